@@ -33,7 +33,7 @@ impl Pipeline {
         self.stages.iter().find(|stage| stage.name == name)
     }
 
-    pub fn ids(&self) -> impl Iterator<Item = StageId> + use<> {
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = StageId> + use<> {
         (0..self.stages.len()).map(StageId)
     }
 
