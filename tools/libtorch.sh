@@ -46,34 +46,34 @@ print(found.submodule_search_locations[0] if found else "")
 PYTHON
 }
 
-# Passes pip's words on: progress as one line that rewrites itself on a terminal and as
-# every tenth per cent elsewhere, addresses cut down to the file name.
-show_progress() {
-    local terminal=0
-    [ -t 2 ] && terminal=1
-    awk -v terminal="$terminal" '
-        /^Progress [0-9]+ of [0-9]+/ {
-            if ($4 < 10000000) next
-            percent = int(100 * $2 / $4)
-            if (terminal) printf "\rlibtorch: %3d %% of %d MB", percent, $4 / 1000000
-            else if (int(percent / 10) > tenth) printf "libtorch: %d %% of %d MB\n", percent, $4 / 1000000
-            tenth = int(percent / 10)
-            fflush(); next
-        }
-        /^Looking in (indexes|links)/ || /^[[:space:]]*$/ { next }
-        {
-            gsub(/https?:\/\/[^ ]*\//, ""); gsub(/host=.[^,)]*/, "host")
-            if (terminal) printf "\r\033[K"
-            print "libtorch: " $0; fflush()
-        }' >&2
+# Says how much has arrived, for as long as the parent lives: often on a terminal, where
+# the line rewrites itself, and now and then elsewhere. Counted on the disk, since what
+# pip shows depends on its version.
+show_growth() {
+    local every=15 form='libtorch: %d MB so far\n' second=0
+    [ ! -t 2 ] || { every=1; form='\rlibtorch: %d MB so far '; }
+    while sleep 1 && kill -0 $$ 2>/dev/null; do
+        second=$((second + 1))
+        # shellcheck disable=SC2059
+        ((second % every)) || printf "$form" "$(du -sm "$staging" 2>/dev/null | cut -f1)" >&2
+    done
+}
+
+# Passes pip's words on without the addresses that it fetches from.
+without_addresses() {
+    sed -u -E '/^Looking in (indexes|links)/d; /Running pip as the .root/d; /^[[:space:]]*$/d
+        s#https?://[^ ]*/##g; s#host=[^,)]*#host#g; s#^#libtorch: #' >&2
 }
 
 pip_install() {
-    local bar=off
-    python3 -m pip install --help 2>/dev/null | grep -q 'raw' && bar=raw
-    PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 PYTHONUNBUFFERED=1 python3 -m pip install \
-        --disable-pip-version-check --no-input --no-compile --progress-bar "$bar" \
-        --target "$staging" "$@" 2>&1 | show_progress
+    local status=0
+    # Unpacked on the disk that it is meant for: /tmp is often small.
+    mkdir -p "$staging/unpack"
+    TMPDIR=$staging/unpack PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 PYTHONUNBUFFERED=1 \
+        python3 -m pip install --disable-pip-version-check --no-input --no-compile \
+        --progress-bar off --target "$staging" "$@" 2>&1 | without_addresses || status=$?
+    rm -rf "$staging/unpack"
+    return "$status"
 }
 
 # The helper package as the wheel itself names it, reduced to the two parts that a CPU needs.
@@ -87,6 +87,9 @@ install() {
     python3 -m pip --version >/dev/null 2>&1 ||
         fail "needs python3 with pip to fetch torch $version; or set LIBTORCH to a folder that holds it"
     rm -rf "$staging" && mkdir "$staging"
+    # Holds neither the lock nor the reader of stdout for longer than this lasts.
+    show_growth 9>&- >/dev/null &
+    trap "kill $! 2>/dev/null || true" EXIT
     local advice="torch $version could not be installed; set LIBTORCH to a folder that holds it"
     if has_gpu; then
         say "fetching torch $version with its CUDA libraries (about 3 GB)"
