@@ -1,1 +1,6 @@
-//! placeholder
+//! From a manifest to a finished run.
+//!
+//! Text becomes a `Manifest` (what was written), a [`pipeline::Pipeline`] (what was meant), a
+//! plan (what would happen and why), a schedule, outcomes and artifacts.
+
+pub mod pipeline;
