@@ -31,11 +31,7 @@ impl Samples {
 
 impl Clip {
     pub fn mono(rate: u32, samples: Vec<i16>) -> Self {
-        Self {
-            rate,
-            channels: 1,
-            samples: Samples::Pcm(samples),
-        }
+        Self { rate, channels: 1, samples: Samples::Pcm(samples) }
     }
 
     pub fn frames(&self) -> usize {
@@ -53,10 +49,8 @@ impl Clip {
             Samples::Pcm(samples) => (samples, 0),
             Samples::Wide(samples) => {
                 let mut clipped = 0;
-                let rounded = samples
-                    .iter()
-                    .map(|&sample| round(f64::from(sample), &mut clipped))
-                    .collect();
+                let rounded =
+                    samples.iter().map(|&sample| round(f64::from(sample), &mut clipped)).collect();
                 (rounded, clipped)
             }
         }

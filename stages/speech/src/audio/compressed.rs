@@ -23,15 +23,14 @@ use symphonia::core::meta::MetadataOptions;
 pub fn decode(bytes: &[u8], format: Format, options: &Options) -> Result<Decoded, Fault> {
     // The decoders are free of unsafe code but not of assertions; a hostile file must
     // cost its own item and nothing else.
-    catch_unwind(AssertUnwindSafe(|| {
-        Reading::open(bytes, format, options)?.run()
-    }))
-    .unwrap_or_else(|_| {
-        Err(Fault::Undecodable {
-            format,
-            problem: "the decoder gave up on an inconsistency".to_owned(),
-        })
-    })
+    catch_unwind(AssertUnwindSafe(|| Reading::open(bytes, format, options)?.run())).unwrap_or_else(
+        |_| {
+            Err(Fault::Undecodable {
+                format,
+                problem: "the decoder gave up on an inconsistency".to_owned(),
+            })
+        },
+    )
 }
 
 /// One file being decoded.
@@ -62,19 +61,11 @@ impl<'a> Reading<'a> {
         let mut hint = Hint::new();
         hint.with_extension(format.extensions()[0]);
         let container = symphonia::default::get_probe()
-            .probe(
-                &hint,
-                stream,
-                FormatOptions::default(),
-                MetadataOptions::default(),
-            )
+            .probe(&hint, stream, FormatOptions::default(), MetadataOptions::default())
             .map_err(|error| broken(format, &error))?;
         let track = container
             .default_track(TrackType::Audio)
-            .ok_or_else(|| Fault::Undecodable {
-                format,
-                problem: "no sound track".to_owned(),
-            })?
+            .ok_or_else(|| Fault::Undecodable { format, problem: "no sound track".to_owned() })?
             .clone();
         let parameters = audio_parameters(&track, format)?;
         let decoder = symphonia::default::get_codecs()
@@ -152,17 +143,13 @@ impl<'a> Reading<'a> {
             self.census.count(&packed.floats);
             stream.mixer.push_wide(&packed.floats);
         }
-        self.options
-            .check_frames(rate, stream.mixer.frames() as u64)
+        self.options.check_frames(rate, stream.mixer.frames() as u64)
     }
 
     /// A stream cut out of a longer one starts with packets that lean on what is
     /// gone; any later damage is a hole in the recording.
     fn damaged(&mut self, error: &Error) -> Result<(), Fault> {
-        let frames = self
-            .state
-            .as_ref()
-            .map_or(0, |stream| stream.mixer.frames());
+        let frames = self.state.as_ref().map_or(0, |stream| stream.mixer.frames());
         if self.format == Format::Mp3 && frames == 0 && self.skipped < 4 {
             self.skipped += 1;
             return Ok(());
@@ -180,9 +167,7 @@ impl<'a> Reading<'a> {
         };
         let mut notes = Vec::new();
         if self.skipped > 0 {
-            notes.push(Note::SkippedPackets {
-                count: self.skipped,
-            });
+            notes.push(Note::SkippedPackets { count: self.skipped });
         }
         let present = stream.mixer.frames() as u64;
         let declared = declared_frames(&self.track, self.format).unwrap_or(0);
@@ -201,10 +186,7 @@ impl<'a> Reading<'a> {
             });
         }
         if let (Some(start), end) = (self.track.delay, self.track.padding.unwrap_or(0)) {
-            notes.push(Note::EncoderDelay {
-                start: u64::from(start),
-                end: u64::from(end),
-            });
+            notes.push(Note::EncoderDelay { start: u64::from(start), end: u64::from(end) });
         }
         let mut decoded = finish(stream.mixer, stream.rate, self.format, notes);
         if self.format == Format::M4a {
@@ -237,14 +219,9 @@ impl Packed {
 }
 
 fn audio_parameters(track: &Track, format: Format) -> Result<&AudioCodecParameters, Fault> {
-    track
-        .codec_params
-        .as_ref()
-        .and_then(|parameters| parameters.audio())
-        .ok_or_else(|| Fault::Undecodable {
-            format,
-            problem: "the sound track does not name its codec".to_owned(),
-        })
+    track.codec_params.as_ref().and_then(|parameters| parameters.audio()).ok_or_else(|| {
+        Fault::Undecodable { format, problem: "the sound track does not name its codec".to_owned() }
+    })
 }
 
 fn is_integer(parameters: &AudioCodecParameters) -> bool {
@@ -284,16 +261,10 @@ fn slack(format: Format) -> u64 {
 
 fn broken(format: Format, error: &Error) -> Fault {
     match error {
-        Error::Unsupported(what) => Fault::Unsupported {
-            what: format!("{format} ({what})"),
-        },
-        Error::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => Fault::Undecodable {
-            format,
-            problem: "the file ends inside its header".to_owned(),
-        },
-        other => Fault::Undecodable {
-            format,
-            problem: other.to_string(),
-        },
+        Error::Unsupported(what) => Fault::Unsupported { what: format!("{format} ({what})") },
+        Error::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => {
+            Fault::Undecodable { format, problem: "the file ends inside its header".to_owned() }
+        }
+        other => Fault::Undecodable { format, problem: other.to_string() },
     }
 }

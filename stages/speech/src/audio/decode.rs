@@ -39,12 +39,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            bytes: 4 << 30,
-            seconds: 3_600.0,
-            channels: 32,
-            frames: 1 << 28,
-        }
+        Self { bytes: 4 << 30, seconds: 3_600.0, channels: 32, frames: 1 << 28 }
     }
 }
 
@@ -67,10 +62,7 @@ pub fn decode(bytes: &[u8], options: &Options) -> Result<Decoded, Fault> {
     }
     let format = sniff::sniff(bytes)?;
     if let Some(declared) = options.declared.filter(|declared| *declared != format) {
-        return Err(Fault::WrongName {
-            declared,
-            found: format,
-        });
+        return Err(Fault::WrongName { declared, found: format });
     }
     match format {
         Format::Wav => wav(bytes, options),
@@ -83,11 +75,7 @@ fn wav(bytes: &[u8], options: &Options) -> Result<Decoded, Fault> {
     options.check_shape(riff.rate, riff.channels)?;
     if riff.missing > 0 && !options.allow_truncated {
         let present = riff.data.len() as u64;
-        return Err(Fault::Truncated {
-            unit: "bytes",
-            declared: present + riff.missing,
-            present,
-        });
+        return Err(Fault::Truncated { unit: "bytes", declared: present + riff.missing, present });
     }
     match riff.coding {
         Coding::Plain(encoding) => {
@@ -108,9 +96,9 @@ fn wav(bytes: &[u8], options: &Options) -> Result<Decoded, Fault> {
 
 fn name_codec(fault: Fault, tag: u16) -> Fault {
     match fault {
-        Fault::Unsupported { .. } => Fault::Unsupported {
-            what: format!("WAV with the codec of tag {tag:#06x}"),
-        },
+        Fault::Unsupported { .. } => {
+            Fault::Unsupported { what: format!("WAV with the codec of tag {tag:#06x}") }
+        }
         other => other,
     }
 }
@@ -118,10 +106,7 @@ fn name_codec(fault: Fault, tag: u16) -> Fault {
 fn riff_notes(riff: Riff) -> Vec<Note> {
     let mut notes = riff.notes;
     if riff.missing > 0 {
-        notes.push(Note::TruncatedKept {
-            unit: "bytes",
-            missing: riff.missing,
-        });
+        notes.push(Note::TruncatedKept { unit: "bytes", missing: riff.missing });
     }
     notes
 }
@@ -154,25 +139,13 @@ pub(super) fn finish(mixer: Mixer, rate: u32, format: Format, mut notes: Vec<Not
             notes.push(Note::Clipped { samples: over });
         }
     }
-    Decoded {
-        clip: Clip {
-            rate,
-            channels,
-            samples,
-        },
-        format,
-        notes,
-    }
+    Decoded { clip: Clip { rate, channels, samples }, format, notes }
 }
 
 impl Options {
     pub(super) fn check_shape(&self, rate: u32, channels: u16) -> Result<(), Fault> {
         if !(LOWEST_RATE..=HIGHEST_RATE).contains(&rate) {
-            return Err(Fault::Rate {
-                rate,
-                lowest: LOWEST_RATE,
-                highest: HIGHEST_RATE,
-            });
+            return Err(Fault::Rate { rate, lowest: LOWEST_RATE, highest: HIGHEST_RATE });
         }
         if channels > self.limits.channels {
             return Err(too_large(
@@ -186,10 +159,7 @@ impl Options {
     pub(super) fn check_frames(&self, rate: u32, frames: u64) -> Result<(), Fault> {
         let seconds = self.limits.seconds;
         if frames as f64 > seconds * f64::from(rate) {
-            return Err(too_large(
-                "the length".to_owned(),
-                format!("{seconds} seconds"),
-            ));
+            return Err(too_large("the length".to_owned(), format!("{seconds} seconds")));
         }
         if frames > self.limits.frames {
             return Err(too_large(

@@ -16,11 +16,7 @@ pub enum Fault {
     Unsupported { what: String },
 
     #[error("damaged: `{chunk}` chunk at offset {offset}: {problem}")]
-    Chunk {
-        chunk: String,
-        offset: u64,
-        problem: String,
-    },
+    Chunk { chunk: String, offset: u64, problem: String },
 
     #[error("empty: {}", empty(*.behind))]
     Empty { behind: u64 },
@@ -30,32 +26,16 @@ pub enum Fault {
          restore the file, or set `allow_truncated` to keep what is there",
         .declared.saturating_sub(*.present)
     )]
-    Truncated {
-        unit: &'static str,
-        declared: u64,
-        present: u64,
-    },
+    Truncated { unit: &'static str, declared: u64, present: u64 },
 
     #[error("sample rate of {rate} Hz is outside {} to {} Hz", .lowest, .highest)]
-    Rate {
-        rate: u32,
-        lowest: u32,
-        highest: u32,
-    },
+    Rate { rate: u32, lowest: u32, highest: u32 },
 
     #[error(
         "{count} of {total} samples are not sound: {nan} NaN, {infinite} infinite, \
          {huge} beyond {bound} times full scale; the first is sample {first}"
     )]
-    NotSound {
-        count: u64,
-        total: u64,
-        nan: u64,
-        infinite: u64,
-        huge: u64,
-        bound: f32,
-        first: u64,
-    },
+    NotSound { count: u64, total: u64, nan: u64, infinite: u64, huge: u64, bound: f32, first: u64 },
 
     #[error("{found} channels where one is asked for; choose `mean`, `left` or `right`")]
     Channels { found: u16 },

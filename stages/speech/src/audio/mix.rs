@@ -77,8 +77,7 @@ impl Mixer {
                 let scale = 1.0 / (32_768.0 * self.channels as f64);
                 let sum =
                     |frame: &[i16]| frame.iter().map(|&sample| i64::from(sample)).sum::<i64>();
-                self.wide
-                    .extend(frames.map(|frame| (sum(frame) as f64 * scale) as f32));
+                self.wide.extend(frames.map(|frame| (sum(frame) as f64 * scale) as f32));
             }
         }
     }
@@ -93,8 +92,7 @@ impl Mixer {
                 let scale = 1.0 / self.channels as f64;
                 let sum =
                     |frame: &[f32]| frame.iter().map(|&sample| f64::from(sample)).sum::<f64>();
-                self.wide
-                    .extend(frames.map(|frame| (sum(frame) * scale) as f32));
+                self.wide.extend(frames.map(|frame| (sum(frame) * scale) as f32));
             }
         }
     }

@@ -2,9 +2,11 @@
 //! trimming and measuring. All of it is pure: bytes or a clip in, a clip and
 //! findings out. Stages wrap these functions; files and keys are not known here.
 
+pub mod check;
 pub mod clip;
 pub mod decode;
 pub mod fault;
+pub mod measure;
 pub mod mix;
 pub mod note;
 pub mod resample;
@@ -15,7 +17,9 @@ mod compressed;
 mod mp4;
 mod pcm;
 mod riff;
+mod snr;
 mod sound;
+mod spectrum;
 
 pub use clip::{Clip, Samples};
 pub use decode::{Decoded, decode};

@@ -37,10 +37,7 @@ pub fn trim(bytes: &[u8], track_ticks: Option<u64>, decoded: &mut Decoded) {
         Samples::Pcm(samples) => cut(samples, start * channels, end * channels),
         Samples::Wide(samples) => cut(samples, start * channels, end * channels),
     }
-    decoded.notes.push(Note::EncoderDelay {
-        start: start as u64,
-        end: (total - end) as u64,
-    });
+    decoded.notes.push(Note::EncoderDelay { start: start as u64, end: (total - end) as u64 });
 }
 
 fn cut<T>(samples: &mut Vec<T>, start: usize, end: usize) {
@@ -57,11 +54,7 @@ impl Window {
             .find(|track| is_sound(track))?;
         let ticks_per_second = scale(path(track, &[b"mdia", b"mdhd"])?)?;
         if let Some((delay, length)) = gapless_tag(movie) {
-            return Some(Self {
-                delay,
-                length: Some(length),
-                ticks_per_second,
-            });
+            return Some(Self { delay, length: Some(length), ticks_per_second });
         }
         let (duration, delay) = edit(path(track, &[b"edts", b"elst"])?)?;
         let movie_scale = scale(find(movie, b"mvhd")?)?;
@@ -71,11 +64,7 @@ impl Window {
             (u128::from(duration) + 1) * u128::from(ticks_per_second) / u128::from(movie_scale);
         let exact = track_ticks.map(|ticks| ticks.saturating_sub(delay));
         let bound = (duration != 0).then(|| u64::try_from(bound).unwrap_or(u64::MAX));
-        Some(Self {
-            delay,
-            length: [exact, bound].into_iter().flatten().min(),
-            ticks_per_second,
-        })
+        Some(Self { delay, length: [exact, bound].into_iter().flatten().min(), ticks_per_second })
     }
 }
 
@@ -99,15 +88,11 @@ fn boxes(mut bytes: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> {
 }
 
 fn find<'a>(bytes: &'a [u8], wanted: &[u8; 4]) -> Option<&'a [u8]> {
-    boxes(bytes)
-        .find(|(name, _)| name == wanted)
-        .map(|(_, body)| body)
+    boxes(bytes).find(|(name, _)| name == wanted).map(|(_, body)| body)
 }
 
 fn path<'a>(bytes: &'a [u8], names: &[&[u8; 4]]) -> Option<&'a [u8]> {
-    names
-        .iter()
-        .try_fold(bytes, |bytes, name| find(bytes, name))
+    names.iter().try_fold(bytes, |bytes, name| find(bytes, name))
 }
 
 fn is_sound(track: &[u8]) -> bool {
@@ -133,10 +118,7 @@ fn edit(body: &[u8]) -> Option<(u64, u64)> {
     entries
         .map(|entry| match wide {
             true => Some((u64_at(entry, 0)?, u64_at(entry, 8)? as i64)),
-            false => Some((
-                u64::from(u32_at(entry, 0)?),
-                i64::from(u32_at(entry, 4)? as i32),
-            )),
+            false => Some((u64::from(u32_at(entry, 0)?), i64::from(u32_at(entry, 4)? as i32))),
         })
         .find_map(|edit| {
             let (duration, start) = edit?;
@@ -148,9 +130,7 @@ fn edit(body: &[u8]) -> Option<(u64, u64)> {
 /// being delay, padding and length.
 fn gapless_tag(movie: &[u8]) -> Option<(u64, u64)> {
     const NAME: &[u8] = b"iTunSMPB";
-    let at = movie
-        .windows(NAME.len())
-        .position(|window| window == NAME)?;
+    let at = movie.windows(NAME.len()).position(|window| window == NAME)?;
     let (name, data) = boxes(movie.get(at + NAME.len()..)?).next()?;
     if name != *b"data" {
         return None;

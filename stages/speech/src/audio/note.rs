@@ -41,10 +41,7 @@ impl fmt::Display for Note {
                 write!(out, "channels in anti-phase, correlation {correlation:.2}")
             }
             Self::EncoderDelay { start, end } => {
-                write!(
-                    out,
-                    "encoder delay removed, {start} frames before, {end} after"
-                )
+                write!(out, "encoder delay removed, {start} frames before, {end} after")
             }
             Self::SkippedPackets { count } => {
                 write!(out, "{count} damaged packets at the start left out")

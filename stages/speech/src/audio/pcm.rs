@@ -71,11 +71,7 @@ fn from_alaw(byte: u8) -> i16 {
         0 => mantissa + 8,
         exponent => (mantissa + 0x108) << (exponent - 1),
     };
-    if code & 0x80 != 0 {
-        magnitude
-    } else {
-        -magnitude
-    }
+    if code & 0x80 != 0 { magnitude } else { -magnitude }
 }
 
 /// ITU-T G.711 mu-law to 16 bits: all bits inverted on the wire, bias of 33 at 14 bits.
@@ -83,9 +79,5 @@ fn from_mulaw(byte: u8) -> i16 {
     let code = !byte;
     let exponent = (code >> 4) & 0x07;
     let magnitude = (((i16::from(code & 0x0F) << 3) + 0x84) << exponent) - 0x84;
-    if code & 0x80 != 0 {
-        -magnitude
-    } else {
-        magnitude
-    }
+    if code & 0x80 != 0 { -magnitude } else { magnitude }
 }

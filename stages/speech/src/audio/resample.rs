@@ -34,11 +34,7 @@ pub fn resample(clip: Clip, to: u32) -> Result<Resampled, Fault> {
     with_converter(clip.rate, to, |converter| {
         let (samples, clipped) = converter.convert_clip(&clip)?;
         Ok(Resampled {
-            clip: Clip {
-                rate: to,
-                channels: clip.channels,
-                samples: Samples::Pcm(samples),
-            },
+            clip: Clip { rate: to, channels: clip.channels, samples: Samples::Pcm(samples) },
             clipped,
         })
     })
@@ -51,9 +47,7 @@ fn with_converter<T>(
     work: impl FnOnce(&mut Converter) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
     let found = CONVERTERS.with_borrow_mut(|kept| {
-        let at = kept
-            .iter()
-            .position(|one| (one.from, one.to) == (from, to))?;
+        let at = kept.iter().position(|one| (one.from, one.to) == (from, to))?;
         Some(kept.remove(at))
     });
     let mut converter = match found {
@@ -82,13 +76,7 @@ impl Converter {
         let (input, output) = block(from, to)?;
         let fft = Fft::new(from as usize, to as usize, input, 1, FixedSync::Both)
             .map_err(|error| fault(from, to, &error.to_string()))?;
-        Ok(Self {
-            from,
-            to,
-            fft,
-            block_in: vec![0.0; input],
-            block_out: vec![0.0; output],
-        })
+        Ok(Self { from, to, fft, block_in: vec![0.0; input], block_out: vec![0.0; output] })
     }
 
     /// The frames that `frames` become: rounded up.
@@ -164,9 +152,7 @@ impl Converter {
         let block_in = InterleavedSlice::new(&self.block_in, 1, input).map_err(|e| wrong(&e))?;
         let mut block_out =
             InterleavedSlice::new_mut(&mut self.block_out, 1, output).map_err(|e| wrong(&e))?;
-        self.fft
-            .process_into_buffer(&block_in, &mut block_out, None)
-            .map_err(|e| wrong(&e))?;
+        self.fft.process_into_buffer(&block_in, &mut block_out, None).map_err(|e| wrong(&e))?;
         Ok(())
     }
 }
@@ -222,9 +208,5 @@ fn greatest_common_divisor(a: u32, b: u32) -> u32 {
 }
 
 fn fault(from: u32, to: u32, problem: &str) -> Fault {
-    Fault::Resample {
-        from,
-        to,
-        problem: problem.to_owned(),
-    }
+    Fault::Resample { from, to, problem: problem.to_owned() }
 }

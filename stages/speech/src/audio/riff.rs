@@ -83,20 +83,15 @@ impl Chunks<'_> {
         };
         let mut name = [0; 4];
         name.copy_from_slice(&header[..4]);
-        Ok(Some(Chunk {
-            name,
-            offset: self.offset,
-            length: u64::from(u32_at(header, 4)),
-        }))
+        Ok(Some(Chunk { name, offset: self.offset, length: u64::from(u32_at(header, 4)) }))
     }
 
     fn skip(&mut self, chunk: &Chunk) -> Result<(), Fault> {
         let rest = (self.bytes.len() - chunk.body()) as u64;
         if chunk.length > rest {
-            return Err(chunk.fault(&format!(
-                "claims {} bytes where {rest} are left",
-                chunk.length
-            )));
+            return Err(
+                chunk.fault(&format!("claims {} bytes where {rest} are left", chunk.length))
+            );
         }
         // Chunks start at even offsets.
         self.offset = chunk.body() + (chunk.length + (chunk.length & 1)) as usize;
@@ -168,11 +163,7 @@ impl Header {
     }
 
     fn fault(&self, problem: String) -> Fault {
-        Fault::Chunk {
-            chunk: "fmt ".to_owned(),
-            offset: self.offset,
-            problem,
-        }
+        Fault::Chunk { chunk: "fmt ".to_owned(), offset: self.offset, problem }
     }
 
     fn coding(&self) -> Result<Coding, Fault> {
@@ -205,10 +196,7 @@ impl Header {
                 self.channels, self.bits, self.block
             )));
         }
-        notes.push(Note::BlockAlign {
-            stated: self.block,
-            used: frame as u16,
-        });
+        notes.push(Note::BlockAlign { stated: self.block, used: frame as u16 });
         Ok(frame)
     }
 
@@ -231,11 +219,7 @@ impl Header {
         if unknown {
             notes.push(Note::UnknownLength);
         }
-        let missing = if unknown {
-            0
-        } else {
-            declared.saturating_sub(present)
-        };
+        let missing = if unknown { 0 } else { declared.saturating_sub(present) };
         let mut length = declared.min(present) as usize;
         if let Coding::Plain(encoding) = coding {
             let frame = self.frame(encoding, &mut notes)?;
@@ -243,9 +227,7 @@ impl Header {
             length -= dropped;
             // The broken frame at the end of a cut file is part of what is missing.
             if dropped != 0 && missing == 0 {
-                notes.push(Note::OddBytes {
-                    dropped: dropped as u64,
-                });
+                notes.push(Note::OddBytes { dropped: dropped as u64 });
             }
         }
         Ok(Riff {
@@ -265,9 +247,9 @@ fn extended_tag(body: &[u8], chunk: &Chunk) -> Result<u16, Fault> {
     const TAIL: [u8; 14] = [0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xAA, 0, 0x38, 0x9B, 0x71];
     let extra = body.get(16..18).map_or(0, |extra| u16_at(extra, 0));
     if extra != 22 || body.len() < 40 {
-        return Err(chunk.fault(&format!(
-            "extensible format with {extra} bytes of extra, needs 22"
-        )));
+        return Err(
+            chunk.fault(&format!("extensible format with {extra} bytes of extra, needs 22"))
+        );
     }
     if body[26..40] != TAIL {
         return Err(chunk.fault("extensible format of an unknown kind"));

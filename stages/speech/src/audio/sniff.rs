@@ -16,28 +16,17 @@ pub enum Format {
 }
 
 impl Format {
-    pub const ALL: [Self; 6] = [
-        Self::Wav,
-        Self::Flac,
-        Self::Mp3,
-        Self::Ogg,
-        Self::M4a,
-        Self::Aiff,
-    ];
+    pub const ALL: [Self; 6] = [Self::Wav, Self::Flac, Self::Mp3, Self::Ogg, Self::M4a, Self::Aiff];
 
     /// The format that a file name's extension promises; none if it is not one of ours.
     pub fn of_extension(extension: &str) -> Option<Self> {
         let lower = extension.to_ascii_lowercase();
-        Self::ALL
-            .into_iter()
-            .find(|format| format.extensions().contains(&lower.as_str()))
+        Self::ALL.into_iter().find(|format| format.extensions().contains(&lower.as_str()))
     }
 
     /// The format of a media type such as `audio/wav`.
     pub fn of_media_type(kind: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|format| format.media_type() == kind)
+        Self::ALL.into_iter().find(|format| format.media_type() == kind)
     }
 
     pub fn extensions(self) -> &'static [&'static str] {
@@ -125,9 +114,7 @@ fn ogg(bytes: &[u8]) -> Result<Format, Fault> {
     let contains = |mark: &[u8]| head.windows(mark.len()).any(|window| window == mark);
     for (mark, name) in [(&b"OpusHead"[..], "Opus"), (b"Speex   ", "Speex")] {
         if contains(mark) {
-            return Err(Fault::Unsupported {
-                what: format!("{name} in Ogg"),
-            });
+            return Err(Fault::Unsupported { what: format!("{name} in Ogg") });
         }
     }
     Ok(Format::Ogg)
@@ -136,9 +123,7 @@ fn ogg(bytes: &[u8]) -> Result<Format, Fault> {
 /// A tag of ID3 version 2 stands before MP3, and at times before FLAC.
 fn behind_id3(bytes: &[u8]) -> Format {
     let size = bytes.get(6..10).unwrap_or_default();
-    let length = size.iter().fold(0_usize, |length, &byte| {
-        length << 7 | usize::from(byte & 0x7F)
-    });
+    let length = size.iter().fold(0_usize, |length, &byte| length << 7 | usize::from(byte & 0x7F));
     match bytes.get(10 + length..) {
         Some([b'f', b'L', b'a', b'C', ..]) => Format::Flac,
         _ => Format::Mp3,
@@ -148,41 +133,16 @@ fn behind_id3(bytes: &[u8]) -> Format {
 /// Names what is not audio.
 fn stranger(bytes: &[u8]) -> Fault {
     if bytes.iter().all(|&byte| byte == 0) {
-        return not_audio(
-            &format!("{} zero bytes", bytes.len()),
-            "copy the file again",
-        );
+        return not_audio(&format!("{} zero bytes", bytes.len()), "copy the file again");
     }
     let head = &bytes[..bytes.len().min(512)];
-    let text = String::from_utf8_lossy(head)
-        .trim_start()
-        .to_ascii_lowercase();
+    let text = String::from_utf8_lossy(head).trim_start().to_ascii_lowercase();
     let known: &[(&str, &str, &str)] = &[
-        (
-            "version https://git-lfs",
-            "a git-lfs pointer",
-            "run `git lfs pull`",
-        ),
-        (
-            "<!doctype html",
-            "an HTML page",
-            "the download failed: fetch the file again",
-        ),
-        (
-            "<html",
-            "an HTML page",
-            "the download failed: fetch the file again",
-        ),
-        (
-            "<?xml",
-            "an XML document",
-            "the download failed: fetch the file again",
-        ),
-        (
-            "{",
-            "a JSON document",
-            "the download failed: fetch the file again",
-        ),
+        ("version https://git-lfs", "a git-lfs pointer", "run `git lfs pull`"),
+        ("<!doctype html", "an HTML page", "the download failed: fetch the file again"),
+        ("<html", "an HTML page", "the download failed: fetch the file again"),
+        ("<?xml", "an XML document", "the download failed: fetch the file again"),
+        ("{", "a JSON document", "the download failed: fetch the file again"),
         ("riff", "a RIFF file cut short", "copy the file again"),
         ("rifx", "a big-endian RIFF file", "convert it to WAV"),
         ("caff", "a Core Audio file", "convert it to WAV or FLAC"),
@@ -211,19 +171,13 @@ fn binary_stranger(head: &[u8]) -> Fault {
             not_audio("an AAC stream without a container", "convert it to M4A")
         }
         _ => {
-            let first: Vec<String> = head
-                .iter()
-                .take(8)
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
+            let first: Vec<String> =
+                head.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
             not_audio(&format!("unknown bytes ({})", first.join(" ")), "")
         }
     }
 }
 
 fn not_audio(what: &str, help: &'static str) -> Fault {
-    Fault::NotAudio {
-        what: what.to_owned(),
-        help,
-    }
+    Fault::NotAudio { what: what.to_owned(), help }
 }

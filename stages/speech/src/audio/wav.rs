@@ -34,14 +34,9 @@ pub fn write(clip: Clip) -> Result<(Vec<u8>, u64), Fault> {
 }
 
 fn too_large() -> Fault {
-    Fault::TooLarge {
-        what: "the recording as WAV".to_owned(),
-        limit: "4 GB".to_owned(),
-    }
+    Fault::TooLarge { what: "the recording as WAV".to_owned(), limit: "4 GB".to_owned() }
 }
 
 fn unwritable(error: hound::Error) -> Fault {
-    Fault::Unsupported {
-        what: format!("this clip as WAV ({error})"),
-    }
+    Fault::Unsupported { what: format!("this clip as WAV ({error})") }
 }
