@@ -68,8 +68,10 @@ impl<'a> Reading<'a> {
             .ok_or_else(|| Fault::Undecodable { format, problem: "no sound track".to_owned() })?
             .clone();
         let parameters = audio_parameters(&track, format)?;
+        // FLAC carries a digest of its samples; the other formats ignore the wish.
+        let wishes = AudioDecoderOptions::default().verify(true);
         let decoder = symphonia::default::get_codecs()
-            .make_audio_decoder(parameters, &AudioDecoderOptions::default())
+            .make_audio_decoder(parameters, &wishes)
             .map_err(|error| broken(format, &error))?;
         let integers = is_integer(parameters);
         Ok(Self {
@@ -160,7 +162,7 @@ impl<'a> Reading<'a> {
         })
     }
 
-    fn finish(self, ended_early: bool) -> Result<Decoded, Fault> {
+    fn finish(mut self, ended_early: bool) -> Result<Decoded, Fault> {
         self.census.verdict()?;
         let Some(stream) = self.state else {
             return Err(Fault::Empty { behind: 0 });
@@ -183,6 +185,11 @@ impl<'a> Reading<'a> {
             notes.push(Note::TruncatedKept {
                 unit: "frames",
                 missing: declared.saturating_sub(present),
+            });
+        } else if self.decoder.finalize().verify_ok == Some(false) {
+            return Err(Fault::Undecodable {
+                format: self.format,
+                problem: "the samples do not have the digest that the file states".to_owned(),
             });
         }
         if let (Some(start), end) = (self.track.delay, self.track.padding.unwrap_or(0)) {
@@ -236,8 +243,15 @@ fn is_integer(parameters: &AudioCodecParameters) -> bool {
         codec::CODEC_ID_PCM_F64BE,
         codec::CODEC_ID_PCM_F64LE,
     ];
-    let narrow = matches!(parameters.bits_per_sample, Some(1..=16));
-    narrow && !lossy.contains(&parameters.codec)
+    let bits = match parameters.codec {
+        // The sixth byte of the codec's own header; the container repeats it at will.
+        codec::CODEC_ID_ALAC => {
+            let cookie = parameters.extra_data.as_deref().unwrap_or_default();
+            cookie.get(5).map(|bits| u32::from(*bits))
+        }
+        _ => parameters.bits_per_sample,
+    };
+    matches!(bits, Some(1..=16)) && !lossy.contains(&parameters.codec)
 }
 
 /// The frames that the container promises, where that is a promise and not a guess.

@@ -81,7 +81,9 @@ fn audio(bytes: &[u8]) -> Result<Option<Format>, Fault> {
     Ok(match bytes {
         [b'R', b'I', b'F', b'F', ..]
         | [b'R', b'F', b'6', b'4', ..]
-        | [b'B', b'W', b'6', b'4', ..] => {
+        | [b'B', b'W', b'6', b'4', ..]
+            if form.len() == 4 =>
+        {
             return riff_form(form).map(Some);
         }
         [b'f', b'L', b'a', b'C', ..] => Some(Format::Flac),
