@@ -78,6 +78,8 @@ pub struct InputPort {
     pub may_read: &'static [(&'static str, FieldType)],
     /// Whether the item id enters the key (it never does for item stages unless said here).
     pub reads_id: bool,
+    /// Whether the items that the stage above has set aside are part of the input.
+    pub reads_rejects: bool,
     /// Takes a list of references.
     pub many: bool,
     pub optional: bool,
@@ -92,6 +94,7 @@ impl InputPort {
         reads: Fields::These(&[]),
         may_read: &[],
         reads_id: false,
+        reads_rejects: false,
         many: false,
         optional: false,
         doc: "",

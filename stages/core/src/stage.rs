@@ -34,6 +34,10 @@ pub struct Setup {
     pub secrets: BTreeMap<String, String>,
     /// `cpu`, or `cuda:0`; empty for stages that run in the engine.
     pub device: String,
+    /// The longest that one item, or a gather, may take.
+    pub timeout_seconds: Option<f64>,
+    /// The folder of the manifest, for programs that the manifest names by a relative path.
+    pub base: String,
 }
 
 /// The three shapes of work.
@@ -149,10 +153,14 @@ impl NewItem {
 /// What arrives on one reference of a port.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PortInput {
-    /// Sorted by id. Only the fields that the port reads and passes on.
+    /// With all fields and sorted by id where the port reads everything; else with the fields
+    /// that the port reads, and where it does not read the id, in an order that does not
+    /// depend on it and with empty ids.
     Dataset {
         stage: String,
         items: Vec<Item>,
+        /// Set aside by that stage, where the port reads that.
+        rejects: Vec<(String, Reject)>,
     },
     Artifact {
         stage: String,
