@@ -1,2 +1,4 @@
 //! placeholder
 pub mod corpus;
+pub mod dataset;
+pub mod speaker;

@@ -1,0 +1,4 @@
+//! Operations on whole data sets: splitting, filtering, merging and packing.
+
+mod hash;
+pub mod split;
