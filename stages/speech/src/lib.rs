@@ -2,3 +2,4 @@
 pub mod corpus;
 pub mod dataset;
 pub mod speaker;
+pub mod text;
