@@ -1,1 +1,11 @@
-//! placeholder
+//! From a manifest to a finished run.
+//!
+//! Text becomes a `Manifest` (what was written), a [`pipeline::Pipeline`] (what was meant), a
+//! plan (what would happen and why), a schedule, outcomes and artifacts.
+
+pub mod engine;
+pub mod pipeline;
+pub mod plan;
+pub mod reason;
+pub mod record;
+mod run;

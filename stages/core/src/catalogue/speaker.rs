@@ -1,0 +1,5 @@
+//! The kinds of the family `speaker`.
+
+use crate::kind::Kind;
+
+pub const KINDS: &[&Kind] = &[];
