@@ -1,5 +1,6 @@
 //! placeholder
 pub mod corpus;
 pub mod dataset;
+pub mod npy;
 pub mod speaker;
 pub mod text;

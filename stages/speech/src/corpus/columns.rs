@@ -59,9 +59,7 @@ impl Role {
 
     fn of(name: &str) -> Option<Role> {
         let name = name.trim().to_lowercase();
-        ROLES
-            .into_iter()
-            .find(|role| role.names().contains(&name.as_str()))
+        ROLES.into_iter().find(|role| role.names().contains(&name.as_str()))
     }
 
     fn is_plain(self, name: &str) -> bool {
@@ -83,15 +81,9 @@ pub fn map(names: &[&str]) -> Result<Vec<Column>, CorpusError> {
     for (index, name) in names.iter().map(|name| name.trim()).enumerate() {
         let skipped = matches!(name, "" | "-" | "_");
         if !skipped && names[..index].iter().any(|other| other.trim() == name) {
-            return Err(CorpusError::RepeatedColumn {
-                name: name.to_owned(),
-            });
+            return Err(CorpusError::RepeatedColumn { name: name.to_owned() });
         }
-        columns.push(if skipped {
-            Column::Skipped
-        } else {
-            Column::Field(name.to_owned())
-        });
+        columns.push(if skipped { Column::Skipped } else { Column::Field(name.to_owned()) });
     }
     for role in ROLES {
         if let Some(index) = column_of(role, names)? {
@@ -109,13 +101,9 @@ pub fn map(names: &[&str]) -> Result<Vec<Column>, CorpusError> {
 }
 
 fn column_of(role: Role, names: &[&str]) -> Result<Option<usize>, CorpusError> {
-    let candidates: Vec<usize> = (0..names.len())
-        .filter(|index| Role::of(names[*index]) == Some(role))
-        .collect();
-    if let Some(plain) = candidates
-        .iter()
-        .find(|index| role.is_plain(names[**index]))
-    {
+    let candidates: Vec<usize> =
+        (0..names.len()).filter(|index| Role::of(names[*index]) == Some(role)).collect();
+    if let Some(plain) = candidates.iter().find(|index| role.is_plain(names[**index])) {
         return Ok(Some(*plain));
     }
     match candidates.as_slice() {

@@ -33,11 +33,7 @@ pub enum RowProblem {
     #[error("no key of {expected} is there")]
     MissingKey { expected: String },
     #[error("the key `{key}` holds {found}, not {expected}")]
-    WrongType {
-        key: String,
-        found: &'static str,
-        expected: &'static str,
-    },
+    WrongType { key: String, found: &'static str, expected: &'static str },
     #[error("the audio cell holds no bytes (path `{path}`): the file only points at its audio")]
     NoAudioBytes { path: String },
 }
@@ -56,11 +52,7 @@ pub enum CorpusError {
     #[error("no column is the {role}; the columns are {columns}; say `columns`")]
     MissingRole { role: &'static str, columns: String },
     #[error("the columns `{first}` and `{second}` both look like the {role}; say `columns`")]
-    AmbiguousRole {
-        role: &'static str,
-        first: String,
-        second: String,
-    },
+    AmbiguousRole { role: &'static str, first: String, second: String },
     #[error("a column is named `{name}` twice")]
     RepeatedColumn { name: String },
     #[error(

@@ -62,17 +62,9 @@ pub fn pair<'a>(paths: impl IntoIterator<Item = &'a str>) -> Listing {
             }
         };
         if path::has_audio_extension(&path) {
-            clips
-                .entry(path::id_of(&path))
-                .or_default()
-                .audios
-                .push(path);
+            clips.entry(path::id_of(&path)).or_default().audios.push(path);
         } else if let Some(stem) = transcript_stem(&path) {
-            clips
-                .entry(path::id_of(stem))
-                .or_default()
-                .transcripts
-                .push(path);
+            clips.entry(path::id_of(stem)).or_default().transcripts.push(path);
         } else {
             listing.other_files += 1;
         }
@@ -92,23 +84,19 @@ impl Clip {
         self.audios.sort();
         self.transcripts.sort();
         match (self.audios.as_slice(), self.transcripts.as_slice()) {
-            ([first, second, ..], _) => Err(FolderProblem::TwoAudios {
-                first: first.clone(),
-                second: second.clone(),
-            }),
-            (_, [first, second, ..]) => Err(FolderProblem::TwoTranscripts {
-                first: first.clone(),
-                second: second.clone(),
-            }),
+            ([first, second, ..], _) => {
+                Err(FolderProblem::TwoAudios { first: first.clone(), second: second.clone() })
+            }
+            (_, [first, second, ..]) => {
+                Err(FolderProblem::TwoTranscripts { first: first.clone(), second: second.clone() })
+            }
             ([audio], [transcript]) => Ok(Pair {
                 id: id.to_owned(),
                 audio: audio.clone(),
                 transcript: transcript.clone(),
                 speaker: folder_name(id),
             }),
-            ([audio], []) => Err(FolderProblem::NoTranscript {
-                audio: audio.clone(),
-            }),
+            ([audio], []) => Err(FolderProblem::NoTranscript { audio: audio.clone() }),
             ([], transcripts) => Err(FolderProblem::NoAudio {
                 transcript: transcripts.first().cloned().unwrap_or_default(),
             }),
@@ -118,9 +106,7 @@ impl Clip {
 
 fn transcript_stem(path: &str) -> Option<&str> {
     let (stem, extension) = path.rsplit_once('.')?;
-    let known = TRANSCRIPT_EXTENSIONS
-        .iter()
-        .any(|name| name.eq_ignore_ascii_case(extension));
+    let known = TRANSCRIPT_EXTENSIONS.iter().any(|name| name.eq_ignore_ascii_case(extension));
     (known && !stem.is_empty() && !stem.ends_with('/')).then_some(stem)
 }
 
@@ -136,31 +122,19 @@ mod tests {
 
     #[test]
     fn clips_pair_by_folder_and_stem_and_the_folder_is_the_speaker() {
-        let listing = pair([
-            "b/x.lab", "top.wav", "a/x.WAV", "a/x.txt", "b/x.mp3", "top.lab", "a/x.npy",
-        ]);
-        let found: Vec<_> = listing
-            .pairs
-            .iter()
-            .map(|pair| (pair.id.as_str(), pair.speaker.as_deref()))
-            .collect();
-        assert_eq!(
-            found,
-            [("a/x", Some("a")), ("b/x", Some("b")), ("top", None)]
-        );
+        let listing =
+            pair(["b/x.lab", "top.wav", "a/x.WAV", "a/x.txt", "b/x.mp3", "top.lab", "a/x.npy"]);
+        let found: Vec<_> =
+            listing.pairs.iter().map(|pair| (pair.id.as_str(), pair.speaker.as_deref())).collect();
+        assert_eq!(found, [("a/x", Some("a")), ("b/x", Some("b")), ("top", None)]);
         assert_eq!((listing.problems.len(), listing.other_files), (0, 1));
     }
 
     #[test]
     fn orphans_of_both_kinds_and_duplicate_stems_are_named() {
-        let listing = pair([
-            "a.wav", "b.lab", "c.wav", "c.mp3", "c.lab", "d.wav", "d.lab", "d.txt",
-        ]);
-        let messages: Vec<String> = listing
-            .problems
-            .iter()
-            .map(|(_, p)| p.to_string())
-            .collect();
+        let listing =
+            pair(["a.wav", "b.lab", "c.wav", "c.mp3", "c.lab", "d.wav", "d.lab", "d.txt"]);
+        let messages: Vec<String> = listing.problems.iter().map(|(_, p)| p.to_string()).collect();
         assert!(listing.pairs.is_empty());
         assert_eq!(
             messages,

@@ -21,8 +21,7 @@ impl Parts {
             Column::Skipped => {}
             Column::Field(name) => {
                 check_text(name, cell)?;
-                self.fields
-                    .insert(name.clone(), Value::Text(cell.to_owned()));
+                self.fields.insert(name.clone(), Value::Text(cell.to_owned()));
             }
             Column::Role(Role::Text) => {
                 check_text(Role::Text.name(), cell)?;
@@ -35,9 +34,7 @@ impl Parts {
             Column::Role(Role::File) => self.file = Some(path::relative(cell)?),
             Column::Role(Role::Id) => {
                 if cell.is_empty() {
-                    return Err(RowProblem::Empty {
-                        column: "id".to_owned(),
-                    });
+                    return Err(RowProblem::Empty { column: "id".to_owned() });
                 }
                 check_name(Role::Id.name(), cell)?;
                 self.id = Some(cell.to_owned());
@@ -48,17 +45,13 @@ impl Parts {
 
     pub(super) fn into_record(self, row: u64, offset: u64) -> Result<RowRecord, RowProblem> {
         if self.text.as_deref() == Some("") {
-            return Err(RowProblem::Empty {
-                column: Role::Text.name().to_owned(),
-            });
+            return Err(RowProblem::Empty { column: Role::Text.name().to_owned() });
         }
         let file = match (self.file, &self.id) {
             (Some(file), _) => file,
             (None, Some(id)) => path::relative(id)?,
             (None, None) => {
-                return Err(RowProblem::Empty {
-                    column: "file".to_owned(),
-                });
+                return Err(RowProblem::Empty { column: "file".to_owned() });
             }
         };
         Ok(RowRecord {
@@ -86,9 +79,8 @@ pub(super) fn check_name(column: &str, cell: &str) -> Result<(), RowProblem> {
 fn forbid(column: &str, cell: &str, bad: impl Fn(char) -> bool) -> Result<(), RowProblem> {
     match cell.chars().find(|character| bad(*character)) {
         None => Ok(()),
-        Some(character) => Err(RowProblem::Forbidden {
-            column: column.to_owned(),
-            code: character as u32,
-        }),
+        Some(character) => {
+            Err(RowProblem::Forbidden { column: column.to_owned(), code: character as u32 })
+        }
     }
 }

@@ -6,9 +6,8 @@ use unicode_normalization::UnicodeNormalization;
 pub const AUDIO_EXTENSIONS: [&str; 5] = ["wav", "flac", "mp3", "ogg", "m4a"];
 
 /// Extensions that are cut off to form an id although they are not looked up.
-const OTHER_AUDIO_EXTENSIONS: [&str; 9] = [
-    "wma", "aac", "aiff", "aif", "aifc", "opus", "oga", "mp4", "wave",
-];
+const OTHER_AUDIO_EXTENSIONS: [&str; 9] =
+    ["wma", "aac", "aiff", "aif", "aifc", "opus", "oga", "mp4", "wave"];
 
 const DEVICE_NAMES: [&str; 22] = [
     "con", "prn", "aux", "nul", "com1", "com2", "com3", "com4", "com5", "com6", "com7", "com8",
@@ -47,14 +46,10 @@ pub fn relative(written: &str) -> Result<String, PathProblem> {
         return Err(PathProblem::Empty);
     }
     if written.len() > MAX_PATH_BYTES {
-        return Err(PathProblem::TooLong {
-            bytes: written.len(),
-        });
+        return Err(PathProblem::TooLong { bytes: written.len() });
     }
     if let Some(character) = written.chars().find(|c| is_unprintable(*c)) {
-        return Err(PathProblem::Control {
-            code: character as u32,
-        });
+        return Err(PathProblem::Control { code: character as u32 });
     }
     if written.ends_with('|') || written.starts_with('|') {
         return Err(PathProblem::Command { path: path() });
@@ -127,13 +122,8 @@ fn checked_name(name: &str) -> Result<&str, PathProblem> {
         return Err(PathProblem::TooLong { bytes: name.len() });
     }
     let stem = name.split('.').next().unwrap_or(name).trim_end();
-    if DEVICE_NAMES
-        .iter()
-        .any(|device| device.eq_ignore_ascii_case(stem))
-    {
-        return Err(PathProblem::Device {
-            name: name.to_owned(),
-        });
+    if DEVICE_NAMES.iter().any(|device| device.eq_ignore_ascii_case(stem)) {
+        return Err(PathProblem::Device { name: name.to_owned() });
     }
     Ok(name)
 }

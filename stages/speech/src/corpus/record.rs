@@ -53,12 +53,7 @@ impl RowRecord {
     }
 
     fn reject(self, problem: RowProblem) -> RowReject {
-        RowReject {
-            row: self.row,
-            offset: self.offset,
-            id: Some(self.id),
-            problem,
-        }
+        RowReject { row: self.row, offset: self.offset, id: Some(self.id), problem }
     }
 }
 
@@ -66,12 +61,7 @@ impl Rows {
     pub(super) fn push(&mut self, row: u64, offset: u64, result: Result<RowRecord, RowProblem>) {
         match result {
             Ok(record) => self.records.push(record),
-            Err(problem) => self.rejects.push(RowReject {
-                row,
-                offset,
-                id: None,
-                problem,
-            }),
+            Err(problem) => self.rejects.push(RowReject { row, offset, id: None, problem }),
         }
     }
 
@@ -110,7 +100,6 @@ impl Rows {
                 Some(problem) => self.rejects.push(record.reject(problem)),
             }
         }
-        self.rejects
-            .sort_by_key(|reject| (reject.row, reject.offset));
+        self.rejects.sort_by_key(|reject| (reject.row, reject.offset));
     }
 }

@@ -64,11 +64,7 @@ pub fn read(bytes: &[u8], options: &Options) -> Result<Rows, CorpusError> {
     let layout = Layout::decide(&lines, options)?;
     let mut rows = Rows::default();
     for line in &lines[layout.header_rows..] {
-        rows.push(
-            line.row,
-            line.offset as u64,
-            record(bytes, line, &layout.columns),
-        );
+        rows.push(line.row, line.offset as u64, record(bytes, line, &layout.columns));
     }
     rows.reject_duplicates();
     Ok(rows)
@@ -129,10 +125,7 @@ fn split(
         .terminator(csv::Terminator::Any(b'\n'))
         .from_reader(&bytes[start..]);
     let mut lines = Vec::new();
-    let mut position = Position {
-        offset: start,
-        row: 1,
-    };
+    let mut position = Position { offset: start, row: 1 };
     let mut cells = csv::ByteRecord::new();
     // Reading from memory a flexible table of bytes has no error left to report.
     while reader.read_byte_record(&mut cells).unwrap_or(false) {
@@ -145,10 +138,7 @@ fn split(
             cells: std::mem::take(&mut cells),
         };
         if quoted && end >= bytes.len() && is_unclosed(&bytes[line.offset..end]) {
-            return Err(CorpusError::UnclosedQuote {
-                row: line.row,
-                offset: line.offset as u64,
-            });
+            return Err(CorpusError::UnclosedQuote { row: line.row, offset: line.offset as u64 });
         }
         position.advance(bytes, end);
         if !bytes[line.offset..end].trim_ascii().is_empty() {
@@ -202,19 +192,13 @@ impl Layout {
         } else {
             guessed(lines, cells.len())?
         };
-        Ok(Layout {
-            columns,
-            header_rows: usize::from(has_header),
-        })
+        Ok(Layout { columns, header_rows: usize::from(has_header) })
     }
 }
 
 fn declared(names: &[String], width: usize) -> Result<Vec<Column>, CorpusError> {
     if names.len() != width {
-        return Err(CorpusError::ColumnCount {
-            found: names.len(),
-            in_row: width,
-        });
+        return Err(CorpusError::ColumnCount { found: names.len(), in_row: width });
     }
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     columns::map(&names)
@@ -245,12 +229,7 @@ fn are_sentences(sample: &[Line], column: usize) -> bool {
     let sentences = sample
         .iter()
         .filter_map(|line| line.cells.get(column))
-        .filter(|cell| {
-            String::from_utf8_lossy(cell)
-                .split_whitespace()
-                .nth(1)
-                .is_some()
-        })
+        .filter(|cell| String::from_utf8_lossy(cell).split_whitespace().nth(1).is_some())
         .count();
     sentences * 2 > sample.len()
 }
@@ -264,20 +243,13 @@ impl Line {
 fn record(bytes: &[u8], line: &Line, columns: &[Column]) -> Result<RowRecord, RowProblem> {
     let length = line.end - line.offset;
     if length > MAX_ROW_BYTES {
-        return Err(RowProblem::TooLong {
-            bytes: length as u64,
-        });
+        return Err(RowProblem::TooLong { bytes: length as u64 });
     }
     if let Err(error) = std::str::from_utf8(&bytes[line.offset..line.end]) {
-        return Err(RowProblem::NotUtf8 {
-            at: error.valid_up_to() as u64,
-        });
+        return Err(RowProblem::NotUtf8 { at: error.valid_up_to() as u64 });
     }
     if line.cells.len() != columns.len() {
-        return Err(RowProblem::WrongWidth {
-            expected: columns.len(),
-            found: line.cells.len(),
-        });
+        return Err(RowProblem::WrongWidth { expected: columns.len(), found: line.cells.len() });
     }
     let mut parts = Parts::default();
     for (cell, column) in line.cells.iter().zip(columns) {

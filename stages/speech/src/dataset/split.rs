@@ -39,10 +39,7 @@ pub enum Side {
 /// The side of each member, in the order given.
 pub fn split(members: &[Member<'_>], options: &Options) -> Vec<Side> {
     let ranks: Vec<u64> = members.iter().map(|member| rank(member, options)).collect();
-    let mut sides: Vec<Side> = ranks
-        .iter()
-        .map(|rank| side(*rank, options.fraction))
-        .collect();
+    let mut sides: Vec<Side> = ranks.iter().map(|rank| side(*rank, options.fraction)).collect();
     if options.minimum_per_speaker > 0 {
         top_up(members, &ranks, options.minimum_per_speaker, &mut sides);
     }
@@ -59,11 +56,7 @@ fn rank(member: &Member<'_>, options: &Options) -> u64 {
 fn side(rank: u64, fraction: f64) -> Side {
     // 53 bits are what a double holds exactly.
     let position = (rank >> 11) as f64 / (1u64 << 53) as f64;
-    if position < fraction {
-        Side::Validation
-    } else {
-        Side::Training
-    }
+    if position < fraction { Side::Validation } else { Side::Training }
 }
 
 /// Items that move together, as a speaker's own.
@@ -80,10 +73,7 @@ fn top_up(members: &[Member<'_>], ranks: &[u64], minimum: usize, sides: &mut [Si
         units.sort_by(|one, other| (one.rank, &one.name).cmp(&(other.rank, &other.name)));
         let total: usize = units.iter().map(|unit| unit.items.len()).sum();
         let is_held = |unit: &Unit, sides: &[Side]| {
-            unit.items
-                .iter()
-                .filter(|item| sides[**item] == Side::Validation)
-                .count()
+            unit.items.iter().filter(|item| sides[**item] == Side::Validation).count()
         };
         let mut held: usize = units.iter().map(|unit| is_held(unit, sides)).sum();
         for unit in units.iter().filter(|unit| unit.is_own) {
@@ -158,27 +148,16 @@ mod tests {
     use super::*;
 
     fn options(fraction: f64, minimum_per_speaker: usize) -> Options {
-        Options {
-            fraction,
-            salt: "salt".to_owned(),
-            minimum_per_speaker,
-        }
+        Options { fraction, salt: "salt".to_owned(), minimum_per_speaker }
     }
 
     fn item(id: &str) -> Member<'_> {
-        Member {
-            id,
-            group: None,
-            speaker: None,
-        }
+        Member { id, group: None, speaker: None }
     }
 
     fn held(members: &[Member<'_>], options: &Options) -> BTreeSet<String> {
         let sides = split(members, options);
-        let held = members
-            .iter()
-            .zip(sides)
-            .filter(|(_, side)| *side == Side::Validation);
+        let held = members.iter().zip(sides).filter(|(_, side)| *side == Side::Validation);
         held.map(|(member, _)| member.id.to_owned()).collect()
     }
 
@@ -189,57 +168,31 @@ mod tests {
         let before = held(&members[..4000], &options(0.025, 0));
         let after = held(&members, &options(0.025, 0));
         assert!((70..130).contains(&before.len()), "{}", before.len());
-        assert_eq!(
-            before,
-            after
-                .into_iter()
-                .filter(|id| id.as_str() < "fi_04000")
-                .collect()
-        );
+        assert_eq!(before, after.into_iter().filter(|id| id.as_str() < "fi_04000").collect());
     }
 
     #[test]
     fn members_of_a_group_never_straddle() {
         let ids: Vec<String> = (0..600).map(|number| format!("id{number}")).collect();
-        let groups: Vec<String> = (0..600)
-            .map(|number| format!("tape{}", number / 6))
-            .collect();
+        let groups: Vec<String> = (0..600).map(|number| format!("tape{}", number / 6)).collect();
         let members: Vec<_> = ids
             .iter()
             .zip(&groups)
-            .map(|(id, group)| Member {
-                id,
-                group: Some(group),
-                speaker: Some("anna"),
-            })
+            .map(|(id, group)| Member { id, group: Some(group), speaker: Some("anna") })
             .collect();
         let sides = split(&members, &options(0.2, 150));
         let mut of_group = HashMap::new();
         for (member, side) in members.iter().zip(&sides) {
             assert_eq!(of_group.entry(member.group).or_insert(side), &side);
         }
-        assert!(
-            sides
-                .iter()
-                .filter(|side| **side == Side::Validation)
-                .count()
-                >= 150
-        );
+        assert!(sides.iter().filter(|side| **side == Side::Validation).count() >= 150);
     }
 
     #[test]
     fn a_small_speaker_is_topped_up_but_keeps_something_to_train_on() {
-        let speaker = |id, speaker| Member {
-            id,
-            group: None,
-            speaker: Some(speaker),
-        };
-        let members = [
-            speaker("a1", "a"),
-            speaker("a2", "a"),
-            speaker("a3", "a"),
-            speaker("b1", "b"),
-        ];
+        let speaker = |id, speaker| Member { id, group: None, speaker: Some(speaker) };
+        let members =
+            [speaker("a1", "a"), speaker("a2", "a"), speaker("a3", "a"), speaker("b1", "b")];
         let held = held(&members, &options(0.0, 2));
         assert_eq!(held.iter().filter(|id| id.starts_with('a')).count(), 2);
         assert!(!held.contains("b1"));
@@ -247,11 +200,7 @@ mod tests {
 
     #[test]
     fn an_imported_split_that_shares_a_group_is_reported() {
-        let pairs = [
-            ("x", Side::Training),
-            ("y", Side::Validation),
-            ("x", Side::Validation),
-        ];
+        let pairs = [("x", Side::Training), ("y", Side::Validation), ("x", Side::Validation)];
         assert_eq!(leaks(pairs), ["x"]);
     }
 

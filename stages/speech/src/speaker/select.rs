@@ -23,17 +23,12 @@ pub enum SelectError {
 
 /// Names of the first `top` speakers, the largest first; equals in the order of their names.
 pub fn select(speakers: &[Speaker], by: By, top: usize) -> Result<Vec<String>, SelectError> {
-    let mut named: Vec<&Speaker> = speakers
-        .iter()
-        .filter(|speaker| speaker.speaker != UNNAMED)
-        .collect();
+    let mut named: Vec<&Speaker> =
+        speakers.iter().filter(|speaker| speaker.speaker != UNNAMED).collect();
     if named.is_empty() {
         return Err(SelectError::NoSpeakers);
     }
-    let unmeasured = named
-        .iter()
-        .map(|speaker| speaker.clips_without_duration)
-        .sum();
+    let unmeasured = named.iter().map(|speaker| speaker.clips_without_duration).sum();
     if by == By::Minutes && unmeasured > 0 {
         return Err(SelectError::NoDurations { clips: unmeasured });
     }
@@ -42,15 +37,9 @@ pub fn select(speakers: &[Speaker], by: By, top: usize) -> Result<Vec<String>, S
         By::Minutes => speaker.minutes,
     };
     named.sort_by(|one, other| {
-        size(other)
-            .total_cmp(&size(one))
-            .then_with(|| one.speaker.cmp(&other.speaker))
+        size(other).total_cmp(&size(one)).then_with(|| one.speaker.cmp(&other.speaker))
     });
-    Ok(named
-        .iter()
-        .take(top)
-        .map(|speaker| speaker.speaker.clone())
-        .collect())
+    Ok(named.iter().take(top).map(|speaker| speaker.speaker.clone()).collect())
 }
 
 #[cfg(test)]
@@ -60,11 +49,7 @@ mod tests {
     use super::*;
 
     fn speakers() -> Vec<Speaker> {
-        let clip = |speaker, seconds| Clip {
-            speaker,
-            seconds: Some(seconds),
-            ..Clip::default()
-        };
+        let clip = |speaker, seconds| Clip { speaker, seconds: Some(seconds), ..Clip::default() };
         stats([
             clip(Some("b"), 1.0),
             clip(Some("b"), 1.0),
@@ -88,13 +73,7 @@ mod tests {
     fn nameless_and_unmeasured_clips_are_an_error_and_not_a_guess() {
         let unnamed = stats([Clip::default()]);
         assert_eq!(select(&unnamed, By::Clips, 1), Err(SelectError::NoSpeakers));
-        let unmeasured = stats([Clip {
-            speaker: Some("a"),
-            ..Clip::default()
-        }]);
-        assert_eq!(
-            select(&unmeasured, By::Minutes, 1),
-            Err(SelectError::NoDurations { clips: 1 })
-        );
+        let unmeasured = stats([Clip { speaker: Some("a"), ..Clip::default() }]);
+        assert_eq!(select(&unmeasured, By::Minutes, 1), Err(SelectError::NoDurations { clips: 1 }));
     }
 }

@@ -42,24 +42,15 @@ struct Sums {
 pub fn stats<'a>(clips: impl IntoIterator<Item = Clip<'a>>) -> Vec<Speaker> {
     let mut speakers: BTreeMap<&str, Sums> = BTreeMap::new();
     for clip in clips {
-        speakers
-            .entry(clip.speaker.unwrap_or(UNNAMED))
-            .or_default()
-            .add(clip);
+        speakers.entry(clip.speaker.unwrap_or(UNNAMED)).or_default().add(clip);
     }
-    speakers
-        .into_iter()
-        .map(|(name, sums)| sums.into_speaker(name))
-        .collect()
+    speakers.into_iter().map(|(name, sums)| sums.into_speaker(name)).collect()
 }
 
 impl Sums {
     fn add(&mut self, clip: Clip<'_>) {
         self.clips += 1;
-        match clip
-            .seconds
-            .filter(|seconds| seconds.is_finite() && *seconds >= 0.0)
-        {
+        match clip.seconds.filter(|seconds| seconds.is_finite() && *seconds >= 0.0) {
             Some(seconds) => self.microseconds += (seconds * 1e6).round() as u64,
             None => self.without_duration += 1,
         }
@@ -94,12 +85,7 @@ mod tests {
 
     #[test]
     fn clips_add_up_by_speaker_and_missing_measures_are_counted() {
-        let clip = |speaker, seconds, text, snr| Clip {
-            speaker,
-            seconds,
-            text: Some(text),
-            snr,
-        };
+        let clip = |speaker, seconds, text, snr| Clip { speaker, seconds, text: Some(text), snr };
         let found = stats([
             clip(Some("b"), Some(30.0), "äiti", Some(10.0)),
             clip(Some("a"), Some(60.0), "isä", None),
@@ -121,11 +107,7 @@ mod tests {
             .collect();
         assert_eq!(
             brief,
-            [
-                ("", 1, 0.0, 0, None, 1),
-                ("a", 1, 1.0, 3, None, 0),
-                ("b", 2, 0.5, 8, Some(15.0), 1),
-            ]
+            [("", 1, 0.0, 0, None, 1), ("a", 1, 1.0, 3, None, 0), ("b", 2, 0.5, 8, Some(15.0), 1),]
         );
     }
 }

@@ -19,11 +19,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options {
-            lower_case: true,
-            allow: Vec::new(),
-            examples: 5,
-        }
+        Options { lower_case: true, allow: Vec::new(), examples: 5 }
     }
 }
 
@@ -94,19 +90,14 @@ pub fn audit<'a>(
             }
         }
         for (character, occurrences) in seen {
-            counts
-                .entry(character)
-                .or_default()
-                .add(id, occurrences, options.examples);
+            counts.entry(character).or_default().add(id, occurrences, options.examples);
         }
     }
     audit.unknown = counts
         .into_iter()
         .map(|(character, count)| count.into_unknown(character, options))
         .collect();
-    audit
-        .unknown
-        .sort_by_key(|unknown| std::cmp::Reverse(unknown.occurrences));
+    audit.unknown.sort_by_key(|unknown| std::cmp::Reverse(unknown.occurrences));
     audit
 }
 
@@ -114,9 +105,7 @@ impl Count {
     fn add(&mut self, id: &str, occurrences: u64, limit: usize) {
         self.occurrences += occurrences;
         self.clips += 1;
-        let place = self
-            .examples
-            .partition_point(|example| example.as_str() < id);
+        let place = self.examples.partition_point(|example| example.as_str() < id);
         if place < limit {
             self.examples.insert(place, id.to_owned());
             self.examples.truncate(limit);
@@ -139,18 +128,12 @@ impl Count {
 impl Audit {
     /// Fails if a character is neither known nor allowed.
     pub fn gate(&self) -> Result<(), Gate> {
-        let forbidden: Vec<&Unknown> = self
-            .unknown
-            .iter()
-            .filter(|unknown| !unknown.is_allowed)
-            .collect();
+        let forbidden: Vec<&Unknown> =
+            self.unknown.iter().filter(|unknown| !unknown.is_allowed).collect();
         if forbidden.is_empty() {
             return Ok(());
         }
-        let worst = forbidden
-            .iter()
-            .take(NAMED)
-            .map(|unknown| unknown.to_string());
+        let worst = forbidden.iter().take(NAMED).map(|unknown| unknown.to_string());
         Err(Gate {
             characters: forbidden.len(),
             occurrences: forbidden.iter().map(|unknown| unknown.occurrences).sum(),
@@ -168,11 +151,7 @@ impl std::fmt::Display for Unknown {
             "control" | "space" | "mark" => {
                 write!(formatter, "{code} ({} times", self.occurrences)?
             }
-            _ => write!(
-                formatter,
-                "`{}` {code} ({} times",
-                self.character, self.occurrences
-            )?,
+            _ => write!(formatter, "`{}` {code} ({} times", self.character, self.occurrences)?,
         }
         write!(formatter, ", as in `{}`)", example.escape_default())
     }
@@ -213,51 +192,29 @@ mod tests {
             .unknown
             .iter()
             .map(|unknown| {
-                (
-                    unknown.character,
-                    unknown.occurrences,
-                    unknown.clips,
-                    unknown.examples.join(","),
-                )
+                (unknown.character, unknown.occurrences, unknown.clips, unknown.examples.join(","))
             })
             .collect();
-        assert_eq!(
-            brief,
-            [
-                ('-', 3, 2, "c1,c3".to_owned()),
-                ('7', 1, 1, "c3".to_owned())
-            ]
-        );
+        assert_eq!(brief, [('-', 3, 2, "c1,c3".to_owned()), ('7', 1, 1, "c3".to_owned())]);
         assert_eq!((audit.clips, audit.characters, audit.digits), (3, 12, 1));
     }
 
     #[test]
     fn the_gate_opens_when_every_unknown_character_is_allowed() {
         let clips = [("c1", "a-b")];
-        let closed = audit(clips, &vocabulary(), &Options::default())
-            .gate()
-            .unwrap_err();
+        let closed = audit(clips, &vocabulary(), &Options::default()).gate().unwrap_err();
         assert_eq!(
             closed.to_string(),
             "1 characters in 1 places are unknown to the tokenizer: `-` U+002D (1 times, as in `c1`); normalise them away, or `allow` what may be dropped"
         );
-        let allowed = Options {
-            allow: vec!['-'],
-            ..Options::default()
-        };
+        let allowed = Options { allow: vec!['-'], ..Options::default() };
         assert_eq!(audit(clips, &vocabulary(), &allowed).gate(), Ok(()));
     }
 
     #[test]
     fn upper_case_counts_as_unknown_where_the_tokenizer_does_not_lower() {
-        let strict = Options {
-            lower_case: false,
-            ..Options::default()
-        };
-        assert_eq!(
-            audit([("c", "Ab")], &vocabulary(), &strict).unknown.len(),
-            1
-        );
+        let strict = Options { lower_case: false, ..Options::default() };
+        assert_eq!(audit([("c", "Ab")], &vocabulary(), &strict).unknown.len(), 1);
     }
 
     #[test]

@@ -82,10 +82,7 @@ const MAX_PASSES: usize = 4;
 
 /// Normalises one text.
 pub fn normalize(text: &str, options: &Options) -> Normalized {
-    let mut result = Normalized {
-        text: text.to_owned(),
-        ..Normalized::default()
-    };
+    let mut result = Normalized { text: text.to_owned(), ..Normalized::default() };
     for _ in 0..MAX_PASSES {
         let before = result.text.clone();
         pass(&mut result, options);
@@ -93,11 +90,8 @@ pub fn normalize(text: &str, options: &Options) -> Normalized {
             break;
         }
     }
-    result.digits_left = result
-        .text
-        .chars()
-        .filter(|character| character.is_numeric())
-        .count() as u32;
+    result.digits_left =
+        result.text.chars().filter(|character| character.is_numeric()).count() as u32;
     result
 }
 
@@ -122,11 +116,7 @@ fn pass(result: &mut Normalized, options: &Options) {
     let spaced = if options.keep.contains(&Kind::Space) {
         cased
     } else {
-        cased
-            .split(' ')
-            .filter(|word| !word.is_empty())
-            .collect::<Vec<_>>()
-            .join(" ")
+        cased.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
     };
     result.text = to_form(&spaced, options.form);
 }
@@ -180,14 +170,8 @@ mod tests {
 
     #[test]
     fn what_sounds_the_same_is_written_the_same() {
-        assert_eq!(
-            plain("\u{201D}Hei\u{201D}, sano\u{2019}a\u{2026}"),
-            "\"Hei\", sano'a..."
-        );
-        assert_eq!(
-            plain("a\u{308}iti\u{00A0}\u{2013}\tisa\u{308}\r\n"),
-            "äiti - isä"
-        );
+        assert_eq!(plain("\u{201D}Hei\u{201D}, sano\u{2019}a\u{2026}"), "\"Hei\", sano'a...");
+        assert_eq!(plain("a\u{308}iti\u{00A0}\u{2013}\tisa\u{308}\r\n"), "äiti - isä");
         assert_eq!(
             plain("kuu\u{00AD}sama\u{200B}\u{FEFF} \u{202E}x\u{0007}\u{1F600}"),
             "kuusama x"
@@ -198,10 +182,7 @@ mod tests {
     fn joiners_stay_where_they_are_spelling() {
         assert_eq!(plain("ક્\u{200D}ષ"), "ક્\u{200D}ષ");
         assert_eq!(plain("a\u{200D}b\u{200C}"), "ab");
-        let remove = Options {
-            joiners: Joiners::Remove,
-            ..Options::default()
-        };
+        let remove = Options { joiners: Joiners::Remove, ..Options::default() };
         assert_eq!(normalize("ક્\u{200D}ષ", &remove).text, "ક્ષ");
     }
 
@@ -209,10 +190,7 @@ mod tests {
     fn each_change_is_counted() {
         let found = normalize(
             "A\u{308}\u{2019}\u{2019} 3.4.5",
-            &Options {
-                case: Case::Lower,
-                ..Options::default()
-            },
+            &Options { case: Case::Lower, ..Options::default() },
         );
         assert_eq!(found.text, "ä'' 3.4.5");
         assert_eq!(found.replaced, BTreeMap::from([('\u{2019}', 2)]));
@@ -222,14 +200,8 @@ mod tests {
 
     #[test]
     fn a_kind_can_be_kept() {
-        let options = Options {
-            keep: vec![Kind::Dash],
-            ..Options::default()
-        };
-        assert_eq!(
-            normalize("a \u{2013} \u{201C}b\u{201D}", &options).text,
-            "a \u{2013} \"b\""
-        );
+        let options = Options { keep: vec![Kind::Dash], ..Options::default() };
+        assert_eq!(normalize("a \u{2013} \u{201C}b\u{201D}", &options).text, "a \u{2013} \"b\"");
     }
 
     fn any_options() -> impl Strategy<Value = Options> {

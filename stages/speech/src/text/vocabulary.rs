@@ -25,30 +25,22 @@ pub enum VocabularyError {
 impl Vocabulary {
     /// Each character of a text is a symbol; line breaks only separate.
     pub fn from_text(text: &str) -> Result<Vocabulary, VocabularyError> {
-        Self::of(
-            text.chars()
-                .filter(|character| !matches!(character, '\n' | '\r' | '\u{FEFF}')),
-        )
+        Self::of(text.chars().filter(|character| !matches!(character, '\n' | '\r' | '\u{FEFF}')))
     }
 
     /// The bytes of a `vocab.json` (symbols to numbers, or a list of symbols) or of a text file.
     ///
     /// Symbols of several characters, such as `<unk>`, say nothing about single characters.
     pub fn from_bytes(bytes: &[u8]) -> Result<Vocabulary, VocabularyError> {
-        let text = std::str::from_utf8(bytes).map_err(|error| VocabularyError::NotUtf8 {
-            at: error.valid_up_to(),
-        })?;
-        let looks_like_json = text
-            .trim_start_matches('\u{FEFF}')
-            .trim_start()
-            .starts_with(['{', '[']);
+        let text = std::str::from_utf8(bytes)
+            .map_err(|error| VocabularyError::NotUtf8 { at: error.valid_up_to() })?;
+        let looks_like_json =
+            text.trim_start_matches('\u{FEFF}').trim_start().starts_with(['{', '[']);
         if !looks_like_json {
             return Self::from_text(text);
         }
         let json: serde_json::Value = serde_json::from_str(text.trim_start_matches('\u{FEFF}'))
-            .map_err(|error| VocabularyError::NotJson {
-                message: error.to_string(),
-            })?;
+            .map_err(|error| VocabularyError::NotJson { message: error.to_string() })?;
         // A whole `tokenizer.json` has its vocabulary inside its model.
         let symbols = json.pointer("/model/vocab").unwrap_or(&json);
         match symbols {

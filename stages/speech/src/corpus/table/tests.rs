@@ -9,11 +9,7 @@ fn rows(text: &str) -> Rows {
 }
 
 fn brief(record: &RowRecord) -> (&str, &str, Option<&str>) {
-    (
-        &record.id,
-        record.text.as_deref().unwrap(),
-        record.speaker.as_deref(),
-    )
+    (&record.id, record.text.as_deref().unwrap(), record.speaker.as_deref())
 }
 
 fn problem(text: &str) -> String {
@@ -34,16 +30,10 @@ fn three_columns_are_told_apart_by_where_sentences_stand() {
     let plain = rows("a|Yksi kaksi|anna\nb|Kolme neljä|olli\n");
     assert_eq!(brief(&plain.records[0]), ("a", "Yksi kaksi", Some("anna")));
     let speaker_first = rows("a|anna|Yksi kaksi\nb|olli|Kolme neljä\n");
-    assert_eq!(
-        brief(&speaker_first.records[1]),
-        ("b", "Kolme neljä", Some("olli"))
-    );
+    assert_eq!(brief(&speaker_first.records[1]), ("b", "Kolme neljä", Some("olli")));
     let ljspeech =
         rows("LJ001-0001|Dr. \"No\" 1|doctor no one\nLJ001-0002|on 2 legs|on two legs\n");
-    assert_eq!(
-        brief(&ljspeech.records[0]),
-        ("LJ001-0001", "doctor no one", None)
-    );
+    assert_eq!(brief(&ljspeech.records[0]), ("LJ001-0001", "doctor no one", None));
     let raw = Value::Text("Dr. \"No\" 1".to_owned());
     assert_eq!(ljspeech.records[0].fields["raw_text"], raw);
 }
@@ -55,10 +45,7 @@ fn a_header_names_the_columns_and_the_rest_are_fields() {
     );
     assert_eq!(rows.records.len(), 1);
     assert_eq!(brief(&rows.records[0]), ("c/2", "Hei", Some("7f")));
-    assert_eq!(
-        rows.records[0].fields["up_votes"],
-        Value::Text("3".to_owned())
-    );
+    assert_eq!(rows.records[0].fields["up_votes"], Value::Text("3".to_owned()));
     assert_eq!((rows.records[0].row, rows.rejects[0].row), (3, 2));
 }
 
@@ -72,29 +59,19 @@ fn declared_columns_overrule_and_can_skip() {
     assert_eq!(brief(&rows.records[0]), ("a", "Hei", None));
     assert_eq!(rows.records[0].fields.len(), 1);
     let few = read(b"a.wav|Hei\n", &options).unwrap_err();
-    assert_eq!(
-        few.to_string(),
-        "4 columns are named in `columns`, and the first row has 2"
-    );
+    assert_eq!(few.to_string(), "4 columns are named in `columns`, and the first row has 2");
 }
 
 #[test]
 fn comma_tables_may_quote_cells_over_several_lines() {
     let rows = rows("file,text\n\"a.wav\",\"Yksi, \"\"kaksi\"\"\nkolme\"\n\nb.wav,Neljä\n");
-    assert_eq!(
-        brief(&rows.records[0]),
-        ("a", "Yksi, \"kaksi\"\nkolme", None)
-    );
+    assert_eq!(brief(&rows.records[0]), ("a", "Yksi, \"kaksi\"\nkolme", None));
     assert_eq!((rows.records[1].row, rows.records[1].offset), (5, 43));
 }
 
 #[test]
 fn a_quote_that_swallows_the_file_is_an_error_that_says_where() {
-    let error = read(
-        b"file,text\na,ok\nb,\"open\nc,ok\nd,ok\n",
-        &Options::default(),
-    )
-    .unwrap_err();
+    let error = read(b"file,text\na,ok\nb,\"open\nc,ok\nd,ok\n", &Options::default()).unwrap_err();
     assert_eq!(error, CorpusError::UnclosedQuote { row: 3, offset: 15 });
 }
 
@@ -107,19 +84,13 @@ fn row_numbers_and_offsets_count_blank_lines_and_the_byte_order_mark() {
 
 #[test]
 fn each_bad_row_says_what_is_wrong_and_the_others_stay() {
-    assert_eq!(
-        problem("a|x\nb|y|z\n"),
-        "the row has 3 columns instead of 2"
-    );
+    assert_eq!(problem("a|x\nb|y|z\n"), "the row has 3 columns instead of 2");
     assert_eq!(problem("a|x\nb|\n"), "the column `text` is empty");
     assert_eq!(
         problem("a|x\nb|y\0\n"),
         "the column `text` holds the character U+0000, which is not allowed there"
     );
-    assert_eq!(
-        problem("a|x\n../b|y\n"),
-        "the audio path `../b` leaves its folder by `..`"
-    );
+    assert_eq!(problem("a|x\n../b|y\n"), "the audio path `../b` leaves its folder by `..`");
     let speaker = "file|text|speaker\na|x|s\nb|y|s\u{202E}t\n";
     assert_eq!(
         problem(speaker),
@@ -139,48 +110,25 @@ fn a_row_of_ten_megabytes_is_rejected_and_not_kept() {
     let text = format!("a|x\nb|{}\nc|z\n", "y".repeat(10 << 20));
     let rows = rows(&text);
     assert_eq!(rows.records.len(), 2);
-    assert_eq!(
-        rows.rejects[0].problem,
-        RowProblem::TooLong {
-            bytes: (10 << 20) + 3
-        }
-    );
+    assert_eq!(rows.rejects[0].problem, RowProblem::TooLong { bytes: (10 << 20) + 3 });
 }
 
 #[test]
 fn rows_that_share_an_id_are_all_rejected_unless_they_are_the_same() {
     let rows = rows("a.wav|x\nb.wav|y\na.flac|z\nb.wav|y\n");
-    let found: Vec<_> = rows
-        .records
-        .iter()
-        .map(|record| record.id.as_str())
-        .collect();
+    let found: Vec<_> = rows.records.iter().map(|record| record.id.as_str()).collect();
     assert_eq!(found, ["b"]);
-    let clash = RowProblem::DuplicateId {
-        id: "a".to_owned(),
-        first: 1,
-        second: 3,
-    };
-    let expected: Vec<(u64, RowProblem)> = vec![
-        (1, clash.clone()),
-        (3, clash),
-        (4, RowProblem::Repeated { first: 2 }),
-    ];
-    let found: Vec<_> = rows
-        .rejects
-        .into_iter()
-        .map(|RowReject { row, problem, .. }| (row, problem))
-        .collect();
+    let clash = RowProblem::DuplicateId { id: "a".to_owned(), first: 1, second: 3 };
+    let expected: Vec<(u64, RowProblem)> =
+        vec![(1, clash.clone()), (3, clash), (4, RowProblem::Repeated { first: 2 })];
+    let found: Vec<_> =
+        rows.rejects.into_iter().map(|RowReject { row, problem, .. }| (row, problem)).collect();
     assert_eq!(found, expected);
 }
 
 #[test]
 fn what_makes_the_whole_table_meaningless_is_an_error() {
-    let error = |text: &str| {
-        read(text.as_bytes(), &Options::default())
-            .unwrap_err()
-            .to_string()
-    };
+    let error = |text: &str| read(text.as_bytes(), &Options::default()).unwrap_err().to_string();
     assert_eq!(error(""), "the table is empty");
     assert_eq!(
         error("hello\n"),
@@ -194,10 +142,7 @@ fn what_makes_the_whole_table_meaningless_is_an_error() {
         error("path|wav|text\n"),
         "the columns `path` and `wav` both look like the file; say `columns`"
     );
-    assert_eq!(
-        read(b"\xFF\xFEa\0", &Options::default()).unwrap_err(),
-        CorpusError::Utf16
-    );
+    assert_eq!(read(b"\xFF\xFEa\0", &Options::default()).unwrap_err(), CorpusError::Utf16);
 }
 
 proptest! {

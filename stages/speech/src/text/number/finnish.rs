@@ -215,11 +215,7 @@ fn with_neighbours(token: &Token<'_>) -> Option<Reading> {
 fn before_full_stop(words: String, amount: u64, after_stop: &str) -> Option<Reading> {
     let next = after_stop.trim_start();
     if MONTHS.contains(&first_word(next).as_str()) && next.len() < after_stop.len() {
-        return Some(Reading {
-            words: ordinal(amount)?,
-            taken_before: 0,
-            taken_after: 1,
-        });
+        return Some(Reading { words: ordinal(amount)?, taken_before: 0, taken_after: 1 });
     }
     let ends_text = next.chars().all(|character| "\"').! ?".contains(character));
     // Kings and school classes are counted low; years and amounts are not.
@@ -243,23 +239,16 @@ fn number(plain: &str) -> Option<(String, Option<u64>)> {
 fn is_after_clock(before: &str) -> bool {
     let before = before.trim_end().to_lowercase();
     ["klo", "kello"].iter().any(|word| {
-        before
-            .strip_suffix(word)
-            .is_some_and(|rest| !rest.ends_with(char::is_alphanumeric))
+        before.strip_suffix(word).is_some_and(|rest| !rest.ends_with(char::is_alphanumeric))
     })
 }
 
 /// A time of day with minutes: `14.30` or `14:30`.
 fn clock(plain: &str) -> Option<String> {
     let (hours, minutes) = plain.split_once(['.', ':'])?;
-    let hours = hours
-        .parse::<u64>()
-        .ok()
-        .filter(|hours| *hours < 24 && plain.len() <= 5)?;
-    let minutes_value = minutes
-        .parse::<u64>()
-        .ok()
-        .filter(|value| *value < 60 && minutes.len() == 2)?;
+    let hours = hours.parse::<u64>().ok().filter(|hours| *hours < 24 && plain.len() <= 5)?;
+    let minutes_value =
+        minutes.parse::<u64>().ok().filter(|value| *value < 60 && minutes.len() == 2)?;
     let hours = cardinal(hours)?;
     match minutes_value {
         0 => Some(format!("{hours} nolla nolla")),

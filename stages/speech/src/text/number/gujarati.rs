@@ -113,20 +113,8 @@ const LAKH: u64 = 100_000;
 const LIMIT: u64 = CRORE * CRORE;
 
 /// Endings that follow the digits directly and that the cardinal takes unchanged.
-const ENDINGS: [&str; 12] = [
-    "માં",
-    "ના",
-    "ની",
-    "નું",
-    "નો",
-    "નાં",
-    "ને",
-    "થી",
-    "એ",
-    "માંથી",
-    "માંના",
-    "નીં",
-];
+const ENDINGS: [&str; 12] =
+    ["માં", "ના", "ની", "નું", "નો", "નાં", "ને", "થી", "એ", "માંથી", "માંના", "નીં"];
 
 pub(super) fn cardinal(number: u64) -> Option<String> {
     match number {
@@ -190,13 +178,9 @@ pub(super) fn read(token: &Token<'_>) -> Option<Reading> {
 /// A sum with the rupee sign before it.
 fn rupees(token: &Token<'_>, words: &str) -> Option<Reading> {
     let before = token.before();
-    let bare = before
-        .strip_suffix(' ')
-        .unwrap_or(before)
-        .strip_suffix('₹')?;
-    let ends_well = !token
-        .after()
-        .starts_with(|next: char| next.is_alphanumeric() || "-/%:".contains(next));
+    let bare = before.strip_suffix(' ').unwrap_or(before).strip_suffix('₹')?;
+    let ends_well =
+        !token.after().starts_with(|next: char| next.is_alphanumeric() || "-/%:".contains(next));
     ends_well.then(|| Reading {
         words: format!("{words} રૂપિયા"),
         taken_before: before.len() - bare.len(),

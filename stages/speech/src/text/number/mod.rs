@@ -67,20 +67,14 @@ struct Reading {
 
 impl Reading {
     fn of(words: String) -> Reading {
-        Reading {
-            words,
-            taken_before: 0,
-            taken_after: 0,
-        }
+        Reading { words, taken_before: 0, taken_after: 0 }
     }
 }
 
 /// The digits of a decimal fraction, one by one.
 fn digit_by_digit(digits: &str, language: Language) -> Option<String> {
-    let words: Option<Vec<String>> = digits
-        .chars()
-        .map(|digit| cardinal(u64::from(digit.to_digit(10)?), language))
-        .collect();
+    let words: Option<Vec<String>> =
+        digits.chars().map(|digit| cardinal(u64::from(digit.to_digit(10)?), language)).collect();
     Some(words?.join(" "))
 }
 

@@ -54,10 +54,7 @@ fn finnish_ordinals_have_their_own_first_two_when_alone() {
 
 #[test]
 fn finnish_numbers_in_a_sentence_are_read() {
-    assert_eq!(
-        finnish("Tuli 25 miestä."),
-        "Tuli kaksikymmentäviisi miestä."
-    );
+    assert_eq!(finnish("Tuli 25 miestä."), "Tuli kaksikymmentäviisi miestä.");
     assert_eq!(
         finnish("Se maksoi 10 000 €, siis 1 €."),
         "Se maksoi kymmenentuhatta euroa, siis yksi euro."
@@ -126,9 +123,8 @@ fn gujarati_and_ascii_digits_read_the_same() {
 
 #[test]
 fn the_irregular_numbers_below_a_hundred_are_all_different() {
-    let words: std::collections::BTreeSet<_> = (0..100)
-        .map(|number| cardinal(number, Language::Gujarati))
-        .collect();
+    let words: std::collections::BTreeSet<_> =
+        (0..100).map(|number| cardinal(number, Language::Gujarati)).collect();
     assert_eq!(words.len(), 100);
 }
 

@@ -21,9 +21,7 @@ impl<'a> Token<'a> {
         let mut plain = String::new();
         let mut characters = text[start..].char_indices().peekable();
         while let Some((index, character)) = characters.next() {
-            let next_is_digit = characters
-                .peek()
-                .is_some_and(|(_, next)| digit(*next).is_some());
+            let next_is_digit = characters.peek().is_some_and(|(_, next)| digit(*next).is_some());
             match digit(character) {
                 Some(value) => plain.push(value),
                 None if INNER.contains(&character) && next_is_digit => {
@@ -37,12 +35,7 @@ impl<'a> Token<'a> {
             }
             end = start + index + character.len_utf8();
         }
-        Some(Token {
-            whole: text,
-            start,
-            end,
-            plain,
-        })
+        Some(Token { whole: text, start, end, plain })
     }
 
     pub fn text(&self) -> &'a str {
@@ -98,10 +91,7 @@ fn digit(character: char) -> Option<char> {
 
 /// Whether exactly three digits follow, behind one to three digits or a group before them.
 fn is_group(after: &str, plain: &str) -> bool {
-    let following = after
-        .chars()
-        .take_while(|character| digit(*character).is_some())
-        .count();
+    let following = after.chars().take_while(|character| digit(*character).is_some()).count();
     let head = plain.rsplit(' ').next().unwrap_or_default();
     let head_fits = match plain.contains(' ') {
         true => head.len() == 3,
