@@ -69,7 +69,7 @@ fn read_all(fs: &dyn Fs, layout: &Layout, tables: &mut Tables<'_>) -> IndexResul
                     }
                     sound = scan.position();
                 }
-                Found::Damaged { .. } | Found::Garbage { .. } => report.damaged += 1,
+                Found::Damaged | Found::Garbage => report.damaged += 1,
             }
         }
         tables.set_pack(number, sound)?;
