@@ -82,12 +82,11 @@ mod tests {
     #[test]
     fn values_are_single_words_and_other_braces_stay() {
         let values = values(&[("text", "a; rm -rf \"$HOME\"'s"), ("out.audio", "out/audio")]);
-        let filled =
-            fill("say {text} > {out.audio}; echo ${X} | awk '{{print}}'", &values).unwrap();
-        assert_eq!(
-            filled,
-            "say \"a; rm -rf \\\"\\$HOME\\\"'s\" > out/audio; echo ${X} | awk '{print}'"
-        );
+        let line = "say {text} > {out.audio}; echo ${X} | awk '{{print}}'";
+        let words = shlex::split(&fill(line, &values).unwrap()).unwrap();
+        let text = "a; rm -rf \"$HOME\"'s";
+        let expected = ["say", text, ">", "out/audio;", "echo", "${X}", "|", "awk", "{print}"];
+        assert_eq!(words, expected);
     }
 
     #[test]

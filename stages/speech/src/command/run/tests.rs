@@ -113,10 +113,19 @@ fn a_stop_ends_the_program() {
     assert!(matches!(stopped, Err(CommandError::Stopped)));
 }
 
-/// The process whose number the command wrote has ended: it is no more, or waits to be reaped.
+/// The process whose number the command wrote ends: it is no more, or waits to be reaped.
 fn assert_gone(place: &Place) {
     let pid = fs::read_to_string(place.folder().join("pid")).unwrap();
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-    assert!(matches!(state, None | Some('Z' | 'X')), "{stat}");
+    let runs = || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+        !matches!(state, None | Some('Z' | 'X'))
+    };
+    // A signal is delivered a moment after it was sent.
+    let mut patience = 1000;
+    while runs() {
+        patience -= 1;
+        assert!(patience > 0, "process {pid} still runs");
+        std::thread::sleep(POLL);
+    }
 }
