@@ -5,6 +5,7 @@
 
 pub mod codec;
 pub mod error;
+pub mod fixture;
 pub mod griffin_lim;
 pub mod kmeans;
 pub mod machine;

@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(read(&bytes).unwrap(), codes());
     }
 
-    /// Made by `numpy.save` of NumPy 2.3.
+    /// Made by `numpy.save` of NumPy 2.4.6.
     #[test]
     fn it_is_what_numpy_writes() {
         let mut numpy =

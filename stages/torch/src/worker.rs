@@ -1,9 +1,11 @@
 //! The worker program: what its arguments mean.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use stage_core::worker::{Host, serve};
 
+use crate::fixture::{self, Comparison};
 use crate::machine::{Machine, report};
 use crate::stages;
 
@@ -15,6 +17,8 @@ pub fn program() -> String {
 const USAGE: &str = "\
 usage: throstle-torch                serve stages to `throstle` over stdin and stdout
        throstle-torch check          print libtorch and the devices as JSON
+       throstle-torch check-fixture FOLDER
+                                    compare a model with its reference
        throstle-torch --version";
 
 /// Does what the arguments say; the exit code.
@@ -23,6 +27,7 @@ pub fn run(arguments: &[String]) -> io::Result<u8> {
     match words.as_slice() {
         [] => serve_pipe().map(|()| 0),
         ["check"] => say(&serde_json::to_string_pretty(&report(&program()))?),
+        ["check-fixture", folder] => check_fixture(folder),
         ["--version" | "-V"] => say(&program()),
         ["--help" | "-h"] => say(USAGE),
         _ => writeln!(io::stderr(), "{USAGE}").map(|()| 2),
@@ -31,6 +36,17 @@ pub fn run(arguments: &[String]) -> io::Result<u8> {
 
 fn say(text: &str) -> io::Result<u8> {
     writeln!(io::stdout(), "{text}").map(|()| 0)
+}
+
+/// One line a tensor; 1 when one of them is off too far.
+fn check_fixture(folder: &str) -> io::Result<u8> {
+    let comparisons = fixture::check(Path::new(folder)).map_err(io::Error::other)?;
+    for comparison in &comparisons {
+        let verdict = if comparison.is_good() { "ok" } else { "OFF" };
+        let Comparison { name, worst, tolerance } = comparison;
+        say(&format!("{name:24} worst {worst:.3e}  tolerance {tolerance:.1e}  {verdict}"))?;
+    }
+    Ok(u8::from(!comparisons.iter().all(Comparison::is_good)))
 }
 
 fn serve_pipe() -> io::Result<()> {
