@@ -29,6 +29,8 @@ pub(crate) struct Writer {
     pack: Option<OpenPack>,
     avoided: Avoided,
     sequence: u64,
+    /// Packs up to this number get no more entries.
+    closed: u32,
 }
 
 impl Cache {
@@ -69,6 +71,21 @@ impl Writer {
             records,
             bytes: batch.bytes,
         })
+    }
+
+    /// Lets the packs there are be: what is written from here on goes to newer ones.
+    pub fn start_new_packs(&mut self, shared: &Shared) -> Result<(), CacheError> {
+        self.pack = None;
+        let numbers = shared.layout.pack_numbers(&*shared.fs)?;
+        self.closed = numbers.last().copied().unwrap_or(0).max(self.closed);
+        Ok(())
+    }
+
+    /// A number above that of every record this process has seen.
+    pub fn next_sequence(&mut self, shared: &Shared) -> Result<u64, CacheError> {
+        let known = shared.ledger().read(|view| view.sequence())?;
+        self.sequence = self.sequence.max(known) + 1;
+        Ok(self.sequence)
     }
 
     /// Writes entries to the log, syncs it, and tells the index.
@@ -132,7 +149,8 @@ impl Writer {
         let numbers = shared.layout.pack_numbers(&*shared.fs)?;
         let full = |number: &u32| indexed.iter().any(|(of, end)| of == number && *end >= ROLL);
         for number in numbers.iter().rev().filter(|number| !full(number)) {
-            if !self.avoided.contains(number)
+            if *number > self.closed
+                && !self.avoided.contains(number)
                 && let Some(pack) = resume(shared, &mut ledger, *number)?
             {
                 return Ok(pack);

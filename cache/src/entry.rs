@@ -159,11 +159,6 @@ impl Header {
         })
     }
 
-    /// The object the entry holds, if it holds one.
-    pub fn object(&self) -> Option<Digest> {
-        (self.kind == OBJECT).then_some(self.key)
-    }
-
     /// None when the payload is not what was written.
     pub fn entry(&self, payload: &Bytes) -> Option<Entry> {
         if self.kind == OBJECT {

@@ -368,6 +368,16 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
+    /// Removes what is known of a record if it is still this.
+    pub fn remove_record(&mut self, table: Table, key: &Digest, known: &Known) -> IndexResult<()> {
+        if self.record(table, key)?.as_ref() == Some(known) {
+            self.records
+                .remove(&record_key(table, key))
+                .map_err(broken)?;
+        }
+        Ok(())
+    }
+
     pub fn set_pack(&mut self, number: u32, length: u64) -> IndexResult<()> {
         self.packs.insert(number, length).map_err(broken)?;
         self.saw_pack(number)

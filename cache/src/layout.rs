@@ -2,7 +2,7 @@
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use crate::fs::Fs;
+use crate::fs::{Fs, FsResult};
 use crate::{CacheError, Digest};
 
 /// The format written and the newest one understood.
@@ -108,7 +108,7 @@ impl Layout {
     }
 
     /// The numbers of the packs there are, in order.
-    pub fn pack_numbers(&self, fs: &dyn Fs) -> Result<Vec<u32>, CacheError> {
+    pub fn pack_numbers(&self, fs: &dyn Fs) -> FsResult<Vec<u32>> {
         let entries = match fs.read_dir(&self.packs) {
             Err(error) if error.is_not_found() => return Ok(Vec::new()),
             other => other?,

@@ -204,6 +204,25 @@ impl Ledger {
         rebuild::replace_ledger(&*self.fs, &self.layout)
     }
 
+    /// Whether every page of the index has the checksum it should have.
+    pub fn check_integrity(&mut self) -> Result<bool, CacheError> {
+        let _guard = self.lock(LockKind::Shared)?;
+        let file = match self.fs.open(&self.layout.ledger, Open::Read) {
+            Err(error) if error.is_not_found() => return Ok(false),
+            other => other?,
+        };
+        let failure = Arc::new(Failure::default());
+        let backend = Overlay::new(file, Arc::clone(&failure))?;
+        let sound = with_cause(&failure, || {
+            database(backend)?.check_integrity().map_err(broken)
+        });
+        match sound {
+            Ok(sound) => Ok(sound),
+            Err(IndexFailure::Broken(_)) => Ok(false),
+            Err(failure) => Err(self.convert(failure)),
+        }
+    }
+
     /// Makes an index that does not answer answer again.
     fn renew(&mut self, broken_at: u64) -> Result<(), CacheError> {
         if self.access == Access::ReadOnly {

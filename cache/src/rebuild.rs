@@ -49,7 +49,7 @@ fn read_all(fs: &dyn Fs, layout: &Layout, tables: &mut Tables<'_>) -> IndexResul
     for (_, number) in crate::trash::packs(fs, layout)? {
         tables.saw_pack(number)?;
     }
-    for number in layout.pack_numbers(fs).map_err(broken)? {
+    for number in layout.pack_numbers(fs)? {
         let file = match fs.open(&layout.pack(number), Open::Read) {
             Err(error) if error.is_not_found() => continue,
             other => other?,
@@ -69,7 +69,7 @@ fn read_all(fs: &dyn Fs, layout: &Layout, tables: &mut Tables<'_>) -> IndexResul
                     }
                     sound = scan.position();
                 }
-                Found::Damaged { .. } | Found::Garbage { .. } => report.damaged += 1,
+                Found::Damaged | Found::Garbage => report.damaged += 1,
             }
         }
         tables.set_pack(number, sound)?;

@@ -117,8 +117,10 @@ pub struct OpenBucket {
 }
 
 pub enum ItemPlan {
-    /// The outcome is known; `None` where it was set aside.
-    Known(Option<Item>, Arc<str>),
+    /// The outcome is known.
+    Known(Item),
+    /// It was set aside before.
+    Rejected(Arc<str>, Reject),
     /// To do, under this key.
     Todo { item: Item, key: Digest },
     /// Decided by a stage above.

@@ -173,13 +173,12 @@ impl ItemPlanner<'_> {
                     }
                 }
                 counts.reused += 1;
-                let id = item.id.clone();
-                Ok(ItemPlan::Known(Some(merged(item, fields)), id))
+                Ok(ItemPlan::Known(merged(item, fields)))
             }
             Some(ItemRecord::Rejected(reject)) => {
                 counts.reused += 1;
-                counts.rejects.push((item.id.clone(), reject));
-                Ok(ItemPlan::Known(None, item.id))
+                counts.rejects.push((item.id.clone(), reject.clone()));
+                Ok(ItemPlan::Rejected(item.id, reject))
             }
             None => {
                 counts.todo += 1;
@@ -217,7 +216,8 @@ impl ItemWork {
             self.closed.iter().copied().map(PartialBucket::Closed).collect();
         for bucket in &self.open {
             let items = bucket.items.iter().filter_map(|item| match item {
-                ItemPlan::Known(item, _) => item.clone().map(PartialItem::Known),
+                ItemPlan::Known(item) => Some(PartialItem::Known(item.clone())),
+                ItemPlan::Rejected(..) => None,
                 ItemPlan::Todo { item, .. } => Some(PartialItem::Pending(item.id.clone())),
                 ItemPlan::Pending(id) => Some(PartialItem::Pending(id.clone())),
             });
@@ -228,7 +228,7 @@ impl ItemWork {
 
     /// Nothing is to do and nothing to come: only the tables have to be written.
     pub fn is_settled(&self) -> bool {
-        let known = |item: &ItemPlan| matches!(item, ItemPlan::Known(..));
+        let known = |item: &ItemPlan| matches!(item, ItemPlan::Known(_) | ItemPlan::Rejected(..));
         self.open.iter().all(|bucket| bucket.items.iter().all(known))
     }
 }

@@ -38,6 +38,8 @@ pub enum ItemOutcome {
 #[derive(Clone, Debug)]
 pub enum Failure {
     Stage(StageError),
+    /// The job itself could not be opened: no item can be done.
+    Open(StageError),
     /// The worker process is gone.
     Died { message: String },
     TimedOut { seconds: f64 },
