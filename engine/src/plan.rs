@@ -3,9 +3,9 @@
 //! `plan` prints it, `run` executes the same value, `why` explains it.
 
 mod diff;
-mod inputs;
-mod items;
-mod planner;
+pub mod inputs;
+pub mod items;
+pub mod planner;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -59,7 +59,9 @@ pub enum Work {
     /// The stored result holds.
     Nothing(StageRecord),
     Items(ItemWork),
-    /// A gather, or a source that has to be stored.
+    /// A source that has been read anew; its outcome is still to be recorded.
+    Scanned(StageRecord),
+    /// A gather.
     Whole,
     /// Not known yet.
     Later,
@@ -155,5 +157,16 @@ impl StagePlan {
             quarantined: self.quarantined,
             seconds: self.seconds,
         }
+    }
+}
+
+impl PartialDataset {
+    /// How many items are known or to come.
+    pub fn items(&self) -> u64 {
+        let count = |bucket: &PartialBucket| match bucket {
+            PartialBucket::Closed(bucket) => u64::from(bucket.items),
+            PartialBucket::Open { items, .. } => items.len() as u64,
+        };
+        self.buckets.iter().map(count).sum()
     }
 }
