@@ -1,40 +1,168 @@
-//! placeholder until the store lands
-use serde::{Deserialize, Serialize};
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+//! The name of content: a blake3 hash, how it is computed, written and parsed.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The blake3 hash of some bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
+
+/// Why a text is not a digest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no digest: 64 hexadecimal digits are expected")]
+pub struct DigestError(String);
+
 impl Digest {
     pub fn of(bytes: &[u8]) -> Digest {
         Digest(*blake3::hash(bytes).as_bytes())
     }
+
     pub const fn from_bytes(bytes: [u8; 32]) -> Digest {
         Digest(bytes)
     }
-    pub fn as_bytes(&self) -> &[u8; 32] {
+
+    pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
+
+    /// The first twelve digits: enough for people to tell digests apart.
     pub fn short(&self) -> String {
-        self.to_string()[..12].to_owned()
+        let mut text = self.to_string();
+        text.truncate(12);
+        text
     }
 }
-impl std::fmt::Display for Digest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&blake3::Hash::from_bytes(self.0).to_hex())
+
+impl fmt::Display for Digest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [0u8; 64];
+        for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        formatter.pad(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }
 }
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Digest({})", self.short())
+    }
+}
+
+impl FromStr for Digest {
+    type Err = DigestError;
+
+    fn from_str(text: &str) -> Result<Digest, DigestError> {
+        let wrong = || DigestError(text.chars().take(80).collect());
+        if text.len() != 64 {
+            return Err(wrong());
+        }
+        let mut bytes = [0u8; 32];
+        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            *byte = digit(pair[0]).ok_or_else(wrong)? << 4 | digit(pair[1]).ok_or_else(wrong)?;
+        }
+        Ok(Digest(bytes))
+    }
+}
+
+/// Lower case only, so that one digest has one spelling.
+fn digit(character: u8) -> Option<u8> {
+    match character {
+        b'0'..=b'9' => Some(character - b'0'),
+        b'a'..=b'f' => Some(character - b'a' + 10),
+        _ => None,
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            serializer.collect_str(self)
+        } else {
+            self.0.serialize(serializer)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::Error> {
+        if deserializer.is_human_readable() {
+            deserializer.deserialize_str(HexVisitor)
+        } else {
+            <[u8; 32]>::deserialize(deserializer).map(Digest)
+        }
+    }
+}
+
+struct HexVisitor;
+
+impl Visitor<'_> for HexVisitor {
+    type Value = Digest;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a digest of 64 hexadecimal digits")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Digest, E> {
+        text.parse().map_err(E::custom)
+    }
+}
+
+/// Computes a digest of bytes that come in pieces.
+#[derive(Debug, Clone, Default)]
 pub struct Hasher(blake3::Hasher);
-impl Default for Hasher {
-    fn default() -> Self {
-        Hasher(blake3::Hasher::new())
-    }
-}
+
 impl Hasher {
     pub fn new() -> Hasher {
         Hasher::default()
     }
-    pub fn update(&mut self, bytes: &[u8]) {
+
+    pub fn update(&mut self, bytes: &[u8]) -> &mut Hasher {
         self.0.update(bytes);
+        self
     }
+
     pub fn finish(&self) -> Digest {
         Digest(*self.0.finalize().as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn text_and_digest_convert_both_ways() {
+        let digest = Digest::of(b"bird");
+        assert_eq!(digest.to_string().parse::<Digest>().unwrap(), digest);
+        assert_eq!(digest.short(), digest.to_string()[..12]);
+    }
+
+    #[test]
+    fn upper_case_short_and_foreign_letters_are_refused() {
+        let text = Digest::of(b"bird").to_string();
+        for wrong in [text.to_uppercase(), text[1..].to_owned(), format!("g{}", &text[1..])] {
+            assert!(wrong.parse::<Digest>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn pieces_hash_like_the_whole() {
+        let digest = Hasher::new().update(b"song ").update(b"thrush").finish();
+        assert_eq!(digest, Digest::of(b"song thrush"));
+    }
+
+    #[test]
+    fn binary_formats_hold_32_bytes() {
+        let digest = Digest::of(b"bird");
+        let bytes = postcard::to_stdvec(&digest).unwrap();
+        assert_eq!(bytes, digest.as_bytes());
+        assert_eq!(postcard::from_bytes::<Digest>(&bytes).unwrap(), digest);
     }
 }

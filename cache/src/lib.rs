@@ -1,3 +1,49 @@
-//! placeholder until the store lands
+//! What is stored and what is known: objects under their digests, records about
+//! them, and a memo of file states. It knows nothing of stages and pipelines.
+//!
+//! The packs are an append-only log and the truth; the index can always be built
+//! from them again. The format on disk is described in `docs/store.md`.
+
+pub mod fs;
+
+mod backend;
+mod cache;
+mod claim;
+mod commit;
 mod digest;
-pub use digest::{Digest, Hasher};
+mod entry;
+mod error;
+mod index;
+mod layout;
+mod ledger;
+mod losses;
+mod materialise;
+mod objects;
+mod packs;
+mod pending;
+mod rebuild;
+mod records;
+mod recover;
+mod scan;
+mod staging;
+pub mod stat;
+mod stats;
+mod sweep;
+mod trash;
+mod verify;
+
+pub use cache::{Access, Cache};
+pub use claim::Claim;
+pub use commit::Committed;
+pub use digest::{Digest, DigestError, Hasher};
+pub use error::CacheError;
+pub use layout::FORMAT;
+pub use materialise::Materialised;
+pub use objects::LOOSE_SIZE;
+pub use rebuild::RebuildReport;
+pub use records::Table;
+pub use staging::StagingDir;
+pub use stats::Stats;
+pub use sweep::{SweepPlan, SweepReport};
+pub use trash::RestoreReport;
+pub use verify::{Damage, VerifyOptions, VerifyReport};

@@ -3,21 +3,30 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use cache::{Cache, CacheError};
+use bytes::Bytes;
+use cache::{Cache, CacheError, Digest};
 use camino::Utf8PathBuf;
 use stage_core::event::{Event, Status};
-use stage_core::{Catalogue, Stage, StageError};
+use stage_core::{
+    Blob, Catalogue, Context, Fields, Job, Kind, Output, ParameterValue, Role, Setup, Stage,
+    StageError,
+};
 
-use crate::pipeline::{Pipeline, StageId};
+use crate::pipeline::{Pipeline, StageId, StageSpec};
 use crate::plan::{Plan, Planner};
 
-/// What the engine works with; made once in `main`.
+/// What the engine works with; made once in `main`. Clones share the stages.
+#[derive(Clone)]
 pub struct Engine {
     pub catalogue: Catalogue,
     pub stages: Vec<Arc<dyn Stage>>,
     pub worker: WorkerCommand,
     /// Threads of the pool for stages in this process.
     pub threads: usize,
+    /// Hash every source file, whatever its stat says.
+    pub verify: bool,
+    /// The value of an environment variable that a secret parameter names.
+    pub secret: fn(&str) -> Option<String>,
 }
 
 /// How a worker is started.
@@ -78,6 +87,38 @@ impl Engine {
         self.stages.iter().find(|stage| stage.kind().name == kind)
     }
 
+    /// What a stage is opened with, but for what arrives at it.
+    pub fn setup(&self, pipeline: &Pipeline, spec: &StageSpec) -> Result<Setup, StageError> {
+        let mut setup = Setup {
+            stage: spec.name.clone(),
+            parameters: spec.parameters.clone(),
+            timeout_seconds: spec.policy.timeout_seconds,
+            base: pipeline.base.to_string(),
+            ..Setup::default()
+        };
+        for parameter in spec.kind.parameters.iter().filter(|p| p.role == Role::Secret) {
+            if let ParameterValue::Text(variable) = spec.parameters.get(parameter.name) {
+                let value = (self.secret)(variable).ok_or_else(|| no_secret(variable))?;
+                setup.secrets.insert(parameter.name.to_owned(), value);
+            }
+        }
+        Ok(setup)
+    }
+
+    /// Opens a job in this process.
+    pub fn open(
+        &self,
+        kind: &Kind,
+        setup: Setup,
+        context: &mut dyn Context,
+    ) -> Result<Job, StageError> {
+        let stage = self.implementation(kind.name).ok_or_else(|| {
+            let message = format!("this program has no implementation of `{}`", kind.name);
+            StageError::with_help(message, "use a program that was linked with that stage")
+        })?;
+        stage_core::worker::shielded(|| stage.open(setup, context))
+    }
+
     /// What would happen and why. Reads sources, executes nothing.
     pub fn plan(
         &self,
@@ -86,7 +127,11 @@ impl Engine {
         targets: &[StageId],
         sink: Sink,
     ) -> Result<Plan, EngineError> {
-        Planner::new(self, pipeline, cache).plan(targets, sink)
+        let plan = Planner::new(self, pipeline, cache)?.plan(targets, sink)?;
+        if !cache.is_read_only() {
+            cache.commit()?;
+        }
+        Ok(plan)
     }
 
     /// Executes until everything wanted is done, failed, or a stop is asked for. The last event
@@ -99,5 +144,35 @@ impl Engine {
         sink: Sink,
     ) -> Result<Status, EngineError> {
         crate::run::run(self, pipeline, cache, options, sink)
+    }
+}
+
+fn no_secret(variable: &str) -> StageError {
+    StageError::with_help(
+        format!("the environment variable `{variable}` is not set"),
+        "set it to the secret that the manifest refers to",
+    )
+}
+
+/// For sources, which ask the world and nobody else.
+pub struct NoContext;
+
+impl Context for NoContext {
+    fn read(&mut self, _: &Blob) -> Result<Bytes, StageError> {
+        Err(StageError::failed("a source has no blobs to read"))
+    }
+
+    fn recall(&mut self, _: &Digest) -> Result<Option<Fields>, StageError> {
+        Ok(None)
+    }
+
+    fn remember(&mut self, _: &Digest, _: Output) -> Result<Fields, StageError> {
+        Err(StageError::failed("a source keeps no parts"))
+    }
+
+    fn progress(&mut self, _: u64, _: u64) {}
+
+    fn stopping(&mut self) -> bool {
+        false
     }
 }

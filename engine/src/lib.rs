@@ -4,9 +4,14 @@
 //! plan (what would happen and why), a schedule, outcomes and artifacts.
 
 pub mod engine;
+pub mod export;
 pub mod manifest;
 pub mod pipeline;
 pub mod plan;
 pub mod reason;
 pub mod record;
-mod run;
+pub mod run;
+mod source;
+pub mod store;
+mod tables;
+mod world;

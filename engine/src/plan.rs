@@ -3,9 +3,9 @@
 //! `plan` prints it, `run` executes the same value, `why` explains it.
 
 mod diff;
-mod inputs;
-mod items;
-mod planner;
+pub mod inputs;
+pub mod items;
+pub mod planner;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,6 +30,8 @@ pub struct Plan {
 
 pub struct StagePlan {
     pub verdict: Verdict,
+    /// Fresh, and as the last run left it: there is not even anything to remember.
+    pub unchanged: bool,
     pub reasons: Vec<Reason>,
     /// Items that would be executed as far as is known, or 1.
     pub executed: u64,
@@ -59,7 +61,9 @@ pub enum Work {
     /// The stored result holds.
     Nothing(StageRecord),
     Items(ItemWork),
-    /// A gather, or a source that has to be stored.
+    /// A source that has been read anew; its outcome is still to be recorded.
+    Scanned(StageRecord),
+    /// A gather.
     Whole,
     /// Not known yet.
     Later,
@@ -69,7 +73,10 @@ pub enum Work {
 #[derive(Clone)]
 pub enum Planned {
     /// Complete: the root of the data set, read only when its items are wanted.
-    Root { root: Digest, items: u64 },
+    Root {
+        root: Digest,
+        items: u64,
+    },
     Artifact(Fields),
     /// A data set of which some items are still to come.
     Partial(Arc<PartialDataset>),
@@ -115,8 +122,10 @@ pub struct OpenBucket {
 }
 
 pub enum ItemPlan {
-    /// The outcome is known; `None` where it was set aside.
-    Known(Option<Item>, Arc<str>),
+    /// The outcome is known.
+    Known(Item),
+    /// It was set aside before.
+    Rejected(Arc<str>, Reject),
     /// To do, under this key.
     Todo { item: Item, key: Digest },
     /// Decided by a stage above.
@@ -155,5 +164,16 @@ impl StagePlan {
             quarantined: self.quarantined,
             seconds: self.seconds,
         }
+    }
+}
+
+impl PartialDataset {
+    /// How many items are known or to come.
+    pub fn items(&self) -> u64 {
+        let count = |bucket: &PartialBucket| match bucket {
+            PartialBucket::Closed(bucket) => u64::from(bucket.items),
+            PartialBucket::Open { items, .. } => items.len() as u64,
+        };
+        self.buckets.iter().map(count).sum()
     }
 }

@@ -1,0 +1,175 @@
+//! Lets the index database read and write through `cache::fs`: directly for a
+//! writer, or with all changes kept in memory for a reader.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::fs::{FsError, FsFile};
+
+const PAGE: usize = 4096;
+
+/// What the database cannot tell about a failure: the file error behind it.
+#[derive(Debug, Default)]
+pub(crate) struct Failure {
+    first: Mutex<Option<FsError>>,
+    sync_failed: AtomicBool,
+}
+
+impl Failure {
+    pub fn take(&self) -> Option<FsError> {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// After a failed sync nobody knows what the file holds.
+    pub fn sync_failed(&self) -> bool {
+        self.sync_failed.load(Ordering::SeqCst)
+    }
+
+    /// Keeps the error with its path and passes a plain one on.
+    fn keep<T>(&self, result: Result<T, FsError>) -> io::Result<T> {
+        result.map_err(|error| {
+            let kind = error.kind();
+            let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+            first.get_or_insert(error);
+            io::Error::from(kind)
+        })
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Direct {
+    pub file: Box<dyn FsFile>,
+    pub failure: Arc<Failure>,
+}
+
+impl redb::StorageBackend for Direct {
+    fn len(&self) -> io::Result<u64> {
+        self.failure.keep(self.file.len())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let filled = self.failure.keep(self.file.read_full_at(out, offset))?;
+        full(filled, out.len())
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.failure.keep(self.file.set_len(length))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let result = self.file.sync_data();
+        if result.is_err() {
+            self.failure.sync_failed.store(true, Ordering::SeqCst);
+        }
+        self.failure.keep(result)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.failure.keep(self.file.write_all_at(data, offset))
+    }
+}
+
+/// Reads the file; what is written stays here and is never seen by anybody else.
+#[derive(Debug)]
+pub(crate) struct Overlay {
+    file: Box<dyn FsFile>,
+    failure: Arc<Failure>,
+    changes: Mutex<Changes>,
+}
+
+#[derive(Debug)]
+struct Changes {
+    length: u64,
+    /// Bytes of the file from here on are not to be seen: it was cut there once.
+    file_end: u64,
+    pages: HashMap<u64, Box<[u8; PAGE]>>,
+}
+
+impl Overlay {
+    pub fn new(file: Box<dyn FsFile>, failure: Arc<Failure>) -> Result<Overlay, FsError> {
+        let length = file.len()?;
+        let changes = Changes { length, file_end: length, pages: HashMap::new() };
+        Ok(Overlay { file, failure, changes: Mutex::new(changes) })
+    }
+
+    fn read_file(&self, file_end: u64, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let within = usize::try_from(file_end.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let (inside, beyond) = out.split_at_mut(within.min(out.len()));
+        beyond.fill(0);
+        let filled = self.failure.keep(self.file.read_full_at(inside, offset))?;
+        full(filled, inside.len())
+    }
+}
+
+impl redb::StorageBackend for Overlay {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.changes.lock().unwrap_or_else(PoisonError::into_inner).length)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = offset + out.len() as u64;
+        full(changes.length.saturating_sub(offset).min(out.len() as u64) as usize, out.len())?;
+        self.read_file(changes.file_end, offset, out)?;
+        if changes.pages.is_empty() {
+            return Ok(());
+        }
+        for page in offset / PAGE as u64..end.div_ceil(PAGE as u64) {
+            if let Some(bytes) = changes.pages.get(&page) {
+                let (from, to, count) = overlap(page, offset, out.len());
+                out[to..to + count].copy_from_slice(&bytes[from..from + count]);
+            }
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        if length < changes.length {
+            changes.file_end = changes.file_end.min(length);
+            changes.pages.retain(|page, _| page * (PAGE as u64) < length);
+            let tail = (length % PAGE as u64) as usize;
+            if let Some(bytes) = changes.pages.get_mut(&(length / PAGE as u64)) {
+                bytes[tail..].fill(0);
+            }
+        }
+        changes.length = length;
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = offset + data.len() as u64;
+        for page in offset / PAGE as u64..end.div_ceil(PAGE as u64) {
+            if !changes.pages.contains_key(&page) {
+                let mut fresh = Box::new([0u8; PAGE]);
+                self.read_file(changes.file_end, page * PAGE as u64, &mut fresh[..])?;
+                changes.pages.insert(page, fresh);
+            }
+            let (to, from, count) = overlap(page, offset, data.len());
+            if let Some(bytes) = changes.pages.get_mut(&page) {
+                bytes[to..to + count].copy_from_slice(&data[from..from + count]);
+            }
+        }
+        changes.length = changes.length.max(end);
+        Ok(())
+    }
+}
+
+/// Where a range meets a page: start in the page, start in the range, length.
+fn overlap(page: u64, offset: u64, length: usize) -> (usize, usize, usize) {
+    let page_start = page * PAGE as u64;
+    let start = page_start.max(offset);
+    let stop = (page_start + PAGE as u64).min(offset + length as u64);
+    ((start - page_start) as usize, (start - offset) as usize, (stop - start) as usize)
+}
+
+fn full(filled: usize, wanted: usize) -> io::Result<()> {
+    if filled == wanted { Ok(()) } else { Err(io::Error::from(io::ErrorKind::UnexpectedEof)) }
+}

@@ -1,0 +1,211 @@
+//! The cache as a whole: opening it, and the state its parts share.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use camino::Utf8Path;
+
+use crate::claim::{Claim, Claims};
+use crate::commit::Writer;
+use crate::fs::{Fs, Open, RetryFs};
+use crate::layout::Layout;
+use crate::ledger::Ledger;
+use crate::packs::{PackFiles, ShortPacks};
+use crate::pending::Pending;
+use crate::recover::recover;
+use crate::staging::{self, StagingDir};
+use crate::{CacheError, Digest};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    ReadWrite,
+    ReadOnly,
+}
+
+/// A store of objects and records in a folder. Cheap to clone; the clones share everything.
+#[derive(Clone)]
+pub struct Cache(pub(crate) Arc<Shared>);
+
+/// Locks are taken in this order: writer, ledger, pending.
+pub(crate) struct Shared {
+    pub fs: Arc<dyn Fs>,
+    pub layout: Layout,
+    pub access: Access,
+    pub notes: Mutex<Vec<String>>,
+    writer: Mutex<Writer>,
+    ledger: Mutex<Ledger>,
+    pending: RwLock<Pending>,
+    pub packs: PackFiles,
+    pub short: ShortPacks,
+    /// Objects found damaged, as long as the index could not be told.
+    forgotten: Mutex<HashSet<Digest>>,
+    claims: Arc<Claims>,
+    /// Where large objects wait for the next commit.
+    waiting_room: Mutex<Option<StagingDir>>,
+}
+
+impl std::fmt::Debug for Cache {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Cache({})", self.0.layout.dir)
+    }
+}
+
+impl Cache {
+    /// Opens the cache in a folder; to write, makes it if it is not there.
+    pub fn open(dir: &Utf8Path, fs: Arc<dyn Fs>, access: Access) -> Result<Cache, CacheError> {
+        let fs: Arc<dyn Fs> = Arc::new(RetryFs::new(fs));
+        let layout = Layout::new(dir);
+        let marked = layout.check(&*fs)?;
+        match access {
+            Access::ReadWrite => layout.create(&*fs, marked)?,
+            Access::ReadOnly if !marked => {
+                return Err(CacheError::NoCache { dir: dir.to_owned() });
+            }
+            Access::ReadOnly => {}
+        }
+        let mut ledger = Ledger::open(Arc::clone(&fs), layout.clone(), access)?;
+        let writable = access == Access::ReadWrite;
+        if writable {
+            staging::sweep(&*fs, &layout, &mut ledger)?;
+        }
+        let short = recover(&*fs, &layout, &mut ledger, writable)?;
+        let claims = open_claims(&*fs, &layout, writable)?;
+        let shared = Shared {
+            writer: Mutex::new(Writer::default()),
+            notes: Mutex::new(notes(&ledger, writable)),
+            ledger: Mutex::new(ledger),
+            pending: RwLock::default(),
+            packs: PackFiles::default(),
+            short: ShortPacks::default(),
+            forgotten: Mutex::default(),
+            claims: Arc::new(claims),
+            waiting_room: Mutex::default(),
+            fs,
+            layout,
+            access,
+        };
+        shared.short.set(short);
+        Ok(Cache(Arc::new(shared)))
+    }
+
+    pub fn dir(&self) -> &Utf8Path {
+        &self.0.layout.dir
+    }
+
+    /// The file system it lies on; operations that a signal interrupts are repeated.
+    pub fn fs(&self) -> &Arc<dyn Fs> {
+        &self.0.fs
+    }
+
+    pub fn access(&self) -> Access {
+        self.0.access
+    }
+
+    /// What people should know about how this cache works here.
+    pub fn notes(&self) -> Vec<String> {
+        self.0.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sees what other processes committed; true when something changed since the last call.
+    pub fn refresh(&self) -> Result<bool, CacheError> {
+        self.0.ledger().refresh()
+    }
+
+    /// How much is put and recorded, and not committed yet.
+    pub fn pending_bytes(&self) -> u64 {
+        self.0.pending().bytes()
+    }
+
+    /// A private folder for files in the making.
+    pub fn staging(&self) -> Result<StagingDir, CacheError> {
+        let shared = &self.0;
+        let mut ledger = shared.ledger();
+        ledger.require_writable()?;
+        StagingDir::create(&shared.fs, &shared.layout, &mut ledger)
+    }
+
+    /// The right to work on a key; None while another process or thread has it.
+    pub fn claim(&self, key: &Digest) -> Result<Option<Claim>, CacheError> {
+        Ok(self.0.claims.claim(key)?)
+    }
+
+    /// Waits until nobody has the claim; false when the time is over first.
+    pub fn wait_for(&self, key: &Digest, timeout: Duration) -> Result<bool, CacheError> {
+        Ok(self.0.claims.wait_for(key, timeout)?)
+    }
+}
+
+fn open_claims(fs: &dyn Fs, layout: &Layout, writable: bool) -> Result<Claims, CacheError> {
+    if !writable {
+        return Ok(Claims::new(None));
+    }
+    Ok(Claims::new(Some(fs.open(&layout.claims(), Open::Create)?)))
+}
+
+fn notes(ledger: &Ledger, writable: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    if writable && !ledger.can_lock() {
+        notes.push(
+            "the file system of the cache has no locks: run one process at a time, \
+             since two may do the same work twice"
+                .to_owned(),
+        );
+    }
+    notes
+}
+
+impl Shared {
+    pub fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn pending(&self) -> RwLockReadGuard<'_, Pending> {
+        self.pending.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn pending_mut(&self) -> RwLockWriteGuard<'_, Pending> {
+        self.pending.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn forgotten(&self) -> MutexGuard<'_, HashSet<Digest>> {
+        self.forgotten.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn require_writable(&self) -> Result<(), CacheError> {
+        match self.access {
+            Access::ReadWrite => Ok(()),
+            Access::ReadOnly => Err(CacheError::ReadOnly { dir: self.layout.dir.clone() }),
+        }
+    }
+
+    /// A path for a large object that waits for the next commit.
+    pub fn waiting_path(&self) -> Result<camino::Utf8PathBuf, CacheError> {
+        let mut room = self.waiting_room.lock().unwrap_or_else(PoisonError::into_inner);
+        let dir = match room.take() {
+            Some(dir) => dir,
+            None => StagingDir::create(&self.fs, &self.layout, &mut self.ledger())?,
+        };
+        let path = crate::fs::beside(&dir.path().join("object"));
+        *room = Some(dir);
+        Ok(path)
+    }
+
+    /// Writes bytes into a new file of the waiting room.
+    pub fn write_waiting(&self, bytes: &Bytes) -> Result<camino::Utf8PathBuf, CacheError> {
+        let path = self.waiting_path()?;
+        let needed = bytes.len() as u64;
+        let written =
+            self.fs.open(&path, Open::CreateNew).and_then(|file| file.write_all_at(bytes, 0));
+        if let Err(error) = written {
+            let _ = self.fs.remove_file(&path);
+            return Err(CacheError::while_writing(error, &path, needed));
+        }
+        Ok(path)
+    }
+}

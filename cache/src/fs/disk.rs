@@ -1,0 +1,127 @@
+//! What a disk holds: files, folders, and the single changes made to them. The
+//! memory file system keeps two, one as seen by programs and one as it would be
+//! found after a power cut.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+pub(super) type Inode = u64;
+
+pub(super) const ROOT: Inode = 1;
+
+#[derive(Debug, Clone)]
+pub(super) enum Node {
+    File(Vec<u8>),
+    Dir(BTreeMap<String, Inode>),
+}
+
+/// One change, as a disk would carry it out.
+#[derive(Debug, Clone)]
+pub(super) enum Change {
+    Data { inode: Inode, offset: usize, bytes: Vec<u8> },
+    Length { inode: Inode, length: usize },
+    Link { dir: Inode, name: String, inode: Inode, is_dir: bool },
+    Unlink { dir: Inode, name: String },
+    Rename { from: (Inode, String), to: (Inode, String), inode: Inode },
+}
+
+impl Change {
+    /// Whether syncing the data of this file makes the change durable.
+    pub(super) fn is_data_of(&self, wanted: Inode) -> bool {
+        match self {
+            Change::Data { inode, .. } | Change::Length { inode, .. } => *inode == wanted,
+            _ => false,
+        }
+    }
+
+    /// Whether syncing this folder makes the change durable.
+    pub(super) fn is_name_in(&self, wanted: Inode) -> bool {
+        match self {
+            Change::Link { dir, .. } | Change::Unlink { dir, .. } => *dir == wanted,
+            Change::Rename { from, to, .. } => from.0 == wanted || to.0 == wanted,
+            _ => false,
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Disk {
+    pub(super) nodes: HashMap<Inode, Node>,
+    pub(super) readonly: HashSet<Inode>,
+    pub(super) modified: HashMap<Inode, i64>,
+}
+
+impl Disk {
+    pub(super) fn new() -> Disk {
+        Disk {
+            nodes: HashMap::from([(ROOT, Node::Dir(BTreeMap::new()))]),
+            readonly: HashSet::new(),
+            modified: HashMap::new(),
+        }
+    }
+
+    pub(super) fn dir(&self, inode: Inode) -> Option<&BTreeMap<String, Inode>> {
+        match self.nodes.get(&inode) {
+            Some(Node::Dir(names)) => Some(names),
+            _ => None,
+        }
+    }
+
+    pub(super) fn file(&self, inode: Inode) -> Option<&Vec<u8>> {
+        match self.nodes.get(&inode) {
+            Some(Node::File(bytes)) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    pub(super) fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Data { inode, offset, bytes } => {
+                let file = self.file_mut(*inode);
+                let end = offset + bytes.len();
+                if file.len() < end {
+                    file.resize(end, 0);
+                }
+                file[*offset..end].copy_from_slice(bytes);
+            }
+            Change::Length { inode, length } => self.file_mut(*inode).resize(*length, 0),
+            Change::Link { dir, name, inode, is_dir } => {
+                let empty =
+                    if *is_dir { Node::Dir(BTreeMap::new()) } else { Node::File(Vec::new()) };
+                self.nodes.entry(*inode).or_insert(empty);
+                self.names_mut(*dir).insert(name.clone(), *inode);
+            }
+            Change::Unlink { dir, name } => _ = self.names_mut(*dir).remove(name),
+            Change::Rename { from, to, inode } => {
+                let names = self.names_mut(from.0);
+                if names.get(&from.1) == Some(inode) {
+                    names.remove(&from.1);
+                }
+                // A file whose creation never reached the disk arrives with its new name.
+                self.nodes.entry(*inode).or_insert(Node::File(Vec::new()));
+                self.names_mut(to.0).insert(to.1.clone(), *inode);
+            }
+        }
+    }
+
+    fn file_mut(&mut self, inode: Inode) -> &mut Vec<u8> {
+        let node = self.nodes.entry(inode).or_insert(Node::File(Vec::new()));
+        if let Node::Dir(_) = node {
+            *node = Node::File(Vec::new());
+        }
+        match node {
+            Node::File(bytes) => bytes,
+            Node::Dir(_) => unreachable!("the folder was replaced just above"),
+        }
+    }
+
+    fn names_mut(&mut self, inode: Inode) -> &mut BTreeMap<String, Inode> {
+        let node = self.nodes.entry(inode).or_insert(Node::Dir(BTreeMap::new()));
+        if let Node::File(_) = node {
+            *node = Node::Dir(BTreeMap::new());
+        }
+        match node {
+            Node::Dir(names) => names,
+            Node::File(_) => unreachable!("the file was replaced just above"),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Fails chosen operations: the n-th, all of a kind, or all from some point on.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use camino::Utf8Path;
+
+use super::{Call, Fs, Interceptor, Layer};
+
+pub type FaultFs = Layer<Faults>;
+
+/// What goes wrong. Operations are counted from 0; `error` is an errno.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// Only this operation fails.
+    Nth { operation: u64, error: i32 },
+    /// This one and all after it fail, as if the process had been killed.
+    From { operation: u64, error: i32 },
+    /// The n-th operation of one kind fails.
+    NthOf { call: Call, operation: u64, error: i32 },
+    /// Every operation of one kind fails.
+    Every { call: Call, error: i32 },
+    /// Every write beyond so many bytes in total fails.
+    Space { bytes: u64, error: i32 },
+    /// A write takes at most so many bytes.
+    ShortWrites { limit: usize },
+}
+
+pub const EINTR: i32 = 4;
+pub const EIO: i32 = 5;
+pub const EACCES: i32 = 13;
+pub const EMFILE: i32 = 24;
+pub const ENOSPC: i32 = 28;
+pub const EROFS: i32 = 30;
+pub const ENOLCK: i32 = 37;
+pub const EOPNOTSUPP: i32 = 95;
+
+#[derive(Debug, Default)]
+pub struct Faults {
+    faults: Mutex<Vec<Fault>>,
+    operations: AtomicU64,
+    of_kind: Mutex<std::collections::BTreeMap<Call, u64>>,
+    written: AtomicU64,
+    struck: AtomicU64,
+}
+
+impl FaultFs {
+    pub fn new(below: Arc<dyn Fs>) -> FaultFs {
+        Layer::over(below, Faults::default())
+    }
+
+    /// Replaces the faults and starts counting anew.
+    pub fn set(&self, faults: Vec<Fault>) {
+        let inner = self.interceptor();
+        *inner.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
+        inner.of_kind.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        inner.operations.store(0, Ordering::SeqCst);
+        inner.written.store(0, Ordering::SeqCst);
+        inner.struck.store(0, Ordering::SeqCst);
+    }
+
+    /// How many operations were asked for since `set`.
+    pub fn operations(&self) -> u64 {
+        self.interceptor().operations.load(Ordering::SeqCst)
+    }
+
+    /// How many operations were made to fail since `set`.
+    pub fn struck(&self) -> u64 {
+        self.interceptor().struck.load(Ordering::SeqCst)
+    }
+}
+
+impl Faults {
+    fn error_for(&self, call: Call) -> Option<i32> {
+        let operation = self.operations.fetch_add(1, Ordering::SeqCst);
+        let of_kind = {
+            let mut counts = self.of_kind.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = counts.entry(call).or_default();
+            *count += 1;
+            *count - 1
+        };
+        let faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        faults.iter().find_map(|fault| match *fault {
+            Fault::Nth { operation: nth, error } if nth == operation => Some(error),
+            Fault::From { operation: first, error } if operation >= first => Some(error),
+            Fault::NthOf { call: kind, operation: nth, error }
+                if kind == call && nth == of_kind =>
+            {
+                Some(error)
+            }
+            Fault::Every { call: kind, error } if kind == call => Some(error),
+            Fault::Space { bytes, error }
+                if call == Call::Write && self.written.load(Ordering::SeqCst) >= bytes =>
+            {
+                Some(error)
+            }
+            _ => None,
+        })
+    }
+}
+
+impl Interceptor for Faults {
+    fn before(&self, call: Call, _path: &Utf8Path) -> io::Result<()> {
+        match self.error_for(call) {
+            Some(error) => {
+                self.struck.fetch_add(1, Ordering::SeqCst);
+                Err(io::Error::from_raw_os_error(error))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn write_limit(&self, length: usize) -> usize {
+        let mut limit = length;
+        for fault in self.faults.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            match *fault {
+                Fault::ShortWrites { limit: most } => limit = limit.min(most.max(1)),
+                // A full disk takes the part that still fits.
+                Fault::Space { bytes, .. } => {
+                    let left = bytes.saturating_sub(self.written.load(Ordering::SeqCst));
+                    limit = limit.min(usize::try_from(left).unwrap_or(usize::MAX));
+                }
+                _ => {}
+            }
+        }
+        self.written.fetch_add(limit as u64, Ordering::SeqCst);
+        limit
+    }
+}

@@ -1,0 +1,180 @@
+//! A file system over another, where an interceptor sees each operation first.
+
+use std::io;
+use std::sync::Arc;
+
+use camino::{Utf8Path, Utf8PathBuf};
+
+use super::{Call, DirEntry, Fs, FsError, FsFile, FsResult, LockKind, Metadata, Open};
+
+/// Decides what happens around each operation.
+pub trait Interceptor: std::fmt::Debug + Send + Sync + 'static {
+    /// An error stops the operation before it reaches the file system below.
+    fn before(&self, call: Call, path: &Utf8Path) -> io::Result<()>;
+
+    /// How many of so many bytes one write takes.
+    fn write_limit(&self, length: usize) -> usize {
+        length
+    }
+
+    /// Whether an operation that failed so is tried again.
+    fn again(&self, _error: &FsError) -> bool {
+        false
+    }
+}
+
+#[derive(Debug)]
+pub struct Layer<I> {
+    below: Arc<dyn Fs>,
+    interceptor: Arc<I>,
+}
+
+impl<I: Interceptor> Layer<I> {
+    pub fn over(below: Arc<dyn Fs>, interceptor: I) -> Layer<I> {
+        Layer { below, interceptor: Arc::new(interceptor) }
+    }
+
+    pub fn interceptor(&self) -> &I {
+        &self.interceptor
+    }
+}
+
+fn around<I: Interceptor, T>(
+    interceptor: &I,
+    call: Call,
+    path: &Utf8Path,
+    mut operation: impl FnMut() -> FsResult<T>,
+) -> FsResult<T> {
+    loop {
+        let result = match interceptor.before(call, path) {
+            Ok(()) => operation(),
+            Err(source) => Err(FsError::new(call, path, source)),
+        };
+        match result {
+            Err(error) if interceptor.again(&error) => {}
+            result => return result,
+        }
+    }
+}
+
+impl<I: Interceptor> Fs for Layer<I> {
+    fn open(&self, path: &Utf8Path, how: Open) -> FsResult<Box<dyn FsFile>> {
+        let file = around(&*self.interceptor, how.call(), path, || self.below.open(path, how))?;
+        let interceptor = Arc::clone(&self.interceptor);
+        Ok(Box::new(LayerFile { below: file, interceptor, path: path.to_owned() }))
+    }
+
+    fn metadata(&self, path: &Utf8Path) -> FsResult<Metadata> {
+        around(&*self.interceptor, Call::Metadata, path, || self.below.metadata(path))
+    }
+
+    fn symlink_metadata(&self, path: &Utf8Path) -> FsResult<Metadata> {
+        around(&*self.interceptor, Call::Metadata, path, || self.below.symlink_metadata(path))
+    }
+
+    fn read_dir(&self, path: &Utf8Path) -> FsResult<Vec<DirEntry>> {
+        around(&*self.interceptor, Call::ReadDir, path, || self.below.read_dir(path))
+    }
+
+    fn create_dir(&self, path: &Utf8Path) -> FsResult<()> {
+        around(&*self.interceptor, Call::CreateDir, path, || self.below.create_dir(path))
+    }
+
+    fn remove_file(&self, path: &Utf8Path) -> FsResult<()> {
+        around(&*self.interceptor, Call::RemoveFile, path, || self.below.remove_file(path))
+    }
+
+    fn remove_dir(&self, path: &Utf8Path) -> FsResult<()> {
+        around(&*self.interceptor, Call::RemoveDir, path, || self.below.remove_dir(path))
+    }
+
+    fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<()> {
+        around(&*self.interceptor, Call::Rename, from, || self.below.rename(from, to))
+    }
+
+    fn hard_link(&self, original: &Utf8Path, link: &Utf8Path) -> FsResult<()> {
+        around(&*self.interceptor, Call::HardLink, link, || self.below.hard_link(original, link))
+    }
+
+    fn reflink(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<()> {
+        around(&*self.interceptor, Call::Reflink, to, || self.below.reflink(from, to))
+    }
+
+    fn set_readonly(&self, path: &Utf8Path) -> FsResult<()> {
+        around(&*self.interceptor, Call::SetReadonly, path, || self.below.set_readonly(path))
+    }
+
+    fn sync_dir(&self, path: &Utf8Path) -> FsResult<()> {
+        around(&*self.interceptor, Call::SyncDir, path, || self.below.sync_dir(path))
+    }
+
+    fn now(&self) -> i64 {
+        self.below.now()
+    }
+}
+
+#[derive(Debug)]
+struct LayerFile<I> {
+    below: Box<dyn FsFile>,
+    interceptor: Arc<I>,
+    path: Utf8PathBuf,
+}
+
+impl<I: Interceptor> LayerFile<I> {
+    fn around<T>(&self, call: Call, operation: impl FnMut() -> FsResult<T>) -> FsResult<T> {
+        around(&*self.interceptor, call, &self.path, operation)
+    }
+}
+
+impl<I: Interceptor> FsFile for LayerFile<I> {
+    fn path(&self) -> &Utf8Path {
+        &self.path
+    }
+
+    fn metadata(&self) -> FsResult<Metadata> {
+        self.around(Call::Metadata, || self.below.metadata())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> FsResult<usize> {
+        self.around(Call::Read, || self.below.read_at(buffer, offset))
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> FsResult<usize> {
+        self.around(Call::Write, || {
+            let limit = self.interceptor.write_limit(bytes.len());
+            self.below.write_at(&bytes[..limit], offset)
+        })
+    }
+
+    fn set_len(&self, length: u64) -> FsResult<()> {
+        self.around(Call::SetLen, || self.below.set_len(length))
+    }
+
+    fn sync_data(&self) -> FsResult<()> {
+        self.around(Call::SyncData, || self.below.sync_data())
+    }
+
+    fn lock(&self, kind: LockKind) -> FsResult<()> {
+        self.around(Call::Lock, || self.below.lock(kind))
+    }
+
+    fn try_lock(&self, kind: LockKind) -> FsResult<bool> {
+        self.around(Call::Lock, || self.below.try_lock(kind))
+    }
+
+    fn unlock(&self) -> FsResult<()> {
+        self.around(Call::Unlock, || self.below.unlock())
+    }
+
+    fn try_lock_byte(&self, offset: u64) -> FsResult<bool> {
+        self.around(Call::LockRange, || self.below.try_lock_byte(offset))
+    }
+
+    fn unlock_byte(&self, offset: u64) -> FsResult<()> {
+        self.around(Call::UnlockRange, || self.below.unlock_byte(offset))
+    }
+
+    fn byte_is_locked(&self, offset: u64) -> FsResult<bool> {
+        self.around(Call::LockRange, || self.below.byte_is_locked(offset))
+    }
+}

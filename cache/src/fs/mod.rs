@@ -1,0 +1,370 @@
+//! The one door to files: a small trait, so that every error names its path and
+//! call, and so that tests can count, fail, or lose what was not synced.
+//!
+//! Implementations: [`RealFs`]; [`MemoryFs`], which can be crashed; and the
+//! layers [`CountingFs`], [`FaultFs`] and [`RetryFs`] over any other.
+
+mod counting;
+mod disk;
+pub mod fault;
+mod layer;
+mod memory;
+mod real;
+mod retry;
+
+use std::fmt::Debug;
+use std::io;
+
+use camino::{Utf8Path, Utf8PathBuf};
+
+pub use counting::{Counter, CountingFs};
+pub use fault::{Fault, FaultFs, Faults};
+pub use layer::{Interceptor, Layer};
+pub use memory::MemoryFs;
+pub use real::RealFs;
+pub use retry::{Retry, RetryFs};
+
+/// An operation on a file system that failed: on what, doing what, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {call} `{path}`")]
+pub struct FsError {
+    pub path: Utf8PathBuf,
+    pub call: &'static str,
+    #[source]
+    pub source: io::Error,
+}
+
+impl FsError {
+    pub fn new(call: Call, path: &Utf8Path, source: io::Error) -> FsError {
+        FsError { path: path.to_owned(), call: call.name(), source }
+    }
+
+    pub fn kind(&self) -> io::ErrorKind {
+        self.source.kind()
+    }
+
+    pub fn is_not_found(&self) -> bool {
+        matches!(self.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+    }
+
+    pub fn is_no_space(&self) -> bool {
+        matches!(self.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+
+    /// The file system cannot do this at all, now or later.
+    pub fn is_unsupported(&self) -> bool {
+        const NO_LOCKS: i32 = 37;
+        const NOT_SUPPORTED: i32 = 95;
+        self.kind() == io::ErrorKind::Unsupported
+            || matches!(self.source.raw_os_error(), Some(NO_LOCKS | NOT_SUPPORTED))
+    }
+
+    pub fn is_denied(&self) -> bool {
+        matches!(self.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+    }
+}
+
+pub type FsResult<T> = Result<T, FsError>;
+
+/// The kinds of operations: what is counted, failed, and named in errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Call {
+    Open,
+    Create,
+    Metadata,
+    ReadDir,
+    CreateDir,
+    RemoveFile,
+    RemoveDir,
+    Rename,
+    HardLink,
+    Reflink,
+    SetReadonly,
+    SyncDir,
+    Read,
+    Write,
+    SetLen,
+    SyncData,
+    Lock,
+    Unlock,
+    LockRange,
+    UnlockRange,
+}
+
+impl Call {
+    pub fn name(self) -> &'static str {
+        match self {
+            Call::Open => "open",
+            Call::Create => "create",
+            Call::Metadata => "stat",
+            Call::ReadDir => "list",
+            Call::CreateDir => "create folder",
+            Call::RemoveFile => "remove",
+            Call::RemoveDir => "remove folder",
+            Call::Rename => "rename",
+            Call::HardLink => "link",
+            Call::Reflink => "clone",
+            Call::SetReadonly => "make read-only",
+            Call::SyncDir => "sync folder",
+            Call::Read => "read",
+            Call::Write => "write",
+            Call::SetLen => "set length of",
+            Call::SyncData => "sync",
+            Call::Lock => "lock",
+            Call::Unlock => "unlock",
+            Call::LockRange => "lock a range of",
+            Call::UnlockRange => "unlock a range of",
+        }
+    }
+}
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Open {
+    Read,
+    ReadWrite,
+    /// Read and write; made when it is not there.
+    Create,
+    /// Read and write; an error when it is there.
+    CreateNew,
+}
+
+impl Open {
+    fn call(self) -> Call {
+        match self {
+            Open::Read | Open::ReadWrite => Call::Open,
+            Open::Create | Open::CreateNew => Call::Create,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    File,
+    Dir,
+    Symlink,
+    Other,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metadata {
+    pub kind: FileKind,
+    pub size: u64,
+    pub mtime_ns: i64,
+    pub ctime_ns: i64,
+    pub inode: u64,
+    pub readonly: bool,
+}
+
+impl Metadata {
+    pub fn is_file(&self) -> bool {
+        self.kind == FileKind::File
+    }
+
+    pub fn is_dir(&self) -> bool {
+        self.kind == FileKind::Dir
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirEntry {
+    pub name: String,
+    pub kind: FileKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockKind {
+    Shared,
+    Exclusive,
+}
+
+/// A file system.
+pub trait Fs: Debug + Send + Sync {
+    fn open(&self, path: &Utf8Path, how: Open) -> FsResult<Box<dyn FsFile>>;
+    /// Follows symbolic links.
+    fn metadata(&self, path: &Utf8Path) -> FsResult<Metadata>;
+    fn symlink_metadata(&self, path: &Utf8Path) -> FsResult<Metadata>;
+    /// Sorted by name.
+    fn read_dir(&self, path: &Utf8Path) -> FsResult<Vec<DirEntry>>;
+    fn create_dir(&self, path: &Utf8Path) -> FsResult<()>;
+    fn remove_file(&self, path: &Utf8Path) -> FsResult<()>;
+    fn remove_dir(&self, path: &Utf8Path) -> FsResult<()>;
+    fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<()>;
+    fn hard_link(&self, original: &Utf8Path, link: &Utf8Path) -> FsResult<()>;
+    /// Makes `to` share the blocks of `from`, or fails without leaving anything.
+    fn reflink(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<()>;
+    fn set_readonly(&self, path: &Utf8Path) -> FsResult<()>;
+    /// Makes the names in a folder durable.
+    fn sync_dir(&self, path: &Utf8Path) -> FsResult<()>;
+    /// Nanoseconds since 1970.
+    fn now(&self) -> i64;
+
+    fn exists(&self, path: &Utf8Path) -> FsResult<bool> {
+        match self.symlink_metadata(path) {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates a folder and those above it; the new names are durable on return.
+    fn create_dir_all(&self, path: &Utf8Path) -> FsResult<()> {
+        match self.metadata(path) {
+            Ok(metadata) if metadata.is_dir() => return Ok(()),
+            Ok(_) => {
+                let source = io::Error::from(io::ErrorKind::NotADirectory);
+                return Err(FsError::new(Call::CreateDir, path, source));
+            }
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+        let above = path.parent().filter(|above| !above.as_str().is_empty());
+        if let Some(above) = above {
+            self.create_dir_all(above)?;
+        }
+        match self.create_dir(path) {
+            Ok(()) => self.sync_dir(above.unwrap_or(Utf8Path::new("."))),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes a folder and all in it; nothing there is fine.
+    fn remove_dir_all(&self, path: &Utf8Path) -> FsResult<()> {
+        let entries = match self.read_dir(path) {
+            Err(error) if error.is_not_found() => return Ok(()),
+            other => other?,
+        };
+        for entry in entries {
+            let inner = path.join(&entry.name);
+            match entry.kind {
+                FileKind::Dir => self.remove_dir_all(&inner)?,
+                _ => self.remove_file(&inner)?,
+            }
+        }
+        self.remove_dir(path)
+    }
+
+    fn read(&self, path: &Utf8Path) -> FsResult<Vec<u8>> {
+        let file = self.open(path, Open::Read)?;
+        let mut bytes = vec![0; usize::try_from(file.len()?).unwrap_or(0)];
+        let mut filled = file.read_full_at(&mut bytes, 0)?;
+        bytes.truncate(filled);
+        // A file that grew meanwhile, or one whose length the system does not tell.
+        let mut more = [0u8; 4096];
+        loop {
+            let count = file.read_at(&mut more, filled as u64)?;
+            if count == 0 {
+                return Ok(bytes);
+            }
+            bytes.extend_from_slice(&more[..count]);
+            filled += count;
+        }
+    }
+
+    /// Replaces a file: written beside, synced, renamed, the folder synced.
+    fn write_durably(&self, path: &Utf8Path, bytes: &[u8]) -> FsResult<()> {
+        let beside = beside(path);
+        let written = self.write_new(&beside, bytes).and_then(|()| self.rename(&beside, path));
+        if written.is_err() {
+            let _ = self.remove_file(&beside);
+        }
+        written?;
+        self.sync_dir(path.parent().unwrap_or(Utf8Path::new("/")))
+    }
+
+    /// Creates a file with these bytes and syncs it.
+    fn write_new(&self, path: &Utf8Path, bytes: &[u8]) -> FsResult<()> {
+        let file = self.open(path, Open::CreateNew)?;
+        file.write_all_at(bytes, 0)?;
+        file.sync_data()
+    }
+
+    /// Copies the bytes of a file into a new one, which is synced.
+    fn copy(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<u64> {
+        let source = self.open(from, Open::Read)?;
+        let target = self.open(to, Open::CreateNew)?;
+        let mut buffer = vec![0u8; 1 << 20];
+        let mut offset = 0;
+        loop {
+            let count = source.read_at(&mut buffer, offset)?;
+            if count == 0 {
+                target.sync_data()?;
+                return Ok(offset);
+            }
+            target.write_all_at(&buffer[..count], offset)?;
+            offset += count as u64;
+        }
+    }
+}
+
+/// An open file. Dropping it closes it and gives its locks up.
+pub trait FsFile: Debug + Send + Sync {
+    fn path(&self) -> &Utf8Path;
+    fn metadata(&self) -> FsResult<Metadata>;
+    /// May read less than asked; 0 only at the end.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> FsResult<usize>;
+    /// May write less than asked.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> FsResult<usize>;
+    fn set_len(&self, length: u64) -> FsResult<()>;
+    fn sync_data(&self) -> FsResult<()>;
+    /// Locks the whole file against other handles, waiting for them.
+    fn lock(&self, kind: LockKind) -> FsResult<()>;
+    /// The same without waiting; false when another handle is in the way.
+    fn try_lock(&self, kind: LockKind) -> FsResult<bool>;
+    fn unlock(&self) -> FsResult<()>;
+    /// Locks one byte against other handles, without waiting.
+    fn try_lock_byte(&self, offset: u64) -> FsResult<bool>;
+    fn unlock_byte(&self, offset: u64) -> FsResult<()>;
+    /// Whether another handle holds the byte.
+    fn byte_is_locked(&self, offset: u64) -> FsResult<bool>;
+
+    fn len(&self) -> FsResult<u64> {
+        Ok(self.metadata()?.size)
+    }
+
+    fn is_empty(&self) -> FsResult<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Fills the buffer, or what the file has; returns how much.
+    fn read_full_at(&self, buffer: &mut [u8], offset: u64) -> FsResult<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let count = self.read_at(&mut buffer[filled..], offset + filled as u64)?;
+            if count == 0 {
+                break;
+            }
+            filled += count;
+        }
+        Ok(filled)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> FsResult<()> {
+        let mut written = 0;
+        while written < bytes.len() {
+            let count = self.write_at(&bytes[written..], offset + written as u64)?;
+            if count == 0 {
+                let source = io::Error::from(io::ErrorKind::WriteZero);
+                return Err(FsError::new(Call::Write, self.path(), source));
+            }
+            written += count;
+        }
+        Ok(())
+    }
+}
+
+/// A fresh name in the same folder, for what is renamed to `path` later.
+pub fn beside(path: &Utf8Path) -> Utf8PathBuf {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!(".throstle-{}-{count}-{:08x}", std::process::id(), random() as u32);
+    path.with_file_name(name)
+}
+
+/// A number that differs between processes and calls; no secret.
+pub(crate) fn random() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,245 @@
+//! The file system of the machine.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use camino::{Utf8Path, Utf8PathBuf};
+
+use super::{Call, DirEntry, FileKind, Fs, FsError, FsFile, FsResult, LockKind, Metadata, Open};
+
+#[derive(Debug, Default, Clone, Copy)]
+pub struct RealFs;
+
+fn named<T>(call: Call, path: &Utf8Path, result: io::Result<T>) -> FsResult<T> {
+    result.map_err(|source| FsError::new(call, path, source))
+}
+
+impl Fs for RealFs {
+    fn open(&self, path: &Utf8Path, how: Open) -> FsResult<Box<dyn FsFile>> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        match how {
+            Open::Read => {}
+            Open::ReadWrite => _ = options.write(true),
+            Open::Create => _ = options.write(true).create(true),
+            Open::CreateNew => _ = options.write(true).create_new(true),
+        }
+        let file = named(how.call(), path, options.open(path))?;
+        Ok(Box::new(RealFile { file, path: path.to_owned() }))
+    }
+
+    fn metadata(&self, path: &Utf8Path) -> FsResult<Metadata> {
+        named(Call::Metadata, path, fs::metadata(path)).map(|metadata| convert(&metadata))
+    }
+
+    fn symlink_metadata(&self, path: &Utf8Path) -> FsResult<Metadata> {
+        named(Call::Metadata, path, fs::symlink_metadata(path)).map(|metadata| convert(&metadata))
+    }
+
+    fn read_dir(&self, path: &Utf8Path) -> FsResult<Vec<DirEntry>> {
+        let mut entries = Vec::new();
+        for entry in named(Call::ReadDir, path, path.read_dir_utf8())? {
+            let entry = named(Call::ReadDir, path, entry)?;
+            let kind = kind_of(named(Call::ReadDir, path, entry.file_type())?);
+            entries.push(DirEntry { name: entry.file_name().to_owned(), kind });
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    fn create_dir(&self, path: &Utf8Path) -> FsResult<()> {
+        named(Call::CreateDir, path, fs::create_dir(path))
+    }
+
+    fn remove_file(&self, path: &Utf8Path) -> FsResult<()> {
+        named(Call::RemoveFile, path, fs::remove_file(path))
+    }
+
+    fn remove_dir(&self, path: &Utf8Path) -> FsResult<()> {
+        named(Call::RemoveDir, path, fs::remove_dir(path))
+    }
+
+    fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<()> {
+        named(Call::Rename, from, fs::rename(from, to))
+    }
+
+    fn hard_link(&self, original: &Utf8Path, link: &Utf8Path) -> FsResult<()> {
+        named(Call::HardLink, link, fs::hard_link(original, link))
+    }
+
+    fn reflink(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<()> {
+        named(Call::Reflink, to, reflink_copy::reflink(from, to))
+    }
+
+    fn set_readonly(&self, path: &Utf8Path) -> FsResult<()> {
+        named(Call::SetReadonly, path, fs::set_permissions(path, PermissionsExt::from_mode(0o444)))
+    }
+
+    fn sync_dir(&self, path: &Utf8Path) -> FsResult<()> {
+        match File::open(path).and_then(|dir| dir.sync_all()) {
+            // Some network file systems cannot sync a folder; there is no more to do there.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            result => named(Call::SyncDir, path, result),
+        }
+    }
+
+    fn now(&self) -> i64 {
+        match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
+            Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |ns| -ns),
+        }
+    }
+}
+
+fn kind_of(file_type: fs::FileType) -> FileKind {
+    if file_type.is_file() {
+        FileKind::File
+    } else if file_type.is_dir() {
+        FileKind::Dir
+    } else if file_type.is_symlink() {
+        FileKind::Symlink
+    } else {
+        FileKind::Other
+    }
+}
+
+fn convert(metadata: &fs::Metadata) -> Metadata {
+    let nanoseconds = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000) + rest;
+    Metadata {
+        kind: kind_of(metadata.file_type()),
+        size: metadata.len(),
+        mtime_ns: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
+        ctime_ns: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
+        inode: metadata.ino(),
+        readonly: metadata.permissions().readonly(),
+    }
+}
+
+#[derive(Debug)]
+struct RealFile {
+    file: File,
+    path: Utf8PathBuf,
+}
+
+impl RealFile {
+    fn named<T>(&self, call: Call, result: io::Result<T>) -> FsResult<T> {
+        named(call, &self.path, result)
+    }
+}
+
+impl FsFile for RealFile {
+    fn path(&self) -> &Utf8Path {
+        &self.path
+    }
+
+    fn metadata(&self) -> FsResult<Metadata> {
+        self.named(Call::Metadata, self.file.metadata()).map(|metadata| convert(&metadata))
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> FsResult<usize> {
+        self.named(Call::Read, self.file.read_at(buffer, offset))
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> FsResult<usize> {
+        self.named(Call::Write, self.file.write_at(bytes, offset))
+    }
+
+    fn set_len(&self, length: u64) -> FsResult<()> {
+        self.named(Call::SetLen, self.file.set_len(length))
+    }
+
+    fn sync_data(&self) -> FsResult<()> {
+        self.named(Call::SyncData, self.file.sync_data())
+    }
+
+    fn lock(&self, kind: LockKind) -> FsResult<()> {
+        let result = match kind {
+            LockKind::Shared => self.file.lock_shared(),
+            LockKind::Exclusive => self.file.lock(),
+        };
+        self.named(Call::Lock, result)
+    }
+
+    fn try_lock(&self, kind: LockKind) -> FsResult<bool> {
+        let result = match kind {
+            LockKind::Shared => self.file.try_lock_shared(),
+            LockKind::Exclusive => self.file.try_lock(),
+        };
+        match result {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(source)) => self.named(Call::Lock, Err(source)),
+        }
+    }
+
+    fn unlock(&self) -> FsResult<()> {
+        self.named(Call::Unlock, self.file.unlock())
+    }
+
+    fn try_lock_byte(&self, offset: u64) -> FsResult<bool> {
+        match byte_lock::set(&self.file, offset, true) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            result => self.named(Call::LockRange, result).map(|()| true),
+        }
+    }
+
+    fn unlock_byte(&self, offset: u64) -> FsResult<()> {
+        self.named(Call::UnlockRange, byte_lock::set(&self.file, offset, false))
+    }
+
+    fn byte_is_locked(&self, offset: u64) -> FsResult<bool> {
+        self.named(Call::LockRange, byte_lock::held_by_another(&self.file, offset))
+    }
+}
+
+/// Locks of single bytes that belong to the open file, not to the process: they
+/// die with the handle and also hold between handles of one process.
+#[cfg(target_os = "linux")]
+mod byte_lock {
+    use std::fs::File;
+    use std::io;
+
+    use nix::fcntl::{FcntlArg, fcntl};
+    use nix::libc;
+
+    fn describe(offset: u64, kind: libc::c_int) -> io::Result<libc::flock> {
+        let start = libc::off_t::try_from(offset).map_err(io::Error::other)?;
+        Ok(libc::flock {
+            l_type: kind as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: start,
+            l_len: 1,
+            l_pid: 0,
+        })
+    }
+
+    pub fn set(file: &File, offset: u64, locked: bool) -> io::Result<()> {
+        let lock = describe(offset, if locked { libc::F_WRLCK } else { libc::F_UNLCK })?;
+        match fcntl(file, FcntlArg::F_OFD_SETLK(&lock)) {
+            Err(nix::Error::EACCES) => Err(io::Error::from(io::ErrorKind::WouldBlock)),
+            result => result.map(drop).map_err(io::Error::from),
+        }
+    }
+
+    pub fn held_by_another(file: &File, offset: u64) -> io::Result<bool> {
+        let mut lock = describe(offset, libc::F_WRLCK)?;
+        fcntl(file, FcntlArg::F_OFD_GETLK(&mut lock))?;
+        Ok(lock.l_type != libc::F_UNLCK as libc::c_short)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod byte_lock {
+    use std::fs::File;
+    use std::io;
+
+    pub fn set(_file: &File, _offset: u64, _locked: bool) -> io::Result<()> {
+        Err(io::Error::from(io::ErrorKind::Unsupported))
+    }
+
+    pub fn held_by_another(_file: &File, _offset: u64) -> io::Result<bool> {
+        Err(io::Error::from(io::ErrorKind::Unsupported))
+    }
+}

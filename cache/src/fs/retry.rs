@@ -1,0 +1,29 @@
+//! Repeats what a signal interrupted, so that nobody above has to.
+
+use std::io;
+use std::sync::Arc;
+
+use camino::Utf8Path;
+
+use super::{Call, Fs, FsError, Interceptor, Layer};
+
+pub type RetryFs = Layer<Retry>;
+
+#[derive(Debug, Default)]
+pub struct Retry;
+
+impl RetryFs {
+    pub fn new(below: Arc<dyn Fs>) -> RetryFs {
+        Layer::over(below, Retry)
+    }
+}
+
+impl Interceptor for Retry {
+    fn before(&self, _call: Call, _path: &Utf8Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn again(&self, error: &FsError) -> bool {
+        error.kind() == io::ErrorKind::Interrupted
+    }
+}

@@ -1,0 +1,375 @@
+//! The tables of the index: where each object lies, the records, how far each
+//! pack is indexed. Everything in it can be read from the packs again.
+
+use bytes::Bytes;
+use redb::{
+    Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition,
+    TableError, WriteTransaction,
+};
+
+use crate::entry::{Entry, HEADER, checksum};
+use crate::fs::FsError;
+use crate::{Digest, Table};
+
+const OBJECTS: TableDefinition<&[u8; 32], &[u8; 12]> = TableDefinition::new("objects");
+const RECORDS: TableDefinition<&[u8; 33], &[u8]> = TableDefinition::new("records");
+const PACKS: TableDefinition<u32, u64> = TableDefinition::new("packs");
+const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
+const SEQUENCE: &str = "sequence";
+const LAST_PACK: &str = "last pack";
+
+/// Longer values stay in the pack only.
+const INLINE: usize = 1024;
+
+/// Why the index did not answer.
+#[derive(Debug)]
+pub(crate) enum IndexFailure {
+    Fs(FsError),
+    /// What it holds makes no sense: it has to be built anew.
+    Broken(String),
+}
+
+impl From<FsError> for IndexFailure {
+    fn from(error: FsError) -> IndexFailure {
+        IndexFailure::Fs(error)
+    }
+}
+
+/// Every error of the database itself; file errors behind it are found by the ledger.
+pub(crate) fn broken(error: impl std::fmt::Display) -> IndexFailure {
+    IndexFailure::Broken(error.to_string())
+}
+
+pub(crate) type IndexResult<T> = Result<T, IndexFailure>;
+
+/// Where an object lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Location {
+    Packed { pack: u32, offset: u32, length: u32 },
+    Loose { size: u64 },
+}
+
+impl Location {
+    pub fn size(&self) -> u64 {
+        match self {
+            Location::Packed { length, .. } => u64::from(*length),
+            Location::Loose { size } => *size,
+        }
+    }
+
+    /// The end of its entry in its pack.
+    pub fn pack_end(&self) -> Option<(u32, u64)> {
+        match self {
+            Location::Packed { pack, offset, length } => {
+                Some((*pack, u64::from(*offset) + HEADER as u64 + u64::from(*length)))
+            }
+            Location::Loose { .. } => None,
+        }
+    }
+
+    fn encode(&self) -> [u8; 12] {
+        let mut bytes = [0u8; 12];
+        match self {
+            Location::Packed { pack, offset, length } => {
+                bytes[..4].copy_from_slice(&pack.to_le_bytes());
+                bytes[4..8].copy_from_slice(&offset.to_le_bytes());
+                bytes[8..].copy_from_slice(&length.to_le_bytes());
+            }
+            Location::Loose { size } => bytes[4..].copy_from_slice(&size.to_le_bytes()),
+        }
+        bytes
+    }
+
+    fn decode(bytes: &[u8; 12]) -> Location {
+        let word = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        match word(0) {
+            0 => Location::Loose { size: u64::from(word(4)) | u64::from(word(8)) << 32 },
+            pack => Location::Packed { pack, offset: word(4), length: word(8) },
+        }
+    }
+}
+
+/// The newest known state of one record key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub sequence: u64,
+    pub pack: u32,
+    pub offset: u32,
+    pub value: KnownValue,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum KnownValue {
+    Here(Bytes),
+    /// Too long for the index: in the pack.
+    InPack {
+        length: u32,
+    },
+    Gone,
+}
+
+impl Known {
+    /// Which of two states of a key is the newer one, the same way for everybody.
+    pub fn order(&self) -> (u64, u32, u32) {
+        (self.sequence, self.pack, self.offset)
+    }
+
+    fn encode(&self, key: &[u8; 33]) -> Vec<u8> {
+        let mut bytes = vec![0u8; 8];
+        bytes.extend_from_slice(&self.sequence.to_le_bytes());
+        bytes.extend_from_slice(&self.pack.to_le_bytes());
+        bytes.extend_from_slice(&self.offset.to_le_bytes());
+        match &self.value {
+            KnownValue::Here(value) => {
+                bytes.push(0);
+                bytes.extend_from_slice(value);
+            }
+            KnownValue::InPack { length } => {
+                bytes.push(1);
+                bytes.extend_from_slice(&length.to_le_bytes());
+            }
+            KnownValue::Gone => bytes.push(2),
+        }
+        let check = checksum(&[key, &bytes[8..]]);
+        bytes[..8].copy_from_slice(&check);
+        bytes
+    }
+
+    fn decode(key: &[u8; 33], bytes: &[u8]) -> IndexResult<Known> {
+        let wrong = || IndexFailure::Broken("a record fails its checksum".to_owned());
+        if bytes.len() < 25 || checksum(&[key, &bytes[8..]]) != bytes[..8] {
+            return Err(wrong());
+        }
+        let word = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        let value = match bytes[24] {
+            0 => KnownValue::Here(Bytes::copy_from_slice(&bytes[25..])),
+            1 if bytes.len() == 29 => KnownValue::InPack { length: word(25) },
+            2 => KnownValue::Gone,
+            _ => return Err(wrong()),
+        };
+        let sequence = u64::from(word(8)) | u64::from(word(12)) << 32;
+        Ok(Known { sequence, pack: word(16), offset: word(20), value })
+    }
+}
+
+fn record_key(table: Table, key: &Digest) -> [u8; 33] {
+    let mut bytes = [0u8; 33];
+    bytes[0] = table.0;
+    bytes[1..].copy_from_slice(key.as_bytes());
+    bytes
+}
+
+fn split_key(bytes: &[u8; 33]) -> (Table, Digest) {
+    let mut key = [0u8; 32];
+    key.copy_from_slice(&bytes[1..]);
+    (Table(bytes[0]), Digest::from_bytes(key))
+}
+
+/// The index as of one moment, for reading.
+pub(crate) struct View {
+    objects: ReadOnlyTable<&'static [u8; 32], &'static [u8; 12]>,
+    records: ReadOnlyTable<&'static [u8; 33], &'static [u8]>,
+    packs: ReadOnlyTable<u32, u64>,
+    meta: ReadOnlyTable<&'static str, u64>,
+    _transaction: ReadTransaction,
+    _database: Database,
+}
+
+impl View {
+    pub fn open(database: Database) -> IndexResult<View> {
+        let transaction = database.begin_read().map_err(broken)?;
+        let table = |error: TableError| broken(error);
+        Ok(View {
+            objects: transaction.open_table(OBJECTS).map_err(table)?,
+            records: transaction.open_table(RECORDS).map_err(table)?,
+            packs: transaction.open_table(PACKS).map_err(table)?,
+            meta: transaction.open_table(META).map_err(table)?,
+            _transaction: transaction,
+            _database: database,
+        })
+    }
+
+    pub fn object(&self, digest: &Digest) -> IndexResult<Option<Location>> {
+        let found = self.objects.get(digest.as_bytes()).map_err(broken)?;
+        Ok(found.map(|location| Location::decode(location.value())))
+    }
+
+    pub fn record(&self, table: Table, key: &Digest) -> IndexResult<Option<Known>> {
+        let key = record_key(table, key);
+        match self.records.get(&key).map_err(broken)? {
+            Some(value) => Known::decode(&key, value.value()).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// All objects, by digest.
+    pub fn objects(
+        &self,
+        each: &mut dyn FnMut(Digest, Location) -> IndexResult<()>,
+    ) -> IndexResult<()> {
+        for row in self.objects.iter().map_err(broken)? {
+            let (digest, location) = row.map_err(broken)?;
+            each(Digest::from_bytes(*digest.value()), Location::decode(location.value()))?;
+        }
+        Ok(())
+    }
+
+    /// All records of one table or of all, by key; those that are gone too.
+    pub fn records(
+        &self,
+        table: Option<Table>,
+        each: &mut dyn FnMut(Table, Digest, Known) -> IndexResult<()>,
+    ) -> IndexResult<()> {
+        let first = record_key(table.unwrap_or(Table(0)), &Digest::from_bytes([0; 32]));
+        let last = record_key(table.unwrap_or(Table(255)), &Digest::from_bytes([255; 32]));
+        for row in self.records.range::<&[u8; 33]>(&first..=&last).map_err(broken)? {
+            let (key, value) = row.map_err(broken)?;
+            let (table, digest) = split_key(key.value());
+            each(table, digest, Known::decode(key.value(), value.value())?)?;
+        }
+        Ok(())
+    }
+
+    /// The packs that were indexed, and how far.
+    pub fn packs(&self) -> IndexResult<Vec<(u32, u64)>> {
+        let mut packs = Vec::new();
+        for row in self.packs.iter().map_err(broken)? {
+            let (number, length) = row.map_err(broken)?;
+            packs.push((number.value(), length.value()));
+        }
+        Ok(packs)
+    }
+
+    pub fn pack(&self, number: u32) -> IndexResult<u64> {
+        Ok(self.packs.get(number).map_err(broken)?.map_or(0, |length| length.value()))
+    }
+
+    pub fn sequence(&self) -> IndexResult<u64> {
+        Ok(self.meta.get(SEQUENCE).map_err(broken)?.map_or(0, |value| value.value()))
+    }
+
+    /// The highest number a pack ever had.
+    pub fn last_pack(&self) -> IndexResult<u32> {
+        let last = self.meta.get(LAST_PACK).map_err(broken)?.map_or(0, |value| value.value());
+        Ok(u32::try_from(last).unwrap_or(u32::MAX))
+    }
+}
+
+/// The index being changed, all or nothing.
+pub(crate) struct Tables<'t> {
+    objects: redb::Table<'t, &'static [u8; 32], &'static [u8; 12]>,
+    records: redb::Table<'t, &'static [u8; 33], &'static [u8]>,
+    packs: redb::Table<'t, u32, u64>,
+    meta: redb::Table<'t, &'static str, u64>,
+}
+
+impl<'t> Tables<'t> {
+    pub fn open(transaction: &'t WriteTransaction) -> IndexResult<Tables<'t>> {
+        Ok(Tables {
+            objects: transaction.open_table(OBJECTS).map_err(broken)?,
+            records: transaction.open_table(RECORDS).map_err(broken)?,
+            packs: transaction.open_table(PACKS).map_err(broken)?,
+            meta: transaction.open_table(META).map_err(broken)?,
+        })
+    }
+
+    pub fn put_object(&mut self, digest: &Digest, location: Location) -> IndexResult<()> {
+        self.objects.insert(digest.as_bytes(), &location.encode()).map_err(broken)?;
+        Ok(())
+    }
+
+    pub fn object(&self, digest: &Digest) -> IndexResult<Option<Location>> {
+        let found = self.objects.get(digest.as_bytes()).map_err(broken)?;
+        Ok(found.map(|location| Location::decode(location.value())))
+    }
+
+    /// Removes an object if it still lies where it was thought to lie.
+    pub fn remove_object(&mut self, digest: &Digest, location: Location) -> IndexResult<bool> {
+        if self.object(digest)? != Some(location) {
+            return Ok(false);
+        }
+        self.objects.remove(digest.as_bytes()).map_err(broken)?;
+        Ok(true)
+    }
+
+    pub fn record(&self, table: Table, key: &Digest) -> IndexResult<Option<Known>> {
+        let key = record_key(table, key);
+        match self.records.get(&key).map_err(broken)? {
+            Some(value) => Known::decode(&key, value.value()).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Keeps the newer of what is known and what comes.
+    pub fn put_record(&mut self, table: Table, key: &Digest, known: &Known) -> IndexResult<()> {
+        let sequence = self.meta.get(SEQUENCE).map_err(broken)?.map_or(0, |value| value.value());
+        if known.sequence > sequence {
+            self.meta.insert(SEQUENCE, known.sequence).map_err(broken)?;
+        }
+        if self.record(table, key)?.is_some_and(|old| old.order() > known.order()) {
+            return Ok(());
+        }
+        let key = record_key(table, key);
+        self.records.insert(&key, known.encode(&key).as_slice()).map_err(broken)?;
+        Ok(())
+    }
+
+    /// Removes what is known of a record if it is still this.
+    pub fn remove_record(&mut self, table: Table, key: &Digest, known: &Known) -> IndexResult<()> {
+        if self.record(table, key)?.as_ref() == Some(known) {
+            self.records.remove(&record_key(table, key)).map_err(broken)?;
+        }
+        Ok(())
+    }
+
+    pub fn set_pack(&mut self, number: u32, length: u64) -> IndexResult<()> {
+        self.packs.insert(number, length).map_err(broken)?;
+        self.saw_pack(number)
+    }
+
+    pub fn remove_pack(&mut self, number: u32) -> IndexResult<()> {
+        self.packs.remove(number).map_err(broken)?;
+        self.saw_pack(number)
+    }
+
+    /// Remembers that this number was in use, so that it is not given again.
+    pub fn saw_pack(&mut self, number: u32) -> IndexResult<()> {
+        let last = self.meta.get(LAST_PACK).map_err(broken)?.map_or(0, |value| value.value());
+        if u64::from(number) > last {
+            self.meta.insert(LAST_PACK, u64::from(number)).map_err(broken)?;
+        }
+        Ok(())
+    }
+
+    /// Takes in an entry that lies at this place of a pack.
+    pub fn take_in(&mut self, pack: u32, offset: u64, entry: &Entry) -> IndexResult<()> {
+        let offset = u32::try_from(offset).map_err(broken)?;
+        match entry {
+            Entry::Object { digest, bytes } => {
+                let length = u32::try_from(bytes.len()).map_err(broken)?;
+                self.put_object(digest, Location::Packed { pack, offset, length })
+            }
+            Entry::Loose { digest, size } => {
+                self.put_object(digest, Location::Loose { size: *size })
+            }
+            Entry::Record { table, key, sequence, value } => {
+                let length = u32::try_from(value.len()).map_err(broken)?;
+                let value = if value.len() <= INLINE {
+                    KnownValue::Here(value.clone())
+                } else {
+                    KnownValue::InPack { length }
+                };
+                let known = Known { sequence: *sequence, pack, offset, value };
+                self.put_record(*table, key, &known)
+            }
+            Entry::Gone { table, key, sequence } => {
+                let known = Known { sequence: *sequence, pack, offset, value: KnownValue::Gone };
+                self.put_record(*table, key, &known)
+            }
+        }
+    }
+}

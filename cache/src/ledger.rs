@@ -1,0 +1,321 @@
+//! Access to the index for all threads and processes: short critical sections
+//! under one lock file, a view that is kept while nobody has written, and a new
+//! index from the packs where the old one is lost.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use redb::{Builder, Database, StorageBackend};
+
+use crate::backend::{Direct, Failure, Overlay};
+use crate::fs::{Fs, FsError, FsFile, LockKind, Open, beside};
+use crate::index::{IndexFailure, IndexResult, Tables, View, broken};
+use crate::layout::Layout;
+use crate::rebuild;
+use crate::{Access, CacheError};
+
+/// Memory for the pages of the index.
+const PAGE_CACHE: usize = 64 << 20;
+
+pub(crate) struct Ledger {
+    fs: Arc<dyn Fs>,
+    layout: Layout,
+    access: Access,
+    /// Its lock guards the index, its first eight bytes count the changes.
+    /// None where the cache cannot be written and nobody ever made the file.
+    lock_file: Option<Arc<dyn FsFile>>,
+    can_lock: bool,
+    view: Option<(u64, View)>,
+    /// The count of changes at the last refresh.
+    seen: u64,
+}
+
+/// Gives the lock up when dropped.
+struct Guard(Option<Arc<dyn FsFile>>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(file) = &self.0 {
+            // A lock that cannot be given up goes with the handle.
+            let _ = file.unlock();
+        }
+    }
+}
+
+impl Ledger {
+    pub fn open(fs: Arc<dyn Fs>, layout: Layout, access: Access) -> Result<Ledger, CacheError> {
+        let path = layout.ledger_lock();
+        let lock_file = match access {
+            Access::ReadWrite => Some(fs.open(&path, Open::Create)?),
+            Access::ReadOnly => match fs.open(&path, Open::Read) {
+                Ok(file) => Some(file),
+                Err(error) if error.is_not_found() || error.is_denied() => None,
+                Err(error) => return Err(error.into()),
+            },
+        };
+        let lock_file = lock_file.map(Arc::from);
+        let can_lock = lock_file.is_some();
+        let mut ledger = Ledger { fs, layout, access, lock_file, can_lock, view: None, seen: 0 };
+        ledger.seen = ledger.generation()?;
+        Ok(ledger)
+    }
+
+    /// Whether other processes are kept out while this one writes.
+    pub fn can_lock(&self) -> bool {
+        self.can_lock
+    }
+
+    fn lock(&mut self, kind: LockKind) -> Result<Guard, CacheError> {
+        let Some(file) = self.lock_file.as_ref().filter(|_| self.can_lock) else {
+            return Ok(Guard(None));
+        };
+        match file.lock(kind) {
+            Ok(()) => Ok(Guard(Some(Arc::clone(file)))),
+            Err(error) if error.is_unsupported() => {
+                self.can_lock = false;
+                Ok(Guard(None))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn generation(&self) -> Result<u64, FsError> {
+        let mut bytes = [0u8; 8];
+        if let Some(file) = &self.lock_file {
+            file.read_full_at(&mut bytes, 0)?;
+        }
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Counted before the change: a process that dies in the middle must not leave
+    /// others with a view of pages that were given to something else.
+    fn count_change(&mut self) -> Result<(), CacheError> {
+        let before = self.generation()?;
+        let after = before.wrapping_add(1);
+        if let Some(file) = &self.lock_file {
+            file.write_all_at(&after.to_le_bytes(), 0)
+                .map_err(|error| CacheError::while_writing(error, &self.layout.dir, 8))?;
+        }
+        if self.seen == before {
+            self.seen = after;
+        }
+        self.view = None;
+        Ok(())
+    }
+
+    /// True when others changed the index since the last call.
+    pub fn refresh(&mut self) -> Result<bool, CacheError> {
+        let now = self.generation()?;
+        let changed = now != self.seen;
+        self.seen = now;
+        Ok(changed)
+    }
+
+    pub fn read<T>(
+        &mut self,
+        mut look: impl FnMut(&View) -> IndexResult<T>,
+    ) -> Result<T, CacheError> {
+        let broken_at = {
+            let _guard = self.lock(LockKind::Shared)?;
+            match self.look(&mut look) {
+                Ok(value) => return Ok(value),
+                Err(IndexFailure::Fs(error)) => return Err(error.into()),
+                Err(IndexFailure::Broken(_)) => self.generation()?,
+            }
+        };
+        self.renew(broken_at)?;
+        let _guard = self.lock(LockKind::Shared)?;
+        self.look(&mut look).map_err(|failure| self.convert(failure))
+    }
+
+    fn look<T>(&mut self, look: &mut dyn FnMut(&View) -> IndexResult<T>) -> IndexResult<T> {
+        let generation = self.generation()?;
+        if self.view.as_ref().is_some_and(|(of, _)| *of != generation) {
+            self.view = None;
+        }
+        let (_, view) = match self.view.take() {
+            Some(view) => self.view.insert(view),
+            None => {
+                let fresh = open_view(&*self.fs, &self.layout)?;
+                self.view.insert((generation, fresh))
+            }
+        };
+        let result = guarded(|| look(view));
+        if result.is_err() {
+            // Nothing is asked of it again, not even to close in order.
+            let view = self.view.take();
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(view)));
+        }
+        result
+    }
+
+    pub fn write<T>(
+        &mut self,
+        mut change: impl FnMut(&mut Tables<'_>) -> IndexResult<T>,
+    ) -> Result<T, CacheError> {
+        self.require_writable()?;
+        let _guard = self.lock(LockKind::Exclusive)?;
+        self.count_change()?;
+        match self.change(&mut change) {
+            Err(IndexFailure::Broken(_)) => {
+                rebuild::replace_ledger(&*self.fs, &self.layout)?;
+                self.change(&mut change).map_err(|failure| self.convert(failure))
+            }
+            result => result.map_err(|failure| self.convert(failure)),
+        }
+    }
+
+    fn change<T>(
+        &mut self,
+        change: &mut dyn FnMut(&mut Tables<'_>) -> IndexResult<T>,
+    ) -> IndexResult<T> {
+        let file = match self.fs.open(&self.layout.ledger, Open::ReadWrite) {
+            Err(error) if error.is_not_found() => return Err(broken("it is missing")),
+            other => other?,
+        };
+        let failure = Arc::new(Failure::default());
+        let backend = Direct { file, failure: Arc::clone(&failure) };
+        let result = with_cause(&failure, || transact(backend, change));
+        if failure.sync_failed() {
+            // What the file holds is unknown from here on; the packs know everything.
+            self.fs.remove_file(&self.layout.ledger)?;
+        }
+        result
+    }
+
+    /// Builds the index anew from the packs.
+    pub fn rebuild(&mut self) -> Result<rebuild::RebuildReport, CacheError> {
+        self.require_writable()?;
+        let _guard = self.lock(LockKind::Exclusive)?;
+        self.count_change()?;
+        rebuild::replace_ledger(&*self.fs, &self.layout)
+    }
+
+    /// Whether every page of the index has the checksum it should have.
+    pub fn check_integrity(&mut self) -> Result<bool, CacheError> {
+        let _guard = self.lock(LockKind::Shared)?;
+        let file = match self.fs.open(&self.layout.ledger, Open::Read) {
+            Err(error) if error.is_not_found() => return Ok(false),
+            other => other?,
+        };
+        let failure = Arc::new(Failure::default());
+        let backend = Overlay::new(file, Arc::clone(&failure))?;
+        let sound = with_cause(&failure, || database(backend)?.check_integrity().map_err(broken));
+        match sound {
+            Ok(sound) => Ok(sound),
+            Err(IndexFailure::Broken(_)) => Ok(false),
+            Err(failure) => Err(self.convert(failure)),
+        }
+    }
+
+    /// Makes an index that does not answer answer again.
+    fn renew(&mut self, broken_at: u64) -> Result<(), CacheError> {
+        if self.access == Access::ReadOnly {
+            let generation = self.generation()?;
+            let view = rebuild::view_in_memory(&*self.fs, &self.layout)
+                .map_err(|failure| self.convert(failure))?;
+            self.view = Some((generation, view));
+            return Ok(());
+        }
+        let _guard = self.lock(LockKind::Exclusive)?;
+        // Somebody else may have been quicker.
+        if self.generation()? != broken_at {
+            return Ok(());
+        }
+        self.count_change()?;
+        rebuild::replace_ledger(&*self.fs, &self.layout)?;
+        Ok(())
+    }
+
+    /// Runs something while no other process changes the cache.
+    pub fn alone<T>(
+        &mut self,
+        work: impl FnOnce() -> Result<T, CacheError>,
+    ) -> Result<T, CacheError> {
+        let _guard = self.lock(LockKind::Exclusive)?;
+        work()
+    }
+
+    pub fn require_writable(&self) -> Result<(), CacheError> {
+        match self.access {
+            Access::ReadWrite => Ok(()),
+            Access::ReadOnly => Err(CacheError::ReadOnly { dir: self.layout.dir.clone() }),
+        }
+    }
+
+    fn convert(&self, failure: IndexFailure) -> CacheError {
+        convert(&self.layout, failure)
+    }
+}
+
+pub(crate) fn convert(layout: &Layout, failure: IndexFailure) -> CacheError {
+    match failure {
+        IndexFailure::Fs(error) => CacheError::while_writing(error, &layout.dir, 0),
+        IndexFailure::Broken(reason) => CacheError::Index { path: layout.ledger.clone(), reason },
+    }
+}
+
+/// Damaged pages can make the database panic; that too only means: build it anew.
+pub(crate) fn guarded<T>(work: impl FnOnce() -> IndexResult<T>) -> IndexResult<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(broken("its pages are damaged")))
+}
+
+/// Puts the file error behind a failure in its place.
+fn with_cause<T>(failure: &Failure, work: impl FnOnce() -> IndexResult<T>) -> IndexResult<T> {
+    guarded(work).map_err(|error| match failure.take() {
+        // A file that ends early is a damaged one.
+        Some(cause) if cause.kind() != std::io::ErrorKind::UnexpectedEof => IndexFailure::Fs(cause),
+        _ => error,
+    })
+}
+
+pub(crate) fn database(backend: impl StorageBackend) -> IndexResult<Database> {
+    Builder::new().set_cache_size(PAGE_CACHE).create_with_backend(backend).map_err(broken)
+}
+
+fn open_view(fs: &dyn Fs, layout: &Layout) -> IndexResult<View> {
+    let file = match fs.open(&layout.ledger, Open::Read) {
+        Err(error) if error.is_not_found() => return Err(broken("it is missing")),
+        other => other?,
+    };
+    let failure = Arc::new(Failure::default());
+    let backend = Overlay::new(file, Arc::clone(&failure))?;
+    // Else the database would take it for a new one.
+    if StorageBackend::len(&backend).map_err(broken)? == 0 {
+        return Err(broken("it is empty"));
+    }
+    with_cause(&failure, || View::open(database(backend)?))
+}
+
+/// One change from opening to closing, so that the file is whole between changes.
+pub(crate) fn transact<T>(
+    backend: impl StorageBackend,
+    change: &mut dyn FnMut(&mut Tables<'_>) -> IndexResult<T>,
+) -> IndexResult<T> {
+    let database = database(backend)?;
+    let transaction = database.begin_write().map_err(broken)?;
+    let value = {
+        let mut tables = Tables::open(&transaction)?;
+        change(&mut tables)?
+    };
+    transaction.commit().map_err(broken)?;
+    Ok(value)
+}
+
+/// Writes a new index file and puts it in the place of the old one.
+pub(crate) fn replace(
+    fs: &dyn Fs,
+    layout: &Layout,
+    change: &mut dyn FnMut(&mut Tables<'_>) -> IndexResult<()>,
+) -> IndexResult<()> {
+    let fresh = beside(&layout.ledger);
+    let failure = Arc::new(Failure::default());
+    let backend = Direct { file: fs.open(&fresh, Open::CreateNew)?, failure: Arc::clone(&failure) };
+    let written = with_cause(&failure, || transact(backend, change));
+    let moved = written.and_then(|()| Ok(fs.rename(&fresh, &layout.ledger)?));
+    if moved.is_err() {
+        let _ = fs.remove_file(&fresh);
+    }
+    moved?;
+    Ok(fs.sync_dir(&layout.dir)?)
+}

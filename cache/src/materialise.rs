@@ -1,0 +1,114 @@
+//! Objects as files of the user's: shared with the store where the file system
+//! can, copied where it cannot, left alone where they are right already.
+
+use camino::{Utf8Path, Utf8PathBuf};
+
+use crate::cache::{Cache, Shared};
+use crate::fs::{FsError, FsResult, Open, beside};
+use crate::index::Location;
+use crate::objects::{Place, hash_open};
+use crate::pending::Waiting;
+use crate::{CacheError, Digest};
+
+/// How a file came to be what it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Materialised {
+    /// A copy that shares its blocks with the store.
+    Reflinked,
+    /// Another name of the read-only object.
+    Linked,
+    Copied,
+    /// It was right already.
+    Unchanged,
+}
+
+impl Cache {
+    /// Makes `target` hold the object, checked. It appears whole or not at all.
+    pub fn materialise(
+        &self,
+        digest: &Digest,
+        target: &Utf8Path,
+    ) -> Result<Materialised, CacheError> {
+        let place = self.0.locate(digest)?.ok_or(CacheError::Missing { digest: *digest })?;
+        let size = match &place {
+            Place::Pending(waiting) => waiting.size(),
+            Place::Stored(location) => location.size(),
+        };
+        if self.0.is_right(target, digest, size)? {
+            return Ok(Materialised::Unchanged);
+        }
+        if let Some(parent) = target.parent().filter(|parent| !parent.as_str().is_empty()) {
+            self.0.fs.create_dir_all(parent)?;
+        }
+        let fresh = beside(target);
+        let made = self.fill(digest, place, &fresh).and_then(|how| {
+            self.0.fs.rename(&fresh, target)?;
+            Ok(how)
+        });
+        if made.is_err() {
+            let _ = self.0.fs.remove_file(&fresh);
+        }
+        made
+    }
+
+    fn fill(
+        &self,
+        digest: &Digest,
+        place: Place,
+        fresh: &Utf8Path,
+    ) -> Result<Materialised, CacheError> {
+        let fs = &*self.0.fs;
+        if let Place::Stored(location @ Location::Loose { .. }) = place {
+            let object = self.0.layout.object(digest);
+            if !self.0.is_sound(digest, &object)? {
+                return Err(self.0.set_aside(digest, location));
+            }
+            return share(&self.0, &object, fresh);
+        }
+        if let Place::Pending(Waiting::File { path, .. }) = &place {
+            // Not linked: the file is still to be made read-only.
+            return Ok(fs.copy(path, fresh).map(|_| Materialised::Copied)?);
+        }
+        let bytes = self.read(digest)?;
+        fs.open(fresh, Open::CreateNew)
+            .and_then(|file| file.write_all_at(&bytes, 0))
+            .map_err(|error| CacheError::while_writing(error, fresh, bytes.len() as u64))?;
+        Ok(Materialised::Copied)
+    }
+}
+
+fn share(shared: &Shared, object: &Utf8Path, fresh: &Utf8Path) -> Result<Materialised, CacheError> {
+    let fs = &*shared.fs;
+    if fs.reflink(object, fresh).is_ok() {
+        return Ok(Materialised::Reflinked);
+    }
+    if fs.hard_link(object, fresh).is_ok() {
+        return Ok(Materialised::Linked);
+    }
+    let size = fs.metadata(object)?.size;
+    fs.copy(object, fresh).map_err(|error| CacheError::while_writing(error, fresh, size))?;
+    Ok(Materialised::Copied)
+}
+
+impl Shared {
+    fn is_right(&self, target: &Utf8Path, digest: &Digest, size: u64) -> FsResult<bool> {
+        match self.fs.symlink_metadata(target) {
+            Ok(metadata) if metadata.is_file() && metadata.size == size => {
+                let file = self.fs.open(target, Open::Read)?;
+                Ok(hash_open(&*file)?.0 == *digest)
+            }
+            Ok(_) => Ok(false),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether a large object's file holds its bytes; false also where it is gone.
+    pub fn is_sound(&self, digest: &Digest, object: &Utf8PathBuf) -> Result<bool, FsError> {
+        match self.fs.open(object, Open::Read) {
+            Ok(file) => Ok(hash_open(&*file)?.0 == *digest),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}

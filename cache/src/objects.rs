@@ -1,0 +1,298 @@
+//! Objects: bytes under their own digest. Putting, finding, and reading them,
+//! never without checking what was read.
+
+use std::io::ErrorKind;
+
+use bytes::Bytes;
+use camino::{Utf8Path, Utf8PathBuf};
+
+use crate::cache::{Cache, Shared};
+use crate::fs::{Fs, FsError, FsFile, FsResult, Open, beside};
+use crate::index::Location;
+use crate::packs::payload_at;
+use crate::pending::Waiting;
+use crate::{CacheError, Digest, Hasher};
+
+/// Objects of this size and more lie in files of their own.
+pub const LOOSE_SIZE: u64 = 1 << 20;
+
+/// Where an object is found.
+pub(crate) enum Place {
+    Pending(Waiting),
+    Stored(Location),
+}
+
+impl Cache {
+    /// Puts bytes; they can be read at once and are durable after the next commit.
+    pub fn put(&self, bytes: &[u8]) -> Result<Digest, CacheError> {
+        let digest = Digest::of(bytes);
+        self.0.require_writable()?;
+        if !self.contains(&digest)? {
+            self.0.put_new(digest, Bytes::copy_from_slice(bytes))?;
+        }
+        Ok(digest)
+    }
+
+    /// Puts bytes whose digest the caller has computed.
+    pub fn put_with_digest(&self, digest: Digest, bytes: Bytes) -> Result<(), CacheError> {
+        self.0.require_writable()?;
+        if !self.contains(&digest)? {
+            self.0.put_new(digest, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a finished file over; its name is gone afterwards. Returns digest and size.
+    pub fn put_file(&self, staged: &Utf8Path) -> Result<(Digest, u64), CacheError> {
+        let shared = &self.0;
+        shared.require_writable()?;
+        if !shared.fs.symlink_metadata(staged)?.is_file() {
+            return Err(CacheError::NotAFile { path: staged.to_owned() });
+        }
+        let (digest, size) = hash_open(&*shared.fs.open(staged, Open::Read)?)?;
+        if self.contains(&digest)? {
+            shared.fs.remove_file(staged)?;
+        } else if size < LOOSE_SIZE {
+            self.put_with_digest(digest, Bytes::from(shared.fs.read(staged)?))?;
+            shared.fs.remove_file(staged)?;
+        } else {
+            let path = shared.waiting_path()?;
+            move_file(&*shared.fs, staged, &path)?;
+            shared.enqueue(digest, Waiting::File { path, size });
+        }
+        Ok((digest, size))
+    }
+
+    /// Whether the index has the object; its bytes are not looked at.
+    pub fn contains(&self, digest: &Digest) -> Result<bool, CacheError> {
+        Ok(self.0.locate(digest)?.is_some())
+    }
+
+    pub fn contains_all(&self, digests: &[Digest]) -> Result<Vec<bool>, CacheError> {
+        let places = self.0.locate_all(digests)?;
+        Ok(places.iter().map(Option::is_some).collect())
+    }
+
+    pub fn size(&self, digest: &Digest) -> Result<Option<u64>, CacheError> {
+        Ok(self.0.locate(digest)?.map(|place| match place {
+            Place::Pending(waiting) => waiting.size(),
+            Place::Stored(location) => location.size(),
+        }))
+    }
+
+    /// The bytes of an object, checked. A damaged object is reported once and is missing then.
+    pub fn read(&self, digest: &Digest) -> Result<Bytes, CacheError> {
+        let place = self.0.locate(digest)?.ok_or(CacheError::Missing { digest: *digest })?;
+        match place {
+            Place::Pending(Waiting::Bytes(bytes)) => Ok(bytes),
+            Place::Pending(Waiting::File { path, size }) => {
+                self.0.read_waiting(digest, &path, size)
+            }
+            Place::Stored(location) => match self.0.read_stored(digest, location)? {
+                Some(bytes) => Ok(bytes),
+                None => self.0.read_again(digest, location),
+            },
+        }
+    }
+}
+
+impl Shared {
+    fn put_new(&self, digest: Digest, bytes: Bytes) -> Result<(), CacheError> {
+        let size = bytes.len() as u64;
+        let waiting = if size < LOOSE_SIZE {
+            Waiting::Bytes(bytes)
+        } else {
+            Waiting::File { path: self.write_waiting(&bytes)?, size }
+        };
+        self.enqueue(digest, waiting);
+        Ok(())
+    }
+
+    fn enqueue(&self, digest: Digest, waiting: Waiting) {
+        let mut pending = self.pending_mut();
+        if pending.object(&digest).is_none() {
+            pending.active.put(digest, waiting);
+        } else if let Waiting::File { path, .. } = waiting {
+            // Another thread put the same bytes meanwhile.
+            let _ = self.fs.remove_file(&path);
+        }
+    }
+
+    pub fn locate(&self, digest: &Digest) -> Result<Option<Place>, CacheError> {
+        if let Some(waiting) = self.pending().object(digest) {
+            return Ok(Some(Place::Pending(waiting)));
+        }
+        let found = self.ledger().read(|view| view.object(digest))?;
+        Ok(self.if_readable(digest, found).map(Place::Stored))
+    }
+
+    pub fn locate_all(&self, digests: &[Digest]) -> Result<Vec<Option<Place>>, CacheError> {
+        let mut places: Vec<Option<Place>> = {
+            let pending = self.pending();
+            digests.iter().map(|digest| pending.object(digest).map(Place::Pending)).collect()
+        };
+        let stored = self.ledger().read(|view| {
+            let look = |(digest, place): (&Digest, &Option<Place>)| match place {
+                Some(_) => Ok(None),
+                None => view.object(digest),
+            };
+            digests.iter().zip(&places).map(look).collect::<Result<Vec<_>, _>>()
+        })?;
+        for ((place, found), digest) in places.iter_mut().zip(stored).zip(digests) {
+            if place.is_none() {
+                *place = self.if_readable(digest, found).map(Place::Stored);
+            }
+        }
+        Ok(places)
+    }
+
+    fn if_readable(&self, digest: &Digest, found: Option<Location>) -> Option<Location> {
+        let found = found.filter(|location| self.short.reaches(location.pack_end()))?;
+        (!self.forgotten().contains(digest)).then_some(found)
+    }
+
+    fn read_waiting(
+        &self,
+        digest: &Digest,
+        path: &Utf8Path,
+        size: u64,
+    ) -> Result<Bytes, CacheError> {
+        let bytes = match self.fs.read(path) {
+            // A commit moved it to its place meanwhile.
+            Err(error) if error.is_not_found() => {
+                return match self.read_stored(digest, Location::Loose { size })? {
+                    Some(bytes) => Ok(bytes),
+                    None => Err(CacheError::Missing { digest: *digest }),
+                };
+            }
+            other => Bytes::from(other?),
+        };
+        if Digest::of(&bytes) != *digest {
+            let place = format!("`{path}`");
+            return Err(CacheError::Damaged { digest: *digest, place });
+        }
+        Ok(bytes)
+    }
+
+    /// None when what lies there is not the object.
+    fn read_stored(
+        &self,
+        digest: &Digest,
+        location: Location,
+    ) -> Result<Option<Bytes>, CacheError> {
+        let bytes = match location {
+            Location::Packed { pack, offset, length } => {
+                let file = self.packs.get(&*self.fs, &self.layout, pack);
+                file.and_then(|file| payload_at(&*file, offset, length))
+            }
+            Location::Loose { .. } => self.fs.read(&self.layout.object(digest)).map(Bytes::from),
+        };
+        match bytes {
+            Ok(bytes) => Ok((Digest::of(&bytes) == *digest).then_some(bytes)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A sweep may have moved the object: look once more before calling it damaged.
+    fn read_again(&self, digest: &Digest, before: Location) -> Result<Bytes, CacheError> {
+        if let Location::Packed { pack, .. } = before {
+            self.packs.forget(pack);
+        }
+        let found = self.ledger().read(|view| view.object(digest))?;
+        let Some(location) = found else {
+            return Err(CacheError::Missing { digest: *digest });
+        };
+        match self.read_stored(digest, location)? {
+            Some(bytes) => Ok(bytes),
+            None => Err(self.set_aside(digest, location)),
+        }
+    }
+
+    /// Forgets an object whose bytes are not what they should be, and keeps them for study.
+    pub fn set_aside(&self, digest: &Digest, location: Location) -> CacheError {
+        let (path, place) = self.describe(digest, location);
+        let there = self.fs.exists(&path).unwrap_or(true);
+        self.forgotten().insert(*digest);
+        self.note_losses();
+        if self.require_writable().is_ok() {
+            if there {
+                // What cannot be kept for study is lost; it was of no use.
+                let _ = self.keep_damaged(digest, location, &path);
+            }
+            let told = self.ledger().write(|tables| tables.remove_object(digest, location));
+            if told.is_ok() {
+                self.forgotten().remove(digest);
+            }
+        }
+        if there {
+            CacheError::Damaged { digest: *digest, place }
+        } else {
+            CacheError::Missing { digest: *digest }
+        }
+    }
+
+    pub fn describe(&self, digest: &Digest, location: Location) -> (Utf8PathBuf, String) {
+        match location {
+            Location::Packed { pack, offset, .. } => {
+                let path = self.layout.pack(pack);
+                let place = format!("`{path}` at byte {offset}");
+                (path, place)
+            }
+            Location::Loose { .. } => {
+                let path = self.layout.object(digest);
+                let place = format!("`{path}`");
+                (path, place)
+            }
+        }
+    }
+
+    fn keep_damaged(
+        &self,
+        digest: &Digest,
+        location: Location,
+        path: &Utf8Path,
+    ) -> Result<(), FsError> {
+        let folder = self.layout.damaged();
+        self.fs.create_dir_all(&folder)?;
+        let target = folder.join(digest.to_string());
+        match location {
+            Location::Loose { .. } => self.fs.rename(path, &target),
+            Location::Packed { offset, length, .. } => {
+                let file = self.fs.open(path, Open::Read)?;
+                let bytes = payload_at(&*file, offset, length)?;
+                let fresh = beside(&target);
+                self.fs.write_new(&fresh, &bytes)?;
+                self.fs.rename(&fresh, &target)
+            }
+        }
+    }
+}
+
+/// Digest and size of a file, read in pieces.
+pub(crate) fn hash_open(file: &dyn FsFile) -> FsResult<(Digest, u64)> {
+    let size = usize::try_from(file.len()?).unwrap_or(usize::MAX);
+    let mut buffer = vec![0u8; size.clamp(1, 1 << 20)];
+    let mut hasher = Hasher::new();
+    let mut offset = 0;
+    loop {
+        let count = file.read_at(&mut buffer, offset)?;
+        if count == 0 {
+            return Ok((hasher.finish(), offset));
+        }
+        hasher.update(&buffer[..count]);
+        offset += count as u64;
+    }
+}
+
+/// Renames, or copies where the two places are different file systems.
+fn move_file(fs: &dyn Fs, from: &Utf8Path, to: &Utf8Path) -> Result<(), CacheError> {
+    match fs.rename(from, to) {
+        Err(error) if error.kind() == ErrorKind::CrossesDevices => {
+            let size = fs.metadata(from)?.size;
+            fs.copy(from, to).map_err(|error| CacheError::while_writing(error, to, size))?;
+            Ok(fs.remove_file(from)?)
+        }
+        result => Ok(result?),
+    }
+}

@@ -1,0 +1,202 @@
+//! The packs as files: open handles for reading, and the one pack this process
+//! appends to, which it keeps locked.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+
+use crate::CacheError;
+use crate::entry::{Entry, HEADER, Header, PACK_MARK};
+use crate::fs::{Fs, FsError, FsFile, FsResult, LockKind, Open};
+use crate::layout::Layout;
+
+/// A pack that has grown so far gets no more entries.
+pub(crate) const ROLL: u64 = 256 << 20;
+const CHUNK: usize = 4 << 20;
+const MOST_OPEN: usize = 64;
+
+/// Open handles of packs, for reading.
+#[derive(Debug, Default)]
+pub(crate) struct PackFiles(Mutex<HashMap<u32, Arc<dyn FsFile>>>);
+
+impl PackFiles {
+    pub fn get(&self, fs: &dyn Fs, layout: &Layout, number: u32) -> FsResult<Arc<dyn FsFile>> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = open.get(&number) {
+            return Ok(Arc::clone(file));
+        }
+        if open.len() >= MOST_OPEN {
+            open.clear();
+        }
+        let file: Arc<dyn FsFile> = Arc::from(fs.open(&layout.pack(number), Open::Read)?);
+        open.insert(number, Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// Before looking again: the name may stand for another file now.
+    pub fn forget(&self, number: u32) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    }
+}
+
+/// The payload of an entry, as far as the pack has it.
+pub(crate) fn payload_at(file: &dyn FsFile, offset: u32, length: u32) -> FsResult<Bytes> {
+    let mut bytes = vec![0u8; length as usize];
+    let filled = file.read_full_at(&mut bytes, u64::from(offset) + HEADER as u64)?;
+    bytes.truncate(filled);
+    Ok(Bytes::from(bytes))
+}
+
+/// The entry at this place, if there is a whole one.
+pub(crate) fn entry_at(
+    file: &dyn FsFile,
+    pack: u32,
+    offset: u32,
+    payload_length: u32,
+) -> FsResult<Option<Entry>> {
+    let mut bytes = vec![0u8; HEADER + payload_length as usize];
+    let filled = file.read_full_at(&mut bytes, u64::from(offset))?;
+    if filled < bytes.len() {
+        return Ok(None);
+    }
+    let bytes = Bytes::from(bytes);
+    let header = Header::decode(&bytes, pack, u64::from(offset));
+    let header = header.filter(|header| header.length == payload_length);
+    Ok(header.and_then(|header| header.entry(&bytes.slice(HEADER..))))
+}
+
+/// An entry and where it was written.
+pub(crate) type Placed = (u32, u64, Entry);
+
+/// The pack this process appends to. Dropping it gives the lock up.
+#[derive(Debug)]
+pub(crate) struct OpenPack {
+    pub number: u32,
+    file: Box<dyn FsFile>,
+    /// Where the next entry goes.
+    end: u64,
+    /// Its name is not durable yet.
+    fresh: bool,
+}
+
+impl OpenPack {
+    /// Takes over a pack whose lock the caller's handle holds.
+    pub fn resume(number: u32, file: Box<dyn FsFile>, end: u64) -> OpenPack {
+        OpenPack { number, file, end, fresh: false }
+    }
+
+    /// Makes a new pack with a number nobody has used.
+    pub fn create(fs: &dyn Fs, layout: &Layout, mut number: u32) -> Result<OpenPack, FsError> {
+        loop {
+            match fs.open(&layout.pack(number), Open::CreateNew) {
+                Ok(file) => {
+                    // Somebody who opens the cache may look at it for a moment.
+                    match file.try_lock(LockKind::Exclusive) {
+                        Ok(true) => {
+                            return Ok(OpenPack { number, file, end: 0, fresh: true });
+                        }
+                        Err(error) if error.is_unsupported() => {
+                            return Ok(OpenPack { number, file, end: 0, fresh: true });
+                        }
+                        Ok(false) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+            number += 1;
+        }
+    }
+
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.end >= ROLL
+    }
+
+    /// Appends entries until all are written or the pack is full; returns how many.
+    /// After an error the pack is as it was, or it must not be used again.
+    pub fn append(&mut self, entries: &[Entry], placed: &mut Vec<Placed>) -> FsResult<usize> {
+        let mut buffer = Vec::new();
+        let mut written = self.end;
+        let before = placed.len();
+        let mut position = self.end;
+        if position == 0 {
+            buffer.extend_from_slice(PACK_MARK);
+            position = PACK_MARK.len() as u64;
+        }
+        let mut taken = 0;
+        for entry in entries {
+            if position >= ROLL {
+                break;
+            }
+            entry.encode(self.number, position, &mut buffer);
+            placed.push((self.number, position, entry.clone()));
+            position += entry.size();
+            taken += 1;
+            if buffer.len() >= CHUNK {
+                self.write(&buffer, written).inspect_err(|_| placed.truncate(before))?;
+                written = position;
+                buffer.clear();
+            }
+        }
+        self.write(&buffer, written).inspect_err(|_| placed.truncate(before))?;
+        self.end = position;
+        Ok(taken)
+    }
+
+    fn write(&self, bytes: &[u8], offset: u64) -> FsResult<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    /// Makes everything appended durable.
+    pub fn sync(&mut self, fs: &dyn Fs, layout: &Layout) -> FsResult<()> {
+        self.file.sync_data()?;
+        if self.fresh {
+            fs.sync_dir(&layout.packs)?;
+            self.fresh = false;
+        }
+        Ok(())
+    }
+
+    /// Cuts what a failed commit left behind.
+    pub fn cut(self, end: u64) {
+        // What cannot be cut is cut by whoever opens the cache next.
+        let _ = self.file.set_len(end);
+    }
+}
+
+/// Packs that are shorter than the index says: how far each can be read.
+#[derive(Debug, Default)]
+pub(crate) struct ShortPacks(Mutex<HashMap<u32, u64>>);
+
+impl ShortPacks {
+    pub fn set(&self, packs: HashMap<u32, u64>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = packs;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    pub fn reaches(&self, pack_end: Option<(u32, u64)>) -> bool {
+        let short = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pack_end.is_none_or(|(pack, end)| short.get(&pack).is_none_or(|length| end <= *length))
+    }
+}
+
+/// Packs with a failed sync behind them: nothing more is written there.
+pub(crate) type Avoided = HashSet<u32>;
+
+/// Fails for values that no pack could hold.
+pub(crate) fn check_record_size(size: usize) -> Result<(), CacheError> {
+    const LIMIT: u64 = 64 << 20;
+    if size as u64 > LIMIT {
+        return Err(CacheError::RecordTooLarge { size: size as u64, limit: LIMIT });
+    }
+    Ok(())
+}

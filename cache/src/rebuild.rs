@@ -1,0 +1,124 @@
+//! Reads packs back into the index: all of them when the index is lost, or the
+//! tail that a dead process left behind.
+
+use crate::CacheError;
+use crate::entry::{Entry, PACK_MARK};
+use crate::fs::{Fs, FsFile, Open};
+use crate::index::{IndexResult, Tables, View, broken};
+use crate::layout::Layout;
+use crate::ledger::{self, convert, database};
+use crate::scan::{Found, Scan};
+
+/// What was found while the index was built anew.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RebuildReport {
+    pub packs: u64,
+    pub objects: u64,
+    pub records: u64,
+    /// Places in packs that held no whole entry.
+    pub damaged: u64,
+}
+
+pub(crate) fn replace_ledger(fs: &dyn Fs, layout: &Layout) -> Result<RebuildReport, CacheError> {
+    let mut report = RebuildReport::default();
+    ledger::replace(fs, layout, &mut |tables| {
+        report = read_all(fs, layout, tables)?;
+        Ok(())
+    })
+    .map_err(|failure| convert(layout, failure))?;
+    if !layout.pack_numbers(fs)?.is_empty() {
+        // What the packs no longer hold may still be spoken of. The mark is best effort.
+        let _ = fs.open(&layout.losses, crate::fs::Open::Create);
+    }
+    Ok(report)
+}
+
+/// For a cache that cannot be written.
+pub(crate) fn view_in_memory(fs: &dyn Fs, layout: &Layout) -> IndexResult<View> {
+    ledger::guarded(|| {
+        let database = database(redb::backends::InMemoryBackend::new())?;
+        let transaction = database.begin_write().map_err(broken)?;
+        {
+            let mut tables = Tables::open(&transaction)?;
+            read_all(fs, layout, &mut tables)?;
+        }
+        transaction.commit().map_err(broken)?;
+        View::open(database)
+    })
+}
+
+fn read_all(fs: &dyn Fs, layout: &Layout, tables: &mut Tables<'_>) -> IndexResult<RebuildReport> {
+    let mut report = RebuildReport::default();
+    // Packs in the trash still own their numbers.
+    for (_, number) in crate::trash::packs(fs, layout)? {
+        tables.saw_pack(number)?;
+    }
+    for number in layout.pack_numbers(fs)? {
+        let file = match fs.open(&layout.pack(number), Open::Read) {
+            Err(error) if error.is_not_found() => continue,
+            other => other?,
+        };
+        report.packs += 1;
+        let mut scan = Scan::new(&*file, number, 0)?;
+        let mut sound = 0;
+        while let Some(found) = scan.next()? {
+            match found {
+                Found::Entry { offset, entry } => {
+                    if is_there(fs, layout, &entry)? {
+                        tables.take_in(number, offset, &entry)?;
+                        match entry {
+                            Entry::Object { .. } | Entry::Loose { .. } => report.objects += 1,
+                            Entry::Record { .. } | Entry::Gone { .. } => report.records += 1,
+                        }
+                    }
+                    sound = scan.position();
+                }
+                Found::Damaged | Found::Garbage => report.damaged += 1,
+            }
+        }
+        tables.set_pack(number, sound)?;
+    }
+    Ok(report)
+}
+
+/// A note of an object outside the packs counts only while that file is there.
+fn is_there(fs: &dyn Fs, layout: &Layout, entry: &Entry) -> IndexResult<bool> {
+    let Entry::Loose { digest, size } = entry else {
+        return Ok(true);
+    };
+    match fs.metadata(&layout.object(digest)) {
+        Ok(metadata) => Ok(metadata.is_file() && metadata.size == *size),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What follows the indexed part of a pack, up to the first entry that is not whole.
+pub(crate) struct Tail {
+    pub entries: Vec<(u64, Entry)>,
+    /// Where the whole entries end; the rest is torn.
+    pub end: u64,
+}
+
+/// The caller holds the pack's lock, so nobody is writing it.
+pub(crate) fn read_tail(
+    fs: &dyn Fs,
+    layout: &Layout,
+    file: &dyn FsFile,
+    number: u32,
+    indexed: u64,
+) -> IndexResult<Tail> {
+    let mut tail = Tail { entries: Vec::new(), end: indexed };
+    let mut scan = Scan::new(file, number, indexed)?;
+    while let Some(Found::Entry { offset, entry }) = scan.next()? {
+        tail.end = scan.position();
+        if is_there(fs, layout, &entry)? {
+            tail.entries.push((offset, entry));
+        }
+    }
+    // A pack with nothing but its mark, or part of it, starts anew.
+    if tail.end <= PACK_MARK.len() as u64 && tail.entries.is_empty() {
+        tail.end = indexed.min(tail.end);
+    }
+    Ok(tail)
+}

@@ -1,0 +1,139 @@
+//! Records: small values under a table and a key, the last one written winning.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::cache::{Cache, Shared};
+use crate::entry::Entry;
+use crate::index::{Known, KnownValue};
+use crate::packs::{check_record_size, entry_at};
+use crate::{CacheError, Digest};
+
+/// A space of record keys; what each is for is the engine's choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Table(pub u8);
+
+impl Cache {
+    /// Records a value: visible here at once, durable with the next commit, and never
+    /// before the objects that were put before it.
+    pub fn record(&self, table: Table, key: &Digest, value: Vec<u8>) -> Result<(), CacheError> {
+        self.0.require_writable()?;
+        check_record_size(value.len())?;
+        self.0.pending_mut().active.record(table, *key, Some(Bytes::from(value)));
+        Ok(())
+    }
+
+    pub fn get(&self, table: Table, key: &Digest) -> Result<Option<Bytes>, CacheError> {
+        if let Some(value) = self.0.pending().record(table, key) {
+            return Ok(value);
+        }
+        let known = self.0.ledger().read(|view| view.record(table, key))?;
+        self.0.value(table, key, known)
+    }
+
+    pub fn get_many(
+        &self,
+        table: Table,
+        keys: &[Digest],
+    ) -> Result<Vec<Option<Bytes>>, CacheError> {
+        // Taken first: what a commit moves to the index meanwhile is then seen twice, not never.
+        let newer: Vec<Option<Option<Bytes>>> = {
+            let pending = self.0.pending();
+            if pending.is_empty() {
+                Vec::new()
+            } else {
+                keys.iter().map(|key| pending.record(table, key)).collect()
+            }
+        };
+        let known = self.0.ledger().read(|view| {
+            keys.iter().map(|key| view.record(table, key)).collect::<Result<Vec<_>, _>>()
+        })?;
+        let mut values = Vec::with_capacity(keys.len());
+        for (key, known) in keys.iter().zip(known) {
+            values.push(self.0.value(table, key, known)?);
+        }
+        for (value, newer) in values.iter_mut().zip(newer) {
+            if let Some(newer) = newer {
+                *value = newer;
+            }
+        }
+        Ok(values)
+    }
+
+    /// All records of a table, by key.
+    pub fn scan(&self, table: Table) -> Result<Vec<(Digest, Bytes)>, CacheError> {
+        // Taken first: what a commit moves to the index meanwhile is then seen twice, not never.
+        let pending = self.0.pending().records(table);
+        let mut found = Vec::new();
+        self.0.ledger().read(|view| {
+            found.clear();
+            view.records(Some(table), &mut |_, key, known| {
+                found.push((key, known));
+                Ok(())
+            })
+        })?;
+        let mut values = BTreeMap::new();
+        for (key, known) in found {
+            if let Some(value) = self.0.value(table, &key, Some(known))? {
+                values.insert(key, value);
+            }
+        }
+        for (key, value) in pending {
+            match value {
+                Some(value) => _ = values.insert(key, value),
+                None => _ = values.remove(&key),
+            }
+        }
+        Ok(values.into_iter().collect())
+    }
+
+    /// Removes a record.
+    pub fn forget(&self, table: Table, key: &Digest) -> Result<(), CacheError> {
+        self.0.require_writable()?;
+        self.0.pending_mut().active.record(table, *key, None);
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// The value of a record; one that cannot be read back counts as missing.
+    pub fn value(
+        &self,
+        table: Table,
+        key: &Digest,
+        known: Option<Known>,
+    ) -> Result<Option<Bytes>, CacheError> {
+        let Some(known) = known else {
+            return Ok(None);
+        };
+        match known.value {
+            KnownValue::Here(value) => Ok(Some(value)),
+            KnownValue::Gone => Ok(None),
+            KnownValue::InPack { length } => {
+                self.value_in_pack(table, key, (known.pack, known.offset, length))
+            }
+        }
+    }
+
+    fn value_in_pack(
+        &self,
+        table: Table,
+        key: &Digest,
+        (pack, offset, length): (u32, u32, u32),
+    ) -> Result<Option<Bytes>, CacheError> {
+        let file = match self.packs.get(&*self.fs, &self.layout, pack) {
+            Err(error) if error.is_not_found() => return Ok(None),
+            other => other?,
+        };
+        // The payload begins with a checksum and the sequence number.
+        match entry_at(&*file, pack, offset, length.saturating_add(16))? {
+            Some(Entry::Record { table: of, key: under, value, .. })
+                if of == table && under == *key =>
+            {
+                Ok(Some(value))
+            }
+            _ => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! At open: what dead processes left is taken in or cut, and packs that lost
+//! their ends are noticed.
+
+use std::collections::HashMap;
+
+use crate::CacheError;
+use crate::fs::{Fs, FsFile, LockKind, Open};
+use crate::layout::Layout;
+use crate::ledger::{Ledger, convert};
+use crate::rebuild::read_tail;
+
+/// Compares the packs with the index; returns those that are too short.
+pub(crate) fn recover(
+    fs: &dyn Fs,
+    layout: &Layout,
+    ledger: &mut Ledger,
+    writable: bool,
+) -> Result<HashMap<u32, u64>, CacheError> {
+    let indexed: HashMap<u32, u64> = ledger.read(|view| view.packs())?.into_iter().collect();
+    let mut lengths = HashMap::new();
+    for number in layout.pack_numbers(fs)? {
+        match fs.metadata(&layout.pack(number)) {
+            Ok(metadata) => _ = lengths.insert(number, metadata.size),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if writable {
+        for (number, length) in &lengths {
+            if *length > indexed.get(number).copied().unwrap_or(0) {
+                adopt(fs, layout, ledger, *number)?;
+            }
+        }
+    }
+    let length = |number: &u32| lengths.get(number).copied().unwrap_or(0);
+    let short = |(number, indexed): (u32, u64)| {
+        (length(&number) < indexed).then(|| (number, length(&number)))
+    };
+    Ok(indexed.into_iter().filter_map(short).collect())
+}
+
+/// A pack that is locked by this process, and where it ends.
+pub(crate) struct Adopted {
+    pub file: Box<dyn FsFile>,
+    pub end: u64,
+    pub truncated: bool,
+}
+
+/// Locks a pack, indexes what its dead writer finished, and cuts the torn rest.
+/// None when a living process writes it.
+pub(crate) fn adopt(
+    fs: &dyn Fs,
+    layout: &Layout,
+    ledger: &mut Ledger,
+    number: u32,
+) -> Result<Option<Adopted>, CacheError> {
+    let file = match fs.open(&layout.pack(number), Open::ReadWrite) {
+        Err(error) if error.is_not_found() => return Ok(None),
+        other => other?,
+    };
+    let alone = match file.try_lock(LockKind::Exclusive) {
+        Ok(true) => true,
+        Ok(false) => return Ok(None),
+        // Without locks a living writer cannot be told from a dead one: nothing is cut.
+        Err(error) if error.is_unsupported() => false,
+        Err(error) => return Err(error.into()),
+    };
+    let indexed = ledger.read(|view| view.pack(number))?;
+    let length = file.len()?;
+    if length <= indexed {
+        let truncated = length < indexed;
+        return Ok(alone.then_some(Adopted { file, end: indexed, truncated }));
+    }
+    let tail = read_tail(fs, layout, &*file, number, indexed)
+        .map_err(|failure| convert(layout, failure))?;
+    if !tail.entries.is_empty() {
+        // Written, but perhaps never synced.
+        file.sync_data()?;
+        fs.sync_dir(&layout.packs)?;
+    }
+    ledger.write(|tables| {
+        for (offset, entry) in &tail.entries {
+            tables.take_in(number, *offset, entry)?;
+        }
+        tables.set_pack(number, tail.end)
+    })?;
+    if alone && tail.end < length {
+        file.set_len(tail.end)?;
+        file.sync_data()?;
+    }
+    Ok(alone.then_some(Adopted { file, end: tail.end, truncated: false }))
+}

@@ -1,0 +1,24 @@
+//! Opening caches in memory.
+#![allow(dead_code, clippy::unwrap_used)]
+
+pub mod work;
+
+use std::sync::Arc;
+
+use cache::fs::{Fs, MemoryFs};
+use cache::{Access, Cache};
+
+pub const DIR: &str = "/cache";
+
+pub fn open(fs: &MemoryFs) -> Cache {
+    open_over(Arc::new(fs.clone()))
+}
+
+pub fn open_over(fs: Arc<dyn Fs>) -> Cache {
+    Cache::open(DIR.into(), fs, Access::ReadWrite).unwrap()
+}
+
+pub fn reopen(fs: &MemoryFs, cache: Cache) -> Cache {
+    drop(cache);
+    open(fs)
+}

@@ -1,0 +1,175 @@
+//! What a cache promises while nothing goes wrong.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use cache::fs::{Fs, MemoryFs};
+use cache::{Access, Cache, CacheError, Digest, LOOSE_SIZE, Materialised, Table};
+use common::{DIR, open, reopen};
+
+#[test]
+fn what_was_put_is_read_before_and_after_the_commit() {
+    let fs = MemoryFs::new();
+    let cache = open(&fs);
+    let digest = cache.put(b"song").unwrap();
+    assert_eq!(cache.read(&digest).unwrap(), &b"song"[..]);
+    cache.commit().unwrap();
+    assert_eq!(cache.read(&digest).unwrap(), &b"song"[..]);
+    assert_eq!(reopen(&fs, cache).read(&digest).unwrap(), &b"song"[..]);
+}
+
+#[test]
+fn large_objects_lie_in_read_only_files_of_their_own() {
+    let fs = MemoryFs::new();
+    let cache = open(&fs);
+    let bytes = vec![7u8; LOOSE_SIZE as usize];
+    let digest = cache.put(&bytes).unwrap();
+    assert_eq!(cache.read(&digest).unwrap(), bytes);
+    cache.commit().unwrap();
+    let text = digest.to_string();
+    let path = format!("{DIR}/objects/{}/{}", &text[..2], &text[2..]);
+    assert!(fs.metadata(path.as_str().into()).unwrap().readonly);
+    let cache = reopen(&fs, cache);
+    assert_eq!(cache.size(&digest).unwrap(), Some(LOOSE_SIZE));
+    assert_eq!(cache.read(&digest).unwrap(), bytes);
+}
+
+#[test]
+fn records_are_visible_at_once_and_the_last_one_wins() {
+    let fs = MemoryFs::new();
+    let cache = open(&fs);
+    let key = Digest::of(b"key");
+    cache.record(Table(1), &key, b"old".to_vec()).unwrap();
+    cache.commit().unwrap();
+    cache.record(Table(1), &key, b"new".to_vec()).unwrap();
+    assert_eq!(cache.get(Table(1), &key).unwrap().unwrap(), &b"new"[..]);
+    assert_eq!(cache.get(Table(2), &key).unwrap(), None);
+    cache.commit().unwrap();
+    let cache = reopen(&fs, cache);
+    assert_eq!(cache.get_many(Table(1), &[key]).unwrap(), [Some(bytes::Bytes::from("new"))]);
+    cache.forget(Table(1), &key).unwrap();
+    assert_eq!(cache.scan(Table(1)).unwrap(), []);
+    cache.commit().unwrap();
+    assert_eq!(reopen(&fs, cache).get(Table(1), &key).unwrap(), None);
+}
+
+#[test]
+fn a_long_record_comes_back_whole() {
+    let fs = MemoryFs::new();
+    let cache = open(&fs);
+    let (key, value) = (Digest::of(b"key"), vec![3u8; 100_000]);
+    cache.record(Table(0), &key, value.clone()).unwrap();
+    cache.commit().unwrap();
+    assert_eq!(reopen(&fs, cache).get(Table(0), &key).unwrap().unwrap(), value);
+}
+
+#[test]
+fn the_same_bytes_are_stored_once() {
+    let fs = MemoryFs::new();
+    let cache = open(&fs);
+    cache.put(&[5; 1000]).unwrap();
+    cache.put(&[5; 1000]).unwrap();
+    assert_eq!(cache.pending_bytes(), 1000);
+    cache.commit().unwrap();
+    cache.put(&[5; 1000]).unwrap();
+    assert_eq!(cache.pending_bytes(), 0);
+}
+
+#[test]
+fn a_staged_file_becomes_an_object() {
+    let fs = MemoryFs::new();
+    let cache = open(&fs);
+    let staging = cache.staging().unwrap();
+    for (name, size) in [("small", 10), ("large", LOOSE_SIZE as usize + 1)] {
+        let (path, bytes) = (staging.path().join(name), vec![9u8; size]);
+        fs.write_new(&path, &bytes).unwrap();
+        let (digest, length) = cache.put_file(&path).unwrap();
+        assert_eq!((digest, length), (Digest::of(&bytes), size as u64));
+        assert!(!fs.exists(&path).unwrap());
+        cache.commit().unwrap();
+        assert_eq!(cache.read(&digest).unwrap(), bytes);
+    }
+}
+
+#[test]
+fn a_staging_folder_goes_with_its_owner() {
+    let fs = MemoryFs::new();
+    let cache = open(&fs);
+    let (kept, dropped) = (cache.staging().unwrap(), cache.staging().unwrap());
+    let gone = dropped.path().to_owned();
+    drop(dropped);
+    assert!(!fs.exists(&gone).unwrap());
+    let _other = open(&fs);
+    assert!(fs.exists(kept.path()).unwrap(), "a living owner's folder was swept");
+    let killed = fs.kill();
+    open(&killed);
+    assert!(!killed.exists(kept.path()).unwrap(), "a dead owner's folder stayed");
+}
+
+#[test]
+fn a_materialised_file_is_left_alone_while_it_is_right() {
+    let fs = MemoryFs::new();
+    let cache = open(&fs);
+    let digests = [cache.put(b"small").unwrap(), cache.put(&vec![1; 2 << 20]).unwrap()];
+    cache.commit().unwrap();
+    for (digest, how) in digests.iter().zip([Materialised::Copied, Materialised::Linked]) {
+        let target = format!("/out/{}", digest.short());
+        let target = target.as_str().into();
+        assert_eq!(cache.materialise(digest, target).unwrap(), how);
+        assert_eq!(fs.read(target).unwrap(), cache.read(digest).unwrap());
+        assert_eq!(cache.materialise(digest, target).unwrap(), Materialised::Unchanged);
+        fs.remove_file(target).unwrap();
+        fs.write_new(target, b"edited").unwrap();
+        assert_eq!(cache.materialise(digest, target).unwrap(), how);
+        assert_eq!(Digest::of(&fs.read(target).unwrap()), *digest);
+    }
+}
+
+#[test]
+fn another_handle_sees_what_was_committed() {
+    let fs = MemoryFs::new();
+    let (writer, reader) = (open(&fs), open(&fs));
+    let digest = writer.put(b"song").unwrap();
+    assert!(!reader.contains(&digest).unwrap());
+    assert!(!reader.refresh().unwrap());
+    writer.commit().unwrap();
+    assert!(reader.refresh().unwrap());
+    assert!(!reader.refresh().unwrap());
+    assert!(!writer.refresh().unwrap(), "a cache's own commit is no news to it");
+    assert_eq!(reader.contains_all(&[digest, Digest::of(b"x")]).unwrap(), [true, false]);
+}
+
+#[test]
+fn a_newer_format_is_refused_with_both_versions() {
+    let fs = MemoryFs::new();
+    drop(open(&fs));
+    fs.overwrite(format!("{DIR}/FORMAT").as_str().into(), b"throstle cache 2\n").unwrap();
+    let error = Cache::open(DIR.into(), std::sync::Arc::new(fs), Access::ReadWrite).unwrap_err();
+    assert!(matches!(error, CacheError::NewerFormat { found: 2, known: 1, .. }));
+    assert_eq!(
+        error.to_string(),
+        "the cache `/cache` has format 2, this program knows 1: \
+         use a newer program or another cache folder"
+    );
+}
+
+#[test]
+fn a_read_only_cache_reads_and_says_that_it_cannot_write() {
+    let fs = MemoryFs::new();
+    let cache = open(&fs);
+    let digest = cache.put(b"song").unwrap();
+    cache.commit().unwrap();
+    drop(cache);
+    fs.set_readonly_mount(true);
+    let cache = Cache::open(DIR.into(), std::sync::Arc::new(fs), Access::ReadOnly).unwrap();
+    assert_eq!(cache.read(&digest).unwrap(), &b"song"[..]);
+    assert!(matches!(cache.put(b"x"), Err(CacheError::ReadOnly { .. })));
+    assert!(matches!(cache.commit(), Err(CacheError::ReadOnly { .. })));
+}
+
+#[test]
+fn reading_where_there_is_no_cache_says_so() {
+    let fs = std::sync::Arc::new(MemoryFs::new());
+    let error = Cache::open("/none".into(), fs, Access::ReadOnly).unwrap_err();
+    assert_eq!(error.to_string(), "there is no cache in `/none`");
+}

@@ -1,0 +1,4 @@
+//! Speakers of a data set: how much each has said, and which of them to train on.
+
+pub mod select;
+pub mod stats;
