@@ -55,7 +55,7 @@ impl Layout {
                 found,
                 known: FORMAT,
             }),
-            None => Err(CacheError::NotACache {
+            _ => Err(CacheError::NotACache {
                 dir: self.dir.clone(),
                 found: text
                     .chars()
