@@ -26,6 +26,10 @@ pub(crate) fn replace_ledger(fs: &dyn Fs, layout: &Layout) -> Result<RebuildRepo
         Ok(())
     })
     .map_err(|failure| convert(layout, failure))?;
+    if !layout.pack_numbers(fs)?.is_empty() {
+        // What the packs no longer hold may still be spoken of. The mark is best effort.
+        let _ = fs.open(&layout.losses, crate::fs::Open::Create);
+    }
     Ok(report)
 }
 
@@ -104,10 +108,7 @@ pub(crate) fn read_tail(
     number: u32,
     indexed: u64,
 ) -> IndexResult<Tail> {
-    let mut tail = Tail {
-        entries: Vec::new(),
-        end: indexed,
-    };
+    let mut tail = Tail { entries: Vec::new(), end: indexed };
     let mut scan = Scan::new(file, number, indexed)?;
     while let Some(Found::Entry { offset, entry }) = scan.next()? {
         tail.end = scan.position();

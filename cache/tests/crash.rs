@@ -49,10 +49,7 @@ fn unsynced_writes_may_reach_the_disk_in_any_order() {
 fn dead_from(operation: u64) -> Option<(MemoryFs, Promised)> {
     let fs = MemoryFs::new();
     let faulty = Arc::new(FaultFs::new(Arc::new(fs.clone())));
-    faulty.set(vec![Fault::From {
-        operation,
-        error: EIO,
-    }]);
+    faulty.set(vec![Fault::From { operation, error: EIO }]);
     let mut promised = Promised::default();
     let result = work(Arc::clone(&faulty) as Arc<dyn Fs>, &mut promised);
     result.is_err().then_some((fs, promised))
@@ -97,8 +94,5 @@ fn a_torn_tail_is_cut_and_written_over() {
 }
 
 fn pack(fs: &MemoryFs) -> (camino::Utf8PathBuf, Vec<u8>) {
-    fs.files()
-        .into_iter()
-        .find(|(path, _)| path.as_str().ends_with("000001.pack"))
-        .unwrap()
+    fs.files().into_iter().find(|(path, _)| path.as_str().ends_with("000001.pack")).unwrap()
 }

@@ -30,6 +30,8 @@ pub struct Plan {
 
 pub struct StagePlan {
     pub verdict: Verdict,
+    /// Fresh, and as the last run left it: there is not even anything to remember.
+    pub unchanged: bool,
     pub reasons: Vec<Reason>,
     /// Items that would be executed as far as is known, or 1.
     pub executed: u64,
@@ -71,7 +73,10 @@ pub enum Work {
 #[derive(Clone)]
 pub enum Planned {
     /// Complete: the root of the data set, read only when its items are wanted.
-    Root { root: Digest, items: u64 },
+    Root {
+        root: Digest,
+        items: u64,
+    },
     Artifact(Fields),
     /// A data set of which some items are still to come.
     Partial(Arc<PartialDataset>),

@@ -185,7 +185,8 @@ impl Pass<'_> {
         if ending != Ending::Again {
             let done = |id: &StageId| matches!(states[id.0], State::Done);
             let done: Vec<StageId> = self.pipeline.ids().filter(done).collect();
-            let problems = export::export(&store, self.pipeline, &plans, &done, total_exported(total), sink)?;
+            let problems =
+                export::export(&store, self.pipeline, &plans, &done, &mut total.exported, sink)?;
             if problems {
                 return Ok(Ending::Failed);
             }
@@ -213,13 +214,9 @@ impl Pass<'_> {
         let done: Vec<StageId> = self.wanted.iter().copied().collect();
         let store = planner.store.clone();
         let problems =
-            export::export(&store, self.pipeline, &plan.stages, &done, total_exported(total), sink)?;
+            export::export(&store, self.pipeline, &plan.stages, &done, &mut total.exported, sink)?;
         if problems { Ok(Ending::Failed) } else { Ok(Ending::Done) }
     }
-}
-
-fn total_exported(total: &mut Total) -> &mut u64 {
-    &mut total.exported
 }
 
 impl Total {

@@ -7,9 +7,7 @@ use stage_core::key::{chunk_key, item_key};
 use stage_core::{Bucket, Item, Reject};
 
 use super::planner::PlanError;
-use super::{
-    ItemPlan, ItemWork, OpenBucket, PartialBucket, PartialDataset, PartialItem, Planned,
-};
+use super::{ItemPlan, ItemWork, OpenBucket, PartialBucket, PartialDataset, PartialItem, Planned};
 use crate::pipeline::{Reads, StageSpec};
 use crate::record::{CHUNK, ChunkRecord, ITEM, ItemRecord, decode};
 use crate::store::Store;
@@ -27,6 +25,14 @@ impl ItemReads {
             Some(Reads::Fields { names, id }) => ItemReads { names: names.clone(), id: *id },
             _ => ItemReads { names: Vec::new(), id: true },
         }
+    }
+
+    /// What the stage gets to see of an item: what enters its key and nothing else.
+    pub fn visible(&self, item: &Item) -> Item {
+        let read = |name: &Arc<str>| self.names.iter().any(|own| **own == **name);
+        let fields = item.fields.iter().filter(|(name, _)| read(name));
+        let id = if self.id { item.id.clone() } else { "".into() };
+        Item::new(id, fields.map(|(name, value)| (name.clone(), value.clone())).collect())
     }
 
     pub fn key(&self, job: &Digest, item: &Item) -> Digest {
@@ -196,12 +202,7 @@ pub fn merged(mut item: Item, written: stage_core::Fields) -> Item {
     item
 }
 
-fn take_known(
-    bucket: Bucket,
-    record: ChunkRecord,
-    work: &mut ItemWork,
-    counts: &mut ItemCounts,
-) {
+fn take_known(bucket: Bucket, record: ChunkRecord, work: &mut ItemWork, counts: &mut ItemCounts) {
     counts.reused += u64::from(bucket.items);
     if let Some(chunk) = record.chunk {
         work.closed.push(Bucket { number: bucket.number, chunk, items: record.items });

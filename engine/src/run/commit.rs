@@ -25,7 +25,13 @@ pub struct Committer {
 
 impl Committer {
     pub fn new(messages: Sender<Message>) -> Committer {
-        Committer { messages, claims: Vec::new(), dirty: false, last: Instant::now(), running: None }
+        Committer {
+            messages,
+            claims: Vec::new(),
+            dirty: false,
+            last: Instant::now(),
+            running: None,
+        }
     }
 
     /// Something was recorded; these claims are kept until it is durable.

@@ -18,7 +18,9 @@ use stage_core::{Context, GatherInput, Item, StageError};
 
 use super::context::EngineContext;
 use super::gather;
-use super::message::{Failure, GatherTask, ItemOutcome, ItemTask, JobHandle, Message, Outcome, Task};
+use super::message::{
+    Failure, GatherTask, ItemOutcome, ItemTask, JobHandle, Message, Outcome, Task,
+};
 use super::pool::{Shared, outcomes};
 
 /// How much of the end of a worker's stderr is kept for the message of its death.
@@ -104,8 +106,7 @@ impl Host {
     {
         self.open(&task.job, context)?;
         let blobs = blobs(&task.items, context).map_err(Failure::Stage)?;
-        let request =
-            Request::Process { job: task.job.number, items: task.items.clone(), blobs };
+        let request = Request::Process { job: task.job.number, items: task.items.clone(), blobs };
         match self.ask(request, context)? {
             Reply::Processed(results) => Ok(results),
             _ => Err(self.out_of_turn()),

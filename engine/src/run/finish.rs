@@ -268,7 +268,7 @@ impl Schedule<'_> {
         result: Result<StageRecord, Failure>,
     ) -> Result<(), EngineError> {
         let id = task.stage;
-        let State::Whole { attempt, .. } = self.states[id.0] else { return Ok(()) };
+        let State::Whole { attempt } = self.states[id.0] else { return Ok(()) };
         self.counts[id.0].seconds += task.started.elapsed().as_secs_f64();
         match result {
             Ok(mut record) => {
@@ -281,7 +281,9 @@ impl Schedule<'_> {
             }
             // The pass ends and the stage is planned again.
             Err(_) if self.lost => self.states[id.0] = State::Waiting,
-            Err(Failure::Stage(StageError::Stopped)) => self.states[id.0] = State::Ready { attempt },
+            Err(Failure::Stage(StageError::Stopped)) => {
+                self.states[id.0] = State::Ready { attempt }
+            }
             Err(failure) => self.gather_failed(id, attempt, failure),
         }
         Ok(())
@@ -289,10 +291,8 @@ impl Schedule<'_> {
 
     fn gather_failed(&mut self, id: StageId, attempt: u32, failure: Failure) {
         let spec = self.pipeline.stage(id);
-        let passing = matches!(
-            failure,
-            Failure::Died { .. } | Failure::Stage(StageError::Transient { .. })
-        );
+        let passing =
+            matches!(failure, Failure::Died { .. } | Failure::Stage(StageError::Transient { .. }));
         if passing && attempt < spec.policy.retries {
             let (stage, what, attempt) = (spec.name.clone(), spec.name.clone(), attempt + 1);
             (self.sink)(Event::Retried { stage, what, attempt });
@@ -333,7 +333,8 @@ impl Schedule<'_> {
             .filter_map(|(ticket, task)| {
                 let limit = self.pipeline.stage(task.stage).policy.timeout_seconds?;
                 let limit = limit * task.items.len().max(1) as f64;
-                (task.started.elapsed() > Duration::from_secs_f64(limit)).then_some((*ticket, limit))
+                (task.started.elapsed() > Duration::from_secs_f64(limit))
+                    .then_some((*ticket, limit))
             })
             .collect();
         for (ticket, seconds) in overdue {
@@ -419,10 +420,7 @@ fn too_many(
         format!("; the first is `{item}`: {}", reject.reason)
     });
     StageError::with_help(
-        format!(
-            "{bad} of {total} items were quarantined, more than {} %{first}",
-            share * 100.0
-        ),
+        format!("{bad} of {total} items were quarantined, more than {} %{first}", share * 100.0),
         "mend these items, or raise `quarantine` of the stage",
     )
 }

@@ -148,10 +148,6 @@ impl Hands {
         }
     }
 
-    pub fn is_in_pool(&self, ticket: u64) -> bool {
-        self.lanes.get(&ticket).is_some_and(|lane| lane == POOL)
-    }
-
     /// Ends the workers in good order.
     pub fn dismiss(self) {
         for (_, device) in self.devices {

@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cache::{CacheError, Digest};
 use stage_core::event::Event;
-use stage_core::{
-    Fields, GatherJob, Item, ItemJob, Job, Kind, Reject, Setup, StageError,
-};
+use stage_core::{Fields, GatherJob, Item, ItemJob, Job, Kind, Reject, Setup, StageError};
 
 use super::context::EngineContext;
 use crate::engine::Engine;
@@ -41,8 +39,12 @@ pub enum Failure {
     /// The job itself could not be opened: no item can be done.
     Open(StageError),
     /// The worker process is gone.
-    Died { message: String },
-    TimedOut { seconds: f64 },
+    Died {
+        message: String,
+    },
+    TimedOut {
+        seconds: f64,
+    },
 }
 
 pub enum Task {

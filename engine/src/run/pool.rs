@@ -116,4 +116,3 @@ pub fn outcomes(
     };
     results.into_iter().map(keep).collect()
 }
-

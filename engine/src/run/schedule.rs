@@ -4,7 +4,7 @@
 //! goes on to the next at once; what is nearest to the end of the pipeline is handed out first,
 //! and of one stage the longest item.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,8 +19,8 @@ use super::item_stage::{ItemStage, Queued};
 use super::message::{GatherTask, ItemTask, JobHandle, Message, Task};
 use crate::engine::{Engine, EngineError, RunOptions, Sink};
 use crate::pipeline::{Pipeline, StageId};
+use crate::plan::StagePlan;
 use crate::plan::planner::{PlanError, Planner};
-use crate::plan::{Plan, StagePlan};
 use crate::store::{ReadError, Store};
 
 /// A task of one-by-one items is filled up to about this long, so that handing it over costs
@@ -36,9 +36,13 @@ pub enum State {
     /// Something that arrives at it is not known yet.
     Waiting,
     /// Its inputs are complete and its one task is not handed out yet.
-    Ready { attempt: u32 },
+    Ready {
+        attempt: u32,
+    },
     /// Its one task is running.
-    Whole { ticket: u64, attempt: u32 },
+    Whole {
+        attempt: u32,
+    },
     Items(Box<ItemStage>),
     Done,
     Failed,
@@ -117,9 +121,10 @@ impl<'a> Schedule<'a> {
         if self.lost && !self.options.stop.is_requested() && !self.full {
             return Ending::Again;
         }
-        let unfinished = self.states.iter().any(|state| {
-            !matches!(state, State::Unwanted | State::Done | State::Failed)
-        });
+        let unfinished = self
+            .states
+            .iter()
+            .any(|state| !matches!(state, State::Unwanted | State::Done | State::Failed));
         match (self.failed, unfinished) {
             (true, _) => Ending::Failed,
             (false, true) => Ending::Paused,
@@ -262,7 +267,7 @@ impl<'a> Schedule<'a> {
                 started: Instant::now(),
             },
         );
-        self.states[id.0] = State::Whole { ticket, attempt };
+        self.states[id.0] = State::Whole { attempt };
         self.hands.hand_out(spec.kind, &spec.policy.device, task);
         Ok(true)
     }
@@ -429,13 +434,4 @@ impl<'a> Schedule<'a> {
 enum BatchLimit {
     Items(usize),
     Bytes(u64),
-}
-
-/// The stages that a plan was made for.
-pub fn wanted(plan: &Plan, pipeline: &Pipeline, targets: &[StageId]) -> BTreeSet<StageId> {
-    debug_assert_eq!(plan.stages.len(), pipeline.stages.len());
-    match targets {
-        [] => pipeline.ids().collect(),
-        targets => pipeline.with_upstream(targets),
-    }
 }

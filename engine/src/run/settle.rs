@@ -299,7 +299,8 @@ impl Schedule<'_> {
                 self.item_fails(id, queued, "failed", error.to_string())?;
             }
             (Failure::TimedOut { seconds }, _) => {
-                let message = format!("not done after {seconds} s: raise `timeout` if it needs more");
+                let message =
+                    format!("not done after {seconds} s: raise `timeout` if it needs more");
                 self.item_fails(id, queued, "timed-out", message)?;
             }
         }
