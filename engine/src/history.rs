@@ -1,6 +1,6 @@
 //! What earlier runs left in the ledger.
 
-use cache::{Cache, CacheError};
+use cache::{Cache, CacheError, Digest};
 
 use crate::record::{
     LAST, LastRecord, RUN, RunRecord, STAGE, StageRecord, decode, encode, last_key, run_key,
@@ -36,7 +36,12 @@ pub fn last(cache: &Cache, pipeline: &str, stage: &str) -> Result<Option<LastRec
 
 /// The outcome that belongs to that state, as long as it is kept.
 pub fn outcome(cache: &Cache, last: &LastRecord) -> Result<Option<StageRecord>, CacheError> {
-    let record = cache.get(STAGE, &last.key.digest())?;
+    outcome_of(cache, &last.key.digest())
+}
+
+/// The outcome of a whole-stage key.
+pub fn outcome_of(cache: &Cache, key: &Digest) -> Result<Option<StageRecord>, CacheError> {
+    let record = cache.get(STAGE, key)?;
     Ok(record.and_then(|bytes| decode(&bytes)))
 }
 
