@@ -15,6 +15,7 @@ use crate::error::TorchError;
 use crate::griffin_lim;
 use crate::kmeans::Lookup;
 use crate::mel::{Mel, MelShape, TILE};
+use crate::threads::{one_thread, spread};
 
 /// What stands under `config` in the file of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,12 +120,6 @@ impl MelRvq {
         Ok(MelRvq::from_parts(config, mean, codebooks))
     }
 
-    fn encode_share(&self, waves: &[&[f32]]) -> Result<Vec<Codes>, TorchError> {
-        one_thread();
-        let encoder = Encoder::new(self)?;
-        waves.iter().map(|wave| encoder.encode(wave)).collect()
-    }
-
     /// The log-mel frames that codes stand for, row by row: [frames, bands].
     pub fn frames_of(&self, codes: &Codes) -> Result<Vec<f32>, TorchError> {
         codes.check(&self.format())?;
@@ -151,30 +146,11 @@ impl Codec for MelRvq {
         self.config.mel.frames(samples)
     }
 
-    /// Each thread takes every so-manieth clip; the codes are put back in order.
     fn encode(&self, waves: &[&[f32]]) -> Result<Vec<Codes>, TorchError> {
-        let shares = self.threads.min(waves.len()).max(1);
-        if shares == 1 {
-            return self.encode_share(waves);
-        }
-        let results: Vec<_> = std::thread::scope(|scope| {
-            let share = |first: usize| -> Vec<&[f32]> {
-                waves.iter().skip(first).step_by(shares).copied().collect()
-            };
-            let threads: Vec<_> = (0..shares)
-                .map(|first| {
-                    let share = share(first);
-                    scope.spawn(move || self.encode_share(&share))
-                })
-                .collect();
-            threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
-        });
-        let mut columns = Vec::with_capacity(shares);
-        for result in results {
-            let codes = result.map_err(|panic| TorchError::Library(panic_text(&*panic)))??;
-            columns.push(codes.into_iter());
-        }
-        Ok((0..waves.len()).filter_map(|at| columns[at % shares].next()).collect())
+        spread(self.threads, waves.len(), |share| {
+            let encoder = Encoder::new(self)?;
+            share.iter().map(|at| encoder.encode(waves[*at])).collect()
+        })
     }
 
     fn decode(&self, codes: &Codes, seed: u64) -> Result<Vec<f32>, TorchError> {
@@ -182,18 +158,6 @@ impl Codec for MelRvq {
         one_thread();
         griffin_lim::wave(&self.config.mel, &frames, self.rounds, seed, self.device)
     }
-}
-
-/// Matrix products must not be split by how many threads there happen to be.
-pub(crate) fn one_thread() {
-    if tch::get_num_threads() != 1 {
-        tch::set_num_threads(1);
-    }
-}
-
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a thread panicked").to_owned()
 }
 
 /// The tensors that encoding needs, on one device and for one thread.

@@ -12,8 +12,9 @@ use tch::Device;
 use crate::error::TorchError;
 use crate::kmeans::{self, Rows};
 use crate::mel::{Mel, TILE, to_vec};
-use crate::mel_rvq::{Config, MelRvq, check_wave, one_thread};
+use crate::mel_rvq::{Config, MelRvq, check_wave};
 use crate::random::{Random, scramble};
+use crate::threads::one_thread;
 
 /// Rounds of Lloyd's iteration a codebook; more change the error by well under one per cent.
 const ROUNDS: usize = 12;

@@ -3,22 +3,26 @@
 
 use super::clip::Clip;
 use super::measure::{Measures, measure};
+use super::mix::ANTI_PHASE;
 use std::fmt;
 
-/// The limits; none means that the measure is not judged.
+/// The limits, named as in a manifest; none means that the measure is not judged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
-    pub min_seconds: Option<f64>,
-    pub max_seconds: Option<f64>,
-    /// Quieter recordings than this peak are silence or a dead microphone.
-    pub min_peak_dbfs: Option<f64>,
+    /// Seconds.
+    pub min_duration: Option<f64>,
+    pub max_duration: Option<f64>,
+    /// In dBFS: quieter recordings are silence or a dead microphone.
+    pub min_peak: Option<f64>,
     /// The share of samples inside runs at full scale.
-    pub max_clipped_share: Option<f64>,
+    pub max_clipped: Option<f64>,
     /// The mean sample, as a share of full scale, either way.
     pub max_dc_offset: Option<f64>,
-    pub max_silence_share: Option<f64>,
-    pub min_snr_db: Option<f64>,
-    pub min_bandwidth_hz: Option<f64>,
+    pub max_silence: Option<f64>,
+    /// Decibels.
+    pub min_snr: Option<f64>,
+    /// Hertz.
+    pub min_bandwidth: Option<f64>,
     /// The correlation of the two channels, for clips that kept them.
     pub min_correlation: Option<f64>,
 }
@@ -26,135 +30,174 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            min_seconds: Some(0.5),
-            max_seconds: Some(20.0),
-            min_peak_dbfs: Some(-40.0),
-            max_clipped_share: Some(0.001),
+            min_duration: Some(0.5),
+            max_duration: Some(20.0),
+            min_peak: Some(-40.0),
+            max_clipped: Some(0.001),
             max_dc_offset: Some(0.05),
-            max_silence_share: Some(0.8),
-            min_snr_db: None,
-            min_bandwidth_hz: None,
-            min_correlation: Some(super::mix::ANTI_PHASE),
+            max_silence: Some(0.8),
+            min_snr: None,
+            min_bandwidth: None,
+            min_correlation: Some(ANTI_PHASE),
         }
     }
 }
 
 /// What is measured and found.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Report {
     pub measures: Measures,
     pub failures: Vec<Failure>,
 }
 
 /// One limit that a recording does not keep.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Failure {
-    /// The name of the limit, as in `Limits`.
-    pub limit_name: &'static str,
-    pub what: &'static str,
-    pub unit: &'static str,
+    pub rule: &'static Rule,
     pub value: f64,
     pub limit: f64,
 }
 
+/// What one limit is about.
+#[derive(Debug)]
+pub struct Rule {
+    /// A stable word for counting.
+    pub code: &'static str,
+    /// The name of the limit, as in a manifest.
+    pub limit: &'static str,
+    pub what: &'static str,
+    pub unit: &'static str,
+    side: Side,
+    of: fn(&Measures) -> Option<f64>,
+    bound: fn(&Limits) -> Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Side {
+    Least,
+    Most,
+}
+
+/// All rules, in the order in which failures are listed.
+static RULES: [Rule; 9] = [
+    Rule {
+        code: "too-short",
+        limit: "min_duration",
+        what: "duration",
+        unit: " s",
+        side: Side::Least,
+        of: |measures| Some(measures.seconds),
+        bound: |limits| limits.min_duration,
+    },
+    Rule {
+        code: "too-long",
+        limit: "max_duration",
+        what: "duration",
+        unit: " s",
+        side: Side::Most,
+        of: |measures| Some(measures.seconds),
+        bound: |limits| limits.max_duration,
+    },
+    Rule {
+        code: "too-quiet",
+        limit: "min_peak",
+        what: "peak",
+        unit: " dBFS",
+        side: Side::Least,
+        of: |measures| Some(measures.peak_dbfs),
+        bound: |limits| limits.min_peak,
+    },
+    Rule {
+        code: "clipped",
+        limit: "max_clipped",
+        what: "clipped share",
+        unit: "",
+        side: Side::Most,
+        of: |measures| Some(measures.clipped_share),
+        bound: |limits| limits.max_clipped,
+    },
+    Rule {
+        code: "dc-offset",
+        limit: "max_dc_offset",
+        what: "DC offset",
+        unit: "",
+        side: Side::Most,
+        of: |measures| Some(measures.dc_offset.abs()),
+        bound: |limits| limits.max_dc_offset,
+    },
+    Rule {
+        code: "silent",
+        limit: "max_silence",
+        what: "silent share",
+        unit: "",
+        side: Side::Most,
+        of: |measures| Some(measures.silence_share),
+        bound: |limits| limits.max_silence,
+    },
+    Rule {
+        code: "noisy",
+        limit: "min_snr",
+        what: "signal to noise ratio",
+        unit: " dB",
+        side: Side::Least,
+        of: |measures| measures.snr_db,
+        bound: |limits| limits.min_snr,
+    },
+    Rule {
+        code: "narrow-band",
+        limit: "min_bandwidth",
+        what: "bandwidth",
+        unit: " Hz",
+        side: Side::Least,
+        of: |measures| measures.bandwidth_hz,
+        bound: |limits| limits.min_bandwidth,
+    },
+    Rule {
+        code: "anti-phase",
+        limit: "min_correlation",
+        what: "correlation of the channels",
+        unit: "",
+        side: Side::Least,
+        of: |measures| measures.correlation,
+        bound: |limits| limits.min_correlation,
+    },
+];
+
+impl Rule {
+    fn judge(&'static self, measures: &Measures, limits: &Limits) -> Option<Failure> {
+        let (value, limit) = ((self.of)(measures)?, (self.bound)(limits)?);
+        let broken = match self.side {
+            Side::Least => value < limit,
+            Side::Most => value > limit,
+        };
+        broken.then_some(Failure { rule: self, value, limit })
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { limit_name, what, unit, value, limit } = self;
-        let relation = if value > limit { "above" } else { "below" };
-        let value = Rounded(*value);
-        write!(out, "{what} of {value}{unit} is {relation} `{limit_name}` = {limit}")
+        let Rule { what, unit, limit: name, side, .. } = self.rule;
+        let relation = match side {
+            Side::Least => "below",
+            Side::Most => "above",
+        };
+        let value = Rounded(self.value);
+        write!(out, "{what} of {value}{unit} is {relation} `{name}` = {}", self.limit)
     }
 }
 
 /// Measures `clip` and compares with `limits`.
 pub fn check(clip: &Clip, limits: &Limits) -> Report {
     let measures = measure(clip);
-    let failures = limits.failures(&measures);
+    let failures = RULES.iter().filter_map(|rule| rule.judge(&measures, limits)).collect();
     Report { measures, failures }
 }
 
-impl Limits {
-    /// Every limit that `measures` does not keep, in the order of the fields.
-    pub fn failures(&self, measures: &Measures) -> Vec<Failure> {
-        let Self {
-            min_seconds,
-            max_seconds,
-            min_peak_dbfs,
-            max_clipped_share,
-            max_dc_offset,
-            max_silence_share,
-            min_snr_db,
-            min_bandwidth_hz,
-            min_correlation,
-        } = *self;
-        let seconds = Some(measures.seconds);
-        [
-            least("min_seconds", "duration", " s", seconds, min_seconds),
-            most("max_seconds", "duration", " s", seconds, max_seconds),
-            least("min_peak_dbfs", "peak", " dBFS", Some(measures.peak_dbfs), min_peak_dbfs),
-            most(
-                "max_clipped_share",
-                "clipped share",
-                "",
-                Some(measures.clipped_share),
-                max_clipped_share,
-            ),
-            most("max_dc_offset", "DC offset", "", Some(measures.dc_offset.abs()), max_dc_offset),
-            most(
-                "max_silence_share",
-                "silent share",
-                "",
-                Some(measures.silence_share),
-                max_silence_share,
-            ),
-            least("min_snr_db", "signal to noise ratio", " dB", measures.snr_db, min_snr_db),
-            least("min_bandwidth_hz", "bandwidth", " Hz", measures.bandwidth_hz, min_bandwidth_hz),
-            least(
-                "min_correlation",
-                "correlation of the channels",
-                "",
-                measures.correlation,
-                min_correlation,
-            ),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
-    }
-}
-
-type Judged = Option<Failure>;
-
-fn least(
-    limit_name: &'static str,
-    what: &'static str,
-    unit: &'static str,
-    value: Option<f64>,
-    limit: Option<f64>,
-) -> Judged {
-    let (value, limit) = (value?, limit?);
-    (value < limit).then_some(Failure { limit_name, what, unit, value, limit })
-}
-
-fn most(
-    limit_name: &'static str,
-    what: &'static str,
-    unit: &'static str,
-    value: Option<f64>,
-    limit: Option<f64>,
-) -> Judged {
-    let (value, limit) = (value?, limit?);
-    (value > limit).then_some(Failure { limit_name, what, unit, value, limit })
-}
-
-/// Four digits, and no more of them than the value has.
+/// Four significant digits.
 struct Rounded(f64);
 
 impl fmt::Display for Rounded {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.0.is_finite() {
-            return write!(out, "{}", self.0);
-        }
         let digits = 3 - self.0.abs().max(1e-6).log10().floor() as i32;
         let text = format!("{:.*}", digits.clamp(0, 9) as usize, self.0);
         match text.contains('.') {

@@ -53,6 +53,26 @@ pub enum Fault {
     NoSpeech,
 }
 
+impl Fault {
+    /// A stable word for counting.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotAudio { .. } => "not-audio",
+            Self::WrongName { .. } => "wrong-name",
+            Self::Unsupported { .. } => "unsupported",
+            Self::Chunk { .. } | Self::Undecodable { .. } => "damaged",
+            Self::Empty { .. } => "empty",
+            Self::Truncated { .. } => "truncated",
+            Self::Rate { .. } => "rate",
+            Self::NotSound { .. } => "not-sound",
+            Self::Channels { .. } => "channels",
+            Self::TooLarge { .. } => "too-large",
+            Self::Resample { .. } => "resample",
+            Self::NoSpeech => "no-speech",
+        }
+    }
+}
+
 fn advice(help: &str) -> String {
     match help {
         "" => String::new(),

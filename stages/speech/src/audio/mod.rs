@@ -6,11 +6,13 @@ pub mod check;
 pub mod clip;
 pub mod decode;
 pub mod fault;
+pub mod loudness;
 pub mod measure;
 pub mod mix;
 pub mod note;
 pub mod resample;
 pub mod sniff;
+pub mod trim;
 pub mod wav;
 
 mod compressed;
@@ -20,8 +22,10 @@ mod riff;
 mod snr;
 mod sound;
 mod spectrum;
+mod stage;
 
 pub use clip::{Clip, Samples};
 pub use decode::{Decoded, decode};
 pub use fault::Fault;
 pub use note::Note;
+pub use stage::stages;

@@ -23,6 +23,22 @@ pub enum Note {
     SkippedPackets { count: u64 },
 }
 
+impl Note {
+    /// A stable word for counting.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::TruncatedKept { .. } => "truncated-kept",
+            Self::UnknownLength => "unknown-length",
+            Self::OddBytes { .. } => "odd-bytes",
+            Self::BlockAlign { .. } => "block-align",
+            Self::Clipped { .. } => "clipped",
+            Self::AntiPhase { .. } => "anti-phase",
+            Self::EncoderDelay { .. } => "encoder-delay",
+            Self::SkippedPackets { .. } => "skipped-packets",
+        }
+    }
+}
+
 impl fmt::Display for Note {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -51,6 +51,8 @@ pub enum CorpusError {
     ColumnCount { found: usize, in_row: usize },
     #[error("no column is the {role}; the columns are {columns}; say `columns`")]
     MissingRole { role: &'static str, columns: String },
+    #[error("there is no column `{name}`; the columns are {columns}")]
+    MissingColumn { name: String, columns: String },
     #[error("the columns `{first}` and `{second}` both look like the {role}; say `columns`")]
     AmbiguousRole { role: &'static str, first: String, second: String },
     #[error("a column is named `{name}` twice")]

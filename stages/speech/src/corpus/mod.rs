@@ -7,6 +7,8 @@
 pub mod columns;
 mod error;
 pub mod folder;
+pub mod jsonl;
+pub mod parquet;
 mod parts;
 pub mod path;
 mod record;

@@ -5,6 +5,9 @@
 mod check;
 mod compressed;
 mod hostile;
+mod loudness;
 mod resample;
+mod stage;
 mod support;
+mod trim;
 mod wav;

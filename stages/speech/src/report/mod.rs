@@ -1,0 +1,3 @@
+//! Reports on what a pipeline has made.
+
+pub mod summary;
