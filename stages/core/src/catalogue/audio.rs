@@ -32,7 +32,7 @@ const ALLOW_TRUNCATED: Parameter = Parameter {
 const LONGEST: Parameter = Parameter {
     name: "longest",
     parameter_type: ParameterType::Duration,
-    default: Default::Seconds(3_600.0),
+    default: Default::Seconds(600.0),
     unit: Unit::Seconds,
     doc: "Longer recordings are set aside while they are read, before they fill the memory.",
     ..Parameter::BASE

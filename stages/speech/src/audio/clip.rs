@@ -1,5 +1,7 @@
 //! A recording in memory: sample rate, channels, interleaved samples.
 
+use std::ops::Range;
+
 /// A recording that was decoded. `samples` holds whole frames, channels interleaved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Clip {
@@ -42,6 +44,21 @@ impl Clip {
         self.frames() as f64 / f64::from(self.rate.max(1))
     }
 
+    /// Drops what lies behind the first `frames` frames.
+    pub fn truncate(&mut self, frames: usize) {
+        self.keep(0..frames.min(self.frames()));
+    }
+
+    /// Keeps these frames, which must be there, and drops the others.
+    pub fn keep(&mut self, frames: Range<usize>) {
+        let channels = usize::from(self.channels);
+        let range = frames.start * channels..frames.end * channels;
+        match &mut self.samples {
+            Samples::Pcm(samples) => cut(samples, range),
+            Samples::Wide(samples) => cut(samples, range),
+        }
+    }
+
     /// The clip as 16-bit samples, and how many of them had to be clipped.
     /// This is the one place where finer samples are rounded: to the nearest, no dither.
     pub fn into_pcm(self) -> (Vec<i16>, u64) {
@@ -55,6 +72,11 @@ impl Clip {
             }
         }
     }
+}
+
+fn cut<T>(samples: &mut Vec<T>, range: Range<usize>) {
+    samples.truncate(range.end);
+    samples.drain(..range.start);
 }
 
 /// One sample to 16 bits, halves away from zero. `clipped` counts what lay outside.

@@ -1,7 +1,6 @@
 //! The encoder delay of MP4 files, which the demuxer leaves in: read from the edit
 //! list or Apple's gapless tag, and cut off the decoded clip.
 
-use super::clip::Samples;
 use super::decode::Decoded;
 use super::note::Note;
 
@@ -32,17 +31,8 @@ pub fn trim(bytes: &[u8], track_ticks: Option<u64>, decoded: &mut Decoded) {
     if (start, end) == (0, total) {
         return;
     }
-    let channels = usize::from(decoded.clip.channels);
-    match &mut decoded.clip.samples {
-        Samples::Pcm(samples) => cut(samples, start * channels, end * channels),
-        Samples::Wide(samples) => cut(samples, start * channels, end * channels),
-    }
+    decoded.clip.keep(start..end);
     decoded.notes.push(Note::EncoderDelay { start: start as u64, end: (total - end) as u64 });
-}
-
-fn cut<T>(samples: &mut Vec<T>, start: usize, end: usize) {
-    samples.truncate(end);
-    samples.drain(..start);
 }
 
 impl Window {

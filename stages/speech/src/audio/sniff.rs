@@ -145,6 +145,8 @@ fn stranger(bytes: &[u8]) -> Fault {
         ("<html", "an HTML page", "the download failed: fetch the file again"),
         ("<?xml", "an XML document", "the download failed: fetch the file again"),
         ("{", "a JSON document", "the download failed: fetch the file again"),
+        ("riff.\u{fffd}\u{fffd}\u{11}", "a Wave64 file", "convert it to WAV"),
+        (".snd", "a Sun audio file", "convert it to WAV"),
         ("riff", "a RIFF file cut short", "copy the file again"),
         ("rifx", "a big-endian RIFF file", "convert it to WAV"),
         ("caff", "a Core Audio file", "convert it to WAV or FLAC"),
