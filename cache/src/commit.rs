@@ -29,6 +29,8 @@ pub(crate) struct Writer {
     pack: Option<OpenPack>,
     avoided: Avoided,
     sequence: u64,
+    /// Packs up to this number get no more entries.
+    closed: u32,
 }
 
 impl Cache {
@@ -64,11 +66,22 @@ impl Writer {
         }
         let objects = batch.objects.len() as u64;
         let records = entries.len() as u64 - objects.min(entries.len() as u64);
-        Ok(Committed {
-            objects,
-            records,
-            bytes: batch.bytes,
-        })
+        Ok(Committed { objects, records, bytes: batch.bytes })
+    }
+
+    /// Lets the packs there are be: what is written from here on goes to newer ones.
+    pub fn start_new_packs(&mut self, shared: &Shared) -> Result<(), CacheError> {
+        self.pack = None;
+        let numbers = shared.layout.pack_numbers(&*shared.fs)?;
+        self.closed = numbers.last().copied().unwrap_or(0).max(self.closed);
+        Ok(())
+    }
+
+    /// A number above that of every record this process has seen.
+    pub fn next_sequence(&mut self, shared: &Shared) -> Result<u64, CacheError> {
+        let known = shared.ledger().read(|view| view.sequence())?;
+        self.sequence = self.sequence.max(known) + 1;
+        Ok(self.sequence)
     }
 
     /// Writes entries to the log, syncs it, and tells the index.
@@ -97,11 +110,7 @@ impl Writer {
                 // What a failed sync left is unknown: it is all written again elsewhere.
                 self.avoided.insert(number);
                 self.give_up(pack, start);
-                return Err(CacheError::while_writing(
-                    error,
-                    &shared.layout.pack(number),
-                    needed,
-                ));
+                return Err(CacheError::while_writing(error, &shared.layout.pack(number), needed));
             }
             ends.push((number, pack.end()));
             if !pack.is_full() {
@@ -112,8 +121,7 @@ impl Writer {
             for (pack, offset, entry) in &placed {
                 tables.take_in(*pack, *offset, entry)?;
             }
-            ends.iter()
-                .try_for_each(|(number, end)| tables.set_pack(*number, *end))
+            ends.iter().try_for_each(|(number, end)| tables.set_pack(*number, *end))
         })?;
         Ok(placed)
     }
@@ -132,7 +140,8 @@ impl Writer {
         let numbers = shared.layout.pack_numbers(&*shared.fs)?;
         let full = |number: &u32| indexed.iter().any(|(of, end)| of == number && *end >= ROLL);
         for number in numbers.iter().rev().filter(|number| !full(number)) {
-            if !self.avoided.contains(number)
+            if *number > self.closed
+                && !self.avoided.contains(number)
                 && let Some(pack) = resume(shared, &mut ledger, *number)?
             {
                 return Ok(pack);
@@ -149,30 +158,17 @@ impl Writer {
         self.sequence = self.sequence.max(known);
         let entry = |step: &Step| match step {
             Step::Object(digest) => match batch.objects.get(digest)? {
-                Waiting::Bytes(bytes) => Some(Entry::Object {
-                    digest: *digest,
-                    bytes: bytes.clone(),
-                }),
-                Waiting::File { size, .. } => Some(Entry::Loose {
-                    digest: *digest,
-                    size: *size,
-                }),
+                Waiting::Bytes(bytes) => {
+                    Some(Entry::Object { digest: *digest, bytes: bytes.clone() })
+                }
+                Waiting::File { size, .. } => Some(Entry::Loose { digest: *digest, size: *size }),
             },
             Step::Record { table, key, value } => {
                 self.sequence += 1;
                 let (table, key, sequence) = (*table, *key, self.sequence);
                 Some(match value.clone() {
-                    Some(value) => Entry::Record {
-                        table,
-                        key,
-                        sequence,
-                        value,
-                    },
-                    None => Entry::Gone {
-                        table,
-                        key,
-                        sequence,
-                    },
+                    Some(value) => Entry::Record { table, key, sequence, value },
+                    None => Entry::Gone { table, key, sequence },
                 })
             }
         };
@@ -220,11 +216,7 @@ fn place_file(
     }
     if is_intact(shared, digest, &target, size)? {
         // Left by a commit that did not come to its end, or by another process.
-        return if fs.exists(path)? {
-            fs.remove_file(path)
-        } else {
-            Ok(())
-        };
+        return if fs.exists(path)? { fs.remove_file(path) } else { Ok(()) };
     }
     fs.open(path, crate::fs::Open::Read)?.sync_data()?;
     fs.set_readonly(path)?;

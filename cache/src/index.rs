@@ -1,6 +1,8 @@
 //! The tables of the index: where each object lies, the records, how far each
 //! pack is indexed. Everything in it can be read from the packs again.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use bytes::Bytes;
 use redb::{
     Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition,
@@ -60,14 +62,9 @@ impl Location {
     /// The end of its entry in its pack.
     pub fn pack_end(&self) -> Option<(u32, u64)> {
         match self {
-            Location::Packed {
-                pack,
-                offset,
-                length,
-            } => Some((
-                *pack,
-                u64::from(*offset) + HEADER as u64 + u64::from(*length),
-            )),
+            Location::Packed { pack, offset, length } => {
+                Some((*pack, u64::from(*offset) + HEADER as u64 + u64::from(*length)))
+            }
             Location::Loose { .. } => None,
         }
     }
@@ -75,11 +72,7 @@ impl Location {
     fn encode(&self) -> [u8; 12] {
         let mut bytes = [0u8; 12];
         match self {
-            Location::Packed {
-                pack,
-                offset,
-                length,
-            } => {
+            Location::Packed { pack, offset, length } => {
                 bytes[..4].copy_from_slice(&pack.to_le_bytes());
                 bytes[4..8].copy_from_slice(&offset.to_le_bytes());
                 bytes[8..].copy_from_slice(&length.to_le_bytes());
@@ -94,14 +87,8 @@ impl Location {
             u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
         match word(0) {
-            0 => Location::Loose {
-                size: u64::from(word(4)) | u64::from(word(8)) << 32,
-            },
-            pack => Location::Packed {
-                pack,
-                offset: word(4),
-                length: word(8),
-            },
+            0 => Location::Loose { size: u64::from(word(4)) | u64::from(word(8)) << 32 },
+            pack => Location::Packed { pack, offset: word(4), length: word(8) },
         }
     }
 }
@@ -167,12 +154,7 @@ impl Known {
             _ => return Err(wrong()),
         };
         let sequence = u64::from(word(8)) | u64::from(word(12)) << 32;
-        Ok(Known {
-            sequence,
-            pack: word(16),
-            offset: word(20),
-            value,
-        })
+        Ok(Known { sequence, pack: word(16), offset: word(20), value })
     }
 }
 
@@ -196,7 +178,17 @@ pub(crate) struct View {
     packs: ReadOnlyTable<u32, u64>,
     meta: ReadOnlyTable<&'static str, u64>,
     _transaction: ReadTransaction,
-    _database: Database,
+    _database: Closing,
+}
+
+/// Damaged pages can make the database panic even while it is closed.
+struct Closing(Option<Database>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let database = self.0.take();
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
+    }
 }
 
 impl View {
@@ -209,7 +201,7 @@ impl View {
             packs: transaction.open_table(PACKS).map_err(table)?,
             meta: transaction.open_table(META).map_err(table)?,
             _transaction: transaction,
-            _database: database,
+            _database: Closing(Some(database)),
         })
     }
 
@@ -233,10 +225,7 @@ impl View {
     ) -> IndexResult<()> {
         for row in self.objects.iter().map_err(broken)? {
             let (digest, location) = row.map_err(broken)?;
-            each(
-                Digest::from_bytes(*digest.value()),
-                Location::decode(location.value()),
-            )?;
+            each(Digest::from_bytes(*digest.value()), Location::decode(location.value()))?;
         }
         Ok(())
     }
@@ -249,11 +238,7 @@ impl View {
     ) -> IndexResult<()> {
         let first = record_key(table.unwrap_or(Table(0)), &Digest::from_bytes([0; 32]));
         let last = record_key(table.unwrap_or(Table(255)), &Digest::from_bytes([255; 32]));
-        for row in self
-            .records
-            .range::<&[u8; 33]>(&first..=&last)
-            .map_err(broken)?
-        {
+        for row in self.records.range::<&[u8; 33]>(&first..=&last).map_err(broken)? {
             let (key, value) = row.map_err(broken)?;
             let (table, digest) = split_key(key.value());
             each(table, digest, Known::decode(key.value(), value.value())?)?;
@@ -272,28 +257,16 @@ impl View {
     }
 
     pub fn pack(&self, number: u32) -> IndexResult<u64> {
-        Ok(self
-            .packs
-            .get(number)
-            .map_err(broken)?
-            .map_or(0, |length| length.value()))
+        Ok(self.packs.get(number).map_err(broken)?.map_or(0, |length| length.value()))
     }
 
     pub fn sequence(&self) -> IndexResult<u64> {
-        Ok(self
-            .meta
-            .get(SEQUENCE)
-            .map_err(broken)?
-            .map_or(0, |value| value.value()))
+        Ok(self.meta.get(SEQUENCE).map_err(broken)?.map_or(0, |value| value.value()))
     }
 
     /// The highest number a pack ever had.
     pub fn last_pack(&self) -> IndexResult<u32> {
-        let last = self
-            .meta
-            .get(LAST_PACK)
-            .map_err(broken)?
-            .map_or(0, |value| value.value());
+        let last = self.meta.get(LAST_PACK).map_err(broken)?.map_or(0, |value| value.value());
         Ok(u32::try_from(last).unwrap_or(u32::MAX))
     }
 }
@@ -317,9 +290,7 @@ impl<'t> Tables<'t> {
     }
 
     pub fn put_object(&mut self, digest: &Digest, location: Location) -> IndexResult<()> {
-        self.objects
-            .insert(digest.as_bytes(), &location.encode())
-            .map_err(broken)?;
+        self.objects.insert(digest.as_bytes(), &location.encode()).map_err(broken)?;
         Ok(())
     }
 
@@ -347,24 +318,23 @@ impl<'t> Tables<'t> {
 
     /// Keeps the newer of what is known and what comes.
     pub fn put_record(&mut self, table: Table, key: &Digest, known: &Known) -> IndexResult<()> {
-        let sequence = self
-            .meta
-            .get(SEQUENCE)
-            .map_err(broken)?
-            .map_or(0, |value| value.value());
+        let sequence = self.meta.get(SEQUENCE).map_err(broken)?.map_or(0, |value| value.value());
         if known.sequence > sequence {
             self.meta.insert(SEQUENCE, known.sequence).map_err(broken)?;
         }
-        if self
-            .record(table, key)?
-            .is_some_and(|old| old.order() > known.order())
-        {
+        if self.record(table, key)?.is_some_and(|old| old.order() > known.order()) {
             return Ok(());
         }
         let key = record_key(table, key);
-        self.records
-            .insert(&key, known.encode(&key).as_slice())
-            .map_err(broken)?;
+        self.records.insert(&key, known.encode(&key).as_slice()).map_err(broken)?;
+        Ok(())
+    }
+
+    /// Removes what is known of a record if it is still this.
+    pub fn remove_record(&mut self, table: Table, key: &Digest, known: &Known) -> IndexResult<()> {
+        if self.record(table, key)?.as_ref() == Some(known) {
+            self.records.remove(&record_key(table, key)).map_err(broken)?;
+        }
         Ok(())
     }
 
@@ -380,15 +350,9 @@ impl<'t> Tables<'t> {
 
     /// Remembers that this number was in use, so that it is not given again.
     pub fn saw_pack(&mut self, number: u32) -> IndexResult<()> {
-        let last = self
-            .meta
-            .get(LAST_PACK)
-            .map_err(broken)?
-            .map_or(0, |value| value.value());
+        let last = self.meta.get(LAST_PACK).map_err(broken)?.map_or(0, |value| value.value());
         if u64::from(number) > last {
-            self.meta
-                .insert(LAST_PACK, u64::from(number))
-                .map_err(broken)?;
+            self.meta.insert(LAST_PACK, u64::from(number)).map_err(broken)?;
         }
         Ok(())
     }
@@ -399,49 +363,23 @@ impl<'t> Tables<'t> {
         match entry {
             Entry::Object { digest, bytes } => {
                 let length = u32::try_from(bytes.len()).map_err(broken)?;
-                self.put_object(
-                    digest,
-                    Location::Packed {
-                        pack,
-                        offset,
-                        length,
-                    },
-                )
+                self.put_object(digest, Location::Packed { pack, offset, length })
             }
             Entry::Loose { digest, size } => {
                 self.put_object(digest, Location::Loose { size: *size })
             }
-            Entry::Record {
-                table,
-                key,
-                sequence,
-                value,
-            } => {
+            Entry::Record { table, key, sequence, value } => {
                 let length = u32::try_from(value.len()).map_err(broken)?;
                 let value = if value.len() <= INLINE {
                     KnownValue::Here(value.clone())
                 } else {
                     KnownValue::InPack { length }
                 };
-                let known = Known {
-                    sequence: *sequence,
-                    pack,
-                    offset,
-                    value,
-                };
+                let known = Known { sequence: *sequence, pack, offset, value };
                 self.put_record(*table, key, &known)
             }
-            Entry::Gone {
-                table,
-                key,
-                sequence,
-            } => {
-                let known = Known {
-                    sequence: *sequence,
-                    pack,
-                    offset,
-                    value: KnownValue::Gone,
-                };
+            Entry::Gone { table, key, sequence } => {
+                let known = Known { sequence: *sequence, pack, offset, value: KnownValue::Gone };
                 self.put_record(*table, key, &known)
             }
         }

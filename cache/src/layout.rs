@@ -2,7 +2,7 @@
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use crate::fs::Fs;
+use crate::fs::{Fs, FsResult};
 use crate::{CacheError, Digest};
 
 /// The format written and the newest one understood.
@@ -19,6 +19,7 @@ pub(crate) struct Layout {
     pub packs: Utf8PathBuf,
     pub ledger: Utf8PathBuf,
     pub stat_index: Utf8PathBuf,
+    pub losses: Utf8PathBuf,
     pub staging: Utf8PathBuf,
     pub locks: Utf8PathBuf,
     pub trash: Utf8PathBuf,
@@ -32,6 +33,7 @@ impl Layout {
             packs: dir.join("packs"),
             ledger: dir.join("ledger.redb"),
             stat_index: dir.join("stat.idx"),
+            losses: dir.join("LOSSES"),
             staging: dir.join("staging"),
             locks: dir.join("locks"),
             trash: dir.join("trash"),
@@ -45,37 +47,23 @@ impl Layout {
             Err(error) if error.is_not_found() => return Ok(false),
             Err(error) => return Err(error.into()),
         };
-        let found = text
-            .strip_prefix(FORMAT_PREFIX)
-            .and_then(|rest| rest.trim().parse().ok());
+        let found = text.strip_prefix(FORMAT_PREFIX).and_then(|rest| rest.trim().parse().ok());
         match found {
             Some(FORMAT) => Ok(true),
-            Some(found) => Err(CacheError::NewerFormat {
+            Some(found) => {
+                Err(CacheError::NewerFormat { dir: self.dir.clone(), found, known: FORMAT })
+            }
+            _ => Err(CacheError::NotACache {
                 dir: self.dir.clone(),
-                found,
-                known: FORMAT,
-            }),
-            None => Err(CacheError::NotACache {
-                dir: self.dir.clone(),
-                found: text
-                    .chars()
-                    .filter(|letter| !letter.is_control())
-                    .take(40)
-                    .collect(),
+                found: text.chars().filter(|letter| !letter.is_control()).take(40).collect(),
             }),
         }
     }
 
     /// Makes the folders that are missing, then the mark: a marked folder is a whole one.
     pub fn create(&self, fs: &dyn Fs, marked: bool) -> Result<(), CacheError> {
-        for dir in [
-            &self.dir,
-            &self.objects,
-            &self.packs,
-            &self.staging,
-            &self.locks,
-            &self.trash,
-        ] {
+        for dir in [&self.dir, &self.objects, &self.packs, &self.staging, &self.locks, &self.trash]
+        {
             fs.create_dir_all(dir)?;
         }
         if !marked {
@@ -108,17 +96,14 @@ impl Layout {
     }
 
     /// The numbers of the packs there are, in order.
-    pub fn pack_numbers(&self, fs: &dyn Fs) -> Result<Vec<u32>, CacheError> {
+    pub fn pack_numbers(&self, fs: &dyn Fs) -> FsResult<Vec<u32>> {
         let entries = match fs.read_dir(&self.packs) {
             Err(error) if error.is_not_found() => return Ok(Vec::new()),
             other => other?,
         };
         let number = |name: &str| name.strip_suffix(".pack")?.parse().ok();
-        let mut numbers: Vec<u32> = entries
-            .iter()
-            .filter_map(|entry| number(&entry.name))
-            .filter(|n| *n > 0)
-            .collect();
+        let mut numbers: Vec<u32> =
+            entries.iter().filter_map(|entry| number(&entry.name)).filter(|n| *n > 0).collect();
         numbers.sort_unstable();
         numbers.dedup();
         Ok(numbers)

@@ -55,15 +55,7 @@ impl Ledger {
         };
         let lock_file = lock_file.map(Arc::from);
         let can_lock = lock_file.is_some();
-        let mut ledger = Ledger {
-            fs,
-            layout,
-            access,
-            lock_file,
-            can_lock,
-            view: None,
-            seen: 0,
-        };
+        let mut ledger = Ledger { fs, layout, access, lock_file, can_lock, view: None, seen: 0 };
         ledger.seen = ledger.generation()?;
         Ok(ledger)
     }
@@ -133,8 +125,7 @@ impl Ledger {
         };
         self.renew(broken_at)?;
         let _guard = self.lock(LockKind::Shared)?;
-        self.look(&mut look)
-            .map_err(|failure| self.convert(failure))
+        self.look(&mut look).map_err(|failure| self.convert(failure))
     }
 
     fn look<T>(&mut self, look: &mut dyn FnMut(&View) -> IndexResult<T>) -> IndexResult<T> {
@@ -151,9 +142,7 @@ impl Ledger {
         };
         let result = guarded(|| look(view));
         if result.is_err() {
-            // Nothing is asked of it again, not even to close in order.
-            let view = self.view.take();
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(view)));
+            self.view = None;
         }
         result
     }
@@ -168,8 +157,7 @@ impl Ledger {
         match self.change(&mut change) {
             Err(IndexFailure::Broken(_)) => {
                 rebuild::replace_ledger(&*self.fs, &self.layout)?;
-                self.change(&mut change)
-                    .map_err(|failure| self.convert(failure))
+                self.change(&mut change).map_err(|failure| self.convert(failure))
             }
             result => result.map_err(|failure| self.convert(failure)),
         }
@@ -184,10 +172,7 @@ impl Ledger {
             other => other?,
         };
         let failure = Arc::new(Failure::default());
-        let backend = Direct {
-            file,
-            failure: Arc::clone(&failure),
-        };
+        let backend = Direct { file, failure: Arc::clone(&failure) };
         let result = with_cause(&failure, || transact(backend, change));
         if failure.sync_failed() {
             // What the file holds is unknown from here on; the packs know everything.
@@ -202,6 +187,23 @@ impl Ledger {
         let _guard = self.lock(LockKind::Exclusive)?;
         self.count_change()?;
         rebuild::replace_ledger(&*self.fs, &self.layout)
+    }
+
+    /// Whether every page of the index has the checksum it should have.
+    pub fn check_integrity(&mut self) -> Result<bool, CacheError> {
+        let _guard = self.lock(LockKind::Shared)?;
+        let file = match self.fs.open(&self.layout.ledger, Open::Read) {
+            Err(error) if error.is_not_found() => return Ok(false),
+            other => other?,
+        };
+        let failure = Arc::new(Failure::default());
+        let backend = Overlay::new(file, Arc::clone(&failure))?;
+        let sound = with_cause(&failure, || database(backend)?.check_integrity().map_err(broken));
+        match sound {
+            Ok(sound) => Ok(sound),
+            Err(IndexFailure::Broken(_)) => Ok(false),
+            Err(failure) => Err(self.convert(failure)),
+        }
     }
 
     /// Makes an index that does not answer answer again.
@@ -235,9 +237,7 @@ impl Ledger {
     pub fn require_writable(&self) -> Result<(), CacheError> {
         match self.access {
             Access::ReadWrite => Ok(()),
-            Access::ReadOnly => Err(CacheError::ReadOnly {
-                dir: self.layout.dir.clone(),
-            }),
+            Access::ReadOnly => Err(CacheError::ReadOnly { dir: self.layout.dir.clone() }),
         }
     }
 
@@ -249,10 +249,7 @@ impl Ledger {
 pub(crate) fn convert(layout: &Layout, failure: IndexFailure) -> CacheError {
     match failure {
         IndexFailure::Fs(error) => CacheError::while_writing(error, &layout.dir, 0),
-        IndexFailure::Broken(reason) => CacheError::Index {
-            path: layout.ledger.clone(),
-            reason,
-        },
+        IndexFailure::Broken(reason) => CacheError::Index { path: layout.ledger.clone(), reason },
     }
 }
 
@@ -271,10 +268,7 @@ fn with_cause<T>(failure: &Failure, work: impl FnOnce() -> IndexResult<T>) -> In
 }
 
 pub(crate) fn database(backend: impl StorageBackend) -> IndexResult<Database> {
-    Builder::new()
-        .set_cache_size(PAGE_CACHE)
-        .create_with_backend(backend)
-        .map_err(broken)
+    Builder::new().set_cache_size(PAGE_CACHE).create_with_backend(backend).map_err(broken)
 }
 
 fn open_view(fs: &dyn Fs, layout: &Layout) -> IndexResult<View> {
@@ -314,10 +308,7 @@ pub(crate) fn replace(
 ) -> IndexResult<()> {
     let fresh = beside(&layout.ledger);
     let failure = Arc::new(Failure::default());
-    let backend = Direct {
-        file: fs.open(&fresh, Open::CreateNew)?,
-        failure: Arc::clone(&failure),
-    };
+    let backend = Direct { file: fs.open(&fresh, Open::CreateNew)?, failure: Arc::clone(&failure) };
     let written = with_cause(&failure, || transact(backend, change));
     let moved = written.and_then(|()| Ok(fs.rename(&fresh, &layout.ledger)?));
     if moved.is_err() {

@@ -26,6 +26,10 @@ pub(crate) fn replace_ledger(fs: &dyn Fs, layout: &Layout) -> Result<RebuildRepo
         Ok(())
     })
     .map_err(|failure| convert(layout, failure))?;
+    if !layout.pack_numbers(fs)?.is_empty() {
+        // What the packs no longer hold may still be spoken of. The mark is best effort.
+        let _ = fs.open(&layout.losses, crate::fs::Open::Create);
+    }
     Ok(report)
 }
 
@@ -49,7 +53,7 @@ fn read_all(fs: &dyn Fs, layout: &Layout, tables: &mut Tables<'_>) -> IndexResul
     for (_, number) in crate::trash::packs(fs, layout)? {
         tables.saw_pack(number)?;
     }
-    for number in layout.pack_numbers(fs).map_err(broken)? {
+    for number in layout.pack_numbers(fs)? {
         let file = match fs.open(&layout.pack(number), Open::Read) {
             Err(error) if error.is_not_found() => continue,
             other => other?,
@@ -69,7 +73,7 @@ fn read_all(fs: &dyn Fs, layout: &Layout, tables: &mut Tables<'_>) -> IndexResul
                     }
                     sound = scan.position();
                 }
-                Found::Damaged { .. } | Found::Garbage { .. } => report.damaged += 1,
+                Found::Damaged | Found::Garbage => report.damaged += 1,
             }
         }
         tables.set_pack(number, sound)?;
@@ -104,10 +108,7 @@ pub(crate) fn read_tail(
     number: u32,
     indexed: u64,
 ) -> IndexResult<Tail> {
-    let mut tail = Tail {
-        entries: Vec::new(),
-        end: indexed,
-    };
+    let mut tail = Tail { entries: Vec::new(), end: indexed };
     let mut scan = Scan::new(file, number, indexed)?;
     while let Some(Found::Entry { offset, entry }) = scan.next()? {
         tail.end = scan.position();

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 
-use crate::Digest;
 use crate::entry::{Entry, HEADER, Header, MAGIC, PACK_MARK};
 use crate::fs::{FsFile, FsResult};
 
@@ -15,16 +14,9 @@ pub(crate) enum Found {
         entry: Entry,
     },
     /// The header is right, the payload is not.
-    Damaged {
-        offset: u64,
-        object: Option<Digest>,
-        length: u64,
-    },
+    Damaged,
     /// Bytes that are no entry, up to the next one or the end.
-    Garbage {
-        offset: u64,
-        length: u64,
-    },
+    Garbage,
 }
 
 pub(crate) struct Scan<'a> {
@@ -55,8 +47,9 @@ impl<'a> Scan<'a> {
         self.position.min(self.end)
     }
 
-    pub fn end(&self) -> u64 {
-        self.end
+    /// Goes on behind a place that cannot be read.
+    pub fn step_over(&mut self) {
+        self.position = (self.position + CHUNK as u64).min(self.end);
     }
 
     /// The next thing in the pack; None at its end.
@@ -72,11 +65,7 @@ impl<'a> Scan<'a> {
         self.position += length;
         Ok(Some(match header.entry(&payload) {
             Some(entry) => Found::Entry { offset, entry },
-            None => Found::Damaged {
-                offset,
-                object: header.object(),
-                length,
-            },
+            None => Found::Damaged,
         }))
     }
 
@@ -92,8 +81,7 @@ impl<'a> Scan<'a> {
     }
 
     fn skip_garbage(&mut self) -> FsResult<Found> {
-        let start = self.position;
-        let mut candidate = start + 1;
+        let mut candidate = self.position + 1;
         while candidate < self.end {
             let window = self.bytes(candidate, CHUNK)?;
             let step = window.windows(2).position(|pair| pair == MAGIC);
@@ -107,18 +95,12 @@ impl<'a> Scan<'a> {
             candidate += step as u64;
             if self.entry_at(candidate)?.is_some() {
                 self.position = candidate;
-                return Ok(Found::Garbage {
-                    offset: start,
-                    length: candidate - start,
-                });
+                return Ok(Found::Garbage);
             }
             candidate += 1;
         }
         self.position = self.end;
-        Ok(Found::Garbage {
-            offset: start,
-            length: self.end - start,
-        })
+        Ok(Found::Garbage)
     }
 
     /// These bytes, or what there is of them before the end.

@@ -1,20 +1,64 @@
-//! What was swept or set aside, until it is emptied or put back.
+//! What was swept or set aside, until it is emptied or put back. Each sweep has a
+//! folder named after its time, with whole packs, large objects, and a list of
+//! what it took out of the index.
 
-use camino::Utf8PathBuf;
+use std::time::Duration;
 
-use crate::fs::{Fs, FsResult};
+use bytes::Bytes;
+use camino::{Utf8Path, Utf8PathBuf};
+use serde::{Deserialize, Serialize};
+
+use crate::cache::{Cache, Shared};
+use crate::entry::Entry;
+use crate::fs::{Fs, FsError, FsResult, random};
+use crate::index::Location;
 use crate::layout::Layout;
+use crate::packs::entry_at;
+use crate::recover::adopt;
+use crate::stats::{bytes_under, size_of};
+use crate::{CacheError, Digest, Table};
+
+/// What a sweep took out of the index.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Swept {
+    /// Digest, pack, offset, length.
+    pub packed: Vec<(Digest, u32, u32, u32)>,
+    pub records: Vec<(u8, Digest, Bytes)>,
+}
+
+/// What came back from the trash.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RestoreReport {
+    pub packs: u64,
+    pub objects: u64,
+    pub records: u64,
+}
+
+const LIST: &str = "swept";
+const SECOND: i64 = 1_000_000_000;
+
+/// A new folder for one sweep.
+pub(crate) fn new_folder(fs: &dyn Fs, layout: &Layout) -> FsResult<Utf8PathBuf> {
+    let seconds = fs.now().max(0) / SECOND;
+    let path = layout.trash.join(format!("{seconds:012}-{:08x}", random() as u32));
+    fs.create_dir_all(&path)?;
+    Ok(path)
+}
+
+pub(crate) fn write_list(fs: &dyn Fs, folder: &Utf8Path, swept: &Swept) -> Result<(), CacheError> {
+    let path = folder.join(LIST);
+    let bytes = postcard::to_stdvec(swept)
+        .map_err(|error| CacheError::Index { path: path.clone(), reason: error.to_string() })?;
+    fs.write_durably(&path, &bytes)
+        .map_err(|error| CacheError::while_writing(error, &path, bytes.len() as u64))
+}
 
 /// The packs in the trash, with their numbers.
 pub(crate) fn packs(fs: &dyn Fs, layout: &Layout) -> FsResult<Vec<(Utf8PathBuf, u32)>> {
     let mut found = Vec::new();
     for batch in list(fs, &layout.trash)? {
         for path in list(fs, &batch)? {
-            let name = path.file_name().unwrap_or_default();
-            if let Some(number) = name
-                .strip_suffix(".pack")
-                .and_then(|name| name.parse().ok())
-            {
+            if let Some(number) = pack_number(&path) {
                 found.push((path, number));
             }
         }
@@ -22,11 +66,167 @@ pub(crate) fn packs(fs: &dyn Fs, layout: &Layout) -> FsResult<Vec<(Utf8PathBuf, 
     Ok(found)
 }
 
+fn pack_number(path: &Utf8Path) -> Option<u32> {
+    path.file_name()?.strip_suffix(".pack")?.parse().ok()
+}
+
 /// The paths in a folder; none where there is no such folder.
-fn list(fs: &dyn Fs, dir: &Utf8PathBuf) -> FsResult<Vec<Utf8PathBuf>> {
+fn list(fs: &dyn Fs, dir: &Utf8Path) -> FsResult<Vec<Utf8PathBuf>> {
     match fs.read_dir(dir) {
         Ok(entries) => Ok(entries.iter().map(|entry| dir.join(&entry.name)).collect()),
         Err(error) if error.is_not_found() => Ok(Vec::new()),
         Err(error) => Err(error),
+    }
+}
+
+impl Cache {
+    /// Removes for good what was put into the trash so long ago; returns the bytes won.
+    pub fn empty_trash(&self, older_than: Duration) -> Result<u64, CacheError> {
+        self.0.require_writable()?;
+        let (fs, layout) = (&*self.0.fs, &self.0.layout);
+        let limit = i64::try_from(older_than.as_nanos()).unwrap_or(i64::MAX);
+        let now = fs.now();
+        let is_old = |time: i64| now.saturating_sub(time) >= limit;
+        let mut won = 0;
+        for path in list(fs, &layout.trash)? {
+            if path == layout.damaged() {
+                for file in list(fs, &path)? {
+                    if is_old(fs.symlink_metadata(&file)?.mtime_ns) {
+                        won += size_of(fs, &file)?;
+                        fs.remove_file(&file)?;
+                    }
+                }
+            } else if time_of(&path).is_none_or(is_old) {
+                won += bytes_under(fs, &path)?;
+                fs.remove_dir_all(&path)?;
+            }
+        }
+        Ok(won)
+    }
+
+    /// Puts back what sweeps took away and nobody has made again since.
+    pub fn restore_trash(&self) -> Result<RestoreReport, CacheError> {
+        self.0.require_writable()?;
+        let (fs, layout) = (&*self.0.fs, &self.0.layout);
+        let mut report = RestoreReport::default();
+        for folder in list(fs, &layout.trash)? {
+            if time_of(&folder).is_none() {
+                continue;
+            }
+            for path in list(fs, &folder)? {
+                if pack_number(&path).is_some() {
+                    report.packs += self.0.restore_pack(&path)?;
+                }
+            }
+            report.objects += self.0.restore_files(&folder.join("objects"))?;
+            self.restore_list(&folder, &mut report)?;
+            fs.remove_dir_all(&folder)?;
+        }
+        self.commit()?;
+        Ok(report)
+    }
+
+    fn restore_list(
+        &self,
+        folder: &Utf8Path,
+        report: &mut RestoreReport,
+    ) -> Result<(), CacheError> {
+        let bytes = match self.0.fs.read(&folder.join(LIST)) {
+            Err(error) if error.is_not_found() => return Ok(()),
+            other => other?,
+        };
+        // A damaged list restores nothing, and what it lists can be made again.
+        let swept: Swept = postcard::from_bytes(&bytes).unwrap_or_default();
+        report.objects += self.0.restore_packed(&swept)?;
+        for (table, key, value) in swept.records {
+            if self.get(Table(table), &key)?.is_none() {
+                self.record(Table(table), &key, value.to_vec())?;
+                report.records += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// When the sweep was, by the name of its folder.
+fn time_of(path: &Utf8Path) -> Option<i64> {
+    let (seconds, _) = path.file_name()?.split_once('-')?;
+    seconds.parse::<i64>().ok()?.checked_mul(SECOND)
+}
+
+impl Shared {
+    fn restore_pack(&self, path: &Utf8Path) -> Result<u64, CacheError> {
+        let (fs, layout) = (&*self.fs, &self.layout);
+        let Some(number) = pack_number(path) else {
+            return Ok(0);
+        };
+        let target = layout.pack(number);
+        if fs.exists(&target)? {
+            return Ok(0);
+        }
+        let mut ledger = self.ledger();
+        // Nothing of it is indexed now: all of it is read in as a tail.
+        ledger.write(|tables| tables.remove_pack(number))?;
+        fs.rename(path, &target)?;
+        fs.sync_dir(&layout.packs)?;
+        adopt(fs, layout, &mut ledger, number)?;
+        Ok(1)
+    }
+
+    fn restore_files(&self, folder: &Utf8Path) -> Result<u64, CacheError> {
+        let (fs, layout) = (&*self.fs, &self.layout);
+        let mut entries = Vec::new();
+        for path in list(fs, folder)? {
+            let Some(Ok(digest)) = path.file_name().map(str::parse::<Digest>) else {
+                continue;
+            };
+            let target = layout.object(&digest);
+            if fs.exists(&target)? {
+                continue;
+            }
+            if let Some(dir) = target.parent() {
+                fs.create_dir_all(dir)?;
+                fs.rename(&path, &target)?;
+                fs.sync_dir(dir)?;
+            }
+            entries.push(Entry::Loose { digest, size: fs.metadata(&target)?.size });
+        }
+        self.writer().append_durably(self, &entries)?;
+        Ok(entries.len() as u64)
+    }
+
+    fn restore_packed(&self, swept: &Swept) -> Result<u64, CacheError> {
+        let mut sound = Vec::new();
+        for (digest, pack, offset, length) in &swept.packed {
+            let file = match self.packs.get(&*self.fs, &self.layout, *pack) {
+                Err(error) if error.is_not_found() => continue,
+                other => other?,
+            };
+            let entry = entry_at(&*file, *pack, *offset, *length)?;
+            if matches!(entry, Some(Entry::Object { digest: found, .. }) if found == *digest) {
+                let (pack, offset, length) = (*pack, *offset, *length);
+                sound.push((*digest, Location::Packed { pack, offset, length }));
+            }
+        }
+        self.ledger().write(|tables| {
+            let mut restored = 0;
+            for (digest, location) in &sound {
+                if tables.object(digest)?.is_none() {
+                    tables.put_object(digest, *location)?;
+                    restored += 1;
+                }
+            }
+            Ok(restored)
+        })
+    }
+
+    /// Moves an object's file into a sweep's folder.
+    pub fn discard_file(&self, digest: &Digest, folder: &Utf8Path) -> Result<(), FsError> {
+        let objects = folder.join("objects");
+        self.fs.create_dir_all(&objects)?;
+        match self.fs.rename(&self.layout.object(digest), &objects.join(digest.to_string())) {
+            Err(error) if error.is_not_found() => Ok(()),
+            result => result,
+        }
     }
 }

@@ -15,7 +15,8 @@ use stage_core::{
 use crate::pipeline::{Pipeline, StageId, StageSpec};
 use crate::plan::{Plan, Planner};
 
-/// What the engine works with; made once in `main`.
+/// What the engine works with; made once in `main`. Clones share the stages.
+#[derive(Clone)]
 pub struct Engine {
     pub catalogue: Catalogue,
     pub stages: Vec<Arc<dyn Stage>>,

@@ -4,6 +4,8 @@
 //! plan (what would happen and why), a schedule, outcomes and artifacts.
 
 pub mod engine;
+pub mod export;
+pub mod manifest;
 pub mod pipeline;
 pub mod plan;
 pub mod reason;

@@ -30,6 +30,8 @@ pub struct Plan {
 
 pub struct StagePlan {
     pub verdict: Verdict,
+    /// Fresh, and as the last run left it: there is not even anything to remember.
+    pub unchanged: bool,
     pub reasons: Vec<Reason>,
     /// Items that would be executed as far as is known, or 1.
     pub executed: u64,
@@ -71,7 +73,10 @@ pub enum Work {
 #[derive(Clone)]
 pub enum Planned {
     /// Complete: the root of the data set, read only when its items are wanted.
-    Root { root: Digest, items: u64 },
+    Root {
+        root: Digest,
+        items: u64,
+    },
     Artifact(Fields),
     /// A data set of which some items are still to come.
     Partial(Arc<PartialDataset>),
@@ -117,8 +122,10 @@ pub struct OpenBucket {
 }
 
 pub enum ItemPlan {
-    /// The outcome is known; `None` where it was set aside.
-    Known(Option<Item>, Arc<str>),
+    /// The outcome is known.
+    Known(Item),
+    /// It was set aside before.
+    Rejected(Arc<str>, Reject),
     /// To do, under this key.
     Todo { item: Item, key: Digest },
     /// Decided by a stage above.

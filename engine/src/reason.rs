@@ -8,34 +8,93 @@ use serde::{Deserialize, Serialize};
 pub enum Reason {
     /// No run of this pipeline has reached the stage.
     NeverRun,
-    KindChanged { old: String, new: String },
-    VersionChanged { kind: String, old: u32, new: u32 },
-    ParameterChanged { name: String, old: String, new: String },
-    SaltChanged { old: String, new: String },
+    KindChanged {
+        old: String,
+        new: String,
+    },
+    VersionChanged {
+        kind: String,
+        old: u32,
+        new: u32,
+    },
+    ParameterChanged {
+        name: String,
+        old: String,
+        new: String,
+    },
+    SaltChanged {
+        old: String,
+        new: String,
+    },
     /// The content of a `File` parameter.
-    FileParameterChanged { name: String, old: String, new: String },
+    FileParameterChanged {
+        name: String,
+        old: String,
+        new: String,
+    },
     /// A file that a source reads; `None` where there was or is no such file.
-    SourceFileChanged { path: String, old: Option<String>, new: Option<String> },
+    SourceFileChanged {
+        path: String,
+        old: Option<String>,
+        new: Option<String>,
+    },
     /// How many more such files there are beyond those listed.
-    MoreSourceFiles { count: u64 },
-    ItemAdded { port: String, item: String },
-    ItemRemoved { port: String, item: String },
-    ItemChanged { port: String, item: String, field: String, old: String, new: String },
+    MoreSourceFiles {
+        count: u64,
+    },
+    ItemAdded {
+        port: String,
+        item: String,
+    },
+    ItemRemoved {
+        port: String,
+        item: String,
+    },
+    ItemChanged {
+        port: String,
+        item: String,
+        field: String,
+        old: String,
+        new: String,
+    },
     /// The totals behind the examples above.
-    ItemsDiffer { port: String, added: u64, removed: u64, changed: u64, same: u64 },
-    ArtifactChanged { port: String, field: String, old: String, new: String },
+    ItemsDiffer {
+        port: String,
+        added: u64,
+        removed: u64,
+        changed: u64,
+        same: u64,
+    },
+    ArtifactChanged {
+        port: String,
+        field: String,
+        old: String,
+        new: String,
+    },
     /// A port has other, more or fewer references.
-    InputsChanged { port: String, old: usize, new: usize },
+    InputsChanged {
+        port: String,
+        old: usize,
+        new: usize,
+    },
     /// The items set aside by the stage above are others.
-    RejectsChanged { port: String },
+    RejectsChanged {
+        port: String,
+    },
     /// An earlier run stopped or failed before these were done.
-    Unfinished { items: u64 },
+    Unfinished {
+        items: u64,
+    },
     /// An object was damaged or is gone, and is made again.
-    ObjectLost { digest: String },
+    ObjectLost {
+        digest: String,
+    },
     /// The result is no longer in the cache although nothing changed.
     ResultGone,
     /// Not known before these stages have run.
-    WaitsFor { stages: Vec<String> },
+    WaitsFor {
+        stages: Vec<String>,
+    },
 }
 
 impl fmt::Display for Reason {
@@ -59,14 +118,20 @@ impl fmt::Display for Reason {
             ItemAdded { port, item } => write!(formatter, "item `{item}` is new on `{port}`"),
             ItemRemoved { port, item } => write!(formatter, "item `{item}` is gone from `{port}`"),
             ItemChanged { port, item, field, old, new } => {
-                write!(formatter, "field `{field}` of item `{item}` on `{port}` changed from {old} to {new}")
+                write!(
+                    formatter,
+                    "field `{field}` of item `{item}` on `{port}` changed from {old} to {new}"
+                )
             }
             ItemsDiffer { port, added, removed, changed, same } => write!(
                 formatter,
                 "items on `{port}`: {added} added, {removed} removed, {changed} changed, {same} the same"
             ),
             ArtifactChanged { port, field, old, new } => {
-                write!(formatter, "`{field}` of the artifact on `{port}` changed from {old} to {new}")
+                write!(
+                    formatter,
+                    "`{field}` of the artifact on `{port}` changed from {old} to {new}"
+                )
             }
             InputsChanged { port, old, new } => {
                 write!(formatter, "`{port}` had {old} references and has {new}")

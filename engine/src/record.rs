@@ -31,7 +31,11 @@ pub const LIMIT: Table = Table(7);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ItemRecord {
     /// The fields that the stage wrote, and what it noticed.
-    Done { fields: Fields, notes: Vec<(String, u64)>, seconds: f32 },
+    Done {
+        fields: Fields,
+        notes: Vec<(String, u64)>,
+        seconds: f32,
+    },
     Rejected(Reject),
 }
 

@@ -1,9 +1,10 @@
 //! Sources: what one saw last time holds as long as no file's stat differs.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use cache::Digest;
-use cache::stat::{self, StatEntry, What};
+use cache::stat::{self, Section, StatEntry, What};
 use stage_core::event::{Event, Verdict};
 use stage_core::key::{InputKey, StageKey};
 use stage_core::{Job, Role, SourceOutput, StageError, World};
@@ -11,7 +12,7 @@ use stage_core::{Job, Role, SourceOutput, StageError, World};
 use crate::engine::{NoContext, Sink};
 use crate::pipeline::StageSpec;
 use crate::plan::planner::{PlanError, Planner};
-use crate::plan::{Keyed, StagePlan, Work};
+use crate::plan::{Keyed, StagePlan};
 use crate::reason::Reason;
 use crate::record::{LastRecord, StageRecord};
 use crate::tables::{WriteError, write_dataset};
@@ -21,6 +22,7 @@ use crate::world::{Trace, Watch, trace_digest};
 const FILES: &str = "files";
 /// How many files are named before only their number is given.
 const EXAMPLES: usize = 5;
+const STAT_THREADS: usize = 2;
 
 /// What has been seen under a scan key.
 pub struct Seen {
@@ -43,21 +45,20 @@ pub fn observe(
     let mut waiting = |what| sink(Event::Waiting { what });
     if let Some(section) = index.section(&scan) {
         let differ: Vec<StatEntry> = match verify {
-            true => section.entries().collect(),
+            true => section.iter().collect(),
             false => {
-                let differ = stat::check(store.base(), section);
-                differ.into_iter().filter_map(|at| section.entry(at)).collect()
+                let differ = stat::check(store.base(), section, STAT_THREADS);
+                differ.into_iter().filter_map(|at| section.get(at)).collect()
             }
         };
-        let old = section.digest();
+        let old = section_digest(section);
         if differ.is_empty() {
             return Ok(Seen { digest: old, looked: false });
         }
         let mut watch = Watch::new(&store, &index, verify, &mut waiting);
         watch.look_again(&differ)?;
         let again = watch.seen;
-        let mut trace: Trace =
-            section.entries().map(|entry| (entry.path.clone(), entry)).collect();
+        let mut trace: Trace = section.iter().map(|entry| (entry.path.clone(), entry)).collect();
         trace.extend(again);
         let digest = digest_of(&trace);
         if digest == old {
@@ -73,6 +74,11 @@ pub fn observe(
     Ok(Seen { digest, looked: true })
 }
 
+fn section_digest(section: &Section) -> Digest {
+    let entries: Vec<StatEntry> = section.iter().collect();
+    trace_digest(entries.iter().map(|entry| (entry.path.as_str(), &entry.digest)))
+}
+
 fn digest_of(trace: &Trace) -> Digest {
     trace_digest(trace.values().map(|entry| (entry.path.as_str(), &entry.digest)))
 }
@@ -81,10 +87,9 @@ fn digest_of(trace: &Trace) -> Digest {
 pub fn entries(planner: &Planner, scan: &Digest) -> Vec<StatEntry> {
     match planner.seen.iter().rev().find(|(own, _)| own == scan) {
         Some((_, trace)) => trace.values().cloned().collect(),
-        None => planner
-            .index
-            .section(scan)
-            .map_or_else(Vec::new, |section| section.entries().collect()),
+        None => {
+            planner.index.section(scan).map_or_else(Vec::new, |section| section.iter().collect())
+        }
     }
 }
 
@@ -97,10 +102,10 @@ pub fn plan(
     let settings = settings_key(spec);
     let scan = settings.digest();
     let (engine, pipeline) = (planner.engine, planner.pipeline);
-    let mut found = None;
+    let found = RefCell::new(None);
     let mut look = |world: &mut dyn World| {
         let job = engine.open(spec.kind, engine.setup(pipeline, spec)?, &mut NoContext)?;
-        found = Some(scan_with(job, world)?);
+        *found.borrow_mut() = Some(scan_with(job, world)?);
         Ok(())
     };
     let before = planner.index.clone();
@@ -110,7 +115,7 @@ pub fn plan(
     if let Some(record) = planner.known(&keyed.digest, &mut lost)? {
         return Ok(StagePlan::fresh(spec, keyed, record));
     }
-    if found.is_none() {
+    if found.borrow().is_none() {
         // Nothing differs but the outcome is not there: it was never run, or is lost.
         let (store, index) = (planner.store.clone(), planner.index.clone());
         let mut waiting = |what| sink(Event::Waiting { what });
@@ -118,10 +123,10 @@ pub fn plan(
     }
     let mut reasons = planner.reasons(spec, last.as_ref(), &keyed, &lost, 1);
     if last.is_some() && seen.looked {
-        let old = before.section(&scan).map_or_else(Vec::new, |section| section.entries().collect());
+        let old = before.section(&scan).map_or_else(Vec::new, |section| section.iter().collect());
         add_file_reasons(&old, &entries(planner, &scan), &mut reasons);
     }
-    let record = write(planner, spec, found.unwrap_or_default())?;
+    let record = write(planner, spec, found.take().unwrap_or_default())?;
     Ok(StagePlan {
         verdict: Verdict::Dirty,
         reasons,

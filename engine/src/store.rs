@@ -114,7 +114,8 @@ impl Store {
     /// The user's file that has this content, relative to the manifest or absolute.
     pub fn source(&self, digest: &Digest) -> Option<Utf8PathBuf> {
         let sources = self.0.sources.get_or_init(|| {
-            let files = self.0.index.entries().filter(|entry| entry.what == What::File);
+            let entries = self.0.index.sections().flat_map(|(_, section)| section.iter());
+            let files = entries.filter(|entry| entry.what == What::File);
             files.map(|entry| (entry.digest, Utf8PathBuf::from(entry.path))).collect()
         });
         sources.get(digest).cloned()

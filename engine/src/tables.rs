@@ -93,10 +93,9 @@ pub fn settle(
         };
         for item in &bucket.items {
             match item {
-                ItemPlan::Known(Some(item), _) => closed.items.push(item.clone()),
-                ItemPlan::Known(None, id) => {
-                    let reject = counts.rejects.iter().find(|(own, _)| own == id);
-                    closed.rejects.extend(reject.cloned());
+                ItemPlan::Known(item) => closed.items.push(item.clone()),
+                ItemPlan::Rejected(id, reject) => {
+                    closed.rejects.push((id.clone(), reject.clone()));
                 }
                 ItemPlan::Todo { .. } | ItemPlan::Pending(_) => {}
             }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use cache::fs::{FileKind, Fs};
+use cache::fs::{FileKind, Fs, Metadata};
 use cache::stat::{self, StatEntry, StatIndex, What};
 use cache::{CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
@@ -68,7 +68,7 @@ impl<'a> Watch<'a> {
         }
         let entry = self.index.lookup(path.as_str())?;
         let now = self.fs().metadata(&self.full(path)).ok()?;
-        (entry.what == What::File && entry.matches(&now)).then_some(entry)
+        (entry.what == What::File && entry.trusted() && is_same(&entry, &now)).then_some(entry)
     }
 
     fn note(&mut self, path: &Utf8Path, entry: StatEntry) {
@@ -76,8 +76,7 @@ impl<'a> Watch<'a> {
     }
 
     fn note_absent(&mut self, path: &Utf8Path) {
-        let entry = StatEntry::absent(path.as_str(), self.fs().now());
-        self.note(path, entry);
+        self.note(path, StatEntry::absent(path.to_string(), ABSENT));
     }
 
     /// Looks at the same paths again and gives what stands there now.
@@ -96,7 +95,7 @@ impl<'a> Watch<'a> {
 
     /// One folder's own entries; hidden ones are not seen.
     fn list_one(&mut self, folder: &Utf8Path) -> Result<Vec<(String, FileKind)>, StageError> {
-        let full = self.full(folder);
+        let (full, began) = (self.full(folder), self.fs().now());
         let before = self.fs().metadata(&full);
         let listed = self.fs().read_dir(&full);
         let (before, listed) = match (before, listed) {
@@ -114,8 +113,7 @@ impl<'a> Watch<'a> {
                 entries.push((entry.name, entry.kind));
             }
         }
-        let now = self.fs().now();
-        let entry = StatEntry::new(folder.as_str(), What::Dir, &before, now, sink.finish());
+        let entry = StatEntry::new(folder.to_string(), &before, began, sink.finish(), What::Dir);
         self.note(folder, entry);
         Ok(entries)
     }
@@ -160,9 +158,29 @@ impl<'a> Watch<'a> {
     }
 }
 
+/// Stands for the content of what is not there.
+const ABSENT: Digest = Digest::from_bytes([0; 32]);
+
+fn is_same(entry: &StatEntry, now: &Metadata) -> bool {
+    entry.size == now.size
+        && entry.mtime_ns == now.mtime_ns
+        && entry.ctime_ns == now.ctime_ns
+        && entry.inode == now.inode
+}
+
+fn hash_file(fs: &dyn Fs, base: &Utf8Path, path: &Utf8Path) -> Result<StatEntry, CacheError> {
+    let hash = || stat::hash_file(fs, &base.join(path));
+    // A file that is being written gets a second chance.
+    let hashed = match hash() {
+        Err(CacheError::Changed { .. }) => hash(),
+        other => other,
+    };
+    hashed.map(|(_, entry)| StatEntry { path: path.to_string(), ..entry })
+}
+
 impl World for Watch<'_> {
     fn read(&mut self, path: &Utf8Path) -> Result<Bytes, StageError> {
-        let full = self.full(path);
+        let (full, began) = (self.full(path), self.fs().now());
         let before = self.fs().metadata(&full);
         let bytes = before.and_then(|before| Ok((before, self.fs().read(&full)?)));
         let (before, bytes) = match bytes {
@@ -172,9 +190,8 @@ impl World for Watch<'_> {
                 return Err(unreadable(&error));
             }
         };
-        let now = self.fs().now();
-        let entry =
-            StatEntry::new(path.as_str(), What::File, &before, now, Digest::of(&bytes));
+        let digest = Digest::of(&bytes);
+        let entry = StatEntry::new(path.to_string(), &before, began, digest, What::File);
         self.note(path, entry);
         Ok(bytes.into())
     }
@@ -205,7 +222,7 @@ impl World for Watch<'_> {
             paths.iter().zip(&memos).filter(|(_, memo)| memo.is_none()).map(|(p, _)| p).collect();
         self.say_what_is_hashed(&unknown);
         let (fs, base) = (self.fs(), self.store.base());
-        let hash = |path: &&Utf8PathBuf| stat::hash_file(fs, base, path.as_str());
+        let hash = |path: &&Utf8PathBuf| hash_file(fs, base, path);
         let mut hashed: std::vec::IntoIter<_> = match unknown.len() {
             0..=8 => unknown.iter().map(hash).collect::<Vec<_>>(),
             _ => unknown.par_iter().map(hash).collect(),
@@ -215,7 +232,7 @@ impl World for Watch<'_> {
         for (path, memo) in paths.iter().zip(memos) {
             let entry = match memo {
                 Some(entry) => Ok(entry),
-                None => hashed.next().unwrap_or_else(|| stat::hash_file(fs, base, path.as_str())),
+                None => hashed.next().unwrap_or_else(|| hash_file(fs, base, path)),
             };
             facts.push(self.fact(path, entry)?);
         }

@@ -85,21 +85,10 @@ impl MemoryFs {
         for change in &state.journal {
             match (random.below(3), change) {
                 (0, _) => {}
-                (
-                    1,
-                    Change::Data {
-                        inode,
-                        offset,
-                        bytes,
-                    },
-                ) => {
+                (1, Change::Data { inode, offset, bytes }) => {
                     let kept = random.below(bytes.len() as u64 + 1) as usize;
                     let bytes = bytes[..kept].to_vec();
-                    disk.apply(&Change::Data {
-                        inode: *inode,
-                        offset: *offset,
-                        bytes,
-                    });
+                    disk.apply(&Change::Data { inode: *inode, offset: *offset, bytes });
                 }
                 _ => disk.apply(change),
             }
@@ -161,17 +150,11 @@ impl MemoryFs {
     /// Replaces the bytes of a file behind everybody's back, durably.
     pub fn overwrite(&self, path: &Utf8Path, bytes: &[u8]) -> FsResult<()> {
         let mut state = self.state();
-        let inode = state
-            .find(path)
-            .map_err(|source| FsError::new(Call::Write, path, source))?;
+        let inode = state.find(path).map_err(|source| FsError::new(Call::Write, path, source))?;
         let State { seen, durable, .. } = &mut *state;
         for disk in [seen, durable] {
             disk.apply(&Change::Length { inode, length: 0 });
-            disk.apply(&Change::Data {
-                inode,
-                offset: 0,
-                bytes: bytes.to_vec(),
-            });
+            disk.apply(&Change::Data { inode, offset: 0, bytes: bytes.to_vec() });
         }
         Ok(())
     }
@@ -244,9 +227,7 @@ impl State {
             if let Utf8Component::Normal(name) = component {
                 let names = self.seen.dir(inode);
                 let names = names.ok_or_else(|| error(io::ErrorKind::NotADirectory))?;
-                inode = *names
-                    .get(name)
-                    .ok_or_else(|| error(io::ErrorKind::NotFound))?;
+                inode = *names.get(name).ok_or_else(|| error(io::ErrorKind::NotFound))?;
             }
         }
         Ok(inode)
@@ -254,13 +235,9 @@ impl State {
 
     /// The folder a path lies in, and its last name.
     fn place(&self, path: &Utf8Path) -> io::Result<(Inode, String)> {
-        let name = path
-            .file_name()
-            .ok_or_else(|| error(io::ErrorKind::InvalidInput))?;
+        let name = path.file_name().ok_or_else(|| error(io::ErrorKind::InvalidInput))?;
         let dir = self.find(path.parent().unwrap_or(Utf8Path::new("/")))?;
-        self.seen
-            .dir(dir)
-            .ok_or_else(|| error(io::ErrorKind::NotADirectory))?;
+        self.seen.dir(dir).ok_or_else(|| error(io::ErrorKind::NotADirectory))?;
         Ok((dir, name.to_owned()))
     }
 
@@ -295,44 +272,24 @@ impl State {
     }
 
     fn metadata(&self, inode: Inode) -> io::Result<Metadata> {
-        let node = self
-            .seen
-            .nodes
-            .get(&inode)
-            .ok_or_else(|| error(io::ErrorKind::NotFound))?;
+        let node = self.seen.nodes.get(&inode).ok_or_else(|| error(io::ErrorKind::NotFound))?;
         let (kind, size) = match node {
             Node::File(bytes) => (FileKind::File, bytes.len() as u64),
             Node::Dir(names) => (FileKind::Dir, names.len() as u64),
         };
         let time = self.seen.modified.get(&inode).copied().unwrap_or(START);
         let readonly = self.seen.readonly.contains(&inode);
-        Ok(Metadata {
-            kind,
-            size,
-            mtime_ns: time,
-            ctime_ns: time,
-            inode,
-            readonly,
-        })
+        Ok(Metadata { kind, size, mtime_ns: time, ctime_ns: time, inode, readonly })
     }
 
     fn create(&mut self, path: &Utf8Path, is_dir: bool) -> io::Result<Inode> {
         let (dir, name) = self.place(path)?;
-        if self
-            .seen
-            .dir(dir)
-            .is_some_and(|names| names.contains_key(&name))
-        {
+        if self.seen.dir(dir).is_some_and(|names| names.contains_key(&name)) {
             return Err(error(io::ErrorKind::AlreadyExists));
         }
         let inode = self.next_inode;
         self.next_inode += 1;
-        self.change(Change::Link {
-            dir,
-            name,
-            inode,
-            is_dir,
-        });
+        self.change(Change::Link { dir, name, inode, is_dir });
         self.seen.modified.insert(inode, self.clock);
         Ok(inode)
     }
@@ -381,11 +338,7 @@ impl State {
     fn rename(&mut self, from: &Utf8Path, to: &Utf8Path) -> io::Result<()> {
         let inode = self.find(from)?;
         let (from, to) = (self.place(from)?, self.place(to)?);
-        let replaced = self
-            .seen
-            .dir(to.0)
-            .and_then(|names| names.get(&to.1))
-            .copied();
+        let replaced = self.seen.dir(to.0).and_then(|names| names.get(&to.1)).copied();
         if let Some(replaced) = replaced.filter(|replaced| *replaced != inode) {
             match (self.seen.dir(inode), self.seen.dir(replaced)) {
                 (None, Some(_)) => return Err(error(io::ErrorKind::IsADirectory)),
@@ -408,19 +361,11 @@ impl Fs for MemoryFs {
             state.next_handle += 1;
             Ok((inode, state.next_handle, writes))
         })?;
-        Ok(Box::new(MemoryFile {
-            fs: self.clone(),
-            path: path.to_owned(),
-            inode,
-            handle,
-            writes,
-        }))
+        Ok(Box::new(MemoryFile { fs: self.clone(), path: path.to_owned(), inode, handle, writes }))
     }
 
     fn metadata(&self, path: &Utf8Path) -> FsResult<Metadata> {
-        self.run(Call::Metadata, path, |state| {
-            state.metadata(state.find(path)?)
-        })
+        self.run(Call::Metadata, path, |state| state.metadata(state.find(path)?))
     }
 
     fn symlink_metadata(&self, path: &Utf8Path) -> FsResult<Metadata> {
@@ -433,19 +378,14 @@ impl Fs for MemoryFs {
             let names = names.ok_or_else(|| error(io::ErrorKind::NotADirectory))?;
             let entry = |(name, inode): (&String, &Inode)| DirEntry {
                 name: name.clone(),
-                kind: state
-                    .seen
-                    .dir(*inode)
-                    .map_or(FileKind::File, |_| FileKind::Dir),
+                kind: state.seen.dir(*inode).map_or(FileKind::File, |_| FileKind::Dir),
             };
             Ok(names.iter().map(entry).collect())
         })
     }
 
     fn create_dir(&self, path: &Utf8Path) -> FsResult<()> {
-        self.run(Call::CreateDir, path, |state| {
-            state.create(path, true).map(drop)
-        })
+        self.run(Call::CreateDir, path, |state| state.create(path, true).map(drop))
     }
 
     fn remove_file(&self, path: &Utf8Path) -> FsResult<()> {
@@ -464,27 +404,16 @@ impl Fs for MemoryFs {
         self.run(Call::HardLink, link, |state| {
             let inode = state.find(original)?;
             let (dir, name) = state.place(link)?;
-            if state
-                .seen
-                .dir(dir)
-                .is_some_and(|names| names.contains_key(&name))
-            {
+            if state.seen.dir(dir).is_some_and(|names| names.contains_key(&name)) {
                 return Err(error(io::ErrorKind::AlreadyExists));
             }
-            state.change(Change::Link {
-                dir,
-                name,
-                inode,
-                is_dir: false,
-            });
+            state.change(Change::Link { dir, name, inode, is_dir: false });
             Ok(())
         })
     }
 
     fn reflink(&self, _from: &Utf8Path, to: &Utf8Path) -> FsResult<()> {
-        self.run(Call::Reflink, to, |_| {
-            Err(error(io::ErrorKind::Unsupported))
-        })
+        self.run(Call::Reflink, to, |_| Err(error(io::ErrorKind::Unsupported)))
     }
 
     fn set_readonly(&self, path: &Utf8Path) -> FsResult<()> {
@@ -534,10 +463,7 @@ impl MemoryFile {
     }
 
     fn bytes<'a>(&self, state: &'a State) -> io::Result<&'a Vec<u8>> {
-        state
-            .seen
-            .file(self.inode)
-            .ok_or_else(|| error(io::ErrorKind::NotFound))
+        state.seen.file(self.inode).ok_or_else(|| error(io::ErrorKind::NotFound))
     }
 }
 
@@ -553,9 +479,7 @@ impl FsFile for MemoryFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> FsResult<usize> {
         self.run(Call::Read, |state| {
             let bytes = self.bytes(state)?;
-            let start = usize::try_from(offset)
-                .unwrap_or(usize::MAX)
-                .min(bytes.len());
+            let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
             let count = buffer.len().min(bytes.len() - start);
             buffer[..count].copy_from_slice(&bytes[start..start + count]);
             Ok(count)
@@ -565,11 +489,7 @@ impl FsFile for MemoryFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> FsResult<usize> {
         self.run(Call::Write, |state| {
             let offset = usize::try_from(offset).map_err(io::Error::other)?;
-            state.change(Change::Data {
-                inode: self.inode,
-                offset,
-                bytes: bytes.to_vec(),
-            });
+            state.change(Change::Data { inode: self.inode, offset, bytes: bytes.to_vec() });
             Ok(bytes.len())
         })
     }
@@ -577,10 +497,7 @@ impl FsFile for MemoryFile {
     fn set_len(&self, length: u64) -> FsResult<()> {
         self.run(Call::SetLen, |state| {
             let length = usize::try_from(length).map_err(io::Error::other)?;
-            state.change(Change::Length {
-                inode: self.inode,
-                length,
-            });
+            state.change(Change::Length { inode: self.inode, length });
             Ok(())
         })
     }
@@ -618,11 +535,7 @@ impl FsFile for MemoryFile {
 
     fn unlock(&self) -> FsResult<()> {
         self.run(Call::Unlock, |state| {
-            state
-                .locks
-                .entry(self.inode)
-                .or_default()
-                .release(self.handle);
+            state.locks.entry(self.inode).or_default().release(self.handle);
             Ok(())
         })
     }
@@ -647,9 +560,7 @@ impl FsFile for MemoryFile {
     fn byte_is_locked(&self, offset: u64) -> FsResult<bool> {
         self.run(Call::LockRange, |state| {
             let bytes = &state.locks.entry(self.inode).or_default().bytes;
-            Ok(bytes
-                .get(&offset)
-                .is_some_and(|holder| *holder != self.handle))
+            Ok(bytes.get(&offset).is_some_and(|holder| *holder != self.handle))
         })
     }
 }

@@ -1,6 +1,8 @@
 //! Opening caches in memory.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod work;
+
 use std::sync::Arc;
 
 use cache::fs::{Fs, MemoryFs};

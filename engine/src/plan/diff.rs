@@ -236,7 +236,8 @@ fn compare_roots(
         Ok(diff) => diff.reasons(port, reasons),
         // The old table has been collected: that it was another one is all that is left to say.
         Err(_) => {
-            let (old, new) = (format!("data set {}", old.short()), format!("data set {}", new.short()));
+            let (old, new) =
+                (format!("data set {}", old.short()), format!("data set {}", new.short()));
             let field = "items".to_owned();
             reasons.push(Reason::ArtifactChanged { port: port.to_owned(), field, old, new });
         }

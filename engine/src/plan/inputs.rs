@@ -257,4 +257,3 @@ pub fn planned(value: &PortValue) -> Planned {
 pub fn names(pipeline: &Pipeline, stages: &[StageId]) -> Vec<String> {
     stages.iter().map(|id| pipeline.stage(*id).name.clone()).collect()
 }
-

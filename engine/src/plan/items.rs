@@ -7,9 +7,7 @@ use stage_core::key::{chunk_key, item_key};
 use stage_core::{Bucket, Item, Reject};
 
 use super::planner::PlanError;
-use super::{
-    ItemPlan, ItemWork, OpenBucket, PartialBucket, PartialDataset, PartialItem, Planned,
-};
+use super::{ItemPlan, ItemWork, OpenBucket, PartialBucket, PartialDataset, PartialItem, Planned};
 use crate::pipeline::{Reads, StageSpec};
 use crate::record::{CHUNK, ChunkRecord, ITEM, ItemRecord, decode};
 use crate::store::Store;
@@ -27,6 +25,14 @@ impl ItemReads {
             Some(Reads::Fields { names, id }) => ItemReads { names: names.clone(), id: *id },
             _ => ItemReads { names: Vec::new(), id: true },
         }
+    }
+
+    /// What the stage gets to see of an item: what enters its key and nothing else.
+    pub fn visible(&self, item: &Item) -> Item {
+        let read = |name: &Arc<str>| self.names.iter().any(|own| **own == **name);
+        let fields = item.fields.iter().filter(|(name, _)| read(name));
+        let id = if self.id { item.id.clone() } else { "".into() };
+        Item::new(id, fields.map(|(name, value)| (name.clone(), value.clone())).collect())
     }
 
     pub fn key(&self, job: &Digest, item: &Item) -> Digest {
@@ -173,13 +179,12 @@ impl ItemPlanner<'_> {
                     }
                 }
                 counts.reused += 1;
-                let id = item.id.clone();
-                Ok(ItemPlan::Known(Some(merged(item, fields)), id))
+                Ok(ItemPlan::Known(merged(item, fields)))
             }
             Some(ItemRecord::Rejected(reject)) => {
                 counts.reused += 1;
-                counts.rejects.push((item.id.clone(), reject));
-                Ok(ItemPlan::Known(None, item.id))
+                counts.rejects.push((item.id.clone(), reject.clone()));
+                Ok(ItemPlan::Rejected(item.id, reject))
             }
             None => {
                 counts.todo += 1;
@@ -197,12 +202,7 @@ pub fn merged(mut item: Item, written: stage_core::Fields) -> Item {
     item
 }
 
-fn take_known(
-    bucket: Bucket,
-    record: ChunkRecord,
-    work: &mut ItemWork,
-    counts: &mut ItemCounts,
-) {
+fn take_known(bucket: Bucket, record: ChunkRecord, work: &mut ItemWork, counts: &mut ItemCounts) {
     counts.reused += u64::from(bucket.items);
     if let Some(chunk) = record.chunk {
         work.closed.push(Bucket { number: bucket.number, chunk, items: record.items });
@@ -217,7 +217,8 @@ impl ItemWork {
             self.closed.iter().copied().map(PartialBucket::Closed).collect();
         for bucket in &self.open {
             let items = bucket.items.iter().filter_map(|item| match item {
-                ItemPlan::Known(item, _) => item.clone().map(PartialItem::Known),
+                ItemPlan::Known(item) => Some(PartialItem::Known(item.clone())),
+                ItemPlan::Rejected(..) => None,
                 ItemPlan::Todo { item, .. } => Some(PartialItem::Pending(item.id.clone())),
                 ItemPlan::Pending(id) => Some(PartialItem::Pending(id.clone())),
             });
@@ -228,7 +229,7 @@ impl ItemWork {
 
     /// Nothing is to do and nothing to come: only the tables have to be written.
     pub fn is_settled(&self) -> bool {
-        let known = |item: &ItemPlan| matches!(item, ItemPlan::Known(..));
+        let known = |item: &ItemPlan| matches!(item, ItemPlan::Known(_) | ItemPlan::Rejected(..));
         self.open.iter().all(|bucket| bucket.items.iter().all(known))
     }
 }

@@ -87,11 +87,7 @@ impl<'a> Planner<'a> {
         self.attempt(targets, sink).map_err(|(stage, error)| error.at(stage))
     }
 
-    fn attempt(
-        &mut self,
-        targets: &[StageId],
-        sink: Sink,
-    ) -> Result<Plan, (String, PlanError)> {
+    fn attempt(&mut self, targets: &[StageId], sink: Sink) -> Result<Plan, (String, PlanError)> {
         let started = Instant::now();
         let wanted = match targets {
             [] => self.pipeline.ids().collect(),
@@ -117,8 +113,23 @@ impl<'a> Planner<'a> {
         stages: &[StagePlan],
         sink: Sink,
     ) -> Result<StagePlan, PlanError> {
-        let pipeline = self.pipeline;
         let last = self.last(spec)?;
+        let before = last.as_ref().map(|last| (last.key.clone(), last.roots.clone()));
+        let mut plan = self.stage_from(spec, stages, last, sink)?;
+        let now = plan.keyed.as_ref().map(|keyed| (&keyed.key, &keyed.roots));
+        plan.unchanged = plan.verdict == Verdict::Fresh
+            && before.as_ref().map(|(key, roots)| (key, roots)) == now;
+        Ok(plan)
+    }
+
+    fn stage_from(
+        &mut self,
+        spec: &'a StageSpec,
+        stages: &[StagePlan],
+        last: Option<LastRecord>,
+        sink: Sink,
+    ) -> Result<StagePlan, PlanError> {
+        let pipeline = self.pipeline;
         if spec.work == StageWork::Source {
             return source::plan(self, spec, last, sink);
         }
@@ -195,6 +206,7 @@ impl<'a> Planner<'a> {
             None => self.pending_reasons(spec, last.as_ref(), arriving, &job, &lost),
         };
         Ok(StagePlan {
+            unchanged: false,
             verdict: if counts.todo > 0 { Verdict::Dirty } else { Verdict::Unknown },
             reasons,
             executed: counts.todo,
@@ -340,11 +352,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Assets and `File` parameters: content first, from the memo where it holds.
-    fn look_at_files(
-        &mut self,
-        wanted: &BTreeSet<StageId>,
-        sink: Sink,
-    ) -> Result<(), PlanError> {
+    fn look_at_files(&mut self, wanted: &BTreeSet<StageId>, sink: Sink) -> Result<(), PlanError> {
         for (name, asset) in &self.pipeline.assets {
             let fields = self.look_at(&asset.path, sink)?;
             self.assets.insert(name.clone(), fields);
@@ -367,14 +375,12 @@ impl<'a> Planner<'a> {
     /// A file, or all files of a folder by their relative path, as the fields of an artifact.
     fn look_at(&mut self, path: &Utf8PathBuf, sink: Sink) -> Result<Fields, PlanError> {
         let scan = Digest::of(format!("files {path}").as_bytes());
-        source::observe(self, scan, sink, &mut |world| {
-            match world.exists(path) {
-                true => world.files(std::slice::from_ref(path)).map(drop),
-                false => {
-                    let files = world.list(path)?;
-                    let files: Vec<Utf8PathBuf> = files.iter().map(|file| path.join(file)).collect();
-                    world.files(&files).map(drop)
-                }
+        source::observe(self, scan, sink, &mut |world| match world.exists(path) {
+            true => world.files(std::slice::from_ref(path)).map(drop),
+            false => {
+                let files = world.list(path)?;
+                let files: Vec<Utf8PathBuf> = files.iter().map(|file| path.join(file)).collect();
+                world.files(&files).map(drop)
             }
         })?;
         let seen = source::entries(self, &scan);
@@ -430,6 +436,7 @@ impl StagePlan {
     pub fn unwanted() -> StagePlan {
         StagePlan {
             verdict: Verdict::Unknown,
+            unchanged: false,
             reasons: Vec::new(),
             executed: 0,
             pending: 0,

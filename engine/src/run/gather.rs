@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stage_core::{
-    Fields, GatherInput, GatherOutput, Item, NewItem, OutputPort, PortInput, PortOutput,
-    StageError,
+    Fields, GatherInput, GatherOutput, Item, NewItem, OutputPort, PortInput, PortOutput, StageError,
 };
 
 use super::context::{EngineContext, cannot_keep};
@@ -34,10 +33,7 @@ pub fn input(
     Ok(input)
 }
 
-fn port_input(
-    context: &mut EngineContext,
-    source: &GatherSource,
-) -> Result<PortInput, StageError> {
+fn port_input(context: &mut EngineContext, source: &GatherSource) -> Result<PortInput, StageError> {
     match source {
         GatherSource::Artifact { stage, fields } => {
             Ok(PortInput::Artifact { stage: stage.clone(), fields: fields.clone() })

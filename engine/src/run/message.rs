@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cache::{CacheError, Digest};
 use stage_core::event::Event;
-use stage_core::{
-    Fields, GatherJob, Item, ItemJob, Job, Kind, Reject, Setup, StageError,
-};
+use stage_core::{Fields, GatherJob, Item, ItemJob, Job, Kind, Reject, Setup, StageError};
 
 use super::context::EngineContext;
 use crate::engine::Engine;
@@ -38,9 +36,15 @@ pub enum ItemOutcome {
 #[derive(Clone, Debug)]
 pub enum Failure {
     Stage(StageError),
+    /// The job itself could not be opened: no item can be done.
+    Open(StageError),
     /// The worker process is gone.
-    Died { message: String },
-    TimedOut { seconds: f64 },
+    Died {
+        message: String,
+    },
+    TimedOut {
+        seconds: f64,
+    },
 }
 
 pub enum Task {

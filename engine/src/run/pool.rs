@@ -16,14 +16,14 @@ use crate::store::Store;
 
 /// What every thread of a run shares.
 #[derive(Clone)]
-pub struct Shared<'a> {
-    pub engine: &'a Engine,
+pub struct Shared {
+    pub engine: Arc<Engine>,
     pub store: Store,
     pub messages: Sender<Message>,
     pub stop: StopFlag,
 }
 
-impl Shared<'_> {
+impl Shared {
     pub fn context(&self, ticket: u64, kind: &'static stage_core::Kind) -> EngineContext {
         EngineContext {
             store: self.store.clone(),
@@ -48,7 +48,7 @@ pub fn work(shared: Shared, tasks: Receiver<Task>) {
             Task::Items(task) => run_items(&shared, task),
             Task::Gather(task) => {
                 let mut context = shared.context(task.ticket, task.job.kind);
-                let job = task.job.gather_job(shared.engine, &mut context);
+                let job = task.job.gather_job(&shared.engine, &mut context);
                 let ticket = task.ticket;
                 let result = job.and_then(|mut job| {
                     let input = gather::input(&mut context, &task.ports)?;
@@ -65,8 +65,8 @@ pub fn work(shared: Shared, tasks: Receiver<Task>) {
 
 fn run_items(shared: &Shared, task: ItemTask) {
     let mut context = shared.context(task.ticket, task.job.kind);
-    let outcomes = match task.job.item_job(shared.engine, &mut context) {
-        Err(error) => vec![ItemOutcome::Failed(Failure::Stage(error)); task.items.len()],
+    let outcomes = match task.job.item_job(&shared.engine, &mut context) {
+        Err(error) => vec![ItemOutcome::Failed(Failure::Open(error)); task.items.len()],
         Ok(job) => match task.job.kind.batching {
             Batching::Single => {
                 let each = task.items.chunks(1);
@@ -116,4 +116,3 @@ pub fn outcomes(
     };
     results.into_iter().map(keep).collect()
 }
-

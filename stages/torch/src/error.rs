@@ -1,5 +1,8 @@
 //! What can go wrong in this crate, and how libtorch's own errors are read.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use stage_core::StageError;
 use tch::TchError;
 
@@ -30,6 +33,19 @@ impl TorchError {
             false => TorchError::Library(short),
         }
     }
+
+    /// Methods of tch without `f_` panic with the text of libtorch.
+    pub fn from_panic(panic: &(dyn Any + Send)) -> TorchError {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        TorchError::from_library(text.unwrap_or("a panic without a message"))
+    }
+}
+
+/// Runs the work of one batch; a panic in it becomes an error that may be out of memory.
+pub fn guarded<T>(work: impl FnOnce() -> Result<T, StageError>) -> Result<T, StageError> {
+    let caught = catch_unwind(AssertUnwindSafe(work));
+    caught.unwrap_or_else(|panic| Err(TorchError::from_panic(&*panic).into()))
 }
 
 impl From<TchError> for TorchError {
@@ -93,6 +109,13 @@ mod tests {
             let error = StageError::from(TorchError::from_library(text));
             assert!(matches!(error, StageError::OutOfMemory { .. }), "{text}");
         }
+    }
+
+    #[test]
+    fn a_panic_of_tch_is_read_like_an_error() {
+        let error =
+            guarded(|| Ok(tch::Tensor::zeros([1 << 46], (tch::Kind::Float, tch::Device::Cpu))));
+        assert!(matches!(error, Err(StageError::OutOfMemory { .. })), "{error:?}");
     }
 
     #[test]

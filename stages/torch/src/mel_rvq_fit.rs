@@ -7,13 +7,12 @@
 
 use std::collections::BTreeMap;
 
-use tch::Device;
-
 use crate::error::TorchError;
 use crate::kmeans::{self, Rows};
 use crate::mel::{Mel, TILE, to_vec};
-use crate::mel_rvq::{Config, MelRvq, check_wave, one_thread};
+use crate::mel_rvq::{Config, MelRvq, check_wave};
 use crate::random::{Random, scramble};
+use crate::threads::one_thread;
 
 /// Rounds of Lloyd's iteration a codebook; more change the error by well under one per cent.
 const ROUNDS: usize = 12;
@@ -33,7 +32,7 @@ impl Draw {
     pub fn new(config: &Config, limit: usize, seed: u64) -> Result<Draw, TorchError> {
         config.check()?;
         one_thread();
-        let mel = Mel::new(config.mel, Device::Cpu)?;
+        let mel = Mel::new(config.mel)?;
         Ok(Draw { mel, seed, limit: limit.max(1), frames: BTreeMap::new() })
     }
 

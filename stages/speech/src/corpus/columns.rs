@@ -86,7 +86,7 @@ pub fn map(names: &[&str]) -> Result<Vec<Column>, CorpusError> {
         columns.push(if skipped { Column::Skipped } else { Column::Field(name.to_owned()) });
     }
     for role in ROLES {
-        if let Some(index) = column_of(role, names)? {
+        if let Some(index) = find(role, names, None)? {
             columns[index] = Column::Role(role);
         }
     }
@@ -100,7 +100,17 @@ pub fn map(names: &[&str]) -> Result<Vec<Column>, CorpusError> {
     Ok(columns)
 }
 
-fn column_of(role: Role, names: &[&str]) -> Result<Option<usize>, CorpusError> {
+/// The column of a role: the declared one, the one of the plain name, or the only that fits.
+pub(super) fn find(
+    role: Role,
+    names: &[&str],
+    declared: Option<&str>,
+) -> Result<Option<usize>, CorpusError> {
+    if let Some(declared) = declared {
+        let missing =
+            || CorpusError::MissingColumn { name: declared.to_owned(), columns: names.join(", ") };
+        return names.iter().position(|name| *name == declared).map(Some).ok_or_else(missing);
+    }
     let candidates: Vec<usize> =
         (0..names.len()).filter(|index| Role::of(names[*index]) == Some(role)).collect();
     if let Some(plain) = candidates.iter().find(|index| role.is_plain(names[**index])) {

@@ -1,0 +1,143 @@
+//! Compares a section with the files as they are: one stat a file, relative to
+//! the handle of its folder, on several threads.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use camino::Utf8Path;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat};
+use rustix::io::Errno;
+
+use super::section::Row;
+use super::{Section, What};
+use crate::fs::{Fs, FsError, Metadata};
+
+/// So many entries a thread takes at a time.
+const SHARE: usize = 512;
+
+/// The indices of the entries that differ from the files, or cannot be trusted.
+pub fn check(base: &Utf8Path, section: &Section, threads: usize) -> Vec<usize> {
+    let shares = section.len().div_ceil(SHARE);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut different = Vec::new();
+        let mut folder = Folder::new(base);
+        loop {
+            let share = next.fetch_add(1, Ordering::Relaxed);
+            if share >= shares {
+                return different;
+            }
+            let rows = share * SHARE..((share + 1) * SHARE).min(section.len());
+            different.extend(rows.filter(|index| differs(section, *index, &mut folder)));
+        }
+    };
+    let helpers = threads.clamp(1, shares.max(1)) - 1;
+    let mut different = std::thread::scope(|scope| {
+        let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(work)).collect();
+        let mut different = work();
+        for helper in helpers {
+            // A helper that panicked took shares with it: then everything is looked at again.
+            match helper.join() {
+                Ok(found) => different.extend(found),
+                Err(_) => return (0..section.len()).collect(),
+            }
+        }
+        different
+    });
+    different.sort_unstable();
+    different
+}
+
+/// The same through any file system, one file after the other.
+pub fn check_through(
+    fs: &dyn Fs,
+    base: &Utf8Path,
+    section: &Section,
+) -> Result<Vec<usize>, FsError> {
+    let mut different = Vec::new();
+    for index in 0..section.len() {
+        let Some(row) = section.row(index) else {
+            continue;
+        };
+        let path = base.join(section.dir(row.dir())).join(section.name(&row));
+        let same = match fs.metadata(&path) {
+            Ok(metadata) => row.trusted() && describes(&row, &metadata),
+            Err(error) if error.is_not_found() => row.what() == What::Absent,
+            Err(error) => return Err(error),
+        };
+        if !same {
+            different.push(index);
+        }
+    }
+    Ok(different)
+}
+
+fn describes(row: &Row<'_>, metadata: &Metadata) -> bool {
+    let kind = match row.what() {
+        What::File => metadata.is_file(),
+        What::Dir => metadata.is_dir(),
+        What::Absent => false,
+    };
+    kind && metadata.size == row.size()
+        && metadata.mtime_ns == row.mtime_ns()
+        && metadata.ctime_ns == row.ctime_ns()
+        && metadata.inode == row.inode()
+}
+
+/// The folder of the last entry, kept open for the next ones.
+struct Folder<'a> {
+    base: &'a Utf8Path,
+    open: Option<(usize, Result<OwnedFd, Errno>)>,
+}
+
+impl<'a> Folder<'a> {
+    fn new(base: &'a Utf8Path) -> Folder<'a> {
+        Folder { base, open: None }
+    }
+
+    fn stat(&mut self, section: &Section, row: &Row<'_>) -> Result<Stat, Errno> {
+        let index = row.dir();
+        if self.open.as_ref().is_none_or(|(of, _)| *of != index) {
+            let path = self.base.join(section.dir(index));
+            let path = if path.as_str().is_empty() { Utf8Path::new(".") } else { &path };
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            self.open = Some((index, openat(CWD, path.as_str(), flags, Mode::empty())));
+        }
+        let Some((_, Ok(folder))) = &self.open else {
+            return Err(self
+                .open
+                .as_ref()
+                .and_then(|(_, open)| open.as_ref().err().copied())
+                .unwrap_or(Errno::IO));
+        };
+        let name = section.name(row);
+        statat(folder, if name.is_empty() { "." } else { name }, AtFlags::empty())
+    }
+}
+
+fn differs(section: &Section, index: usize, folder: &mut Folder<'_>) -> bool {
+    let Some(row) = section.row(index) else {
+        return true;
+    };
+    match folder.stat(section, &row) {
+        Ok(stat) => !row.trusted() || !is(&row, &stat),
+        Err(Errno::NOENT | Errno::NOTDIR) => row.what() != What::Absent,
+        Err(_) => true,
+    }
+}
+
+#[allow(clippy::unnecessary_cast, reason = "the types of these fields differ between systems")]
+fn is(row: &Row<'_>, stat: &Stat) -> bool {
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    let same_kind = match row.what() {
+        What::File => kind == FileType::RegularFile,
+        What::Dir => kind == FileType::Directory,
+        What::Absent => false,
+    };
+    let time = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000) + rest;
+    same_kind
+        && stat.st_size as u64 == row.size()
+        && stat.st_ino as u64 == row.inode()
+        && time(stat.st_mtime as i64, stat.st_mtime_nsec as i64) == row.mtime_ns()
+        && time(stat.st_ctime as i64, stat.st_ctime_nsec as i64) == row.ctime_ns()
+}

@@ -1,0 +1,233 @@
+//! The stat index: which digest a file had when it was last read, and what its
+//! metadata were. A memo, never a truth: losing it costs hashing, nothing else.
+
+mod check;
+mod section;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use camino::Utf8Path;
+
+use crate::cache::Cache;
+use crate::fs::{Fs, Metadata, Open, beside};
+use crate::objects::hash_open;
+use crate::{CacheError, Digest};
+
+pub use check::{check, check_through};
+pub use section::Section;
+
+/// What an entry is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum What {
+    File,
+    /// The names in a folder.
+    Dir,
+    /// That nothing is there.
+    Absent,
+}
+
+/// What was known about a path at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatEntry {
+    /// Relative to the base folder of the check.
+    pub path: String,
+    pub size: u64,
+    pub mtime_ns: i64,
+    pub ctime_ns: i64,
+    pub inode: u64,
+    /// When reading it began.
+    pub hashed_ns: i64,
+    pub digest: Digest,
+    pub what: What,
+}
+
+const SECOND: i64 = 1_000_000_000;
+
+impl StatEntry {
+    pub fn new(
+        path: String,
+        metadata: &Metadata,
+        hashed_ns: i64,
+        digest: Digest,
+        what: What,
+    ) -> StatEntry {
+        StatEntry {
+            path,
+            size: metadata.size,
+            mtime_ns: metadata.mtime_ns,
+            ctime_ns: metadata.ctime_ns,
+            inode: metadata.inode,
+            hashed_ns,
+            digest,
+            what,
+        }
+    }
+
+    /// A note that nothing is at this path.
+    pub fn absent(path: String, digest: Digest) -> StatEntry {
+        let none = 0;
+        StatEntry {
+            path,
+            size: 0,
+            mtime_ns: none,
+            ctime_ns: none,
+            inode: 0,
+            hashed_ns: none,
+            digest,
+            what: What::Absent,
+        }
+    }
+
+    /// Whether an edit after the hashing would show: the file was clearly older by then.
+    pub fn trusted(&self) -> bool {
+        trusted(self.what, self.mtime_ns, self.ctime_ns, self.hashed_ns)
+    }
+}
+
+/// Times without digits below the second come from file systems that keep no finer ones.
+fn trusted(what: What, mtime_ns: i64, ctime_ns: i64, hashed_ns: i64) -> bool {
+    let old_enough = |time: i64| {
+        let margin = if time % SECOND == 0 { 2 * SECOND } else { SECOND / 10 };
+        hashed_ns.saturating_sub(time) >= margin
+    };
+    what == What::Absent || (old_enough(mtime_ns) && old_enough(ctime_ns))
+}
+
+/// Hashes a file; an error when it changed meanwhile. The entry has the path as given.
+pub fn hash_file(fs: &dyn Fs, path: &Utf8Path) -> Result<(Digest, StatEntry), CacheError> {
+    let hashed_ns = fs.now();
+    let file = fs.open(path, Open::Read)?;
+    let before = file.metadata()?;
+    if !before.is_file() {
+        return Err(CacheError::NotAFile { path: path.to_owned() });
+    }
+    let (digest, size) = hash_open(&*file)?;
+    let after = file.metadata()?;
+    if before != after || size != after.size {
+        return Err(CacheError::Changed { path: path.to_owned() });
+    }
+    Ok((digest, StatEntry::new(path.to_string(), &after, hashed_ns, digest, What::File)))
+}
+
+const MARK: &[u8; 16] = b"throstle stat 1\n";
+/// Mark, checksum, number of sections.
+const HEAD: usize = 16 + 32 + 4;
+const SECTION_HEAD: usize = 32 + 8 + 8;
+
+/// The memo of a cache: sections of entries, each under a digest of the engine's choice.
+#[derive(Debug, Default)]
+pub struct StatIndex {
+    sections: BTreeMap<Digest, Section>,
+    /// Put or removed since loading; None where it was removed.
+    changed: BTreeMap<Digest, bool>,
+}
+
+impl StatIndex {
+    /// Reads the memo; an empty one where there is none, or a broken one.
+    pub fn load(cache: &Cache) -> Result<StatIndex, CacheError> {
+        let bytes = match cache.fs().read(&cache.0.layout.stat_index) {
+            Ok(bytes) => Bytes::from(bytes),
+            Err(error) if error.is_not_found() => return Ok(StatIndex::default()),
+            Err(error) => return Err(error.into()),
+        };
+        let sections = parse(&bytes).unwrap_or_default();
+        Ok(StatIndex { sections, changed: BTreeMap::new() })
+    }
+
+    /// Writes the memo if it changed. Sections that others saved meanwhile stay.
+    pub fn save(&mut self, cache: &Cache) -> Result<(), CacheError> {
+        if self.changed.is_empty() {
+            return Ok(());
+        }
+        cache.0.require_writable()?;
+        let mut merged = StatIndex::load(cache)?.sections;
+        for (key, kept) in &self.changed {
+            match self.sections.get(key).filter(|_| *kept) {
+                Some(section) => _ = merged.insert(*key, section.clone()),
+                None => _ = merged.remove(key),
+            }
+        }
+        write(cache, &merged)?;
+        self.sections = merged;
+        self.changed.clear();
+        Ok(())
+    }
+
+    pub fn section(&self, key: &Digest) -> Option<&Section> {
+        self.sections.get(key)
+    }
+
+    pub fn sections(&self) -> impl Iterator<Item = (&Digest, &Section)> {
+        self.sections.iter()
+    }
+
+    /// Replaces a section. The entries are kept sorted, so their order may change.
+    pub fn put_section(&mut self, key: Digest, entries: Vec<StatEntry>) {
+        self.sections.insert(key, Section::new(entries));
+        self.changed.insert(key, true);
+    }
+
+    pub fn remove_section(&mut self, key: &Digest) {
+        self.sections.remove(key);
+        self.changed.insert(*key, false);
+    }
+
+    /// What any section knows about a path.
+    pub fn lookup(&self, path: &str) -> Option<StatEntry> {
+        self.sections.values().find_map(|section| section.find(path))
+    }
+}
+
+fn parse(bytes: &Bytes) -> Option<BTreeMap<Digest, Section>> {
+    let body = bytes.get(48..)?;
+    if bytes[..16] != *MARK || Digest::of(body).as_bytes()[..] != bytes[16..48] {
+        return None;
+    }
+    let count = u32::from_le_bytes(bytes.get(48..HEAD)?.try_into().ok()?) as usize;
+    let mut sections = BTreeMap::new();
+    for index in 0..count {
+        let start = HEAD + index * SECTION_HEAD;
+        let head = bytes.get(start..start + SECTION_HEAD)?;
+        let key = Digest::from_bytes(head[..32].try_into().ok()?);
+        let offset = u64::from_le_bytes(head[32..40].try_into().ok()?) as usize;
+        let length = u64::from_le_bytes(head[40..].try_into().ok()?) as usize;
+        let end = offset.checked_add(length).filter(|end| *end <= bytes.len())?;
+        sections.insert(key, Section::parse(bytes.slice(offset..end))?);
+    }
+    Some(sections)
+}
+
+fn write(cache: &Cache, sections: &BTreeMap<Digest, Section>) -> Result<(), CacheError> {
+    let mut bytes = vec![0u8; 48];
+    bytes.extend_from_slice(&(sections.len() as u32).to_le_bytes());
+    let mut offset = HEAD + sections.len() * SECTION_HEAD;
+    for (key, section) in sections {
+        let length = section.as_bytes().len();
+        bytes.extend_from_slice(key.as_bytes());
+        bytes.extend_from_slice(&(offset as u64).to_le_bytes());
+        bytes.extend_from_slice(&(length as u64).to_le_bytes());
+        offset += length;
+    }
+    for section in sections.values() {
+        bytes.extend_from_slice(section.as_bytes());
+    }
+    bytes[..16].copy_from_slice(MARK);
+    let check = Digest::of(&bytes[48..]);
+    bytes[16..48].copy_from_slice(check.as_bytes());
+    put_in_place(cache, &bytes)
+}
+
+/// Not synced: a memo that a power cut damages fails its checksum and is made again.
+fn put_in_place(cache: &Cache, bytes: &[u8]) -> Result<(), CacheError> {
+    let (fs, path) = (cache.fs(), &cache.0.layout.stat_index);
+    let fresh = beside(path);
+    let written = fs
+        .open(&fresh, Open::CreateNew)
+        .and_then(|file| file.write_all_at(bytes, 0))
+        .and_then(|()| fs.rename(&fresh, path));
+    written.map_err(|error| {
+        let _ = fs.remove_file(&fresh);
+        CacheError::while_writing(error, path, bytes.len() as u64)
+    })
+}

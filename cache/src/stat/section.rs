@@ -1,0 +1,232 @@
+//! Many entries in one piece of memory: records of a fixed size, folder names
+//! written once, nothing allocated when it is loaded.
+//!
+//! Layout: number of entries, number of folders, length of the text (u32 each);
+//! the folders as offset and length in the text; the entries; the text.
+
+use bytes::Bytes;
+
+use super::{StatEntry, What, trusted};
+use crate::Digest;
+
+const HEAD: usize = 12;
+const DIR: usize = 8;
+const ENTRY: usize = 84;
+
+/// The entries of one section, sorted by folder and then by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    bytes: Bytes,
+    count: usize,
+    dirs: usize,
+}
+
+/// One entry as it lies in the section.
+#[derive(Clone, Copy)]
+pub(super) struct Row<'a>(&'a [u8; ENTRY]);
+
+impl Row<'_> {
+    fn word(&self, at: usize) -> u32 {
+        u32::from_le_bytes([self.0[at], self.0[at + 1], self.0[at + 2], self.0[at + 3]])
+    }
+
+    fn long(&self, at: usize) -> u64 {
+        u64::from(self.word(at)) | u64::from(self.word(at + 4)) << 32
+    }
+
+    pub fn dir(&self) -> usize {
+        self.word(0) as usize
+    }
+
+    fn name(&self) -> (usize, usize) {
+        (self.word(4) as usize, usize::from(u16::from_le_bytes([self.0[8], self.0[9]])))
+    }
+
+    pub fn what(&self) -> What {
+        match self.0[10] {
+            0 => What::File,
+            1 => What::Dir,
+            _ => What::Absent,
+        }
+    }
+
+    pub fn size(&self) -> u64 {
+        self.long(12)
+    }
+
+    pub fn mtime_ns(&self) -> i64 {
+        self.long(20).cast_signed()
+    }
+
+    pub fn ctime_ns(&self) -> i64 {
+        self.long(28).cast_signed()
+    }
+
+    pub fn inode(&self) -> u64 {
+        self.long(36)
+    }
+
+    fn hashed_ns(&self) -> i64 {
+        self.long(44).cast_signed()
+    }
+
+    pub fn trusted(&self) -> bool {
+        trusted(self.what(), self.mtime_ns(), self.ctime_ns(), self.hashed_ns())
+    }
+
+    fn digest(&self) -> Digest {
+        let mut bytes = [0u8; 32];
+        bytes.copy_from_slice(&self.0[52..]);
+        Digest::from_bytes(bytes)
+    }
+}
+
+impl Section {
+    pub(super) fn new(mut entries: Vec<StatEntry>) -> Section {
+        entries.sort_by(|a, b| split(&a.path).cmp(&split(&b.path)));
+        let (mut dirs, mut rows, mut text) = (Vec::new(), Vec::new(), String::new());
+        let mut last_dir = None;
+        for entry in &entries {
+            let (dir, name) = split(&entry.path);
+            if last_dir != Some(dir) {
+                dirs.extend_from_slice(&(text.len() as u32).to_le_bytes());
+                dirs.extend_from_slice(&(dir.len() as u32).to_le_bytes());
+                text.push_str(dir);
+                last_dir = Some(dir);
+            }
+            push_row(&mut rows, entry, dirs.len() / DIR - 1, text.len(), name.len());
+            text.push_str(name);
+        }
+        let (count, dir_count) = (entries.len(), dirs.len() / DIR);
+        let mut bytes = Vec::with_capacity(HEAD + dirs.len() + rows.len() + text.len());
+        for number in [count, dir_count, text.len()] {
+            bytes.extend_from_slice(&(number as u32).to_le_bytes());
+        }
+        bytes.extend_from_slice(&dirs);
+        bytes.extend_from_slice(&rows);
+        bytes.extend_from_slice(text.as_bytes());
+        Section { bytes: Bytes::from(bytes), count, dirs: dir_count }
+    }
+
+    /// None when the parts do not fill the bytes exactly.
+    pub(super) fn parse(bytes: Bytes) -> Option<Section> {
+        let number =
+            |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize);
+        let (count, dirs, text) = (number(0)?, number(4)?, number(8)?);
+        let expected = HEAD + dirs * DIR + count * ENTRY + text;
+        (bytes.len() == expected).then_some(Section { bytes, count, dirs })
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub fn get(&self, index: usize) -> Option<StatEntry> {
+        let row = self.row(index)?;
+        Some(StatEntry {
+            path: self.path(&row),
+            size: row.size(),
+            mtime_ns: row.mtime_ns(),
+            ctime_ns: row.ctime_ns(),
+            inode: row.inode(),
+            hashed_ns: row.hashed_ns(),
+            digest: row.digest(),
+            what: row.what(),
+        })
+    }
+
+    /// The digest of an entry, without the rest of it.
+    pub fn digest(&self, index: usize) -> Option<Digest> {
+        Some(self.row(index)?.digest())
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = StatEntry> {
+        (0..self.count).filter_map(|index| self.get(index))
+    }
+
+    pub fn find(&self, path: &str) -> Option<StatEntry> {
+        self.get(self.position(path)?)
+    }
+
+    /// The index of the entry for a path.
+    pub fn position(&self, path: &str) -> Option<usize> {
+        let wanted = split(path);
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let row = self.row(middle)?;
+            match (self.dir(row.dir()), self.name(&row)).cmp(&wanted) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+                std::cmp::Ordering::Equal => return Some(middle),
+            }
+        }
+        None
+    }
+
+    pub(super) fn row(&self, index: usize) -> Option<Row<'_>> {
+        let start = HEAD + self.dirs * DIR + index * ENTRY;
+        if index >= self.count {
+            return None;
+        }
+        Some(Row(self.bytes.get(start..start + ENTRY)?.try_into().ok()?))
+    }
+
+    pub(super) fn dir(&self, index: usize) -> &str {
+        let head = self.bytes.get(HEAD + index * DIR..HEAD + index * DIR + DIR).unwrap_or(&[0; 8]);
+        let number = |at: usize| {
+            u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize
+        };
+        self.text(number(0), number(4))
+    }
+
+    pub(super) fn name(&self, row: &Row<'_>) -> &str {
+        let (offset, length) = row.name();
+        self.text(offset, length)
+    }
+
+    fn text(&self, offset: usize, length: usize) -> &str {
+        let start = HEAD + self.dirs * DIR + self.count * ENTRY + offset;
+        let bytes = self.bytes.get(start..start + length).unwrap_or_default();
+        std::str::from_utf8(bytes).unwrap_or_default()
+    }
+
+    fn path(&self, row: &Row<'_>) -> String {
+        let (dir, name) = (self.dir(row.dir()), self.name(row));
+        match dir {
+            "" => name.to_owned(),
+            "/" => format!("/{name}"),
+            dir => format!("{dir}/{name}"),
+        }
+    }
+}
+
+fn push_row(rows: &mut Vec<u8>, entry: &StatEntry, dir: usize, offset: usize, length: usize) {
+    rows.extend_from_slice(&(dir as u32).to_le_bytes());
+    rows.extend_from_slice(&(offset as u32).to_le_bytes());
+    rows.extend_from_slice(&(length as u16).to_le_bytes());
+    rows.extend_from_slice(&[entry.what as u8, 0]);
+    rows.extend_from_slice(&entry.size.to_le_bytes());
+    rows.extend_from_slice(&entry.mtime_ns.to_le_bytes());
+    rows.extend_from_slice(&entry.ctime_ns.to_le_bytes());
+    rows.extend_from_slice(&entry.inode.to_le_bytes());
+    rows.extend_from_slice(&entry.hashed_ns.to_le_bytes());
+    rows.extend_from_slice(entry.digest.as_bytes());
+}
+
+/// Folder and name of a path.
+fn split(path: &str) -> (&str, &str) {
+    match path.rsplit_once('/') {
+        Some(("", name)) => ("/", name),
+        Some((dir, name)) => (dir, name),
+        None => ("", path),
+    }
+}

@@ -1,0 +1,115 @@
+//! What a cache holds, in numbers.
+
+use std::collections::BTreeMap;
+
+use camino::Utf8Path;
+
+use crate::cache::Cache;
+use crate::entry::{HEADER, PACK_MARK};
+use crate::fs::{FileKind, Fs, FsResult};
+use crate::index::{Known, KnownValue, Location};
+use crate::{CacheError, Table};
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stats {
+    pub objects: u64,
+    pub object_bytes: u64,
+    /// Objects in files of their own.
+    pub loose: u64,
+    pub loose_bytes: u64,
+    pub packs: u64,
+    pub pack_bytes: u64,
+    /// Bytes of packs that nothing refers to.
+    pub dead_bytes: u64,
+    pub records: BTreeMap<Table, u64>,
+    pub index_bytes: u64,
+    pub trash_bytes: u64,
+    pub staging_bytes: u64,
+}
+
+impl Cache {
+    pub fn stats(&self) -> Result<Stats, CacheError> {
+        let (fs, layout) = (&*self.0.fs, &self.0.layout);
+        let mut stats = Stats::default();
+        let mut live = 0;
+        self.0.ledger().read(|view| {
+            stats = Stats::default();
+            live = 0;
+            view.objects(&mut |_, location| {
+                live += stats.add_object(location);
+                Ok(())
+            })?;
+            view.records(None, &mut |table, _, known| {
+                live += entry_size(&known);
+                if known.value != KnownValue::Gone {
+                    *stats.records.entry(table).or_default() += 1;
+                }
+                Ok(())
+            })
+        })?;
+        for number in layout.pack_numbers(fs)? {
+            let size = size_of(fs, &layout.pack(number))?;
+            stats.packs += 1;
+            stats.pack_bytes += size;
+            live += (PACK_MARK.len() as u64).min(size);
+        }
+        stats.dead_bytes = stats.pack_bytes.saturating_sub(live);
+        stats.index_bytes = size_of(fs, &layout.ledger)?;
+        stats.trash_bytes = bytes_under(fs, &layout.trash)?;
+        stats.staging_bytes = bytes_under(fs, &layout.staging)?;
+        Ok(stats)
+    }
+}
+
+impl Stats {
+    /// Returns what the object takes in a pack.
+    fn add_object(&mut self, location: Location) -> u64 {
+        self.objects += 1;
+        self.object_bytes += location.size();
+        match location {
+            Location::Packed { length, .. } => HEADER as u64 + u64::from(length),
+            Location::Loose { size } => {
+                self.loose += 1;
+                self.loose_bytes += size;
+                HEADER as u64 + 16
+            }
+        }
+    }
+}
+
+/// What a record takes in its pack.
+pub(crate) fn entry_size(known: &Known) -> u64 {
+    let value = match &known.value {
+        KnownValue::Here(value) => value.len() as u64,
+        KnownValue::InPack { length } => u64::from(*length),
+        KnownValue::Gone => 0,
+    };
+    HEADER as u64 + 16 + value
+}
+
+/// The size of a file; 0 where there is none.
+pub(crate) fn size_of(fs: &dyn Fs, path: &Utf8Path) -> FsResult<u64> {
+    match fs.symlink_metadata(path) {
+        Ok(metadata) => Ok(metadata.size),
+        Err(error) if error.is_not_found() => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
+/// The sizes of all files under a folder.
+pub(crate) fn bytes_under(fs: &dyn Fs, dir: &Utf8Path) -> FsResult<u64> {
+    let entries = match fs.read_dir(dir) {
+        // Somebody else may be removing things.
+        Err(error) if error.is_not_found() => return Ok(0),
+        other => other?,
+    };
+    let mut bytes = 0;
+    for entry in entries {
+        let path = dir.join(&entry.name);
+        bytes += match entry.kind {
+            FileKind::Dir => bytes_under(fs, &path)?,
+            _ => size_of(fs, &path)?,
+        };
+    }
+    Ok(bytes)
+}

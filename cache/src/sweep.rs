@@ -1,0 +1,274 @@
+//! Makes room: what nobody wants leaves the index, and packs that are mostly dead
+//! are written anew. A plan first; what it removes goes to the trash.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use camino::Utf8Path;
+
+use crate::cache::{Cache, Shared};
+use crate::commit::Writer;
+use crate::entry::{Entry, HEADER};
+use crate::index::{Known, KnownValue, Location};
+use crate::packs::entry_at;
+use crate::recover::adopt;
+use crate::stats::{entry_size, size_of};
+use crate::trash::{self, Swept};
+use crate::{CacheError, Digest, Table};
+
+/// So much is held in memory while a pack is written anew.
+const MOST_IN_MEMORY: u64 = 32 << 20;
+
+/// What a sweep would remove. It stays valid: what is put after it was made stays.
+#[derive(Debug, Clone, Default)]
+pub struct SweepPlan {
+    objects: Vec<(Digest, Location)>,
+    records: Vec<(Table, Digest, Known)>,
+    packs: Vec<u32>,
+    /// How much less the cache would take, once the trash is emptied.
+    pub bytes: u64,
+}
+
+impl SweepPlan {
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty() && self.records.is_empty() && self.packs.is_empty()
+    }
+
+    pub fn objects(&self) -> impl Iterator<Item = &Digest> {
+        self.objects.iter().map(|(digest, _)| digest)
+    }
+
+    pub fn records(&self) -> impl Iterator<Item = (Table, &Digest)> {
+        self.records.iter().map(|(table, key, _)| (*table, key))
+    }
+
+    /// The packs that would be written anew.
+    pub fn packs(&self) -> &[u32] {
+        &self.packs
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SweepReport {
+    pub objects: u64,
+    pub records: u64,
+    pub packs: u64,
+    /// Packs left alone because a running process writes them.
+    pub busy_packs: u64,
+}
+
+impl Cache {
+    /// Plans a sweep of everything that is not live.
+    pub fn sweep_plan(
+        &self,
+        live: &dyn Fn(&Digest) -> bool,
+        live_record: &dyn Fn(Table, &Digest, &[u8]) -> bool,
+    ) -> Result<SweepPlan, CacheError> {
+        let (objects, records) = self.0.rows()?;
+        let mut plan = SweepPlan::default();
+        let mut kept: BTreeMap<u32, u64> = BTreeMap::new();
+        for (digest, location) in objects {
+            if live(&digest) {
+                if let Location::Packed { pack, length, .. } = location {
+                    *kept.entry(pack).or_default() += HEADER as u64 + u64::from(length);
+                }
+                continue;
+            }
+            if let Location::Loose { size } = location {
+                plan.bytes += size;
+            }
+            plan.objects.push((digest, location));
+        }
+        for (table, key, known) in records {
+            let value = self.0.value(table, &key, Some(known.clone()))?;
+            match value {
+                Some(value) if !live_record(table, &key, &value) => {
+                    plan.records.push((table, key, known));
+                }
+                _ => *kept.entry(known.pack).or_default() += entry_size(&known),
+            }
+        }
+        self.0.plan_packs(&kept, &mut plan)?;
+        Ok(plan)
+    }
+
+    /// Carries a plan out, beside running readers and writers.
+    pub fn sweep(&self, plan: SweepPlan) -> Result<SweepReport, CacheError> {
+        let shared = &self.0;
+        shared.require_writable()?;
+        if plan.is_empty() {
+            return Ok(SweepReport::default());
+        }
+        self.commit()?;
+        let mut writer = shared.writer();
+        let folder = trash::new_folder(&*shared.fs, &shared.layout)?;
+        let mut report = SweepReport::default();
+        let swept = swept(shared, &plan)?;
+        trash::write_list(&*shared.fs, &folder, &swept)?;
+        report.records = remove_records(shared, &mut writer, &plan)?;
+        report.objects = remove_objects(shared, &plan, &folder)?;
+        writer.start_new_packs(shared)?;
+        for number in &plan.packs {
+            match repack(shared, &mut writer, *number, &plan.packs, &folder)? {
+                true => report.packs += 1,
+                false => report.busy_packs += 1,
+            }
+        }
+        Ok(report)
+    }
+}
+
+impl Shared {
+    /// Packs of which less than half is kept are worth writing anew.
+    fn plan_packs(
+        &self,
+        kept: &BTreeMap<u32, u64>,
+        plan: &mut SweepPlan,
+    ) -> Result<(), CacheError> {
+        for number in self.layout.pack_numbers(&*self.fs)? {
+            let size = size_of(&*self.fs, &self.layout.pack(number))?;
+            let kept = kept.get(&number).copied().unwrap_or(0);
+            if size > 0 && kept < size / 2 {
+                plan.packs.push(number);
+                plan.bytes += size - kept;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The list that lets the sweep be undone.
+fn swept(shared: &Shared, plan: &SweepPlan) -> Result<Swept, CacheError> {
+    let mut swept = Swept::default();
+    for (digest, location) in &plan.objects {
+        if let Location::Packed { pack, offset, length } = location {
+            swept.packed.push((*digest, *pack, *offset, *length));
+        }
+    }
+    for (table, key, known) in &plan.records {
+        if let Some(value) = shared.value(*table, key, Some(known.clone()))? {
+            swept.records.push((table.0, *key, value));
+        }
+    }
+    Ok(swept)
+}
+
+/// The log has to say that a record is gone, or a new index would have it again.
+fn remove_records(
+    shared: &Shared,
+    writer: &mut Writer,
+    plan: &SweepPlan,
+) -> Result<u64, CacheError> {
+    let unchanged = shared.ledger().read(|view| {
+        let mut unchanged = Vec::new();
+        for (table, key, known) in &plan.records {
+            if view.record(*table, key)?.as_ref() == Some(known) {
+                unchanged.push((*table, *key));
+            }
+        }
+        Ok(unchanged)
+    })?;
+    let first = writer.next_sequence(shared)?;
+    let gone = |(sequence, (table, key))| Entry::Gone { table, key, sequence };
+    let entries: Vec<Entry> = (first..).zip(unchanged).map(gone).collect();
+    writer.append_durably(shared, &entries)?;
+    Ok(entries.len() as u64)
+}
+
+fn remove_objects(shared: &Shared, plan: &SweepPlan, folder: &Utf8Path) -> Result<u64, CacheError> {
+    let removed = shared.ledger().write(|tables| {
+        let mut removed = Vec::new();
+        for (digest, location) in &plan.objects {
+            if tables.remove_object(digest, *location)? {
+                removed.push((*digest, *location));
+            }
+        }
+        Ok(removed)
+    })?;
+    for (digest, location) in &removed {
+        if matches!(location, Location::Loose { .. }) {
+            shared.discard_file(digest, folder)?;
+        }
+    }
+    Ok(removed.len() as u64)
+}
+
+/// Writes what is live in a pack to another one and moves the pack to the trash.
+/// False when a living process writes it.
+fn repack(
+    shared: &Shared,
+    writer: &mut Writer,
+    number: u32,
+    leaving: &[u32],
+    folder: &Utf8Path,
+) -> Result<bool, CacheError> {
+    let (fs, layout) = (&*shared.fs, &shared.layout);
+    let Some(pack) = adopt(fs, layout, &mut shared.ledger(), number)? else {
+        return Ok(false);
+    };
+    let staying: BTreeSet<u32> =
+        layout.pack_numbers(fs)?.into_iter().filter(|other| !leaving.contains(other)).collect();
+    // A tombstone is needed as long as an older pack may hold the record.
+    let is_oldest = staying.first().is_none_or(|first| *first > number);
+    let (objects, records) = shared.rows()?;
+    let mut entries = Entries::default();
+    for (digest, location) in objects {
+        let Location::Packed { pack: of, offset, length } = location else {
+            continue;
+        };
+        if of == number {
+            match entry_at(&*pack.file, number, offset, length)? {
+                Some(entry) => entries.add(shared, writer, entry)?,
+                None => {
+                    _ = shared.ledger().write(|tables| tables.remove_object(&digest, location))?
+                }
+            }
+        }
+    }
+    for (table, key, known) in records.into_iter().filter(|(_, _, known)| known.pack == number) {
+        let sequence = known.sequence;
+        let entry = match shared.value(table, &key, Some(known.clone()))? {
+            Some(value) => Some(Entry::Record { table, key, sequence, value }),
+            None if known.value == KnownValue::Gone && !is_oldest => {
+                Some(Entry::Gone { table, key, sequence })
+            }
+            None => None,
+        };
+        match entry {
+            Some(entry) => entries.add(shared, writer, entry)?,
+            None => shared.ledger().write(|tables| tables.remove_record(table, &key, &known))?,
+        }
+    }
+    entries.write(shared, writer)?;
+    fs.rename(&layout.pack(number), &folder.join(format!("{number:06}.pack")))?;
+    fs.sync_dir(&layout.packs)?;
+    shared.ledger().write(|tables| tables.remove_pack(number))?;
+    shared.packs.forget(number);
+    Ok(true)
+}
+
+/// Entries on their way to another pack.
+#[derive(Default)]
+struct Entries {
+    waiting: Vec<Entry>,
+    bytes: u64,
+}
+
+impl Entries {
+    fn add(
+        &mut self,
+        shared: &Shared,
+        writer: &mut Writer,
+        entry: Entry,
+    ) -> Result<(), CacheError> {
+        self.bytes += entry.size();
+        self.waiting.push(entry);
+        if self.bytes >= MOST_IN_MEMORY { self.write(shared, writer) } else { Ok(()) }
+    }
+
+    fn write(&mut self, shared: &Shared, writer: &mut Writer) -> Result<(), CacheError> {
+        writer.append_durably(shared, &self.waiting)?;
+        self.waiting.clear();
+        self.bytes = 0;
+        Ok(())
+    }
+}

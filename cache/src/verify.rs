@@ -1,0 +1,332 @@
+//! Looks for damage everywhere, names what it finds, and goes on. With repair,
+//! damaged objects are set aside and the index is built anew where it is wrong.
+
+use std::collections::{HashMap, HashSet};
+
+use camino::{Utf8Path, Utf8PathBuf};
+
+use crate::cache::{Cache, Shared};
+use crate::entry::Entry;
+use crate::fs::{FsError, Open};
+use crate::index::{Known, KnownValue, Location};
+use crate::objects::hash_open;
+use crate::rebuild::RebuildReport;
+use crate::recover::recover;
+use crate::scan::{Found, Scan};
+use crate::{Access, CacheError, Digest, Table};
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct VerifyOptions {
+    /// Set aside what is damaged and put the index right.
+    pub repair: bool,
+    /// Read and hash every byte; else only places and sizes are looked at.
+    pub read_data: bool,
+}
+
+/// One thing that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    pub path: Utf8PathBuf,
+    pub offset: Option<u64>,
+    /// The object that is lost by it.
+    pub object: Option<Digest>,
+    /// The record that is lost by it, or lost if the index were.
+    pub record: Option<(Table, Digest)>,
+    pub what: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VerifyReport {
+    pub objects: u64,
+    pub records: u64,
+    /// How much was read.
+    pub bytes: u64,
+    pub damages: Vec<Damage>,
+    /// Whether the damages are taken care of.
+    pub repaired: bool,
+}
+
+impl VerifyReport {
+    pub fn is_clean(&self) -> bool {
+        self.damages.is_empty()
+    }
+}
+
+type Rows = (Vec<(Digest, Location)>, Vec<(Table, Digest, Known)>);
+
+/// What a pack was found to hold: offsets of whole entries, with their keys.
+type Sound = HashMap<u32, HashSet<(u64, Digest)>>;
+
+impl Cache {
+    /// Checks everything the index refers to. `progress` gets bytes done and bytes in all.
+    pub fn verify(
+        &self,
+        options: VerifyOptions,
+        progress: &dyn Fn(u64, u64),
+    ) -> Result<VerifyReport, CacheError> {
+        if options.repair {
+            self.0.require_writable()?;
+        }
+        let mut check =
+            Check { shared: &self.0, report: VerifyReport::default(), progress, total: 0 };
+        let index_is_sound = self.0.ledger().check_integrity()?;
+        if !index_is_sound {
+            check.damage(&self.0.layout.ledger, None, "the index is damaged");
+            if options.repair {
+                self.rebuild_index()?;
+            }
+        }
+        let (objects, records) = self.0.rows()?;
+        check.report.objects = objects.len() as u64;
+        check.report.records = records.len() as u64;
+        if options.read_data {
+            check.read_everything(&objects, &records)?;
+        } else {
+            check.look_at_sizes(&objects, &records)?;
+        }
+        let mut report = check.report;
+        if options.repair {
+            self.repair(&report, &objects, &records)?;
+            report.repaired = true;
+        }
+        Ok(report)
+    }
+
+    /// Builds the index anew from the packs.
+    pub fn rebuild_index(&self) -> Result<RebuildReport, CacheError> {
+        let mut ledger = self.0.ledger();
+        let report = ledger.rebuild()?;
+        let writable = self.0.access == Access::ReadWrite;
+        self.0.short.set(recover(&*self.0.fs, &self.0.layout, &mut ledger, writable)?);
+        Ok(report)
+    }
+
+    fn repair(
+        &self,
+        report: &VerifyReport,
+        objects: &[(Digest, Location)],
+        records: &[(Table, Digest, Known)],
+    ) -> Result<(), CacheError> {
+        let lost: HashSet<Digest> =
+            report.damages.iter().filter_map(|damage| damage.object).collect();
+        for (digest, location) in objects.iter().filter(|(digest, _)| lost.contains(digest)) {
+            // It is named in the report already.
+            let _ = self.0.set_aside(digest, *location);
+        }
+        let lost: HashSet<(Table, Digest)> =
+            report.damages.iter().filter_map(|damage| damage.record).collect();
+        for (table, key, known) in records {
+            if !lost.contains(&(*table, *key)) || self.0.pending().record(*table, key).is_some() {
+                continue;
+            }
+            match &known.value {
+                // The index still has what the log lost.
+                KnownValue::Here(value) => self.record(*table, key, value.to_vec())?,
+                KnownValue::Gone | KnownValue::InPack { .. } => self.forget(*table, key)?,
+            }
+        }
+        self.commit()?;
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Everything in the index.
+    pub fn rows(&self) -> Result<Rows, CacheError> {
+        self.ledger().read(|view| {
+            let (mut objects, mut records) = (Vec::new(), Vec::new());
+            view.objects(&mut |digest, location| {
+                objects.push((digest, location));
+                Ok(())
+            })?;
+            view.records(None, &mut |table, key, known| {
+                records.push((table, key, known));
+                Ok(())
+            })?;
+            Ok((objects, records))
+        })
+    }
+}
+
+struct Check<'a> {
+    shared: &'a Shared,
+    report: VerifyReport,
+    progress: &'a dyn Fn(u64, u64),
+    total: u64,
+}
+
+impl Check<'_> {
+    fn damage(&mut self, path: &Utf8Path, offset: Option<u64>, what: &str) -> &mut Damage {
+        self.report.damages.push(Damage {
+            path: path.to_owned(),
+            offset,
+            object: None,
+            record: None,
+            what: what.to_owned(),
+        });
+        let last = self.report.damages.len() - 1;
+        &mut self.report.damages[last]
+    }
+
+    fn damaged_object(&mut self, digest: &Digest, location: Location, what: &str) {
+        let (path, _) = self.shared.describe(digest, location);
+        let offset = match location {
+            Location::Packed { offset, .. } => Some(u64::from(offset)),
+            Location::Loose { .. } => None,
+        };
+        self.damage(&path, offset, what).object = Some(*digest);
+    }
+
+    fn damaged_record(&mut self, table: Table, key: &Digest, known: &Known, what: &str) {
+        let path = self.shared.layout.pack(known.pack);
+        self.damage(&path, Some(u64::from(known.offset)), what).record = Some((table, *key));
+    }
+
+    fn advance(&mut self, bytes: u64) {
+        self.report.bytes += bytes;
+        (self.progress)(self.report.bytes, self.total.max(self.report.bytes));
+    }
+
+    fn look_at_sizes(
+        &mut self,
+        objects: &[(Digest, Location)],
+        records: &[(Table, Digest, Known)],
+    ) -> Result<(), CacheError> {
+        let lengths = self.pack_lengths()?;
+        let reaches = |pack: &u32, end: u64| lengths.get(pack).is_some_and(|length| end <= *length);
+        for (digest, location) in objects {
+            match location.pack_end() {
+                Some((pack, end)) if !reaches(&pack, end) => {
+                    self.damaged_object(digest, *location, "the pack ends before the object");
+                }
+                Some(_) => {}
+                None => self.look_at_file(digest, *location)?,
+            }
+        }
+        for (table, key, known) in records {
+            let end = u64::from(known.offset) + crate::stats::entry_size(known);
+            if !reaches(&known.pack, end) {
+                self.damaged_record(*table, key, known, "the pack ends before the record");
+            }
+        }
+        Ok(())
+    }
+
+    fn pack_lengths(&self) -> Result<HashMap<u32, u64>, CacheError> {
+        let (fs, layout) = (&*self.shared.fs, &self.shared.layout);
+        let mut lengths = HashMap::new();
+        for number in layout.pack_numbers(fs)? {
+            lengths.insert(number, crate::stats::size_of(fs, &layout.pack(number))?);
+        }
+        Ok(lengths)
+    }
+
+    fn look_at_file(&mut self, digest: &Digest, location: Location) -> Result<(), CacheError> {
+        match self.shared.fs.metadata(&self.shared.layout.object(digest)) {
+            Ok(metadata) if metadata.size == location.size() => {}
+            Ok(_) => self.damaged_object(digest, location, "the file has another size"),
+            Err(error) if error.is_not_found() => {
+                self.damaged_object(digest, location, "the file is missing");
+            }
+            Err(error) => self.damaged_object(digest, location, &describe(&error)),
+        }
+        Ok(())
+    }
+
+    fn read_everything(
+        &mut self,
+        objects: &[(Digest, Location)],
+        records: &[(Table, Digest, Known)],
+    ) -> Result<(), CacheError> {
+        let lengths = self.pack_lengths()?;
+        let is_loose = |location: &&(Digest, Location)| location.1.pack_end().is_none();
+        let loose: u64 = objects.iter().filter(is_loose).map(|(_, location)| location.size()).sum();
+        self.total = lengths.values().sum::<u64>() + loose;
+        let mut sound = Sound::new();
+        let mut numbers: Vec<u32> = lengths.into_keys().collect();
+        numbers.sort_unstable();
+        for number in numbers {
+            let found = self.read_pack(number);
+            sound.insert(number, found);
+        }
+        let has = |pack: u32, offset: u32, key: &Digest| {
+            sound.get(&pack).is_some_and(|found| found.contains(&(u64::from(offset), *key)))
+        };
+        for (digest, location) in objects {
+            match location {
+                Location::Packed { pack, offset, .. } if !has(*pack, *offset, digest) => {
+                    self.damaged_object(digest, *location, "the object is not there whole");
+                }
+                Location::Packed { .. } => {}
+                Location::Loose { .. } => self.read_file(digest, *location),
+            }
+        }
+        for (table, key, known) in records {
+            if !has(known.pack, known.offset, key) {
+                self.damaged_record(*table, key, known, "the record is not there whole");
+            }
+        }
+        Ok(())
+    }
+
+    /// The whole entries of a pack. What cannot be read is stepped over.
+    fn read_pack(&mut self, number: u32) -> HashSet<(u64, Digest)> {
+        let path = self.shared.layout.pack(number);
+        let mut sound = HashSet::new();
+        let file = match self.shared.fs.open(&path, Open::Read) {
+            Ok(file) => file,
+            Err(error) => {
+                self.damage(&path, None, &describe(&error));
+                return sound;
+            }
+        };
+        let mut scan = match Scan::new(&*file, number, 0) {
+            Ok(scan) => scan,
+            Err(error) => {
+                self.damage(&path, None, &describe(&error));
+                return sound;
+            }
+        };
+        loop {
+            let before = scan.position();
+            match scan.next() {
+                Ok(None) => return sound,
+                Ok(Some(Found::Entry { offset, entry })) => {
+                    _ = sound.insert((offset, key_of(&entry)))
+                }
+                // What the index refers to and is not found is reported by its name.
+                Ok(Some(Found::Damaged | Found::Garbage)) => {}
+                Err(error) => {
+                    self.damage(&path, Some(before), &describe(&error));
+                    scan.step_over();
+                }
+            }
+            self.advance(scan.position() - before);
+        }
+    }
+
+    fn read_file(&mut self, digest: &Digest, location: Location) {
+        let path = self.shared.layout.object(digest);
+        let found = self.shared.fs.open(&path, Open::Read).and_then(|file| hash_open(&*file));
+        match found {
+            Ok((found, _)) if found == *digest => {}
+            Ok(_) => self.damaged_object(digest, location, "the file has other bytes"),
+            Err(error) if error.is_not_found() => {
+                self.damaged_object(digest, location, "the file is missing");
+            }
+            Err(error) => self.damaged_object(digest, location, &describe(&error)),
+        }
+        self.advance(location.size());
+    }
+}
+
+fn key_of(entry: &Entry) -> Digest {
+    match entry {
+        Entry::Object { digest, .. } | Entry::Loose { digest, .. } => *digest,
+        Entry::Record { key, .. } | Entry::Gone { key, .. } => *key,
+    }
+}
+
+fn describe(error: &FsError) -> String {
+    format!("{error}: {}", error.source)
+}
