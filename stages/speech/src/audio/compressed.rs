@@ -1,6 +1,7 @@
 //! Everything but plain WAV, decoded by Symphonia packet by packet: limits are checked
 //! as frames come, and what is folded away is never held.
 
+use super::aiff;
 use super::decode::{Decoded, Options, finish};
 use super::fault::Fault;
 use super::mix::Mixer;
@@ -75,7 +76,7 @@ impl<'a> Reading<'a> {
             .map_err(|error| broken(format, &error))?;
         let integers = is_integer(parameters);
         if let (Some(rate), Some(frames)) =
-            (parameters.sample_rate, declared_frames(&track, format))
+            (parameters.sample_rate, declared_frames(bytes, &track, format))
         {
             // A header that states too much is believed; one that states too little is
             // found out while decoding.
@@ -189,8 +190,8 @@ impl<'a> Reading<'a> {
         }
         let present = stream.mixer.frames() as u64;
         // A length that is kept says nothing about a stream that breaks off.
-        let declared =
-            declared_frames(&self.track, self.format).filter(|declared| *declared > present);
+        let declared = declared_frames(self.bytes, &self.track, self.format)
+            .filter(|declared| *declared > present);
         let short = declared.is_some_and(|declared| declared > present + slack(self.format));
         if ended_early || short {
             if !self.options.allow_truncated {
@@ -269,9 +270,10 @@ fn is_integer(parameters: &AudioCodecParameters) -> bool {
 }
 
 /// The frames that the container promises, where that is a promise and not a guess.
-fn declared_frames(track: &Track, format: Format) -> Option<u64> {
+fn declared_frames(bytes: &[u8], track: &Track, format: Format) -> Option<u64> {
     match format {
-        Format::Flac | Format::M4a | Format::Aiff => track.num_frames,
+        Format::Flac | Format::M4a => track.num_frames,
+        Format::Aiff => aiff::stated_frames(bytes),
         // Without the tag that states the delay, the count is guessed from the bit rate.
         Format::Mp3 => track.delay.and(track.num_frames),
         Format::Wav | Format::Ogg => None,

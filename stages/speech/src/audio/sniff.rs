@@ -24,9 +24,10 @@ impl Format {
         Self::ALL.into_iter().find(|format| format.extensions().contains(&lower.as_str()))
     }
 
-    /// The format of a media type such as `audio/wav`.
+    /// The format of a media type: `audio/` and a registered name or an extension.
     pub fn of_media_type(kind: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.media_type() == kind)
+        let registered = Self::ALL.into_iter().find(|format| format.media_type() == kind);
+        registered.or_else(|| Self::of_extension(kind.strip_prefix("audio/")?))
     }
 
     pub fn extensions(self) -> &'static [&'static str] {
