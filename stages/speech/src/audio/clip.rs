@@ -89,3 +89,36 @@ pub(super) fn round(sample: f64, clipped: &mut u64) -> i16 {
     let rounded = (scaled + 0.5_f64.copysign(scaled)) as i32;
     rounded.clamp(-32_768, 32_767) as i16
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rounded(value: f64) -> (i16, u64) {
+        let mut clipped = 0;
+        (round(value, &mut clipped), clipped)
+    }
+
+    #[test]
+    fn every_16_bit_value_survives_the_way_through_floats() {
+        for sample in i16::MIN..=i16::MAX {
+            assert_eq!(rounded(f64::from(sample) / 32_768.0), (sample, 0));
+        }
+    }
+
+    #[test]
+    fn halves_go_away_from_zero_and_the_rest_to_the_nearest() {
+        let step = 1.0 / 32_768.0;
+        for (value, wanted) in [(0.5, 1), (-0.5, -1), (1.5, 2), (1.4, 1), (-1.6, -2), (0.4, 0)] {
+            assert_eq!(rounded(value * step).0, wanted, "{value}");
+        }
+    }
+
+    #[test]
+    fn what_lies_outside_is_clipped_and_counted_but_not_full_scale_itself() {
+        assert_eq!(rounded(1.0), (32_767, 0));
+        assert_eq!(rounded(-1.0), (-32_768, 0));
+        assert_eq!(rounded(1.001), (32_767, 1));
+        assert_eq!(rounded(-1e30), (-32_768, 1));
+    }
+}

@@ -48,6 +48,8 @@ impl Default for Limits {
 pub struct Decoded {
     pub clip: Clip,
     pub format: Format,
+    /// How alike left and right were before they were folded: from -1 to 1, for stereo.
+    pub correlation: Option<f64>,
     pub notes: Vec<Note>,
 }
 
@@ -147,7 +149,7 @@ pub(super) fn finish(mixer: Mixer, rate: u32, format: Format, mut notes: Vec<Not
             notes.push(Note::Clipped { samples: over });
         }
     }
-    Decoded { clip: Clip { rate, channels, samples }, format, notes }
+    Decoded { clip: Clip { rate, channels, samples }, format, correlation, notes }
 }
 
 impl Options {
