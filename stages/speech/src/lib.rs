@@ -21,6 +21,7 @@ use stage_core::Stage;
 pub fn stages() -> Vec<Arc<dyn Stage>> {
     let families = [
         corpus::stages(),
+        audio::stages(),
         text::stages(),
         dataset::stages(),
         speaker::stages(),
