@@ -19,14 +19,12 @@ mod policy;
 mod problem;
 mod reference;
 mod resolve;
+mod source;
 mod unit;
 mod value;
 mod written;
 
-use std::sync::Arc;
-
 use camino::Utf8Path;
-use miette::NamedSource;
 use stage_core::Catalogue;
 
 use crate::pipeline::Pipeline;
@@ -66,11 +64,10 @@ pub fn load(
 ) -> Result<Loaded, Problems> {
     let mut problems = problem::Collector::default();
     let pipeline = read(text, file, catalogue, options, files, &mut problems);
-    let mut sources = vec![Arc::new(NamedSource::new(file.as_str(), text.to_owned()))];
-    for argument in &options.set {
-        sources.push(Arc::new(NamedSource::new("--set", argument.clone())));
-    }
-    let warnings = problems.finish(file.as_str(), &sources)?;
+    let overrides = options.set.iter().map(|argument| ("--set", argument.as_str()));
+    let texts: Vec<(&str, &str)> =
+        std::iter::once((file.as_str(), text)).chain(overrides).collect();
+    let warnings = problems.finish(file.as_str(), &texts)?;
     match pipeline {
         Some(pipeline) => Ok(Loaded { pipeline, warnings }),
         None => Err(Problems::unexplained(file.as_str())),
@@ -93,6 +90,6 @@ fn read(
     params::substitute(&mut root, problems);
     let manifest = written::Manifest::read(root, problems);
     let base = file.parent().unwrap_or(Utf8Path::new(""));
-    let checks = value::Checks { base, seed: 0, files, secrets: options.secrets };
+    let checks = value::Checks::new(base, files, options.secrets);
     resolve::resolve(manifest, file, catalogue, checks, problems)
 }

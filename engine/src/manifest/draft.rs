@@ -30,6 +30,8 @@ pub struct Draft {
     pub inputs: BTreeMap<&'static str, Vec<(Target, Span)>>,
     pub exports: Vec<WrittenExport>,
     pub policy: Policy,
+    /// What misspelled keys should have been; those are not reported as missing as well.
+    meant: Vec<&'static str>,
 }
 
 /// One parameter of a matrix.
@@ -65,6 +67,7 @@ pub fn read(
         inputs: BTreeMap::new(),
         exports: Vec::new(),
         policy: policy::usual(),
+        meant: Vec::new(),
     };
     if let Some(matrix) = &stage.matrix {
         draft.read_matrix(&matrix.node, checks, problems);
@@ -125,14 +128,20 @@ impl Draft {
             }
         } else {
             problems.add(self.unknown_key(&entry.key));
+            self.meant.extend(nearest(&entry.key.value, self.names()));
         }
     }
 
+    /// The ports and parameters of the kind.
+    fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let kind = self.kind;
+        let ports = kind.inputs.iter().map(|port| port.name);
+        ports.chain(kind.parameters.iter().map(|parameter| parameter.name))
+    }
+
     fn unknown_key(&self, key: &Spanned<String>) -> Problem {
-        let ports = self.kind.inputs.iter().map(|port| port.name);
-        let parameters = self.kind.parameters.iter().map(|parameter| parameter.name);
         let common = policy::COMMON.iter().map(|parameter| parameter.name);
-        let own: Vec<&str> = ports.chain(parameters).collect();
+        let own: Vec<&str> = self.names().collect();
         let all = own.iter().copied().chain(common).chain(["use", "export", "matrix"]);
         let near = nearest(&key.value, all).map(|near| format!("did you mean `{near}`?"));
         let kind = self.kind.name;
@@ -191,7 +200,7 @@ impl Draft {
     fn fill_in(&mut self, checks: &Checks, problems: &mut Collector) {
         for parameter in self.kind.parameters {
             let name = parameter.name;
-            if self.places.contains_key(name) {
+            if self.places.contains_key(name) || self.meant.contains(&name) {
                 continue;
             }
             match value::default(parameter, checks.seed) {
@@ -228,7 +237,7 @@ impl Draft {
 
     /// Whether the port is written but could not be read, which has been reported.
     fn failed(&self, port: &str) -> bool {
-        self.ports.get(port).is_some_and(Vec::is_empty)
+        self.ports.get(port).is_some_and(Vec::is_empty) || self.meant.contains(&port)
     }
 
     /// Whether what arrives on the port is not known because of an error.

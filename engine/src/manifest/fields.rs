@@ -151,7 +151,7 @@ impl Reader<'_> {
         let writers = (self.writers)(name);
         if !writers.is_empty() {
             let writers = list(writers.iter().map(String::as_str));
-            help.push_str(&format!("; it is written by {writers}"));
+            help.push_str(&format!("; `{name}` is written by {writers}"));
         }
         Problem::new("unknown_field", place, message)
             .label(format!("no `{}` here", name.escape_debug()))

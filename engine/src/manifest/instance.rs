@@ -168,9 +168,11 @@ fn suffix(drafts: &[Option<Draft>], choice: &[(AxisId, usize)]) -> String {
 pub fn unknown_instance(name: &str, stage: &str, known: &[&str], span: Span) -> Problem {
     let message = format!("stage `{stage}` has no instance `[{}]`", name.escape_debug());
     let known: Vec<&str> = known.iter().copied().filter(|suffix| !suffix.is_empty()).collect();
-    let help = match known.is_empty() {
-        true => Some(format!("`{stage}` has no matrix: write its name alone")),
-        false => super::nearest::suggestion(name, "there are", known),
+    let known: Vec<String> = known.iter().map(|suffix| format!("`{stage}[{suffix}]`")).collect();
+    let help = match known.len() {
+        0 => format!("`{stage}` has no matrix: write its name alone"),
+        1..=20 => format!("there are {}", known.join(", ")),
+        many => format!("there are {many}, such as {}", known[0]),
     };
-    Problem::new("unknown_reference", span, message).help_if(help)
+    Problem::new("unknown_reference", span, message).help(help)
 }

@@ -108,7 +108,10 @@ fn describe(drafts: &[Option<Draft>], graph: &Graph, path: &[NodeIndex]) -> Prob
         })
         .collect();
     let names: Vec<String> = path.iter().map(|node| format!("`{}`", name(*node))).collect();
-    let message = format!("these stages need each other: {}", names.join(" needs "));
+    let message = match names.len() {
+        2 => format!("stage {} reads its own output", names[0]),
+        _ => format!("these stages need each other: {}", names.join(" needs ")),
+    };
     let first = steps.first().map(|(_, _, span)| *span).unwrap_or_default();
     let mut problem = Problem::new("cycle", first, message);
     for (at, (reader, needed, span)) in steps.iter().enumerate() {

@@ -57,18 +57,18 @@ impl Substitution<'_> {
         let Some((_, value)) = self.params.get(name) else {
             let known = self.params.keys().map(String::as_str);
             let near = suggestion(name, "there are", known);
-            let help = near.unwrap_or_else(|| format!("add `{name} = …` to `[params]`"));
+            let help = near.unwrap_or_else(|| format!("add `{name} = …` to `[params]`."));
             let message = format!("there is no value `{name}` in `[params]`");
             let help =
-                format!("{help}; a text that begins with a dollar sign is written `\"$${name}\"`");
-            self.problems.add(Problem::new("unknown_param", node.span, message).help(help));
+                format!("{help} A text that begins with a dollar sign is written `\"$${name}\"`");
+            self.problems.add_last(Problem::new("unknown_param", node.span, message).help(help));
             return;
         };
         *self.used.entry(name.to_owned()).or_default() += 1;
         self.copied += size(value);
         if self.copied > LARGEST {
             let message = format!("the values of `[params]` are copied more than {LARGEST} times");
-            self.problems.add(Problem::new("too_large", node.span, message));
+            self.problems.add_last(Problem::new("too_large", node.span, message));
             return;
         }
         let used = node.span;

@@ -25,7 +25,15 @@ pub fn document(text: &str, problems: &mut Collector) -> Option<Table> {
     }
     let (root, errors) = DeTable::parse_recoverable(text);
     let broken = errors.iter().any(|error| error.message() != "duplicate key");
+    let mut repeated = 0..0;
     for error in errors.iter().take(SYNTAX_ERRORS) {
+        let at = error.span().map_or(text.len(), |range| range.start);
+        // What stands in a table that is there twice is no mistake of its own.
+        if error.message() == "duplicate key" && !repeated.contains(&at) {
+            repeated = table_from(text, at);
+        } else if error.message() == "duplicate key" {
+            continue;
+        }
         problems.add(syntax(text, &root, error));
     }
     if broken { None } else { Some(table(root.get_ref(), 0, 0, problems)) }
@@ -77,6 +85,15 @@ fn earlier(
         }
     }
     last_key(root, key.trim_matches(['"', '\'']), second.start)
+}
+
+/// From a key in a header to the next header; empty for other keys.
+fn table_from(text: &str, at: usize) -> Range<usize> {
+    let line_start = text.get(..at).and_then(|text| text.rfind('\n')).map_or(0, |at| at + 1);
+    let is_header = text.get(line_start..).is_some_and(|text| text.trim_start().starts_with('['));
+    let end = text.get(at..).and_then(|text| text.find("\n["));
+    let end = end.map_or(text.len(), |end| at + end);
+    if is_header { at..end } else { at..at }
 }
 
 fn header(line: &str) -> Option<&str> {
@@ -150,7 +167,7 @@ fn node(
         DeValue::Integer(digits) => match i64::from_str_radix(digits.as_str(), digits.radix()) {
             Ok(number) => Value::Integer(number),
             Err(_) => {
-                problems.add(
+                problems.add_last(
                     Problem::new("out_of_range", span, format!("`{digits}` is too large"))
                         .help("integers have 64 bits"),
                 );

@@ -1,9 +1,12 @@
 //! What is wrong with a manifest, where, and what to do about it.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use miette::{Diagnostic, LabeledSpan, NamedSource, Severity, SourceCode};
+use miette::{Diagnostic, LabeledSpan, Severity, SourceCode};
+
+use super::source::{Source, printable};
 
 /// More than these of one file are counted, not shown.
 const SHOWN: usize = 100;
@@ -37,14 +40,14 @@ pub struct Problem {
     /// The first one is where it is sorted and shown.
     labels: Vec<(Span, String)>,
     severity: Severity,
-    source: Option<Arc<NamedSource<String>>>,
+    source: Option<Arc<Source>>,
 }
 
 impl Problem {
     pub fn new(code: &'static str, span: Span, message: impl Into<String>) -> Problem {
         Problem {
             code,
-            message: message.into(),
+            message: printable(&message.into()),
             help: None,
             labels: vec![(span, String::new())],
             severity: Severity::Error,
@@ -59,7 +62,7 @@ impl Problem {
     /// What the first place is.
     pub fn label(mut self, text: impl Into<String>) -> Problem {
         if let Some(first) = self.labels.first_mut() {
-            first.1 = text.into();
+            first.1 = printable(&text.into());
         }
         self
     }
@@ -67,21 +70,21 @@ impl Problem {
     /// Another place that has to do with it; left out if it is in another text.
     pub fn also(mut self, span: Span, text: impl Into<String>) -> Problem {
         if span.source == self.span().source && span != self.span() {
-            self.labels.push((span, text.into()));
+            self.labels.push((span, printable(&text.into())));
         }
         self
     }
 
     pub fn help(mut self, help: impl Into<String>) -> Problem {
-        self.help = Some(help.into());
+        self.help = Some(printable(&help.into()));
         self
     }
 
-    pub fn help_if(mut self, help: Option<String>) -> Problem {
-        if help.is_some() {
-            self.help = help;
+    pub fn help_if(self, help: Option<String>) -> Problem {
+        match help {
+            Some(help) => self.help(help),
+            None => self,
         }
-        self
     }
 
     /// A stable word, such as `unknown_key`.
@@ -107,7 +110,7 @@ impl Problem {
 
     /// Line and column of the first place, counted from 1; columns in characters.
     pub fn position(&self) -> (usize, usize) {
-        let text = self.source.as_ref().map(|source| source.inner().as_str()).unwrap_or_default();
+        let text = self.source.as_ref().map(|source| source.text()).unwrap_or_default();
         let mut start = self.span().start.min(text.len());
         while !text.is_char_boundary(start) {
             start -= 1;
@@ -201,43 +204,65 @@ impl Diagnostic for Problems {
 #[derive(Default)]
 pub struct Collector {
     problems: Vec<Problem>,
+    /// Values that must not be shown, whatever is wrong around them.
+    secrets: Vec<Span>,
+    /// Places of which enough has been said.
+    done: HashSet<Span>,
 }
 
 impl Collector {
     /// The same thing at the same place is said once, however many stages of a matrix share it.
     pub fn add(&mut self, problem: Problem) {
-        self.problems.push(problem);
+        if !self.done.contains(&problem.span()) {
+            self.problems.push(problem);
+        }
     }
 
-    pub fn has_errors(&self) -> bool {
+    /// Whatever else is found wrong at the place would be a consequence.
+    pub fn add_last(&mut self, problem: Problem) {
+        let span = problem.span();
+        self.add(problem);
+        self.done.insert(span);
+    }
+
+    /// Covers what is written there wherever the text is shown.
+    pub fn cover(&mut self, span: Span) {
+        self.secrets.push(span);
+    }
+
+    fn has_errors(&self) -> bool {
         self.problems.iter().any(Problem::is_error)
     }
 
-    fn sorted(mut self, sources: &[Arc<NamedSource<String>>]) -> Vec<Problem> {
+    fn sorted(mut self, texts: &[(&str, &str)]) -> Vec<Problem> {
+        if self.problems.is_empty() {
+            return self.problems;
+        }
         self.problems
             .sort_by(|a, b| (a.span(), a.code, &a.message).cmp(&(b.span(), b.code, &b.message)));
         self.problems
             .dedup_by(|a, b| a.span() == b.span() && a.code == b.code && a.message == b.message);
+        let source = |(number, (name, text)): (usize, &(&str, &str))| {
+            Arc::new(Source::new(name, text, number, &self.secrets))
+        };
+        let sources: Vec<Arc<Source>> = texts.iter().enumerate().map(source).collect();
         for problem in &mut self.problems {
             problem.source = sources.get(problem.span().source).cloned();
         }
         self.problems
     }
 
-    /// The warnings if there are no errors, else everything.
-    pub fn finish(
-        self,
-        file: &str,
-        sources: &[Arc<NamedSource<String>>],
-    ) -> Result<Vec<Problem>, Problems> {
+    /// The warnings if there are no errors, else all errors. `texts` are the names and texts that
+    /// places point into.
+    pub fn finish(self, file: &str, texts: &[(&str, &str)]) -> Result<Vec<Problem>, Problems> {
         let failed = self.has_errors();
-        let mut problems = self.sorted(sources);
+        let mut problems = self.sorted(texts);
         if !failed {
             return Ok(problems);
         }
         problems.retain(Problem::is_error);
         let more = problems.len().saturating_sub(SHOWN);
         problems.truncate(SHOWN);
-        Err(Problems { file: file.to_owned(), problems, more })
+        Err(Problems { file: printable(file), problems, more })
     }
 }

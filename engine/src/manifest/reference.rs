@@ -97,7 +97,10 @@ impl Names<'_> {
         if !self.assets.contains(name) {
             let message = format!("there is no asset `{}`", name.escape_debug());
             let known = self.assets.iter().map(String::as_str);
-            let help = suggestion(name, "there are", known)
+            let near =
+                nearest(name, known.clone()).map(|near| format!("did you mean `assets.{near}`?"));
+            let help = near
+                .or_else(|| suggestion(name, "there are", known))
                 .unwrap_or_else(|| format!("add `[assets.{name}]` with its `path`"));
             problems.add(Problem::new("unknown_reference", written.span, message).help(help));
             return None;
@@ -176,8 +179,7 @@ fn wrong_port_type(port: &InputPort, written: &Written, text: &str, found: PortT
         PortType::Artifact => ("a data set", "an artifact"),
         PortType::Dataset => ("an artifact", "a data set"),
     };
+    let help = (!port.doc.is_empty()).then(|| format!("`{}`: {}", port.name, port.doc));
     let message = format!("`{}` takes {wanted}, but `{text}` is {found}", port.name);
-    Problem::new("wrong_port", written.span, message)
-        .label(found)
-        .help(format!("`{}`: {}", port.name, port.doc))
+    Problem::new("wrong_port", written.span, message).label(found).help_if(help)
 }

@@ -42,17 +42,16 @@ pub fn resolve(
     warn_unused(&drafts, &asset_spans, problems);
     let order = order(&drafts, problems);
     let instances = instance::expand(&drafts, &order, problems);
-    let mut builder = Builder::new(&drafts, &instances, &assets);
+    let base = checks.base.to_owned();
+    let mut read = checks.paths();
+    if let Some(name) = file.file_name() {
+        read.push((Utf8PathBuf::from(name), Span::default()));
+    }
+    let targets = Targets::new(&base, read);
+    let mut builder = Builder::new(&drafts, &instances, &assets, targets);
     builder.build(problems);
     let stages = builder.stages;
-    Some(Pipeline {
-        name: name?,
-        base: checks.base.to_owned(),
-        file: file.to_owned(),
-        stages,
-        assets,
-        session,
-    })
+    Some(Pipeline { name: name?, base, file: file.to_owned(), stages, assets, session })
 }
 
 fn name(manifest: &Manifest, problems: &mut Collector) -> Option<String> {
@@ -192,6 +191,7 @@ impl<'a> Builder<'a> {
         drafts: &'a [Option<Draft>],
         instances: &'a Instances,
         assets: &'a BTreeMap<String, Asset>,
+        targets: Targets,
     ) -> Builder<'a> {
         let mut writers: HashMap<&'static str, Vec<String>> = HashMap::new();
         for draft in drafts.iter().flatten() {
@@ -199,7 +199,6 @@ impl<'a> Builder<'a> {
                 writers.entry(name).or_default().push(draft.name.value.clone());
             }
         }
-        let targets = Targets::default();
         Builder { drafts, instances, assets, stages: Vec::new(), targets, writers }
     }
 

@@ -1,10 +1,12 @@
 //! From a written value to the typed value of a parameter.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use camino::Utf8Path;
+use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::{Default, Parameter, ParameterType, ParameterValue, Role, Unit};
 
+use super::nearest::{list, nearest};
 use super::node::{Node, Table, Value};
 use super::problem::{Collector, Problem, Span};
 use super::{FileKind, unit};
@@ -15,6 +17,8 @@ pub struct Checks<'a> {
     pub seed: i64,
     pub files: &'a dyn Fn(&Utf8Path) -> FileKind,
     pub secrets: &'a dyn Fn(&str) -> Option<String>,
+    /// What the pipeline reads from outside, which exports must leave alone.
+    read: RefCell<Vec<(Utf8PathBuf, Span)>>,
 }
 
 /// The value of a parameter that is not written; `None` where it has to be.
@@ -57,7 +61,20 @@ impl Wanted {
     }
 }
 
-impl Checks<'_> {
+impl<'a> Checks<'a> {
+    pub fn new(
+        base: &'a Utf8Path,
+        files: &'a dyn Fn(&Utf8Path) -> FileKind,
+        secrets: &'a dyn Fn(&str) -> Option<String>,
+    ) -> Checks<'a> {
+        Checks { base, seed: 0, files, secrets, read: RefCell::default() }
+    }
+
+    /// Paths that have been checked, with their places.
+    pub fn paths(self) -> Vec<(Utf8PathBuf, Span)> {
+        self.read.into_inner()
+    }
+
     /// `None` where something is wrong, which has been reported.
     pub fn value(
         &self,
@@ -168,10 +185,13 @@ impl Checks<'_> {
     ) -> Option<ParameterValue> {
         let place = format!("`{}`", parameter.name);
         let known: Vec<&str> = fields.iter().map(|field| field.name).collect();
+        // A misspelled name is one mistake, not also a missing one.
+        let mut meant: Vec<&str> = Vec::new();
         let mut whole = true;
         for entry in &table.0 {
             if !known.contains(&entry.key.value.as_str()) {
                 problems.add(super::written::unknown_key(&entry.key, &place, &known));
+                meant.extend(nearest(&entry.key.value, known.iter().copied()));
                 whole = false;
             }
         }
@@ -180,6 +200,9 @@ impl Checks<'_> {
             let value = match table.get(field.name) {
                 Some(entry) => self.value(field, &entry.node, problems),
                 None => default(field, self.seed).or_else(|| {
+                    if meant.contains(&field.name) {
+                        return None;
+                    }
                     let message = format!("{place} has no `{}`", field.name);
                     problems.add(Problem::new("missing_key", span, message).help(field.doc));
                     None
@@ -198,17 +221,27 @@ impl Checks<'_> {
     fn check_secret(&self, parameter: &Parameter, node: &Node, problems: &mut Collector) {
         let Some(variable) = node.text() else { return };
         let allowed = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-        if variable.is_empty() || !variable.chars().all(allowed) {
-            let message =
-                format!("`{}` should be the name of an environment variable", parameter.name);
-            let help = "write the name, not the secret itself: a manifest is read by others";
-            problems.add(Problem::new("wrong_type", node.span, message).help(help));
-        } else if (self.secrets)(variable).is_none_or(|value| value.is_empty()) {
-            let message = format!("the environment variable `{variable}` is not set");
-            let help =
-                format!("`{}` takes its value from there: `export {variable}=…`", parameter.name);
-            problems.add(Problem::new("missing_secret", node.span, message).help(help));
+        let is_set = || (self.secrets)(variable).is_some_and(|value| !value.is_empty());
+        let is_name = !variable.is_empty() && variable.chars().all(allowed);
+        if is_name && is_set() {
+            return;
         }
+        // A token that somebody has pasted looks much like a name: only what is clearly a name is
+        // repeated.
+        if is_name && !variable.chars().any(|letter| letter.is_ascii_lowercase()) {
+            let message = format!("the environment variable `{variable}` is not set");
+            let name = parameter.name;
+            let help = format!("`{name}` takes its value from there: `export {variable}=…`");
+            problems.add(Problem::new("missing_secret", node.span, message).help(help));
+            return;
+        }
+        let message = format!(
+            "`{}` should be the name of an environment variable that is set",
+            parameter.name
+        );
+        let help = "write the name, not the secret itself: a manifest is read by others";
+        problems.cover(node.span);
+        problems.add(Problem::new("missing_secret", node.span, message).help(help));
     }
 
     /// Reports a path that is not there.
@@ -218,6 +251,7 @@ impl Checks<'_> {
             problems.add(Problem::new("bad_name", node.span, message));
             return;
         }
+        self.read.borrow_mut().push((Utf8PathBuf::from(path), node.span));
         match (self.files)(&self.base.join(path)) {
             FileKind::Missing => {
                 let help = match path.starts_with('~') {
@@ -255,8 +289,8 @@ fn choice(
         return Some(ParameterValue::Text(text.to_owned()));
     }
     let message = format!("`{}` cannot be `{}`", parameter.name, text.escape_debug());
-    let help = format!("one of {}", super::nearest::list(names.iter().copied()));
-    let near = super::nearest::nearest(text, names.iter().copied());
+    let help = format!("one of {}", list(names.iter().copied()));
+    let near = nearest(text, names.iter().copied());
     let help = near.map_or(help.clone(), |near| format!("did you mean `{near}`? it is {help}"));
     problems.add(with_use(Problem::new("unknown_choice", node.span, message).help(help), node));
     None
@@ -399,10 +433,9 @@ pub fn with_use(problem: Problem, node: &Node) -> Problem {
 fn describe(wanted: &ParameterType) -> Wanted {
     match wanted {
         ParameterType::Text => Wanted::with("a text", "put it in quotes"),
-        ParameterType::Choice(names) => Wanted::with(
-            "a text",
-            format!("one of {}", super::nearest::list(names.iter().copied())),
-        ),
+        ParameterType::Choice(names) => {
+            Wanted::with("a text", format!("one of {}", list(names.iter().copied())))
+        }
         ParameterType::Integer { .. } => Wanted::new("an integer"),
         ParameterType::Number { .. } => Wanted::new("a number"),
         ParameterType::Flag => Wanted::new("true or false"),
@@ -418,7 +451,7 @@ fn describe(wanted: &ParameterType) -> Wanted {
         ParameterType::List(_) => Wanted::with("a list", "put it in brackets: `[…]`"),
         ParameterType::Map(_) => Wanted::with("a table", "write `{ name = value }`"),
         ParameterType::Record(fields) => {
-            let names = super::nearest::list(fields.iter().map(|field| field.name));
+            let names = list(fields.iter().map(|field| field.name));
             Wanted::with("a table", format!("with the keys {names}"))
         }
     }

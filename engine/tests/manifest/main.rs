@@ -1,0 +1,8 @@
+//! From the text of a manifest to a pipeline, and every message on the way.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod catalogue;
+mod diagnostics;
+mod pipelines;
+mod support;
