@@ -28,17 +28,20 @@ lint:
 doc:
 	@$(LIBTORCH_ENV) RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
-# A table of measurements against the peers; see tests/bench.
+# A table of measurements against the peers.
 bench: build
-	@$(LIBTORCH_ENV) cargo bench --workspace
+	@$(LIBTORCH_ENV) cargo bench -p throstle-tests
 
 # The long versions of tests that every commit runs in short form.
 soak:
-	@$(LIBTORCH_ENV) cargo build --workspace --bins --tests; cargo test --workspace -- --ignored soak
+	@$(LIBTORCH_ENV) cargo build --workspace --bins --tests; \
+		cargo test --workspace --quiet -- --ignored soak
 
 # The readers of foreign bytes, with many more cases than in `test`.
+HOSTILE = hostile never_panic no_harm any_bytes a_damaged_file
 fuzz:
-	@$(LIBTORCH_ENV) PROPTEST_CASES="$${PROPTEST_CASES:-20000}" cargo test --workspace -- hostile
+	@$(LIBTORCH_ENV) PROPTEST_CASES="$${PROPTEST_CASES:-20000}" \
+		cargo test --workspace --quiet -- $(HOSTILE)
 
 clean:
 	@cargo clean
