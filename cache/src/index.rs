@@ -1,6 +1,8 @@
 //! The tables of the index: where each object lies, the records, how far each
 //! pack is indexed. Everything in it can be read from the packs again.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use bytes::Bytes;
 use redb::{
     Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition,
@@ -176,7 +178,17 @@ pub(crate) struct View {
     packs: ReadOnlyTable<u32, u64>,
     meta: ReadOnlyTable<&'static str, u64>,
     _transaction: ReadTransaction,
-    _database: Database,
+    _database: Closing,
+}
+
+/// Damaged pages can make the database panic even while it is closed.
+struct Closing(Option<Database>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let database = self.0.take();
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
+    }
 }
 
 impl View {
@@ -189,7 +201,7 @@ impl View {
             packs: transaction.open_table(PACKS).map_err(table)?,
             meta: transaction.open_table(META).map_err(table)?,
             _transaction: transaction,
-            _database: database,
+            _database: Closing(Some(database)),
         })
     }
 

@@ -53,7 +53,7 @@ impl Layout {
             Some(found) => {
                 Err(CacheError::NewerFormat { dir: self.dir.clone(), found, known: FORMAT })
             }
-            None => Err(CacheError::NotACache {
+            _ => Err(CacheError::NotACache {
                 dir: self.dir.clone(),
                 found: text.chars().filter(|letter| !letter.is_control()).take(40).collect(),
             }),

@@ -142,9 +142,7 @@ impl Ledger {
         };
         let result = guarded(|| look(view));
         if result.is_err() {
-            // Nothing is asked of it again, not even to close in order.
-            let view = self.view.take();
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(view)));
+            self.view = None;
         }
         result
     }

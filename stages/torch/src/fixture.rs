@@ -9,7 +9,6 @@ use std::path::Path;
 
 use safetensors::tensor::{Dtype, SafeTensors};
 use serde::Deserialize;
-use tch::Device;
 
 use crate::codec::Codec;
 use crate::error::TorchError;
@@ -82,7 +81,7 @@ type Outputs = BTreeMap<&'static str, Vec<f64>>;
 fn mel_rvq(weights: &[u8], tensors: &SafeTensors) -> Result<Outputs, TorchError> {
     let model = MelRvq::load(weights)?;
     let wave: Vec<f32> = values(tensors, "input.wave")?.iter().map(|v| *v as f32).collect();
-    let log_mel = Mel::new(model.config().mel, Device::Cpu)?.frames(&wave)?;
+    let log_mel = Mel::new(model.config().mel)?.frames(&wave)?;
     let codes = model.encode(&[&wave])?.remove(0);
     let wide = |values: Vec<f32>| values.into_iter().map(f64::from).collect();
     Ok(Outputs::from([

@@ -29,15 +29,14 @@ pub fn wave(
     log_mel: &[f32],
     rounds: usize,
     seed: u64,
-    device: Device,
 ) -> Result<Vec<f32>, TorchError> {
     let frames = (log_mel.len() / shape.bands) as i64;
     let log_mel = Tensor::f_from_slice(log_mel)?.f_reshape([frames, shape.bands as i64])?;
-    let magnitude = magnitude(shape, &log_mel.f_to(device)?)?; // [T, bins]
-    let transform = Transform::new(shape, frames, device)?;
+    let magnitude = magnitude(shape, &log_mel)?; // [T, bins]
+    let transform = Transform::new(shape, frames)?;
     let phases = random_phases(frames as usize * shape.bins(), seed);
     let phases = Tensor::f_from_slice(&phases)?.f_reshape([frames, shape.bins() as i64])?;
-    let mut spectrum = Tensor::f_polar(&magnitude, &phases.f_to(device)?)?; // [T, bins]
+    let mut spectrum = Tensor::f_polar(&magnitude, &phases)?; // [T, bins]
     let mut before: Option<Tensor> = None;
     for _ in 0..rounds {
         let rebuilt = transform.forward(&transform.backward(&spectrum)?)?;
@@ -71,8 +70,7 @@ fn below_full_scale(mut wave: Vec<f32>) -> Vec<f32> {
 /// Lee and Seung never leaves the positive numbers.
 fn magnitude(shape: &MelShape, log_mel: &Tensor) -> Result<Tensor, TorchError> {
     let filters = Tensor::f_from_slice(&slaney_filters(shape))?
-        .f_reshape([shape.bins() as i64, shape.bands as i64])?
-        .f_to(log_mel.device())?;
+        .f_reshape([shape.bins() as i64, shape.bands as i64])?;
     let mel = log_mel.f_clamp_max(LOUDEST)?.f_exp()?; // [T, bands]
     let wanted = mel.f_matmul(&filters.f_t_copy()?)?; // [T, bins]
     let gram = filters.f_matmul(&filters.f_t_copy()?)?; // [bins, bins]
@@ -95,11 +93,11 @@ struct Transform {
 }
 
 impl Transform {
-    fn new(shape: &MelShape, frames: i64, device: Device) -> Result<Transform, TorchError> {
+    fn new(shape: &MelShape, frames: i64) -> Result<Transform, TorchError> {
         let hop = shape.hop as i64;
-        let window = Tensor::f_from_slice(&hann(shape.window))?.f_to(device)?;
+        let window = Tensor::f_from_slice(&hann(shape.window))?;
         let samples = (frames - 1) * hop + shape.window as i64;
-        let weight = Tensor::f_zeros([1], (Kind::Float, device))?;
+        let weight = Tensor::f_zeros([1], (Kind::Float, Device::Cpu))?;
         let mut transform = Transform { frames, window, hop, samples, weight };
         let squares = transform.window.f_square()?.f_unsqueeze(0)?.f_repeat([frames, 1])?;
         // Only the outer edges, which are cut off in the end, come near to nothing.
@@ -145,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_transform_is_undone_by_its_inverse() {
-        let transform = Transform::new(&SHAPE, 30, Device::Cpu).unwrap();
+        let transform = Transform::new(&SHAPE, 30).unwrap();
         let wave = Tensor::from_slice(&vowel(29 * 256 + 1024));
         let back = transform.backward(&transform.forward(&wave).unwrap()).unwrap();
         let inside = |tensor: &Tensor| to_vec(&tensor.narrow(0, 384, 30 * 256)).unwrap();
@@ -155,9 +153,9 @@ mod tests {
 
     #[test]
     fn the_wave_has_the_mel_frames_it_was_made_for() {
-        let mel = Mel::new(SHAPE, Device::Cpu).unwrap();
+        let mel = Mel::new(SHAPE).unwrap();
         let frames = mel.frames(&vowel(16_000)).unwrap();
-        let made = wave(&SHAPE, &frames, ROUNDS, 1, Device::Cpu).unwrap();
+        let made = wave(&SHAPE, &frames, ROUNDS, 1).unwrap();
         assert_eq!(made.len(), 63 * 256);
         let again = mel.frames(&made).unwrap();
         // Bands that are heard at all come within 3 dB on average.
@@ -173,10 +171,10 @@ mod tests {
 
     #[test]
     fn more_rounds_come_closer() {
-        let mel = Mel::new(SHAPE, Device::Cpu).unwrap();
+        let mel = Mel::new(SHAPE).unwrap();
         let frames = mel.frames(&vowel(16_000)).unwrap();
         let error = |rounds| {
-            let made = wave(&SHAPE, &frames, rounds, 1, Device::Cpu).unwrap();
+            let made = wave(&SHAPE, &frames, rounds, 1).unwrap();
             let again = mel.frames(&made).unwrap();
             frames.iter().zip(&again).map(|(a, b)| (a.exp() - b.exp()).powi(2)).sum::<f32>()
         };
@@ -186,7 +184,7 @@ mod tests {
     #[test]
     fn the_seed_decides_the_wave() {
         let frames = vec![-2f32; 10 * 80];
-        let make = |seed| wave(&SHAPE, &frames, 4, seed, Device::Cpu).unwrap();
+        let make = |seed| wave(&SHAPE, &frames, 4, seed).unwrap();
         assert_eq!(make(1), make(1));
         assert_ne!(make(1), make(2));
     }
@@ -194,7 +192,7 @@ mod tests {
     #[test]
     fn any_finite_frames_give_a_wave_within_full_scale() {
         for value in [-1e30f32, -20.0, 0.0, 20.0, 1e30] {
-            let made = wave(&SHAPE, &[value; 3 * 80], 4, 1, Device::Cpu).unwrap();
+            let made = wave(&SHAPE, &[value; 3 * 80], 4, 1).unwrap();
             assert!(made.iter().all(|sample| sample.abs() <= 1.0), "{value}");
         }
     }

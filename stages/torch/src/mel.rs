@@ -68,21 +68,20 @@ impl MelShape {
     }
 }
 
-/// The tensors of the analysis on one device.
+/// The tensors of the analysis.
 pub struct Mel {
     shape: MelShape,
-    device: Device,
     window: Tensor,
     filters: Tensor,
 }
 
 impl Mel {
-    pub fn new(shape: MelShape, device: Device) -> Result<Mel, TorchError> {
+    pub fn new(shape: MelShape) -> Result<Mel, TorchError> {
         shape.check()?;
         let filters = Tensor::f_from_slice(&slaney_filters(&shape))?
             .f_reshape([shape.bins() as i64, shape.bands as i64])?;
         let window = Tensor::f_from_slice(&hann(shape.window))?;
-        Ok(Mel { shape, device, window: window.f_to(device)?, filters: filters.f_to(device)? })
+        Ok(Mel { shape, window, filters })
     }
 
     pub fn shape(&self) -> &MelShape {
@@ -96,7 +95,7 @@ impl Mel {
     /// The log-mel frames of one tile of a wave, [TILE, bands]; rows beyond the wave are silence.
     pub fn tile(&self, wave: &[f32], tile: usize) -> Result<Tensor, TorchError> {
         let MelShape { window, hop, .. } = self.shape;
-        let samples = Tensor::f_from_slice(&self.stretch(wave, tile))?.f_to(self.device)?;
+        let samples = Tensor::f_from_slice(&self.stretch(wave, tile))?;
         let frames = samples.f_unfold(0, window as i64, hop as i64)?; // [TILE, window]
         let spectrum = frames.f_mul(&self.window)?.f_fft_rfft(None, 1, "backward")?; // [TILE, bins]
         let mel = spectrum.f_abs()?.f_matmul(&self.filters)?; // [TILE, bands]
@@ -190,7 +189,7 @@ mod tests {
     use super::*;
 
     fn mel() -> Mel {
-        Mel::new(MelShape::at_rate(16_000), Device::Cpu).unwrap()
+        Mel::new(MelShape::at_rate(16_000)).unwrap()
     }
 
     fn tone(samples: usize, hertz: f64) -> Vec<f32> {
@@ -251,7 +250,7 @@ mod tests {
             MelShape { hop: 1024, ..good },
             MelShape { bands: 1 << 40, ..good },
         ] {
-            assert!(Mel::new(bad, Device::Cpu).is_err(), "{bad:?}");
+            assert!(Mel::new(bad).is_err(), "{bad:?}");
         }
     }
 }

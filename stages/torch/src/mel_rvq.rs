@@ -2,13 +2,16 @@
 //!
 //! It makes the whole pipeline work on any machine with nothing to download. A frame is coded
 //! by its nearest entry in the first codebook, what is left of it by the second, and so on;
-//! decoding adds the entries up and finds a wave for the frames ([`crate::griffin_lim`]).
+//! decoding adds the entries up and finds a wave for the frames (`griffin_lim`).
+//!
+//! All is computed on the CPU: codes must not depend on the device, and the model is so small
+//! that a GPU would mostly wait.
 
 use std::collections::HashMap;
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use serde::{Deserialize, Serialize};
-use tch::{Device, Tensor};
+use tch::Tensor;
 
 use crate::codec::{Codec, CodecFormat, Codes};
 use crate::error::TorchError;
@@ -61,7 +64,6 @@ pub struct MelRvq {
     pub(crate) mean: Vec<f32>,
     /// [codebooks, entries, bands].
     pub(crate) codebooks: Vec<f32>,
-    device: Device,
     threads: usize,
     rounds: usize,
 }
@@ -69,13 +71,12 @@ pub struct MelRvq {
 impl MelRvq {
     pub(crate) fn from_parts(config: Config, mean: Vec<f32>, codebooks: Vec<f32>) -> MelRvq {
         let rounds = griffin_lim::ROUNDS;
-        MelRvq { config, mean, codebooks, device: Device::Cpu, threads: 1, rounds }
+        MelRvq { config, mean, codebooks, threads: 1, rounds }
     }
 
-    /// Where it computes, and how many clips at a time. Changes no codes on the CPU.
-    pub fn on(mut self, device: Device, threads: usize) -> MelRvq {
-        self.device = device;
-        self.threads = if device == Device::Cpu { threads.max(1) } else { 1 };
+    /// How many clips are encoded at a time.
+    pub fn with_threads(mut self, threads: usize) -> MelRvq {
+        self.threads = threads.max(1);
         self
     }
 
@@ -156,29 +157,27 @@ impl Codec for MelRvq {
     fn decode(&self, codes: &Codes, seed: u64) -> Result<Vec<f32>, TorchError> {
         let frames = self.frames_of(codes)?;
         one_thread();
-        griffin_lim::wave(&self.config.mel, &frames, self.rounds, seed, self.device)
+        griffin_lim::wave(&self.config.mel, &frames, self.rounds, seed)
     }
 }
 
-/// The tensors that encoding needs, on one device and for one thread.
+/// The tensors that encoding needs, for one thread.
 struct Encoder {
     mel: Mel,
     mean: Tensor,
     lookups: Vec<Lookup>,
-    device: Device,
 }
 
 impl Encoder {
     fn new(model: &MelRvq) -> Result<Encoder, TorchError> {
         let Config { mel, codebooks, entries, .. } = model.config;
         let shape = [codebooks as i64, entries as i64, mel.bands as i64];
-        let books = Tensor::f_from_slice(&model.codebooks)?.f_reshape(shape)?.f_to(model.device)?;
+        let books = Tensor::f_from_slice(&model.codebooks)?.f_reshape(shape)?;
         let lookups = (0..codebooks as i64).map(|at| Lookup::new(&books.f_select(0, at)?));
         Ok(Encoder {
             lookups: lookups.collect::<Result<_, TorchError>>()?,
-            mel: Mel::new(mel, model.device)?,
-            mean: Tensor::f_from_slice(&model.mean)?.f_to(model.device)?,
-            device: model.device,
+            mel: Mel::new(mel)?,
+            mean: Tensor::f_from_slice(&model.mean)?,
         })
     }
 
@@ -208,8 +207,6 @@ impl Encoder {
             numbers.push(nearest);
         }
         let numbers = Tensor::f_cat(&numbers, 0)?;
-        let numbers =
-            if self.device == Device::Cpu { numbers } else { numbers.f_to(Device::Cpu)? };
         let mut values = vec![0i64; numbers.numel()];
         let count = values.len();
         numbers.f_copy_data(&mut values, count)?;

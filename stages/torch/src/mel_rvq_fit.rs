@@ -7,8 +7,6 @@
 
 use std::collections::BTreeMap;
 
-use tch::Device;
-
 use crate::error::TorchError;
 use crate::kmeans::{self, Rows};
 use crate::mel::{Mel, TILE, to_vec};
@@ -34,7 +32,7 @@ impl Draw {
     pub fn new(config: &Config, limit: usize, seed: u64) -> Result<Draw, TorchError> {
         config.check()?;
         one_thread();
-        let mel = Mel::new(config.mel, Device::Cpu)?;
+        let mel = Mel::new(config.mel)?;
         Ok(Draw { mel, seed, limit: limit.max(1), frames: BTreeMap::new() })
     }
 

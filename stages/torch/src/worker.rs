@@ -1,6 +1,8 @@
 //! The worker program: what its arguments mean.
 
+use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use stage_core::worker::{Host, serve};
@@ -54,5 +56,18 @@ fn serve_pipe() -> io::Result<()> {
     let stages = stages::all(&machine);
     let prepare = |device: &str, threads: u32| machine.prepare(device, threads);
     let host = Host { program: program(), stages: &stages, prepare: &prepare };
-    serve(&host, &mut io::stdin().lock(), &mut io::stdout().lock())
+    let mut pipe = take_stdout()?;
+    serve(&host, &mut io::stdin().lock(), &mut pipe)
+}
+
+/// The pipe to the engine. From here on, what any library prints goes to stderr and cannot get
+/// between the frames.
+fn take_stdout() -> io::Result<File> {
+    let pipe = io::stdout().as_fd().try_clone_to_owned()?;
+    // SAFETY: both numbers are open descriptors of this process, and `pipe` keeps a copy of the
+    // one that is replaced.
+    if unsafe { libc::dup2(libc::STDERR_FILENO, libc::STDOUT_FILENO) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(File::from(pipe))
 }

@@ -9,7 +9,6 @@ use stage_torch::mel_rvq::{Config, MelRvq};
 use stage_torch::mel_rvq_fit::{Draw, fit};
 use stage_torch::random::Random;
 use std::collections::HashMap;
-use tch::Device;
 
 /// A buzzing voice whose pitch and colour wander, over faint noise.
 fn clip(number: u64, samples: usize) -> Vec<f32> {
@@ -58,7 +57,7 @@ fn model() -> MelRvq {
 fn error_of(model: &MelRvq, wave: &[f32]) -> f64 {
     let codes = model.encode(&[wave]).unwrap().remove(0);
     let have = model.frames_of(&codes).unwrap();
-    let want = Mel::new(model.config().mel, Device::Cpu).unwrap().frames(wave).unwrap();
+    let want = Mel::new(model.config().mel).unwrap().frames(wave).unwrap();
     assert_eq!(have.len(), want.len());
     let square = |(a, b): (&f32, &f32)| f64::from(a - b).powi(2);
     have.iter().zip(&want).map(square).sum::<f64>() / have.len() as f64
@@ -129,7 +128,7 @@ fn a_clip_gets_the_same_codes_in_every_batch_and_with_every_number_of_threads() 
     let alone: Vec<Codes> =
         waves.iter().map(|wave| model.encode(&[wave]).unwrap().remove(0)).collect();
     for threads in [1, 2, 3, 16] {
-        let model = model.clone().on(Device::Cpu, threads);
+        let model = model.clone().with_threads(threads);
         assert_eq!(model.encode(&waves).unwrap(), alone, "{threads} threads");
         let backwards: Vec<&[f32]> = waves.iter().rev().copied().collect();
         let mut codes = model.encode(&backwards).unwrap();
@@ -172,7 +171,7 @@ fn a_decoded_clip_sounds_like_the_codes_it_came_from() {
     let codes = model.encode(&[&wave]).unwrap().remove(0);
     let decoded = model.decode(&codes, 7).unwrap();
     assert_eq!(decoded, model.decode(&codes, 7).unwrap());
-    let mel = Mel::new(model.config().mel, Device::Cpu).unwrap();
+    let mel = Mel::new(model.config().mel).unwrap();
     let (want, have) = (mel.frames(&wave).unwrap(), mel.frames(&decoded).unwrap());
     let heard = want.iter().zip(&have).filter(|(want, _)| **want > -6.0);
     let (count, sum) = heard.fold((0, 0f32), |(n, sum), (a, b)| (n + 1, sum + (a - b).abs()));

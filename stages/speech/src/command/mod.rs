@@ -4,4 +4,7 @@
 //! declared, as files or as words of its command line, and gives the outputs that were declared.
 
 pub mod run;
+mod stage;
 pub mod template;
+
+pub use stage::stages;

@@ -43,6 +43,8 @@ pub struct Finished {
 /// Why a program did not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
+    #[error(transparent)]
+    Line(super::template::TemplateError),
     #[error("the shell cannot be started: {0}")]
     Start(io::Error),
     #[error("the program `{program}` is not there; install it or correct the command{end}")]
@@ -63,6 +65,21 @@ pub enum CommandError {
     NotAFile { path: Utf8PathBuf },
     #[error("failed to {action} `{path}`: {error}")]
     Io { action: &'static str, path: Utf8PathBuf, error: io::Error },
+}
+
+impl CommandError {
+    /// A stable word if the error is a verdict on what the command was given, which the same
+    /// input will meet again. A missing program, a kill or a slow machine says nothing about it.
+    pub fn reject_code(&self) -> Option<&'static str> {
+        match self {
+            CommandError::Line(_) => Some("unfit-value"),
+            CommandError::Failed { .. } => Some("command-failed"),
+            CommandError::NoOutput { .. } => Some("no-output"),
+            CommandError::TooLarge { .. } => Some("output-too-large"),
+            CommandError::NotAFile { .. } => Some("output-no-file"),
+            _ => None,
+        }
+    }
 }
 
 /// The last that a program said on its standard error, with what it may not do to a terminal

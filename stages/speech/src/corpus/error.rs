@@ -38,6 +38,27 @@ pub enum RowProblem {
     NoAudioBytes { path: String },
 }
 
+impl RowProblem {
+    /// A stable word for counting.
+    pub fn code(&self) -> &'static str {
+        match self {
+            RowProblem::TooLong { .. } => "row-too-long",
+            RowProblem::NotUtf8 { .. } => "not-utf8",
+            RowProblem::WrongWidth { .. } => "wrong-columns",
+            RowProblem::Empty { .. } => "empty-column",
+            RowProblem::Forbidden { .. } => "forbidden-character",
+            RowProblem::Path(_) => "unsafe-path",
+            RowProblem::DuplicateId { .. } => "duplicate-id",
+            RowProblem::Repeated { .. } => "repeated-row",
+            RowProblem::NotJson { .. } | RowProblem::NotAnObject { .. } => "not-json",
+            RowProblem::CutShort { .. } => "cut-short",
+            RowProblem::MissingKey { .. } => "missing-key",
+            RowProblem::WrongType { .. } => "wrong-type",
+            RowProblem::NoAudioBytes { .. } => "no-audio",
+        }
+    }
+}
+
 /// Why a corpus file cannot be read at all.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CorpusError {

@@ -34,6 +34,20 @@ pub enum FolderProblem {
     Path(#[from] PathProblem),
 }
 
+impl FolderProblem {
+    /// A stable word for counting.
+    pub fn code(&self) -> &'static str {
+        match self {
+            FolderProblem::NoTranscript { .. } => "no-transcript",
+            FolderProblem::NoAudio { .. } => "no-audio",
+            FolderProblem::TwoAudios { .. } | FolderProblem::TwoTranscripts { .. } => {
+                "duplicate-id"
+            }
+            FolderProblem::Path(_) => "unsafe-path",
+        }
+    }
+}
+
 /// What a listing holds: pairs in the order of their ids, and the problems by id.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Listing {

@@ -12,11 +12,13 @@ pub mod parquet;
 mod parts;
 pub mod path;
 mod record;
+mod stage;
 pub mod table;
 pub mod transcript;
 
 pub use error::{CorpusError, RowProblem};
 pub use record::{RowRecord, RowReject, Rows, Value};
+pub use stage::stages;
 
 /// Longest row that a reader takes: a transcript of this size is an accident or an attack.
 pub const MAX_ROW_BYTES: usize = 1 << 20;

@@ -5,3 +5,6 @@ mod hash;
 pub mod merge;
 pub mod pack;
 pub mod split;
+mod stage;
+
+pub use stage::stages;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use stage_core::{Fields, Item, Reject, Value};
+use stage_core::{Item, Reject, Value};
 
 /// The whole report, by the name of the stage.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -59,13 +59,14 @@ pub struct Example {
     pub reason: String,
 }
 
-/// One value of an artifact; JSON inside an artifact is taken in whole.
+/// One value of an artifact.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Entry {
     Text(String),
     Number(f64),
     Blob { bytes: u64, kind: String },
+    Json(serde_json::Value),
 }
 
 /// Items named for each reason.
@@ -84,16 +85,6 @@ impl Summary {
             rejected: rejected(rejects),
         };
         self.datasets.insert(stage.to_owned(), table);
-    }
-
-    pub fn add_artifact(&mut self, stage: &str, fields: &Fields) {
-        let entry = |value: &Value| match value {
-            Value::Text(text) => Entry::Text(text.to_string()),
-            Value::Number(number) => Entry::Number(*number),
-            Value::Blob(blob) => Entry::Blob { bytes: blob.size, kind: blob.kind.to_string() },
-        };
-        let entries = fields.iter().map(|(name, value)| (name.to_string(), entry(value))).collect();
-        self.artifacts.insert(stage.to_owned(), entries);
     }
 
     /// The report as text; the same data sets always give the same bytes.

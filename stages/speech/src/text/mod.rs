@@ -5,4 +5,7 @@ pub mod audit;
 mod characters;
 pub mod normalize;
 pub mod number;
+mod stage;
 pub mod vocabulary;
+
+pub use stage::stages;

@@ -64,10 +64,10 @@ impl Vocabulary {
         self.characters.contains(&character)
     }
 
-    /// Adds the space, which tokenizers of the VITS family write as another symbol.
+    /// With more characters, such as the space that tokenizers write as another symbol.
     #[must_use]
-    pub fn with_space(mut self) -> Vocabulary {
-        self.characters.insert(' ');
+    pub fn with(mut self, characters: &str) -> Vocabulary {
+        self.characters.extend(characters.chars());
         self
     }
 

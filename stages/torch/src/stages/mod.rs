@@ -7,7 +7,7 @@ mod vq_fit;
 use stage_core::{Blob, Context, Fields, Item, Setup, Stage, StageError};
 
 use crate::codec::Codec;
-use crate::machine::{Machine, parse_device};
+use crate::machine::Machine;
 use crate::mel_rvq::MelRvq;
 
 /// All stages of this crate, on one machine.
@@ -25,11 +25,10 @@ fn read_codec(setup: &Setup, context: &mut dyn Context) -> Result<MelRvq, StageE
     let blob = artifact.and_then(model_blob);
     let blob = blob.ok_or_else(|| StageError::failed("no codec arrived on port `codec`"))?;
     let model = MelRvq::load(&context.read(blob)?);
-    let model = model.map_err(|error| {
+    model.map_err(|error| {
         let help = "give `codec` a `vq.fit` stage, or a file that one has made";
         StageError::with_help(error.to_string(), help)
-    })?;
-    Ok(model.on(parse_device(&setup.device)?, 1))
+    })
 }
 
 /// The field `model`, or the only file of an asset.

@@ -26,8 +26,7 @@ impl Stage for VqDecode {
     fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
         let rounds = setup.parameters.integer("rounds")?.max(0) as usize;
         let codec = read_codec(&setup, context)?.with_rounds(rounds);
-        // On a GPU the clips take turns.
-        let threads = if setup.device.starts_with("cuda") { 1 } else { self.machine.threads() };
+        let threads = self.machine.threads();
         let seed = setup.parameters.integer("seed")? as u64;
         Ok(Job::Item(Box::new(DecodeJob { codec: Box::new(codec), threads, seed })))
     }

@@ -9,7 +9,7 @@ use stage_core::{
 use super::{blob, check_rate, read_codec};
 use crate::codec::{Codec, Codes};
 use crate::error::guarded;
-use crate::machine::{Machine, parse_device};
+use crate::machine::Machine;
 use crate::npy;
 use crate::wave::{self, Wave};
 
@@ -23,8 +23,7 @@ impl Stage for VqEncode {
     }
 
     fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
-        let device = parse_device(&setup.device)?;
-        let codec = read_codec(&setup, context)?.on(device, self.machine.threads());
+        let codec = read_codec(&setup, context)?.with_threads(self.machine.threads());
         Ok(Job::Item(Box::new(EncodeJob { codec: Box::new(codec) })))
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod arrays;
 pub mod protos;
+pub(super) mod stage;
 
 use super::hash;
 use crate::npy::IntArray;

@@ -103,7 +103,7 @@ fn gujarati_numbers_group_by_lakhs_and_crores() {
     assert_eq!(words(100), "એકસો");
     assert_eq!(words(245), "બસો પિસ્તાલીસ");
     assert_eq!(words(1995), "એક હજાર નવસો પંચાણું");
-    assert_eq!(words(12_34_567), "બાર લાખ ચોત્રીસ હજાર પાંચસો સડસઠ");
+    assert_eq!(words(1_234_567), "બાર લાખ ચોત્રીસ હજાર પાંચસો સડસઠ");
     assert_eq!(words(10_000_000), "એક કરોડ");
     assert_eq!(words(1_000_000_000_000), "એક લાખ કરોડ");
     assert_eq!(cardinal(100_000_000_000_000, Language::Gujarati), None);

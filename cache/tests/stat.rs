@@ -1,0 +1,226 @@
+//! The stat index notices every change that the file system can show.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::fs::{self, File, FileTimes};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use cache::fs::{Fs, MemoryFs, RealFs};
+use cache::stat::{Section, StatEntry, StatIndex, What, check, check_through, hash_file};
+use cache::{Access, Cache, CacheError, Digest};
+use camino::{Utf8Path, Utf8PathBuf};
+
+const KEY: Digest = Digest::from_bytes([1; 32]);
+
+struct Folder {
+    _guard: tempfile::TempDir,
+    base: Utf8PathBuf,
+    cache: Cache,
+}
+
+impl Folder {
+    fn new() -> Folder {
+        let guard = tempfile::tempdir().unwrap();
+        let base = Utf8Path::from_path(guard.path()).unwrap().to_owned();
+        let cache = Cache::open(&base.join("cache"), Arc::new(RealFs), Access::ReadWrite).unwrap();
+        Folder { _guard: guard, base, cache }
+    }
+
+    fn write(&self, path: &str, bytes: &[u8]) {
+        let path = self.base.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bytes).unwrap();
+    }
+
+    /// The entry of a file as if it had been hashed an hour after it was written.
+    fn entry(&self, path: &str) -> StatEntry {
+        let (_, mut entry) = hash_file(&RealFs, &self.base.join(path)).unwrap();
+        entry.path = path.to_owned();
+        entry.hashed_ns += 3_600_000_000_000;
+        entry
+    }
+
+    /// The paths that a check finds different, after saving and loading.
+    fn different(&self, entries: Vec<StatEntry>) -> Vec<String> {
+        let mut index = StatIndex::default();
+        index.put_section(KEY, entries);
+        index.save(&self.cache).unwrap();
+        self.different_now()
+    }
+
+    fn different_now(&self) -> Vec<String> {
+        let index = StatIndex::load(&self.cache).unwrap();
+        let section = index.section(&KEY).unwrap();
+        let found = check(&self.base, section, 2);
+        assert_eq!(found, check_through(&RealFs, &self.base, section).unwrap());
+        found.iter().map(|at| section.get(*at).unwrap().path).collect()
+    }
+}
+
+#[test]
+fn untouched_files_are_the_same_and_changed_ones_are_not() {
+    let folder = Folder::new();
+    let names: Vec<String> = (0..2000).map(|n| format!("wavs/{}/{n}.wav", n % 7)).collect();
+    for name in &names {
+        folder.write(name, name.as_bytes());
+    }
+    let mut entries: Vec<_> = names.iter().map(|name| folder.entry(name)).collect();
+    entries.push(StatEntry::absent("wavs/none.wav".into(), KEY));
+    assert_eq!(folder.different(entries), [""; 0]);
+    folder.write(&names[5], b"longer than before, surely");
+    fs::remove_file(folder.base.join(&names[6])).unwrap();
+    folder.write("wavs/none.wav", b"now there is one");
+    let mut found = folder.different_now();
+    found.sort();
+    let mut expected = vec![names[5].clone(), names[6].clone(), "wavs/none.wav".to_owned()];
+    expected.sort();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn an_edit_that_keeps_size_and_mtime_shows_in_the_ctime() {
+    let folder = Folder::new();
+    folder.write("a.wav", b"one");
+    let entry = folder.entry("a.wav");
+    std::thread::sleep(Duration::from_millis(30));
+    let path = folder.base.join("a.wav");
+    let mtime = fs::metadata(&path).unwrap().modified().unwrap();
+    fs::write(&path, b"two").unwrap();
+    let times = FileTimes::new().set_modified(mtime);
+    File::options().write(true).open(&path).unwrap().set_times(times).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), mtime);
+    assert_eq!(folder.different(vec![entry]), ["a.wav"]);
+}
+
+#[test]
+fn a_file_that_was_hashed_when_it_was_young_is_hashed_again() {
+    let folder = Folder::new();
+    folder.write("a.wav", b"one");
+    let (_, mut entry) = hash_file(&RealFs, &folder.base.join("a.wav")).unwrap();
+    entry.path = "a.wav".into();
+    assert!(!entry.trusted());
+    assert_eq!(folder.different(vec![entry]), ["a.wav"]);
+}
+
+#[test]
+fn trust_needs_a_margin_that_fits_the_resolution_of_the_times() {
+    let second = 1_000_000_000i64;
+    let mut entry = StatEntry::absent("a".into(), KEY);
+    entry.what = What::File;
+    let mut trusted = |mtime: i64, ctime: i64, hashed: i64| {
+        (entry.mtime_ns, entry.ctime_ns, entry.hashed_ns) = (mtime, ctime, hashed);
+        entry.trusted()
+    };
+    let fine = 50 * second + 7;
+    assert!(trusted(fine, fine, fine + second / 10));
+    assert!(!trusted(fine, fine, fine + second / 10 - 1));
+    assert!(!trusted(50 * second, 50 * second, 50 * second + second));
+    assert!(trusted(50 * second, 50 * second, 52 * second));
+    assert!(!trusted(fine, fine + 2 * second, fine + second), "changed after the hashing");
+    assert!(!trusted(fine + 9 * second, fine, fine + second), "from the future");
+    assert!(!trusted(i64::MAX, i64::MAX, i64::MIN));
+    assert!(trusted(i64::MIN + 1, 0, i64::MAX));
+}
+
+#[test]
+fn a_clock_that_jumps_back_only_costs_hashing() {
+    let fs = MemoryFs::new();
+    fs.write_new("/a".into(), b"one").unwrap();
+    fs.set_clock(0);
+    let (digest, entry) = hash_file(&fs, "/a".into()).unwrap();
+    assert_eq!(digest, Digest::of(b"one"));
+    assert!(!entry.trusted());
+}
+
+#[test]
+fn a_folder_entry_shows_new_and_lost_names() {
+    let folder = Folder::new();
+    folder.write("wavs/a.wav", b"one");
+    let metadata = RealFs.metadata(&folder.base.join("wavs")).unwrap();
+    let later = metadata.ctime_ns + 3_600_000_000_000;
+    let entry = StatEntry::new("wavs".into(), &metadata, later, KEY, What::Dir);
+    assert_eq!(folder.different(vec![entry]), [""; 0]);
+    std::thread::sleep(Duration::from_millis(30));
+    folder.write("wavs/b.wav", b"two");
+    assert_eq!(folder.different_now(), ["wavs"]);
+}
+
+#[test]
+fn a_replaced_file_has_another_inode() {
+    let folder = Folder::new();
+    folder.write("a.wav", b"one");
+    folder.write("b.wav", b"two");
+    let old = SystemTime::now() - Duration::from_secs(5000);
+    for name in ["a.wav", "b.wav"] {
+        let file = File::options().write(true).open(folder.base.join(name)).unwrap();
+        file.set_times(FileTimes::new().set_modified(old)).unwrap();
+    }
+    let mut entry = folder.entry("a.wav");
+    fs::rename(folder.base.join("b.wav"), folder.base.join("a.wav")).unwrap();
+    // Even if the renaming had left no trace in the ctime.
+    entry.ctime_ns = folder.entry("a.wav").ctime_ns;
+    assert_eq!(folder.different(vec![entry]), ["a.wav"]);
+}
+
+#[test]
+fn paths_come_back_as_they_were_and_are_found() {
+    let paths = ["a", "b/c", "b/c/d", "b-c/d", "b/ä", "/etc/hosts", "/x", "z/y/x", "b/c.wav"];
+    let entries = paths.map(|path| StatEntry::absent(path.into(), Digest::of(path.as_bytes())));
+    let mut index = StatIndex::default();
+    index.put_section(KEY, entries.to_vec());
+    let section: &Section = index.section(&KEY).unwrap();
+    assert_eq!(section.len(), paths.len());
+    for path in paths {
+        assert_eq!(section.find(path).unwrap().digest, Digest::of(path.as_bytes()));
+        assert_eq!(index.lookup(path).unwrap().path, path);
+    }
+    assert!(section.find("b").is_none());
+    let mut listed: Vec<String> = section.iter().map(|entry| entry.path).collect();
+    listed.sort();
+    let mut expected = paths.to_vec();
+    expected.sort();
+    assert_eq!(listed, expected);
+}
+
+#[test]
+fn sections_saved_by_others_meanwhile_stay() {
+    let folder = Folder::new();
+    let keys = [1, 2, 3].map(|byte| Digest::from_bytes([byte; 32]));
+    let entry = |byte: u8| vec![StatEntry::absent(format!("{byte}"), KEY)];
+    let mut first = StatIndex::load(&folder.cache).unwrap();
+    let mut second = StatIndex::load(&folder.cache).unwrap();
+    first.put_section(keys[0], entry(1));
+    first.put_section(keys[2], entry(3));
+    second.put_section(keys[1], entry(2));
+    first.save(&folder.cache).unwrap();
+    second.save(&folder.cache).unwrap();
+    first.remove_section(&keys[2]);
+    first.save(&folder.cache).unwrap();
+    let loaded = StatIndex::load(&folder.cache).unwrap();
+    assert_eq!(keys.map(|key| loaded.section(&key).is_some()), [true, true, false]);
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_is_refused() {
+    #[derive(Debug)]
+    struct Writes(MemoryFs);
+    impl cache::fs::Interceptor for Writes {
+        fn before(&self, call: cache::fs::Call, path: &Utf8Path) -> std::io::Result<()> {
+            if call == cache::fs::Call::Read {
+                self.0.overwrite(path, b"other").map_err(|error| error.source)?;
+                self.0
+                    .open(path, cache::fs::Open::ReadWrite)
+                    .and_then(|file| file.set_len(3))
+                    .unwrap();
+            }
+            Ok(())
+        }
+    }
+    let below = MemoryFs::new();
+    below.write_new("/a".into(), b"one").unwrap();
+    let fs = cache::fs::Layer::over(Arc::new(below.clone()), Writes(below));
+    let error = hash_file(&fs, "/a".into()).unwrap_err();
+    assert!(matches!(error, CacheError::Changed { .. }), "{error:?}");
+}
