@@ -25,7 +25,6 @@ pub static COMMON: &[Parameter] = &[
         role: Role::Execution,
         unit: Unit::Count,
         doc: "How often a transient failure is tried again.",
-        ..Parameter::BASE
     },
     Parameter {
         name: "timeout",
