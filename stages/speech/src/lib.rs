@@ -22,6 +22,7 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
     let families = [
         audio::stages(),
         corpus::stages(),
+        audio::stages(),
         text::stages(),
         dataset::stages(),
         speaker::stages(),
