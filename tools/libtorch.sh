@@ -111,7 +111,8 @@ install() {
 if [ -n "${LIBTORCH:-}" ]; then
     found=$(release_of "$LIBTORCH")
     usable "$LIBTORCH" || fail "LIBTORCH=\`$LIBTORCH\` holds ${found:+torch }${found:-no whole torch}, but torch $version is needed; set it to such a folder, or unset it to have one fetched"
-    echo "$LIBTORCH"
+    # Build scripts run in folders of their own.
+    (cd "$LIBTORCH" && pwd)
     exit
 fi
 if complete "$home"; then echo "$home/torch"; exit; fi

@@ -137,7 +137,7 @@ pub struct StageSpec {
     /// Every parameter of the kind, defaults filled in.
     pub parameters: Parameters,
     pub inputs: BTreeMap<&'static str, Input>,
-    /// The fields known to be on each output data set; `None` where more may be there.
+    /// The fields known to be on each output, data set or artifact.
     pub fields: BTreeMap<&'static str, KnownFields>,
     pub exports: Vec<Export>,
     pub policy: Policy,

@@ -12,7 +12,7 @@ use super::problem::{Collector, Problem, Span};
 use super::reference::{Target, Written};
 use super::value::{self, Checks};
 use super::written::WrittenStage;
-use crate::pipeline::{Input, Policy, StageWork};
+use crate::pipeline::{Policy, StageWork};
 
 /// A matrix of more values than these is not a sweep.
 const LONGEST_AXIS: usize = 1_000;
@@ -241,9 +241,8 @@ impl Draft {
     }
 
     /// Whether what arrives on the port is not known because of an error.
-    pub fn is_broken(&self, port: &str, inputs: &BTreeMap<&'static str, Input>) -> bool {
+    pub fn is_broken(&self, port: &str, found: usize) -> bool {
         let written = self.ports.get(port).map_or(0, Vec::len);
-        let found = inputs.get(port).map_or(0, |input| input.references.len());
         let required = self.kind.input(port).is_some_and(|port| !port.optional);
         found < written || (required && found == 0)
     }

@@ -148,17 +148,32 @@ pub struct Exporter<'a> {
 
 impl Exporter<'_> {
     pub fn resolve(&self, written: &WrittenExport, problems: &mut Collector) -> Option<Export> {
-        let Some(port) = written.port.or(self.kind.outputs.first()) else {
-            let message = format!("`{}` has no outputs to export", self.kind.name);
-            problems.add(Problem::new("unknown_port", written.key_span, message));
-            return None;
-        };
-        let field = match port.port_type {
-            PortType::Artifact => written.field.clone(),
-            PortType::Dataset => Some(self.field(port, written, problems)?),
+        let port = self.port(written, problems)?;
+        let field = match (port.port_type, &written.field) {
+            (PortType::Artifact, None) => None,
+            _ => Some(self.field(port, written, problems)?),
         };
         let template = self.template(port, written, problems)?;
         Some(Export { port: port.name, field, template })
+    }
+
+    /// The output that is named, else the first that has the field that is named, else the first.
+    fn port(
+        &self,
+        written: &WrittenExport,
+        problems: &mut Collector,
+    ) -> Option<&'static OutputPort> {
+        let has = |port: &&OutputPort| match (&written.field, self.fields.get(port.name)) {
+            (Some(name), Some(known)) => known.fields.contains_key(name),
+            _ => false,
+        };
+        let outputs = self.kind.outputs;
+        let found = written.port.or_else(|| outputs.iter().find(has)).or(outputs.first());
+        if found.is_none() {
+            let message = format!("`{}` has no outputs to export", self.kind.name);
+            problems.add(Problem::new("unknown_port", written.key_span, message));
+        }
+        found
     }
 
     /// The field that is written: the one named, or the first file that the stage adds.
@@ -169,36 +184,69 @@ impl Exporter<'_> {
         problems: &mut Collector,
     ) -> Option<String> {
         let known = self.fields.get(port.name)?;
-        if let Some(name) = &written.field {
-            if known.open || known.fields.contains_key(name) {
-                return Some(name.clone());
-            }
-            let message = format!("stage `{}` has no output or field `{name}`", self.stage);
-            let outputs = self.kind.outputs.iter().map(|output| output.name);
-            let names = known.fields.keys().map(String::as_str).chain(outputs);
-            let problem = Problem::new("unknown_field", written.key_span, message);
-            problems.add(problem.help_if(suggestion(name, "there are", names)));
-            return None;
-        }
-        let first = port.writes.iter().find(|(_, kind)| *kind == FieldType::Blob);
-        let mut outputs =
-            declared(self.kind, self.parameters).filter(|_| port.open).unwrap_or_default();
-        let mut files = known.fields.iter().filter(|(_, kind)| **kind == FieldType::Blob);
-        let found = match (first, outputs.len(), files.next(), files.next()) {
-            (Some((name, _)), ..) => Some((*name).to_owned()),
-            (None, 1, ..) => outputs.pop(),
-            (None, _, Some((name, _)), None) => Some(name.clone()),
-            _ => None,
+        let Some(name) = &written.field else {
+            return self.first_file(port, known, written, problems);
         };
-        if found.is_none() {
-            let message =
-                format!("it is not clear which field of stage `{}` to export", self.stage);
-            let names = list(known.fields.keys().map(String::as_str));
-            let help =
-                format!("name it: `export = {{ field = \"out/{{id}}.txt\" }}`; there are {names}");
-            problems.add(Problem::new("unknown_field", written.key_span, message).help(help));
+        let problem = match known.fields.get(name) {
+            Some(FieldType::Blob) => return Some(name.clone()),
+            None if known.open => return Some(name.clone()),
+            Some(other) => {
+                let message = format!(
+                    "the field `{name}` is {}, and only files are exported",
+                    describe(*other)
+                );
+                let files = known.fields.iter().filter(|(_, kind)| **kind == FieldType::Blob);
+                let names = list(files.map(|(name, _)| name.as_str()));
+                let help = format!(
+                    "there are {names}; `throstle items` writes tables of texts and numbers"
+                );
+                Problem::new("wrong_field_type", written.key_span, message).help(help)
+            }
+            None => {
+                let message = format!("stage `{}` has no output or field `{name}`", self.stage);
+                let outputs = self.kind.outputs.iter().map(|output| output.name);
+                let names = known.fields.keys().map(String::as_str).chain(outputs);
+                Problem::new("unknown_field", written.key_span, message).help_if(suggestion(
+                    name,
+                    "there are",
+                    names,
+                ))
+            }
+        };
+        problems.add(problem);
+        None
+    }
+
+    fn first_file(
+        &self,
+        port: &OutputPort,
+        known: &KnownFields,
+        written: &WrittenExport,
+        problems: &mut Collector,
+    ) -> Option<String> {
+        let first = port.writes.iter().find(|(_, kind)| *kind == FieldType::Blob);
+        let outputs = declared(self.kind, self.parameters).filter(|_| port.open);
+        let mut outputs = outputs.unwrap_or_default();
+        let files = known.fields.iter().filter(|(_, kind)| **kind == FieldType::Blob);
+        let files: Vec<&str> = files.map(|(name, _)| name.as_str()).collect();
+        match (first, outputs.len(), files.as_slice()) {
+            (Some((name, _)), ..) => return Some((*name).to_owned()),
+            (None, 1, _) => return outputs.pop(),
+            (None, _, [name]) => return Some((*name).to_owned()),
+            _ => {}
         }
-        found
+        let message = format!("it is not clear which field of stage `{}` to export", self.stage);
+        let help = match files.first() {
+            None => {
+                "it has no files; `throstle items` writes tables of texts and numbers".to_owned()
+            }
+            Some(first) => format!(
+                "name it: `export = {{ {first} = \"out/{{id}}\" }}`; there are {}",
+                list(files.iter().copied())
+            ),
+        };
+        problems.add(Problem::new("unknown_field", written.key_span, message).help(help));
+        None
     }
 
     fn template(
@@ -252,10 +300,10 @@ impl Exporter<'_> {
         if is_dataset && name == "id" {
             return Some(());
         }
-        let found = known.fields.get(name);
+        let found = known.fields.get(name).filter(|_| is_dataset);
         match found {
             Some(FieldType::Text | FieldType::Number) => return Some(()),
-            None if known.open => return Some(()),
+            None if known.open && is_dataset => return Some(()),
             _ => {}
         }
         let texts = known.fields.iter().filter(|(_, kind)| **kind != FieldType::Blob);

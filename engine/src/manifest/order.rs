@@ -10,6 +10,9 @@ use super::draft::Draft;
 use super::problem::{Collector, Problem, Span};
 use super::reference::Target;
 
+/// A cycle of more stages is shown in part.
+const SHOWN: usize = 24;
+
 /// An edge leads from what is read to its reader and knows the place of the reference.
 type Graph = DiGraph<(), Span>;
 
@@ -107,14 +110,19 @@ fn describe(drafts: &[Option<Draft>], graph: &Graph, path: &[NodeIndex]) -> Prob
             Some((pair[0], pair[1], *graph.edge_weight(edge)?))
         })
         .collect();
-    let names: Vec<String> = path.iter().map(|node| format!("`{}`", name(*node))).collect();
-    let message = match names.len() {
+    let mut names: Vec<String> =
+        path.iter().take(SHOWN).map(|node| format!("`{}`", name(*node))).collect();
+    if path.len() > SHOWN {
+        names.push(format!("{} more", path.len() - SHOWN - 1));
+        names.extend(path.last().map(|node| format!("`{}`", name(*node))));
+    }
+    let message = match path.len() {
         2 => format!("stage {} reads its own output", names[0]),
         _ => format!("these stages need each other: {}", names.join(" needs ")),
     };
     let first = steps.first().map(|(_, _, span)| *span).unwrap_or_default();
     let mut problem = Problem::new("cycle", first, message);
-    for (at, (reader, needed, span)) in steps.iter().enumerate() {
+    for (at, (reader, needed, span)) in steps.iter().take(SHOWN).enumerate() {
         let text = format!("`{}` needs `{}`", name(*reader), name(*needed));
         problem = if at == 0 { problem.label(text) } else { problem.also(*span, text) };
     }

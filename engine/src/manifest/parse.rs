@@ -9,7 +9,7 @@ use super::node::{Entry, Node, Spanned, Table, Value};
 use super::problem::{Collector, Problem, Span};
 
 /// A larger text is not a manifest; reading it would only cost time.
-const LARGEST: usize = 16_000_000;
+const LARGEST: usize = 4_000_000;
 
 /// Syntax errors beyond these are consequences of the first ones.
 const SYNTAX_ERRORS: usize = 10;

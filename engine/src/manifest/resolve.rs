@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use camino::{Utf8Path, Utf8PathBuf};
-use stage_core::{Catalogue, ParameterType, ParameterValue, PortType, Unit};
+use stage_core::{Catalogue, ParameterType, ParameterValue, Parameters, Unit};
 
 use super::draft::{self, Draft};
 use super::export::{Exporter, Targets};
@@ -212,21 +212,23 @@ impl<'a> Builder<'a> {
     }
 
     fn stage(&mut self, instance: &Instance, draft: &Draft, problems: &mut Collector) -> StageSpec {
-        let inputs = self.inputs(instance, draft, problems);
-        let arriving = self.arriving(draft, &inputs);
+        let references = self.references(instance, draft, problems);
+        let arriving = self.arriving(&references);
         self.check_fields(instance, draft, &arriving, problems);
-        let broken = |port: &str| draft.is_broken(port, &inputs);
-        let fields =
-            draft.kind.outputs.iter().filter(|output| output.port_type == PortType::Dataset);
-        let fields: BTreeMap<&'static str, KnownFields> = fields
+        let broken = |port: &str| draft.is_broken(port, references.get(port).map_or(0, Vec::len));
+        let fields: BTreeMap<&'static str, KnownFields> = draft
+            .kind
+            .outputs
+            .iter()
             .map(|output| {
                 let known =
                     fields::on_output(draft.kind, output, &instance.parameters, &arriving, &broken);
                 (output.name, known)
             })
             .collect();
-        let licenses = self.licenses(&inputs);
         drop(arriving);
+        let inputs = inputs(draft, references, &instance.parameters);
+        let licenses = self.licenses(&inputs);
         let name = match instance.suffix.is_empty() {
             true => draft.name.value.clone(),
             false => format!("{}[{}]", draft.name.value, instance.suffix),
@@ -247,37 +249,35 @@ impl<'a> Builder<'a> {
         stage
     }
 
-    fn inputs(
+    /// What stands behind every reference, with the place of the reference.
+    fn references(
         &self,
         instance: &Instance,
         draft: &Draft,
         problems: &mut Collector,
-    ) -> BTreeMap<&'static str, Input> {
-        let mut inputs = BTreeMap::new();
+    ) -> BTreeMap<&'static str, Vec<(Reference, Span)>> {
+        let mut ports = BTreeMap::new();
         for (name, targets) in &draft.inputs {
             let Some(port) = draft.kind.input(name) else { continue };
             let mut references = Vec::new();
             for (target, span) in targets {
-                match target {
-                    Target::Asset(name) => references.push(Reference::Asset(name.clone())),
-                    Target::Stage { stage, port: output, instance: named } => {
-                        let meant =
-                            self.instances.meant(instance, *stage, named.as_deref(), port.many);
-                        if let (true, Some(named)) = (meant.is_empty(), named) {
-                            self.report_instance(*stage, named, *span, problems);
-                        }
-                        references.extend(
-                            meant
-                                .into_iter()
-                                .map(|at| Reference::Stage { stage: StageId(at), port: output }),
-                        );
+                let (stage, output, named) = match target {
+                    Target::Asset(name) => {
+                        references.push((Reference::Asset(name.clone()), *span));
+                        continue;
                     }
+                    Target::Stage { stage, port, instance } => (*stage, port, instance.as_deref()),
+                };
+                let meant = self.instances.meant(instance, stage, named, port.many);
+                if let (true, Some(named)) = (meant.is_empty(), named) {
+                    self.report_instance(stage, named, *span, problems);
                 }
+                let reference = |at| Reference::Stage { stage: StageId(at), port: output };
+                references.extend(meant.into_iter().map(|at| (reference(at), *span)));
             }
-            let reads = fields::reads(port, &instance.parameters);
-            inputs.insert(port.name, Input { references, reads });
+            ports.insert(port.name, references);
         }
-        inputs
+        ports
     }
 
     fn report_instance(&self, stage: usize, named: &str, span: Span, problems: &mut Collector) {
@@ -286,29 +286,21 @@ impl<'a> Builder<'a> {
         problems.add(instance::unknown_instance(named, name, &known, span));
     }
 
-    /// The data sets that arrive on each port, with the places of their references.
-    fn arriving<'b>(
-        &'b self,
-        draft: &'b Draft,
-        inputs: &BTreeMap<&'static str, Input>,
-    ) -> BTreeMap<&'static str, Vec<Arriving<'b>>> {
-        let mut arriving = BTreeMap::new();
-        for (port, input) in inputs {
-            let spans: Vec<Span> =
-                draft.inputs.get(port).into_iter().flatten().map(|(_, span)| *span).collect();
-            let data_sets = input.references.iter().enumerate().filter_map(|(at, reference)| {
-                let Reference::Stage { stage, port } = reference else { return None };
-                let stage = self.stages.get(stage.0)?;
-                let span = spans.get(at).or(spans.last()).copied().unwrap_or_default();
-                Some(Arriving {
-                    fields: stage.fields.get(port)?,
-                    span,
-                    stage: base_name(&stage.name),
-                })
-            });
-            arriving.insert(*port, data_sets.collect());
-        }
-        arriving
+    /// What arrives from stages on each port, with the places of the references.
+    fn arriving(
+        &self,
+        references: &BTreeMap<&'static str, Vec<(Reference, Span)>>,
+    ) -> BTreeMap<&'static str, Vec<Arriving<'_>>> {
+        let arrived = |(reference, span): &(Reference, Span)| {
+            let Reference::Stage { stage, port } = reference else { return None };
+            let stage = self.stages.get(stage.0)?;
+            let fields = stage.fields.get(port)?;
+            Some(Arriving { fields, span: *span, stage: base_name(&stage.name) })
+        };
+        let port = |(port, references): (&&'static str, &Vec<(Reference, Span)>)| {
+            (*port, references.iter().filter_map(arrived).collect())
+        };
+        references.iter().map(port).collect()
     }
 
     fn check_fields(
@@ -371,6 +363,20 @@ impl<'a> Builder<'a> {
             }
         }
     }
+}
+
+fn inputs(
+    draft: &Draft,
+    references: BTreeMap<&'static str, Vec<(Reference, Span)>>,
+    parameters: &Parameters,
+) -> BTreeMap<&'static str, Input> {
+    let mut inputs = BTreeMap::new();
+    for (name, references) in references {
+        let Some(port) = draft.kind.input(name) else { continue };
+        let references = references.into_iter().map(|(reference, _)| reference).collect();
+        inputs.insert(name, Input { references, reads: fields::reads(port, parameters) });
+    }
+    inputs
 }
 
 /// The written name of a stage.

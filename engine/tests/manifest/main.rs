@@ -4,5 +4,6 @@
 
 mod catalogue;
 mod diagnostics;
+mod hostile;
 mod pipelines;
 mod support;

@@ -204,6 +204,16 @@ fn a_split_gives_every_item_to_one_side() {
 }
 
 #[test]
+fn a_split_says_when_a_held_out_text_is_trained_on() {
+    let mut bench = Bench::default();
+    let same = |number: usize| item(&format!("c{number}"), &[("text", Value::text("sama"))]);
+    let clips = vec![dataset("clips", (0..50).map(same).collect())];
+    let half = [("fraction", ParameterValue::Number(0.5))];
+    let output = bench.gather("dataset.split", &half, clips).unwrap();
+    assert_eq!(output.notes.last(), Some(&("texts on both sides".to_owned(), 1)));
+}
+
+#[test]
 fn a_filter_counts_what_it_leaves_out_and_refuses_fields_that_nothing_has() {
     let mut bench = Bench::default();
     let clips = || {

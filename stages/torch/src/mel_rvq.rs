@@ -2,7 +2,7 @@
 //!
 //! It makes the whole pipeline work on any machine with nothing to download. A frame is coded
 //! by its nearest entry in the first codebook, what is left of it by the second, and so on;
-//! decoding adds the entries up and finds a wave for the frames ([`crate::griffin_lim`]).
+//! decoding adds the entries up and finds a wave for the frames (`griffin_lim`).
 //!
 //! All is computed on the CPU: codes must not depend on the device, and the model is so small
 //! that a GPU would mostly wait.

@@ -290,6 +290,67 @@ Error: throstle::unknown_field
 }
 
 #[test]
+fn only_files_are_exported() {
+    let shown = errors(
+        r#"[stage.text]
+use = "text.normalize"
+input = "clips"
+export = { text = "out/{id}.txt" }
+[stage.more]
+use = "text.normalize"
+input = "a"
+export = "out/{id}.txt"
+[stage.a]
+use = "command"
+run = "x"
+outputs = { a = "a.txt", b = "b.txt" }
+"#,
+    );
+    insta::assert_snapshot!(shown, @r#"
+throstle::manifest
+
+  x `home/voice.toml` has 3 errors
+
+Error: throstle::wrong_field_type
+
+  x the field `text` is a text, and only files are exported
+    ,-[home/voice.toml:12:12]
+ 11 | input = "clips"
+ 12 | export = { text = "out/{id}.txt" }
+    :            ^^^^
+ 13 | [stage.more]
+    `----
+  help: there are `audio`; `throstle items` writes tables of texts and
+        numbers
+
+Error: throstle::unknown_field
+
+  x `text.normalize` of stage `more` needs the field `text`, which `a`
+  | does not have
+    ,-[home/voice.toml:15:9]
+ 14 | use = "text.normalize"
+ 15 | input = "a"
+    :         ^|^
+    :          `-- no `text` here
+ 16 | export = "out/{id}.txt"
+    `----
+  help: `a` has the fields `a`, `b`; `text` is written by `clips`, `text`,
+        `more`
+
+Error: throstle::unknown_field
+
+  x it is not clear which field of stage `more` to export
+    ,-[home/voice.toml:16:1]
+ 15 | input = "a"
+ 16 | export = "out/{id}.txt"
+    : ^^^^^^
+ 17 | [stage.a]
+    `----
+  help: name it: `export = { a = "out/{id}" }`; there are `a`, `b`
+"#);
+}
+
+#[test]
 fn several_files_to_choose_from_need_a_choice() {
     let shown = errors(
         r#"[stage.a]
@@ -312,7 +373,7 @@ Error: throstle::unknown_field
  13 | export = "out/{id}"
     : ^^^^^^
     `----
-  help: name it: `export = { field = "out/{id}.txt" }`; there are `a`, `b`
+  help: name it: `export = { a = "out/{id}" }`; there are `a`, `b`
 "#);
 }
 

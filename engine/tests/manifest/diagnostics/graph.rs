@@ -144,6 +144,50 @@ Error: throstle::wrong_port
 }
 
 #[test]
+fn an_artifact_without_what_is_read_is_named() {
+    let shown = errors(
+        r#"[stage.fit]
+use = "report.summary"
+input = "clips"
+[stage.tokens]
+use = "vq.decode"
+input = "clips"
+codec = "fit"
+"#,
+    );
+    insta::assert_snapshot!(shown, @r#"
+throstle::manifest
+
+  x `home/voice.toml` has 2 errors
+
+Error: throstle::unknown_field
+
+  x `vq.decode` of stage `tokens` needs the field `tokens`, which `clips`
+  | does not have
+    ,-[home/voice.toml:14:9]
+ 13 | use = "vq.decode"
+ 14 | input = "clips"
+    :         ^^^|^^^
+    :            `-- no `tokens` here
+ 15 | codec = "fit"
+    `----
+  help: `clips` has the fields `audio`, `duration`, `speaker`, `text`
+
+Error: throstle::unknown_field
+
+  x `vq.decode` of stage `tokens` needs the field `model`, which `fit`
+  | does not have
+    ,-[home/voice.toml:15:9]
+ 14 | input = "clips"
+ 15 | codec = "fit"
+    :         ^^|^^
+    :           `-- no `model` here
+    `----
+  help: `fit` has the fields `summary`
+"#);
+}
+
+#[test]
 fn an_asset_is_no_data_set() {
     let shown = errors(
         r#"[assets.codec]

@@ -32,7 +32,7 @@ const ALLOW_TRUNCATED: Parameter = Parameter {
 const LONGEST: Parameter = Parameter {
     name: "longest",
     parameter_type: ParameterType::Duration,
-    default: Default::Seconds(3_600.0),
+    default: Default::Seconds(600.0),
     unit: Unit::Seconds,
     doc: "Longer recordings are set aside while they are read, before they fill the memory.",
     ..Parameter::BASE
@@ -257,14 +257,13 @@ pub static CHECK: Kind = Kind {
         },
         Parameter {
             name: "min_correlation",
-            doc: "The correlation of the two channels, where `channels = \"keep\"`. Not judged \
-                  unless given.",
-            ..LIMIT
+            parameter_type: ParameterType::Number { min: -1.0, max: 1.0 },
+            default: Default::Number(-0.5),
+            doc: "The correlation of the two channels of a stereo recording: below this their mean \
+                  loses the voice. -1 accepts all.",
+            ..Parameter::BASE
         },
-        Parameter {
-            parameter_type: ParameterType::Choice(&["mean", "left", "right", "error", "keep"]),
-            ..CHANNELS
-        },
+        CHANNELS,
         ALLOW_TRUNCATED,
         LONGEST,
     ],

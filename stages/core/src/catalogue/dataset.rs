@@ -16,7 +16,8 @@ pub static SPLIT: Kind = Kind {
     doc: "A clip is held out if the hash of its id (or group) and the salt lies below the fraction, \
           so that others coming or going move nothing. The fraction is met on average. A speaker \
           with fewer held-out clips than `minimum_per_speaker` gets more in the order of the hash; \
-          only those can go back to training, when a newcomer of the speaker comes before them.",
+          only those can go back to training, when a newcomer of the speaker comes before them. \
+          Texts that stand on both sides are counted in the notes: `group = \"text\"` keeps them together.",
     inputs: &[WHOLE],
     outputs: &[
         OutputPort { name: "training", doc: "What a model is trained on.", ..OutputPort::DATASET },

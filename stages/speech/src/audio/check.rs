@@ -23,7 +23,7 @@ pub struct Limits {
     pub min_snr: Option<f64>,
     /// Hertz.
     pub min_bandwidth: Option<f64>,
-    /// The correlation of the two channels, for clips that kept them.
+    /// The correlation of the two channels, for recordings that have two.
     pub min_correlation: Option<f64>,
 }
 
@@ -186,9 +186,10 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Measures `clip` and compares with `limits`.
-pub fn check(clip: &Clip, limits: &Limits) -> Report {
-    let measures = measure(clip);
+/// Measures `clip`, whose channels had this correlation before they were folded, and
+/// compares with `limits`.
+pub fn check(clip: &Clip, correlation: Option<f64>, limits: &Limits) -> Report {
+    let measures = measure(clip, correlation);
     let failures = RULES.iter().filter_map(|rule| rule.judge(&measures, limits)).collect();
     Report { measures, failures }
 }

@@ -1,5 +1,7 @@
 //! A recording in memory: sample rate, channels, interleaved samples.
 
+use std::ops::Range;
+
 /// A recording that was decoded. `samples` holds whole frames, channels interleaved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Clip {
@@ -42,6 +44,21 @@ impl Clip {
         self.frames() as f64 / f64::from(self.rate.max(1))
     }
 
+    /// Drops what lies behind the first `frames` frames.
+    pub fn truncate(&mut self, frames: usize) {
+        self.keep(0..frames.min(self.frames()));
+    }
+
+    /// Keeps these frames, which must be there, and drops the others.
+    pub fn keep(&mut self, frames: Range<usize>) {
+        let channels = usize::from(self.channels);
+        let range = frames.start * channels..frames.end * channels;
+        match &mut self.samples {
+            Samples::Pcm(samples) => cut(samples, range),
+            Samples::Wide(samples) => cut(samples, range),
+        }
+    }
+
     /// The clip as 16-bit samples, and how many of them had to be clipped.
     /// This is the one place where finer samples are rounded: to the nearest, no dither.
     pub fn into_pcm(self) -> (Vec<i16>, u64) {
@@ -57,6 +74,11 @@ impl Clip {
     }
 }
 
+fn cut<T>(samples: &mut Vec<T>, range: Range<usize>) {
+    samples.truncate(range.end);
+    samples.drain(..range.start);
+}
+
 /// One sample to 16 bits, halves away from zero. `clipped` counts what lay outside.
 #[inline]
 pub(super) fn round(sample: f64, clipped: &mut u64) -> i16 {
@@ -66,4 +88,37 @@ pub(super) fn round(sample: f64, clipped: &mut u64) -> i16 {
     // Truncation after adding a half: `f64::round` is a function call on plain x86-64.
     let rounded = (scaled + 0.5_f64.copysign(scaled)) as i32;
     rounded.clamp(-32_768, 32_767) as i16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rounded(value: f64) -> (i16, u64) {
+        let mut clipped = 0;
+        (round(value, &mut clipped), clipped)
+    }
+
+    #[test]
+    fn every_16_bit_value_survives_the_way_through_floats() {
+        for sample in i16::MIN..=i16::MAX {
+            assert_eq!(rounded(f64::from(sample) / 32_768.0), (sample, 0));
+        }
+    }
+
+    #[test]
+    fn halves_go_away_from_zero_and_the_rest_to_the_nearest() {
+        let step = 1.0 / 32_768.0;
+        for (value, wanted) in [(0.5, 1), (-0.5, -1), (1.5, 2), (1.4, 1), (-1.6, -2), (0.4, 0)] {
+            assert_eq!(rounded(value * step).0, wanted, "{value}");
+        }
+    }
+
+    #[test]
+    fn what_lies_outside_is_clipped_and_counted_but_not_full_scale_itself() {
+        assert_eq!(rounded(1.0), (32_767, 0));
+        assert_eq!(rounded(-1.0), (-32_768, 0));
+        assert_eq!(rounded(1.001), (32_767, 1));
+        assert_eq!(rounded(-1e30), (-32_768, 1));
+    }
 }

@@ -1,6 +1,7 @@
 //! Everything but plain WAV, decoded by Symphonia packet by packet: limits are checked
 //! as frames come, and what is folded away is never held.
 
+use super::aiff;
 use super::decode::{Decoded, Options, finish};
 use super::fault::Fault;
 use super::mix::Mixer;
@@ -22,7 +23,7 @@ use symphonia::core::meta::MetadataOptions;
 /// Decodes `bytes`, whose container is `format`.
 pub fn decode(bytes: &[u8], format: Format, options: &Options) -> Result<Decoded, Fault> {
     // The decoders are free of unsafe code but not of assertions; a hostile file must
-    // cost its own item and nothing else.
+    // cost its own item and nothing else, so a panic is caught here and nowhere else.
     catch_unwind(AssertUnwindSafe(|| Reading::open(bytes, format, options)?.run())).unwrap_or_else(
         |_| {
             Err(Fault::Undecodable {
@@ -74,6 +75,13 @@ impl<'a> Reading<'a> {
             .make_audio_decoder(parameters, &wishes)
             .map_err(|error| broken(format, &error))?;
         let integers = is_integer(parameters);
+        if let (Some(rate), Some(frames)) =
+            (parameters.sample_rate, declared_frames(bytes, &track, format))
+        {
+            // A header that states too much is believed; one that states too little is
+            // found out while decoding.
+            options.check_frames(rate, frames)?;
+        }
         Ok(Self {
             bytes,
             format,
@@ -91,6 +99,7 @@ impl<'a> Reading<'a> {
     fn run(mut self) -> Result<Decoded, Fault> {
         let mut ended_early = false;
         let mut packed = Packed::default();
+        let mut packets = 0;
         loop {
             let packet = match self.container.next_packet() {
                 Ok(Some(packet)) => packet,
@@ -101,6 +110,14 @@ impl<'a> Reading<'a> {
                 }
                 Err(error) => return Err(broken(self.format, &error)),
             };
+            // Every honest packet takes room in the file; tables can promise billions.
+            packets += 1;
+            if packets > self.bytes.len() {
+                return Err(Fault::Undecodable {
+                    format: self.format,
+                    problem: "more packets than bytes".to_owned(),
+                });
+            }
             if packet.track_id != self.track.id {
                 continue;
             }
@@ -172,19 +189,17 @@ impl<'a> Reading<'a> {
             notes.push(Note::SkippedPackets { count: self.skipped });
         }
         let present = stream.mixer.frames() as u64;
-        let declared = declared_frames(&self.track, self.format).unwrap_or(0);
-        let slack = slack(self.format);
-        if ended_early || declared > present + slack {
+        // A length that is kept says nothing about a stream that breaks off.
+        let declared = declared_frames(self.bytes, &self.track, self.format)
+            .filter(|declared| *declared > present);
+        let short = declared.is_some_and(|declared| declared > present + slack(self.format));
+        if ended_early || short {
             if !self.options.allow_truncated {
-                return Err(Fault::Truncated {
-                    unit: "frames",
-                    declared: declared.max(present),
-                    present,
-                });
+                return Err(Fault::Truncated { unit: "frames", declared, present });
             }
             notes.push(Note::TruncatedKept {
                 unit: "frames",
-                missing: declared.saturating_sub(present),
+                missing: declared.map(|declared| declared - present),
             });
         } else if self.decoder.finalize().verify_ok == Some(false) {
             return Err(Fault::Undecodable {
@@ -255,9 +270,10 @@ fn is_integer(parameters: &AudioCodecParameters) -> bool {
 }
 
 /// The frames that the container promises, where that is a promise and not a guess.
-fn declared_frames(track: &Track, format: Format) -> Option<u64> {
+fn declared_frames(bytes: &[u8], track: &Track, format: Format) -> Option<u64> {
     match format {
-        Format::Flac | Format::M4a | Format::Aiff => track.num_frames,
+        Format::Flac | Format::M4a => track.num_frames,
+        Format::Aiff => aiff::stated_frames(bytes),
         // Without the tag that states the delay, the count is guessed from the bit rate.
         Format::Mp3 => track.delay.and(track.num_frames),
         Format::Wav | Format::Ogg => None,
@@ -277,7 +293,7 @@ fn broken(format: Format, error: &Error) -> Fault {
     match error {
         Error::Unsupported(what) => Fault::Unsupported { what: format!("{format} ({what})") },
         Error::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => {
-            Fault::Undecodable { format, problem: "the file ends inside its header".to_owned() }
+            Fault::Undecodable { format, problem: "the file ends early".to_owned() }
         }
         other => Fault::Undecodable { format, problem: other.to_string() },
     }

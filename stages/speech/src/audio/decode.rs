@@ -39,7 +39,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { bytes: 4 << 30, seconds: 3_600.0, channels: 32, frames: 1 << 28 }
+        Self { bytes: 4 << 30, seconds: 600.0, channels: 32, frames: 1 << 27 }
     }
 }
 
@@ -48,6 +48,8 @@ impl Default for Limits {
 pub struct Decoded {
     pub clip: Clip,
     pub format: Format,
+    /// How alike left and right were before they were folded: from -1 to 1, for stereo.
+    pub correlation: Option<f64>,
     pub notes: Vec<Note>,
 }
 
@@ -75,7 +77,11 @@ fn wav(bytes: &[u8], options: &Options) -> Result<Decoded, Fault> {
     options.check_shape(riff.rate, riff.channels)?;
     if riff.missing > 0 && !options.allow_truncated {
         let present = riff.data.len() as u64;
-        return Err(Fault::Truncated { unit: "bytes", declared: present + riff.missing, present });
+        return Err(Fault::Truncated {
+            unit: "bytes",
+            declared: Some(present + riff.missing),
+            present,
+        });
     }
     match riff.coding {
         Coding::Plain(encoding) => {
@@ -87,6 +93,10 @@ fn wav(bytes: &[u8], options: &Options) -> Result<Decoded, Fault> {
         Coding::Codec(tag) => {
             let mut decoded = compressed::decode(bytes, Format::Wav, options)
                 .map_err(|fault| name_codec(fault, tag))?;
+            // The last block is padded; the `fact` chunk says by how much.
+            if let Some(frames) = riff.frames {
+                decoded.clip.truncate(frames);
+            }
             let mut notes = riff_notes(riff);
             notes.append(&mut decoded.notes);
             Ok(Decoded { notes, ..decoded })
@@ -106,7 +116,7 @@ fn name_codec(fault: Fault, tag: u16) -> Fault {
 fn riff_notes(riff: Riff) -> Vec<Note> {
     let mut notes = riff.notes;
     if riff.missing > 0 {
-        notes.push(Note::TruncatedKept { unit: "bytes", missing: riff.missing });
+        notes.push(Note::TruncatedKept { unit: "bytes", missing: Some(riff.missing) });
     }
     notes
 }
@@ -139,7 +149,7 @@ pub(super) fn finish(mixer: Mixer, rate: u32, format: Format, mut notes: Vec<Not
             notes.push(Note::Clipped { samples: over });
         }
     }
-    Decoded { clip: Clip { rate, channels, samples }, format, notes }
+    Decoded { clip: Clip { rate, channels, samples }, format, correlation, notes }
 }
 
 impl Options {

@@ -22,11 +22,11 @@ pub enum Fault {
     Empty { behind: u64 },
 
     #[error(
-        "truncated: {declared} {unit} declared, {present} present, {} missing; \
-         restore the file, or set `allow_truncated` to keep what is there",
-        .declared.saturating_sub(*.present)
+        "truncated: {}; restore the file, or set `allow_truncated` to keep what is there",
+        missing(.unit, *.declared, *.present)
     )]
-    Truncated { unit: &'static str, declared: u64, present: u64 },
+    /// `declared` is none where the container does not state a length.
+    Truncated { unit: &'static str, declared: Option<u64>, present: u64 },
 
     #[error("sample rate of {rate} Hz is outside {} to {} Hz", .lowest, .highest)]
     Rate { rate: u32, lowest: u32, highest: u32 },
@@ -77,6 +77,16 @@ fn advice(help: &str) -> String {
     match help {
         "" => String::new(),
         help => format!("; {help}"),
+    }
+}
+
+fn missing(unit: &str, declared: Option<u64>, present: u64) -> String {
+    match declared {
+        Some(declared) => format!(
+            "{declared} {unit} declared, {present} present, {} missing",
+            declared.saturating_sub(present)
+        ),
+        None => format!("the stream breaks off after {present} {unit}"),
     }
 }
 

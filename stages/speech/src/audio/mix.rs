@@ -124,14 +124,14 @@ impl Mixer {
 
 /// Running sums for the correlation of the two channels of a stereo recording.
 #[derive(Debug, Default)]
-pub(super) struct Phase {
+struct Phase {
     product: f64,
     left: f64,
     right: f64,
 }
 
 impl Phase {
-    pub fn watch<T: Copy>(&mut self, channels: usize, interleaved: &[T], value: impl Fn(T) -> f64) {
+    fn watch<T: Copy>(&mut self, channels: usize, interleaved: &[T], value: impl Fn(T) -> f64) {
         if channels != 2 {
             return;
         }
@@ -144,7 +144,7 @@ impl Phase {
     }
 
     /// Between -1 and 1; none for other than two channels, or where one of them is silent.
-    pub fn correlation(&self) -> Option<f64> {
+    fn correlation(&self) -> Option<f64> {
         let scale = (self.left * self.right).sqrt();
         (scale > 0.0).then(|| self.product / scale)
     }

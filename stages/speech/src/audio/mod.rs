@@ -15,6 +15,7 @@ pub mod sniff;
 pub mod trim;
 pub mod wav;
 
+mod aiff;
 mod compressed;
 mod mp4;
 mod pcm;

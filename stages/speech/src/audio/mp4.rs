@@ -1,7 +1,6 @@
 //! The encoder delay of MP4 files, which the demuxer leaves in: read from the edit
 //! list or Apple's gapless tag, and cut off the decoded clip.
 
-use super::clip::Samples;
 use super::decode::Decoded;
 use super::note::Note;
 
@@ -32,17 +31,8 @@ pub fn trim(bytes: &[u8], track_ticks: Option<u64>, decoded: &mut Decoded) {
     if (start, end) == (0, total) {
         return;
     }
-    let channels = usize::from(decoded.clip.channels);
-    match &mut decoded.clip.samples {
-        Samples::Pcm(samples) => cut(samples, start * channels, end * channels),
-        Samples::Wide(samples) => cut(samples, start * channels, end * channels),
-    }
+    decoded.clip.keep(start..end);
     decoded.notes.push(Note::EncoderDelay { start: start as u64, end: (total - end) as u64 });
-}
-
-fn cut<T>(samples: &mut Vec<T>, start: usize, end: usize) {
-    samples.truncate(end);
-    samples.drain(..start);
 }
 
 impl Window {
@@ -153,4 +143,68 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from(u32_at(bytes, at)?) << 32 | u64::from(u32_at(bytes, at + 4)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn boxed(name: &[u8; 4], body: &[u8]) -> Vec<u8> {
+        let length = (body.len() as u32 + 8).to_be_bytes();
+        [&length[..], name, body].concat()
+    }
+
+    fn numbers(numbers: &[u32]) -> Vec<u8> {
+        numbers.iter().flat_map(|number| number.to_be_bytes()).collect()
+    }
+
+    /// A movie in milliseconds with one sound track of 44,100 ticks a second.
+    fn movie(edits: &[u8], tags: &[u8]) -> Vec<u8> {
+        let header = boxed(b"mvhd", &numbers(&[0, 0, 0, 1_000, 0]));
+        let media = [
+            boxed(b"mdhd", &numbers(&[0, 0, 0, 44_100, 0])),
+            boxed(b"hdlr", &[&[0; 8][..], b"soun"].concat()),
+        ];
+        let track = [boxed(b"edts", edits), boxed(b"mdia", &media.concat())].concat();
+        boxed(b"moov", &[header, boxed(b"trak", &track), tags.to_vec()].concat())
+    }
+
+    fn edits(entries: &[[u32; 3]]) -> Vec<u8> {
+        let count = [0, entries.len() as u32];
+        boxed(b"elst", &numbers(&[&count[..], &entries.concat()].concat()))
+    }
+
+    #[test]
+    fn the_edit_list_gives_the_delay_and_bounds_the_length_by_its_ticks() {
+        let bytes = movie(&edits(&[[1_000, 1_024, 0x1_0000]]), &[]);
+        let window = |length| Some(Window { delay: 1_024, length, ticks_per_second: 44_100 });
+        assert_eq!(Window::find(&bytes, Some(45_100)), window(Some(44_076)));
+        assert_eq!(Window::find(&bytes, None), window(Some(44_144)));
+    }
+
+    #[test]
+    fn an_empty_edit_before_the_sound_is_passed_over() {
+        let bytes = movie(&edits(&[[50, u32::MAX, 0x1_0000], [0, 2_112, 0x1_0000]]), &[]);
+        let window = Window { delay: 2_112, length: Some(888), ticks_per_second: 44_100 };
+        assert_eq!(Window::find(&bytes, Some(3_000)), Some(window));
+    }
+
+    #[test]
+    fn the_gapless_tag_goes_before_the_edit_list() {
+        let text = b" 00000000 00000840 000001CA 000000000000AC44 00000000";
+        let data = boxed(b"data", &[&[0; 8][..], text].concat());
+        let name = boxed(b"name", &[&[0; 4][..], b"iTunSMPB"].concat());
+        let tags = boxed(b"udta", &[name, data].concat());
+        let window = Window { delay: 2_112, length: Some(44_100), ticks_per_second: 44_100 };
+        let bytes = movie(&edits(&[[1_000, 1_024, 0x1_0000]]), &tags);
+        assert_eq!(Window::find(&bytes, Some(50_000)), Some(window));
+    }
+
+    #[test]
+    fn a_movie_cut_anywhere_gives_no_panic() {
+        let bytes = movie(&edits(&[[1_000, 1_024, 0x1_0000]]), &[]);
+        for length in 0..bytes.len() {
+            assert_eq!(Window::find(&bytes[..length], None), None, "{length} bytes");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Note {
     /// `allow_truncated` kept a recording that ends early.
-    TruncatedKept { unit: &'static str, missing: u64 },
+    TruncatedKept { unit: &'static str, missing: Option<u64> },
     /// The header was written by a program that could not know the length.
     UnknownLength,
     /// The sample data ends inside a frame.
@@ -42,9 +42,10 @@ impl Note {
 impl fmt::Display for Note {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TruncatedKept { unit, missing } => {
-                write!(out, "truncated, {missing} {unit} missing, kept")
-            }
+            Self::TruncatedKept { unit, missing } => match missing {
+                Some(missing) => write!(out, "truncated, {missing} {unit} missing, kept"),
+                None => write!(out, "breaks off, kept"),
+            },
             Self::UnknownLength => write!(out, "the header does not know the length"),
             Self::OddBytes { dropped } => {
                 write!(out, "ends inside a frame, {dropped} bytes dropped")

@@ -5,7 +5,7 @@
 
 use super::clip::{Clip, Samples, round};
 use super::fault::Fault;
-use rubato::audioadapter_buffers::direct::InterleavedSlice;
+use rubato::audioadapter_buffers::direct::SequentialSlice;
 use rubato::{Fft, FixedSync, Resampler};
 use std::cell::RefCell;
 
@@ -97,24 +97,26 @@ impl Converter {
     }
 
     fn convert_clip(&mut self, clip: &Clip) -> Result<(Vec<i16>, u64), Fault> {
-        let channels = usize::from(clip.channels);
         let mut clipped = 0;
-        let mut out = vec![0_i16; self.frames_out(clip.frames()) * channels];
-        for channel in 0..channels {
-            let mut written = channel;
-            self.run(
-                clip.frames(),
-                |at, block| read(clip, channel, at, block),
-                |block| {
-                    let places = out[written..].iter_mut().step_by(channels);
-                    for (place, &sample) in places.zip(block) {
-                        *place = round(sample, &mut clipped);
-                    }
-                    written += block.len() * channels;
-                },
-            )?;
-        }
-        Ok((out, clipped))
+        let channels = (0..usize::from(clip.channels))
+            .map(|channel| self.convert_channel(clip, channel, &mut clipped))
+            .collect::<Result<Vec<_>, Fault>>()?;
+        Ok((interleave(channels), clipped))
+    }
+
+    fn convert_channel(
+        &mut self,
+        clip: &Clip,
+        channel: usize,
+        clipped: &mut u64,
+    ) -> Result<Vec<i16>, Fault> {
+        let mut out = Vec::with_capacity(self.frames_out(clip.frames()));
+        self.run(
+            clip.frames(),
+            |at, block| read(clip, channel, at, block),
+            |block| out.extend(block.iter().map(|&sample| round(sample, clipped))),
+        )?;
+        Ok(out)
     }
 
     /// Block by block, so that the memory needed does not grow with the clip: the
@@ -149,9 +151,9 @@ impl Converter {
         let (from, to) = (self.from, self.to);
         let wrong = |error: &dyn std::fmt::Display| fault(from, to, &error.to_string());
         let (input, output) = (self.block_in.len(), self.block_out.len());
-        let block_in = InterleavedSlice::new(&self.block_in, 1, input).map_err(|e| wrong(&e))?;
+        let block_in = SequentialSlice::new(&self.block_in, 1, input).map_err(|e| wrong(&e))?;
         let mut block_out =
-            InterleavedSlice::new_mut(&mut self.block_out, 1, output).map_err(|e| wrong(&e))?;
+            SequentialSlice::new_mut(&mut self.block_out, 1, output).map_err(|e| wrong(&e))?;
         self.fft.process_into_buffer(&block_in, &mut block_out, None).map_err(|e| wrong(&e))?;
         Ok(())
     }
@@ -163,18 +165,28 @@ fn read(clip: &Clip, channel: usize, at: usize, block: &mut [f64]) {
     let start = at * channels + channel;
     match &clip.samples {
         Samples::Pcm(samples) => {
-            let source = samples[start..].iter().step_by(channels);
-            for (place, &sample) in block.iter_mut().zip(source) {
-                *place = f64::from(sample) / 32_768.0;
-            }
+            spread(&samples[start..], channels, block, |sample| f64::from(sample) / 32_768.0);
         }
-        Samples::Wide(samples) => {
-            let source = samples[start..].iter().step_by(channels);
-            for (place, &sample) in block.iter_mut().zip(source) {
-                *place = f64::from(sample);
-            }
-        }
+        Samples::Wide(samples) => spread(&samples[start..], channels, block, f64::from),
     }
+}
+
+fn spread<T: Copy>(samples: &[T], step: usize, block: &mut [f64], value: impl Fn(T) -> f64) {
+    // A step of one that the compiler knows of is a loop that it vectorises.
+    if step == 1 {
+        block.iter_mut().zip(samples).for_each(|(place, &sample)| *place = value(sample));
+    } else {
+        let samples = samples.iter().step_by(step);
+        block.iter_mut().zip(samples).for_each(|(place, &sample)| *place = value(sample));
+    }
+}
+
+fn interleave(mut channels: Vec<Vec<i16>>) -> Vec<i16> {
+    if channels.len() == 1 {
+        return channels.swap_remove(0);
+    }
+    let frames = channels.first().map_or(0, Vec::len);
+    (0..frames).flat_map(|at| channels.iter().map(move |channel| channel[at])).collect()
 }
 
 /// Frames of a filter block at both rates. The block is a power of two, at least 2,

@@ -19,6 +19,8 @@ pub struct Riff {
     pub channels: u16,
     /// Where the sample data lies in the file.
     pub data: Range<usize>,
+    /// The frames that the `fact` chunk states.
+    pub frames: Option<usize>,
     /// Bytes that the header promises and the file lacks.
     pub missing: u64,
     pub notes: Vec<Note>,
@@ -38,15 +40,18 @@ pub fn parse(bytes: &[u8]) -> Result<Riff, Fault> {
     let mut chunks = Chunks { bytes, offset: 12 };
     let mut wide_length = None;
     let mut format = None;
+    let mut frames = None;
     while let Some(chunk) = chunks.next()? {
         match &chunk.name {
             b"ds64" => wide_length = Some(data_length_64(bytes, &chunk)?),
+            b"fact" => frames = chunk.bytes(bytes).get(..4).map(|count| u32_at(count, 0) as usize),
             b"fmt " => format = Some(Header::parse(bytes, &chunk)?),
             b"data" => {
                 let Some(header) = format else {
                     return Err(chunk.fault("comes before any `fmt ` chunk"));
                 };
-                return header.with_data(bytes, &chunk, wide_length);
+                let riff = header.with_data(bytes, &chunk, wide_length)?;
+                return Ok(Riff { frames, ..riff });
             }
             _ => {}
         }
@@ -235,6 +240,7 @@ impl Header {
             rate: self.rate,
             channels: self.channels,
             data: start..start + length,
+            frames: None,
             missing,
             notes,
         })

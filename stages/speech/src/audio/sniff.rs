@@ -24,9 +24,10 @@ impl Format {
         Self::ALL.into_iter().find(|format| format.extensions().contains(&lower.as_str()))
     }
 
-    /// The format of a media type such as `audio/wav`.
+    /// The format of a media type: `audio/` and a registered name or an extension.
     pub fn of_media_type(kind: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.media_type() == kind)
+        let registered = Self::ALL.into_iter().find(|format| format.media_type() == kind);
+        registered.or_else(|| Self::of_extension(kind.strip_prefix("audio/")?))
     }
 
     pub fn extensions(self) -> &'static [&'static str] {
@@ -145,6 +146,8 @@ fn stranger(bytes: &[u8]) -> Fault {
         ("<html", "an HTML page", "the download failed: fetch the file again"),
         ("<?xml", "an XML document", "the download failed: fetch the file again"),
         ("{", "a JSON document", "the download failed: fetch the file again"),
+        ("riff.\u{fffd}\u{fffd}\u{11}", "a Wave64 file", "convert it to WAV"),
+        (".snd", "a Sun audio file", "convert it to WAV"),
         ("riff", "a RIFF file cut short", "copy the file again"),
         ("rifx", "a big-endian RIFF file", "convert it to WAV"),
         ("caff", "a Core Audio file", "convert it to WAV or FLAC"),

@@ -39,7 +39,7 @@ struct AudioStage {
 
 /// What one kind does with a recording that was read.
 trait Work: Send + Sync {
-    fn apply(&self, clip: Clip, source: &Source) -> Result<Output, Reject>;
+    fn apply(&self, decoded: Decoded, source: &Source) -> Result<Output, Reject>;
 }
 
 /// Where a clip came from.
@@ -93,10 +93,11 @@ impl AudioJob {
     fn read(&self, source: Source) -> Result<Output, Reject> {
         let options =
             Options { declared: Format::of_media_type(&source.blob.kind), ..self.options.clone() };
-        let Decoded { clip, notes, .. } = decode(&source.bytes, &options).map_err(reject)?;
-        let mut output = self.work.apply(clip, &source)?;
-        for note in &notes {
-            output.note(note.code(), 1);
+        let decoded = decode(&source.bytes, &options).map_err(reject)?;
+        let codes: Vec<_> = decoded.notes.iter().map(Note::code).collect();
+        let mut output = self.work.apply(decoded, &source)?;
+        for code in codes {
+            output.note(code, 1);
         }
         Ok(output)
     }
@@ -114,7 +115,6 @@ fn reading(kind: &Kind, parameters: &Parameters) -> Result<Options, StageError> 
             "left" => Mix::Left,
             "right" => Mix::Right,
             "error" => Mix::Reject,
-            "keep" => Mix::Keep,
             _ => Mix::Mean,
         };
     }
@@ -149,7 +149,8 @@ fn note_clipping(output: &mut Output, clipped: u64) {
 struct Decode;
 
 impl Work for Decode {
-    fn apply(&self, clip: Clip, source: &Source) -> Result<Output, Reject> {
+    fn apply(&self, decoded: Decoded, source: &Source) -> Result<Output, Reject> {
+        let clip = decoded.clip;
         let (seconds, rate) = (clip.seconds(), f64::from(clip.rate));
         Ok(store(clip, source)?
             .with("seconds", NewValue::Number(seconds))
@@ -169,8 +170,8 @@ fn resampling(parameters: &Parameters) -> Result<Box<dyn Work>, StageError> {
 }
 
 impl Work for Resample {
-    fn apply(&self, clip: Clip, source: &Source) -> Result<Output, Reject> {
-        let resampled = resample(clip, self.rate).map_err(reject)?;
+    fn apply(&self, decoded: Decoded, source: &Source) -> Result<Output, Reject> {
+        let resampled = resample(decoded.clip, self.rate).map_err(reject)?;
         let mut output = store(resampled.clip, source)?;
         note_clipping(&mut output, resampled.clipped);
         Ok(output)
@@ -188,8 +189,8 @@ fn levelling(parameters: &Parameters) -> Result<Box<dyn Work>, StageError> {
 }
 
 impl Work for Level {
-    fn apply(&self, clip: Clip, source: &Source) -> Result<Output, Reject> {
-        let levelled = loudness::level(clip, &self.0).map_err(reject)?;
+    fn apply(&self, decoded: Decoded, source: &Source) -> Result<Output, Reject> {
+        let levelled = loudness::level(decoded.clip, &self.0).map_err(reject)?;
         let mut output =
             store(levelled.clip, source)?.with("gain_db", NewValue::Number(levelled.gain_db));
         match levelled.held_by {
@@ -212,8 +213,8 @@ fn trimming(parameters: &Parameters) -> Result<Box<dyn Work>, StageError> {
 }
 
 impl Work for Trim {
-    fn apply(&self, clip: Clip, source: &Source) -> Result<Output, Reject> {
-        let trimmed = trim::trim(clip, &self.0).map_err(reject)?;
+    fn apply(&self, decoded: Decoded, source: &Source) -> Result<Output, Reject> {
+        let trimmed = trim::trim(decoded.clip, &self.0).map_err(reject)?;
         let seconds = trimmed.clip.seconds();
         let cut = trimmed.before + trimmed.behind > 0;
         let mut output = store(trimmed.clip, source)?.with("seconds", NewValue::Number(seconds));
@@ -249,8 +250,8 @@ fn checking(parameters: &Parameters) -> Result<Box<dyn Work>, StageError> {
 }
 
 impl Work for Check {
-    fn apply(&self, clip: Clip, _: &Source) -> Result<Output, Reject> {
-        let report = check::check(&clip, &self.0);
+    fn apply(&self, decoded: Decoded, _: &Source) -> Result<Output, Reject> {
+        let report = check::check(&decoded.clip, decoded.correlation, &self.0);
         match report.failures.first() {
             None => Ok(measured(&report.measures)),
             Some(first) => {

@@ -42,12 +42,10 @@ pub fn trim(clip: Clip, options: &Options) -> Result<Trimmed, Fault> {
     let scores = scores(&clip)?;
     let speech = speech(&scores, options).ok_or(Fault::NoSpeech)?;
     let range = window(&clip, speech, options.keep_seconds);
-    let frames = clip.frames();
-    Ok(Trimmed {
-        before: range.start,
-        behind: frames - range.end,
-        clip: if range == (0..frames) { clip } else { cut(clip, range) },
-    })
+    let (before, behind) = (range.start, clip.frames() - range.end);
+    let mut clip = clip;
+    clip.keep(range);
+    Ok(Trimmed { clip, before, behind })
 }
 
 /// The frames of the clip to keep, around the detector's frames of speech.
@@ -57,16 +55,6 @@ fn window(clip: &Clip, speech: Range<usize>, keep_seconds: f64) -> Range<usize> 
     let start = (seconds(speech.start) - keep_seconds).max(0.0) * rate;
     let end = (seconds(speech.end) + keep_seconds) * rate;
     start as usize..(end.ceil() as usize).min(clip.frames())
-}
-
-fn cut(clip: Clip, range: Range<usize>) -> Clip {
-    let channels = usize::from(clip.channels);
-    let range = range.start * channels..range.end * channels;
-    let samples = match clip.samples {
-        Samples::Pcm(samples) => Samples::Pcm(samples[range].to_vec()),
-        Samples::Wide(samples) => Samples::Wide(samples[range].to_vec()),
-    };
-    Clip { samples, ..clip }
 }
 
 /// The detector's score of every frame.

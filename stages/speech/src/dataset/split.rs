@@ -123,7 +123,7 @@ fn units_by_speaker(members: &[Member<'_>], ranks: &[u64]) -> BTreeMap<String, V
     by_speaker
 }
 
-/// What a split imported from elsewhere leaks: groups (or texts) that stand on both sides.
+/// What leaks from one side to the other: texts (or groups) that stand on both.
 pub fn leaks<'a>(keys_and_sides: impl IntoIterator<Item = (&'a str, Side)>) -> Vec<&'a str> {
     let mut seen: BTreeMap<&str, (bool, bool)> = BTreeMap::new();
     for (key, side) in keys_and_sides {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_imported_split_that_shares_a_group_is_reported() {
+    fn what_stands_on_both_sides_is_reported() {
         let pairs = [("x", Side::Training), ("y", Side::Validation), ("x", Side::Validation)];
         assert_eq!(leaks(pairs), ["x"]);
     }

@@ -61,10 +61,16 @@ impl GatherJob for Split {
             NewItem::kept(item).with("side", NewValue::Text(side_name(*side).to_owned()))
         });
         let (training, validation) = (of(Side::Training), of(Side::Validation));
-        let notes = vec![
+        let mut notes = vec![
             ("training".to_owned(), training.len() as u64),
             ("validation".to_owned(), validation.len() as u64),
         ];
+        let texts = items.iter().zip(&sides);
+        let leaks =
+            split::leaks(texts.filter_map(|(item, side)| Some((item.fields.text("text")?, *side))));
+        if !leaks.is_empty() {
+            notes.push(("texts on both sides".to_owned(), leaks.len() as u64));
+        }
         let output = GatherOutput::default()
             .with("all", PortOutput::Dataset(all.collect()))
             .with("training", PortOutput::Dataset(training))

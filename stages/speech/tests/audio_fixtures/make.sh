@@ -14,7 +14,7 @@ tone() {
 tone -c:a pcm_s16le tone.wav
 flac --silent --best --no-padding --force tone.wav -o tone.flac
 tone -c:a libmp3lame -b:a 64k tone.mp3
-tone -c:a libvorbis -q:a 3 tone.ogg
+tone -c:a libvorbis -q:a 3 -page_duration 100000 tone.ogg
 tone -c:a aac -b:a 64k tone.m4a
 tone -ar 16000 -c:a alac -sample_fmt s16p alac.m4a
 tone -ar 16000 -c:a adpcm_ima_wav adpcm.wav

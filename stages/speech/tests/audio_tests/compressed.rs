@@ -73,11 +73,42 @@ fn removed_encoder_delay_is_noted() {
 }
 
 #[test]
-fn adpcm_inside_wav_is_read() {
-    let decoded = read(ADPCM);
-    assert_eq!((decoded.format, decoded.clip.rate), (Format::Wav, 16_000));
-    assert!(decoded.clip.frames() >= 12_800);
-    assert!(fidelity(&values(&decoded), &tone(16_000)) > 20.0);
+fn adpcm_inside_wav_is_read_as_far_as_its_fact_chunk_says() {
+    let padded = read(ADPCM);
+    assert_eq!((padded.format, padded.clip.rate), (Format::Wav, 16_000));
+    assert_eq!(padded.clip.frames(), 14_287);
+    assert!(fidelity(&values(&padded), &tone(16_000)) > 20.0);
+    let mut exact = ADPCM.to_vec();
+    exact[48..52].copy_from_slice(&12_800_u32.to_le_bytes());
+    assert_eq!(values(&read(&exact)), values(&padded)[..12_800]);
+}
+
+/// An AIFF file of 16-bit samples; its lengths and samples are big-endian.
+fn aiff(declared_frames: u32, samples: &[i16]) -> Vec<u8> {
+    let chunk =
+        |name: &[u8], body: &[u8]| [name, &(body.len() as u32).to_be_bytes()[..], body].concat();
+    // 16,000 Hz as an 80-bit float.
+    let rate = [0x40, 0x0C, 0xFA, 0, 0, 0, 0, 0, 0, 0];
+    let common =
+        [&1_u16.to_be_bytes()[..], &declared_frames.to_be_bytes(), &16_u16.to_be_bytes(), &rate];
+    let sound: Vec<u8> =
+        [0; 8].into_iter().chain(samples.iter().flat_map(|sample| sample.to_be_bytes())).collect();
+    let body = [&b"AIFF"[..], &chunk(b"COMM", &common.concat()), &chunk(b"SSND", &sound)].concat();
+    chunk(b"FORM", &body)
+}
+
+#[test]
+fn aiff_gives_its_samples_back() {
+    let samples = [0, 1, -1, 32_767, -32_768, 300];
+    let decoded = read(&aiff(6, &samples));
+    assert_eq!((decoded.format, decoded.clip.rate), (Format::Aiff, 16_000));
+    assert_eq!(decoded.clip.samples, Samples::Pcm(samples.to_vec()));
+}
+
+#[test]
+fn aiff_that_holds_less_than_it_states_is_rejected() {
+    let fault = decode(&aiff(9, &[1; 6]), &Options::default()).unwrap_err();
+    assert_eq!(fault, Fault::Truncated { unit: "frames", declared: Some(9), present: 6 });
 }
 
 #[test]
@@ -95,9 +126,19 @@ fn cut_files_are_rejected_or_kept_with_a_note() {
         let options = Options { allow_truncated: true, ..Options::default() };
         let decoded = decode(cut, &options).unwrap();
         assert!(decoded.clip.frames() < 35_280);
-        let kept = |note: &Note| matches!(note, Note::TruncatedKept { missing: 1_000.., .. });
+        let kept = |note: &Note| matches!(note, Note::TruncatedKept { missing: Some(1_000..), .. });
         assert!(decoded.notes.iter().any(kept), "{name}: {:?}", decoded.notes);
     }
+}
+
+#[test]
+fn a_stream_without_a_length_that_breaks_off_is_rejected() {
+    let cut = &OGG[..OGG.len() - 200];
+    let message = decode(cut, &Options::default()).unwrap_err().to_string();
+    assert!(message.starts_with("truncated: the stream breaks off after "), "{message}");
+    let options = Options { allow_truncated: true, ..Options::default() };
+    let notes = decode(cut, &options).unwrap().notes;
+    assert!(notes.contains(&Note::TruncatedKept { unit: "frames", missing: None }), "{notes:?}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod check;
 mod compressed;
+mod demo;
 mod hostile;
 mod loudness;
 mod resample;

@@ -83,7 +83,7 @@ fn a_cut_file_is_kept_and_marked_where_allowed() {
     let options = Options { allow_truncated: true, ..Options::default() };
     let decoded = decode(&bytes, &options).unwrap();
     assert_eq!(decoded.clip.frames(), 5_500);
-    assert_eq!(decoded.notes, [Note::TruncatedKept { unit: "bytes", missing: 4_999 }]);
+    assert_eq!(decoded.notes, [Note::TruncatedKept { unit: "bytes", missing: Some(4_999) }]);
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn wide_riff_is_read_by_its_64_bit_length() {
 
 #[test]
 fn what_is_not_audio_is_named() {
-    let cases: [(&[u8], &str); 8] = [
+    let cases: [(&[u8], &str); 9] = [
         (b"", "not audio: an empty file"),
         (
             b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n",
@@ -278,6 +278,7 @@ fn what_is_not_audio_is_named() {
         (b"PK\x03\x04\x14\0", "not audio: a ZIP archive; unpack it first"),
         (b"RIFF\x10\0\0\0AVI LIST", "not audio: an AVI video; extract its sound first"),
         (b"RIFF\x10\0", "not audio: a RIFF file cut short; copy the file again"),
+        (b"riff\x2e\x91\xcf\x11", "not audio: a Wave64 file; convert it to WAV"),
         (b"\x01\x02\x03", "not audio: unknown bytes (01 02 03)"),
     ];
     for (bytes, message) in cases {

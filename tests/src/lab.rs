@@ -1,11 +1,9 @@
 //! A small world for engine tests: three stages on text files, and a folder to run them in.
-#![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
-
-pub mod stages;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::stages;
 use cache::fs::{Fs, RealFs};
 use cache::{Access, Cache};
 use camino::{Utf8Path, Utf8PathBuf};

@@ -52,8 +52,11 @@ struct LinesJob(Utf8PathBuf);
 
 impl SourceJob for LinesJob {
     fn scan(&mut self, world: &mut dyn World) -> Result<SourceOutput, StageError> {
-        let names: Vec<Utf8PathBuf> =
-            world.list(&self.0)?.into_iter().filter(|name| name.extension() == Some("txt")).collect();
+        let names: Vec<Utf8PathBuf> = world
+            .list(&self.0)?
+            .into_iter()
+            .filter(|name| name.extension() == Some("txt"))
+            .collect();
         let paths: Vec<Utf8PathBuf> = names.iter().map(|name| self.0.join(name)).collect();
         let mut output = SourceOutput::default();
         for (name, fact) in names.iter().zip(world.files(&paths)?) {
@@ -142,7 +145,8 @@ fn body(item: &Item, context: &mut dyn Context) -> Result<String, StageError> {
 /// Says everything twice.
 pub struct Twice;
 
-static TWICE: Kind = Kind { name: "test.twice", summary: "Repeats.", parameters: &[], ..SHOUT_BASE };
+static TWICE: Kind =
+    Kind { name: "test.twice", summary: "Repeats.", parameters: &[], ..SHOUT_BASE };
 
 const SHOUT_BASE: Kind = Kind {
     inputs: &[InputPort { reads: TEXT, ..InputPort::DATASET }],

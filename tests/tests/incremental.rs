@@ -1,10 +1,8 @@
 //! After a change, only what the change made necessary is done again.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use stage_core::event::Status;
-use support::Lab;
+use throstle_tests::Lab;
 
 fn lab() -> Lab {
     let lab = Lab::new();
@@ -101,11 +99,11 @@ fn touching_everything_is_no_work() {
 fn a_parameter_in_the_middle_reruns_it_and_what_follows() {
     let lab = lab();
     lab.run();
-    lab.write("pipeline.toml", &support::MANIFEST.replace("mark = \"!\"", "mark = \"?\""));
+    lab.write("pipeline.toml", &throstle_tests::MANIFEST.replace("mark = \"!\"", "mark = \"?\""));
     assert_eq!(lab.reasons("loud"), ["parameter `mark` changed from \"!\" to \"?\""]);
     let ran = lab.run();
     assert_eq!(ran.all_executed(), [("joined", 1), ("lines", 0), ("loud", 3), ("twice", 3)]);
-    lab.write("pipeline.toml", support::MANIFEST);
+    lab.write("pipeline.toml", throstle_tests::MANIFEST);
     assert!(lab.run().nothing_executed(), "what was known before is still known");
     assert_eq!(lab.read("out/ben1.txt").unwrap(), "MOIN! MOIN!");
 }
@@ -114,7 +112,7 @@ fn a_parameter_in_the_middle_reruns_it_and_what_follows() {
 fn formatting_and_comments_of_the_manifest_are_no_change() {
     let lab = lab();
     lab.run();
-    let text = format!("# a comment\n{}", support::MANIFEST.replace(" = ", "   =   "));
+    let text = format!("# a comment\n{}", throstle_tests::MANIFEST.replace(" = ", "   =   "));
     lab.write("pipeline.toml", &text);
     assert!(lab.run().nothing_executed());
 }
@@ -127,7 +125,8 @@ fn a_moved_folder_is_no_change() {
     std::fs::remove_file(moved.base().join("pipeline.toml")).unwrap();
     for entry in std::fs::read_dir(lab.base()).unwrap() {
         let entry = entry.unwrap();
-        std::fs::rename(entry.path(), moved.base().join(entry.file_name().to_str().unwrap())).unwrap();
+        std::fs::rename(entry.path(), moved.base().join(entry.file_name().to_str().unwrap()))
+            .unwrap();
     }
     assert!(moved.run().nothing_executed());
 }
