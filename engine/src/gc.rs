@@ -331,3 +331,6 @@ fn mark_items(cache: &Cache, live: &mut HashSet<Digest>) -> Result<(), CacheErro
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

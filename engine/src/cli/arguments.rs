@@ -345,7 +345,8 @@ pub struct CachePin {
 }
 
 fn duration(text: &str) -> Result<f64, String> {
-    crate::manifest::duration(text).ok_or_else(|| "expected a time such as `90s` or `11h30m`".into())
+    crate::manifest::duration(text)
+        .ok_or_else(|| "expected a time such as `90s` or `11h30m`".into())
 }
 
 fn size(text: &str) -> Result<u64, String> {
@@ -384,7 +385,9 @@ mod tests {
     fn the_manifest_is_that_of_the_present_folder_unless_given() {
         let Command::Check(check) = parse("throstle check").unwrap() else { panic!() };
         assert_eq!(check.manifest.manifest, ".");
-        let Command::Why(why) = parse("throstle why voice clip7 -m demo").unwrap() else { panic!() };
+        let Command::Why(why) = parse("throstle why voice clip7 -m demo").unwrap() else {
+            panic!()
+        };
         assert_eq!((why.stage.as_str(), why.item.as_deref()), ("voice", Some("clip7")));
         assert_eq!(why.manifest.manifest, "demo");
     }

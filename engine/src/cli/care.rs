@@ -91,7 +91,10 @@ fn verify(
     match (report.is_clean(), report.repaired) {
         (true, _) => writeln!(output, "nothing is damaged")?,
         (false, true) => {
-            writeln!(output, "{found} damages are set aside: the next run makes anew what it needs")?;
+            writeln!(
+                output,
+                "{found} damages are set aside: the next run makes anew what it needs"
+            )?;
         }
         (false, false) => {
             writeln!(output, "{found} damages: `throstle cache verify --repair` sets them aside")?;
@@ -200,7 +203,10 @@ fn trash(cache: &Cache, all: bool, output: &mut dyn Write) -> Result<(), CliErro
         writeln!(output, "{} of trash are gone for good", units::bytes(won))?;
     }
     if !all {
-        writeln!(output, "what was removed stays in the trash for a week, or until `--empty-trash`")?;
+        writeln!(
+            output,
+            "what was removed stays in the trash for a week, or until `--empty-trash`"
+        )?;
     }
     Ok(())
 }

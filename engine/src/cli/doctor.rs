@@ -54,13 +54,8 @@ pub fn doctor(
         (None, Err(_)) => arguments.location.manifest.join(".throstle"),
     };
     let mut sick = false;
-    let checks: [&dyn Fn() -> Finding; 5] = [
-        &|| libtorch(&worker::command()),
-        &gpu,
-        &driver,
-        &|| disk(&folder),
-        &|| health(&folder),
-    ];
+    let checks: [&dyn Fn() -> Finding; 5] =
+        [&|| libtorch(&worker::command()), &gpu, &driver, &|| disk(&folder), &|| health(&folder)];
     for check in checks {
         let finding = check();
         let paint = program.terminal.data;
@@ -88,7 +83,9 @@ fn libtorch(worker: &WorkerCommand) -> Finding {
     let mut command = Command::new(program.as_std_path());
     command.arg("check").envs(worker.environment.iter().map(|(name, value)| (name, value)));
     match answer(command) {
-        Ok((true, text)) => Finding::new("libtorch", State::Good, first_line(&text, "the worker starts")),
+        Ok((true, text)) => {
+            Finding::new("libtorch", State::Good, first_line(&text, "the worker starts"))
+        }
         Ok((false, text)) => Finding::new(
             "libtorch",
             State::Wrong,
@@ -120,9 +117,11 @@ fn gpu() -> Finding {
             State::Wrong,
             "`nvidia-smi` answers, but there is no `/dev/nvidia0`: give the container its devices",
         ),
-        (false, None) => {
-            Finding::new("GPU", State::Missing, "there is none: stages on libtorch run on the processor")
-        }
+        (false, None) => Finding::new(
+            "GPU",
+            State::Missing,
+            "there is none: stages on libtorch run on the processor",
+        ),
     }
 }
 
@@ -143,7 +142,11 @@ fn driver() -> Finding {
             State::Wrong,
             "there is a GPU but no NVIDIA driver is loaded: install it, or start the machine again",
         ),
-        Err(_) => Finding::new("driver", State::Missing, "there is no NVIDIA driver; none is needed without a GPU"),
+        Err(_) => Finding::new(
+            "driver",
+            State::Missing,
+            "there is no NVIDIA driver; none is needed without a GPU",
+        ),
     }
 }
 
@@ -155,7 +158,9 @@ fn disk(folder: &Utf8Path) -> Finding {
     }
     let place = if place.as_str().is_empty() { Utf8Path::new(".") } else { place };
     match rustix::fs::statvfs(place.as_std_path()) {
-        Err(error) => Finding::new("disk", State::Wrong, format!("`{place}` cannot be looked at: {error}")),
+        Err(error) => {
+            Finding::new("disk", State::Wrong, format!("`{place}` cannot be looked at: {error}"))
+        }
         Ok(space) => {
             let free = space.f_bavail.saturating_mul(space.f_frsize);
             let shown = units::bytes(free);
@@ -163,9 +168,13 @@ fn disk(folder: &Utf8Path) -> Finding {
                 true => Finding::new(
                     "disk",
                     State::Wrong,
-                    format!("only {shown} are free at `{place}`: make room, see `throstle cache gc`, or choose another place with `--cache`"),
+                    format!(
+                        "only {shown} are free at `{place}`: make room, see `throstle cache gc`, or choose another place with `--cache`"
+                    ),
                 ),
-                false => Finding::new("disk", State::Good, format!("{shown} are free at `{place}`")),
+                false => {
+                    Finding::new("disk", State::Good, format!("{shown} are free at `{place}`"))
+                }
             }
         }
     }
@@ -173,14 +182,20 @@ fn disk(folder: &Utf8Path) -> Finding {
 
 fn health(folder: &Utf8Path) -> Finding {
     if !RealFs.exists(&folder.join("FORMAT")).unwrap_or(false) {
-        return Finding::new("cache", State::Good, format!("there is none in `{folder}` yet; the first run makes it"));
+        return Finding::new(
+            "cache",
+            State::Good,
+            format!("there is none in `{folder}` yet; the first run makes it"),
+        );
     }
     let opened = match Cache::open(folder, Arc::new(RealFs), Access::ReadWrite) {
         Err(CacheError::Fs(error)) if error.is_denied() => {
             return Finding::new(
                 "cache",
                 State::Wrong,
-                format!("`{folder}` can only be read: change its permissions, or choose another place with `--cache`"),
+                format!(
+                    "`{folder}` can only be read: change its permissions, or choose another place with `--cache`"
+                ),
             );
         }
         other => other,
@@ -195,13 +210,21 @@ fn health(folder: &Utf8Path) -> Finding {
         Ok((_, report)) if !report.is_clean() => Finding::new(
             "cache",
             State::Wrong,
-            format!("{} things in `{folder}` are damaged: `throstle cache verify --repair` sets them aside", report.damages.len()),
+            format!(
+                "{} things in `{folder}` are damaged: `throstle cache verify --repair` sets them aside",
+                report.damages.len()
+            ),
         ),
-        Ok((notes, _)) if !notes.is_empty() => Finding::new("cache", State::Missing, notes.join("; ")),
+        Ok((notes, _)) if !notes.is_empty() => {
+            Finding::new("cache", State::Missing, notes.join("; "))
+        }
         Ok((_, report)) => Finding::new(
             "cache",
             State::Good,
-            format!("`{folder}` is sound: {} objects of the right size; locks work", units::count(report.objects)),
+            format!(
+                "`{folder}` is sound: {} objects of the right size; locks work",
+                units::count(report.objects)
+            ),
         ),
     }
 }
@@ -215,7 +238,10 @@ fn answer(mut command: Command) -> std::io::Result<(bool, String)> {
         if Instant::now() > end {
             child.kill()?;
             child.wait()?;
-            return Ok((false, format!("no answer after {}", units::seconds(PATIENCE.as_secs_f64()))));
+            return Ok((
+                false,
+                format!("no answer after {}", units::seconds(PATIENCE.as_secs_f64())),
+            ));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -242,7 +268,8 @@ mod tests {
     fn a_worker_that_does_not_start_is_wrong_and_none_is_missing() {
         let none = libtorch(&WorkerCommand::default());
         assert_eq!(none.state, State::Missing);
-        let broken = WorkerCommand { program: Some("/no/such/worker".into()), ..Default::default() };
+        let broken =
+            WorkerCommand { program: Some("/no/such/worker".into()), ..Default::default() };
         assert_eq!(libtorch(&broken).state, State::Wrong);
     }
 
@@ -252,6 +279,9 @@ mod tests {
         command.args(["-c", "echo first; echo; echo libc10.so is missing >&2; exit 3"]);
         let (good, text) = answer(command).unwrap_or((true, String::new()));
         assert!(!good);
-        assert_eq!((first_line(&text, ""), last_line(&text)), ("first".into(), "libc10.so is missing".into()));
+        assert_eq!(
+            (first_line(&text, ""), last_line(&text)),
+            ("first".into(), "libc10.so is missing".into())
+        );
     }
 }

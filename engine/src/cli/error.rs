@@ -130,9 +130,8 @@ pub fn diagnostic(diagnostic: &dyn Diagnostic, terminal: &Terminal) -> String {
         (false, true) => GraphicalTheme::unicode_nocolor(),
         (false, false) => GraphicalTheme::none(),
     };
-    let handler = GraphicalReportHandler::new_themed(theme)
-        .with_width(terminal.columns)
-        .with_links(false);
+    let handler =
+        GraphicalReportHandler::new_themed(theme).with_width(terminal.columns).with_links(false);
     let mut text = String::new();
     match handler.render_report(&mut text, diagnostic) {
         Ok(()) => text,

@@ -46,7 +46,8 @@ mod tests {
                 Some(_) => FileKind::File,
                 None => FileKind::Folder,
             };
-            let loaded = load(text, "pipeline.toml".into(), &Catalogue::built_in(), &options, &files);
+            let loaded =
+                load(text, "pipeline.toml".into(), &Catalogue::built_in(), &options, &files);
             assert!(loaded.as_ref().is_ok_and(|loaded| loaded.warnings.is_empty()), "{loaded:?}");
         }
     }

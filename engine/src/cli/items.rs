@@ -34,13 +34,19 @@ pub fn items(
         false => rows(&project, &cache, &record, spec, port)?,
     };
     let listing = Listing::new(rows, &arguments.fields).map_err(|field| {
-        CliError::usage(format!("nothing that `{}` gives has a field `{field}`", spec.name), "list all of them without `--fields`")
+        CliError::usage(
+            format!("nothing that `{}` gives has a field `{field}`", spec.name),
+            "list all of them without `--fields`",
+        )
     })?;
     let bytes = render(&listing, arguments.format).map_err(std::io::Error::other)?;
     match &arguments.output {
         Some(file) => RealFs.write_durably(file, &bytes)?,
         None if arguments.format == Format::Parquet && is_terminal() => {
-            return Err(CliError::usage("a Parquet file is nothing to read on a terminal", "name a file with `--output`"));
+            return Err(CliError::usage(
+                "a Parquet file is nothing to read on a terminal",
+                "name a file with `--output`",
+            ));
         }
         None => output.write_all(&bytes)?,
     }
@@ -97,7 +103,10 @@ fn outcome(
     };
     match (last, record) {
         (Some(last), Some(record)) => {
-            program.warn(&format!("`{}` is not up to date: this is what run {} gave", spec.name, last.run));
+            program.warn(&format!(
+                "`{}` is not up to date: this is what run {} gave",
+                spec.name, last.run
+            ));
             Ok(record)
         }
         _ => Err(CliError::failed(
@@ -115,7 +124,10 @@ fn rows(
     port: &str,
 ) -> Result<Vec<Item>, CliError> {
     match record.outputs.get(port) {
-        None => Err(CliError::usage(format!("`{}` gives nothing on `{port}`", spec.name), "name another output")),
+        None => Err(CliError::usage(
+            format!("`{}` gives nothing on `{port}`", spec.name),
+            "name another output",
+        )),
         Some(PortValue::Artifact(fields)) => Ok(fields.iter().map(part).collect()),
         Some(PortValue::Dataset { root, .. }) => {
             let index = Arc::new(StatIndex::load(cache)?);

@@ -43,8 +43,17 @@ fn list(runs: &[RunRecord], paint: Paint) -> String {
     if runs.is_empty() {
         return "no runs yet\n".into();
     }
-    let headings =
-        [">run", "started", "pipeline", "ended", ">time", ">executed", ">reused", ">quarantined", ""];
+    let headings = [
+        ">run",
+        "started",
+        "pipeline",
+        "ended",
+        ">time",
+        ">executed",
+        ">reused",
+        ">quarantined",
+        "",
+    ];
     let mut table = Table::new(&headings);
     for run in runs {
         let sum = |part: fn(&stage_core::event::StageCounts) -> u64| {
@@ -130,7 +139,7 @@ mod tests {
             pinned: true,
         };
         insta::assert_snapshot!(list(&[run], Paint::default()), @r"
-        run  started               pipeline           ended     time  executed  reused  quarantined
+        run  started               pipeline        ended     time  executed  reused  quarantined
          12  2026-09-21 14:13 UTC  voice\u{1b}[2J  stopped  3m20s     2,000       4            2  pinned
         ");
     }

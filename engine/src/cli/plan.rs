@@ -111,7 +111,8 @@ pub fn status(
         return Ok(Exit::Done);
     }
     writeln!(output, "{}: {}", clean(&project.pipeline.name), last_run(last))?;
-    let mut table = Table::new(&["stage", "state", ">to execute", ">to reuse", ">quarantined", ">last run"]);
+    let mut table =
+        Table::new(&["stage", "state", ">to execute", ">to reuse", ">quarantined", ">last run"]);
     for spec in &project.pipeline.stages {
         let Some(stage) = stages.get(&spec.name) else { continue };
         let last = history::last(&cache, &project.pipeline.name, &spec.name)?;

@@ -81,7 +81,9 @@ impl Program {
         let folder = &project.cache_folder;
         let cache = match Cache::open(folder, Arc::new(RealFs), Access::ReadWrite) {
             Err(error) if is_denied(&error) => {
-                self.warn(&format!("the cache `{folder}` cannot be written: it is only read ({error})"));
+                self.warn(&format!(
+                    "the cache `{folder}` cannot be written: it is only read ({error})"
+                ));
                 Cache::open(folder, Arc::new(RealFs), Access::ReadOnly)?
             }
             other => other?,
@@ -91,7 +93,11 @@ impl Program {
     }
 
     /// Opens a cache that must be there already.
-    pub fn open_existing(&self, location: &CacheLocation, access: Access) -> Result<Cache, CliError> {
+    pub fn open_existing(
+        &self,
+        location: &CacheLocation,
+        access: Access,
+    ) -> Result<Cache, CliError> {
         let folder = match (&location.cache, manifest_file(&location.manifest)) {
             (Some(folder), _) => folder.clone(),
             (None, Ok(file)) => cache_folder(&file, None),
@@ -166,7 +172,9 @@ pub fn manifest_file(argument: &Utf8Path) -> Result<Utf8PathBuf, CliError> {
         }
         FileKind::Missing if file_kind(MANIFEST.into()) == FileKind::File => Err(CliError::usage(
             format!("there is no manifest `{argument}`"),
-            format!("the first argument is the manifest: for a stage of this folder, `. {argument}`"),
+            format!(
+                "the first argument is the manifest: for a stage of this folder, `. {argument}`"
+            ),
         )),
         FileKind::Missing => Err(CliError::usage(
             format!("there is no manifest `{argument}`"),

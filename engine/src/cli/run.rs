@@ -14,11 +14,11 @@ use super::interrupt::{self, Shared};
 use super::project::Program;
 use super::terminal::Terminal;
 use crate::engine::{RunOptions, StopFlag};
+use crate::show::Reporters;
 use crate::show::json::JsonLines;
 use crate::show::lines::Lines;
 use crate::show::live::Live;
 use crate::show::runlog::RunLog;
-use crate::show::Reporters;
 
 pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     let start = Instant::now();
@@ -37,7 +37,8 @@ pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     let mut feed = Feed { display, stop, closed: None, finished: false };
     let result = engine.run(&project.pipeline, &cache, &options, &mut |event| feed.pass(event));
     if !feed.finished {
-        let status = if matches!(result, Ok(Status::Paused)) { Status::Paused } else { Status::Failed };
+        let status =
+            if matches!(result, Ok(Status::Paused)) { Status::Paused } else { Status::Failed };
         let seconds = start.elapsed().as_secs_f64();
         feed.pass(Event::Finished { status, stages: [].into(), seconds });
     }

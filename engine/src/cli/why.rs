@@ -65,16 +65,26 @@ fn explain_stage(
     let verdict = program.terminal.data.verdict(stage.verdict);
     match (stage.verdict, last) {
         (Verdict::Fresh, Some(last)) => {
-            writeln!(output, "{name} is {verdict}; run {} brought it up to date because", last.run)?;
+            writeln!(
+                output,
+                "{name} is {verdict}; run {} brought it up to date because",
+                last.run
+            )?;
             for reason in &last.reasons {
                 writeln!(output, "  {}", clean(&reason.to_string()))?;
             }
             if last.reasons.is_empty() {
-                writeln!(output, "  its result was there already, from other work with the same key")?;
+                writeln!(
+                    output,
+                    "  its result was there already, from other work with the same key"
+                )?;
             }
         }
         (Verdict::Fresh, None) => {
-            writeln!(output, "{name} is {verdict}: its result is there, from other work with the same key")?;
+            writeln!(
+                output,
+                "{name} is {verdict}: its result is there, from other work with the same key"
+            )?;
         }
         _ => {
             let (todo, reused) = (stage.executed + stage.pending, stage.reused);
@@ -127,7 +137,8 @@ impl One<'_> {
     fn explain(&self, key: bool, output: &mut dyn Write) -> Result<(), CliError> {
         let id = clean(self.id);
         let Some(port) = self.port() else {
-            let message = format!("`{}` reads no data set, so no item arrives at it", self.spec.name);
+            let message =
+                format!("`{}` reads no data set, so no item arrives at it", self.spec.name);
             return Err(CliError::usage(message, "ask for the stage alone"));
         };
         let Some(keyed) = &self.stage.keyed else {
@@ -189,7 +200,9 @@ impl One<'_> {
     ) -> (String, Option<&std::collections::BTreeMap<String, Vec<Digest>>>) {
         match self.last {
             None => ("the last run".into(), None),
-            Some(last) if last.key.digest() != *now => (format!("run {}", last.run), Some(&last.roots)),
+            Some(last) if last.key.digest() != *now => {
+                (format!("run {}", last.run), Some(&last.roots))
+            }
             Some(last) => {
                 let previous = last.previous.as_ref().map(|previous| &previous.1);
                 (format!("the run before run {}", last.run), previous)
@@ -247,7 +260,10 @@ impl One<'_> {
             let unread = if read { "" } else { ", which the stage does not read" };
             let (name, old, new) = (clean(&name), shown(old), shown(new));
             let (old, new) = (clean(&old), clean(&new));
-            writeln!(output, "field `{name}` of `{id}` changed since {run} from {old} to {new}{unread}")?;
+            writeln!(
+                output,
+                "field `{name}` of `{id}` changed since {run} from {old} to {new}{unread}"
+            )?;
         }
         if !changed {
             writeln!(output, "nothing that the stage reads of `{id}` has changed since {run}")?;
