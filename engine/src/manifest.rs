@@ -30,6 +30,7 @@ use stage_core::Catalogue;
 use crate::pipeline::Pipeline;
 
 pub use problem::{Problem, Problems, Span};
+pub use unit::{duration, size};
 
 /// What comes from outside of the text.
 pub struct LoadOptions<'a> {
