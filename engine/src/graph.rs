@@ -154,7 +154,8 @@ fn title(planned: &PlannedStage) -> String {
         Verdict::Unknown => "unknown until the stages above are done",
     };
     let PlannedStage { executed, reused, quarantined, .. } = planned;
-    let mut title = format!("{verdict}: {executed} to execute, {reused} to reuse, {quarantined} quarantined");
+    let mut title =
+        format!("{verdict}: {executed} to execute, {reused} to reuse, {quarantined} quarantined");
     for reason in planned.reasons.iter().take(5) {
         title.push('\n');
         title.push_str(reason);
@@ -218,8 +219,11 @@ fn mermaid_text(text: &str) -> String {
 }
 
 fn dot_text(text: &str) -> String {
-    let lines: Vec<String> =
-        text.trim_end().lines().map(|line| clean(line).replace('\\', "\\\\").replace('"', "\\\"")).collect();
+    let lines: Vec<String> = text
+        .trim_end()
+        .lines()
+        .map(|line| clean(line).replace('\\', "\\\\").replace('"', "\\\""))
+        .collect();
     format!("\"{}\"", lines.join("\\n"))
 }
 
@@ -234,7 +238,8 @@ mod tests {
             state: State::Planned(Verdict::Dirty),
             title: "why & \"how\" <so>\nsecond".into(),
         };
-        let edge = |(from, to): &(usize, usize)| Edge { from: *from, to: *to, label: String::new() };
+        let edge =
+            |(from, to): &(usize, usize)| Edge { from: *from, to: *to, label: String::new() };
         Graph { nodes: names.iter().map(node).collect(), edges: edges.iter().map(edge).collect() }
     }
 

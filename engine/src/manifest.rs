@@ -34,6 +34,7 @@ use crate::pipeline::Pipeline;
 pub use page::{kind_page, reference};
 pub use problem::{Problem, Problems, Span};
 pub use schema::schema;
+pub use unit::{duration, size};
 
 /// What comes from outside of the text.
 pub struct LoadOptions<'a> {

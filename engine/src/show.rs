@@ -39,7 +39,10 @@ impl Reporters {
 impl Reporter for Reporters {
     /// Every reporter gets the event; the first error is told.
     fn event(&mut self, event: &Event) -> io::Result<()> {
-        let results = self.0.iter_mut().map(|reporter| reporter.event(event));
-        results.fold(Ok(()), |first, next| first.and(next))
+        let mut result = Ok(());
+        for reporter in &mut self.0 {
+            result = result.and(reporter.event(event));
+        }
+        result
     }
 }
