@@ -62,6 +62,11 @@ pub fn number(text: &str, unit: Unit) -> Option<f64> {
     }
 }
 
+/// Whether a number is a share, from 0 to 1, that is also written in percent.
+pub fn is_share(unit: Unit, min: f64, max: f64) -> bool {
+    unit == Unit::None && min == 0.0 && max == 1.0
+}
+
 /// How a value in this unit is written, for messages.
 pub fn example(unit: Unit) -> Option<&'static str> {
     match unit {

@@ -333,6 +333,14 @@ fn number(
     let found = match &node.value {
         Value::Integer(number) => *number as f64,
         Value::Number(number) => *number,
+        Value::Text(text) if unit::is_share(parameter.unit, min, max) => {
+            match unit::number(text, Unit::Percent) {
+                Some(percent) => percent / 100.0,
+                None => {
+                    return wrong_unit(parameter, "a share", "`0.05` or `\"5%\"`", node, problems);
+                }
+            }
+        }
         Value::Text(text) => match unit::number(text, parameter.unit) {
             Some(number) => number,
             None => return not_a_number(parameter, "a number", node, problems),
