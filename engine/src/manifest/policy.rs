@@ -2,9 +2,10 @@
 
 use stage_core::{Default, Parameter, ParameterType, ParameterValue, Role, Unit};
 
+use super::mistake::with_use;
 use super::node::Entry;
 use super::problem::{Collector, Problem};
-use super::value::{Checks, with_use};
+use super::value::Checks;
 use crate::pipeline::Policy;
 
 /// Common keys with a value of one type; `use`, `export` and `matrix` have shapes of their own.
