@@ -45,6 +45,26 @@ impl Failure {
 pub(crate) struct Direct {
     pub file: Box<dyn FsFile>,
     pub failure: Arc<Failure>,
+    /// Once set, nothing reaches the file any more.
+    pub done: Arc<AtomicBool>,
+}
+
+impl Direct {
+    pub fn new(file: Box<dyn FsFile>) -> Direct {
+        Direct {
+            file,
+            failure: Arc::default(),
+            done: Arc::default(),
+        }
+    }
+
+    fn unless_done(&self, work: impl FnOnce() -> Result<(), FsError>) -> io::Result<()> {
+        if self.done.load(Ordering::SeqCst) {
+            Ok(())
+        } else {
+            self.failure.keep(work())
+        }
+    }
 }
 
 impl redb::StorageBackend for Direct {
@@ -58,19 +78,18 @@ impl redb::StorageBackend for Direct {
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
-        self.failure.keep(self.file.set_len(length))
+        self.unless_done(|| self.file.set_len(length))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let result = self.file.sync_data();
-        if result.is_err() {
-            self.failure.sync_failed.store(true, Ordering::SeqCst);
-        }
-        self.failure.keep(result)
+        self.unless_done(|| {
+            let failed = |_: &FsError| self.failure.sync_failed.store(true, Ordering::SeqCst);
+            self.file.sync_data().inspect_err(failed)
+        })
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.failure.keep(self.file.write_all_at(data, offset))
+        self.unless_done(|| self.file.write_all_at(data, offset))
     }
 }
 

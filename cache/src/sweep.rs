@@ -113,6 +113,7 @@ impl Cache {
                 false => report.busy_packs += 1,
             }
         }
+        self.tidy()?;
         Ok(report)
     }
 }
