@@ -9,9 +9,9 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::cache::{Cache, Shared};
 use crate::fs::{Fs, FsError, FsFile, FsResult, Open, beside};
-use crate::index::Location;
 use crate::packs::payload_at;
 use crate::pending::Waiting;
+use crate::rows::Location;
 use crate::{CacheError, Digest, Hasher};
 
 /// Objects of this size and more lie in files of their own.
