@@ -41,12 +41,31 @@ impl Failure {
     }
 }
 
+/// Once set, nothing is read or written any more. The database would else do work while
+/// it is dropped, for a reader on pages that others have changed meanwhile.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Done(Arc<AtomicBool>);
+
+impl Done {
+    pub fn set(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    fn check(&self) -> io::Result<()> {
+        let is_done = self.0.load(Ordering::SeqCst);
+        if is_done {
+            Err(io::Error::from(io::ErrorKind::BrokenPipe))
+        } else {
+            Ok(())
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Direct {
     pub file: Box<dyn FsFile>,
     pub failure: Arc<Failure>,
-    /// Once set, nothing reaches the file any more.
-    pub done: Arc<AtomicBool>,
+    pub done: Done,
 }
 
 impl Direct {
@@ -54,16 +73,13 @@ impl Direct {
         Direct {
             file,
             failure: Arc::default(),
-            done: Arc::default(),
+            done: Done::default(),
         }
     }
 
     fn unless_done(&self, work: impl FnOnce() -> Result<(), FsError>) -> io::Result<()> {
-        if self.done.load(Ordering::SeqCst) {
-            Ok(())
-        } else {
-            self.failure.keep(work())
-        }
+        self.done.check()?;
+        self.failure.keep(work())
     }
 }
 
@@ -73,6 +89,7 @@ impl redb::StorageBackend for Direct {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.done.check()?;
         let filled = self.failure.keep(self.file.read_full_at(out, offset))?;
         full(filled, out.len())
     }
@@ -98,6 +115,7 @@ impl redb::StorageBackend for Direct {
 pub(crate) struct Overlay {
     file: Box<dyn FsFile>,
     failure: Arc<Failure>,
+    pub done: Done,
     changes: Mutex<Changes>,
 }
 
@@ -120,6 +138,7 @@ impl Overlay {
         Ok(Overlay {
             file,
             failure,
+            done: Done::default(),
             changes: Mutex::new(changes),
         })
     }
@@ -143,6 +162,7 @@ impl redb::StorageBackend for Overlay {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.done.check()?;
         let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let end = offset + out.len() as u64;
         full(

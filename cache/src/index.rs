@@ -8,6 +8,7 @@ use redb::{
     TableError, WriteTransaction,
 };
 
+use crate::backend::Done;
 use crate::entry::Entry;
 use crate::fs::FsError;
 use crate::rows::{Known, KnownValue, Location};
@@ -68,17 +69,18 @@ pub(crate) struct View {
 }
 
 /// Damaged pages can make the database panic even while it is closed.
-struct Closing(Option<Database>);
+struct Closing(Option<Database>, Done);
 
 impl Drop for Closing {
     fn drop(&mut self) {
+        self.1.set();
         let database = self.0.take();
         let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
     }
 }
 
 impl View {
-    pub fn open(database: Database) -> IndexResult<View> {
+    pub fn open(database: Database, done: Done) -> IndexResult<View> {
         let transaction = database.begin_read().map_err(broken)?;
         let table = |error: TableError| broken(error);
         Ok(View {
@@ -87,7 +89,7 @@ impl View {
             packs: transaction.open_table(PACKS).map_err(table)?,
             meta: transaction.open_table(META).map_err(table)?,
             _transaction: transaction,
-            _database: Closing(Some(database)),
+            _database: Closing(Some(database), done),
         })
     }
 

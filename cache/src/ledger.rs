@@ -4,7 +4,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use redb::{Builder, Database, StorageBackend};
 
@@ -336,7 +335,8 @@ fn open_view(fs: &dyn Fs, layout: &Layout) -> IndexResult<View> {
     if StorageBackend::len(&backend).map_err(broken)? == 0 {
         return Err(broken("it is empty"));
     }
-    with_cause(&failure, || View::open(database(backend)?))
+    let done = backend.done.clone();
+    with_cause(&failure, || View::open(database(backend)?, done))
 }
 
 /// One change of the index, durable on return. The commit also says which pages are
@@ -345,7 +345,7 @@ fn transact<T>(
     backend: Direct,
     change: &mut dyn FnMut(&mut Tables<'_>) -> IndexResult<T>,
 ) -> IndexResult<T> {
-    let done = Arc::clone(&backend.done);
+    let done = backend.done.clone();
     let database = database(backend)?;
     let mut transaction = database.begin_write().map_err(broken)?;
     transaction.set_quick_repair(true);
@@ -354,7 +354,7 @@ fn transact<T>(
         change(&mut tables)?
     };
     transaction.commit().map_err(broken)?;
-    done.store(true, Ordering::SeqCst);
+    done.set();
     Ok(value)
 }
 
