@@ -19,10 +19,7 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub fn take(&self) -> Option<FsError> {
-        self.first
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// After a failed sync nobody knows what the file holds.
@@ -53,11 +50,7 @@ impl Done {
 
     fn check(&self) -> io::Result<()> {
         let is_done = self.0.load(Ordering::SeqCst);
-        if is_done {
-            Err(io::Error::from(io::ErrorKind::BrokenPipe))
-        } else {
-            Ok(())
-        }
+        if is_done { Err(io::Error::from(io::ErrorKind::BrokenPipe)) } else { Ok(()) }
     }
 }
 
@@ -70,11 +63,7 @@ pub(crate) struct Direct {
 
 impl Direct {
     pub fn new(file: Box<dyn FsFile>) -> Direct {
-        Direct {
-            file,
-            failure: Arc::default(),
-            done: Done::default(),
-        }
+        Direct { file, failure: Arc::default(), done: Done::default() }
     }
 
     fn unless_done(&self, work: impl FnOnce() -> Result<(), FsError>) -> io::Result<()> {
@@ -130,17 +119,8 @@ struct Changes {
 impl Overlay {
     pub fn new(file: Box<dyn FsFile>, failure: Arc<Failure>) -> Result<Overlay, FsError> {
         let length = file.len()?;
-        let changes = Changes {
-            length,
-            file_end: length,
-            pages: HashMap::new(),
-        };
-        Ok(Overlay {
-            file,
-            failure,
-            done: Done::default(),
-            changes: Mutex::new(changes),
-        })
+        let changes = Changes { length, file_end: length, pages: HashMap::new() };
+        Ok(Overlay { file, failure, done: Done::default(), changes: Mutex::new(changes) })
     }
 
     fn read_file(&self, file_end: u64, offset: u64, out: &mut [u8]) -> io::Result<()> {
@@ -154,21 +134,14 @@ impl Overlay {
 
 impl redb::StorageBackend for Overlay {
     fn len(&self) -> io::Result<u64> {
-        Ok(self
-            .changes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .length)
+        Ok(self.changes.lock().unwrap_or_else(PoisonError::into_inner).length)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         self.done.check()?;
         let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let end = offset + out.len() as u64;
-        full(
-            changes.length.saturating_sub(offset).min(out.len() as u64) as usize,
-            out.len(),
-        )?;
+        full(changes.length.saturating_sub(offset).min(out.len() as u64) as usize, out.len())?;
         self.read_file(changes.file_end, offset, out)?;
         if changes.pages.is_empty() {
             return Ok(());
@@ -186,9 +159,7 @@ impl redb::StorageBackend for Overlay {
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         if length < changes.length {
             changes.file_end = changes.file_end.min(length);
-            changes
-                .pages
-                .retain(|page, _| page * (PAGE as u64) < length);
+            changes.pages.retain(|page, _| page * (PAGE as u64) < length);
             let tail = (length % PAGE as u64) as usize;
             if let Some(bytes) = changes.pages.get_mut(&(length / PAGE as u64)) {
                 bytes[tail..].fill(0);
@@ -226,17 +197,9 @@ fn overlap(page: u64, offset: u64, length: usize) -> (usize, usize, usize) {
     let page_start = page * PAGE as u64;
     let start = page_start.max(offset);
     let stop = (page_start + PAGE as u64).min(offset + length as u64);
-    (
-        (start - page_start) as usize,
-        (start - offset) as usize,
-        (stop - start) as usize,
-    )
+    ((start - page_start) as usize, (start - offset) as usize, (stop - start) as usize)
 }
 
 fn full(filled: usize, wanted: usize) -> io::Result<()> {
-    if filled == wanted {
-        Ok(())
-    } else {
-        Err(io::Error::from(io::ErrorKind::UnexpectedEof))
-    }
+    if filled == wanted { Ok(()) } else { Err(io::Error::from(io::ErrorKind::UnexpectedEof)) }
 }

@@ -61,9 +61,7 @@ impl Cache {
         match access {
             Access::ReadWrite => layout.create(&*fs, marked)?,
             Access::ReadOnly if !marked => {
-                return Err(CacheError::NoCache {
-                    dir: dir.to_owned(),
-                });
+                return Err(CacheError::NoCache { dir: dir.to_owned() });
             }
             Access::ReadOnly => {}
         }
@@ -107,11 +105,7 @@ impl Cache {
 
     /// What people should know about how this cache works here.
     pub fn notes(&self) -> Vec<String> {
-        self.0
-            .notes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Sees what other processes committed; true when something changed since the last call.
@@ -186,26 +180,19 @@ impl Shared {
     }
 
     pub fn forgotten(&self) -> MutexGuard<'_, HashSet<Digest>> {
-        self.forgotten
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.forgotten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn require_writable(&self) -> Result<(), CacheError> {
         match self.access {
             Access::ReadWrite => Ok(()),
-            Access::ReadOnly => Err(CacheError::ReadOnly {
-                dir: self.layout.dir.clone(),
-            }),
+            Access::ReadOnly => Err(CacheError::ReadOnly { dir: self.layout.dir.clone() }),
         }
     }
 
     /// A path for a large object that waits for the next commit.
     pub fn waiting_path(&self) -> Result<camino::Utf8PathBuf, CacheError> {
-        let mut room = self
-            .waiting_room
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut room = self.waiting_room.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = match room.take() {
             Some(dir) => dir,
             None => StagingDir::create(&self.fs, &self.layout, &mut self.ledger())?,
@@ -219,10 +206,8 @@ impl Shared {
     pub fn write_waiting(&self, bytes: &Bytes) -> Result<camino::Utf8PathBuf, CacheError> {
         let path = self.waiting_path()?;
         let needed = bytes.len() as u64;
-        let written = self
-            .fs
-            .open(&path, Open::CreateNew)
-            .and_then(|file| file.write_all_at(bytes, 0));
+        let written =
+            self.fs.open(&path, Open::CreateNew).and_then(|file| file.write_all_at(bytes, 0));
         if let Err(error) = written {
             let _ = self.fs.remove_file(&path);
             return Err(CacheError::while_writing(error, &path, needed));

@@ -25,10 +25,7 @@ pub struct Claim {
 
 impl Claims {
     pub fn new(file: Option<Box<dyn FsFile>>) -> Claims {
-        Claims {
-            file,
-            held: Mutex::default(),
-        }
+        Claims { file, held: Mutex::default() }
     }
 
     fn held(&self) -> MutexGuard<'_, HashSet<u64>> {
@@ -50,10 +47,7 @@ impl Claims {
             return Ok(None);
         }
         held.insert(offset);
-        Ok(Some(Claim {
-            claims: Arc::clone(self),
-            offset,
-        }))
+        Ok(Some(Claim { claims: Arc::clone(self), offset }))
     }
 
     fn is_held(&self, offset: u64) -> Result<bool, FsError> {

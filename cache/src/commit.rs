@@ -66,11 +66,7 @@ impl Writer {
         }
         let objects = batch.objects.len() as u64;
         let records = entries.len() as u64 - objects.min(entries.len() as u64);
-        Ok(Committed {
-            objects,
-            records,
-            bytes: batch.bytes,
-        })
+        Ok(Committed { objects, records, bytes: batch.bytes })
     }
 
     /// Lets the packs there are be: what is written from here on goes to newer ones.
@@ -114,11 +110,7 @@ impl Writer {
                 // What a failed sync left is unknown: it is all written again elsewhere.
                 self.avoided.insert(number);
                 self.give_up(pack, start);
-                return Err(CacheError::while_writing(
-                    error,
-                    &shared.layout.pack(number),
-                    needed,
-                ));
+                return Err(CacheError::while_writing(error, &shared.layout.pack(number), needed));
             }
             ends.push((number, pack.end()));
             if !pack.is_full() {
@@ -129,8 +121,7 @@ impl Writer {
             for (pack, offset, entry) in &placed {
                 tables.take_in(*pack, *offset, entry)?;
             }
-            ends.iter()
-                .try_for_each(|(number, end)| tables.set_pack(*number, *end))
+            ends.iter().try_for_each(|(number, end)| tables.set_pack(*number, *end))
         })?;
         Ok(placed)
     }
@@ -167,30 +158,17 @@ impl Writer {
         self.sequence = self.sequence.max(known);
         let entry = |step: &Step| match step {
             Step::Object(digest) => match batch.objects.get(digest)? {
-                Waiting::Bytes(bytes) => Some(Entry::Object {
-                    digest: *digest,
-                    bytes: bytes.clone(),
-                }),
-                Waiting::File { size, .. } => Some(Entry::Loose {
-                    digest: *digest,
-                    size: *size,
-                }),
+                Waiting::Bytes(bytes) => {
+                    Some(Entry::Object { digest: *digest, bytes: bytes.clone() })
+                }
+                Waiting::File { size, .. } => Some(Entry::Loose { digest: *digest, size: *size }),
             },
             Step::Record { table, key, value } => {
                 self.sequence += 1;
                 let (table, key, sequence) = (*table, *key, self.sequence);
                 Some(match value.clone() {
-                    Some(value) => Entry::Record {
-                        table,
-                        key,
-                        sequence,
-                        value,
-                    },
-                    None => Entry::Gone {
-                        table,
-                        key,
-                        sequence,
-                    },
+                    Some(value) => Entry::Record { table, key, sequence, value },
+                    None => Entry::Gone { table, key, sequence },
                 })
             }
         };
@@ -238,11 +216,7 @@ fn place_file(
     }
     if is_intact(shared, digest, &target, size)? {
         // Left by a commit that did not come to its end, or by another process.
-        return if fs.exists(path)? {
-            fs.remove_file(path)
-        } else {
-            Ok(())
-        };
+        return if fs.exists(path)? { fs.remove_file(path) } else { Ok(()) };
     }
     fs.open(path, crate::fs::Open::Read)?.sync_data()?;
     fs.set_readonly(path)?;

@@ -147,11 +147,7 @@ mod tests {
     #[test]
     fn upper_case_short_and_foreign_letters_are_refused() {
         let text = Digest::of(b"bird").to_string();
-        for wrong in [
-            text.to_uppercase(),
-            text[1..].to_owned(),
-            format!("g{}", &text[1..]),
-        ] {
+        for wrong in [text.to_uppercase(), text[1..].to_owned(), format!("g{}", &text[1..])] {
             assert!(wrong.parse::<Digest>().is_err(), "{wrong}");
         }
     }

@@ -17,9 +17,15 @@ pub(crate) const PACK_MARK: &[u8; 16] = b"throstle pack 1\n";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// Bytes under their own digest.
-    Object { digest: Digest, bytes: Bytes },
+    Object {
+        digest: Digest,
+        bytes: Bytes,
+    },
     /// An object that lies in a file of its own.
-    Loose { digest: Digest, size: u64 },
+    Loose {
+        digest: Digest,
+        size: u64,
+    },
     Record {
         table: Table,
         key: Digest,
@@ -81,20 +87,11 @@ impl Entry {
                 let body = size.to_le_bytes();
                 encode_checked(out, (LOOSE, 0, digest), &[&body], pack, offset);
             }
-            Entry::Record {
-                table,
-                key,
-                sequence,
-                value,
-            } => {
+            Entry::Record { table, key, sequence, value } => {
                 let body = sequence.to_le_bytes();
                 encode_checked(out, (RECORD, table.0, key), &[&body, value], pack, offset);
             }
-            Entry::Gone {
-                table,
-                key,
-                sequence,
-            } => {
+            Entry::Gone { table, key, sequence } => {
                 let body = sequence.to_le_bytes();
                 encode_checked(out, (GONE, table.0, key), &[&body], pack, offset);
             }
@@ -151,22 +148,14 @@ impl Header {
         let mut key = [0u8; 32];
         key.copy_from_slice(&bytes[8..40]);
         let length = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
-        Some(Header {
-            kind: bytes[2],
-            table: bytes[3],
-            length,
-            key: Digest::from_bytes(key),
-        })
+        Some(Header { kind: bytes[2], table: bytes[3], length, key: Digest::from_bytes(key) })
     }
 
     /// None when the payload is not what was written.
     pub fn entry(&self, payload: &Bytes) -> Option<Entry> {
         if self.kind == OBJECT {
             let digest = Digest::of(payload);
-            return (digest == self.key).then(|| Entry::Object {
-                digest,
-                bytes: payload.clone(),
-            });
+            return (digest == self.key).then(|| Entry::Object { digest, bytes: payload.clone() });
         }
         let body = payload.get(8..)?;
         if checksum(&[body]) != payload[..8] {
@@ -174,24 +163,12 @@ impl Header {
         }
         let (first, table, key) = (number(body)?, Table(self.table), self.key);
         match self.kind {
-            LOOSE => Some(Entry::Loose {
-                digest: key,
-                size: first,
-            }),
+            LOOSE => Some(Entry::Loose { digest: key, size: first }),
             RECORD => {
                 let value = payload.slice(16..);
-                Some(Entry::Record {
-                    table,
-                    key,
-                    sequence: first,
-                    value,
-                })
+                Some(Entry::Record { table, key, sequence: first, value })
             }
-            GONE => Some(Entry::Gone {
-                table,
-                key,
-                sequence: first,
-            }),
+            GONE => Some(Entry::Gone { table, key, sequence: first }),
             _ => None,
         }
     }

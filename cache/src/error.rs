@@ -25,11 +25,7 @@ pub enum CacheError {
         "the cache `{dir}` has format {found}, this program knows {known}: \
          use a newer program or another cache folder"
     )]
-    NewerFormat {
-        dir: Utf8PathBuf,
-        found: u32,
-        known: u32,
-    },
+    NewerFormat { dir: Utf8PathBuf, found: u32, known: u32 },
 
     #[error(
         "`{dir}` is no cache: its file `FORMAT` says `{found}`; use another folder, or remove \
@@ -63,11 +59,7 @@ impl CacheError {
     /// Names a full disk as such, with what the failed step would have needed.
     pub(crate) fn while_writing(error: FsError, path: &Utf8Path, needed: u64) -> CacheError {
         if error.is_no_space() {
-            CacheError::NoSpace {
-                path: path.to_owned(),
-                needed,
-                source: error,
-            }
+            CacheError::NoSpace { path: path.to_owned(), needed, source: error }
         } else {
             CacheError::Fs(error)
         }
@@ -75,9 +67,6 @@ impl CacheError {
 
     /// Whether the object asked for has to be made again.
     pub fn is_lost_object(&self) -> bool {
-        matches!(
-            self,
-            CacheError::Missing { .. } | CacheError::Damaged { .. }
-        )
+        matches!(self, CacheError::Missing { .. } | CacheError::Damaged { .. })
     }
 }

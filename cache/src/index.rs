@@ -113,10 +113,7 @@ impl View {
     ) -> IndexResult<()> {
         for row in self.objects.iter().map_err(broken)? {
             let (digest, location) = row.map_err(broken)?;
-            each(
-                Digest::from_bytes(*digest.value()),
-                Location::decode(location.value()),
-            )?;
+            each(Digest::from_bytes(*digest.value()), Location::decode(location.value()))?;
         }
         Ok(())
     }
@@ -129,11 +126,7 @@ impl View {
     ) -> IndexResult<()> {
         let first = record_key(table.unwrap_or(Table(0)), &Digest::from_bytes([0; 32]));
         let last = record_key(table.unwrap_or(Table(255)), &Digest::from_bytes([255; 32]));
-        for row in self
-            .records
-            .range::<&[u8; 33]>(&first..=&last)
-            .map_err(broken)?
-        {
+        for row in self.records.range::<&[u8; 33]>(&first..=&last).map_err(broken)? {
             let (key, value) = row.map_err(broken)?;
             let (table, digest) = split_key(key.value());
             each(table, digest, Known::decode(key.value(), value.value())?)?;
@@ -152,28 +145,16 @@ impl View {
     }
 
     pub fn pack(&self, number: u32) -> IndexResult<u64> {
-        Ok(self
-            .packs
-            .get(number)
-            .map_err(broken)?
-            .map_or(0, |length| length.value()))
+        Ok(self.packs.get(number).map_err(broken)?.map_or(0, |length| length.value()))
     }
 
     pub fn sequence(&self) -> IndexResult<u64> {
-        Ok(self
-            .meta
-            .get(SEQUENCE)
-            .map_err(broken)?
-            .map_or(0, |value| value.value()))
+        Ok(self.meta.get(SEQUENCE).map_err(broken)?.map_or(0, |value| value.value()))
     }
 
     /// The highest number a pack ever had.
     pub fn last_pack(&self) -> IndexResult<u32> {
-        let last = self
-            .meta
-            .get(LAST_PACK)
-            .map_err(broken)?
-            .map_or(0, |value| value.value());
+        let last = self.meta.get(LAST_PACK).map_err(broken)?.map_or(0, |value| value.value());
         Ok(u32::try_from(last).unwrap_or(u32::MAX))
     }
 }
@@ -197,9 +178,7 @@ impl<'t> Tables<'t> {
     }
 
     pub fn put_object(&mut self, digest: &Digest, location: Location) -> IndexResult<()> {
-        self.objects
-            .insert(digest.as_bytes(), &location.encode())
-            .map_err(broken)?;
+        self.objects.insert(digest.as_bytes(), &location.encode()).map_err(broken)?;
         Ok(())
     }
 
@@ -227,33 +206,22 @@ impl<'t> Tables<'t> {
 
     /// Keeps the newer of what is known and what comes.
     pub fn put_record(&mut self, table: Table, key: &Digest, known: &Known) -> IndexResult<()> {
-        let sequence = self
-            .meta
-            .get(SEQUENCE)
-            .map_err(broken)?
-            .map_or(0, |value| value.value());
+        let sequence = self.meta.get(SEQUENCE).map_err(broken)?.map_or(0, |value| value.value());
         if known.sequence > sequence {
             self.meta.insert(SEQUENCE, known.sequence).map_err(broken)?;
         }
-        if self
-            .record(table, key)?
-            .is_some_and(|old| old.order() > known.order())
-        {
+        if self.record(table, key)?.is_some_and(|old| old.order() > known.order()) {
             return Ok(());
         }
         let key = record_key(table, key);
-        self.records
-            .insert(&key, known.encode(&key).as_slice())
-            .map_err(broken)?;
+        self.records.insert(&key, known.encode(&key).as_slice()).map_err(broken)?;
         Ok(())
     }
 
     /// Removes what is known of a record if it is still this.
     pub fn remove_record(&mut self, table: Table, key: &Digest, known: &Known) -> IndexResult<()> {
         if self.record(table, key)?.as_ref() == Some(known) {
-            self.records
-                .remove(&record_key(table, key))
-                .map_err(broken)?;
+            self.records.remove(&record_key(table, key)).map_err(broken)?;
         }
         Ok(())
     }
@@ -270,15 +238,9 @@ impl<'t> Tables<'t> {
 
     /// Remembers that this number was in use, so that it is not given again.
     pub fn saw_pack(&mut self, number: u32) -> IndexResult<()> {
-        let last = self
-            .meta
-            .get(LAST_PACK)
-            .map_err(broken)?
-            .map_or(0, |value| value.value());
+        let last = self.meta.get(LAST_PACK).map_err(broken)?.map_or(0, |value| value.value());
         if u64::from(number) > last {
-            self.meta
-                .insert(LAST_PACK, u64::from(number))
-                .map_err(broken)?;
+            self.meta.insert(LAST_PACK, u64::from(number)).map_err(broken)?;
         }
         Ok(())
     }
@@ -289,49 +251,23 @@ impl<'t> Tables<'t> {
         match entry {
             Entry::Object { digest, bytes } => {
                 let length = u32::try_from(bytes.len()).map_err(broken)?;
-                self.put_object(
-                    digest,
-                    Location::Packed {
-                        pack,
-                        offset,
-                        length,
-                    },
-                )
+                self.put_object(digest, Location::Packed { pack, offset, length })
             }
             Entry::Loose { digest, size } => {
                 self.put_object(digest, Location::Loose { size: *size })
             }
-            Entry::Record {
-                table,
-                key,
-                sequence,
-                value,
-            } => {
+            Entry::Record { table, key, sequence, value } => {
                 let length = u32::try_from(value.len()).map_err(broken)?;
                 let value = if value.len() <= INLINE {
                     KnownValue::Here(value.clone())
                 } else {
                     KnownValue::InPack { length }
                 };
-                let known = Known {
-                    sequence: *sequence,
-                    pack,
-                    offset,
-                    value,
-                };
+                let known = Known { sequence: *sequence, pack, offset, value };
                 self.put_record(*table, key, &known)
             }
-            Entry::Gone {
-                table,
-                key,
-                sequence,
-            } => {
-                let known = Known {
-                    sequence: *sequence,
-                    pack,
-                    offset,
-                    value: KnownValue::Gone,
-                };
+            Entry::Gone { table, key, sequence } => {
+                let known = Known { sequence: *sequence, pack, offset, value: KnownValue::Gone };
                 self.put_record(*table, key, &known)
             }
         }

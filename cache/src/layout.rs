@@ -45,37 +45,23 @@ impl Layout {
             Err(error) if error.is_not_found() => return Ok(false),
             Err(error) => return Err(error.into()),
         };
-        let found = text
-            .strip_prefix(FORMAT_PREFIX)
-            .and_then(|rest| rest.trim().parse().ok());
+        let found = text.strip_prefix(FORMAT_PREFIX).and_then(|rest| rest.trim().parse().ok());
         match found {
             Some(FORMAT) => Ok(true),
-            Some(found) => Err(CacheError::NewerFormat {
-                dir: self.dir.clone(),
-                found,
-                known: FORMAT,
-            }),
+            Some(found) => {
+                Err(CacheError::NewerFormat { dir: self.dir.clone(), found, known: FORMAT })
+            }
             _ => Err(CacheError::NotACache {
                 dir: self.dir.clone(),
-                found: text
-                    .chars()
-                    .filter(|letter| !letter.is_control())
-                    .take(40)
-                    .collect(),
+                found: text.chars().filter(|letter| !letter.is_control()).take(40).collect(),
             }),
         }
     }
 
     /// Makes the folders that are missing, then the mark: a marked folder is a whole one.
     pub fn create(&self, fs: &dyn Fs, marked: bool) -> Result<(), CacheError> {
-        for dir in [
-            &self.dir,
-            &self.objects,
-            &self.packs,
-            &self.staging,
-            &self.locks,
-            &self.trash,
-        ] {
+        for dir in [&self.dir, &self.objects, &self.packs, &self.staging, &self.locks, &self.trash]
+        {
             fs.create_dir_all(dir)?;
         }
         if !marked {
@@ -114,11 +100,8 @@ impl Layout {
             other => other?,
         };
         let number = |name: &str| name.strip_suffix(".pack")?.parse().ok();
-        let mut numbers: Vec<u32> = entries
-            .iter()
-            .filter_map(|entry| number(&entry.name))
-            .filter(|n| *n > 0)
-            .collect();
+        let mut numbers: Vec<u32> =
+            entries.iter().filter_map(|entry| number(&entry.name)).filter(|n| *n > 0).collect();
         numbers.sort_unstable();
         numbers.dedup();
         Ok(numbers)

@@ -59,15 +59,7 @@ impl Ledger {
         };
         let lock_file = lock_file.map(Arc::from);
         let can_lock = lock_file.is_some();
-        let mut ledger = Ledger {
-            fs,
-            layout,
-            access,
-            lock_file,
-            can_lock,
-            view: None,
-            seen: 0,
-        };
+        let mut ledger = Ledger { fs, layout, access, lock_file, can_lock, view: None, seen: 0 };
         ledger.seen = ledger.generation()?;
         Ok(ledger)
     }
@@ -137,8 +129,7 @@ impl Ledger {
         };
         self.renew(broken_at)?;
         let _guard = self.lock(LockKind::Shared)?;
-        self.look(&mut look)
-            .map_err(|failure| self.convert(failure))
+        self.look(&mut look).map_err(|failure| self.convert(failure))
     }
 
     fn look<T>(&mut self, look: &mut dyn FnMut(&View) -> IndexResult<T>) -> IndexResult<T> {
@@ -170,8 +161,7 @@ impl Ledger {
         match self.change(&mut change) {
             Err(IndexFailure::Broken(_)) => {
                 rebuild::replace_ledger(&*self.fs, &self.layout)?;
-                self.change(&mut change)
-                    .map_err(|failure| self.convert(failure))
+                self.change(&mut change).map_err(|failure| self.convert(failure))
             }
             result => result.map_err(|failure| self.convert(failure)),
         }
@@ -241,9 +231,7 @@ impl Ledger {
         };
         let failure = Arc::new(Failure::default());
         let backend = Overlay::new(file, Arc::clone(&failure))?;
-        let sound = with_cause(&failure, || {
-            database(backend)?.check_integrity().map_err(broken)
-        });
+        let sound = with_cause(&failure, || database(backend)?.check_integrity().map_err(broken));
         match sound {
             Ok(sound) => Ok(sound),
             Err(IndexFailure::Broken(_)) => Ok(false),
@@ -282,9 +270,7 @@ impl Ledger {
     pub fn require_writable(&self) -> Result<(), CacheError> {
         match self.access {
             Access::ReadWrite => Ok(()),
-            Access::ReadOnly => Err(CacheError::ReadOnly {
-                dir: self.layout.dir.clone(),
-            }),
+            Access::ReadOnly => Err(CacheError::ReadOnly { dir: self.layout.dir.clone() }),
         }
     }
 
@@ -296,10 +282,7 @@ impl Ledger {
 pub(crate) fn convert(layout: &Layout, failure: IndexFailure) -> CacheError {
     match failure {
         IndexFailure::Fs(error) => CacheError::while_writing(error, &layout.dir, 0),
-        IndexFailure::Broken(reason) => CacheError::Index {
-            path: layout.ledger.clone(),
-            reason,
-        },
+        IndexFailure::Broken(reason) => CacheError::Index { path: layout.ledger.clone(), reason },
     }
 }
 
@@ -318,10 +301,7 @@ fn with_cause<T>(failure: &Failure, work: impl FnOnce() -> IndexResult<T>) -> In
 }
 
 pub(crate) fn database(backend: impl StorageBackend) -> IndexResult<Database> {
-    Builder::new()
-        .set_cache_size(PAGE_CACHE)
-        .create_with_backend(backend)
-        .map_err(broken)
+    Builder::new().set_cache_size(PAGE_CACHE).create_with_backend(backend).map_err(broken)
 }
 
 fn open_view(fs: &dyn Fs, layout: &Layout) -> IndexResult<View> {

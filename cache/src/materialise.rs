@@ -29,10 +29,7 @@ impl Cache {
         digest: &Digest,
         target: &Utf8Path,
     ) -> Result<Materialised, CacheError> {
-        let place = self
-            .0
-            .locate(digest)?
-            .ok_or(CacheError::Missing { digest: *digest })?;
+        let place = self.0.locate(digest)?.ok_or(CacheError::Missing { digest: *digest })?;
         let size = match &place {
             Place::Pending(waiting) => waiting.size(),
             Place::Stored(location) => location.size(),
@@ -89,8 +86,7 @@ fn share(shared: &Shared, object: &Utf8Path, fresh: &Utf8Path) -> Result<Materia
         return Ok(Materialised::Linked);
     }
     let size = fs.metadata(object)?.size;
-    fs.copy(object, fresh)
-        .map_err(|error| CacheError::while_writing(error, fresh, size))?;
+    fs.copy(object, fresh).map_err(|error| CacheError::while_writing(error, fresh, size))?;
     Ok(Materialised::Copied)
 }
 

@@ -48,9 +48,7 @@ impl Cache {
         let shared = &self.0;
         shared.require_writable()?;
         if !shared.fs.symlink_metadata(staged)?.is_file() {
-            return Err(CacheError::NotAFile {
-                path: staged.to_owned(),
-            });
+            return Err(CacheError::NotAFile { path: staged.to_owned() });
         }
         let (digest, size) = hash_open(&*shared.fs.open(staged, Open::Read)?)?;
         if self.contains(&digest)? {
@@ -85,10 +83,7 @@ impl Cache {
 
     /// The bytes of an object, checked. A damaged object is reported once and is missing then.
     pub fn read(&self, digest: &Digest) -> Result<Bytes, CacheError> {
-        let place = self
-            .0
-            .locate(digest)?
-            .ok_or(CacheError::Missing { digest: *digest })?;
+        let place = self.0.locate(digest)?.ok_or(CacheError::Missing { digest: *digest })?;
         match place {
             Place::Pending(Waiting::Bytes(bytes)) => Ok(bytes),
             Place::Pending(Waiting::File { path, size }) => {
@@ -108,10 +103,7 @@ impl Shared {
         let waiting = if size < LOOSE_SIZE {
             Waiting::Bytes(bytes)
         } else {
-            Waiting::File {
-                path: self.write_waiting(&bytes)?,
-                size,
-            }
+            Waiting::File { path: self.write_waiting(&bytes)?, size }
         };
         self.enqueue(digest, waiting);
         Ok(())
@@ -138,21 +130,14 @@ impl Shared {
     pub fn locate_all(&self, digests: &[Digest]) -> Result<Vec<Option<Place>>, CacheError> {
         let mut places: Vec<Option<Place>> = {
             let pending = self.pending();
-            digests
-                .iter()
-                .map(|digest| pending.object(digest).map(Place::Pending))
-                .collect()
+            digests.iter().map(|digest| pending.object(digest).map(Place::Pending)).collect()
         };
         let stored = self.ledger().read(|view| {
             let look = |(digest, place): (&Digest, &Option<Place>)| match place {
                 Some(_) => Ok(None),
                 None => view.object(digest),
             };
-            digests
-                .iter()
-                .zip(&places)
-                .map(look)
-                .collect::<Result<Vec<_>, _>>()
+            digests.iter().zip(&places).map(look).collect::<Result<Vec<_>, _>>()
         })?;
         for ((place, found), digest) in places.iter_mut().zip(stored).zip(digests) {
             if place.is_none() {
@@ -185,10 +170,7 @@ impl Shared {
         };
         if Digest::of(&bytes) != *digest {
             let place = format!("`{path}`");
-            return Err(CacheError::Damaged {
-                digest: *digest,
-                place,
-            });
+            return Err(CacheError::Damaged { digest: *digest, place });
         }
         Ok(bytes)
     }
@@ -200,11 +182,7 @@ impl Shared {
         location: Location,
     ) -> Result<Option<Bytes>, CacheError> {
         let bytes = match location {
-            Location::Packed {
-                pack,
-                offset,
-                length,
-            } => {
+            Location::Packed { pack, offset, length } => {
                 let file = self.packs.get(&*self.fs, &self.layout, pack);
                 file.and_then(|file| payload_at(&*file, offset, length))
             }
@@ -242,18 +220,13 @@ impl Shared {
                 // What cannot be kept for study is lost; it was of no use.
                 let _ = self.keep_damaged(digest, location, &path);
             }
-            let told = self
-                .ledger()
-                .write(|tables| tables.remove_object(digest, location));
+            let told = self.ledger().write(|tables| tables.remove_object(digest, location));
             if told.is_ok() {
                 self.forgotten().remove(digest);
             }
         }
         if there {
-            CacheError::Damaged {
-                digest: *digest,
-                place,
-            }
+            CacheError::Damaged { digest: *digest, place }
         } else {
             CacheError::Missing { digest: *digest }
         }
@@ -331,8 +304,7 @@ fn move_file(fs: &dyn Fs, from: &Utf8Path, to: &Utf8Path) -> Result<(), CacheErr
     match fs.rename(from, to) {
         Err(error) if error.kind() == ErrorKind::CrossesDevices => {
             let size = fs.metadata(from)?.size;
-            fs.copy(from, to)
-                .map_err(|error| CacheError::while_writing(error, to, size))?;
+            fs.copy(from, to).map_err(|error| CacheError::while_writing(error, to, size))?;
             Ok(fs.remove_file(from)?)
         }
         result => Ok(result?),

@@ -37,10 +37,7 @@ impl PackFiles {
 
     /// Before looking again: the name may stand for another file now.
     pub fn forget(&self, number: u32) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&number);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
     }
 }
 
@@ -87,12 +84,7 @@ pub(crate) struct OpenPack {
 impl OpenPack {
     /// Takes over a pack whose lock the caller's handle holds.
     pub fn resume(number: u32, file: Box<dyn FsFile>, end: u64) -> OpenPack {
-        OpenPack {
-            number,
-            file,
-            end,
-            fresh: false,
-        }
+        OpenPack { number, file, end, fresh: false }
     }
 
     /// Makes a new pack with a number nobody has used.
@@ -103,20 +95,10 @@ impl OpenPack {
                     // Somebody who opens the cache may look at it for a moment.
                     match file.try_lock(LockKind::Exclusive) {
                         Ok(true) => {
-                            return Ok(OpenPack {
-                                number,
-                                file,
-                                end: 0,
-                                fresh: true,
-                            });
+                            return Ok(OpenPack { number, file, end: 0, fresh: true });
                         }
                         Err(error) if error.is_unsupported() => {
-                            return Ok(OpenPack {
-                                number,
-                                file,
-                                end: 0,
-                                fresh: true,
-                            });
+                            return Ok(OpenPack { number, file, end: 0, fresh: true });
                         }
                         Ok(false) => {}
                         Err(error) => return Err(error),
@@ -158,14 +140,12 @@ impl OpenPack {
             position += entry.size();
             taken += 1;
             if buffer.len() >= CHUNK {
-                self.write(&buffer, written)
-                    .inspect_err(|_| placed.truncate(before))?;
+                self.write(&buffer, written).inspect_err(|_| placed.truncate(before))?;
                 written = position;
                 buffer.clear();
             }
         }
-        self.write(&buffer, written)
-            .inspect_err(|_| placed.truncate(before))?;
+        self.write(&buffer, written).inspect_err(|_| placed.truncate(before))?;
         self.end = position;
         Ok(taken)
     }
@@ -213,10 +193,7 @@ pub(crate) type Avoided = HashSet<u32>;
 pub(crate) fn check_record_size(size: usize) -> Result<(), CacheError> {
     const LIMIT: u64 = 64 << 20;
     if size as u64 > LIMIT {
-        return Err(CacheError::RecordTooLarge {
-            size: size as u64,
-            limit: LIMIT,
-        });
+        return Err(CacheError::RecordTooLarge { size: size as u64, limit: LIMIT });
     }
     Ok(())
 }

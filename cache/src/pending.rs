@@ -31,11 +31,7 @@ impl Waiting {
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Object(Digest),
-    Record {
-        table: Table,
-        key: Digest,
-        value: Option<Bytes>,
-    },
+    Record { table: Table, key: Digest, value: Option<Bytes> },
 }
 
 #[derive(Debug, Clone, Default)]
@@ -85,11 +81,7 @@ impl Pending {
     /// The outer option: whether anything is pending for the key.
     pub fn record(&self, table: Table, key: &Digest) -> Option<Option<Bytes>> {
         let in_flight = || self.flight.as_ref()?.records.get(&(table, *key));
-        self.active
-            .records
-            .get(&(table, *key))
-            .or_else(in_flight)
-            .cloned()
+        self.active.records.get(&(table, *key)).or_else(in_flight).cloned()
     }
 
     /// All that is pending for a table.

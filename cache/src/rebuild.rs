@@ -105,10 +105,7 @@ pub(crate) fn read_tail(
     number: u32,
     indexed: u64,
 ) -> IndexResult<Tail> {
-    let mut tail = Tail {
-        entries: Vec::new(),
-        end: indexed,
-    };
+    let mut tail = Tail { entries: Vec::new(), end: indexed };
     let mut scan = Scan::new(file, number, indexed)?;
     while let Some(Found::Entry { offset, entry }) = scan.next()? {
         tail.end = scan.position();

@@ -20,10 +20,7 @@ impl Cache {
     pub fn record(&self, table: Table, key: &Digest, value: Vec<u8>) -> Result<(), CacheError> {
         self.0.require_writable()?;
         check_record_size(value.len())?;
-        self.0
-            .pending_mut()
-            .active
-            .record(table, *key, Some(Bytes::from(value)));
+        self.0.pending_mut().active.record(table, *key, Some(Bytes::from(value)));
         Ok(())
     }
 
@@ -50,9 +47,7 @@ impl Cache {
             }
         };
         let known = self.0.ledger().read(|view| {
-            keys.iter()
-                .map(|key| view.record(table, key))
-                .collect::<Result<Vec<_>, _>>()
+            keys.iter().map(|key| view.record(table, key)).collect::<Result<Vec<_>, _>>()
         })?;
         let mut values = Vec::with_capacity(keys.len());
         for (key, known) in keys.iter().zip(known) {
@@ -133,12 +128,11 @@ impl Shared {
         };
         // The payload begins with a checksum and the sequence number.
         match entry_at(&*file, pack, offset, length.saturating_add(16))? {
-            Some(Entry::Record {
-                table: of,
-                key: under,
-                value,
-                ..
-            }) if of == table && under == *key => Ok(Some(value)),
+            Some(Entry::Record { table: of, key: under, value, .. })
+                if of == table && under == *key =>
+            {
+                Ok(Some(value))
+            }
             _ => Ok(None),
         }
     }

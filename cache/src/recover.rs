@@ -69,11 +69,7 @@ pub(crate) fn adopt(
     let length = file.len()?;
     if length <= indexed {
         let truncated = length < indexed;
-        return Ok(alone.then_some(Adopted {
-            file,
-            end: indexed,
-            truncated,
-        }));
+        return Ok(alone.then_some(Adopted { file, end: indexed, truncated }));
     }
     let tail = read_tail(fs, layout, &*file, number, indexed)
         .map_err(|failure| convert(layout, failure))?;
@@ -92,9 +88,5 @@ pub(crate) fn adopt(
         file.set_len(tail.end)?;
         file.sync_data()?;
     }
-    Ok(alone.then_some(Adopted {
-        file,
-        end: tail.end,
-        truncated: false,
-    }))
+    Ok(alone.then_some(Adopted { file, end: tail.end, truncated: false }))
 }

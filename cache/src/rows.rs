@@ -23,14 +23,9 @@ impl Location {
     /// The end of its entry in its pack.
     pub fn pack_end(&self) -> Option<(u32, u64)> {
         match self {
-            Location::Packed {
-                pack,
-                offset,
-                length,
-            } => Some((
-                *pack,
-                u64::from(*offset) + HEADER as u64 + u64::from(*length),
-            )),
+            Location::Packed { pack, offset, length } => {
+                Some((*pack, u64::from(*offset) + HEADER as u64 + u64::from(*length)))
+            }
             Location::Loose { .. } => None,
         }
     }
@@ -38,11 +33,7 @@ impl Location {
     pub fn encode(&self) -> [u8; 12] {
         let mut bytes = [0u8; 12];
         match self {
-            Location::Packed {
-                pack,
-                offset,
-                length,
-            } => {
+            Location::Packed { pack, offset, length } => {
                 bytes[..4].copy_from_slice(&pack.to_le_bytes());
                 bytes[4..8].copy_from_slice(&offset.to_le_bytes());
                 bytes[8..].copy_from_slice(&length.to_le_bytes());
@@ -57,14 +48,8 @@ impl Location {
             u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
         match word(0) {
-            0 => Location::Loose {
-                size: u64::from(word(4)) | u64::from(word(8)) << 32,
-            },
-            pack => Location::Packed {
-                pack,
-                offset: word(4),
-                length: word(8),
-            },
+            0 => Location::Loose { size: u64::from(word(4)) | u64::from(word(8)) << 32 },
+            pack => Location::Packed { pack, offset: word(4), length: word(8) },
         }
     }
 }
@@ -130,11 +115,6 @@ impl Known {
             _ => return Err(wrong()),
         };
         let sequence = u64::from(word(8)) | u64::from(word(12)) << 32;
-        Ok(Known {
-            sequence,
-            pack: word(16),
-            offset: word(20),
-            value,
-        })
+        Ok(Known { sequence, pack: word(16), offset: word(20), value })
     }
 }

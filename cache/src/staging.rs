@@ -27,9 +27,7 @@ impl StagingDir {
         layout: &Layout,
         ledger: &mut Ledger,
     ) -> Result<StagingDir, CacheError> {
-        let path = layout
-            .staging
-            .join(format!("{}-{:016x}", std::process::id(), random()));
+        let path = layout.staging.join(format!("{}-{:016x}", std::process::id(), random()));
         // Alone, so that nobody sweeps the lock file between its making and its locking.
         ledger.alone(|| {
             let lock = fs.open(&lock_path(&path), Open::CreateNew)?;
@@ -38,11 +36,7 @@ impl StagingDir {
                 _ => {}
             }
             fs.create_dir(&path)?;
-            Ok(StagingDir {
-                fs: Arc::clone(fs),
-                path: path.clone(),
-                lock: Some(lock),
-            })
+            Ok(StagingDir { fs: Arc::clone(fs), path: path.clone(), lock: Some(lock) })
         })
     }
 

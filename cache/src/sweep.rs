@@ -141,12 +141,7 @@ impl Shared {
 fn swept(shared: &Shared, plan: &SweepPlan) -> Result<Swept, CacheError> {
     let mut swept = Swept::default();
     for (digest, location) in &plan.objects {
-        if let Location::Packed {
-            pack,
-            offset,
-            length,
-        } = location
-        {
+        if let Location::Packed { pack, offset, length } = location {
             swept.packed.push((*digest, *pack, *offset, *length));
         }
     }
@@ -174,11 +169,7 @@ fn remove_records(
         Ok(unchanged)
     })?;
     let first = writer.next_sequence(shared)?;
-    let gone = |(sequence, (table, key))| Entry::Gone {
-        table,
-        key,
-        sequence,
-    };
+    let gone = |(sequence, (table, key))| Entry::Gone { table, key, sequence };
     let entries: Vec<Entry> = (first..).zip(unchanged).map(gone).collect();
     writer.append_durably(shared, &entries)?;
     Ok(entries.len() as u64)
@@ -215,66 +206,41 @@ fn repack(
     let Some(pack) = adopt(fs, layout, &mut shared.ledger(), number)? else {
         return Ok(false);
     };
-    let staying: BTreeSet<u32> = layout
-        .pack_numbers(fs)?
-        .into_iter()
-        .filter(|other| !leaving.contains(other))
-        .collect();
+    let staying: BTreeSet<u32> =
+        layout.pack_numbers(fs)?.into_iter().filter(|other| !leaving.contains(other)).collect();
     // A tombstone is needed as long as an older pack may hold the record.
     let is_oldest = staying.first().is_none_or(|first| *first > number);
     let (objects, records) = shared.rows()?;
     let mut entries = Entries::default();
     for (digest, location) in objects {
-        let Location::Packed {
-            pack: of,
-            offset,
-            length,
-        } = location
-        else {
+        let Location::Packed { pack: of, offset, length } = location else {
             continue;
         };
         if of == number {
             match entry_at(&*pack.file, number, offset, length)? {
                 Some(entry) => entries.add(shared, writer, entry)?,
                 None => {
-                    _ = shared
-                        .ledger()
-                        .write(|tables| tables.remove_object(&digest, location))?
+                    _ = shared.ledger().write(|tables| tables.remove_object(&digest, location))?
                 }
             }
         }
     }
-    for (table, key, known) in records
-        .into_iter()
-        .filter(|(_, _, known)| known.pack == number)
-    {
+    for (table, key, known) in records.into_iter().filter(|(_, _, known)| known.pack == number) {
         let sequence = known.sequence;
         let entry = match shared.value(table, &key, Some(known.clone()))? {
-            Some(value) => Some(Entry::Record {
-                table,
-                key,
-                sequence,
-                value,
-            }),
-            None if known.value == KnownValue::Gone && !is_oldest => Some(Entry::Gone {
-                table,
-                key,
-                sequence,
-            }),
+            Some(value) => Some(Entry::Record { table, key, sequence, value }),
+            None if known.value == KnownValue::Gone && !is_oldest => {
+                Some(Entry::Gone { table, key, sequence })
+            }
             None => None,
         };
         match entry {
             Some(entry) => entries.add(shared, writer, entry)?,
-            None => shared
-                .ledger()
-                .write(|tables| tables.remove_record(table, &key, &known))?,
+            None => shared.ledger().write(|tables| tables.remove_record(table, &key, &known))?,
         }
     }
     entries.write(shared, writer)?;
-    fs.rename(
-        &layout.pack(number),
-        &folder.join(format!("{number:06}.pack")),
-    )?;
+    fs.rename(&layout.pack(number), &folder.join(format!("{number:06}.pack")))?;
     fs.sync_dir(&layout.packs)?;
     shared.ledger().write(|tables| tables.remove_pack(number))?;
     shared.packs.forget(number);
@@ -297,11 +263,7 @@ impl Entries {
     ) -> Result<(), CacheError> {
         self.bytes += entry.size();
         self.waiting.push(entry);
-        if self.bytes >= MOST_IN_MEMORY {
-            self.write(shared, writer)
-        } else {
-            Ok(())
-        }
+        if self.bytes >= MOST_IN_MEMORY { self.write(shared, writer) } else { Ok(()) }
     }
 
     fn write(&mut self, shared: &Shared, writer: &mut Writer) -> Result<(), CacheError> {

@@ -40,19 +40,15 @@ const SECOND: i64 = 1_000_000_000;
 /// A new folder for one sweep.
 pub(crate) fn new_folder(fs: &dyn Fs, layout: &Layout) -> FsResult<Utf8PathBuf> {
     let seconds = fs.now().max(0) / SECOND;
-    let path = layout
-        .trash
-        .join(format!("{seconds:012}-{:08x}", random() as u32));
+    let path = layout.trash.join(format!("{seconds:012}-{:08x}", random() as u32));
     fs.create_dir_all(&path)?;
     Ok(path)
 }
 
 pub(crate) fn write_list(fs: &dyn Fs, folder: &Utf8Path, swept: &Swept) -> Result<(), CacheError> {
     let path = folder.join(LIST);
-    let bytes = postcard::to_stdvec(swept).map_err(|error| CacheError::Index {
-        path: path.clone(),
-        reason: error.to_string(),
-    })?;
+    let bytes = postcard::to_stdvec(swept)
+        .map_err(|error| CacheError::Index { path: path.clone(), reason: error.to_string() })?;
     fs.write_durably(&path, &bytes)
         .map_err(|error| CacheError::while_writing(error, &path, bytes.len() as u64))
 }
@@ -193,10 +189,7 @@ impl Shared {
                 fs.rename(&path, &target)?;
                 fs.sync_dir(dir)?;
             }
-            entries.push(Entry::Loose {
-                digest,
-                size: fs.metadata(&target)?.size,
-            });
+            entries.push(Entry::Loose { digest, size: fs.metadata(&target)?.size });
         }
         self.writer().append_durably(self, &entries)?;
         Ok(entries.len() as u64)
@@ -212,14 +205,7 @@ impl Shared {
             let entry = entry_at(&*file, *pack, *offset, *length)?;
             if matches!(entry, Some(Entry::Object { digest: found, .. }) if found == *digest) {
                 let (pack, offset, length) = (*pack, *offset, *length);
-                sound.push((
-                    *digest,
-                    Location::Packed {
-                        pack,
-                        offset,
-                        length,
-                    },
-                ));
+                sound.push((*digest, Location::Packed { pack, offset, length }));
             }
         }
         self.ledger().write(|tables| {
@@ -238,10 +224,7 @@ impl Shared {
     pub fn discard_file(&self, digest: &Digest, folder: &Utf8Path) -> Result<(), FsError> {
         let objects = folder.join("objects");
         self.fs.create_dir_all(&objects)?;
-        match self.fs.rename(
-            &self.layout.object(digest),
-            &objects.join(digest.to_string()),
-        ) {
+        match self.fs.rename(&self.layout.object(digest), &objects.join(digest.to_string())) {
             Err(error) if error.is_not_found() => Ok(()),
             result => result,
         }

@@ -67,12 +67,8 @@ impl Cache {
         if options.repair {
             self.0.require_writable()?;
         }
-        let mut check = Check {
-            shared: &self.0,
-            report: VerifyReport::default(),
-            progress,
-            total: 0,
-        };
+        let mut check =
+            Check { shared: &self.0, report: VerifyReport::default(), progress, total: 0 };
         let index_is_sound = self.0.ledger().check_integrity()?;
         if !index_is_sound {
             check.damage(&self.0.layout.ledger, None, "the index is damaged");
@@ -101,9 +97,7 @@ impl Cache {
         let mut ledger = self.0.ledger();
         let report = ledger.rebuild()?;
         let writable = self.0.access == Access::ReadWrite;
-        self.0
-            .short
-            .set(recover(&*self.0.fs, &self.0.layout, &mut ledger, writable)?);
+        self.0.short.set(recover(&*self.0.fs, &self.0.layout, &mut ledger, writable)?);
         Ok(report)
     }
 
@@ -113,20 +107,14 @@ impl Cache {
         objects: &[(Digest, Location)],
         records: &[(Table, Digest, Known)],
     ) -> Result<(), CacheError> {
-        let lost: HashSet<Digest> = report
-            .damages
-            .iter()
-            .filter_map(|damage| damage.object)
-            .collect();
+        let lost: HashSet<Digest> =
+            report.damages.iter().filter_map(|damage| damage.object).collect();
         for (digest, location) in objects.iter().filter(|(digest, _)| lost.contains(digest)) {
             // It is named in the report already.
             let _ = self.0.set_aside(digest, *location);
         }
-        let lost: HashSet<(Table, Digest)> = report
-            .damages
-            .iter()
-            .filter_map(|damage| damage.record)
-            .collect();
+        let lost: HashSet<(Table, Digest)> =
+            report.damages.iter().filter_map(|damage| damage.record).collect();
         for (table, key, known) in records {
             if !lost.contains(&(*table, *key)) || self.0.pending().record(*table, key).is_some() {
                 continue;
@@ -191,8 +179,7 @@ impl Check<'_> {
 
     fn damaged_record(&mut self, table: Table, key: &Digest, known: &Known, what: &str) {
         let path = self.shared.layout.pack(known.pack);
-        self.damage(&path, Some(u64::from(known.offset)), what)
-            .record = Some((table, *key));
+        self.damage(&path, Some(u64::from(known.offset)), what).record = Some((table, *key));
     }
 
     fn advance(&mut self, bytes: u64) {
@@ -253,11 +240,7 @@ impl Check<'_> {
     ) -> Result<(), CacheError> {
         let lengths = self.pack_lengths()?;
         let is_loose = |location: &&(Digest, Location)| location.1.pack_end().is_none();
-        let loose: u64 = objects
-            .iter()
-            .filter(is_loose)
-            .map(|(_, location)| location.size())
-            .sum();
+        let loose: u64 = objects.iter().filter(is_loose).map(|(_, location)| location.size()).sum();
         self.total = lengths.values().sum::<u64>() + loose;
         let mut sound = Sound::new();
         let mut numbers: Vec<u32> = lengths.into_keys().collect();
@@ -267,9 +250,7 @@ impl Check<'_> {
             sound.insert(number, found);
         }
         let has = |pack: u32, offset: u32, key: &Digest| {
-            sound
-                .get(&pack)
-                .is_some_and(|found| found.contains(&(u64::from(offset), *key)))
+            sound.get(&pack).is_some_and(|found| found.contains(&(u64::from(offset), *key)))
         };
         for (digest, location) in objects {
             match location {
@@ -326,11 +307,7 @@ impl Check<'_> {
 
     fn read_file(&mut self, digest: &Digest, location: Location) {
         let path = self.shared.layout.object(digest);
-        let found = self
-            .shared
-            .fs
-            .open(&path, Open::Read)
-            .and_then(|file| hash_open(&*file));
+        let found = self.shared.fs.open(&path, Open::Read).and_then(|file| hash_open(&*file));
         match found {
             Ok((found, _)) if found == *digest => {}
             Ok(_) => self.damaged_object(digest, location, "the file has other bytes"),

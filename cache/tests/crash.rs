@@ -50,10 +50,7 @@ fn unsynced_writes_may_reach_the_disk_in_any_order() {
 fn dead_from(operation: u64) -> Option<(MemoryFs, Promised)> {
     let fs = MemoryFs::new();
     let faulty = Arc::new(FaultFs::new(Arc::new(fs.clone())));
-    faulty.set(vec![Fault::From {
-        operation,
-        error: EIO,
-    }]);
+    faulty.set(vec![Fault::From { operation, error: EIO }]);
     let mut promised = Promised::default();
     let result = work(Arc::clone(&faulty) as Arc<dyn Fs>, &mut promised);
     result.is_err().then_some((fs, promised))
@@ -98,10 +95,7 @@ fn a_torn_tail_is_cut_and_written_over() {
 }
 
 fn pack(fs: &MemoryFs) -> (camino::Utf8PathBuf, Vec<u8>) {
-    fs.files()
-        .into_iter()
-        .find(|(path, _)| path.as_str().ends_with("000001.pack"))
-        .unwrap()
+    fs.files().into_iter().find(|(path, _)| path.as_str().ends_with("000001.pack")).unwrap()
 }
 
 #[test]
@@ -112,9 +106,7 @@ fn a_sweep_that_is_cut_anywhere_keeps_what_is_live() {
     let dead: Vec<Vec<u8>> = (10..20u8).map(|item| vec![item; 500]).collect();
     for bytes in live.iter().chain(&dead) {
         let digest = cache.put(bytes).unwrap();
-        cache
-            .record(common::work::RESULTS, &digest, vec![bytes[0]])
-            .unwrap();
+        cache.record(common::work::RESULTS, &digest, vec![bytes[0]]).unwrap();
     }
     cache.put(&common::work::large()).unwrap();
     cache.commit().unwrap();
@@ -133,10 +125,7 @@ fn a_sweep_that_is_cut_anywhere_keeps_what_is_live() {
             let record = cache.get(common::work::RESULTS, &digest).unwrap();
             assert_eq!(record.unwrap(), vec![bytes[0]], "{place}");
         }
-        let options = VerifyOptions {
-            repair: true,
-            read_data: true,
-        };
+        let options = VerifyOptions { repair: true, read_data: true };
         cache.verify(options, &|_, _| ()).unwrap();
         let report = cache.verify(options, &|_, _| ()).unwrap();
         assert!(report.is_clean(), "{place}: {:?}", report.damages);
@@ -144,10 +133,7 @@ fn a_sweep_that_is_cut_anywhere_keeps_what_is_live() {
     for operation in 0.. {
         let fs = prepared.duplicate();
         let faulty = Arc::new(FaultFs::new(Arc::new(fs.clone())));
-        faulty.set(vec![Fault::From {
-            operation,
-            error: EIO,
-        }]);
+        faulty.set(vec![Fault::From { operation, error: EIO }]);
         let result = sweep(faulty);
         for (found, how) in [(fs.kill(), "killed"), (fs.crash(), "power cut")] {
             let place = format!("{how} at operation {operation}");

@@ -24,9 +24,7 @@ struct Fixture {
 fn fixture() -> Fixture {
     let fs = MemoryFs::new();
     let cache = open(&fs);
-    let objects: Vec<Vec<u8>> = (1..6u8)
-        .map(|item| vec![item; usize::from(item) * 8])
-        .collect();
+    let objects: Vec<Vec<u8>> = (1..6u8).map(|item| vec![item; usize::from(item) * 8]).collect();
     let mut records = Vec::new();
     for bytes in &objects {
         let digest = cache.put(bytes).unwrap();
@@ -38,30 +36,15 @@ fn fixture() -> Fixture {
     let mut index = StatIndex::default();
     index.put_section(STAT, vec![StatEntry::absent("a/b".into(), STAT)]);
     index.save(&cache).unwrap();
-    Fixture {
-        fs,
-        objects,
-        records,
-    }
+    Fixture { fs, objects, records }
 }
 
 fn verify(cache: &Cache, repair: bool) -> VerifyReport {
-    cache
-        .verify(
-            VerifyOptions {
-                repair,
-                read_data: true,
-            },
-            &|_, _| (),
-        )
-        .unwrap()
+    cache.verify(VerifyOptions { repair, read_data: true }, &|_, _| ()).unwrap()
 }
 
 fn lost(result: &Result<bytes::Bytes, CacheError>) -> bool {
-    matches!(
-        result,
-        Err(CacheError::Missing { .. } | CacheError::Damaged { .. })
-    )
+    matches!(result, Err(CacheError::Missing { .. } | CacheError::Damaged { .. }))
 }
 
 impl Fixture {
@@ -75,10 +58,7 @@ impl Fixture {
                 Ok(found) => assert_eq!(found, bytes, "{place}"),
                 Err(_) => {
                     assert!(lost(&read), "{place}: {read:?}");
-                    assert!(
-                        !cache.contains(&digest).unwrap(),
-                        "{place}: still said to be there"
-                    );
+                    assert!(!cache.contains(&digest).unwrap(), "{place}: still said to be there");
                     whole = false;
                 }
             }
@@ -120,25 +100,15 @@ impl Fixture {
         assert!(whole || !report.is_clean(), "{place}: a loss was not found");
         let healed = open(&looked_at);
         self.remake(&healed);
-        assert!(
-            self.is_whole(&healed, place),
-            "{place}: not whole after repair"
-        );
+        assert!(self.is_whole(&healed, place), "{place}: not whole after repair");
         let report = verify(&healed, false);
         assert!(report.is_clean(), "{place}: {:?}", report.damages);
         self.remake(&cache);
-        assert!(
-            self.is_whole(&cache, place),
-            "{place}: not whole after remaking"
-        );
+        assert!(self.is_whole(&cache, place), "{place}: not whole after remaking");
     }
 
     fn file(&self, name: &str) -> (Utf8PathBuf, Vec<u8>) {
-        self.fs
-            .files()
-            .into_iter()
-            .find(|(path, _)| path.as_str().ends_with(name))
-            .unwrap()
+        self.fs.files().into_iter().find(|(path, _)| path.as_str().ends_with(name)).unwrap()
     }
 }
 
@@ -167,9 +137,7 @@ fn a_flipped_bit_in_the_index_is_found_or_harmless() {
     let fixture = fixture();
     let (path, bytes) = fixture.file("ledger.redb");
     // Most of the file is empty; of the rest some bytes all over.
-    let used = (0..bytes.len())
-        .filter(|position| bytes[*position] != 0)
-        .step_by(13);
+    let used = (0..bytes.len()).filter(|position| bytes[*position] != 0).step_by(13);
     for position in used {
         let place = format!("index at {position}");
         fixture.survives(&path, &flip(&bytes, position), &place);
@@ -210,13 +178,7 @@ fn a_lost_or_garbled_index_is_built_again_and_equal() {
     let fixture = fixture();
     let (path, bytes) = fixture.file("ledger.redb");
     let garbage: Vec<u8> = (0..bytes.len()).map(|at| (at * 31 % 251) as u8).collect();
-    for wrong in [
-        None,
-        Some(&b""[..]),
-        Some(&b"x"[..]),
-        Some(&garbage),
-        Some(&bytes[..5000]),
-    ] {
+    for wrong in [None, Some(&b""[..]), Some(&b"x"[..]), Some(&garbage), Some(&bytes[..5000])] {
         let fs = fixture.fs.duplicate();
         match wrong {
             None => fs.remove_file(&path).unwrap(),
@@ -224,10 +186,7 @@ fn a_lost_or_garbled_index_is_built_again_and_equal() {
         }
         let cache = open(&fs);
         assert!(fixture.is_whole(&cache, "rebuilt"));
-        assert_eq!(
-            cache.scan(TABLE).unwrap(),
-            open(&fixture.fs).scan(TABLE).unwrap()
-        );
+        assert_eq!(cache.scan(TABLE).unwrap(), open(&fixture.fs).scan(TABLE).unwrap());
         assert_eq!(cache.stats().unwrap().objects, 5);
         assert!(verify(&cache, false).is_clean());
     }
@@ -236,10 +195,7 @@ fn a_lost_or_garbled_index_is_built_again_and_equal() {
 #[test]
 fn a_read_only_cache_without_its_index_reads_all_the_same() {
     let fixture = fixture();
-    fixture
-        .fs
-        .remove_file(&fixture.file("ledger.redb").0)
-        .unwrap();
+    fixture.fs.remove_file(&fixture.file("ledger.redb").0).unwrap();
     fixture.fs.set_readonly_mount(true);
     let fs = Arc::new(fixture.fs.clone());
     let cache = Cache::open(DIR.into(), fs, Access::ReadOnly).unwrap();
@@ -270,32 +226,14 @@ fn the_index_built_again_has_the_last_value_and_no_forgotten_record() {
 fn a_broken_stat_index_is_an_empty_one() {
     let fixture = fixture();
     let (path, bytes) = fixture.file("stat.idx");
-    assert!(
-        StatIndex::load(&open(&fixture.fs))
-            .unwrap()
-            .section(&STAT)
-            .is_some()
-    );
+    assert!(StatIndex::load(&open(&fixture.fs)).unwrap().section(&STAT).is_some());
     for length in 0..bytes.len() {
         fixture.fs.overwrite(&path, &bytes[..length]).unwrap();
-        assert!(
-            StatIndex::load(&open(&fixture.fs))
-                .unwrap()
-                .section(&STAT)
-                .is_none()
-        );
+        assert!(StatIndex::load(&open(&fixture.fs)).unwrap().section(&STAT).is_none());
     }
     for position in 0..bytes.len() {
-        fixture
-            .fs
-            .overwrite(&path, &flip(&bytes, position))
-            .unwrap();
-        assert!(
-            StatIndex::load(&open(&fixture.fs))
-                .unwrap()
-                .section(&STAT)
-                .is_none()
-        );
+        fixture.fs.overwrite(&path, &flip(&bytes, position)).unwrap();
+        assert!(StatIndex::load(&open(&fixture.fs)).unwrap().section(&STAT).is_none());
     }
 }
 
@@ -310,10 +248,7 @@ fn a_damaged_object_is_reported_once_kept_for_study_and_then_missing() {
         if path.as_str().contains("/objects/") {
             fs.overwrite(&path, &flip(&bytes, 77)).unwrap();
         } else if path.extension() == Some("pack") {
-            let at = bytes
-                .windows(5)
-                .position(|window| window == b"small")
-                .unwrap();
+            let at = bytes.windows(5).position(|window| window == b"small").unwrap();
             fs.overwrite(&path, &flip(&bytes, at)).unwrap();
         }
     }
@@ -321,10 +256,7 @@ fn a_damaged_object_is_reported_once_kept_for_study_and_then_missing() {
         let error = cache.read(digest).unwrap_err();
         assert!(matches!(error, CacheError::Damaged { .. }), "{error:?}");
         assert!(!cache.contains(digest).unwrap());
-        assert!(matches!(
-            cache.read(digest),
-            Err(CacheError::Missing { .. })
-        ));
+        assert!(matches!(cache.read(digest), Err(CacheError::Missing { .. })));
         let kept = format!("{DIR}/trash/damaged/{digest}");
         assert!(fs.exists(kept.as_str().into()).unwrap());
     }
@@ -344,21 +276,15 @@ fn a_large_object_that_is_empty_zeroed_or_gone_is_made_again() {
         let large = vec![1; LOOSE_SIZE as usize];
         let digest = cache.put(&large).unwrap();
         cache.commit().unwrap();
-        let (path, _) = fs
-            .files()
-            .into_iter()
-            .find(|(path, _)| path.as_str().contains("/objects/"))
-            .unwrap();
+        let (path, _) =
+            fs.files().into_iter().find(|(path, _)| path.as_str().contains("/objects/")).unwrap();
         match &wrong {
             Some(wrong) => fs.overwrite(&path, wrong).unwrap(),
             None => fs.remove_file(&path).unwrap(),
         }
         let found = verify(&cache, false);
         assert_eq!(found.damages.len(), 1);
-        assert_eq!(
-            (found.damages[0].object, &found.damages[0].path),
-            (Some(digest), &path)
-        );
+        assert_eq!((found.damages[0].object, &found.damages[0].path), (Some(digest), &path));
         assert!(lost(&cache.read(&digest)));
         cache.put(&large).unwrap();
         cache.commit().unwrap();
@@ -370,14 +296,8 @@ fn a_large_object_that_is_empty_zeroed_or_gone_is_made_again() {
 fn sizes_alone_show_what_is_cut_or_gone() {
     let fixture = fixture();
     let (path, bytes) = fixture.file("000001.pack");
-    fixture
-        .fs
-        .overwrite(&path, &bytes[..bytes.len() - 1])
-        .unwrap();
-    let options = VerifyOptions {
-        repair: false,
-        read_data: false,
-    };
+    fixture.fs.overwrite(&path, &bytes[..bytes.len() - 1]).unwrap();
+    let options = VerifyOptions { repair: false, read_data: false };
     let report = open(&fixture.fs).verify(options, &|_, _| ()).unwrap();
     assert_eq!(report.damages.len(), 1, "{:?}", report.damages);
     assert_eq!(report.damages[0].path, path);
@@ -388,24 +308,13 @@ fn verify_goes_on_behind_a_place_that_cannot_be_read() {
     let fs = MemoryFs::new();
     let faulty = Arc::new(FaultFs::new(Arc::new(fs.clone())));
     let cache = common::open_over(Arc::clone(&faulty) as Arc<dyn Fs>);
-    let digests: Vec<Digest> = (0..8u8)
-        .map(|item| cache.put(&vec![item; 900_000]).unwrap())
-        .collect();
+    let digests: Vec<Digest> =
+        (0..8u8).map(|item| cache.put(&vec![item; 900_000]).unwrap()).collect();
     cache.commit().unwrap();
     let mut unclean = 0;
     for nth in 0.. {
-        faulty.set(vec![Fault::NthOf {
-            call: Call::Read,
-            operation: nth,
-            error: EIO,
-        }]);
-        let report = cache.verify(
-            VerifyOptions {
-                repair: false,
-                read_data: true,
-            },
-            &|_, _| (),
-        );
+        faulty.set(vec![Fault::NthOf { call: Call::Read, operation: nth, error: EIO }]);
+        let report = cache.verify(VerifyOptions { repair: false, read_data: true }, &|_, _| ());
         if faulty.struck() == 0 {
             break;
         }
@@ -417,8 +326,5 @@ fn verify_goes_on_behind_a_place_that_cannot_be_read() {
             assert!(report.damages.len() < digests.len(), "{:?}", report.damages);
         }
     }
-    assert!(
-        unclean >= 7,
-        "each megabyte of the pack fails once, {unclean} were noticed"
-    );
+    assert!(unclean >= 7, "each megabyte of the pack fails once, {unclean} were noticed");
 }

@@ -31,19 +31,14 @@ fn file_error(error: &CacheError) -> &FsError {
         if let CacheError::Fs(found) = error {
             return found;
         }
-        cause = cause
-            .source()
-            .unwrap_or_else(|| panic!("no file error behind {error:?}"));
+        cause = cause.source().unwrap_or_else(|| panic!("no file error behind {error:?}"));
     }
 }
 
 fn every_operation_failing_with(errno: i32) {
     let mut operation = 0;
     loop {
-        let (fs, faulty, promised, result) = run(vec![Fault::Nth {
-            operation,
-            error: errno,
-        }]);
+        let (fs, faulty, promised, result) = run(vec![Fault::Nth { operation, error: errno }]);
         if faulty.struck() == 0 {
             assert!(operation > 200, "only {operation} operations were seen");
             return;
@@ -85,10 +80,7 @@ fn any_operation_may_find_the_disk_full() {
 #[test]
 fn interrupted_operations_are_repeated() {
     for operation in (0..600).step_by(3) {
-        let (_, faulty, _, result) = run(vec![Fault::Nth {
-            operation,
-            error: EINTR,
-        }]);
+        let (_, faulty, _, result) = run(vec![Fault::Nth { operation, error: EINTR }]);
         assert!(result.is_ok(), "operation {operation}: {result:?}");
         if faulty.struck() == 0 {
             break;
@@ -110,10 +102,7 @@ fn a_full_disk_is_named_and_the_rest_is_kept_for_later() {
     let cache = open_over(Arc::clone(&faulty) as Arc<dyn Fs>);
     let before = cache.put(&[1; 5000]).unwrap();
     cache.commit().unwrap();
-    faulty.set(vec![Fault::Space {
-        bytes: 3000,
-        error: ENOSPC,
-    }]);
+    faulty.set(vec![Fault::Space { bytes: 3000, error: ENOSPC }]);
     let after = cache.put(&[2; 5000]).unwrap();
     cache.record(Table(0), &after, vec![1]).unwrap();
     for _ in 0..3 {
@@ -139,10 +128,7 @@ fn a_full_disk_is_named_and_the_rest_is_kept_for_later() {
 #[test]
 fn at_any_amount_of_space_the_work_goes_on_once_there_is_more() {
     for bytes in (0..60_000).step_by(1777) {
-        let (fs, _, promised, result) = run(vec![Fault::Space {
-            bytes,
-            error: ENOSPC,
-        }]);
+        let (fs, _, promised, result) = run(vec![Fault::Space { bytes, error: ENOSPC }]);
         let place = format!("{bytes} bytes of space");
         match result {
             Err(CacheError::NoSpace { .. } | CacheError::Fs(_)) => {}
@@ -162,19 +148,12 @@ fn after_a_failed_sync_everything_is_written_again_elsewhere() {
     cache.commit().unwrap();
     let second = cache.put(b"second").unwrap();
     // The first sync of a commit is that of the pack.
-    faulty.set(vec![Fault::NthOf {
-        call: Call::SyncData,
-        operation: 0,
-        error: EIO,
-    }]);
+    faulty.set(vec![Fault::NthOf { call: Call::SyncData, operation: 0, error: EIO }]);
     assert!(cache.commit().is_err());
     assert!(cache.pending_bytes() > 0);
     cache.commit().unwrap();
-    let packs: Vec<_> = fs
-        .files()
-        .into_iter()
-        .filter(|(path, _)| path.extension() == Some("pack"))
-        .collect();
+    let packs: Vec<_> =
+        fs.files().into_iter().filter(|(path, _)| path.extension() == Some("pack")).collect();
     assert_eq!(packs.len(), 2, "the pack whose sync failed was used again");
     drop(cache);
     let cache = open(&fs.crash());
@@ -192,11 +171,7 @@ fn any_failing_sync_in_a_commit_loses_nothing() {
         let first = cache.put(b"first").unwrap();
         cache.commit().unwrap();
         let second = cache.put(b"second").unwrap();
-        faulty.set(vec![Fault::NthOf {
-            call: Call::SyncData,
-            operation: nth,
-            error: EIO,
-        }]);
+        faulty.set(vec![Fault::NthOf { call: Call::SyncData, operation: nth, error: EIO }]);
         let result = cache.commit();
         if faulty.struck() == 0 {
             assert!(nth > 1);
@@ -215,10 +190,7 @@ fn any_failing_sync_in_a_commit_loses_nothing() {
 
 #[test]
 fn without_locks_the_cache_works_and_says_so() {
-    let faults = [Call::Lock, Call::LockRange].map(|call| Fault::Every {
-        call,
-        error: ENOLCK,
-    });
+    let faults = [Call::Lock, Call::LockRange].map(|call| Fault::Every { call, error: ENOLCK });
     let (fs, faulty, promised, result) = run(faults.to_vec());
     assert!(result.is_ok(), "{result:?}");
     check(&fs, &promised, "no locks");
@@ -227,10 +199,7 @@ fn without_locks_the_cache_works_and_says_so() {
     let key = Digest::of(b"item");
     let claim = cache.claim(&key).unwrap();
     assert!(claim.is_some());
-    assert!(
-        cache.claim(&key).unwrap().is_none(),
-        "claims still hold within the process"
-    );
+    assert!(cache.claim(&key).unwrap().is_none(), "claims still hold within the process");
     drop(cache);
     assert_eq!(contents(&fs).len(), 14);
 }

@@ -27,10 +27,7 @@ fn temporary() -> (tempfile::TempDir, camino::Utf8PathBuf) {
 }
 
 fn item(number: u32) -> (Digest, Vec<u8>) {
-    (
-        Digest::of(&number.to_le_bytes()),
-        number.to_le_bytes().repeat(300),
-    )
+    (Digest::of(&number.to_le_bytes()), number.to_le_bytes().repeat(300))
 }
 
 /// What an engine does: every item that is not there is claimed, made and committed.
@@ -39,10 +36,7 @@ fn make_all(cache: &Cache, made: &AtomicUsize) {
         let (key, bytes) = item(number);
         while cache.get(TABLE, &key).unwrap().is_none() {
             let Some(_claim) = cache.claim(&key).unwrap() else {
-                assert!(
-                    cache.wait_for(&key, Duration::from_secs(60)).unwrap(),
-                    "a deadlock"
-                );
+                assert!(cache.wait_for(&key, Duration::from_secs(60)).unwrap(), "a deadlock");
                 continue;
             };
             // Another one may have finished it between the look and the claim.
@@ -51,9 +45,7 @@ fn make_all(cache: &Cache, made: &AtomicUsize) {
             }
             made.fetch_add(1, Ordering::SeqCst);
             let digest = cache.put(&bytes).unwrap();
-            cache
-                .record(TABLE, &key, digest.as_bytes().to_vec())
-                .unwrap();
+            cache.record(TABLE, &key, digest.as_bytes().to_vec()).unwrap();
             cache.commit().unwrap();
         }
     }
@@ -66,10 +58,7 @@ fn assert_complete(cache: &Cache) {
         assert_eq!(value, &Digest::of(&bytes).as_bytes()[..]);
         assert_eq!(cache.read(&Digest::of(&bytes)).unwrap(), bytes);
     }
-    let options = VerifyOptions {
-        repair: false,
-        read_data: true,
-    };
+    let options = VerifyOptions { repair: false, read_data: true };
     assert!(cache.verify(options, &|_, _| ()).unwrap().is_clean());
 }
 
@@ -128,17 +117,12 @@ fn process_that_makes_all_items() {
 #[test]
 fn eight_processes_share_a_cache() {
     let (_guard, dir) = temporary();
-    let processes: Vec<_> = (0..8)
-        .map(|_| process("process_that_makes_all_items", &dir))
-        .collect();
+    let processes: Vec<_> = (0..8).map(|_| process("process_that_makes_all_items", &dir)).collect();
     for process in processes {
         let output = process.wait_with_output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         // A reader on changed pages would panic inside, and heal by building a new index.
-        assert!(
-            output.status.success() && !errors.contains("panicked"),
-            "{errors}"
-        );
+        assert!(output.status.success() && !errors.contains("panicked"), "{errors}");
     }
     let cache = real(&dir);
     assert_complete(&cache);
@@ -154,10 +138,7 @@ fn killed_processes_leave_a_cache_that_others_finish() {
         child.kill().unwrap();
         child.wait().unwrap();
         if dir.join("FORMAT").exists() {
-            let options = VerifyOptions {
-                repair: false,
-                read_data: true,
-            };
+            let options = VerifyOptions { repair: false, read_data: true };
             let report = real(&dir).verify(options, &|_, _| ()).unwrap();
             assert!(report.is_clean(), "{:?}", report.damages);
         }
@@ -186,10 +167,7 @@ fn a_claim_dies_with_its_process() {
     let cache = real(&dir);
     let mut child = process("process_that_holds_a_claim", &dir);
     while !dir.join("claimed").exists() {
-        assert!(
-            child.try_wait().unwrap().is_none(),
-            "the process ended early"
-        );
+        assert!(child.try_wait().unwrap().is_none(), "the process ended early");
         std::thread::sleep(Duration::from_millis(2));
     }
     let key = Digest::of(b"held");
@@ -219,10 +197,7 @@ fn readers_beside_sweeps_see_a_miss_at_worst() {
     let (_guard, dir) = temporary();
     let (writer, reader) = (real(&dir), real(&dir));
     let kept: Vec<Vec<u8>> = (0..40u8).map(|number| vec![number; 3000]).collect();
-    let digests: Vec<Digest> = kept
-        .iter()
-        .map(|bytes| writer.put(bytes).unwrap())
-        .collect();
+    let digests: Vec<Digest> = kept.iter().map(|bytes| writer.put(bytes).unwrap()).collect();
     writer.commit().unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -239,9 +214,7 @@ fn readers_beside_sweeps_see_a_miss_at_worst() {
         });
         for round in 0..15u32 {
             for number in 0..100u32 {
-                writer
-                    .put(&(round * 1000 + number).to_le_bytes().repeat(500))
-                    .unwrap();
+                writer.put(&(round * 1000 + number).to_le_bytes().repeat(500)).unwrap();
             }
             writer.commit().unwrap();
             let plan = writer.sweep_plan(&|digest| digests.contains(digest), &|_, _, _| true);
@@ -250,10 +223,6 @@ fn readers_beside_sweeps_see_a_miss_at_worst() {
         stop.store(true, Ordering::SeqCst);
     });
     for (digest, bytes) in digests.iter().zip(&kept) {
-        assert_eq!(
-            &reader.read(digest).unwrap(),
-            bytes,
-            "a live object was swept"
-        );
+        assert_eq!(&reader.read(digest).unwrap(), bytes, "a live object was swept");
     }
 }

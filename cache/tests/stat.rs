@@ -25,11 +25,7 @@ impl Folder {
         let guard = tempfile::tempdir().unwrap();
         let base = Utf8Path::from_path(guard.path()).unwrap().to_owned();
         let cache = Cache::open(&base.join("cache"), Arc::new(RealFs), Access::ReadWrite).unwrap();
-        Folder {
-            _guard: guard,
-            base,
-            cache,
-        }
+        Folder { _guard: guard, base, cache }
     }
 
     fn write(&self, path: &str, bytes: &[u8]) {
@@ -59,19 +55,14 @@ impl Folder {
         let section = index.section(&KEY).unwrap();
         let found = check(&self.base, section, 2);
         assert_eq!(found, check_through(&RealFs, &self.base, section).unwrap());
-        found
-            .iter()
-            .map(|at| section.get(*at).unwrap().path)
-            .collect()
+        found.iter().map(|at| section.get(*at).unwrap().path).collect()
     }
 }
 
 #[test]
 fn untouched_files_are_the_same_and_changed_ones_are_not() {
     let folder = Folder::new();
-    let names: Vec<String> = (0..2000)
-        .map(|n| format!("wavs/{}/{n}.wav", n % 7))
-        .collect();
+    let names: Vec<String> = (0..2000).map(|n| format!("wavs/{}/{n}.wav", n % 7)).collect();
     for name in &names {
         folder.write(name, name.as_bytes());
     }
@@ -83,11 +74,7 @@ fn untouched_files_are_the_same_and_changed_ones_are_not() {
     folder.write("wavs/none.wav", b"now there is one");
     let mut found = folder.different_now();
     found.sort();
-    let mut expected = vec![
-        names[5].clone(),
-        names[6].clone(),
-        "wavs/none.wav".to_owned(),
-    ];
+    let mut expected = vec![names[5].clone(), names[6].clone(), "wavs/none.wav".to_owned()];
     expected.sort();
     assert_eq!(found, expected);
 }
@@ -102,12 +89,7 @@ fn an_edit_that_keeps_size_and_mtime_shows_in_the_ctime() {
     let mtime = fs::metadata(&path).unwrap().modified().unwrap();
     fs::write(&path, b"two").unwrap();
     let times = FileTimes::new().set_modified(mtime);
-    File::options()
-        .write(true)
-        .open(&path)
-        .unwrap()
-        .set_times(times)
-        .unwrap();
+    File::options().write(true).open(&path).unwrap().set_times(times).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), mtime);
     assert_eq!(folder.different(vec![entry]), ["a.wav"]);
 }
@@ -136,14 +118,8 @@ fn trust_needs_a_margin_that_fits_the_resolution_of_the_times() {
     assert!(!trusted(fine, fine, fine + second / 10 - 1));
     assert!(!trusted(50 * second, 50 * second, 50 * second + second));
     assert!(trusted(50 * second, 50 * second, 52 * second));
-    assert!(
-        !trusted(fine, fine + 2 * second, fine + second),
-        "changed after the hashing"
-    );
-    assert!(
-        !trusted(fine + 9 * second, fine, fine + second),
-        "from the future"
-    );
+    assert!(!trusted(fine, fine + 2 * second, fine + second), "changed after the hashing");
+    assert!(!trusted(fine + 9 * second, fine, fine + second), "from the future");
     assert!(!trusted(i64::MAX, i64::MAX, i64::MIN));
     assert!(trusted(i64::MIN + 1, 0, i64::MAX));
 }
@@ -178,10 +154,7 @@ fn a_replaced_file_has_another_inode() {
     folder.write("b.wav", b"two");
     let old = SystemTime::now() - Duration::from_secs(5000);
     for name in ["a.wav", "b.wav"] {
-        let file = File::options()
-            .write(true)
-            .open(folder.base.join(name))
-            .unwrap();
+        let file = File::options().write(true).open(folder.base.join(name)).unwrap();
         file.set_times(FileTimes::new().set_modified(old)).unwrap();
     }
     let mut entry = folder.entry("a.wav");
@@ -193,27 +166,14 @@ fn a_replaced_file_has_another_inode() {
 
 #[test]
 fn paths_come_back_as_they_were_and_are_found() {
-    let paths = [
-        "a",
-        "b/c",
-        "b/c/d",
-        "b-c/d",
-        "b/ä",
-        "/etc/hosts",
-        "/x",
-        "z/y/x",
-        "b/c.wav",
-    ];
+    let paths = ["a", "b/c", "b/c/d", "b-c/d", "b/ä", "/etc/hosts", "/x", "z/y/x", "b/c.wav"];
     let entries = paths.map(|path| StatEntry::absent(path.into(), Digest::of(path.as_bytes())));
     let mut index = StatIndex::default();
     index.put_section(KEY, entries.to_vec());
     let section: &Section = index.section(&KEY).unwrap();
     assert_eq!(section.len(), paths.len());
     for path in paths {
-        assert_eq!(
-            section.find(path).unwrap().digest,
-            Digest::of(path.as_bytes())
-        );
+        assert_eq!(section.find(path).unwrap().digest, Digest::of(path.as_bytes()));
         assert_eq!(index.lookup(path).unwrap().path, path);
     }
     assert!(section.find("b").is_none());
@@ -239,10 +199,7 @@ fn sections_saved_by_others_meanwhile_stay() {
     first.remove_section(&keys[2]);
     first.save(&folder.cache).unwrap();
     let loaded = StatIndex::load(&folder.cache).unwrap();
-    assert_eq!(
-        keys.map(|key| loaded.section(&key).is_some()),
-        [true, true, false]
-    );
+    assert_eq!(keys.map(|key| loaded.section(&key).is_some()), [true, true, false]);
 }
 
 #[test]
@@ -252,9 +209,7 @@ fn a_file_that_changes_while_it_is_read_is_refused() {
     impl cache::fs::Interceptor for Writes {
         fn before(&self, call: cache::fs::Call, path: &Utf8Path) -> std::io::Result<()> {
             if call == cache::fs::Call::Read {
-                self.0
-                    .overwrite(path, b"other")
-                    .map_err(|error| error.source)?;
+                self.0.overwrite(path, b"other").map_err(|error| error.source)?;
                 self.0
                     .open(path, cache::fs::Open::ReadWrite)
                     .and_then(|file| file.set_len(3))

@@ -46,10 +46,7 @@ fn records_are_visible_at_once_and_the_last_one_wins() {
     assert_eq!(cache.get(Table(2), &key).unwrap(), None);
     cache.commit().unwrap();
     let cache = reopen(&fs, cache);
-    assert_eq!(
-        cache.get_many(Table(1), &[key]).unwrap(),
-        [Some(bytes::Bytes::from("new"))]
-    );
+    assert_eq!(cache.get_many(Table(1), &[key]).unwrap(), [Some(bytes::Bytes::from("new"))]);
     cache.forget(Table(1), &key).unwrap();
     assert_eq!(cache.scan(Table(1)).unwrap(), []);
     cache.commit().unwrap();
@@ -63,10 +60,7 @@ fn a_long_record_comes_back_whole() {
     let (key, value) = (Digest::of(b"key"), vec![3u8; 100_000]);
     cache.record(Table(0), &key, value.clone()).unwrap();
     cache.commit().unwrap();
-    assert_eq!(
-        reopen(&fs, cache).get(Table(0), &key).unwrap().unwrap(),
-        value
-    );
+    assert_eq!(reopen(&fs, cache).get(Table(0), &key).unwrap().unwrap(), value);
 }
 
 #[test]
@@ -106,39 +100,24 @@ fn a_staging_folder_goes_with_its_owner() {
     drop(dropped);
     assert!(!fs.exists(&gone).unwrap());
     let _other = open(&fs);
-    assert!(
-        fs.exists(kept.path()).unwrap(),
-        "a living owner's folder was swept"
-    );
+    assert!(fs.exists(kept.path()).unwrap(), "a living owner's folder was swept");
     let killed = fs.kill();
     open(&killed);
-    assert!(
-        !killed.exists(kept.path()).unwrap(),
-        "a dead owner's folder stayed"
-    );
+    assert!(!killed.exists(kept.path()).unwrap(), "a dead owner's folder stayed");
 }
 
 #[test]
 fn a_materialised_file_is_left_alone_while_it_is_right() {
     let fs = MemoryFs::new();
     let cache = open(&fs);
-    let digests = [
-        cache.put(b"small").unwrap(),
-        cache.put(&vec![1; 2 << 20]).unwrap(),
-    ];
+    let digests = [cache.put(b"small").unwrap(), cache.put(&vec![1; 2 << 20]).unwrap()];
     cache.commit().unwrap();
-    for (digest, how) in digests
-        .iter()
-        .zip([Materialised::Copied, Materialised::Linked])
-    {
+    for (digest, how) in digests.iter().zip([Materialised::Copied, Materialised::Linked]) {
         let target = format!("/out/{}", digest.short());
         let target = target.as_str().into();
         assert_eq!(cache.materialise(digest, target).unwrap(), how);
         assert_eq!(fs.read(target).unwrap(), cache.read(digest).unwrap());
-        assert_eq!(
-            cache.materialise(digest, target).unwrap(),
-            Materialised::Unchanged
-        );
+        assert_eq!(cache.materialise(digest, target).unwrap(), Materialised::Unchanged);
         fs.remove_file(target).unwrap();
         fs.write_new(target, b"edited").unwrap();
         assert_eq!(cache.materialise(digest, target).unwrap(), how);
@@ -156,34 +135,17 @@ fn another_handle_sees_what_was_committed() {
     writer.commit().unwrap();
     assert!(reader.refresh().unwrap());
     assert!(!reader.refresh().unwrap());
-    assert!(
-        !writer.refresh().unwrap(),
-        "a cache's own commit is no news to it"
-    );
-    assert_eq!(
-        reader.contains_all(&[digest, Digest::of(b"x")]).unwrap(),
-        [true, false]
-    );
+    assert!(!writer.refresh().unwrap(), "a cache's own commit is no news to it");
+    assert_eq!(reader.contains_all(&[digest, Digest::of(b"x")]).unwrap(), [true, false]);
 }
 
 #[test]
 fn a_newer_format_is_refused_with_both_versions() {
     let fs = MemoryFs::new();
     drop(open(&fs));
-    fs.overwrite(
-        format!("{DIR}/FORMAT").as_str().into(),
-        b"throstle cache 2\n",
-    )
-    .unwrap();
+    fs.overwrite(format!("{DIR}/FORMAT").as_str().into(), b"throstle cache 2\n").unwrap();
     let error = Cache::open(DIR.into(), std::sync::Arc::new(fs), Access::ReadWrite).unwrap_err();
-    assert!(matches!(
-        error,
-        CacheError::NewerFormat {
-            found: 2,
-            known: 1,
-            ..
-        }
-    ));
+    assert!(matches!(error, CacheError::NewerFormat { found: 2, known: 1, .. }));
     assert_eq!(
         error.to_string(),
         "the cache `/cache` has format 2, this program knows 1: \

@@ -15,10 +15,7 @@ const TABLE: Table = Table(1);
 fn fill(cache: &Cache) -> Vec<(Digest, Vec<u8>)> {
     let small = (0..20u8).map(|item| vec![item; 1000]);
     let large = (100..102u8).map(|item| vec![item; LOOSE_SIZE as usize]);
-    let objects: Vec<_> = small
-        .chain(large)
-        .map(|bytes| (Digest::of(&bytes), bytes))
-        .collect();
+    let objects: Vec<_> = small.chain(large).map(|bytes| (Digest::of(&bytes), bytes)).collect();
     for (digest, bytes) in &objects {
         cache.put(bytes).unwrap();
         cache.record(TABLE, digest, vec![bytes[0]]).unwrap();
@@ -36,21 +33,14 @@ fn sweep(cache: &Cache, objects: &[(Digest, Vec<u8>)], keep: usize) -> SweepRepo
 
 fn assert_holds(cache: &Cache, objects: &[(Digest, Vec<u8>)], there: impl Fn(usize) -> bool) {
     for (index, (digest, bytes)) in objects.iter().enumerate() {
-        assert_eq!(
-            cache.contains(digest).unwrap(),
-            there(index),
-            "object {index}"
-        );
+        assert_eq!(cache.contains(digest).unwrap(), there(index), "object {index}");
         let record = cache.get(TABLE, digest).unwrap();
         assert_eq!(record.is_some(), there(index), "record {index}");
         if there(index) {
             assert_eq!(&cache.read(digest).unwrap(), bytes);
         }
     }
-    let options = VerifyOptions {
-        repair: false,
-        read_data: true,
-    };
+    let options = VerifyOptions { repair: false, read_data: true };
     let report = cache.verify(options, &|_, _| ()).unwrap();
     assert!(report.is_clean(), "{:?}", report.damages);
 }
@@ -62,15 +52,7 @@ fn a_sweep_keeps_what_is_live_and_wins_the_rest() {
     let objects = fill(&cache);
     let before = cache.stats().unwrap();
     let report = sweep(&cache, &objects, 5);
-    assert_eq!(
-        report,
-        SweepReport {
-            objects: 17,
-            records: 17,
-            packs: 1,
-            busy_packs: 0
-        }
-    );
+    assert_eq!(report, SweepReport { objects: 17, records: 17, packs: 1, busy_packs: 0 });
     assert_holds(&cache, &objects, |index| index < 5);
     let after = cache.stats().unwrap();
     assert_eq!((after.objects, after.loose), (5, 0));
@@ -198,10 +180,7 @@ fn many_small_objects_are_few_files_and_little_more_than_their_bytes() {
     assert!(files.len() < 12, "{} files", files.len());
     let stored: usize = files.iter().map(|(_, bytes)| bytes.len()).sum();
     let unique = count as usize * size;
-    assert!(
-        stored as f64 <= unique as f64 * 1.05,
-        "{stored} bytes for {unique}"
-    );
+    assert!(stored as f64 <= unique as f64 * 1.05, "{stored} bytes for {unique}");
 }
 
 #[test]
@@ -212,9 +191,7 @@ fn tidying_makes_a_worn_index_smaller_and_loses_nothing() {
     for round in 0..40u32 {
         for number in 0..500u32 {
             let key = Digest::of(&(round * 1000 + number).to_le_bytes());
-            cache
-                .record(TABLE, &key, key.as_bytes().repeat(10))
-                .unwrap();
+            cache.record(TABLE, &key, key.as_bytes().repeat(10)).unwrap();
             keys.push(key);
         }
         cache.commit().unwrap();

@@ -23,11 +23,7 @@ impl CountingFs {
     }
 
     pub fn counts(&self) -> BTreeMap<Call, u64> {
-        self.interceptor()
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.interceptor().0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub fn total(&self) -> u64 {
@@ -35,22 +31,13 @@ impl CountingFs {
     }
 
     pub fn reset(&self) {
-        self.interceptor()
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
+        self.interceptor().0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
 impl Interceptor for Counter {
     fn before(&self, call: Call, _path: &Utf8Path) -> io::Result<()> {
-        *self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .entry(call)
-            .or_default() += 1;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(call).or_default() += 1;
         Ok(())
     }
 }

@@ -18,11 +18,7 @@ pub enum Fault {
     /// This one and all after it fail, as if the process had been killed.
     From { operation: u64, error: i32 },
     /// The n-th operation of one kind fails.
-    NthOf {
-        call: Call,
-        operation: u64,
-        error: i32,
-    },
+    NthOf { call: Call, operation: u64, error: i32 },
     /// Every operation of one kind fails.
     Every { call: Call, error: i32 },
     /// Every write beyond so many bytes in total fails.
@@ -58,11 +54,7 @@ impl FaultFs {
     pub fn set(&self, faults: Vec<Fault>) {
         let inner = self.interceptor();
         *inner.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
-        inner
-            .of_kind
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
+        inner.of_kind.lock().unwrap_or_else(PoisonError::into_inner).clear();
         inner.operations.store(0, Ordering::SeqCst);
         inner.written.store(0, Ordering::SeqCst);
         inner.struck.store(0, Ordering::SeqCst);
@@ -90,19 +82,13 @@ impl Faults {
         };
         let faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         faults.iter().find_map(|fault| match *fault {
-            Fault::Nth {
-                operation: nth,
-                error,
-            } if nth == operation => Some(error),
-            Fault::From {
-                operation: first,
-                error,
-            } if operation >= first => Some(error),
-            Fault::NthOf {
-                call: kind,
-                operation: nth,
-                error,
-            } if kind == call && nth == of_kind => Some(error),
+            Fault::Nth { operation: nth, error } if nth == operation => Some(error),
+            Fault::From { operation: first, error } if operation >= first => Some(error),
+            Fault::NthOf { call: kind, operation: nth, error }
+                if kind == call && nth == of_kind =>
+            {
+                Some(error)
+            }
             Fault::Every { call: kind, error } if kind == call => Some(error),
             Fault::Space { bytes, error }
                 if call == Call::Write && self.written.load(Ordering::SeqCst) >= bytes =>
@@ -127,12 +113,7 @@ impl Interceptor for Faults {
 
     fn write_limit(&self, length: usize) -> usize {
         let mut limit = length;
-        for fault in self
-            .faults
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-        {
+        for fault in self.faults.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             match *fault {
                 Fault::ShortWrites { limit: most } => limit = limit.min(most.max(1)),
                 // A full disk takes the part that still fits.

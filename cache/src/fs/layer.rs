@@ -31,10 +31,7 @@ pub struct Layer<I> {
 
 impl<I: Interceptor> Layer<I> {
     pub fn over(below: Arc<dyn Fs>, interceptor: I) -> Layer<I> {
-        Layer {
-            below,
-            interceptor: Arc::new(interceptor),
-        }
+        Layer { below, interceptor: Arc::new(interceptor) }
     }
 
     pub fn interceptor(&self) -> &I {
@@ -62,81 +59,53 @@ fn around<I: Interceptor, T>(
 
 impl<I: Interceptor> Fs for Layer<I> {
     fn open(&self, path: &Utf8Path, how: Open) -> FsResult<Box<dyn FsFile>> {
-        let file = around(&*self.interceptor, how.call(), path, || {
-            self.below.open(path, how)
-        })?;
+        let file = around(&*self.interceptor, how.call(), path, || self.below.open(path, how))?;
         let interceptor = Arc::clone(&self.interceptor);
-        Ok(Box::new(LayerFile {
-            below: file,
-            interceptor,
-            path: path.to_owned(),
-        }))
+        Ok(Box::new(LayerFile { below: file, interceptor, path: path.to_owned() }))
     }
 
     fn metadata(&self, path: &Utf8Path) -> FsResult<Metadata> {
-        around(&*self.interceptor, Call::Metadata, path, || {
-            self.below.metadata(path)
-        })
+        around(&*self.interceptor, Call::Metadata, path, || self.below.metadata(path))
     }
 
     fn symlink_metadata(&self, path: &Utf8Path) -> FsResult<Metadata> {
-        around(&*self.interceptor, Call::Metadata, path, || {
-            self.below.symlink_metadata(path)
-        })
+        around(&*self.interceptor, Call::Metadata, path, || self.below.symlink_metadata(path))
     }
 
     fn read_dir(&self, path: &Utf8Path) -> FsResult<Vec<DirEntry>> {
-        around(&*self.interceptor, Call::ReadDir, path, || {
-            self.below.read_dir(path)
-        })
+        around(&*self.interceptor, Call::ReadDir, path, || self.below.read_dir(path))
     }
 
     fn create_dir(&self, path: &Utf8Path) -> FsResult<()> {
-        around(&*self.interceptor, Call::CreateDir, path, || {
-            self.below.create_dir(path)
-        })
+        around(&*self.interceptor, Call::CreateDir, path, || self.below.create_dir(path))
     }
 
     fn remove_file(&self, path: &Utf8Path) -> FsResult<()> {
-        around(&*self.interceptor, Call::RemoveFile, path, || {
-            self.below.remove_file(path)
-        })
+        around(&*self.interceptor, Call::RemoveFile, path, || self.below.remove_file(path))
     }
 
     fn remove_dir(&self, path: &Utf8Path) -> FsResult<()> {
-        around(&*self.interceptor, Call::RemoveDir, path, || {
-            self.below.remove_dir(path)
-        })
+        around(&*self.interceptor, Call::RemoveDir, path, || self.below.remove_dir(path))
     }
 
     fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<()> {
-        around(&*self.interceptor, Call::Rename, from, || {
-            self.below.rename(from, to)
-        })
+        around(&*self.interceptor, Call::Rename, from, || self.below.rename(from, to))
     }
 
     fn hard_link(&self, original: &Utf8Path, link: &Utf8Path) -> FsResult<()> {
-        around(&*self.interceptor, Call::HardLink, link, || {
-            self.below.hard_link(original, link)
-        })
+        around(&*self.interceptor, Call::HardLink, link, || self.below.hard_link(original, link))
     }
 
     fn reflink(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<()> {
-        around(&*self.interceptor, Call::Reflink, to, || {
-            self.below.reflink(from, to)
-        })
+        around(&*self.interceptor, Call::Reflink, to, || self.below.reflink(from, to))
     }
 
     fn set_readonly(&self, path: &Utf8Path) -> FsResult<()> {
-        around(&*self.interceptor, Call::SetReadonly, path, || {
-            self.below.set_readonly(path)
-        })
+        around(&*self.interceptor, Call::SetReadonly, path, || self.below.set_readonly(path))
     }
 
     fn sync_dir(&self, path: &Utf8Path) -> FsResult<()> {
-        around(&*self.interceptor, Call::SyncDir, path, || {
-            self.below.sync_dir(path)
-        })
+        around(&*self.interceptor, Call::SyncDir, path, || self.below.sync_dir(path))
     }
 
     fn now(&self) -> i64 {

@@ -35,11 +35,7 @@ pub struct FsError {
 
 impl FsError {
     pub fn new(call: Call, path: &Utf8Path, source: io::Error) -> FsError {
-        FsError {
-            path: path.to_owned(),
-            call: call.name(),
-            source,
-        }
+        FsError { path: path.to_owned(), call: call.name(), source }
     }
 
     pub fn kind(&self) -> io::ErrorKind {
@@ -47,17 +43,11 @@ impl FsError {
     }
 
     pub fn is_not_found(&self) -> bool {
-        matches!(
-            self.kind(),
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-        )
+        matches!(self.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
     }
 
     pub fn is_no_space(&self) -> bool {
-        matches!(
-            self.kind(),
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-        )
+        matches!(self.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
 
     /// The file system cannot do this at all, now or later.
@@ -69,10 +59,7 @@ impl FsError {
     }
 
     pub fn is_denied(&self) -> bool {
-        matches!(
-            self.kind(),
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
-        )
+        matches!(self.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
     }
 }
 
@@ -277,9 +264,7 @@ pub trait Fs: Debug + Send + Sync {
     /// Replaces a file: written beside, synced, renamed, the folder synced.
     fn write_durably(&self, path: &Utf8Path, bytes: &[u8]) -> FsResult<()> {
         let beside = beside(path);
-        let written = self
-            .write_new(&beside, bytes)
-            .and_then(|()| self.rename(&beside, path));
+        let written = self.write_new(&beside, bytes).and_then(|()| self.rename(&beside, path));
         if written.is_err() {
             let _ = self.remove_file(&beside);
         }
@@ -373,18 +358,12 @@ pub fn beside(path: &Utf8Path) -> Utf8PathBuf {
     use std::sync::atomic::{AtomicU64, Ordering};
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let name = format!(
-        ".throstle-{}-{count}-{:08x}",
-        std::process::id(),
-        random() as u32
-    );
+    let name = format!(".throstle-{}-{count}-{:08x}", std::process::id(), random() as u32);
     path.with_file_name(name)
 }
 
 /// A number that differs between processes and calls; no secret.
 pub(crate) fn random() -> u64 {
     use std::hash::{BuildHasher, Hasher};
-    std::collections::hash_map::RandomState::new()
-        .build_hasher()
-        .finish()
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
 }

@@ -27,10 +27,7 @@ impl Fs for RealFs {
             Open::CreateNew => _ = options.write(true).create_new(true),
         }
         let file = named(how.call(), path, options.open(path))?;
-        Ok(Box::new(RealFile {
-            file,
-            path: path.to_owned(),
-        }))
+        Ok(Box::new(RealFile { file, path: path.to_owned() }))
     }
 
     fn metadata(&self, path: &Utf8Path) -> FsResult<Metadata> {
@@ -46,10 +43,7 @@ impl Fs for RealFs {
         for entry in named(Call::ReadDir, path, path.read_dir_utf8())? {
             let entry = named(Call::ReadDir, path, entry)?;
             let kind = kind_of(named(Call::ReadDir, path, entry.file_type())?);
-            entries.push(DirEntry {
-                name: entry.file_name().to_owned(),
-                kind,
-            });
+            entries.push(DirEntry { name: entry.file_name().to_owned(), kind });
         }
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
@@ -80,11 +74,7 @@ impl Fs for RealFs {
     }
 
     fn set_readonly(&self, path: &Utf8Path) -> FsResult<()> {
-        named(
-            Call::SetReadonly,
-            path,
-            fs::set_permissions(path, PermissionsExt::from_mode(0o444)),
-        )
+        named(Call::SetReadonly, path, fs::set_permissions(path, PermissionsExt::from_mode(0o444)))
     }
 
     fn sync_dir(&self, path: &Utf8Path) -> FsResult<()> {
@@ -145,8 +135,7 @@ impl FsFile for RealFile {
     }
 
     fn metadata(&self) -> FsResult<Metadata> {
-        self.named(Call::Metadata, self.file.metadata())
-            .map(|metadata| convert(&metadata))
+        self.named(Call::Metadata, self.file.metadata()).map(|metadata| convert(&metadata))
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> FsResult<usize> {
@@ -201,10 +190,7 @@ impl FsFile for RealFile {
     }
 
     fn byte_is_locked(&self, offset: u64) -> FsResult<bool> {
-        self.named(
-            Call::LockRange,
-            byte_lock::held_by_another(&self.file, offset),
-        )
+        self.named(Call::LockRange, byte_lock::held_by_another(&self.file, offset))
     }
 }
 

@@ -99,11 +99,7 @@ impl<'a> Folder<'a> {
         let index = row.dir();
         if self.open.as_ref().is_none_or(|(of, _)| *of != index) {
             let path = self.base.join(section.dir(index));
-            let path = if path.as_str().is_empty() {
-                Utf8Path::new(".")
-            } else {
-                &path
-            };
+            let path = if path.as_str().is_empty() { Utf8Path::new(".") } else { &path };
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             self.open = Some((index, openat(CWD, path.as_str(), flags, Mode::empty())));
         }
@@ -115,11 +111,7 @@ impl<'a> Folder<'a> {
                 .unwrap_or(Errno::IO));
         };
         let name = section.name(row);
-        statat(
-            folder,
-            if name.is_empty() { "." } else { name },
-            AtFlags::empty(),
-        )
+        statat(folder, if name.is_empty() { "." } else { name }, AtFlags::empty())
     }
 }
 
@@ -134,10 +126,7 @@ fn differs(section: &Section, index: usize, folder: &mut Folder<'_>) -> bool {
     }
 }
 
-#[allow(
-    clippy::unnecessary_cast,
-    reason = "the types of these fields differ between systems"
-)]
+#[allow(clippy::unnecessary_cast, reason = "the types of these fields differ between systems")]
 fn is(row: &Row<'_>, stat: &Stat) -> bool {
     let kind = FileType::from_raw_mode(stat.st_mode);
     let same_kind = match row.what() {

@@ -88,11 +88,7 @@ impl StatEntry {
 /// Times without digits below the second come from file systems that keep no finer ones.
 fn trusted(what: What, mtime_ns: i64, ctime_ns: i64, hashed_ns: i64) -> bool {
     let old_enough = |time: i64| {
-        let margin = if time % SECOND == 0 {
-            2 * SECOND
-        } else {
-            SECOND / 10
-        };
+        let margin = if time % SECOND == 0 { 2 * SECOND } else { SECOND / 10 };
         hashed_ns.saturating_sub(time) >= margin
     };
     what == What::Absent || (old_enough(mtime_ns) && old_enough(ctime_ns))
@@ -104,21 +100,14 @@ pub fn hash_file(fs: &dyn Fs, path: &Utf8Path) -> Result<(Digest, StatEntry), Ca
     let file = fs.open(path, Open::Read)?;
     let before = file.metadata()?;
     if !before.is_file() {
-        return Err(CacheError::NotAFile {
-            path: path.to_owned(),
-        });
+        return Err(CacheError::NotAFile { path: path.to_owned() });
     }
     let (digest, size) = hash_open(&*file)?;
     let after = file.metadata()?;
     if before != after || size != after.size {
-        return Err(CacheError::Changed {
-            path: path.to_owned(),
-        });
+        return Err(CacheError::Changed { path: path.to_owned() });
     }
-    Ok((
-        digest,
-        StatEntry::new(path.to_string(), &after, hashed_ns, digest, What::File),
-    ))
+    Ok((digest, StatEntry::new(path.to_string(), &after, hashed_ns, digest, What::File)))
 }
 
 const MARK: &[u8; 16] = b"throstle stat 1\n";
@@ -143,10 +132,7 @@ impl StatIndex {
             Err(error) => return Err(error.into()),
         };
         let sections = parse(&bytes).unwrap_or_default();
-        Ok(StatIndex {
-            sections,
-            changed: BTreeMap::new(),
-        })
+        Ok(StatIndex { sections, changed: BTreeMap::new() })
     }
 
     /// Writes the memo if it changed. Sections that others saved meanwhile stay.
@@ -189,9 +175,7 @@ impl StatIndex {
 
     /// What any section knows about a path.
     pub fn lookup(&self, path: &str) -> Option<StatEntry> {
-        self.sections
-            .values()
-            .find_map(|section| section.find(path))
+        self.sections.values().find_map(|section| section.find(path))
     }
 }
 
@@ -208,9 +192,7 @@ fn parse(bytes: &Bytes) -> Option<BTreeMap<Digest, Section>> {
         let key = Digest::from_bytes(head[..32].try_into().ok()?);
         let offset = u64::from_le_bytes(head[32..40].try_into().ok()?) as usize;
         let length = u64::from_le_bytes(head[40..].try_into().ok()?) as usize;
-        let end = offset
-            .checked_add(length)
-            .filter(|end| *end <= bytes.len())?;
+        let end = offset.checked_add(length).filter(|end| *end <= bytes.len())?;
         sections.insert(key, Section::parse(bytes.slice(offset..end))?);
     }
     Some(sections)

@@ -39,10 +39,7 @@ impl Row<'_> {
     }
 
     fn name(&self) -> (usize, usize) {
-        (
-            self.word(4) as usize,
-            usize::from(u16::from_le_bytes([self.0[8], self.0[9]])),
-        )
+        (self.word(4) as usize, usize::from(u16::from_le_bytes([self.0[8], self.0[9]])))
     }
 
     pub fn what(&self) -> What {
@@ -74,12 +71,7 @@ impl Row<'_> {
     }
 
     pub fn trusted(&self) -> bool {
-        trusted(
-            self.what(),
-            self.mtime_ns(),
-            self.ctime_ns(),
-            self.hashed_ns(),
-        )
+        trusted(self.what(), self.mtime_ns(), self.ctime_ns(), self.hashed_ns())
     }
 
     fn digest(&self) -> Digest {
@@ -102,13 +94,7 @@ impl Section {
                 text.push_str(dir);
                 last_dir = Some(dir);
             }
-            push_row(
-                &mut rows,
-                entry,
-                dirs.len() / DIR - 1,
-                text.len(),
-                name.len(),
-            );
+            push_row(&mut rows, entry, dirs.len() / DIR - 1, text.len(), name.len());
             text.push_str(name);
         }
         let (count, dir_count) = (entries.len(), dirs.len() / DIR);
@@ -119,11 +105,7 @@ impl Section {
         bytes.extend_from_slice(&dirs);
         bytes.extend_from_slice(&rows);
         bytes.extend_from_slice(text.as_bytes());
-        Section {
-            bytes: Bytes::from(bytes),
-            count,
-            dirs: dir_count,
-        }
+        Section { bytes: Bytes::from(bytes), count, dirs: dir_count }
     }
 
     /// None when the parts do not fill the bytes exactly.
@@ -195,18 +177,11 @@ impl Section {
         if index >= self.count {
             return None;
         }
-        Some(Row(self
-            .bytes
-            .get(start..start + ENTRY)?
-            .try_into()
-            .ok()?))
+        Some(Row(self.bytes.get(start..start + ENTRY)?.try_into().ok()?))
     }
 
     pub(super) fn dir(&self, index: usize) -> &str {
-        let head = self
-            .bytes
-            .get(HEAD + index * DIR..HEAD + index * DIR + DIR)
-            .unwrap_or(&[0; 8]);
+        let head = self.bytes.get(HEAD + index * DIR..HEAD + index * DIR + DIR).unwrap_or(&[0; 8]);
         let number = |at: usize| {
             u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize
         };

@@ -68,42 +68,21 @@ pub fn check(fs: &MemoryFs, promised: &Promised, place: &str) {
         .unwrap_or_else(|error| panic!("{place}: cannot open: {error}: {error:?}"));
     for digest in &promised.objects {
         let read = cache.read(digest);
-        assert!(
-            read.is_ok(),
-            "{place}: a committed object is lost: {read:?}"
-        );
+        assert!(read.is_ok(), "{place}: a committed object is lost: {read:?}");
     }
     for (key, value) in &promised.results {
         let found = cache.get(RESULTS, key).unwrap();
-        assert_eq!(
-            found.as_deref(),
-            Some(&value[..]),
-            "{place}: a committed record is lost"
-        );
+        assert_eq!(found.as_deref(), Some(&value[..]), "{place}: a committed record is lost");
     }
     for (_, value) in cache.scan(RESULTS).unwrap() {
         let digest = Digest::from_bytes(value[..].try_into().unwrap());
-        assert!(
-            cache.read(&digest).is_ok(),
-            "{place}: a record without its object"
-        );
+        assert!(cache.read(&digest).is_ok(), "{place}: a record without its object");
     }
     let latest = cache.get(LATEST, &Digest::of(b"round")).unwrap();
     let latest = latest.map_or(0, |value| value[0]);
-    assert!(
-        latest >= promised.round,
-        "{place}: round {latest} after {}",
-        promised.round
-    );
-    let report = cache
-        .verify(
-            VerifyOptions {
-                repair: false,
-                read_data: true,
-            },
-            &|_, _| (),
-        )
-        .unwrap();
+    assert!(latest >= promised.round, "{place}: round {latest} after {}", promised.round);
+    let report =
+        cache.verify(VerifyOptions { repair: false, read_data: true }, &|_, _| ()).unwrap();
     assert!(report.is_clean(), "{place}: {:?}", report.damages);
 }
 
@@ -113,15 +92,9 @@ pub fn finish(fs: &MemoryFs, place: &str) {
     assert!(again.is_ok(), "{place}: the next run fails: {again:?}");
     let undisturbed = MemoryFs::new();
     work(Arc::new(undisturbed.clone()), &mut Promised::default()).unwrap();
-    assert_eq!(
-        contents(fs),
-        contents(&undisturbed),
-        "{place}: the outcome differs"
-    );
+    assert_eq!(contents(fs), contents(&undisturbed), "{place}: the outcome differs");
     let names: Vec<_> = fs.files().into_iter().map(|(path, _)| path).collect();
-    let left = names
-        .iter()
-        .find(|path| path.as_str().contains("/staging/"));
+    let left = names.iter().find(|path| path.as_str().contains("/staging/"));
     assert_eq!(left, None, "{place}: something stayed in staging");
 }
 

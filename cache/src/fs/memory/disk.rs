@@ -17,30 +17,11 @@ pub enum Node {
 /// One change, as a disk would carry it out.
 #[derive(Debug, Clone)]
 pub enum Change {
-    Data {
-        inode: Inode,
-        offset: usize,
-        bytes: Vec<u8>,
-    },
-    Length {
-        inode: Inode,
-        length: usize,
-    },
-    Link {
-        dir: Inode,
-        name: String,
-        inode: Inode,
-        is_dir: bool,
-    },
-    Unlink {
-        dir: Inode,
-        name: String,
-    },
-    Rename {
-        from: (Inode, String),
-        to: (Inode, String),
-        inode: Inode,
-    },
+    Data { inode: Inode, offset: usize, bytes: Vec<u8> },
+    Length { inode: Inode, length: usize },
+    Link { dir: Inode, name: String, inode: Inode, is_dir: bool },
+    Unlink { dir: Inode, name: String },
+    Rename { from: (Inode, String), to: (Inode, String), inode: Inode },
 }
 
 impl Change {
@@ -97,11 +78,7 @@ impl Disk {
 
     pub fn apply(&mut self, change: &Change) {
         match change {
-            Change::Data {
-                inode,
-                offset,
-                bytes,
-            } => {
+            Change::Data { inode, offset, bytes } => {
                 let file = self.file_mut(*inode);
                 let end = offset + bytes.len();
                 if file.len() < end {
@@ -110,17 +87,9 @@ impl Disk {
                 file[*offset..end].copy_from_slice(bytes);
             }
             Change::Length { inode, length } => self.file_mut(*inode).resize(*length, 0),
-            Change::Link {
-                dir,
-                name,
-                inode,
-                is_dir,
-            } => {
-                let empty = if *is_dir {
-                    Node::Dir(BTreeMap::new())
-                } else {
-                    Node::File(Vec::new())
-                };
+            Change::Link { dir, name, inode, is_dir } => {
+                let empty =
+                    if *is_dir { Node::Dir(BTreeMap::new()) } else { Node::File(Vec::new()) };
                 self.nodes.entry(*inode).or_insert(empty);
                 self.names_mut(*dir).insert(name.clone(), *inode);
             }
@@ -145,11 +114,7 @@ impl Disk {
     }
 
     fn names_mut(&mut self, inode: Inode) -> &mut BTreeMap<String, Inode> {
-        match self
-            .nodes
-            .entry(inode)
-            .or_insert(Node::Dir(BTreeMap::new()))
-        {
+        match self.nodes.entry(inode).or_insert(Node::Dir(BTreeMap::new())) {
             Node::Dir(names) => names,
             Node::File(_) => &mut self.nowhere.1,
         }

@@ -32,10 +32,7 @@ impl MemoryFile {
     }
 
     fn bytes<'a>(&self, state: &'a State) -> io::Result<&'a Vec<u8>> {
-        state
-            .seen
-            .file(self.inode)
-            .ok_or_else(|| error(io::ErrorKind::NotFound))
+        state.seen.file(self.inode).ok_or_else(|| error(io::ErrorKind::NotFound))
     }
 }
 
@@ -51,9 +48,7 @@ impl FsFile for MemoryFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> FsResult<usize> {
         self.run(Call::Read, |state| {
             let bytes = self.bytes(state)?;
-            let start = usize::try_from(offset)
-                .unwrap_or(usize::MAX)
-                .min(bytes.len());
+            let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
             let count = buffer.len().min(bytes.len() - start);
             buffer[..count].copy_from_slice(&bytes[start..start + count]);
             Ok(count)
@@ -63,11 +58,7 @@ impl FsFile for MemoryFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> FsResult<usize> {
         self.run(Call::Write, |state| {
             let offset = usize::try_from(offset).map_err(io::Error::other)?;
-            state.change(Change::Data {
-                inode: self.inode,
-                offset,
-                bytes: bytes.to_vec(),
-            });
+            state.change(Change::Data { inode: self.inode, offset, bytes: bytes.to_vec() });
             Ok(bytes.len())
         })
     }
@@ -75,10 +66,7 @@ impl FsFile for MemoryFile {
     fn set_len(&self, length: u64) -> FsResult<()> {
         self.run(Call::SetLen, |state| {
             let length = usize::try_from(length).map_err(io::Error::other)?;
-            state.change(Change::Length {
-                inode: self.inode,
-                length,
-            });
+            state.change(Change::Length { inode: self.inode, length });
             Ok(())
         })
     }
@@ -116,11 +104,7 @@ impl FsFile for MemoryFile {
 
     fn unlock(&self) -> FsResult<()> {
         self.run(Call::Unlock, |state| {
-            state
-                .locks
-                .entry(self.inode)
-                .or_default()
-                .release(self.handle);
+            state.locks.entry(self.inode).or_default().release(self.handle);
             Ok(())
         })
     }
@@ -145,9 +129,7 @@ impl FsFile for MemoryFile {
     fn byte_is_locked(&self, offset: u64) -> FsResult<bool> {
         self.run(Call::LockRange, |state| {
             let bytes = &state.locks.entry(self.inode).or_default().bytes;
-            Ok(bytes
-                .get(&offset)
-                .is_some_and(|holder| *holder != self.handle))
+            Ok(bytes.get(&offset).is_some_and(|holder| *holder != self.handle))
         })
     }
 }

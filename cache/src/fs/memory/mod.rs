@@ -65,21 +65,10 @@ impl MemoryFs {
         for change in &state.journal {
             match (random.below(3), change) {
                 (0, _) => {}
-                (
-                    1,
-                    Change::Data {
-                        inode,
-                        offset,
-                        bytes,
-                    },
-                ) => {
+                (1, Change::Data { inode, offset, bytes }) => {
                     let kept = random.below(bytes.len() as u64 + 1) as usize;
                     let bytes = bytes[..kept].to_vec();
-                    disk.apply(&Change::Data {
-                        inode: *inode,
-                        offset: *offset,
-                        bytes,
-                    });
+                    disk.apply(&Change::Data { inode: *inode, offset: *offset, bytes });
                 }
                 _ => disk.apply(change),
             }
@@ -141,17 +130,11 @@ impl MemoryFs {
     /// Replaces the bytes of a file behind everybody's back, durably.
     pub fn overwrite(&self, path: &Utf8Path, bytes: &[u8]) -> FsResult<()> {
         let mut state = self.state();
-        let inode = state
-            .find(path)
-            .map_err(|source| FsError::new(Call::Write, path, source))?;
+        let inode = state.find(path).map_err(|source| FsError::new(Call::Write, path, source))?;
         let State { seen, durable, .. } = &mut *state;
         for disk in [seen, durable] {
             disk.apply(&Change::Length { inode, length: 0 });
-            disk.apply(&Change::Data {
-                inode,
-                offset: 0,
-                bytes: bytes.to_vec(),
-            });
+            disk.apply(&Change::Data { inode, offset: 0, bytes: bytes.to_vec() });
         }
         Ok(())
     }
@@ -220,19 +203,11 @@ impl Fs for MemoryFs {
             state.next_handle += 1;
             Ok((inode, state.next_handle, writes))
         })?;
-        Ok(Box::new(MemoryFile {
-            fs: self.clone(),
-            path: path.to_owned(),
-            inode,
-            handle,
-            writes,
-        }))
+        Ok(Box::new(MemoryFile { fs: self.clone(), path: path.to_owned(), inode, handle, writes }))
     }
 
     fn metadata(&self, path: &Utf8Path) -> FsResult<Metadata> {
-        self.run(Call::Metadata, path, |state| {
-            state.metadata(state.find(path)?)
-        })
+        self.run(Call::Metadata, path, |state| state.metadata(state.find(path)?))
     }
 
     fn symlink_metadata(&self, path: &Utf8Path) -> FsResult<Metadata> {
@@ -245,19 +220,14 @@ impl Fs for MemoryFs {
             let names = names.ok_or_else(|| error(io::ErrorKind::NotADirectory))?;
             let entry = |(name, inode): (&String, &Inode)| DirEntry {
                 name: name.clone(),
-                kind: state
-                    .seen
-                    .dir(*inode)
-                    .map_or(FileKind::File, |_| FileKind::Dir),
+                kind: state.seen.dir(*inode).map_or(FileKind::File, |_| FileKind::Dir),
             };
             Ok(names.iter().map(entry).collect())
         })
     }
 
     fn create_dir(&self, path: &Utf8Path) -> FsResult<()> {
-        self.run(Call::CreateDir, path, |state| {
-            state.create(path, true).map(drop)
-        })
+        self.run(Call::CreateDir, path, |state| state.create(path, true).map(drop))
     }
 
     fn remove_file(&self, path: &Utf8Path) -> FsResult<()> {
@@ -276,27 +246,16 @@ impl Fs for MemoryFs {
         self.run(Call::HardLink, link, |state| {
             let inode = state.find(original)?;
             let (dir, name) = state.place(link)?;
-            if state
-                .seen
-                .dir(dir)
-                .is_some_and(|names| names.contains_key(&name))
-            {
+            if state.seen.dir(dir).is_some_and(|names| names.contains_key(&name)) {
                 return Err(error(io::ErrorKind::AlreadyExists));
             }
-            state.change(Change::Link {
-                dir,
-                name,
-                inode,
-                is_dir: false,
-            });
+            state.change(Change::Link { dir, name, inode, is_dir: false });
             Ok(())
         })
     }
 
     fn reflink(&self, _from: &Utf8Path, to: &Utf8Path) -> FsResult<()> {
-        self.run(Call::Reflink, to, |_| {
-            Err(error(io::ErrorKind::Unsupported))
-        })
+        self.run(Call::Reflink, to, |_| Err(error(io::ErrorKind::Unsupported)))
     }
 
     fn set_readonly(&self, path: &Utf8Path) -> FsResult<()> {

@@ -46,9 +46,7 @@ impl State {
             if let Utf8Component::Normal(name) = component {
                 let names = self.seen.dir(inode);
                 let names = names.ok_or_else(|| error(io::ErrorKind::NotADirectory))?;
-                inode = *names
-                    .get(name)
-                    .ok_or_else(|| error(io::ErrorKind::NotFound))?;
+                inode = *names.get(name).ok_or_else(|| error(io::ErrorKind::NotFound))?;
             }
         }
         Ok(inode)
@@ -56,13 +54,9 @@ impl State {
 
     /// The folder a path lies in, and its last name.
     pub fn place(&self, path: &Utf8Path) -> io::Result<(Inode, String)> {
-        let name = path
-            .file_name()
-            .ok_or_else(|| error(io::ErrorKind::InvalidInput))?;
+        let name = path.file_name().ok_or_else(|| error(io::ErrorKind::InvalidInput))?;
         let dir = self.find(path.parent().unwrap_or(Utf8Path::new("/")))?;
-        self.seen
-            .dir(dir)
-            .ok_or_else(|| error(io::ErrorKind::NotADirectory))?;
+        self.seen.dir(dir).ok_or_else(|| error(io::ErrorKind::NotADirectory))?;
         Ok((dir, name.to_owned()))
     }
 
@@ -97,44 +91,24 @@ impl State {
     }
 
     pub fn metadata(&self, inode: Inode) -> io::Result<Metadata> {
-        let node = self
-            .seen
-            .nodes
-            .get(&inode)
-            .ok_or_else(|| error(io::ErrorKind::NotFound))?;
+        let node = self.seen.nodes.get(&inode).ok_or_else(|| error(io::ErrorKind::NotFound))?;
         let (kind, size) = match node {
             Node::File(bytes) => (FileKind::File, bytes.len() as u64),
             Node::Dir(names) => (FileKind::Dir, names.len() as u64),
         };
         let time = self.seen.modified.get(&inode).copied().unwrap_or(START);
         let readonly = self.seen.readonly.contains(&inode);
-        Ok(Metadata {
-            kind,
-            size,
-            mtime_ns: time,
-            ctime_ns: time,
-            inode,
-            readonly,
-        })
+        Ok(Metadata { kind, size, mtime_ns: time, ctime_ns: time, inode, readonly })
     }
 
     pub fn create(&mut self, path: &Utf8Path, is_dir: bool) -> io::Result<Inode> {
         let (dir, name) = self.place(path)?;
-        if self
-            .seen
-            .dir(dir)
-            .is_some_and(|names| names.contains_key(&name))
-        {
+        if self.seen.dir(dir).is_some_and(|names| names.contains_key(&name)) {
             return Err(error(io::ErrorKind::AlreadyExists));
         }
         let inode = self.next_inode;
         self.next_inode += 1;
-        self.change(Change::Link {
-            dir,
-            name,
-            inode,
-            is_dir,
-        });
+        self.change(Change::Link { dir, name, inode, is_dir });
         self.seen.modified.insert(inode, self.clock);
         Ok(inode)
     }
@@ -183,11 +157,7 @@ impl State {
     pub fn rename(&mut self, from: &Utf8Path, to: &Utf8Path) -> io::Result<()> {
         let inode = self.find(from)?;
         let (from, to) = (self.place(from)?, self.place(to)?);
-        let replaced = self
-            .seen
-            .dir(to.0)
-            .and_then(|names| names.get(&to.1))
-            .copied();
+        let replaced = self.seen.dir(to.0).and_then(|names| names.get(&to.1)).copied();
         if let Some(replaced) = replaced.filter(|replaced| *replaced != inode) {
             match (self.seen.dir(inode), self.seen.dir(replaced)) {
                 (None, Some(_)) => return Err(error(io::ErrorKind::IsADirectory)),
