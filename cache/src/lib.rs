@@ -16,6 +16,7 @@ mod error;
 mod index;
 mod layout;
 mod ledger;
+mod losses;
 mod materialise;
 mod objects;
 mod packs;

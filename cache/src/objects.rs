@@ -215,6 +215,7 @@ impl Shared {
         let (path, place) = self.describe(digest, location);
         let there = self.fs.exists(&path).unwrap_or(true);
         self.forgotten().insert(*digest);
+        self.note_losses();
         if self.require_writable().is_ok() {
             if there {
                 // What cannot be kept for study is lost; it was of no use.

@@ -180,6 +180,10 @@ impl ShortPacks {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = packs;
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     pub fn reaches(&self, pack_end: Option<(u32, u64)>) -> bool {
         let short = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         pack_end.is_none_or(|(pack, end)| short.get(&pack).is_none_or(|length| end <= *length))

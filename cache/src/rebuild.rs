@@ -27,6 +27,10 @@ pub(crate) fn replace_ledger(fs: &dyn Fs, layout: &Layout) -> Result<RebuildRepo
         Ok(())
     })
     .map_err(|failure| convert(layout, failure))?;
+    if !layout.pack_numbers(fs)?.is_empty() {
+        // What the packs no longer hold may still be spoken of. The mark is best effort.
+        let _ = fs.open(&layout.losses, crate::fs::Open::Create);
+    }
     Ok(report)
 }
 

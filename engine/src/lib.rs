@@ -1,1 +1,22 @@
-//! placeholder
+//! From a manifest to a finished run.
+//!
+//! Text becomes a `Manifest` (what was written), a [`pipeline::Pipeline`] (what was meant), a
+//! plan (what would happen and why), a schedule, outcomes and artifacts.
+
+pub mod cli;
+pub mod engine;
+pub mod export;
+pub mod gc;
+pub mod graph;
+pub mod history;
+pub mod manifest;
+pub mod pipeline;
+pub mod plan;
+pub mod reason;
+pub mod record;
+pub mod run;
+pub mod show;
+mod source;
+pub mod store;
+mod tables;
+mod world;

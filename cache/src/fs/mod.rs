@@ -269,7 +269,8 @@ pub trait Fs: Debug + Send + Sync {
             let _ = self.remove_file(&beside);
         }
         written?;
-        self.sync_dir(path.parent().unwrap_or(Utf8Path::new("/")))
+        let above = path.parent().filter(|above| !above.as_str().is_empty());
+        self.sync_dir(above.unwrap_or(Utf8Path::new(".")))
     }
 
     /// Creates a file with these bytes and syncs it.

@@ -1,1 +1,32 @@
-//! placeholder
+//! What a stage is, for those who write one and for those who run one.
+//!
+//! [`Stage`] is the trait, [`Kind`] its description, [`Item`] and [`Dataset`] the data that
+//! flows between stages, [`key`] what makes two pieces of work the same. The catalogue holds
+//! the descriptions of the built-in kinds, so that planning needs no implementation; [`wire`]
+//! and [`worker`] carry the same trait over a pipe to another process.
+
+pub mod catalogue;
+mod dataset;
+mod error;
+pub mod event;
+mod item;
+pub mod key;
+mod kind;
+mod parameter;
+mod stage;
+pub mod wire;
+pub mod worker;
+
+pub use catalogue::Catalogue;
+pub use dataset::{Bucket, Chunk, Dataset, DatasetError, DatasetParts, bucket_of};
+pub use error::{Reject, StageError};
+pub use item::{Blob, Fields, Item, Value};
+pub use kind::{
+    Batching, FieldType, Fields as FieldSet, InputPort, Kind, OutputPort, Place, Pool, PortType,
+    Work,
+};
+pub use parameter::{Default, Parameter, ParameterType, ParameterValue, Parameters, Role, Unit};
+pub use stage::{
+    Context, FileFact, GatherInput, GatherJob, GatherOutput, ItemJob, Job, NewItem, NewValue,
+    Output, PortInput, PortOutput, Setup, SourceJob, SourceOutput, Stage, World,
+};

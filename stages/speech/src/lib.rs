@@ -1,1 +1,33 @@
-//! placeholder
+//! Stages in plain Rust: corpora, audio, texts, data sets, speakers, reports and commands.
+//!
+//! Each family has its work as plain functions on bytes and values, and thin stages in front of
+//! them that read parameters and fields. [`stages`] lists them.
+
+pub mod audio;
+pub mod command;
+pub mod corpus;
+pub mod dataset;
+pub mod npy;
+mod plain;
+pub mod report;
+pub mod speaker;
+pub mod text;
+
+use std::sync::Arc;
+
+use stage_core::Stage;
+
+/// The implementations of all families of this crate.
+pub fn stages() -> Vec<Arc<dyn Stage>> {
+    let families = [
+        audio::stages(),
+        corpus::stages(),
+        audio::stages(),
+        text::stages(),
+        dataset::stages(),
+        speaker::stages(),
+        report::stages(),
+        command::stages(),
+    ];
+    families.into_iter().flatten().collect()
+}

@@ -1,1 +1,14 @@
-fn main() {}
+//! `throstle-torch`: the worker that runs the stages on libtorch.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match stage_torch::worker::run(&arguments) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("throstle-torch: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

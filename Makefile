@@ -1,0 +1,47 @@
+# Everything from a fresh clone: needs Rust, python3 with pip, gcc and make.
+# Each target fetches libtorch first when there is none (tools/libtorch.sh).
+
+.PHONY: build demo test lint doc bench soak fuzz clean
+.DEFAULT_GOAL := build
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+
+# Every step names the whole workspace, so that the features of shared dependencies, and with
+# them the long build of the libtorch bindings, stay the same from step to step.
+LIBTORCH_ENV = LIBTORCH="$$(tools/libtorch.sh)"; export LIBTORCH;
+
+build:
+	@$(LIBTORCH_ENV) cargo build --release --workspace --bins
+
+demo: build
+	@target/release/throstle run pipelines/demo
+	@echo "wavs, tokens and the summary are in pipelines/demo/out"
+
+# The end-to-end tests start the programs, so those are built first.
+test:
+	@$(LIBTORCH_ENV) cargo build --workspace --bins --tests; cargo test --workspace --quiet
+
+lint:
+	@cargo fmt --all --check
+	@$(LIBTORCH_ENV) cargo clippy --workspace --all-targets -- -D warnings
+
+doc:
+	@$(LIBTORCH_ENV) RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+# A table of measurements against the peers.
+bench: build
+	@$(LIBTORCH_ENV) cargo bench -p throstle-tests
+
+# The long versions of tests that every commit runs in short form.
+soak:
+	@$(LIBTORCH_ENV) cargo build --workspace --bins --tests; \
+		cargo test --workspace --quiet -- --ignored soak
+
+# The readers of foreign bytes, with many more cases than in `test`.
+HOSTILE = hostile never_panic no_harm any_bytes a_damaged_file
+fuzz:
+	@$(LIBTORCH_ENV) PROPTEST_CASES="$${PROPTEST_CASES:-20000}" \
+		cargo test --workspace --quiet -- $(HOSTILE)
+
+clean:
+	@cargo clean

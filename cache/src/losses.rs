@@ -1,0 +1,37 @@
+//! The mark that objects are gone although records speak of them. While it stands, whoever
+//! plans looks for every object before trusting a record; a complete run takes it away.
+
+use crate::CacheError;
+use crate::cache::{Cache, Shared};
+use crate::fs::Open;
+
+impl Cache {
+    /// Whether objects are known to be lost that records may still name.
+    pub fn has_losses(&self) -> bool {
+        let shared = &self.0;
+        !shared.short.is_empty()
+            || !shared.forgotten().is_empty()
+            || shared.fs.exists(&shared.layout.losses).unwrap_or(true)
+    }
+
+    /// Says that all that was lost has been made again or is not wanted.
+    pub fn clear_losses(&self) -> Result<(), CacheError> {
+        match self.0.fs.remove_file(&self.0.layout.losses) {
+            Err(error) if !error.is_not_found() => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    pub fn is_read_only(&self) -> bool {
+        self.0.require_writable().is_err()
+    }
+}
+
+impl Shared {
+    /// Leaves the mark. It is best effort: the object is missed again when it is used.
+    pub fn note_losses(&self) {
+        if self.require_writable().is_ok() {
+            let _ = self.fs.open(&self.layout.losses, Open::Create);
+        }
+    }
+}

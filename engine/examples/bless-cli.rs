@@ -1,0 +1,6 @@
+//! Writes `docs/cli.md` from the help texts.
+
+fn main() -> std::io::Result<()> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cli.md");
+    std::fs::write(path, engine::cli::reference())
+}

@@ -1,0 +1,171 @@
+//! The command line: reads arguments and environment, calls the library, prints, and turns what
+//! comes back into an exit code. Nothing else in this crate prints or looks at the environment.
+
+mod arguments;
+mod care;
+mod catalogue;
+mod doctor;
+mod error;
+mod export;
+mod graph;
+mod init;
+mod interrupt;
+mod items;
+mod log;
+mod plan;
+mod project;
+mod run;
+mod terminal;
+mod why;
+mod worker;
+
+use std::any::Any;
+use std::io::{self, BufWriter, Write};
+use std::panic::{self, AssertUnwindSafe};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
+use stage_core::Stage;
+
+use arguments::{Arguments, Command};
+use error::{CliError, Exit, FAILED};
+use project::Program;
+use terminal::Terminal;
+
+/// The whole program for these stages and those of the worker. Another binary with stages of its
+/// own is this call and nothing else.
+pub fn main(stages: Vec<Arc<dyn Stage>>) -> ExitCode {
+    remember_panics();
+    // Whatever was half-done is not visible, so nothing is used that a panic may have broken.
+    let code = panic::catch_unwind(AssertUnwindSafe(|| start(stages)));
+    ExitCode::from(code.unwrap_or_else(|panic| report_panic(&*panic)))
+}
+
+fn start(stages: Vec<Arc<dyn Stage>>) -> u8 {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return report_arguments(&error),
+    };
+    let program = Program::new(stages, Terminal::look());
+    match execute(&program, &arguments.command) {
+        Ok(exit) => exit.code(),
+        Err(error) => {
+            let text = error.render(&program.terminal);
+            if !text.is_empty() {
+                program.tell(text.trim_end());
+            }
+            error.code()
+        }
+    }
+}
+
+fn execute(program: &Program, command: &Command) -> Result<Exit, CliError> {
+    // `run` writes its own lines at once.
+    if let Command::Run(arguments) = command {
+        return run::run(program, arguments);
+    }
+    let mut output = BufWriter::new(io::stdout().lock());
+    let exit = print(program, command, &mut output)?;
+    output.flush()?;
+    Ok(exit)
+}
+
+fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result<Exit, CliError> {
+    match command {
+        Command::Init(arguments) => init::init(arguments, output),
+        Command::Check(arguments) => plan::check(program, arguments, output),
+        Command::Plan(arguments) => plan::plan(program, arguments, output),
+        Command::Run(arguments) => run::run(program, arguments),
+        Command::Status(arguments) => plan::status(program, arguments, output),
+        Command::Why(arguments) => why::why(program, arguments, output),
+        Command::Graph(arguments) => graph::graph(program, arguments, output),
+        Command::Items(arguments) => items::items(program, arguments, output),
+        Command::Log(arguments) => log::log(program, arguments, output),
+        Command::Export(arguments) => export::export(program, arguments, output),
+        Command::Stages(arguments) => catalogue::stages(program, arguments, output),
+        Command::Doctor(arguments) => doctor::doctor(program, arguments, output),
+        Command::Completions(arguments) => completions(arguments, output),
+        Command::Cache(command) => care::care(program, command, output),
+    }
+}
+
+fn completions(
+    arguments: &arguments::Completions,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut Arguments::command(), "throstle", &mut script);
+    output.write_all(&script)?;
+    Ok(Exit::Done)
+}
+
+/// Help and version are no errors; a closed pipe is none either.
+fn report_arguments(error: &clap::Error) -> u8 {
+    let _ = error.print();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Done.code(),
+        _ => error::USAGE,
+    }
+}
+
+/// The help of every command as one Markdown page.
+pub fn reference() -> String {
+    let mut page = String::from(
+        "# The command line\n\nThis page is made of the help texts of the program; \
+         `cargo run -p engine --example bless-cli` writes it.\n",
+    );
+    let mut command = Arguments::command().term_width(96);
+    command.build();
+    write_help(&mut page, &mut command);
+    page
+}
+
+fn write_help(page: &mut String, command: &mut clap::Command) {
+    let name = command.get_bin_name().unwrap_or("throstle").to_owned();
+    let help = command.render_long_help().to_string();
+    let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
+    page.push_str(&format!("\n## {name}\n\n```text\n{}\n```\n", lines.join("\n").trim_end()));
+    let inner = command.get_subcommands_mut().filter(|command| command.get_name() != "help");
+    inner.for_each(|command| write_help(page, command));
+}
+
+/// Where the last panic was. A panic inside a stage is caught there and becomes that stage's
+/// error, so the hook must not print.
+static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
+
+fn remember_panics() {
+    panic::set_hook(Box::new(|info| {
+        let place = info.location().map(ToString::to_string);
+        *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = place;
+    }));
+}
+
+fn report_panic(panic: &(dyn Any + Send)) -> u8 {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    let place = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let place = place.unwrap_or_else(|| "an unknown place".into());
+    let message = format!(
+        "error: throstle has a bug at {place}: {text}\n  help: please report it; what was finished is kept\n"
+    );
+    let _ = io::stderr().write_all(message.as_bytes());
+    FAILED
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_page_of_the_command_line_is_what_the_program_says() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cli.md");
+        let kept = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            kept == reference(),
+            "docs/cli.md is old: run `cargo run -p engine --example bless-cli`"
+        );
+    }
+}

@@ -1,0 +1,407 @@
+//! The arguments: their definitions are the documentation of the command line.
+
+use camino::Utf8PathBuf;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::show::items::Format;
+
+/// Declarative pipelines for speech and voice fine-tuning.
+///
+/// A TOML manifest describes a graph of stages. throstle runs it, keeps every output by its
+/// content, and after any change does only the work that the change made necessary.
+///
+/// Exit codes: 0 done; 1 a stage failed or something else went wrong; 2 the manifest or the
+/// arguments are wrong; 75 stopped on purpose, run again to go on.
+#[derive(Debug, Parser)]
+#[command(name = "throstle", version, max_term_width = 100, arg_required_else_help = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Write a commented manifest to begin with.
+    Init(Init),
+    /// Check a manifest without looking at any data; all its errors are shown at once.
+    Check(Check),
+    /// Show what a run would do and why, without doing it.
+    Plan(Plan),
+    /// Do what is necessary to bring every stage up to date.
+    ///
+    /// Ctrl-C or SIGTERM once stops cleanly: what is under way is finished or saved, and the exit
+    /// code is 75. A second time stops at once; what was finished before is kept in any case.
+    Run(Run),
+    /// Show the state of every stage and the last run.
+    Status(Status),
+    /// Explain why a stage, or one of its items, has to be done again, or why it was last time.
+    Why(Why),
+    /// Draw the graph of the stages, coloured by what a run would do.
+    Graph(Graph),
+    /// List the data set or the artifact that a stage gives.
+    Items(Items),
+    /// List earlier runs, or show what happened in one.
+    Log(Log),
+    /// Write the exported files again from the cache, without running anything.
+    Export(Export),
+    /// List the stage kinds, or show the documentation of one.
+    Stages(Stages),
+    /// Look for what is missing on this machine, and say how to get it.
+    Doctor(Doctor),
+    /// Print the completion script of a shell.
+    Completions(Completions),
+    /// Look after the cache.
+    #[command(subcommand)]
+    Cache(CacheCommand),
+}
+
+/// The manifest as the first argument.
+#[derive(Args, Clone, Debug)]
+pub struct ManifestArgument {
+    /// The manifest, or the folder that has it as `pipeline.toml`.
+    #[arg(value_name = "FILE|DIR", default_value = ".")]
+    pub manifest: Utf8PathBuf,
+}
+
+/// The manifest where the first argument is something else.
+#[derive(Args, Clone, Debug)]
+pub struct ManifestOption {
+    /// The manifest, or the folder that has it as `pipeline.toml`.
+    #[arg(short, long, value_name = "FILE|DIR", default_value = ".")]
+    pub manifest: Utf8PathBuf,
+}
+
+#[derive(Args, Clone, Debug, Default)]
+pub struct Settings {
+    /// The folder of the cache; `.throstle` beside the manifest unless given.
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<Utf8PathBuf>,
+    /// Override a value of the manifest, such as `stage.voice.rate=22050` or `params.rate=22050`.
+    /// May be given several times.
+    #[arg(long, value_name = "A.B=C")]
+    pub set: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Init {
+    /// The folder to begin in; it is made when it is not there.
+    #[arg(value_name = "DIR", default_value = ".")]
+    pub dir: Utf8PathBuf,
+    /// Which manifest to begin with.
+    #[arg(long, value_enum, default_value_t = Template::Corpus)]
+    pub template: Template,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Template {
+    /// A table of clips, resampled, checked and summed up.
+    Corpus,
+    /// The same, and encoded to packed VQ tokens.
+    Tokens,
+}
+
+#[derive(Args, Debug)]
+pub struct Check {
+    #[command(flatten)]
+    pub manifest: ManifestArgument,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+#[derive(Args, Debug)]
+pub struct Plan {
+    #[command(flatten)]
+    pub manifest: ManifestArgument,
+    /// Only these stages and what they need.
+    #[arg(value_name = "STAGE")]
+    pub stages: Vec<String>,
+    /// Print the plan as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// Hash every source file again instead of trusting size and time.
+    #[arg(long)]
+    pub verify: bool,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+#[derive(Args, Debug)]
+pub struct Run {
+    #[command(flatten)]
+    pub manifest: ManifestArgument,
+    /// Only these stages and what they need.
+    #[arg(value_name = "STAGE")]
+    pub stages: Vec<String>,
+    /// After a stage has failed, go on with what does not depend on it.
+    #[arg(long)]
+    pub keep_going: bool,
+    /// Print every event as a JSON object on a line of its own; the last one is `finished`.
+    #[arg(long)]
+    pub json: bool,
+    /// Hash every source file again instead of trusting size and time.
+    #[arg(long)]
+    pub verify: bool,
+    /// How many threads work in this process; as many as there are processors unless given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    /// Stop cleanly after this time, such as `11h30m`; overrides `stop_after` of the manifest.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub stop_after: Option<f64>,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+#[derive(Args, Debug)]
+pub struct Status {
+    #[command(flatten)]
+    pub manifest: ManifestArgument,
+    /// Print the state as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+#[derive(Args, Debug)]
+pub struct Why {
+    /// The stage to explain.
+    pub stage: String,
+    /// The id of an item that arrives at the stage.
+    pub item: Option<String>,
+    /// Also show every part of the key.
+    #[arg(long)]
+    pub key: bool,
+    #[command(flatten)]
+    pub manifest: ManifestOption,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+#[derive(Args, Debug)]
+pub struct Graph {
+    #[command(flatten)]
+    pub manifest: ManifestArgument,
+    /// The form of the picture.
+    #[arg(long, value_enum, default_value_t = GraphFormat::Mermaid)]
+    pub format: GraphFormat,
+    /// The file to write; standard output unless given.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<Utf8PathBuf>,
+    /// Do not look at the data: draw without the colours.
+    #[arg(long)]
+    pub no_plan: bool,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum GraphFormat {
+    /// For Markdown pages.
+    Mermaid,
+    /// For Graphviz.
+    Dot,
+    /// A picture that needs no other program.
+    Svg,
+}
+
+#[derive(Args, Debug)]
+pub struct Items {
+    /// The stage, or `stage.port` for another output than its first.
+    pub stage: String,
+    /// The form of the list.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    /// Only these fields, separated by commas.
+    #[arg(long, value_name = "FIELD", value_delimiter = ',')]
+    pub fields: Vec<String>,
+    /// List the items that the stage has set aside, with the reasons.
+    #[arg(long)]
+    pub quarantined: bool,
+    /// The file to write; standard output unless given.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<Utf8PathBuf>,
+    #[command(flatten)]
+    pub manifest: ManifestOption,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+#[derive(Args, Debug)]
+pub struct Log {
+    /// The number of a run; all runs are listed unless given.
+    pub run: Option<u64>,
+    /// Print the events, or the list, as JSON lines.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub location: CacheLocation,
+}
+
+#[derive(Args, Debug)]
+pub struct Export {
+    #[command(flatten)]
+    pub manifest: ManifestArgument,
+    /// Only the exports of these stages.
+    #[arg(value_name = "STAGE")]
+    pub stages: Vec<String>,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+#[derive(Args, Debug)]
+pub struct Stages {
+    /// The stage kind to document, such as `audio.resample`.
+    pub kind: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Doctor {
+    #[command(flatten)]
+    pub location: CacheLocation,
+}
+
+#[derive(Args, Debug)]
+pub struct Completions {
+    /// The shell to print for.
+    #[arg(value_enum)]
+    pub shell: Shell,
+}
+
+/// Where a cache is, for commands that need no manifest.
+#[derive(Args, Clone, Debug)]
+pub struct CacheLocation {
+    /// The manifest, or its folder, beside which the cache is.
+    #[arg(short, long, value_name = "FILE|DIR", default_value = ".")]
+    pub manifest: Utf8PathBuf,
+    /// The folder of the cache; `.throstle` beside the manifest unless given.
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<Utf8PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CacheCommand {
+    /// Show how much is stored.
+    Stats(CacheStats),
+    /// Read everything that is stored and compare it with its digest.
+    Verify(CacheVerify),
+    /// Show what could be removed; with `--yes`, remove it.
+    ///
+    /// Kept is all that pinned runs and the last runs of every pipeline reach. What is removed
+    /// goes to the folder `trash` of the cache first.
+    Gc(CacheGc),
+    /// Keep the results of a run until it is unpinned.
+    Pin(CachePin),
+    /// No longer keep the results of a run in any case.
+    Unpin(CachePin),
+}
+
+#[derive(Args, Debug)]
+pub struct CacheStats {
+    /// Print the figures as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub location: CacheLocation,
+}
+
+#[derive(Args, Debug)]
+pub struct CacheVerify {
+    /// Set what is damaged aside and build the index again, so that the next run makes it anew.
+    #[arg(long)]
+    pub repair: bool,
+    #[command(flatten)]
+    pub location: CacheLocation,
+}
+
+#[derive(Args, Debug)]
+pub struct CacheGc {
+    /// Do it, instead of only showing it.
+    #[arg(long)]
+    pub yes: bool,
+    /// The size to come down to, such as `20GB`: what is cheapest to make again for its size is
+    /// given up first.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub max_size: Option<u64>,
+    /// Only give up the results of runs that are older than this, such as `720h`.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub older_than: Option<f64>,
+    /// How many of the last runs of every pipeline are kept.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub keep_runs: usize,
+    /// Empty the trash as well, instead of leaving it for a while.
+    #[arg(long)]
+    pub empty_trash: bool,
+    #[command(flatten)]
+    pub location: CacheLocation,
+}
+
+#[derive(Args, Debug)]
+pub struct CachePin {
+    /// The number of the run, as `throstle log` lists it.
+    pub run: u64,
+    #[command(flatten)]
+    pub location: CacheLocation,
+}
+
+fn duration(text: &str) -> Result<f64, String> {
+    crate::manifest::duration(text)
+        .ok_or_else(|| "expected a time such as `90s` or `11h30m`".into())
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    crate::manifest::size(text).ok_or_else(|| "expected a size such as `500MB` or `20GiB`".into())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Result<Command, clap::Error> {
+        Arguments::try_parse_from(line.split(' ')).map(|arguments| arguments.command)
+    }
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_contract_of_run_is_understood() {
+        let line = "throstle run demo voice pack --keep-going --json --cache /c --set a.b=c \
+                    --set d=1 --verify --threads 3 --stop-after 11h30m";
+        let Command::Run(run) = parse(line).unwrap() else { panic!("not a run") };
+        assert_eq!(run.manifest.manifest, "demo");
+        assert_eq!(run.stages, ["voice", "pack"]);
+        assert_eq!(run.settings.set, ["a.b=c", "d=1"]);
+        assert_eq!(run.settings.cache.unwrap(), "/c");
+        assert_eq!((run.threads, run.stop_after), (Some(3), Some(41_400.0)));
+        assert!(run.keep_going && run.json && run.verify);
+    }
+
+    #[test]
+    fn the_manifest_is_that_of_the_present_folder_unless_given() {
+        let Command::Check(check) = parse("throstle check").unwrap() else { panic!() };
+        assert_eq!(check.manifest.manifest, ".");
+        let Command::Why(why) = parse("throstle why voice clip7 -m demo").unwrap() else {
+            panic!()
+        };
+        assert_eq!((why.stage.as_str(), why.item.as_deref()), ("voice", Some("clip7")));
+        assert_eq!(why.manifest.manifest, "demo");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for line in [
+            "throstle fly",
+            "throstle run . --threads 0",
+            "throstle run . --stop-after soon",
+            "throstle items",
+            "throstle cache gc --max-size big",
+        ] {
+            assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
+        }
+    }
+}

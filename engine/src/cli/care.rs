@@ -1,0 +1,231 @@
+//! `cache`: figures, checks, garbage, pins.
+
+use std::cell::Cell;
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use cache::{Access, Cache, Damage, Stats, VerifyOptions};
+use serde_json::json;
+
+use super::arguments::{CacheCommand, CacheGc, CachePin, CacheStats, CacheVerify};
+use super::error::{CliError, Exit};
+use super::project::Program;
+use crate::gc::{self, Limits};
+use crate::history;
+use crate::show::escape::clean;
+use crate::show::table::Table;
+use crate::show::units;
+
+pub fn care(
+    program: &Program,
+    command: &CacheCommand,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    match command {
+        CacheCommand::Stats(arguments) => stats(program, arguments, output),
+        CacheCommand::Verify(arguments) => verify(program, arguments, output),
+        CacheCommand::Gc(arguments) => collect(program, arguments, output),
+        CacheCommand::Pin(arguments) => pin(program, arguments, true, output),
+        CacheCommand::Unpin(arguments) => pin(program, arguments, false, output),
+    }
+}
+
+fn stats(
+    program: &Program,
+    arguments: &CacheStats,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let cache = program.open_existing(&arguments.location, Access::ReadOnly)?;
+    let stats = cache.stats()?;
+    if arguments.json {
+        writeln!(output, "{}", figures(&stats))?;
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::new(&["what", ">number", ">size"]);
+    let mut row = |what: &str, number: u64, bytes: u64| {
+        table.row([what.to_owned(), units::count(number), units::bytes(bytes)]);
+    };
+    row("objects", stats.objects, stats.object_bytes);
+    row("  in files of their own", stats.loose, stats.loose_bytes);
+    row("packs", stats.packs, stats.pack_bytes);
+    row("records", stats.records.values().sum(), stats.index_bytes);
+    let mut table_of_sizes = |what: &str, bytes: u64| {
+        table.row([what.to_owned(), String::new(), units::bytes(bytes)]);
+    };
+    table_of_sizes("no longer used in packs", stats.dead_bytes);
+    table_of_sizes("trash", stats.trash_bytes);
+    table_of_sizes("in the making", stats.staging_bytes);
+    writeln!(output, "{}", cache.dir())?;
+    output.write_all(table.render().as_bytes())?;
+    Ok(Exit::Done)
+}
+
+fn figures(stats: &Stats) -> serde_json::Value {
+    json!({
+        "objects": stats.objects, "object_bytes": stats.object_bytes,
+        "loose": stats.loose, "loose_bytes": stats.loose_bytes,
+        "packs": stats.packs, "pack_bytes": stats.pack_bytes, "dead_bytes": stats.dead_bytes,
+        "records": stats.records.values().sum::<u64>(), "index_bytes": stats.index_bytes,
+        "trash_bytes": stats.trash_bytes, "staging_bytes": stats.staging_bytes,
+    })
+}
+
+fn verify(
+    program: &Program,
+    arguments: &CacheVerify,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let access = if arguments.repair { Access::ReadWrite } else { Access::ReadOnly };
+    let cache = program.open_existing(&arguments.location, access)?;
+    let options = VerifyOptions { repair: arguments.repair, read_data: true };
+    let meter = Meter::new(program.terminal.errors_are_seen);
+    let report = cache.verify(options, &|done, total| meter.tell(done, total))?;
+    meter.end();
+    for damage in &report.damages {
+        writeln!(output, "{}", damage_line(damage))?;
+    }
+    let (objects, bytes) = (units::count(report.objects), units::bytes(report.bytes));
+    let records = units::count(report.records);
+    writeln!(output, "{objects} objects and {records} records were read, {bytes}")?;
+    let found = units::count(report.damages.len() as u64);
+    match (report.is_clean(), report.repaired) {
+        (true, _) => writeln!(output, "nothing is damaged")?,
+        (false, true) => {
+            writeln!(
+                output,
+                "{found} damages are set aside: the next run makes anew what it needs"
+            )?;
+        }
+        (false, false) => {
+            writeln!(output, "{found} damages: `throstle cache verify --repair` sets them aside")?;
+        }
+    }
+    Ok(if report.is_clean() || report.repaired { Exit::Done } else { Exit::Failed })
+}
+
+fn damage_line(damage: &Damage) -> String {
+    let place = damage.offset.map(|offset| format!(" at byte {offset}")).unwrap_or_default();
+    let object = damage.object.map(|object| format!(", object {}", object.short()));
+    let (path, what) = (clean(damage.path.as_str()), clean(&damage.what));
+    format!("`{path}`{place}: {what}{}", object.unwrap_or_default())
+}
+
+/// Says on a terminal how much has been read.
+struct Meter {
+    seen: bool,
+    told: Cell<Option<Instant>>,
+}
+
+impl Meter {
+    fn new(seen: bool) -> Meter {
+        Meter { seen, told: Cell::new(None) }
+    }
+
+    fn tell(&self, done: u64, total: u64) {
+        let is_due = |told: Instant| told.elapsed() >= Duration::from_millis(100);
+        if self.seen && self.told.get().is_none_or(is_due) {
+            self.told.set(Some(Instant::now()));
+            let (done, total) = (units::bytes(done), units::bytes(total));
+            let _ = write!(io::stderr(), "\rreading: {done} of {total}   ");
+        }
+    }
+
+    fn end(&self) {
+        if self.told.get().is_some() {
+            let _ = write!(io::stderr(), "\r\u{1b}[K");
+        }
+    }
+}
+
+fn collect(
+    program: &Program,
+    arguments: &CacheGc,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let access = if arguments.yes { Access::ReadWrite } else { Access::ReadOnly };
+    let cache = program.open_existing(&arguments.location, access)?;
+    let now = cache.fs().now() / 1_000_000_000;
+    let limits = Limits {
+        keep_runs: arguments.keep_runs,
+        kept_since: arguments.older_than.map(|seconds| now.saturating_sub(seconds as i64)),
+        most_bytes: arguments.max_size,
+    };
+    let plan = gc::plan(&cache, &limits)?;
+    describe(&plan, output)?;
+    match (arguments.yes, plan.sweep.is_empty()) {
+        (_, true) => writeln!(output, "nothing can be removed")?,
+        (false, false) => writeln!(output, "nothing is removed yet: add `--yes` to do it")?,
+        (true, false) => {
+            let report = cache.sweep(plan.sweep)?;
+            write!(output, "removed {} objects and ", units::count(report.objects))?;
+            write!(output, "{} records, ", units::count(report.records))?;
+            writeln!(output, "{} packs written anew", units::count(report.packs))?;
+            if report.busy_packs > 0 {
+                let busy = units::count(report.busy_packs);
+                writeln!(output, "{busy} packs are in use and were left alone")?;
+            }
+        }
+    }
+    if arguments.yes {
+        trash(&cache, arguments.empty_trash, output)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn describe(plan: &gc::Plan, output: &mut dyn Write) -> Result<(), CliError> {
+    let kept: Vec<String> = plan.kept.iter().map(ToString::to_string).collect();
+    match kept.len() {
+        0 => writeln!(output, "no run is kept")?,
+        1 => writeln!(output, "kept is what run {} reaches", kept.join(", "))?,
+        _ => writeln!(output, "kept is what the runs {} reach", kept.join(", "))?,
+    }
+    if let Some(run) = plan.unfinished {
+        writeln!(output, "run {run} is not finished: what single items gave is all kept")?;
+    }
+    for one in &plan.given_up {
+        let (bytes, seconds) = (units::bytes(one.bytes), units::seconds(one.seconds));
+        let stage = clean(&one.stage);
+        writeln!(output, "to come under the limit: `{stage}`, {bytes}, made in {seconds}")?;
+    }
+    let objects = units::count(plan.sweep.objects().count() as u64);
+    let records = units::count(plan.sweep.records().count() as u64);
+    let bytes = units::bytes(plan.sweep.bytes);
+    writeln!(output, "no longer needed: {objects} objects and {records} records, {bytes} to win")?;
+    Ok(())
+}
+
+/// How long what was swept can still be put back.
+const TRASH: Duration = Duration::from_secs(7 * 24 * 3600);
+
+fn trash(cache: &Cache, all: bool, output: &mut dyn Write) -> Result<(), CliError> {
+    let won = cache.empty_trash(if all { Duration::ZERO } else { TRASH })?;
+    if won > 0 {
+        writeln!(output, "{} of trash are gone for good", units::bytes(won))?;
+    }
+    if !all {
+        writeln!(
+            output,
+            "what was removed stays in the trash for a week, or until `--empty-trash`"
+        )?;
+    }
+    Ok(())
+}
+
+fn pin(
+    program: &Program,
+    arguments: &CachePin,
+    pinned: bool,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let cache = program.open_existing(&arguments.location, Access::ReadWrite)?;
+    let run = arguments.run;
+    match history::pin(&cache, run, pinned)? {
+        Some(_) if pinned => writeln!(output, "the results of run {run} are kept")?,
+        Some(_) => writeln!(output, "the results of run {run} are no longer kept in any case")?,
+        None => {
+            let message = format!("there is no run {run} in `{}`", cache.dir());
+            return Err(CliError::usage(message, "`throstle log` lists the runs"));
+        }
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,45 @@
+//! `stages` and `schema`: what a manifest may say.
+
+use std::io::Write;
+
+use stage_core::Place;
+
+use super::arguments::Stages;
+use super::error::{CliError, Exit};
+use super::project::Program;
+use crate::show::table::Table;
+
+pub fn stages(
+    program: &Program,
+    arguments: &Stages,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let Some(name) = &arguments.kind else {
+        let mut table = Table::new(&["kind", "runs in", "what it does"]);
+        for kind in program.catalogue.iter() {
+            let place = match kind.place {
+                Place::Here => "throstle",
+                Place::Worker => "worker",
+            };
+            table.row([kind.name.to_owned(), place.to_owned(), kind.summary.to_owned()]);
+        }
+        output.write_all(table.render().as_bytes())?;
+        return Ok(Exit::Done);
+    };
+    let kind = program.catalogue.get(name).ok_or_else(|| unknown(program, name))?;
+    writeln!(output, "{}: {}\n\n{}", kind.name, kind.summary, kind.doc)?;
+    Ok(Exit::Done)
+}
+
+fn unknown(program: &Program, name: &str) -> CliError {
+    let nearest = program
+        .catalogue
+        .iter()
+        .map(|kind| kind.name)
+        .max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
+    let help = match nearest.filter(|known| strsim::jaro_winkler(known, name) > 0.7) {
+        Some(known) => format!("there is `{known}`"),
+        None => "`throstle stages` lists all kinds".into(),
+    };
+    CliError::usage(format!("there is no stage kind `{name}`"), help)
+}

@@ -1,0 +1,155 @@
+//! What ends a command early, how it is told, and the exit code it leads to.
+
+use std::error::Error;
+use std::io;
+
+use cache::CacheError;
+use cache::fs::FsError;
+use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
+
+use super::terminal::Terminal;
+use crate::engine::EngineError;
+use crate::manifest::Problems;
+use crate::plan::planner::PlanError;
+use crate::show::escape::{clean, clean_lines};
+use crate::store::ReadError;
+
+/// How a command ended that came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    Done,
+    Failed,
+    /// Stopped on purpose; running again goes on.
+    Paused,
+}
+
+impl Exit {
+    pub fn code(self) -> u8 {
+        match self {
+            Exit::Done => 0,
+            Exit::Failed => FAILED,
+            Exit::Paused => PAUSED,
+        }
+    }
+}
+
+pub const FAILED: u8 = 1;
+pub const USAGE: u8 = 2;
+pub const PAUSED: u8 = 75;
+
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// The arguments do not fit what there is.
+    #[error("{message}")]
+    Usage { message: String, help: Option<String> },
+    #[error(transparent)]
+    Manifest(#[from] Box<Problems>),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    #[error(transparent)]
+    File(#[from] FsError),
+    #[error("standard output")]
+    Output(#[from] io::Error),
+    #[error("{message}")]
+    Failed { message: String, help: Option<String> },
+}
+
+impl CliError {
+    pub fn usage(message: impl Into<String>, help: impl Into<String>) -> CliError {
+        CliError::Usage { message: message.into(), help: Some(help.into()) }
+    }
+
+    pub fn failed(message: impl Into<String>, help: impl Into<String>) -> CliError {
+        CliError::Failed { message: message.into(), help: Some(help.into()) }
+    }
+
+    pub fn code(&self) -> u8 {
+        match self {
+            CliError::Usage { .. } | CliError::Manifest(_) => USAGE,
+            // Whoever read the output has seen enough of it.
+            CliError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+            _ => FAILED,
+        }
+    }
+
+    /// The whole text for standard error; empty where there is nothing to say.
+    pub fn render(&self, terminal: &Terminal) -> String {
+        match self {
+            CliError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => String::new(),
+            CliError::Manifest(problems) => diagnostic(&**problems, terminal),
+            error => {
+                let mut text = terminal.errors.bad("error");
+                text.push_str(": ");
+                text.push_str(&clean_lines(&error.to_string()));
+                for cause in causes(error) {
+                    text.push_str(&format!("\n  caused by: {}", clean(&cause)));
+                }
+                if let Some(help) = error.help() {
+                    text.push_str(&format!("\n  help: {}", clean(&help)));
+                }
+                text.push('\n');
+                text
+            }
+        }
+    }
+
+    fn help(&self) -> Option<String> {
+        match self {
+            CliError::Usage { help, .. } | CliError::Failed { help, .. } => help.clone(),
+            CliError::Engine(EngineError::Stage { error, .. }) => error.help().map(str::to_owned),
+            CliError::Cache(CacheError::NoCache { .. }) => {
+                Some("nothing has run here yet: see `throstle run`".into())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The causes below the first message, without those that only repeat it.
+fn causes(error: &CliError) -> Vec<String> {
+    let mut said = error.to_string();
+    let mut causes = Vec::new();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let text = cause.to_string();
+        if !said.contains(&text) {
+            causes.push(text.clone());
+            said = text;
+        }
+        next = cause.source();
+    }
+    causes
+}
+
+/// A diagnostic with its place in the text.
+pub fn diagnostic(diagnostic: &dyn Diagnostic, terminal: &Terminal) -> String {
+    let theme = match (terminal.errors.colour, terminal.errors_are_seen) {
+        (true, _) => GraphicalTheme::unicode(),
+        (false, true) => GraphicalTheme::unicode_nocolor(),
+        (false, false) => GraphicalTheme::none(),
+    };
+    let handler =
+        GraphicalReportHandler::new_themed(theme).with_width(terminal.columns).with_links(false);
+    let mut text = String::new();
+    match handler.render_report(&mut text, diagnostic) {
+        Ok(()) => text,
+        Err(_) => format!("error: {diagnostic}\n"),
+    }
+}
+
+impl From<ReadError> for CliError {
+    fn from(error: ReadError) -> CliError {
+        CliError::failed(error.to_string(), "run the pipeline: what is lost is made again")
+    }
+}
+
+impl From<PlanError> for CliError {
+    fn from(error: PlanError) -> CliError {
+        match error {
+            PlanError::Cache(error) => CliError::Cache(error),
+            error => CliError::Failed { message: error.to_string(), help: None },
+        }
+    }
+}

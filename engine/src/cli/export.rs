@@ -1,0 +1,75 @@
+//! `export`: writes the exported files again, of what is up to date.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use cache::stat::StatIndex;
+use stage_core::event::{Event, Verdict};
+
+use super::arguments;
+use super::error::{CliError, Exit};
+use super::plan::make;
+use super::project::Program;
+use crate::pipeline::StageId;
+use crate::show::escape::clean;
+use crate::show::lines::message;
+use crate::show::units;
+use crate::store::Store;
+
+pub fn export(
+    program: &Program,
+    arguments: &arguments::Export,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let chosen = project.targets(&arguments.stages)?;
+    let cache = program.open(&project)?;
+    let engine = program.engine(None, false);
+    let plan = make(program, &engine, &project, &cache, &chosen)?;
+    let is_wanted = |id: &StageId| {
+        let asked = chosen.is_empty() || chosen.contains(id);
+        asked && !project.pipeline.stage(*id).exports.is_empty()
+    };
+    let wanted: Vec<StageId> = project.pipeline.ids().filter(is_wanted).collect();
+    let (ready, open): (Vec<StageId>, Vec<StageId>) =
+        wanted.into_iter().partition(|id| plan.stage(*id).verdict == Verdict::Fresh);
+    for id in &open {
+        let name = &project.pipeline.stage(*id).name;
+        program.warn(&format!("`{name}` is not up to date and is left out: `throstle run` first"));
+    }
+    let store =
+        Store::new(cache.clone(), &project.pipeline.base, Arc::new(StatIndex::load(&cache)?));
+    let mut lines = Vec::new();
+    let mut total = 0;
+    let failed = crate::export::export(
+        &store,
+        &project.pipeline,
+        &plan.stages,
+        &ready,
+        &mut total,
+        &mut |event| lines.extend(line(program, &event)),
+    )?;
+    for line in lines {
+        writeln!(output, "{line}")?;
+    }
+    if total == 0 && !failed && open.is_empty() {
+        writeln!(output, "every exported file is as it should be")?;
+    }
+    Ok(if failed || !open.is_empty() { Exit::Failed } else { Exit::Done })
+}
+
+fn line(program: &Program, event: &Event) -> Option<String> {
+    match event {
+        Event::Exported { stage, written, unchanged, removed } => {
+            let count = |number: &u64| units::count(*number);
+            Some(format!(
+                "{}: {} written, {} unchanged, {} removed",
+                clean(stage),
+                count(written),
+                count(unchanged),
+                count(removed)
+            ))
+        }
+        event => message(event, program.terminal.data),
+    }
+}

@@ -1,0 +1,49 @@
+//! `graph`: draws the pipeline.
+
+use std::io::Write;
+
+use cache::fs::{Fs, RealFs};
+
+use super::arguments::{self, GraphFormat};
+use super::error::{CliError, Exit};
+use super::plan::{make, planned};
+use super::project::{Program, Project};
+use crate::graph::Graph;
+
+pub fn graph(
+    program: &Program,
+    arguments: &arguments::Graph,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let graph = match arguments.no_plan {
+        true => Graph::new(&project.pipeline, None),
+        false => coloured(program, &project),
+    };
+    let text = match arguments.format {
+        GraphFormat::Mermaid => graph.mermaid(),
+        GraphFormat::Dot => graph.dot(),
+        GraphFormat::Svg => graph.svg(),
+    };
+    match &arguments.output {
+        Some(file) => RealFs.write_durably(file, text.as_bytes())?,
+        None => output.write_all(text.as_bytes())?,
+    }
+    Ok(Exit::Done)
+}
+
+/// A picture without colours is better than none where the plan cannot be made.
+fn coloured(program: &Program, project: &Project) -> Graph {
+    let plan = || -> Result<_, CliError> {
+        let cache = program.open(project)?;
+        let engine = program.engine(None, false);
+        Ok(make(program, &engine, project, &cache, &[])?.event(&project.pipeline))
+    };
+    match plan() {
+        Ok(event) => Graph::new(&project.pipeline, Some(&planned(event))),
+        Err(error) => {
+            program.warn(&format!("drawn without the state of the stages: {error}"));
+            Graph::new(&project.pipeline, None)
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Asks a run to stop: signals and the end of the time it has.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use stage_core::event::Event;
+
+use super::error::PAUSED;
+use crate::engine::StopFlag;
+use crate::show::{Reporter, units};
+
+/// Reporters that several threads tell.
+pub type Shared = Arc<Mutex<dyn Reporter>>;
+
+/// The second signal ends the process at once; nothing that is finished can be lost by that.
+pub fn on_signals(stop: StopFlag, display: Shared) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    thread::Builder::new().name("signals".into()).spawn(move || {
+        for signal in signals.forever() {
+            if stop.is_requested() && signal != SIGHUP {
+                std::process::exit(i32::from(PAUSED));
+            }
+            ask(&stop, &display, "asked to by a signal; once more stops at once");
+        }
+    })?;
+    Ok(())
+}
+
+/// Stops the run when so many seconds have passed since `start`.
+pub fn after(seconds: f64, start: Instant, stop: StopFlag, display: Shared) -> io::Result<()> {
+    // Far more than any run takes, and no overflow.
+    let duration = Duration::from_secs_f64(seconds.clamp(0.0, 1e9));
+    thread::Builder::new().name("deadline".into()).spawn(move || {
+        thread::sleep(duration.saturating_sub(start.elapsed()));
+        ask(&stop, &display, &format!("the {} that it may take are over", units::seconds(seconds)));
+    })?;
+    Ok(())
+}
+
+fn ask(stop: &StopFlag, display: &Shared, why: &str) {
+    if stop.is_requested() {
+        return;
+    }
+    stop.request();
+    let mut display = display.lock().unwrap_or_else(PoisonError::into_inner);
+    // Whether it can be shown makes no difference to stopping.
+    let _ = display.event(&Event::Stopping { why: why.to_owned() });
+}

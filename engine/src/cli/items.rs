@@ -1,0 +1,158 @@
+//! `items`: what a stage gives, or what it has set aside.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use cache::Cache;
+use cache::fs::{Fs, RealFs};
+use cache::stat::StatIndex;
+use stage_core::event::Verdict;
+use stage_core::{Fields, Item, Reject, Value};
+
+use super::arguments;
+use super::error::{CliError, Exit};
+use super::plan::make;
+use super::project::{Program, Project};
+use crate::history;
+use crate::pipeline::StageSpec;
+use crate::record::{PortValue, StageRecord};
+use crate::show::escape::clean;
+use crate::show::items::{Format, Listing, render};
+use crate::store::Store;
+
+pub fn items(
+    program: &Program,
+    arguments: &arguments::Items,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let (spec, port) = output_port(&project, &arguments.stage)?;
+    let cache = program.open(&project)?;
+    let record = outcome(program, &project, &cache, spec)?;
+    let rows = match arguments.quarantined {
+        true => record.rejects.iter().map(quarantined).collect(),
+        false => rows(&project, &cache, &record, spec, port)?,
+    };
+    let listing = Listing::new(rows, &arguments.fields).map_err(|field| {
+        CliError::usage(
+            format!("nothing that `{}` gives has a field `{field}`", spec.name),
+            "list all of them without `--fields`",
+        )
+    })?;
+    let bytes = render(&listing, arguments.format).map_err(std::io::Error::other)?;
+    match &arguments.output {
+        Some(file) => RealFs.write_durably(file, &bytes)?,
+        None if arguments.format == Format::Parquet && is_terminal() => {
+            return Err(CliError::usage(
+                "a Parquet file is nothing to read on a terminal",
+                "name a file with `--output`",
+            ));
+        }
+        None => output.write_all(&bytes)?,
+    }
+    if arguments.quarantined && listing.rows.is_empty() {
+        program.tell(&format!("`{}` has set no item aside", clean(&spec.name)));
+    }
+    Ok(Exit::Done)
+}
+
+fn is_terminal() -> bool {
+    std::io::IsTerminal::is_terminal(&std::io::stdout())
+}
+
+/// The stage and port of `stage` or `stage.port`.
+fn output_port<'a>(
+    project: &'a Project,
+    name: &str,
+) -> Result<(&'a StageSpec, &'static str), CliError> {
+    if let Some((stage, port)) = name.rsplit_once('.')
+        && let Some(spec) = project.pipeline.find(stage)
+    {
+        return match spec.kind.output(port) {
+            Some(port) => Ok((spec, port.name)),
+            None => {
+                let ports: Vec<&str> = spec.kind.outputs.iter().map(|port| port.name).collect();
+                let message = format!("`{stage}` has no output `{port}`");
+                Err(CliError::usage(message, format!("it has: {}", ports.join(", "))))
+            }
+        };
+    }
+    let spec = project.stage(name)?;
+    Ok((spec, spec.kind.outputs.first().map_or("", |port| port.name)))
+}
+
+/// What the stage gives now, or else what it gave last.
+fn outcome(
+    program: &Program,
+    project: &Project,
+    cache: &Cache,
+    spec: &StageSpec,
+) -> Result<StageRecord, CliError> {
+    let engine = program.engine(None, false);
+    let plan = make(program, &engine, project, cache, &[spec.id])?;
+    let stage = plan.stage(spec.id);
+    if let (Verdict::Fresh, Some(keyed)) = (stage.verdict, &stage.keyed)
+        && let Some(record) = history::outcome_of(cache, &keyed.digest)?
+    {
+        return Ok(record);
+    }
+    let last = history::last(cache, &project.pipeline.name, &spec.name)?;
+    let record = match &last {
+        Some(last) => history::outcome(cache, last)?,
+        None => None,
+    };
+    match (last, record) {
+        (Some(last), Some(record)) => {
+            program.warn(&format!(
+                "`{}` is not up to date: this is what run {} gave",
+                spec.name, last.run
+            ));
+            Ok(record)
+        }
+        _ => Err(CliError::failed(
+            format!("`{}` has given nothing yet", spec.name),
+            format!("run it: `throstle run {} {}`", project.pipeline.file, spec.name),
+        )),
+    }
+}
+
+fn rows(
+    project: &Project,
+    cache: &Cache,
+    record: &StageRecord,
+    spec: &StageSpec,
+    port: &str,
+) -> Result<Vec<Item>, CliError> {
+    match record.outputs.get(port) {
+        None => Err(CliError::usage(
+            format!("`{}` gives nothing on `{port}`", spec.name),
+            "name another output",
+        )),
+        Some(PortValue::Artifact(fields)) => Ok(fields.iter().map(part).collect()),
+        Some(PortValue::Dataset { root, .. }) => {
+            let index = Arc::new(StatIndex::load(cache)?);
+            let store = Store::new(cache.clone(), &project.pipeline.base, index);
+            let mut items = Vec::new();
+            for bucket in store.dataset(root)?.buckets {
+                items.extend(store.chunk(&bucket.chunk)?.items);
+            }
+            items.sort_by(|a, b| a.id.cmp(&b.id));
+            Ok(items)
+        }
+    }
+}
+
+/// One part of an artifact as a row.
+fn part((name, value): (&Arc<str>, &Value)) -> Item {
+    Item::new(name.clone(), [("value", value.clone())].into_iter().collect())
+}
+
+fn quarantined((id, reject): &(Arc<str>, Reject)) -> Item {
+    let fields: Fields = [
+        ("code", Value::text(reject.code.as_str())),
+        ("reason", Value::text(reject.reason.as_str())),
+    ]
+    .into_iter()
+    .collect();
+    Item::new(id.clone(), fields)
+}

@@ -1,0 +1,146 @@
+//! `log`: what earlier runs did.
+
+use std::io::Write;
+
+use cache::{Access, Cache};
+use stage_core::event::{Event, Status};
+
+use super::arguments;
+use super::error::{CliError, Exit};
+use super::project::Program;
+use crate::history;
+use crate::record::RunRecord;
+use crate::show::escape::clean;
+use crate::show::lines::Lines;
+use crate::show::paint::Paint;
+use crate::show::table::Table;
+use crate::show::{Reporter, runlog, units};
+
+pub fn log(
+    program: &Program,
+    arguments: &arguments::Log,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let cache = program.open_existing(&arguments.location, Access::ReadOnly)?;
+    match (arguments.run, arguments.json) {
+        (Some(run), json) => one(program, &cache, run, json, output),
+        (None, true) => {
+            for run in history::runs(&cache)? {
+                serde_json::to_writer(&mut *output, &run).map_err(std::io::Error::from)?;
+                writeln!(output)?;
+            }
+            Ok(Exit::Done)
+        }
+        (None, false) => {
+            let runs = history::runs(&cache)?;
+            output.write_all(list(&runs, program.terminal.data).as_bytes())?;
+            Ok(Exit::Done)
+        }
+    }
+}
+
+fn list(runs: &[RunRecord], paint: Paint) -> String {
+    if runs.is_empty() {
+        return "no runs yet\n".into();
+    }
+    let headings = [
+        ">run",
+        "started",
+        "pipeline",
+        "ended",
+        ">time",
+        ">executed",
+        ">reused",
+        ">quarantined",
+        "",
+    ];
+    let mut table = Table::new(&headings);
+    for run in runs {
+        let sum = |part: fn(&stage_core::event::StageCounts) -> u64| {
+            units::count(run.stages.values().map(part).sum())
+        };
+        table.row([
+            run.run.to_string(),
+            units::date(run.started),
+            clean(&run.pipeline).into_owned(),
+            status(run.status, paint),
+            units::seconds(run.seconds),
+            sum(|counts| counts.executed),
+            sum(|counts| counts.reused),
+            sum(|counts| counts.quarantined),
+            if run.pinned { "pinned".into() } else { String::new() },
+        ]);
+    }
+    table.render()
+}
+
+fn status(status: Status, paint: Paint) -> String {
+    match status {
+        Status::Done => paint.good("done"),
+        Status::Failed => paint.bad("failed"),
+        Status::Paused => paint.warning("stopped"),
+    }
+}
+
+fn one(
+    program: &Program,
+    cache: &Cache,
+    run: u64,
+    json: bool,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let bytes = cache.fs().read(&runlog::path(cache.dir(), run)).map_err(|error| {
+        match error.is_not_found() {
+            true => CliError::usage(
+                format!("there is no log of run {run} in `{}`", cache.dir()),
+                "`throstle log` lists the runs",
+            ),
+            false => error.into(),
+        }
+    })?;
+    if json {
+        output.write_all(&bytes)?;
+        return Ok(Exit::Done);
+    }
+    let mut text = Vec::new();
+    let mut lines = Lines::new(&mut text, program.terminal.data);
+    let mut unreadable = 0;
+    for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        match serde_json::from_slice::<Event>(line) {
+            Ok(event) => lines.event(&event)?,
+            Err(_) => unreadable += 1,
+        }
+    }
+    drop(lines);
+    output.write_all(&text)?;
+    if unreadable > 0 {
+        program.warn(&format!("{unreadable} lines of the log cannot be read"));
+    }
+    Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stage_core::event::StageCounts;
+
+    #[test]
+    fn runs_are_listed_with_their_totals() {
+        let counts = StageCounts { executed: 1_000, reused: 2, quarantined: 1, seconds: 2.0 };
+        let run = RunRecord {
+            run: 12,
+            pipeline: "voice\u{1b}[2J".into(),
+            started: 1_790_000_000,
+            seconds: 200.0,
+            status: Status::Paused,
+            stages: [("a".to_owned(), counts), ("b".to_owned(), counts)].into(),
+            keys: [].into(),
+            licenses: [].into(),
+            pinned: true,
+        };
+        insta::assert_snapshot!(list(&[run], Paint::default()), @r"
+        run  started               pipeline        ended     time  executed  reused  quarantined
+         12  2026-09-21 14:13 UTC  voice\u{1b}[2J  stopped  3m20s     2,000       4            2  pinned
+        ");
+    }
+}

@@ -1,0 +1,142 @@
+//! `check`, `plan` and `status`: what is, without doing anything.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use cache::Cache;
+use serde_json::json;
+use stage_core::event::{Event, PlannedStage};
+
+use super::arguments;
+use super::error::{CliError, Exit};
+use super::project::{Program, Project};
+use crate::engine::Engine;
+use crate::history;
+use crate::pipeline::StageId;
+use crate::plan::Plan;
+use crate::record::RunRecord;
+use crate::show::escape::clean;
+use crate::show::lines::message;
+use crate::show::plan::PlanText;
+use crate::show::table::Table;
+use crate::show::units;
+
+pub fn check(
+    program: &Program,
+    arguments: &arguments::Check,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let (stages, assets) = (project.pipeline.stages.len(), project.pipeline.assets.len());
+    let plural = |count: usize| if count == 1 { "" } else { "s" };
+    write!(output, "`{}` is right: {stages} stage{}", project.pipeline.file, plural(stages))?;
+    if assets > 0 {
+        write!(output, ", {assets} asset{}", plural(assets))?;
+    }
+    writeln!(output)?;
+    Ok(Exit::Done)
+}
+
+/// Makes the plan; what is noticed on the way is told.
+pub fn make(
+    program: &Program,
+    engine: &Engine,
+    project: &Project,
+    cache: &Cache,
+    targets: &[StageId],
+) -> Result<Plan, CliError> {
+    let paint = program.terminal.errors;
+    let mut tell = |event: Event| {
+        if let Some(text) = message(&event, paint) {
+            program.tell(&text);
+        }
+    };
+    Ok(engine.plan(&project.pipeline, cache, targets, &mut tell)?)
+}
+
+pub fn plan(
+    program: &Program,
+    arguments: &arguments::Plan,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let targets = project.targets(&arguments.stages)?;
+    let cache = program.open(&project)?;
+    let engine = program.engine(None, arguments.verify);
+    let event = make(program, &engine, &project, &cache, &targets)?.event(&project.pipeline);
+    if arguments.json {
+        serde_json::to_writer(&mut *output, &event).map_err(std::io::Error::from)?;
+        writeln!(output)?;
+        return Ok(Exit::Done);
+    }
+    let wanted = match targets.as_slice() {
+        [] => project.pipeline.ids().collect(),
+        targets => project.pipeline.with_upstream(targets),
+    };
+    let order: Vec<String> =
+        wanted.iter().map(|id| project.pipeline.stage(*id).name.clone()).collect();
+    let text = PlanText {
+        order: &order,
+        stages: &planned(event),
+        price_per_hour: project.pipeline.session.price_per_hour,
+        paint: program.terminal.data,
+    };
+    output.write_all(text.render().as_bytes())?;
+    Ok(Exit::Done)
+}
+
+/// The stages of a plan's event.
+pub fn planned(event: Event) -> BTreeMap<String, PlannedStage> {
+    match event {
+        Event::Plan { stages, .. } => stages,
+        _ => BTreeMap::new(),
+    }
+}
+
+pub fn status(
+    program: &Program,
+    arguments: &arguments::Status,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let cache = program.open(&project)?;
+    let engine = program.engine(None, false);
+    let event = make(program, &engine, &project, &cache, &[])?.event(&project.pipeline);
+    let stages = planned(event);
+    let runs = history::runs(&cache)?;
+    let last = runs.iter().rev().find(|run| run.pipeline == project.pipeline.name);
+    if arguments.json {
+        let state = json!({ "pipeline": project.pipeline.name, "last": last, "stages": stages });
+        writeln!(output, "{state}")?;
+        return Ok(Exit::Done);
+    }
+    writeln!(output, "{}: {}", clean(&project.pipeline.name), last_run(last))?;
+    let mut table =
+        Table::new(&["stage", "state", ">to execute", ">to reuse", ">quarantined", ">last run"]);
+    for spec in &project.pipeline.stages {
+        let Some(stage) = stages.get(&spec.name) else { continue };
+        let last = history::last(&cache, &project.pipeline.name, &spec.name)?;
+        table.row([
+            clean(&spec.name).into_owned(),
+            program.terminal.data.verdict(stage.verdict),
+            units::count(stage.executed),
+            units::count(stage.reused),
+            units::count(stage.quarantined),
+            last.map_or_else(|| "never".into(), |last| last.run.to_string()),
+        ]);
+    }
+    output.write_all(table.render().as_bytes())?;
+    Ok(Exit::Done)
+}
+
+fn last_run(run: Option<&RunRecord>) -> String {
+    use stage_core::event::Status;
+    let Some(run) = run else { return "never run".into() };
+    let how = match run.status {
+        Status::Done => "was done",
+        Status::Failed => "failed",
+        Status::Paused => "was stopped",
+    };
+    let (started, seconds) = (units::date(run.started), units::seconds(run.seconds));
+    format!("run {} of {started} {how} after {seconds}", run.run)
+}

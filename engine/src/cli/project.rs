@@ -1,0 +1,211 @@
+//! A manifest and its cache, found, read and opened.
+
+use std::sync::Arc;
+
+use cache::fs::{Fs, RealFs};
+use cache::{Access, Cache, CacheError};
+use camino::{Utf8Path, Utf8PathBuf};
+use stage_core::{Catalogue, Stage};
+
+use super::arguments::{CacheLocation, Settings};
+use super::error::{CliError, diagnostic};
+use super::terminal::Terminal;
+use super::worker;
+use crate::engine::Engine;
+use crate::manifest::{self, FileKind, LoadOptions};
+use crate::pipeline::{Pipeline, StageId, StageSpec};
+use crate::show::escape::clean;
+
+const MANIFEST: &str = "pipeline.toml";
+const CACHE: &str = ".throstle";
+
+/// What a program brings along, and where it shows its output.
+pub struct Program {
+    pub catalogue: Catalogue,
+    pub stages: Vec<Arc<dyn Stage>>,
+    pub terminal: Terminal,
+}
+
+impl Program {
+    pub fn new(stages: Vec<Arc<dyn Stage>>, terminal: Terminal) -> Program {
+        let mut catalogue = Catalogue::built_in();
+        stages.iter().for_each(|stage| catalogue.add(stage.kind()));
+        Program { catalogue, stages, terminal }
+    }
+
+    /// A line on standard error.
+    pub fn tell(&self, text: &str) {
+        // Nobody is left to tell it to when this fails.
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{text}\n").as_bytes());
+    }
+
+    pub fn warn(&self, text: &str) {
+        self.tell(&format!("{}: {}", self.terminal.errors.warning("warning"), clean(text)));
+    }
+
+    pub fn engine(&self, threads: Option<u16>, verify: bool) -> Engine {
+        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+        Engine {
+            catalogue: self.catalogue.clone(),
+            stages: self.stages.clone(),
+            worker: worker::command(),
+            threads: threads.map_or_else(processors, usize::from),
+            verify,
+            secret,
+        }
+    }
+
+    /// Reads and checks a manifest; warnings are told.
+    pub fn load(&self, manifest: &Utf8Path, settings: &Settings) -> Result<Project, CliError> {
+        let file = manifest_file(manifest)?;
+        let bytes = RealFs.read(&file)?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            CliError::usage(
+                format!("`{file}` is not UTF-8 text: byte {at} begins no letter"),
+                "save it as UTF-8",
+            )
+        })?;
+        let options = LoadOptions { set: settings.set.clone(), secrets: &secret };
+        let loaded = manifest::load(&text, &file, &self.catalogue, &options, &file_kind)
+            .map_err(Box::new)?;
+        for warning in &loaded.warnings {
+            self.tell(diagnostic(warning, &self.terminal).trim_end());
+        }
+        let cache = cache_folder(&file, settings.cache.as_deref());
+        Ok(Project { pipeline: loaded.pipeline, cache_folder: cache })
+    }
+
+    /// Opens the cache of a project to write, or to read where it cannot be written.
+    pub fn open(&self, project: &Project) -> Result<Cache, CliError> {
+        let folder = &project.cache_folder;
+        let cache = match Cache::open(folder, Arc::new(RealFs), Access::ReadWrite) {
+            Err(error) if is_denied(&error) => {
+                self.warn(&format!(
+                    "the cache `{folder}` cannot be written: it is only read ({error})"
+                ));
+                Cache::open(folder, Arc::new(RealFs), Access::ReadOnly)?
+            }
+            other => other?,
+        };
+        cache.notes().iter().for_each(|note| self.warn(note));
+        Ok(cache)
+    }
+
+    /// Opens a cache that must be there already.
+    pub fn open_existing(
+        &self,
+        location: &CacheLocation,
+        access: Access,
+    ) -> Result<Cache, CliError> {
+        let folder = match (&location.cache, manifest_file(&location.manifest)) {
+            (Some(folder), _) => folder.clone(),
+            (None, Ok(file)) => cache_folder(&file, None),
+            (None, Err(error)) => return Err(error),
+        };
+        // To open for writing would make a cache where there is none.
+        if RealFs.metadata(&folder.join("FORMAT")).is_err() {
+            return Err(CliError::Cache(CacheError::NoCache { dir: folder }));
+        }
+        Ok(Cache::open(&folder, Arc::new(RealFs), access)?)
+    }
+}
+
+pub struct Project {
+    pub pipeline: Pipeline,
+    pub cache_folder: Utf8PathBuf,
+}
+
+impl Project {
+    /// The stages of these names; `name` also stands for every instance of a matrix.
+    pub fn targets(&self, names: &[String]) -> Result<Vec<StageId>, CliError> {
+        let mut targets = Vec::new();
+        for name in names {
+            let before = targets.len();
+            let stages = self.pipeline.stages.iter();
+            targets.extend(stages.filter(|stage| is_named(stage, name)).map(|stage| stage.id));
+            if targets.len() == before {
+                return Err(self.unknown_stage(name));
+            }
+        }
+        Ok(targets)
+    }
+
+    /// The one stage of this name.
+    pub fn stage(&self, name: &str) -> Result<&StageSpec, CliError> {
+        self.pipeline.find(name).ok_or_else(|| self.unknown_stage(name))
+    }
+
+    fn unknown_stage(&self, name: &str) -> CliError {
+        let names = || self.pipeline.stages.iter().map(|stage| stage.name.as_str());
+        let nearest = names().min_by_key(|known| strsim::damerau_levenshtein(known, name));
+        let close = nearest.filter(|known| strsim::jaro_winkler(known, name) > 0.7);
+        let help = match close {
+            Some(known) => format!("there is a stage `{known}`"),
+            None => format!("the stages are: {}", names().collect::<Vec<_>>().join(", ")),
+        };
+        CliError::usage(format!("`{}` has no stage `{name}`", self.pipeline.file), help)
+    }
+}
+
+fn is_named(stage: &StageSpec, name: &str) -> bool {
+    let instance = || stage.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('['));
+    stage.name == name || instance()
+}
+
+/// The manifest that an argument means.
+pub fn manifest_file(argument: &Utf8Path) -> Result<Utf8PathBuf, CliError> {
+    match file_kind(argument) {
+        FileKind::File => Ok(argument.to_owned()),
+        FileKind::Folder => {
+            let file = match argument.as_str() {
+                "." => Utf8PathBuf::from(MANIFEST),
+                _ => argument.join(MANIFEST),
+            };
+            match file_kind(&file) {
+                FileKind::File => Ok(file),
+                _ => Err(CliError::usage(
+                    format!("there is no `{MANIFEST}` in `{argument}`"),
+                    "name a manifest or its folder, or make one with `throstle init`",
+                )),
+            }
+        }
+        FileKind::Missing if file_kind(MANIFEST.into()) == FileKind::File => Err(CliError::usage(
+            format!("there is no manifest `{argument}`"),
+            format!(
+                "the first argument is the manifest: for a stage of this folder, `. {argument}`"
+            ),
+        )),
+        FileKind::Missing => Err(CliError::usage(
+            format!("there is no manifest `{argument}`"),
+            "name a manifest or its folder, or make one with `throstle init`",
+        )),
+    }
+}
+
+pub fn cache_folder(file: &Utf8Path, given: Option<&Utf8Path>) -> Utf8PathBuf {
+    match given {
+        Some(folder) => folder.to_owned(),
+        None => file.parent().unwrap_or(Utf8Path::new("")).join(CACHE),
+    }
+}
+
+fn file_kind(path: &Utf8Path) -> FileKind {
+    match RealFs.metadata(path) {
+        Ok(metadata) if metadata.is_dir() => FileKind::Folder,
+        Ok(_) => FileKind::File,
+        Err(_) => FileKind::Missing,
+    }
+}
+
+fn is_denied(error: &CacheError) -> bool {
+    match error {
+        CacheError::Fs(error) => error.is_denied(),
+        CacheError::ReadOnly { .. } => true,
+        _ => false,
+    }
+}
+
+fn secret(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}

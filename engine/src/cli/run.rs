@@ -1,0 +1,128 @@
+//! `run`: executes the plan and shows the events.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use cache::Cache;
+use indicatif::ProgressDrawTarget;
+use stage_core::event::{Event, Status};
+
+use super::arguments::Run;
+use super::error::{CliError, Exit};
+use super::interrupt::{self, Shared};
+use super::project::Program;
+use super::terminal::Terminal;
+use crate::engine::{RunOptions, StopFlag};
+use crate::show::Reporters;
+use crate::show::json::JsonLines;
+use crate::show::lines::Lines;
+use crate::show::live::Live;
+use crate::show::runlog::RunLog;
+
+pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
+    let start = Instant::now();
+    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let targets = project.targets(&arguments.stages)?;
+    let cache = program.open(&project)?;
+    let engine = program.engine(arguments.threads, arguments.verify);
+    let stop = StopFlag::default();
+    let display = display(arguments.json, &program.terminal, &cache);
+    interrupt::on_signals(stop.clone(), display.clone())?;
+    let limit = arguments.stop_after.or(project.pipeline.session.stop_after_seconds);
+    if let Some(seconds) = limit {
+        interrupt::after(seconds, start, stop.clone(), display.clone())?;
+    }
+    let options = RunOptions { targets, keep_going: arguments.keep_going, stop: stop.clone() };
+    let mut feed = Feed { display, stop, closed: None, finished: false };
+    let result = engine.run(&project.pipeline, &cache, &options, &mut |event| feed.pass(event));
+    if !feed.finished {
+        let status =
+            if matches!(result, Ok(Status::Paused)) { Status::Paused } else { Status::Failed };
+        let seconds = start.elapsed().as_secs_f64();
+        feed.pass(Event::Finished { status, stages: [].into(), seconds });
+    }
+    let exit = match result? {
+        Status::Done => Exit::Done,
+        Status::Failed => Exit::Failed,
+        Status::Paused => Exit::Paused,
+    };
+    match feed.closed {
+        Some(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(exit),
+    }
+}
+
+/// Takes the events from the engine to the display.
+struct Feed {
+    display: Shared,
+    stop: StopFlag,
+    /// Why the display can no longer be written.
+    closed: Option<io::Error>,
+    finished: bool,
+}
+
+impl Feed {
+    /// A display that is gone means that whoever wanted the run is gone: it stops cleanly.
+    fn pass(&mut self, event: Event) {
+        self.finished |= matches!(event, Event::Finished { .. });
+        let mut display = self.display.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Err(error), None) = (display.event(&event), &self.closed) {
+            self.closed = Some(error);
+            if !self.stop.is_requested() {
+                self.stop.request();
+            }
+        }
+    }
+}
+
+fn display(json: bool, terminal: &Terminal, cache: &Cache) -> Shared {
+    let mut reporters = Reporters::default();
+    reporters.add(RunLog::new(cache));
+    match (json, terminal.errors_are_seen) {
+        (true, _) => reporters.add(JsonLines(io::stdout())),
+        (false, true) => reporters.add(Live::new(ProgressDrawTarget::stderr(), terminal.errors)),
+        (false, false) => reporters.add(Lines::new(Unminded(io::stderr()), terminal.errors)),
+    }
+    Arc::new(Mutex::new(reporters))
+}
+
+/// Standard error: a run goes on when nobody reads it.
+struct Unminded<W>(W);
+
+impl<W: Write> Write for Unminded<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = self.0.write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let _ = self.0.flush();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::show::Reporter;
+
+    struct Broken;
+
+    impl Reporter for Broken {
+        fn event(&mut self, _: &Event) -> io::Result<()> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+    }
+
+    #[test]
+    fn a_run_that_nobody_reads_any_more_is_asked_to_stop_once() {
+        let stop = StopFlag::default();
+        let display: Shared = Arc::new(Mutex::new(Broken));
+        let mut feed = Feed { display, stop: stop.clone(), closed: None, finished: false };
+        for _ in 0..3 {
+            feed.pass(Event::Waiting { what: "x".into() });
+        }
+        assert!(stop.is_requested() && !stop.is_urgent() && !feed.finished);
+    }
+}

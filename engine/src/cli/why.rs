@@ -1,0 +1,284 @@
+//! `why`: what changed, from what, to what.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::sync::Arc;
+
+use cache::stat::StatIndex;
+use cache::{Cache, Digest};
+use stage_core::event::Verdict;
+use stage_core::key::{TextSink, write_value};
+use stage_core::{Item, bucket_of};
+
+use super::arguments;
+use super::error::{CliError, Exit};
+use super::plan::make;
+use super::project::Program;
+use crate::history;
+use crate::pipeline::{Reads, StageSpec, StageWork};
+use crate::plan::StagePlan;
+use crate::record::LastRecord;
+use crate::show::escape::clean;
+use crate::show::units;
+use crate::store::Store;
+
+/// The port on which the items of item stages arrive.
+const ITEMS: &str = "input";
+
+pub fn why(
+    program: &Program,
+    arguments: &arguments::Why,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let spec = project.stage(&arguments.stage)?;
+    let cache = program.open(&project)?;
+    let engine = program.engine(None, false);
+    let plan = make(program, &engine, &project, &cache, &[spec.id])?;
+    let stage = plan.stage(spec.id);
+    let last = history::last(&cache, &project.pipeline.name, &spec.name)?;
+    match &arguments.item {
+        None => {
+            explain_stage(program, spec, stage, last.as_ref(), output)?;
+            if arguments.key {
+                write_key(stage, output)?;
+            }
+        }
+        Some(id) => {
+            let index = Arc::new(StatIndex::load(&cache)?);
+            let store = Store::new(cache.clone(), &project.pipeline.base, index);
+            let one = One { cache: &cache, store: &store, spec, stage, last: last.as_ref(), id };
+            one.explain(arguments.key, output)?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn explain_stage(
+    program: &Program,
+    spec: &StageSpec,
+    stage: &StagePlan,
+    last: Option<&LastRecord>,
+    output: &mut dyn Write,
+) -> Result<(), CliError> {
+    let name = clean(&spec.name);
+    let verdict = program.terminal.data.verdict(stage.verdict);
+    match (stage.verdict, last) {
+        (Verdict::Fresh, Some(last)) => {
+            writeln!(
+                output,
+                "{name} is {verdict}; run {} brought it up to date because",
+                last.run
+            )?;
+            for reason in &last.reasons {
+                writeln!(output, "  {}", clean(&reason.to_string()))?;
+            }
+            if last.reasons.is_empty() {
+                writeln!(
+                    output,
+                    "  its result was there already, from other work with the same key"
+                )?;
+            }
+        }
+        (Verdict::Fresh, None) => {
+            writeln!(
+                output,
+                "{name} is {verdict}: its result is there, from other work with the same key"
+            )?;
+        }
+        _ => {
+            let (todo, reused) = (stage.executed + stage.pending, stage.reused);
+            let most = if stage.pending > 0 { "at most " } else { "" };
+            writeln!(
+                output,
+                "{name} is {verdict}: {most}{} to execute, {} to reuse, because",
+                units::count(todo),
+                units::count(reused)
+            )?;
+            for reason in &stage.reasons {
+                writeln!(output, "  {}", clean(&reason.to_string()))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write_key(stage: &StagePlan, output: &mut dyn Write) -> Result<(), CliError> {
+    match &stage.keyed {
+        None => writeln!(output, "its key is not known before the stages above it have run")?,
+        Some(keyed) => {
+            let mut sink = TextSink::default();
+            keyed.key.write(&mut sink);
+            writeln!(output, "its key {} is made of", keyed.digest)?;
+            write_parts(&sink, output)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_parts(sink: &TextSink, output: &mut dyn Write) -> Result<(), CliError> {
+    for line in sink.0.lines() {
+        writeln!(output, "  {}", clean(line))?;
+    }
+    Ok(())
+}
+
+/// One item that arrives at a stage, now and at the run before.
+struct One<'a> {
+    cache: &'a Cache,
+    store: &'a Store,
+    spec: &'a StageSpec,
+    stage: &'a StagePlan,
+    last: Option<&'a LastRecord>,
+    id: &'a str,
+}
+
+impl One<'_> {
+    fn explain(&self, key: bool, output: &mut dyn Write) -> Result<(), CliError> {
+        let id = clean(self.id);
+        let Some(port) = self.port() else {
+            let message =
+                format!("`{}` reads no data set, so no item arrives at it", self.spec.name);
+            return Err(CliError::usage(message, "ask for the stage alone"));
+        };
+        let Some(keyed) = &self.stage.keyed else {
+            return self.explain_unknown(output);
+        };
+        let now = self.find(keyed.roots.get(port))?;
+        let (run, roots) = self.before(&keyed.digest);
+        let before = self.find(roots.and_then(|roots| roots.get(port)))?;
+        match (&before, &now) {
+            (None, None) => return Err(self.no_item()),
+            (None, Some(_)) if roots.is_none() => {
+                writeln!(output, "item `{id}` arrives, and nothing is known of an earlier run")?;
+            }
+            (None, Some(_)) => writeln!(output, "item `{id}` is new since {run}")?,
+            (Some(_), None) => writeln!(output, "item `{id}` is gone since {run}")?,
+            (Some(before), Some(now)) => self.compare(port, before, now, &run, output)?,
+        }
+        if let Some((_, reject)) = self.stage.rejects.iter().find(|(own, _)| **own == *self.id) {
+            let (code, reason) = (clean(&reject.code), clean(&reject.reason));
+            writeln!(output, "it is quarantined ({code}): {reason}")?;
+        }
+        if let (true, Some(now)) = (key, &now) {
+            let mut sink = TextSink::default();
+            for (name, value) in now.fields.iter().filter(|(name, _)| self.reads(port, name)) {
+                write_value(name, value, &mut sink);
+            }
+            writeln!(output, "read of it are")?;
+            write_parts(&sink, output)?;
+        }
+        Ok(())
+    }
+
+    /// Where items arrive: at item stages always the same port, else the first data set.
+    fn port(&self) -> Option<&'static str> {
+        let inputs = &self.spec.inputs;
+        let is_dataset = |port: &&&'static str| {
+            let port = self.spec.kind.input(port);
+            port.is_some_and(|port| port.port_type == stage_core::PortType::Dataset)
+        };
+        match self.spec.work {
+            StageWork::Item => inputs.keys().find(|port| **port == ITEMS).copied(),
+            _ => inputs.keys().find(is_dataset).copied(),
+        }
+    }
+
+    fn explain_unknown(&self, output: &mut dyn Write) -> Result<(), CliError> {
+        writeln!(output, "item `{}`: not known before the stages above have run", clean(self.id))?;
+        for reason in &self.stage.reasons {
+            writeln!(output, "  {}", clean(&reason.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// The state to compare with: the last run's, or where that is the present one, what stood
+    /// before it.
+    fn before(
+        &self,
+        now: &Digest,
+    ) -> (String, Option<&std::collections::BTreeMap<String, Vec<Digest>>>) {
+        match self.last {
+            None => ("the last run".into(), None),
+            Some(last) if last.key.digest() != *now => {
+                (format!("run {}", last.run), Some(&last.roots))
+            }
+            Some(last) => {
+                let previous = last.previous.as_ref().map(|previous| &previous.1);
+                (format!("the run before run {}", last.run), previous)
+            }
+        }
+    }
+
+    fn find(&self, roots: Option<&Vec<Digest>>) -> Result<Option<Item>, CliError> {
+        for root in roots.into_iter().flatten() {
+            // An old table may have been collected.
+            if !self.cache.contains(root)? {
+                continue;
+            }
+            let dataset = self.store.dataset(root)?;
+            let number = bucket_of(self.id, dataset.bits);
+            if let Some(bucket) = dataset.buckets.iter().find(|bucket| bucket.number == number) {
+                let items = self.store.chunk(&bucket.chunk)?.items;
+                if let Some(item) = items.into_iter().find(|item| *item.id == *self.id) {
+                    return Ok(Some(item));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn reads(&self, port: &str, field: &str) -> bool {
+        match self.spec.inputs.get(port).map(|input| &input.reads) {
+            Some(Reads::Fields { names, .. }) => names.iter().any(|name| name == field),
+            Some(Reads::All) | None => true,
+        }
+    }
+
+    fn compare(
+        &self,
+        port: &str,
+        before: &Item,
+        now: &Item,
+        run: &str,
+        output: &mut dyn Write,
+    ) -> Result<(), CliError> {
+        let id = clean(self.id);
+        let names = before.fields.iter().chain(now.fields.iter()).map(|(name, _)| name.clone());
+        let names: BTreeSet<Arc<str>> = names.collect();
+        let mut changed = false;
+        for name in names {
+            let (old, new) = (before.fields.get(&name), now.fields.get(&name));
+            if old == new {
+                continue;
+            }
+            let shown = |value: Option<&stage_core::Value>| {
+                value.map_or_else(|| "nothing".to_owned(), ToString::to_string)
+            };
+            let read = self.reads(port, &name);
+            changed |= read;
+            let unread = if read { "" } else { ", which the stage does not read" };
+            let (name, old, new) = (clean(&name), shown(old), shown(new));
+            let (old, new) = (clean(&old), clean(&new));
+            writeln!(
+                output,
+                "field `{name}` of `{id}` changed since {run} from {old} to {new}{unread}"
+            )?;
+        }
+        if !changed {
+            writeln!(output, "nothing that the stage reads of `{id}` has changed since {run}")?;
+            let settings = self.stage.reasons.iter().map(ToString::to_string);
+            for reason in settings.filter(|_| self.stage.verdict != Verdict::Fresh) {
+                writeln!(output, "  but {}", clean(&reason))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn no_item(&self) -> CliError {
+        CliError::usage(
+            format!("no item `{}` arrives at `{}`", self.id, self.spec.name),
+            "`throstle items` of a stage above it lists them",
+        )
+    }
+}

@@ -1,0 +1,178 @@
+//! The engine: the catalogue, the implementations and the entry points of planning and running.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use bytes::Bytes;
+use cache::{Cache, CacheError, Digest};
+use camino::Utf8PathBuf;
+use stage_core::event::{Event, Status};
+use stage_core::{
+    Blob, Catalogue, Context, Fields, Job, Kind, Output, ParameterValue, Role, Setup, Stage,
+    StageError,
+};
+
+use crate::pipeline::{Pipeline, StageId, StageSpec};
+use crate::plan::{Plan, Planner};
+
+/// What the engine works with; made once in `main`. Clones share the stages.
+#[derive(Clone)]
+pub struct Engine {
+    pub catalogue: Catalogue,
+    pub stages: Vec<Arc<dyn Stage>>,
+    pub worker: WorkerCommand,
+    /// Threads of the pool for stages in this process.
+    pub threads: usize,
+    /// Hash every source file, whatever its stat says.
+    pub verify: bool,
+    /// The value of an environment variable that a secret parameter names.
+    pub secret: fn(&str) -> Option<String>,
+}
+
+/// How a worker is started.
+#[derive(Clone, Debug, Default)]
+pub struct WorkerCommand {
+    /// `None`: there is no worker program, and stages that need one fail with that message.
+    pub program: Option<Utf8PathBuf>,
+    pub arguments: Vec<String>,
+    pub environment: Vec<(String, String)>,
+}
+
+/// What a run needs beside the plan.
+#[derive(Clone, Default)]
+pub struct RunOptions {
+    /// Only these and what they need; all when empty.
+    pub targets: Vec<StageId>,
+    /// Go on with what does not depend on a failed stage.
+    pub keep_going: bool,
+    pub stop: StopFlag,
+}
+
+/// Receives events on the thread that runs the schedule.
+pub type Sink<'a> = &'a mut dyn FnMut(Event);
+
+/// Asks a run to stop: once for a clean stop, twice for an immediate one.
+#[derive(Clone, Debug, Default)]
+pub struct StopFlag(Arc<AtomicU8>);
+
+impl StopFlag {
+    pub fn request(&self) {
+        let _ = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |level| {
+            Some(level.saturating_add(1))
+        });
+    }
+
+    pub fn is_requested(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 0
+    }
+
+    pub fn is_urgent(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 1
+    }
+}
+
+/// Why planning or running could not go on at all. What happens to a stage is an event.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    #[error("stage `{stage}`: {error}")]
+    Stage { stage: String, error: StageError },
+    #[error("{message}")]
+    Internal { message: String },
+}
+
+impl Engine {
+    pub fn implementation(&self, kind: &str) -> Option<&Arc<dyn Stage>> {
+        self.stages.iter().find(|stage| stage.kind().name == kind)
+    }
+
+    /// What a stage is opened with, but for what arrives at it.
+    pub fn setup(&self, pipeline: &Pipeline, spec: &StageSpec) -> Result<Setup, StageError> {
+        let mut setup = Setup {
+            stage: spec.name.clone(),
+            parameters: spec.parameters.clone(),
+            timeout_seconds: spec.policy.timeout_seconds,
+            base: pipeline.base.to_string(),
+            ..Setup::default()
+        };
+        for parameter in spec.kind.parameters.iter().filter(|p| p.role == Role::Secret) {
+            if let ParameterValue::Text(variable) = spec.parameters.get(parameter.name) {
+                let value = (self.secret)(variable).ok_or_else(|| no_secret(variable))?;
+                setup.secrets.insert(parameter.name.to_owned(), value);
+            }
+        }
+        Ok(setup)
+    }
+
+    /// Opens a job in this process.
+    pub fn open(
+        &self,
+        kind: &Kind,
+        setup: Setup,
+        context: &mut dyn Context,
+    ) -> Result<Job, StageError> {
+        let stage = self.implementation(kind.name).ok_or_else(|| {
+            let message = format!("this program has no implementation of `{}`", kind.name);
+            StageError::with_help(message, "use a program that was linked with that stage")
+        })?;
+        stage_core::worker::shielded(|| stage.open(setup, context))
+    }
+
+    /// What would happen and why. Reads sources, executes nothing.
+    pub fn plan(
+        &self,
+        pipeline: &Pipeline,
+        cache: &Cache,
+        targets: &[StageId],
+        sink: Sink,
+    ) -> Result<Plan, EngineError> {
+        let plan = Planner::new(self, pipeline, cache)?.plan(targets, sink)?;
+        if !cache.is_read_only() {
+            cache.commit()?;
+        }
+        Ok(plan)
+    }
+
+    /// Executes until everything wanted is done, failed, or a stop is asked for. The last event
+    /// is `Finished`.
+    pub fn run(
+        &self,
+        pipeline: &Pipeline,
+        cache: &Cache,
+        options: &RunOptions,
+        sink: Sink,
+    ) -> Result<Status, EngineError> {
+        crate::run::run(self, pipeline, cache, options, sink)
+    }
+}
+
+fn no_secret(variable: &str) -> StageError {
+    StageError::with_help(
+        format!("the environment variable `{variable}` is not set"),
+        "set it to the secret that the manifest refers to",
+    )
+}
+
+/// For sources, which ask the world and nobody else.
+pub struct NoContext;
+
+impl Context for NoContext {
+    fn read(&mut self, _: &Blob) -> Result<Bytes, StageError> {
+        Err(StageError::failed("a source has no blobs to read"))
+    }
+
+    fn recall(&mut self, _: &Digest) -> Result<Option<Fields>, StageError> {
+        Ok(None)
+    }
+
+    fn remember(&mut self, _: &Digest, _: Output) -> Result<Fields, StageError> {
+        Err(StageError::failed("a source keeps no parts"))
+    }
+
+    fn progress(&mut self, _: u64, _: u64) {}
+
+    fn stopping(&mut self) -> bool {
+        false
+    }
+}

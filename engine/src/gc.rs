@@ -1,0 +1,336 @@
+//! What the cache may give up: everything that no kept run reaches.
+//!
+//! From the runs that are kept the marks go to the outcomes of their stages, from there to data
+//! sets, chunks and blobs. A record of one item or bucket is kept as long as all that it refers
+//! to is kept.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use cache::fs::FsError;
+use cache::{Cache, CacheError, Digest, SweepPlan, Table};
+use stage_core::event::{Event, Status};
+use stage_core::{Chunk, Dataset, Fields};
+
+use crate::history;
+use crate::record::{
+    CHUNK, ChunkRecord, ITEM, ItemRecord, LAST, LastRecord, MEMO, PortValue, RunRecord, STAGE,
+    StageRecord, decode,
+};
+use crate::show::runlog;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// How many of the last runs of every pipeline are kept.
+    pub keep_runs: usize,
+    /// Runs that began at this time or later are kept; seconds since 1970.
+    pub kept_since: Option<i64>,
+    pub most_bytes: Option<u64>,
+}
+
+pub struct Plan {
+    pub sweep: SweepPlan,
+    /// The runs whose results are kept.
+    pub kept: Vec<u64>,
+    pub given_up: Vec<GivenUp>,
+    /// A run that was stopped or killed, or is still under way: the outcomes of single items are
+    /// all kept until it has been finished.
+    pub unfinished: Option<u64>,
+}
+
+/// The outcome of a stage that goes although a kept run reaches it, to come under the limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GivenUp {
+    pub stage: String,
+    pub bytes: u64,
+    /// What it took to make it.
+    pub seconds: f64,
+}
+
+/// Looks at the whole cache and decides; removes nothing.
+pub fn plan(cache: &Cache, limits: &Limits) -> Result<Plan, CacheError> {
+    let runs = history::runs(cache)?;
+    let kept = kept_runs(&runs, limits);
+    let unfinished = unfinished(cache, &runs)?;
+    let lasts: Vec<LastRecord> = decoded(cache, LAST)?.into_iter().map(|(_, last)| last).collect();
+    let wanted = wanted_keys(&runs, &kept, &lasts, limits);
+    let mut marks = Marks::default();
+    marks.outcomes(cache, &wanted)?;
+    let given_up = match limits.most_bytes {
+        Some(limit) => marks.give_up(cache, &runs, limit)?,
+        None => Vec::new(),
+    };
+    let mut live = marks.live();
+    // Small tables by which `why` names what changed.
+    for root in lasts.iter().flat_map(|last| last.roots.values().flatten()) {
+        mark_tables(cache, root, &mut live)?;
+    }
+    if unfinished.is_some() {
+        mark_items(cache, &mut live)?;
+    }
+    let live_record =
+        |table: Table, key: &Digest, value: &[u8]| marks.keeps(table, key, value, &live);
+    let sweep = cache.sweep_plan(&|digest| live.contains(digest), &live_record)?;
+    Ok(Plan { sweep, kept: kept.into_iter().collect(), given_up, unfinished })
+}
+
+fn kept_runs(runs: &[RunRecord], limits: &Limits) -> BTreeSet<u64> {
+    let mut kept = BTreeSet::new();
+    let mut seen: HashMap<&str, usize> = HashMap::new();
+    for run in runs.iter().rev() {
+        let later = seen.entry(&run.pipeline).or_default();
+        let is_recent = limits.kept_since.is_some_and(|since| run.started >= since);
+        if run.pinned || is_recent || *later < limits.keep_runs {
+            kept.insert(run.run);
+        }
+        *later += 1;
+    }
+    kept
+}
+
+/// The last run, if it has not come to its end, going by its record and its log.
+fn unfinished(cache: &Cache, runs: &[RunRecord]) -> Result<Option<u64>, CacheError> {
+    let last: BTreeMap<&str, &RunRecord> =
+        runs.iter().map(|run| (run.pipeline.as_str(), run)).collect();
+    let open = last.values().filter(|run| run.status != Status::Done).map(|run| run.run).max();
+    let newest = runs.last().map_or(0, |run| run.run);
+    let logged = match cache.fs().read_dir(&runlog::folder(cache.dir())) {
+        Ok(entries) => entries.iter().filter_map(|entry| runlog::number(&entry.name)).max(),
+        Err(error) if error.is_not_found() => None,
+        Err(error) => return Err(error.into()),
+    };
+    match logged.filter(|logged| *logged > newest) {
+        Some(logged) if !is_closed(cache, logged)? => Ok(Some(logged)),
+        _ => Ok(open),
+    }
+}
+
+/// Whether the log of a run has its last event.
+fn is_closed(cache: &Cache, run: u64) -> Result<bool, FsError> {
+    let bytes = cache.fs().read(&runlog::path(cache.dir(), run))?;
+    let last = bytes.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty());
+    let last = last.and_then(|line| serde_json::from_slice(line).ok());
+    Ok(matches!(last, Some(Event::Finished { .. })))
+}
+
+/// The whole-stage keys of kept runs, and whether each belongs to a pinned one.
+fn wanted_keys(
+    runs: &[RunRecord],
+    kept: &BTreeSet<u64>,
+    lasts: &[LastRecord],
+    limits: &Limits,
+) -> BTreeMap<Digest, bool> {
+    // A run of a few stages says nothing about the others, whose present state counts as well.
+    let present = lasts.iter().filter(|last| limits.keep_runs > 0 || kept.contains(&last.run));
+    let mut wanted: BTreeMap<Digest, bool> =
+        present.map(|last| (last.key.digest(), false)).collect();
+    for run in runs.iter().filter(|run| kept.contains(&run.run)) {
+        for key in run.keys.values() {
+            *wanted.entry(*key).or_default() |= run.pinned;
+        }
+    }
+    wanted
+}
+
+fn decoded<T: serde::de::DeserializeOwned>(
+    cache: &Cache,
+    table: Table,
+) -> Result<Vec<(Digest, T)>, CacheError> {
+    let records = cache.scan(table)?;
+    Ok(records.iter().filter_map(|(key, bytes)| Some((*key, decode(bytes)?))).collect())
+}
+
+/// What the outcomes of stages reach.
+#[derive(Default)]
+struct Marks {
+    /// By whole-stage key.
+    outcomes: BTreeMap<Digest, Reached>,
+}
+
+struct Reached {
+    objects: HashSet<Digest>,
+    seconds: f64,
+    pinned: bool,
+}
+
+impl Marks {
+    fn outcomes(
+        &mut self,
+        cache: &Cache,
+        wanted: &BTreeMap<Digest, bool>,
+    ) -> Result<(), CacheError> {
+        for (key, pinned) in wanted {
+            let Some(record) = history::outcome_of(cache, key)? else { continue };
+            let mut objects = HashSet::new();
+            record.outputs.values().try_for_each(|value| mark_value(cache, value, &mut objects))?;
+            let StageRecord { seconds, .. } = record;
+            self.outcomes.insert(*key, Reached { objects, seconds, pinned: *pinned });
+        }
+        Ok(())
+    }
+
+    fn live(&self) -> HashSet<Digest> {
+        self.outcomes.values().flat_map(|reached| reached.objects.iter().copied()).collect()
+    }
+
+    /// Lets whole outcomes go, those first that are cheapest to make again for their size.
+    fn give_up(
+        &mut self,
+        cache: &Cache,
+        runs: &[RunRecord],
+        limit: u64,
+    ) -> Result<Vec<GivenUp>, CacheError> {
+        let costs = Costs::read(cache)?;
+        let sizes = sizes(cache, &self.live())?;
+        let mut total: u64 = sizes.values().sum();
+        let mut order: Vec<(f64, Digest)> = Vec::new();
+        for (key, reached) in self.outcomes.iter().filter(|(_, reached)| !reached.pinned) {
+            let bytes: u64 = reached.objects.iter().filter_map(|object| sizes.get(object)).sum();
+            let seconds = costs.seconds(reached);
+            order.push((seconds / bytes.max(1) as f64, *key));
+        }
+        order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let names: HashMap<Digest, &String> =
+            runs.iter().flat_map(|run| run.keys.iter().map(|(name, key)| (*key, name))).collect();
+        let mut users: HashMap<Digest, usize> = HashMap::new();
+        let objects = self.outcomes.values().flat_map(|reached| &reached.objects);
+        objects.for_each(|object| *users.entry(*object).or_default() += 1);
+        let mut given_up = Vec::new();
+        for (_, key) in order {
+            if total <= limit {
+                break;
+            }
+            let Some(reached) = self.outcomes.remove(&key) else { continue };
+            let mut bytes = 0;
+            for object in &reached.objects {
+                let users = users.entry(*object).or_default();
+                *users = users.saturating_sub(1);
+                if *users == 0 {
+                    bytes += sizes.get(object).copied().unwrap_or(0);
+                }
+            }
+            total = total.saturating_sub(bytes);
+            let stage = names.get(&key).map_or_else(|| key.short(), |name| name.to_string());
+            given_up.push(GivenUp { stage, bytes, seconds: costs.seconds(&reached) });
+        }
+        Ok(given_up)
+    }
+
+    /// Whether a record stays, given the objects that do.
+    fn keeps(&self, table: Table, key: &Digest, value: &[u8], live: &HashSet<Digest>) -> bool {
+        let all_live = |fields: &Fields| fields.blobs().all(|blob| live.contains(&blob.digest));
+        match table {
+            STAGE => self.outcomes.contains_key(key),
+            ITEM => match decode::<ItemRecord>(value) {
+                Some(ItemRecord::Done { fields, .. }) => all_live(&fields),
+                Some(ItemRecord::Rejected(_)) => true,
+                None => false,
+            },
+            CHUNK => decode::<ChunkRecord>(value)
+                .is_some_and(|record| record.chunk.is_none_or(|chunk| live.contains(&chunk))),
+            // Other memos are small and true whatever is stored.
+            MEMO => decode_whole::<Fields>(value).is_none_or(|fields| all_live(&fields)),
+            _ => true,
+        }
+    }
+}
+
+/// What single items took to make: a stage that ran for a few of its items only has its own time
+/// for those.
+struct Costs(HashMap<Digest, f64>);
+
+impl Costs {
+    fn read(cache: &Cache) -> Result<Costs, CacheError> {
+        let mut costs = HashMap::new();
+        for (_, record) in decoded::<ItemRecord>(cache, ITEM)? {
+            if let ItemRecord::Done { fields, seconds, .. } = record
+                && let Some(blob) = fields.blobs().next()
+            {
+                costs.insert(blob.digest, f64::from(seconds));
+            }
+        }
+        Ok(Costs(costs))
+    }
+
+    fn seconds(&self, reached: &Reached) -> f64 {
+        let items: f64 = reached.objects.iter().filter_map(|object| self.0.get(object)).sum();
+        items.max(reached.seconds)
+    }
+}
+
+fn sizes(cache: &Cache, objects: &HashSet<Digest>) -> Result<HashMap<Digest, u64>, CacheError> {
+    let mut sizes = HashMap::new();
+    for object in objects {
+        if let Some(size) = cache.size(object)? {
+            sizes.insert(*object, size);
+        }
+    }
+    Ok(sizes)
+}
+
+fn decode_whole<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    let (value, rest) = postcard::take_from_bytes(bytes).ok()?;
+    rest.is_empty().then_some(value)
+}
+
+fn mark_value(
+    cache: &Cache,
+    value: &PortValue,
+    live: &mut HashSet<Digest>,
+) -> Result<(), CacheError> {
+    match value {
+        PortValue::Artifact(fields) => live.extend(fields.blobs().map(|blob| blob.digest)),
+        PortValue::Dataset { root, .. } => {
+            for chunk in mark_tables(cache, root, live)? {
+                let blobs = chunk.items.iter().flat_map(|item| item.fields.blobs());
+                live.extend(blobs.map(|blob| blob.digest));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Marks a data set without the blobs; returns its chunks. What is lost keeps nothing alive.
+fn mark_tables(
+    cache: &Cache,
+    root: &Digest,
+    live: &mut HashSet<Digest>,
+) -> Result<Vec<Chunk>, CacheError> {
+    live.insert(*root);
+    let mut chunks = Vec::new();
+    let Some(bytes) = read(cache, root)? else { return Ok(chunks) };
+    let dataset = Dataset::decode(&bytes).unwrap_or_default();
+    for bucket in dataset.buckets {
+        live.insert(bucket.chunk);
+        let bytes = read(cache, &bucket.chunk)?;
+        chunks.extend(bytes.and_then(|bytes| Chunk::decode(&bytes).ok()));
+    }
+    Ok(chunks)
+}
+
+fn read(cache: &Cache, digest: &Digest) -> Result<Option<bytes::Bytes>, CacheError> {
+    match cache.read(digest) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.is_lost_object() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Every outcome of an item, a bucket or a part of a gather, whoever will want it.
+fn mark_items(cache: &Cache, live: &mut HashSet<Digest>) -> Result<(), CacheError> {
+    for (_, record) in decoded::<ItemRecord>(cache, ITEM)? {
+        if let ItemRecord::Done { fields, .. } = record {
+            live.extend(fields.blobs().map(|blob| blob.digest));
+        }
+    }
+    let chunks = decoded::<ChunkRecord>(cache, CHUNK)?;
+    live.extend(chunks.into_iter().filter_map(|(_, record)| record.chunk));
+    for (_, bytes) in cache.scan(MEMO)? {
+        if let Some(fields) = decode_whole::<Fields>(&bytes) {
+            live.extend(fields.blobs().map(|blob| blob.digest));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,286 @@
+//! A stage as written, with its keys told apart: ports, parameters, common keys, matrix.
+
+use std::collections::BTreeMap;
+
+use stage_core::{Catalogue, Kind, ParameterValue, Parameters, Work};
+
+use super::export::WrittenExport;
+use super::nearest::{list, nearest, suggestion};
+use super::node::{Entry, Node, Spanned, Value};
+use super::policy;
+use super::problem::{Collector, Problem, Span};
+use super::reference::{Target, Written};
+use super::value::{self, Checks};
+use super::written::WrittenStage;
+use crate::pipeline::{Policy, StageWork};
+
+/// A matrix of more values than these is not a sweep.
+const LONGEST_AXIS: usize = 1_000;
+
+pub struct Draft {
+    pub name: Spanned<String>,
+    pub kind: &'static Kind,
+    /// The values that all instances share.
+    pub values: Parameters,
+    /// Where parameters that name fields are written, for messages.
+    pub places: BTreeMap<&'static str, Span>,
+    pub axes: Vec<Axis>,
+    pub ports: BTreeMap<&'static str, Vec<Written>>,
+    /// The same as `ports`, found; filled in once every stage is known.
+    pub inputs: BTreeMap<&'static str, Vec<(Target, Span)>>,
+    pub exports: Vec<WrittenExport>,
+    pub policy: Policy,
+    /// What misspelled keys should have been; those are not reported as missing as well.
+    meant: Vec<&'static str>,
+}
+
+/// One parameter of a matrix.
+#[derive(Clone)]
+pub struct Axis {
+    pub parameter: &'static str,
+    pub values: Vec<AxisValue>,
+}
+
+#[derive(Clone)]
+pub struct AxisValue {
+    /// As it appears in the names of the instances.
+    pub label: String,
+    pub value: ParameterValue,
+}
+
+/// What a stage refers to must be kept apart from what is wrong, so that one wrong stage does not
+/// make its readers wrong.
+pub fn read(
+    stage: WrittenStage,
+    catalogue: &Catalogue,
+    checks: &Checks,
+    problems: &mut Collector,
+) -> Option<Draft> {
+    let kind = find_kind(stage.kind.as_ref()?, catalogue, problems)?;
+    let mut draft = Draft {
+        name: stage.name,
+        kind,
+        values: Parameters::default(),
+        places: BTreeMap::new(),
+        axes: Vec::new(),
+        ports: BTreeMap::new(),
+        inputs: BTreeMap::new(),
+        exports: Vec::new(),
+        policy: policy::usual(),
+        meant: Vec::new(),
+    };
+    if let Some(matrix) = &stage.matrix {
+        draft.read_matrix(&matrix.node, checks, problems);
+    }
+    for entry in &stage.entries {
+        draft.read_entry(entry, checks, problems);
+    }
+    draft.fill_in(checks, problems);
+    if let Some(export) = &stage.export {
+        draft.exports = super::export::read(export, kind, problems);
+    }
+    Some(draft)
+}
+
+fn find_kind(
+    node: &Node,
+    catalogue: &Catalogue,
+    problems: &mut Collector,
+) -> Option<&'static Kind> {
+    let Some(name) = node.text() else {
+        let message = "`use` should be the name of a stage kind";
+        problems.add(
+            Problem::new("wrong_type", node.span, message)
+                .label(format!("this is {}", node.describe())),
+        );
+        return None;
+    };
+    let kind = catalogue.get(name);
+    if kind.is_none() {
+        let message = format!("there is no stage kind `{}`", name.escape_debug());
+        let near = nearest(name, catalogue.iter().map(|kind| kind.name));
+        let help = near.map(|near| format!("did you mean `{near}`?"));
+        let help = help.unwrap_or_else(|| "`throstle stages` lists the kinds".to_owned());
+        problems
+            .add(Problem::new("unknown_kind", node.span, message).label("not known").help(help));
+    }
+    kind
+}
+
+impl Draft {
+    fn read_entry(&mut self, entry: &Entry, checks: &Checks, problems: &mut Collector) {
+        let key = entry.key.value.as_str();
+        if policy::is_common(key) {
+            policy::read(&mut self.policy, entry, checks, problems);
+        } else if let Some(port) = self.kind.input(key) {
+            let written = super::reference::read(entry, port, problems);
+            self.ports.insert(port.name, written);
+        } else if let Some(parameter) = self.kind.parameter(key) {
+            self.places.insert(parameter.name, entry.node.span);
+            if let Some(axis) = self.axes.iter().find(|axis| axis.parameter == key) {
+                let message = format!("`{}` is also in the matrix", axis.parameter);
+                problems.add(
+                    Problem::new("duplicate_key", entry.key.span, message)
+                        .help("keep one of the two"),
+                );
+            } else if let Some(value) = checks.value(parameter, &entry.node, problems) {
+                self.values.0.insert(parameter.name.to_owned(), value);
+            }
+        } else {
+            problems.add(self.unknown_key(&entry.key));
+            self.meant.extend(nearest(&entry.key.value, self.names()));
+        }
+    }
+
+    /// The ports and parameters of the kind.
+    fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let kind = self.kind;
+        let ports = kind.inputs.iter().map(|port| port.name);
+        ports.chain(kind.parameters.iter().map(|parameter| parameter.name))
+    }
+
+    fn unknown_key(&self, key: &Spanned<String>) -> Problem {
+        let common = policy::COMMON.iter().map(|parameter| parameter.name);
+        let own: Vec<&str> = self.names().collect();
+        let all = own.iter().copied().chain(common).chain(["use", "export", "matrix"]);
+        let near = nearest(&key.value, all).map(|near| format!("did you mean `{near}`?"));
+        let kind = self.kind.name;
+        let help = near.unwrap_or_else(|| match own.is_empty() {
+            true => format!("`{kind}` has no ports and no parameters"),
+            false => format!("`{kind}` has {}", list(own)),
+        });
+        let message = format!("`{kind}` has no port or parameter `{}`", key.value.escape_debug());
+        Problem::new("unknown_key", key.span, message).label("not known here").help(help)
+    }
+
+    fn read_matrix(&mut self, node: &Node, checks: &Checks, problems: &mut Collector) {
+        let Value::Table(table) = &node.value else {
+            let problem =
+                Problem::new("wrong_type", node.span, "`matrix` should be a table of lists");
+            problems.add(problem.help("write `matrix = { rate = [16000, 22050] }`"));
+            return;
+        };
+        for Entry { key, node } in &table.0 {
+            let Some(parameter) = self.kind.parameter(&key.value) else {
+                let message = format!("`{}` has no parameter `{}`", self.kind.name, key.value);
+                let known = self.kind.parameters.iter().map(|parameter| parameter.name);
+                problems.add(
+                    Problem::new("unknown_key", key.span, message)
+                        .label("a matrix is made of parameters")
+                        .help_if(suggestion(&key.value, "parameters", known)),
+                );
+                continue;
+            };
+            let values = match &node.value {
+                Value::List(nodes) if !nodes.is_empty() && nodes.len() <= LONGEST_AXIS => nodes,
+                _ => {
+                    let message = format!(
+                        "the matrix of `{}` should be a list of 1 to {LONGEST_AXIS} values",
+                        key.value
+                    );
+                    problems.add(
+                        Problem::new("wrong_type", node.span, message)
+                            .help(format!("write `{} = [first, second]`", key.value)),
+                    );
+                    continue;
+                }
+            };
+            let mut axis = Axis { parameter: parameter.name, values: Vec::new() };
+            for node in values {
+                let Some(value) = checks.value(parameter, node, problems) else { continue };
+                axis.add(value, node, problems);
+            }
+            self.places.insert(parameter.name, node.span);
+            self.axes.push(axis);
+        }
+        self.axes.retain(|axis| !axis.values.is_empty());
+    }
+
+    /// Defaults for what is not written, and errors for what has to be.
+    fn fill_in(&mut self, checks: &Checks, problems: &mut Collector) {
+        for parameter in self.kind.parameters {
+            let name = parameter.name;
+            if self.places.contains_key(name) || self.meant.contains(&name) {
+                continue;
+            }
+            match value::default(parameter, checks.seed) {
+                Some(ParameterValue::Absent) => {}
+                Some(value) => drop(self.values.0.insert(name.to_owned(), value)),
+                None => {
+                    let message = format!(
+                        "stage `{}` has no `{name}`, which `{}` needs",
+                        self.name.value, self.kind.name
+                    );
+                    problems.add(
+                        Problem::new("missing_key", self.name.span, message)
+                            .help(format!("`{name}`: {}", parameter.doc)),
+                    );
+                }
+            }
+        }
+        for port in self.kind.inputs {
+            let written = self.ports.get(port.name);
+            if !port.optional && written.is_none_or(Vec::is_empty) && !self.failed(port.name) {
+                let message = format!(
+                    "stage `{}` has no `{}`, which `{}` needs",
+                    self.name.value, port.name, self.kind.name
+                );
+                let ports = list(self.kind.inputs.iter().map(|port| port.name));
+                let help = format!(
+                    "name the stage that it reads: `{} = \"…\"`; its ports are {ports}",
+                    port.name
+                );
+                problems.add(Problem::new("missing_port", self.name.span, message).help(help));
+            }
+        }
+    }
+
+    /// Whether the port is written but could not be read, which has been reported.
+    fn failed(&self, port: &str) -> bool {
+        self.ports.get(port).is_some_and(Vec::is_empty) || self.meant.contains(&port)
+    }
+
+    /// Whether what arrives on the port is not known because of an error.
+    pub fn is_broken(&self, port: &str, found: usize) -> bool {
+        let written = self.ports.get(port).map_or(0, Vec::len);
+        let required = self.kind.input(port).is_some_and(|port| !port.optional);
+        found < written || (required && found == 0)
+    }
+
+    /// The work under the parameters of an instance.
+    pub fn work(kind: &Kind, values: &Parameters) -> StageWork {
+        match kind.work {
+            Work::Source => StageWork::Source,
+            Work::Item => StageWork::Item,
+            Work::Gather => StageWork::Gather,
+            Work::Chosen { parameter } => match values.get(parameter) {
+                ParameterValue::Text(text) if text == "item" => StageWork::Item,
+                _ => StageWork::Gather,
+            },
+        }
+    }
+}
+
+impl Axis {
+    fn add(&mut self, value: ParameterValue, node: &Node, problems: &mut Collector) {
+        let label = label(&value);
+        if self.values.iter().any(|known| known.label == label) {
+            let message = format!("the matrix has `{label}` twice for `{}`", self.parameter);
+            problems
+                .add(Problem::new("duplicate_value", node.span, message).label("the second time"));
+            return;
+        }
+        self.values.push(AxisValue { label, value });
+    }
+}
+
+/// A value as a part of names and paths: nothing in it separates or leads out of a folder.
+fn label(value: &ParameterValue) -> String {
+    let text = match value {
+        ParameterValue::Text(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let allowed =
+        |letter: char| letter.is_alphanumeric() || matches!(letter, '.' | '-' | '+' | '_');
+    text.chars().take(100).map(|letter| if allowed(letter) { letter } else { '_' }).collect()
+}

@@ -1,0 +1,430 @@
+//! Where outputs appear as files: the templates of `export`, and that no two meet.
+
+use std::collections::{BTreeMap, HashMap};
+
+use camino::{Utf8Path, Utf8PathBuf};
+use stage_core::{FieldType, Kind, OutputPort, Parameters, PortType};
+
+use super::fields::{declared, describe};
+use super::nearest::{list, suggestion};
+use super::node::{Entry, Node, Value};
+use super::problem::{Collector, Problem, Span};
+use crate::pipeline::{Export, KnownFields, Template, TemplatePart};
+
+/// The folder of the store, which exports must not reach.
+const STORE: &str = ".throstle";
+
+/// One template as written.
+#[derive(Clone)]
+pub struct WrittenExport {
+    /// Port and field, as far as the manifest says.
+    port: Option<&'static OutputPort>,
+    field: Option<String>,
+    key_span: Span,
+    template: Template,
+    span: Span,
+}
+
+/// Reads `export = "…"`, `export = { audio = "…" }` and `export = { train = { audio = "…" } }`.
+pub fn read(entry: &Entry, kind: &'static Kind, problems: &mut Collector) -> Vec<WrittenExport> {
+    let mut exports = Vec::new();
+    match &entry.node.value {
+        Value::Text(text) => {
+            add(&mut exports, None, None, entry.key.span, (text, &entry.node), problems);
+        }
+        Value::Table(table) => {
+            for Entry { key, node } in &table.0 {
+                let port = kind.output(&key.value);
+                match (&node.value, port) {
+                    (Value::Text(text), port) => {
+                        let field = port.is_none().then(|| key.value.clone());
+                        add(&mut exports, port, field, key.span, (text, node), problems);
+                    }
+                    (Value::Table(fields), Some(_)) => {
+                        for Entry { key, node } in &fields.0 {
+                            let field = Some(key.value.clone());
+                            match node.text() {
+                                Some(text) => {
+                                    add(&mut exports, port, field, key.span, (text, node), problems)
+                                }
+                                None => problems.add(not_a_template(node)),
+                            }
+                        }
+                    }
+                    _ => problems.add(not_a_template(node)),
+                }
+            }
+        }
+        _ => problems.add(not_a_template(&entry.node)),
+    }
+    exports
+}
+
+fn add(
+    exports: &mut Vec<WrittenExport>,
+    port: Option<&'static OutputPort>,
+    field: Option<String>,
+    key_span: Span,
+    (text, node): (&str, &Node),
+    problems: &mut Collector,
+) {
+    match template(text) {
+        Ok(template) => {
+            exports.push(WrittenExport { port, field, key_span, template, span: node.span });
+        }
+        Err((message, help)) => {
+            problems.add(Problem::new("unsafe_path", node.span, message).help(help));
+        }
+    }
+}
+
+fn not_a_template(node: &Node) -> Problem {
+    Problem::new("wrong_type", node.span, "`export` should be a path")
+        .label(format!("this is {}", node.describe()))
+        .help("write `export = \"out/{id}.wav\"` or `export = { audio = \"out/{id}.wav\" }`")
+}
+
+/// The parts of a template. Paths stay below the folder of the manifest and out of the store.
+fn template(text: &str) -> Result<Template, (String, &'static str)> {
+    let help = "export to a folder beside the manifest, such as `out/{id}.wav`";
+    let refuse = |what: &str| Err((format!("an export path {what}"), help));
+    if text.is_empty() || text.chars().any(char::is_control) {
+        return refuse("cannot be empty or have control characters");
+    }
+    if text.starts_with('/') || text.contains('\\') || text.contains(':') {
+        return refuse("must be relative, with `/` between folders");
+    }
+    if text.split('/').any(|part| part == "..") {
+        return refuse("cannot go up with `..`");
+    }
+    let folders: Vec<&str> =
+        text.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    if folders.first().is_some_and(|first| first.eq_ignore_ascii_case(STORE)) {
+        return refuse("cannot lead into the cache folder");
+    }
+    if folders.is_empty() || text.ends_with('/') {
+        return refuse("needs the name of a file at its end");
+    }
+    if folders.first().is_some_and(|first| first.starts_with('{')) && folders.len() == 1 {
+        return refuse("needs a folder or a fixed beginning");
+    }
+    places(&folders.join("/"))
+}
+
+fn places(text: &str) -> Result<Template, (String, &'static str)> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some(open) = rest.find('{') {
+        let Some(length) = rest[open..].find('}') else { break };
+        let name = &rest[open + 1..open + length];
+        if name.is_empty() || name.contains(['{', '/']) {
+            let message = format!("`{{{name}}}` is not a place for a field");
+            return Err((message, "write the name of a field in braces: `{speaker}`"));
+        }
+        if open > 0 {
+            parts.push(TemplatePart::Text(rest[..open].to_owned()));
+        }
+        parts.push(TemplatePart::Field(name.to_owned()));
+        rest = &rest[open + length + 1..];
+    }
+    if rest.contains(['{', '}']) {
+        let message = "a brace without its other half in an export path".to_owned();
+        return Err((message, "write the name of a field in braces: `{speaker}`"));
+    }
+    if !rest.is_empty() {
+        parts.push(TemplatePart::Text(rest.to_owned()));
+    }
+    Ok(Template(parts))
+}
+
+/// What an instance of a stage exports.
+pub struct Exporter<'a> {
+    pub stage: &'a str,
+    pub kind: &'static Kind,
+    pub parameters: &'a Parameters,
+    pub suffix: &'a str,
+    pub fields: &'a BTreeMap<&'static str, KnownFields>,
+}
+
+impl Exporter<'_> {
+    pub fn resolve(&self, written: &WrittenExport, problems: &mut Collector) -> Option<Export> {
+        let port = self.port(written, problems)?;
+        let field = match (port.port_type, &written.field) {
+            (PortType::Artifact, None) => None,
+            _ => Some(self.field(port, written, problems)?),
+        };
+        let template = self.template(port, written, problems)?;
+        Some(Export { port: port.name, field, template })
+    }
+
+    /// The output that is named, else the first that has the field that is named, else the first.
+    fn port(
+        &self,
+        written: &WrittenExport,
+        problems: &mut Collector,
+    ) -> Option<&'static OutputPort> {
+        let has = |port: &&OutputPort| match (&written.field, self.fields.get(port.name)) {
+            (Some(name), Some(known)) => known.fields.contains_key(name),
+            _ => false,
+        };
+        let outputs = self.kind.outputs;
+        let found = written.port.or_else(|| outputs.iter().find(has)).or(outputs.first());
+        if found.is_none() {
+            let message = format!("`{}` has no outputs to export", self.kind.name);
+            problems.add(Problem::new("unknown_port", written.key_span, message));
+        }
+        found
+    }
+
+    /// The field that is written: the one named, or the first file that the stage adds.
+    fn field(
+        &self,
+        port: &OutputPort,
+        written: &WrittenExport,
+        problems: &mut Collector,
+    ) -> Option<String> {
+        let known = self.fields.get(port.name)?;
+        let Some(name) = &written.field else {
+            return self.first_file(port, known, written, problems);
+        };
+        let problem = match known.fields.get(name) {
+            Some(FieldType::Blob) => return Some(name.clone()),
+            None if known.open => return Some(name.clone()),
+            Some(other) => {
+                let message = format!(
+                    "the field `{name}` is {}, and only files are exported",
+                    describe(*other)
+                );
+                let files = known.fields.iter().filter(|(_, kind)| **kind == FieldType::Blob);
+                let names = list(files.map(|(name, _)| name.as_str()));
+                let help = format!(
+                    "there are {names}; `throstle items` writes tables of texts and numbers"
+                );
+                Problem::new("wrong_field_type", written.key_span, message).help(help)
+            }
+            None => {
+                let message = format!("stage `{}` has no output or field `{name}`", self.stage);
+                let outputs = self.kind.outputs.iter().map(|output| output.name);
+                let names = known.fields.keys().map(String::as_str).chain(outputs);
+                Problem::new("unknown_field", written.key_span, message).help_if(suggestion(
+                    name,
+                    "there are",
+                    names,
+                ))
+            }
+        };
+        problems.add(problem);
+        None
+    }
+
+    fn first_file(
+        &self,
+        port: &OutputPort,
+        known: &KnownFields,
+        written: &WrittenExport,
+        problems: &mut Collector,
+    ) -> Option<String> {
+        let first = port.writes.iter().find(|(_, kind)| *kind == FieldType::Blob);
+        let outputs = declared(self.kind, self.parameters).filter(|_| port.open);
+        let mut outputs = outputs.unwrap_or_default();
+        let files = known.fields.iter().filter(|(_, kind)| **kind == FieldType::Blob);
+        let files: Vec<&str> = files.map(|(name, _)| name.as_str()).collect();
+        match (first, outputs.len(), files.as_slice()) {
+            (Some((name, _)), ..) => return Some((*name).to_owned()),
+            (None, 1, _) => return outputs.pop(),
+            (None, _, [name]) => return Some((*name).to_owned()),
+            _ => {}
+        }
+        let message = format!("it is not clear which field of stage `{}` to export", self.stage);
+        let help = match files.first() {
+            None => {
+                "it has no files; `throstle items` writes tables of texts and numbers".to_owned()
+            }
+            Some(first) => format!(
+                "name it: `export = {{ {first} = \"out/{{id}}\" }}`; there are {}",
+                list(files.iter().copied())
+            ),
+        };
+        problems.add(Problem::new("unknown_field", written.key_span, message).help(help));
+        None
+    }
+
+    fn template(
+        &self,
+        port: &OutputPort,
+        written: &WrittenExport,
+        problems: &mut Collector,
+    ) -> Option<Template> {
+        let nothing = KnownFields::default();
+        let known = self.fields.get(port.name).unwrap_or(&nothing);
+        let is_dataset = port.port_type == PortType::Dataset;
+        let mut parts: Vec<TemplatePart> = Vec::new();
+        let mut places = 0;
+        for part in &written.template.0 {
+            let part = match part {
+                TemplatePart::Field(name) if name == "matrix" && !self.suffix.is_empty() => {
+                    TemplatePart::Text(self.suffix.to_owned())
+                }
+                TemplatePart::Field(name) => {
+                    places += 1;
+                    self.check_place(name, known, is_dataset, written.span, problems)?;
+                    part.clone()
+                }
+                TemplatePart::Text(_) => part.clone(),
+            };
+            match (parts.last_mut(), part) {
+                (Some(TemplatePart::Text(before)), TemplatePart::Text(text)) => {
+                    before.push_str(&text)
+                }
+                (_, part) => parts.push(part),
+            }
+        }
+        if is_dataset && places == 0 {
+            let message =
+                format!("every item of stage `{}` would be exported to the same file", self.stage);
+            let problem = Problem::new("duplicate_export", written.span, message);
+            problems.add(problem.help("put a field into the path that tells items apart: `{id}`"));
+            return None;
+        }
+        Some(Template(parts))
+    }
+
+    fn check_place(
+        &self,
+        name: &str,
+        known: &KnownFields,
+        is_dataset: bool,
+        span: Span,
+        problems: &mut Collector,
+    ) -> Option<()> {
+        if is_dataset && name == "id" {
+            return Some(());
+        }
+        let found = known.fields.get(name).filter(|_| is_dataset);
+        match found {
+            Some(FieldType::Text | FieldType::Number) => return Some(()),
+            None if known.open && is_dataset => return Some(()),
+            _ => {}
+        }
+        let texts = known.fields.iter().filter(|(_, kind)| **kind != FieldType::Blob);
+        let names = texts.map(|(name, _)| name.as_str()).chain(["id"]);
+        let problem = match found {
+            Some(kind) => {
+                let message = format!(
+                    "the field `{name}` is {}, which is not a part of a path",
+                    describe(*kind)
+                );
+                Problem::new("wrong_field_type", span, message).help_if(suggestion(
+                    name,
+                    "there are",
+                    names,
+                ))
+            }
+            None if name == "matrix" => {
+                let message =
+                    format!("stage `{}` has no matrix for the place `{{matrix}}`", self.stage);
+                Problem::new("unknown_field", span, message)
+            }
+            None if !is_dataset => {
+                let message =
+                    format!("stage `{}` gives no items, so there is no field `{name}`", self.stage);
+                Problem::new("unknown_field", span, message).help("write a fixed path")
+            }
+            None => {
+                let message = format!("stage `{}` has no field `{name}`", self.stage);
+                Problem::new("unknown_field", span, message).help_if(suggestion(
+                    name,
+                    "there are",
+                    names,
+                ))
+            }
+        };
+        problems.add(problem);
+        None
+    }
+}
+
+/// Finds templates that stand for the same paths, or for files that the pipeline reads.
+pub struct Targets {
+    seen: HashMap<String, Span>,
+    /// Files and folders that are read, by the parts of their paths below the manifest.
+    read: Vec<(Vec<String>, Span)>,
+}
+
+impl Targets {
+    pub fn new(base: &Utf8Path, read: Vec<(Utf8PathBuf, Span)>) -> Targets {
+        let below = |(path, span): (Utf8PathBuf, Span)| {
+            let path = path.strip_prefix(base).unwrap_or(&path).to_owned();
+            let parts = parts(path.as_str());
+            let inside = !path.is_absolute() && !parts.is_empty() && parts[0] != "..";
+            inside.then_some((parts, span))
+        };
+        let seen = HashMap::new();
+        Targets { seen, read: read.into_iter().filter_map(below).collect() }
+    }
+
+    /// An export into a folder that is read would change the pipeline's own input.
+    fn check_read(
+        &self,
+        stage: &str,
+        path: &str,
+        written: &WrittenExport,
+        problems: &mut Collector,
+    ) {
+        let target = parts(path);
+        let Some((read, span)) = self.read.iter().find(|(read, _)| target.starts_with(read)) else {
+            return;
+        };
+        let read = read.join("/");
+        let message =
+            format!("stage `{stage}` would export into `{read}`, which the pipeline reads");
+        let problem = Problem::new("unsafe_path", written.span, message)
+            .label("this would change the sources")
+            .also(*span, "read here");
+        problems.add(problem.help("export to a folder of its own, such as `out/{id}.wav`"));
+    }
+
+    pub fn add(
+        &mut self,
+        stage: &str,
+        export: &Export,
+        written: &WrittenExport,
+        problems: &mut Collector,
+    ) {
+        let path = path(&export.template);
+        self.check_read(stage, &path, written, problems);
+        let Some(span) = self.seen.get(&path) else {
+            self.seen.insert(path, written.span);
+            return;
+        };
+        let problem = match *span == written.span {
+            true => {
+                let message =
+                    format!("all stages of the matrix of `{stage}` would export to `{path}`");
+                Problem::new("duplicate_export", written.span, message)
+                    .help("put the place `{matrix}` into the path")
+            }
+            false => {
+                let message = format!("two stages would export to `{path}`");
+                Problem::new("duplicate_export", written.span, message)
+                    .label("here again")
+                    .also(*span, "here first")
+                    .help("give each its own folder")
+            }
+        };
+        problems.add(problem);
+    }
+}
+
+fn parts(path: &str) -> Vec<String> {
+    let named = path.split('/').filter(|part| !part.is_empty() && *part != ".");
+    named.map(str::to_owned).collect()
+}
+
+fn path(template: &Template) -> String {
+    let part = |part: &TemplatePart| match part {
+        TemplatePart::Text(text) => text.clone(),
+        TemplatePart::Field(name) => format!("{{{name}}}"),
+    };
+    template.0.iter().map(part).collect()
+}

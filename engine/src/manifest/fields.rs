@@ -1,0 +1,192 @@
+//! Which fields are on which data set, and whether what a stage reads is there.
+
+use std::collections::BTreeMap;
+
+use stage_core::{
+    FieldSet, FieldType, InputPort, Kind, OutputPort, ParameterType, ParameterValue, Parameters,
+    PortType,
+};
+
+use super::nearest::{list, nearest};
+use super::problem::{Collector, Problem, Span};
+use crate::pipeline::{KnownFields, Reads};
+
+/// A data set that arrives on a port.
+pub struct Arriving<'a> {
+    pub fields: &'a KnownFields,
+    /// Where it is referred to.
+    pub span: Span,
+    pub stage: &'a str,
+}
+
+/// The fields on an output, from those that arrive. `broken` says of a port that what arrives
+/// there is not known because of an error, of which no more errors should follow.
+pub fn on_output(
+    kind: &Kind,
+    output: &OutputPort,
+    parameters: &Parameters,
+    arriving: &BTreeMap<&'static str, Vec<Arriving>>,
+    broken: &dyn Fn(&str) -> bool,
+) -> KnownFields {
+    let passed = output.passes.and_then(|port| arriving.get(port));
+    let mut known = passed.map(|passed| common(passed)).unwrap_or_default();
+    known.open |= output.passes.is_some_and(broken);
+    for (name, field_type) in output.writes {
+        known.fields.insert((*name).to_owned(), *field_type);
+    }
+    match declared(kind, parameters).filter(|_| output.open) {
+        Some(names) => {
+            known.fields.extend(names.into_iter().map(|name| (name, FieldType::Blob)));
+        }
+        None => known.open |= output.open,
+    }
+    known
+}
+
+/// Of several data sets those fields are known that all of them have.
+fn common(passed: &[Arriving]) -> KnownFields {
+    let Some((first, others)) = passed.split_first() else { return KnownFields::default() };
+    let mut known = first.fields.clone();
+    for other in others {
+        known.open |= other.fields.open || other.fields.fields != known.fields;
+        known.fields.retain(|name, kind| other.fields.fields.get(name) == Some(kind));
+    }
+    known
+}
+
+/// The names of declared outputs: the table `outputs` of a kind that has such a parameter.
+pub fn declared(kind: &Kind, parameters: &Parameters) -> Option<Vec<String>> {
+    let parameter = kind.parameter("outputs")?;
+    if !matches!(parameter.parameter_type, ParameterType::Map(_)) {
+        return None;
+    }
+    match parameters.get("outputs") {
+        ParameterValue::Map(outputs) => Some(outputs.keys().cloned().collect()),
+        _ => Some(Vec::new()),
+    }
+}
+
+/// What an input port looks at, under these parameters.
+pub fn reads(port: &InputPort, parameters: &Parameters) -> Reads {
+    if port.port_type == PortType::Artifact {
+        return Reads::All;
+    }
+    let (named, also) = match port.reads {
+        FieldSet::All => return Reads::All,
+        FieldSet::These(fields) => (Vec::new(), fields),
+        FieldSet::Named { parameter, also } => (names_in(parameters.get(parameter)), also),
+    };
+    let listed = also.iter().chain(port.may_read).map(|(name, _)| (*name).to_owned());
+    let mut names: Vec<String> = listed.chain(named).collect();
+    names.sort_unstable();
+    names.dedup();
+    let id = port.reads_id || names.iter().any(|name| name == "id");
+    names.retain(|name| name != "id");
+    Reads::Fields { names, id }
+}
+
+/// The names that a parameter gives: a list, one text, or the keys of a table.
+fn names_in(value: &ParameterValue) -> Vec<String> {
+    match value {
+        ParameterValue::Text(text) => vec![text.clone()],
+        ParameterValue::List(values) => values.iter().flat_map(names_in).collect(),
+        ParameterValue::Map(values) => match values.get("field") {
+            Some(field) => names_in(field),
+            None => values.keys().cloned().collect(),
+        },
+        _ => Vec::new(),
+    }
+}
+
+/// The stage that reads, for messages.
+pub struct Reader<'a> {
+    pub stage: &'a str,
+    pub kind: &'static Kind,
+    pub parameters: &'a Parameters,
+    /// Where its parameters are written.
+    pub places: &'a BTreeMap<&'static str, Span>,
+    /// Which stages write a field of a name.
+    pub writers: &'a dyn Fn(&str) -> Vec<String>,
+}
+
+impl Reader<'_> {
+    /// Reports fields that a port needs and that do not arrive, or arrive as something else.
+    pub fn check(&self, port: &InputPort, arriving: &Arriving, problems: &mut Collector) {
+        let (also, named) = match port.reads {
+            FieldSet::These(fields) => (fields, None),
+            FieldSet::Named { parameter, also } => (also, Some(parameter)),
+            FieldSet::All => return,
+        };
+        for (name, wanted) in also {
+            match arriving.fields.fields.get(*name) {
+                Some(found) if found == wanted => {}
+                Some(found) => problems.add(self.wrong_type(name, *wanted, *found, arriving)),
+                None if arriving.fields.open => {}
+                None => problems.add(self.missing(name, arriving.span, arriving)),
+            }
+        }
+        let Some(parameter) = named else { return };
+        let place = self.places.get(parameter).copied().unwrap_or(arriving.span);
+        for name in names_in(self.parameters.get(parameter)) {
+            let known = arriving.fields.fields.contains_key(&name) || name == "id";
+            if !known && !arriving.fields.open {
+                problems.add(self.missing(&name, place, arriving));
+            }
+        }
+    }
+
+    fn missing(&self, name: &str, place: Span, arriving: &Arriving) -> Problem {
+        let message = format!(
+            "`{}` of stage `{}` needs the field `{}`, which `{}` does not have",
+            self.kind.name,
+            self.stage,
+            name.escape_debug(),
+            arriving.stage
+        );
+        let fields = arriving.fields.fields.keys().map(String::as_str);
+        let mut help = match nearest(name, fields.clone()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("`{}` has {}", arriving.stage, names_or_nothing(fields)),
+        };
+        let writers = (self.writers)(name);
+        if !writers.is_empty() {
+            let writers = list(writers.iter().map(String::as_str));
+            help.push_str(&format!("; `{name}` is written by {writers}"));
+        }
+        Problem::new("unknown_field", place, message)
+            .label(format!("no `{}` here", name.escape_debug()))
+            .help(help)
+    }
+
+    fn wrong_type(
+        &self,
+        name: &str,
+        wanted: FieldType,
+        found: FieldType,
+        arriving: &Arriving,
+    ) -> Problem {
+        let message = format!(
+            "`{}` of stage `{}` needs the field `{name}` as {}, but `{}` has it as {}",
+            self.kind.name,
+            self.stage,
+            describe(wanted),
+            arriving.stage,
+            describe(found)
+        );
+        Problem::new("wrong_field_type", arriving.span, message)
+            .label(format!("`{name}` is {} here", describe(found)))
+    }
+}
+
+fn names_or_nothing<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names = list(names);
+    if names.is_empty() { "no fields".to_owned() } else { format!("the fields {names}") }
+}
+
+pub fn describe(field_type: FieldType) -> &'static str {
+    match field_type {
+        FieldType::Text => "a text",
+        FieldType::Number => "a number",
+        FieldType::Blob => "a file",
+    }
+}

@@ -1,0 +1,178 @@
+//! Matrices: one written stage becomes several, and so do the stages that read them.
+
+use std::collections::HashMap;
+
+use super::draft::{Axis, Draft};
+use super::problem::{Collector, Problem, Span};
+use super::reference::Target;
+use super::written::MOST_STAGES;
+use stage_core::Parameters;
+
+/// One parameter of the matrix of one written stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct AxisId {
+    stage: usize,
+    axis: usize,
+}
+
+/// A stage of the pipeline to be: a written stage with a value for every axis that reaches it.
+pub struct Instance {
+    pub stage: usize,
+    /// `rate=16000,codec=b`; empty without a matrix.
+    pub suffix: String,
+    pub parameters: Parameters,
+    choice: Vec<(AxisId, usize)>,
+}
+
+pub struct Instances {
+    /// In the order of the written stages given.
+    pub all: Vec<Instance>,
+    /// Positions in `all` of the instances of a written stage.
+    of_stage: HashMap<usize, Vec<usize>>,
+    of_choice: HashMap<(usize, Vec<usize>), usize>,
+    axes: HashMap<usize, Vec<AxisId>>,
+}
+
+/// `order` is the order of the stages in which every one comes after what it reads.
+pub fn expand(drafts: &[Option<Draft>], order: &[usize], problems: &mut Collector) -> Instances {
+    let mut instances = Instances {
+        all: Vec::new(),
+        of_stage: HashMap::new(),
+        of_choice: HashMap::new(),
+        axes: HashMap::new(),
+    };
+    for &stage in order {
+        let Some(draft) = &drafts[stage] else { continue };
+        let axes = instances.axes_of(stage, draft);
+        let product = axes.iter().map(|id| axis(drafts, *id).values.len());
+        let count = product.fold(1usize, usize::saturating_mul);
+        if instances.all.len().saturating_add(count) > MOST_STAGES {
+            let message = format!("the matrix makes more than {MOST_STAGES} stages");
+            let problem = Problem::new("too_large", draft.name.span, message);
+            problems.add(problem.help("sweep over fewer values at a time"));
+            return instances;
+        }
+        for number in 0..count {
+            instances.add(stage, draft, drafts, &axes, number);
+        }
+        instances.axes.insert(stage, axes);
+    }
+    instances
+}
+
+fn axis(drafts: &[Option<Draft>], id: AxisId) -> &Axis {
+    static NONE: Axis = Axis { parameter: "", values: Vec::new() };
+    drafts[id.stage].as_ref().map_or(&NONE, |draft| &draft.axes[id.axis])
+}
+
+impl Instances {
+    /// Those of what is read, unless a port collects them all or names one, and its own.
+    fn axes_of(&self, stage: usize, draft: &Draft) -> Vec<AxisId> {
+        let mut axes: Vec<AxisId> =
+            (0..draft.axes.len()).map(|axis| AxisId { stage, axis }).collect();
+        for (port, targets) in &draft.inputs {
+            if draft.kind.input(port).is_some_and(|port| port.many) {
+                continue;
+            }
+            for (target, _) in targets {
+                if let Target::Stage { stage, instance: None, .. } = target {
+                    axes.extend(self.axes.get(stage).into_iter().flatten());
+                }
+            }
+        }
+        axes.sort_unstable();
+        axes.dedup();
+        axes
+    }
+
+    fn add(
+        &mut self,
+        stage: usize,
+        draft: &Draft,
+        drafts: &[Option<Draft>],
+        axes: &[AxisId],
+        number: usize,
+    ) {
+        let mut rest = number;
+        let mut choice: Vec<(AxisId, usize)> = Vec::with_capacity(axes.len());
+        // The last axis turns fastest.
+        for id in axes.iter().rev() {
+            let values = axis(drafts, *id).values.len();
+            choice.push((*id, rest % values));
+            rest /= values;
+        }
+        choice.reverse();
+        let mut parameters = draft.values.clone();
+        for (id, value) in choice.iter().filter(|(id, _)| id.stage == stage) {
+            let axis = axis(drafts, *id);
+            parameters.0.insert(axis.parameter.to_owned(), axis.values[*value].value.clone());
+        }
+        let values = choice.iter().map(|(_, value)| *value).collect();
+        let suffix = suffix(drafts, &choice);
+        let at = self.all.len();
+        self.of_stage.entry(stage).or_default().push(at);
+        self.of_choice.insert((stage, values), at);
+        self.all.push(Instance { stage, suffix, parameters, choice });
+    }
+
+    /// The instances that a reference means, seen from an instance; several only where the port
+    /// takes many.
+    pub fn meant(
+        &self,
+        reader: &Instance,
+        target: usize,
+        named: Option<&str>,
+        many: bool,
+    ) -> Vec<usize> {
+        let all = self.of_stage.get(&target).map(Vec::as_slice).unwrap_or_default();
+        if let Some(name) = named {
+            let same = |at: &usize| self.all[*at].suffix == name;
+            return all.iter().copied().filter(same).collect();
+        }
+        if many {
+            return all.to_vec();
+        }
+        let axes = self.axes.get(&target).map(Vec::as_slice).unwrap_or_default();
+        let chosen =
+            |id: &AxisId| reader.choice.iter().find(|(own, _)| own == id).map(|(_, value)| *value);
+        let values: Option<Vec<usize>> = axes.iter().map(chosen).collect();
+        let found = values.and_then(|values| self.of_choice.get(&(target, values)).copied());
+        found.into_iter().collect()
+    }
+
+    /// The suffixes of a stage's instances, for messages.
+    pub fn suffixes(&self, stage: usize) -> impl Iterator<Item = &str> {
+        let all = self.of_stage.get(&stage).into_iter().flatten();
+        all.map(|at| self.all[*at].suffix.as_str())
+    }
+}
+
+/// Axes of two stages under one name are told apart by their stages.
+fn suffix(drafts: &[Option<Draft>], choice: &[(AxisId, usize)]) -> String {
+    let parameter = |id: AxisId| axis(drafts, id).parameter;
+    let mut parts = Vec::with_capacity(choice.len());
+    for (id, value) in choice {
+        let name = parameter(*id);
+        let label = &axis(drafts, *id).values[*value].label;
+        let shared = choice.iter().filter(|(other, _)| parameter(*other) == name).count() > 1;
+        let owner = drafts[id.stage].as_ref().map_or("", |draft| draft.name.value.as_str());
+        parts.push(match shared {
+            true => format!("{owner}.{name}={label}"),
+            false => format!("{name}={label}"),
+        });
+    }
+    parts.join(",")
+}
+
+/// A reference in brackets that names no instance.
+pub fn unknown_instance(name: &str, stage: &str, known: &[&str], span: Span) -> Problem {
+    let message = format!("stage `{stage}` has no instance `[{}]`", name.escape_debug());
+    let known: Vec<&str> = known.iter().copied().filter(|suffix| !suffix.is_empty()).collect();
+    let known: Vec<String> = known.iter().map(|suffix| format!("`{stage}[{suffix}]`")).collect();
+    let help = match known.len() {
+        0 => format!("`{stage}` has no matrix: write its name alone"),
+        1..=20 => format!("there are {}", known.join(", ")),
+        many => format!("there are {many}, such as {}", known[0]),
+    };
+    Problem::new("unknown_reference", span, message).help(help)
+}

@@ -1,0 +1,106 @@
+//! The keys that every stage has, whatever its kind.
+
+use stage_core::{Default, Parameter, ParameterType, ParameterValue, Role, Unit};
+
+use super::node::{Entry, Node, Value};
+use super::problem::{Collector, Problem};
+use super::unit;
+use super::value::{Checks, with_use};
+use crate::pipeline::Policy;
+
+/// Common keys with a value of one type; `use`, `export` and `matrix` have shapes of their own.
+pub static COMMON: &[Parameter] = &[
+    Parameter {
+        name: "quarantine",
+        parameter_type: ParameterType::Number { min: 0.0, max: 1.0 },
+        default: Default::Number(0.05),
+        role: Role::Execution,
+        doc: "The share of items that may be set aside before the stage fails: `\"5%\"` or `0.05`.",
+        ..Parameter::BASE
+    },
+    Parameter {
+        name: "retries",
+        parameter_type: ParameterType::Integer { min: 0, max: 100 },
+        default: Default::Integer(2),
+        role: Role::Execution,
+        unit: Unit::Count,
+        doc: "How often a transient failure is tried again.",
+        ..Parameter::BASE
+    },
+    Parameter {
+        name: "timeout",
+        parameter_type: ParameterType::Duration,
+        default: Default::Absent,
+        role: Role::Execution,
+        doc: "The longest time for one item or batch, or for a gather as a whole.",
+        ..Parameter::BASE
+    },
+    Parameter {
+        name: "salt",
+        parameter_type: ParameterType::Text,
+        default: Default::Absent,
+        doc: "Another text forces the work to be done again.",
+        ..Parameter::BASE
+    },
+    Parameter {
+        name: "device",
+        parameter_type: ParameterType::Text,
+        default: Default::Text("auto"),
+        role: Role::Execution,
+        doc: "`auto`, `cpu`, `cuda` or `cuda:1`, for stages of the worker.",
+        ..Parameter::BASE
+    },
+];
+
+pub fn is_common(key: &str) -> bool {
+    COMMON.iter().any(|parameter| parameter.name == key)
+}
+
+pub fn usual() -> Policy {
+    Policy {
+        quarantine: 0.05,
+        retries: 2,
+        timeout_seconds: None,
+        salt: None,
+        device: "auto".to_owned(),
+    }
+}
+
+/// Takes a common key of a stage into its policy.
+pub fn read(policy: &mut Policy, entry: &Entry, checks: &Checks, problems: &mut Collector) {
+    let Some(parameter) = COMMON.iter().find(|common| common.name == entry.key.value) else {
+        return;
+    };
+    let node = as_share(parameter, &entry.node);
+    let Some(value) = checks.value(parameter, &node, problems) else { return };
+    match (parameter.name, value) {
+        ("quarantine", ParameterValue::Number(share)) => policy.quarantine = share,
+        ("retries", ParameterValue::Integer(retries)) => policy.retries = retries as u32,
+        ("timeout", ParameterValue::Seconds(seconds)) => policy.timeout_seconds = Some(seconds),
+        ("salt", ParameterValue::Text(salt)) => policy.salt = Some(salt),
+        ("device", ParameterValue::Text(device)) => {
+            if !is_device(&device) {
+                let message = format!("there is no device `{}`", device.escape_debug());
+                let help = "`auto`, `cpu`, `cuda`, or `cuda:1` for the second one";
+                let problem = Problem::new("unknown_choice", node.span, message).help(help);
+                problems.add(with_use(problem, &node));
+            }
+            policy.device = device;
+        }
+        _ => {}
+    }
+}
+
+/// `"5%"` as 0.05, where a share is wanted.
+fn as_share(parameter: &Parameter, node: &Node) -> Node {
+    let percent = node.text().filter(|_| parameter.name == "quarantine");
+    match percent.and_then(|text| unit::number(text, Unit::Percent)) {
+        Some(percent) => Node { value: Value::Number(percent / 100.0), ..node.clone() },
+        None => node.clone(),
+    }
+}
+
+fn is_device(name: &str) -> bool {
+    let numbered = |number: &str| number.len() <= 3 && number.parse::<u8>().is_ok();
+    matches!(name, "auto" | "cpu" | "cuda") || name.strip_prefix("cuda:").is_some_and(numbered)
+}

@@ -1,0 +1,385 @@
+//! From what was written to what is meant: every reference found, every value typed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use camino::{Utf8Path, Utf8PathBuf};
+use stage_core::{Catalogue, ParameterType, ParameterValue, Parameters, Unit};
+
+use super::draft::{self, Draft};
+use super::export::{Exporter, Targets};
+use super::fields::{self, Arriving, Reader};
+use super::instance::{self, Instance, Instances};
+use super::order::order;
+use super::problem::{Collector, Problem, Span};
+use super::reference::{Names, Target};
+use super::value::{Checks, plain};
+use super::written::{Manifest, WrittenAsset, is_name};
+use crate::pipeline::{
+    Asset, Input, KnownFields, Pipeline, Reference, Session, StageId, StageSpec,
+};
+
+pub fn resolve(
+    manifest: Manifest,
+    file: &Utf8Path,
+    catalogue: &Catalogue,
+    mut checks: Checks,
+    problems: &mut Collector,
+) -> Option<Pipeline> {
+    checks.seed = seed(&manifest, &checks, problems);
+    let name = name(&manifest, problems);
+    let session = session(&manifest, &checks, problems);
+    let asset_spans: BTreeMap<String, Span> =
+        manifest.assets.iter().map(|asset| (asset.name.value.clone(), asset.name.span)).collect();
+    let assets = assets(manifest.assets, &checks, problems);
+    let mut stages = BTreeMap::new();
+    let mut drafts: Vec<Option<Draft>> = Vec::new();
+    for stage in manifest.stages {
+        stages.insert(stage.name.value.clone(), drafts.len());
+        drafts.push(draft::read(stage, catalogue, &checks, problems));
+    }
+    let asset_names: BTreeSet<String> = asset_spans.keys().cloned().collect();
+    find_references(&mut drafts, &stages, &asset_names, problems);
+    warn_unused(&drafts, &asset_spans, problems);
+    let order = order(&drafts, problems);
+    let instances = instance::expand(&drafts, &order, problems);
+    let base = checks.base.to_owned();
+    let mut read = checks.paths();
+    if let Some(name) = file.file_name() {
+        read.push((Utf8PathBuf::from(name), Span::default()));
+    }
+    let targets = Targets::new(&base, read);
+    let mut builder = Builder::new(&drafts, &instances, &assets, targets);
+    builder.build(problems);
+    let stages = builder.stages;
+    Some(Pipeline { name: name?, base, file: file.to_owned(), stages, assets, session })
+}
+
+fn name(manifest: &Manifest, problems: &mut Collector) -> Option<String> {
+    let node = manifest.name.as_ref()?;
+    let name = node.text().filter(|name| is_name(name));
+    if name.is_none() {
+        problems.add(
+            Problem::new("bad_name", node.span, "`name` cannot be the name of a pipeline")
+                .help("a text of letters, digits, `-` and `_`"),
+        );
+    }
+    name.map(str::to_owned)
+}
+
+fn seed(manifest: &Manifest, checks: &Checks, problems: &mut Collector) -> i64 {
+    let Some(node) = &manifest.seed else { return 0 };
+    let parameter =
+        plain("seed", ParameterType::Integer { min: i64::MIN, max: i64::MAX }, Unit::None);
+    match checks.value(&parameter, node, problems) {
+        Some(ParameterValue::Integer(seed)) => seed,
+        _ => 0,
+    }
+}
+
+fn session(manifest: &Manifest, checks: &Checks, problems: &mut Collector) -> Session {
+    let mut session = Session::default();
+    if let Some(node) = &manifest.stop_after {
+        let parameter = plain("stop_after", ParameterType::Duration, Unit::None);
+        if let Some(ParameterValue::Seconds(seconds)) = checks.value(&parameter, node, problems) {
+            session.stop_after_seconds = Some(seconds);
+        }
+    }
+    if let Some(node) = &manifest.price_per_hour {
+        let prices = ParameterType::Number { min: 0.0, max: 1e9 };
+        let parameter = plain("price_per_hour", prices, Unit::None);
+        if let Some(ParameterValue::Number(price)) = checks.value(&parameter, node, problems) {
+            session.price_per_hour = Some(price);
+        }
+    }
+    session
+}
+
+fn assets(
+    written: Vec<WrittenAsset>,
+    checks: &Checks,
+    problems: &mut Collector,
+) -> BTreeMap<String, Asset> {
+    let path_parameter = plain("path", ParameterType::SourcePath, Unit::None);
+    let license_parameter = plain("license", ParameterType::Text, Unit::None);
+    let mut assets = BTreeMap::new();
+    for asset in written {
+        let license =
+            asset.license.and_then(|node| checks.value(&license_parameter, &node, problems));
+        let license = match license {
+            Some(ParameterValue::Text(text)) => Some(text),
+            _ => None,
+        };
+        let path = asset.path.and_then(|node| checks.value(&path_parameter, &node, problems));
+        if let Some(ParameterValue::Text(path)) = path {
+            assets.insert(asset.name.value, Asset { path: Utf8PathBuf::from(path), license });
+        }
+    }
+    assets
+}
+
+/// Turns what stands on the ports into stages, ports and assets.
+fn find_references(
+    drafts: &mut [Option<Draft>],
+    stages: &BTreeMap<String, usize>,
+    assets: &BTreeSet<String>,
+    problems: &mut Collector,
+) {
+    let mut found = Vec::new();
+    let names = Names { stages, drafts, assets };
+    for (at, draft) in drafts.iter().enumerate() {
+        let Some(draft) = draft else { continue };
+        for (name, written) in &draft.ports {
+            let Some(port) = draft.kind.input(name) else { continue };
+            for reference in written {
+                if let Some(target) = names.find(port, reference, problems) {
+                    found.push((at, *name, target, reference.span));
+                }
+            }
+        }
+    }
+    for (at, port, target, span) in found {
+        if let Some(draft) = &mut drafts[at] {
+            draft.inputs.entry(port).or_default().push((target, span));
+        }
+    }
+}
+
+fn warn_unused(
+    drafts: &[Option<Draft>],
+    assets: &BTreeMap<String, Span>,
+    problems: &mut Collector,
+) {
+    let mut read = BTreeSet::new();
+    let mut used = BTreeSet::new();
+    for (target, _) in drafts.iter().flatten().flat_map(|draft| draft.inputs.values().flatten()) {
+        match target {
+            Target::Stage { stage, .. } => drop(read.insert(*stage)),
+            Target::Asset(name) => drop(used.insert(name.as_str())),
+        }
+    }
+    for (name, span) in assets.iter().filter(|(name, _)| !used.contains(name.as_str())) {
+        let message = format!("no stage uses the asset `{name}`");
+        problems.add(Problem::warning("unused_asset", *span, message));
+    }
+    for (at, draft) in drafts.iter().enumerate() {
+        let Some(draft) = draft else { continue };
+        let idle = draft.exports.is_empty() && !draft.kind.outputs.is_empty();
+        if idle && !read.contains(&at) {
+            let message =
+                format!("nothing reads stage `{}`, and it exports nothing", draft.name.value);
+            let problem = Problem::warning("unused_stage", draft.name.span, message);
+            problems.add(
+                problem.help("its results stay in the cache; `export = \"out/…\"` makes files"),
+            );
+        }
+    }
+}
+
+/// Makes the stages of the pipeline, one after the other.
+struct Builder<'a> {
+    drafts: &'a [Option<Draft>],
+    instances: &'a Instances,
+    assets: &'a BTreeMap<String, Asset>,
+    stages: Vec<StageSpec>,
+    targets: Targets,
+    /// For messages: which written stages add a field.
+    writers: HashMap<&'static str, Vec<String>>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(
+        drafts: &'a [Option<Draft>],
+        instances: &'a Instances,
+        assets: &'a BTreeMap<String, Asset>,
+        targets: Targets,
+    ) -> Builder<'a> {
+        let mut writers: HashMap<&'static str, Vec<String>> = HashMap::new();
+        for draft in drafts.iter().flatten() {
+            for (name, _) in draft.kind.outputs.iter().flat_map(|output| output.writes) {
+                writers.entry(name).or_default().push(draft.name.value.clone());
+            }
+        }
+        Builder { drafts, instances, assets, stages: Vec::new(), targets, writers }
+    }
+
+    fn build(&mut self, problems: &mut Collector) {
+        for instance in &self.instances.all {
+            if let Some(draft) = &self.drafts[instance.stage] {
+                let stage = self.stage(instance, draft, problems);
+                self.stages.push(stage);
+            }
+        }
+    }
+
+    fn stage(&mut self, instance: &Instance, draft: &Draft, problems: &mut Collector) -> StageSpec {
+        let references = self.references(instance, draft, problems);
+        let arriving = self.arriving(&references);
+        self.check_fields(instance, draft, &arriving, problems);
+        let broken = |port: &str| draft.is_broken(port, references.get(port).map_or(0, Vec::len));
+        let fields: BTreeMap<&'static str, KnownFields> = draft
+            .kind
+            .outputs
+            .iter()
+            .map(|output| {
+                let known =
+                    fields::on_output(draft.kind, output, &instance.parameters, &arriving, &broken);
+                (output.name, known)
+            })
+            .collect();
+        drop(arriving);
+        let inputs = inputs(draft, references, &instance.parameters);
+        let licenses = self.licenses(&inputs);
+        let name = match instance.suffix.is_empty() {
+            true => draft.name.value.clone(),
+            false => format!("{}[{}]", draft.name.value, instance.suffix),
+        };
+        let mut stage = StageSpec {
+            id: StageId(self.stages.len()),
+            name,
+            kind: draft.kind,
+            work: Draft::work(draft.kind, &instance.parameters),
+            parameters: instance.parameters.clone(),
+            inputs,
+            fields,
+            exports: Vec::new(),
+            policy: draft.policy.clone(),
+            licenses,
+        };
+        self.add_exports(&mut stage, instance, draft, problems);
+        stage
+    }
+
+    /// What stands behind every reference, with the place of the reference.
+    fn references(
+        &self,
+        instance: &Instance,
+        draft: &Draft,
+        problems: &mut Collector,
+    ) -> BTreeMap<&'static str, Vec<(Reference, Span)>> {
+        let mut ports = BTreeMap::new();
+        for (name, targets) in &draft.inputs {
+            let Some(port) = draft.kind.input(name) else { continue };
+            let mut references = Vec::new();
+            for (target, span) in targets {
+                let (stage, output, named) = match target {
+                    Target::Asset(name) => {
+                        references.push((Reference::Asset(name.clone()), *span));
+                        continue;
+                    }
+                    Target::Stage { stage, port, instance } => (*stage, port, instance.as_deref()),
+                };
+                let meant = self.instances.meant(instance, stage, named, port.many);
+                if let (true, Some(named)) = (meant.is_empty(), named) {
+                    self.report_instance(stage, named, *span, problems);
+                }
+                let reference = |at| Reference::Stage { stage: StageId(at), port: output };
+                references.extend(meant.into_iter().map(|at| (reference(at), *span)));
+            }
+            ports.insert(port.name, references);
+        }
+        ports
+    }
+
+    fn report_instance(&self, stage: usize, named: &str, span: Span, problems: &mut Collector) {
+        let known: Vec<&str> = self.instances.suffixes(stage).collect();
+        let name = self.drafts[stage].as_ref().map_or("", |draft| draft.name.value.as_str());
+        problems.add(instance::unknown_instance(named, name, &known, span));
+    }
+
+    /// What arrives from stages on each port, with the places of the references.
+    fn arriving(
+        &self,
+        references: &BTreeMap<&'static str, Vec<(Reference, Span)>>,
+    ) -> BTreeMap<&'static str, Vec<Arriving<'_>>> {
+        let arrived = |(reference, span): &(Reference, Span)| {
+            let Reference::Stage { stage, port } = reference else { return None };
+            let stage = self.stages.get(stage.0)?;
+            let fields = stage.fields.get(port)?;
+            Some(Arriving { fields, span: *span, stage: base_name(&stage.name) })
+        };
+        let port = |(port, references): (&&'static str, &Vec<(Reference, Span)>)| {
+            (*port, references.iter().filter_map(arrived).collect())
+        };
+        references.iter().map(port).collect()
+    }
+
+    fn check_fields(
+        &self,
+        instance: &Instance,
+        draft: &Draft,
+        arriving: &BTreeMap<&'static str, Vec<Arriving>>,
+        problems: &mut Collector,
+    ) {
+        let writers = |name: &str| self.writers.get(name).cloned().unwrap_or_default();
+        let reader = Reader {
+            stage: &draft.name.value,
+            kind: draft.kind,
+            parameters: &instance.parameters,
+            places: &draft.places,
+            writers: &writers,
+        };
+        for port in draft.kind.inputs {
+            for data_set in arriving.get(port.name).into_iter().flatten() {
+                reader.check(port, data_set, problems);
+            }
+        }
+    }
+
+    fn licenses(&self, inputs: &BTreeMap<&'static str, Input>) -> BTreeSet<String> {
+        let mut licenses = BTreeSet::new();
+        for reference in inputs.values().flat_map(|input| &input.references) {
+            match reference {
+                Reference::Asset(name) => {
+                    licenses.extend(self.assets.get(name).and_then(|asset| asset.license.clone()));
+                }
+                Reference::Stage { stage, .. } => {
+                    let above = self.stages.get(stage.0);
+                    licenses
+                        .extend(above.into_iter().flat_map(|stage| stage.licenses.iter().cloned()));
+                }
+            }
+        }
+        licenses
+    }
+
+    fn add_exports(
+        &mut self,
+        stage: &mut StageSpec,
+        instance: &Instance,
+        draft: &Draft,
+        problems: &mut Collector,
+    ) {
+        for written in &draft.exports {
+            let exporter = Exporter {
+                stage: &draft.name.value,
+                kind: draft.kind,
+                parameters: &instance.parameters,
+                suffix: &instance.suffix,
+                fields: &stage.fields,
+            };
+            if let Some(export) = exporter.resolve(written, problems) {
+                self.targets.add(&draft.name.value, &export, written, problems);
+                stage.exports.push(export);
+            }
+        }
+    }
+}
+
+fn inputs(
+    draft: &Draft,
+    references: BTreeMap<&'static str, Vec<(Reference, Span)>>,
+    parameters: &Parameters,
+) -> BTreeMap<&'static str, Input> {
+    let mut inputs = BTreeMap::new();
+    for (name, references) in references {
+        let Some(port) = draft.kind.input(name) else { continue };
+        let references = references.into_iter().map(|(reference, _)| reference).collect();
+        inputs.insert(name, Input { references, reads: fields::reads(port, parameters) });
+    }
+    inputs
+}
+
+/// The written name of a stage.
+fn base_name(name: &str) -> &str {
+    name.split('[').next().unwrap_or(name)
+}

@@ -1,0 +1,463 @@
+//! From a written value to the typed value of a parameter.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use camino::{Utf8Path, Utf8PathBuf};
+use stage_core::{Default, Parameter, ParameterType, ParameterValue, Role, Unit};
+
+use super::nearest::{list, nearest};
+use super::node::{Node, Table, Value};
+use super::problem::{Collector, Problem, Span};
+use super::{FileKind, unit};
+
+/// What checking a value needs to know of the world.
+pub struct Checks<'a> {
+    pub base: &'a Utf8Path,
+    pub seed: i64,
+    pub files: &'a dyn Fn(&Utf8Path) -> FileKind,
+    pub secrets: &'a dyn Fn(&str) -> Option<String>,
+    /// What the pipeline reads from outside, which exports must leave alone.
+    read: RefCell<Vec<(Utf8PathBuf, Span)>>,
+}
+
+/// The value of a parameter that is not written; `None` where it has to be.
+pub fn default(parameter: &Parameter, seed: i64) -> Option<ParameterValue> {
+    let texts = |texts: &[&str]| {
+        ParameterValue::List(
+            texts.iter().map(|text| ParameterValue::Text(text.to_string())).collect(),
+        )
+    };
+    Some(match parameter.default {
+        Default::Required => return None,
+        Default::Absent => ParameterValue::Absent,
+        Default::Text(text) => ParameterValue::Text(text.to_owned()),
+        Default::Integer(number) => match parameter.parameter_type {
+            ParameterType::Number { .. } => ParameterValue::Number(number as f64),
+            _ => ParameterValue::Integer(number),
+        },
+        Default::Number(number) => ParameterValue::Number(number),
+        Default::Flag(flag) => ParameterValue::Flag(flag),
+        Default::Seconds(seconds) => ParameterValue::Seconds(seconds),
+        Default::Bytes(bytes) => ParameterValue::Bytes(bytes),
+        Default::Texts(list) => texts(list),
+        Default::PipelineSeed => ParameterValue::Integer(seed),
+    })
+}
+
+/// Whether another type is a hint on what should have been written.
+struct Wanted {
+    what: String,
+    help: Option<String>,
+}
+
+impl Wanted {
+    fn new(what: impl Into<String>) -> Wanted {
+        Wanted { what: what.into(), help: None }
+    }
+
+    fn with(what: impl Into<String>, help: impl Into<String>) -> Wanted {
+        Wanted { what: what.into(), help: Some(help.into()) }
+    }
+}
+
+impl<'a> Checks<'a> {
+    pub fn new(
+        base: &'a Utf8Path,
+        files: &'a dyn Fn(&Utf8Path) -> FileKind,
+        secrets: &'a dyn Fn(&str) -> Option<String>,
+    ) -> Checks<'a> {
+        Checks { base, seed: 0, files, secrets, read: RefCell::default() }
+    }
+
+    /// Paths that have been checked, with their places.
+    pub fn paths(self) -> Vec<(Utf8PathBuf, Span)> {
+        self.read.into_inner()
+    }
+
+    /// `None` where something is wrong, which has been reported.
+    pub fn value(
+        &self,
+        parameter: &Parameter,
+        node: &Node,
+        problems: &mut Collector,
+    ) -> Option<ParameterValue> {
+        let value = self.typed(parameter, &parameter.parameter_type, node, problems)?;
+        if parameter.role == Role::Secret {
+            self.check_secret(parameter, node, problems);
+        }
+        Some(value)
+    }
+
+    fn typed(
+        &self,
+        parameter: &Parameter,
+        wanted: &ParameterType,
+        node: &Node,
+        problems: &mut Collector,
+    ) -> Option<ParameterValue> {
+        match (wanted, &node.value) {
+            (ParameterType::Text, Value::Text(text)) => Some(ParameterValue::Text(text.clone())),
+            (ParameterType::Flag, Value::Flag(flag)) => Some(ParameterValue::Flag(*flag)),
+            (ParameterType::Choice(names), Value::Text(text)) => {
+                choice(parameter, names, text, node, problems)
+            }
+            (ParameterType::Integer { min, max }, _) => {
+                integer(parameter, (*min, *max), node, problems)
+            }
+            (ParameterType::Number { min, max }, _) => {
+                number(parameter, (*min, *max), node, problems)
+            }
+            (ParameterType::Duration, Value::Text(text)) => match unit::duration(text) {
+                Some(seconds) => Some(ParameterValue::Seconds(seconds)),
+                None => wrong_unit(
+                    parameter,
+                    "a duration",
+                    "`\"90s\"`, `\"1.5h\"` or `\"11h30m\"`",
+                    node,
+                    problems,
+                ),
+            },
+            (ParameterType::Size, Value::Text(text)) => match unit::size(text) {
+                Some(bytes) => Some(ParameterValue::Bytes(bytes)),
+                None => {
+                    wrong_unit(parameter, "a size", "`\"64MB\"` or `\"12GiB\"`", node, problems)
+                }
+            },
+            (ParameterType::File | ParameterType::SourcePath, Value::Text(text)) => {
+                let file = matches!(wanted, ParameterType::File);
+                self.check_path(text, file, node, problems);
+                Some(ParameterValue::Text(text.clone()))
+            }
+            (ParameterType::List(inner), Value::List(nodes)) => {
+                self.list(parameter, inner, nodes, problems)
+            }
+            (ParameterType::Map(inner), Value::Table(table)) => {
+                self.map(parameter, inner, table, problems)
+            }
+            (ParameterType::Record(fields), Value::Table(table)) => {
+                self.record(parameter, fields, table, node.span, problems)
+            }
+            _ => {
+                problems.add(wrong_type(parameter, describe(wanted), node));
+                None
+            }
+        }
+    }
+
+    fn list(
+        &self,
+        parameter: &Parameter,
+        inner: &ParameterType,
+        nodes: &[Node],
+        problems: &mut Collector,
+    ) -> Option<ParameterValue> {
+        let values: Vec<Option<ParameterValue>> =
+            nodes.iter().map(|node| self.typed(parameter, inner, node, problems)).collect();
+        Some(ParameterValue::List(values.into_iter().collect::<Option<_>>()?))
+    }
+
+    fn map(
+        &self,
+        parameter: &Parameter,
+        inner: &ParameterType,
+        table: &Table,
+        problems: &mut Collector,
+    ) -> Option<ParameterValue> {
+        let mut values = BTreeMap::new();
+        let mut whole = true;
+        for entry in &table.0 {
+            match self.typed(parameter, inner, &entry.node, problems) {
+                Some(value) => drop(values.insert(entry.key.value.clone(), value)),
+                None => whole = false,
+            }
+        }
+        whole.then_some(ParameterValue::Map(values))
+    }
+
+    fn record(
+        &self,
+        parameter: &Parameter,
+        fields: &[Parameter],
+        table: &Table,
+        span: Span,
+        problems: &mut Collector,
+    ) -> Option<ParameterValue> {
+        let place = format!("`{}`", parameter.name);
+        let known: Vec<&str> = fields.iter().map(|field| field.name).collect();
+        // A misspelled name is one mistake, not also a missing one.
+        let mut meant: Vec<&str> = Vec::new();
+        let mut whole = true;
+        for entry in &table.0 {
+            if !known.contains(&entry.key.value.as_str()) {
+                problems.add(super::written::unknown_key(&entry.key, &place, &known));
+                meant.extend(nearest(&entry.key.value, known.iter().copied()));
+                whole = false;
+            }
+        }
+        let mut values = BTreeMap::new();
+        for field in fields {
+            let value = match table.get(field.name) {
+                Some(entry) => self.value(field, &entry.node, problems),
+                None => default(field, self.seed).or_else(|| {
+                    if meant.contains(&field.name) {
+                        return None;
+                    }
+                    let message = format!("{place} has no `{}`", field.name);
+                    problems.add(Problem::new("missing_key", span, message).help(field.doc));
+                    None
+                }),
+            };
+            match value {
+                Some(ParameterValue::Absent) => {}
+                Some(value) => drop(values.insert(field.name.to_owned(), value)),
+                None => whole = false,
+            }
+        }
+        whole.then_some(ParameterValue::Map(values))
+    }
+
+    /// Says whether it is set, and nothing of what it is set to.
+    fn check_secret(&self, parameter: &Parameter, node: &Node, problems: &mut Collector) {
+        let Some(variable) = node.text() else { return };
+        let allowed = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let is_set = || (self.secrets)(variable).is_some_and(|value| !value.is_empty());
+        let is_name = !variable.is_empty() && variable.chars().all(allowed);
+        if is_name && is_set() {
+            return;
+        }
+        // A token that somebody has pasted looks much like a name: only what is clearly a name is
+        // repeated.
+        if is_name && !variable.chars().any(|letter| letter.is_ascii_lowercase()) {
+            let message = format!("the environment variable `{variable}` is not set");
+            let name = parameter.name;
+            let help = format!("`{name}` takes its value from there: `export {variable}=…`");
+            problems.add(Problem::new("missing_secret", node.span, message).help(help));
+            return;
+        }
+        let message = format!(
+            "`{}` should be the name of an environment variable that is set",
+            parameter.name
+        );
+        let help = "write the name, not the secret itself: a manifest is read by others";
+        problems.cover(node.span);
+        problems.add(Problem::new("missing_secret", node.span, message).help(help));
+    }
+
+    /// Reports a path that is not there.
+    pub fn check_path(&self, path: &str, file: bool, node: &Node, problems: &mut Collector) {
+        if path.is_empty() || path.chars().any(char::is_control) {
+            let message = "a path that is empty or has a control character";
+            problems.add(Problem::new("bad_name", node.span, message));
+            return;
+        }
+        self.read.borrow_mut().push((Utf8PathBuf::from(path), node.span));
+        match (self.files)(&self.base.join(path)) {
+            FileKind::Missing => {
+                let help = match path.starts_with('~') {
+                    true => "`~` is not expanded: write the whole path".to_owned(),
+                    false => {
+                        format!("paths start at the folder of the manifest, `{}`", shown(self.base))
+                    }
+                };
+                let message = format!("there is no file or folder `{path}`");
+                problems.add(
+                    Problem::new("missing_file", node.span, message).label("not found").help(help),
+                );
+            }
+            FileKind::Folder if file => {
+                let message = format!("`{path}` is a folder, but a file is wanted");
+                problems.add(Problem::new("missing_file", node.span, message).label("a folder"));
+            }
+            FileKind::File | FileKind::Folder => {}
+        }
+    }
+}
+
+fn shown(base: &Utf8Path) -> &str {
+    if base.as_str().is_empty() { "." } else { base.as_str() }
+}
+
+fn choice(
+    parameter: &Parameter,
+    names: &[&str],
+    text: &str,
+    node: &Node,
+    problems: &mut Collector,
+) -> Option<ParameterValue> {
+    if names.contains(&text) {
+        return Some(ParameterValue::Text(text.to_owned()));
+    }
+    let message = format!("`{}` cannot be `{}`", parameter.name, text.escape_debug());
+    let help = format!("one of {}", list(names.iter().copied()));
+    let near = nearest(text, names.iter().copied());
+    let help = near.map_or(help.clone(), |near| format!("did you mean `{near}`? it is {help}"));
+    problems.add(with_use(Problem::new("unknown_choice", node.span, message).help(help), node));
+    None
+}
+
+fn integer(
+    parameter: &Parameter,
+    (min, max): (i64, i64),
+    node: &Node,
+    problems: &mut Collector,
+) -> Option<ParameterValue> {
+    let found = match &node.value {
+        Value::Integer(number) => *number,
+        Value::Text(text) => {
+            let number = unit::number(text, parameter.unit);
+            let whole = number.filter(|number| (number - number.round()).abs() < 1e-6);
+            match whole {
+                Some(number) => number.round() as i64,
+                None => return not_a_number(parameter, "an integer", node, problems),
+            }
+        }
+        _ => return not_a_number(parameter, "an integer", node, problems),
+    };
+    if (min..=max).contains(&found) {
+        return Some(ParameterValue::Integer(found));
+    }
+    let bounds = bounds(
+        (min != i64::MIN).then(|| min.to_string()),
+        (max != i64::MAX).then(|| max.to_string()),
+    );
+    out_of_range(parameter, &found.to_string(), &bounds, node, problems)
+}
+
+fn number(
+    parameter: &Parameter,
+    (min, max): (f64, f64),
+    node: &Node,
+    problems: &mut Collector,
+) -> Option<ParameterValue> {
+    let found = match &node.value {
+        Value::Integer(number) => *number as f64,
+        Value::Number(number) => *number,
+        Value::Text(text) => match unit::number(text, parameter.unit) {
+            Some(number) => number,
+            None => return not_a_number(parameter, "a number", node, problems),
+        },
+        _ => return not_a_number(parameter, "a number", node, problems),
+    };
+    if found.is_finite() && (min..=max).contains(&found) {
+        // Adding zero turns -0.0, which would be another key, into 0.0.
+        return Some(ParameterValue::Number(found + 0.0));
+    }
+    let bounds = bounds(
+        (min > f64::MIN).then(|| min.to_string()),
+        (max < f64::MAX).then(|| max.to_string()),
+    );
+    out_of_range(parameter, &found.to_string(), &bounds, node, problems)
+}
+
+fn bounds(min: Option<String>, max: Option<String>) -> String {
+    match (min, max) {
+        (Some(min), Some(max)) => format!("between {min} and {max}"),
+        (Some(min), None) => format!("at least {min}"),
+        (None, Some(max)) => format!("at most {max}"),
+        (None, None) => "a finite number".to_owned(),
+    }
+}
+
+fn out_of_range(
+    parameter: &Parameter,
+    found: &str,
+    bounds: &str,
+    node: &Node,
+    problems: &mut Collector,
+) -> Option<ParameterValue> {
+    let unit = match unit::name(parameter.unit) {
+        "" | "a count" => String::new(),
+        unit => format!(" {unit}"),
+    };
+    let message = format!("`{}` must be {bounds}{unit}", parameter.name);
+    let problem =
+        Problem::new("out_of_range", node.span, message).label(format!("this is {found}"));
+    problems.add(with_use(problem, node));
+    None
+}
+
+fn not_a_number(
+    parameter: &Parameter,
+    what: &str,
+    node: &Node,
+    problems: &mut Collector,
+) -> Option<ParameterValue> {
+    match (unit::example(parameter.unit), &node.value) {
+        (Some(example), Value::Text(_)) => {
+            let wanted = format!("{what} in {}", unit::name(parameter.unit));
+            wrong_unit(parameter, &wanted, example, node, problems)
+        }
+        (example, _) => {
+            let wanted = Wanted {
+                what: what.to_owned(),
+                help: example.map(|text| format!("such as {text}")),
+            };
+            problems.add(wrong_type(parameter, wanted, node));
+            None
+        }
+    }
+}
+
+fn wrong_unit(
+    parameter: &Parameter,
+    wanted: &str,
+    example: &str,
+    node: &Node,
+    problems: &mut Collector,
+) -> Option<ParameterValue> {
+    let message = format!("`{}` should be {wanted}", parameter.name);
+    let problem = Problem::new("wrong_unit", node.span, message)
+        .label("not understood")
+        .help(format!("write {example}"));
+    problems.add(with_use(problem, node));
+    None
+}
+
+fn wrong_type(parameter: &Parameter, wanted: Wanted, node: &Node) -> Problem {
+    let message = format!("`{}` should be {}", parameter.name, wanted.what);
+    let problem = Problem::new("wrong_type", node.span, message)
+        .label(format!("this is {}", node.describe()))
+        .help_if(wanted.help);
+    with_use(problem, node)
+}
+
+/// Shows where a value of `[params]` is used, since that is where its type comes from.
+pub fn with_use(problem: Problem, node: &Node) -> Problem {
+    match node.used {
+        Some(used) => problem.also(used, "used here"),
+        None => problem,
+    }
+}
+
+fn describe(wanted: &ParameterType) -> Wanted {
+    match wanted {
+        ParameterType::Text => Wanted::with("a text", "put it in quotes"),
+        ParameterType::Choice(names) => {
+            Wanted::with("a text", format!("one of {}", list(names.iter().copied())))
+        }
+        ParameterType::Integer { .. } => Wanted::new("an integer"),
+        ParameterType::Number { .. } => Wanted::new("a number"),
+        ParameterType::Flag => Wanted::new("true or false"),
+        ParameterType::Duration => Wanted::with(
+            "a duration",
+            "write the number with its unit: `\"90s\"`, `\"1.5h\"` or `\"11h30m\"`",
+        ),
+        ParameterType::Size => {
+            Wanted::with("a size", "write the number with its unit: `\"64MB\"` or `\"12GiB\"`")
+        }
+        ParameterType::File => Wanted::new("the path of a file"),
+        ParameterType::SourcePath => Wanted::new("the path of a file or folder"),
+        ParameterType::List(_) => Wanted::with("a list", "put it in brackets: `[…]`"),
+        ParameterType::Map(_) => Wanted::with("a table", "write `{ name = value }`"),
+        ParameterType::Record(fields) => {
+            let names = list(fields.iter().map(|field| field.name));
+            Wanted::with("a table", format!("with the keys {names}"))
+        }
+    }
+}
+
+/// A value that the manifest writes outside of stages, checked the same way.
+pub const fn plain(name: &'static str, parameter_type: ParameterType, unit: Unit) -> Parameter {
+    Parameter { name, parameter_type, default: Default::Absent, unit, ..Parameter::BASE }
+}

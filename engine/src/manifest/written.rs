@@ -1,0 +1,195 @@
+//! The manifest: what was written, with its places, and nothing filled in.
+
+use super::nearest::suggestion;
+use super::node::{Entry, Node, Spanned, Table, Value};
+use super::problem::{Collector, Problem, Span};
+
+pub const SECTIONS: &[&str] = &["pipeline", "assets", "params", "stage", "session"];
+pub const PIPELINE_KEYS: &[&str] = &["name", "seed"];
+pub const ASSET_KEYS: &[&str] = &["path", "license"];
+pub const SESSION_KEYS: &[&str] = &["stop_after", "price_per_hour"];
+
+/// More stages than these in one pipeline are a data set in disguise.
+pub const MOST_STAGES: usize = 10_000;
+
+#[derive(Default)]
+pub struct Manifest {
+    pub name: Option<Node>,
+    pub seed: Option<Node>,
+    pub assets: Vec<WrittenAsset>,
+    pub stages: Vec<WrittenStage>,
+    pub stop_after: Option<Node>,
+    pub price_per_hour: Option<Node>,
+}
+
+pub struct WrittenAsset {
+    pub name: Spanned<String>,
+    pub path: Option<Node>,
+    pub license: Option<Node>,
+}
+
+pub struct WrittenStage {
+    pub name: Spanned<String>,
+    pub kind: Option<Node>,
+    pub matrix: Option<Entry>,
+    pub export: Option<Entry>,
+    /// All other keys.
+    pub entries: Vec<Entry>,
+}
+
+impl Manifest {
+    pub fn read(root: Table, problems: &mut Collector) -> Manifest {
+        let mut manifest = Manifest::default();
+        let written: Vec<Span> = root.0.iter().map(|entry| entry.key.span).collect();
+        let has_pipeline = root.get("pipeline").is_some();
+        for section in root.0 {
+            let Some(table) = known_section(section, problems) else { continue };
+            match table.0.value.as_str() {
+                "pipeline" => manifest.read_pipeline(table, problems),
+                "assets" => manifest.read_assets(table.1, problems),
+                "stage" => manifest.read_stages(table.1, problems),
+                "session" => manifest.read_session(table.1, problems),
+                _ => {}
+            }
+        }
+        if !has_pipeline {
+            let place = written.into_iter().min().unwrap_or_default();
+            let place = Span { end: place.start, ..place };
+            problems.add(
+                Problem::new("missing_key", place, "the manifest has no `[pipeline]`")
+                    .help("begin with\n[pipeline]\nname = \"my-voice\""),
+            );
+        }
+        manifest
+    }
+
+    fn read_pipeline(&mut self, section: (Spanned<String>, Table), problems: &mut Collector) {
+        for entry in section.1.0 {
+            match entry.key.value.as_str() {
+                "name" => self.name = Some(entry.node),
+                "seed" => self.seed = Some(entry.node),
+                _ => problems.add(unknown_key(&entry.key, "`[pipeline]`", PIPELINE_KEYS)),
+            }
+        }
+        if self.name.is_none() {
+            problems.add(
+                Problem::new("missing_key", section.0.span, "`[pipeline]` has no `name`")
+                    .help("add `name = \"my-voice\"`"),
+            );
+        }
+    }
+
+    fn read_session(&mut self, table: Table, problems: &mut Collector) {
+        for entry in table.0 {
+            match entry.key.value.as_str() {
+                "stop_after" => self.stop_after = Some(entry.node),
+                "price_per_hour" => self.price_per_hour = Some(entry.node),
+                _ => problems.add(unknown_key(&entry.key, "`[session]`", SESSION_KEYS)),
+            }
+        }
+    }
+
+    fn read_assets(&mut self, table: Table, problems: &mut Collector) {
+        for entry in table.0 {
+            check_name(&entry.key, "an asset", problems);
+            let Some(table) = expect_table(entry, problems) else { continue };
+            let mut asset = WrittenAsset { name: table.0, path: None, license: None };
+            let place = format!("`[assets.{}]`", asset.name.value);
+            for entry in table.1.0 {
+                match entry.key.value.as_str() {
+                    "path" => asset.path = Some(entry.node),
+                    "license" => asset.license = Some(entry.node),
+                    _ => problems.add(unknown_key(&entry.key, &place, ASSET_KEYS)),
+                }
+            }
+            if asset.path.is_none() {
+                problems.add(
+                    Problem::new("missing_key", asset.name.span, format!("{place} has no `path`"))
+                        .help("add `path = \"…\"`, relative to the manifest"),
+                );
+            }
+            self.assets.push(asset);
+        }
+    }
+
+    fn read_stages(&mut self, table: Table, problems: &mut Collector) {
+        if let Some(entry) = table.0.get(MOST_STAGES) {
+            let message = format!("there are more than {MOST_STAGES} stages");
+            let help = "a stage works on a whole data set: one row of a table for each item";
+            problems.add(Problem::new("too_large", entry.key.span, message).help(help));
+            return;
+        }
+        for entry in table.0 {
+            check_name(&entry.key, "a stage", problems);
+            if let Some((name, table)) = expect_table(entry, problems) {
+                self.stages.push(WrittenStage::read(name, table, problems));
+            }
+        }
+    }
+}
+
+impl WrittenStage {
+    fn read(name: Spanned<String>, table: Table, problems: &mut Collector) -> WrittenStage {
+        let mut stage =
+            WrittenStage { name, kind: None, matrix: None, export: None, entries: Vec::new() };
+        for entry in table.0 {
+            match entry.key.value.as_str() {
+                "use" => stage.kind = Some(entry.node),
+                "matrix" => stage.matrix = Some(entry),
+                "export" => stage.export = Some(entry),
+                _ => stage.entries.push(entry),
+            }
+        }
+        if stage.kind.is_none() {
+            let message = format!("stage `{}` has no `use`", stage.name.value);
+            problems.add(
+                Problem::new("missing_key", stage.name.span, message)
+                    .help("say which kind of stage it is: `use = \"audio.resample\"`; `throstle stages` lists them"),
+            );
+        }
+        stage
+    }
+}
+
+fn known_section(section: Entry, problems: &mut Collector) -> Option<(Spanned<String>, Table)> {
+    if SECTIONS.contains(&section.key.value.as_str()) {
+        return expect_table(section, problems);
+    }
+    problems.add(unknown_key(&section.key, "a manifest", SECTIONS));
+    None
+}
+
+fn expect_table(entry: Entry, problems: &mut Collector) -> Option<(Spanned<String>, Table)> {
+    let found = entry.node.describe();
+    match entry.node.value {
+        Value::Table(table) => Some((entry.key, table)),
+        _ => {
+            let message = format!("`{}` should be a table but is {found}", entry.key.value);
+            problems.add(Problem::new("wrong_type", entry.node.span, message));
+            None
+        }
+    }
+}
+
+/// Names appear in paths, references and on terminals.
+fn check_name(name: &Spanned<String>, what: &str, problems: &mut Collector) {
+    if is_name(&name.value) || name.value.chars().any(char::is_control) {
+        return;
+    }
+    let message = format!("`{}` cannot be the name of {what}", name.value);
+    problems.add(
+        Problem::new("bad_name", name.span, message)
+            .help("use letters, digits, `-` and `_`; `assets` is taken"),
+    );
+}
+
+pub fn is_name(name: &str) -> bool {
+    let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
+    !name.is_empty() && name.len() <= 200 && name != "assets" && name.chars().all(allowed)
+}
+
+pub fn unknown_key(key: &Spanned<String>, place: &str, known: &[&str]) -> Problem {
+    Problem::new("unknown_key", key.span, format!("{place} has no key `{}`", key.value))
+        .label("not known here")
+        .help_if(suggestion(&key.value, "known keys", known.iter().copied()))
+}

@@ -1,0 +1,163 @@
+//! The pipeline: what a manifest means, with everything resolved and typed.
+//!
+//! Immutable once built. Stages are in topological order and known by dense ids; names are for
+//! the edges only.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use camino::Utf8PathBuf;
+use stage_core::{FieldType, Kind, Parameters};
+
+/// The position of a stage in [`Pipeline::stages`]; what it refers to comes before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StageId(pub usize);
+
+#[derive(Clone, Debug)]
+pub struct Pipeline {
+    pub name: String,
+    /// The folder of the manifest; relative paths start here.
+    pub base: Utf8PathBuf,
+    /// The manifest file itself.
+    pub file: Utf8PathBuf,
+    pub stages: Vec<StageSpec>,
+    pub assets: BTreeMap<String, Asset>,
+    pub session: Session,
+}
+
+impl Pipeline {
+    pub fn stage(&self, id: StageId) -> &StageSpec {
+        &self.stages[id.0]
+    }
+
+    pub fn find(&self, name: &str) -> Option<&StageSpec> {
+        self.stages.iter().find(|stage| stage.name == name)
+    }
+
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = StageId> + use<> {
+        (0..self.stages.len()).map(StageId)
+    }
+
+    /// These stages and all that they need.
+    pub fn with_upstream(&self, targets: &[StageId]) -> BTreeSet<StageId> {
+        let mut wanted: BTreeSet<StageId> = targets.iter().copied().collect();
+        for id in self.ids().rev() {
+            if wanted.contains(&id) {
+                wanted.extend(self.stage(id).upstream());
+            }
+        }
+        wanted
+    }
+}
+
+/// How and where it runs: enters no key.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Session {
+    pub stop_after_seconds: Option<f64>,
+    pub price_per_hour: Option<f64>,
+}
+
+/// A file or folder that no stage made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asset {
+    /// As written; relative to the manifest unless absolute.
+    pub path: Utf8PathBuf,
+    pub license: Option<String>,
+}
+
+/// The work of a stage once its parameters are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StageWork {
+    Source,
+    Item,
+    Gather,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reference {
+    Stage { stage: StageId, port: &'static str },
+    Asset(String),
+}
+
+/// What a stage looks at in a data set that arrives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// Every field and the id.
+    All,
+    /// These fields, sorted by name; those that may be missing count as missing.
+    Fields { names: Vec<String>, id: bool },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    pub references: Vec<Reference>,
+    pub reads: Reads,
+}
+
+/// Where outputs appear as files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    pub port: &'static str,
+    /// Which field; `None` for an artifact as a whole.
+    pub field: Option<String>,
+    pub template: Template,
+}
+
+/// An export path: text and `{field}` places. `{id}` is the item's id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template(pub Vec<TemplatePart>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TemplatePart {
+    Text(String),
+    Field(String),
+}
+
+/// How the engine treats a stage; none of it enters a key but `salt`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// The share of items that may be quarantined before the stage fails, 0 to 1.
+    pub quarantine: f64,
+    /// How often a transient failure is tried again.
+    pub retries: u32,
+    /// For one item or batch, or for a gather as a whole.
+    pub timeout_seconds: Option<f64>,
+    /// Another text forces the work to be done again.
+    pub salt: Option<String>,
+    /// `cpu`, `cuda`, `cuda:1`, or `auto`, for stages of the worker.
+    pub device: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct StageSpec {
+    pub id: StageId,
+    /// As in the manifest; of a matrix `voice[rate=16000]`.
+    pub name: String,
+    pub kind: &'static Kind,
+    pub work: StageWork,
+    /// Every parameter of the kind, defaults filled in.
+    pub parameters: Parameters,
+    pub inputs: BTreeMap<&'static str, Input>,
+    /// The fields known to be on each output, data set or artifact.
+    pub fields: BTreeMap<&'static str, KnownFields>,
+    pub exports: Vec<Export>,
+    pub policy: Policy,
+    /// The licences of every asset that this stage's outputs derive from.
+    pub licenses: BTreeSet<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KnownFields {
+    pub fields: BTreeMap<String, FieldType>,
+    /// Others may be there as well.
+    pub open: bool,
+}
+
+impl StageSpec {
+    pub fn upstream(&self) -> impl Iterator<Item = StageId> + '_ {
+        let references = self.inputs.values().flat_map(|input| &input.references);
+        references.filter_map(|reference| match reference {
+            Reference::Stage { stage, .. } => Some(*stage),
+            Reference::Asset(_) => None,
+        })
+    }
+}

@@ -1,0 +1,179 @@
+//! The plan: what would happen and why, as a value.
+//!
+//! `plan` prints it, `run` executes the same value, `why` explains it.
+
+mod diff;
+pub mod inputs;
+pub mod items;
+pub mod planner;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cache::Digest;
+use stage_core::event::{Event, PlannedStage, Verdict};
+use stage_core::key::StageKey;
+use stage_core::{Bucket, Fields, Item, Reject};
+
+use crate::pipeline::{Pipeline, StageId};
+use crate::reason::Reason;
+use crate::record::StageRecord;
+
+pub use diff::{DatasetDiff, compare_datasets, compare_keys};
+pub use planner::Planner;
+
+pub struct Plan {
+    /// By the position of the stage in the pipeline.
+    pub stages: Vec<StagePlan>,
+    pub seconds: f64,
+}
+
+pub struct StagePlan {
+    pub verdict: Verdict,
+    /// Fresh, and as the last run left it: there is not even anything to remember.
+    pub unchanged: bool,
+    pub reasons: Vec<Reason>,
+    /// Items that would be executed as far as is known, or 1.
+    pub executed: u64,
+    /// Items that depend on what the stages above will give.
+    pub pending: u64,
+    pub reused: u64,
+    pub quarantined: u64,
+    /// From the times of earlier runs; 0 where there are none.
+    pub seconds: f64,
+    /// `None` while an input is not known.
+    pub keyed: Option<Keyed>,
+    pub outputs: BTreeMap<&'static str, Planned>,
+    pub work: Work,
+    pub rejects: Vec<(Arc<str>, Reject)>,
+}
+
+/// What identifies the work of a stage whose inputs are known.
+#[derive(Clone)]
+pub struct Keyed {
+    pub key: StageKey,
+    pub digest: Digest,
+    pub roots: BTreeMap<String, Vec<Digest>>,
+}
+
+/// What there is to do.
+pub enum Work {
+    /// The stored result holds.
+    Nothing(StageRecord),
+    Items(ItemWork),
+    /// A source that has been read anew; its outcome is still to be recorded.
+    Scanned(StageRecord),
+    /// A gather.
+    Whole,
+    /// Not known yet.
+    Later,
+}
+
+/// What a port will give, as far as is known.
+#[derive(Clone)]
+pub enum Planned {
+    /// Complete: the root of the data set, read only when its items are wanted.
+    Root {
+        root: Digest,
+        items: u64,
+    },
+    Artifact(Fields),
+    /// A data set of which some items are still to come.
+    Partial(Arc<PartialDataset>),
+    Unknown,
+}
+
+/// A data set on its way.
+#[derive(Clone, Debug, Default)]
+pub struct PartialDataset {
+    pub bits: u8,
+    pub buckets: Vec<PartialBucket>,
+}
+
+#[derive(Clone, Debug)]
+pub enum PartialBucket {
+    Closed(Bucket),
+    Open { number: u32, items: Vec<PartialItem> },
+}
+
+#[derive(Clone, Debug)]
+pub enum PartialItem {
+    Known(Item),
+    Pending(Arc<str>),
+}
+
+/// The work of an item stage, bucket by bucket.
+#[derive(Default)]
+pub struct ItemWork {
+    /// The part of every item's key that they have in common.
+    pub job: Option<Digest>,
+    pub bits: u8,
+    /// Whole buckets whose outcome is known, each with what was set aside in it.
+    pub closed: Vec<Bucket>,
+    pub open: Vec<OpenBucket>,
+}
+
+/// A bucket in which something is to do or to come.
+pub struct OpenBucket {
+    pub number: u32,
+    /// The chunk that arrives, once all its items are known.
+    pub chunk: Option<Digest>,
+    pub items: Vec<ItemPlan>,
+}
+
+pub enum ItemPlan {
+    /// The outcome is known.
+    Known(Item),
+    /// It was set aside before.
+    Rejected(Arc<str>, Reject),
+    /// To do, under this key.
+    Todo { item: Item, key: Digest },
+    /// Decided by a stage above.
+    Pending(Arc<str>),
+}
+
+impl Plan {
+    pub fn stage(&self, id: StageId) -> &StagePlan {
+        &self.stages[id.0]
+    }
+
+    /// The plan in the form of the events.
+    pub fn event(&self, pipeline: &Pipeline) -> Event {
+        let planned = |(id, stage): (StageId, &StagePlan)| {
+            let name = pipeline.stage(id).name.clone();
+            (name, stage.event())
+        };
+        Event::Plan {
+            stages: pipeline.ids().zip(&self.stages).map(planned).collect(),
+            seconds: self.seconds,
+        }
+    }
+
+    pub fn is_fresh(&self) -> bool {
+        self.stages.iter().all(|stage| stage.verdict == Verdict::Fresh)
+    }
+}
+
+impl StagePlan {
+    fn event(&self) -> PlannedStage {
+        PlannedStage {
+            verdict: self.verdict,
+            reasons: self.reasons.iter().map(ToString::to_string).collect(),
+            executed: self.executed + self.pending,
+            reused: self.reused,
+            quarantined: self.quarantined,
+            seconds: self.seconds,
+        }
+    }
+}
+
+impl PartialDataset {
+    /// How many items are known or to come.
+    pub fn items(&self) -> u64 {
+        let count = |bucket: &PartialBucket| match bucket {
+            PartialBucket::Closed(bucket) => u64::from(bucket.items),
+            PartialBucket::Open { items, .. } => items.len() as u64,
+        };
+        self.buckets.iter().map(count).sum()
+    }
+}

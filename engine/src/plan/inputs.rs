@@ -1,0 +1,259 @@
+//! What arrives at a stage: its inputs by content, and the key that follows from them.
+
+use std::collections::BTreeMap;
+
+use cache::Digest;
+use stage_core::key::{HashSink, InputKey, Sink, StageKey, item_key};
+use stage_core::{Fields, Item, Reject, Role};
+
+use super::{Keyed, Planned, StagePlan};
+use crate::pipeline::{Input, Pipeline, Reads, Reference, StageId, StageSpec};
+use crate::plan::planner::PlanError;
+use crate::record::{MEMO, PortValue};
+use crate::store::Store;
+
+/// The port on which the items of an item stage arrive.
+pub const ITEMS: &str = "input";
+
+/// What the references of a stage stand for at the moment.
+pub struct Arriving<'a> {
+    pub spec: &'a StageSpec,
+    pub ports: BTreeMap<&'static str, Vec<Arrived<'a>>>,
+}
+
+pub enum Arrived<'a> {
+    Stage { stage: StageId, value: Planned, plan: &'a StagePlan },
+    Asset(Fields),
+}
+
+impl Arrived<'_> {
+    pub fn root(&self) -> Option<Digest> {
+        match self {
+            Arrived::Stage { value: Planned::Root { root, .. }, .. } => Some(*root),
+            _ => None,
+        }
+    }
+
+    pub fn artifact(&self) -> Option<&Fields> {
+        match self {
+            Arrived::Stage { value: Planned::Artifact(fields), .. } => Some(fields),
+            Arrived::Asset(fields) => Some(fields),
+            _ => None,
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.root().is_some() || self.artifact().is_some()
+    }
+
+    fn rejects(&self) -> &[(std::sync::Arc<str>, Reject)] {
+        match self {
+            Arrived::Stage { plan, .. } => &plan.rejects,
+            Arrived::Asset(_) => &[],
+        }
+    }
+}
+
+/// Gathers what stands behind every reference of a stage.
+pub fn arriving<'a>(
+    pipeline: &Pipeline,
+    stages: &'a [StagePlan],
+    assets: &BTreeMap<String, Fields>,
+    spec: &'a StageSpec,
+) -> Arriving<'a> {
+    debug_assert!(spec.id.0 < pipeline.stages.len());
+    let value = |reference: &Reference| match reference {
+        Reference::Asset(name) => Arrived::Asset(assets.get(name).cloned().unwrap_or_default()),
+        Reference::Stage { stage, port } => {
+            let plan = &stages[stage.0];
+            let value = plan.outputs.get(port).cloned().unwrap_or(Planned::Unknown);
+            Arrived::Stage { stage: *stage, value, plan }
+        }
+    };
+    let port = |(port, input): (&&'static str, &Input)| {
+        (*port, input.references.iter().map(value).collect())
+    };
+    Arriving { spec, ports: spec.inputs.iter().map(port).collect() }
+}
+
+impl Arriving<'_> {
+    /// The stages whose outcome is needed before this one has a key.
+    pub fn missing(&self, items_may_come: bool) -> Vec<StageId> {
+        let mut missing = Vec::new();
+        for (port, arrived) in &self.ports {
+            for one in arrived {
+                let partial = items_may_come && *port == ITEMS && !one.is_unknown();
+                if let (Arrived::Stage { stage, .. }, false) = (one, one.is_complete() || partial) {
+                    missing.push(*stage);
+                }
+            }
+        }
+        missing
+    }
+
+    /// What arrives as items at an item stage.
+    pub fn items(&self) -> Option<&Planned> {
+        match self.ports.get(ITEMS)?.first()? {
+            Arrived::Stage { value, .. } => Some(value),
+            Arrived::Asset(_) => None,
+        }
+    }
+
+    fn roots(&self) -> BTreeMap<String, Vec<Digest>> {
+        let roots = |arrived: &Vec<Arrived>| arrived.iter().filter_map(Arrived::root).collect();
+        self.ports.iter().map(|(port, arrived)| (port.to_string(), roots(arrived))).collect()
+    }
+
+    /// The key of an item stage without its items.
+    pub fn job_key(&self, files: &BTreeMap<String, Digest>) -> StageKey {
+        let mut key = base_key(self.spec, files);
+        for (port, arrived) in self.ports.iter().filter(|(port, _)| **port != ITEMS) {
+            let inputs = arrived.iter().filter_map(Arrived::artifact).cloned();
+            key.inputs.insert(port.to_string(), inputs.map(InputKey::Artifact).collect());
+        }
+        key
+    }
+
+    /// The whole-stage key; every input must be complete.
+    pub fn key(
+        &self,
+        store: &Store,
+        files: &BTreeMap<String, Digest>,
+        by_root: bool,
+    ) -> Result<Keyed, PlanError> {
+        let mut key = base_key(self.spec, files);
+        for (port, arrived) in &self.ports {
+            let mut inputs = Vec::new();
+            for one in arrived {
+                inputs.push(match (one.artifact(), one.root()) {
+                    (Some(fields), _) => InputKey::Artifact(fields.clone()),
+                    (None, Some(root)) => {
+                        InputKey::Dataset(self.dataset_key(store, port, root, one, by_root)?)
+                    }
+                    (None, None) => continue,
+                });
+            }
+            key.inputs.insert(port.to_string(), inputs);
+        }
+        Ok(Keyed { digest: key.digest(), key, roots: self.roots() })
+    }
+
+    fn dataset_key(
+        &self,
+        store: &Store,
+        port: &str,
+        root: Digest,
+        arrived: &Arrived,
+        by_root: bool,
+    ) -> Result<Digest, PlanError> {
+        let reads_rejects = self.spec.kind.input(port).is_some_and(|port| port.reads_rejects);
+        let digest = match &self.spec.inputs[port].reads {
+            Reads::Fields { names, id } if !by_root => projection(store, root, names, *id)?,
+            _ => root,
+        };
+        match reads_rejects {
+            true => Ok(with_rejects(digest, arrived.rejects())),
+            false => Ok(digest),
+        }
+    }
+}
+
+impl Arrived<'_> {
+    fn is_unknown(&self) -> bool {
+        matches!(self, Arrived::Stage { value: Planned::Unknown, .. })
+    }
+}
+
+pub fn base_key(spec: &StageSpec, files: &BTreeMap<String, Digest>) -> StageKey {
+    let mut parameters = spec.parameters.clone();
+    parameters.0.retain(|name, _| {
+        let parameter = spec.kind.parameter(name);
+        // The content of a file stands for its path.
+        parameter.is_some_and(|parameter| parameter.role == Role::Content)
+            && !files.contains_key(name)
+    });
+    StageKey {
+        kind: spec.kind.name.to_owned(),
+        version: spec.kind.version,
+        parameters,
+        files: files.clone(),
+        inputs: BTreeMap::new(),
+        salt: spec.policy.salt.clone(),
+    }
+}
+
+fn with_rejects(digest: Digest, rejects: &[(std::sync::Arc<str>, Reject)]) -> Digest {
+    let mut sink = HashSink::default();
+    sink.digest("data", &digest);
+    for (item, reject) in rejects {
+        sink.text(item, &reject.code);
+        sink.text(item, &reject.reason);
+    }
+    sink.finish()
+}
+
+/// The digest of the part of a data set that a stage reads. Kept in the ledger, since it needs
+/// every item to be looked at.
+fn projection(
+    store: &Store,
+    root: Digest,
+    names: &[String],
+    id: bool,
+) -> Result<Digest, PlanError> {
+    let mut sink = HashSink::default();
+    sink.text("memo", "projection");
+    sink.digest("root", &root);
+    sink.integer("id", i64::from(id));
+    names.iter().for_each(|name| sink.text("field", name));
+    let memo = sink.finish();
+    let kept = store.cache().get(MEMO, &memo)?;
+    if let Some(bytes) = kept.and_then(|bytes| <[u8; 32]>::try_from(&bytes[..]).ok()) {
+        return Ok(Digest::from_bytes(bytes));
+    }
+    let mut keys: Vec<Digest> =
+        project(store, &root, names, id)?.into_iter().map(|(key, _)| key).collect();
+    keys.sort();
+    let mut sink = HashSink::default();
+    keys.iter().for_each(|key| sink.digest("item", key));
+    let digest = sink.finish();
+    match store.cache().record(MEMO, &memo, digest.as_bytes().to_vec()) {
+        Ok(()) | Err(cache::CacheError::ReadOnly { .. }) => Ok(digest),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The items of a data set with the fields that are read, each with its own digest.
+pub fn project(
+    store: &Store,
+    root: &Digest,
+    names: &[String],
+    id: bool,
+) -> Result<Vec<(Digest, Item)>, PlanError> {
+    let dataset = store.dataset(root)?;
+    let reads: Vec<&str> = names.iter().map(String::as_str).collect();
+    let base = Digest::of(b"projection");
+    let mut items = Vec::with_capacity(dataset.len());
+    for bucket in &dataset.buckets {
+        for item in store.chunk(&bucket.chunk)?.items {
+            let key = item_key(&base, &reads, id, &item);
+            let fields = item.fields.iter().filter(|(name, _)| reads.contains(&&***name));
+            let fields = fields.map(|(name, value)| (name.clone(), value.clone())).collect();
+            let name = if id { item.id } else { "".into() };
+            items.push((key, Item::new(name, fields)));
+        }
+    }
+    Ok(items)
+}
+
+/// The value of a port once it is complete.
+pub fn planned(value: &PortValue) -> Planned {
+    match value {
+        PortValue::Dataset { root, items } => Planned::Root { root: *root, items: *items },
+        PortValue::Artifact(fields) => Planned::Artifact(fields.clone()),
+    }
+}
+
+/// Names for a reason.
+pub fn names(pipeline: &Pipeline, stages: &[StageId]) -> Vec<String> {
+    stages.iter().map(|id| pipeline.stage(*id).name.clone()).collect()
+}

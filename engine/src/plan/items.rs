@@ -1,0 +1,235 @@
+//! The plan of an item stage: whole buckets first, then item by item where they differ.
+
+use std::sync::Arc;
+
+use cache::Digest;
+use stage_core::key::{chunk_key, item_key};
+use stage_core::{Bucket, Item, Reject};
+
+use super::planner::PlanError;
+use super::{ItemPlan, ItemWork, OpenBucket, PartialBucket, PartialDataset, PartialItem, Planned};
+use crate::pipeline::{Reads, StageSpec};
+use crate::record::{CHUNK, ChunkRecord, ITEM, ItemRecord, decode};
+use crate::store::Store;
+
+/// What an item stage reads of each item.
+#[derive(Clone)]
+pub struct ItemReads {
+    pub names: Vec<String>,
+    pub id: bool,
+}
+
+impl ItemReads {
+    pub fn of(spec: &StageSpec) -> ItemReads {
+        match spec.inputs.get(super::inputs::ITEMS).map(|input| &input.reads) {
+            Some(Reads::Fields { names, id }) => ItemReads { names: names.clone(), id: *id },
+            _ => ItemReads { names: Vec::new(), id: true },
+        }
+    }
+
+    /// What the stage gets to see of an item: what enters its key and nothing else.
+    pub fn visible(&self, item: &Item) -> Item {
+        let read = |name: &Arc<str>| self.names.iter().any(|own| **own == **name);
+        let fields = item.fields.iter().filter(|(name, _)| read(name));
+        let id = if self.id { item.id.clone() } else { "".into() };
+        Item::new(id, fields.map(|(name, value)| (name.clone(), value.clone())).collect())
+    }
+
+    pub fn key(&self, job: &Digest, item: &Item) -> Digest {
+        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        item_key(job, &names, self.id, item)
+    }
+}
+
+/// The counts that go with an item plan.
+#[derive(Default)]
+pub struct ItemCounts {
+    pub todo: u64,
+    pub pending: u64,
+    pub reused: u64,
+    pub rejects: Vec<(Arc<str>, Reject)>,
+    pub lost: Vec<Digest>,
+}
+
+pub struct ItemPlanner<'a> {
+    pub store: &'a Store,
+    pub job: Digest,
+    pub reads: ItemReads,
+    /// Look for every blob of a known outcome: something is known to be lost.
+    pub deep: bool,
+}
+
+impl ItemPlanner<'_> {
+    pub fn plan(&self, input: &Planned) -> Result<(ItemWork, ItemCounts), PlanError> {
+        let buckets = self.buckets(input)?;
+        let mut counts = ItemCounts::default();
+        let mut work = ItemWork { job: Some(self.job), bits: buckets.bits, ..ItemWork::default() };
+        let known = self.known_chunks(&buckets)?;
+        for (bucket, known) in buckets.buckets.into_iter().zip(known) {
+            match (bucket, known) {
+                (PartialBucket::Closed(bucket), Some(record)) => {
+                    take_known(bucket, record, &mut work, &mut counts);
+                }
+                (PartialBucket::Closed(bucket), None) => {
+                    let items = self.store.chunk(&bucket.chunk)?.items;
+                    let items = items.into_iter().map(PartialItem::Known).collect();
+                    let items = self.items(items, &mut counts)?;
+                    let chunk = Some(bucket.chunk);
+                    work.open.push(OpenBucket { number: bucket.number, chunk, items });
+                }
+                (PartialBucket::Open { number, items }, _) => {
+                    let items = self.items(items, &mut counts)?;
+                    work.open.push(OpenBucket { number, chunk: None, items });
+                }
+            }
+        }
+        Ok((work, counts))
+    }
+
+    fn buckets(&self, input: &Planned) -> Result<PartialDataset, PlanError> {
+        match input {
+            Planned::Root { root, .. } => {
+                let dataset = self.store.dataset(root)?;
+                let buckets = dataset.buckets.into_iter().map(PartialBucket::Closed).collect();
+                Ok(PartialDataset { bits: dataset.bits, buckets })
+            }
+            Planned::Partial(partial) => Ok((**partial).clone()),
+            Planned::Artifact(_) | Planned::Unknown => Ok(PartialDataset::default()),
+        }
+    }
+
+    /// The recorded outcomes of whole buckets.
+    fn known_chunks(&self, data: &PartialDataset) -> Result<Vec<Option<ChunkRecord>>, PlanError> {
+        let key = |bucket: &PartialBucket| match bucket {
+            PartialBucket::Closed(bucket) => chunk_key(&self.job, &bucket.chunk),
+            PartialBucket::Open { .. } => Digest::from_bytes([0; 32]),
+        };
+        let keys: Vec<Digest> = data.buckets.iter().map(key).collect();
+        let records = self.store.cache().get_many(CHUNK, &keys)?;
+        let mut known = Vec::with_capacity(records.len());
+        for record in records {
+            let record: Option<ChunkRecord> = record.and_then(|bytes| decode(&bytes));
+            known.push(match record {
+                Some(record) if self.holds(&record)? => Some(record),
+                _ => None,
+            });
+        }
+        Ok(known)
+    }
+
+    fn holds(&self, record: &ChunkRecord) -> Result<bool, PlanError> {
+        let Some(chunk) = &record.chunk else { return Ok(true) };
+        if !self.store.has(chunk)? {
+            return Ok(false);
+        }
+        if !self.deep {
+            return Ok(true);
+        }
+        for item in self.store.chunk(chunk)?.items {
+            for blob in item.fields.blobs() {
+                if !self.store.has(&blob.digest)? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn items(
+        &self,
+        items: Vec<PartialItem>,
+        counts: &mut ItemCounts,
+    ) -> Result<Vec<ItemPlan>, PlanError> {
+        let key = |item: &PartialItem| match item {
+            PartialItem::Known(item) => self.reads.key(&self.job, item),
+            PartialItem::Pending(_) => Digest::from_bytes([0; 32]),
+        };
+        let keys: Vec<Digest> = items.iter().map(key).collect();
+        let records = self.store.cache().get_many(ITEM, &keys)?;
+        let mut plans = Vec::with_capacity(items.len());
+        for ((item, key), record) in items.into_iter().zip(keys).zip(records) {
+            plans.push(match item {
+                PartialItem::Pending(id) => {
+                    counts.pending += 1;
+                    ItemPlan::Pending(id)
+                }
+                PartialItem::Known(item) => {
+                    let record = record.and_then(|bytes| decode(&bytes));
+                    self.item(item, key, record, counts)?
+                }
+            });
+        }
+        Ok(plans)
+    }
+
+    fn item(
+        &self,
+        item: Item,
+        key: Digest,
+        record: Option<ItemRecord>,
+        counts: &mut ItemCounts,
+    ) -> Result<ItemPlan, PlanError> {
+        match record {
+            Some(ItemRecord::Done { fields, .. }) => {
+                for blob in fields.blobs() {
+                    if !self.store.has(&blob.digest)? {
+                        counts.lost.push(blob.digest);
+                        counts.todo += 1;
+                        return Ok(ItemPlan::Todo { item, key });
+                    }
+                }
+                counts.reused += 1;
+                Ok(ItemPlan::Known(merged(item, fields)))
+            }
+            Some(ItemRecord::Rejected(reject)) => {
+                counts.reused += 1;
+                counts.rejects.push((item.id.clone(), reject.clone()));
+                Ok(ItemPlan::Rejected(item.id, reject))
+            }
+            None => {
+                counts.todo += 1;
+                Ok(ItemPlan::Todo { item, key })
+            }
+        }
+    }
+}
+
+/// The item that leaves a stage: what arrived, with the fields that the stage wrote.
+pub fn merged(mut item: Item, written: stage_core::Fields) -> Item {
+    for (name, value) in written.iter() {
+        item.fields.set(name.clone(), value.clone());
+    }
+    item
+}
+
+fn take_known(bucket: Bucket, record: ChunkRecord, work: &mut ItemWork, counts: &mut ItemCounts) {
+    counts.reused += u64::from(bucket.items);
+    if let Some(chunk) = record.chunk {
+        work.closed.push(Bucket { number: bucket.number, chunk, items: record.items });
+    }
+    counts.rejects.extend(record.rejects);
+}
+
+impl ItemWork {
+    /// What the stages below will get, as far as is known.
+    pub fn output(&self) -> PartialDataset {
+        let mut buckets: Vec<PartialBucket> =
+            self.closed.iter().copied().map(PartialBucket::Closed).collect();
+        for bucket in &self.open {
+            let items = bucket.items.iter().filter_map(|item| match item {
+                ItemPlan::Known(item) => Some(PartialItem::Known(item.clone())),
+                ItemPlan::Rejected(..) => None,
+                ItemPlan::Todo { item, .. } => Some(PartialItem::Pending(item.id.clone())),
+                ItemPlan::Pending(id) => Some(PartialItem::Pending(id.clone())),
+            });
+            buckets.push(PartialBucket::Open { number: bucket.number, items: items.collect() });
+        }
+        PartialDataset { bits: self.bits, buckets }
+    }
+
+    /// Nothing is to do and nothing to come: only the tables have to be written.
+    pub fn is_settled(&self) -> bool {
+        let known = |item: &ItemPlan| matches!(item, ItemPlan::Known(_) | ItemPlan::Rejected(..));
+        self.open.iter().all(|bucket| bucket.items.iter().all(known))
+    }
+}

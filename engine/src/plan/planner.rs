@@ -1,0 +1,485 @@
+//! Makes the plan: one walk over the stages in order, each from what arrives at it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use cache::stat::{StatEntry, StatIndex, What};
+use cache::{Cache, CacheError, Digest};
+use camino::Utf8PathBuf;
+use stage_core::event::{Event, Verdict};
+use stage_core::{Blob, Fields, ParameterType, ParameterValue, StageError, Value};
+
+use super::diff::compare_keys;
+use super::inputs::{Arriving, arriving, names, planned};
+use super::items::{ItemPlanner, ItemReads};
+use super::{Keyed, Plan, Planned, StagePlan, Work};
+use crate::engine::{Engine, EngineError, Sink};
+use crate::pipeline::{Pipeline, Reads, StageId, StageSpec, StageWork};
+use crate::reason::Reason;
+use crate::record::{LAST, LastRecord, PortValue, STAGE, StageRecord, decode, last_key};
+use crate::source;
+use crate::store::{ReadError, Store};
+use crate::world::Trace;
+
+/// Why a plan cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("{0}")]
+    Stage(#[from] StageError),
+}
+
+/// What an item stage needs to be planned again while a run goes on.
+pub struct Planner<'a> {
+    pub engine: &'a Engine,
+    pub pipeline: &'a Pipeline,
+    pub store: Store,
+    pub index: Arc<StatIndex>,
+    /// Traces that replace sections of the index when the plan is done.
+    pub seen: Vec<(Digest, Trace)>,
+    pub assets: BTreeMap<String, Fields>,
+    /// The content of `File` parameters, by stage.
+    pub files: Vec<BTreeMap<String, Blob>>,
+    /// Something is known to be lost: look for every blob.
+    pub deep: bool,
+    /// Hash every source file, whatever its stat says.
+    pub verify: bool,
+}
+
+/// How often a plan is made again because an object turned out to be lost.
+const ATTEMPTS: usize = 8;
+
+impl<'a> Planner<'a> {
+    pub fn new(
+        engine: &'a Engine,
+        pipeline: &'a Pipeline,
+        cache: &Cache,
+    ) -> Result<Planner<'a>, CacheError> {
+        let index = Arc::new(StatIndex::load(cache)?);
+        Ok(Planner {
+            engine,
+            pipeline,
+            store: Store::new(cache.clone(), &pipeline.base, index.clone()),
+            index,
+            seen: Vec::new(),
+            assets: BTreeMap::new(),
+            files: vec![BTreeMap::new(); pipeline.stages.len()],
+            deep: cache.has_losses(),
+            verify: engine.verify,
+        })
+    }
+
+    /// Plans the targets and what they need; everything when there are none.
+    pub fn plan(&mut self, targets: &[StageId], sink: Sink) -> Result<Plan, EngineError> {
+        for _ in 1..ATTEMPTS {
+            match self.attempt(targets, sink) {
+                Err((_, PlanError::Read(ReadError::Lost(digest)))) => {
+                    sink(Event::Damaged { stage: String::new(), digest: digest.to_string() });
+                    self.deep = true;
+                }
+                other => return other.map_err(|(stage, error)| error.at(stage)),
+            }
+        }
+        self.attempt(targets, sink).map_err(|(stage, error)| error.at(stage))
+    }
+
+    fn attempt(&mut self, targets: &[StageId], sink: Sink) -> Result<Plan, (String, PlanError)> {
+        let started = Instant::now();
+        let wanted = match targets {
+            [] => self.pipeline.ids().collect(),
+            targets => self.pipeline.with_upstream(targets),
+        };
+        self.look_at_files(&wanted, sink).map_err(|error| (String::new(), error))?;
+        let mut stages: Vec<StagePlan> = Vec::with_capacity(self.pipeline.stages.len());
+        for spec in &self.pipeline.stages {
+            let plan = match wanted.contains(&spec.id) {
+                true => self.stage(spec, &stages, sink),
+                false => Ok(StagePlan::unwanted()),
+            };
+            stages.push(plan.map_err(|error| (spec.name.clone(), error))?);
+        }
+        self.save_index().map_err(|error| (String::new(), error.into()))?;
+        Ok(Plan { stages, seconds: started.elapsed().as_secs_f64() })
+    }
+
+    /// Plans one stage from the plans of those before it.
+    pub fn stage(
+        &mut self,
+        spec: &'a StageSpec,
+        stages: &[StagePlan],
+        sink: Sink,
+    ) -> Result<StagePlan, PlanError> {
+        let last = self.last(spec)?;
+        let before = last.as_ref().map(|last| (last.key.clone(), last.roots.clone()));
+        let mut plan = self.stage_from(spec, stages, last, sink)?;
+        let now = plan.keyed.as_ref().map(|keyed| (&keyed.key, &keyed.roots));
+        plan.unchanged = plan.verdict == Verdict::Fresh
+            && before.as_ref().map(|(key, roots)| (key, roots)) == now;
+        Ok(plan)
+    }
+
+    fn stage_from(
+        &mut self,
+        spec: &'a StageSpec,
+        stages: &[StagePlan],
+        last: Option<LastRecord>,
+        sink: Sink,
+    ) -> Result<StagePlan, PlanError> {
+        let pipeline = self.pipeline;
+        if spec.work == StageWork::Source {
+            return source::plan(self, spec, last, sink);
+        }
+        let arriving = arriving(pipeline, stages, &self.assets, spec);
+        let missing = arriving.missing(spec.work == StageWork::Item);
+        if !missing.is_empty() {
+            return Ok(StagePlan::waiting(names(pipeline, &missing), &arriving));
+        }
+        match spec.work {
+            StageWork::Item => self.item_stage(spec, &arriving, last),
+            _ => self.gather(spec, &arriving, last),
+        }
+    }
+
+    fn gather(
+        &mut self,
+        spec: &StageSpec,
+        arriving: &Arriving,
+        last: Option<LastRecord>,
+    ) -> Result<StagePlan, PlanError> {
+        let keyed = arriving.key(&self.store, &self.file_digests(spec), false)?;
+        let mut lost = Vec::new();
+        if let Some(record) = self.known(&keyed.digest, &mut lost)? {
+            return Ok(StagePlan::fresh(spec, keyed, record));
+        }
+        let reasons = self.reasons(spec, last.as_ref(), &keyed, &lost, 1);
+        let seconds = last.and_then(|last| self.seconds(&last)).unwrap_or(0.0);
+        Ok(StagePlan {
+            verdict: Verdict::Dirty,
+            reasons,
+            executed: 1,
+            seconds,
+            keyed: Some(keyed),
+            work: Work::Whole,
+            ..StagePlan::unwanted()
+        })
+    }
+
+    fn item_stage(
+        &mut self,
+        spec: &StageSpec,
+        arriving: &Arriving,
+        last: Option<LastRecord>,
+    ) -> Result<StagePlan, PlanError> {
+        let files = self.file_digests(spec);
+        let input = arriving.items().cloned().unwrap_or(Planned::Unknown);
+        let complete = matches!(input, Planned::Root { .. });
+        let keyed = match complete {
+            true => Some(arriving.key(&self.store, &files, true)?),
+            false => None,
+        };
+        let mut lost = Vec::new();
+        if let Some(keyed) = &keyed {
+            if let Some(record) = self.known(&keyed.digest, &mut lost)? {
+                return Ok(StagePlan::fresh(spec, keyed.clone(), record));
+            }
+        }
+        let job = arriving.job_key(&files);
+        let planner = ItemPlanner {
+            store: &self.store,
+            job: job.digest(),
+            reads: ItemReads::of(spec),
+            deep: self.deep,
+        };
+        let (work, mut counts) = planner.plan(&input)?;
+        lost.append(&mut counts.lost);
+        let seconds = last.as_ref().and_then(|last| self.seconds(last)).unwrap_or(0.0);
+        if let (Some(keyed), true) = (&keyed, work.is_settled()) {
+            let record = crate::tables::settle(&self.store, spec, &work, &counts, seconds)?;
+            return Ok(StagePlan::fresh(spec, keyed.clone(), record));
+        }
+        let reasons = match &keyed {
+            Some(keyed) => self.reasons(spec, last.as_ref(), keyed, &lost, counts.todo),
+            None => self.pending_reasons(spec, last.as_ref(), arriving, &job, &lost),
+        };
+        Ok(StagePlan {
+            unchanged: false,
+            verdict: if counts.todo > 0 { Verdict::Dirty } else { Verdict::Unknown },
+            reasons,
+            executed: counts.todo,
+            pending: counts.pending,
+            reused: counts.reused,
+            quarantined: counts.rejects.len() as u64,
+            seconds: self.item_seconds(last.as_ref(), counts.todo + counts.pending),
+            keyed,
+            outputs: main_output(spec, Planned::Partial(Arc::new(work.output()))),
+            work: Work::Items(work),
+            rejects: counts.rejects,
+        })
+    }
+
+    /// A stored outcome whose objects are there.
+    pub fn known(
+        &self,
+        key: &Digest,
+        lost: &mut Vec<Digest>,
+    ) -> Result<Option<StageRecord>, PlanError> {
+        let record = self.store.cache().get(STAGE, key)?;
+        let Some(record) = record.and_then(|bytes| decode::<StageRecord>(&bytes)) else {
+            return Ok(None);
+        };
+        for value in record.outputs.values() {
+            self.look_for(value, lost)?;
+        }
+        Ok(lost.is_empty().then_some(record))
+    }
+
+    fn look_for(&self, value: &PortValue, lost: &mut Vec<Digest>) -> Result<(), PlanError> {
+        let mut look = |digest: &Digest| -> Result<bool, PlanError> {
+            let there = self.store.has(digest)?;
+            if !there {
+                lost.push(*digest);
+            }
+            Ok(there)
+        };
+        match value {
+            PortValue::Artifact(fields) => {
+                for blob in fields.blobs() {
+                    look(&blob.digest)?;
+                }
+            }
+            PortValue::Dataset { root, .. } => {
+                if look(root)? && self.deep {
+                    for bucket in self.store.dataset(root)?.buckets {
+                        if look(&bucket.chunk)? {
+                            for item in self.store.chunk(&bucket.chunk)?.items {
+                                for blob in item.fields.blobs() {
+                                    look(&blob.digest)?;
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn last(&self, spec: &StageSpec) -> Result<Option<LastRecord>, PlanError> {
+        let key = last_key(&self.pipeline.name, &spec.name);
+        let record = self.store.cache().get(LAST, &key)?;
+        Ok(record.and_then(|bytes| decode(&bytes)))
+    }
+
+    fn seconds(&self, last: &LastRecord) -> Option<f64> {
+        let record = self.store.cache().get(STAGE, &last.key.digest()).ok()??;
+        Some(decode::<StageRecord>(&record)?.seconds)
+    }
+
+    /// The time for so many items at the pace of the last run.
+    fn item_seconds(&self, last: Option<&LastRecord>, items: u64) -> f64 {
+        let record = last.and_then(|last| {
+            let record = self.store.cache().get(STAGE, &last.key.digest()).ok()??;
+            decode::<StageRecord>(&record)
+        });
+        record.map_or(0.0, |record| record.seconds / record.items.max(1) as f64 * items as f64)
+    }
+
+    /// Why the key has no stored outcome.
+    pub fn reasons(
+        &self,
+        spec: &StageSpec,
+        last: Option<&LastRecord>,
+        keyed: &Keyed,
+        lost: &[Digest],
+        todo: u64,
+    ) -> Vec<Reason> {
+        let mut reasons: Vec<Reason> =
+            lost.iter().take(3).map(|lost| Reason::ObjectLost { digest: lost.short() }).collect();
+        let Some(last) = last else {
+            reasons.push(Reason::NeverRun);
+            return reasons;
+        };
+        let reads = |port: &str| match spec.inputs.get(port) {
+            Some(input) => input.reads.clone(),
+            None => Reads::All,
+        };
+        reasons.extend(compare_keys(&self.store, last, keyed, &reads));
+        if reasons.is_empty() {
+            reasons.push(match spec.work {
+                StageWork::Item => Reason::Unfinished { items: todo },
+                _ => Reason::ResultGone,
+            });
+        }
+        reasons
+    }
+
+    /// Reasons while the items are still on their way: settings and artifacts can be compared.
+    fn pending_reasons(
+        &self,
+        spec: &StageSpec,
+        last: Option<&LastRecord>,
+        arriving: &Arriving,
+        job: &stage_core::key::StageKey,
+        lost: &[Digest],
+    ) -> Vec<Reason> {
+        let mut reasons: Vec<Reason> =
+            lost.iter().take(3).map(|lost| Reason::ObjectLost { digest: lost.short() }).collect();
+        match last {
+            None => reasons.push(Reason::NeverRun),
+            Some(last) => {
+                let mut last = last.clone();
+                last.key = last.key.without(super::inputs::ITEMS);
+                let keyed =
+                    Keyed { digest: job.digest(), key: job.clone(), roots: BTreeMap::new() };
+                let reads = |port: &str| spec.inputs[port].reads.clone();
+                reasons.extend(compare_keys(&self.store, &last, &keyed, &reads));
+            }
+        }
+        let waits = arriving.missing(false);
+        if !waits.is_empty() {
+            reasons.push(Reason::WaitsFor { stages: names(self.pipeline, &waits) });
+        }
+        reasons
+    }
+
+    pub fn file_digests(&self, spec: &StageSpec) -> BTreeMap<String, Digest> {
+        let files = self.files[spec.id.0].iter();
+        files.map(|(name, blob)| (name.clone(), blob.digest)).collect()
+    }
+
+    /// Assets and `File` parameters: content first, from the memo where it holds.
+    fn look_at_files(&mut self, wanted: &BTreeSet<StageId>, sink: Sink) -> Result<(), PlanError> {
+        for (name, asset) in &self.pipeline.assets {
+            let fields = self.look_at(&asset.path, sink)?;
+            self.assets.insert(name.clone(), fields);
+        }
+        for spec in self.pipeline.stages.iter().filter(|spec| wanted.contains(&spec.id)) {
+            for parameter in spec.kind.parameters {
+                let ParameterType::File = parameter.parameter_type else { continue };
+                if let ParameterValue::Text(path) = spec.parameters.get(parameter.name) {
+                    let fields = self.look_at(&Utf8PathBuf::from(path), sink)?;
+                    if let Some(blob) = fields.blobs().next() {
+                        let blob = Blob::clone(blob);
+                        self.files[spec.id.0].insert(parameter.name.to_owned(), blob);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A file, or all files of a folder by their relative path, as the fields of an artifact.
+    fn look_at(&mut self, path: &Utf8PathBuf, sink: Sink) -> Result<Fields, PlanError> {
+        let scan = Digest::of(format!("files {path}").as_bytes());
+        source::observe(self, scan, sink, &mut |world| match world.exists(path) {
+            true => world.files(std::slice::from_ref(path)).map(drop),
+            false => {
+                let files = world.list(path)?;
+                let files: Vec<Utf8PathBuf> = files.iter().map(|file| path.join(file)).collect();
+                world.files(&files).map(drop)
+            }
+        })?;
+        let seen = source::entries(self, &scan);
+        let files = seen.iter().filter(|entry| entry.what == What::File);
+        Ok(files.map(|entry| asset_field(path, entry)).collect())
+    }
+
+    fn save_index(&mut self) -> Result<(), CacheError> {
+        if self.seen.is_empty() || self.store.cache().is_read_only() {
+            return Ok(());
+        }
+        let mut index = StatIndex::load(self.store.cache())?;
+        for (scan, trace) in self.seen.drain(..) {
+            index.put_section(scan, trace.into_values().collect());
+        }
+        index.save(self.store.cache())?;
+        let index = Arc::new(index);
+        self.store = Store::new(self.store.cache().clone(), &self.pipeline.base, index.clone());
+        self.index = index;
+        Ok(())
+    }
+}
+
+fn asset_field(path: &Utf8PathBuf, entry: &StatEntry) -> (String, Value) {
+    let relative = entry.path.strip_prefix(path.as_str()).unwrap_or(&entry.path);
+    let name = match relative.trim_start_matches('/') {
+        "" => path.file_name().unwrap_or("file").to_owned(),
+        inside => inside.to_owned(),
+    };
+    let kind = "application/octet-stream".into();
+    (name, Value::Blob(Arc::new(Blob { digest: entry.digest, size: entry.size, kind })))
+}
+
+impl PlanError {
+    pub fn at(self, stage: String) -> EngineError {
+        match self {
+            PlanError::Cache(error) => EngineError::Cache(error),
+            PlanError::Stage(error) => EngineError::Stage { stage, error },
+            PlanError::Read(error) => {
+                EngineError::Stage { stage, error: StageError::failed(error.to_string()) }
+            }
+        }
+    }
+}
+
+/// The outputs of an item stage: one data set.
+pub fn main_output(spec: &StageSpec, value: Planned) -> BTreeMap<&'static str, Planned> {
+    spec.kind.outputs.first().map(|port| (port.name, value)).into_iter().collect()
+}
+
+impl StagePlan {
+    /// A stage that nobody asked for.
+    pub fn unwanted() -> StagePlan {
+        StagePlan {
+            verdict: Verdict::Unknown,
+            unchanged: false,
+            reasons: Vec::new(),
+            executed: 0,
+            pending: 0,
+            reused: 0,
+            quarantined: 0,
+            seconds: 0.0,
+            keyed: None,
+            outputs: BTreeMap::new(),
+            work: Work::Later,
+            rejects: Vec::new(),
+        }
+    }
+
+    /// A source that has just been read.
+    pub fn scanned(spec: &StageSpec, keyed: Keyed, record: StageRecord) -> StagePlan {
+        let work = Work::Scanned(record.clone());
+        StagePlan { work, reused: 0, ..StagePlan::fresh(spec, keyed, record) }
+    }
+
+    fn waiting(stages: Vec<String>, arriving: &Arriving) -> StagePlan {
+        let pending = match (arriving.spec.work, arriving.items()) {
+            (StageWork::Item, Some(Planned::Root { items, .. })) => *items,
+            (StageWork::Item, Some(Planned::Partial(partial))) => partial.items(),
+            (StageWork::Item, _) => 0,
+            _ => 1,
+        };
+        StagePlan { pending, reasons: vec![Reason::WaitsFor { stages }], ..StagePlan::unwanted() }
+    }
+
+    pub fn fresh(spec: &StageSpec, keyed: Keyed, record: StageRecord) -> StagePlan {
+        let output = |port: &stage_core::OutputPort| {
+            let value = record.outputs.get(port.name)?;
+            Some((port.name, planned(value)))
+        };
+        StagePlan {
+            verdict: Verdict::Fresh,
+            reused: record.items,
+            quarantined: record.rejects.len() as u64,
+            keyed: Some(keyed),
+            outputs: spec.kind.outputs.iter().filter_map(output).collect(),
+            rejects: record.rejects.clone(),
+            work: Work::Nothing(record),
+            ..StagePlan::unwanted()
+        }
+    }
+}

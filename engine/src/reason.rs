@@ -1,0 +1,164 @@
+//! Why a stage is not fresh: a closed list, each with what changed, from what, to what.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Reason {
+    /// No run of this pipeline has reached the stage.
+    NeverRun,
+    KindChanged {
+        old: String,
+        new: String,
+    },
+    VersionChanged {
+        kind: String,
+        old: u32,
+        new: u32,
+    },
+    ParameterChanged {
+        name: String,
+        old: String,
+        new: String,
+    },
+    SaltChanged {
+        old: String,
+        new: String,
+    },
+    /// The content of a `File` parameter.
+    FileParameterChanged {
+        name: String,
+        old: String,
+        new: String,
+    },
+    /// A file that a source reads; `None` where there was or is no such file.
+    SourceFileChanged {
+        path: String,
+        old: Option<String>,
+        new: Option<String>,
+    },
+    /// How many more such files there are beyond those listed.
+    MoreSourceFiles {
+        count: u64,
+    },
+    ItemAdded {
+        port: String,
+        item: String,
+    },
+    ItemRemoved {
+        port: String,
+        item: String,
+    },
+    ItemChanged {
+        port: String,
+        item: String,
+        field: String,
+        old: String,
+        new: String,
+    },
+    /// The totals behind the examples above.
+    ItemsDiffer {
+        port: String,
+        added: u64,
+        removed: u64,
+        changed: u64,
+        same: u64,
+    },
+    ArtifactChanged {
+        port: String,
+        field: String,
+        old: String,
+        new: String,
+    },
+    /// A port has other, more or fewer references.
+    InputsChanged {
+        port: String,
+        old: usize,
+        new: usize,
+    },
+    /// The items set aside by the stage above are others.
+    RejectsChanged {
+        port: String,
+    },
+    /// An earlier run stopped or failed before these were done.
+    Unfinished {
+        items: u64,
+    },
+    /// An object was damaged or is gone, and is made again.
+    ObjectLost {
+        digest: String,
+    },
+    /// The result is no longer in the cache although nothing changed.
+    ResultGone,
+    /// Not known before these stages have run.
+    WaitsFor {
+        stages: Vec<String>,
+    },
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use Reason::*;
+        match self {
+            NeverRun => write!(formatter, "never run before"),
+            KindChanged { old, new } => write!(formatter, "kind changed from `{old}` to `{new}`"),
+            VersionChanged { kind, old, new } => {
+                write!(formatter, "behaviour of `{kind}` changed from version {old} to {new}")
+            }
+            ParameterChanged { name, old, new } => {
+                write!(formatter, "parameter `{name}` changed from {old} to {new}")
+            }
+            SaltChanged { old, new } => write!(formatter, "salt changed from {old} to {new}"),
+            FileParameterChanged { name, old, new } => {
+                write!(formatter, "content of the file `{name}` changed from {old} to {new}")
+            }
+            SourceFileChanged { path, old, new } => write_file(formatter, path, old, new),
+            MoreSourceFiles { count } => write!(formatter, "and {count} more files"),
+            ItemAdded { port, item } => write!(formatter, "item `{item}` is new on `{port}`"),
+            ItemRemoved { port, item } => write!(formatter, "item `{item}` is gone from `{port}`"),
+            ItemChanged { port, item, field, old, new } => {
+                write!(
+                    formatter,
+                    "field `{field}` of item `{item}` on `{port}` changed from {old} to {new}"
+                )
+            }
+            ItemsDiffer { port, added, removed, changed, same } => write!(
+                formatter,
+                "items on `{port}`: {added} added, {removed} removed, {changed} changed, {same} the same"
+            ),
+            ArtifactChanged { port, field, old, new } => {
+                write!(
+                    formatter,
+                    "`{field}` of the artifact on `{port}` changed from {old} to {new}"
+                )
+            }
+            InputsChanged { port, old, new } => {
+                write!(formatter, "`{port}` had {old} references and has {new}")
+            }
+            RejectsChanged { port } => {
+                write!(formatter, "the quarantined items above `{port}` are others")
+            }
+            Unfinished { items } => {
+                write!(formatter, "{items} items were left undone by an earlier run")
+            }
+            ObjectLost { digest } => write!(formatter, "object {digest} was damaged or lost"),
+            ResultGone => write!(formatter, "its result is no longer in the cache"),
+            WaitsFor { stages } => write!(formatter, "waits for {}", stages.join(", ")),
+        }
+    }
+}
+
+fn write_file(
+    formatter: &mut fmt::Formatter<'_>,
+    path: &str,
+    old: &Option<String>,
+    new: &Option<String>,
+) -> fmt::Result {
+    match (old, new) {
+        (Some(old), Some(new)) => write!(formatter, "file `{path}` changed from {old} to {new}"),
+        (None, Some(new)) => write!(formatter, "file `{path}` is new ({new})"),
+        (Some(old), None) => write!(formatter, "file `{path}` is gone (was {old})"),
+        (None, None) => write!(formatter, "file `{path}` is looked for"),
+    }
+}

@@ -1,0 +1,121 @@
+//! What is written in the ledger, and under which keys.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use cache::{Digest, Table};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use stage_core::event::{StageCounts, Status};
+use stage_core::key::{HashSink, Sink, StageKey};
+use stage_core::{Fields, Reject};
+
+use crate::reason::Reason;
+
+/// Item key to [`ItemRecord`].
+pub const ITEM: Table = Table(1);
+/// Chunk key to [`ChunkRecord`].
+pub const CHUNK: Table = Table(2);
+/// Whole-stage key to [`StageRecord`].
+pub const STAGE: Table = Table(3);
+/// Pipeline and stage name to [`LastRecord`].
+pub const LAST: Table = Table(4);
+/// Run number to [`RunRecord`].
+pub const RUN: Table = Table(5);
+/// A gather's own parts, and projections of data sets: key to [`Fields`] or a digest.
+pub const MEMO: Table = Table(6);
+/// Stage kind and device to the batch size that held.
+pub const LIMIT: Table = Table(7);
+
+/// The outcome of one item's work. Failures and cancellations are never recorded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ItemRecord {
+    /// The fields that the stage wrote, and what it noticed.
+    Done {
+        fields: Fields,
+        notes: Vec<(String, u64)>,
+        seconds: f32,
+    },
+    Rejected(Reject),
+}
+
+/// The outcome of a whole bucket.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChunkRecord {
+    /// `None` when every item of the bucket was set aside.
+    pub chunk: Option<Digest>,
+    pub items: u32,
+    pub rejects: Vec<(Arc<str>, Reject)>,
+}
+
+/// What a stage gives on a port.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum PortValue {
+    Dataset { root: Digest, items: u64 },
+    Artifact(Fields),
+}
+
+/// The outcome of a stage as a whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StageRecord {
+    pub outputs: BTreeMap<String, PortValue>,
+    pub rejects: Vec<(Arc<str>, Reject)>,
+    /// Items that were looked at, or 1.
+    pub items: u64,
+    pub notes: BTreeMap<String, u64>,
+    /// The time that the work took when it was done.
+    pub seconds: f64,
+}
+
+/// The present and the previous state of a stage of a pipeline, for reasons.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LastRecord {
+    pub key: StageKey,
+    /// The data sets that arrived, by port, as roots.
+    pub roots: BTreeMap<String, Vec<Digest>>,
+    pub run: u64,
+    /// Why that run looked at it.
+    pub reasons: Vec<Reason>,
+    /// What stood here before.
+    pub previous: Option<Box<(StageKey, BTreeMap<String, Vec<Digest>>)>>,
+}
+
+/// One run, for `log`, `status` and for what the garbage collection keeps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    pub run: u64,
+    pub pipeline: String,
+    /// Seconds since 1970 by the machine's clock.
+    pub started: i64,
+    pub seconds: f64,
+    pub status: Status,
+    pub stages: BTreeMap<String, StageCounts>,
+    /// The whole-stage keys that this run reached.
+    pub keys: BTreeMap<String, Digest>,
+    pub licenses: BTreeSet<String>,
+    pub pinned: bool,
+}
+
+/// The key of a pipeline's stage in [`LAST`]: names, since paths must not matter.
+pub fn last_key(pipeline: &str, stage: &str) -> Digest {
+    let mut sink = HashSink::default();
+    sink.text("pipeline", pipeline);
+    sink.text("stage", stage);
+    sink.finish()
+}
+
+pub fn run_key(run: u64) -> Digest {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&run.to_be_bytes());
+    Digest::from_bytes(bytes)
+}
+
+pub fn encode<T: Serialize>(record: &T) -> Vec<u8> {
+    // Serialising plain structs to memory has no failing case in postcard.
+    postcard::to_stdvec(record).unwrap_or_default()
+}
+
+/// A record that cannot be read is one that is not there: its work is done again.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    postcard::from_bytes(bytes).ok()
+}

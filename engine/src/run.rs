@@ -1,0 +1,261 @@
+//! Runs a plan: passes of planning and working until nothing is left to do.
+
+mod commit;
+mod context;
+mod device;
+mod finish;
+mod gather;
+mod hands;
+mod item_stage;
+mod message;
+mod pool;
+mod schedule;
+mod settle;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Instant;
+
+use cache::{Cache, CacheError};
+use camino::Utf8Path;
+use crossbeam_channel::unbounded;
+use stage_core::event::{Event, StageCounts, Status};
+
+use crate::engine::{Engine, EngineError, RunOptions, Sink};
+use crate::export;
+use crate::pipeline::{Pipeline, StageId};
+use crate::plan::{Plan, Planner};
+use crate::record::{RUN, RunRecord, decode, encode, run_key};
+
+use commit::Committer;
+use hands::Hands;
+use pool::Shared;
+use schedule::{Ending, Schedule, State};
+
+/// How often a run is planned again because something turned out to be lost.
+const PASSES: usize = 16;
+
+pub fn run(
+    engine: &Engine,
+    pipeline: &Pipeline,
+    cache: &Cache,
+    options: &RunOptions,
+    sink: Sink,
+) -> Result<Status, EngineError> {
+    let started = Instant::now();
+    let begun = cache.fs().now() / 1_000_000_000;
+    let mut total = Total::new(pipeline);
+    let number = next_run(cache)?;
+    let wanted: BTreeSet<StageId> = match options.targets.as_slice() {
+        [] => pipeline.ids().collect(),
+        targets => pipeline.with_upstream(targets),
+    };
+    let names = wanted.iter().map(|id| pipeline.stage(*id).name.clone()).collect();
+    sink(Event::Started { run: number, pipeline: pipeline.name.clone(), stages: names });
+    let mut ending = Ending::Again;
+    for _ in 0..PASSES {
+        let mut pass = Pass { engine, pipeline, cache, options, wanted: &wanted, number };
+        ending = pass.run(&mut total, sink)?;
+        if ending != Ending::Again {
+            break;
+        }
+    }
+    let status = match ending {
+        Ending::Done => Status::Done,
+        Ending::Paused => Status::Paused,
+        Ending::Failed | Ending::Again => Status::Failed,
+    };
+    let seconds = started.elapsed().as_secs_f64();
+    let stages = total.named(pipeline, &wanted);
+    if total.did_something() || status != Status::Done {
+        let record = RunRecord {
+            run: number,
+            pipeline: pipeline.name.clone(),
+            started: begun,
+            seconds,
+            status,
+            stages: stages.clone(),
+            keys: total.keys,
+            licenses: pipeline.stages.iter().flat_map(|s| s.licenses.clone()).collect(),
+            pinned: false,
+        };
+        record_run(cache, &record)?;
+    }
+    sink(Event::Finished { status, stages, seconds });
+    Ok(status)
+}
+
+/// The counts of all passes together.
+struct Total {
+    counts: Vec<StageCounts>,
+    keys: BTreeMap<String, cache::Digest>,
+    exported: u64,
+}
+
+impl Total {
+    fn new(pipeline: &Pipeline) -> Total {
+        let counts = vec![StageCounts::default(); pipeline.stages.len()];
+        Total { counts, keys: BTreeMap::new(), exported: 0 }
+    }
+
+    /// What an earlier pass has executed counts; what was there is told by the last pass.
+    fn add(&mut self, counts: &[StageCounts]) {
+        for (total, pass) in self.counts.iter_mut().zip(counts) {
+            let before = total.executed;
+            total.executed += pass.executed;
+            total.reused = pass.reused.saturating_sub(before);
+            total.quarantined = pass.quarantined;
+            total.seconds += pass.seconds;
+        }
+    }
+
+    fn named(
+        &self,
+        pipeline: &Pipeline,
+        wanted: &BTreeSet<StageId>,
+    ) -> BTreeMap<String, StageCounts> {
+        let counts = |id: &StageId| (pipeline.stage(*id).name.clone(), self.counts[id.0]);
+        wanted.iter().map(counts).collect()
+    }
+
+    fn did_something(&self) -> bool {
+        self.exported > 0 || self.counts.iter().any(|counts| counts.executed > 0)
+    }
+}
+
+struct Pass<'a> {
+    engine: &'a Engine,
+    pipeline: &'a Pipeline,
+    cache: &'a Cache,
+    options: &'a RunOptions,
+    wanted: &'a BTreeSet<StageId>,
+    number: u64,
+}
+
+impl Pass<'_> {
+    fn run(&mut self, total: &mut Total, sink: Sink) -> Result<Ending, EngineError> {
+        let mut planner = Planner::new(self.engine, self.pipeline, self.cache)?;
+        let plan = planner.plan(&self.options.targets, sink)?;
+        if is_settled(&plan, self.wanted) {
+            return self.take_over(plan, planner, total, sink);
+        }
+        let (messages, received) = unbounded();
+        let shared = Shared {
+            engine: Arc::new(self.engine.clone()),
+            store: planner.store.clone(),
+            messages: messages.clone(),
+            stop: self.options.stop.clone(),
+        };
+        let count = self.pipeline.stages.len();
+        let state = |id: StageId| match self.wanted.contains(&id) {
+            true => State::Waiting,
+            false => State::Unwanted,
+        };
+        let mut schedule = Schedule {
+            engine: self.engine,
+            pipeline: self.pipeline,
+            store: planner.store.clone(),
+            planner,
+            plans: plan.stages,
+            states: self.pipeline.ids().map(state).collect(),
+            counts: vec![StageCounts::default(); count],
+            notes: vec![BTreeMap::new(); count],
+            reported: vec![u64::MAX; count],
+            in_flight: HashMap::new(),
+            followers: HashMap::new(),
+            options: self.options,
+            sink: &mut *sink,
+            hands: Hands::new(shared, gpus(self.cache)),
+            messages: received,
+            committer: Committer::new(messages),
+            run: self.number,
+            deaths: HashMap::new(),
+            halted: false,
+            failed: false,
+            lost: false,
+            full: false,
+            next_ticket: 0,
+        };
+        let driven = schedule.drive();
+        let Schedule { hands, store, plans, states, counts, .. } = schedule;
+        hands.dismiss();
+        let ending = driven?;
+        total.add(&counts);
+        total.take_keys(self.pipeline, &plans);
+        if ending != Ending::Again {
+            let done = |id: &StageId| matches!(states[id.0], State::Done);
+            let done: Vec<StageId> = self.pipeline.ids().filter(done).collect();
+            let problems =
+                export::export(&store, self.pipeline, &plans, &done, &mut total.exported, sink)?;
+            if problems {
+                return Ok(Ending::Failed);
+            }
+        }
+        Ok(ending)
+    }
+
+    /// Nothing is to do: counts and exports alone, without a thread.
+    fn take_over(
+        &mut self,
+        plan: Plan,
+        planner: Planner,
+        total: &mut Total,
+        sink: Sink,
+    ) -> Result<Ending, EngineError> {
+        let count = |plan: &crate::plan::StagePlan| StageCounts {
+            executed: 0,
+            reused: plan.reused,
+            quarantined: plan.quarantined,
+            seconds: 0.0,
+        };
+        let counts: Vec<StageCounts> = plan.stages.iter().map(count).collect();
+        total.add(&counts);
+        total.take_keys(self.pipeline, &plan.stages);
+        let done: Vec<StageId> = self.wanted.iter().copied().collect();
+        let store = planner.store.clone();
+        let problems =
+            export::export(&store, self.pipeline, &plan.stages, &done, &mut total.exported, sink)?;
+        if problems { Ok(Ending::Failed) } else { Ok(Ending::Done) }
+    }
+}
+
+impl Total {
+    fn take_keys(&mut self, pipeline: &Pipeline, plans: &[crate::plan::StagePlan]) {
+        for (spec, plan) in pipeline.stages.iter().zip(plans) {
+            if let Some(keyed) = &plan.keyed {
+                self.keys.insert(spec.name.clone(), keyed.digest);
+            }
+        }
+    }
+}
+
+/// Every wanted stage is as it was at the last run, so there is nothing to remember either.
+fn is_settled(plan: &Plan, wanted: &BTreeSet<StageId>) -> bool {
+    wanted.iter().all(|id| plan.stages[id.0].unchanged)
+}
+
+/// The GPUs of this machine, by the device files of their driver.
+fn gpus(cache: &Cache) -> Vec<String> {
+    let names = cache.fs().read_dir(Utf8Path::new("/dev")).unwrap_or_default();
+    let number = |name: &str| name.strip_prefix("nvidia")?.parse::<u32>().ok();
+    let numbers: BTreeSet<u32> = names.iter().filter_map(|entry| number(&entry.name)).collect();
+    (0..numbers.len()).map(|at| format!("cuda:{at}")).collect()
+}
+
+fn next_run(cache: &Cache) -> Result<u64, CacheError> {
+    let latest = cache.get(RUN, &run_key(0))?;
+    Ok(latest.and_then(|bytes| decode::<u64>(&bytes)).unwrap_or(0) + 1)
+}
+
+fn record_run(cache: &Cache, record: &RunRecord) -> Result<(), CacheError> {
+    if cache.is_read_only() {
+        return Ok(());
+    }
+    cache.record(RUN, &run_key(record.run), encode(record))?;
+    cache.record(RUN, &run_key(0), encode(&record.run))?;
+    match cache.commit() {
+        // The outputs are safe; that this line of the log is missing is all that is lost.
+        Err(CacheError::NoSpace { .. }) => Ok(()),
+        other => other.map(drop),
+    }
+}

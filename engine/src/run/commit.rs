@@ -1,0 +1,77 @@
+//! Group commits: what is finished becomes durable within half a second, on a thread of its
+//! own, and only then do other processes see it as no longer claimed.
+
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use cache::{CacheError, Claim};
+use crossbeam_channel::Sender;
+
+use super::message::Message;
+use crate::store::Store;
+
+const EVERY: Duration = Duration::from_millis(500);
+/// So much pending is committed at once, whatever the clock says.
+const LARGE: u64 = 64 << 20;
+
+pub struct Committer {
+    messages: Sender<Message>,
+    /// Claims whose results wait for the next commit.
+    claims: Vec<Claim>,
+    dirty: bool,
+    last: Instant,
+    running: Option<JoinHandle<()>>,
+}
+
+impl Committer {
+    pub fn new(messages: Sender<Message>) -> Committer {
+        Committer {
+            messages,
+            claims: Vec::new(),
+            dirty: false,
+            last: Instant::now(),
+            running: None,
+        }
+    }
+
+    /// Something was recorded; these claims are kept until it is durable.
+    pub fn note(&mut self, claims: Vec<Claim>) {
+        self.claims.extend(claims);
+        self.dirty = true;
+    }
+
+    pub fn start_if_due(&mut self, store: &Store) {
+        if self.running.as_ref().is_some_and(JoinHandle::is_finished) {
+            self.running = None;
+        }
+        let due = self.last.elapsed() >= EVERY || store.cache().pending_bytes() >= LARGE;
+        if !self.dirty || self.running.is_some() || !due {
+            return;
+        }
+        self.dirty = false;
+        self.last = Instant::now();
+        let (cache, messages) = (store.cache().clone(), self.messages.clone());
+        let claims = std::mem::take(&mut self.claims);
+        self.running = Some(std::thread::spawn(move || {
+            let result = cache.commit().map(drop);
+            drop(claims);
+            // The schedule is gone only when the run is over.
+            let _ = messages.send(Message::Committed(result));
+        }));
+    }
+
+    /// Commits what is left.
+    pub fn finish(&mut self, store: &Store) -> Result<(), CacheError> {
+        if let Some(running) = self.running.take() {
+            // A panic there is a defect of the store; what it left pending is committed here.
+            let _ = running.join();
+        }
+        if !self.dirty {
+            return Ok(());
+        }
+        self.dirty = false;
+        let result = store.cache().commit().map(drop);
+        self.claims.clear();
+        result
+    }
+}

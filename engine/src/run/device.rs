@@ -1,0 +1,321 @@
+//! One worker process per device, and the thread that talks to it.
+//!
+//! The process is started when the first task for its device arrives and kept for the run. Its
+//! death is a value: the task at hand fails with the last lines of its stderr, and the next
+//! task starts another process.
+
+use std::collections::{HashSet, VecDeque};
+use std::io::{BufRead, BufReader, BufWriter};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use crossbeam_channel::Receiver;
+use stage_core::event::Event;
+use stage_core::wire::{Answer, PROTOCOL, Question, Reply, Request, receive, send};
+use stage_core::{Context, GatherInput, Item, StageError};
+
+use super::context::EngineContext;
+use super::gather;
+use super::message::{
+    Failure, GatherTask, ItemOutcome, ItemTask, JobHandle, Message, Outcome, Task,
+};
+use super::pool::{Shared, outcomes};
+
+/// How much of the end of a worker's stderr is kept for the message of its death.
+const STDERR_LINES: usize = 20;
+
+/// Lets the schedule end a process that takes too long.
+#[derive(Clone, Default)]
+pub struct ProcessHandle(Arc<AtomicU32>);
+
+impl ProcessHandle {
+    pub fn kill(&self) {
+        let process = self.0.load(Ordering::SeqCst) as i32;
+        if process > 0 {
+            // It may have ended by itself meanwhile.
+            let process = nix::unistd::Pid::from_raw(process);
+            let _ = nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGKILL);
+        }
+    }
+}
+
+/// Greeting a worker is not the work of any kind.
+static NO_KIND: stage_core::Kind = stage_core::Kind::BASE;
+
+/// Serves the tasks of one device until there are none.
+pub fn work(shared: Shared, device: String, handle: ProcessHandle, tasks: Receiver<Task>) {
+    let mut host = Host { shared, device, handle, worker: None };
+    for task in tasks {
+        match task {
+            Task::Items(task) => host.items(task),
+            Task::Gather(task) => host.gather(task),
+        }
+    }
+    host.shut_down();
+}
+
+struct Host {
+    shared: Shared,
+    device: String,
+    handle: ProcessHandle,
+    worker: Option<Worker>,
+}
+
+struct Worker {
+    child: Child,
+    input: BufWriter<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    stderr: Arc<Mutex<VecDeque<String>>>,
+    reader: Option<std::thread::JoinHandle<()>>,
+    open: HashSet<u32>,
+}
+
+impl Host {
+    fn items(&mut self, task: ItemTask) {
+        let mut context = self.shared.context(task.ticket, task.job.kind);
+        let started = Instant::now();
+        let result = self.process(&task, &mut context);
+        let seconds = started.elapsed().as_secs_f32();
+        let outcomes = match result {
+            Ok(results) => outcomes(task.items.len(), results, seconds, &mut context),
+            Err(failure) => vec![ItemOutcome::Failed(failure); task.items.len()],
+        };
+        self.shared.done(task.ticket, Outcome::Items(outcomes), context.lost);
+    }
+
+    fn gather(&mut self, task: GatherTask) {
+        let mut context = self.shared.context(task.ticket, task.job.kind);
+        let started = Instant::now();
+        let result = gather::input(&mut context, &task.ports).map_err(Failure::Stage);
+        let result = result.and_then(|input| self.run_gather(&task.job, input, &mut context));
+        let record = result.and_then(|output| {
+            let took = started.elapsed();
+            gather::keep(&mut context, task.outputs, output, took).map_err(Failure::Stage)
+        });
+        self.shared.done(task.ticket, Outcome::Gather(record), context.lost);
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn process(
+        &mut self,
+        task: &ItemTask,
+        context: &mut EngineContext,
+    ) -> Result<Result<Vec<Result<stage_core::Output, stage_core::Reject>>, StageError>, Failure>
+    {
+        self.open(&task.job, context)?;
+        let blobs = blobs(&task.items, context).map_err(Failure::Stage)?;
+        let request = Request::Process { job: task.job.number, items: task.items.clone(), blobs };
+        match self.ask(request, context)? {
+            Reply::Processed(results) => Ok(results),
+            _ => Err(self.out_of_turn()),
+        }
+    }
+
+    fn run_gather(
+        &mut self,
+        job: &JobHandle,
+        input: GatherInput,
+        context: &mut EngineContext,
+    ) -> Result<stage_core::GatherOutput, Failure> {
+        self.open(job, context)?;
+        match self.ask(Request::Gather { job: job.number, input }, context)? {
+            Reply::Gathered(output) => output.map_err(Failure::Stage),
+            _ => Err(self.out_of_turn()),
+        }
+    }
+
+    /// Makes sure that there is a process and that it has the job open.
+    fn open(&mut self, job: &JobHandle, context: &mut EngineContext) -> Result<(), Failure> {
+        if self.worker.is_none() {
+            self.start()?;
+        }
+        let has = self.worker.as_ref().is_some_and(|worker| worker.open.contains(&job.number));
+        if has {
+            return Ok(());
+        }
+        let mut setup = job.setup.clone();
+        setup.device = self.device.clone();
+        let (kind, version) = (job.kind.name.to_owned(), job.kind.version);
+        match self.ask(Request::Open { job: job.number, kind, version, setup }, context)? {
+            Reply::Opened(opened) => opened.map_err(Failure::Open)?,
+            _ => return Err(self.out_of_turn()),
+        }
+        if let Some(worker) = &mut self.worker {
+            worker.open.insert(job.number);
+        }
+        Ok(())
+    }
+
+    fn start(&mut self) -> Result<(), Failure> {
+        let worker = Worker::start(&self.shared.engine).map_err(Failure::Open)?;
+        let process = worker.child.id();
+        self.handle.0.store(process, Ordering::SeqCst);
+        self.worker = Some(worker);
+        self.tell(Event::WorkerStarted { device: self.device.clone(), process });
+        let hello = Request::Hello {
+            protocol: PROTOCOL,
+            device: self.device.clone(),
+            threads: self.shared.engine.threads as u32,
+        };
+        let mut context = self.shared.context(0, &NO_KIND);
+        match self.ask(hello, &mut context)? {
+            Reply::Ready { protocol: PROTOCOL, .. } => Ok(()),
+            Reply::Ready { protocol, program, .. } => {
+                self.end();
+                Err(Failure::Open(StageError::with_help(
+                    format!("{program} speaks protocol {protocol}, this program {PROTOCOL}"),
+                    "build the worker from the same source as `throstle`",
+                )))
+            }
+            _ => Err(self.out_of_turn()),
+        }
+    }
+
+    /// Sends a request and answers the worker's questions until its last word.
+    fn ask(&mut self, request: Request, context: &mut EngineContext) -> Result<Reply, Failure> {
+        let mut message = request;
+        loop {
+            let Some(worker) = &mut self.worker else {
+                return Err(Failure::Died { message: "there is no worker".to_owned() });
+            };
+            if let Err(error) = send(&mut worker.input, &message) {
+                return Err(self.died(&error.to_string()));
+            }
+            loop {
+                match receive(&mut worker.output) {
+                    Ok(Some(Reply::Question(question))) => {
+                        message = Request::Answer(answer(question, context));
+                        break;
+                    }
+                    Ok(Some(Reply::Progress { done, total })) => context.progress(done, total),
+                    Ok(Some(reply)) => return Ok(reply),
+                    Ok(None) => return Err(self.died("it closed the pipe")),
+                    Err(error) => return Err(self.died(&error.to_string())),
+                }
+            }
+        }
+    }
+
+    fn died(&mut self, why: &str) -> Failure {
+        let message = match self.worker.take() {
+            Some(worker) => worker.last_words(why),
+            None => why.to_owned(),
+        };
+        self.handle.0.store(0, Ordering::SeqCst);
+        self.tell(Event::WorkerDied { device: self.device.clone(), message: message.clone() });
+        Failure::Died { message }
+    }
+
+    fn out_of_turn(&mut self) -> Failure {
+        self.end();
+        Failure::Died { message: "the worker answered out of turn".to_owned() }
+    }
+
+    fn end(&mut self) {
+        self.handle.0.store(0, Ordering::SeqCst);
+        if let Some(worker) = self.worker.take() {
+            worker.last_words("");
+        }
+    }
+
+    fn shut_down(&mut self) {
+        self.handle.0.store(0, Ordering::SeqCst);
+        if let Some(mut worker) = self.worker.take() {
+            // A worker that does not answer is ended by the closing of its pipe.
+            let _ = send(&mut worker.input, &Request::Shutdown);
+            drop(worker.input);
+            let _ = worker.child.wait();
+        }
+    }
+
+    fn tell(&self, event: Event) {
+        let _ = self.shared.messages.send(Message::Event(event));
+    }
+}
+
+fn blobs(
+    items: &[Item],
+    context: &mut EngineContext,
+) -> Result<Vec<(cache::Digest, bytes::Bytes)>, StageError> {
+    let mut blobs = Vec::new();
+    for blob in items.iter().flat_map(|item| item.fields.blobs()) {
+        blobs.push((blob.digest, context.read(blob)?));
+    }
+    Ok(blobs)
+}
+
+fn answer(question: Question, context: &mut EngineContext) -> Answer {
+    match question {
+        Question::Read(blob) => Answer::Bytes(context.read(&blob)),
+        Question::Recall(key) => Answer::Recalled(context.recall(&key)),
+        Question::Remember(key, output) => Answer::Remembered(context.remember(&key, output)),
+        Question::Stopping => Answer::Stopping(context.stopping()),
+    }
+}
+
+impl Worker {
+    fn start(engine: &crate::engine::Engine) -> Result<Worker, StageError> {
+        let program = engine.worker.program.as_ref().ok_or_else(|| {
+            StageError::with_help(
+                "the worker program `throstle-torch` was not found",
+                "build it with `make build`, or run `throstle doctor`",
+            )
+        })?;
+        let failed = |error: std::io::Error| {
+            let message = format!("cannot start the worker `{program}`: {error}");
+            StageError::with_help(message, "run `throstle doctor` to see what is missing")
+        };
+        let mut child = Command::new(program)
+            .args(&engine.worker.arguments)
+            .envs(engine.worker.environment.iter().cloned())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(input), Some(output), Some(errors)) = pipes else {
+            return Err(StageError::failed("the worker has no pipes"));
+        };
+        let stderr = Arc::new(Mutex::new(VecDeque::new()));
+        let kept = stderr.clone();
+        let reader = std::thread::spawn(move || keep_last_lines(errors, &kept));
+        Ok(Worker {
+            child,
+            input: BufWriter::with_capacity(1 << 16, input),
+            output: BufReader::with_capacity(1 << 16, output),
+            stderr,
+            reader: Some(reader),
+            open: HashSet::new(),
+        })
+    }
+
+    /// Ends the process and says how it went.
+    fn last_words(mut self, why: &str) -> String {
+        let _ = self.child.kill();
+        let status = self.child.wait();
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+        let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+        let lines = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut message = format!("the worker ended ({status}): {why}");
+        if !lines.is_empty() {
+            message.push_str("; its last words: ");
+            message.push_str(&lines.iter().cloned().collect::<Vec<_>>().join(" | "));
+        }
+        message
+    }
+}
+
+fn keep_last_lines(errors: impl std::io::Read, kept: &Mutex<VecDeque<String>>) {
+    for line in BufReader::new(errors).lines().map_while(Result::ok) {
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() == STDERR_LINES {
+            kept.pop_front();
+        }
+        kept.push_back(line);
+    }
+}

@@ -1,0 +1,426 @@
+//! Stages as a whole: when one can begin, and what its end means for those below.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stage_core::event::Event;
+use stage_core::{Fields, StageError};
+
+use super::item_stage::ItemStage;
+use super::message::{Failure, GatherSource, ItemOutcome, Outcome};
+use super::schedule::{InFlight, Schedule, State};
+use crate::engine::EngineError;
+use crate::pipeline::{Reference, StageId, StageWork};
+use crate::plan::inputs::{ITEMS, arriving, planned};
+use crate::plan::items::ItemReads;
+use crate::plan::planner::main_output;
+use crate::plan::{Planned, StagePlan, Work, compare_keys};
+use crate::record::{LAST, LastRecord, STAGE, StageRecord, encode, last_key};
+use crate::tables::close_dataset;
+
+impl Schedule<'_> {
+    /// Sets every stage to where the plan says it stands, then lets flow what is known.
+    pub fn activate_all(&mut self) -> Result<(), EngineError> {
+        for id in self.pipeline.ids() {
+            if matches!(self.states[id.0], State::Waiting) {
+                self.activate(id)?;
+            }
+        }
+        for id in self.pipeline.ids() {
+            self.close_known(id)?;
+        }
+        self.finish_complete()
+    }
+
+    /// Acts on the plan of a stage.
+    fn activate(&mut self, id: StageId) -> Result<(), EngineError> {
+        let work = std::mem::replace(&mut self.plans[id.0].work, Work::Later);
+        match work {
+            Work::Later => return Ok(()),
+            Work::Nothing(record) => {
+                self.counts[id.0].reused = record.items;
+                self.counts[id.0].quarantined = record.rejects.len() as u64;
+                self.plans[id.0].work = Work::Nothing(record);
+                return self.end(id);
+            }
+            Work::Scanned(record) => {
+                self.tell_started(id, 1);
+                self.counts[id.0].executed = 1;
+                self.counts[id.0].quarantined = record.rejects.len() as u64;
+                return self.end_with(id, record, true);
+            }
+            Work::Whole => {
+                self.tell_started(id, 1);
+                self.states[id.0] = State::Ready { attempt: 0 };
+            }
+            Work::Items(work) => {
+                let plan = &self.plans[id.0];
+                let total = plan.executed + plan.pending + plan.reused;
+                self.counts[id.0].reused = plan.reused;
+                self.counts[id.0].quarantined = plan.quarantined;
+                self.tell_started(id, total);
+                let reads = ItemReads::of(self.pipeline.stage(id));
+                let key = work.job.unwrap_or(cache::Digest::from_bytes([0; 32]));
+                let job = Arc::new(self.job_handle(id)?);
+                let mut stage = ItemStage::new(work, reads, key, job);
+                stage.total = total;
+                stage.rejects = self.plans[id.0].rejects.clone();
+                self.states[id.0] = State::Items(Box::new(stage));
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_started(&mut self, id: StageId, total: u64) {
+        (self.sink)(Event::StageStarted {
+            stage: self.pipeline.stage(id).name.clone(),
+            total,
+            reasons: self.plans[id.0].reasons.iter().map(ToString::to_string).collect(),
+        });
+    }
+
+    /// Closes the buckets in which nothing is to do.
+    fn close_known(&mut self, id: StageId) -> Result<(), EngineError> {
+        let State::Items(stage) = &self.states[id.0] else { return Ok(()) };
+        let numbers: Vec<u32> = stage.open.keys().copied().collect();
+        numbers.into_iter().try_for_each(|number| self.close(id, number))
+    }
+
+    /// Ends the item stages in which all is decided and whose items have all arrived.
+    pub fn finish_complete(&mut self) -> Result<(), EngineError> {
+        for id in self.pipeline.ids() {
+            let complete = match &self.states[id.0] {
+                State::Items(stage) => stage.is_complete() && self.upstream_is_done(id),
+                _ => false,
+            };
+            if complete {
+                self.finish_items(id)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn upstream_is_done(&self, id: StageId) -> bool {
+        let mut upstream = self.pipeline.stage(id).upstream();
+        upstream.all(|above| matches!(self.states[above.0], State::Done))
+    }
+
+    fn finish_items(&mut self, id: StageId) -> Result<(), EngineError> {
+        let spec = self.pipeline.stage(id);
+        let State::Items(stage) = std::mem::replace(&mut self.states[id.0], State::Waiting) else {
+            return Ok(());
+        };
+        let bad = stage.rejects.len() as u64 + stage.failures;
+        if bad as f64 > spec.policy.quarantine * stage.total as f64 {
+            let error = too_many(bad, stage.total, spec.policy.quarantine, &stage.rejects);
+            self.fail(id, &error);
+            return Ok(());
+        }
+        let value = close_dataset(&self.store, stage.bits, stage.closed)?;
+        self.key_late(id)?;
+        let (items, pace) = (stage.total, stage.pace);
+        let known = self.plans[id.0].seconds;
+        let record = StageRecord {
+            outputs: main_output(spec, Planned::Unknown)
+                .into_keys()
+                .map(|port| (port.to_owned(), value.clone()))
+                .collect(),
+            rejects: stage.rejects,
+            items,
+            notes: self.notes[id.0].clone(),
+            seconds: if pace > 0.0 { pace * items as f64 } else { known },
+        };
+        self.end_with(id, record, stage.failures == 0)
+    }
+
+    /// The key of an item stage whose items were on their way when it was planned.
+    fn key_late(&mut self, id: StageId) -> Result<(), EngineError> {
+        if self.plans[id.0].keyed.is_some() {
+            return Ok(());
+        }
+        let spec = self.pipeline.stage(id);
+        let files = self.planner.file_digests(spec);
+        let arriving = arriving(self.pipeline, &self.plans, &self.planner.assets, spec);
+        let keyed = arriving.key(&self.store, &files, true);
+        if let Some(keyed) = self.or_lost(id, keyed)? {
+            self.plans[id.0].keyed = Some(keyed);
+        }
+        Ok(())
+    }
+
+    /// A stage has come to a result.
+    fn end_with(
+        &mut self,
+        id: StageId,
+        record: StageRecord,
+        remember: bool,
+    ) -> Result<(), EngineError> {
+        let spec = self.pipeline.stage(id);
+        let outputs = spec.kind.outputs.iter().filter_map(|port| {
+            let value = record.outputs.get(port.name)?;
+            Some((port.name, planned(value)))
+        });
+        self.plans[id.0].outputs = outputs.collect();
+        self.plans[id.0].rejects = record.rejects.clone();
+        if let (Some(keyed), true) = (&self.plans[id.0].keyed, remember) {
+            self.store.cache().record(STAGE, &keyed.digest, encode(&record))?;
+            self.committer.note(Vec::new());
+        }
+        self.end(id)
+    }
+
+    fn end(&mut self, id: StageId) -> Result<(), EngineError> {
+        self.states[id.0] = State::Done;
+        self.remember_last(id)?;
+        (self.sink)(Event::StageFinished {
+            stage: self.pipeline.stage(id).name.clone(),
+            counts: self.counts[id.0],
+            notes: self.notes[id.0].clone(),
+        });
+        self.wake(id)
+    }
+
+    /// Keeps what the stage was like, so that the next run can say what is other.
+    fn remember_last(&mut self, id: StageId) -> Result<(), EngineError> {
+        let spec = self.pipeline.stage(id);
+        let Some(keyed) = self.plans[id.0].keyed.clone() else { return Ok(()) };
+        let last = self.planner.last(spec).map_err(|error| error.at(spec.name.clone()))?;
+        if last.as_ref().is_some_and(|last| last.key == keyed.key && last.roots == keyed.roots) {
+            return Ok(());
+        }
+        let mut reasons = self.plans[id.0].reasons.clone();
+        if let Some(last) = &last {
+            let reads = |port: &str| match spec.inputs.get(port) {
+                Some(input) => input.reads.clone(),
+                None => crate::pipeline::Reads::All,
+            };
+            let compared = compare_keys(&self.store, last, &keyed, &reads);
+            if reasons.is_empty() || spec.work == StageWork::Item {
+                reasons = compared;
+            }
+        }
+        let record = LastRecord {
+            run: self.run,
+            reasons,
+            previous: last.map(|last| Box::new((last.key, last.roots))),
+            key: keyed.key,
+            roots: keyed.roots,
+        };
+        let key = last_key(&self.pipeline.name, &spec.name);
+        self.store.cache().record(LAST, &key, encode(&record))?;
+        self.committer.note(Vec::new());
+        Ok(())
+    }
+
+    /// Plans the stages that waited for this one.
+    fn wake(&mut self, id: StageId) -> Result<(), EngineError> {
+        for below in self.consumers(id) {
+            if matches!(self.states[below.0], State::Waiting) {
+                self.plan_waiting(below)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn plan_waiting(&mut self, id: StageId) -> Result<(), EngineError> {
+        self.refresh_snapshots(id);
+        let spec = self.pipeline.stage(id);
+        let plan = self.planner.stage(spec, &self.plans, self.sink);
+        let Some(plan) = self.or_lost(id, plan)? else { return Ok(()) };
+        if matches!(plan.work, Work::Later) {
+            return Ok(());
+        }
+        self.plans[id.0] = plan;
+        self.activate(id)?;
+        self.close_known(id)?;
+        self.finish_complete()
+    }
+
+    /// Looks whether another process has done a stage meanwhile. True when nothing is left.
+    pub fn plan_again(&mut self, id: StageId) -> Result<bool, EngineError> {
+        let Some(keyed) = self.plans[id.0].keyed.clone() else { return Ok(false) };
+        let mut lost = Vec::new();
+        let known = self.planner.known(&keyed.digest, &mut lost);
+        match self.or_lost(id, known)?.flatten() {
+            None => Ok(false),
+            Some(record) => {
+                self.plans[id.0] = StagePlan::fresh(self.pipeline.stage(id), keyed, record);
+                self.activate(id)?;
+                Ok(true)
+            }
+        }
+    }
+
+    fn refresh_snapshots(&mut self, id: StageId) {
+        for above in self.pipeline.stage(id).upstream() {
+            if let State::Items(stage) = &self.states[above.0] {
+                let partial = Planned::Partial(Arc::new(stage.snapshot()));
+                self.plans[above.0].outputs = main_output(self.pipeline.stage(above), partial);
+                self.plans[above.0].rejects = stage.rejects.clone();
+            }
+        }
+    }
+
+    pub fn gather_done(
+        &mut self,
+        task: InFlight,
+        result: Result<StageRecord, Failure>,
+    ) -> Result<(), EngineError> {
+        let id = task.stage;
+        let State::Whole { attempt } = self.states[id.0] else { return Ok(()) };
+        self.counts[id.0].seconds += task.started.elapsed().as_secs_f64();
+        match result {
+            Ok(mut record) => {
+                record.seconds = task.started.elapsed().as_secs_f64();
+                self.counts[id.0].executed += 1;
+                self.notes[id.0] = record.notes.clone();
+                self.end_with(id, record, true)?;
+                self.committer.note(task.claims);
+                self.committer.start_if_due(&self.store);
+            }
+            // The pass ends and the stage is planned again.
+            Err(_) if self.lost => self.states[id.0] = State::Waiting,
+            Err(Failure::Stage(StageError::Stopped)) => {
+                self.states[id.0] = State::Ready { attempt }
+            }
+            Err(failure) => self.gather_failed(id, attempt, failure),
+        }
+        Ok(())
+    }
+
+    fn gather_failed(&mut self, id: StageId, attempt: u32, failure: Failure) {
+        let spec = self.pipeline.stage(id);
+        let passing =
+            matches!(failure, Failure::Died { .. } | Failure::Stage(StageError::Transient { .. }));
+        if passing && attempt < spec.policy.retries {
+            let (stage, what, attempt) = (spec.name.clone(), spec.name.clone(), attempt + 1);
+            (self.sink)(Event::Retried { stage, what, attempt });
+            self.states[id.0] = State::Ready { attempt };
+            return;
+        }
+        let error = match failure {
+            Failure::Stage(error) | Failure::Open(error) => error,
+            Failure::Died { message } => StageError::failed(message),
+            Failure::TimedOut { seconds } => StageError::with_help(
+                format!("not done after {seconds} s"),
+                "raise `timeout` if it needs more",
+            ),
+        };
+        self.fail(id, &error);
+    }
+
+    /// A stage cannot go on; what depends on it is not begun.
+    pub fn fail(&mut self, id: StageId, error: &StageError) {
+        if matches!(self.states[id.0], State::Failed) {
+            return;
+        }
+        self.states[id.0] = State::Failed;
+        self.failed = true;
+        self.halted |= !self.options.keep_going;
+        (self.sink)(Event::StageFailed {
+            stage: self.pipeline.stage(id).name.clone(),
+            message: error.to_string(),
+            help: error.help().map(str::to_owned),
+        });
+    }
+
+    /// Ends what has taken longer than its stage allows.
+    pub fn end_overdue(&mut self) -> Result<(), EngineError> {
+        let overdue: Vec<(u64, f64)> = self
+            .in_flight
+            .iter()
+            .filter_map(|(ticket, task)| {
+                let limit = self.pipeline.stage(task.stage).policy.timeout_seconds?;
+                let limit = limit * task.items.len().max(1) as f64;
+                (task.started.elapsed() > Duration::from_secs_f64(limit))
+                    .then_some((*ticket, limit))
+            })
+            .collect();
+        for (ticket, seconds) in overdue {
+            self.hands.abandon(ticket);
+            let failure = Failure::TimedOut { seconds };
+            let count = self.in_flight.get(&ticket).map_or(0, |task| task.items.len());
+            let outcome = match count {
+                0 => Outcome::Gather(Err(failure)),
+                count => Outcome::Items(vec![ItemOutcome::Failed(failure); count]),
+            };
+            self.done(ticket, outcome, Vec::new())?;
+        }
+        Ok(())
+    }
+
+    pub fn consumers(&self, id: StageId) -> Vec<StageId> {
+        let stages = self.pipeline.stages.iter();
+        stages.filter(|spec| spec.upstream().any(|above| above == id)).map(|spec| spec.id).collect()
+    }
+
+    /// The running item stages that take their items from this one.
+    pub fn item_consumers(&self, id: StageId) -> Vec<StageId> {
+        let takes = |spec: &&crate::pipeline::StageSpec| {
+            let from = |reference: &Reference| matches!(reference, Reference::Stage { stage, .. } if *stage == id);
+            let input = spec.inputs.get(ITEMS);
+            matches!(self.states[spec.id.0], State::Items(_))
+                && input.is_some_and(|input| input.references.iter().any(from))
+        };
+        self.pipeline.stages.iter().filter(takes).map(|spec| spec.id).collect()
+    }
+
+    /// The artifacts that arrive at a stage, by port.
+    pub fn artifacts(&self, id: StageId) -> BTreeMap<String, Vec<Fields>> {
+        let spec = self.pipeline.stage(id);
+        let arriving = arriving(self.pipeline, &self.plans, &self.planner.assets, spec);
+        let ports = arriving.ports.iter().map(|(port, arrived)| {
+            let fields = arrived.iter().filter_map(|one| one.artifact().cloned());
+            ((*port).to_owned(), fields.collect::<Vec<_>>())
+        });
+        ports.filter(|(_, fields)| !fields.is_empty()).collect()
+    }
+
+    pub fn gather_sources(&self, id: StageId) -> BTreeMap<&'static str, Vec<GatherSource>> {
+        let spec = self.pipeline.stage(id);
+        let mut ports = BTreeMap::new();
+        for (port, input) in &spec.inputs {
+            let reads_rejects = spec.kind.input(port).is_some_and(|port| port.reads_rejects);
+            let source = |reference: &Reference| match reference {
+                Reference::Asset(name) => GatherSource::Artifact {
+                    stage: format!("assets.{name}"),
+                    fields: self.planner.assets.get(name).cloned().unwrap_or_default(),
+                },
+                Reference::Stage { stage, port } => {
+                    let plan = &self.plans[stage.0];
+                    let stage = self.pipeline.stage(*stage).name.clone();
+                    match plan.outputs.get(port) {
+                        Some(Planned::Root { root, .. }) => GatherSource::Dataset {
+                            stage,
+                            root: *root,
+                            reads: input.reads.clone(),
+                            rejects: if reads_rejects { plan.rejects.clone() } else { Vec::new() },
+                        },
+                        Some(Planned::Artifact(fields)) => {
+                            GatherSource::Artifact { stage, fields: fields.clone() }
+                        }
+                        _ => GatherSource::Artifact { stage, fields: Fields::new() },
+                    }
+                }
+            };
+            ports.insert(*port, input.references.iter().map(source).collect());
+        }
+        ports
+    }
+}
+
+fn too_many(
+    bad: u64,
+    total: u64,
+    share: f64,
+    rejects: &[(Arc<str>, stage_core::Reject)],
+) -> StageError {
+    let first = rejects.first().map_or(String::new(), |(item, reject)| {
+        format!("; the first is `{item}`: {}", reject.reason)
+    });
+    StageError::with_help(
+        format!("{bad} of {total} items were quarantined, more than {} %{first}", share * 100.0),
+        "mend these items, or raise `quarantine` of the stage",
+    )
+}

@@ -1,0 +1,159 @@
+//! Who does the work: the threads of the pool, and a thread and a worker process per device.
+
+use std::collections::BTreeMap;
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use stage_core::{Kind, Place};
+
+use super::device::{self, ProcessHandle};
+use super::message::Task;
+use super::pool::{self, Shared};
+
+/// How many tasks may wait beside those that are being worked on, so that no thread idles
+/// while the schedule thinks.
+const AHEAD: usize = 1;
+
+pub struct Hands {
+    shared: Shared,
+    threads: usize,
+    pool: Lane,
+    tasks: Receiver<Task>,
+    devices: BTreeMap<String, Device>,
+    /// What `auto` and `cuda` stand for.
+    gpus: Vec<String>,
+    lanes: BTreeMap<u64, String>,
+}
+
+struct Lane {
+    sender: Sender<Task>,
+    busy: usize,
+}
+
+struct Device {
+    lane: Lane,
+    process: ProcessHandle,
+    thread: JoinHandle<()>,
+}
+
+const POOL: &str = "";
+
+impl Hands {
+    pub fn new(shared: Shared, gpus: Vec<String>) -> Hands {
+        let (sender, tasks) = unbounded();
+        let threads = shared.engine.threads.max(1);
+        Hands {
+            shared,
+            threads: 0,
+            pool: Lane { sender, busy: 0 },
+            tasks,
+            devices: BTreeMap::new(),
+            gpus,
+            lanes: BTreeMap::new(),
+        }
+        .with_threads(threads)
+    }
+
+    fn with_threads(mut self, threads: usize) -> Hands {
+        for _ in 0..threads {
+            self.add_thread();
+        }
+        self
+    }
+
+    /// Another thread for the pool: at the start, and in place of one that hangs.
+    pub fn add_thread(&mut self) {
+        let (shared, tasks) = (self.shared.clone(), self.tasks.clone());
+        std::thread::spawn(move || pool::work(shared, tasks));
+        self.threads += 1;
+    }
+
+    fn candidates(&self, device: &str) -> Vec<String> {
+        match device {
+            "auto" if self.gpus.is_empty() => vec!["cpu".to_owned()],
+            "auto" | "cuda" => self.gpus.clone(),
+            named => vec![named.to_owned()],
+        }
+    }
+
+    /// The least busy of the devices that will do.
+    fn choose(&self, device: &str) -> Option<String> {
+        let busy = |device: &String| self.devices.get(device).map_or(0, |d| d.lane.busy);
+        self.candidates(device).into_iter().min_by_key(busy)
+    }
+
+    pub fn is_free(&self, kind: &Kind, device: &str) -> bool {
+        match kind.place {
+            Place::Here => self.pool.busy < self.threads + AHEAD,
+            Place::Worker => {
+                let chosen = self.choose(device).and_then(|device| self.devices.get(&device));
+                chosen.is_none_or(|device| device.lane.busy <= AHEAD)
+            }
+        }
+    }
+
+    pub fn hand_out(&mut self, kind: &Kind, device: &str, task: Task) {
+        let lane = match kind.place {
+            Place::Here => POOL.to_owned(),
+            Place::Worker => self.choose(device).unwrap_or_else(|| "cpu".to_owned()),
+        };
+        self.lanes.insert(task.ticket(), lane.clone());
+        let lane = match lane.as_str() {
+            POOL => &mut self.pool,
+            name => &mut self.device(name).lane,
+        };
+        lane.busy += 1;
+        // The receiving thread lives as long as the run.
+        let _ = lane.sender.send(task);
+    }
+
+    fn device(&mut self, name: &str) -> &mut Device {
+        let shared = &self.shared;
+        self.devices.entry(name.to_owned()).or_insert_with(|| {
+            let (sender, tasks) = unbounded();
+            let process = ProcessHandle::default();
+            let (shared, device, handle) = (shared.clone(), name.to_owned(), process.clone());
+            let thread = std::thread::spawn(move || device::work(shared, device, handle, tasks));
+            Device { lane: Lane { sender, busy: 0 }, process, thread }
+        })
+    }
+
+    pub fn returned(&mut self, ticket: u64) {
+        match self.lanes.remove(&ticket).as_deref() {
+            Some(POOL) => self.pool.busy -= 1,
+            Some(name) => {
+                if let Some(device) = self.devices.get_mut(name) {
+                    device.lane.busy -= 1;
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Gives up on a task that takes too long. A worker is ended, which brings its task back
+    /// as a death; a thread of the pool cannot be ended and is replaced.
+    pub fn abandon(&mut self, ticket: u64) {
+        match self.lanes.get(&ticket).cloned().as_deref() {
+            Some(POOL) => {
+                self.returned(ticket);
+                self.add_thread();
+                self.threads -= 1;
+            }
+            Some(name) => {
+                if let Some(device) = self.devices.get(name) {
+                    device.process.kill();
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Ends the workers in good order.
+    pub fn dismiss(self) {
+        for (_, device) in self.devices {
+            drop(device.lane.sender);
+            // A thread that panicked has nothing left to say.
+            let _ = device.thread.join();
+        }
+    }
+}

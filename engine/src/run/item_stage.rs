@@ -1,0 +1,221 @@
+//! The state of an item stage while it runs: its buckets, and the items still to do.
+
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use cache::Digest;
+use stage_core::{Bucket, Item, Reject};
+
+use super::message::JobHandle;
+use crate::plan::items::ItemReads;
+use crate::plan::{ItemPlan, ItemWork, PartialBucket, PartialDataset, PartialItem};
+use crate::tables::ClosedBucket;
+
+pub struct ItemStage {
+    /// The part of every item's key that they have in common.
+    pub key: Digest,
+    pub reads: ItemReads,
+    pub job: Arc<JobHandle>,
+    pub bits: u8,
+    pub closed: Vec<Bucket>,
+    pub open: HashMap<u32, RunBucket>,
+    pub queue: BinaryHeap<Queued>,
+    /// Items that another process works on.
+    pub elsewhere: VecDeque<Queued>,
+    pub running: usize,
+    pub rejects: Vec<(Arc<str>, Reject)>,
+    /// Items that failed without a verdict that could be kept.
+    pub failures: u64,
+    /// The batch size that held after a lack of memory.
+    pub limit_bytes: Option<u64>,
+    /// A running mean of the seconds that an item takes.
+    pub pace: f64,
+    pub total: u64,
+}
+
+/// A bucket in which something is to do or to come.
+#[derive(Default)]
+pub struct RunBucket {
+    /// What arrived, once the stage above has closed its bucket.
+    pub arrived: Option<Arrived>,
+    pub slots: BTreeMap<Arc<str>, Slot>,
+    /// How many slots are not decided.
+    pub undecided: usize,
+    /// Holds an outcome that must not be remembered.
+    pub tainted: bool,
+}
+
+#[derive(Clone, Copy)]
+pub struct Arrived {
+    /// `None` when every item of the bucket was set aside above.
+    pub chunk: Option<Digest>,
+}
+
+pub enum Slot {
+    Undecided,
+    Known(Item),
+    Rejected(Reject),
+    Failed,
+}
+
+/// An item to do. The longest come first.
+#[derive(Clone, Debug)]
+pub struct Queued {
+    pub weight: u64,
+    pub bucket: u32,
+    pub item: Item,
+    pub key: Digest,
+    pub attempt: u32,
+}
+
+impl PartialEq for Queued {
+    fn eq(&self, other: &Queued) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Queued {}
+
+impl PartialOrd for Queued {
+    fn partial_cmp(&self, other: &Queued) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Queued {
+    fn cmp(&self, other: &Queued) -> std::cmp::Ordering {
+        self.weight.cmp(&other.weight).then_with(|| other.item.id.cmp(&self.item.id))
+    }
+}
+
+/// The bytes of the blobs that a stage reads of an item.
+pub fn weight(reads: &ItemReads, item: &Item) -> u64 {
+    let size = |name: &String| item.fields.blob(name).map_or(0, |blob| blob.size);
+    reads.names.iter().map(size).sum()
+}
+
+impl ItemStage {
+    pub fn new(work: ItemWork, reads: ItemReads, key: Digest, job: Arc<JobHandle>) -> ItemStage {
+        let mut stage = ItemStage {
+            key,
+            reads,
+            job,
+            bits: work.bits,
+            closed: work.closed,
+            open: HashMap::new(),
+            queue: BinaryHeap::new(),
+            elsewhere: VecDeque::new(),
+            running: 0,
+            rejects: Vec::new(),
+            failures: 0,
+            limit_bytes: None,
+            pace: 0.0,
+            total: 0,
+        };
+        for bucket in work.open {
+            let arrived = bucket.chunk.map(|chunk| Arrived { chunk: Some(chunk) });
+            let run = RunBucket { arrived, ..RunBucket::default() };
+            stage.open.insert(bucket.number, run);
+            bucket.items.into_iter().for_each(|item| stage.take(bucket.number, item));
+        }
+        stage
+    }
+
+    fn take(&mut self, number: u32, item: ItemPlan) {
+        let Some(bucket) = self.open.get_mut(&number) else { return };
+        match item {
+            ItemPlan::Known(item) => {
+                bucket.slots.insert(item.id.clone(), Slot::Known(item));
+            }
+            ItemPlan::Rejected(id, reject) => {
+                bucket.slots.insert(id, Slot::Rejected(reject));
+            }
+            ItemPlan::Pending(id) => {
+                bucket.undecided += 1;
+                bucket.slots.insert(id, Slot::Undecided);
+            }
+            ItemPlan::Todo { item, key } => {
+                bucket.undecided += 1;
+                bucket.slots.insert(item.id.clone(), Slot::Undecided);
+                let weight = weight(&self.reads, &item);
+                self.queue.push(Queued { weight, bucket: number, item, key, attempt: 0 });
+            }
+        }
+    }
+
+    /// Decides an item. True when it was undecided before.
+    pub fn decide(&mut self, number: u32, id: &Arc<str>, slot: Slot) -> bool {
+        let Some(bucket) = self.open.get_mut(&number) else { return false };
+        match bucket.slots.get(id) {
+            Some(Slot::Undecided) => {}
+            _ => return false,
+        }
+        bucket.undecided -= 1;
+        match &slot {
+            Slot::Rejected(reject) => self.rejects.push((id.clone(), reject.clone())),
+            Slot::Failed => {
+                bucket.tainted = true;
+                self.failures += 1;
+            }
+            Slot::Known(_) | Slot::Undecided => {}
+        }
+        bucket.slots.insert(id.clone(), slot);
+        true
+    }
+
+    /// Takes an item that the stage above has set aside out of its bucket.
+    pub fn withdraw(&mut self, number: u32, id: &Arc<str>) {
+        let Some(bucket) = self.open.get_mut(&number) else { return };
+        if let Some(Slot::Undecided) = bucket.slots.get(id) {
+            bucket.slots.remove(id);
+            bucket.undecided -= 1;
+        }
+    }
+
+    /// Whether the item is expected and not decided yet.
+    pub fn awaits(&self, number: u32, id: &Arc<str>) -> bool {
+        let slot = self.open.get(&number).and_then(|bucket| bucket.slots.get(id));
+        matches!(slot, Some(Slot::Undecided))
+    }
+
+    /// Removes the bucket when all has arrived and nothing in it is undecided any more. One
+    /// with a failure in it names no chunk that arrived, so that it is not remembered.
+    pub fn close(&mut self, number: u32) -> Option<ClosedBucket> {
+        let bucket = self.open.get(&number)?;
+        let arrived = bucket.arrived.filter(|_| bucket.undecided == 0)?;
+        let bucket = self.open.remove(&number)?;
+        let mut closed = ClosedBucket {
+            number,
+            chunk: arrived.chunk.filter(|_| !bucket.tainted),
+            items: Vec::new(),
+            rejects: Vec::new(),
+        };
+        for (id, slot) in bucket.slots {
+            match slot {
+                Slot::Known(item) => closed.items.push(item),
+                Slot::Rejected(reject) => closed.rejects.push((id, reject)),
+                Slot::Failed | Slot::Undecided => {}
+            }
+        }
+        Some(closed)
+    }
+
+    /// What the stages below can be planned with at this moment.
+    pub fn snapshot(&self) -> PartialDataset {
+        let mut buckets: Vec<PartialBucket> =
+            self.closed.iter().copied().map(PartialBucket::Closed).collect();
+        for (number, bucket) in &self.open {
+            let items = bucket.slots.iter().filter_map(|(id, slot)| match slot {
+                Slot::Known(item) => Some(PartialItem::Known(item.clone())),
+                Slot::Undecided => Some(PartialItem::Pending(id.clone())),
+                Slot::Rejected(_) | Slot::Failed => None,
+            });
+            buckets.push(PartialBucket::Open { number: *number, items: items.collect() });
+        }
+        PartialDataset { bits: self.bits, buckets }
+    }
+
+    pub fn is_complete(&self) -> bool {
+        self.open.is_empty()
+    }
+}

@@ -1,0 +1,122 @@
+//! What the threads of a run tell the schedule, and what they are asked to do.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cache::{CacheError, Digest};
+use stage_core::event::Event;
+use stage_core::{Fields, GatherJob, Item, ItemJob, Job, Kind, Reject, Setup, StageError};
+
+use super::context::EngineContext;
+use crate::engine::Engine;
+use crate::pipeline::Reads;
+use crate::record::StageRecord;
+
+pub enum Message {
+    Done { ticket: u64, outcome: Outcome, lost: Vec<Digest> },
+    Progress { ticket: u64, done: u64, total: u64 },
+    Committed(Result<(), CacheError>),
+    Event(Event),
+}
+
+pub enum Outcome {
+    /// One for each item of the task.
+    Items(Vec<ItemOutcome>),
+    Gather(Result<StageRecord, Failure>),
+}
+
+#[derive(Clone, Debug)]
+pub enum ItemOutcome {
+    Done { fields: Fields, notes: Vec<(String, u64)>, seconds: f32 },
+    Rejected(Reject),
+    Failed(Failure),
+}
+
+/// Why work did not come to a result. None of these is recorded.
+#[derive(Clone, Debug)]
+pub enum Failure {
+    Stage(StageError),
+    /// The job itself could not be opened: no item can be done.
+    Open(StageError),
+    /// The worker process is gone.
+    Died {
+        message: String,
+    },
+    TimedOut {
+        seconds: f64,
+    },
+}
+
+pub enum Task {
+    Items(ItemTask),
+    Gather(GatherTask),
+}
+
+impl Task {
+    pub fn ticket(&self) -> u64 {
+        match self {
+            Task::Items(task) => task.ticket,
+            Task::Gather(task) => task.ticket,
+        }
+    }
+}
+
+pub struct ItemTask {
+    pub ticket: u64,
+    pub job: Arc<JobHandle>,
+    /// With the fields that the stage reads and nothing else.
+    pub items: Vec<Item>,
+}
+
+pub struct GatherTask {
+    pub ticket: u64,
+    pub job: Arc<JobHandle>,
+    pub outputs: &'static [stage_core::OutputPort],
+    pub ports: BTreeMap<&'static str, Vec<GatherSource>>,
+}
+
+/// What stands behind one reference of a gather.
+pub enum GatherSource {
+    Dataset { stage: String, root: Digest, reads: Reads, rejects: Vec<(Arc<str>, Reject)> },
+    Artifact { stage: String, fields: Fields },
+}
+
+/// A stage's job, opened by the first thread that needs it.
+pub struct JobHandle {
+    /// Tells jobs apart in a worker.
+    pub number: u32,
+    pub kind: &'static Kind,
+    pub setup: Setup,
+    opened: Mutex<Option<Result<Arc<dyn ItemJob>, StageError>>>,
+}
+
+impl JobHandle {
+    pub fn new(number: u32, kind: &'static Kind, setup: Setup) -> JobHandle {
+        JobHandle { number, kind, setup, opened: Mutex::new(None) }
+    }
+
+    /// The job in this process.
+    pub fn item_job(
+        &self,
+        engine: &Engine,
+        context: &mut EngineContext,
+    ) -> Result<Arc<dyn ItemJob>, StageError> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = || match engine.open(self.kind, self.setup.clone(), context)? {
+            Job::Item(job) => Ok(Arc::from(job)),
+            _ => Err(StageError::failed(format!("`{}` is no item stage", self.kind.name))),
+        };
+        opened.get_or_insert_with(open).clone()
+    }
+
+    pub fn gather_job(
+        &self,
+        engine: &Engine,
+        context: &mut EngineContext,
+    ) -> Result<Box<dyn GatherJob>, StageError> {
+        match engine.open(self.kind, self.setup.clone(), context)? {
+            Job::Gather(job) => Ok(job),
+            _ => Err(StageError::failed(format!("`{}` is no gather", self.kind.name))),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The threads that run stages in this process.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use cache::Digest;
+use crossbeam_channel::{Receiver, Sender};
+use stage_core::worker::shielded;
+use stage_core::{Batching, Item, ItemJob, Output, Reject, StageError};
+
+use super::context::EngineContext;
+use super::gather;
+use super::message::{Failure, ItemOutcome, ItemTask, Message, Outcome, Task};
+use crate::engine::{Engine, StopFlag};
+use crate::store::Store;
+
+/// What every thread of a run shares.
+#[derive(Clone)]
+pub struct Shared {
+    pub engine: Arc<Engine>,
+    pub store: Store,
+    pub messages: Sender<Message>,
+    pub stop: StopFlag,
+}
+
+impl Shared {
+    pub fn context(&self, ticket: u64, kind: &'static stage_core::Kind) -> EngineContext {
+        EngineContext {
+            store: self.store.clone(),
+            kind,
+            ticket,
+            messages: self.messages.clone(),
+            stop: self.stop.clone(),
+            lost: Vec::new(),
+        }
+    }
+
+    pub fn done(&self, ticket: u64, outcome: Outcome, lost: Vec<Digest>) {
+        // The schedule is gone only when the run is over.
+        let _ = self.messages.send(Message::Done { ticket, outcome, lost });
+    }
+}
+
+/// Takes tasks until there are none.
+pub fn work(shared: Shared, tasks: Receiver<Task>) {
+    for task in tasks {
+        match task {
+            Task::Items(task) => run_items(&shared, task),
+            Task::Gather(task) => {
+                let mut context = shared.context(task.ticket, task.job.kind);
+                let job = task.job.gather_job(&shared.engine, &mut context);
+                let ticket = task.ticket;
+                let result = job.and_then(|mut job| {
+                    let input = gather::input(&mut context, &task.ports)?;
+                    let started = Instant::now();
+                    let output = shielded(|| job.run(input, &mut context))?;
+                    gather::keep(&mut context, task.outputs, output, started.elapsed())
+                });
+                let outcome = Outcome::Gather(result.map_err(Failure::Stage));
+                shared.done(ticket, outcome, context.lost);
+            }
+        }
+    }
+}
+
+fn run_items(shared: &Shared, task: ItemTask) {
+    let mut context = shared.context(task.ticket, task.job.kind);
+    let outcomes = match task.job.item_job(&shared.engine, &mut context) {
+        Err(error) => vec![ItemOutcome::Failed(Failure::Open(error)); task.items.len()],
+        Ok(job) => match task.job.kind.batching {
+            Batching::Single => {
+                let each = task.items.chunks(1);
+                each.flat_map(|item| run_batch(&job, item, &mut context)).collect()
+            }
+            Batching::ByBytes { .. } => run_batch(&job, &task.items, &mut context),
+        },
+    };
+    shared.done(task.ticket, Outcome::Items(outcomes), context.lost);
+}
+
+fn run_batch(
+    job: &Arc<dyn ItemJob>,
+    items: &[Item],
+    context: &mut EngineContext,
+) -> Vec<ItemOutcome> {
+    let started = Instant::now();
+    let results = shielded(|| job.process(items, context));
+    outcomes(items.len(), results, started.elapsed().as_secs_f32(), context)
+}
+
+/// Keeps what a batch has given, item by item.
+pub fn outcomes(
+    count: usize,
+    results: Result<Vec<Result<Output, Reject>>, StageError>,
+    seconds: f32,
+    context: &mut EngineContext,
+) -> Vec<ItemOutcome> {
+    let results = match results {
+        Ok(results) if results.len() == count => results,
+        Ok(results) => {
+            let message = format!("the stage gave {} results for {count} items", results.len());
+            return vec![ItemOutcome::Failed(Failure::Stage(StageError::failed(message))); count];
+        }
+        Err(error) => return vec![ItemOutcome::Failed(Failure::Stage(error)); count],
+    };
+    let seconds = seconds / count.max(1) as f32;
+    let keep = |result: Result<Output, Reject>| match result {
+        Err(reject) => ItemOutcome::Rejected(reject),
+        Ok(output) => {
+            let notes = output.notes.clone();
+            match context.keep(output) {
+                Ok(fields) => ItemOutcome::Done { fields, notes, seconds },
+                Err(error) => ItemOutcome::Failed(Failure::Stage(error)),
+            }
+        }
+    };
+    results.into_iter().map(keep).collect()
+}

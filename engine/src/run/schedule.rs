@@ -1,0 +1,437 @@
+//! The schedule: one thread that owns the state of a run, hands out work and takes results.
+//!
+//! Stages are activated as soon as what arrives at them is known. An item that leaves a stage
+//! goes on to the next at once; what is nearest to the end of the pipeline is handed out first,
+//! and of one stage the longest item.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cache::{CacheError, Claim, Digest};
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use stage_core::event::{Event, StageCounts};
+use stage_core::{Batching, Kind, Place, StageError};
+
+use super::commit::Committer;
+use super::hands::Hands;
+use super::item_stage::{ItemStage, Queued};
+use super::message::{GatherTask, ItemTask, JobHandle, Message, Task};
+use crate::engine::{Engine, EngineError, RunOptions, Sink};
+use crate::pipeline::{Pipeline, StageId};
+use crate::plan::StagePlan;
+use crate::plan::planner::{PlanError, Planner};
+use crate::store::{ReadError, Store};
+
+/// A task of one-by-one items is filled up to about this long, so that handing it over costs
+/// little.
+const TASK_SECONDS: f64 = 0.004;
+const TASK_ITEMS: usize = 64;
+const TICK: Duration = Duration::from_millis(100);
+
+/// Where a stage stands.
+pub enum State {
+    /// Nobody asked for it.
+    Unwanted,
+    /// Something that arrives at it is not known yet.
+    Waiting,
+    /// Its inputs are complete and its one task is not handed out yet.
+    Ready {
+        attempt: u32,
+    },
+    /// Its one task is running.
+    Whole {
+        attempt: u32,
+    },
+    Items(Box<ItemStage>),
+    Done,
+    Failed,
+}
+
+/// A task that has been handed out.
+pub struct InFlight {
+    pub stage: StageId,
+    pub items: Vec<Queued>,
+    pub claims: Vec<Claim>,
+    pub started: Instant,
+}
+
+/// How a pass over the plan ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ending {
+    Done,
+    Failed,
+    Paused,
+    /// Something was lost and has been forgotten: plan again, it will be made again.
+    Again,
+}
+
+pub struct Schedule<'a> {
+    pub engine: &'a Engine,
+    pub pipeline: &'a Pipeline,
+    pub store: Store,
+    pub planner: Planner<'a>,
+    pub plans: Vec<StagePlan>,
+    pub states: Vec<State>,
+    pub counts: Vec<StageCounts>,
+    pub notes: Vec<BTreeMap<String, u64>>,
+    pub reported: Vec<u64>,
+    pub in_flight: HashMap<u64, InFlight>,
+    /// Items whose key is being worked on for another item of this run.
+    pub followers: HashMap<Digest, Vec<(StageId, Queued)>>,
+    pub options: &'a RunOptions,
+    pub sink: Sink<'a>,
+    pub hands: Hands,
+    pub messages: Receiver<Message>,
+    pub committer: Committer,
+    pub run: u64,
+    /// Deaths of the worker without a result between them, by stage.
+    pub deaths: HashMap<StageId, u32>,
+    pub halted: bool,
+    pub failed: bool,
+    pub lost: bool,
+    pub full: bool,
+    pub next_ticket: u64,
+}
+
+impl<'a> Schedule<'a> {
+    /// Works until nothing more can be done.
+    pub fn drive(&mut self) -> Result<Ending, EngineError> {
+        self.activate_all()?;
+        let mut last_tick = Instant::now();
+        loop {
+            if self.may_start() {
+                self.dispatch()?;
+            }
+            if self.in_flight.is_empty() && !self.wait_elsewhere()? {
+                break;
+            }
+            self.receive()?;
+            if last_tick.elapsed() >= TICK {
+                last_tick = Instant::now();
+                self.tick()?;
+            }
+        }
+        let committed = self.committer.finish(&self.store);
+        self.report_commit(committed)?;
+        Ok(self.ending())
+    }
+
+    fn ending(&self) -> Ending {
+        if self.lost && !self.options.stop.is_requested() && !self.full {
+            return Ending::Again;
+        }
+        let unfinished = self
+            .states
+            .iter()
+            .any(|state| !matches!(state, State::Unwanted | State::Done | State::Failed));
+        match (self.failed, unfinished) {
+            (true, _) => Ending::Failed,
+            (false, true) => Ending::Paused,
+            (false, false) => Ending::Done,
+        }
+    }
+
+    /// Nothing new is begun once a stop is asked for or a failure ends the run.
+    pub fn may_start(&self) -> bool {
+        !self.halted && !self.lost && !self.full && !self.options.stop.is_requested()
+    }
+
+    fn receive(&mut self) -> Result<(), EngineError> {
+        match self.messages.recv_timeout(TICK) {
+            Ok(message) => self.handle(message)?,
+            Err(RecvTimeoutError::Timeout) => return Ok(()),
+            Err(RecvTimeoutError::Disconnected) => {
+                let message = "the threads of the run are gone".to_owned();
+                return Err(EngineError::Internal { message });
+            }
+        }
+        while let Ok(message) = self.messages.try_recv() {
+            self.handle(message)?;
+        }
+        self.finish_complete()
+    }
+
+    fn handle(&mut self, message: Message) -> Result<(), EngineError> {
+        match message {
+            Message::Done { ticket, outcome, lost } => self.done(ticket, outcome, lost)?,
+            Message::Progress { ticket, done, total } => self.progress(ticket, done, total),
+            Message::Event(event) => (self.sink)(event),
+            Message::Committed(result) => self.report_commit(result)?,
+        }
+        self.committer.start_if_due(&self.store);
+        Ok(())
+    }
+
+    /// A full disk pauses the run: what is finished stays, and the rest goes on later.
+    pub fn report_commit(&mut self, result: Result<(), CacheError>) -> Result<(), EngineError> {
+        match result {
+            Ok(()) => Ok(()),
+            Err(error @ CacheError::NoSpace { .. }) => {
+                self.disk_full(&error);
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub fn disk_full(&mut self, error: &CacheError) {
+        if !self.full {
+            self.full = true;
+            (self.sink)(Event::Stopping { why: error.to_string() });
+        }
+    }
+
+    fn progress(&mut self, ticket: u64, done: u64, total: u64) {
+        if let Some(task) = self.in_flight.get(&ticket) {
+            let stage = self.pipeline.stage(task.stage).name.clone();
+            let counts = self.counts[task.stage.0];
+            (self.sink)(Event::Progress { stage, done, total, counts });
+        }
+    }
+
+    /// What is done from time to time: progress, time limits, commits.
+    fn tick(&mut self) -> Result<(), EngineError> {
+        for (at, spec) in self.pipeline.stages.iter().enumerate() {
+            let counts = self.counts[at];
+            let done = counts.executed + counts.reused;
+            if let State::Items(stage) = &self.states[at] {
+                if self.reported[at] != done {
+                    self.reported[at] = done;
+                    let stage = Event::Progress {
+                        stage: spec.name.clone(),
+                        done,
+                        total: stage.total.max(done),
+                        counts,
+                    };
+                    (self.sink)(stage);
+                }
+            }
+        }
+        self.committer.start_if_due(&self.store);
+        self.end_overdue()
+    }
+
+    /// Hands out work as long as there are free hands.
+    fn dispatch(&mut self) -> Result<(), EngineError> {
+        for id in self.pipeline.ids().rev() {
+            let spec = self.pipeline.stage(id);
+            while self.hands.is_free(spec.kind, &spec.policy.device) {
+                let handed = match &self.states[id.0] {
+                    State::Ready { attempt } => {
+                        let attempt = *attempt;
+                        self.hand_out_whole(id, attempt)?
+                    }
+                    State::Items(_) => self.hand_out_items(id)?,
+                    _ => false,
+                };
+                if !handed {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn ticket(&mut self) -> u64 {
+        self.next_ticket += 1;
+        self.next_ticket
+    }
+
+    fn hand_out_whole(&mut self, id: StageId, attempt: u32) -> Result<bool, EngineError> {
+        let key = self.plans[id.0].keyed.as_ref().map(|keyed| keyed.digest);
+        let claim = match key {
+            Some(key) => self.store.cache().claim(&key)?,
+            None => None,
+        };
+        if key.is_some() && claim.is_none() {
+            return Ok(false);
+        }
+        if self.store.cache().refresh()? && self.plan_again(id)? {
+            return Ok(true);
+        }
+        let spec = self.pipeline.stage(id);
+        let ticket = self.ticket();
+        let task = Task::Gather(GatherTask {
+            ticket,
+            job: Arc::new(self.job_handle(id)?),
+            outputs: spec.kind.outputs,
+            ports: self.gather_sources(id),
+        });
+        self.in_flight.insert(
+            ticket,
+            InFlight {
+                stage: id,
+                items: Vec::new(),
+                claims: claim.into_iter().collect(),
+                started: Instant::now(),
+            },
+        );
+        self.states[id.0] = State::Whole { attempt };
+        self.hands.hand_out(spec.kind, &spec.policy.device, task);
+        Ok(true)
+    }
+
+    fn hand_out_items(&mut self, id: StageId) -> Result<bool, EngineError> {
+        let (kind, device) = {
+            let spec = self.pipeline.stage(id);
+            (spec.kind, spec.policy.device.clone())
+        };
+        // What others have committed meanwhile is seen before anything is begun.
+        self.store.cache().refresh()?;
+        let (items, claims) = self.take_items(id, kind)?;
+        if items.is_empty() {
+            return Ok(false);
+        }
+        let ticket = self.ticket();
+        let State::Items(stage) = &mut self.states[id.0] else { return Ok(false) };
+        stage.running += items.len();
+        let names = &stage.reads;
+        let task = Task::Items(ItemTask {
+            ticket,
+            job: stage.job.clone(),
+            items: items.iter().map(|queued| names.visible(&queued.item)).collect(),
+        });
+        let started = Instant::now();
+        self.in_flight.insert(ticket, InFlight { stage: id, items, claims, started });
+        self.hands.hand_out(kind, &device, task);
+        Ok(true)
+    }
+
+    /// Takes the next items of a stage from its queue: as many as make a task.
+    fn take_items(
+        &mut self,
+        id: StageId,
+        kind: &'static Kind,
+    ) -> Result<(Vec<Queued>, Vec<Claim>), EngineError> {
+        let (mut items, mut claims, mut bytes) = (Vec::new(), Vec::new(), 0u64);
+        let limit = self.batch_limit(id, kind);
+        while let State::Items(stage) = &mut self.states[id.0] {
+            let full = match limit {
+                BatchLimit::Items(count) => items.len() >= count,
+                BatchLimit::Bytes(limit) => {
+                    let next = stage.queue.peek().map_or(0, |queued| queued.weight);
+                    !items.is_empty() && bytes + next > limit
+                }
+            };
+            if full {
+                break;
+            }
+            let Some(queued) = stage.queue.pop() else { break };
+            if let Some(followers) = self.followers.get_mut(&queued.key) {
+                followers.push((id, queued));
+                continue;
+            }
+            match self.store.cache().claim(&queued.key)? {
+                None => stage.elsewhere.push_back(queued),
+                Some(claim) => {
+                    if let Some(record) = self.known_item(&queued)? {
+                        self.resolve_known(id, queued, record)?;
+                        continue;
+                    }
+                    bytes += queued.weight;
+                    self.followers.insert(queued.key, Vec::new());
+                    claims.push(claim);
+                    items.push(queued);
+                }
+            }
+        }
+        Ok((items, claims))
+    }
+
+    fn batch_limit(&self, id: StageId, kind: &Kind) -> BatchLimit {
+        let State::Items(stage) = &self.states[id.0] else { return BatchLimit::Items(1) };
+        match kind.batching {
+            Batching::ByBytes { parameter } => {
+                let wanted = self.pipeline.stage(id).parameters.bytes(parameter).unwrap_or(1 << 20);
+                BatchLimit::Bytes(stage.limit_bytes.map_or(wanted, |limit| limit.min(wanted)))
+            }
+            Batching::Single if kind.place == Place::Worker => BatchLimit::Items(1),
+            Batching::Single => {
+                let by_time = match stage.pace > 0.0 {
+                    true => (TASK_SECONDS / stage.pace) as usize,
+                    false => 1,
+                };
+                let share = stage.queue.len() / (2 * self.engine.threads.max(1));
+                BatchLimit::Items(by_time.min(share).clamp(1, TASK_ITEMS))
+            }
+        }
+    }
+
+    /// What other processes work on: waits for a moment and takes over what they have done.
+    /// False when there is nothing to wait for.
+    fn wait_elsewhere(&mut self) -> Result<bool, EngineError> {
+        if !self.may_start() {
+            return Ok(false);
+        }
+        let mut waiting = None;
+        for id in self.pipeline.ids() {
+            match &mut self.states[id.0] {
+                State::Items(stage) if !stage.elsewhere.is_empty() => {
+                    waiting = stage.elsewhere.front().map(|queued| queued.key).or(waiting);
+                    let elsewhere = std::mem::take(&mut stage.elsewhere);
+                    stage.queue.extend(elsewhere);
+                }
+                State::Ready { .. } => {
+                    let keyed = self.plans[id.0].keyed.as_ref();
+                    waiting = keyed.map(|keyed| keyed.digest).or(waiting);
+                }
+                _ => {}
+            }
+        }
+        let Some(key) = waiting else { return Ok(self.any_queued()) };
+        let what = "another run that works on the same items".to_owned();
+        (self.sink)(Event::Waiting { what });
+        self.store.cache().wait_for(&key, TICK)?;
+        self.store.cache().refresh()?;
+        Ok(true)
+    }
+
+    fn any_queued(&self) -> bool {
+        self.states.iter().any(|state| match state {
+            State::Items(stage) => !stage.queue.is_empty(),
+            State::Ready { .. } => true,
+            _ => false,
+        })
+    }
+
+    /// A job for a stage whose artifacts are known.
+    pub fn job_handle(&mut self, id: StageId) -> Result<JobHandle, EngineError> {
+        let spec = self.pipeline.stage(id);
+        let at = |error: StageError| EngineError::Stage { stage: spec.name.clone(), error };
+        let mut setup = self.engine.setup(self.pipeline, spec).map_err(at)?;
+        setup.artifacts = self.artifacts(id);
+        setup.files = self.planner.files[id.0].clone();
+        self.next_ticket += 1;
+        Ok(JobHandle::new(self.next_ticket as u32, spec.kind, setup))
+    }
+
+    /// What is lost while planning ends the pass; anything else ends the run.
+    pub fn or_lost<T>(
+        &mut self,
+        id: StageId,
+        result: Result<T, PlanError>,
+    ) -> Result<Option<T>, EngineError> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(PlanError::Read(ReadError::Lost(digest))) => {
+                self.note_lost(id, &[digest]);
+                Ok(None)
+            }
+            Err(error) => Err(error.at(self.pipeline.stage(id).name.clone())),
+        }
+    }
+
+    pub fn note_lost(&mut self, id: StageId, lost: &[Digest]) {
+        self.lost = true;
+        for digest in lost {
+            let stage = self.pipeline.stage(id).name.clone();
+            (self.sink)(Event::Damaged { stage, digest: digest.to_string() });
+        }
+    }
+}
+
+enum BatchLimit {
+    Items(usize),
+    Bytes(u64),
+}

@@ -1,0 +1,366 @@
+//! Results: what a finished task means for its items and for the stages below.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use cache::Digest;
+use stage_core::event::Event;
+use stage_core::{Reject, StageError};
+
+use super::item_stage::{Arrived, Queued, Slot};
+use super::message::{Failure, ItemOutcome, Outcome};
+use super::schedule::{InFlight, Schedule, State};
+use crate::engine::EngineError;
+use crate::pipeline::StageId;
+use crate::plan::items::merged;
+use crate::record::{ITEM, ItemRecord, decode, encode};
+use crate::tables::close_bucket;
+
+/// How much a new time moves the running mean.
+const PACE: f64 = 0.1;
+/// A batch is halved this often at most before its worst item is alone.
+const DEATHS: u32 = 16;
+
+impl Schedule<'_> {
+    pub fn done(
+        &mut self,
+        ticket: u64,
+        outcome: Outcome,
+        lost: Vec<Digest>,
+    ) -> Result<(), EngineError> {
+        // A task that was given up on may still come back.
+        let Some(task) = self.in_flight.remove(&ticket) else { return Ok(()) };
+        self.hands.returned(ticket);
+        if !lost.is_empty() {
+            self.note_lost(task.stage, &lost);
+        }
+        match outcome {
+            Outcome::Gather(result) => self.gather_done(task, result),
+            Outcome::Items(outcomes) => self.items_done(task, outcomes),
+        }
+    }
+
+    fn items_done(
+        &mut self,
+        task: InFlight,
+        outcomes: Vec<ItemOutcome>,
+    ) -> Result<(), EngineError> {
+        let id = task.stage;
+        if let State::Items(stage) = &mut self.states[id.0] {
+            stage.running -= task.items.len();
+        }
+        self.counts[id.0].seconds += task.started.elapsed().as_secs_f64();
+        let batch: u64 = task.items.iter().map(|queued| queued.weight).sum();
+        let several = task.items.len() > 1;
+        if let Some(ItemOutcome::Failed(Failure::Died { message })) = outcomes.first() {
+            self.count_death(id, message);
+        }
+        for (queued, outcome) in task.items.into_iter().zip(outcomes) {
+            match outcome {
+                ItemOutcome::Failed(failure) => {
+                    self.item_failed(id, queued, failure, several.then_some(batch))?;
+                }
+                good => self.item_done(id, queued, good)?,
+            }
+        }
+        self.committer.note(task.claims);
+        self.committer.start_if_due(&self.store);
+        Ok(())
+    }
+
+    /// Records an outcome and lets it flow on, for the item and for those with the same key.
+    fn item_done(
+        &mut self,
+        id: StageId,
+        queued: Queued,
+        outcome: ItemOutcome,
+    ) -> Result<(), EngineError> {
+        self.deaths.remove(&id);
+        self.counts[id.0].executed += 1;
+        let record = match outcome {
+            ItemOutcome::Done { fields, notes, seconds } => {
+                if let State::Items(stage) = &mut self.states[id.0] {
+                    let seconds = f64::from(seconds);
+                    let first = stage.pace == 0.0;
+                    let share = if first { 1.0 } else { PACE };
+                    stage.pace += share * (seconds - stage.pace);
+                }
+                ItemRecord::Done { fields, notes, seconds }
+            }
+            ItemOutcome::Rejected(reject) => ItemRecord::Rejected(reject),
+            ItemOutcome::Failed(_) => return Ok(()),
+        };
+        self.store.cache().record(ITEM, &queued.key, encode(&record))?;
+        let followers = self.followers.remove(&queued.key).unwrap_or_default();
+        self.apply(id, queued, record.clone())?;
+        for (id, follower) in followers {
+            self.counts[id.0].reused += 1;
+            self.apply(id, follower, record.clone())?;
+        }
+        Ok(())
+    }
+
+    /// An outcome that was there already.
+    pub fn resolve_known(
+        &mut self,
+        id: StageId,
+        queued: Queued,
+        record: ItemRecord,
+    ) -> Result<(), EngineError> {
+        self.counts[id.0].reused += 1;
+        self.apply(id, queued, record)
+    }
+
+    fn apply(
+        &mut self,
+        id: StageId,
+        queued: Queued,
+        record: ItemRecord,
+    ) -> Result<(), EngineError> {
+        let name = queued.item.id.clone();
+        let slot = match record {
+            ItemRecord::Done { fields, notes, .. } => {
+                for (note, count) in notes {
+                    *self.notes[id.0].entry(note).or_default() += count;
+                }
+                Slot::Known(merged(queued.item, fields))
+            }
+            ItemRecord::Rejected(reject) => {
+                self.tell_quarantined(id, &name, &reject);
+                Slot::Rejected(reject)
+            }
+        };
+        self.decide(id, queued.bucket, name, slot)
+    }
+
+    fn tell_quarantined(&mut self, id: StageId, item: &str, reject: &Reject) {
+        self.counts[id.0].quarantined += 1;
+        (self.sink)(Event::ItemQuarantined {
+            stage: self.pipeline.stage(id).name.clone(),
+            item: item.to_owned(),
+            code: reject.code.clone(),
+            reason: reject.reason.clone(),
+        });
+    }
+
+    /// The recorded outcome of an item, if its objects are there.
+    pub fn known_item(&mut self, queued: &Queued) -> Result<Option<ItemRecord>, EngineError> {
+        let record = self.store.cache().get(ITEM, &queued.key)?;
+        let Some(record) = record.and_then(|bytes| decode::<ItemRecord>(&bytes)) else {
+            return Ok(None);
+        };
+        if let ItemRecord::Done { fields, .. } = &record {
+            for blob in fields.blobs() {
+                if !self.store.has(&blob.digest)? {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(record))
+    }
+
+    /// Decides an item of a stage and hands it to the stages below, as far as it flows.
+    pub fn decide(
+        &mut self,
+        id: StageId,
+        bucket: u32,
+        item: Arc<str>,
+        slot: Slot,
+    ) -> Result<(), EngineError> {
+        let mut flow = VecDeque::from([(id, bucket, item, Some(slot))]);
+        while let Some((id, bucket, name, slot)) = flow.pop_front() {
+            let State::Items(stage) = &mut self.states[id.0] else { continue };
+            let leaving = match &slot {
+                Some(Slot::Known(item)) => Some(item.clone()),
+                _ => None,
+            };
+            match slot {
+                Some(slot) => {
+                    if !stage.decide(bucket, &name, slot) {
+                        continue;
+                    }
+                }
+                None => stage.withdraw(bucket, &name),
+            }
+            for below in self.item_consumers(id) {
+                match &leaving {
+                    None => flow.push_back((below, bucket, name.clone(), None)),
+                    Some(item) => {
+                        if let Some(slot) = self.arrive(below, bucket, item)? {
+                            flow.push_back((below, bucket, name.clone(), Some(slot)));
+                        }
+                    }
+                }
+            }
+            self.close(id, bucket)?;
+        }
+        Ok(())
+    }
+
+    /// An item reaches a stage: its outcome where it is known, else it is queued.
+    fn arrive(
+        &mut self,
+        id: StageId,
+        bucket: u32,
+        item: &stage_core::Item,
+    ) -> Result<Option<Slot>, EngineError> {
+        let State::Items(stage) = &self.states[id.0] else { return Ok(None) };
+        if !stage.awaits(bucket, &item.id) {
+            return Ok(None);
+        }
+        let key = stage.reads.key(&stage.key, item);
+        let weight = super::item_stage::weight(&stage.reads, item);
+        let queued = Queued { weight, bucket, item: item.clone(), key, attempt: 0 };
+        let slot = match self.known_item(&queued)? {
+            Some(ItemRecord::Done { fields, .. }) => Slot::Known(merged(queued.item, fields)),
+            Some(ItemRecord::Rejected(reject)) => {
+                self.tell_quarantined(id, &item.id, &reject);
+                Slot::Rejected(reject)
+            }
+            None => {
+                if let State::Items(stage) = &mut self.states[id.0] {
+                    stage.queue.push(queued);
+                }
+                return Ok(None);
+            }
+        };
+        self.counts[id.0].reused += 1;
+        Ok(Some(slot))
+    }
+
+    /// Writes a bucket once all in it is decided, and tells the stages below.
+    pub fn close(&mut self, id: StageId, number: u32) -> Result<(), EngineError> {
+        let mut closing = VecDeque::from([id]);
+        while let Some(id) = closing.pop_front() {
+            let State::Items(stage) = &mut self.states[id.0] else { continue };
+            let Some(closed) = stage.close(number) else { continue };
+            let key = stage.key;
+            let bucket = close_bucket(&self.store, &key, closed)?;
+            if let State::Items(stage) = &mut self.states[id.0] {
+                stage.closed.extend(bucket);
+            }
+            let arrived = Some(Arrived { chunk: bucket.map(|bucket| bucket.chunk) });
+            for below in self.item_consumers(id) {
+                if let State::Items(stage) = &mut self.states[below.0] {
+                    if let Some(bucket) = stage.open.get_mut(&number) {
+                        bucket.arrived = arrived;
+                        closing.push_back(below);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn item_failed(
+        &mut self,
+        id: StageId,
+        mut queued: Queued,
+        failure: Failure,
+        batch: Option<u64>,
+    ) -> Result<(), EngineError> {
+        let followers = self.followers.remove(&queued.key).unwrap_or_default();
+        for (id, follower) in followers {
+            self.requeue(id, follower);
+        }
+        if self.lost {
+            // The pass ends and the item is planned again.
+            return Ok(());
+        }
+        let retries = self.pipeline.stage(id).policy.retries;
+        match (failure, batch) {
+            (Failure::Stage(StageError::Stopped), _) => {}
+            (Failure::Open(error), _) => self.fail(id, &error),
+            (Failure::Stage(StageError::OutOfMemory { message }), Some(bytes)) => {
+                self.halve(id, bytes, message);
+                self.requeue(id, queued);
+            }
+            (Failure::Died { message }, batch) => {
+                if let Some(bytes) = batch {
+                    self.halve(id, bytes, message);
+                    self.requeue(id, queued);
+                } else if queued.attempt < retries {
+                    queued.attempt += 1;
+                    self.retry(id, queued);
+                } else {
+                    self.item_fails(id, queued, "worker-died", message)?;
+                }
+            }
+            (Failure::Stage(StageError::Transient { .. }), _) if queued.attempt < retries => {
+                queued.attempt += 1;
+                self.retry(id, queued);
+            }
+            (Failure::Stage(error @ StageError::OutOfMemory { .. }), None) => {
+                let weight = queued.weight;
+                let message = format!("{error}, with this item of {weight} B alone in its batch");
+                self.item_fails(id, queued, "out-of-memory", message)?;
+            }
+            (Failure::Stage(error), _) => {
+                self.item_fails(id, queued, "failed", error.to_string())?;
+            }
+            (Failure::TimedOut { seconds }, _) => {
+                let message =
+                    format!("not done after {seconds} s: raise `timeout` if it needs more");
+                self.item_fails(id, queued, "timed-out", message)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn requeue(&mut self, id: StageId, queued: Queued) {
+        if let State::Items(stage) = &mut self.states[id.0] {
+            stage.queue.push(queued);
+        }
+    }
+
+    fn retry(&mut self, id: StageId, queued: Queued) {
+        let (what, attempt) = (queued.item.id.to_string(), queued.attempt);
+        let stage = self.pipeline.stage(id).name.clone();
+        (self.sink)(Event::Retried { stage, what, attempt });
+        self.requeue(id, queued);
+    }
+
+    fn halve(&mut self, id: StageId, bytes: u64, message: String) {
+        let State::Items(stage) = &mut self.states[id.0] else { return };
+        let half = (bytes / 2).max(1);
+        if stage.limit_bytes.is_none_or(|limit| half < limit) {
+            stage.limit_bytes = Some(half);
+            let stage = self.pipeline.stage(id).name.clone();
+            (self.sink)(Event::BatchHalved { stage, bytes: half, message });
+        }
+    }
+
+    /// A worker that dies again and again without giving anything fails the stage.
+    fn count_death(&mut self, id: StageId, message: &str) {
+        let deaths = self.deaths.entry(id).or_default();
+        *deaths += 1;
+        let limit = DEATHS + self.pipeline.stage(id).policy.retries;
+        if *deaths > limit {
+            self.fail(id, &StageError::failed(message));
+        }
+    }
+
+    /// The item is set aside for this run only; too many of them fail the stage.
+    fn item_fails(
+        &mut self,
+        id: StageId,
+        queued: Queued,
+        code: &str,
+        reason: String,
+    ) -> Result<(), EngineError> {
+        self.counts[id.0].executed += 1;
+        let reject = Reject::new(code, reason);
+        self.tell_quarantined(id, &queued.item.id, &reject);
+        self.decide(id, queued.bucket, queued.item.id.clone(), Slot::Failed)?;
+        let State::Items(stage) = &self.states[id.0] else { return Ok(()) };
+        let bad = stage.failures + stage.rejects.len() as u64;
+        if bad as f64 > self.pipeline.stage(id).policy.quarantine * stage.total as f64 {
+            let error = StageError::with_help(
+                format!("item `{}`: {}", queued.item.id, reject.reason),
+                "these items are tried again at the next run",
+            );
+            self.fail(id, &error);
+        }
+        Ok(())
+    }
+}

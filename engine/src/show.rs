@@ -1,0 +1,48 @@
+//! Showing: what people and programs see of a run.
+//!
+//! Consumes events and plans and nothing else, so that the live display, plain lines, JSON lines
+//! and the stored log cannot disagree. Nothing here knows where the text ends up: every reporter
+//! writes to what it is given.
+
+pub mod escape;
+pub mod items;
+pub mod json;
+pub mod lines;
+pub mod live;
+pub mod paint;
+pub mod plan;
+pub mod runlog;
+pub mod summary;
+pub mod table;
+pub mod units;
+
+use std::io;
+
+use stage_core::event::Event;
+
+/// Receives the events of a run in order.
+pub trait Reporter: Send {
+    /// An error means that nobody can see the output any more.
+    fn event(&mut self, event: &Event) -> io::Result<()>;
+}
+
+/// Several reporters that see the same events.
+#[derive(Default)]
+pub struct Reporters(Vec<Box<dyn Reporter>>);
+
+impl Reporters {
+    pub fn add(&mut self, reporter: impl Reporter + 'static) {
+        self.0.push(Box::new(reporter));
+    }
+}
+
+impl Reporter for Reporters {
+    /// Every reporter gets the event; the first error is told.
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        let mut result = Ok(());
+        for reporter in &mut self.0 {
+            result = result.and(reporter.event(event));
+        }
+        result
+    }
+}

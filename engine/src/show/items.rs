@@ -1,0 +1,204 @@
+//! Items as a table, JSON lines, CSV or Parquet.
+
+mod parquet;
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::sync::Arc;
+
+use serde_json::{Map, json};
+use stage_core::{Item, Value};
+
+use super::escape::{clean, fit};
+use super::table::Table;
+use super::units;
+
+/// How wide a value may be in a table for reading.
+const COLUMNS: usize = 48;
+
+/// The forms of a list of items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// Aligned columns for reading; long values are cut.
+    Table,
+    /// One JSON object a line.
+    #[value(name = "jsonl")]
+    JsonLines,
+    /// Comma-separated values with a heading.
+    Csv,
+    /// A Parquet file.
+    Parquet,
+}
+
+/// Rows and the fields that are shown of them, in order.
+pub struct Listing {
+    pub rows: Vec<Item>,
+    pub fields: Vec<Arc<str>>,
+}
+
+impl Listing {
+    /// All fields that any row has, or the chosen ones; an unknown one is the error.
+    pub fn new(rows: Vec<Item>, chosen: &[String]) -> Result<Listing, String> {
+        let names: BTreeSet<Arc<str>> =
+            rows.iter().flat_map(|row| row.fields.iter().map(|(name, _)| name.clone())).collect();
+        if chosen.is_empty() {
+            return Ok(Listing { rows, fields: names.into_iter().collect() });
+        }
+        let unknown = |field: &&String| !rows.is_empty() && !names.contains(field.as_str());
+        match chosen.iter().find(unknown) {
+            Some(field) => Err(field.clone()),
+            None => Ok(Listing {
+                rows,
+                fields: chosen.iter().map(|name| name.as_str().into()).collect(),
+            }),
+        }
+    }
+}
+
+pub fn render(listing: &Listing, format: Format) -> Result<Vec<u8>, Box<dyn Error + Send + Sync>> {
+    Ok(match format {
+        Format::Table => table(listing).into_bytes(),
+        Format::JsonLines => json_lines(listing).into_bytes(),
+        Format::Csv => csv(listing)?,
+        Format::Parquet => parquet::write(listing)?,
+    })
+}
+
+fn table(listing: &Listing) -> String {
+    let names: Vec<String> = listing.fields.iter().map(|name| clean(name).into_owned()).collect();
+    let mut headings = vec!["id"];
+    headings.extend(names.iter().map(|name| heading(name)));
+    let mut table = Table::new(&headings);
+    for row in &listing.rows {
+        let cell = |name: &Arc<str>| match row.fields.get(name) {
+            None => String::new(),
+            Some(Value::Text(text)) => short(text),
+            Some(Value::Number(number)) => number.to_string(),
+            Some(Value::Blob(blob)) => {
+                let (kind, size) = (clean(&blob.kind), units::bytes(blob.size));
+                format!("{} {kind} {size}", blob.digest.short())
+            }
+        };
+        table.row(std::iter::once(short(&row.id)).chain(listing.fields.iter().map(cell)));
+    }
+    table.render()
+}
+
+fn short(text: &str) -> String {
+    fit(&clean(text), COLUMNS).into_owned()
+}
+
+fn json_lines(listing: &Listing) -> String {
+    let mut text = String::new();
+    for row in &listing.rows {
+        let mut object = Map::new();
+        object.insert("id".into(), json!(&*row.id));
+        for name in &listing.fields {
+            if let Some(value) = row.fields.get(name) {
+                object.insert(heading(name).to_owned(), json_value(value));
+            }
+        }
+        text.push_str(&serde_json::Value::Object(object).to_string());
+        text.push('\n');
+    }
+    text
+}
+
+fn json_value(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Text(text) => json!(&**text),
+        // JSON has no infinity and no NaN.
+        Value::Number(number) if number.is_finite() => json!(number),
+        Value::Number(number) => json!(number.to_string()),
+        Value::Blob(blob) => json!({
+            "digest": blob.digest.to_string(), "size": blob.size, "kind": &*blob.kind,
+        }),
+    }
+}
+
+fn csv(listing: &Listing) -> Result<Vec<u8>, csv::Error> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(
+        std::iter::once("id").chain(listing.fields.iter().map(|name| heading(name))),
+    )?;
+    for row in &listing.rows {
+        let cell = |name: &Arc<str>| row.fields.get(name).map_or_else(String::new, text_of);
+        let cells = std::iter::once(row.id.to_string()).chain(listing.fields.iter().map(cell));
+        writer.write_record(cells)?;
+    }
+    writer.into_inner().map_err(|error| error.into_error().into())
+}
+
+/// A value where only text fits: of a blob its digest.
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::Text(text) => text.to_string(),
+        Value::Number(number) => number.to_string(),
+        Value::Blob(blob) => blob.digest.to_string(),
+    }
+}
+
+/// The heading of a field; the plain `id` is that of the item.
+fn heading(name: &str) -> &str {
+    if name == "id" { "field.id" } else { name }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use cache::Digest;
+    use stage_core::Blob;
+
+    pub fn listing() -> Listing {
+        let blob = Blob { digest: Digest::of(b"x"), size: 1_500, kind: "audio/wav".into() };
+        let first = [
+            ("audio", Value::Blob(Arc::new(blob))),
+            ("seconds", Value::Number(1.5)),
+            ("text", Value::text("a, \"b\"\u{1b}[2J")),
+        ];
+        let second = [("seconds", Value::Number(f64::NAN)), ("text", Value::text("ä".repeat(60)))];
+        let rows = vec![
+            Item::new("clip1", first.into_iter().collect()),
+            Item::new("clip2", second.into_iter().collect()),
+        ];
+        Listing::new(rows, &[]).unwrap()
+    }
+
+    fn text(format: Format) -> String {
+        String::from_utf8(render(&listing(), format).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_table_is_safe_to_print_and_bounded() {
+        insta::assert_snapshot!(text(Format::Table), @r#"
+        id     audio                          seconds  text
+        clip1  3ae7d805f678 audio/wav 1.5 kB  1.5      a, "b"\u{1b}[2J
+        clip2                                 NaN      äääääääääääääääääääääääääääääääääääääääääääääää…
+        "#);
+    }
+
+    #[test]
+    fn json_lines_and_csv_keep_every_value_whole() {
+        let json = text(Format::JsonLines);
+        let first = json.lines().next().unwrap();
+        let digest = Digest::of(b"x");
+        assert_eq!(
+            first,
+            format!(
+                r#"{{"id":"clip1","audio":{{"digest":"{digest}","size":1500,"kind":"audio/wav"}},"seconds":1.5,"text":"a, \"b\"\u001b[2J"}}"#
+            )
+        );
+        assert!(json.contains(&"ä".repeat(60)) && json.contains(r#""seconds":"NaN""#), "{json}");
+        let csv = text(Format::Csv);
+        let start =
+            format!("id,audio,seconds,text\nclip1,{digest},1.5,\"a, \"\"b\"\"\u{1b}[2J\"\n");
+        assert!(csv.starts_with(&start), "{csv}");
+    }
+
+    #[test]
+    fn an_unknown_field_is_named() {
+        let rows = listing().rows;
+        assert_eq!(Listing::new(rows, &["txt".into()]).err().as_deref(), Some("txt"));
+    }
+}

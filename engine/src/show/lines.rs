@@ -1,0 +1,303 @@
+//! Plain lines, for logs and for people without a terminal: a line when a stage begins and ends,
+//! and now and then one while it runs.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use stage_core::event::{Event, StageCounts};
+
+use super::Reporter;
+use super::escape::clean;
+use super::paint::Paint;
+use super::summary::Summary;
+use super::units;
+
+/// How often a running stage tells how far it is.
+const INTERVAL: Duration = Duration::from_secs(30);
+/// How many quarantined items a stage names as they come.
+const NAMED: u64 = 10;
+
+pub struct Lines<W> {
+    output: W,
+    paint: Paint,
+    interval: Duration,
+    summary: Summary,
+    running: HashMap<String, Running>,
+}
+
+struct Running {
+    since: Instant,
+    told: Instant,
+    named: u64,
+}
+
+impl<W: Write + Send> Lines<W> {
+    pub fn new(output: W, paint: Paint) -> Lines<W> {
+        Lines {
+            output,
+            paint,
+            interval: INTERVAL,
+            summary: Summary::default(),
+            running: HashMap::new(),
+        }
+    }
+
+    fn progress(&mut self, stage: &str, done: u64, total: u64) -> io::Result<()> {
+        let now = Instant::now();
+        let interval = self.interval;
+        let Some(running) = self.running.get_mut(stage) else { return Ok(()) };
+        if now.duration_since(running.told) < interval {
+            return Ok(());
+        }
+        running.told = now;
+        let rate = Rate { done, total, elapsed: running.since.elapsed() };
+        writeln!(self.output, "{}: {rate}", clean(stage))
+    }
+
+    fn quarantined(&mut self, stage: &str, item: &str, reason: &str) -> io::Result<()> {
+        let named = match self.running.get_mut(stage) {
+            Some(running) => {
+                running.named += 1;
+                running.named
+            }
+            None => 1,
+        };
+        let stage = clean(stage);
+        match named {
+            1..=NAMED => writeln!(
+                self.output,
+                "{stage}: {} `{}`: {}",
+                self.paint.warning("quarantined"),
+                clean(item),
+                clean(reason)
+            ),
+            _ if named == NAMED + 1 => writeln!(self.output, "{stage}: more items are quarantined"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<W: Write + Send> Reporter for Lines<W> {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        self.summary.observe(event);
+        match event {
+            Event::StageStarted { stage, total, reasons } => {
+                let now = Instant::now();
+                self.running.insert(stage.clone(), Running { since: now, told: now, named: 0 });
+                writeln!(self.output, "{}", started(stage, *total, reasons))
+            }
+            Event::Progress { stage, done, total, .. } => self.progress(stage, *done, *total),
+            Event::ItemQuarantined { stage, item, reason, .. } => {
+                self.quarantined(stage, item, reason)
+            }
+            Event::StageFinished { stage, counts, .. } => {
+                self.running.remove(stage);
+                match counts.executed + counts.quarantined {
+                    0 => Ok(()),
+                    _ => writeln!(self.output, "{}", finished(stage, counts, self.paint)),
+                }
+            }
+            Event::Finished { status, stages, seconds } => {
+                let text = self.summary.render(*status, stages, *seconds, self.paint);
+                self.output.write_all(text.as_bytes())?;
+                self.output.flush()
+            }
+            other => match message(other, self.paint) {
+                Some(line) => writeln!(self.output, "{line}"),
+                None => Ok(()),
+            },
+        }
+    }
+}
+
+/// The line for a stage that begins.
+pub fn started(stage: &str, total: u64, reasons: &[String]) -> String {
+    let why = match reasons {
+        [] => String::new(),
+        [one] => format!(", {}", clean(one)),
+        [first, rest @ ..] => format!(", {} and {} more", clean(first), rest.len()),
+    };
+    format!("{}: started, {}{why}", clean(stage), units::items(total))
+}
+
+/// The line for a stage that is done.
+pub fn finished(stage: &str, counts: &StageCounts, paint: Paint) -> String {
+    let mut parts = vec![format!("{} executed", units::count(counts.executed))];
+    if counts.reused > 0 {
+        parts.push(format!("{} reused", units::count(counts.reused)));
+    }
+    if counts.quarantined > 0 {
+        parts.push(paint.warning(&format!("{} quarantined", units::count(counts.quarantined))));
+    }
+    let seconds = units::seconds(counts.seconds);
+    format!("{}: {}, {}, {seconds}", clean(stage), paint.good("done"), parts.join(", "))
+}
+
+/// The line for an event that is told as it comes; `None` for those that are not.
+pub fn message(event: &Event, paint: Paint) -> Option<String> {
+    Some(match event {
+        Event::Waiting { what } => format!("waiting for {}", clean(what)),
+        Event::Retried { stage, what, attempt } => {
+            format!("{}: trying {} again, attempt {attempt}", clean(stage), clean(what))
+        }
+        Event::BatchHalved { stage, bytes, message } => format!(
+            "{}: batches of {} from now on: {}",
+            clean(stage),
+            units::bytes(*bytes),
+            clean(message)
+        ),
+        Event::WorkerStarted { device, process } => {
+            format!("worker {process} started for {}", clean(device))
+        }
+        Event::WorkerDied { device, message } => {
+            let head = paint.warning(&format!("the worker for {} died", clean(device)));
+            format!("{head}: {}", super::escape::clean_lines(message))
+        }
+        Event::Damaged { stage, digest } => {
+            let head = paint.warning("a damaged object was set aside");
+            format!("{}: {head} and is made again: {}", clean(stage), clean(digest))
+        }
+        Event::Note { stage: Some(stage), message } => {
+            format!("{}: {}", clean(stage), clean(message))
+        }
+        Event::Note { stage: None, message } => clean(message).into_owned(),
+        Event::StageFailed { stage, message, help } => {
+            let head = format!("{}: {}", clean(stage), paint.bad("failed"));
+            let help = help.as_ref().map(|help| format!("\n  help: {}", clean(help)));
+            format!("{head}: {}{}", super::escape::clean_lines(message), help.unwrap_or_default())
+        }
+        Event::Stopping { why } => {
+            format!("{}: {}", paint.warning("stopping"), clean(why))
+        }
+        _ => return None,
+    })
+}
+
+/// How far a stage is, how fast, and how long it will take at that speed.
+pub struct Rate {
+    pub done: u64,
+    pub total: u64,
+    pub elapsed: Duration,
+}
+
+impl Rate {
+    pub fn per_second(&self) -> f64 {
+        self.done as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    /// `None` before anything is done.
+    pub fn left(&self) -> Option<f64> {
+        let open = self.total.saturating_sub(self.done) as f64;
+        (self.done > 0).then(|| open / self.per_second())
+    }
+}
+
+impl std::fmt::Display for Rate {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} of {}", units::count(self.done), units::count(self.total))?;
+        match self.left() {
+            Some(left) => {
+                write!(formatter, ", {:.1}/s, {} left", self.per_second(), units::seconds(left))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::show::summary::tests::counts;
+    use stage_core::event::Status;
+
+    fn lines(events: &[Event]) -> String {
+        let mut written = Vec::new();
+        let mut lines = Lines::new(&mut written, Paint::default());
+        events.iter().for_each(|event| lines.event(event).unwrap());
+        String::from_utf8(written).unwrap()
+    }
+
+    #[test]
+    fn a_run_reads_as_a_line_per_stage() {
+        let stage = || "voice".to_owned();
+        let done = counts(3, 27, 1, 0.25);
+        let text = lines(&[
+            Event::Started { run: 3, pipeline: "p".into(), stages: vec!["clips".into(), stage()] },
+            Event::StageFinished {
+                stage: "clips".into(),
+                counts: counts(0, 30, 0, 0.0),
+                notes: [].into(),
+            },
+            Event::StageStarted {
+                stage: stage(),
+                total: 30,
+                reasons: vec!["parameter `rate` changed from 1 to 2".into(), "other".into()],
+            },
+            Event::Progress { stage: stage(), done: 10, total: 30, counts: done },
+            Event::ItemQuarantined {
+                stage: stage(),
+                item: "a\u{1b}[2J".into(),
+                code: "truncated".into(),
+                reason: "is cut".into(),
+            },
+            Event::Retried { stage: stage(), what: "item `b`".into(), attempt: 2 },
+            Event::StageFinished { stage: stage(), counts: done, notes: [].into() },
+            Event::StageFailed {
+                stage: "pack".into(),
+                message: "no\nroom".into(),
+                help: Some("make some".into()),
+            },
+            Event::Finished {
+                status: Status::Failed,
+                stages: [(stage(), done)].into(),
+                seconds: 0.5,
+            },
+        ]);
+        insta::assert_snapshot!(text, @r"
+        voice: started, 30 items, parameter `rate` changed from 1 to 2 and 1 more
+        voice: quarantined `a\u{1b}[2J`: is cut
+        voice: trying item `b` again, attempt 2
+        voice: done, 3 executed, 27 reused, 1 quarantined, 0.25 s
+        pack: failed: no
+        room
+          help: make some
+        stage  executed  reused  quarantined    time
+        voice         3      27            1  0.25 s
+        quarantined: 1 item
+          voice `a\u{1b}[2J`: is cut
+        failed in pack after 0.50 s; what is finished is kept
+        ");
+    }
+
+    #[test]
+    fn thousands_of_quarantined_items_do_not_flood_the_log() {
+        let mut events = vec![Event::StageStarted { stage: "s".into(), total: 9, reasons: vec![] }];
+        events.extend((0..5000).map(|number| Event::ItemQuarantined {
+            stage: "s".into(),
+            item: number.to_string(),
+            code: "c".into(),
+            reason: "r".into(),
+        }));
+        assert_eq!(lines(&events).lines().count(), 1 + 10 + 1);
+    }
+
+    #[test]
+    fn progress_is_told_when_the_interval_is_over() {
+        let mut written = Vec::new();
+        let mut lines = Lines::new(&mut written, Paint::default());
+        lines.interval = Duration::ZERO;
+        lines.event(&Event::StageStarted { stage: "s".into(), total: 9, reasons: vec![] }).unwrap();
+        let progress =
+            Event::Progress { stage: "s".into(), done: 0, total: 9, counts: counts(0, 0, 0, 0.0) };
+        lines.event(&progress).unwrap();
+        assert!(String::from_utf8(written).unwrap().ends_with("s: 0 of 9\n"));
+    }
+
+    #[test]
+    fn the_time_left_follows_from_the_pace() {
+        let rate = Rate { done: 100, total: 400, elapsed: Duration::from_secs(50) };
+        assert_eq!(rate.to_string(), "100 of 400, 2.0/s, 2m30s left");
+    }
+}

@@ -1,0 +1,46 @@
+//! Colour where it helps and is wanted; everything stays readable without it.
+
+use stage_core::event::Verdict;
+
+/// Whether to colour, decided once by whoever knows the terminal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Paint {
+    pub colour: bool,
+}
+
+impl Paint {
+    pub fn good(self, text: &str) -> String {
+        self.wrap("32", text)
+    }
+
+    pub fn warning(self, text: &str) -> String {
+        self.wrap("33", text)
+    }
+
+    pub fn bad(self, text: &str) -> String {
+        self.wrap("31;1", text)
+    }
+
+    pub fn strong(self, text: &str) -> String {
+        self.wrap("1", text)
+    }
+
+    pub fn faint(self, text: &str) -> String {
+        self.wrap("2", text)
+    }
+
+    pub fn verdict(self, verdict: Verdict) -> String {
+        match verdict {
+            Verdict::Fresh => self.good("fresh"),
+            Verdict::Dirty => self.warning("dirty"),
+            Verdict::Unknown => self.faint("unknown"),
+        }
+    }
+
+    fn wrap(self, code: &str, text: &str) -> String {
+        match self.colour {
+            true => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
+            false => text.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! A plan as text: a line per stage, and below it why.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use stage_core::event::{PlannedStage, Verdict};
+
+use super::escape::{clean, width};
+use super::paint::Paint;
+use super::units;
+
+/// How many reasons of a stage are listed before the rest is only counted.
+const REASONS: usize = 8;
+
+/// The plan of the stages in the order of the pipeline.
+pub struct PlanText<'a> {
+    pub order: &'a [String],
+    pub stages: &'a BTreeMap<String, PlannedStage>,
+    pub price_per_hour: Option<f64>,
+    pub paint: Paint,
+}
+
+impl PlanText<'_> {
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        let columns = self.order.iter().map(|name| width(&clean(name))).max().unwrap_or(0);
+        for name in self.order {
+            let Some(stage) = self.stages.get(name) else { continue };
+            let name = clean(name);
+            let padding = " ".repeat(columns.saturating_sub(width(&name)));
+            let verdict = self.paint.verdict(stage.verdict);
+            let _ = writeln!(text, "{name}{padding}  {verdict}{}", counts(stage));
+            self.reasons(stage, &mut text);
+        }
+        text.push_str(&self.total());
+        text
+    }
+
+    fn reasons(&self, stage: &PlannedStage, text: &mut String) {
+        for reason in stage.reasons.iter().take(REASONS) {
+            let _ = writeln!(text, "    {}", self.paint.faint(&clean(reason)));
+        }
+        if let more @ 1.. = stage.reasons.len().saturating_sub(REASONS) {
+            let _ = writeln!(text, "    {}", self.paint.faint(&format!("and {more} more reasons")));
+        }
+    }
+
+    fn total(&self) -> String {
+        let stages = || self.order.iter().filter_map(|name| self.stages.get(name));
+        let open = stages().filter(|stage| stage.verdict != Verdict::Fresh).count();
+        if open == 0 {
+            return "nothing to do\n".into();
+        }
+        let mut text = format!("\n{open} of {} stages have something to do", stages().count());
+        let seconds: f64 = stages().map(|stage| stage.seconds).sum();
+        let unmeasured = stages().any(|stage| stage.executed > 0 && stage.seconds == 0.0);
+        if seconds > 0.0 {
+            let at_least = if unmeasured { "at least " } else { "" };
+            let _ = write!(text, ": {at_least}about {} of work", units::seconds(seconds));
+            if let Some(price) = self.price_per_hour {
+                let _ = write!(
+                    text,
+                    ", {at_least}{:.2} at {price:.2} an hour",
+                    seconds / 3600.0 * price
+                );
+            }
+            text.push_str(", going by earlier runs");
+        }
+        text.push('\n');
+        text
+    }
+}
+
+/// The counts that say something.
+fn counts(stage: &PlannedStage) -> String {
+    let mut parts = Vec::new();
+    if stage.executed > 0 {
+        let at_most = if stage.verdict == Verdict::Unknown { "at most " } else { "" };
+        parts.push(format!("{at_most}{} to execute", units::count(stage.executed)));
+    }
+    if stage.reused > 0 {
+        parts.push(format!("{} to reuse", units::count(stage.reused)));
+    }
+    if stage.quarantined > 0 {
+        parts.push(format!("{} quarantined", units::count(stage.quarantined)));
+    }
+    if stage.seconds > 0.0 {
+        parts.push(format!("about {}", units::seconds(stage.seconds)));
+    }
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!(": {}", parts.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stage(verdict: Verdict, executed: u64, reused: u64, reasons: &[&str]) -> PlannedStage {
+        let reasons = reasons.iter().map(ToString::to_string).collect();
+        PlannedStage {
+            verdict,
+            reasons,
+            executed,
+            reused,
+            quarantined: 0,
+            seconds: executed as f64,
+        }
+    }
+
+    fn render(stages: &[(&str, PlannedStage)], price_per_hour: Option<f64>) -> String {
+        let order: Vec<String> = stages.iter().map(|(name, _)| name.to_string()).collect();
+        let stages = stages.iter().map(|(name, stage)| (name.to_string(), stage.clone())).collect();
+        let paint = Paint::default();
+        PlanText { order: &order, stages: &stages, price_per_hour, paint }.render()
+    }
+
+    #[test]
+    fn a_plan_says_what_why_and_how_long() {
+        let text = render(
+            &[
+                ("clips", stage(Verdict::Fresh, 0, 30, &[])),
+                ("voice", stage(Verdict::Dirty, 3, 27, &["parameter `rate` changed from 1 to 2"])),
+                (
+                    "tokens",
+                    stage(Verdict::Unknown, 30, 0, &["waits for voice", "odd \u{1b}[2J id"]),
+                ),
+            ],
+            Some(1.2),
+        );
+        insta::assert_snapshot!(text, @r"
+        clips   fresh: 30 to reuse
+        voice   dirty: 3 to execute, 27 to reuse, about 3.00 s
+            parameter `rate` changed from 1 to 2
+        tokens  unknown: at most 30 to execute, about 30.0 s
+            waits for voice
+            odd \u{1b}[2J id
+
+        2 of 3 stages have something to do: about 33.0 s of work, 0.01 at 1.20 an hour, going by earlier runs
+        ");
+    }
+
+    #[test]
+    fn a_plan_with_nothing_to_do_says_so() {
+        let text = render(&[("clips", stage(Verdict::Fresh, 0, 30, &[]))], None);
+        assert_eq!(text, "clips  fresh: 30 to reuse\nnothing to do\n");
+    }
+
+    #[test]
+    fn only_the_first_reasons_are_listed() {
+        let reasons: Vec<String> = (0..20).map(|number| format!("reason {number}")).collect();
+        let reasons: Vec<&str> = reasons.iter().map(String::as_str).collect();
+        let text = render(&[("clips", stage(Verdict::Dirty, 0, 0, &reasons))], None);
+        assert!(text.contains("reason 7") && !text.contains("reason 8"), "{text}");
+        assert!(text.contains("and 12 more reasons"), "{text}");
+    }
+}

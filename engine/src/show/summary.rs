@@ -1,0 +1,221 @@
+//! What a run came to, collected from its events.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use stage_core::event::{Event, StageCounts, Status};
+
+use super::escape::clean;
+use super::paint::Paint;
+use super::table::Table;
+use super::units;
+
+/// How many quarantined items are named; `throstle items` lists all.
+const NAMED: usize = 5;
+/// How many kinds of notes of a stage are told.
+const NOTES: usize = 4;
+
+#[derive(Default)]
+pub struct Summary {
+    order: Vec<String>,
+    quarantined: Vec<Quarantined>,
+    /// Beyond those that are named.
+    more: u64,
+    failed: Vec<String>,
+    notes: BTreeMap<String, BTreeMap<String, u64>>,
+    exports: Vec<(String, u64)>,
+    run: u64,
+}
+
+struct Quarantined {
+    stage: String,
+    item: String,
+    reason: String,
+}
+
+impl Summary {
+    pub fn observe(&mut self, event: &Event) {
+        match event {
+            Event::Started { run, stages, .. } => {
+                self.run = *run;
+                self.order = stages.clone();
+            }
+            Event::ItemQuarantined { stage, item, reason, .. } => {
+                let (stage, item, reason) = (stage.clone(), item.clone(), reason.clone());
+                match self.quarantined.len() < NAMED {
+                    true => self.quarantined.push(Quarantined { stage, item, reason }),
+                    false => self.more += 1,
+                }
+            }
+            Event::StageFinished { stage, notes, .. } if !notes.is_empty() => {
+                self.notes.insert(stage.clone(), notes.clone());
+            }
+            Event::StageFailed { stage, .. } => self.failed.push(stage.clone()),
+            Event::Exported { stage, written, removed, .. } if written + removed > 0 => {
+                self.exports.push((stage.clone(), written + removed));
+            }
+            _ => {}
+        }
+    }
+
+    /// The closing text, for the fields of the event `Finished`.
+    pub fn render(
+        &self,
+        status: Status,
+        stages: &BTreeMap<String, StageCounts>,
+        seconds: f64,
+        paint: Paint,
+    ) -> String {
+        let mut text = String::new();
+        let executed: u64 = stages.values().map(|counts| counts.executed).sum();
+        if executed > 0 || status != Status::Done {
+            text.push_str(&self.table(stages));
+        }
+        self.write_notes(&mut text);
+        self.write_quarantined(stages, &mut text);
+        let total = units::seconds(seconds);
+        let reused: u64 = stages.values().map(|counts| counts.reused).sum();
+        let line = match status {
+            Status::Done if executed == 0 => {
+                format!("{}: {} reused, {total}", paint.good("nothing to do"), units::count(reused))
+            }
+            Status::Done => format!("{} in {total}", paint.good("done")),
+            Status::Failed if self.failed.is_empty() => {
+                format!("{} after {total}", paint.bad("failed"))
+            }
+            Status::Failed => {
+                let failed = clean(&self.failed.join(", ")).into_owned();
+                format!(
+                    "{} in {failed} after {total}; what is finished is kept",
+                    paint.bad("failed")
+                )
+            }
+            Status::Paused => format!(
+                "{} after {total}; what is finished is kept: run again to go on",
+                paint.warning("stopped")
+            ),
+        };
+        let _ = writeln!(text, "{line}");
+        text
+    }
+
+    fn table(&self, stages: &BTreeMap<String, StageCounts>) -> String {
+        let mut table = Table::new(&["stage", ">executed", ">reused", ">quarantined", ">time"]);
+        let listed = self.order.iter().filter(|name| stages.contains_key(*name));
+        let others = stages.keys().filter(|name| !self.order.contains(name));
+        for name in listed.chain(others) {
+            let counts = &stages[name];
+            table.row([
+                clean(name).into_owned(),
+                units::count(counts.executed),
+                units::count(counts.reused),
+                units::count(counts.quarantined),
+                units::seconds(counts.seconds),
+            ]);
+        }
+        table.render()
+    }
+
+    fn write_notes(&self, text: &mut String) {
+        for (stage, notes) in &self.notes {
+            let mut notes: Vec<(&String, &u64)> = notes.iter().collect();
+            notes.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+            let told = notes.iter().take(NOTES);
+            let told =
+                told.map(|(note, count)| format!("{} {}", clean(note), units::count(**count)));
+            let told: Vec<String> = told.collect();
+            let more = if notes.len() > NOTES { ", …" } else { "" };
+            let _ = writeln!(text, "{} noticed: {}{more}", clean(stage), told.join(", "));
+        }
+        for (stage, files) in &self.exports {
+            let _ =
+                writeln!(text, "{} exported: {} files changed", clean(stage), units::count(*files));
+        }
+    }
+
+    fn write_quarantined(&self, stages: &BTreeMap<String, StageCounts>, text: &mut String) {
+        let total: u64 = stages.values().map(|counts| counts.quarantined).sum();
+        let total = total.max(self.quarantined.len() as u64 + self.more);
+        if total == 0 {
+            return;
+        }
+        let _ = writeln!(text, "quarantined: {}", units::items(total));
+        for entry in &self.quarantined {
+            let (stage, item) = (clean(&entry.stage), clean(&entry.item));
+            let _ = writeln!(text, "  {stage} `{item}`: {}", clean(&entry.reason));
+        }
+        let stage = self.quarantined.first().map(|entry| entry.stage.as_str());
+        let stage = stage.or_else(|| {
+            let mut worst = stages.iter().filter(|(_, counts)| counts.quarantined > 0);
+            worst.next().map(|(name, _)| name.as_str())
+        });
+        if let Some(stage) = stage.filter(|_| total > self.quarantined.len() as u64) {
+            let _ = writeln!(text, "  all of them: throstle items --quarantined {}", clean(stage));
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub fn counts(executed: u64, reused: u64, quarantined: u64, seconds: f64) -> StageCounts {
+        StageCounts { executed, reused, quarantined, seconds }
+    }
+
+    fn rejected(number: usize) -> Event {
+        Event::ItemQuarantined {
+            stage: "check".into(),
+            item: format!("clip\u{1b}[3{number}m"),
+            code: "truncated".into(),
+            reason: "ends after 1.2 s of 3.4 s".into(),
+        }
+    }
+
+    #[test]
+    fn a_run_ends_with_counts_and_the_first_quarantined_items() {
+        let mut summary = Summary::default();
+        let stages = vec!["clips".into(), "check".into()];
+        summary.observe(&Event::Started { run: 1, pipeline: "voice".into(), stages });
+        (0..7).for_each(|number| summary.observe(&rejected(number)));
+        let notes = [("odd byte".to_owned(), 2)].into();
+        let finished =
+            Event::StageFinished { stage: "clips".into(), counts: counts(1, 0, 0, 0.1), notes };
+        summary.observe(&finished);
+        let stages = [
+            ("clips".to_owned(), counts(1, 0, 0, 0.1)),
+            ("check".to_owned(), counts(4000, 0, 7, 12.0)),
+        ];
+        let text = summary.render(Status::Done, &stages.into(), 12.5, Paint::default());
+        insta::assert_snapshot!(text, @r"
+        stage  executed  reused  quarantined    time
+        clips         1       0            0  0.10 s
+        check     4,000       0            7  12.0 s
+        clips noticed: odd byte 2
+        quarantined: 7 items
+          check `clip\u{1b}[30m`: ends after 1.2 s of 3.4 s
+          check `clip\u{1b}[31m`: ends after 1.2 s of 3.4 s
+          check `clip\u{1b}[32m`: ends after 1.2 s of 3.4 s
+          check `clip\u{1b}[33m`: ends after 1.2 s of 3.4 s
+          check `clip\u{1b}[34m`: ends after 1.2 s of 3.4 s
+          all of them: throstle items --quarantined check
+        done in 12.5 s
+        ");
+    }
+
+    #[test]
+    fn a_run_that_had_nothing_to_do_is_one_line() {
+        let stages = [("clips".to_owned(), counts(0, 30, 0, 0.0))].into();
+        let text = Summary::default().render(Status::Done, &stages, 0.004, Paint::default());
+        assert_eq!(text, "nothing to do: 30 reused, 4 ms\n");
+    }
+
+    #[test]
+    fn a_stopped_run_says_how_to_go_on() {
+        let text =
+            Summary::default().render(Status::Paused, &BTreeMap::new(), 3.0, Paint::default());
+        assert!(
+            text.ends_with("stopped after 3.00 s; what is finished is kept: run again to go on\n")
+        );
+    }
+}

@@ -1,0 +1,114 @@
+//! Writes data sets: buckets as they close, and the root when all have.
+
+use std::sync::Arc;
+
+use cache::{CacheError, Digest};
+use stage_core::key::chunk_key;
+use stage_core::{Bucket, Chunk, Dataset, DatasetError, Item, Reject};
+
+use crate::pipeline::StageSpec;
+use crate::plan::items::ItemCounts;
+use crate::plan::{ItemPlan, ItemWork};
+use crate::record::{CHUNK, ChunkRecord, PortValue, StageRecord, encode};
+use crate::store::Store;
+
+/// A bucket of an item stage in which every item is decided.
+pub struct ClosedBucket {
+    pub number: u32,
+    /// The chunk that arrived; `None` when no item arrived at all.
+    pub chunk: Option<Digest>,
+    pub items: Vec<Item>,
+    pub rejects: Vec<(Arc<str>, Reject)>,
+}
+
+/// Writes the bucket's chunk and remembers it as the outcome for the chunk that arrived.
+pub fn close_bucket(
+    store: &Store,
+    job: &Digest,
+    bucket: ClosedBucket,
+) -> Result<Option<Bucket>, CacheError> {
+    let count = bucket.items.len() as u32;
+    let chunk = match Chunk::new(bucket.items) {
+        Ok(chunk) if count > 0 => Some(store.put(chunk.encode().into())?),
+        // Ids came from one chunk, so they are distinct.
+        Ok(_) | Err(_) => None,
+    };
+    if let Some(arrived) = bucket.chunk {
+        let record = ChunkRecord { chunk, items: count, rejects: bucket.rejects };
+        let key = chunk_key(job, &arrived);
+        match store.cache().record(CHUNK, &key, encode(&record)) {
+            Ok(()) | Err(CacheError::ReadOnly { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(chunk.map(|chunk| Bucket { number: bucket.number, chunk, items: count }))
+}
+
+/// Writes the root over buckets in any order.
+pub fn close_dataset(
+    store: &Store,
+    bits: u8,
+    mut buckets: Vec<Bucket>,
+) -> Result<PortValue, CacheError> {
+    buckets.sort_by_key(|bucket| bucket.number);
+    let dataset = Dataset { bits, buckets };
+    let items = dataset.len() as u64;
+    Ok(PortValue::Dataset { root: store.put_dataset(&dataset)?, items })
+}
+
+/// Builds a data set from scratch and puts all of it into the store.
+pub fn write_dataset(store: &Store, items: Vec<Item>) -> Result<PortValue, WriteError> {
+    let count = items.len() as u64;
+    let parts = Dataset::build(items)?;
+    for chunk in parts.chunks {
+        store.put(chunk.into())?;
+    }
+    Ok(PortValue::Dataset { root: store.put_dataset(&parts.dataset)?, items: count })
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+}
+
+/// The outcome of an item stage in which nothing is to do: only tables are written.
+pub fn settle(
+    store: &Store,
+    spec: &StageSpec,
+    work: &ItemWork,
+    counts: &ItemCounts,
+    seconds: f64,
+) -> Result<StageRecord, CacheError> {
+    let mut buckets = work.closed.clone();
+    let job = work.job.unwrap_or(Digest::from_bytes([0; 32]));
+    for bucket in &work.open {
+        let mut closed = ClosedBucket {
+            number: bucket.number,
+            chunk: bucket.chunk,
+            items: Vec::new(),
+            rejects: Vec::new(),
+        };
+        for item in &bucket.items {
+            match item {
+                ItemPlan::Known(item) => closed.items.push(item.clone()),
+                ItemPlan::Rejected(id, reject) => {
+                    closed.rejects.push((id.clone(), reject.clone()));
+                }
+                ItemPlan::Todo { .. } | ItemPlan::Pending(_) => {}
+            }
+        }
+        buckets.extend(close_bucket(store, &job, closed)?);
+    }
+    let value = close_dataset(store, work.bits, buckets)?;
+    let port = spec.kind.outputs.first().map_or("output", |port| port.name);
+    Ok(StageRecord {
+        outputs: [(port.to_owned(), value)].into(),
+        rejects: counts.rejects.clone(),
+        items: counts.reused,
+        notes: Default::default(),
+        seconds,
+    })
+}

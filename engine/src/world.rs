@@ -1,0 +1,282 @@
+//! The user's files as sources see them, with a memory of what was looked at.
+//!
+//! A [`Watch`] writes down every answer it gives as an entry of the stat index. As long as no
+//! entry differs, the same questions would get the same answers, so a source that is asked
+//! again has nothing to do; see [`unchanged`].
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use cache::fs::{FileKind, Fs, Metadata};
+use cache::stat::{self, StatEntry, StatIndex, What};
+use cache::{CacheError, Digest};
+use camino::{Utf8Path, Utf8PathBuf};
+use rayon::prelude::*;
+use stage_core::key::{HashSink, Sink};
+use stage_core::{Blob, FileFact, NewValue, Reject, StageError, Value, World};
+
+use crate::store::Store;
+
+/// What a source saw, by path.
+pub type Trace = BTreeMap<String, StatEntry>;
+
+/// Identifies all that was seen, by content.
+pub fn trace_digest<'a>(entries: impl Iterator<Item = (&'a str, &'a Digest)>) -> Digest {
+    let mut sink = HashSink::default();
+    for (path, digest) in entries {
+        sink.digest(path, digest);
+    }
+    sink.finish()
+}
+
+/// Looks for the first time, or again because something differs.
+pub struct Watch<'a> {
+    store: &'a Store,
+    index: &'a StatIndex,
+    /// Trust no memo: hash every file again.
+    verify: bool,
+    /// Says what takes long.
+    waiting: &'a mut dyn FnMut(String),
+    pub seen: Trace,
+}
+
+/// So many bytes are hashed without a word.
+const QUIET_BYTES: u64 = 64 << 20;
+
+impl<'a> Watch<'a> {
+    pub fn new(
+        store: &'a Store,
+        index: &'a StatIndex,
+        verify: bool,
+        waiting: &'a mut dyn FnMut(String),
+    ) -> Watch<'a> {
+        Watch { store, index, verify, waiting, seen: Trace::new() }
+    }
+
+    fn fs(&self) -> &'a dyn Fs {
+        self.store.cache().fs().as_ref()
+    }
+
+    fn full(&self, path: &Utf8Path) -> Utf8PathBuf {
+        self.store.base().join(path)
+    }
+
+    /// The entry of the index, when the file's stat vouches for it.
+    fn memo(&self, path: &Utf8Path) -> Option<StatEntry> {
+        if self.verify {
+            return None;
+        }
+        let entry = self.index.lookup(path.as_str())?;
+        let now = self.fs().metadata(&self.full(path)).ok()?;
+        (entry.what == What::File && entry.trusted() && is_same(&entry, &now)).then_some(entry)
+    }
+
+    fn note(&mut self, path: &Utf8Path, entry: StatEntry) {
+        self.seen.insert(path.to_string(), entry);
+    }
+
+    fn note_absent(&mut self, path: &Utf8Path) {
+        self.note(path, StatEntry::absent(path.to_string(), ABSENT));
+    }
+
+    /// Looks at the same paths again and gives what stands there now.
+    pub fn look_again(&mut self, entries: &[StatEntry]) -> Result<(), StageError> {
+        let mut files = Vec::new();
+        for entry in entries {
+            let path = Utf8PathBuf::from(&entry.path);
+            match entry.what {
+                What::File => files.push(path),
+                What::Dir => drop(self.list_one(&path)),
+                What::Absent => drop(self.exists(&path)),
+            }
+        }
+        self.files(&files).map(drop)
+    }
+
+    /// One folder's own entries; hidden ones are not seen.
+    fn list_one(&mut self, folder: &Utf8Path) -> Result<Vec<(String, FileKind)>, StageError> {
+        let (full, began) = (self.full(folder), self.fs().now());
+        let before = self.fs().metadata(&full);
+        let listed = self.fs().read_dir(&full);
+        let (before, listed) = match (before, listed) {
+            (Ok(before), Ok(listed)) => (before, listed),
+            (Err(error), _) | (_, Err(error)) => {
+                self.note_absent(folder);
+                return Err(unreadable(&error));
+            }
+        };
+        let mut sink = HashSink::default();
+        let mut entries = Vec::new();
+        for entry in listed {
+            if !entry.name.starts_with('.') {
+                sink.integer(&entry.name, entry.kind as i64);
+                entries.push((entry.name, entry.kind));
+            }
+        }
+        let entry = StatEntry::new(folder.to_string(), &before, began, sink.finish(), What::Dir);
+        self.note(folder, entry);
+        Ok(entries)
+    }
+
+    fn list_into(
+        &mut self,
+        folder: &Utf8Path,
+        below: &Utf8Path,
+        found: &mut Vec<Utf8PathBuf>,
+    ) -> Result<(), StageError> {
+        for (name, kind) in self.list_one(folder)? {
+            let kind = match kind {
+                FileKind::Symlink => self.behind_link(&folder.join(&name)),
+                other => other,
+            };
+            match kind {
+                FileKind::Dir => self.list_into(&folder.join(&name), &below.join(&name), found)?,
+                FileKind::File => found.push(below.join(&name)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Links to files are followed; links to folders are not, since they can form a ring.
+    fn behind_link(&self, path: &Utf8Path) -> FileKind {
+        match self.fs().metadata(&self.full(path)) {
+            Ok(metadata) if metadata.is_file() => FileKind::File,
+            _ => FileKind::Other,
+        }
+    }
+
+    fn say_what_is_hashed(&mut self, paths: &[&Utf8PathBuf]) {
+        let mut bytes = 0;
+        for path in paths {
+            bytes += self.fs().metadata(&self.full(path)).map_or(0, |metadata| metadata.size);
+            if bytes > QUIET_BYTES {
+                (self.waiting)(format!("hashing {} files", paths.len()));
+                return;
+            }
+        }
+    }
+}
+
+/// Stands for the content of what is not there.
+const ABSENT: Digest = Digest::from_bytes([0; 32]);
+
+fn is_same(entry: &StatEntry, now: &Metadata) -> bool {
+    entry.size == now.size
+        && entry.mtime_ns == now.mtime_ns
+        && entry.ctime_ns == now.ctime_ns
+        && entry.inode == now.inode
+}
+
+fn hash_file(fs: &dyn Fs, base: &Utf8Path, path: &Utf8Path) -> Result<StatEntry, CacheError> {
+    let hash = || stat::hash_file(fs, &base.join(path));
+    // A file that is being written gets a second chance.
+    let hashed = match hash() {
+        Err(CacheError::Changed { .. }) => hash(),
+        other => other,
+    };
+    hashed.map(|(_, entry)| StatEntry { path: path.to_string(), ..entry })
+}
+
+impl World for Watch<'_> {
+    fn read(&mut self, path: &Utf8Path) -> Result<Bytes, StageError> {
+        let (full, began) = (self.full(path), self.fs().now());
+        let before = self.fs().metadata(&full);
+        let bytes = before.and_then(|before| Ok((before, self.fs().read(&full)?)));
+        let (before, bytes) = match bytes {
+            Ok(found) => found,
+            Err(error) => {
+                self.note_absent(path);
+                return Err(unreadable(&error));
+            }
+        };
+        let digest = Digest::of(&bytes);
+        let entry = StatEntry::new(path.to_string(), &before, began, digest, What::File);
+        self.note(path, entry);
+        Ok(bytes.into())
+    }
+
+    fn list(&mut self, folder: &Utf8Path) -> Result<Vec<Utf8PathBuf>, StageError> {
+        let mut found = Vec::new();
+        self.list_into(folder, Utf8Path::new(""), &mut found)?;
+        found.sort();
+        Ok(found)
+    }
+
+    fn exists(&mut self, path: &Utf8Path) -> bool {
+        match self.fs().metadata(&self.full(path)) {
+            Ok(metadata) => metadata.is_file(),
+            Err(_) => {
+                self.note_absent(path);
+                false
+            }
+        }
+    }
+
+    fn files(
+        &mut self,
+        paths: &[Utf8PathBuf],
+    ) -> Result<Vec<Result<FileFact, Reject>>, StageError> {
+        let memos: Vec<Option<StatEntry>> = paths.iter().map(|path| self.memo(path)).collect();
+        let unknown: Vec<&Utf8PathBuf> =
+            paths.iter().zip(&memos).filter(|(_, memo)| memo.is_none()).map(|(p, _)| p).collect();
+        self.say_what_is_hashed(&unknown);
+        let (fs, base) = (self.fs(), self.store.base());
+        let hash = |path: &&Utf8PathBuf| hash_file(fs, base, path);
+        let mut hashed: std::vec::IntoIter<_> = match unknown.len() {
+            0..=8 => unknown.iter().map(hash).collect::<Vec<_>>(),
+            _ => unknown.par_iter().map(hash).collect(),
+        }
+        .into_iter();
+        let mut facts = Vec::with_capacity(paths.len());
+        for (path, memo) in paths.iter().zip(memos) {
+            let entry = match memo {
+                Some(entry) => Ok(entry),
+                None => hashed.next().unwrap_or_else(|| hash_file(fs, base, path)),
+            };
+            facts.push(self.fact(path, entry)?);
+        }
+        Ok(facts)
+    }
+
+    fn keep(&mut self, kind: &str, bytes: Bytes) -> Result<Blob, StageError> {
+        let value = self.store.keep(NewValue::bytes(kind, bytes));
+        match value.map_err(|error| StageError::failed(error.to_string()))? {
+            Value::Blob(blob) => Ok(std::sync::Arc::unwrap_or_clone(blob)),
+            _ => Err(StageError::failed("bytes did not become a blob")),
+        }
+    }
+}
+
+impl Watch<'_> {
+    fn fact(
+        &mut self,
+        path: &Utf8Path,
+        entry: Result<StatEntry, CacheError>,
+    ) -> Result<Result<FileFact, Reject>, StageError> {
+        match entry {
+            Ok(entry) => {
+                let fact = FileFact { digest: entry.digest, size: entry.size };
+                self.note(path, entry);
+                Ok(Ok(fact))
+            }
+            Err(CacheError::Fs(error)) if error.is_not_found() => {
+                self.note_absent(path);
+                Ok(Err(Reject::new("missing-file", format!("there is no file `{path}`"))))
+            }
+            Err(CacheError::Fs(error)) => {
+                self.note_absent(path);
+                let reason = format!("{error}: {}", error.source);
+                Ok(Err(Reject::new("unreadable-file", reason)))
+            }
+            Err(error) => {
+                self.note_absent(path);
+                Ok(Err(Reject::new("unreadable-file", error.to_string())))
+            }
+        }
+    }
+}
+
+fn unreadable(error: &cache::fs::FsError) -> StageError {
+    StageError::failed(format!("{error}: {}", error.source))
+}

@@ -1,0 +1,7 @@
+//! Every message, as a user sees it.
+
+mod exports;
+mod graph;
+mod names;
+mod text;
+mod values;

@@ -1,0 +1,10 @@
+//! From the text of a manifest to a pipeline, and every message on the way.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod catalogue;
+mod diagnostics;
+mod documents;
+mod hostile;
+mod pipelines;
+mod support;

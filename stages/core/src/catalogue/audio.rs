@@ -1,0 +1,271 @@
+//! The kinds of the family `audio`. All of them read any common container; what they
+//! write is 16-bit PCM WAV with a plain header.
+
+use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort};
+use crate::parameter::{Default, Parameter, ParameterType, Unit};
+
+pub const KINDS: &[&Kind] = &[&DECODE, &RESAMPLE, &LOUDNESS, &TRIM, &CHECK];
+
+const RECORDINGS: InputPort = InputPort {
+    reads: Fields::These(&[("audio", FieldType::Blob)]),
+    doc: "Recordings as WAV, FLAC, MP3, Ogg Vorbis, M4A (AAC, ALAC) or AIFF.",
+    ..InputPort::DATASET
+};
+
+const CHANNELS: Parameter = Parameter {
+    name: "channels",
+    parameter_type: ParameterType::Choice(&["mean", "left", "right", "error"]),
+    default: Default::Text("mean"),
+    doc: "What becomes of more than one channel. The mean of channels in anti-phase loses the \
+          voice; that is noted.",
+    ..Parameter::BASE
+};
+
+const ALLOW_TRUNCATED: Parameter = Parameter {
+    name: "allow_truncated",
+    parameter_type: ParameterType::Flag,
+    default: Default::Flag(false),
+    doc: "Keep recordings that hold less than their header promises, with a note.",
+    ..Parameter::BASE
+};
+
+const LONGEST: Parameter = Parameter {
+    name: "longest",
+    parameter_type: ParameterType::Duration,
+    default: Default::Seconds(600.0),
+    unit: Unit::Seconds,
+    doc: "Longer recordings are set aside while they are read, before they fill the memory.",
+    ..Parameter::BASE
+};
+
+/// A number that may be left out, which switches its limit off.
+const LIMIT: Parameter = Parameter {
+    parameter_type: ParameterType::Number { min: -200.0, max: 400_000.0 },
+    default: Default::Absent,
+    ..Parameter::BASE
+};
+
+const SHARE: ParameterType = ParameterType::Number { min: 0.0, max: 1.0 };
+
+pub static DECODE: Kind = Kind {
+    name: "audio.decode",
+    summary: "Reads recordings of any common container.",
+    doc: "Cut files, samples that are not numbers, and files that are no sound at all are set \
+          aside with a reason that says what they are. Encoder delay is removed where the \
+          container states it.",
+    inputs: &[RECORDINGS],
+    outputs: &[OutputPort {
+        writes: &[
+            ("audio", FieldType::Blob),
+            ("seconds", FieldType::Number),
+            ("rate", FieldType::Number),
+        ],
+        doc: "The same recordings as WAV, and their length and sample rate.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[CHANNELS, ALLOW_TRUNCATED, LONGEST],
+    ..Kind::BASE
+};
+
+pub static RESAMPLE: Kind = Kind {
+    name: "audio.resample",
+    summary: "Converts audio to another sample rate.",
+    doc: "Flat within 0.1 dB to 96 % of the band, aliases below -130 dB, no delay. Audio that has \
+          the rate already passes untouched, bit for bit.",
+    inputs: &[RECORDINGS],
+    outputs: &[OutputPort {
+        writes: &[("audio", FieldType::Blob)],
+        doc: "The same clips at the new rate.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[
+        Parameter {
+            name: "rate",
+            parameter_type: ParameterType::Integer { min: 4_000, max: 384_000 },
+            default: Default::Integer(16_000),
+            unit: Unit::Hertz,
+            doc: "The sample rate that the clips are given.",
+            ..Parameter::BASE
+        },
+        CHANNELS,
+        ALLOW_TRUNCATED,
+        LONGEST,
+    ],
+    ..Kind::BASE
+};
+
+pub static LOUDNESS: Kind = Kind {
+    name: "audio.loudness",
+    summary: "Brings recordings to one loudness.",
+    doc: "Integrated loudness after EBU R128; clips shorter than 0.4 s go by their plain level.",
+    inputs: &[RECORDINGS],
+    outputs: &[OutputPort {
+        writes: &[("audio", FieldType::Blob), ("gain_db", FieldType::Number)],
+        doc: "The levelled clips, and by how much each was changed.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[
+        Parameter {
+            name: "target",
+            parameter_type: ParameterType::Number { min: -60.0, max: 0.0 },
+            default: Default::Number(-23.0),
+            unit: Unit::Lufs,
+            doc: "The loudness to reach.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "max_gain",
+            parameter_type: ParameterType::Number { min: 0.0, max: 60.0 },
+            default: Default::Number(20.0),
+            unit: Unit::Decibel,
+            doc: "The most that a quiet recording is raised.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "peak_ceiling",
+            parameter_type: ParameterType::Number { min: -20.0, max: 0.0 },
+            default: Default::Number(-1.0),
+            unit: Unit::Decibel,
+            doc: "The true peak, between samples too, stays below this.",
+            ..Parameter::BASE
+        },
+        CHANNELS,
+    ],
+    ..Kind::BASE
+};
+
+pub static TRIM: Kind = Kind {
+    name: "audio.trim",
+    summary: "Cuts the silence before and behind the speech.",
+    doc: "A voice activity detector says where speech is. A clip without any is set aside.",
+    inputs: &[RECORDINGS],
+    outputs: &[OutputPort {
+        writes: &[("audio", FieldType::Blob), ("seconds", FieldType::Number)],
+        doc: "The trimmed clips, and their length.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[
+        Parameter {
+            name: "keep",
+            parameter_type: ParameterType::Duration,
+            default: Default::Seconds(0.25),
+            unit: Unit::Seconds,
+            doc: "What is kept before and behind the speech.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "threshold",
+            parameter_type: SHARE,
+            default: Default::Number(0.5),
+            doc: "The score from which the detector's frame is speech.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "shortest",
+            parameter_type: ParameterType::Duration,
+            default: Default::Seconds(0.05),
+            unit: Unit::Seconds,
+            doc: "Shorter bursts are clicks, not speech.",
+            ..Parameter::BASE
+        },
+        CHANNELS,
+    ],
+    ..Kind::BASE
+};
+
+pub static CHECK: Kind = Kind {
+    name: "audio.check",
+    summary: "Measures recordings and sets bad ones aside.",
+    doc: "A recording that breaks a limit is set aside with every limit it breaks, value and limit \
+          named. The recordings themselves are not changed. A measure that a clip is too short or \
+          too silent for is 0 and breaks no limit.",
+    inputs: &[RECORDINGS],
+    outputs: &[OutputPort {
+        writes: &[
+            ("seconds", FieldType::Number),
+            ("peak_dbfs", FieldType::Number),
+            ("rms_dbfs", FieldType::Number),
+            ("clipped_share", FieldType::Number),
+            ("dc_offset", FieldType::Number),
+            ("silence_share", FieldType::Number),
+            ("snr", FieldType::Number),
+            ("bandwidth_hz", FieldType::Number),
+            ("rolloff_hz", FieldType::Number),
+        ],
+        doc: "The recordings that are good enough, with their measures.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[
+        Parameter {
+            name: "min_duration",
+            parameter_type: ParameterType::Duration,
+            default: Default::Seconds(0.5),
+            unit: Unit::Seconds,
+            doc: "The shortest recording.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "max_duration",
+            parameter_type: ParameterType::Duration,
+            default: Default::Seconds(20.0),
+            unit: Unit::Seconds,
+            doc: "The longest recording.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "min_peak",
+            parameter_type: ParameterType::Number { min: -100.0, max: 0.0 },
+            default: Default::Number(-40.0),
+            unit: Unit::Decibel,
+            doc: "The lowest peak, full scale being 0: quieter ones are a dead microphone.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "max_clipped",
+            parameter_type: SHARE,
+            default: Default::Number(0.001),
+            doc: "The share of samples in runs of three or more at full scale.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "max_dc_offset",
+            parameter_type: SHARE,
+            default: Default::Number(0.05),
+            doc: "The mean sample, as a share of full scale.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "max_silence",
+            parameter_type: SHARE,
+            default: Default::Number(0.8),
+            doc: "The share of frames of 20 ms below -50 dBFS.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "min_snr",
+            unit: Unit::Decibel,
+            doc: "The signal to noise ratio, estimated from the distribution of amplitudes. Not \
+                  judged unless given.",
+            ..LIMIT
+        },
+        Parameter {
+            name: "min_bandwidth",
+            unit: Unit::Hertz,
+            doc: "The highest frequency within 60 dB of the strongest one: finds telephone speech \
+                  at a high rate. Not judged unless given.",
+            ..LIMIT
+        },
+        Parameter {
+            name: "min_correlation",
+            parameter_type: ParameterType::Number { min: -1.0, max: 1.0 },
+            default: Default::Number(-0.5),
+            doc: "The correlation of the two channels of a stereo recording: below this their mean \
+                  loses the voice. -1 accepts all.",
+            ..Parameter::BASE
+        },
+        CHANNELS,
+        ALLOW_TRUNCATED,
+        LONGEST,
+    ],
+    ..Kind::BASE
+};

@@ -1,0 +1,127 @@
+//! The kinds of the family `corpus`: sources that read what people have on their disks.
+
+use crate::kind::{FieldType, Kind, OutputPort, Pool, Work};
+use crate::parameter::{Default, Parameter, ParameterType};
+
+pub const KINDS: &[&Kind] = &[&TABLE, &FOLDER, &JSONL, &PARQUET];
+
+const CLIPS: &[OutputPort] = &[OutputPort {
+    writes: &[("audio", FieldType::Blob), ("text", FieldType::Text), ("speaker", FieldType::Text)],
+    passes: None,
+    open: true,
+    doc: "The clips, with further columns as fields. `speaker` is there where the corpus names one.",
+    ..OutputPort::DATASET
+}];
+
+const SOURCE: Kind = Kind { work: Work::Source, pool: Pool::Io, outputs: CLIPS, ..Kind::BASE };
+
+const AUDIO_FOLDER: Parameter = Parameter {
+    name: "audio",
+    parameter_type: ParameterType::SourcePath,
+    default: Default::Absent,
+    doc: "The folder that audio paths are relative to; the folder of the file itself if not given.",
+    ..Parameter::BASE
+};
+
+const fn optional(name: &'static str, doc: &'static str) -> Parameter {
+    Parameter { name, default: Default::Absent, doc, ..Parameter::BASE }
+}
+
+const fn names(name: &'static str, doc: &'static str) -> Parameter {
+    Parameter {
+        name,
+        parameter_type: ParameterType::List(&ParameterType::Text),
+        default: Default::Texts(&[]),
+        doc,
+        ..Parameter::BASE
+    }
+}
+
+const fn source_path(name: &'static str, doc: &'static str) -> Parameter {
+    Parameter { name, parameter_type: ParameterType::SourcePath, doc, ..Parameter::BASE }
+}
+
+pub static TABLE: Kind = Kind {
+    name: "corpus.table",
+    summary: "Reads clips from a table with bars, commas or tabs.",
+    doc: "Two columns are file and text. Three are LJSpeech (file, raw text, normalised text), or \
+          file, text and speaker with the speaker on either side, told apart by where sentences \
+          stand. More need a header or `columns`.\n\n\
+          The id of a clip is its `id` column, or its path without the extension of audio. A path \
+          without extension is looked up as .wav, .flac, .mp3, .ogg and .m4a. Rows that cannot be \
+          used are set aside with their line and byte.",
+    parameters: &[
+        source_path("table", "The table, in UTF-8."),
+        AUDIO_FOLDER,
+        Parameter {
+            name: "separator",
+            parameter_type: ParameterType::Choice(&["auto", "bar", "comma", "tab"]),
+            default: Default::Text("auto"),
+            doc: "What stands between columns. `auto`: the bar if the first row has one, else the tab, else the comma.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "quoting",
+            parameter_type: ParameterType::Choice(&["auto", "on", "off"]),
+            default: Default::Text("auto"),
+            doc: "Whether double quotes group a cell. `auto`: in tables with commas only.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "header",
+            parameter_type: ParameterType::Choice(&["auto", "yes", "no"]),
+            default: Default::Text("auto"),
+            doc: "Whether the first row names the columns. `auto`: if it names a file and a text.",
+            ..Parameter::BASE
+        },
+        names(
+            "columns",
+            "Names of the columns in order: `file`, `text`, `speaker`, `id`, names of further fields, `-` to skip one.",
+        ),
+    ],
+    ..SOURCE
+};
+
+pub static FOLDER: Kind = Kind {
+    name: "corpus.folder",
+    summary: "Reads clips with a `.lab` or `.txt` beside each, one folder a speaker.",
+    doc: "The folder that a clip lies in is its speaker. Audio without a transcript, transcripts \
+          without audio, and clips that are there twice are set aside.",
+    parameters: &[source_path("folder", "The folder with the speakers' folders.")],
+    ..SOURCE
+};
+
+pub static JSONL: Kind = Kind {
+    name: "corpus.jsonl",
+    summary: "Reads clips from JSON lines, such as manifests of NeMo or lhotse.",
+    doc: "A key with dots leads into objects and lists: `supervisions.0.text`. Further texts and \
+          numbers become fields.",
+    parameters: &[
+        source_path("file", "The file with one JSON object a line."),
+        AUDIO_FOLDER,
+        names(
+            "file_keys",
+            "Keys of the audio path, the first that is there counts; the usual names if empty.",
+        ),
+        names("text_keys", "Keys of the text."),
+        names("speaker_keys", "Keys of the speaker."),
+        names("id_keys", "Keys of the id."),
+    ],
+    ..SOURCE
+};
+
+pub static PARQUET: Kind = Kind {
+    name: "corpus.parquet",
+    summary: "Reads clips from Parquet files of Hugging Face, with the audio inside.",
+    doc: "The audio column is a struct of `bytes` and `path`. Columns may be uncompressed or \
+          compressed with snappy. The id of a clip is its `id` column or its path without the \
+          extension of audio.",
+    parameters: &[
+        source_path("path", "A `.parquet` file, or a folder of them."),
+        optional("audio_column", "The struct column; the only one if not given."),
+        optional("text_column", "The column of the text."),
+        optional("speaker_column", "The column of the speaker."),
+        optional("id_column", "The column of the id."),
+    ],
+    ..SOURCE
+};

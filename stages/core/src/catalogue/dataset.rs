@@ -1,0 +1,168 @@
+//! The kinds of the family `dataset`: gathers that look at whole data sets.
+
+use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
+use crate::parameter::{Default, Parameter, ParameterType};
+
+pub const KINDS: &[&Kind] = &[&SPLIT, &FILTER, &MERGE, &PACK];
+
+const GATHER: Kind = Kind { work: Work::Gather, ..Kind::BASE };
+
+const WHOLE: InputPort =
+    InputPort { reads: Fields::All, doc: "Items with all their fields.", ..InputPort::DATASET };
+
+pub static SPLIT: Kind = Kind {
+    name: "dataset.split",
+    summary: "Holds out clips for validation, and never moves one.",
+    doc: "A clip is held out if the hash of its id (or group) and the salt lies below the fraction, \
+          so that others coming or going move nothing. The fraction is met on average. A speaker \
+          with fewer held-out clips than `minimum_per_speaker` gets more in the order of the hash; \
+          only those can go back to training, when a newcomer of the speaker comes before them. \
+          Texts that stand on both sides are counted in the notes: `group = \"text\"` keeps them together.",
+    inputs: &[WHOLE],
+    outputs: &[
+        OutputPort { name: "training", doc: "What a model is trained on.", ..OutputPort::DATASET },
+        OutputPort { name: "validation", doc: "What is held out.", ..OutputPort::DATASET },
+        OutputPort {
+            name: "all",
+            writes: &[("side", FieldType::Text)],
+            doc: "All items, with `side` being `training` or `validation`.",
+            ..OutputPort::DATASET
+        },
+    ],
+    parameters: &[
+        Parameter {
+            name: "fraction",
+            parameter_type: ParameterType::Number { min: 0.0, max: 1.0 },
+            default: Default::Number(0.025),
+            doc: "The share that is held out.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "split_salt",
+            default: Default::Text(""),
+            doc: "Another text gives another split.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "group",
+            default: Default::Absent,
+            doc: "A field, such as `recording` or `speaker`, whose items stay on one side together.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "minimum_per_speaker",
+            parameter_type: ParameterType::Integer { min: 0, max: 1_000_000 },
+            default: Default::Integer(0),
+            doc: "Held-out clips that each speaker has at least.",
+            ..Parameter::BASE
+        },
+    ],
+    ..GATHER
+};
+
+const CONDITION: &[Parameter] = &[
+    Parameter { name: "field", doc: "The field, or `id`.", ..Parameter::BASE },
+    Parameter { name: "min", doc: "The smallest number allowed.", ..BOUND },
+    Parameter { name: "max", doc: "The largest number allowed.", ..BOUND },
+    Parameter { name: "min_length", doc: "The fewest characters allowed.", ..BOUND },
+    Parameter { name: "max_length", doc: "The most characters allowed.", ..BOUND },
+    Parameter { name: "any_of", doc: "The texts that are allowed.", ..TEXTS },
+    Parameter { name: "none_of", doc: "The texts that are not allowed.", ..TEXTS },
+    Parameter {
+        name: "not_empty",
+        parameter_type: ParameterType::Flag,
+        default: Default::Flag(false),
+        doc: "The field must be there and hold something.",
+        ..Parameter::BASE
+    },
+];
+
+const BOUND: Parameter = Parameter {
+    parameter_type: ParameterType::Number { min: f64::MIN, max: f64::MAX },
+    default: Default::Absent,
+    ..Parameter::BASE
+};
+
+const TEXTS: Parameter = Parameter {
+    parameter_type: ParameterType::List(&ParameterType::Text),
+    default: Default::Absent,
+    ..Parameter::BASE
+};
+
+pub static FILTER: Kind = Kind {
+    name: "dataset.filter",
+    summary: "Keeps the items that meet every condition.",
+    doc: "`where = [{ field = \"seconds\", min = 0.5, max = 20 }, { field = \"speaker\", any_of = \
+          [\"anna\"] }]`. Items that are left out are no rejects; they are counted by condition. A \
+          field that no item has is an error.",
+    inputs: &[WHOLE],
+    outputs: &[OutputPort { doc: "The items that are kept.", ..OutputPort::DATASET }],
+    parameters: &[Parameter {
+        name: "where",
+        parameter_type: ParameterType::List(&ParameterType::Record(CONDITION)),
+        doc: "The conditions.",
+        ..Parameter::BASE
+    }],
+    ..GATHER
+};
+
+pub static MERGE: Kind = Kind {
+    name: "dataset.merge",
+    summary: "Joins several data sets to one.",
+    doc: "An item that is the same in two sets is there once. One id for different items is an \
+          error, unless `prefix = \"stage\"` puts the name of each item's stage before its id.",
+    inputs: &[InputPort { many: true, ..WHOLE }],
+    outputs: &[OutputPort { doc: "All items.", ..OutputPort::DATASET }],
+    parameters: &[Parameter {
+        name: "prefix",
+        parameter_type: ParameterType::Choice(&["never", "stage"]),
+        default: Default::Text("never"),
+        doc: "What stands before the ids.",
+        ..Parameter::BASE
+    }],
+    ..GATHER
+};
+
+pub static PACK: Kind = Kind {
+    name: "dataset.pack",
+    summary: "Packs texts and tokens into shards.",
+    doc: "`protos` is the training format of Fish Speech. `npy` is an array of all tokens, codebooks \
+          by frames, and an index in JSON. A clip's shard follows from its id alone, so that a new \
+          clip rewrites one shard.",
+    inputs: &[InputPort {
+        reads: Fields::These(&[("text", FieldType::Text), ("tokens", FieldType::Blob)]),
+        may_read: &[("speaker", FieldType::Text)],
+        reads_id: true,
+        doc: "Clips with tokens as `.npy` arrays of integers, codebooks by frames.",
+        ..InputPort::DATASET
+    }],
+    outputs: &[OutputPort {
+        open: true,
+        doc: "The shards by file name: `00000000.protos`, or `00000000.npy` with `00000000.json`. Shards without clips are left out.",
+        ..OutputPort::ARTIFACT
+    }],
+    parameters: &[
+        Parameter {
+            name: "format",
+            parameter_type: ParameterType::Choice(&["protos", "npy"]),
+            default: Default::Text("protos"),
+            doc: "The format of the shards.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "shards",
+            parameter_type: ParameterType::Integer { min: 1, max: 65_536 },
+            default: Default::Integer(16),
+            doc: "The number of shards. Another number moves clips.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "integers",
+            parameter_type: ParameterType::Choice(&["i64", "i32"]),
+            default: Default::Text("i64"),
+            doc: "The width of the integers of `npy`.",
+            ..Parameter::BASE
+        },
+    ],
+    ..GATHER
+};

@@ -1,0 +1,168 @@
+//! The kinds of the family `vq`: audio to tokens and back.
+
+use crate::kind::{Batching, FieldType, Fields, InputPort, Kind, OutputPort, Place, Pool, Work};
+use crate::parameter::{Default, Parameter, ParameterType, Role, Unit};
+
+pub const KINDS: &[&Kind] = &[&FIT, &ENCODE, &DECODE];
+
+const MODEL: &[(&str, FieldType)] = &[("model", FieldType::Blob)];
+
+/// The codec that a stage works with: from `vq.fit`, or an asset.
+const CODEC: InputPort = InputPort {
+    name: "codec",
+    reads: Fields::These(MODEL),
+    doc: "The codec: a `vq.fit` stage.",
+    ..InputPort::ARTIFACT
+};
+
+const SEED: Parameter = Parameter {
+    name: "seed",
+    parameter_type: ParameterType::Integer { min: 0, max: i64::MAX },
+    default: Default::PipelineSeed,
+    doc: "Where random numbers begin.",
+    ..Parameter::BASE
+};
+
+const BATCH: Parameter = Parameter {
+    name: "batch",
+    parameter_type: ParameterType::Size,
+    role: Role::Execution,
+    ..Parameter::BASE
+};
+
+pub static FIT: Kind = Kind {
+    name: "vq.fit",
+    summary: "Fits the embedded codec `mel-rvq` on a corpus, in seconds.",
+    doc: "\
+The codec is residual k-means over log-mel frames (window 1024, hop 256, 80 bands up to half
+the sample rate). It needs no download, so that a pipeline works on any machine; for speech of
+good quality use the codec of the model that is to be trained.
+
+It is fitted on `clips` clips and at most `frames` frames of them, drawn by hashing their audio.
+Which clips are drawn depends neither on their order nor on their names, and clips that are
+added to a large corpus seldom change the draw. If none ever shall, put a `dataset.filter`
+before this stage. All drawn clips must have the same sample rate, which becomes that of the
+codec.",
+    work: Work::Gather,
+    place: Place::Worker,
+    pool: Pool::Device,
+    inputs: &[InputPort {
+        reads: Fields::These(&[("audio", FieldType::Blob)]),
+        doc: "Clips as mono `audio/wav`, all at one rate.",
+        ..InputPort::DATASET
+    }],
+    outputs: &[OutputPort {
+        writes: MODEL,
+        doc: "The codec, as one file in the safetensors format.",
+        ..OutputPort::ARTIFACT
+    }],
+    parameters: &[
+        Parameter {
+            name: "codebooks",
+            parameter_type: ParameterType::Integer { min: 1, max: 64 },
+            default: Default::Integer(8),
+            unit: Unit::Count,
+            doc: "Tokens a frame. Each further one describes what the ones before left over.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "entries",
+            parameter_type: ParameterType::Integer { min: 2, max: 65_536 },
+            default: Default::Integer(256),
+            unit: Unit::Count,
+            doc: "Different tokens a codebook.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "clips",
+            parameter_type: ParameterType::Integer { min: 1, max: 1_000_000 },
+            default: Default::Integer(64),
+            unit: Unit::Count,
+            doc: "How many clips are looked at, at most.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "frames",
+            parameter_type: ParameterType::Integer { min: 1, max: 2_000_000 },
+            default: Default::Integer(20_000),
+            unit: Unit::Count,
+            doc: "How many frames of these clips are used, at most.",
+            ..Parameter::BASE
+        },
+        SEED,
+    ],
+    ..Kind::BASE
+};
+
+pub static ENCODE: Kind = Kind {
+    name: "vq.encode",
+    summary: "Turns audio into VQ tokens.",
+    doc: "\
+A clip becomes an array of codebooks by frames. Its tokens depend on the clip and the codec
+only, to the bit: not on the batch, nor on padding, nor on the number of threads.",
+    place: Place::Worker,
+    pool: Pool::Device,
+    batching: Batching::ByBytes { parameter: "batch" },
+    inputs: &[
+        InputPort {
+            reads: Fields::These(&[("audio", FieldType::Blob)]),
+            doc: "Clips as mono `audio/wav` at the codec's rate.",
+            ..InputPort::DATASET
+        },
+        CODEC,
+    ],
+    outputs: &[OutputPort {
+        writes: &[("tokens", FieldType::Blob), ("frames", FieldType::Number)],
+        doc: "`tokens` is a NumPy array (`tokens/npy`) of unsigned 16-bit integers, codebooks by \
+              frames; `frames` is its length.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[Parameter {
+        default: Default::Bytes(8_000_000),
+        doc: "How much audio is encoded at a time; less after it did not fit into memory.",
+        ..BATCH
+    }],
+    ..Kind::BASE
+};
+
+pub static DECODE: Kind = Kind {
+    name: "vq.decode",
+    summary: "Turns VQ tokens back into audio, to listen to.",
+    doc: "\
+With the codec `mel-rvq` phases are made up by the Griffin-Lim iteration, so voices sound
+metallic; what is lost in the tokens can still be heard. A clip comes out as long as its frames,
+which is up to one hop longer than the clip that went in.",
+    place: Place::Worker,
+    pool: Pool::Device,
+    batching: Batching::ByBytes { parameter: "batch" },
+    inputs: &[
+        InputPort {
+            reads: Fields::These(&[("tokens", FieldType::Blob)]),
+            doc: "Tokens as `vq.encode` with the same codec makes them.",
+            ..InputPort::DATASET
+        },
+        CODEC,
+    ],
+    outputs: &[OutputPort {
+        writes: &[("audio", FieldType::Blob)],
+        doc: "Clips as mono 16-bit `audio/wav` at the codec's rate.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[
+        Parameter {
+            name: "rounds",
+            parameter_type: ParameterType::Integer { min: 0, max: 1_000 },
+            default: Default::Integer(32),
+            unit: Unit::Count,
+            doc: "How often the phases are improved.",
+            ..Parameter::BASE
+        },
+        SEED,
+        Parameter {
+            default: Default::Bytes(16_000),
+            doc: "How many bytes of tokens are decoded at a time.",
+            ..BATCH
+        },
+    ],
+    ..Kind::BASE
+};

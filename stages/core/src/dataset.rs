@@ -1,0 +1,237 @@
+//! Data sets: content-addressed tables of items.
+//!
+//! Items are spread over buckets by a hash of their id, so that a change of one item changes
+//! one bucket and the short root that lists them. The same items give the same bytes whatever
+//! order they came in.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cache::Digest;
+use serde::{Deserialize, Serialize};
+
+use crate::item::{Fields, Item, Value};
+
+/// How many items a bucket holds at most on average.
+const BUCKET_ITEMS: usize = 512;
+const FORMAT: u8 = 1;
+
+#[derive(Debug, thiserror::Error)]
+pub enum DatasetError {
+    #[error("two items have the id `{0}`")]
+    DuplicateId(Arc<str>),
+    #[error("a data set in the store cannot be read: {0}")]
+    Unreadable(String),
+}
+
+/// The bucket of an item id when `2^bits` buckets are used.
+pub fn bucket_of(id: &str, bits: u8) -> u32 {
+    let digest = Digest::of(id.as_bytes());
+    let mut head = [0; 4];
+    head.copy_from_slice(&digest.as_bytes()[..4]);
+    u32::from_be_bytes(head).checked_shr(32 - u32::from(bits)).unwrap_or(0)
+}
+
+/// One non-empty bucket of a data set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bucket {
+    pub number: u32,
+    pub chunk: Digest,
+    pub items: u32,
+}
+
+/// The root of a data set: which chunks hold its items.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dataset {
+    pub bits: u8,
+    /// Sorted by number; empty buckets are left out.
+    pub buckets: Vec<Bucket>,
+}
+
+/// A data set together with the objects that hold it.
+#[derive(Debug, Default)]
+pub struct DatasetParts {
+    pub dataset: Dataset,
+    /// The encoded chunks, in the order of the buckets.
+    pub chunks: Vec<Vec<u8>>,
+}
+
+impl Dataset {
+    /// How many bits of the id's hash choose the bucket for so many items.
+    pub fn bits_for(items: usize) -> u8 {
+        let buckets = items.div_ceil(BUCKET_ITEMS).max(1).next_power_of_two();
+        buckets.trailing_zeros() as u8
+    }
+
+    pub fn build(items: Vec<Item>) -> Result<DatasetParts, DatasetError> {
+        let bits = Dataset::bits_for(items.len());
+        let mut buckets: BTreeMap<u32, Vec<Item>> = BTreeMap::new();
+        for item in items {
+            buckets.entry(bucket_of(&item.id, bits)).or_default().push(item);
+        }
+        let mut parts = DatasetParts {
+            dataset: Dataset { bits, ..Dataset::default() },
+            ..DatasetParts::default()
+        };
+        for (number, items) in buckets {
+            let chunk = Chunk::new(items)?;
+            let bytes = chunk.encode();
+            parts.dataset.buckets.push(Bucket {
+                number,
+                chunk: Digest::of(&bytes),
+                items: chunk.items.len() as u32,
+            });
+            parts.chunks.push(bytes);
+        }
+        Ok(parts)
+    }
+
+    pub fn len(&self) -> usize {
+        self.buckets.iter().map(|bucket| bucket.items as usize).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.buckets.is_empty()
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Dataset, DatasetError> {
+        decode(bytes)
+    }
+
+    pub fn digest(&self) -> Digest {
+        Digest::of(&self.encode())
+    }
+}
+
+/// The items of one bucket, sorted by id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chunk {
+    pub items: Vec<Item>,
+}
+
+/// What is written: field names once, values by the number of their name.
+#[derive(Serialize, Deserialize)]
+struct Packed<'a> {
+    #[serde(borrow)]
+    names: Vec<&'a str>,
+    #[serde(borrow)]
+    items: Vec<(&'a str, Vec<(u32, Value)>)>,
+}
+
+impl Chunk {
+    pub fn new(mut items: Vec<Item>) -> Result<Chunk, DatasetError> {
+        items.sort_by(|a, b| a.id.cmp(&b.id));
+        match items.windows(2).find(|pair| pair[0].id == pair[1].id) {
+            Some(pair) => Err(DatasetError::DuplicateId(pair[0].id.clone())),
+            None => Ok(Chunk { items }),
+        }
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut numbers: BTreeMap<&str, u32> = BTreeMap::new();
+        for (name, _) in self.items.iter().flat_map(|item| item.fields.iter()) {
+            numbers.insert(name, 0);
+        }
+        for (at, number) in numbers.values_mut().enumerate() {
+            *number = at as u32;
+        }
+        let pack = |item: &'_ Item| -> Vec<(u32, Value)> {
+            item.fields.iter().map(|(name, value)| (numbers[&**name], value.clone())).collect()
+        };
+        encode(&Packed {
+            names: numbers.keys().copied().collect(),
+            items: self.items.iter().map(|item| (&*item.id, pack(item))).collect(),
+        })
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Chunk, DatasetError> {
+        let packed: Packed = decode(bytes)?;
+        let names: Vec<Arc<str>> = packed.names.iter().map(|name| Arc::from(*name)).collect();
+        let mut items = Vec::with_capacity(packed.items.len());
+        for (id, values) in packed.items {
+            items.push(Item::new(id, unpack(&names, values)?));
+        }
+        Ok(Chunk { items })
+    }
+}
+
+fn unpack(names: &[Arc<str>], values: Vec<(u32, Value)>) -> Result<Fields, DatasetError> {
+    let mut fields = Fields::new();
+    for (number, value) in values {
+        let name = names
+            .get(number as usize)
+            .ok_or_else(|| DatasetError::Unreadable(format!("field {number} has no name")))?;
+        fields.set(name.clone(), value);
+    }
+    Ok(fields)
+}
+
+fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    // Serialising plain structs to memory has no failing case in postcard.
+    postcard::to_extend(value, vec![FORMAT]).unwrap_or_default()
+}
+
+fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, DatasetError> {
+    match bytes.split_first() {
+        Some((&FORMAT, rest)) => {
+            postcard::from_bytes(rest).map_err(|error| DatasetError::Unreadable(error.to_string()))
+        }
+        _ => Err(DatasetError::Unreadable("unknown format".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn item(number: usize) -> Item {
+        let fields = [("text", Value::text(format!("line {number}")))].into_iter().collect();
+        Item::new(format!("clip{number:05}"), fields)
+    }
+
+    #[test]
+    fn order_of_items_does_not_change_the_bytes() {
+        let forward = Dataset::build((0..2000).map(item).collect()).unwrap();
+        let backward = Dataset::build((0..2000).rev().map(item).collect()).unwrap();
+        assert_eq!(forward.dataset, backward.dataset);
+        assert_eq!(forward.chunks, backward.chunks);
+        assert_eq!(forward.dataset.len(), 2000);
+    }
+
+    #[test]
+    fn one_changed_item_changes_one_chunk() {
+        let before = Dataset::build((0..2000).map(item).collect()).unwrap().dataset;
+        let mut items: Vec<Item> = (0..2000).map(item).collect();
+        items[77].fields.set("text", Value::text("other"));
+        let after = Dataset::build(items).unwrap().dataset;
+        let changed = before.buckets.iter().zip(&after.buckets).filter(|(a, b)| a != b).count();
+        assert_eq!((before.buckets.len(), changed), (4, 1));
+    }
+
+    #[test]
+    fn chunks_survive_a_round_trip() {
+        let mut first = item(1);
+        first.fields.set("seconds", Value::Number(f64::NAN));
+        let chunk = Chunk::new(vec![item(2), first]).unwrap();
+        assert_eq!(Chunk::decode(&chunk.encode()).unwrap(), chunk);
+    }
+
+    #[test]
+    fn a_duplicate_id_is_an_error() {
+        let error = Dataset::build(vec![item(1), item(1)]).unwrap_err();
+        assert_eq!(error.to_string(), "two items have the id `clip00001`");
+    }
+
+    #[test]
+    fn cut_bytes_are_an_error() {
+        let bytes = Chunk::new(vec![item(1)]).unwrap().encode();
+        for length in 0..bytes.len() {
+            assert!(Chunk::decode(&bytes[..length]).is_err());
+        }
+    }
+}

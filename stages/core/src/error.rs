@@ -1,0 +1,54 @@
+//! Why an item or a stage did not succeed.
+
+use serde::{Deserialize, Serialize};
+
+/// A verdict on one item that follows from its content: it is set aside with this reason and
+/// not tried again until its content or the stage changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{reason}")]
+pub struct Reject {
+    /// A stable word for counting and tests, such as `truncated`.
+    pub code: String,
+    /// What is wrong, with the figures, and what to do.
+    pub reason: String,
+}
+
+impl Reject {
+    pub fn new(code: impl Into<String>, reason: impl Into<String>) -> Reject {
+        Reject { code: code.into(), reason: reason.into() }
+    }
+}
+
+/// Why a stage could not go on. None of these is ever remembered as a result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum StageError {
+    /// It will fail the same way again until something is changed.
+    #[error("{message}")]
+    Failed { message: String, help: Option<String> },
+    /// The batch did not fit: it is halved and tried again.
+    #[error("out of memory: {message}")]
+    OutOfMemory { message: String },
+    /// It may succeed when tried again.
+    #[error("{message}")]
+    Transient { message: String },
+    /// The run was asked to stop.
+    #[error("stopped on request")]
+    Stopped,
+}
+
+impl StageError {
+    pub fn failed(message: impl Into<String>) -> StageError {
+        StageError::Failed { message: message.into(), help: None }
+    }
+
+    pub fn with_help(message: impl Into<String>, help: impl Into<String>) -> StageError {
+        StageError::Failed { message: message.into(), help: Some(help.into()) }
+    }
+
+    pub fn help(&self) -> Option<&str> {
+        match self {
+            StageError::Failed { help, .. } => help.as_deref(),
+            _ => None,
+        }
+    }
+}

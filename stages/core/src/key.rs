@@ -1,0 +1,296 @@
+//! Keys: what makes two pieces of work the same.
+//!
+//! One traversal, [`StageKey::write`] and [`item_key`], writes into a [`Sink`]. The hasher is
+//! one sink and the text of `why` another, so they cannot disagree. The byte encoding that is
+//! hashed: for every part a type tag of one byte, then for texts and bytes the length as
+//! 8 bytes little-endian and the contents; numbers by their bits, little-endian; lists and maps
+//! begin with their length, maps are sorted by key. No part depends on paths, times, locale,
+//! worker count or the order of items.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use cache::{Digest, Hasher};
+use serde::{Deserialize, Serialize};
+
+use crate::item::{Fields, Item, Value};
+use crate::parameter::{ParameterValue, Parameters};
+
+/// Receives the parts of a key in order.
+pub trait Sink {
+    /// A named group of parts follows.
+    fn group(&mut self, name: &str, parts: usize);
+    fn text(&mut self, name: &str, text: &str);
+    fn integer(&mut self, name: &str, number: i64);
+    fn number(&mut self, name: &str, number: f64);
+    fn digest(&mut self, name: &str, digest: &Digest);
+}
+
+/// The sink that hashes.
+#[derive(Default)]
+pub struct HashSink(Hasher);
+
+impl HashSink {
+    pub fn finish(self) -> Digest {
+        self.0.finish()
+    }
+
+    fn part(&mut self, tag: u8, name: &str) {
+        self.0.update(&[tag]);
+        self.bytes(name.as_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.0.update(&(bytes.len() as u64).to_le_bytes());
+        self.0.update(bytes);
+    }
+}
+
+impl Sink for HashSink {
+    fn group(&mut self, name: &str, parts: usize) {
+        self.part(1, name);
+        self.0.update(&(parts as u64).to_le_bytes());
+    }
+
+    fn text(&mut self, name: &str, text: &str) {
+        self.part(2, name);
+        self.bytes(text.as_bytes());
+    }
+
+    fn integer(&mut self, name: &str, number: i64) {
+        self.part(3, name);
+        self.0.update(&number.to_le_bytes());
+    }
+
+    fn number(&mut self, name: &str, number: f64) {
+        self.part(4, name);
+        self.0.update(&number.to_bits().to_le_bytes());
+    }
+
+    fn digest(&mut self, name: &str, digest: &Digest) {
+        self.part(5, name);
+        self.0.update(digest.as_bytes());
+    }
+}
+
+/// The sink that people read.
+#[derive(Default)]
+pub struct TextSink(pub String);
+
+impl Sink for TextSink {
+    fn group(&mut self, name: &str, parts: usize) {
+        let _ = writeln!(self.0, "{name}: {parts}");
+    }
+
+    fn text(&mut self, name: &str, text: &str) {
+        let _ = writeln!(self.0, "  {name} = {text:?}");
+    }
+
+    fn integer(&mut self, name: &str, number: i64) {
+        let _ = writeln!(self.0, "  {name} = {number}");
+    }
+
+    fn number(&mut self, name: &str, number: f64) {
+        let _ = writeln!(self.0, "  {name} = {number}");
+    }
+
+    fn digest(&mut self, name: &str, digest: &Digest) {
+        let _ = writeln!(self.0, "  {name} = {digest}");
+    }
+}
+
+/// What one reference on an input port stands for, by content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InputKey {
+    /// The digest of the data set, or of the part of it that the stage reads.
+    Dataset(Digest),
+    Artifact(Fields),
+}
+
+/// All that decides what a stage gives. Kept with every run, so that the next one can say what
+/// has changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageKey {
+    pub kind: String,
+    pub version: u32,
+    /// Content parameters only, defaults filled in.
+    pub parameters: Parameters,
+    /// The content of `File` parameters.
+    pub files: BTreeMap<String, Digest>,
+    /// What the stage reads and writes where its parameters choose it.
+    pub inputs: BTreeMap<String, Vec<InputKey>>,
+    /// Another value means: do it again although nothing changed.
+    pub salt: Option<String>,
+}
+
+impl StageKey {
+    pub fn write(&self, sink: &mut dyn Sink) {
+        sink.group("stage", 6);
+        sink.text("kind", &self.kind);
+        sink.integer("version", i64::from(self.version));
+        sink.group("parameters", self.parameters.0.len());
+        for (name, value) in &self.parameters.0 {
+            write_parameter(name, value, sink);
+        }
+        sink.group("files", self.files.len());
+        for (name, digest) in &self.files {
+            sink.digest(name, digest);
+        }
+        sink.group("inputs", self.inputs.len());
+        for (port, inputs) in &self.inputs {
+            sink.group(port, inputs.len());
+            inputs.iter().for_each(|input| write_input(input, sink));
+        }
+        sink.text("salt", self.salt.as_deref().unwrap_or(""));
+    }
+
+    pub fn digest(&self) -> Digest {
+        let mut sink = HashSink::default();
+        self.write(&mut sink);
+        sink.finish()
+    }
+
+    /// The key without what arrives on one port: what all items of an item stage have in common.
+    pub fn without(&self, port: &str) -> StageKey {
+        let mut key = self.clone();
+        key.inputs.remove(port);
+        key
+    }
+}
+
+fn write_input(input: &InputKey, sink: &mut dyn Sink) {
+    match input {
+        InputKey::Dataset(digest) => sink.digest("dataset", digest),
+        InputKey::Artifact(fields) => {
+            sink.group("artifact", fields.len());
+            fields.iter().for_each(|(name, value)| write_value(name, value, sink));
+        }
+    }
+}
+
+/// One value of an item or artifact. A blob counts by its bytes alone.
+pub fn write_value(name: &str, value: &Value, sink: &mut dyn Sink) {
+    match value {
+        Value::Text(text) => sink.text(name, text),
+        Value::Number(number) => sink.number(name, *number),
+        Value::Blob(blob) => sink.digest(name, &blob.digest),
+    }
+}
+
+fn write_parameter(name: &str, value: &ParameterValue, sink: &mut dyn Sink) {
+    match value {
+        ParameterValue::Absent => sink.group(name, 0),
+        ParameterValue::Text(text) => sink.text(name, text),
+        ParameterValue::Integer(number) => sink.integer(name, *number),
+        ParameterValue::Number(number) => sink.number(name, *number),
+        ParameterValue::Flag(flag) => sink.integer(name, i64::from(*flag)),
+        ParameterValue::Seconds(seconds) => sink.number(name, *seconds),
+        ParameterValue::Bytes(bytes) => sink.integer(name, *bytes as i64),
+        ParameterValue::List(values) => {
+            sink.group(name, values.len());
+            values.iter().for_each(|value| write_parameter("", value, sink));
+        }
+        ParameterValue::Map(values) => {
+            sink.group(name, values.len());
+            values.iter().for_each(|(name, value)| write_parameter(name, value, sink));
+        }
+    }
+}
+
+/// The key of one item's work: the job's own key and the fields that the stage reads, in the
+/// order of their names. A field that is read when there and is not there counts as such.
+pub fn item_key(job: &Digest, reads: &[&str], reads_id: bool, item: &Item) -> Digest {
+    let mut sink = HashSink::default();
+    write_item(job, reads, reads_id, item, &mut sink);
+    sink.finish()
+}
+
+pub fn write_item(job: &Digest, reads: &[&str], reads_id: bool, item: &Item, sink: &mut dyn Sink) {
+    sink.digest("job", job);
+    if reads_id {
+        sink.text("id", &item.id);
+    }
+    for name in reads {
+        match item.fields.get(name) {
+            Some(value) => write_value(name, value, sink),
+            None => sink.group(name, 0),
+        }
+    }
+}
+
+/// The key of a whole bucket's work: the job's key and the chunk that holds the items.
+pub fn chunk_key(job: &Digest, chunk: &Digest) -> Digest {
+    let mut sink = HashSink::default();
+    sink.group("chunk", 2);
+    sink.digest("job", job);
+    sink.digest("chunk", chunk);
+    sink.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> StageKey {
+        StageKey {
+            kind: "audio.resample".into(),
+            version: 1,
+            parameters: Parameters([("rate".to_owned(), ParameterValue::Integer(16000))].into()),
+            files: BTreeMap::new(),
+            inputs: [("input".to_owned(), vec![InputKey::Dataset(Digest::of(b"data"))])].into(),
+            salt: None,
+        }
+    }
+
+    #[test]
+    fn the_same_content_has_the_same_key() {
+        assert_eq!(key().digest(), key().digest());
+    }
+
+    #[test]
+    fn every_part_changes_the_key() {
+        let base = key().digest();
+        let mut keys = vec![base];
+        let mut other = key();
+        other.version = 2;
+        keys.push(other.digest());
+        let mut other = key();
+        other.parameters.0.insert("rate".into(), ParameterValue::Number(16000.0));
+        keys.push(other.digest());
+        let mut other = key();
+        other.files.insert("vocabulary".into(), Digest::of(b"file"));
+        keys.push(other.digest());
+        let mut other = key();
+        other.salt = Some("again".into());
+        keys.push(other.digest());
+        keys.push(key().without("input").digest());
+        let distinct: std::collections::BTreeSet<_> = keys.iter().collect();
+        assert_eq!(distinct.len(), keys.len());
+    }
+
+    #[test]
+    fn an_item_key_depends_on_what_is_read_and_on_nothing_else() {
+        let job = Digest::of(b"job");
+        let fields: Fields =
+            [("audio", Value::text("a")), ("text", Value::text("t"))].into_iter().collect();
+        let first = Item::new("one", fields.clone());
+        let mut second = Item::new("two", fields);
+        second.fields.set("text", Value::text("other"));
+        let reads = ["audio"];
+        assert_eq!(item_key(&job, &reads, false, &first), item_key(&job, &reads, false, &second));
+        assert_ne!(item_key(&job, &reads, true, &first), item_key(&job, &reads, true, &second));
+        assert_ne!(
+            item_key(&job, &["text"], false, &first),
+            item_key(&job, &["text"], false, &second)
+        );
+    }
+
+    #[test]
+    fn the_text_shows_every_part() {
+        let mut sink = TextSink::default();
+        key().write(&mut sink);
+        for part in ["audio.resample", "rate = 16000", "dataset = "] {
+            assert!(sink.0.contains(part), "{part} is missing in {}", sink.0);
+        }
+    }
+}

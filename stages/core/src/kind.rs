@@ -1,0 +1,189 @@
+//! The description of a stage kind: all that planning, checking and documentation need.
+
+use crate::parameter::Parameter;
+
+/// What kind of work a stage does, which decides how the engine runs and counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Reads the world and gives a data set; looked at whenever a plan is made.
+    Source,
+    /// One item at a time, or a batch; pure.
+    Item,
+    /// A whole data set, or several, to data sets and artifacts.
+    Gather,
+    /// `Item` or `Gather`, as the parameter of this name says (`item` or `once`).
+    Chosen { parameter: &'static str },
+}
+
+/// Where the implementation runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the engine's own process.
+    Here,
+    /// In the worker program, one process a device.
+    Worker,
+}
+
+/// What a running piece of work occupies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pool {
+    Cpu,
+    Io,
+    Device,
+}
+
+/// How items are handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Batching {
+    /// One at a time.
+    Single,
+    /// Of similar length, together at most as many bytes of input blobs as the size
+    /// parameter of this name says. For 16-bit audio that is a bound on total duration.
+    ByBytes { parameter: &'static str },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortType {
+    Dataset,
+    Artifact,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldType {
+    Text,
+    Number,
+    Blob,
+}
+
+/// Which fields of a data set a stage looks at. Only these enter its keys.
+#[derive(Clone, Copy, Debug)]
+pub enum Fields {
+    These(&'static [(&'static str, FieldType)]),
+    /// As above, and those named by this list parameter.
+    Named {
+        parameter: &'static str,
+        also: &'static [(&'static str, FieldType)],
+    },
+    /// Every field and the id: the whole table is the input.
+    All,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct InputPort {
+    pub name: &'static str,
+    pub port_type: PortType,
+    /// Fields that must be there, of that type.
+    pub reads: Fields,
+    /// Fields that are looked at when there, without being required.
+    pub may_read: &'static [(&'static str, FieldType)],
+    /// Whether the item id enters the key (it never does for item stages unless said here).
+    pub reads_id: bool,
+    /// Whether the items that the stage above has set aside are part of the input.
+    pub reads_rejects: bool,
+    /// Takes a list of references.
+    pub many: bool,
+    pub optional: bool,
+    pub doc: &'static str,
+}
+
+impl InputPort {
+    /// A required data set on the port `input`, of which nothing is read yet.
+    pub const DATASET: InputPort = InputPort {
+        name: "input",
+        port_type: PortType::Dataset,
+        reads: Fields::These(&[]),
+        may_read: &[],
+        reads_id: false,
+        reads_rejects: false,
+        many: false,
+        optional: false,
+        doc: "",
+    };
+
+    pub const ARTIFACT: InputPort =
+        InputPort { name: "artifact", port_type: PortType::Artifact, ..InputPort::DATASET };
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct OutputPort {
+    pub name: &'static str,
+    pub port_type: PortType,
+    /// Fields added or replaced. The first blob among them is what `export` writes.
+    pub writes: &'static [(&'static str, FieldType)],
+    /// The data set on this input port is where the other fields come from.
+    pub passes: Option<&'static str>,
+    /// More fields than those listed may appear (table columns, declared outputs).
+    pub open: bool,
+    pub doc: &'static str,
+}
+
+impl OutputPort {
+    /// A data set that carries on the fields of `input`.
+    pub const DATASET: OutputPort = OutputPort {
+        name: "output",
+        port_type: PortType::Dataset,
+        writes: &[],
+        passes: Some("input"),
+        open: false,
+        doc: "",
+    };
+
+    pub const ARTIFACT: OutputPort = OutputPort {
+        name: "output",
+        port_type: PortType::Artifact,
+        writes: &[],
+        passes: None,
+        open: false,
+        doc: "",
+    };
+}
+
+/// A stage kind of the catalogue.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// `family.verb`, as written in `use`.
+    pub name: &'static str,
+    /// The behaviour version: raised when the same input gives another output.
+    pub version: u32,
+    /// One line.
+    pub summary: &'static str,
+    /// A few short paragraphs of Markdown.
+    pub doc: &'static str,
+    pub work: Work,
+    pub place: Place,
+    pub pool: Pool,
+    pub batching: Batching,
+    pub inputs: &'static [InputPort],
+    /// The first is what a reference without a port means.
+    pub outputs: &'static [OutputPort],
+    pub parameters: &'static [Parameter],
+}
+
+impl Kind {
+    /// The base for definitions: `Kind { name: …, ..Kind::BASE }`.
+    pub const BASE: Kind = Kind {
+        name: "",
+        version: 1,
+        summary: "",
+        doc: "",
+        work: Work::Item,
+        place: Place::Here,
+        pool: Pool::Cpu,
+        batching: Batching::Single,
+        inputs: &[],
+        outputs: &[],
+        parameters: &[],
+    };
+
+    pub fn input(&self, name: &str) -> Option<&'static InputPort> {
+        self.inputs.iter().find(|port| port.name == name)
+    }
+
+    pub fn output(&self, name: &str) -> Option<&'static OutputPort> {
+        self.outputs.iter().find(|port| port.name == name)
+    }
+
+    pub fn parameter(&self, name: &str) -> Option<&'static Parameter> {
+        self.parameters.iter().find(|parameter| parameter.name == name)
+    }
+}

@@ -1,0 +1,251 @@
+//! Parameters of a stage: their definitions and their values.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::StageError;
+
+/// What a parameter means for the key of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Part of the key: another value is other work.
+    Content,
+    /// How and where it runs: never part of a key.
+    Execution,
+    /// The name of an environment variable: its value is never stored or printed.
+    Secret,
+}
+
+/// The unit that a plain number is in, for messages and documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    None,
+    Hertz,
+    Decibel,
+    Lufs,
+    Seconds,
+    Percent,
+    Count,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum ParameterType {
+    Text,
+    Choice(&'static [&'static str]),
+    Integer {
+        min: i64,
+        max: i64,
+    },
+    Number {
+        min: f64,
+        max: f64,
+    },
+    Flag,
+    /// `"90s"`, `"11h30m"`.
+    Duration,
+    /// `"64MB"`, `"12GiB"`.
+    Size,
+    /// A file whose content, not whose path, enters the key.
+    File,
+    /// A file or folder that a source reads.
+    SourcePath,
+    List(&'static ParameterType),
+    /// Names of one's own to values of one type.
+    Map(&'static ParameterType),
+    /// A table with these keys.
+    Record(&'static [Parameter]),
+}
+
+/// The value of a parameter that is not written.
+#[derive(Clone, Copy, Debug)]
+pub enum Default {
+    Required,
+    /// Not there, which the stage can tell.
+    Absent,
+    Text(&'static str),
+    Integer(i64),
+    Number(f64),
+    Flag(bool),
+    Seconds(f64),
+    Bytes(u64),
+    Texts(&'static [&'static str]),
+    /// `[pipeline] seed`.
+    PipelineSeed,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    pub name: &'static str,
+    pub parameter_type: ParameterType,
+    pub default: Default,
+    pub role: Role,
+    pub unit: Unit,
+    pub doc: &'static str,
+}
+
+impl Parameter {
+    /// The base for definitions: a required content text.
+    pub const BASE: Parameter = Parameter {
+        name: "",
+        parameter_type: ParameterType::Text,
+        default: Default::Required,
+        role: Role::Content,
+        unit: Unit::None,
+        doc: "",
+    };
+}
+
+#[derive(Clone, Debug, std::default::Default, Serialize, Deserialize)]
+pub enum ParameterValue {
+    #[default]
+    Absent,
+    Text(String),
+    Integer(i64),
+    Number(f64),
+    Flag(bool),
+    Seconds(f64),
+    Bytes(u64),
+    List(Vec<ParameterValue>),
+    Map(BTreeMap<String, ParameterValue>),
+}
+
+/// Numbers are compared by their bits, as keys do.
+impl PartialEq for ParameterValue {
+    fn eq(&self, other: &ParameterValue) -> bool {
+        use ParameterValue::*;
+        match (self, other) {
+            (Absent, Absent) => true,
+            (Text(a), Text(b)) => a == b,
+            (Integer(a), Integer(b)) => a == b,
+            (Number(a), Number(b)) | (Seconds(a), Seconds(b)) => a.to_bits() == b.to_bits(),
+            (Flag(a), Flag(b)) => a == b,
+            (Bytes(a), Bytes(b)) => a == b,
+            (List(a), List(b)) => a == b,
+            (Map(a), Map(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for ParameterValue {}
+
+impl fmt::Display for ParameterValue {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ParameterValue::Absent => write!(formatter, "(not set)"),
+            ParameterValue::Text(text) => write!(formatter, "{text:?}"),
+            ParameterValue::Integer(number) => write!(formatter, "{number}"),
+            ParameterValue::Number(number) => write!(formatter, "{number}"),
+            ParameterValue::Flag(flag) => write!(formatter, "{flag}"),
+            ParameterValue::Seconds(seconds) => write!(formatter, "{seconds}s"),
+            ParameterValue::Bytes(bytes) => write!(formatter, "{bytes}B"),
+            ParameterValue::List(values) => {
+                write!(formatter, "[")?;
+                for (at, value) in values.iter().enumerate() {
+                    let comma = if at == 0 { "" } else { ", " };
+                    write!(formatter, "{comma}{value}")?;
+                }
+                write!(formatter, "]")
+            }
+            ParameterValue::Map(values) => {
+                write!(formatter, "{{")?;
+                for (at, (name, value)) in values.iter().enumerate() {
+                    let comma = if at == 0 { " " } else { ", " };
+                    write!(formatter, "{comma}{name} = {value}")?;
+                }
+                write!(formatter, " }}")
+            }
+        }
+    }
+}
+
+/// The checked values of a stage, one for each parameter of its kind.
+#[derive(Clone, Debug, std::default::Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parameters(pub BTreeMap<String, ParameterValue>);
+
+impl Parameters {
+    pub fn get(&self, name: &str) -> &ParameterValue {
+        self.0.get(name).unwrap_or(&ParameterValue::Absent)
+    }
+
+    pub fn is_set(&self, name: &str) -> bool {
+        !matches!(self.get(name), ParameterValue::Absent)
+    }
+
+    pub fn text(&self, name: &str) -> Result<&str, StageError> {
+        match self.get(name) {
+            ParameterValue::Text(text) => Ok(text),
+            other => Err(mismatch(name, "a text", other)),
+        }
+    }
+
+    pub fn integer(&self, name: &str) -> Result<i64, StageError> {
+        match self.get(name) {
+            ParameterValue::Integer(number) => Ok(*number),
+            other => Err(mismatch(name, "an integer", other)),
+        }
+    }
+
+    pub fn number(&self, name: &str) -> Result<f64, StageError> {
+        match self.get(name) {
+            ParameterValue::Number(number) => Ok(*number),
+            ParameterValue::Integer(number) => Ok(*number as f64),
+            other => Err(mismatch(name, "a number", other)),
+        }
+    }
+
+    pub fn flag(&self, name: &str) -> Result<bool, StageError> {
+        match self.get(name) {
+            ParameterValue::Flag(flag) => Ok(*flag),
+            other => Err(mismatch(name, "true or false", other)),
+        }
+    }
+
+    pub fn seconds(&self, name: &str) -> Result<f64, StageError> {
+        match self.get(name) {
+            ParameterValue::Seconds(seconds) => Ok(*seconds),
+            other => Err(mismatch(name, "a duration", other)),
+        }
+    }
+
+    pub fn bytes(&self, name: &str) -> Result<u64, StageError> {
+        match self.get(name) {
+            ParameterValue::Bytes(bytes) => Ok(*bytes),
+            other => Err(mismatch(name, "a size", other)),
+        }
+    }
+
+    pub fn list(&self, name: &str) -> Result<&[ParameterValue], StageError> {
+        match self.get(name) {
+            ParameterValue::List(values) => Ok(values),
+            ParameterValue::Absent => Ok(&[]),
+            other => Err(mismatch(name, "a list", other)),
+        }
+    }
+
+    pub fn texts(&self, name: &str) -> Result<Vec<&str>, StageError> {
+        fn text<'a>(name: &str, value: &'a ParameterValue) -> Result<&'a str, StageError> {
+            match value {
+                ParameterValue::Text(text) => Ok(text),
+                other => Err(mismatch(name, "a list of texts", other)),
+            }
+        }
+        self.list(name)?.iter().map(|value| text(name, value)).collect()
+    }
+
+    pub fn map(&self, name: &str) -> Result<BTreeMap<&str, &ParameterValue>, StageError> {
+        match self.get(name) {
+            ParameterValue::Map(values) => {
+                Ok(values.iter().map(|(name, value)| (name.as_str(), value)).collect())
+            }
+            ParameterValue::Absent => Ok(BTreeMap::new()),
+            other => Err(mismatch(name, "a table", other)),
+        }
+    }
+}
+
+fn mismatch(name: &str, expected: &str, found: &ParameterValue) -> StageError {
+    StageError::failed(format!("parameter `{name}` should be {expected} but is {found}"))
+}

@@ -1,0 +1,247 @@
+//! The stage trait: a description, and a way to open a job that does the work.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use cache::Digest;
+use camino::{Utf8Path, Utf8PathBuf};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Reject, StageError};
+use crate::item::{Blob, Fields, Item, Value};
+use crate::kind::Kind;
+use crate::parameter::Parameters;
+
+/// A stage kind with its implementation.
+pub trait Stage: Send + Sync {
+    fn kind(&self) -> &'static Kind;
+
+    /// Makes ready to work: checks what only the implementation can, loads models.
+    fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError>;
+}
+
+/// What a job is opened with.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Setup {
+    /// The name of the stage in the manifest, for messages.
+    pub stage: String,
+    pub parameters: Parameters,
+    /// The artifacts on the input ports of item stages, by port; several where the port takes many.
+    pub artifacts: BTreeMap<String, Vec<Fields>>,
+    /// The content of `File` parameters, by parameter.
+    pub files: BTreeMap<String, Blob>,
+    /// The secrets, by parameter. Never stored, never printed.
+    pub secrets: BTreeMap<String, String>,
+    /// `cpu`, or `cuda:0`; empty for stages that run in the engine.
+    pub device: String,
+    /// The longest that one item, or a gather, may take.
+    pub timeout_seconds: Option<f64>,
+    /// The folder of the manifest, for programs that the manifest names by a relative path.
+    pub base: String,
+}
+
+/// The three shapes of work.
+pub enum Job {
+    Source(Box<dyn SourceJob>),
+    Item(Box<dyn ItemJob>),
+    Gather(Box<dyn GatherJob>),
+}
+
+/// What a job may ask of whoever runs it.
+pub trait Context {
+    /// The bytes of a blob, verified against its digest.
+    fn read(&mut self, blob: &Blob) -> Result<Bytes, StageError>;
+
+    /// The outcome of an earlier part of this stage, kept under a key of the stage's choice.
+    fn recall(&mut self, key: &Digest) -> Result<Option<Fields>, StageError>;
+
+    /// Keeps the outcome of a part, so that a later run with the same key recalls it.
+    fn remember(&mut self, key: &Digest, output: Output) -> Result<Fields, StageError>;
+
+    /// Says how far a long piece of work has come.
+    fn progress(&mut self, done: u64, total: u64);
+
+    /// True when the run has been asked to stop: return `StageError::Stopped` soon.
+    fn stopping(&mut self) -> bool;
+}
+
+/// Works on items; shared by the threads of a pool.
+pub trait ItemJob: Send + Sync {
+    /// One result for each item, in order. An error is about the whole batch.
+    fn process(
+        &self,
+        items: &[Item],
+        context: &mut dyn Context,
+    ) -> Result<Vec<Result<Output, Reject>>, StageError>;
+}
+
+/// Works on whole data sets.
+pub trait GatherJob: Send {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError>;
+}
+
+/// Reads the world.
+pub trait SourceJob: Send {
+    fn scan(&mut self, world: &mut dyn World) -> Result<SourceOutput, StageError>;
+}
+
+/// A value that a stage has made and that is not yet kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum NewValue {
+    Text(String),
+    Number(f64),
+    Bytes {
+        kind: String,
+        bytes: Bytes,
+    },
+    /// A value that was there before, blobs included.
+    Kept(Value),
+}
+
+impl NewValue {
+    pub fn bytes(kind: impl Into<String>, bytes: impl Into<Bytes>) -> NewValue {
+        NewValue::Bytes { kind: kind.into(), bytes: bytes.into() }
+    }
+}
+
+/// What a stage made of one item, or the content of an artifact: named values.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Output {
+    pub values: Vec<(String, NewValue)>,
+    /// What was noticed, such as `odd-byte` or `quotes replaced`, and how often; summed in reports.
+    pub notes: Vec<(String, u64)>,
+}
+
+impl Output {
+    pub fn with(mut self, name: impl Into<String>, value: NewValue) -> Output {
+        self.values.push((name.into(), value));
+        self
+    }
+
+    pub fn note(&mut self, name: impl Into<String>, count: u64) {
+        self.notes.push((name.into(), count));
+    }
+}
+
+/// An item of a data set that a stage makes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NewItem {
+    pub id: String,
+    pub values: Vec<(String, NewValue)>,
+}
+
+impl NewItem {
+    /// An item as it was, with all its fields.
+    pub fn kept(item: &Item) -> NewItem {
+        let keep = |(name, value): (&std::sync::Arc<str>, &Value)| {
+            (name.to_string(), NewValue::Kept(value.clone()))
+        };
+        NewItem { id: item.id.to_string(), values: item.fields.iter().map(keep).collect() }
+    }
+
+    pub fn with(mut self, name: &str, value: NewValue) -> NewItem {
+        self.values.retain(|(own, _)| own != name);
+        self.values.push((name.to_owned(), value));
+        self
+    }
+}
+
+/// What arrives on one reference of a port.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum PortInput {
+    /// With all fields and sorted by id where the port reads everything; else with the fields
+    /// that the port reads, and where it does not read the id, in an order that does not
+    /// depend on it and with empty ids.
+    Dataset {
+        stage: String,
+        items: Vec<Item>,
+        /// Set aside by that stage, where the port reads that.
+        rejects: Vec<(String, Reject)>,
+    },
+    Artifact {
+        stage: String,
+        fields: Fields,
+    },
+}
+
+/// The inputs of a gather, by port; several where the port takes many.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct GatherInput {
+    pub ports: BTreeMap<String, Vec<PortInput>>,
+}
+
+impl GatherInput {
+    /// The items on a port that takes one data set.
+    pub fn items(&self, port: &str) -> Result<&[Item], StageError> {
+        match self.ports.get(port).and_then(|inputs| inputs.first()) {
+            Some(PortInput::Dataset { items, .. }) => Ok(items),
+            _ => Err(StageError::failed(format!("no data set arrived on port `{port}`"))),
+        }
+    }
+
+    /// The artifact on a port that takes one, if there is any.
+    pub fn artifact(&self, port: &str) -> Option<&Fields> {
+        match self.ports.get(port).and_then(|inputs| inputs.first()) {
+            Some(PortInput::Artifact { fields, .. }) => Some(fields),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum PortOutput {
+    Dataset(Vec<NewItem>),
+    Artifact(Vec<(String, NewValue)>),
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct GatherOutput {
+    pub ports: BTreeMap<String, PortOutput>,
+    pub notes: Vec<(String, u64)>,
+}
+
+impl GatherOutput {
+    pub fn with(mut self, port: &str, output: PortOutput) -> GatherOutput {
+        self.ports.insert(port.to_owned(), output);
+        self
+    }
+}
+
+/// What a source found.
+#[derive(Clone, Debug, Default)]
+pub struct SourceOutput {
+    pub items: Vec<Item>,
+    /// Rows and files that cannot become items, with what names them.
+    pub rejects: Vec<(String, Reject)>,
+    pub notes: Vec<(String, u64)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileFact {
+    pub digest: Digest,
+    pub size: u64,
+}
+
+/// The user's files as a source sees them. All that is asked is written down, so that the next
+/// plan knows from the files' stat alone whether the answers would be the same.
+pub trait World {
+    /// The bytes of a file. Paths are relative to the manifest, or absolute.
+    fn read(&mut self, path: &Utf8Path) -> Result<Bytes, StageError>;
+
+    /// The files below a folder, sorted, relative to it.
+    fn list(&mut self, folder: &Utf8Path) -> Result<Vec<Utf8PathBuf>, StageError>;
+
+    /// Whether there is such a file.
+    fn exists(&mut self, path: &Utf8Path) -> bool;
+
+    /// Digest and size of many files, hashed in parallel where no memo helps.
+    fn files(&mut self, paths: &[Utf8PathBuf])
+    -> Result<Vec<Result<FileFact, Reject>>, StageError>;
+
+    /// Puts bytes that are no file of their own into the store.
+    fn keep(&mut self, kind: &str, bytes: Bytes) -> Result<Blob, StageError>;
+}

@@ -1,0 +1,173 @@
+//! The messages between the engine and a worker, and how they lie on the pipe.
+//!
+//! A frame is the length of the body as 4 bytes little-endian, then the body in postcard. The
+//! engine sends a [`Request`] and answers every [`Question`] that comes before the worker's
+//! last word on it; so one side at a time speaks. A frame longer than [`MAX_FRAME`] is refused
+//! before anything is allocated for it.
+
+use std::io::{self, Read, Write};
+
+use bytes::Bytes;
+use cache::Digest;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Reject, StageError};
+use crate::item::{Blob, Fields, Item};
+use crate::stage::{GatherInput, GatherOutput, Output, Setup};
+
+/// Raised when the messages change; both sides must have the same.
+pub const PROTOCOL: u32 = 1;
+pub const MAX_FRAME: u32 = 1 << 30;
+
+/// From the engine to the worker.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Request {
+    Hello {
+        protocol: u32,
+        device: String,
+        threads: u32,
+    },
+    /// Opens a job under a number of the engine's choice.
+    Open {
+        job: u32,
+        kind: String,
+        version: u32,
+        setup: Setup,
+    },
+    /// The blobs that the items' declared fields refer to travel along.
+    Process {
+        job: u32,
+        items: Vec<Item>,
+        blobs: Vec<(Digest, Bytes)>,
+    },
+    Gather {
+        job: u32,
+        input: GatherInput,
+    },
+    Close {
+        job: u32,
+    },
+    Answer(Answer),
+    /// Ends the worker when it has answered.
+    Shutdown,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    Bytes(Result<Bytes, StageError>),
+    Recalled(Result<Option<Fields>, StageError>),
+    Remembered(Result<Fields, StageError>),
+    Stopping(bool),
+}
+
+/// From the worker to the engine.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Reply {
+    Ready { protocol: u32, program: String, kinds: Vec<(String, u32)> },
+    Opened(Result<(), StageError>),
+    Processed(Result<Vec<Result<Output, Reject>>, StageError>),
+    Gathered(Result<GatherOutput, StageError>),
+    Closed,
+    Goodbye,
+    Question(Question),
+    Progress { done: u64, total: u64 },
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Question {
+    Read(Blob),
+    Recall(Digest),
+    Remember(Digest, Output),
+    Stopping,
+}
+
+/// Writes one message as a frame and flushes it.
+pub fn send<M: Serialize>(output: &mut impl Write, message: &M) -> io::Result<()> {
+    let body = postcard::to_stdvec(message).map_err(invalid)?;
+    let length = u32::try_from(body.len()).ok().filter(|length| *length <= MAX_FRAME);
+    let length = length.ok_or_else(|| invalid(format!("a message of {} bytes", body.len())))?;
+    output.write_all(&length.to_le_bytes())?;
+    output.write_all(&body)?;
+    output.flush()
+}
+
+/// Reads one message; `None` when the other side has closed the pipe between two frames.
+pub fn receive<M: DeserializeOwned>(input: &mut impl Read) -> io::Result<Option<M>> {
+    let mut length = [0; 4];
+    if !read_head(input, &mut length)? {
+        return Ok(None);
+    }
+    let length = u32::from_le_bytes(length);
+    if length > MAX_FRAME {
+        return Err(invalid(format!("a frame of {length} bytes")));
+    }
+    let mut body = Vec::new();
+    // Grows as bytes arrive, so that a false length costs nothing.
+    input.take(u64::from(length)).read_to_end(&mut body)?;
+    if body.len() < length as usize {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a frame was cut short"));
+    }
+    postcard::from_bytes(&body).map(Some).map_err(invalid)
+}
+
+/// Fills the head of a frame; false when there is not one byte of it.
+fn read_head(input: &mut impl Read, head: &mut [u8; 4]) -> io::Result<bool> {
+    let mut filled = 0;
+    while filled < head.len() {
+        match input.read(&mut head[filled..]) {
+            Ok(0) if filled == 0 => return Ok(false),
+            Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a cut frame")),
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+fn invalid(error: impl ToString) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn messages_survive_a_round_trip_and_the_end_is_told() {
+        let mut pipe = Vec::new();
+        send(&mut pipe, &Request::Close { job: 7 }).unwrap();
+        send(&mut pipe, &Request::Shutdown).unwrap();
+        let mut input = pipe.as_slice();
+        assert!(matches!(receive(&mut input).unwrap(), Some(Request::Close { job: 7 })));
+        assert!(matches!(receive(&mut input).unwrap(), Some(Request::Shutdown)));
+        assert!(receive::<Request>(&mut input).unwrap().is_none());
+    }
+
+    #[test]
+    fn every_cut_is_an_error() {
+        let mut pipe = Vec::new();
+        send(&mut pipe, &Request::Close { job: 7 }).unwrap();
+        for length in 1..pipe.len() {
+            assert!(receive::<Request>(&mut &pipe[..length]).is_err());
+        }
+    }
+
+    #[test]
+    fn a_frame_over_the_limit_is_refused_unread() {
+        let mut input: &[u8] = &u32::MAX.to_le_bytes();
+        let error = receive::<Request>(&mut input).unwrap_err();
+        assert_eq!(error.to_string(), "a frame of 4294967295 bytes");
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = receive::<Request>(&mut bytes.as_slice());
+            let _ = receive::<Reply>(&mut bytes.as_slice());
+        }
+    }
+}

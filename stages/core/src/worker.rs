@@ -1,0 +1,193 @@
+//! The worker's side of the pipe: serves stages until the engine says goodbye.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use bytes::Bytes;
+use cache::Digest;
+
+use crate::error::{Reject, StageError};
+use crate::item::{Blob, Fields, Item};
+use crate::stage::{Context, GatherInput, GatherOutput, Job, Output, Setup, Stage};
+use crate::wire::{Answer, PROTOCOL, Question, Reply, Request, receive, send};
+
+/// What a worker program brings along.
+pub struct Host<'a> {
+    /// Name and version, for messages.
+    pub program: String,
+    pub stages: &'a [Box<dyn Stage>],
+    /// Called once with the device and the number of threads before any stage is opened.
+    pub prepare: &'a dyn Fn(&str, u32) -> Result<(), StageError>,
+}
+
+/// Answers requests until the pipe closes or a shutdown is asked for.
+pub fn serve(host: &Host, input: &mut dyn Read, output: &mut dyn Write) -> io::Result<()> {
+    let mut server =
+        Server { host, pipe: Pipe { input, output }, jobs: HashMap::new(), prepared: Ok(()) };
+    while let Some(request) = receive(&mut server.pipe.input)? {
+        if matches!(request, Request::Shutdown) {
+            return send(&mut server.pipe.output, &Reply::Goodbye);
+        }
+        let reply = server.answer(request);
+        send(&mut server.pipe.output, &reply)?;
+    }
+    Ok(())
+}
+
+struct Pipe<'a> {
+    input: &'a mut dyn Read,
+    output: &'a mut dyn Write,
+}
+
+struct Server<'a> {
+    host: &'a Host<'a>,
+    pipe: Pipe<'a>,
+    jobs: HashMap<u32, Job>,
+    prepared: Result<(), StageError>,
+}
+
+impl Server<'_> {
+    fn answer(&mut self, request: Request) -> Reply {
+        match request {
+            Request::Hello { device, threads, .. } => self.hello(&device, threads),
+            Request::Open { job, kind, version, setup } => {
+                Reply::Opened(self.open(job, &kind, version, setup))
+            }
+            Request::Process { job, items, blobs } => {
+                Reply::Processed(self.process(job, &items, blobs))
+            }
+            Request::Gather { job, input } => Reply::Gathered(self.gather(job, input)),
+            Request::Close { job } => {
+                self.jobs.remove(&job);
+                Reply::Closed
+            }
+            Request::Answer(_) | Request::Shutdown => Reply::Closed,
+        }
+    }
+
+    fn hello(&mut self, device: &str, threads: u32) -> Reply {
+        self.prepared = (self.host.prepare)(device, threads);
+        let kinds = self.host.stages.iter().map(|stage| stage.kind());
+        Reply::Ready {
+            protocol: PROTOCOL,
+            program: self.host.program.clone(),
+            kinds: kinds.map(|kind| (kind.name.to_owned(), kind.version)).collect(),
+        }
+    }
+
+    fn open(&mut self, job: u32, kind: &str, version: u32, setup: Setup) -> Result<(), StageError> {
+        self.prepared.clone()?;
+        let stage = self.host.stages.iter().find(|stage| stage.kind().name == kind);
+        let stage = stage.ok_or_else(|| unknown_kind(&self.host.program, kind))?;
+        if stage.kind().version != version {
+            return Err(other_version(&self.host.program, kind, stage.kind().version, version));
+        }
+        let mut context = PipeContext { pipe: &mut self.pipe, blobs: HashMap::new() };
+        let opened = shielded(|| stage.open(setup, &mut context))?;
+        self.jobs.insert(job, opened);
+        Ok(())
+    }
+
+    fn process(
+        &mut self,
+        job: u32,
+        items: &[Item],
+        blobs: Vec<(Digest, Bytes)>,
+    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
+        let mut context = PipeContext { pipe: &mut self.pipe, blobs: blobs.into_iter().collect() };
+        match self.jobs.get(&job) {
+            Some(Job::Item(work)) => shielded(|| work.process(items, &mut context)),
+            _ => Err(StageError::failed(format!("no item job {job} is open in the worker"))),
+        }
+    }
+
+    fn gather(&mut self, job: u32, input: GatherInput) -> Result<GatherOutput, StageError> {
+        let mut context = PipeContext { pipe: &mut self.pipe, blobs: HashMap::new() };
+        match self.jobs.get_mut(&job) {
+            Some(Job::Gather(work)) => shielded(|| work.run(input, &mut context)),
+            _ => Err(StageError::failed(format!("no gather job {job} is open in the worker"))),
+        }
+    }
+}
+
+fn unknown_kind(program: &str, kind: &str) -> StageError {
+    StageError::with_help(
+        format!("{program} has no stage kind `{kind}`"),
+        "build the worker from the same source as `throstle`",
+    )
+}
+
+fn other_version(program: &str, kind: &str, has: u32, wants: u32) -> StageError {
+    StageError::with_help(
+        format!("{program} has version {has} of `{kind}` where version {wants} is planned"),
+        "build the worker from the same source as `throstle`",
+    )
+}
+
+/// Runs a stage's code; a panic in it becomes an error of the stage.
+pub fn shielded<T>(work: impl FnOnce() -> Result<T, StageError>) -> Result<T, StageError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        let message = format!("the stage panicked: {}", text.unwrap_or("no message"));
+        Err(StageError::with_help(message, "this is a defect of the stage: please report it"))
+    })
+}
+
+/// Asks the engine over the pipe for what it does not have.
+struct PipeContext<'a, 'p> {
+    pipe: &'a mut Pipe<'p>,
+    blobs: HashMap<Digest, Bytes>,
+}
+
+impl PipeContext<'_, '_> {
+    fn ask(&mut self, question: Question) -> Result<Answer, StageError> {
+        let lost = |error: io::Error| StageError::failed(format!("lost the engine: {error}"));
+        send(&mut self.pipe.output, &Reply::Question(question)).map_err(lost)?;
+        match receive(&mut self.pipe.input).map_err(lost)? {
+            Some(Request::Answer(answer)) => Ok(answer),
+            Some(_) => Err(StageError::failed("the engine answered out of turn")),
+            None => Err(StageError::failed("lost the engine: the pipe is closed")),
+        }
+    }
+}
+
+fn out_of_turn<T>() -> Result<T, StageError> {
+    Err(StageError::failed("the engine answered another question"))
+}
+
+impl Context for PipeContext<'_, '_> {
+    fn read(&mut self, blob: &Blob) -> Result<Bytes, StageError> {
+        if let Some(bytes) = self.blobs.get(&blob.digest) {
+            return Ok(bytes.clone());
+        }
+        match self.ask(Question::Read(blob.clone()))? {
+            Answer::Bytes(bytes) => bytes,
+            _ => out_of_turn(),
+        }
+    }
+
+    fn recall(&mut self, key: &Digest) -> Result<Option<Fields>, StageError> {
+        match self.ask(Question::Recall(*key))? {
+            Answer::Recalled(fields) => fields,
+            _ => out_of_turn(),
+        }
+    }
+
+    fn remember(&mut self, key: &Digest, output: Output) -> Result<Fields, StageError> {
+        match self.ask(Question::Remember(*key, output))? {
+            Answer::Remembered(fields) => fields,
+            _ => out_of_turn(),
+        }
+    }
+
+    fn progress(&mut self, done: u64, total: u64) {
+        // A lost engine is noticed at the next question.
+        let _ = send(&mut self.pipe.output, &Reply::Progress { done, total });
+    }
+
+    fn stopping(&mut self) -> bool {
+        matches!(self.ask(Question::Stopping), Ok(Answer::Stopping(true)) | Err(_))
+    }
+}

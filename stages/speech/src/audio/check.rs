@@ -1,0 +1,209 @@
+//! Whether a recording is good enough to train on: its measures against limits.
+//! The measures come from `measure`; what failed is listed with value and limit.
+
+use super::clip::Clip;
+use super::measure::{Measures, measure};
+use super::mix::ANTI_PHASE;
+use std::fmt;
+
+/// The limits, named as in a manifest; none means that the measure is not judged.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    /// Seconds.
+    pub min_duration: Option<f64>,
+    pub max_duration: Option<f64>,
+    /// In dBFS: quieter recordings are silence or a dead microphone.
+    pub min_peak: Option<f64>,
+    /// The share of samples inside runs at full scale.
+    pub max_clipped: Option<f64>,
+    /// The mean sample, as a share of full scale, either way.
+    pub max_dc_offset: Option<f64>,
+    pub max_silence: Option<f64>,
+    /// Decibels.
+    pub min_snr: Option<f64>,
+    /// Hertz.
+    pub min_bandwidth: Option<f64>,
+    /// The correlation of the two channels, for recordings that have two.
+    pub min_correlation: Option<f64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            min_duration: Some(0.5),
+            max_duration: Some(20.0),
+            min_peak: Some(-40.0),
+            max_clipped: Some(0.001),
+            max_dc_offset: Some(0.05),
+            max_silence: Some(0.8),
+            min_snr: None,
+            min_bandwidth: None,
+            min_correlation: Some(ANTI_PHASE),
+        }
+    }
+}
+
+/// What is measured and found.
+#[derive(Debug, Clone)]
+pub struct Report {
+    pub measures: Measures,
+    pub failures: Vec<Failure>,
+}
+
+/// One limit that a recording does not keep.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    pub rule: &'static Rule,
+    pub value: f64,
+    pub limit: f64,
+}
+
+/// What one limit is about.
+#[derive(Debug)]
+pub struct Rule {
+    /// A stable word for counting.
+    pub code: &'static str,
+    /// The name of the limit, as in a manifest.
+    pub limit: &'static str,
+    pub what: &'static str,
+    pub unit: &'static str,
+    side: Side,
+    of: fn(&Measures) -> Option<f64>,
+    bound: fn(&Limits) -> Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Side {
+    Least,
+    Most,
+}
+
+/// All rules, in the order in which failures are listed.
+static RULES: [Rule; 9] = [
+    Rule {
+        code: "too-short",
+        limit: "min_duration",
+        what: "duration",
+        unit: " s",
+        side: Side::Least,
+        of: |measures| Some(measures.seconds),
+        bound: |limits| limits.min_duration,
+    },
+    Rule {
+        code: "too-long",
+        limit: "max_duration",
+        what: "duration",
+        unit: " s",
+        side: Side::Most,
+        of: |measures| Some(measures.seconds),
+        bound: |limits| limits.max_duration,
+    },
+    Rule {
+        code: "too-quiet",
+        limit: "min_peak",
+        what: "peak",
+        unit: " dBFS",
+        side: Side::Least,
+        of: |measures| Some(measures.peak_dbfs),
+        bound: |limits| limits.min_peak,
+    },
+    Rule {
+        code: "clipped",
+        limit: "max_clipped",
+        what: "clipped share",
+        unit: "",
+        side: Side::Most,
+        of: |measures| Some(measures.clipped_share),
+        bound: |limits| limits.max_clipped,
+    },
+    Rule {
+        code: "dc-offset",
+        limit: "max_dc_offset",
+        what: "DC offset",
+        unit: "",
+        side: Side::Most,
+        of: |measures| Some(measures.dc_offset.abs()),
+        bound: |limits| limits.max_dc_offset,
+    },
+    Rule {
+        code: "silent",
+        limit: "max_silence",
+        what: "silent share",
+        unit: "",
+        side: Side::Most,
+        of: |measures| Some(measures.silence_share),
+        bound: |limits| limits.max_silence,
+    },
+    Rule {
+        code: "noisy",
+        limit: "min_snr",
+        what: "signal to noise ratio",
+        unit: " dB",
+        side: Side::Least,
+        of: |measures| measures.snr_db,
+        bound: |limits| limits.min_snr,
+    },
+    Rule {
+        code: "narrow-band",
+        limit: "min_bandwidth",
+        what: "bandwidth",
+        unit: " Hz",
+        side: Side::Least,
+        of: |measures| measures.bandwidth_hz,
+        bound: |limits| limits.min_bandwidth,
+    },
+    Rule {
+        code: "anti-phase",
+        limit: "min_correlation",
+        what: "correlation of the channels",
+        unit: "",
+        side: Side::Least,
+        of: |measures| measures.correlation,
+        bound: |limits| limits.min_correlation,
+    },
+];
+
+impl Rule {
+    fn judge(&'static self, measures: &Measures, limits: &Limits) -> Option<Failure> {
+        let (value, limit) = ((self.of)(measures)?, (self.bound)(limits)?);
+        let broken = match self.side {
+            Side::Least => value < limit,
+            Side::Most => value > limit,
+        };
+        broken.then_some(Failure { rule: self, value, limit })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Rule { what, unit, limit: name, side, .. } = self.rule;
+        let relation = match side {
+            Side::Least => "below",
+            Side::Most => "above",
+        };
+        let value = Rounded(self.value);
+        write!(out, "{what} of {value}{unit} is {relation} `{name}` = {}", self.limit)
+    }
+}
+
+/// Measures `clip`, whose channels had this correlation before they were folded, and
+/// compares with `limits`.
+pub fn check(clip: &Clip, correlation: Option<f64>, limits: &Limits) -> Report {
+    let measures = measure(clip, correlation);
+    let failures = RULES.iter().filter_map(|rule| rule.judge(&measures, limits)).collect();
+    Report { measures, failures }
+}
+
+/// Four significant digits.
+struct Rounded(f64);
+
+impl fmt::Display for Rounded {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = 3 - self.0.abs().max(1e-6).log10().floor() as i32;
+        let text = format!("{:.*}", digits.clamp(0, 9) as usize, self.0);
+        match text.contains('.') {
+            true => out.write_str(text.trim_end_matches('0').trim_end_matches('.')),
+            false => out.write_str(&text),
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Everything but plain WAV, decoded by Symphonia packet by packet: limits are checked
+//! as frames come, and what is folded away is never held.
+
+use super::aiff;
+use super::decode::{Decoded, Options, finish};
+use super::fault::Fault;
+use super::mix::Mixer;
+use super::mp4;
+use super::note::Note;
+use super::sniff::Format;
+use super::sound::Census;
+use std::io::{Cursor, ErrorKind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use symphonia::core::audio::GenericAudioBufferRef;
+use symphonia::core::codecs::audio::well_known as codec;
+use symphonia::core::codecs::audio::{AudioCodecParameters, AudioDecoder, AudioDecoderOptions};
+use symphonia::core::errors::Error;
+use symphonia::core::formats::probe::Hint;
+use symphonia::core::formats::{FormatOptions, FormatReader, Track, TrackType};
+use symphonia::core::io::MediaSourceStream;
+use symphonia::core::meta::MetadataOptions;
+
+/// Decodes `bytes`, whose container is `format`.
+pub fn decode(bytes: &[u8], format: Format, options: &Options) -> Result<Decoded, Fault> {
+    // The decoders are free of unsafe code but not of assertions; a hostile file must
+    // cost its own item and nothing else, so a panic is caught here and nowhere else.
+    catch_unwind(AssertUnwindSafe(|| Reading::open(bytes, format, options)?.run())).unwrap_or_else(
+        |_| {
+            Err(Fault::Undecodable {
+                format,
+                problem: "the decoder gave up on an inconsistency".to_owned(),
+            })
+        },
+    )
+}
+
+/// One file being decoded.
+struct Reading<'a> {
+    bytes: &'a [u8],
+    format: Format,
+    options: &'a Options,
+    container: Box<dyn FormatReader + 'a>,
+    decoder: Box<dyn AudioDecoder>,
+    track: Track,
+    /// Samples of at most 16 bits without loss stay integers.
+    integers: bool,
+    state: Option<Stream>,
+    skipped: u64,
+    census: Census,
+}
+
+/// What the first decoded packet settles.
+struct Stream {
+    rate: u32,
+    channels: u16,
+    mixer: Mixer,
+}
+
+impl<'a> Reading<'a> {
+    fn open(bytes: &'a [u8], format: Format, options: &'a Options) -> Result<Self, Fault> {
+        let stream = MediaSourceStream::new(Box::new(Cursor::new(bytes)), Default::default());
+        let mut hint = Hint::new();
+        hint.with_extension(format.extensions()[0]);
+        let container = symphonia::default::get_probe()
+            .probe(&hint, stream, FormatOptions::default(), MetadataOptions::default())
+            .map_err(|error| broken(format, &error))?;
+        let track = container
+            .default_track(TrackType::Audio)
+            .ok_or_else(|| Fault::Undecodable { format, problem: "no sound track".to_owned() })?
+            .clone();
+        let parameters = audio_parameters(&track, format)?;
+        // FLAC carries a digest of its samples; the other formats ignore the wish.
+        let wishes = AudioDecoderOptions::default().verify(true);
+        let decoder = symphonia::default::get_codecs()
+            .make_audio_decoder(parameters, &wishes)
+            .map_err(|error| broken(format, &error))?;
+        let integers = is_integer(parameters);
+        if let (Some(rate), Some(frames)) =
+            (parameters.sample_rate, declared_frames(bytes, &track, format))
+        {
+            // A header that states too much is believed; one that states too little is
+            // found out while decoding.
+            options.check_frames(rate, frames)?;
+        }
+        Ok(Self {
+            bytes,
+            format,
+            options,
+            container,
+            decoder,
+            track,
+            integers,
+            state: None,
+            skipped: 0,
+            census: Census::default(),
+        })
+    }
+
+    fn run(mut self) -> Result<Decoded, Fault> {
+        let mut ended_early = false;
+        let mut packed = Packed::default();
+        let mut packets = 0;
+        loop {
+            let packet = match self.container.next_packet() {
+                Ok(Some(packet)) => packet,
+                Ok(None) => break,
+                Err(Error::IoError(error)) if error.kind() == ErrorKind::UnexpectedEof => {
+                    ended_early = true;
+                    break;
+                }
+                Err(error) => return Err(broken(self.format, &error)),
+            };
+            // Every honest packet takes room in the file; tables can promise billions.
+            packets += 1;
+            if packets > self.bytes.len() {
+                return Err(Fault::Undecodable {
+                    format: self.format,
+                    problem: "more packets than bytes".to_owned(),
+                });
+            }
+            if packet.track_id != self.track.id {
+                continue;
+            }
+            match self.decoder.decode(&packet) {
+                Ok(buffer) => {
+                    packed.fill(&buffer, self.integers);
+                    let spec = buffer.spec();
+                    let shape = (spec.rate(), spec.channels().count());
+                    self.take(shape, &packed)?;
+                }
+                Err(error) => self.damaged(&error)?,
+            }
+        }
+        self.finish(ended_early)
+    }
+
+    fn take(&mut self, shape: (u32, usize), packed: &Packed) -> Result<(), Fault> {
+        let (rate, channels) = (shape.0, u16::try_from(shape.1).unwrap_or(u16::MAX));
+        let stream = match &mut self.state {
+            Some(stream) => stream,
+            empty => {
+                self.options.check_shape(rate, channels)?;
+                empty.insert(Stream {
+                    rate,
+                    channels,
+                    mixer: Mixer::new(channels, self.options.mix)?,
+                })
+            }
+        };
+        if (stream.rate, stream.channels) != (rate, channels) {
+            return Err(Fault::Undecodable {
+                format: self.format,
+                problem: format!(
+                    "changes from {} Hz and {} channels to {rate} Hz and {channels}",
+                    stream.rate, stream.channels
+                ),
+            });
+        }
+        if self.integers {
+            stream.mixer.push_pcm(&packed.integers);
+        } else {
+            self.census.count(&packed.floats);
+            stream.mixer.push_wide(&packed.floats);
+        }
+        self.options.check_frames(rate, stream.mixer.frames() as u64)
+    }
+
+    /// A stream cut out of a longer one starts with packets that lean on what is
+    /// gone; any later damage is a hole in the recording.
+    fn damaged(&mut self, error: &Error) -> Result<(), Fault> {
+        let frames = self.state.as_ref().map_or(0, |stream| stream.mixer.frames());
+        if self.format == Format::Mp3 && frames == 0 && self.skipped < 4 {
+            self.skipped += 1;
+            return Ok(());
+        }
+        Err(Fault::Undecodable {
+            format: self.format,
+            problem: format!("{error} after {frames} frames"),
+        })
+    }
+
+    fn finish(mut self, ended_early: bool) -> Result<Decoded, Fault> {
+        self.census.verdict()?;
+        let Some(stream) = self.state else {
+            return Err(Fault::Empty { behind: 0 });
+        };
+        let mut notes = Vec::new();
+        if self.skipped > 0 {
+            notes.push(Note::SkippedPackets { count: self.skipped });
+        }
+        let present = stream.mixer.frames() as u64;
+        // A length that is kept says nothing about a stream that breaks off.
+        let declared = declared_frames(self.bytes, &self.track, self.format)
+            .filter(|declared| *declared > present);
+        let short = declared.is_some_and(|declared| declared > present + slack(self.format));
+        if ended_early || short {
+            if !self.options.allow_truncated {
+                return Err(Fault::Truncated { unit: "frames", declared, present });
+            }
+            notes.push(Note::TruncatedKept {
+                unit: "frames",
+                missing: declared.map(|declared| declared - present),
+            });
+        } else if self.decoder.finalize().verify_ok == Some(false) {
+            return Err(Fault::Undecodable {
+                format: self.format,
+                problem: "the samples do not have the digest that the file states".to_owned(),
+            });
+        }
+        if let (Some(start), end) = (self.track.delay, self.track.padding.unwrap_or(0)) {
+            notes.push(Note::EncoderDelay { start: u64::from(start), end: u64::from(end) });
+        }
+        let mut decoded = finish(stream.mixer, stream.rate, self.format, notes);
+        if self.format == Format::M4a {
+            mp4::trim(self.bytes, self.track.num_frames, &mut decoded);
+        }
+        match decoded.clip.samples.is_empty() {
+            true => Err(Fault::Empty { behind: 0 }),
+            false => Ok(decoded),
+        }
+    }
+}
+
+/// A packet's samples, interleaved; reused from packet to packet.
+#[derive(Default)]
+struct Packed {
+    integers: Vec<i16>,
+    floats: Vec<f32>,
+}
+
+impl Packed {
+    fn fill(&mut self, buffer: &GenericAudioBufferRef<'_>, integers: bool) {
+        if integers {
+            self.integers.resize(buffer.samples_interleaved(), 0);
+            buffer.copy_to_slice_interleaved(&mut self.integers);
+        } else {
+            self.floats.resize(buffer.samples_interleaved(), 0.0);
+            buffer.copy_to_slice_interleaved(&mut self.floats);
+        }
+    }
+}
+
+fn audio_parameters(track: &Track, format: Format) -> Result<&AudioCodecParameters, Fault> {
+    track.codec_params.as_ref().and_then(|parameters| parameters.audio()).ok_or_else(|| {
+        Fault::Undecodable { format, problem: "the sound track does not name its codec".to_owned() }
+    })
+}
+
+fn is_integer(parameters: &AudioCodecParameters) -> bool {
+    let lossy = [
+        codec::CODEC_ID_MP1,
+        codec::CODEC_ID_MP2,
+        codec::CODEC_ID_MP3,
+        codec::CODEC_ID_AAC,
+        codec::CODEC_ID_VORBIS,
+        codec::CODEC_ID_PCM_F32BE,
+        codec::CODEC_ID_PCM_F32LE,
+        codec::CODEC_ID_PCM_F64BE,
+        codec::CODEC_ID_PCM_F64LE,
+    ];
+    let bits = match parameters.codec {
+        // The sixth byte of the codec's own header; the container repeats it at will.
+        codec::CODEC_ID_ALAC => {
+            let cookie = parameters.extra_data.as_deref().unwrap_or_default();
+            cookie.get(5).map(|bits| u32::from(*bits))
+        }
+        _ => parameters.bits_per_sample,
+    };
+    matches!(bits, Some(1..=16)) && !lossy.contains(&parameters.codec)
+}
+
+/// The frames that the container promises, where that is a promise and not a guess.
+fn declared_frames(bytes: &[u8], track: &Track, format: Format) -> Option<u64> {
+    match format {
+        Format::Flac | Format::M4a => track.num_frames,
+        Format::Aiff => aiff::stated_frames(bytes),
+        // Without the tag that states the delay, the count is guessed from the bit rate.
+        Format::Mp3 => track.delay.and(track.num_frames),
+        Format::Wav | Format::Ogg => None,
+    }
+}
+
+/// Frames by which honest encoders' counts differ from what is decoded.
+fn slack(format: Format) -> u64 {
+    match format {
+        Format::Mp3 => 2 * 1_152,
+        Format::M4a => 2 * 1_024,
+        _ => 0,
+    }
+}
+
+fn broken(format: Format, error: &Error) -> Fault {
+    match error {
+        Error::Unsupported(what) => Fault::Unsupported { what: format!("{format} ({what})") },
+        Error::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => {
+            Fault::Undecodable { format, problem: "the file ends early".to_owned() }
+        }
+        other => Fault::Undecodable { format, problem: other.to_string() },
+    }
+}

@@ -1,0 +1,186 @@
+//! Bytes to a clip. Looks at the content first, says what it is when it is not
+//! sound, and rejects what other readers let pass in silence: recordings that end
+//! early, samples that are not numbers, headers that contradict themselves.
+
+use super::clip::{Clip, Samples};
+use super::compressed;
+use super::fault::Fault;
+use super::mix::{ANTI_PHASE, Mix, Mixer};
+use super::note::Note;
+use super::riff::{self, Coding, Riff};
+use super::sniff::{self, Format};
+use super::sound;
+
+/// Rates that a voice recording can have; others are damage.
+pub const LOWEST_RATE: u32 = 4_000;
+pub const HIGHEST_RATE: u32 = 384_000;
+
+/// How to read a recording.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// What the name promises; other content is then a fault. None: any format goes.
+    pub declared: Option<Format>,
+    pub mix: Mix,
+    /// Keep a recording that ends early, with a note, instead of rejecting it.
+    pub allow_truncated: bool,
+    pub limits: Limits,
+}
+
+/// What is refused before it fills the memory. Checked while decoding: a small file
+/// can hold a day of silence, and a header can claim anything.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    pub bytes: u64,
+    pub seconds: f64,
+    pub channels: u16,
+    /// Frames that are kept, whatever the rate.
+    pub frames: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { bytes: 4 << 30, seconds: 600.0, channels: 32, frames: 1 << 27 }
+    }
+}
+
+/// A recording that was read, and what was odd about it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decoded {
+    pub clip: Clip,
+    pub format: Format,
+    /// How alike left and right were before they were folded: from -1 to 1, for stereo.
+    pub correlation: Option<f64>,
+    pub notes: Vec<Note>,
+}
+
+/// Reads `bytes` as a recording, or says why not.
+pub fn decode(bytes: &[u8], options: &Options) -> Result<Decoded, Fault> {
+    let limit = options.limits.bytes;
+    if bytes.len() as u64 > limit {
+        return Err(too_large(
+            format!("a file of {} bytes", bytes.len()),
+            format!("{limit} bytes"),
+        ));
+    }
+    let format = sniff::sniff(bytes)?;
+    if let Some(declared) = options.declared.filter(|declared| *declared != format) {
+        return Err(Fault::WrongName { declared, found: format });
+    }
+    match format {
+        Format::Wav => wav(bytes, options),
+        other => compressed::decode(bytes, other, options),
+    }
+}
+
+fn wav(bytes: &[u8], options: &Options) -> Result<Decoded, Fault> {
+    let riff = riff::parse(bytes)?;
+    options.check_shape(riff.rate, riff.channels)?;
+    if riff.missing > 0 && !options.allow_truncated {
+        let present = riff.data.len() as u64;
+        return Err(Fault::Truncated {
+            unit: "bytes",
+            declared: Some(present + riff.missing),
+            present,
+        });
+    }
+    match riff.coding {
+        Coding::Plain(encoding) => {
+            let frame = encoding.bytes() * usize::from(riff.channels);
+            options.check_frames(riff.rate, (riff.data.len() / frame) as u64)?;
+            let samples = encoding.read(&bytes[riff.data.clone()]);
+            plain(riff, samples, options)
+        }
+        Coding::Codec(tag) => {
+            let mut decoded = compressed::decode(bytes, Format::Wav, options)
+                .map_err(|fault| name_codec(fault, tag))?;
+            // The last block is padded; the `fact` chunk says by how much.
+            if let Some(frames) = riff.frames {
+                decoded.clip.truncate(frames);
+            }
+            let mut notes = riff_notes(riff);
+            notes.append(&mut decoded.notes);
+            Ok(Decoded { notes, ..decoded })
+        }
+    }
+}
+
+fn name_codec(fault: Fault, tag: u16) -> Fault {
+    match fault {
+        Fault::Unsupported { .. } => {
+            Fault::Unsupported { what: format!("WAV with the codec of tag {tag:#06x}") }
+        }
+        other => other,
+    }
+}
+
+fn riff_notes(riff: Riff) -> Vec<Note> {
+    let mut notes = riff.notes;
+    if riff.missing > 0 {
+        notes.push(Note::TruncatedKept { unit: "bytes", missing: Some(riff.missing) });
+    }
+    notes
+}
+
+fn plain(riff: Riff, samples: Samples, options: &Options) -> Result<Decoded, Fault> {
+    if samples.is_empty() {
+        return Err(Fault::Empty { behind: 0 });
+    }
+    let mut mixer = Mixer::new(riff.channels, options.mix)?;
+    if let Samples::Wide(samples) = &samples {
+        let mut census = sound::Census::default();
+        census.count(samples);
+        census.verdict()?;
+    }
+    mixer.push_all(samples);
+    let rate = riff.rate;
+    Ok(finish(mixer, rate, Format::Wav, riff_notes(riff)))
+}
+
+/// The end of every way of decoding: folded samples and the notes on them.
+pub(super) fn finish(mixer: Mixer, rate: u32, format: Format, mut notes: Vec<Note>) -> Decoded {
+    let channels = mixer.channels_out();
+    let (samples, correlation) = mixer.finish();
+    if let Some(correlation) = correlation.filter(|correlation| *correlation < ANTI_PHASE) {
+        notes.push(Note::AntiPhase { correlation });
+    }
+    if let Samples::Wide(samples) = &samples {
+        let over = sound::beyond_full_scale(samples);
+        if over > 0 {
+            notes.push(Note::Clipped { samples: over });
+        }
+    }
+    Decoded { clip: Clip { rate, channels, samples }, format, correlation, notes }
+}
+
+impl Options {
+    pub(super) fn check_shape(&self, rate: u32, channels: u16) -> Result<(), Fault> {
+        if !(LOWEST_RATE..=HIGHEST_RATE).contains(&rate) {
+            return Err(Fault::Rate { rate, lowest: LOWEST_RATE, highest: HIGHEST_RATE });
+        }
+        if channels > self.limits.channels {
+            return Err(too_large(
+                format!("a recording of {channels} channels"),
+                format!("{} channels", self.limits.channels),
+            ));
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_frames(&self, rate: u32, frames: u64) -> Result<(), Fault> {
+        let seconds = self.limits.seconds;
+        if frames as f64 > seconds * f64::from(rate) {
+            return Err(too_large("the length".to_owned(), format!("{seconds} seconds")));
+        }
+        if frames > self.limits.frames {
+            return Err(too_large(
+                "the length".to_owned(),
+                format!("{} frames", self.limits.frames),
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn too_large(what: String, limit: String) -> Fault {
+    Fault::TooLarge { what, limit }
+}

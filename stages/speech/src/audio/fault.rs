@@ -1,0 +1,98 @@
+//! Why a recording is set aside. Each variant is a situation that its owner can
+//! act on; the text goes to the quarantine list as it is.
+
+use super::sniff::Format;
+
+/// The reason why bytes were not accepted as a recording.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Fault {
+    #[error("not audio: {what}{}", advice(.help))]
+    NotAudio { what: String, help: &'static str },
+
+    #[error("{found} audio under the name of {declared}: rename the file or convert it")]
+    WrongName { declared: Format, found: Format },
+
+    #[error("unsupported: {what}; convert it to WAV or FLAC")]
+    Unsupported { what: String },
+
+    #[error("damaged: `{chunk}` chunk at offset {offset}: {problem}")]
+    Chunk { chunk: String, offset: u64, problem: String },
+
+    #[error("empty: {}", empty(*.behind))]
+    Empty { behind: u64 },
+
+    #[error(
+        "truncated: {}; restore the file, or set `allow_truncated` to keep what is there",
+        missing(.unit, *.declared, *.present)
+    )]
+    /// `declared` is none where the container does not state a length.
+    Truncated { unit: &'static str, declared: Option<u64>, present: u64 },
+
+    #[error("sample rate of {rate} Hz is outside {} to {} Hz", .lowest, .highest)]
+    Rate { rate: u32, lowest: u32, highest: u32 },
+
+    #[error(
+        "{count} of {total} samples are not sound: {nan} NaN, {infinite} infinite, \
+         {huge} beyond {bound} times full scale; the first is sample {first}"
+    )]
+    NotSound { count: u64, total: u64, nan: u64, infinite: u64, huge: u64, bound: f32, first: u64 },
+
+    #[error("{found} channels where one is asked for; choose `mean`, `left` or `right`")]
+    Channels { found: u16 },
+
+    #[error("too large: {what} is over the limit of {limit}")]
+    TooLarge { what: String, limit: String },
+
+    #[error("damaged {format}: {problem}")]
+    Undecodable { format: Format, problem: String },
+
+    #[error("cannot resample {from} Hz to {to} Hz: {problem}")]
+    Resample { from: u32, to: u32, problem: String },
+
+    #[error("no speech found")]
+    NoSpeech,
+}
+
+impl Fault {
+    /// A stable word for counting.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotAudio { .. } => "not-audio",
+            Self::WrongName { .. } => "wrong-name",
+            Self::Unsupported { .. } => "unsupported",
+            Self::Chunk { .. } | Self::Undecodable { .. } => "damaged",
+            Self::Empty { .. } => "empty",
+            Self::Truncated { .. } => "truncated",
+            Self::Rate { .. } => "rate",
+            Self::NotSound { .. } => "not-sound",
+            Self::Channels { .. } => "channels",
+            Self::TooLarge { .. } => "too-large",
+            Self::Resample { .. } => "resample",
+            Self::NoSpeech => "no-speech",
+        }
+    }
+}
+
+fn advice(help: &str) -> String {
+    match help {
+        "" => String::new(),
+        help => format!("; {help}"),
+    }
+}
+
+fn missing(unit: &str, declared: Option<u64>, present: u64) -> String {
+    match declared {
+        Some(declared) => format!(
+            "{declared} {unit} declared, {present} present, {} missing",
+            declared.saturating_sub(present)
+        ),
+        None => format!("the stream breaks off after {present} {unit}"),
+    }
+}
+
+fn empty(behind: u64) -> String {
+    match behind {
+        0 => "no samples".to_owned(),
+        behind => format!("{behind} bytes behind an empty `data` chunk"),
+    }
+}

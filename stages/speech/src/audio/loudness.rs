@@ -1,0 +1,135 @@
+//! Bringing recordings to one loudness: integrated loudness after EBU R128, a cap on
+//! the gain so that hiss is not pulled up, and a ceiling for the true peak.
+
+use super::clip::{Clip, Samples, round};
+use super::fault::Fault;
+use ebur128::{EbuR128, Mode};
+
+/// What to aim at.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    pub target_lufs: f64,
+    /// The most that a quiet recording is raised.
+    pub max_gain_db: f64,
+    /// Where the peak between samples has to stay below.
+    pub peak_ceiling_dbtp: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { target_lufs: -23.0, max_gain_db: 20.0, peak_ceiling_dbtp: -1.0 }
+    }
+}
+
+/// A clip that was levelled.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Levelled {
+    pub clip: Clip,
+    /// What was measured before; none for digital silence.
+    pub loudness: Option<Loudness>,
+    pub gain_db: f64,
+    /// What kept the clip from reaching the target.
+    pub held_by: Option<Hold>,
+}
+
+/// How loud a recording is, in LUFS.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Loudness {
+    /// After EBU R128.
+    Gated(f64),
+    /// From the plain level: the clip is shorter than one gating block of 0.4 s, or no
+    /// block is above the gate.
+    Level(f64),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    Gain,
+    Peak,
+}
+
+impl Loudness {
+    pub fn lufs(self) -> f64 {
+        match self {
+            Self::Gated(lufs) | Self::Level(lufs) => lufs,
+        }
+    }
+}
+
+/// Levels `clip`. Digital silence stays as it is.
+pub fn level(clip: Clip, options: &Options) -> Result<Levelled, Fault> {
+    let (rate, channels) = (clip.rate, clip.channels);
+    let (samples, _) = clip.into_pcm();
+    let measured = measure(&samples, rate, channels)?;
+    let (gain_db, held_by) = match &measured {
+        Some(measured) => options.gain(measured),
+        None => (0.0, None),
+    };
+    let samples = if gain_db == 0.0 { samples } else { amplify(&samples, gain_db) };
+    Ok(Levelled {
+        clip: Clip { rate, channels, samples: Samples::Pcm(samples) },
+        loudness: measured.map(|measured| measured.loudness),
+        gain_db,
+        held_by,
+    })
+}
+
+struct Measured {
+    loudness: Loudness,
+    true_peak_db: f64,
+}
+
+impl Options {
+    fn gain(&self, measured: &Measured) -> (f64, Option<Hold>) {
+        let wanted = self.target_lufs - measured.loudness.lufs();
+        let room = self.peak_ceiling_dbtp - measured.true_peak_db;
+        let (gain, held_by) = if room < wanted.min(self.max_gain_db) {
+            (room, Some(Hold::Peak))
+        } else if self.max_gain_db < wanted {
+            (self.max_gain_db, Some(Hold::Gain))
+        } else {
+            (wanted, None)
+        };
+        // Whole hundredths, downwards: the last bits of the measurement, in which machines
+        // may differ, must not reach the samples, nor lift the peak over its ceiling.
+        ((gain * 100.0).floor() / 100.0, held_by)
+    }
+}
+
+fn measure(samples: &[i16], rate: u32, channels: u16) -> Result<Option<Measured>, Fault> {
+    let energy: f64 = samples.iter().map(|&sample| f64::from(sample).powi(2)).sum();
+    if energy == 0.0 {
+        return Ok(None);
+    }
+    let unfit = |error: ebur128::Error| Fault::Unsupported {
+        what: format!("measuring the loudness of {channels} channels at {rate} Hz ({error})"),
+    };
+    let mut meter =
+        EbuR128::new(u32::from(channels), rate, Mode::I | Mode::TRUE_PEAK).map_err(unfit)?;
+    meter.add_frames_i16(samples).map_err(unfit)?;
+    let mut peak = 0.0_f64;
+    for channel in 0..u32::from(channels) {
+        peak = peak.max(meter.true_peak(channel).map_err(unfit)?);
+    }
+    let gated = meter.loudness_global().map_err(unfit)?;
+    let loudness = if gated.is_finite() {
+        Loudness::Gated(gated)
+    } else {
+        let frames = samples.len() / usize::from(channels);
+        Loudness::Level(level_lufs(energy / frames as f64))
+    };
+    Ok(Some(Measured { loudness, true_peak_db: 20.0 * peak.log10() }))
+}
+
+/// The loudness that the standard gives a 997 Hz tone of this mean square, summed over
+/// the channels.
+fn level_lufs(mean_square: f64) -> f64 {
+    10.0 * (mean_square / (32_768.0 * 32_768.0)).log10()
+}
+
+fn amplify(samples: &[i16], gain_db: f64) -> Vec<i16> {
+    let factor = 10_f64.powf(gain_db / 20.0) / 32_768.0;
+    let mut clipped = 0;
+    let amplified = samples.iter().map(|&sample| f64::from(sample) * factor);
+    amplified.map(|sample| round(sample, &mut clipped)).collect()
+}

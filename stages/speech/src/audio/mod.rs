@@ -1,0 +1,32 @@
+//! Recordings: reading them from any common container, resampling, levelling,
+//! trimming and measuring. All of it is pure: bytes or a clip in, a clip and
+//! findings out. Stages wrap these functions; files and keys are not known here.
+
+pub mod check;
+pub mod clip;
+pub mod decode;
+pub mod fault;
+pub mod loudness;
+pub mod measure;
+pub mod mix;
+pub mod note;
+pub mod resample;
+pub mod sniff;
+pub mod trim;
+pub mod wav;
+
+mod aiff;
+mod compressed;
+mod mp4;
+mod pcm;
+mod riff;
+mod snr;
+mod sound;
+mod spectrum;
+mod stage;
+
+pub use clip::{Clip, Samples};
+pub use decode::{Decoded, decode};
+pub use fault::Fault;
+pub use note::Note;
+pub use stage::stages;

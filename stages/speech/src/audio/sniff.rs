@@ -1,0 +1,188 @@
+//! What bytes are, by their first few: the audio formats that are read, and a
+//! name for the common things that are not audio but carry an audio name.
+
+use super::fault::Fault;
+use std::fmt;
+
+/// The containers that are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    Wav,
+    Flac,
+    Mp3,
+    Ogg,
+    M4a,
+    Aiff,
+}
+
+impl Format {
+    pub const ALL: [Self; 6] = [Self::Wav, Self::Flac, Self::Mp3, Self::Ogg, Self::M4a, Self::Aiff];
+
+    /// The format that a file name's extension promises; none if it is not one of ours.
+    pub fn of_extension(extension: &str) -> Option<Self> {
+        let lower = extension.to_ascii_lowercase();
+        Self::ALL.into_iter().find(|format| format.extensions().contains(&lower.as_str()))
+    }
+
+    /// The format of a media type: `audio/` and a registered name or an extension.
+    pub fn of_media_type(kind: &str) -> Option<Self> {
+        let registered = Self::ALL.into_iter().find(|format| format.media_type() == kind);
+        registered.or_else(|| Self::of_extension(kind.strip_prefix("audio/")?))
+    }
+
+    pub fn extensions(self) -> &'static [&'static str] {
+        match self {
+            Self::Wav => &["wav", "wave", "rf64", "bwf"],
+            Self::Flac => &["flac"],
+            Self::Mp3 => &["mp3", "mp2", "mpga"],
+            Self::Ogg => &["ogg", "oga"],
+            Self::M4a => &["m4a", "mp4", "m4b"],
+            Self::Aiff => &["aiff", "aif", "aifc"],
+        }
+    }
+
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::Wav => "audio/wav",
+            Self::Flac => "audio/flac",
+            Self::Mp3 => "audio/mpeg",
+            Self::Ogg => "audio/ogg",
+            Self::M4a => "audio/mp4",
+            Self::Aiff => "audio/aiff",
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Wav => "WAV",
+            Self::Flac => "FLAC",
+            Self::Mp3 => "MP3",
+            Self::Ogg => "Ogg",
+            Self::M4a => "M4A",
+            Self::Aiff => "AIFF",
+        })
+    }
+}
+
+/// The audio format of `bytes`, or what they are instead.
+pub fn sniff(bytes: &[u8]) -> Result<Format, Fault> {
+    if bytes.is_empty() {
+        return Err(not_audio("an empty file", ""));
+    }
+    if let Some(format) = audio(bytes)? {
+        return Ok(format);
+    }
+    Err(stranger(bytes))
+}
+
+fn audio(bytes: &[u8]) -> Result<Option<Format>, Fault> {
+    let form = bytes.get(8..12).unwrap_or_default();
+    Ok(match bytes {
+        [b'R', b'I', b'F', b'F', ..]
+        | [b'R', b'F', b'6', b'4', ..]
+        | [b'B', b'W', b'6', b'4', ..]
+            if form.len() == 4 =>
+        {
+            return riff_form(form).map(Some);
+        }
+        [b'f', b'L', b'a', b'C', ..] => Some(Format::Flac),
+        [b'O', b'g', b'g', b'S', ..] => return ogg(bytes).map(Some),
+        [b'F', b'O', b'R', b'M', ..] if matches!(form, b"AIFF" | b"AIFC") => Some(Format::Aiff),
+        [_, _, _, _, b'f', b't', b'y', b'p', ..] => Some(Format::M4a),
+        [b'I', b'D', b'3', ..] => Some(behind_id3(bytes)),
+        // Eleven set bits open a frame of MPEG audio; the layer bits are 0 in AAC's own framing.
+        [0xFF, second, ..] if second & 0xE0 == 0xE0 && second & 0x06 != 0 => Some(Format::Mp3),
+        _ => None,
+    })
+}
+
+fn riff_form(form: &[u8]) -> Result<Format, Fault> {
+    match form {
+        b"WAVE" => Ok(Format::Wav),
+        b"AVI " => Err(not_audio("an AVI video", "extract its sound first")),
+        b"WEBP" => Err(not_audio("a WebP picture", "")),
+        _ => Err(Fault::Chunk {
+            chunk: "RIFF".to_owned(),
+            offset: 8,
+            problem: "the form is not `WAVE`".to_owned(),
+        }),
+    }
+}
+
+/// Ogg carries several codecs; the first packet names its own.
+fn ogg(bytes: &[u8]) -> Result<Format, Fault> {
+    let head = &bytes[..bytes.len().min(256)];
+    let contains = |mark: &[u8]| head.windows(mark.len()).any(|window| window == mark);
+    for (mark, name) in [(&b"OpusHead"[..], "Opus"), (b"Speex   ", "Speex")] {
+        if contains(mark) {
+            return Err(Fault::Unsupported { what: format!("{name} in Ogg") });
+        }
+    }
+    Ok(Format::Ogg)
+}
+
+/// A tag of ID3 version 2 stands before MP3, and at times before FLAC.
+fn behind_id3(bytes: &[u8]) -> Format {
+    let size = bytes.get(6..10).unwrap_or_default();
+    let length = size.iter().fold(0_usize, |length, &byte| length << 7 | usize::from(byte & 0x7F));
+    match bytes.get(10 + length..) {
+        Some([b'f', b'L', b'a', b'C', ..]) => Format::Flac,
+        _ => Format::Mp3,
+    }
+}
+
+/// Names what is not audio.
+fn stranger(bytes: &[u8]) -> Fault {
+    if bytes.iter().all(|&byte| byte == 0) {
+        return not_audio(&format!("{} zero bytes", bytes.len()), "copy the file again");
+    }
+    let head = &bytes[..bytes.len().min(512)];
+    let text = String::from_utf8_lossy(head).trim_start().to_ascii_lowercase();
+    let known: &[(&str, &str, &str)] = &[
+        ("version https://git-lfs", "a git-lfs pointer", "run `git lfs pull`"),
+        ("<!doctype html", "an HTML page", "the download failed: fetch the file again"),
+        ("<html", "an HTML page", "the download failed: fetch the file again"),
+        ("<?xml", "an XML document", "the download failed: fetch the file again"),
+        ("{", "a JSON document", "the download failed: fetch the file again"),
+        ("riff.\u{fffd}\u{fffd}\u{11}", "a Wave64 file", "convert it to WAV"),
+        (".snd", "a Sun audio file", "convert it to WAV"),
+        ("riff", "a RIFF file cut short", "copy the file again"),
+        ("rifx", "a big-endian RIFF file", "convert it to WAV"),
+        ("caff", "a Core Audio file", "convert it to WAV or FLAC"),
+        ("pk\u{3}\u{4}", "a ZIP archive", "unpack it first"),
+        ("par1", "a Parquet table", "read it with `corpus.parquet`"),
+        ("nist_1a", "a NIST SPHERE file", "convert it to WAV"),
+        ("%pdf", "a PDF document", ""),
+        ("#!amr", "an AMR recording", "convert it to WAV"),
+    ];
+    for (mark, what, help) in known {
+        if text.starts_with(mark) {
+            return not_audio(what, help);
+        }
+    }
+    binary_stranger(head)
+}
+
+fn binary_stranger(head: &[u8]) -> Fault {
+    match head {
+        [0x1F, 0x8B, ..] => not_audio("a gzip archive", "unpack it first"),
+        [0x1A, 0x45, 0xDF, 0xA3, ..] => {
+            not_audio("a Matroska or WebM file", "extract its sound first")
+        }
+        [0x89, b'P', b'N', b'G', ..] | [0xFF, 0xD8, ..] => not_audio("a picture", ""),
+        [0xFF, 0xF0..=0xFF, ..] => {
+            not_audio("an AAC stream without a container", "convert it to M4A")
+        }
+        _ => {
+            let first: Vec<String> =
+                head.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+            not_audio(&format!("unknown bytes ({})", first.join(" ")), "")
+        }
+    }
+}
+
+fn not_audio(what: &str, help: &'static str) -> Fault {
+    Fault::NotAudio { what: what.to_owned(), help }
+}

@@ -1,0 +1,117 @@
+//! How far up the spectrum of a recording reaches. Telephone speech that was resampled
+//! to a high rate has an empty upper half, and a model trained on it sounds dull.
+
+use realfft::num_complex::Complex;
+use realfft::{RealFftPlanner, RealToComplex};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// Samples of one transform.
+const SIZE: usize = 1_024;
+
+/// At most this many frames are looked at, evenly spread over the recording.
+const FRAMES: usize = 64;
+
+/// How far below the strongest frequency a frequency may lie and still count.
+const BURIED_DB: f64 = 60.0;
+
+/// The reach of a spectrum.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shape {
+    /// The highest frequency within 60 dB of the strongest one.
+    pub bandwidth_hz: f64,
+    /// The frequency below which 99 % of the energy lies.
+    pub rolloff_hz: f64,
+}
+
+/// The shape of the first channel; none for digital silence and for clips shorter than
+/// one transform.
+pub fn shape(interleaved: &[i16], channels: usize, rate: u32) -> Option<Shape> {
+    let frames = interleaved.len() / channels;
+    if frames < SIZE {
+        return None;
+    }
+    let power = PLAN.with_borrow_mut(|plan| plan.power(interleaved, channels));
+    let total: f64 = power.iter().sum();
+    if total <= 0.0 {
+        return None;
+    }
+    let bin_hz = f64::from(rate) / SIZE as f64;
+    Some(Shape {
+        bandwidth_hz: bandwidth(&power) as f64 * bin_hz,
+        rolloff_hz: rolloff(&power, total) as f64 * bin_hz,
+    })
+}
+
+fn bandwidth(power: &[f64]) -> usize {
+    let strongest = power.iter().copied().fold(0.0, f64::max);
+    let floor = strongest * 10_f64.powf(-BURIED_DB / 10.0);
+    power.iter().rposition(|power| *power >= floor).unwrap_or(0)
+}
+
+fn rolloff(power: &[f64], total: f64) -> usize {
+    let mut below = 0.0;
+    power
+        .iter()
+        .position(|power| {
+            below += power;
+            below >= 0.99 * total
+        })
+        .unwrap_or(power.len() - 1)
+}
+
+thread_local! {
+    static PLAN: RefCell<Plan> = RefCell::new(Plan::new());
+}
+
+/// The transform and its buffers, one a thread.
+struct Plan {
+    transform: Arc<dyn RealToComplex<f64>>,
+    window: Vec<f64>,
+    input: Vec<f64>,
+    output: Vec<Complex<f64>>,
+    scratch: Vec<Complex<f64>>,
+}
+
+impl Plan {
+    fn new() -> Self {
+        let transform = RealFftPlanner::new().plan_fft_forward(SIZE);
+        let turn = 2.0 * std::f64::consts::PI / SIZE as f64;
+        Self {
+            window: (0..SIZE).map(|at| 0.5 - 0.5 * (turn * at as f64).cos()).collect(),
+            input: transform.make_input_vec(),
+            output: transform.make_output_vec(),
+            scratch: transform.make_scratch_vec(),
+            transform,
+        }
+    }
+
+    /// The summed power of the frames, by bin. Bin 0 is left out: an offset is no sound.
+    fn power(&mut self, interleaved: &[i16], channels: usize) -> Vec<f64> {
+        let mut power = vec![0.0; self.output.len()];
+        let frames = interleaved.len() / channels;
+        let count = (frames / SIZE).min(FRAMES);
+        for index in 0..count {
+            let start = index * (frames / count);
+            self.transform(&interleaved[start * channels..], channels);
+            for (sum, bin) in power.iter_mut().zip(&self.output) {
+                *sum += bin.norm_sqr();
+            }
+        }
+        power[0] = 0.0;
+        power
+    }
+
+    fn transform(&mut self, from: &[i16], channels: usize) {
+        let samples = from.iter().step_by(channels);
+        for ((place, sample), weight) in self.input.iter_mut().zip(samples).zip(&self.window) {
+            *place = f64::from(*sample) * weight;
+        }
+        // The buffers are made by the plan itself, so their lengths cannot be wrong.
+        let _ = self.transform.process_with_scratch(
+            &mut self.input,
+            &mut self.output,
+            &mut self.scratch,
+        );
+    }
+}

@@ -1,0 +1,282 @@
+//! The audio stages: parameters to options, a blob in, a blob or measures out. The
+//! work itself is done by the functions of the other modules.
+
+use super::check;
+use super::clip::Clip;
+use super::decode::{Decoded, Options, decode};
+use super::fault::Fault;
+use super::loudness;
+use super::measure::Measures;
+use super::mix::Mix;
+use super::note::Note;
+use super::resample::resample;
+use super::sniff::Format;
+use super::trim;
+use super::wav;
+use bytes::Bytes;
+use stage_core::catalogue::audio as kinds;
+use stage_core::{
+    Blob, Context, Item, ItemJob, Job, Kind, NewValue, Output, ParameterValue, Parameters, Reject,
+    Setup, Stage, StageError, Value,
+};
+use std::sync::Arc;
+
+/// The implementations of the family `audio`.
+pub fn stages() -> Vec<Arc<dyn Stage>> {
+    vec![
+        Arc::new(AudioStage { kind: &kinds::DECODE, work: |_| Ok(Box::new(Decode)) }),
+        Arc::new(AudioStage { kind: &kinds::RESAMPLE, work: resampling }),
+        Arc::new(AudioStage { kind: &kinds::LOUDNESS, work: levelling }),
+        Arc::new(AudioStage { kind: &kinds::TRIM, work: trimming }),
+        Arc::new(AudioStage { kind: &kinds::CHECK, work: checking }),
+    ]
+}
+
+struct AudioStage {
+    kind: &'static Kind,
+    work: fn(&Parameters) -> Result<Box<dyn Work>, StageError>,
+}
+
+/// What one kind does with a recording that was read.
+trait Work: Send + Sync {
+    fn apply(&self, decoded: Decoded, source: &Source) -> Result<Output, Reject>;
+}
+
+/// Where a clip came from.
+struct Source {
+    blob: Arc<Blob>,
+    bytes: Bytes,
+}
+
+impl Stage for AudioStage {
+    fn kind(&self) -> &'static Kind {
+        self.kind
+    }
+
+    fn open(&self, setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Ok(Job::Item(Box::new(AudioJob {
+            options: reading(self.kind, &setup.parameters)?,
+            work: (self.work)(&setup.parameters)?,
+        })))
+    }
+}
+
+struct AudioJob {
+    options: Options,
+    work: Box<dyn Work>,
+}
+
+impl ItemJob for AudioJob {
+    fn process(
+        &self,
+        items: &[Item],
+        context: &mut dyn Context,
+    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
+        items.iter().map(|item| self.one(item, context)).collect()
+    }
+}
+
+impl AudioJob {
+    fn one(
+        &self,
+        item: &Item,
+        context: &mut dyn Context,
+    ) -> Result<Result<Output, Reject>, StageError> {
+        let Some(blob) = item.fields.blob("audio") else {
+            let reason = "the item has no field `audio` that holds a recording";
+            return Ok(Err(Reject::new("no-audio", reason)));
+        };
+        let bytes = context.read(blob)?;
+        Ok(self.read(Source { blob: blob.clone(), bytes }))
+    }
+
+    fn read(&self, source: Source) -> Result<Output, Reject> {
+        let options =
+            Options { declared: Format::of_media_type(&source.blob.kind), ..self.options.clone() };
+        let decoded = decode(&source.bytes, &options).map_err(reject)?;
+        let codes: Vec<_> = decoded.notes.iter().map(Note::code).collect();
+        let mut output = self.work.apply(decoded, &source)?;
+        for code in codes {
+            output.note(code, 1);
+        }
+        Ok(output)
+    }
+}
+
+fn reject(fault: Fault) -> Reject {
+    Reject::new(fault.code(), fault.to_string())
+}
+
+/// How the kind's parameters want a recording to be read.
+fn reading(kind: &Kind, parameters: &Parameters) -> Result<Options, StageError> {
+    let mut options = Options::default();
+    if kind.parameter("channels").is_some() {
+        options.mix = match parameters.text("channels")? {
+            "left" => Mix::Left,
+            "right" => Mix::Right,
+            "error" => Mix::Reject,
+            _ => Mix::Mean,
+        };
+    }
+    if kind.parameter("allow_truncated").is_some() {
+        options.allow_truncated = parameters.flag("allow_truncated")?;
+    }
+    if kind.parameter("longest").is_some() {
+        options.limits.seconds = parameters.seconds("longest")?;
+    }
+    Ok(options)
+}
+
+/// The clip in its stored form. A source that has this form already is not stored again.
+fn store(clip: Clip, source: &Source) -> Result<Output, Reject> {
+    let (bytes, clipped) = wav::write(clip).map_err(reject)?;
+    let value = if bytes == source.bytes && &*source.blob.kind == wav::KIND {
+        NewValue::Kept(Value::Blob(source.blob.clone()))
+    } else {
+        NewValue::bytes(wav::KIND, bytes)
+    };
+    let mut output = Output::default().with("audio", value);
+    note_clipping(&mut output, clipped);
+    Ok(output)
+}
+
+fn note_clipping(output: &mut Output, clipped: u64) {
+    if clipped > 0 {
+        output.note(Note::Clipped { samples: clipped }.code(), 1);
+    }
+}
+
+struct Decode;
+
+impl Work for Decode {
+    fn apply(&self, decoded: Decoded, source: &Source) -> Result<Output, Reject> {
+        let clip = decoded.clip;
+        let (seconds, rate) = (clip.seconds(), f64::from(clip.rate));
+        Ok(store(clip, source)?
+            .with("seconds", NewValue::Number(seconds))
+            .with("rate", NewValue::Number(rate)))
+    }
+}
+
+struct Resample {
+    rate: u32,
+}
+
+fn resampling(parameters: &Parameters) -> Result<Box<dyn Work>, StageError> {
+    let rate = parameters.integer("rate")?;
+    let rate = u32::try_from(rate)
+        .map_err(|_| StageError::failed(format!("parameter `rate` is out of range: {rate}")))?;
+    Ok(Box::new(Resample { rate }))
+}
+
+impl Work for Resample {
+    fn apply(&self, decoded: Decoded, source: &Source) -> Result<Output, Reject> {
+        let resampled = resample(decoded.clip, self.rate).map_err(reject)?;
+        let mut output = store(resampled.clip, source)?;
+        note_clipping(&mut output, resampled.clipped);
+        Ok(output)
+    }
+}
+
+struct Level(loudness::Options);
+
+fn levelling(parameters: &Parameters) -> Result<Box<dyn Work>, StageError> {
+    Ok(Box::new(Level(loudness::Options {
+        target_lufs: parameters.number("target")?,
+        max_gain_db: parameters.number("max_gain")?,
+        peak_ceiling_dbtp: parameters.number("peak_ceiling")?,
+    })))
+}
+
+impl Work for Level {
+    fn apply(&self, decoded: Decoded, source: &Source) -> Result<Output, Reject> {
+        let levelled = loudness::level(decoded.clip, &self.0).map_err(reject)?;
+        let mut output =
+            store(levelled.clip, source)?.with("gain_db", NewValue::Number(levelled.gain_db));
+        match levelled.held_by {
+            Some(loudness::Hold::Gain) => output.note("held-by-gain", 1),
+            Some(loudness::Hold::Peak) => output.note("held-by-peak", 1),
+            None => {}
+        }
+        Ok(output)
+    }
+}
+
+struct Trim(trim::Options);
+
+fn trimming(parameters: &Parameters) -> Result<Box<dyn Work>, StageError> {
+    Ok(Box::new(Trim(trim::Options {
+        keep_seconds: parameters.seconds("keep")?,
+        threshold: parameters.number("threshold")?,
+        min_speech_seconds: parameters.seconds("shortest")?,
+    })))
+}
+
+impl Work for Trim {
+    fn apply(&self, decoded: Decoded, source: &Source) -> Result<Output, Reject> {
+        let trimmed = trim::trim(decoded.clip, &self.0).map_err(reject)?;
+        let seconds = trimmed.clip.seconds();
+        let cut = trimmed.before + trimmed.behind > 0;
+        let mut output = store(trimmed.clip, source)?.with("seconds", NewValue::Number(seconds));
+        if cut {
+            output.note("trimmed", 1);
+        }
+        Ok(output)
+    }
+}
+
+struct Check(check::Limits);
+
+fn checking(parameters: &Parameters) -> Result<Box<dyn Work>, StageError> {
+    let number = |name: &str| match parameters.get(name) {
+        ParameterValue::Absent => Ok(None),
+        _ => parameters.number(name).map(Some),
+    };
+    let seconds = |name: &str| match parameters.get(name) {
+        ParameterValue::Absent => Ok(None),
+        _ => parameters.seconds(name).map(Some),
+    };
+    Ok(Box::new(Check(check::Limits {
+        min_duration: seconds("min_duration")?,
+        max_duration: seconds("max_duration")?,
+        min_peak: number("min_peak")?,
+        max_clipped: number("max_clipped")?,
+        max_dc_offset: number("max_dc_offset")?,
+        max_silence: number("max_silence")?,
+        min_snr: number("min_snr")?,
+        min_bandwidth: number("min_bandwidth")?,
+        min_correlation: number("min_correlation")?,
+    })))
+}
+
+impl Work for Check {
+    fn apply(&self, decoded: Decoded, _: &Source) -> Result<Output, Reject> {
+        let report = check::check(&decoded.clip, decoded.correlation, &self.0);
+        match report.failures.first() {
+            None => Ok(measured(&report.measures)),
+            Some(first) => {
+                let reasons: Vec<String> =
+                    report.failures.iter().map(|failure| failure.to_string()).collect();
+                Err(Reject::new(first.rule.code, reasons.join("; ")))
+            }
+        }
+    }
+}
+
+/// The measures as fields; what cannot be measured is 0.
+fn measured(measures: &Measures) -> Output {
+    let fields = [
+        ("seconds", Some(measures.seconds)),
+        ("peak_dbfs", Some(measures.peak_dbfs)),
+        ("rms_dbfs", Some(measures.rms_dbfs)),
+        ("clipped_share", Some(measures.clipped_share)),
+        ("dc_offset", Some(measures.dc_offset)),
+        ("silence_share", Some(measures.silence_share)),
+        ("snr", measures.snr_db),
+        ("bandwidth_hz", measures.bandwidth_hz),
+        ("rolloff_hz", measures.rolloff_hz),
+    ];
+    fields.into_iter().fold(Output::default(), |output, (name, value)| {
+        output.with(name, NewValue::Number(value.unwrap_or(0.0)))
+    })
+}

@@ -1,0 +1,269 @@
+//! Running one program in a private folder.
+//!
+//! The program and all that it starts form one process group. However the run ends, nothing of
+//! the group is left behind.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use camino::{Utf8Path, Utf8PathBuf};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct CommandSpec<'a> {
+    /// A line for `sh -c`.
+    pub line: String,
+    /// The private folder; inputs lie in it already.
+    pub folder: &'a Utf8Path,
+    /// All that the program sees of the environment.
+    pub environment: BTreeMap<String, OsString>,
+    /// Files that must be there afterwards, relative to the folder.
+    pub outputs: Vec<Utf8PathBuf>,
+    pub timeout: Option<Duration>,
+}
+
+/// What a successful program has made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// The outputs in the order in which they were declared.
+    pub outputs: Vec<Bytes>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// Why a program did not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    #[error(transparent)]
+    Line(super::template::TemplateError),
+    #[error("the shell cannot be started: {0}")]
+    Start(io::Error),
+    #[error("the program `{program}` is not there; install it or correct the command{end}")]
+    NotFound { program: String, end: End },
+    #[error("the command ended with status {status}{end}")]
+    Failed { status: i32, end: End },
+    #[error("the command was killed by signal {signal} ({name}){end}")]
+    Killed { signal: i32, name: String, end: End },
+    #[error("the command ran longer than {seconds} s and was killed{end}")]
+    Timeout { seconds: f64, end: End },
+    #[error("the command was stopped")]
+    Stopped,
+    #[error("the command ended well but did not write `{path}`{end}")]
+    NoOutput { path: Utf8PathBuf, end: End },
+    #[error("the output `{path}` has {bytes} bytes, more than {MAX_OUTPUT_BYTES}")]
+    TooLarge { path: Utf8PathBuf, bytes: u64 },
+    #[error("the output `{path}` is a link or a folder, not a file")]
+    NotAFile { path: Utf8PathBuf },
+    #[error("failed to {action} `{path}`: {error}")]
+    Io { action: &'static str, path: Utf8PathBuf, error: io::Error },
+}
+
+impl CommandError {
+    /// A stable word if the error is a verdict on what the command was given, which the same
+    /// input will meet again. A missing program, a kill or a slow machine says nothing about it.
+    pub fn reject_code(&self) -> Option<&'static str> {
+        match self {
+            CommandError::Line(_) => Some("unfit-value"),
+            CommandError::Failed { .. } => Some("command-failed"),
+            CommandError::NoOutput { .. } => Some("no-output"),
+            CommandError::TooLarge { .. } => Some("output-too-large"),
+            CommandError::NotAFile { .. } => Some("output-no-file"),
+            _ => None,
+        }
+    }
+}
+
+/// The last that a program said on its standard error, with what it may not do to a terminal
+/// made harmless.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct End(pub String);
+
+impl std::fmt::Display for End {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0.trim().is_empty() {
+            true => Ok(()),
+            false => write!(formatter, "; it said: {}", self.0.trim()),
+        }
+    }
+}
+
+/// What is kept of each stream.
+const KEPT_BYTES: usize = 4096;
+const MAX_OUTPUT_BYTES: u64 = 4 << 30;
+const POLL: Duration = Duration::from_millis(5);
+/// How long a stream may stay open behind a program that has ended.
+const STREAM_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Runs a program to its end, its timeout, or until `stopping` says so.
+pub fn run(
+    spec: &CommandSpec<'_>,
+    mut stopping: impl FnMut() -> bool,
+) -> Result<Finished, CommandError> {
+    let mut group = Group::start(spec)?;
+    let stdout = group.child.stdout.take().map(tail_of);
+    let stderr = group.child.stderr.take().map(tail_of);
+    let started = Instant::now();
+    let outcome = loop {
+        if let Some(status) = group.finished()? {
+            break Outcome::Ended(status);
+        }
+        if stopping() {
+            break Outcome::Stopped;
+        }
+        if let Some(timeout) = spec.timeout.filter(|timeout| started.elapsed() > *timeout) {
+            break Outcome::Late(timeout);
+        }
+        std::thread::sleep(POLL);
+    };
+    // Before the streams are waited for: what the program left running holds them open.
+    drop(group);
+    let (stdout, stderr) = (collected(stdout), collected(stderr));
+    match outcome {
+        Outcome::Stopped => Err(CommandError::Stopped),
+        Outcome::Late(timeout) => {
+            Err(CommandError::Timeout { seconds: timeout.as_secs_f64(), end: End(stderr) })
+        }
+        Outcome::Ended(status) => {
+            check_status(status, &spec.line, &stderr)?;
+            Ok(Finished { outputs: outputs(spec, &stderr)?, stdout, stderr })
+        }
+    }
+}
+
+enum Outcome {
+    Ended(ExitStatus),
+    Late(Duration),
+    Stopped,
+}
+
+/// A running program with all that it started. Dropping it kills what is left.
+struct Group {
+    child: Child,
+    is_reaped: bool,
+}
+
+impl Group {
+    fn start(spec: &CommandSpec<'_>) -> Result<Group, CommandError> {
+        let child = Command::new("/bin/sh")
+            .arg("-c")
+            .arg(&spec.line)
+            .current_dir(spec.folder)
+            .env_clear()
+            .envs(&spec.environment)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .map_err(CommandError::Start)?;
+        Ok(Group { child, is_reaped: false })
+    }
+
+    fn finished(&mut self) -> Result<Option<ExitStatus>, CommandError> {
+        let status = self.child.try_wait().map_err(CommandError::Start)?;
+        self.is_reaped |= status.is_some();
+        Ok(status)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The group outlives its leader as long as a member does; an empty one is no error.
+        let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
+        if !self.is_reaped {
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Reads a stream to its end on a thread of its own and keeps the last of it.
+fn tail_of(mut stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut kept: VecDeque<u8> = VecDeque::with_capacity(2 * KEPT_BYTES);
+        let mut buffer = [0; KEPT_BYTES];
+        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            kept.extend(&buffer[..count]);
+            kept.drain(..kept.len().saturating_sub(KEPT_BYTES));
+        }
+        let kept: Vec<u8> = kept.into();
+        // The other side may have stopped waiting.
+        let _ = sender.send(harmless(&String::from_utf8_lossy(&kept)));
+    });
+    receiver
+}
+
+fn collected(stream: Option<Receiver<String>>) -> String {
+    stream.and_then(|stream| stream.recv_timeout(STREAM_PATIENCE).ok()).unwrap_or_default()
+}
+
+/// Without the controls that move a cursor or change a terminal.
+fn harmless(text: &str) -> String {
+    let is_harmful = |character: char| {
+        (character.is_control() && !matches!(character, '\n' | '\t'))
+            || matches!(character, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars()
+        .map(|character| if is_harmful(character) { '\u{FFFD}' } else { character })
+        .collect()
+}
+
+/// The statuses of `sh` for a program that is not there or cannot be run.
+const NOT_EXECUTABLE: i32 = 126;
+const NOT_FOUND: i32 = 127;
+
+fn check_status(status: ExitStatus, line: &str, stderr: &str) -> Result<(), CommandError> {
+    let end = End(stderr.to_owned());
+    if let Some(signal) = status.signal() {
+        let name = Signal::try_from(signal).map_or("unknown", Signal::as_str).to_owned();
+        return Err(CommandError::Killed { signal, name, end });
+    }
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(NOT_FOUND | NOT_EXECUTABLE) => {
+            let program = line.split_whitespace().next().unwrap_or_default().to_owned();
+            Err(CommandError::NotFound { program, end })
+        }
+        other => Err(CommandError::Failed { status: other.unwrap_or(-1), end }),
+    }
+}
+
+fn outputs(spec: &CommandSpec<'_>, stderr: &str) -> Result<Vec<Bytes>, CommandError> {
+    spec.outputs.iter().map(|path| output(spec.folder, path, stderr)).collect()
+}
+
+fn output(folder: &Utf8Path, path: &Utf8Path, stderr: &str) -> Result<Bytes, CommandError> {
+    let full = folder.join(path);
+    let failed =
+        |error| CommandError::Io { action: "read the output", path: path.to_owned(), error };
+    // The link itself is looked at: one that leads elsewhere would read a file of the user's.
+    let metadata = match fs::symlink_metadata(&full) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(CommandError::NoOutput {
+                path: path.to_owned(),
+                end: End(stderr.to_owned()),
+            });
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    if !metadata.is_file() {
+        return Err(CommandError::NotAFile { path: path.to_owned() });
+    }
+    if metadata.len() > MAX_OUTPUT_BYTES {
+        return Err(CommandError::TooLarge { path: path.to_owned(), bytes: metadata.len() });
+    }
+    fs::read(&full).map(Bytes::from).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests;

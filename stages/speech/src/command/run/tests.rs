@@ -1,0 +1,131 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+use super::*;
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    fn folder(&self) -> &Utf8Path {
+        Utf8Path::from_path(self.0.path()).unwrap()
+    }
+
+    fn spec(&self, line: &str, outputs: &[&str]) -> CommandSpec<'_> {
+        CommandSpec {
+            line: line.to_owned(),
+            folder: self.folder(),
+            environment: [("PATH".to_owned(), "/usr/bin:/bin".into())].into(),
+            outputs: outputs.iter().map(Utf8PathBuf::from).collect(),
+            timeout: Some(Duration::from_secs(60)),
+        }
+    }
+
+    fn run(&self, line: &str, outputs: &[&str]) -> Result<Finished, CommandError> {
+        run(&self.spec(line, outputs), || false)
+    }
+
+    fn message(&self, line: &str, outputs: &[&str]) -> String {
+        self.run(line, outputs).unwrap_err().to_string()
+    }
+}
+
+#[test]
+fn declared_outputs_come_back_in_their_order() {
+    let finished = Place::new().run("printf b > b; printf a > a; echo said", &["a", "b"]).unwrap();
+    assert_eq!(finished.outputs, [Bytes::from("a"), Bytes::from("b")]);
+    assert_eq!(finished.stdout, "said\n");
+}
+
+#[test]
+fn only_the_declared_environment_is_seen() {
+    let place = Place::new();
+    let mut spec = place.spec("/usr/bin/env > seen", &["seen"]);
+    spec.environment.insert("VOICE".to_owned(), "fi".into());
+    let seen = String::from_utf8(run(&spec, || false).unwrap().outputs[0].to_vec()).unwrap();
+    let mut names: Vec<&str> = seen.lines().filter_map(|line| line.split('=').next()).collect();
+    names.sort();
+    // The shell sets the others itself.
+    names.retain(|name| !["PWD", "SHLVL", "_", "OLDPWD"].contains(name));
+    assert_eq!(names, ["PATH", "VOICE"]);
+}
+
+#[test]
+fn a_failure_carries_the_end_of_what_was_said() {
+    let place = Place::new();
+    assert_eq!(
+        place.message("echo bad clip >&2; exit 3", &[]),
+        "the command ended with status 3; it said: bad clip"
+    );
+    let long = place.message("seq 100000 >&2; printf '\\033[2Jlast' >&2; exit 1", &[]);
+    assert!(long.len() < KEPT_BYTES + 100 && long.ends_with("100000\n\u{FFFD}[2Jlast"), "{long}");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    let message = Place::new().message("no-such-program-at-all --x", &[]);
+    assert!(
+        message.starts_with("the program `no-such-program-at-all` is not there; install it"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_killed_program_names_the_signal() {
+    assert_eq!(
+        Place::new().message("kill -9 $$", &[]),
+        "the command was killed by signal 9 (SIGKILL)"
+    );
+}
+
+#[test]
+fn an_output_must_be_a_file_that_was_written() {
+    let place = Place::new();
+    assert_eq!(place.message("true", &["a"]), "the command ended well but did not write `a`");
+    assert_eq!(
+        place.message("ln -s /etc/passwd a", &["a"]),
+        "the output `a` is a link or a folder, not a file"
+    );
+}
+
+#[test]
+fn a_timeout_ends_the_program_and_what_it_started() {
+    let place = Place::new();
+    let mut spec = place.spec("sleep 600 & echo $! > pid; wait", &[]);
+    spec.timeout = Some(Duration::from_millis(300));
+    assert!(matches!(run(&spec, || false), Err(CommandError::Timeout { .. })));
+    assert_gone(&place);
+}
+
+#[test]
+fn what_a_finished_program_left_running_is_ended() {
+    let place = Place::new();
+    place.run("sleep 600 & echo $! > pid", &["pid"]).unwrap();
+    assert_gone(&place);
+}
+
+#[test]
+fn a_stop_ends_the_program() {
+    let place = Place::new();
+    let spec = place.spec("echo $$ > pid; exec sleep 600", &[]);
+    let stopped = run(&spec, || place.folder().join("pid").exists());
+    assert!(matches!(stopped, Err(CommandError::Stopped)));
+}
+
+/// The process whose number the command wrote ends: it is no more, or waits to be reaped.
+fn assert_gone(place: &Place) {
+    let pid = fs::read_to_string(place.folder().join("pid")).unwrap();
+    let runs = || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+        !matches!(state, None | Some('Z' | 'X'))
+    };
+    // A signal is delivered a moment after it was sent.
+    let mut patience = 1000;
+    while runs() {
+        patience -= 1;
+        assert!(patience > 0, "process {pid} still runs");
+        std::thread::sleep(POLL);
+    }
+}

@@ -1,0 +1,385 @@
+//! The stages of the family `command`.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use camino::{Utf8Path, Utf8PathBuf};
+use stage_core::catalogue::command as kinds;
+use stage_core::{
+    Context, Fields, GatherInput, GatherJob, GatherOutput, Item, ItemJob, Job, NewValue, Output,
+    ParameterValue, Parameters, PortInput, PortOutput, Reject, Setup, Stage, StageError, Value,
+};
+
+use super::run::{CommandError, CommandSpec, Finished, run};
+use super::template;
+use crate::corpus::path;
+use crate::plain::{stage, unknown_choice};
+
+pub fn stages() -> Vec<Arc<dyn Stage>> {
+    vec![stage(&kinds::COMMAND, open_each), stage(&kinds::ONCE, open_once)]
+}
+
+/// A command as the manifest describes it.
+struct Declared {
+    line: String,
+    fields: Vec<String>,
+    /// Name of the field, file name below the folder of the outputs.
+    outputs: Vec<(String, Utf8PathBuf)>,
+    script: Option<Bytes>,
+    environment: BTreeMap<String, OsString>,
+    timeout: Option<Duration>,
+    base: String,
+}
+
+/// Folders and files of the private folder.
+const INPUTS: &str = "in";
+const OUTPUTS: &str = "out";
+const SCRIPT: &str = "script";
+const ITEMS: &str = "items.jsonl";
+
+/// How long a program may take to say its version.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(30);
+
+impl Declared {
+    /// `more` names the places that only this kind of command has.
+    fn open(
+        setup: &Setup,
+        more: &[&str],
+        context: &mut dyn Context,
+    ) -> Result<Declared, StageError> {
+        let parameters = &setup.parameters;
+        let script = match setup.files.get(SCRIPT) {
+            Some(blob) => Some(context.read(blob)?),
+            None => None,
+        };
+        let declared = Declared {
+            line: parameters.text("command")?.to_owned(),
+            fields: parameters.texts("fields")?.into_iter().map(str::to_owned).collect(),
+            outputs: outputs(parameters)?,
+            script,
+            environment: environment(setup)?,
+            timeout: setup
+                .timeout_seconds
+                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+            base: setup.base.clone(),
+        };
+        declared.check_places(more)?;
+        declared.check_version(parameters, context)?;
+        Ok(declared)
+    }
+
+    /// Every place of the line must have a value before the first item is worked on.
+    fn check_places(&self, more: &[&str]) -> Result<(), StageError> {
+        let failed = |error: template::TemplateError| StageError::failed(error.to_string());
+        let mut values: BTreeMap<String, String> = self.places(Utf8Path::new(""));
+        values.extend(self.fields.iter().map(|name| (name.clone(), String::new())));
+        values.extend(more.iter().map(|name| ((*name).to_owned(), String::new())));
+        template::fill(&self.line, &values).map(drop).map_err(failed)
+    }
+
+    fn check_version(
+        &self,
+        parameters: &Parameters,
+        context: &mut dyn Context,
+    ) -> Result<(), StageError> {
+        if !parameters.is_set("version_command") {
+            return Ok(());
+        }
+        let folder = Private::new()?;
+        let spec = CommandSpec {
+            line: parameters.text("version_command")?.to_owned(),
+            folder: folder.path()?,
+            environment: self.environment.clone(),
+            outputs: Vec::new(),
+            timeout: Some(VERSION_TIMEOUT),
+        };
+        let finished = run(&spec, || context.stopping()).map_err(fatal)?;
+        let said = format!("{}{}", finished.stdout, finished.stderr);
+        let wanted = if parameters.is_set("version") { parameters.text("version")? } else { "" };
+        match said.contains(wanted) {
+            true => Ok(()),
+            false => Err(StageError::with_help(
+                format!("`{}` says `{}`, not `{wanted}`", spec.line, said.trim()),
+                "install that version, or write the new one as `version`: the work is then done again",
+            )),
+        }
+    }
+
+    /// Places that do not depend on the item.
+    fn places(&self, folder: &Utf8Path) -> BTreeMap<String, String> {
+        let mut places: BTreeMap<String, String> = BTreeMap::new();
+        places.insert("base".to_owned(), self.base.clone());
+        if self.script.is_some() {
+            places.insert(SCRIPT.to_owned(), folder.join(SCRIPT).into_string());
+        }
+        for (name, file) in &self.outputs {
+            places.insert(format!("out.{name}"), folder.join(OUTPUTS).join(file).into_string());
+        }
+        places
+    }
+
+    fn prepare(&self, folder: &Utf8Path) -> Result<(), StageError> {
+        create(&folder.join(INPUTS))?;
+        for (_, file) in &self.outputs {
+            create(folder.join(OUTPUTS).join(file).parent().unwrap_or(folder))?;
+        }
+        match &self.script {
+            Some(script) => write(&folder.join(SCRIPT), script),
+            None => Ok(()),
+        }
+    }
+
+    fn run(
+        &self,
+        folder: &Utf8Path,
+        places: &BTreeMap<String, String>,
+        context: &mut dyn Context,
+    ) -> Result<Finished, CommandError> {
+        let line = template::fill(&self.line, places).map_err(CommandError::Line)?;
+        let mut environment = self.environment.clone();
+        environment.insert("TMPDIR".to_owned(), folder.as_str().into());
+        let outputs = self.outputs.iter().map(|(_, file)| Utf8Path::new(OUTPUTS).join(file));
+        let spec = CommandSpec {
+            line,
+            folder,
+            environment,
+            outputs: outputs.collect(),
+            timeout: self.timeout,
+        };
+        run(&spec, || context.stopping())
+    }
+
+    fn values(&self, finished: Finished) -> Vec<(String, NewValue)> {
+        let names = self.outputs.iter();
+        let value = |((name, file), bytes): (&(String, Utf8PathBuf), Bytes)| {
+            let kind = format!("file/{}", file.extension().unwrap_or("unknown"));
+            (name.clone(), NewValue::bytes(kind, bytes))
+        };
+        names.zip(finished.outputs).map(value).collect()
+    }
+}
+
+const ITEMS_PLACE: &str = "items";
+
+fn outputs(parameters: &Parameters) -> Result<Vec<(String, Utf8PathBuf)>, StageError> {
+    let mut outputs = Vec::new();
+    for (name, value) in parameters.map("outputs")? {
+        let ParameterValue::Text(file) = value else {
+            return Err(StageError::failed(format!("the output `{name}` has no file name")));
+        };
+        let file = path::relative(file).map_err(|problem| {
+            StageError::failed(format!("the output `{name}` cannot be used: its path {problem}"))
+        })?;
+        if outputs.iter().any(|(_, other)| *other == file) {
+            return Err(StageError::failed(format!("two outputs are the file `{file}`")));
+        }
+        outputs.push((name.to_owned(), Utf8PathBuf::from(file)));
+    }
+    Ok(outputs)
+}
+
+/// What the command sees of the environment: where programs and the user's own packages are, a
+/// fixed language and time zone, and what is declared.
+fn environment(setup: &Setup) -> Result<BTreeMap<String, OsString>, StageError> {
+    let mut environment: BTreeMap<String, OsString> = BTreeMap::new();
+    for name in ["PATH", "HOME"] {
+        if let Some(value) = std::env::var_os(name) {
+            environment.insert(name.to_owned(), value);
+        }
+    }
+    environment.insert("LC_ALL".to_owned(), "C.UTF-8".into());
+    environment.insert("TZ".to_owned(), "UTC".into());
+    for (name, value) in setup.parameters.map("environment")? {
+        let ParameterValue::Text(value) = value else {
+            return Err(StageError::failed(format!("the variable `{name}` is no text")));
+        };
+        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            return Err(StageError::failed(format!("the variable `{name}` cannot be set")));
+        }
+        environment.insert(name.to_owned(), value.into());
+    }
+    Ok(environment)
+}
+
+/// A folder that is gone with its content when it is dropped.
+struct Private(tempfile::TempDir);
+
+impl Private {
+    fn new() -> Result<Private, StageError> {
+        let made = tempfile::Builder::new().prefix("command-").tempdir();
+        made.map(Private).map_err(|error| {
+            StageError::failed(format!("failed to make a folder for the command: {error}"))
+        })
+    }
+
+    fn path(&self) -> Result<&Utf8Path, StageError> {
+        Utf8Path::from_path(self.0.path()).ok_or_else(|| {
+            StageError::failed("the folder for temporary files has a name that is not UTF-8")
+        })
+    }
+}
+
+fn create(folder: &Utf8Path) -> Result<(), StageError> {
+    fs::create_dir_all(folder)
+        .map_err(|error| StageError::failed(format!("failed to make `{folder}`: {error}")))
+}
+
+fn write(file: &Utf8Path, bytes: &[u8]) -> Result<(), StageError> {
+    fs::write(file, bytes)
+        .map_err(|error| StageError::failed(format!("failed to write `{file}`: {error}")))
+}
+
+/// An error of a command that concerns the whole stage.
+fn fatal(error: CommandError) -> StageError {
+    match error {
+        CommandError::Stopped => StageError::Stopped,
+        CommandError::Killed { .. } | CommandError::Timeout { .. } => {
+            StageError::Transient { message: error.to_string() }
+        }
+        other => StageError::failed(other.to_string()),
+    }
+}
+
+/// Runs the command for each item.
+struct Each {
+    declared: Declared,
+    rejects: bool,
+}
+
+fn open_each(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
+    let rejects = match setup.parameters.text("on_failure")? {
+        "reject" => true,
+        "fail" => false,
+        other => return Err(unknown_choice("on_failure", other)),
+    };
+    Ok(Job::Item(Box::new(Each { declared: Declared::open(&setup, &[], context)?, rejects })))
+}
+
+impl ItemJob for Each {
+    fn process(
+        &self,
+        items: &[Item],
+        context: &mut dyn Context,
+    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
+        items.iter().map(|item| self.one(item, context)).collect()
+    }
+}
+
+impl Each {
+    fn one(
+        &self,
+        item: &Item,
+        context: &mut dyn Context,
+    ) -> Result<Result<Output, Reject>, StageError> {
+        let private = Private::new()?;
+        let folder = private.path()?;
+        self.declared.prepare(folder)?;
+        let mut places = self.declared.places(folder);
+        for name in &self.declared.fields {
+            match place(&item.fields, name, &folder.join(INPUTS).join(safe_name(name)), context)? {
+                Some(value) => places.insert(name.clone(), value),
+                None => {
+                    let reason = format!("the item has no field `{name}`, which the command reads");
+                    return Ok(Err(Reject::new("no-field", reason)));
+                }
+            };
+        }
+        match self.declared.run(folder, &places, context) {
+            Ok(finished) => {
+                Ok(Ok(Output { values: self.declared.values(finished), notes: Vec::new() }))
+            }
+            Err(error) => match error.reject_code() {
+                Some(code) if self.rejects => Ok(Err(Reject::new(code, error.to_string()))),
+                _ => Err(fatal(error)),
+            },
+        }
+    }
+}
+
+/// The value of a field for the command line; bytes become a file.
+fn place(
+    fields: &Fields,
+    name: &str,
+    file: &Utf8Path,
+    context: &mut dyn Context,
+) -> Result<Option<String>, StageError> {
+    match fields.get(name) {
+        None => Ok(None),
+        Some(Value::Text(text)) => Ok(Some(text.to_string())),
+        Some(Value::Number(number)) => Ok(Some(number.to_string())),
+        Some(Value::Blob(blob)) => {
+            // Tools go by the extension, and the kind ends in it: `audio/wav`.
+            let extension = safe_name(blob.kind.rsplit('/').next().unwrap_or_default());
+            let file = Utf8PathBuf::from(format!("{file}.{extension}"));
+            write(&file, &context.read(blob)?)?;
+            Ok(Some(file.into_string()))
+        }
+    }
+}
+
+/// A name of letters, digits, hyphens and underscores only.
+fn safe_name(name: &str) -> String {
+    let is_safe = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
+    name.chars().map(|character| if is_safe(character) { character } else { '_' }).collect()
+}
+
+/// Runs the command once.
+struct Once(Declared);
+
+fn open_once(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
+    Ok(Job::Gather(Box::new(Once(Declared::open(&setup, &[ITEMS_PLACE], context)?))))
+}
+
+impl GatherJob for Once {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        let private = Private::new()?;
+        let folder = private.path()?;
+        self.0.prepare(folder)?;
+        let mut places = self.0.places(folder);
+        let items = match input.ports.get("input").and_then(|inputs| inputs.first()) {
+            Some(PortInput::Dataset { items, .. }) => items.as_slice(),
+            _ => &[],
+        };
+        let list = folder.join(ITEMS);
+        write(&list, &self.lines(items, folder, context)?)?;
+        places.insert(ITEMS_PLACE.to_owned(), list.into_string());
+        let finished = self.0.run(folder, &places, context).map_err(fatal)?;
+        let artifact = PortOutput::Artifact(self.0.values(finished));
+        Ok(GatherOutput::default().with("output", artifact))
+    }
+}
+
+impl Once {
+    /// The items as JSON lines, with their bytes as files.
+    fn lines(
+        &self,
+        items: &[Item],
+        folder: &Utf8Path,
+        context: &mut dyn Context,
+    ) -> Result<Vec<u8>, StageError> {
+        let mut lines = Vec::new();
+        for (number, item) in items.iter().enumerate() {
+            let mut line = serde_json::Map::new();
+            line.insert("id".to_owned(), serde_json::Value::from(&*item.id));
+            for name in &self.0.fields {
+                let file = folder.join(INPUTS).join(format!("{number:06}-{}", safe_name(name)));
+                let value = match item.fields.get(name) {
+                    Some(Value::Number(number)) => serde_json::Value::from(*number),
+                    _ => place(&item.fields, name, &file, context)?.into(),
+                };
+                line.insert(name.clone(), value);
+            }
+            lines.extend(serde_json::Value::from(line).to_string().into_bytes());
+            lines.push(b'\n');
+        }
+        Ok(lines)
+    }
+}

@@ -1,0 +1,116 @@
+//! Command lines with places for values: `say {text} -o {out.audio}`.
+//!
+//! A value always is one word to the shell, whatever it holds. `${NAME}` is the shell's own, and
+//! `{{` and `}}` are plain braces.
+
+use std::collections::BTreeMap;
+
+/// Why a command line cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateError {
+    #[error("`{{{name}}}` names no field; there are {known}; write `{{{{` for a plain brace")]
+    Unknown { name: String, known: String },
+    #[error("a brace is not closed in `{command}`")]
+    Unclosed { command: String },
+    #[error("the value of `{{{name}}}` holds a NUL, which no command line can")]
+    Nul { name: String },
+}
+
+/// Fills in the values, each quoted for the shell.
+pub fn fill(command: &str, values: &BTreeMap<String, String>) -> Result<String, TemplateError> {
+    let mut filled = String::with_capacity(command.len());
+    let mut rest = command;
+    while let Some(at) = rest.find(['{', '}']) {
+        let (before, behind) = rest.split_at(at);
+        filled.push_str(before);
+        if behind.starts_with("{{") || behind.starts_with("}}") {
+            filled.push_str(&behind[..1]);
+            rest = &behind[2..];
+        } else if behind.starts_with('}') || before.ends_with('$') {
+            filled.push_str(&behind[..1]);
+            rest = &behind[1..];
+        } else {
+            let unclosed = || TemplateError::Unclosed { command: command.to_owned() };
+            let end = behind.find('}').ok_or_else(unclosed)?;
+            filled.push_str(&quoted(&behind[1..end], values)?);
+            rest = &behind[end + 1..];
+        }
+    }
+    filled.push_str(rest);
+    Ok(filled)
+}
+
+/// The names of all places of a command line.
+pub fn names(command: &str) -> Result<Vec<String>, TemplateError> {
+    let mut found = Vec::new();
+    let mut values = BTreeMap::new();
+    loop {
+        match fill(command, &values) {
+            Ok(_) => return Ok(found),
+            Err(TemplateError::Unknown { name, .. }) => {
+                values.insert(name.clone(), String::new());
+                found.push(name);
+            }
+            Err(other) => return Err(other),
+        }
+    }
+}
+
+fn quoted(name: &str, values: &BTreeMap<String, String>) -> Result<String, TemplateError> {
+    let unknown = || TemplateError::Unknown {
+        name: name.to_owned(),
+        known: values.keys().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", "),
+    };
+    let value = values.get(name).ok_or_else(unknown)?;
+    match shlex::try_quote(value) {
+        Ok(quoted) => Ok(quoted.into_owned()),
+        Err(_) => Err(TemplateError::Nul { name: name.to_owned() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn values(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn values_are_single_words_and_other_braces_stay() {
+        let values = values(&[("text", "a; rm -rf \"$HOME\"'s"), ("out.audio", "out/audio")]);
+        let line = "say {text} > {out.audio}; echo ${X} | awk '{{print}}'";
+        let words = shlex::split(&fill(line, &values).unwrap()).unwrap();
+        let text = "a; rm -rf \"$HOME\"'s";
+        let expected = ["say", text, ">", "out/audio;", "echo", "${X}", "|", "awk", "{print}"];
+        assert_eq!(words, expected);
+    }
+
+    #[test]
+    fn unknown_and_unclosed_places_are_errors() {
+        let values = values(&[("text", "x")]);
+        assert_eq!(
+            fill("say {texts}", &values).unwrap_err().to_string(),
+            "`{texts}` names no field; there are `text`; write `{{` for a plain brace"
+        );
+        assert!(matches!(fill("say {text", &values), Err(TemplateError::Unclosed { .. })));
+        assert_eq!(names("a {x} {y.z} {{w}} ${V} {x}").unwrap(), ["x", "y.z"]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_value_never_leaves_its_word(value in "[^\0]{0,20}") {
+            let filled = fill("printf {v}", &values(&[("v", &value)])).unwrap();
+            let words = shlex::split(&filled).unwrap();
+            prop_assert_eq!(words, ["printf".to_owned(), value]);
+        }
+
+        #[test]
+        fn any_command_is_filled_or_refused(command in "[a-z{}$ .]{0,30}") {
+            let _ = names(&command);
+        }
+    }
+}

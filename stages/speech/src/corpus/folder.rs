@@ -1,0 +1,169 @@
+//! `corpus.folder`: audio files and their `.lab` or `.txt` beside them, one folder a speaker.
+//!
+//! Works on a listing: who lists the folder and reads the files is the stage.
+
+use std::collections::BTreeMap;
+
+use super::path::{self, PathProblem};
+
+const TRANSCRIPT_EXTENSIONS: [&str; 2] = ["lab", "txt"];
+
+/// A clip with its transcript file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pair {
+    /// Path of the audio without its extension, in NFC.
+    pub id: String,
+    pub audio: String,
+    pub transcript: String,
+    /// Name of the folder that the audio lies in; none at the top.
+    pub speaker: Option<String>,
+}
+
+/// Why files were set aside.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FolderProblem {
+    #[error("`{audio}` has no `.lab` or `.txt` beside it")]
+    NoTranscript { audio: String },
+    #[error("`{transcript}` has no audio beside it")]
+    NoAudio { transcript: String },
+    #[error("`{first}` and `{second}` are one clip twice; keep one of them")]
+    TwoAudios { first: String, second: String },
+    #[error("`{first}` and `{second}` are two transcripts of one clip; keep one of them")]
+    TwoTranscripts { first: String, second: String },
+    #[error("the path {0}")]
+    Path(#[from] PathProblem),
+}
+
+impl FolderProblem {
+    /// A stable word for counting.
+    pub fn code(&self) -> &'static str {
+        match self {
+            FolderProblem::NoTranscript { .. } => "no-transcript",
+            FolderProblem::NoAudio { .. } => "no-audio",
+            FolderProblem::TwoAudios { .. } | FolderProblem::TwoTranscripts { .. } => {
+                "duplicate-id"
+            }
+            FolderProblem::Path(_) => "unsafe-path",
+        }
+    }
+}
+
+/// What a listing holds: pairs in the order of their ids, and the problems by id.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Listing {
+    pub pairs: Vec<Pair>,
+    pub problems: Vec<(String, FolderProblem)>,
+    /// Files that are neither audio nor transcript.
+    pub other_files: usize,
+}
+
+#[derive(Default)]
+struct Clip {
+    audios: Vec<String>,
+    transcripts: Vec<String>,
+}
+
+/// Pairs the files of a listing by folder and stem, whatever the order of the listing.
+pub fn pair<'a>(paths: impl IntoIterator<Item = &'a str>) -> Listing {
+    let mut listing = Listing::default();
+    let mut clips: BTreeMap<String, Clip> = BTreeMap::new();
+    for written in paths {
+        let path = match path::relative(written) {
+            Ok(path) => path,
+            Err(problem) => {
+                listing.problems.push((written.to_owned(), problem.into()));
+                continue;
+            }
+        };
+        if path::has_audio_extension(&path) {
+            clips.entry(path::id_of(&path)).or_default().audios.push(path);
+        } else if let Some(stem) = transcript_stem(&path) {
+            clips.entry(path::id_of(stem)).or_default().transcripts.push(path);
+        } else {
+            listing.other_files += 1;
+        }
+    }
+    for (id, clip) in clips {
+        match clip.verdict(&id) {
+            Ok(pair) => listing.pairs.push(pair),
+            Err(problem) => listing.problems.push((id, problem)),
+        }
+    }
+    listing.problems.sort_by(|one, other| one.0.cmp(&other.0));
+    listing
+}
+
+impl Clip {
+    fn verdict(mut self, id: &str) -> Result<Pair, FolderProblem> {
+        self.audios.sort();
+        self.transcripts.sort();
+        match (self.audios.as_slice(), self.transcripts.as_slice()) {
+            ([first, second, ..], _) => {
+                Err(FolderProblem::TwoAudios { first: first.clone(), second: second.clone() })
+            }
+            (_, [first, second, ..]) => {
+                Err(FolderProblem::TwoTranscripts { first: first.clone(), second: second.clone() })
+            }
+            ([audio], [transcript]) => Ok(Pair {
+                id: id.to_owned(),
+                audio: audio.clone(),
+                transcript: transcript.clone(),
+                speaker: folder_name(id),
+            }),
+            ([audio], []) => Err(FolderProblem::NoTranscript { audio: audio.clone() }),
+            ([], transcripts) => Err(FolderProblem::NoAudio {
+                transcript: transcripts.first().cloned().unwrap_or_default(),
+            }),
+        }
+    }
+}
+
+fn transcript_stem(path: &str) -> Option<&str> {
+    let (stem, extension) = path.rsplit_once('.')?;
+    let known = TRANSCRIPT_EXTENSIONS.iter().any(|name| name.eq_ignore_ascii_case(extension));
+    (known && !stem.is_empty() && !stem.ends_with('/')).then_some(stem)
+}
+
+fn folder_name(id: &str) -> Option<String> {
+    let (folder, _) = id.rsplit_once('/')?;
+    let name = folder.rsplit('/').next()?;
+    Some(name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clips_pair_by_folder_and_stem_and_the_folder_is_the_speaker() {
+        let listing =
+            pair(["b/x.lab", "top.wav", "a/x.WAV", "a/x.txt", "b/x.mp3", "top.lab", "a/x.npy"]);
+        let found: Vec<_> =
+            listing.pairs.iter().map(|pair| (pair.id.as_str(), pair.speaker.as_deref())).collect();
+        assert_eq!(found, [("a/x", Some("a")), ("b/x", Some("b")), ("top", None)]);
+        assert_eq!((listing.problems.len(), listing.other_files), (0, 1));
+    }
+
+    #[test]
+    fn orphans_of_both_kinds_and_duplicate_stems_are_named() {
+        let listing =
+            pair(["a.wav", "b.lab", "c.wav", "c.mp3", "c.lab", "d.wav", "d.lab", "d.txt"]);
+        let messages: Vec<String> = listing.problems.iter().map(|(_, p)| p.to_string()).collect();
+        assert!(listing.pairs.is_empty());
+        assert_eq!(
+            messages,
+            [
+                "`a.wav` has no `.lab` or `.txt` beside it",
+                "`b.lab` has no audio beside it",
+                "`c.mp3` and `c.wav` are one clip twice; keep one of them",
+                "`d.lab` and `d.txt` are two transcripts of one clip; keep one of them",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_decomposed_file_name_pairs_with_a_composed_one() {
+        let listing = pair(["a\u{308}.wav", "\u{e4}.lab"]);
+        assert_eq!(listing.pairs.len(), 1);
+    }
+}

@@ -1,0 +1,213 @@
+//! `corpus.parquet`: the Parquet files of Hugging Face data sets, with the audio inside.
+//!
+//! An audio column is a struct of `bytes` and `path`. Rows are read a few at a time, and the
+//! bytes of each clip are handed on as they come, so that only the compressed pages of one place
+//! of the file are in memory beside the file itself.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use bytes::Bytes;
+use parquet::basic::Compression;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::reader::TreeBuilder;
+use parquet::record::{Field, Row};
+
+use super::columns::{self, Column, Role};
+use super::parts::Parts;
+use super::{CorpusError, RowProblem, RowRecord, Rows, Value, path};
+
+/// Which columns to take; none means the one that looks right.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    pub audio: Option<String>,
+    pub text: Option<String>,
+    pub speaker: Option<String>,
+    pub id: Option<String>,
+}
+
+/// Rows that are decoded at once.
+const BATCH_ROWS: usize = 16;
+
+/// Reads a file. The bytes of each usable row's audio go to `keep`, with the number of the row;
+/// the offset of a row is the number of its row group, from 0.
+pub fn read<E: From<CorpusError>>(
+    file: Bytes,
+    options: &Options,
+    mut keep: impl FnMut(u64, Bytes) -> Result<(), E>,
+) -> Result<Rows, E> {
+    let reader = guarded(|| SerializedFileReader::new(file))
+        .map_err(|message| CorpusError::NotParquet { message })?;
+    check_codecs(&reader)?;
+    let layout = Layout::of(&reader, options)?;
+    let mut rows = Rows::default();
+    let mut number = 0;
+    for group in 0..reader.metadata().num_row_groups() {
+        let failed = |message| CorpusError::RowGroup { group, message };
+        let mut iterator = guarded(|| {
+            let group_reader = reader.get_row_group(group)?;
+            let schema = reader.metadata().file_metadata().schema_descr_ptr();
+            TreeBuilder::new().with_batch_size(BATCH_ROWS).as_iter(schema, &*group_reader)
+        })
+        .map_err(failed)?;
+        while let Some(row) = guarded(|| iterator.next().transpose()).map_err(failed)? {
+            number += 1;
+            match layout.record(row, number, group as u64) {
+                Ok((record, audio)) => {
+                    keep(number, audio)?;
+                    rows.push(number, group as u64, Ok(record));
+                }
+                Err(problem) => rows.push(number, group as u64, Err(problem)),
+            }
+        }
+    }
+    rows.reject_duplicates();
+    Ok(rows)
+}
+
+/// Runs a part of the Parquet reader, which is not made for hostile files and may panic on them.
+fn guarded<T>(
+    part: impl FnOnce() -> Result<T, parquet::errors::ParquetError>,
+) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(part)) {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(_) => Err("its structure is damaged".to_owned()),
+    }
+}
+
+fn check_codecs(reader: &SerializedFileReader<Bytes>) -> Result<(), CorpusError> {
+    let columns = reader.metadata().row_groups().iter().flat_map(|group| group.columns());
+    for column in columns {
+        match column.compression() {
+            Compression::UNCOMPRESSED | Compression::SNAPPY => {}
+            other => {
+                return Err(CorpusError::Codec {
+                    column: column.column_path().string(),
+                    codec: format!("{other:?}"),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What each top-level column is.
+struct Layout {
+    audio: usize,
+    columns: Vec<Column>,
+}
+
+impl Layout {
+    fn of(reader: &SerializedFileReader<Bytes>, options: &Options) -> Result<Layout, CorpusError> {
+        let schema = reader.metadata().file_metadata().schema();
+        let fields = schema.get_fields();
+        let names: Vec<&str> = fields.iter().map(|field| field.name()).collect();
+        let is_audio = |index: &usize| {
+            let field = &fields[*index];
+            field.is_group() && field.get_fields().iter().any(|child| child.name() == "bytes")
+        };
+        let audios: Vec<usize> = (0..names.len()).filter(is_audio).collect();
+        let audio = match &options.audio {
+            Some(name) => audios.iter().copied().find(|index| names[*index] == name),
+            None => audios.first().copied(),
+        };
+        let missing = || CorpusError::MissingRole { role: "audio", columns: names.join(", ") };
+        let audio = audio.ok_or_else(missing)?;
+        if let (None, [first, second, ..]) = (&options.audio, audios.as_slice()) {
+            return Err(CorpusError::AmbiguousRole {
+                role: "audio",
+                first: names[*first].to_owned(),
+                second: names[*second].to_owned(),
+            });
+        }
+        let mut columns: Vec<Column> = fields
+            .iter()
+            .map(|field| match field.is_primitive() {
+                true => Column::Field(field.name().to_owned()),
+                false => Column::Skipped,
+            })
+            .collect();
+        let declared = [
+            (Role::Text, &options.text),
+            (Role::Speaker, &options.speaker),
+            (Role::Id, &options.id),
+        ];
+        for (role, name) in declared {
+            if let Some(index) = columns::find(role, &names, name.as_deref())? {
+                columns[index] = Column::Role(role);
+            }
+        }
+        Ok(Layout { audio, columns })
+    }
+
+    fn record(&self, row: Row, number: u64, group: u64) -> Result<(RowRecord, Bytes), RowProblem> {
+        let mut parts = Parts::default();
+        let mut audio = None;
+        for (index, (_, field)) in row.into_columns().into_iter().enumerate() {
+            if index == self.audio {
+                audio = Some(audio_of(field)?);
+            } else if let Some(column) = self.columns.get(index) {
+                take(&mut parts, column, field)?;
+            }
+        }
+        let (bytes, label) = audio.unwrap_or_default();
+        if bytes.is_empty() {
+            return Err(RowProblem::NoAudioBytes { path: label.unwrap_or_default() });
+        }
+        parts.file = label.map(|label| file_label(&label)).transpose()?;
+        if parts.file.is_none() && parts.id.is_none() {
+            return Err(RowProblem::Empty { column: "id".to_owned() });
+        }
+        Ok((parts.into_record(number, group)?, bytes))
+    }
+}
+
+fn audio_of(field: Field) -> Result<(Bytes, Option<String>), RowProblem> {
+    let Field::Group(group) = field else { return Ok(Default::default()) };
+    let mut found = (Bytes::new(), None);
+    for (name, value) in group.into_columns() {
+        match (name.as_str(), value) {
+            ("bytes", Field::Bytes(bytes)) => found.0 = Bytes::copy_from_slice(bytes.data()),
+            ("path", Field::Str(path)) => found.1 = Some(path).filter(|path| !path.is_empty()),
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+/// The path inside the struct names the clip and is never opened: of an absolute one its last
+/// part is enough.
+fn file_label(label: &str) -> Result<String, RowProblem> {
+    let last = label.rsplit(['/', '\\']).next().unwrap_or(label);
+    Ok(path::relative(label).or_else(|_| path::relative(last))?)
+}
+
+fn take(parts: &mut Parts, column: &Column, field: Field) -> Result<(), RowProblem> {
+    let number = match field {
+        Field::Null => return Ok(()),
+        Field::Str(text) => return parts.take(text.trim(), column),
+        Field::Bool(flag) => f64::from(u8::from(flag)),
+        Field::Byte(number) => f64::from(number),
+        Field::Short(number) => f64::from(number),
+        Field::Int(number) => f64::from(number),
+        Field::Long(number) => number as f64,
+        Field::UByte(number) => f64::from(number),
+        Field::UShort(number) => f64::from(number),
+        Field::UInt(number) => f64::from(number),
+        Field::ULong(number) => number as f64,
+        Field::Float(number) => f64::from(number),
+        Field::Double(number) => number,
+        _ => return Ok(()),
+    };
+    match column {
+        Column::Field(name) => {
+            parts.fields.insert(name.clone(), Value::Number(number));
+            Ok(())
+        }
+        // Speakers and ids are often plain numbers.
+        Column::Role(_) => parts.take(&number.to_string(), column),
+        Column::Skipped => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! The cells of one row by role, checked, on the way to a record. Shared by the readers.
+
+use std::collections::BTreeMap;
+
+use super::columns::{Column, Role};
+use super::path;
+use super::{RowProblem, RowRecord, Value};
+
+#[derive(Default)]
+pub(super) struct Parts {
+    pub id: Option<String>,
+    pub file: Option<String>,
+    pub text: Option<String>,
+    pub speaker: Option<String>,
+    pub fields: BTreeMap<String, Value>,
+}
+
+impl Parts {
+    pub(super) fn take(&mut self, cell: &str, column: &Column) -> Result<(), RowProblem> {
+        match column {
+            Column::Skipped => {}
+            Column::Field(name) => {
+                check_text(name, cell)?;
+                self.fields.insert(name.clone(), Value::Text(cell.to_owned()));
+            }
+            Column::Role(Role::Text) => {
+                check_text(Role::Text.name(), cell)?;
+                self.text = Some(cell.to_owned());
+            }
+            Column::Role(Role::Speaker) => {
+                check_name(Role::Speaker.name(), cell)?;
+                self.speaker = (!cell.is_empty()).then(|| cell.to_owned());
+            }
+            Column::Role(Role::File) => self.file = Some(path::relative(cell)?),
+            Column::Role(Role::Id) => {
+                if cell.is_empty() {
+                    return Err(RowProblem::Empty { column: "id".to_owned() });
+                }
+                check_name(Role::Id.name(), cell)?;
+                self.id = Some(cell.to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn into_record(self, row: u64, offset: u64) -> Result<RowRecord, RowProblem> {
+        if self.text.as_deref() == Some("") {
+            return Err(RowProblem::Empty { column: Role::Text.name().to_owned() });
+        }
+        let file = match (self.file, &self.id) {
+            (Some(file), _) => file,
+            (None, Some(id)) => path::relative(id)?,
+            (None, None) => {
+                return Err(RowProblem::Empty { column: "file".to_owned() });
+            }
+        };
+        Ok(RowRecord {
+            id: path::id_of(self.id.as_deref().unwrap_or(&file)),
+            file,
+            text: self.text,
+            speaker: self.speaker,
+            fields: self.fields,
+            row,
+            offset,
+        })
+    }
+}
+
+/// A NUL never is text; other odd characters are for `text.normalize` to count and remove.
+pub(super) fn check_text(column: &str, cell: &str) -> Result<(), RowProblem> {
+    forbid(column, cell, |character| character == '\0')
+}
+
+/// Ids and speakers are printed and become file names: nothing invisible is allowed in them.
+pub(super) fn check_name(column: &str, cell: &str) -> Result<(), RowProblem> {
+    forbid(column, cell, path::is_unprintable)
+}
+
+fn forbid(column: &str, cell: &str, bad: impl Fn(char) -> bool) -> Result<(), RowProblem> {
+    match cell.chars().find(|character| bad(*character)) {
+        None => Ok(()),
+        Some(character) => {
+            Err(RowProblem::Forbidden { column: column.to_owned(), code: character as u32 })
+        }
+    }
+}

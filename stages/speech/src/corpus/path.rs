@@ -1,0 +1,206 @@
+//! Audio paths as corpora write them: which are safe, which id they give, which file they mean.
+
+use unicode_normalization::UnicodeNormalization;
+
+/// Extensions of audio files, in the order in which a path without one is looked up.
+pub const AUDIO_EXTENSIONS: [&str; 5] = ["wav", "flac", "mp3", "ogg", "m4a"];
+
+/// Extensions that are cut off to form an id although they are not looked up.
+const OTHER_AUDIO_EXTENSIONS: [&str; 9] =
+    ["wma", "aac", "aiff", "aif", "aifc", "opus", "oga", "mp4", "wave"];
+
+const DEVICE_NAMES: [&str; 22] = [
+    "con", "prn", "aux", "nul", "com1", "com2", "com3", "com4", "com5", "com6", "com7", "com8",
+    "com9", "lpt1", "lpt2", "lpt3", "lpt4", "lpt5", "lpt6", "lpt7", "lpt8", "lpt9",
+];
+
+const MAX_PATH_BYTES: usize = 4096;
+const MAX_NAME_BYTES: usize = 255;
+
+/// Why a path is refused. Each message goes on from "the audio path".
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PathProblem {
+    #[error("is empty")]
+    Empty,
+    #[error("`{path}` is absolute; write it relative to the audio folder")]
+    Absolute { path: String },
+    #[error("`{path}` leaves its folder by `..`")]
+    Parent { path: String },
+    #[error("`{path}` is a command (it ends or begins with a bar); commands are never run")]
+    Command { path: String },
+    #[error("`{path}` is a web address; download the file first")]
+    Address { path: String },
+    #[error("uses the device name `{name}`")]
+    Device { name: String },
+    #[error("holds the control character U+{code:04X}")]
+    Control { code: u32 },
+    #[error("is too long ({bytes} bytes)")]
+    TooLong { bytes: usize },
+}
+
+/// Checks a path as written and returns it with `/` between its parts and without `.` parts.
+pub fn relative(written: &str) -> Result<String, PathProblem> {
+    let written = written.trim();
+    let path = || shown(written);
+    if written.is_empty() {
+        return Err(PathProblem::Empty);
+    }
+    if written.len() > MAX_PATH_BYTES {
+        return Err(PathProblem::TooLong { bytes: written.len() });
+    }
+    if let Some(character) = written.chars().find(|c| is_unprintable(*c)) {
+        return Err(PathProblem::Control { code: character as u32 });
+    }
+    if written.ends_with('|') || written.starts_with('|') {
+        return Err(PathProblem::Command { path: path() });
+    }
+    if written.contains("://") {
+        return Err(PathProblem::Address { path: path() });
+    }
+    let slashed = written.replace('\\', "/");
+    if slashed.starts_with('/') || has_drive_letter(&slashed) {
+        return Err(PathProblem::Absolute { path: path() });
+    }
+    let mut parts = Vec::new();
+    for part in slashed.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => return Err(PathProblem::Parent { path: path() }),
+            name => parts.push(checked_name(name)?),
+        }
+    }
+    if parts.is_empty() {
+        return Err(PathProblem::Empty);
+    }
+    Ok(parts.join("/"))
+}
+
+/// The id of a clip: its path without a known audio extension, in NFC.
+///
+/// Other dots stay, since `LJ001.0001` and `LJ001.0002` are two clips.
+pub fn id_of(path: &str) -> String {
+    without_audio_extension(path).nfc().collect()
+}
+
+/// The part of a path before a known audio extension; the whole path if it has none.
+pub fn without_audio_extension(path: &str) -> &str {
+    match path.rsplit_once('.') {
+        Some((stem, extension)) if is_audio_extension(extension) && !ends_a_folder(stem) => stem,
+        _ => path,
+    }
+}
+
+/// Whether the last extension is one of audio, in either case.
+pub fn has_audio_extension(path: &str) -> bool {
+    without_audio_extension(path).len() != path.len()
+}
+
+/// The file that a path means: itself if it exists, else the first known extension that does.
+pub fn resolve(path: &str, mut exists: impl FnMut(&str) -> bool) -> Option<String> {
+    if exists(path) {
+        return Some(path.to_owned());
+    }
+    if has_audio_extension(path) {
+        return None;
+    }
+    AUDIO_EXTENSIONS
+        .iter()
+        .map(|extension| format!("{path}.{extension}"))
+        .find(|candidate| exists(candidate))
+}
+
+/// Control characters, and the invisible ones that reorder or hide what a terminal shows.
+pub(super) fn is_unprintable(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200E}' | '\u{200F}' | '\u{061C}' | '\u{FEFF}')
+        || matches!(character, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+        || matches!(character, '\u{2028}' | '\u{2029}')
+}
+
+fn checked_name(name: &str) -> Result<&str, PathProblem> {
+    if name.len() > MAX_NAME_BYTES {
+        return Err(PathProblem::TooLong { bytes: name.len() });
+    }
+    let stem = name.split('.').next().unwrap_or(name).trim_end();
+    if DEVICE_NAMES.iter().any(|device| device.eq_ignore_ascii_case(stem)) {
+        return Err(PathProblem::Device { name: name.to_owned() });
+    }
+    Ok(name)
+}
+
+fn has_drive_letter(path: &str) -> bool {
+    let bytes = path.as_bytes();
+    bytes.len() >= 2 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':'
+}
+
+fn is_audio_extension(extension: &str) -> bool {
+    AUDIO_EXTENSIONS
+        .iter()
+        .chain(&OTHER_AUDIO_EXTENSIONS)
+        .any(|known| known.eq_ignore_ascii_case(extension))
+}
+
+fn ends_a_folder(stem: &str) -> bool {
+    stem.is_empty() || stem.ends_with('/')
+}
+
+/// A path short enough for a message.
+fn shown(path: &str) -> String {
+    match path.char_indices().nth(80) {
+        Some((end, _)) => format!("{}…", &path[..end]),
+        None => path.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    #[test]
+    fn paths_that_leave_their_folder_or_name_a_device_or_command_are_refused() {
+        for path in [
+            "../a.wav",
+            "a/../../b.wav",
+            "/etc/passwd",
+            "C:\\a.wav",
+            "\\\\host\\a.wav",
+            "sox a.wav -t wav - |",
+            "|cat a.wav",
+            "NUL",
+            "wavs/con.wav",
+            "aux .wav",
+            "a\0.wav",
+            "a\u{202E}vaw.wav",
+            "http://host/a.wav",
+            "",
+            " ",
+            "./",
+        ] {
+            assert!(relative(path).is_err(), "{path:?} was accepted");
+        }
+    }
+
+    #[test]
+    fn separators_of_windows_and_single_dots_are_made_plain() {
+        assert_eq!(relative("./wavs\\a b.wav").unwrap(), "wavs/a b.wav");
+        assert_eq!(relative("console.wav").unwrap(), "console.wav");
+    }
+
+    #[test]
+    fn an_id_loses_only_the_extension_of_audio() {
+        assert_eq!(id_of("s1/LJ001.0001"), "s1/LJ001.0001");
+        assert_eq!(id_of("s1/a.WAV"), "s1/a");
+        assert_eq!(id_of("s1/.wav"), "s1/.wav");
+        assert_eq!(id_of("a\u{308}.wav"), "ä");
+    }
+
+    #[test]
+    fn a_path_without_extension_is_looked_up_in_the_fixed_order() {
+        let there = ["x.mp3", "x.flac", "y"];
+        let find = |path: &str| resolve(path, |candidate| there.contains(&candidate));
+        assert_eq!(find("x").as_deref(), Some("x.flac"));
+        assert_eq!(find("y").as_deref(), Some("y"));
+        assert_eq!(find("x.wav"), None);
+    }
+}

@@ -1,0 +1,285 @@
+//! `corpus.table`: rows of a table separated by bars, commas or tabs.
+//!
+//! Splitting into rows and cells is the `csv` crate's; this module decides the separator, the
+//! quoting and the columns once for the whole table, and checks each row on its own.
+
+use std::borrow::Cow;
+
+use super::columns::{self, Column};
+use super::parts::Parts;
+use super::{CorpusError, MAX_ROW_BYTES, RowProblem, RowRecord, Rows};
+
+/// How a table is to be read.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    pub separator: Separator,
+    pub quoting: Quoting,
+    pub header: Header,
+    /// Names of the columns, in order; found out from the first rows if empty.
+    pub columns: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Separator {
+    /// The bar if the first row has one, else the tab, else the comma.
+    #[default]
+    Auto,
+    Bar,
+    Comma,
+    Tab,
+}
+
+/// Whether double quotes group a cell. Automatic: in comma tables only, since LJSpeech and
+/// Common Voice write bare quotes in their texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Quoting {
+    #[default]
+    Auto,
+    On,
+    Off,
+}
+
+/// Whether the first row names the columns. Automatic: if it names a file and a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Header {
+    #[default]
+    Auto,
+    Yes,
+    No,
+}
+
+/// Rows of the first lines that decide what three columns without names are.
+const SAMPLE_ROWS: usize = 64;
+
+/// Reads a whole table.
+pub fn read(bytes: &[u8], options: &Options) -> Result<Rows, CorpusError> {
+    let start = text_start(bytes)?;
+    let separator = separator_byte(&bytes[start..], options.separator)?;
+    let quoted = match options.quoting {
+        Quoting::Auto => separator == b',',
+        Quoting::On => true,
+        Quoting::Off => false,
+    };
+    let mut lines = Lines::new(bytes, start, separator, quoted);
+    let sample = lines.by_ref().take(SAMPLE_ROWS).collect::<Result<Vec<Line>, CorpusError>>()?;
+    let layout = Layout::decide(&sample, options)?;
+    let mut rows = Rows::default();
+    for line in sample.into_iter().map(Ok).chain(lines).skip(layout.header_rows) {
+        let line = line?;
+        rows.push(line.row, line.offset as u64, record(bytes, &line, &layout.columns));
+    }
+    rows.reject_duplicates();
+    Ok(rows)
+}
+
+/// One row: where it stands and its cells.
+struct Line {
+    row: u64,
+    offset: usize,
+    end: usize,
+    cells: csv::ByteRecord,
+}
+
+struct Layout {
+    columns: Vec<Column>,
+    header_rows: usize,
+}
+
+/// Where the text begins: behind a byte order mark.
+fn text_start(bytes: &[u8]) -> Result<usize, CorpusError> {
+    match bytes {
+        [0xEF, 0xBB, 0xBF, ..] => Ok(3),
+        [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] => Err(CorpusError::Utf16),
+        _ => Ok(0),
+    }
+}
+
+fn separator_byte(bytes: &[u8], separator: Separator) -> Result<u8, CorpusError> {
+    let first = bytes
+        .split(|byte| *byte == b'\n')
+        .find(|line| !line.trim_ascii().is_empty())
+        .ok_or(CorpusError::EmptyTable)?;
+    match separator {
+        Separator::Bar => Ok(b'|'),
+        Separator::Comma => Ok(b','),
+        Separator::Tab => Ok(b'\t'),
+        Separator::Auto => b"|\t,"
+            .iter()
+            .find(|candidate| first.contains(candidate))
+            .copied()
+            .ok_or(CorpusError::NoSeparator),
+    }
+}
+
+/// The rows of a table one by one; blank lines are no rows.
+struct Lines<'a> {
+    bytes: &'a [u8],
+    start: usize,
+    separator: u8,
+    quoted: bool,
+    reader: csv::Reader<&'a [u8]>,
+    position: Position,
+}
+
+impl<'a> Lines<'a> {
+    fn new(bytes: &'a [u8], start: usize, separator: u8, quoted: bool) -> Lines<'a> {
+        let reader = csv::ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .delimiter(separator)
+            .quoting(quoted)
+            // A lone carriage return is text; the one before a line feed is cut off with the cells.
+            .terminator(csv::Terminator::Any(b'\n'))
+            .from_reader(&bytes[start..]);
+        let position = Position { offset: start, row: 1 };
+        Lines { bytes, start, separator, quoted, reader, position }
+    }
+
+    fn line(&mut self, cells: csv::ByteRecord) -> Result<Line, CorpusError> {
+        self.position.skip_blank(self.bytes);
+        let Position { offset, row } = self.position;
+        let end = self.start + self.reader.position().byte() as usize;
+        let reaches_end = end >= self.bytes.len();
+        if self.quoted && reaches_end && is_unclosed(&self.bytes[offset..end], self.separator) {
+            return Err(CorpusError::UnclosedQuote { row, offset: offset as u64 });
+        }
+        self.position.advance(self.bytes, end);
+        Ok(Line { row, offset, end, cells })
+    }
+}
+
+impl Iterator for Lines<'_> {
+    type Item = Result<Line, CorpusError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let mut cells = csv::ByteRecord::new();
+            // Reading bytes from memory, of rows of any width, has no error left to report.
+            if !self.reader.read_byte_record(&mut cells).unwrap_or(false) {
+                return None;
+            }
+            match self.line(cells) {
+                Ok(line) if self.bytes[line.offset..line.end].trim_ascii().is_empty() => {}
+                result => return Some(result),
+            }
+        }
+    }
+}
+
+/// Where the next row begins. The `csv` crate counts blank lines to the row behind them.
+#[derive(Clone, Copy)]
+struct Position {
+    offset: usize,
+    row: u64,
+}
+
+impl Position {
+    fn skip_blank(&mut self, bytes: &[u8]) {
+        while bytes.get(self.offset) == Some(&b'\n') {
+            self.offset += 1;
+            self.row += 1;
+        }
+    }
+
+    fn advance(&mut self, bytes: &[u8], end: usize) {
+        let passed = bytes.get(self.offset..end).unwrap_or_default();
+        self.row += passed.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.offset = end.max(self.offset);
+    }
+}
+
+/// Whether a row that reaches the end of the file does so by a quote that is not closed. A single
+/// quote inside a cell that does not begin with one is text.
+fn is_unclosed(row: &[u8], separator: u8) -> bool {
+    let quotes = row.iter().filter(|byte| **byte == b'"').count();
+    let opens_cell = row.starts_with(b"\"") || row.windows(2).any(|pair| pair == [separator, b'"']);
+    quotes % 2 == 1 && opens_cell
+}
+
+impl Layout {
+    fn decide(lines: &[Line], options: &Options) -> Result<Layout, CorpusError> {
+        let first = lines.first().ok_or(CorpusError::EmptyTable)?;
+        let cells: Vec<Cow<'_, str>> = first.text_cells();
+        let cells: Vec<&str> = cells.iter().map(|cell| cell.trim()).collect();
+        let has_header = match options.header {
+            Header::Yes => true,
+            Header::No => false,
+            Header::Auto => columns::is_header(&cells),
+        };
+        let columns = if !options.columns.is_empty() {
+            declared(&options.columns, cells.len())?
+        } else if has_header {
+            columns::map(&cells)?
+        } else {
+            guessed(lines, cells.len())?
+        };
+        Ok(Layout { columns, header_rows: usize::from(has_header) })
+    }
+}
+
+fn declared(names: &[String], width: usize) -> Result<Vec<Column>, CorpusError> {
+    if names.len() != width {
+        return Err(CorpusError::ColumnCount { found: names.len(), in_row: width });
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    columns::map(&names)
+}
+
+/// Columns of a table that does not name them.
+///
+/// Two are file and text. Three are told apart by where sentences stand: LJSpeech has the raw and
+/// the normalised text, other tables a speaker on either side of the text.
+fn guessed(lines: &[Line], width: usize) -> Result<Vec<Column>, CorpusError> {
+    let names: &[&str] = match width {
+        2 => &["file", "text"],
+        3 => {
+            let sample = &lines[..lines.len().min(SAMPLE_ROWS)];
+            match (are_sentences(sample, 1), are_sentences(sample, 2)) {
+                (true, true) => &["file", "raw_text", "text"],
+                (false, true) => &["file", "speaker", "text"],
+                (_, false) => &["file", "text", "speaker"],
+            }
+        }
+        found => return Err(CorpusError::UnknownColumns { found }),
+    };
+    columns::map(names)
+}
+
+/// Whether most cells of a column have two words or more.
+fn are_sentences(sample: &[Line], column: usize) -> bool {
+    let sentences = sample
+        .iter()
+        .filter_map(|line| line.cells.get(column))
+        .filter(|cell| String::from_utf8_lossy(cell).split_whitespace().nth(1).is_some())
+        .count();
+    sentences * 2 > sample.len()
+}
+
+impl Line {
+    fn text_cells(&self) -> Vec<Cow<'_, str>> {
+        self.cells.iter().map(String::from_utf8_lossy).collect()
+    }
+}
+
+fn record(bytes: &[u8], line: &Line, columns: &[Column]) -> Result<RowRecord, RowProblem> {
+    let length = line.end - line.offset;
+    if length > MAX_ROW_BYTES {
+        return Err(RowProblem::TooLong { bytes: length as u64 });
+    }
+    if let Err(error) = std::str::from_utf8(&bytes[line.offset..line.end]) {
+        return Err(RowProblem::NotUtf8 { at: error.valid_up_to() as u64 });
+    }
+    if line.cells.len() != columns.len() {
+        return Err(RowProblem::WrongWidth { expected: columns.len(), found: line.cells.len() });
+    }
+    let mut parts = Parts::default();
+    for (cell, column) in line.cells.iter().zip(columns) {
+        // The whole row is UTF-8, and cells are cut at ASCII bytes only.
+        let cell = String::from_utf8_lossy(cell);
+        parts.take(cell.trim(), column)?;
+    }
+    parts.into_record(line.row, line.offset as u64)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+use proptest::prelude::*;
+
+use super::*;
+use crate::corpus::{RowReject, Value};
+
+fn rows(text: &str) -> Rows {
+    read(text.as_bytes(), &Options::default()).unwrap()
+}
+
+fn brief(record: &RowRecord) -> (&str, &str, Option<&str>) {
+    (&record.id, record.text.as_deref().unwrap(), record.speaker.as_deref())
+}
+
+fn problem(text: &str) -> String {
+    let rows = rows(text);
+    assert_eq!(rows.rejects.len(), 1, "{:?}", rows.rejects);
+    rows.rejects[0].problem.to_string()
+}
+
+#[test]
+fn two_columns_are_file_and_text() {
+    let rows = rows("a.wav|Yksi, kaksi\r\nb.wav|Kolme\r\n");
+    let found: Vec<_> = rows.records.iter().map(brief).collect();
+    assert_eq!(found, [("a", "Yksi, kaksi", None), ("b", "Kolme", None)]);
+}
+
+#[test]
+fn three_columns_are_told_apart_by_where_sentences_stand() {
+    let plain = rows("a|Yksi kaksi|anna\nb|Kolme neljä|olli\n");
+    assert_eq!(brief(&plain.records[0]), ("a", "Yksi kaksi", Some("anna")));
+    let speaker_first = rows("a|anna|Yksi kaksi\nb|olli|Kolme neljä\n");
+    assert_eq!(brief(&speaker_first.records[1]), ("b", "Kolme neljä", Some("olli")));
+    let ljspeech =
+        rows("LJ001-0001|Dr. \"No\" 1|doctor no one\nLJ001-0002|on 2 legs|on two legs\n");
+    assert_eq!(brief(&ljspeech.records[0]), ("LJ001-0001", "doctor no one", None));
+    let raw = Value::Text("Dr. \"No\" 1".to_owned());
+    assert_eq!(ljspeech.records[0].fields["raw_text"], raw);
+}
+
+#[test]
+fn a_header_names_the_columns_and_the_rest_are_fields() {
+    let rows = rows(
+        "client_id\tpath\tsentence\tup_votes\n7f\tc/1.mp3\tHei \"sinä\tno\"\t2\n7f\tc/2.mp3\tHei\t3\n",
+    );
+    assert_eq!(rows.records.len(), 1);
+    assert_eq!(brief(&rows.records[0]), ("c/2", "Hei", Some("7f")));
+    assert_eq!(rows.records[0].fields["up_votes"], Value::Text("3".to_owned()));
+    assert_eq!((rows.records[0].row, rows.rejects[0].row), (3, 2));
+}
+
+#[test]
+fn declared_columns_overrule_and_can_skip() {
+    let options = Options {
+        columns: ["file", "-", "text", "mood"].map(String::from).to_vec(),
+        ..Options::default()
+    };
+    let rows = read(b"a.wav|x|Hei|glad\n", &options).unwrap();
+    assert_eq!(brief(&rows.records[0]), ("a", "Hei", None));
+    assert_eq!(rows.records[0].fields.len(), 1);
+    let few = read(b"a.wav|Hei\n", &options).unwrap_err();
+    assert_eq!(few.to_string(), "4 columns are named in `columns`, and the first row has 2");
+}
+
+#[test]
+fn comma_tables_may_quote_cells_over_several_lines() {
+    let rows = rows("file,text\n\"a.wav\",\"Yksi, \"\"kaksi\"\"\nkolme\"\n\nb.wav,Neljä\n");
+    assert_eq!(brief(&rows.records[0]), ("a", "Yksi, \"kaksi\"\nkolme", None));
+    assert_eq!((rows.records[1].row, rows.records[1].offset), (5, 43));
+}
+
+#[test]
+fn a_quote_that_swallows_the_file_is_an_error_that_says_where() {
+    let error = read(b"file,text\na,ok\nb,\"open\nc,ok\nd,ok\n", &Options::default()).unwrap_err();
+    assert_eq!(error, CorpusError::UnclosedQuote { row: 3, offset: 15 });
+}
+
+#[test]
+fn a_table_cut_inside_a_quoted_cell_is_not_taken_for_whole() {
+    let error = read(b"file,text\na,ok\nb,\"cut sho", &Options::default()).unwrap_err();
+    assert_eq!(error, CorpusError::UnclosedQuote { row: 3, offset: 15 });
+    assert_eq!(rows("file,text\na,a 5\" pipe").records.len(), 1);
+}
+
+#[test]
+fn row_numbers_and_offsets_count_blank_lines_and_the_byte_order_mark() {
+    let rows = rows("\u{FEFF}\r\n\na|x y\n\n\r\n\nb|\n");
+    assert_eq!((rows.records[0].row, rows.records[0].offset), (3, 6));
+    assert_eq!((rows.rejects[0].row, rows.rejects[0].offset), (7, 16));
+}
+
+#[test]
+fn each_bad_row_says_what_is_wrong_and_the_others_stay() {
+    assert_eq!(problem("a|x\nb|y|z\n"), "the row has 3 columns instead of 2");
+    assert_eq!(problem("a|x\nb|\n"), "the column `text` is empty");
+    assert_eq!(
+        problem("a|x\nb|y\0\n"),
+        "the column `text` holds the character U+0000, which is not allowed there"
+    );
+    assert_eq!(problem("a|x\n../b|y\n"), "the audio path `../b` leaves its folder by `..`");
+    let speaker = "file|text|speaker\na|x|s\nb|y|s\u{202E}t\n";
+    assert_eq!(
+        problem(speaker),
+        "the column `speaker` holds the character U+202E, which is not allowed there"
+    );
+}
+
+#[test]
+fn bytes_that_are_not_utf8_cost_one_row() {
+    let rows = read(b"a|x\nb|\xE4\xE4\nc|z\n", &Options::default()).unwrap();
+    assert_eq!(rows.records.len(), 2);
+    assert_eq!(rows.rejects[0].problem, RowProblem::NotUtf8 { at: 2 });
+}
+
+#[test]
+fn a_row_of_ten_megabytes_is_rejected_and_not_kept() {
+    let text = format!("a|x\nb|{}\nc|z\n", "y".repeat(10 << 20));
+    let rows = rows(&text);
+    assert_eq!(rows.records.len(), 2);
+    assert_eq!(rows.rejects[0].problem, RowProblem::TooLong { bytes: (10 << 20) + 3 });
+}
+
+#[test]
+fn rows_that_share_an_id_are_all_rejected_unless_they_are_the_same() {
+    let rows = rows("a.wav|x\nb.wav|y\na.flac|z\nb.wav|y\n");
+    let found: Vec<_> = rows.records.iter().map(|record| record.id.as_str()).collect();
+    assert_eq!(found, ["b"]);
+    let clash = RowProblem::DuplicateId { id: "a".to_owned(), first: 1, second: 3 };
+    let expected: Vec<(u64, RowProblem)> =
+        vec![(1, clash.clone()), (3, clash), (4, RowProblem::Repeated { first: 2 })];
+    let found: Vec<_> =
+        rows.rejects.into_iter().map(|RowReject { row, problem, .. }| (row, problem)).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn what_makes_the_whole_table_meaningless_is_an_error() {
+    let error = |text: &str| read(text.as_bytes(), &Options::default()).unwrap_err().to_string();
+    assert_eq!(error(""), "the table is empty");
+    assert_eq!(
+        error("hello\n"),
+        "the first row holds neither a bar, a tab nor a comma; say `separator`"
+    );
+    assert_eq!(
+        error("a|b|c|d\n"),
+        "the first row has 4 columns and no header that names them; say `columns`"
+    );
+    assert_eq!(
+        error("path|wav|text\n"),
+        "the columns `path` and `wav` both look like the file; say `columns`"
+    );
+    assert_eq!(read(b"\xFF\xFEa\0", &Options::default()).unwrap_err(), CorpusError::Utf16);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_give_rows_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..400), quoted: bool) {
+        let quoting = if quoted { Quoting::On } else { Quoting::Off };
+        if let Ok(rows) = read(&bytes, &Options { quoting, ..Options::default() }) {
+            let lines = bytes.iter().filter(|byte| **byte == b'\n').count() + 1;
+            prop_assert!(rows.records.len() + rows.rejects.len() <= lines);
+        }
+    }
+
+    #[test]
+    fn tables_made_of_plain_cells_come_back_cell_by_cell(
+        cells in proptest::collection::vec(("[a-z]{1,8}", "[a-zäö\"',]{1,12}"), 1..20),
+        blank in 0usize..3, crlf: bool,
+    ) {
+        let end = if crlf { "\r\n" } else { "\n" };
+        let table: String = cells.iter().enumerate()
+            .map(|(index, (file, text))| format!("{index}{file}|{text}{end}{}", end.repeat(blank)))
+            .collect();
+        let rows = read(table.as_bytes(), &Options::default()).unwrap();
+        prop_assert_eq!(rows.records.len(), cells.len());
+        for (index, (record, (file, text))) in rows.records.iter().zip(&cells).enumerate() {
+            prop_assert_eq!(&record.id, &format!("{index}{file}"));
+            prop_assert_eq!(record.text.as_deref().unwrap(), text);
+            prop_assert_eq!(record.row as usize, 1 + index * (1 + blank));
+            prop_assert!(table[record.offset as usize..].starts_with(&record.id));
+        }
+    }
+}

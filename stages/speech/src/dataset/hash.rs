@@ -1,0 +1,15 @@
+//! The stable hash that decides sides and shards: a function of names alone.
+
+/// Hashes parts of a name; lengths go first, so that no two lists of parts read the same.
+///
+/// The purpose keeps decisions apart: an item's shard says nothing about its side.
+pub(super) fn stable(purpose: &str, parts: &[&str]) -> u64 {
+    let mut hasher = blake3::Hasher::new();
+    for part in std::iter::once(&purpose).chain(parts) {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
+    }
+    let mut first = [0; 8];
+    first.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+    u64::from_le_bytes(first)
+}

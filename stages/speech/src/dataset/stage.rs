@@ -1,0 +1,211 @@
+//! The stages of the family `dataset` but for packing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use stage_core::catalogue::dataset as kinds;
+use stage_core::{
+    Context, GatherInput, GatherJob, GatherOutput, Item, Job, NewItem, NewValue, ParameterValue,
+    PortInput, PortOutput, Setup, Stage, StageError,
+};
+
+use super::filter::{Condition, Failure, Test};
+use super::merge::{self, Prefix};
+use super::pack;
+use super::split::{self, Member, Side};
+use crate::plain::{stage, unknown_choice};
+
+pub fn stages() -> Vec<Arc<dyn Stage>> {
+    vec![
+        stage(&kinds::SPLIT, open_split),
+        stage(&kinds::FILTER, open_filter),
+        stage(&kinds::MERGE, open_merge),
+        stage(&kinds::PACK, pack::stage::open),
+    ]
+}
+
+struct Split {
+    options: split::Options,
+    group: Option<String>,
+}
+
+fn open_split(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+    let parameters = &setup.parameters;
+    let minimum = parameters.integer("minimum_per_speaker")?;
+    let group = match parameters.is_set("group") {
+        true => Some(parameters.text("group")?.to_owned()),
+        false => None,
+    };
+    let options = split::Options {
+        fraction: parameters.number("fraction")?,
+        salt: parameters.text("split_salt")?.to_owned(),
+        minimum_per_speaker: usize::try_from(minimum).unwrap_or_default(),
+    };
+    Ok(Job::Gather(Box::new(Split { options, group })))
+}
+
+impl GatherJob for Split {
+    fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
+        let items = input.items("input")?;
+        let members: Result<Vec<Member<'_>>, StageError> =
+            items.iter().map(|item| self.member(item)).collect();
+        let sides = split::split(&members?, &self.options);
+        let of = |wanted: Side| -> Vec<NewItem> {
+            let pairs = items.iter().zip(&sides);
+            pairs
+                .filter(|(_, side)| **side == wanted)
+                .map(|(item, _)| NewItem::kept(item))
+                .collect()
+        };
+        let all = items.iter().zip(&sides).map(|(item, side)| {
+            NewItem::kept(item).with("side", NewValue::Text(side_name(*side).to_owned()))
+        });
+        let (training, validation) = (of(Side::Training), of(Side::Validation));
+        let mut notes = vec![
+            ("training".to_owned(), training.len() as u64),
+            ("validation".to_owned(), validation.len() as u64),
+        ];
+        let texts = items.iter().zip(&sides);
+        let leaks =
+            split::leaks(texts.filter_map(|(item, side)| Some((item.fields.text("text")?, *side))));
+        if !leaks.is_empty() {
+            notes.push(("texts on both sides".to_owned(), leaks.len() as u64));
+        }
+        let output = GatherOutput::default()
+            .with("all", PortOutput::Dataset(all.collect()))
+            .with("training", PortOutput::Dataset(training))
+            .with("validation", PortOutput::Dataset(validation));
+        Ok(GatherOutput { notes, ..output })
+    }
+}
+
+impl Split {
+    fn member<'a>(&self, item: &'a Item) -> Result<Member<'a>, StageError> {
+        let group = match &self.group {
+            None => None,
+            Some(field) => Some(item.fields.text(field).ok_or_else(|| {
+                StageError::failed(format!(
+                    "the item `{}` has no text in the field `{field}`, by which the split groups",
+                    item.id
+                ))
+            })?),
+        };
+        Ok(Member { id: &item.id, group, speaker: item.fields.text("speaker") })
+    }
+}
+
+fn side_name(side: Side) -> &'static str {
+    match side {
+        Side::Training => "training",
+        Side::Validation => "validation",
+    }
+}
+
+struct Filter(Vec<Condition>);
+
+fn open_filter(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+    let mut conditions = Vec::new();
+    for written in setup.parameters.list("where")? {
+        conditions.extend(conditions_of(written)?);
+    }
+    Ok(Job::Gather(Box::new(Filter(conditions))))
+}
+
+/// One table of `where`: a field and one test or several.
+fn conditions_of(written: &ParameterValue) -> Result<Vec<Condition>, StageError> {
+    let ParameterValue::Map(map) = written else {
+        return Err(StageError::failed(format!("a condition is a table, not {written}")));
+    };
+    let table = stage_core::Parameters(map.clone());
+    let field = table.text("field")?;
+    let bound = |name: &str| -> Result<Option<f64>, StageError> {
+        table.is_set(name).then(|| table.number(name)).transpose()
+    };
+    let length = |name: &str| -> Result<Option<u64>, StageError> {
+        Ok(bound(name)?.map(|number| number.max(0.0) as u64))
+    };
+    let texts = |name: &str| -> Result<Vec<String>, StageError> {
+        Ok(table.texts(name)?.into_iter().map(str::to_owned).collect())
+    };
+    let mut tests = Vec::new();
+    if table.is_set("min") || table.is_set("max") {
+        tests.push(Test::Between { min: bound("min")?, max: bound("max")? });
+    }
+    if table.is_set("min_length") || table.is_set("max_length") {
+        tests.push(Test::Length { min: length("min_length")?, max: length("max_length")? });
+    }
+    if table.is_set("any_of") {
+        tests.push(Test::AnyOf(texts("any_of")?));
+    }
+    if table.is_set("none_of") {
+        tests.push(Test::NoneOf(texts("none_of")?));
+    }
+    if table.is_set("not_empty") && table.flag("not_empty")? {
+        tests.push(Test::NotEmpty);
+    }
+    if tests.is_empty() {
+        return Err(StageError::with_help(
+            format!("the condition on `{field}` tests nothing"),
+            "give it `min`, `max`, `any_of`, `none_of`, `min_length`, `max_length` or `not_empty`",
+        ));
+    }
+    Ok(tests.into_iter().map(|test| Condition { field: field.to_owned(), test }).collect())
+}
+
+impl GatherJob for Filter {
+    fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
+        let items = input.items("input")?;
+        let mut unmet: BTreeMap<String, u64> = BTreeMap::new();
+        let mut missing: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut kept = Vec::new();
+        for item in items {
+            let failed = self.0.iter().find_map(|condition| {
+                condition.check(item).err().map(|failure| (condition.field.as_str(), failure))
+            });
+            match failed {
+                None => kept.push(NewItem::kept(item)),
+                Some((field, failure)) => {
+                    *unmet.entry(format!("left out by `{field}`")).or_default() += 1;
+                    *missing.entry(field).or_default() += usize::from(failure == Failure::Missing);
+                }
+            }
+        }
+        if let Some((field, _)) =
+            missing.iter().find(|(_, count)| **count == items.len() && !items.is_empty())
+        {
+            return Err(StageError::failed(format!(
+                "no item has a field `{field}` that the condition can test"
+            )));
+        }
+        let output = GatherOutput::default().with("output", PortOutput::Dataset(kept));
+        Ok(GatherOutput { notes: unmet.into_iter().collect(), ..output })
+    }
+}
+
+struct Merge(Prefix);
+
+fn open_merge(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+    let prefix = match setup.parameters.text("prefix")? {
+        "never" => Prefix::Never,
+        "stage" => Prefix::Stage,
+        other => return Err(unknown_choice("prefix", other)),
+    };
+    Ok(Job::Gather(Box::new(Merge(prefix))))
+}
+
+impl GatherJob for Merge {
+    fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
+        let arrived = input.ports.get("input").map(Vec::as_slice).unwrap_or_default();
+        let sets: Vec<(&str, &[Item])> = arrived
+            .iter()
+            .filter_map(|input| match input {
+                PortInput::Dataset { stage, items, .. } => Some((stage.as_str(), items.as_slice())),
+                PortInput::Artifact { .. } => None,
+            })
+            .collect();
+        let merged =
+            merge::merge(&sets, self.0).map_err(|error| StageError::failed(error.to_string()))?;
+        let items = merged.iter().map(NewItem::kept).collect();
+        Ok(GatherOutput::default().with("output", PortOutput::Dataset(items)))
+    }
+}

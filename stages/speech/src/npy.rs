@@ -1,0 +1,284 @@
+//! Integer arrays in NumPy's `.npy` format: a reader for hostile files and a plain writer.
+//!
+//! Only integers are read. An array of Python objects is a pickle, which is a program: it is
+//! refused by name.
+
+use npyz::{DType, NpyFile, Order, TypeChar, WriterBuilder};
+
+/// An array of integers in C order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IntArray {
+    pub shape: Vec<u64>,
+    pub values: Vec<i64>,
+}
+
+/// Width of the integers that are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Width {
+    I32,
+    /// What the tools of Fish Speech write and read.
+    #[default]
+    I64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NpyError {
+    #[error("the file does not begin like an `.npy` file")]
+    NotNpy,
+    #[error("the header of the `.npy` file is damaged: {message}")]
+    Header { message: String },
+    #[error(
+        "the `.npy` file holds Python objects, which would have to be run to be read; save an array of integers"
+    )]
+    Objects,
+    #[error("the `.npy` file holds `{found}`, not integers")]
+    NotIntegers { found: String },
+    #[error(
+        "the array has the shape {shape:?}, of which only one or two dimensions in this order are read"
+    )]
+    Shape { shape: Vec<u64> },
+    #[error("the `.npy` file has {found} bytes of data instead of {expected}")]
+    Length { expected: u64, found: u64 },
+    #[error("the value {value} does not fit into 64 bits with a sign")]
+    TooLarge { value: u64 },
+    #[error("{values} values do not fill the shape {shape:?}")]
+    Mismatch { values: usize, shape: Vec<u64> },
+}
+
+const MAX_HEADER_BYTES: usize = 1 << 16;
+/// Nesting that a header needs is two; the parser behind it recurses.
+const MAX_BRACKETS: usize = 16;
+
+/// Reads an array of integers of any width and byte order.
+pub fn read(bytes: &[u8]) -> Result<IntArray, NpyError> {
+    let data_at = check_header(bytes)?;
+    let file =
+        NpyFile::new(bytes).map_err(|error| NpyError::Header { message: error.to_string() })?;
+    if file.uses_pickled_array() {
+        return Err(NpyError::Objects);
+    }
+    let dtype = file.dtype();
+    let (width, is_signed) = integer_width(&dtype)?;
+    let expected = file.len().saturating_mul(width);
+    let found = (bytes.len() - data_at) as u64;
+    if expected != found {
+        return Err(NpyError::Length { expected, found });
+    }
+    let shape = file.shape().to_vec();
+    let order = file.order();
+    let values = values(file, width, is_signed)?;
+    in_c_order(shape, order, values)
+}
+
+/// Writes an array; the same array always gives the same bytes.
+pub fn write(array: &IntArray, width: Width) -> Result<Vec<u8>, NpyError> {
+    let fits = array.shape.iter().try_fold(1u64, |product, size| product.checked_mul(*size));
+    if fits != Some(array.values.len() as u64) {
+        return Err(NpyError::Mismatch { values: array.values.len(), shape: array.shape.clone() });
+    }
+    let mut bytes = Vec::new();
+    let written = match width {
+        Width::I64 => write_values(&mut bytes, &array.shape, array.values.iter().copied()),
+        Width::I32 => {
+            let narrow: Result<Vec<i32>, _> =
+                array.values.iter().map(|value| i32::try_from(*value)).collect();
+            let narrow = narrow
+                .map_err(|_| NpyError::NotIntegers { found: "values beyond 32 bits".to_owned() })?;
+            write_values(&mut bytes, &array.shape, narrow)
+        }
+    };
+    written.map_err(|error| NpyError::Header { message: error.to_string() })?;
+    Ok(bytes)
+}
+
+fn write_values<T: npyz::AutoSerialize>(
+    bytes: &mut Vec<u8>,
+    shape: &[u64],
+    values: impl IntoIterator<Item = T>,
+) -> std::io::Result<()> {
+    let mut writer =
+        npyz::WriteOptions::new().default_dtype().shape(shape).writer(bytes).begin_nd()?;
+    writer.extend(values)?;
+    writer.finish()
+}
+
+/// Bounds what the header can ask of its parser; returns where the data begins.
+///
+/// The parser allocates what the header's length says, recurses into brackets and multiplies the
+/// dimensions unchecked, so that all three are looked at here first.
+fn check_header(bytes: &[u8]) -> Result<usize, NpyError> {
+    let damaged = |message: &str| NpyError::Header { message: message.to_owned() };
+    let (length, start) = match bytes {
+        [0x93, b'N', b'U', b'M', b'P', b'Y', 1, _, low, high, ..] => {
+            (u16::from_le_bytes([*low, *high]) as usize, 10)
+        }
+        [0x93, b'N', b'U', b'M', b'P', b'Y', 2 | 3, _, a, b, c, d, ..] => {
+            (u32::from_le_bytes([*a, *b, *c, *d]) as usize, 12)
+        }
+        [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => {
+            return Err(damaged("it is cut short or of an unknown version"));
+        }
+        _ => return Err(NpyError::NotNpy),
+    };
+    if length > MAX_HEADER_BYTES {
+        return Err(damaged("it is too long"));
+    }
+    let header = bytes.get(start..start + length).ok_or_else(|| damaged("it is cut short"))?;
+    if header.iter().filter(|byte| b"([{".contains(byte)).count() > MAX_BRACKETS {
+        return Err(damaged("it is nested too deeply"));
+    }
+    let numbers = header.split(|byte| !byte.is_ascii_digit()).filter(|digits| !digits.is_empty());
+    let product = numbers
+        .map(|digits| std::str::from_utf8(digits).ok()?.parse::<u64>().ok())
+        .try_fold(1u64, |product, number| product.checked_mul(number?.max(1)));
+    match product {
+        Some(_) => Ok(start + length),
+        None => Err(damaged("its shape is larger than any file")),
+    }
+}
+
+/// Bytes of an integer, and whether it has a sign.
+fn integer_width(dtype: &DType) -> Result<(u64, bool), NpyError> {
+    let refused = || NpyError::NotIntegers { found: dtype.descr() };
+    let DType::Plain(kind) = dtype else { return Err(refused()) };
+    let is_signed = match kind.type_char() {
+        TypeChar::Int => true,
+        TypeChar::Uint => false,
+        _ => return Err(refused()),
+    };
+    match kind.size_field() {
+        width @ (1 | 2 | 4 | 8) => Ok((width, is_signed)),
+        _ => Err(refused()),
+    }
+}
+
+fn values(file: NpyFile<&[u8]>, width: u64, is_signed: bool) -> Result<Vec<i64>, NpyError> {
+    fn all<T: npyz::Deserialize + Into<i64>>(file: NpyFile<&[u8]>) -> std::io::Result<Vec<i64>> {
+        Ok(file.into_vec::<T>()?.into_iter().map(Into::into).collect())
+    }
+    let read = match (width, is_signed) {
+        (1, true) => all::<i8>(file),
+        (2, true) => all::<i16>(file),
+        (4, true) => all::<i32>(file),
+        (1, false) => all::<u8>(file),
+        (2, false) => all::<u16>(file),
+        (4, false) => all::<u32>(file),
+        (8, true) => file.into_vec::<i64>(),
+        _ => {
+            let wide = file
+                .into_vec::<u64>()
+                .map_err(|error| NpyError::Header { message: error.to_string() })?;
+            let narrow = wide
+                .into_iter()
+                .map(|value| i64::try_from(value).map_err(|_| NpyError::TooLarge { value }));
+            return narrow.collect();
+        }
+    };
+    read.map_err(|error| NpyError::Header { message: error.to_string() })
+}
+
+fn in_c_order(shape: Vec<u64>, order: Order, values: Vec<i64>) -> Result<IntArray, NpyError> {
+    match (order, shape.as_slice()) {
+        (Order::C, [_, ..]) | (Order::Fortran, [_]) => Ok(IntArray { shape, values }),
+        (Order::Fortran, [rows, columns]) => {
+            let (rows, columns) = (*rows as usize, *columns as usize);
+            let cell = |index: usize| values[index % columns * rows + index / columns];
+            let turned = (0..values.len()).map(cell).collect();
+            Ok(IntArray { shape, values: turned })
+        }
+        _ => Err(NpyError::Shape { shape }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn file(header: &str, data: &[u8]) -> Vec<u8> {
+        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+        bytes.extend((header.len() as u16).to_le_bytes());
+        bytes.extend(header.as_bytes());
+        bytes.extend(data);
+        bytes
+    }
+
+    fn header(dtype: &str, shape: &str) -> String {
+        format!("{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}\n")
+    }
+
+    #[test]
+    fn a_file_for_fish_speech_has_the_size_that_its_tools_write() {
+        let array = IntArray { shape: vec![10, 97], values: vec![7; 970] };
+        let bytes = write(&array, Width::I64).unwrap();
+        assert_eq!(bytes.len(), 128 + 80 * 97);
+        assert_eq!(read(&bytes).unwrap(), array);
+    }
+
+    #[test]
+    fn integers_of_any_width_and_byte_order_are_read() {
+        for (dtype, data) in [
+            ("|i1", &[1, 254][..]),
+            ("<i2", &[1, 0, 254, 255]),
+            (">i2", &[0, 1, 255, 254]),
+            ("<i4", &[1, 0, 0, 0, 254, 255, 255, 255]),
+        ] {
+            assert_eq!(
+                read(&file(&header(dtype, "(2,)"), data)).unwrap().values,
+                [1, -2],
+                "{dtype}"
+            );
+        }
+        assert_eq!(read(&file(&header("|u1", "(2,)"), &[1, 254])).unwrap().values, [1, 254]);
+    }
+
+    #[test]
+    fn fortran_order_is_turned() {
+        let header = "{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3), }\n";
+        let array = read(&file(header, &[1, 4, 2, 5, 3, 6])).unwrap();
+        assert_eq!((array.shape, array.values), (vec![2, 3], vec![1, 2, 3, 4, 5, 6]));
+    }
+
+    #[test]
+    fn python_objects_are_refused_and_not_run() {
+        let bytes = file(&header("|O", "(1,)"), b"cos\nsystem\n(S'touch canary'\ntR.");
+        assert_eq!(read(&bytes).unwrap_err(), NpyError::Objects);
+        let record = "{'descr': [('a', '|O')], 'fortran_order': False, 'shape': (1,), }\n";
+        assert!(read(&file(record, b"")).is_err());
+    }
+
+    #[test]
+    fn headers_that_ask_for_too_much_are_refused() {
+        let huge = file(&header("|u1", "(4294967296, 4294967296, 4294967296)"), b"");
+        assert!(matches!(read(&huge), Err(NpyError::Header { .. })));
+        let deep = file(&"(".repeat(60_000), b"");
+        assert!(matches!(read(&deep), Err(NpyError::Header { .. })));
+        let long = b"\x93NUMPY\x02\x00\xff\xff\xff\xff";
+        assert!(matches!(read(long), Err(NpyError::Header { .. })));
+    }
+
+    #[test]
+    fn floats_and_wrong_lengths_are_refused() {
+        let floats = read(&file(&header("<f4", "(1,)"), &[0; 4])).unwrap_err();
+        assert_eq!(floats.to_string(), "the `.npy` file holds `'<f4'`, not integers");
+        let cut = read(&file(&header("<i4", "(2,)"), &[0; 7])).unwrap_err();
+        assert_eq!(cut, NpyError::Length { expected: 8, found: 7 });
+    }
+
+    proptest! {
+        #[test]
+        fn a_damaged_file_gives_an_array_or_an_error(
+            place in 0usize..200, byte: u8, length in 0usize..220,
+            dtype in "[<>|][iufOSV][1248]", shape in "\\(([0-9]{1,3}, ?){0,4}\\)",
+        ) {
+            let array = IntArray { shape: vec![3, 4], values: (0..12).collect() };
+            let mut bytes = write(&array, Width::I64).unwrap();
+            bytes[place] = byte;
+            bytes.truncate(length);
+            let _ = read(&bytes);
+            let _ = read(&file(&header(&dtype, &shape), &[0; 16]));
+        }
+    }
+}

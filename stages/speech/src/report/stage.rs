@@ -1,0 +1,73 @@
+//! The stage of the family `report`.
+
+use std::sync::Arc;
+
+use stage_core::catalogue::report as kinds;
+use stage_core::{
+    Context, Fields, GatherInput, GatherJob, GatherOutput, Job, NewValue, PortInput, PortOutput,
+    Setup, Stage, StageError, Value,
+};
+
+use super::summary::{Entry, Summary};
+use crate::plain::{JSON, stage};
+
+pub fn stages() -> Vec<Arc<dyn Stage>> {
+    vec![stage(&kinds::SUMMARY, open)]
+}
+
+struct SummaryJob;
+
+fn open(_: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+    Ok(Job::Gather(Box::new(SummaryJob)))
+}
+
+/// JSON up to this size is taken in whole.
+const MAX_INLINE_BYTES: u64 = 1 << 20;
+
+impl GatherJob for SummaryJob {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        let mut summary = Summary::default();
+        for arrived in input.ports.into_values().flatten() {
+            match arrived {
+                PortInput::Dataset { stage, items, rejects } => {
+                    summary.add_dataset(&stage, &items, &rejects);
+                }
+                PortInput::Artifact { stage, fields } => {
+                    summary.artifacts.insert(stage, entries(&fields, context)?);
+                }
+            }
+        }
+        let json = ("summary".to_owned(), NewValue::bytes(JSON, summary.to_json()));
+        Ok(GatherOutput::default().with("output", PortOutput::Artifact(vec![json])))
+    }
+}
+
+fn entries(
+    fields: &Fields,
+    context: &mut dyn Context,
+) -> Result<std::collections::BTreeMap<String, Entry>, StageError> {
+    let mut entries = std::collections::BTreeMap::new();
+    for (name, value) in fields.iter() {
+        entries.insert(name.to_string(), entry(value, context)?);
+    }
+    Ok(entries)
+}
+
+fn entry(value: &Value, context: &mut dyn Context) -> Result<Entry, StageError> {
+    let blob = match value {
+        Value::Text(text) => return Ok(Entry::Text(text.to_string())),
+        Value::Number(number) => return Ok(Entry::Number(*number)),
+        Value::Blob(blob) => blob,
+    };
+    if &*blob.kind == JSON && blob.size <= MAX_INLINE_BYTES {
+        let bytes = context.read(blob)?;
+        if let Ok(json) = serde_json::from_slice(&bytes) {
+            return Ok(Entry::Json(json));
+        }
+    }
+    Ok(Entry::Blob { bytes: blob.size, kind: blob.kind.to_string() })
+}

@@ -1,0 +1,82 @@
+//! The stages of the family `speaker`.
+
+use std::sync::Arc;
+
+use stage_core::catalogue::speaker as kinds;
+use stage_core::{
+    Context, GatherInput, GatherJob, GatherOutput, Item, Job, NewItem, NewValue, PortOutput, Setup,
+    Stage, StageError,
+};
+
+use super::select::{By, select};
+use super::stats::{Clip, Speaker, stats};
+use crate::plain::{JSON, stage, to_json, unknown_choice};
+
+pub fn stages() -> Vec<Arc<dyn Stage>> {
+    vec![stage(&kinds::STATS, open_stats), stage(&kinds::SELECT, open_select)]
+}
+
+fn clip(item: &Item) -> Clip<'_> {
+    Clip {
+        speaker: item.fields.text("speaker"),
+        seconds: item.fields.number("seconds"),
+        text: item.fields.text("text"),
+        snr: item.fields.number("snr"),
+    }
+}
+
+fn report(speakers: &[Speaker]) -> Result<(String, NewValue), StageError> {
+    Ok(("report".to_owned(), NewValue::bytes(JSON, to_json(&speakers)?)))
+}
+
+struct Stats;
+
+fn open_stats(_: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+    Ok(Job::Gather(Box::new(Stats)))
+}
+
+impl GatherJob for Stats {
+    fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
+        let speakers = stats(input.items("input")?.iter().map(clip));
+        let number = ("speakers".to_owned(), NewValue::Number(speakers.len() as f64));
+        let artifact = PortOutput::Artifact(vec![report(&speakers)?, number]);
+        Ok(GatherOutput::default().with("output", artifact))
+    }
+}
+
+struct Select {
+    by: By,
+    top: usize,
+}
+
+fn open_select(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+    let by = match setup.parameters.text("by")? {
+        "clips" => By::Clips,
+        "minutes" => By::Minutes,
+        other => return Err(unknown_choice("by", other)),
+    };
+    let top = usize::try_from(setup.parameters.integer("top")?).unwrap_or(usize::MAX);
+    Ok(Job::Gather(Box::new(Select { by, top })))
+}
+
+impl GatherJob for Select {
+    fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
+        let items = input.items("input")?;
+        let speakers = stats(items.iter().map(clip));
+        let names = select(&speakers, self.by, self.top)
+            .map_err(|error| StageError::failed(error.to_string()))?;
+        let is_selected = |speaker: &str| names.iter().any(|name| name == speaker);
+        let kept = items
+            .iter()
+            .filter(|item| item.fields.text("speaker").is_some_and(is_selected))
+            .map(NewItem::kept)
+            .collect();
+        let mut chosen: Vec<Speaker> =
+            speakers.into_iter().filter(|speaker| is_selected(&speaker.speaker)).collect();
+        chosen.sort_by_key(|speaker| names.iter().position(|name| *name == speaker.speaker));
+        let listed = ("names".to_owned(), NewValue::Text(names.join("\n")));
+        Ok(GatherOutput::default()
+            .with("output", PortOutput::Dataset(kept))
+            .with("speakers", PortOutput::Artifact(vec![listed, report(&chosen)?])))
+    }
+}

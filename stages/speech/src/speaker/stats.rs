@@ -1,0 +1,113 @@
+//! `speaker.stats`: clips, minutes, characters and noise, by speaker.
+
+use std::collections::BTreeMap;
+
+/// What the statistics look at in an item.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Clip<'a> {
+    pub speaker: Option<&'a str>,
+    pub seconds: Option<f64>,
+    pub text: Option<&'a str>,
+    /// Signal-to-noise ratio in decibels, if it was measured.
+    pub snr: Option<f64>,
+}
+
+/// What one speaker adds up to.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Speaker {
+    pub speaker: String,
+    pub clips: u64,
+    pub minutes: f64,
+    pub characters: u64,
+    /// Median over the clips that have one.
+    pub median_snr: Option<f64>,
+    /// Clips whose length nobody measured: they are missing in the minutes.
+    pub clips_without_duration: u64,
+}
+
+/// Name under which clips without a speaker are counted.
+pub const UNNAMED: &str = "";
+
+#[derive(Default)]
+struct Sums {
+    clips: u64,
+    /// In microseconds, so that the sum does not depend on the order of the clips.
+    microseconds: u64,
+    characters: u64,
+    snrs: Vec<f64>,
+    without_duration: u64,
+}
+
+/// Adds up the clips by speaker, in the order of the names.
+pub fn stats<'a>(clips: impl IntoIterator<Item = Clip<'a>>) -> Vec<Speaker> {
+    let mut speakers: BTreeMap<&str, Sums> = BTreeMap::new();
+    for clip in clips {
+        speakers.entry(clip.speaker.unwrap_or(UNNAMED)).or_default().add(clip);
+    }
+    speakers.into_iter().map(|(name, sums)| sums.into_speaker(name)).collect()
+}
+
+impl Sums {
+    fn add(&mut self, clip: Clip<'_>) {
+        self.clips += 1;
+        match clip.seconds.filter(|seconds| seconds.is_finite() && *seconds >= 0.0) {
+            Some(seconds) => self.microseconds += (seconds * 1e6).round() as u64,
+            None => self.without_duration += 1,
+        }
+        self.characters += clip.text.map_or(0, |text| text.chars().count() as u64);
+        self.snrs.extend(clip.snr.filter(|snr| snr.is_finite()));
+    }
+
+    fn into_speaker(mut self, name: &str) -> Speaker {
+        Speaker {
+            speaker: name.to_owned(),
+            clips: self.clips,
+            minutes: self.microseconds as f64 / 60e6,
+            characters: self.characters,
+            median_snr: median(&mut self.snrs),
+            clips_without_duration: self.without_duration,
+        }
+    }
+}
+
+fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let upper = values.get(values.len() / 2)?;
+    match values.len() % 2 {
+        0 => Some((values[values.len() / 2 - 1] + upper) / 2.0),
+        _ => Some(*upper),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clips_add_up_by_speaker_and_missing_measures_are_counted() {
+        let clip = |speaker, seconds, text, snr| Clip { speaker, seconds, text: Some(text), snr };
+        let found = stats([
+            clip(Some("b"), Some(30.0), "äiti", Some(10.0)),
+            clip(Some("a"), Some(60.0), "isä", None),
+            clip(Some("b"), None, "koti", Some(20.0)),
+            clip(None, Some(f64::NAN), "", None),
+        ]);
+        let brief: Vec<_> = found
+            .iter()
+            .map(|s| {
+                (
+                    s.speaker.as_str(),
+                    s.clips,
+                    s.minutes,
+                    s.characters,
+                    s.median_snr,
+                    s.clips_without_duration,
+                )
+            })
+            .collect();
+        assert_eq!(
+            brief,
+            [("", 1, 0.0, 0, None, 1), ("a", 1, 1.0, 3, None, 0), ("b", 2, 0.5, 8, Some(15.0), 1),]
+        );
+    }
+}

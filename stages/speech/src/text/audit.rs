@@ -1,0 +1,235 @@
+//! `text.audit`: characters that the target tokenizer does not know, as a table and a gate.
+//!
+//! Tokenizers drop such characters without a word, and the model learns to skip sounds.
+
+use std::collections::BTreeMap;
+
+use super::vocabulary::Vocabulary;
+
+/// What is checked, and what is let through.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The tokenizer lower-cases what it does not know before it gives up.
+    pub lower_case: bool,
+    /// Characters that may be dropped, such as punctuation.
+    pub allow: Vec<char>,
+    /// Ids kept for each unknown character.
+    pub examples: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { lower_case: true, allow: Vec::new(), examples: 5 }
+    }
+}
+
+/// One character outside the vocabulary.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Unknown {
+    pub character: char,
+    /// As in `U+0A85`.
+    pub code_point: String,
+    pub kind: &'static str,
+    pub occurrences: u64,
+    pub clips: u64,
+    /// The first ids in their order, whatever the order of the clips.
+    pub examples: Vec<String>,
+    pub is_allowed: bool,
+}
+
+/// The table of a whole data set; the commonest unknown character first.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
+pub struct Audit {
+    pub clips: u64,
+    pub characters: u64,
+    pub digits: u64,
+    pub unknown: Vec<Unknown>,
+}
+
+/// The gate: what must be settled before a model is trained on the texts.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{characters} characters in {occurrences} places are unknown to the tokenizer: {worst}; normalise them away, or `allow` what may be dropped"
+)]
+pub struct Gate {
+    pub characters: usize,
+    pub occurrences: u64,
+    pub worst: String,
+}
+
+/// Characters named in the message of the gate.
+const NAMED: usize = 5;
+
+#[derive(Default)]
+struct Count {
+    occurrences: u64,
+    clips: u64,
+    examples: Vec<String>,
+}
+
+/// Checks the texts of clips, given as id and text.
+pub fn audit<'a>(
+    clips: impl IntoIterator<Item = (&'a str, &'a str)>,
+    vocabulary: &Vocabulary,
+    options: &Options,
+) -> Audit {
+    let mut audit = Audit::default();
+    let mut counts: BTreeMap<char, Count> = BTreeMap::new();
+    for (id, text) in clips {
+        audit.clips += 1;
+        let mut seen: BTreeMap<char, u64> = BTreeMap::new();
+        for character in text.chars() {
+            audit.characters += 1;
+            audit.digits += u64::from(character.is_numeric());
+            let is_known = match options.lower_case {
+                true => vocabulary.knows_lowered(character),
+                false => vocabulary.contains(character),
+            };
+            if !is_known {
+                *seen.entry(character).or_default() += 1;
+            }
+        }
+        for (character, occurrences) in seen {
+            counts.entry(character).or_default().add(id, occurrences, options.examples);
+        }
+    }
+    audit.unknown = counts
+        .into_iter()
+        .map(|(character, count)| count.into_unknown(character, options))
+        .collect();
+    audit.unknown.sort_by_key(|unknown| std::cmp::Reverse(unknown.occurrences));
+    audit
+}
+
+impl Count {
+    fn add(&mut self, id: &str, occurrences: u64, limit: usize) {
+        self.occurrences += occurrences;
+        self.clips += 1;
+        let place = self.examples.partition_point(|example| example.as_str() < id);
+        if place < limit {
+            self.examples.insert(place, id.to_owned());
+            self.examples.truncate(limit);
+        }
+    }
+
+    fn into_unknown(self, character: char, options: &Options) -> Unknown {
+        Unknown {
+            character,
+            code_point: format!("U+{:04X}", character as u32),
+            kind: kind(character),
+            occurrences: self.occurrences,
+            clips: self.clips,
+            examples: self.examples,
+            is_allowed: options.allow.contains(&character),
+        }
+    }
+}
+
+impl Audit {
+    /// Fails if a character is neither known nor allowed.
+    pub fn gate(&self) -> Result<(), Gate> {
+        let forbidden: Vec<&Unknown> =
+            self.unknown.iter().filter(|unknown| !unknown.is_allowed).collect();
+        if forbidden.is_empty() {
+            return Ok(());
+        }
+        let worst = forbidden.iter().take(NAMED).map(|unknown| unknown.to_string());
+        Err(Gate {
+            characters: forbidden.len(),
+            occurrences: forbidden.iter().map(|unknown| unknown.occurrences).sum(),
+            worst: worst.collect::<Vec<_>>().join(", "),
+        })
+    }
+}
+
+impl std::fmt::Display for Unknown {
+    /// Invisible characters are named by their code point alone.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let code = &self.code_point;
+        let example = self.examples.first().map_or("", String::as_str);
+        match self.kind {
+            "control" | "space" | "mark" => {
+                write!(formatter, "{code} ({} times", self.occurrences)?
+            }
+            _ => write!(formatter, "`{}` {code} ({} times", self.character, self.occurrences)?,
+        }
+        write!(formatter, ", as in `{}`)", example.escape_default())
+    }
+}
+
+/// What a character is, in a word.
+fn kind(character: char) -> &'static str {
+    match character {
+        _ if character.is_control() => "control",
+        '\u{200B}'..='\u{200F}'
+        | '\u{202A}'..='\u{202E}'
+        | '\u{2060}'..='\u{206F}'
+        | '\u{FEFF}' => "control",
+        _ if character.is_whitespace() => "space",
+        _ if character.is_numeric() => "digit",
+        'a'..='z' | 'A'..='Z' => "latin letter",
+        '\u{0A80}'..='\u{0AFF}' => "gujarati letter",
+        _ if unicode_normalization::char::is_combining_mark(character) => "mark",
+        _ if character.is_alphabetic() => "letter",
+        _ => "sign",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::*;
+
+    fn vocabulary() -> Vocabulary {
+        Vocabulary::from_bytes(br#"{"<unk>": 0, "a": 1, "b": 2, " ": 3}"#).unwrap()
+    }
+
+    #[test]
+    fn unknown_characters_are_counted_with_the_first_ids() {
+        let clips = [("c3", "a-b 7"), ("c1", "A B--"), ("c2", "ab")];
+        let audit = audit(clips, &vocabulary(), &Options::default());
+        let brief: Vec<_> = audit
+            .unknown
+            .iter()
+            .map(|unknown| {
+                (unknown.character, unknown.occurrences, unknown.clips, unknown.examples.join(","))
+            })
+            .collect();
+        assert_eq!(brief, [('-', 3, 2, "c1,c3".to_owned()), ('7', 1, 1, "c3".to_owned())]);
+        assert_eq!((audit.clips, audit.characters, audit.digits), (3, 12, 1));
+    }
+
+    #[test]
+    fn the_gate_opens_when_every_unknown_character_is_allowed() {
+        let clips = [("c1", "a-b")];
+        let closed = audit(clips, &vocabulary(), &Options::default()).gate().unwrap_err();
+        assert_eq!(
+            closed.to_string(),
+            "1 characters in 1 places are unknown to the tokenizer: `-` U+002D (1 times, as in `c1`); normalise them away, or `allow` what may be dropped"
+        );
+        let allowed = Options { allow: vec!['-'], ..Options::default() };
+        assert_eq!(audit(clips, &vocabulary(), &allowed).gate(), Ok(()));
+    }
+
+    #[test]
+    fn upper_case_counts_as_unknown_where_the_tokenizer_does_not_lower() {
+        let strict = Options { lower_case: false, ..Options::default() };
+        assert_eq!(audit([("c", "Ab")], &vocabulary(), &strict).unknown.len(), 1);
+    }
+
+    #[test]
+    fn vocabularies_come_as_objects_lists_texts_and_tokenizer_files() {
+        for bytes in [
+            &b"ab \n"[..],
+            br#"["a","b"," ","<s>"]"#,
+            br#"{"model":{"vocab":{"a":0,"b":1," ":2}}}"#,
+        ] {
+            assert_eq!(Vocabulary::from_bytes(bytes), Ok(vocabulary()));
+        }
+        assert_eq!(
+            Vocabulary::from_bytes(b"{\"abc\": 1}"),
+            Err(super::super::vocabulary::VocabularyError::NoCharacters)
+        );
+        assert!(Vocabulary::from_bytes(b"{").is_err());
+    }
+}

@@ -1,0 +1,11 @@
+//! Transcripts: one written form for what sounds the same, numbers as words, and the check that a
+//! tokenizer knows every character.
+
+pub mod audit;
+mod characters;
+pub mod normalize;
+pub mod number;
+mod stage;
+pub mod vocabulary;
+
+pub use stage::stages;

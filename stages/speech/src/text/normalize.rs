@@ -1,0 +1,231 @@
+//! `text.normalize`: one written form for texts that sound the same, and a count of each change.
+//!
+//! Applying it twice changes nothing more. What it cannot read out it leaves and counts, for
+//! `text.audit` to stop on: it never guesses.
+
+use std::collections::BTreeMap;
+
+use unicode_normalization::UnicodeNormalization;
+
+use super::characters::{self, Kind};
+use super::number::{self, Language};
+
+/// What to change.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub form: Form,
+    pub case: Case,
+    /// Kinds of characters that stay as they are.
+    pub keep: Vec<Kind>,
+    pub joiners: Joiners,
+    /// Language in which numbers are spelled out; none leaves digits alone.
+    pub numbers: Option<Language>,
+}
+
+/// The Unicode form of the result: the one that the target tokenizer was made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Form {
+    #[default]
+    Nfc,
+    Nfd,
+    Nfkc,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Case {
+    #[default]
+    Keep,
+    Lower,
+    Upper,
+}
+
+/// What happens to the zero-width joiner and non-joiner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Joiners {
+    /// Kept behind a character of an Indic script, removed elsewhere.
+    #[default]
+    Indic,
+    Keep,
+    Remove,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            form: Form::Nfc,
+            case: Case::Keep,
+            keep: Vec::new(),
+            joiners: Joiners::Indic,
+            numbers: None,
+        }
+    }
+}
+
+/// A text in its normal form and what was done to it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Normalized {
+    pub text: String,
+    /// How often each character was written another way or removed.
+    pub replaced: BTreeMap<char, u32>,
+    /// Whether the Unicode form differed.
+    pub recomposed: bool,
+    /// Whether letters changed their case.
+    pub recased: bool,
+    pub numbers_spelled: u32,
+    /// Digits that no rule reads without guessing.
+    pub digits_left: u32,
+}
+
+/// Passes after which a text is certainly in its normal form: each one only undoes what the one
+/// before uncovered, such as a letter that composes once an invisible character is gone.
+const MAX_PASSES: usize = 4;
+
+/// Normalises one text.
+pub fn normalize(text: &str, options: &Options) -> Normalized {
+    let mut result = Normalized { text: text.to_owned(), ..Normalized::default() };
+    for _ in 0..MAX_PASSES {
+        let before = result.text.clone();
+        pass(&mut result, options);
+        if result.text == before {
+            break;
+        }
+    }
+    result.digits_left =
+        result.text.chars().filter(|character| character.is_numeric()).count() as u32;
+    result
+}
+
+fn pass(result: &mut Normalized, options: &Options) {
+    let formed = to_form(&result.text, options.form);
+    result.recomposed |= formed != result.text;
+    let replaced = replace_characters(&formed, options, &mut result.replaced);
+    let spelled = match options.numbers {
+        None => replaced,
+        Some(language) => {
+            let (spelled, count) = number::spell_out(&replaced, language);
+            result.numbers_spelled += count;
+            spelled
+        }
+    };
+    let cased = match options.case {
+        Case::Keep => spelled.clone(),
+        Case::Lower => spelled.to_lowercase(),
+        Case::Upper => spelled.to_uppercase(),
+    };
+    result.recased |= cased != spelled;
+    let spaced = if options.keep.contains(&Kind::Space) {
+        cased
+    } else {
+        cased.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+    };
+    result.text = to_form(&spaced, options.form);
+}
+
+fn to_form(text: &str, form: Form) -> String {
+    match form {
+        Form::Nfc => text.nfc().collect(),
+        Form::Nfd => text.nfd().collect(),
+        Form::Nfkc => text.nfkc().collect(),
+    }
+}
+
+fn replace_characters(text: &str, options: &Options, counts: &mut BTreeMap<char, u32>) -> String {
+    let mut result = String::with_capacity(text.len());
+    for character in text.chars() {
+        let change = if characters::is_joiner(character) {
+            drops_joiner(options.joiners, result.chars().next_back()).then_some("")
+        } else {
+            characters::replacement(character)
+                .filter(|(_, kind)| !options.keep.contains(kind))
+                .map(|(replacement, _)| replacement)
+        };
+        match change {
+            None => result.push(character),
+            Some(replacement) => {
+                *counts.entry(character).or_default() += 1;
+                result.push_str(replacement);
+            }
+        }
+    }
+    result
+}
+
+fn drops_joiner(joiners: Joiners, before: Option<char>) -> bool {
+    match joiners {
+        Joiners::Keep => false,
+        Joiners::Remove => true,
+        Joiners::Indic => !before.is_some_and(characters::is_indic),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn plain(text: &str) -> String {
+        normalize(text, &Options::default()).text
+    }
+
+    #[test]
+    fn what_sounds_the_same_is_written_the_same() {
+        assert_eq!(plain("\u{201D}Hei\u{201D}, sano\u{2019}a\u{2026}"), "\"Hei\", sano'a...");
+        assert_eq!(plain("a\u{308}iti\u{00A0}\u{2013}\tisa\u{308}\r\n"), "äiti - isä");
+        assert_eq!(
+            plain("kuu\u{00AD}sama\u{200B}\u{FEFF} \u{202E}x\u{0007}\u{1F600}"),
+            "kuusama x"
+        );
+    }
+
+    #[test]
+    fn joiners_stay_where_they_are_spelling() {
+        assert_eq!(plain("ક્\u{200D}ષ"), "ક્\u{200D}ષ");
+        assert_eq!(plain("a\u{200D}b\u{200C}"), "ab");
+        let remove = Options { joiners: Joiners::Remove, ..Options::default() };
+        assert_eq!(normalize("ક્\u{200D}ષ", &remove).text, "ક્ષ");
+    }
+
+    #[test]
+    fn each_change_is_counted() {
+        let found = normalize(
+            "A\u{308}\u{2019}\u{2019} 3.4.5",
+            &Options { case: Case::Lower, ..Options::default() },
+        );
+        assert_eq!(found.text, "ä'' 3.4.5");
+        assert_eq!(found.replaced, BTreeMap::from([('\u{2019}', 2)]));
+        assert!(found.recomposed && found.recased);
+        assert_eq!(found.digits_left, 3);
+    }
+
+    #[test]
+    fn a_kind_can_be_kept() {
+        let options = Options { keep: vec![Kind::Dash], ..Options::default() };
+        assert_eq!(normalize("a \u{2013} \u{201C}b\u{201D}", &options).text, "a \u{2013} \"b\"");
+    }
+
+    fn any_options() -> impl Strategy<Value = Options> {
+        (0..3usize, 0..3usize, 0..3usize, 0..3usize).prop_map(|(form, case, joiners, numbers)| {
+            Options {
+                form: [Form::Nfc, Form::Nfd, Form::Nfkc][form],
+                case: [Case::Keep, Case::Lower, Case::Upper][case],
+                joiners: [Joiners::Indic, Joiners::Keep, Joiners::Remove][joiners],
+                numbers: [None, Some(Language::Finnish), Some(Language::Gujarati)][numbers],
+                keep: Vec::new(),
+            }
+        })
+    }
+
+    /// Characters that the rules are about, among others.
+    const TEXTS: &str = "([a-zäöÅ0-9૦-૯.,:%€₹ ;'-]|klo |\u{308}|[\u{a0}-\u{ff}\u{300}-\u{320}\u{2000}-\u{206f}\u{1f00}-\u{1fff}\u{a80}-\u{aff}]|\\PC|\\pC){0,24}";
+
+    proptest! {
+        #[test]
+        fn a_second_time_changes_nothing(text in TEXTS, options in any_options()) {
+            let once = normalize(&text, &options);
+            let twice = normalize(&once.text, &options);
+            prop_assert_eq!(&twice.text, &once.text);
+            prop_assert!(twice.replaced.is_empty() && !twice.recomposed && twice.numbers_spelled == 0);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The stages of the family `text`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use stage_core::catalogue::text as kinds;
+use stage_core::{
+    Context, GatherInput, GatherJob, GatherOutput, Item, ItemJob, Job, NewValue, Output,
+    Parameters, PortOutput, Reject, Setup, Stage, StageError,
+};
+
+use super::audit::{self, Audit};
+use super::characters::Kind;
+use super::normalize::{self, Case, Form, Joiners, Normalized};
+use super::number::Language;
+use super::vocabulary::Vocabulary;
+use crate::plain::{JSON, stage, to_json, unknown_choice};
+
+pub fn stages() -> Vec<Arc<dyn Stage>> {
+    vec![stage(&kinds::NORMALIZE, open_normalize), stage(&kinds::AUDIT, open_audit)]
+}
+
+struct Normalize(normalize::Options);
+
+fn open_normalize(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+    let parameters = &setup.parameters;
+    let options = normalize::Options {
+        form: match parameters.text("form")? {
+            "nfc" => Form::Nfc,
+            "nfd" => Form::Nfd,
+            "nfkc" => Form::Nfkc,
+            other => return Err(unknown_choice("form", other)),
+        },
+        case: match parameters.text("case")? {
+            "keep" => Case::Keep,
+            "lower" => Case::Lower,
+            "upper" => Case::Upper,
+            other => return Err(unknown_choice("case", other)),
+        },
+        joiners: match parameters.text("joiners")? {
+            "indic" => Joiners::Indic,
+            "keep" => Joiners::Keep,
+            "remove" => Joiners::Remove,
+            other => return Err(unknown_choice("joiners", other)),
+        },
+        numbers: match parameters.text("numbers")? {
+            "keep" => None,
+            "fi" => Some(Language::Finnish),
+            "gu" => Some(Language::Gujarati),
+            other => return Err(unknown_choice("numbers", other)),
+        },
+        keep: kept_kinds(parameters)?,
+    };
+    Ok(Job::Item(Box::new(Normalize(options))))
+}
+
+fn kept_kinds(parameters: &Parameters) -> Result<Vec<Kind>, StageError> {
+    let kind = |name: &str| match name {
+        "quote" => Ok(Kind::Quote),
+        "dash" => Ok(Kind::Dash),
+        "ellipsis" => Ok(Kind::Ellipsis),
+        "space" => Ok(Kind::Space),
+        "invisible" => Ok(Kind::Invisible),
+        "control" => Ok(Kind::Control),
+        "emoji" => Ok(Kind::Emoji),
+        other => Err(unknown_choice("keep", other)),
+    };
+    parameters.texts("keep")?.into_iter().map(kind).collect()
+}
+
+impl ItemJob for Normalize {
+    fn process(
+        &self,
+        items: &[Item],
+        _: &mut dyn Context,
+    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
+        Ok(items.iter().map(|item| self.one(item)).collect())
+    }
+}
+
+impl Normalize {
+    fn one(&self, item: &Item) -> Result<Output, Reject> {
+        let Some(text) = item.fields.text("text") else {
+            return Err(Reject::new("no-text", "the item has no field `text` that is a text"));
+        };
+        let normalized = normalize::normalize(text, &self.0);
+        if normalized.text.is_empty() {
+            let reason = "nothing is left of the text once it is normalised";
+            return Err(Reject::new("empty-text", reason));
+        }
+        let mut output = Output::default().with("text", NewValue::Text(normalized.text.clone()));
+        notes(&normalized, &mut output);
+        Ok(output)
+    }
+}
+
+fn notes(normalized: &Normalized, output: &mut Output) {
+    for (character, count) in &normalized.replaced {
+        output.note(format!("U+{:04X} replaced", *character as u32), u64::from(*count));
+    }
+    let counts = [
+        ("unicode form changed", u32::from(normalized.recomposed)),
+        ("case changed", u32::from(normalized.recased)),
+        ("numbers spelled out", normalized.numbers_spelled),
+        ("digits left", normalized.digits_left),
+    ];
+    for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+        output.note(name, u64::from(count));
+    }
+}
+
+struct AuditJob {
+    vocabulary: Vocabulary,
+    options: audit::Options,
+    fails: bool,
+}
+
+fn open_audit(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
+    let parameters = &setup.parameters;
+    Ok(Job::Gather(Box::new(AuditJob {
+        vocabulary: vocabulary(&setup, context)?,
+        options: audit::Options {
+            lower_case: parameters.flag("lower_case")?,
+            allow: parameters.text("allow")?.chars().collect(),
+            ..audit::Options::default()
+        },
+        fails: match parameters.text("on_unknown")? {
+            "fail" => true,
+            "report" => false,
+            other => return Err(unknown_choice("on_unknown", other)),
+        },
+    })))
+}
+
+fn vocabulary(setup: &Setup, context: &mut dyn Context) -> Result<Vocabulary, StageError> {
+    let extra = setup.parameters.text("characters")?;
+    let file = match setup.files.get("vocabulary") {
+        Some(blob) => Some(context.read(blob)?),
+        None => None,
+    };
+    let failed = |error: super::vocabulary::VocabularyError| StageError::failed(error.to_string());
+    match file {
+        Some(bytes) => Ok(Vocabulary::from_bytes(&bytes).map_err(failed)?.with(extra)),
+        None if extra.is_empty() => Err(StageError::with_help(
+            "there is no vocabulary to check against",
+            "give `vocabulary`, a file, or `characters`",
+        )),
+        None => Vocabulary::from_text(extra).map_err(failed),
+    }
+}
+
+impl GatherJob for AuditJob {
+    fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
+        let clips = input.items("input")?.iter();
+        let texts = clips.map(|item| (&*item.id, item.fields.text("text").unwrap_or_default()));
+        let audit = audit::audit(texts, &self.vocabulary, &self.options);
+        if let (true, Err(gate)) = (self.fails, audit.gate()) {
+            return Err(StageError::failed(gate.to_string()));
+        }
+        let mut output = GatherOutput::default().with("output", report(&audit)?);
+        output.notes = audit_notes(&audit);
+        Ok(output)
+    }
+}
+
+fn report(audit: &Audit) -> Result<PortOutput, StageError> {
+    Ok(PortOutput::Artifact(vec![
+        ("report".to_owned(), NewValue::bytes(JSON, to_json(audit)?)),
+        ("characters".to_owned(), NewValue::Number(audit.characters as f64)),
+        ("digits".to_owned(), NewValue::Number(audit.digits as f64)),
+        ("unknown".to_owned(), NewValue::Number(audit.unknown.len() as f64)),
+    ]))
+}
+
+fn audit_notes(audit: &Audit) -> Vec<(String, u64)> {
+    let mut notes: BTreeMap<String, u64> = BTreeMap::new();
+    for unknown in &audit.unknown {
+        notes.insert(format!("{} unknown", unknown.code_point), unknown.occurrences);
+    }
+    notes.into_iter().collect()
+}

@@ -1,0 +1,171 @@
+//! Compressed containers: the tone of the fixtures comes out where it belongs.
+
+use stage_speech::audio::decode::{Decoded, Options};
+use stage_speech::audio::sniff::Format;
+use stage_speech::audio::{Fault, Note, Samples, decode};
+
+const FLAC: &[u8] = include_bytes!("../audio_fixtures/tone.flac");
+const MP3: &[u8] = include_bytes!("../audio_fixtures/tone.mp3");
+const OGG: &[u8] = include_bytes!("../audio_fixtures/tone.ogg");
+const M4A: &[u8] = include_bytes!("../audio_fixtures/tone.m4a");
+const ALAC: &[u8] = include_bytes!("../audio_fixtures/alac.m4a");
+const ADPCM: &[u8] = include_bytes!("../audio_fixtures/adpcm.wav");
+const OPUS: &[u8] = include_bytes!("../audio_fixtures/opus.ogg");
+
+fn read(bytes: &[u8]) -> Decoded {
+    decode(bytes, &Options::default()).unwrap()
+}
+
+/// The tone of the fixtures at `rate`.
+fn tone(rate: u32) -> Vec<f64> {
+    let frames = (0.8 * f64::from(rate)) as usize;
+    let seconds = (0..frames).map(|at| at as f64 / f64::from(rate));
+    seconds
+        .map(|t| {
+            let sounding = (0.2..0.6).contains(&t);
+            f64::from(u8::from(sounding)) * 0.5 * (std::f64::consts::TAU * 440.0 * t).sin()
+        })
+        .collect()
+}
+
+fn values(decoded: &Decoded) -> Vec<f64> {
+    let (samples, _) = decoded.clip.clone().into_pcm();
+    samples.iter().map(|&sample| f64::from(sample) / 32_768.0).collect()
+}
+
+/// Signal over difference in decibels.
+fn fidelity(found: &[f64], wanted: &[f64]) -> f64 {
+    let energy: f64 = wanted.iter().map(|value| value * value).sum();
+    let error: f64 = found.iter().zip(wanted).map(|(a, b)| (a - b) * (a - b)).sum();
+    10.0 * (energy / error).log10()
+}
+
+#[test]
+fn lossless_formats_give_the_samples_back() {
+    for (bytes, format, rate) in [(FLAC, Format::Flac, 44_100), (ALAC, Format::M4a, 16_000)] {
+        let decoded = read(bytes);
+        assert_eq!((decoded.format, decoded.clip.rate, decoded.clip.channels), (format, rate, 1));
+        assert!(matches!(decoded.clip.samples, Samples::Pcm(_)));
+        assert_eq!(decoded.clip.frames(), (0.8 * f64::from(rate)) as usize);
+    }
+    assert!(fidelity(&values(&read(FLAC)), &tone(44_100)) > 85.0);
+    assert!(fidelity(&values(&read(ALAC)), &tone(16_000)) > 30.0);
+}
+
+#[test]
+fn lossy_formats_are_in_place_to_the_frame_and_as_long_as_their_source() {
+    for (bytes, format) in [(MP3, Format::Mp3), (OGG, Format::Ogg), (M4A, Format::M4a)] {
+        let decoded = read(bytes);
+        assert_eq!((decoded.format, decoded.clip.rate), (format, 44_100));
+        assert_eq!(decoded.clip.frames(), 35_280, "{format}");
+        // A shift by one frame alone would cost all above 24 dB.
+        let fidelity = fidelity(&values(&decoded), &tone(44_100));
+        assert!(fidelity > 25.0, "{format}: {fidelity} dB");
+    }
+}
+
+#[test]
+fn removed_encoder_delay_is_noted() {
+    for bytes in [MP3, M4A] {
+        let notes = read(bytes).notes;
+        assert!(matches!(notes[..], [Note::EncoderDelay { start: 1_000.., .. }]), "{notes:?}");
+    }
+}
+
+#[test]
+fn adpcm_inside_wav_is_read_as_far_as_its_fact_chunk_says() {
+    let padded = read(ADPCM);
+    assert_eq!((padded.format, padded.clip.rate), (Format::Wav, 16_000));
+    assert_eq!(padded.clip.frames(), 14_287);
+    assert!(fidelity(&values(&padded), &tone(16_000)) > 20.0);
+    let mut exact = ADPCM.to_vec();
+    exact[48..52].copy_from_slice(&12_800_u32.to_le_bytes());
+    assert_eq!(values(&read(&exact)), values(&padded)[..12_800]);
+}
+
+/// An AIFF file of 16-bit samples; its lengths and samples are big-endian.
+fn aiff(declared_frames: u32, samples: &[i16]) -> Vec<u8> {
+    let chunk =
+        |name: &[u8], body: &[u8]| [name, &(body.len() as u32).to_be_bytes()[..], body].concat();
+    // 16,000 Hz as an 80-bit float.
+    let rate = [0x40, 0x0C, 0xFA, 0, 0, 0, 0, 0, 0, 0];
+    let common =
+        [&1_u16.to_be_bytes()[..], &declared_frames.to_be_bytes(), &16_u16.to_be_bytes(), &rate];
+    let sound: Vec<u8> =
+        [0; 8].into_iter().chain(samples.iter().flat_map(|sample| sample.to_be_bytes())).collect();
+    let body = [&b"AIFF"[..], &chunk(b"COMM", &common.concat()), &chunk(b"SSND", &sound)].concat();
+    chunk(b"FORM", &body)
+}
+
+#[test]
+fn aiff_gives_its_samples_back() {
+    let samples = [0, 1, -1, 32_767, -32_768, 300];
+    let decoded = read(&aiff(6, &samples));
+    assert_eq!((decoded.format, decoded.clip.rate), (Format::Aiff, 16_000));
+    assert_eq!(decoded.clip.samples, Samples::Pcm(samples.to_vec()));
+}
+
+#[test]
+fn aiff_that_holds_less_than_it_states_is_rejected() {
+    let fault = decode(&aiff(9, &[1; 6]), &Options::default()).unwrap_err();
+    assert_eq!(fault, Fault::Truncated { unit: "frames", declared: Some(9), present: 6 });
+}
+
+#[test]
+fn codecs_that_are_not_read_are_named() {
+    let fault = decode(OPUS, &Options::default()).unwrap_err();
+    assert_eq!(fault.to_string(), "unsupported: Opus in Ogg; convert it to WAV or FLAC");
+}
+
+#[test]
+fn cut_files_are_rejected_or_kept_with_a_note() {
+    for (bytes, name) in [(FLAC, "flac"), (MP3, "mp3")] {
+        let cut = &bytes[..bytes.len() * 6 / 10];
+        let fault = decode(cut, &Options::default()).unwrap_err();
+        assert!(matches!(fault, Fault::Truncated { unit: "frames", .. }), "{name}: {fault}");
+        let options = Options { allow_truncated: true, ..Options::default() };
+        let decoded = decode(cut, &options).unwrap();
+        assert!(decoded.clip.frames() < 35_280);
+        let kept = |note: &Note| matches!(note, Note::TruncatedKept { missing: Some(1_000..), .. });
+        assert!(decoded.notes.iter().any(kept), "{name}: {:?}", decoded.notes);
+    }
+}
+
+#[test]
+fn a_stream_without_a_length_that_breaks_off_is_rejected() {
+    let cut = &OGG[..OGG.len() - 200];
+    let message = decode(cut, &Options::default()).unwrap_err().to_string();
+    assert!(message.starts_with("truncated: the stream breaks off after "), "{message}");
+    let options = Options { allow_truncated: true, ..Options::default() };
+    let notes = decode(cut, &options).unwrap().notes;
+    assert!(notes.contains(&Note::TruncatedKept { unit: "frames", missing: None }), "{notes:?}");
+}
+
+#[test]
+fn a_file_cut_in_its_header_is_rejected() {
+    for bytes in [FLAC, MP3, OGG, M4A, ALAC, ADPCM] {
+        for length in [5, 20, 60, 100] {
+            assert!(decode(&bytes[..length], &Options::default()).is_err(), "{length} bytes");
+        }
+    }
+}
+
+#[test]
+fn damage_in_the_middle_is_not_passed_over_in_silence() {
+    let mut bytes = FLAC.to_vec();
+    let middle = bytes.len() / 2;
+    for byte in &mut bytes[middle..middle + 64] {
+        *byte ^= 0x5A;
+    }
+    assert!(decode(&bytes, &Options::default()).is_err());
+}
+
+#[test]
+fn the_length_limit_stops_decoding_early() {
+    let mut options = Options::default();
+    options.limits.seconds = 0.25;
+    for bytes in [FLAC, MP3, OGG, M4A] {
+        let fault = decode(bytes, &options).unwrap_err();
+        assert_eq!(fault.to_string(), "too large: the length is over the limit of 0.25 seconds");
+    }
+}

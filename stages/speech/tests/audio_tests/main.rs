@@ -1,0 +1,14 @@
+//! The audio functions from outside: one test names one rule.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod check;
+mod compressed;
+mod demo;
+mod hostile;
+mod loudness;
+mod resample;
+mod stage;
+mod support;
+mod trim;
+mod wav;

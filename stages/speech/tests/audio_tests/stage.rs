@@ -1,0 +1,207 @@
+//! The stages: what a field, a note or a reject of an item becomes.
+
+use crate::support::{Wav, sine, to_pcm};
+use bytes::Bytes;
+use cache::Digest;
+use stage_core::{
+    Blob, Context, Fields, Item, Job, NewValue, Output, Parameter, ParameterType, ParameterValue,
+    Parameters, Reject, Setup, Stage, StageError, Value,
+};
+use stage_speech::audio::stages;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Holds the bytes of one blob.
+struct Held(Bytes);
+
+impl Context for Held {
+    fn read(&mut self, _: &Blob) -> Result<Bytes, StageError> {
+        Ok(self.0.clone())
+    }
+
+    fn recall(&mut self, _: &Digest) -> Result<Option<Fields>, StageError> {
+        Ok(None)
+    }
+
+    fn remember(&mut self, _: &Digest, _: Output) -> Result<Fields, StageError> {
+        Err(StageError::failed("nothing is kept here"))
+    }
+
+    fn progress(&mut self, _: u64, _: u64) {}
+
+    fn stopping(&mut self) -> bool {
+        false
+    }
+}
+
+fn stage(kind: &str) -> Arc<dyn Stage> {
+    stages().into_iter().find(|stage| stage.kind().name == kind).unwrap()
+}
+
+fn default_of(parameter: &Parameter) -> ParameterValue {
+    match parameter.default {
+        stage_core::Default::Text(text) => ParameterValue::Text(text.to_owned()),
+        stage_core::Default::Integer(number) => ParameterValue::Integer(number),
+        stage_core::Default::Number(number) => ParameterValue::Number(number),
+        stage_core::Default::Flag(flag) => ParameterValue::Flag(flag),
+        stage_core::Default::Seconds(seconds) => ParameterValue::Seconds(seconds),
+        _ => ParameterValue::Absent,
+    }
+}
+
+fn run_with(
+    kind: &str,
+    media_type: &str,
+    bytes: Vec<u8>,
+    set: &[(&str, ParameterValue)],
+) -> Result<Output, Reject> {
+    let stage = stage(kind);
+    let mut values: BTreeMap<String, ParameterValue> = BTreeMap::new();
+    for parameter in stage.kind().parameters {
+        values.insert(parameter.name.to_owned(), default_of(parameter));
+    }
+    for (name, value) in set {
+        assert!(values.insert((*name).to_owned(), value.clone()).is_some(), "{name}");
+    }
+    let bytes = Bytes::from(bytes);
+    let mut held = Held(bytes.clone());
+    let setup = Setup { parameters: Parameters(values), ..Setup::default() };
+    let Job::Item(job) = stage.open(setup, &mut held).unwrap() else {
+        panic!("{kind} works on items");
+    };
+    let blob =
+        Blob { digest: Digest::of(&bytes), size: bytes.len() as u64, kind: media_type.into() };
+    let fields = [("audio", Value::Blob(Arc::new(blob)))].into_iter().collect();
+    job.process(&[Item::new("a", fields)], &mut held).unwrap().remove(0)
+}
+
+fn run(kind: &str, bytes: Vec<u8>) -> Result<Output, Reject> {
+    run_with(kind, "audio/wav", bytes, &[])
+}
+
+fn value<'a>(output: &'a Output, name: &str) -> &'a NewValue {
+    &output.values.iter().find(|(own, _)| own == name).unwrap().1
+}
+
+fn tone(rate: u32) -> Wav {
+    Wav { rate, ..Wav::pcm(&to_pcm(&sine(rate, 440.0, 1.0, 0.4))) }
+}
+
+#[test]
+fn every_kind_of_the_catalogue_has_its_stage() {
+    let described: Vec<&str> =
+        stage_core::catalogue::audio::KINDS.iter().map(|kind| kind.name).collect();
+    let built: Vec<&str> = stages().iter().map(|stage| stage.kind().name).collect();
+    assert_eq!(built, described);
+}
+
+#[test]
+fn each_stage_writes_the_fields_that_its_kind_declares() {
+    let speech = include_bytes!("../../../../pipelines/demo/data/wavs/aino_01.wav");
+    for stage in stages() {
+        let kind = stage.kind();
+        let output = run(kind.name, speech.to_vec()).unwrap();
+        let mut written: Vec<&str> = output.values.iter().map(|(name, _)| name.as_str()).collect();
+        let mut declared: Vec<&str> =
+            kind.outputs[0].writes.iter().map(|(name, _)| *name).collect();
+        written.sort_unstable();
+        declared.sort_unstable();
+        assert_eq!(written, declared, "{}", kind.name);
+    }
+}
+
+#[test]
+fn resampled_audio_is_stored_as_plain_wav() {
+    let output = run("audio.resample", tone(48_000).bytes()).unwrap();
+    let NewValue::Bytes { kind, bytes } = value(&output, "audio") else {
+        panic!("new bytes");
+    };
+    assert_eq!((kind.as_str(), bytes.len()), ("audio/wav", 44 + 2 * 16_000));
+}
+
+#[test]
+fn audio_in_its_stored_form_is_kept_and_not_stored_again() {
+    for kind in ["audio.decode", "audio.resample"] {
+        let output = run(kind, tone(16_000).bytes()).unwrap();
+        assert!(matches!(value(&output, "audio"), NewValue::Kept(_)), "{kind}");
+    }
+}
+
+#[test]
+fn a_fault_becomes_a_reject_with_its_word_and_reason() {
+    let mut bytes = tone(16_000).bytes();
+    bytes.truncate(1_000);
+    let reject = run("audio.decode", bytes).unwrap_err();
+    assert_eq!(reject.code, "truncated");
+    assert!(reject.reason.contains("31044 missing"), "{}", reject.reason);
+}
+
+#[test]
+fn the_media_type_of_the_blob_is_a_promise() {
+    let mp3 = include_bytes!("../audio_fixtures/tone.mp3").to_vec();
+    assert_eq!(run("audio.decode", mp3.clone()).unwrap_err().code, "wrong-name");
+    for kind in ["audio/mpeg", "audio/mp3", "audio/unknown", "application/octet-stream"] {
+        assert!(run_with("audio.decode", kind, mp3.clone(), &[]).is_ok(), "{kind}");
+    }
+}
+
+#[test]
+fn parameters_reach_the_work() {
+    let mut cut = tone(16_000).bytes();
+    cut.truncate(20_000);
+    let allow = ("allow_truncated", ParameterValue::Flag(true));
+    let output = run_with("audio.decode", "audio/wav", cut, &[allow]).unwrap();
+    assert_eq!(output.notes, [("truncated-kept".to_owned(), 1)]);
+
+    let stereo = Wav { channels: 2, ..tone(16_000) }.bytes();
+    let error = ("channels", ParameterValue::Text("error".to_owned()));
+    let reject = run_with("audio.resample", "audio/wav", stereo, &[error]).unwrap_err();
+    assert_eq!(reject.code, "channels");
+
+    let short = ("min_duration", ParameterValue::Seconds(2.0));
+    let loud = ("min_peak", ParameterValue::Number(-3.0));
+    let set = [short, loud];
+    let reject = run_with("audio.check", "audio/wav", tone(16_000).bytes(), &set).unwrap_err();
+    assert_eq!(reject.code, "too-short");
+    assert_eq!(
+        reject.reason,
+        "duration of 1 s is below `min_duration` = 2; peak of -7.959 dBFS is below `min_peak` = -3"
+    );
+}
+
+#[test]
+fn an_item_without_audio_is_rejected() {
+    let mut held = Held(Bytes::new());
+    let parameters = [("rate", ParameterValue::Integer(16_000))]
+        .into_iter()
+        .chain([
+            ("channels", ParameterValue::Text("mean".to_owned())),
+            ("allow_truncated", ParameterValue::Flag(false)),
+            ("longest", ParameterValue::Seconds(60.0)),
+        ])
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+    let setup = Setup { parameters: Parameters(parameters), ..Setup::default() };
+    let Job::Item(job) = stage("audio.resample").open(setup, &mut held).unwrap() else {
+        panic!("works on items");
+    };
+    let results = job.process(&[Item::new("a", Fields::new())], &mut held).unwrap();
+    assert_eq!(results[0].as_ref().unwrap_err().code, "no-audio");
+}
+
+#[test]
+fn choices_of_the_catalogue_are_all_understood() {
+    let stereo = Wav { channels: 2, ..Wav::pcm(&[5_000; 32_000]) }.bytes();
+    for stage in stages() {
+        let Some(parameter) = stage.kind().parameter("channels") else { continue };
+        let ParameterType::Choice(choices) = parameter.parameter_type else {
+            panic!("a choice");
+        };
+        for choice in choices.iter().filter(|choice| **choice != "error") {
+            let set = [("channels", ParameterValue::Text((*choice).to_owned()))];
+            let result = run_with(stage.kind().name, "audio/wav", stereo.clone(), &set);
+            let code = result.err().map(|reject| reject.code);
+            assert!(!matches!(code.as_deref(), Some("channels")), "{choice}");
+        }
+    }
+}

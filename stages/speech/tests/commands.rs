@@ -1,0 +1,136 @@
+//! The stages `command` and `command.once` with real programs.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use stage_core::{Item, NewValue, ParameterValue, Setup, StageError, Value};
+use support::*;
+
+fn clip(bench: &mut Bench) -> Item {
+    let audio = bench.blob("audio/wav", "RIFF");
+    item(
+        "a",
+        &[
+            ("text", Value::text("it's; rm -rf $HOME {x}")),
+            ("audio", audio),
+            ("secret", Value::text("no")),
+        ],
+    )
+}
+
+fn declared<'a>(line: &str, more: &[(&'a str, ParameterValue)]) -> Vec<(&'a str, ParameterValue)> {
+    let mut written = vec![
+        ("command", text(line)),
+        ("fields", texts_value(&["audio", "text"])),
+        ("outputs", map(&[("result", text("result.txt"))])),
+    ];
+    written.extend_from_slice(more);
+    written
+}
+
+#[test]
+fn a_command_sees_fields_as_words_and_files() {
+    let mut bench = Bench::default();
+    let clip = clip(&mut bench);
+    let line = "printf '%s %s' {text} \"$(cat {audio})\" > {out.result}; case {audio} in *.wav) ;; *) exit 1;; esac";
+    let output = bench.process("command", &declared(line, &[]), &[clip]).unwrap();
+    let expected = NewValue::bytes("file/txt", "it's; rm -rf $HOME {x} RIFF");
+    assert_eq!(output[0].as_ref().unwrap().values, [("result".to_owned(), expected)]);
+}
+
+#[test]
+fn a_failing_command_rejects_its_item_or_ends_the_run() {
+    let mut bench = Bench::default();
+    let clip = clip(&mut bench);
+    let line = "echo no voice >&2; exit 4";
+    let output =
+        bench.process("command", &declared(line, &[]), std::slice::from_ref(&clip)).unwrap();
+    let reject = output[0].as_ref().unwrap_err();
+    assert_eq!(
+        (reject.code.as_str(), reject.reason.as_str()),
+        ("command-failed", "the command ended with status 4; it said: no voice")
+    );
+    let error = bench.process("command", &declared(line, &[("on_failure", text("fail"))]), &[clip]);
+    assert!(matches!(error, Err(StageError::Failed { .. })));
+}
+
+#[test]
+fn a_missing_program_is_no_verdict_on_the_item() {
+    let mut bench = Bench::default();
+    let clip = clip(&mut bench);
+    let error = bench
+        .process("command", &declared("no-such-program-at-all", &[]), std::slice::from_ref(&clip))
+        .unwrap_err();
+    assert!(
+        error.to_string().starts_with("the program `no-such-program-at-all` is not there"),
+        "{error}"
+    );
+    let killed = bench.process("command", &declared("kill -9 $$", &[]), &[clip]).unwrap_err();
+    assert!(matches!(killed, StageError::Transient { .. }), "{killed}");
+}
+
+#[test]
+fn places_are_checked_before_the_first_item() {
+    let mut bench = Bench::default();
+    let error = bench.process("command", &declared("cat {secret}", &[]), &[]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`{secret}` names no field; there are `audio`, `base`, `out.result`, `text`; write `{{` for a plain brace"
+    );
+    let outside = [("outputs", map(&[("result", text("../result"))]))];
+    let error = bench.process("command", &declared("true", &outside), &[]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the output `result` cannot be used: its path `../result` leaves its folder by `..`"
+    );
+}
+
+#[test]
+fn another_version_of_the_program_is_an_error_with_advice() {
+    let mut bench = Bench::default();
+    let version = |wanted| [("version_command", text("echo tool 1.51")), ("version", text(wanted))];
+    assert!(bench.process("command", &declared("true", &version("1.51")), &[]).is_ok());
+    let error = bench.process("command", &declared("true", &version("1.52")), &[]).unwrap_err();
+    assert_eq!(error.to_string(), "`echo tool 1.51` says `tool 1.51`, not `1.52`");
+    assert!(error.help().is_some());
+}
+
+#[test]
+fn a_script_is_placed_and_the_manifests_folder_is_known() {
+    let mut bench = Bench::default();
+    let clip = clip(&mut bench);
+    let Value::Blob(script) = bench.blob("file", "printf \"script in $1\" > \"$2\"") else {
+        panic!()
+    };
+    let kind = stage("command").kind();
+    let parameters = parameters(kind, &declared("sh {script} {base} {out.result}", &[]));
+    let files = [("script".to_owned(), (*script).clone())].into();
+    let setup = Setup { parameters, files, base: "/where/ever".to_owned(), ..Setup::default() };
+    let stage_core::Job::Item(job) = bench.open("command", setup).unwrap() else { panic!() };
+    let output = job.process(&[clip], &mut bench).unwrap();
+    assert_eq!(shown(&output[0].as_ref().unwrap().values[0].1), "script in /where/ever");
+}
+
+#[test]
+fn once_a_command_sees_all_items_as_lines() {
+    let mut bench = Bench::default();
+    let clips = vec![clip(&mut bench)];
+    let line = "grep -c . {items} > {out.result}; cat {items} >> {out.result}";
+    let output =
+        bench.gather("command.once", &declared(line, &[]), vec![dataset("clips", clips)]).unwrap();
+    let result = shown(artifact(&output, "output")["result"]);
+    let (count, line) = result.split_once('\n').unwrap();
+    let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    assert_eq!((count, line["id"].as_str(), line.get("secret")), ("1", Some("a"), None));
+    assert!(line["audio"].as_str().unwrap().ends_with("in/000000-audio.wav"));
+}
+
+#[test]
+fn a_stop_ends_the_command() {
+    let mut bench = Bench { is_stopping: true, ..Bench::default() };
+    let clip = clip(&mut bench);
+    assert_eq!(
+        bench.process("command", &declared("sleep 600", &[]), &[clip]).unwrap_err(),
+        StageError::Stopped
+    );
+}

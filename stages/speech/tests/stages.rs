@@ -1,0 +1,347 @@
+//! The stages as the engine calls them: parameters and fields in, fields and rejects out.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use stage_core::{
+    Catalogue, Item, NewValue, ParameterValue, Reject, SourceOutput, StageError, Value,
+};
+use support::*;
+
+fn ids(output: &SourceOutput) -> Vec<&str> {
+    output.items.iter().map(|item| &*item.id).collect()
+}
+
+fn reasons(output: &SourceOutput) -> Vec<(&str, &str, &str)> {
+    let rejects = output.rejects.iter();
+    rejects
+        .map(|(name, Reject { code, reason })| (name.as_str(), code.as_str(), reason.as_str()))
+        .collect()
+}
+
+fn clip(id: &str, speaker: &str, seconds: f64) -> Item {
+    let fields = [
+        ("speaker", Value::text(speaker)),
+        ("text", Value::text(format!("teksti {id}"))),
+        ("seconds", Value::Number(seconds)),
+    ];
+    item(id, &fields)
+}
+
+#[test]
+fn every_kind_of_the_catalogue_that_runs_here_is_implemented() {
+    let families = ["corpus", "text", "dataset", "speaker", "report", "command"];
+    let implemented: Vec<&str> =
+        stage_speech::stages().iter().map(|stage| stage.kind().name).collect();
+    for kind in Catalogue::built_in().iter() {
+        let family = kind.name.split('.').next().unwrap();
+        if families.contains(&family) {
+            assert!(implemented.contains(&kind.name), "`{}` is not implemented", kind.name);
+        }
+    }
+}
+
+#[test]
+fn a_table_gives_items_and_names_each_row_that_it_does_not() {
+    let mut bench = Bench::default();
+    bench.file("data/metadata.csv", "a|Yksi kaksi|anna\nb.flac|Kolme neljä|olli\nc|Viisi kuusi|anna\n../d|Seitsemän|anna\ne.wav|Kahdeksan|olli\n");
+    for name in ["data/wavs/a.mp3", "data/wavs/a.wav", "data/wavs/b.flac"] {
+        bench.file(name, name.to_owned());
+    }
+    let output = bench
+        .scan("corpus.table", &[("table", text("data/metadata.csv")), ("audio", text("data/wavs"))])
+        .unwrap();
+    assert_eq!(ids(&output), ["a", "b"]);
+    let first = &output.items[0].fields;
+    assert_eq!((first.text("text"), first.text("speaker")), (Some("Yksi kaksi"), Some("anna")));
+    assert_eq!(&*first.blob("audio").unwrap().kind, "audio/wav");
+    assert_eq!(
+        reasons(&output),
+        [
+            (
+                "metadata.csv:4",
+                "unsafe-path",
+                "row 4 (byte 62): the audio path `../d` leaves its folder by `..`"
+            ),
+            (
+                "metadata.csv:3",
+                "no-audio",
+                "row 3 `c`: `c` has no audio file with that name in `data/wavs`"
+            ),
+            ("metadata.csv:5", "missing", "`data/wavs/e.wav` is not there"),
+        ]
+    );
+}
+
+#[test]
+fn the_order_of_rows_changes_no_item() {
+    let scan = |table: &'static str| {
+        let mut bench = Bench::default();
+        bench.file("m.csv", table);
+        for name in ["a.wav", "b.wav"] {
+            bench.file(name, name.to_owned());
+        }
+        let mut items = bench.scan("corpus.table", &[("table", text("m.csv"))]).unwrap().items;
+        items.sort_by(|one, other| one.id.cmp(&other.id));
+        items
+    };
+    assert_eq!(scan("a.wav|Yksi\nb.wav|Kaksi\n"), scan("b.wav|Kaksi\r\n\r\na.wav|Yksi"));
+}
+
+#[test]
+fn a_table_that_is_none_is_an_error_that_names_the_file() {
+    let mut bench = Bench::default();
+    bench.file("m.csv", "");
+    let error = bench.scan("corpus.table", &[("table", text("m.csv"))]).unwrap_err();
+    assert_eq!(error.to_string(), "`m.csv` cannot be read as a corpus: the table is empty");
+}
+
+#[test]
+fn speaker_folders_give_items_with_their_transcripts() {
+    let mut bench = Bench::default();
+    bench.file("in/anna/1.wav", "x");
+    bench.file("in/anna/1.lab", "\u{FEFF}Hyvää\n päivää\r\n");
+    bench.file("in/anna/2.wav", "y");
+    bench.file("in/olli/3.wav", "z");
+    bench.file("in/olli/3.lab", &b"\xE4"[..]);
+    let output = bench.scan("corpus.folder", &[("folder", text("in"))]).unwrap();
+    assert_eq!(ids(&output), ["anna/1"]);
+    assert_eq!(output.items[0].fields.text("text"), Some("Hyvää päivää"));
+    let codes: Vec<_> = reasons(&output).iter().map(|(name, code, _)| (*name, *code)).collect();
+    assert_eq!(codes, [("anna/2", "no-transcript"), ("olli/3", "not-utf8")]);
+}
+
+#[test]
+fn json_lines_keep_numbers_as_fields() {
+    let mut bench = Bench::default();
+    bench.file("a.wav", "x");
+    bench.file(
+        "m.jsonl",
+        "{\"audio_filepath\": \"a.wav\", \"text\": \"Hei\", \"duration\": 1.5}\n{\"au",
+    );
+    let output = bench.scan("corpus.jsonl", &[("file", text("m.jsonl"))]).unwrap();
+    assert_eq!(output.items[0].fields.number("duration"), Some(1.5));
+    assert_eq!(reasons(&output)[0].1, "cut-short");
+}
+
+#[test]
+fn texts_are_normalised_with_notes_and_nothing_is_left_empty() {
+    let mut bench = Bench::default();
+    let texts = [
+        item("a", &[("text", Value::text("\u{201C}Viisi\u{201D} on 5, ei 3.4"))]),
+        item("b", &[("text", Value::text("\u{200B}"))]),
+    ];
+    let output = bench
+        .process("text.normalize", &[("numbers", text("fi")), ("case", text("lower"))], &texts)
+        .unwrap();
+    let first = output[0].as_ref().unwrap();
+    assert_eq!(
+        first.values,
+        [("text".to_owned(), NewValue::Text("\"viisi\" on viisi, ei 3.4".to_owned()))]
+    );
+    let notes: Vec<(&str, u64)> =
+        first.notes.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+    assert_eq!(
+        notes,
+        [
+            ("U+201C replaced", 1),
+            ("U+201D replaced", 1),
+            ("case changed", 1),
+            ("numbers spelled out", 1),
+            ("digits left", 2)
+        ]
+    );
+    assert_eq!(output[1].as_ref().unwrap_err().code, "empty-text");
+}
+
+#[test]
+fn an_audit_stops_on_unknown_characters_or_reports_them() {
+    let mut bench = Bench::default();
+    let texts = || vec![dataset("clips", vec![item("a", &[("text", Value::text("ab-c"))])])];
+    let known = ("characters", text("abc"));
+    let error = bench.gather("text.audit", std::slice::from_ref(&known), texts()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("1 characters in 1 places are unknown to the tokenizer: `-` U+002D"),
+        "{error}"
+    );
+    let output =
+        bench.gather("text.audit", &[known, ("on_unknown", text("report"))], texts()).unwrap();
+    assert_eq!(artifact(&output, "output")["unknown"], &NewValue::Number(1.0));
+    assert!(bench.gather("text.audit", &[], texts()).is_err());
+}
+
+#[test]
+fn a_split_gives_every_item_to_one_side() {
+    let mut bench = Bench::default();
+    let clips: Vec<Item> =
+        (0..200).map(|number| clip(&format!("c{number:03}"), "anna", 1.0)).collect();
+    let output = bench
+        .gather(
+            "dataset.split",
+            &[("fraction", ParameterValue::Number(0.2))],
+            vec![dataset("clips", clips)],
+        )
+        .unwrap();
+    let (training, validation) = (items(&output, "training"), items(&output, "validation"));
+    assert_eq!(training.len() + validation.len(), 200);
+    assert!((20..60).contains(&validation.len()), "{}", validation.len());
+    let side = |id: &str| match &items(&output, "all")
+        .iter()
+        .find(|item| item.id == id)
+        .unwrap()
+        .values
+        .last()
+        .unwrap()
+        .1
+    {
+        NewValue::Text(side) => side.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(side(&training[0].id), "training");
+    assert_eq!(side(&validation[0].id), "validation");
+}
+
+#[test]
+fn a_split_says_when_a_held_out_text_is_trained_on() {
+    let mut bench = Bench::default();
+    let same = |number: usize| item(&format!("c{number}"), &[("text", Value::text("sama"))]);
+    let clips = vec![dataset("clips", (0..50).map(same).collect())];
+    let half = [("fraction", ParameterValue::Number(0.5))];
+    let output = bench.gather("dataset.split", &half, clips).unwrap();
+    assert_eq!(output.notes.last(), Some(&("texts on both sides".to_owned(), 1)));
+}
+
+#[test]
+fn a_filter_counts_what_it_leaves_out_and_refuses_fields_that_nothing_has() {
+    let mut bench = Bench::default();
+    let clips = || {
+        vec![dataset(
+            "clips",
+            vec![clip("a", "anna", 0.1), clip("b", "anna", 3.0), clip("c", "olli", 3.0)],
+        )]
+    };
+    let conditions = ParameterValue::List(vec![
+        map(&[
+            ("field", text("seconds")),
+            ("min", ParameterValue::Number(0.5)),
+            ("max", ParameterValue::Absent),
+        ]),
+        map(&[("field", text("speaker")), ("any_of", texts_value(&["anna"]))]),
+    ]);
+    let output = bench.gather("dataset.filter", &[("where", conditions)], clips()).unwrap();
+    let kept: Vec<&str> = items(&output, "output").iter().map(|item| item.id.as_str()).collect();
+    assert_eq!(kept, ["b"]);
+    assert_eq!(
+        output.notes,
+        [("left out by `seconds`".to_owned(), 1), ("left out by `speaker`".to_owned(), 1)]
+    );
+    let typo = ParameterValue::List(vec![map(&[
+        ("field", text("second")),
+        ("not_empty", ParameterValue::Flag(true)),
+    ])]);
+    let error = bench.gather("dataset.filter", &[("where", typo)], clips()).unwrap_err();
+    assert_eq!(error.to_string(), "no item has a field `second` that the condition can test");
+}
+
+#[test]
+fn sets_merge_by_id() {
+    let mut bench = Bench::default();
+    let sets = || {
+        vec![
+            dataset("one", vec![clip("a", "anna", 1.0)]),
+            dataset("two", vec![clip("a", "anna", 2.0)]),
+        ]
+    };
+    assert!(bench.gather("dataset.merge", &[], sets()).is_err());
+    let output = bench.gather("dataset.merge", &[("prefix", text("stage"))], sets()).unwrap();
+    let merged: Vec<&str> = items(&output, "output").iter().map(|item| item.id.as_str()).collect();
+    assert_eq!(merged, ["one/a", "two/a"]);
+}
+
+fn tokens(bench: &mut Bench, id: &str) -> Item {
+    let array =
+        stage_speech::npy::IntArray { shape: vec![2, 2], values: vec![1, 2, 3, id.len() as i64] };
+    let bytes = stage_speech::npy::write(&array, stage_speech::npy::Width::I64).unwrap();
+    let blob = bench.blob("tokens/npy", bytes);
+    item(id, &[("text", Value::text("hei")), ("speaker", Value::text("anna")), ("tokens", blob)])
+}
+
+#[test]
+fn one_more_clip_rewrites_one_shard() {
+    let mut bench = Bench::default();
+    let mut clips: Vec<Item> =
+        (0..100).map(|number| tokens(&mut bench, &format!("c{number}"))).collect();
+    let written = |bench: &mut Bench, format: &str, clips: &[Item]| {
+        let output = bench
+            .gather(
+                "dataset.pack",
+                &[("format", text(format))],
+                vec![dataset("tokens", clips.to_vec())],
+            )
+            .unwrap();
+        (output.notes[0].1, artifact(&output, "output").len())
+    };
+    for (format, files) in [("protos", 16), ("npy", 32)] {
+        assert_eq!(written(&mut bench, format, &clips), (16, files));
+        assert_eq!(written(&mut bench, format, &clips), (0, files));
+    }
+    clips.push(tokens(&mut bench, "new"));
+    assert_eq!(written(&mut bench, "protos", &clips), (1, 16));
+    bench.is_stopping = true;
+    assert_eq!(
+        bench.gather("dataset.pack", &[], vec![dataset("tokens", clips)]).unwrap_err(),
+        StageError::Stopped
+    );
+}
+
+#[test]
+fn tokens_that_are_pickled_objects_stop_the_packing_by_name() {
+    let mut bench = Bench::default();
+    let blob = bench.blob("tokens/npy", &b"\x93NUMPY\x01\x00\x3a\x00{'descr': '|O', 'fortran_order': False, 'shape': (1,), }  \ncos\nsystem\n"[..]);
+    let clips = vec![item("bad", &[("text", Value::text("x")), ("tokens", blob)])];
+    let error = bench.gather("dataset.pack", &[], vec![dataset("tokens", clips)]).unwrap_err();
+    assert!(
+        error.to_string().starts_with(
+            "the tokens of `bad` cannot be read: the `.npy` file holds Python objects"
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_speaker_with_the_most_clips_is_kept() {
+    let mut bench = Bench::default();
+    let clips = vec![clip("a", "anna", 1.0), clip("b", "olli", 9.0), clip("c", "anna", 1.0)];
+    let output =
+        bench.gather("speaker.select", &[], vec![dataset("clips", clips.clone())]).unwrap();
+    assert_eq!(items(&output, "output").len(), 2);
+    assert_eq!(shown(artifact(&output, "speakers")["names"]), "anna");
+    let output = bench
+        .gather("speaker.select", &[("by", text("minutes"))], vec![dataset("clips", clips.clone())])
+        .unwrap();
+    assert_eq!(shown(artifact(&output, "speakers")["names"]), "olli");
+    let output = bench.gather("speaker.stats", &[], vec![dataset("clips", clips)]).unwrap();
+    let report: serde_json::Value =
+        serde_json::from_str(&shown(artifact(&output, "output")["report"])).unwrap();
+    assert_eq!(
+        (report[0]["speaker"].as_str(), report[1]["minutes"].as_f64()),
+        (Some("anna"), Some(0.15))
+    );
+}
+
+#[test]
+fn a_summary_takes_json_artifacts_in_whole() {
+    let mut bench = Bench::default();
+    let report = bench.blob("application/json", "[1, 2]");
+    let fields = [("report", report)].into_iter().collect();
+    let stats = stage_core::PortInput::Artifact { stage: "stats".to_owned(), fields };
+    let output = bench
+        .gather("report.summary", &[], vec![dataset("clips", vec![clip("a", "anna", 1.0)]), stats])
+        .unwrap();
+    let summary: serde_json::Value =
+        serde_json::from_str(&shown(artifact(&output, "output")["summary"])).unwrap();
+    assert_eq!(summary["artifacts"]["stats"]["report"], serde_json::json!([1, 2]));
+    assert_eq!(summary["datasets"]["clips"]["fields"]["seconds"]["total"], serde_json::json!(1.0));
+}

@@ -1,0 +1,227 @@
+//! Runs stages without an engine: blobs in memory, a world that is a map of files.
+#![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cache::Digest;
+use camino::{Utf8Path, Utf8PathBuf};
+use stage_core::{
+    Blob, Context, Default as Preset, Fields, FileFact, GatherInput, GatherOutput, Item, Job, Kind,
+    NewItem, NewValue, Output, ParameterValue, Parameters, PortInput, PortOutput, Reject, Setup,
+    SourceOutput, Stage, StageError, Value, World,
+};
+
+#[derive(Default)]
+pub struct Bench {
+    pub blobs: HashMap<Digest, Bytes>,
+    pub parts: HashMap<Digest, Fields>,
+    pub files: BTreeMap<Utf8PathBuf, Bytes>,
+    pub is_stopping: bool,
+}
+
+pub fn stage(name: &str) -> Arc<dyn Stage> {
+    stage_speech::stages().into_iter().find(|stage| stage.kind().name == name).unwrap()
+}
+
+/// The values of a kind as a manifest with these lines would give them.
+pub fn parameters(kind: &Kind, written: &[(&str, ParameterValue)]) -> Parameters {
+    let preset = |preset: &Preset| match preset {
+        Preset::Text(text) => ParameterValue::Text((*text).to_owned()),
+        Preset::Integer(number) => ParameterValue::Integer(*number),
+        Preset::Number(number) => ParameterValue::Number(*number),
+        Preset::Flag(flag) => ParameterValue::Flag(*flag),
+        Preset::Seconds(seconds) => ParameterValue::Seconds(*seconds),
+        Preset::Bytes(bytes) => ParameterValue::Bytes(*bytes),
+        Preset::Texts(texts) => texts_value(texts),
+        Preset::PipelineSeed => ParameterValue::Integer(0),
+        Preset::Required | Preset::Absent => ParameterValue::Absent,
+    };
+    let presets = kind.parameters.iter();
+    let mut values: BTreeMap<String, ParameterValue> =
+        presets.map(|parameter| (parameter.name.to_owned(), preset(&parameter.default))).collect();
+    for (name, value) in written {
+        assert!(values.contains_key(*name), "`{}` has no parameter `{name}`", kind.name);
+        values.insert((*name).to_owned(), value.clone());
+    }
+    Parameters(values)
+}
+
+pub fn text(text: &str) -> ParameterValue {
+    ParameterValue::Text(text.to_owned())
+}
+
+pub fn texts_value(texts: &[&str]) -> ParameterValue {
+    ParameterValue::List(texts.iter().map(|one| text(one)).collect())
+}
+
+pub fn map(pairs: &[(&str, ParameterValue)]) -> ParameterValue {
+    ParameterValue::Map(
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+    )
+}
+
+impl Bench {
+    pub fn blob(&mut self, kind: &str, bytes: impl Into<Bytes>) -> Value {
+        let bytes = bytes.into();
+        let digest = Digest::of(&bytes);
+        let size = bytes.len() as u64;
+        self.blobs.insert(digest, bytes);
+        Value::Blob(Arc::new(Blob { digest, size, kind: kind.into() }))
+    }
+
+    pub fn file(&mut self, path: &str, bytes: impl Into<Bytes>) {
+        self.files.insert(path.into(), bytes.into());
+    }
+
+    pub fn open(&mut self, name: &str, setup: Setup) -> Result<Job, StageError> {
+        stage(name).open(setup, self)
+    }
+
+    pub fn scan(
+        &mut self,
+        name: &str,
+        written: &[(&str, ParameterValue)],
+    ) -> Result<SourceOutput, StageError> {
+        let parameters = parameters(stage(name).kind(), written);
+        let Job::Source(mut job) = self.open(name, Setup { parameters, ..Setup::default() })?
+        else {
+            panic!("`{name}` is no source");
+        };
+        job.scan(self)
+    }
+
+    pub fn process(
+        &mut self,
+        name: &str,
+        written: &[(&str, ParameterValue)],
+        items: &[Item],
+    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
+        let parameters = parameters(stage(name).kind(), written);
+        let Job::Item(job) = self.open(name, Setup { parameters, ..Setup::default() })? else {
+            panic!("`{name}` works on no items");
+        };
+        job.process(items, self)
+    }
+
+    pub fn gather(
+        &mut self,
+        name: &str,
+        written: &[(&str, ParameterValue)],
+        inputs: Vec<PortInput>,
+    ) -> Result<GatherOutput, StageError> {
+        let parameters = parameters(stage(name).kind(), written);
+        let Job::Gather(mut job) = self.open(name, Setup { parameters, ..Setup::default() })?
+        else {
+            panic!("`{name}` gathers nothing");
+        };
+        let input = GatherInput { ports: [("input".to_owned(), inputs)].into() };
+        let output = job.run(input, self)?;
+        let declared: Vec<&str> = stage(name).kind().outputs.iter().map(|port| port.name).collect();
+        let mut given: Vec<&str> = output.ports.keys().map(String::as_str).collect();
+        given.sort_by_key(|port| declared.iter().position(|name| name == port));
+        assert_eq!(given, declared, "`{name}` gives other ports than it declares");
+        Ok(output)
+    }
+
+    fn keep_value(&mut self, value: NewValue) -> Value {
+        match value {
+            NewValue::Text(text) => Value::text(text),
+            NewValue::Number(number) => Value::Number(number),
+            NewValue::Bytes { kind, bytes } => self.blob(&kind, bytes),
+            NewValue::Kept(value) => value,
+        }
+    }
+}
+
+pub fn dataset(stage: &str, items: Vec<Item>) -> PortInput {
+    PortInput::Dataset { stage: stage.to_owned(), items, rejects: Vec::new() }
+}
+
+pub fn item(id: &str, fields: &[(&str, Value)]) -> Item {
+    Item::new(id, fields.iter().map(|(name, value)| (*name, value.clone())).collect())
+}
+
+/// The items on a port of a gather's output.
+pub fn items<'a>(output: &'a GatherOutput, port: &str) -> &'a [NewItem] {
+    match &output.ports[port] {
+        PortOutput::Dataset(items) => items,
+        PortOutput::Artifact(_) => panic!("`{port}` is an artifact"),
+    }
+}
+
+/// The values of an artifact.
+pub fn artifact<'a>(output: &'a GatherOutput, port: &str) -> BTreeMap<&'a str, &'a NewValue> {
+    match &output.ports[port] {
+        PortOutput::Artifact(values) => {
+            values.iter().map(|(name, value)| (name.as_str(), value)).collect()
+        }
+        PortOutput::Dataset(_) => panic!("`{port}` is a data set"),
+    }
+}
+
+/// A text, or bytes as one.
+pub fn shown(value: &NewValue) -> String {
+    match value {
+        NewValue::Text(text) => text.clone(),
+        NewValue::Bytes { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+impl Context for Bench {
+    fn read(&mut self, blob: &Blob) -> Result<Bytes, StageError> {
+        self.blobs.get(&blob.digest).cloned().ok_or_else(|| StageError::failed("no such blob"))
+    }
+
+    fn recall(&mut self, key: &Digest) -> Result<Option<Fields>, StageError> {
+        Ok(self.parts.get(key).cloned())
+    }
+
+    fn remember(&mut self, key: &Digest, output: Output) -> Result<Fields, StageError> {
+        let values = output.values.into_iter();
+        let fields: Fields = values.map(|(name, value)| (name, self.keep_value(value))).collect();
+        self.parts.insert(*key, fields.clone());
+        Ok(fields)
+    }
+
+    fn progress(&mut self, _: u64, _: u64) {}
+
+    fn stopping(&mut self) -> bool {
+        self.is_stopping
+    }
+}
+
+impl World for Bench {
+    fn read(&mut self, path: &Utf8Path) -> Result<Bytes, StageError> {
+        self.files.get(path).cloned().ok_or_else(|| StageError::failed(format!("no file `{path}`")))
+    }
+
+    fn list(&mut self, folder: &Utf8Path) -> Result<Vec<Utf8PathBuf>, StageError> {
+        let below = |path: &Utf8PathBuf| path.strip_prefix(folder).ok().map(Utf8Path::to_owned);
+        Ok(self.files.keys().filter_map(below).collect())
+    }
+
+    fn exists(&mut self, path: &Utf8Path) -> bool {
+        self.files.contains_key(path)
+    }
+
+    fn files(
+        &mut self,
+        paths: &[Utf8PathBuf],
+    ) -> Result<Vec<Result<FileFact, Reject>>, StageError> {
+        let fact = |path: &Utf8PathBuf| match self.files.get(path) {
+            Some(bytes) => Ok(FileFact { digest: Digest::of(bytes), size: bytes.len() as u64 }),
+            None => Err(Reject::new("missing", format!("`{path}` is not there"))),
+        };
+        Ok(paths.iter().map(fact).collect())
+    }
+
+    fn keep(&mut self, kind: &str, bytes: Bytes) -> Result<Blob, StageError> {
+        match self.blob(kind, bytes) {
+            Value::Blob(blob) => Ok((*blob).clone()),
+            other => panic!("{other} is no blob"),
+        }
+    }
+}

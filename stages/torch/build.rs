@@ -1,0 +1,30 @@
+//! Lets the worker find the libtorch it was built with, and know its release.
+//!
+//! Only `libtorch_cpu` and `libc10` end up as needed libraries: the linker drops what
+//! no symbol asks for, and the worker opens the CUDA part itself when a GPU is wanted.
+//! A run path (not the older, stronger kind) lets `LD_LIBRARY_PATH` point elsewhere.
+
+use std::path::Path;
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    let Some(folder) = std::env::var_os("DEP_TCH_LIBTORCH_LIB") else {
+        println!("cargo:rustc-env=THROSTLE_LIBTORCH=unknown");
+        return;
+    };
+    println!("cargo:rustc-link-arg=-Wl,--enable-new-dtags");
+    println!("cargo:rustc-link-arg=-Wl,-rpath={}", folder.display());
+    let release = release(Path::new(&folder)).unwrap_or_else(|| "unknown".into());
+    println!("cargo:rustc-env=THROSTLE_LIBTORCH={release}");
+}
+
+/// The release beside the library folder: wheels have `version.py`, archives `build-version`.
+fn release(folder: &Path) -> Option<String> {
+    let root = folder.parent()?;
+    if let Ok(text) = std::fs::read_to_string(root.join("build-version")) {
+        return Some(text.trim().to_owned());
+    }
+    let text = std::fs::read_to_string(root.join("version.py")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("__version__ = "))?;
+    Some(line.trim_matches(['\'', '"']).to_owned())
+}

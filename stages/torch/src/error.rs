@@ -1,0 +1,137 @@
+//! What can go wrong in this crate, and how libtorch's own errors are read.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use stage_core::StageError;
+use tch::TchError;
+
+/// The longest text of libtorch that is passed on; the rest is a backtrace.
+const LONGEST: usize = 400;
+
+#[derive(Debug, thiserror::Error)]
+pub enum TorchError {
+    /// A smaller batch may succeed.
+    #[error("{0}")]
+    OutOfMemory(String),
+    #[error("libtorch: {0}")]
+    Library(String),
+    /// The bytes of a model are not what they should be.
+    #[error("the model cannot be used: {0}")]
+    Model(String),
+    /// What was handed over cannot be worked on.
+    #[error("{0}")]
+    Input(String),
+}
+
+impl TorchError {
+    /// Sorts a text of libtorch, which keeps no other trace of the kind of an error.
+    pub fn from_library(text: &str) -> TorchError {
+        let short = shorten(text);
+        match is_out_of_memory(text) {
+            true => TorchError::OutOfMemory(short),
+            false => TorchError::Library(short),
+        }
+    }
+
+    /// Methods of tch without `f_` panic with the text of libtorch.
+    pub fn from_panic(panic: &(dyn Any + Send)) -> TorchError {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        TorchError::from_library(text.unwrap_or("a panic without a message"))
+    }
+}
+
+/// Runs the work of one batch; a panic in it becomes an error that may be out of memory.
+pub fn guarded<T>(work: impl FnOnce() -> Result<T, StageError>) -> Result<T, StageError> {
+    let caught = catch_unwind(AssertUnwindSafe(work));
+    caught.unwrap_or_else(|panic| Err(TorchError::from_panic(&*panic).into()))
+}
+
+impl From<TchError> for TorchError {
+    fn from(error: TchError) -> TorchError {
+        match error {
+            TchError::Torch(text) => TorchError::from_library(&text),
+            other => TorchError::from_library(&other.to_string()),
+        }
+    }
+}
+
+impl From<TorchError> for StageError {
+    fn from(error: TorchError) -> StageError {
+        match error {
+            TorchError::OutOfMemory(message) => StageError::OutOfMemory { message },
+            other => StageError::failed(other.to_string()),
+        }
+    }
+}
+
+fn is_out_of_memory(text: &str) -> bool {
+    // CUDA's allocator, the CPU's allocator, cuBLAS, the C++ library.
+    ["out of memory", "not enough memory", "allocate memory", "_ALLOC_FAILED", "std::bad_alloc"]
+        .iter()
+        .any(|sign| text.contains(sign))
+}
+
+/// The message without the C++ backtrace that libtorch appends.
+fn shorten(text: &str) -> String {
+    let end = text.find("\nException raised from").unwrap_or(text.len());
+    let end = text[..end].find("\nframe #").unwrap_or(end);
+    let lines: Vec<&str> =
+        text[..end].lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let message = lines.join(" ");
+    match message.char_indices().nth(LONGEST) {
+        Some((at, _)) => format!("{} …", &message[..at]),
+        None => message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_backtrace_is_cut_off() {
+        let text =
+            "shape mismatch\n  at dim 1\nException raised from check at x.cpp:1\nframe #0: a";
+        let error = TorchError::from_library(text);
+        assert_eq!(error.to_string(), "libtorch: shape mismatch at dim 1");
+    }
+
+    #[test]
+    fn every_way_to_say_out_of_memory_is_known() {
+        for text in [
+            "CUDA out of memory. Tried to allocate 2 GiB",
+            "[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: not enough memory: you tried to allocate 1 bytes",
+            "CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+            "DefaultCPUAllocator: can't allocate memory: std::bad_alloc",
+        ] {
+            let error = StageError::from(TorchError::from_library(text));
+            assert!(matches!(error, StageError::OutOfMemory { .. }), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_panic_of_tch_is_read_like_an_error() {
+        let error =
+            guarded(|| Ok(tch::Tensor::zeros([1 << 46], (tch::Kind::Float, tch::Device::Cpu))));
+        assert!(matches!(error, Err(StageError::OutOfMemory { .. })), "{error:?}");
+    }
+
+    #[test]
+    fn a_real_error_of_libtorch_is_short_and_not_taken_for_lack_of_memory() {
+        let left = tch::Tensor::from_slice(&[1f32, 2.0]);
+        let right = tch::Tensor::from_slice(&[1f32, 2.0, 3.0]);
+        let error = left.f_add(&right).map_err(TorchError::from).err();
+        let text = error.map(|error| error.to_string()).unwrap_or_default();
+        assert!(text.starts_with("libtorch: The size of tensor a (2)"), "{text}");
+        assert!(!text.contains("frame #"), "{text}");
+    }
+
+    #[test]
+    fn an_impossible_allocation_is_out_of_memory() {
+        let options = (tch::Kind::Float, tch::Device::Cpu);
+        let error = tch::Tensor::f_zeros([1 << 46], options).map_err(TorchError::from).err();
+        assert!(matches!(error, Some(TorchError::OutOfMemory(_))), "{error:?}");
+    }
+}

@@ -1,0 +1,125 @@
+//! Compares a model with what its reference implementation made of the same inputs.
+//!
+//! A fixture is a folder with `fixture.json` ([`Fixture`]) and the files that it names. The
+//! tensors are `input.*`, handed to the model, and `expected.*`, compared with what it gives;
+//! the largest absolute difference of each must stay within its tolerance.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use safetensors::tensor::{Dtype, SafeTensors};
+use serde::Deserialize;
+
+use crate::codec::Codec;
+use crate::error::TorchError;
+use crate::mel::Mel;
+use crate::mel_rvq::MelRvq;
+use crate::threads::one_thread;
+
+/// The content of `fixture.json`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fixture {
+    pub model: Model,
+    /// The name of the model's file.
+    pub weights: String,
+    /// The name of the file with inputs and expected outputs.
+    pub tensors: String,
+    /// What is compared, by name, and how far it may be off.
+    pub tolerances: BTreeMap<String, f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum Model {
+    #[serde(rename = "mel-rvq")]
+    MelRvq,
+}
+
+/// How far one output is off.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    pub name: String,
+    pub worst: f64,
+    pub tolerance: f64,
+}
+
+impl Comparison {
+    pub fn is_good(&self) -> bool {
+        self.worst <= self.tolerance
+    }
+}
+
+/// Runs the model of a fixture and compares all that it lists.
+pub fn check(folder: &Path) -> Result<Vec<Comparison>, TorchError> {
+    let fixture: Fixture = serde_json::from_slice(&read(folder, "fixture.json")?)
+        .map_err(|error| TorchError::Input(format!("`fixture.json`: {error}")))?;
+    let weights = read(folder, &fixture.weights)?;
+    let tensors = read(folder, &fixture.tensors)?;
+    let tensors = SafeTensors::deserialize(&tensors)
+        .map_err(|error| TorchError::Input(format!("`{}`: {error}", fixture.tensors)))?;
+    one_thread();
+    let outputs = match fixture.model {
+        Model::MelRvq => mel_rvq(&weights, &tensors)?,
+    };
+    let compare = |(name, tolerance): (&String, &f64)| {
+        let output = outputs.get(name.as_str());
+        let output =
+            output.ok_or_else(|| TorchError::Input(format!("the model has no output `{name}`")))?;
+        let expected = values(&tensors, &format!("expected.{name}"))?;
+        Ok(Comparison {
+            name: name.clone(),
+            worst: worst(output, &expected),
+            tolerance: *tolerance,
+        })
+    };
+    fixture.tolerances.iter().map(compare).collect()
+}
+
+/// The outputs of a model by name, each row by row.
+type Outputs = BTreeMap<&'static str, Vec<f64>>;
+
+fn mel_rvq(weights: &[u8], tensors: &SafeTensors) -> Result<Outputs, TorchError> {
+    let model = MelRvq::load(weights)?;
+    let wave: Vec<f32> = values(tensors, "input.wave")?.iter().map(|v| *v as f32).collect();
+    let log_mel = Mel::new(model.config().mel)?.frames(&wave)?;
+    let codes = model.encode(&[&wave])?.remove(0);
+    let wide = |values: Vec<f32>| values.into_iter().map(f64::from).collect();
+    Ok(Outputs::from([
+        ("log_mel", wide(log_mel)),
+        ("frames", wide(model.frames_of(&codes)?)),
+        ("codes", codes.values.iter().map(|code| f64::from(*code)).collect()),
+    ]))
+}
+
+/// The largest difference; no number at all is infinitely far off, and so is another length.
+fn worst(output: &[f64], expected: &[f64]) -> f64 {
+    if output.len() != expected.len() {
+        return f64::INFINITY;
+    }
+    let difference = |(a, b): (&f64, &f64)| match (a - b).abs() {
+        difference if difference.is_nan() => f64::INFINITY,
+        difference => difference,
+    };
+    output.iter().zip(expected).map(difference).fold(0.0, f64::max)
+}
+
+/// Reads a file of the folder itself: a fixture has no business elsewhere.
+fn read(folder: &Path, name: &str) -> Result<Vec<u8>, TorchError> {
+    if Path::new(name).file_name() != Some(std::ffi::OsStr::new(name)) {
+        return Err(TorchError::Input(format!("`{name}` is no plain file name")));
+    }
+    let path = folder.join(name);
+    std::fs::read(&path)
+        .map_err(|error| TorchError::Input(format!("`{}`: {error}", path.display())))
+}
+
+fn values(tensors: &SafeTensors, name: &str) -> Result<Vec<f64>, TorchError> {
+    let tensor = tensors.tensor(name);
+    let tensor = tensor.map_err(|error| TorchError::Input(format!("`{name}`: {error}")))?;
+    let words = tensor.data().as_chunks::<4>().0.iter();
+    match tensor.dtype() {
+        Dtype::F32 => Ok(words.map(|word| f64::from(f32::from_le_bytes(*word))).collect()),
+        Dtype::I32 => Ok(words.map(|word| f64::from(i32::from_le_bytes(*word))).collect()),
+        other => Err(TorchError::Input(format!("`{name}` is {other:?}, expected F32 or I32"))),
+    }
+}

@@ -1,0 +1,199 @@
+//! A wave for given log-mel frames: magnitudes by non-negative least squares, phases by the
+//! fast Griffin-Lim iteration (Perraudin, Balazs, Søndergaard 2013).
+
+use tch::{Device, Kind, Tensor};
+
+use crate::error::TorchError;
+use crate::mel::{MelShape, hann, slaney_filters, to_vec};
+use crate::random::Random;
+
+/// How often phases are improved where nothing else is asked for.
+pub const ROUNDS: usize = 32;
+
+/// Steps of the multiplicative rule from mel bands back to the spectrum.
+const MAGNITUDE_ROUNDS: usize = 30;
+
+/// How far an iteration leans out in the direction of its last step (the paper's alpha).
+const MOMENTUM: f64 = 0.99;
+
+/// Log-mel values beyond this would be louder than any wave in [-1, 1] by far.
+const LOUDEST: f64 = 8.0;
+
+/// Waves are kept below full scale.
+const PEAK: f32 = 0.99;
+
+/// The wave of `frames * hop` samples; `log_mel` is [frames, bands], row by row. The phases
+/// begin at random, from the seed.
+pub fn wave(
+    shape: &MelShape,
+    log_mel: &[f32],
+    rounds: usize,
+    seed: u64,
+) -> Result<Vec<f32>, TorchError> {
+    let frames = (log_mel.len() / shape.bands) as i64;
+    let log_mel = Tensor::f_from_slice(log_mel)?.f_reshape([frames, shape.bands as i64])?;
+    let magnitude = magnitude(shape, &log_mel)?; // [T, bins]
+    let transform = Transform::new(shape, frames)?;
+    let phases = random_phases(frames as usize * shape.bins(), seed);
+    let phases = Tensor::f_from_slice(&phases)?.f_reshape([frames, shape.bins() as i64])?;
+    let mut spectrum = Tensor::f_polar(&magnitude, &phases)?; // [T, bins]
+    let mut before: Option<Tensor> = None;
+    for _ in 0..rounds {
+        let rebuilt = transform.forward(&transform.backward(&spectrum)?)?;
+        let leaning = match &before {
+            Some(before) => rebuilt.f_add(&rebuilt.f_sub(before)?.f_mul_scalar(MOMENTUM)?)?,
+            None => rebuilt.shallow_clone(),
+        };
+        spectrum = Tensor::f_polar(&magnitude, &leaning.f_angle()?)?;
+        before = Some(rebuilt);
+    }
+    let wave = transform.backward(&spectrum)?;
+    let margin = shape.margin() as i64;
+    let wave = to_vec(&wave.f_narrow(0, margin, frames * shape.hop as i64)?)?;
+    Ok(below_full_scale(wave))
+}
+
+fn random_phases(count: usize, seed: u64) -> Vec<f32> {
+    let mut random = Random::new(seed);
+    (0..count).map(|_| (random.fraction() * std::f64::consts::TAU) as f32).collect()
+}
+
+fn below_full_scale(mut wave: Vec<f32>) -> Vec<f32> {
+    let peak = wave.iter().fold(0f32, |peak, sample| peak.max(sample.abs()));
+    if peak > PEAK {
+        wave.iter_mut().for_each(|sample| *sample *= PEAK / peak);
+    }
+    wave
+}
+
+/// Non-negative magnitudes whose mel bands come close to the given ones: [T, bins]. The rule of
+/// Lee and Seung never leaves the positive numbers.
+fn magnitude(shape: &MelShape, log_mel: &Tensor) -> Result<Tensor, TorchError> {
+    let filters = Tensor::f_from_slice(&slaney_filters(shape))?
+        .f_reshape([shape.bins() as i64, shape.bands as i64])?;
+    let mel = log_mel.f_clamp_max(LOUDEST)?.f_exp()?; // [T, bands]
+    let wanted = mel.f_matmul(&filters.f_t_copy()?)?; // [T, bins]
+    let gram = filters.f_matmul(&filters.f_t_copy()?)?; // [bins, bins]
+    let mut magnitude = wanted.f_clamp_min(1e-8)?;
+    for _ in 0..MAGNITUDE_ROUNDS {
+        let have = magnitude.f_matmul(&gram)?.f_clamp_min(1e-10)?;
+        magnitude = magnitude.f_mul(&wanted.f_div(&have)?)?;
+    }
+    Ok(magnitude)
+}
+
+/// The short-time Fourier transform and its inverse for waves of one length, margins included.
+struct Transform {
+    frames: i64,
+    window: Tensor,
+    hop: i64,
+    samples: i64,
+    /// What the squared windows add up to at each sample.
+    weight: Tensor,
+}
+
+impl Transform {
+    fn new(shape: &MelShape, frames: i64) -> Result<Transform, TorchError> {
+        let hop = shape.hop as i64;
+        let window = Tensor::f_from_slice(&hann(shape.window))?;
+        let samples = (frames - 1) * hop + shape.window as i64;
+        let weight = Tensor::f_zeros([1], (Kind::Float, Device::Cpu))?;
+        let mut transform = Transform { frames, window, hop, samples, weight };
+        let squares = transform.window.f_square()?.f_unsqueeze(0)?.f_repeat([frames, 1])?;
+        // Only the outer edges, which are cut off in the end, come near to nothing.
+        transform.weight = transform.overlap(&squares)?.f_clamp_min(1e-2)?;
+        Ok(transform)
+    }
+
+    fn forward(&self, wave: &Tensor) -> Result<Tensor, TorchError> {
+        let frames = wave.f_unfold(0, self.window.numel() as i64, self.hop)?; // [T, window]
+        Ok(frames.f_mul(&self.window)?.f_fft_rfft(None, 1, "backward")?) // [T, bins]
+    }
+
+    fn backward(&self, spectrum: &Tensor) -> Result<Tensor, TorchError> {
+        let frames = spectrum.f_fft_irfft(self.window.numel() as i64, 1, "backward")?;
+        Ok(self.overlap(&frames.f_mul(&self.window)?)?.f_div(&self.weight)?) // [samples]
+    }
+
+    /// Frames laid over one another at their places and added up.
+    fn overlap(&self, frames: &Tensor) -> Result<Tensor, TorchError> {
+        let width = self.window.numel() as i64;
+        let columns = frames.f_reshape([self.frames, width])?.f_t_copy()?.f_unsqueeze(0)?; // [1, window, T]
+        let laid =
+            columns.f_col2im([1, self.samples], [1, width], [1, 1], [0, 0], [1, self.hop])?;
+        Ok(laid.f_reshape([self.samples])?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::mel::Mel;
+
+    const SHAPE: MelShape = MelShape { rate: 16_000, window: 1024, hop: 256, bands: 80 };
+
+    fn vowel(samples: usize) -> Vec<f32> {
+        let step = std::f64::consts::TAU * 140.0 / 16_000.0;
+        let sample = |at: usize| -> f64 {
+            (1..20).map(|h| (step * at as f64 * f64::from(h)).sin() * 0.3 / f64::from(h)).sum()
+        };
+        (0..samples).map(|at| sample(at) as f32 * 0.5).collect()
+    }
+
+    #[test]
+    fn the_transform_is_undone_by_its_inverse() {
+        let transform = Transform::new(&SHAPE, 30).unwrap();
+        let wave = Tensor::from_slice(&vowel(29 * 256 + 1024));
+        let back = transform.backward(&transform.forward(&wave).unwrap()).unwrap();
+        let inside = |tensor: &Tensor| to_vec(&tensor.narrow(0, 384, 30 * 256)).unwrap();
+        let worst = inside(&wave).into_iter().zip(inside(&back)).map(|(a, b)| (a - b).abs());
+        assert!(worst.fold(0f32, f32::max) < 1e-5);
+    }
+
+    #[test]
+    fn the_wave_has_the_mel_frames_it_was_made_for() {
+        let mel = Mel::new(SHAPE).unwrap();
+        let frames = mel.frames(&vowel(16_000)).unwrap();
+        let made = wave(&SHAPE, &frames, ROUNDS, 1).unwrap();
+        assert_eq!(made.len(), 63 * 256);
+        let again = mel.frames(&made).unwrap();
+        // Bands that are heard at all come within 3 dB on average.
+        let heard: Vec<f32> = frames
+            .iter()
+            .zip(&again)
+            .filter(|(a, _)| **a > -6.0)
+            .map(|(a, b)| (a - b).abs())
+            .collect();
+        let mean = heard.iter().sum::<f32>() / heard.len() as f32;
+        assert!(mean < 0.345, "{mean}");
+    }
+
+    #[test]
+    fn more_rounds_come_closer() {
+        let mel = Mel::new(SHAPE).unwrap();
+        let frames = mel.frames(&vowel(16_000)).unwrap();
+        let error = |rounds| {
+            let made = wave(&SHAPE, &frames, rounds, 1).unwrap();
+            let again = mel.frames(&made).unwrap();
+            frames.iter().zip(&again).map(|(a, b)| (a.exp() - b.exp()).powi(2)).sum::<f32>()
+        };
+        assert!(error(32) < 0.7 * error(0));
+    }
+
+    #[test]
+    fn the_seed_decides_the_wave() {
+        let frames = vec![-2f32; 10 * 80];
+        let make = |seed| wave(&SHAPE, &frames, 4, seed).unwrap();
+        assert_eq!(make(1), make(1));
+        assert_ne!(make(1), make(2));
+    }
+
+    #[test]
+    fn any_finite_frames_give_a_wave_within_full_scale() {
+        for value in [-1e30f32, -20.0, 0.0, 20.0, 1e30] {
+            let made = wave(&SHAPE, &[value; 3 * 80], 4, 1).unwrap();
+            assert!(made.iter().all(|sample| sample.abs() <= 1.0), "{value}");
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! K-means on rows of floats: the same rows and seed give the same centres to the bit.
+//!
+//! Distances come from libtorch in blocks of a fixed size; sums are kept here, in double
+//! precision and in the order of the rows.
+
+use tch::Tensor;
+
+use crate::error::TorchError;
+use crate::random::Random;
+
+/// Rows whose distances are computed together.
+const BLOCK: usize = 1024;
+
+/// Rows that the first centres are drawn from: the first so many.
+const SEEDING_ROWS: usize = 4096;
+
+/// Rows of equal width, one after another.
+#[derive(Clone, Copy)]
+pub struct Rows<'a> {
+    pub values: &'a [f32],
+    pub width: usize,
+}
+
+impl<'a> Rows<'a> {
+    pub fn count(&self) -> usize {
+        self.values.len() / self.width
+    }
+
+    pub fn row(&self, at: usize) -> &'a [f32] {
+        &self.values[at * self.width..(at + 1) * self.width]
+    }
+
+    fn first(&self, count: usize) -> Rows<'a> {
+        let values = &self.values[..count.min(self.count()) * self.width];
+        Rows { values, width: self.width }
+    }
+}
+
+/// Where each row belongs, and how far from its centre it lies (squared).
+pub struct Assignment {
+    pub nearest: Vec<usize>,
+    pub distance: Vec<f32>,
+}
+
+/// `count` centres for the rows, by k-means++ and at most `rounds` of Lloyd's iteration.
+/// Where there are fewer distinct rows than centres, some centres are the same.
+pub fn fit(
+    rows: Rows,
+    count: usize,
+    rounds: usize,
+    random: &mut Random,
+) -> Result<Vec<f32>, TorchError> {
+    if rows.count() == 0 {
+        return Err(TorchError::Input("there are no frames to fit a codebook on".into()));
+    }
+    let mut centres = seed_centres(rows.first(SEEDING_ROWS), count, random)?;
+    let mut before: Vec<usize> = Vec::new();
+    for _ in 0..rounds {
+        let assignment = assign(rows, &centres)?;
+        if assignment.nearest == before {
+            break;
+        }
+        move_centres(rows, &assignment, &mut centres);
+        before = assignment.nearest;
+    }
+    Ok(centres)
+}
+
+/// The nearest centre of each row; the first of equally near ones.
+pub fn assign(rows: Rows, centres: &[f32]) -> Result<Assignment, TorchError> {
+    let width = rows.width as i64;
+    let lookup = Lookup::new(&Tensor::f_from_slice(centres)?.f_reshape([-1, width])?)?;
+    let mut assignment = Assignment { nearest: Vec::new(), distance: Vec::new() };
+    for block in rows.values.chunks(BLOCK * rows.width) {
+        let mut padded = vec![0f32; BLOCK * rows.width];
+        padded[..block.len()].copy_from_slice(block);
+        let padded = Tensor::f_from_slice(&padded)?.f_reshape([BLOCK as i64, width])?;
+        let (distance, nearest) = lookup.nearest(&padded)?;
+        let count = block.len() / rows.width;
+        let mut numbers = vec![0i64; BLOCK];
+        nearest.f_copy_data(&mut numbers, BLOCK)?;
+        assignment.nearest.extend(numbers[..count].iter().map(|number| *number as usize));
+        let squares = padded.f_square()?.f_sum_dim_intlist([1i64].as_slice(), false, None)?;
+        let distance = crate::mel::to_vec(&distance.f_add(&squares)?.f_clamp_min(0.0)?)?;
+        assignment.distance.extend(&distance[..count]);
+    }
+    Ok(assignment)
+}
+
+/// A codebook made ready to find the nearest of its entries.
+pub struct Lookup {
+    entries: Tensor,
+    /// The entries, transposed, times -2: with the lengths added, the part of the squared
+    /// distance that differs from entry to entry.
+    products: Tensor,
+    lengths: Tensor,
+}
+
+impl Lookup {
+    /// `entries`: [entries, width].
+    pub fn new(entries: &Tensor) -> Result<Lookup, TorchError> {
+        let entries = entries.f_contiguous()?;
+        let products = entries.f_t_copy()?.f_mul_scalar(-2.0)?.f_contiguous()?;
+        let lengths = entries.f_square()?.f_sum_dim_intlist([1i64].as_slice(), false, None)?;
+        Ok(Lookup { entries, products, lengths })
+    }
+
+    /// For each row the squared distance less the row's own square, and the entry's number.
+    pub fn nearest(&self, rows: &Tensor) -> Result<(Tensor, Tensor), TorchError> {
+        Ok(self.lengths.f_addmm(rows, &self.products)?.f_min_dim(1, false)?)
+    }
+
+    /// The entries of these numbers, one a row.
+    pub fn entries(&self, numbers: &Tensor) -> Result<Tensor, TorchError> {
+        Ok(self.entries.f_index_select(0, numbers)?)
+    }
+}
+
+/// K-means++: each further centre is a row, likelier the farther it is from those chosen.
+fn seed_centres(rows: Rows, count: usize, random: &mut Random) -> Result<Vec<f32>, TorchError> {
+    let table = Tensor::f_from_slice(rows.values)?.f_reshape([-1, rows.width as i64])?;
+    let squares = table.f_square()?.f_sum_dim_intlist([1i64].as_slice(), false, None)?;
+    let mut closest = vec![f32::INFINITY; rows.count()];
+    let mut centres = Vec::with_capacity(count * rows.width);
+    let mut chosen = (random.fraction() * rows.count() as f64) as usize;
+    loop {
+        centres.extend_from_slice(rows.row(chosen));
+        if centres.len() == count * rows.width {
+            return Ok(centres);
+        }
+        let centre = Tensor::f_from_slice(rows.row(chosen))?;
+        let length: f64 = rows.row(chosen).iter().map(|v| f64::from(v * v)).sum();
+        let product = table.f_mv(&centre)?.f_mul_scalar(-2.0)?;
+        let distance = crate::mel::to_vec(&product.f_add(&squares)?.f_add_scalar(length)?)?;
+        for (least, distance) in closest.iter_mut().zip(distance) {
+            *least = least.min(distance.max(0.0));
+        }
+        closest[chosen] = 0.0;
+        chosen = draw(&closest, random);
+    }
+}
+
+/// A place, with a chance in proportion to its weight.
+fn draw(weights: &[f32], random: &mut Random) -> usize {
+    let total: f64 = weights.iter().map(|weight| f64::from(*weight)).sum();
+    let mut left = random.fraction() * total;
+    for (at, weight) in weights.iter().enumerate() {
+        left -= f64::from(*weight);
+        if left < 0.0 {
+            return at;
+        }
+    }
+    0
+}
+
+/// Puts each centre into the middle of its rows; one without rows goes to the row that is
+/// worst off, each such row being used once.
+fn move_centres(rows: Rows, assignment: &Assignment, centres: &mut [f32]) {
+    let width = rows.width;
+    let mut sums = vec![0f64; centres.len()];
+    let mut counts = vec![0u64; centres.len() / width];
+    for (at, centre) in assignment.nearest.iter().enumerate() {
+        counts[*centre] += 1;
+        let sum = &mut sums[centre * width..(centre + 1) * width];
+        sum.iter_mut().zip(rows.row(at)).for_each(|(sum, value)| *sum += f64::from(*value));
+    }
+    let mut farthest = by_distance(&assignment.distance).into_iter();
+    for (centre, count) in counts.iter().enumerate() {
+        let target = &mut centres[centre * width..(centre + 1) * width];
+        if *count > 0 {
+            let sum = &sums[centre * width..(centre + 1) * width];
+            target.iter_mut().zip(sum).for_each(|(to, sum)| *to = (sum / *count as f64) as f32);
+        } else if let Some(at) = farthest.next() {
+            target.copy_from_slice(rows.row(at));
+        }
+    }
+}
+
+/// The rows that have a distance, farthest first.
+fn by_distance(distance: &[f32]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..distance.len()).filter(|at| distance[*at] > 0.0).collect();
+    order.sort_by(|a, b| distance[*b].total_cmp(&distance[*a]).then(a.cmp(b)));
+    order
+}
+
+/// What is left of the rows after their nearest centre is taken away.
+pub fn residual(rows: Rows, centres: &[f32], assignment: &Assignment) -> Vec<f32> {
+    let mut left = rows.values.to_vec();
+    for (row, centre) in left.chunks_mut(rows.width).zip(&assignment.nearest) {
+        let centre = &centres[centre * rows.width..(centre + 1) * rows.width];
+        row.iter_mut().zip(centre).for_each(|(value, centre)| *value -= centre);
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// `per` points close around each of (0, 0), (10, 0), (0, 10), (10, 10).
+    fn four_heaps(per: usize) -> Vec<f32> {
+        let mut random = Random::new(3);
+        let mut values = Vec::new();
+        for at in 0..4 * per {
+            values.push((at % 2) as f32 * 10.0 + random.fraction() as f32);
+            values.push((at / 2 % 2) as f32 * 10.0 + random.fraction() as f32);
+        }
+        values
+    }
+
+    #[test]
+    fn heaps_get_a_centre_each() {
+        let values = four_heaps(500);
+        let rows = Rows { values: &values, width: 2 };
+        let centres = fit(rows, 4, 20, &mut Random::new(1)).unwrap();
+        let mut rounded: Vec<[i32; 2]> =
+            centres.chunks(2).map(|c| [c[0].floor() as i32, c[1].floor() as i32]).collect();
+        rounded.sort();
+        assert_eq!(rounded, [[0, 0], [0, 10], [10, 0], [10, 10]]);
+    }
+
+    #[test]
+    fn the_seed_decides_and_nothing_else() {
+        let values = four_heaps(100);
+        let rows = Rows { values: &values, width: 2 };
+        let fit = |seed| fit(rows, 16, 5, &mut Random::new(seed)).unwrap();
+        assert_eq!(fit(1), fit(1));
+        assert_ne!(fit(1), fit(2));
+    }
+
+    #[test]
+    fn fewer_rows_than_centres_are_all_met_exactly() {
+        let values = [1.0, 2.0, 3.0, 4.0, 1.0, 2.0];
+        let rows = Rows { values: &values, width: 2 };
+        let centres = fit(rows, 8, 5, &mut Random::new(1)).unwrap();
+        assert_eq!(centres.len(), 16);
+        let assignment = assign(rows, &centres).unwrap();
+        assert!(residual(rows, &centres, &assignment).iter().all(|left| *left == 0.0));
+        assert_eq!(assignment.nearest[0], assignment.nearest[2]);
+    }
+
+    #[test]
+    fn a_centre_without_rows_moves_to_the_worst_row() {
+        let values = [0.0f32, 1.0, 9.0];
+        let rows = Rows { values: &values, width: 1 };
+        let mut centres = vec![0.0f32, 100.0];
+        let assignment = assign(rows, &centres).unwrap();
+        move_centres(rows, &assignment, &mut centres);
+        assert_eq!(centres[1], 9.0);
+    }
+
+    #[test]
+    fn no_rows_is_an_error() {
+        let rows = Rows { values: &[], width: 2 };
+        let error = fit(rows, 4, 5, &mut Random::new(1)).unwrap_err();
+        assert_eq!(error.to_string(), "there are no frames to fit a codebook on");
+    }
+
+    #[test]
+    fn a_row_finds_the_same_centre_whatever_rows_come_with_it() {
+        let values = four_heaps(600);
+        let rows = Rows { values: &values, width: 2 };
+        let centres = fit(rows, 64, 3, &mut Random::new(1)).unwrap();
+        let all = assign(rows, &centres).unwrap();
+        let few = assign(Rows { values: &values[..2 * 100], width: 2 }, &centres).unwrap();
+        assert_eq!(all.nearest[..100], few.nearest);
+        assert_eq!(all.distance[..100], few.distance);
+    }
+}

@@ -1,0 +1,24 @@
+//! Models on libtorch and the stages that use them; the only user of tch.
+//!
+//! A model is a codec behind [`codec::Codec`]. The worker program serves the stages to the
+//! engine over a pipe, so that `throstle` itself never links libtorch.
+
+pub mod codec;
+pub mod error;
+pub mod fixture;
+mod griffin_lim;
+mod kmeans;
+mod machine;
+pub mod mel;
+pub mod mel_rvq;
+pub mod mel_rvq_fit;
+pub mod npy;
+pub mod random;
+mod stages;
+#[cfg(test)]
+mod testing;
+mod threads;
+pub mod wave;
+pub mod worker;
+
+pub use error::TorchError;

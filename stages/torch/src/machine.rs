@@ -1,0 +1,191 @@
+//! The device that a worker computes on, and how many threads it may use.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde::Serialize;
+use stage_core::StageError;
+use tch::{Cuda, Device};
+
+use crate::threads::one_thread;
+
+/// The release of libtorch that this was built with.
+pub const LIBTORCH: &str = env!("THROSTLE_LIBTORCH");
+
+/// What the stages of a worker share.
+#[derive(Clone, Debug, Default)]
+pub struct Machine {
+    threads: Arc<AtomicUsize>,
+}
+
+impl Machine {
+    /// Makes ready to work on a device: `cpu`, `cuda` or `cuda:1`.
+    pub fn prepare(&self, device: &str, threads: u32) -> Result<(), StageError> {
+        self.threads.store(threads as usize, Ordering::Relaxed);
+        let device = parse_device(device)?;
+        if let Device::Cuda(number) = device {
+            open_cuda()?;
+            check_cuda(number)?;
+        }
+        one_thread();
+        Ok(())
+    }
+
+    /// How many clips may be worked on at a time.
+    pub fn threads(&self) -> usize {
+        self.threads.load(Ordering::Relaxed).max(1)
+    }
+}
+
+/// The device of a name; none means the CPU.
+pub fn parse_device(name: &str) -> Result<Device, StageError> {
+    let number = match name {
+        "" | "cpu" => return Ok(Device::Cpu),
+        "cuda" => Some(0),
+        _ => name.strip_prefix("cuda:").and_then(|number| number.parse::<u8>().ok()),
+    };
+    let unknown = || StageError::failed(format!("no device `{name}`: expected `cpu` or `cuda:0`"));
+    number.map(|number| Device::Cuda(usize::from(number))).ok_or_else(unknown)
+}
+
+/// Loads the CUDA part of libtorch, which registers itself. The worker is not linked with it,
+/// so that one program serves machines with and without a GPU; it has to come before the
+/// first use of a GPU.
+fn open_cuda() -> Result<(), StageError> {
+    let flags = libc::RTLD_NOW | libc::RTLD_GLOBAL;
+    // SAFETY: the name is a constant that ends in NUL, and the library's initialisers are those
+    // of libtorch itself, which expect to be run by the loader.
+    let handle = unsafe { libc::dlopen(c"libtorch_cuda.so".as_ptr(), flags) };
+    if !handle.is_null() {
+        return Ok(());
+    }
+    // SAFETY: called right after a failed `dlopen` on this thread; the text, when there is one,
+    // ends in NUL and stays until the next call.
+    let text = unsafe {
+        let text = libc::dlerror();
+        (!text.is_null()).then(|| std::ffi::CStr::from_ptr(text).to_string_lossy().into_owned())
+    };
+    Err(StageError::with_help(
+        format!("the CUDA part of libtorch cannot be loaded: {}", text.unwrap_or_default()),
+        "run `tools/libtorch.sh` on this machine, which installs it whole where there is a GPU",
+    ))
+}
+
+fn check_cuda(number: usize) -> Result<(), StageError> {
+    let count = Cuda::device_count();
+    if !Cuda::is_available() || count == 0 {
+        return Err(StageError::with_help(
+            "libtorch finds no usable GPU",
+            format!("`nvidia-smi` must list it, with a driver for the CUDA of torch {LIBTORCH}"),
+        ));
+    }
+    if number as i64 >= count {
+        let message = format!("no device `cuda:{number}`: this machine has {count}");
+        return Err(StageError::failed(message));
+    }
+    Ok(())
+}
+
+/// What `throstle-torch check` prints.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    pub program: String,
+    pub libtorch: &'static str,
+    pub devices: Vec<DeviceReport>,
+    /// Why a GPU that may be there cannot be used.
+    pub cuda_error: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct DeviceReport {
+    pub name: String,
+    pub model: Option<String>,
+    pub memory_total: Option<u64>,
+    pub memory_free: Option<u64>,
+    pub driver: Option<String>,
+}
+
+/// Looks at the machine the way a run would: computes on the CPU and opens the GPU.
+pub fn report(program: &str) -> Report {
+    let mut devices = vec![cpu_report()];
+    let listed = list_gpus();
+    let opened = match listed.is_empty() {
+        true => Ok(()),
+        false => open_cuda().and_then(|()| check_cuda(0)),
+    };
+    if opened.is_ok() {
+        devices.extend(listed);
+    }
+    Report {
+        program: program.to_owned(),
+        libtorch: LIBTORCH,
+        devices,
+        cuda_error: opened.err().map(|error| error.to_string()),
+    }
+}
+
+fn cpu_report() -> DeviceReport {
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = |name: &str| {
+        let line = memory.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
+    };
+    DeviceReport {
+        name: "cpu".into(),
+        model: None,
+        memory_total: line("MemTotal:"),
+        memory_free: line("MemAvailable:"),
+        driver: None,
+    }
+}
+
+/// The GPUs as the driver's own program lists them.
+fn list_gpus() -> Vec<DeviceReport> {
+    let query = "--query-gpu=index,name,memory.total,memory.free,driver_version";
+    let output = std::process::Command::new("nvidia-smi")
+        .args([query, "--format=csv,noheader,nounits"])
+        .output();
+    let text = output.ok().filter(|output| output.status.success()).map(|output| output.stdout);
+    let text = String::from_utf8_lossy(&text.unwrap_or_default()).into_owned();
+    text.lines().filter_map(parse_gpu).collect()
+}
+
+fn parse_gpu(line: &str) -> Option<DeviceReport> {
+    let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+    let [index, model, total, free, driver] = fields.as_slice() else { return None };
+    let bytes = |mebibytes: &str| mebibytes.parse::<u64>().ok().map(|count| count << 20);
+    Some(DeviceReport {
+        name: format!("cuda:{index}"),
+        model: Some((*model).to_owned()),
+        memory_total: bytes(total),
+        memory_free: bytes(free),
+        driver: Some((*driver).to_owned()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn names_of_devices_are_read() {
+        let device = |name| parse_device(name).map_err(|error| error.to_string());
+        assert_eq!(device(""), Ok(Device::Cpu));
+        assert_eq!(device("cpu"), Ok(Device::Cpu));
+        assert_eq!(device("cuda"), Ok(Device::Cuda(0)));
+        assert_eq!(device("cuda:3"), Ok(Device::Cuda(3)));
+        let unknown = "no device `gpu`: expected `cpu` or `cuda:0`";
+        assert_eq!(device("gpu"), Err(unknown.into()));
+        assert!(device("cuda:x").is_err());
+    }
+
+    #[test]
+    fn a_line_of_the_drivers_program_is_read() {
+        let gpu = parse_gpu("1, Tesla T4, 15360, 14918, 580.65.06").unwrap();
+        assert_eq!(gpu.name, "cuda:1");
+        assert_eq!(gpu.model.as_deref(), Some("Tesla T4"));
+        assert_eq!((gpu.memory_total, gpu.memory_free), (Some(15_360 << 20), Some(14_918 << 20)));
+        assert!(parse_gpu("No devices were found").is_none());
+    }
+}

@@ -1,0 +1,41 @@
+//! Random numbers that are the same everywhere, for ever: SplitMix64.
+//!
+//! libtorch's generator depends on the device and its release; what enters a key must not.
+
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    pub fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        scramble(self.0)
+    }
+
+    /// Evenly in [0, 1).
+    pub fn fraction(&mut self) -> f64 {
+        (self.draw() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// The output function of SplitMix64; also a good hash of a number.
+pub fn scramble(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    value ^ (value >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_sequence_comes_out() {
+        let mut random = Random::new(1234567);
+        let first: Vec<u64> = (0..3).map(|_| random.draw()).collect();
+        assert_eq!(first, [6457827717110365317, 3203168211198807973, 9817491932198370423]);
+    }
+}

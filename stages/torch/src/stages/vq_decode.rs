@@ -1,0 +1,89 @@
+//! `vq.decode`: tokens to audio.
+
+use stage_core::catalogue::vq;
+use stage_core::{
+    Blob, Context, Item, ItemJob, Job, Kind, NewValue, Output, Reject, Setup, Stage, StageError,
+};
+
+use super::{blob, read_codec};
+use crate::codec::{Codec, Codes};
+use crate::error::{TorchError, guarded};
+use crate::machine::Machine;
+use crate::npy;
+use crate::random::scramble;
+use crate::threads::spread;
+use crate::wave;
+
+pub struct VqDecode {
+    pub machine: Machine,
+}
+
+impl Stage for VqDecode {
+    fn kind(&self) -> &'static Kind {
+        &vq::DECODE
+    }
+
+    fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
+        let rounds = setup.parameters.integer("rounds")?.max(0) as usize;
+        let codec = read_codec(&setup, context)?.with_rounds(rounds);
+        let threads = self.machine.threads();
+        let seed = setup.parameters.integer("seed")? as u64;
+        Ok(Job::Item(Box::new(DecodeJob { codec: Box::new(codec), threads, seed })))
+    }
+}
+
+struct DecodeJob {
+    codec: Box<dyn Codec>,
+    threads: usize,
+    seed: u64,
+}
+
+impl ItemJob for DecodeJob {
+    fn process(
+        &self,
+        items: &[Item],
+        context: &mut dyn Context,
+    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
+        let mut clips = Vec::with_capacity(items.len());
+        for item in items {
+            let blob = blob(item, "tokens")?;
+            let codes = self.read(&context.read(blob)?);
+            clips.push(codes.map(|codes| (codes, clip_seed(self.seed, blob))));
+        }
+        guarded(|| {
+            let work = |share: &[usize]| share.iter().map(|at| self.decode(&clips[*at])).collect();
+            Ok(spread(self.threads, clips.len(), work)?)
+        })
+    }
+}
+
+impl DecodeJob {
+    fn read(&self, bytes: &[u8]) -> Result<Codes, Reject> {
+        let codes = npy::read(bytes).and_then(|codes| {
+            codes.check(&self.codec.format())?;
+            Ok(codes)
+        });
+        codes.map_err(|error| Reject::new("tokens", error.to_string()))
+    }
+
+    fn decode(
+        &self,
+        clip: &Result<(Codes, u64), Reject>,
+    ) -> Result<Result<Output, Reject>, TorchError> {
+        let (codes, seed) = match clip {
+            Ok(clip) => clip,
+            Err(reject) => return Ok(Err(reject.clone())),
+        };
+        let samples = self.codec.decode(codes, *seed)?;
+        let bytes = wave::write(self.codec.format().rate, &samples)
+            .map_err(|error| TorchError::Input(format!("the audio cannot be written: {error}")))?;
+        Ok(Ok(Output::default().with("audio", NewValue::bytes(wave::KIND, bytes))))
+    }
+}
+
+/// A clip's own random numbers: the same for the same tokens, whatever else is decoded.
+fn clip_seed(seed: u64, blob: &Blob) -> u64 {
+    let mut head = [0; 8];
+    head.copy_from_slice(&blob.digest.as_bytes()[..8]);
+    scramble(scramble(seed) ^ u64::from_le_bytes(head))
+}

@@ -1,0 +1,158 @@
+//! `vq.encode`: audio to tokens.
+
+use bytes::Bytes;
+use stage_core::catalogue::vq;
+use stage_core::{
+    Context, Item, ItemJob, Job, Kind, NewValue, Output, Reject, Setup, Stage, StageError,
+};
+
+use super::{blob, check_rate, read_codec};
+use crate::codec::{Codec, Codes};
+use crate::error::guarded;
+use crate::machine::Machine;
+use crate::npy;
+use crate::wave::{self, Wave};
+
+pub struct VqEncode {
+    pub machine: Machine,
+}
+
+impl Stage for VqEncode {
+    fn kind(&self) -> &'static Kind {
+        &vq::ENCODE
+    }
+
+    fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
+        let codec = read_codec(&setup, context)?.with_threads(self.machine.threads());
+        Ok(Job::Item(Box::new(EncodeJob { codec: Box::new(codec) })))
+    }
+}
+
+pub(super) struct EncodeJob {
+    pub codec: Box<dyn Codec>,
+}
+
+impl ItemJob for EncodeJob {
+    fn process(
+        &self,
+        items: &[Item],
+        context: &mut dyn Context,
+    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
+        let mut waves = Vec::with_capacity(items.len());
+        for item in items {
+            let bytes = context.read(blob(item, "audio")?)?;
+            waves.push(self.read(&bytes));
+        }
+        let good: Vec<&[f32]> =
+            waves.iter().flatten().map(|wave| wave.samples.as_slice()).collect();
+        let codes = guarded(|| Ok(self.codec.encode(&good)?))?;
+        let mut codes = codes.into_iter();
+        let output = |wave: Result<Wave, Reject>| {
+            wave.and_then(|_| codes.next().map(output).ok_or_else(lost))
+        };
+        Ok(waves.into_iter().map(output).collect())
+    }
+}
+
+impl EncodeJob {
+    fn read(&self, bytes: &Bytes) -> Result<Wave, Reject> {
+        let wave = wave::read(bytes)?;
+        check_rate(wave.rate, &*self.codec)?;
+        Ok(wave)
+    }
+}
+
+fn output(codes: Codes) -> Output {
+    Output::default()
+        .with("tokens", NewValue::bytes(npy::KIND, npy::write(&codes)))
+        .with("frames", NewValue::Number(codes.frames as f64))
+}
+
+fn lost() -> Reject {
+    Reject::new("codec", "the codec gave no tokens for this clip")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::codec::CodecFormat;
+    use crate::error::TorchError;
+    use crate::testing::{Bench, wave_item};
+
+    /// Has memory for so many samples a batch, and panics or fails beyond.
+    struct Narrow {
+        limit: usize,
+        panics: bool,
+    }
+
+    impl Codec for Narrow {
+        fn format(&self) -> CodecFormat {
+            CodecFormat { rate: 16_000, codebooks: 1, entries: 2, hop: 100 }
+        }
+
+        fn frames(&self, samples: usize) -> usize {
+            samples.div_ceil(100)
+        }
+
+        fn encode(&self, waves: &[&[f32]]) -> Result<Vec<Codes>, TorchError> {
+            let text = "CUDA out of memory. Tried to allocate 2.00 GiB";
+            if waves.iter().map(|wave| wave.len()).sum::<usize>() > self.limit {
+                match self.panics {
+                    true => panic!("{text}"),
+                    false => return Err(TorchError::from_library(text)),
+                }
+            }
+            let codes = |wave: &&[f32]| {
+                let frames = self.frames(wave.len());
+                Codes { codebooks: 1, frames, values: vec![1; frames] }
+            };
+            Ok(waves.iter().map(codes).collect())
+        }
+
+        fn decode(&self, codes: &Codes, _: u64) -> Result<Vec<f32>, TorchError> {
+            Ok(vec![0.0; codes.frames * 100])
+        }
+    }
+
+    #[test]
+    fn a_batch_that_does_not_fit_says_so_and_its_halves_succeed() {
+        for panics in [false, true] {
+            let job = EncodeJob { codec: Box::new(Narrow { limit: 1_000, panics }) };
+            let mut bench = Bench::default();
+            let items: Vec<Item> =
+                (0..2).map(|at| wave_item(&mut bench, at, 16_000, &[0.1; 600])).collect();
+            let error = job.process(&items, &mut bench).unwrap_err();
+            assert!(matches!(error, StageError::OutOfMemory { .. }), "{error:?}");
+            for half in items.chunks(1) {
+                assert!(job.process(half, &mut bench).unwrap()[0].is_ok());
+            }
+        }
+    }
+
+    #[test]
+    fn a_bad_clip_is_set_aside_and_the_others_keep_their_own_tokens() {
+        let job = EncodeJob { codec: Box::new(Narrow { limit: 10_000, panics: false }) };
+        let mut bench = Bench::default();
+        let items = [
+            wave_item(&mut bench, 0, 16_000, &[0.1; 100]),
+            wave_item(&mut bench, 1, 22_050, &[0.1; 100]),
+            bench.item(2, "audio", "audio/wav", b"<html>"),
+            wave_item(&mut bench, 3, 16_000, &[0.1; 300]),
+        ];
+        let results = job.process(&items, &mut bench).unwrap();
+        let frames = |at: usize| {
+            let output = results[at].as_ref().map_err(|reject| reject.code.clone());
+            output.map(|output| output.values[1].1.clone())
+        };
+        assert_eq!(frames(0), Ok(NewValue::Number(1.0)));
+        assert_eq!(frames(1), Err("rate".into()));
+        assert_eq!(frames(2), Err("not-wav".into()));
+        assert_eq!(frames(3), Ok(NewValue::Number(3.0)));
+        assert_eq!(
+            results[1].as_ref().unwrap_err().reason,
+            "the audio has 22050 Hz, the codec 16000 Hz; put `audio.resample` with \
+             `rate = 16000` before this stage"
+        );
+    }
+}

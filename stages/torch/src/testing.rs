@@ -1,0 +1,70 @@
+//! What the tests of stages need in place of an engine.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use cache::Digest;
+use stage_core::{Blob, Context, Fields, Item, Output, StageError, Value};
+
+use crate::wave;
+
+/// Keeps blobs in memory and counts what it is told.
+#[derive(Default)]
+pub struct Bench {
+    blobs: HashMap<Digest, Bytes>,
+    pub progress: Vec<(u64, u64)>,
+    pub reads: usize,
+    /// Asks to stop after so many looks.
+    pub stop_after: Option<usize>,
+}
+
+impl Bench {
+    pub fn keep(&mut self, kind: &str, bytes: &[u8]) -> Blob {
+        let digest = Digest::of(bytes);
+        self.blobs.insert(digest, Bytes::copy_from_slice(bytes));
+        Blob { digest, size: bytes.len() as u64, kind: kind.into() }
+    }
+
+    pub fn item(&mut self, number: usize, field: &str, kind: &str, bytes: &[u8]) -> Item {
+        let blob = self.keep(kind, bytes);
+        let fields: Fields = [(field, Value::Blob(blob.into()))].into_iter().collect();
+        Item::new(format!("clip{number:03}"), fields)
+    }
+}
+
+/// An item with audio.
+pub fn wave_item(bench: &mut Bench, number: usize, rate: u32, samples: &[f32]) -> Item {
+    let bytes = wave::write(rate, samples).unwrap_or_default();
+    bench.item(number, "audio", wave::KIND, &bytes)
+}
+
+impl Context for Bench {
+    fn read(&mut self, blob: &Blob) -> Result<Bytes, StageError> {
+        self.reads += 1;
+        let bytes = self.blobs.get(&blob.digest).cloned();
+        bytes.ok_or_else(|| StageError::failed("no such blob"))
+    }
+
+    fn recall(&mut self, _: &Digest) -> Result<Option<Fields>, StageError> {
+        Ok(None)
+    }
+
+    fn remember(&mut self, _: &Digest, _: Output) -> Result<Fields, StageError> {
+        Ok(Fields::new())
+    }
+
+    fn progress(&mut self, done: u64, total: u64) {
+        self.progress.push((done, total));
+    }
+
+    fn stopping(&mut self) -> bool {
+        match &mut self.stop_after {
+            Some(0) => true,
+            Some(left) => {
+                *left -= 1;
+                false
+            }
+            None => false,
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Work on many clips by several threads, each with libtorch on one thread of its own.
+//!
+//! A matrix product may round differently when another number of threads shares it, so the
+//! clips are spread over threads and never the work within a clip.
+
+use crate::error::TorchError;
+
+/// Makes libtorch compute on the calling thread only.
+pub fn one_thread() {
+    if tch::get_num_threads() != 1 {
+        tch::set_num_threads(1);
+    }
+}
+
+/// Calls `work` once a thread, with the places (of `count`) that are its share; the results
+/// come back in the order of the places.
+pub fn spread<O: Send>(
+    threads: usize,
+    count: usize,
+    work: impl Fn(&[usize]) -> Result<Vec<O>, TorchError> + Sync,
+) -> Result<Vec<O>, TorchError> {
+    let threads = threads.clamp(1, count.max(1));
+    let shares: Vec<Vec<usize>> =
+        (0..threads).map(|first| (first..count).step_by(threads).collect()).collect();
+    let work = |share: &[usize]| {
+        one_thread();
+        work(share)
+    };
+    let results: Vec<Result<Vec<O>, TorchError>> = if threads == 1 {
+        shares.iter().map(|share| work(share)).collect()
+    } else {
+        std::thread::scope(|scope| {
+            let running: Vec<_> = shares.iter().map(|share| scope.spawn(|| work(share))).collect();
+            let joined = running.into_iter().map(|thread| {
+                thread.join().unwrap_or_else(|panic| Err(TorchError::from_panic(&*panic)))
+            });
+            joined.collect()
+        })
+    };
+    let mut columns = Vec::with_capacity(threads);
+    for result in results {
+        columns.push(result?.into_iter());
+    }
+    Ok((0..count).filter_map(|place| columns[place % threads].next()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn results_come_in_order_whatever_the_number_of_threads() {
+        for threads in [0, 1, 2, 3, 7, 20] {
+            for count in [0, 1, 2, 7] {
+                let work = |share: &[usize]| Ok(share.iter().map(|at| at * 10).collect());
+                let results = spread(threads, count, work).unwrap();
+                assert_eq!(results, (0..count).map(|at| at * 10).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn a_panic_and_an_error_of_one_thread_are_errors_of_the_whole() {
+        let panics = |share: &[usize]| match share.contains(&1) {
+            true => panic!("CUDA out of memory"),
+            false => Ok(share.to_vec()),
+        };
+        assert!(matches!(spread(3, 5, panics), Err(TorchError::OutOfMemory(_))));
+        let fails = |share: &[usize]| match share.contains(&1) {
+            true => Err(TorchError::Input("no".into())),
+            false => Ok(share.to_vec()),
+        };
+        assert_eq!(spread(3, 5, fails).unwrap_err().to_string(), "no");
+    }
+}

@@ -1,0 +1,56 @@
+//! Models against what their reference implementations made of the same inputs.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/mel_rvq")
+}
+
+fn check(folder: &Path) -> Output {
+    let program = env!("CARGO_BIN_EXE_throstle-torch");
+    Command::new(program).arg("check-fixture").arg(folder).output().unwrap()
+}
+
+/// A copy of the fixture with one text of `fixture.json` changed.
+fn changed(from: &str, to: &str) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(folder()).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+    }
+    let path = copy.path().join("fixture.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains(from));
+    std::fs::write(&path, text.replace(from, to)).unwrap();
+    copy
+}
+
+#[test]
+fn the_embedded_codec_agrees_with_its_reference() {
+    let comparisons = stage_torch::fixture::check(&folder()).unwrap();
+    let names: Vec<&str> = comparisons.iter().map(|c| c.name.as_str()).collect();
+    assert_eq!(names, ["codes", "frames", "log_mel"]);
+    for comparison in &comparisons {
+        assert!(comparison.is_good(), "{comparison:?}");
+    }
+    assert_eq!(check(&folder()).status.code(), Some(0));
+}
+
+#[test]
+fn what_is_off_is_shown_and_fails() {
+    let strict = changed("0.0002", "1e-12");
+    let output = check(strict.path());
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = text.lines().find(|line| line.starts_with("log_mel")).unwrap();
+    assert!(line.ends_with("tolerance 1.0e-12  OFF"), "{line}");
+}
+
+#[test]
+fn a_fixture_reads_nothing_outside_its_folder() {
+    let outside = changed("\"model.safetensors\"", "\"../model.safetensors\"");
+    let error = stage_torch::fixture::check(outside.path()).unwrap_err();
+    assert_eq!(error.to_string(), "`../model.safetensors` is no plain file name");
+}

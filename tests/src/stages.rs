@@ -1,0 +1,245 @@
+//! The stages of the small world: a source, two item stages and a gather, on texts.
+
+use std::sync::Arc;
+
+use camino::{Utf8Path, Utf8PathBuf};
+use stage_core::{
+    Batching, Blob, Context, Default, FieldSet, FieldType, Fields, GatherInput, GatherJob,
+    GatherOutput, InputPort, Item, ItemJob, Job, Kind, NewValue, Output, OutputPort, Parameter,
+    ParameterType, Place, PortOutput, PortType, Reject, Setup, SourceJob, SourceOutput, Stage,
+    StageError, Value, Work, World,
+};
+
+pub fn all() -> Vec<Arc<dyn Stage>> {
+    vec![Arc::new(Lines), Arc::new(Shout), Arc::new(Twice), Arc::new(Join)]
+}
+
+const TEXT: FieldSet = FieldSet::These(&[("body", FieldType::Blob)]);
+const BODY: &[(&str, FieldType)] = &[("body", FieldType::Blob)];
+
+/// Reads every `.txt` file of a folder as an item with its bytes and, as `speaker`, the first
+/// letter of its name.
+pub struct Lines;
+
+static LINES: Kind = Kind {
+    name: "test.lines",
+    summary: "Reads text files.",
+    work: Work::Source,
+    outputs: &[OutputPort {
+        writes: &[("body", FieldType::Blob), ("speaker", FieldType::Text)],
+        passes: None,
+        ..OutputPort::DATASET
+    }],
+    parameters: &[Parameter {
+        name: "folder",
+        parameter_type: ParameterType::SourcePath,
+        ..Parameter::BASE
+    }],
+    ..Kind::BASE
+};
+
+impl Stage for Lines {
+    fn kind(&self) -> &'static Kind {
+        &LINES
+    }
+
+    fn open(&self, setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Ok(Job::Source(Box::new(LinesJob(setup.parameters.text("folder")?.into()))))
+    }
+}
+
+struct LinesJob(Utf8PathBuf);
+
+impl SourceJob for LinesJob {
+    fn scan(&mut self, world: &mut dyn World) -> Result<SourceOutput, StageError> {
+        let names: Vec<Utf8PathBuf> = world
+            .list(&self.0)?
+            .into_iter()
+            .filter(|name| name.extension() == Some("txt"))
+            .collect();
+        let paths: Vec<Utf8PathBuf> = names.iter().map(|name| self.0.join(name)).collect();
+        let mut output = SourceOutput::default();
+        for (name, fact) in names.iter().zip(world.files(&paths)?) {
+            let id = name.with_extension("").to_string();
+            match fact {
+                Err(reject) => output.rejects.push((id, reject)),
+                Ok(fact) => output.items.push(item(id, fact.digest, fact.size)),
+            }
+        }
+        Ok(output)
+    }
+}
+
+fn item(id: String, digest: cache::Digest, size: u64) -> Item {
+    let body = Value::Blob(Arc::new(Blob { digest, size, kind: "text/plain".into() }));
+    let speaker = Value::text(id.chars().next().map(String::from).unwrap_or_else(String::new));
+    let fields: Fields = [("body", body), ("speaker", speaker)].into_iter().collect();
+    Item::new(id, fields)
+}
+
+/// Upper case with a mark behind. A text with `bad` in it is rejected, one with `broken` fails,
+/// one with `panic` panics, one with `slow` takes its time.
+pub struct Shout;
+
+static SHOUT: Kind = Kind {
+    name: "test.shout",
+    summary: "Shouts.",
+    inputs: &[InputPort { reads: TEXT, ..InputPort::DATASET }],
+    outputs: &[OutputPort { writes: BODY, ..OutputPort::DATASET }],
+    parameters: &[Parameter { name: "mark", default: Default::Text("!"), ..Parameter::BASE }],
+    ..Kind::BASE
+};
+
+impl Stage for Shout {
+    fn kind(&self) -> &'static Kind {
+        &SHOUT
+    }
+
+    fn open(&self, setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Ok(Job::Item(Box::new(ShoutJob(setup.parameters.text("mark")?.to_owned()))))
+    }
+}
+
+struct ShoutJob(String);
+
+impl ItemJob for ShoutJob {
+    fn process(
+        &self,
+        items: &[Item],
+        context: &mut dyn Context,
+    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
+        items.iter().map(|item| self.one(item, context)).collect()
+    }
+}
+
+impl ShoutJob {
+    fn one(
+        &self,
+        item: &Item,
+        context: &mut dyn Context,
+    ) -> Result<Result<Output, Reject>, StageError> {
+        let text = body(item, context)?;
+        if text.contains("panic") {
+            panic!("told to");
+        }
+        if text.contains("broken") {
+            return Err(StageError::failed("cannot shout this"));
+        }
+        if text.contains("slow") {
+            std::thread::sleep(std::time::Duration::from_millis(30));
+        }
+        if text.contains("bad") {
+            return Ok(Err(Reject::new("bad-word", "it has a bad word in it")));
+        }
+        let shout = format!("{}{}", text.trim().to_uppercase(), self.0);
+        Ok(Ok(Output::default().with("body", NewValue::bytes("text/plain", shout.into_bytes()))))
+    }
+}
+
+fn body(item: &Item, context: &mut dyn Context) -> Result<String, StageError> {
+    let blob = item.fields.blob("body").ok_or_else(|| StageError::failed("no body"))?;
+    let bytes = context.read(blob)?;
+    String::from_utf8(bytes.to_vec()).map_err(|error| StageError::failed(error.to_string()))
+}
+
+/// Says everything twice.
+pub struct Twice;
+
+static TWICE: Kind =
+    Kind { name: "test.twice", summary: "Repeats.", parameters: &[], ..SHOUT_BASE };
+
+const SHOUT_BASE: Kind = Kind {
+    inputs: &[InputPort { reads: TEXT, ..InputPort::DATASET }],
+    outputs: &[OutputPort { writes: BODY, ..OutputPort::DATASET }],
+    ..Kind::BASE
+};
+
+impl Stage for Twice {
+    fn kind(&self) -> &'static Kind {
+        &TWICE
+    }
+
+    fn open(&self, _: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Ok(Job::Item(Box::new(TwiceJob)))
+    }
+}
+
+pub struct TwiceJob;
+
+impl ItemJob for TwiceJob {
+    fn process(
+        &self,
+        items: &[Item],
+        context: &mut dyn Context,
+    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
+        let twice = |item: &Item, context: &mut dyn Context| {
+            let text = body(item, context)?;
+            let bytes = format!("{text} {text}").into_bytes();
+            Ok(Ok(Output::default().with("body", NewValue::bytes("text/plain", bytes))))
+        };
+        items.iter().map(|item| twice(item, context)).collect()
+    }
+}
+
+/// All texts in one, sorted by id.
+pub struct Join;
+
+static JOIN: Kind = Kind {
+    name: "test.join",
+    summary: "Joins.",
+    work: Work::Gather,
+    inputs: &[InputPort { reads: TEXT, reads_id: true, ..InputPort::DATASET }],
+    outputs: &[OutputPort {
+        port_type: PortType::Artifact,
+        writes: &[("all", FieldType::Blob)],
+        ..OutputPort::ARTIFACT
+    }],
+    ..Kind::BASE
+};
+
+impl Stage for Join {
+    fn kind(&self) -> &'static Kind {
+        &JOIN
+    }
+
+    fn open(&self, _: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Ok(Job::Gather(Box::new(JoinJob)))
+    }
+}
+
+pub struct JoinJob;
+
+impl GatherJob for JoinJob {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        let mut all = String::new();
+        for item in input.items("input")? {
+            all.push_str(&format!("{}: {}\n", item.id, body(item, context)?));
+        }
+        let values = vec![("all".to_owned(), NewValue::bytes("text/plain", all.into_bytes()))];
+        Ok(GatherOutput::default().with("output", PortOutput::Artifact(values)))
+    }
+}
+
+/// As `test.twice`, but in the worker and in batches; the fake worker serves it.
+pub static REMOTE: Kind = Kind {
+    name: "test.remote",
+    summary: "Repeats in a worker.",
+    place: Place::Worker,
+    batching: Batching::ByBytes { parameter: "batch" },
+    parameters: &[Parameter {
+        name: "batch",
+        parameter_type: ParameterType::Size,
+        default: Default::Bytes(64),
+        role: stage_core::Role::Execution,
+        ..Parameter::BASE
+    }],
+    ..SHOUT_BASE
+};
+
+pub fn text_path(id: &str) -> Utf8PathBuf {
+    Utf8Path::new("data").join(id).with_extension("txt")
+}

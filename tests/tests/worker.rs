@@ -1,0 +1,174 @@
+//! What a worker does to a run: its death, its lack of memory, its silence.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use camino::Utf8PathBuf;
+use engine::engine::WorkerCommand;
+use stage_core::event::{Event, Status};
+use stage_core::{Context, Job, Kind, Setup, Stage, StageError};
+use throstle_tests::{Lab, Ran, stages};
+
+const MANIFEST: &str = r#"
+[pipeline]
+name = "remote"
+
+[stage.lines]
+use = "test.lines"
+folder = "data"
+
+[stage.far]
+use = "test.remote"
+input = "lines"
+retries = 3
+export = "out/{id}.txt"
+
+[stage.joined]
+use = "test.join"
+input = "far"
+export = "out/all.txt"
+"#;
+
+/// The description alone: the implementation is in the worker.
+struct Remote;
+
+impl Stage for Remote {
+    fn kind(&self) -> &'static Kind {
+        &stages::REMOTE
+    }
+
+    fn open(&self, _: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Err(StageError::failed("this stage runs in the worker"))
+    }
+}
+
+fn lab(arguments: &[&str]) -> Lab {
+    let mut lab = Lab::new();
+    lab.write("pipeline.toml", MANIFEST);
+    for number in 0..12 {
+        lab.write(&format!("data/clip{number:02}.txt"), &"x".repeat(10 + number));
+    }
+    lab.stages.push(Arc::new(Remote));
+    lab.worker = WorkerCommand {
+        program: Some(fake_worker()),
+        arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
+        environment: Vec::new(),
+    };
+    lab
+}
+
+fn fake_worker() -> Utf8PathBuf {
+    env!("CARGO_BIN_EXE_fake_worker").into()
+}
+
+fn all(lab: &Lab) -> String {
+    lab.read("out/all.txt").unwrap()
+}
+
+fn count(ran: &Ran, wanted: fn(&Event) -> bool) -> usize {
+    ran.events.iter().filter(|event| wanted(event)).count()
+}
+
+#[test]
+fn a_worker_stage_gives_what_it_should_and_one_process_serves_the_run() {
+    let lab = lab(&[]);
+    let ran = lab.run();
+    assert_eq!((ran.status, ran.executed("far")), (Status::Done, 12));
+    assert!(all(&lab).starts_with("clip00: xxxxxxxxxx xxxxxxxxxx\n"));
+    assert_eq!(count(&ran, |event| matches!(event, Event::WorkerStarted { .. })), 1);
+    let again = lab.run();
+    assert!(again.nothing_executed());
+    assert_eq!(count(&again, |event| matches!(event, Event::WorkerStarted { .. })), 0);
+}
+
+#[test]
+fn a_worker_may_die_at_every_message() {
+    let healthy = lab(&[]);
+    healthy.run();
+    let expected = all(&healthy);
+    let mut deaths = 0;
+    for number in 1.. {
+        let mut lab = lab(&[]);
+        let state = lab.base().join("count").to_string();
+        lab.worker.arguments = vec!["die-at".into(), number.to_string(), state];
+        let ran = lab.run();
+        assert_eq!((ran.status, all(&lab)), (Status::Done, expected.clone()), "message {number}");
+        assert_eq!(ran.executed("far"), 12, "message {number}");
+        let died = |event: &Event| match event {
+            Event::WorkerDied { message, .. } => message.contains("told to die"),
+            _ => false,
+        };
+        if !ran.events.iter().any(died) {
+            break;
+        }
+        deaths += 1;
+    }
+    // Greeting, opening, and one for every batch.
+    assert!(deaths >= 5, "{deaths} deaths");
+}
+
+#[test]
+fn lack_of_memory_halves_the_batch_and_changes_no_key() {
+    let roomy = lab(&[]);
+    roomy.run();
+    let tight = lab(&["memory", "22"]);
+    let ran = tight.run();
+    assert_eq!(ran.status, Status::Done);
+    assert_eq!(all(&tight), all(&roomy));
+    assert!(count(&ran, |event| matches!(event, Event::BatchHalved { .. })) >= 1);
+    let mut same_cache = tight;
+    same_cache.worker.arguments.clear();
+    assert!(same_cache.run().nothing_executed());
+}
+
+#[test]
+fn an_item_that_never_fits_is_named_with_its_size() {
+    let lab = lab(&["memory", "20"]);
+    let text = std::fs::read_to_string(lab.base().join("pipeline.toml")).unwrap();
+    lab.write("pipeline.toml", &text.replace("retries = 3", "quarantine = \"10%\""));
+    let ran = lab.run();
+    let reasons: Vec<&String> = ran
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::ItemQuarantined { reason, .. } => Some(reason),
+            _ => None,
+        })
+        .collect();
+    assert_eq!((ran.status, reasons.len()), (Status::Done, 1));
+    assert!(reasons[0].contains("21 B alone in its batch"), "{reasons:?}");
+}
+
+#[test]
+fn a_worker_that_hangs_is_ended_after_the_time_limit() {
+    let lab = lab(&["hang"]);
+    let text = std::fs::read_to_string(lab.base().join("pipeline.toml")).unwrap();
+    lab.write("pipeline.toml", &text.replace("retries = 3", "timeout = \"100ms\"\nretries = 0"));
+    let ran = lab.run();
+    assert_eq!(ran.status, Status::Failed);
+}
+
+#[test]
+fn a_program_that_is_no_worker_fails_the_stage_with_its_words() {
+    let lab = lab(&["garbage"]);
+    let ran = lab.run();
+    let message = ran.events.iter().find_map(|event| match event {
+        Event::StageFailed { message, .. } => Some(message.clone()),
+        _ => None,
+    });
+    assert_eq!(ran.status, Status::Failed);
+    assert!(message.unwrap().contains("the worker ended"));
+}
+
+#[test]
+fn a_missing_worker_says_how_to_get_one() {
+    let mut lab = lab(&[]);
+    lab.worker.program = None;
+    let ran = lab.run();
+    let help = ran.events.iter().find_map(|event| match event {
+        Event::StageFailed { help, .. } => help.clone(),
+        _ => None,
+    });
+    assert_eq!(ran.status, Status::Failed);
+    assert!(help.unwrap().contains("make build"));
+}
