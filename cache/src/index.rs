@@ -165,16 +165,26 @@ pub(crate) struct Tables<'t> {
     records: redb::Table<'t, &'static [u8; 33], &'static [u8]>,
     packs: redb::Table<'t, u32, u64>,
     meta: redb::Table<'t, &'static str, u64>,
+    sequence: u64,
 }
 
 impl<'t> Tables<'t> {
     pub fn open(transaction: &'t WriteTransaction) -> IndexResult<Tables<'t>> {
+        let meta = transaction.open_table(META).map_err(broken)?;
+        let sequence = meta.get(SEQUENCE).map_err(broken)?.map_or(0, |value| value.value());
         Ok(Tables {
             objects: transaction.open_table(OBJECTS).map_err(broken)?,
             records: transaction.open_table(RECORDS).map_err(broken)?,
             packs: transaction.open_table(PACKS).map_err(broken)?,
-            meta: transaction.open_table(META).map_err(broken)?,
+            meta,
+            sequence,
         })
+    }
+
+    /// Writes what was gathered meanwhile; the last thing before the commit.
+    pub fn finish(mut self) -> IndexResult<()> {
+        self.meta.insert(SEQUENCE, self.sequence).map_err(broken)?;
+        Ok(())
     }
 
     pub fn put_object(&mut self, digest: &Digest, location: Location) -> IndexResult<()> {
@@ -206,10 +216,7 @@ impl<'t> Tables<'t> {
 
     /// Keeps the newer of what is known and what comes.
     pub fn put_record(&mut self, table: Table, key: &Digest, known: &Known) -> IndexResult<()> {
-        let sequence = self.meta.get(SEQUENCE).map_err(broken)?.map_or(0, |value| value.value());
-        if known.sequence > sequence {
-            self.meta.insert(SEQUENCE, known.sequence).map_err(broken)?;
-        }
+        self.sequence = self.sequence.max(known.sequence);
         if self.record(table, key)?.is_some_and(|old| old.order() > known.order()) {
             return Ok(());
         }

@@ -331,7 +331,9 @@ fn transact<T>(
     transaction.set_quick_repair(true);
     let value = {
         let mut tables = Tables::open(&transaction)?;
-        change(&mut tables)?
+        let value = change(&mut tables)?;
+        tables.finish()?;
+        value
     };
     transaction.commit().map_err(broken)?;
     done.set();

@@ -42,6 +42,7 @@ pub(crate) fn view_in_memory(fs: &dyn Fs, layout: &Layout) -> IndexResult<View> 
         {
             let mut tables = Tables::open(&transaction)?;
             read_all(fs, layout, &mut tables)?;
+            tables.finish()?;
         }
         transaction.commit().map_err(broken)?;
         View::open(database, Done::default())
