@@ -13,12 +13,14 @@ mod nearest;
 mod node;
 mod order;
 mod overrides;
+mod page;
 mod params;
 mod parse;
 mod policy;
 mod problem;
 mod reference;
 mod resolve;
+mod schema;
 mod source;
 mod unit;
 mod value;
@@ -29,7 +31,9 @@ use stage_core::Catalogue;
 
 use crate::pipeline::Pipeline;
 
+pub use page::{kind_page, reference};
 pub use problem::{Problem, Problems, Span};
+pub use schema::schema;
 pub use unit::{duration, size};
 
 /// What comes from outside of the text.
@@ -52,6 +56,11 @@ pub enum FileKind {
 pub struct Loaded {
     pub pipeline: Pipeline,
     pub warnings: Vec<Problem>,
+}
+
+/// The schema as it is written to files.
+pub fn schema_text(catalogue: &Catalogue) -> String {
+    format!("{:#}\n", schema(catalogue))
 }
 
 /// Reads the text of the manifest `file`. `files` is asked about paths that are joined to the

@@ -4,6 +4,7 @@
 
 mod catalogue;
 mod diagnostics;
+mod documents;
 mod hostile;
 mod pipelines;
 mod support;

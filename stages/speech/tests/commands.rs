@@ -43,7 +43,8 @@ fn a_failing_command_rejects_its_item_or_ends_the_run() {
     let mut bench = Bench::default();
     let clip = clip(&mut bench);
     let line = "echo no voice >&2; exit 4";
-    let output = bench.process("command", &declared(line, &[]), &[clip.clone()]).unwrap();
+    let output =
+        bench.process("command", &declared(line, &[]), std::slice::from_ref(&clip)).unwrap();
     let reject = output[0].as_ref().unwrap_err();
     assert_eq!(
         (reject.code.as_str(), reject.reason.as_str()),
@@ -58,7 +59,7 @@ fn a_missing_program_is_no_verdict_on_the_item() {
     let mut bench = Bench::default();
     let clip = clip(&mut bench);
     let error = bench
-        .process("command", &declared("no-such-program-at-all", &[]), &[clip.clone()])
+        .process("command", &declared("no-such-program-at-all", &[]), std::slice::from_ref(&clip))
         .unwrap_err();
     assert!(
         error.to_string().starts_with("the program `no-such-program-at-all` is not there"),

@@ -159,7 +159,7 @@ fn an_audit_stops_on_unknown_characters_or_reports_them() {
     let mut bench = Bench::default();
     let texts = || vec![dataset("clips", vec![item("a", &[("text", Value::text("ab-c"))])])];
     let known = ("characters", text("abc"));
-    let error = bench.gather("text.audit", &[known.clone()], texts()).unwrap_err();
+    let error = bench.gather("text.audit", std::slice::from_ref(&known), texts()).unwrap_err();
     assert!(
         error
             .to_string()

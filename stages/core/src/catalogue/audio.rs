@@ -188,7 +188,7 @@ pub static CHECK: Kind = Kind {
             ("clipped_share", FieldType::Number),
             ("dc_offset", FieldType::Number),
             ("silence_share", FieldType::Number),
-            ("snr_db", FieldType::Number),
+            ("snr", FieldType::Number),
             ("bandwidth_hz", FieldType::Number),
             ("rolloff_hz", FieldType::Number),
         ],

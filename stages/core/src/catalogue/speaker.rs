@@ -8,8 +8,8 @@ pub const KINDS: &[&Kind] = &[&STATS, &SELECT];
 pub static STATS: Kind = Kind {
     name: "speaker.stats",
     summary: "Adds up clips, minutes and characters by speaker.",
-    doc: "Minutes need the field `seconds`, which `audio.decode` writes. The median \
-          signal-to-noise ratio needs `snr`.",
+    doc: "Minutes need the field `seconds`, which `audio.decode` and `audio.check` write. The median \
+          signal-to-noise ratio needs `snr`, which `audio.check` writes.",
     work: Work::Gather,
     inputs: &[InputPort {
         may_read: &[

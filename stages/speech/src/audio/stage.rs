@@ -272,7 +272,7 @@ fn measured(measures: &Measures) -> Output {
         ("clipped_share", Some(measures.clipped_share)),
         ("dc_offset", Some(measures.dc_offset)),
         ("silence_share", Some(measures.silence_share)),
-        ("snr_db", measures.snr_db),
+        ("snr", measures.snr_db),
         ("bandwidth_hz", measures.bandwidth_hz),
         ("rolloff_hz", measures.rolloff_hz),
     ];

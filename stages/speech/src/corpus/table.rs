@@ -60,11 +60,13 @@ pub fn read(bytes: &[u8], options: &Options) -> Result<Rows, CorpusError> {
         Quoting::On => true,
         Quoting::Off => false,
     };
-    let lines = split(bytes, start, separator, quoted)?;
-    let layout = Layout::decide(&lines, options)?;
+    let mut lines = Lines::new(bytes, start, separator, quoted);
+    let sample = lines.by_ref().take(SAMPLE_ROWS).collect::<Result<Vec<Line>, CorpusError>>()?;
+    let layout = Layout::decide(&sample, options)?;
     let mut rows = Rows::default();
-    for line in &lines[layout.header_rows..] {
-        rows.push(line.row, line.offset as u64, record(bytes, line, &layout.columns));
+    for line in sample.into_iter().map(Ok).chain(lines).skip(layout.header_rows) {
+        let line = line?;
+        rows.push(line.row, line.offset as u64, record(bytes, &line, &layout.columns));
     }
     rows.reject_duplicates();
     Ok(rows)
@@ -109,46 +111,63 @@ fn separator_byte(bytes: &[u8], separator: Separator) -> Result<u8, CorpusError>
     }
 }
 
-/// Splits into rows; blank lines are no rows.
-fn split(
-    bytes: &[u8],
+/// The rows of a table one by one; blank lines are no rows.
+struct Lines<'a> {
+    bytes: &'a [u8],
     start: usize,
     separator: u8,
     quoted: bool,
-) -> Result<Vec<Line>, CorpusError> {
-    let mut reader = csv::ReaderBuilder::new()
-        .has_headers(false)
-        .flexible(true)
-        .delimiter(separator)
-        .quoting(quoted)
-        // A lone carriage return is text; the one before a line feed is cut off with the cells.
-        .terminator(csv::Terminator::Any(b'\n'))
-        .from_reader(&bytes[start..]);
-    let mut lines = Vec::new();
-    let mut position = Position { offset: start, row: 1 };
-    let mut cells = csv::ByteRecord::new();
-    // Reading from memory a flexible table of bytes has no error left to report.
-    while reader.read_byte_record(&mut cells).unwrap_or(false) {
-        position.skip_blank(bytes);
-        let end = start + reader.position().byte() as usize;
-        let line = Line {
-            row: position.row,
-            offset: position.offset,
-            end,
-            cells: std::mem::take(&mut cells),
-        };
-        if quoted && end >= bytes.len() && is_unclosed(&bytes[line.offset..end]) {
-            return Err(CorpusError::UnclosedQuote { row: line.row, offset: line.offset as u64 });
+    reader: csv::Reader<&'a [u8]>,
+    position: Position,
+}
+
+impl<'a> Lines<'a> {
+    fn new(bytes: &'a [u8], start: usize, separator: u8, quoted: bool) -> Lines<'a> {
+        let reader = csv::ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .delimiter(separator)
+            .quoting(quoted)
+            // A lone carriage return is text; the one before a line feed is cut off with the cells.
+            .terminator(csv::Terminator::Any(b'\n'))
+            .from_reader(&bytes[start..]);
+        let position = Position { offset: start, row: 1 };
+        Lines { bytes, start, separator, quoted, reader, position }
+    }
+
+    fn line(&mut self, cells: csv::ByteRecord) -> Result<Line, CorpusError> {
+        self.position.skip_blank(self.bytes);
+        let Position { offset, row } = self.position;
+        let end = self.start + self.reader.position().byte() as usize;
+        let reaches_end = end >= self.bytes.len();
+        if self.quoted && reaches_end && is_unclosed(&self.bytes[offset..end], self.separator) {
+            return Err(CorpusError::UnclosedQuote { row, offset: offset as u64 });
         }
-        position.advance(bytes, end);
-        if !bytes[line.offset..end].trim_ascii().is_empty() {
-            lines.push(line);
+        self.position.advance(self.bytes, end);
+        Ok(Line { row, offset, end, cells })
+    }
+}
+
+impl Iterator for Lines<'_> {
+    type Item = Result<Line, CorpusError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let mut cells = csv::ByteRecord::new();
+            // Reading bytes from memory, of rows of any width, has no error left to report.
+            if !self.reader.read_byte_record(&mut cells).unwrap_or(false) {
+                return None;
+            }
+            match self.line(cells) {
+                Ok(line) if self.bytes[line.offset..line.end].trim_ascii().is_empty() => {}
+                result => return Some(result),
+            }
         }
     }
-    Ok(lines)
 }
 
 /// Where the next row begins. The `csv` crate counts blank lines to the row behind them.
+#[derive(Clone, Copy)]
 struct Position {
     offset: usize,
     row: u64,
@@ -169,10 +188,12 @@ impl Position {
     }
 }
 
-/// Whether a row that reaches the end of the file swallowed it by a quote that is not closed.
-fn is_unclosed(row: &[u8]) -> bool {
+/// Whether a row that reaches the end of the file does so by a quote that is not closed. A single
+/// quote inside a cell that does not begin with one is text.
+fn is_unclosed(row: &[u8], separator: u8) -> bool {
     let quotes = row.iter().filter(|byte| **byte == b'"').count();
-    quotes % 2 == 1 && row.trim_ascii_end().contains(&b'\n')
+    let opens_cell = row.starts_with(b"\"") || row.windows(2).any(|pair| pair == [separator, b'"']);
+    quotes % 2 == 1 && opens_cell
 }
 
 impl Layout {

@@ -76,6 +76,13 @@ fn a_quote_that_swallows_the_file_is_an_error_that_says_where() {
 }
 
 #[test]
+fn a_table_cut_inside_a_quoted_cell_is_not_taken_for_whole() {
+    let error = read(b"file,text\na,ok\nb,\"cut sho", &Options::default()).unwrap_err();
+    assert_eq!(error, CorpusError::UnclosedQuote { row: 3, offset: 15 });
+    assert_eq!(rows("file,text\na,a 5\" pipe").records.len(), 1);
+}
+
+#[test]
 fn row_numbers_and_offsets_count_blank_lines_and_the_byte_order_mark() {
     let rows = rows("\u{FEFF}\r\n\na|x y\n\n\r\n\nb|\n");
     assert_eq!((rows.records[0].row, rows.records[0].offset), (3, 6));
