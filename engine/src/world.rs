@@ -232,9 +232,9 @@ impl World for Watch<'_> {
         for (path, memo) in paths.iter().zip(memos) {
             let entry = match memo {
                 Some(entry) => Ok(entry),
-                None => hashed
-                    .next()
-                    .unwrap_or_else(|| hash_file(self.fs(), self.store.base(), path)),
+                None => {
+                    hashed.next().unwrap_or_else(|| hash_file(self.fs(), self.store.base(), path))
+                }
             };
             facts.push(self.fact(path, entry)?);
         }
