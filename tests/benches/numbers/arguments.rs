@@ -15,6 +15,7 @@ arguments of the benchmark (after `cargo bench -p throstle-tests --bench numbers
 
 #[derive(Default)]
 pub struct Arguments {
+    pub measure: bool,
     pub full: bool,
     pub quick: bool,
     sizes: Vec<usize>,
@@ -37,8 +38,8 @@ impl Arguments {
         while let Some(word) = words.next() {
             let mut value = || words.next().unwrap_or_else(|| usage());
             match word.as_str() {
-                // Cargo passes it to every benchmark.
-                "--bench" => {}
+                // Cargo passes it to benchmarks, but not when it only tests that they start.
+                "--bench" => arguments.measure = true,
                 "--full" => arguments.full = true,
                 "--quick" => arguments.quick = true,
                 "--sizes" => arguments.sizes = numbers(&value()),

@@ -25,6 +25,9 @@ fn main() {
     if let Some(items) = arguments.plan_memory {
         return memory::child(items);
     }
+    if !arguments.measure {
+        return;
+    }
     let mut table = Table::default();
     latency::start_up(&arguments, &mut table);
     for size in arguments.sizes() {
