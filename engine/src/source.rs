@@ -1,7 +1,7 @@
 //! Sources: what one saw last time holds as long as no file's stat differs.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cache::Digest;
 use cache::stat::{self, Section, StatEntry, What};
@@ -16,7 +16,7 @@ use crate::plan::{Keyed, StagePlan};
 use crate::reason::Reason;
 use crate::record::{LastRecord, StageRecord};
 use crate::tables::{WriteError, write_dataset};
-use crate::world::{Trace, Watch, trace_digest};
+use crate::world::{Trace, Watch};
 
 /// The name under which a source's files stand in its key.
 const FILES: &str = "files";
@@ -51,42 +51,39 @@ pub fn observe(
                 differ.into_iter().filter_map(|at| section.get(at)).collect()
             }
         };
-        let old = section_digest(section);
+        let old = section.content();
         if differ.is_empty() {
             return Ok(Seen { digest: old, looked: false });
         }
         let mut watch = Watch::new(&store, &index, verify, &mut waiting);
         watch.look_again(&differ)?;
-        let again = watch.seen;
-        let mut trace: Trace = section.iter().map(|entry| (entry.path.clone(), entry)).collect();
-        trace.extend(again);
-        let digest = digest_of(&trace);
+        let section = renewed(section, watch.seen);
+        let digest = section.content();
         if digest == old {
-            planner.seen.push((scan, trace));
+            planner.seen.push((scan, section));
             return Ok(Seen { digest, looked: false });
         }
     }
     let mut watch = Watch::new(&store, &index, verify, &mut waiting);
     look(&mut watch)?;
-    let trace = watch.seen;
-    let digest = digest_of(&trace);
-    planner.seen.push((scan, trace));
+    let section: Section = watch.seen.into_values().collect::<Vec<_>>().into();
+    let digest = section.content();
+    planner.seen.push((scan, section));
     Ok(Seen { digest, looked: true })
 }
 
-fn section_digest(section: &Section) -> Digest {
-    let entries: Vec<StatEntry> = section.iter().collect();
-    trace_digest(entries.iter().map(|entry| (entry.path.as_str(), &entry.digest)))
-}
-
-fn digest_of(trace: &Trace) -> Digest {
-    trace_digest(trace.values().map(|entry| (entry.path.as_str(), &entry.digest)))
+/// A section with what was seen now in the place of what was seen then.
+fn renewed(section: &Section, mut seen: Trace) -> Section {
+    let now = |entry: StatEntry| seen.remove(&entry.path).unwrap_or(entry);
+    let mut entries: Vec<StatEntry> = section.iter().map(now).collect();
+    entries.extend(seen.into_values());
+    entries.into()
 }
 
 /// All entries under a scan key, as last seen.
 pub fn entries(planner: &Planner, scan: &Digest) -> Vec<StatEntry> {
     match planner.seen.iter().rev().find(|(own, _)| own == scan) {
-        Some((_, trace)) => trace.values().cloned().collect(),
+        Some((_, section)) => section.iter().collect(),
         None => {
             planner.index.section(scan).map_or_else(Vec::new, |section| section.iter().collect())
         }
@@ -196,15 +193,16 @@ fn add_file_reasons(old: &[StatEntry], new: &[StatEntry], reasons: &mut Vec<Reas
     }
 }
 
-fn compare_traces(old: &[StatEntry], new: &[StatEntry]) -> Vec<Reason> {
-    let digest = |entries: &[StatEntry], path: &str| {
-        let entry = entries.binary_search_by(|entry| entry.path.as_str().cmp(path)).ok()?;
-        (entries[entry].what != What::Absent).then(|| entries[entry].digest.short())
+fn compare_traces<'a>(old: &'a [StatEntry], new: &'a [StatEntry]) -> Vec<Reason> {
+    let digests = |entries: &'a [StatEntry]| -> BTreeMap<&'a str, String> {
+        let there = entries.iter().filter(|entry| entry.what != What::Absent);
+        there.map(|entry| (entry.path.as_str(), entry.digest.short())).collect()
     };
-    let paths: BTreeSet<&str> = old.iter().chain(new).map(|entry| entry.path.as_str()).collect();
+    let (old, new) = (digests(old), digests(new));
+    let paths: BTreeSet<&str> = old.keys().chain(new.keys()).copied().collect();
     let mut reasons = Vec::new();
     for path in paths {
-        let (old, new) = (digest(old, path), digest(new, path));
+        let (old, new) = (old.get(path).cloned(), new.get(path).cloned());
         if old != new {
             reasons.push(Reason::SourceFileChanged { path: path.to_owned(), old, new });
         }

@@ -20,15 +20,6 @@ use crate::store::Store;
 /// What a source saw, by path.
 pub type Trace = BTreeMap<String, StatEntry>;
 
-/// Identifies all that was seen, by content.
-pub fn trace_digest<'a>(entries: impl Iterator<Item = (&'a str, &'a Digest)>) -> Digest {
-    let mut sink = HashSink::default();
-    for (path, digest) in entries {
-        sink.digest(path, digest);
-    }
-    sink.finish()
-}
-
 /// Looks for the first time, or again because something differs.
 pub struct Watch<'a> {
     store: &'a Store,
@@ -90,7 +81,23 @@ impl<'a> Watch<'a> {
                 What::Absent => drop(self.exists(&path)),
             }
         }
-        self.files(&files).map(drop)
+        // A memo would be the very entry that differs.
+        let unknown: Vec<&Utf8PathBuf> = files.iter().collect();
+        for (path, entry) in unknown.iter().zip(self.hash_all(&unknown)) {
+            // One that cannot be read any more is noted as such, and differs.
+            drop(self.fact(path, entry)?);
+        }
+        Ok(())
+    }
+
+    fn hash_all(&mut self, paths: &[&Utf8PathBuf]) -> Vec<Result<StatEntry, CacheError>> {
+        self.say_what_is_hashed(paths);
+        let (fs, base) = (self.fs(), self.store.base());
+        let hash = |path: &&Utf8PathBuf| hash_file(fs, base, path);
+        match paths.len() {
+            0..=8 => paths.iter().map(hash).collect(),
+            _ => paths.par_iter().map(hash).collect(),
+        }
     }
 
     /// One folder's own entries; hidden ones are not seen.
@@ -220,19 +227,14 @@ impl World for Watch<'_> {
         let memos: Vec<Option<StatEntry>> = paths.iter().map(|path| self.memo(path)).collect();
         let unknown: Vec<&Utf8PathBuf> =
             paths.iter().zip(&memos).filter(|(_, memo)| memo.is_none()).map(|(p, _)| p).collect();
-        self.say_what_is_hashed(&unknown);
-        let (fs, base) = (self.fs(), self.store.base());
-        let hash = |path: &&Utf8PathBuf| hash_file(fs, base, path);
-        let mut hashed: std::vec::IntoIter<_> = match unknown.len() {
-            0..=8 => unknown.iter().map(hash).collect::<Vec<_>>(),
-            _ => unknown.par_iter().map(hash).collect(),
-        }
-        .into_iter();
+        let mut hashed = self.hash_all(&unknown).into_iter();
         let mut facts = Vec::with_capacity(paths.len());
         for (path, memo) in paths.iter().zip(memos) {
             let entry = match memo {
                 Some(entry) => Ok(entry),
-                None => hashed.next().unwrap_or_else(|| hash_file(fs, base, path)),
+                None => {
+                    hashed.next().unwrap_or_else(|| hash_file(self.fs(), self.store.base(), path))
+                }
             };
             facts.push(self.fact(path, entry)?);
         }

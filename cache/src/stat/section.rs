@@ -2,14 +2,16 @@
 //! written once, nothing allocated when it is loaded.
 //!
 //! Layout: number of entries, number of folders, length of the text (u32 each);
-//! the folders as offset and length in the text; the entries; the text.
+//! the digest of all contents; the folders as offset and length in the text; the
+//! entries; the text.
 
 use bytes::Bytes;
 
 use super::{StatEntry, What, trusted};
 use crate::Digest;
 
-const HEAD: usize = 12;
+const COUNTS: usize = 12;
+const HEAD: usize = COUNTS + 32;
 const DIR: usize = 8;
 const ENTRY: usize = 84;
 
@@ -81,8 +83,9 @@ impl Row<'_> {
     }
 }
 
-impl Section {
-    pub(super) fn new(mut entries: Vec<StatEntry>) -> Section {
+/// The entries are kept sorted, so their order may change.
+impl From<Vec<StatEntry>> for Section {
+    fn from(mut entries: Vec<StatEntry>) -> Section {
         entries.sort_by(|a, b| split(&a.path).cmp(&split(&b.path)));
         let (mut dirs, mut rows, mut text) = (Vec::new(), Vec::new(), String::new());
         let mut last_dir = None;
@@ -102,12 +105,15 @@ impl Section {
         for number in [count, dir_count, text.len()] {
             bytes.extend_from_slice(&(number as u32).to_le_bytes());
         }
+        bytes.extend_from_slice(content_of(&entries).as_bytes());
         bytes.extend_from_slice(&dirs);
         bytes.extend_from_slice(&rows);
         bytes.extend_from_slice(text.as_bytes());
         Section { bytes: Bytes::from(bytes), count, dirs: dir_count }
     }
+}
 
+impl Section {
     /// None when the parts do not fill the bytes exactly.
     pub(super) fn parse(bytes: Bytes) -> Option<Section> {
         let number =
@@ -119,6 +125,15 @@ impl Section {
 
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// The digest of all paths and of what stood there: times and inodes do not enter.
+    pub fn content(&self) -> Digest {
+        let mut digest = [0u8; 32];
+        if let Some(bytes) = self.bytes.get(COUNTS..HEAD) {
+            digest.copy_from_slice(bytes);
+        }
+        Digest::from_bytes(digest)
     }
 
     pub fn len(&self) -> usize {
@@ -207,6 +222,18 @@ impl Section {
             dir => format!("{dir}/{name}"),
         }
     }
+}
+
+/// For each entry: the length of its path (u64), the path, the kind (u8), the digest.
+fn content_of(entries: &[StatEntry]) -> Digest {
+    let mut bytes = Vec::with_capacity(entries.len() * ENTRY);
+    for entry in entries {
+        bytes.extend_from_slice(&(entry.path.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(entry.path.as_bytes());
+        bytes.push(entry.what as u8);
+        bytes.extend_from_slice(entry.digest.as_bytes());
+    }
+    Digest::of(&bytes)
 }
 
 fn push_row(rows: &mut Vec<u8>, entry: &StatEntry, dir: usize, offset: usize, length: usize) {
