@@ -167,7 +167,7 @@ impl Pass<'_> {
             sink: &mut *sink,
             hands: Hands::new(shared, gpus(self.cache)),
             messages: received,
-            committer: Committer::new(messages),
+            committer: Committer::new(messages, self.options.commit_every),
             run: self.number,
             deaths: HashMap::new(),
             halted: false,
