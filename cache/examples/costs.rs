@@ -18,10 +18,7 @@ const OBJECTS: u32 = 100_000;
 fn timed<T>(what: &str, work: impl FnOnce() -> T) -> T {
     let start = Instant::now();
     let value = work();
-    println!(
-        "{what:<52} {:>10.2} ms",
-        start.elapsed().as_secs_f64() * 1000.0
-    );
+    println!("{what:<52} {:>10.2} ms", start.elapsed().as_secs_f64() * 1000.0);
     value
 }
 
@@ -46,27 +43,21 @@ fn store(dir: &Utf8Path) {
         cache.commit().unwrap();
     });
     let mut keys = Vec::new();
-    timed(
-        "put 100,000 objects of 2 KB with records, commits of 10,000",
-        || {
-            for number in 0..OBJECTS {
-                let mut bytes = number.to_le_bytes().repeat(500);
-                bytes[0] ^= 1;
-                let digest = cache.put(&bytes).unwrap();
-                cache.record(TABLE, &digest, vec![0; 100]).unwrap();
-                keys.push(digest);
-                if number % 10_000 == 9_999 {
-                    cache.commit().unwrap();
-                }
+    timed("put 100,000 objects of 2 KB with records, commits of 10,000", || {
+        for number in 0..OBJECTS {
+            let mut bytes = number.to_le_bytes().repeat(500);
+            bytes[0] ^= 1;
+            let digest = cache.put(&bytes).unwrap();
+            cache.record(TABLE, &digest, vec![0; 100]).unwrap();
+            keys.push(digest);
+            if number % 10_000 == 9_999 {
+                cache.commit().unwrap();
             }
-        },
-    );
+        }
+    });
     let stats = cache.stats().unwrap();
     let (packs, index) = (stats.pack_bytes, stats.index_bytes);
-    println!(
-        "  objects {} bytes, packs {packs}, index {index}",
-        stats.object_bytes
-    );
+    println!("  objects {} bytes, packs {packs}, index {index}", stats.object_bytes);
     timed("commit one more object", || {
         cache.put(&[2; 2000]).unwrap();
         cache.commit().unwrap();
@@ -77,23 +68,15 @@ fn store(dir: &Utf8Path) {
     timed("look 10,000 records up again", || {
         cache.get_many(TABLE, &keys[..10_000]).unwrap();
     });
-    timed("contains, 10,000 objects at once", || {
-        cache.contains_all(&keys[..10_000]).unwrap()
-    });
+    timed("contains, 10,000 objects at once", || cache.contains_all(&keys[..10_000]).unwrap());
     timed("contains, 10,000 objects one by one", || {
-        keys[..10_000]
-            .iter()
-            .for_each(|key| _ = cache.contains(key).unwrap());
+        keys[..10_000].iter().for_each(|key| _ = cache.contains(key).unwrap());
     });
     timed("read 10,000 objects", || {
-        keys[..10_000]
-            .iter()
-            .for_each(|key| _ = cache.read(key).unwrap());
+        keys[..10_000].iter().for_each(|key| _ = cache.read(key).unwrap());
     });
     drop(cache);
-    timed("open and look 10 records up", || {
-        open(dir).get_many(TABLE, &keys[..10]).unwrap()
-    });
+    timed("open and look 10 records up", || open(dir).get_many(TABLE, &keys[..10]).unwrap());
     let counting = Arc::new(CountingFs::new(Arc::new(RealFs)));
     let cache = Cache::open(dir, Arc::clone(&counting) as Arc<dyn Fs>, Access::ReadWrite).unwrap();
     cache.get_many(TABLE, &keys[..10]).unwrap();
@@ -143,8 +126,7 @@ fn bare(base: &Utf8Path, names: &[String]) {
     std::thread::scope(|scope| {
         for half in names.chunks(names.len() / 2) {
             scope.spawn(move || {
-                half.iter()
-                    .for_each(|name| _ = std::fs::metadata(base.join(name)).unwrap());
+                half.iter().for_each(|name| _ = std::fs::metadata(base.join(name)).unwrap());
             });
         }
     });

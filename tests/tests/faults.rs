@@ -168,6 +168,12 @@ fn pauses_for_space(world: &MemoryFs, expected: &Lab, bytes: u64) -> bool {
             assert_eq!(ran.status, Status::Done, "{place}");
             return false;
         }
+        // All that is missing is a line in the log of runs.
+        Ok(ran) if ran.status == Status::Done => {
+            assert_eq!(lab.exports(), expected.exports(), "{place}");
+            assert!(Lab::in_memory(&memory.kill()).run().nothing_executed(), "{place}");
+            return true;
+        }
         Ok(ran) => {
             assert_eq!(ran.status, Status::Paused, "{place}: {:?}", ran.events);
             stopping(ran).unwrap()

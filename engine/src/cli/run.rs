@@ -33,7 +33,9 @@ pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     if let Some(seconds) = limit {
         interrupt::after(seconds, start, stop.clone(), display.clone())?;
     }
-    let options = RunOptions { targets, keep_going: arguments.keep_going,
+    let options = RunOptions {
+        targets,
+        keep_going: arguments.keep_going,
         stop: stop.clone(),
         ..RunOptions::default()
     };
