@@ -102,11 +102,12 @@ impl One<'_> {
         let now = ExportRecord { value, boot: boot(cache.fs().as_ref()) };
         let same_boot = before.as_ref().is_none_or(|before| before.boot == now.boot);
         let entries = index.section(&section);
-        if let (Some(entries), true) = (entries, before.as_ref() == Some(&now)) {
-            let fs = cache.fs().as_ref();
-            if stat::differing(fs, self.store.base(), entries, STAT_THREADS).is_empty() {
-                return Ok(Written { unchanged: entries.len() as u64, ..Written::default() });
-            }
+        if let Some(entries) = entries
+            && before.as_ref() == Some(&now)
+            && stat::differing(cache.fs().as_ref(), self.store.base(), entries, STAT_THREADS)
+                .is_empty()
+        {
+            return Ok(Written { unchanged: entries.len() as u64, ..Written::default() });
         }
         let mut done = Written::default();
         let wanted = self.targets(&now.value, &mut done)?;
@@ -252,10 +253,10 @@ impl One<'_> {
                 return Ok((entry.clone(), false));
             }
         }
-        if let Ok((digest, entry)) = stat::hash_file(fs, &full) {
-            if digest == blob.digest {
-                return Ok((StatEntry { path: path.to_string(), ..entry }, false));
-            }
+        if let Ok((digest, entry)) = stat::hash_file(fs, &full)
+            && digest == blob.digest
+        {
+            return Ok((StatEntry { path: path.to_string(), ..entry }, false));
         }
         if let Some(folder) = full.parent() {
             fs.create_dir_all(folder).map_err(|error| failed(error.into()))?;

@@ -98,6 +98,12 @@ impl Ran {
     }
 }
 
+impl Default for Lab {
+    fn default() -> Lab {
+        Lab::new()
+    }
+}
+
 impl Lab {
     pub fn new() -> Lab {
         Lab::with_fs(Arc::new(RealFs))

@@ -86,7 +86,10 @@ fn display(json: bool, terminal: &Terminal, cache: &Cache) -> Shared {
     reporters.add(RunLog::new(cache));
     match (json, terminal.errors_are_seen) {
         (true, _) => reporters.add(JsonLines(io::stdout())),
-        (false, true) => reporters.add(Live::new(ProgressDrawTarget::stderr(), terminal.errors)),
+        (false, true) => {
+            let lines = Box::new(Unminded(io::stderr()));
+            reporters.add(Live::new(ProgressDrawTarget::stderr(), lines, terminal.errors));
+        }
         (false, false) => reporters.add(Lines::new(Unminded(io::stderr()), terminal.errors)),
     }
     Arc::new(Mutex::new(reporters))

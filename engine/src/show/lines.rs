@@ -265,7 +265,7 @@ mod tests {
           help: make some
         stage  executed  reused  quarantined    time
         voice         3      27            1  0.25 s
-        quarantined: 1 item
+        quarantined: 1 item (voice 1)
           voice `a\u{1b}[2J`: is cut
         failed in pack after 0.50 s; what is finished is kept
         ");
