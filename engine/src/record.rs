@@ -27,6 +27,9 @@ pub const MEMO: Table = Table(6);
 /// Stage kind and device to the batch size that held.
 pub const LIMIT: Table = Table(7);
 
+/// An export to [`ExportRecord`].
+pub const EXPORT: Table = Table(8);
+
 /// The outcome of one item's work. Failures and cancellations are never recorded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ItemRecord {
@@ -65,6 +68,14 @@ pub struct StageRecord {
     pub notes: BTreeMap<String, u64>,
     /// The time that the work took when it was done.
     pub seconds: f64,
+}
+
+/// What was last exported, as durable knowledge beside the memo of the files' stats.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExportRecord {
+    pub value: PortValue,
+    /// Which start of the machine that was; empty where it does not tell.
+    pub boot: String,
 }
 
 /// The present and the previous state of a stage of a pipeline, for reasons.

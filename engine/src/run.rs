@@ -55,7 +55,14 @@ pub fn run(
     let mut ending = Ending::Again;
     for _ in 0..PASSES {
         let mut pass = Pass { engine, pipeline, cache, options, wanted: &wanted, number };
-        ending = pass.run(&mut total, sink)?;
+        ending = match pass.run(&mut total, sink) {
+            // What is finished stays, and the rest goes on once there is space.
+            Err(EngineError::Cache(error)) if error.is_no_space() => {
+                sink(Event::Stopping { why: error.to_string() });
+                Ending::Paused
+            }
+            other => other?,
+        };
         if ending != Ending::Again {
             break;
         }
@@ -167,7 +174,7 @@ impl Pass<'_> {
             sink: &mut *sink,
             hands: Hands::new(shared, gpus(self.cache)),
             messages: received,
-            committer: Committer::new(messages),
+            committer: Committer::new(messages, self.options.commit_every),
             run: self.number,
             deaths: HashMap::new(),
             halted: false,
@@ -255,7 +262,7 @@ fn record_run(cache: &Cache, record: &RunRecord) -> Result<(), CacheError> {
     cache.record(RUN, &run_key(0), encode(&record.run))?;
     match cache.commit().and_then(|_| cache.tidy()) {
         // The outputs are safe; that this line of the log is missing is all that is lost.
-        Err(CacheError::NoSpace { .. }) => Ok(()),
+        Err(error) if error.is_no_space() => Ok(()),
         other => other.map(drop),
     }
 }

@@ -47,7 +47,8 @@ pub fn observe(
         let differ: Vec<StatEntry> = match verify {
             true => section.iter().collect(),
             false => {
-                let differ = stat::check(store.base(), section, STAT_THREADS);
+                let fs = store.cache().fs().as_ref();
+                let differ = stat::differing(fs, store.base(), section, STAT_THREADS);
                 differ.into_iter().filter_map(|at| section.get(at)).collect()
             }
         };

@@ -198,6 +198,12 @@ pub trait Fs: Debug + Send + Sync {
     /// Nanoseconds since 1970.
     fn now(&self) -> i64;
 
+    /// Whether its paths are the machine's own and nobody watches the calls, so that a faster
+    /// way to the same answer may go past it.
+    fn is_direct(&self) -> bool {
+        false
+    }
+
     fn exists(&self, path: &Utf8Path) -> FsResult<bool> {
         match self.symlink_metadata(path) {
             Ok(_) => Ok(true),

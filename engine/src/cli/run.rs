@@ -33,7 +33,12 @@ pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     if let Some(seconds) = limit {
         interrupt::after(seconds, start, stop.clone(), display.clone())?;
     }
-    let options = RunOptions { targets, keep_going: arguments.keep_going, stop: stop.clone() };
+    let options = RunOptions {
+        targets,
+        keep_going: arguments.keep_going,
+        stop: stop.clone(),
+        ..RunOptions::default()
+    };
     let mut feed = Feed { display, stop, closed: None, finished: false };
     let result = engine.run(&project.pipeline, &cache, &options, &mut |event| feed.pass(event));
     if !feed.finished {

@@ -133,7 +133,7 @@ impl Schedule<'_> {
         self.decide(id, queued.bucket, name, slot)
     }
 
-    fn tell_quarantined(&mut self, id: StageId, item: &str, reject: &Reject) {
+    pub fn tell_quarantined(&mut self, id: StageId, item: &str, reject: &Reject) {
         self.counts[id.0].quarantined += 1;
         (self.sink)(Event::ItemQuarantined {
             stage: self.pipeline.stage(id).name.clone(),
