@@ -93,7 +93,7 @@ impl<W: Write + Send> Reporter for Lines<W> {
             }
             Event::StageFinished { stage, counts, .. } => {
                 self.running.remove(stage);
-                match counts.executed + counts.quarantined {
+                match counts.executed {
                     0 => Ok(()),
                     _ => writeln!(self.output, "{}", finished(stage, counts, self.paint)),
                 }
@@ -200,7 +200,7 @@ impl std::fmt::Display for Rate {
             Some(left) => {
                 write!(formatter, ", {:.1}/s, {} left", self.per_second(), units::seconds(left))
             }
-            None => Ok(()),
+            None => write!(formatter, ", {} so far", units::seconds(self.elapsed.as_secs_f64())),
         }
     }
 }
@@ -292,7 +292,7 @@ mod tests {
         let progress =
             Event::Progress { stage: "s".into(), done: 0, total: 9, counts: counts(0, 0, 0, 0.0) };
         lines.event(&progress).unwrap();
-        assert!(String::from_utf8(written).unwrap().ends_with("s: 0 of 9\n"));
+        assert!(String::from_utf8(written).unwrap().contains("s: 0 of 9, "));
     }
 
     #[test]
