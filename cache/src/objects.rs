@@ -1,6 +1,7 @@
 //! Objects: bytes under their own digest. Putting, finding, and reading them,
 //! never without checking what was read.
 
+use std::cell::RefCell;
 use std::io::ErrorKind;
 
 use bytes::Bytes;
@@ -8,9 +9,9 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::cache::{Cache, Shared};
 use crate::fs::{Fs, FsError, FsFile, FsResult, Open, beside};
-use crate::index::Location;
 use crate::packs::payload_at;
 use crate::pending::Waiting;
+use crate::rows::Location;
 use crate::{CacheError, Digest, Hasher};
 
 /// Objects of this size and more lie in files of their own.
@@ -269,14 +270,28 @@ impl Shared {
     }
 }
 
+/// So much is read at a time: it still fits the caches of a core.
+const PIECE: usize = 256 << 10;
+
+thread_local! {
+    /// Kept, since clearing a new buffer would cost a tenth of the hashing.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
 /// Digest and size of a file, read in pieces.
 pub(crate) fn hash_open(file: &dyn FsFile) -> FsResult<(Digest, u64)> {
-    let size = usize::try_from(file.len()?).unwrap_or(usize::MAX);
-    let mut buffer = vec![0u8; size.clamp(1, 1 << 20)];
+    let mut buffer = BUFFER.take();
+    buffer.resize(PIECE, 0);
+    let result = hash_pieces(file, &mut buffer);
+    BUFFER.set(buffer);
+    result
+}
+
+fn hash_pieces(file: &dyn FsFile, buffer: &mut [u8]) -> FsResult<(Digest, u64)> {
     let mut hasher = Hasher::new();
     let mut offset = 0;
     loop {
-        let count = file.read_at(&mut buffer, offset)?;
+        let count = file.read_at(buffer, offset)?;
         if count == 0 {
             return Ok((hasher.finish(), offset));
         }

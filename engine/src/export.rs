@@ -79,10 +79,11 @@ impl One<'_> {
         let base = self.store.base();
         let kept = self.store.cache().get(MEMO, &section)?;
         let before: Option<Digest> = kept.and_then(|bytes| decode(&bytes));
-        if let Some(entries) = index.section(&section) {
-            if before == Some(content) && stat::check(base, entries, STAT_THREADS).is_empty() {
-                return Ok(Written { unchanged: entries.len() as u64, ..Written::default() });
-            }
+        if let Some(entries) = index.section(&section)
+            && before == Some(content)
+            && stat::check(base, entries, STAT_THREADS).is_empty()
+        {
+            return Ok(Written { unchanged: entries.len() as u64, ..Written::default() });
         }
         let mut done = Written::default();
         let old: HashMap<String, StatEntry> = match index.section(&section) {
@@ -210,10 +211,10 @@ impl One<'_> {
                 return Ok((entry.clone(), false));
             }
         }
-        if let Ok((digest, entry)) = stat::hash_file(fs, &full) {
-            if digest == blob.digest {
-                return Ok((StatEntry { path: path.to_string(), ..entry }, false));
-            }
+        if let Ok((digest, entry)) = stat::hash_file(fs, &full)
+            && digest == blob.digest
+        {
+            return Ok((StatEntry { path: path.to_string(), ..entry }, false));
         }
         if let Some(folder) = full.parent() {
             fs.create_dir_all(folder).map_err(|error| failed(&error))?;

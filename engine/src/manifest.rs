@@ -1,14 +1,15 @@
 //! From the text of a manifest to a [`Pipeline`].
 //!
-//! Text becomes nodes with places ([`parse`](self::parse)), overrides and `[params]` take their
-//! places, [`written`](self::written) says what stands there, and `resolve` what is meant. Every
-//! error of a file is reported at once, each with its place and advice. Nothing is read here
-//! but the text: files and environment are asked for through functions.
+//! Text becomes nodes with places (`parse`), overrides and `[params]` take their places,
+//! `written` says what stands there, and `resolve` what is meant. Every error of a file is
+//! reported at once, each with its place and advice. Nothing is read here but the text: files and
+//! the environment are asked for through functions.
 
 mod draft;
 mod export;
 mod fields;
 mod instance;
+mod mistake;
 mod nearest;
 mod node;
 mod order;
@@ -22,6 +23,7 @@ mod reference;
 mod resolve;
 mod schema;
 mod source;
+mod target;
 mod unit;
 mod value;
 mod written;

@@ -77,8 +77,11 @@ pub struct LastRecord {
     /// Why that run looked at it.
     pub reasons: Vec<Reason>,
     /// What stood here before.
-    pub previous: Option<Box<(StageKey, BTreeMap<String, Vec<Digest>>)>>,
+    pub previous: Option<Box<Previous>>,
 }
+
+/// A key, and the roots that went with it.
+pub type Previous = (StageKey, BTreeMap<String, Vec<Digest>>);
 
 /// One run, for `log`, `status` and for what the garbage collection keeps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -253,7 +253,7 @@ fn record_run(cache: &Cache, record: &RunRecord) -> Result<(), CacheError> {
     }
     cache.record(RUN, &run_key(record.run), encode(record))?;
     cache.record(RUN, &run_key(0), encode(&record.run))?;
-    match cache.commit() {
+    match cache.commit().and_then(|_| cache.tidy()) {
         // The outputs are safe; that this line of the log is missing is all that is lost.
         Err(CacheError::NoSpace { .. }) => Ok(()),
         other => other.map(drop),

@@ -69,6 +69,12 @@ impl Ran {
     }
 }
 
+impl Default for Lab {
+    fn default() -> Lab {
+        Lab::new()
+    }
+}
+
 impl Lab {
     pub fn new() -> Lab {
         Lab::with_fs(Arc::new(RealFs))

@@ -5,7 +5,6 @@
 //! layers [`CountingFs`], [`FaultFs`] and [`RetryFs`] over any other.
 
 mod counting;
-mod disk;
 pub mod fault;
 mod layer;
 mod memory;

@@ -221,6 +221,9 @@ fn type_name(parameter_type: &ParameterType, unit: Unit) -> String {
             (min, i64::MAX) => format!("integer from {min}"),
             (min, max) => format!("integer, {min} to {max}"),
         }),
+        ParameterType::Number { min, max } if unit::is_share(unit, *min, *max) => {
+            "share, 0 to 1".to_owned()
+        }
         ParameterType::Number { min, max } => in_unit(match (*min > f64::MIN, *max < f64::MAX) {
             (true, true) => format!("number, {min} to {max}"),
             (true, false) => format!("number from {min}"),

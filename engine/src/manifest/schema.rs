@@ -178,16 +178,6 @@ fn parameter_schema(parameter: &Parameter) -> Value {
     schema
 }
 
-/// A share is also written in percent.
-fn common_schema(parameter: &Parameter) -> Value {
-    let schema = parameter_schema(parameter);
-    if parameter.name != "quarantine" {
-        return schema;
-    }
-    let percent = json!({ "type": "string", "pattern": "^[0-9.]+\\s*%$" });
-    json!({ "description": parameter.doc, "default": 0.05, "anyOf": [schema, percent] })
-}
-
 fn export_schema() -> Value {
     let path = json!({ "type": "string", "minLength": 1 });
     json!({
@@ -209,7 +199,7 @@ fn export_schema() -> Value {
 fn shared() -> Map<String, Value> {
     let mut shared = Map::new();
     for parameter in COMMON {
-        shared.insert(parameter.name.to_owned(), common_schema(parameter));
+        shared.insert(parameter.name.to_owned(), parameter_schema(parameter));
     }
     let duration = "^\\s*([0-9._]+\\s*(ms|s|min|m|h|d)\\s*)+$";
     let size = "^\\s*[0-9._]+\\s*([kKMGT]?B|[KMGT]iB)$";
@@ -256,12 +246,11 @@ fn type_schema(parameter_type: &ParameterType, unit: Unit) -> Value {
         }
         ParameterType::Number { min, max } => {
             let mut schema = json!({ "type": "number" });
-            bounds(
-                &mut schema,
-                (*min > f64::MIN).then(|| json!(min)),
-                (*max < f64::MAX).then(|| json!(max)),
-            );
-            with_unit(schema, unit)
+            let (least, most) =
+                ((*min > f64::MIN).then_some(min), (*max < f64::MAX).then_some(max));
+            bounds(&mut schema, least.map(|min| json!(min)), most.map(|max| json!(max)));
+            let share = super::unit::is_share(unit, *min, *max);
+            with_unit(schema, if share { Unit::Percent } else { unit })
         }
         ParameterType::Flag => json!({ "type": "boolean" }),
         ParameterType::Duration => duration(),

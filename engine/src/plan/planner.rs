@@ -182,10 +182,10 @@ impl<'a> Planner<'a> {
             false => None,
         };
         let mut lost = Vec::new();
-        if let Some(keyed) = &keyed {
-            if let Some(record) = self.known(&keyed.digest, &mut lost)? {
-                return Ok(StagePlan::fresh(spec, keyed.clone(), record));
-            }
+        if let Some(keyed) = &keyed
+            && let Some(record) = self.known(&keyed.digest, &mut lost)?
+        {
+            return Ok(StagePlan::fresh(spec, keyed.clone(), record));
         }
         let job = arriving.job_key(&files);
         let planner = ItemPlanner {

@@ -112,14 +112,17 @@ impl Schedule<'_> {
             return Ok(());
         };
         let bad = stage.rejects.len() as u64 + stage.failures;
-        if bad as f64 > spec.policy.quarantine * stage.total as f64 {
-            let error = too_many(bad, stage.total, spec.policy.quarantine, &stage.rejects);
+        // What the stages above have set aside meanwhile never arrived.
+        let kept: u64 = stage.closed.iter().map(|bucket| u64::from(bucket.items)).sum();
+        let total = kept + bad;
+        if bad as f64 > spec.policy.quarantine * total as f64 {
+            let error = too_many(bad, total, spec.policy.quarantine, &stage.rejects);
             self.fail(id, &error);
             return Ok(());
         }
         let value = close_dataset(&self.store, stage.bits, stage.closed)?;
         self.key_late(id)?;
-        let (items, pace) = (stage.total, stage.pace);
+        let (items, pace) = (total, stage.pace);
         let known = self.plans[id.0].seconds;
         let record = StageRecord {
             outputs: main_output(spec, Planned::Unknown)

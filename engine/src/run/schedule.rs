@@ -195,17 +195,12 @@ impl<'a> Schedule<'a> {
         for (at, spec) in self.pipeline.stages.iter().enumerate() {
             let counts = self.counts[at];
             let done = counts.executed + counts.reused;
-            if let State::Items(stage) = &self.states[at] {
-                if self.reported[at] != done {
-                    self.reported[at] = done;
-                    let stage = Event::Progress {
-                        stage: spec.name.clone(),
-                        done,
-                        total: stage.total.max(done),
-                        counts,
-                    };
-                    (self.sink)(stage);
-                }
+            if let State::Items(stage) = &self.states[at]
+                && self.reported[at] != done
+            {
+                self.reported[at] = done;
+                let (stage, total) = (spec.name.clone(), stage.total.max(done));
+                (self.sink)(Event::Progress { stage, done, total, counts });
             }
         }
         self.committer.start_if_due(&self.store);
