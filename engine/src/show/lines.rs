@@ -24,6 +24,8 @@ pub struct Lines<W> {
     interval: Duration,
     summary: Summary,
     running: HashMap<String, Running>,
+    /// What was last waited for, and when that was told.
+    waiting: Option<(String, Instant)>,
 }
 
 struct Running {
@@ -40,6 +42,7 @@ impl<W: Write + Send> Lines<W> {
             interval: INTERVAL,
             summary: Summary::default(),
             running: HashMap::new(),
+            waiting: None,
         }
     }
 
@@ -53,6 +56,17 @@ impl<W: Write + Send> Lines<W> {
         running.told = now;
         let rate = Rate { done, total, elapsed: running.since.elapsed() };
         writeln!(self.output, "{}: {rate}", clean(stage))
+    }
+
+    /// The same is told again only now and then.
+    fn waiting(&mut self, what: &str) -> io::Result<()> {
+        let interval = self.interval;
+        let is_known = |(told, at): &(String, Instant)| told == what && at.elapsed() < interval;
+        if self.waiting.as_ref().is_some_and(is_known) {
+            return Ok(());
+        }
+        self.waiting = Some((what.to_owned(), Instant::now()));
+        writeln!(self.output, "waiting for {}", clean(what))
     }
 
     fn quarantined(&mut self, stage: &str, item: &str, reason: &str) -> io::Result<()> {
@@ -87,6 +101,7 @@ impl<W: Write + Send> Reporter for Lines<W> {
                 self.running.insert(stage.clone(), Running { since: now, told: now, named: 0 });
                 writeln!(self.output, "{}", started(stage, *total, reasons))
             }
+            Event::Waiting { what } => self.waiting(what),
             Event::Progress { stage, done, total, .. } => self.progress(stage, *done, *total),
             Event::ItemQuarantined { stage, item, reason, .. } => {
                 self.quarantined(stage, item, reason)
@@ -281,6 +296,13 @@ mod tests {
             reason: "r".into(),
         }));
         assert_eq!(lines(&events).lines().count(), 1 + 10 + 1);
+    }
+
+    #[test]
+    fn waiting_for_the_same_is_told_once() {
+        let waiting = |what: &str| Event::Waiting { what: what.into() };
+        let text = lines(&[waiting("a"), waiting("a"), waiting("b")]);
+        assert_eq!(text, "waiting for a\nwaiting for b\n");
     }
 
     #[test]
