@@ -77,7 +77,7 @@ fn libtorch(worker: &WorkerCommand) -> Finding {
             "libtorch",
             State::Missing,
             "there is no worker program `throstle-torch`, so stages that need libtorch cannot run; \
-             `make torch` builds it",
+             `make build` builds it",
         );
     };
     let mut command = Command::new(program.as_std_path());
@@ -91,14 +91,14 @@ fn libtorch(worker: &WorkerCommand) -> Finding {
             State::Wrong,
             format!(
                 "`{program}` does not start: {}; set LIBTORCH to the folder of libtorch 2.11, or build \
-                 the worker again with `make torch`",
+                 the worker again with `make build`",
                 last_line(&text)
             ),
         ),
         Err(error) => Finding::new(
             "libtorch",
             State::Wrong,
-            format!("`{program}` cannot be started: {error}; build it again with `make torch`"),
+            format!("`{program}` cannot be started: {error}; build it again with `make build`"),
         ),
     }
 }
