@@ -14,7 +14,7 @@ use crate::pipeline::StageSpec;
 use crate::plan::planner::{PlanError, Planner};
 use crate::plan::{Keyed, StagePlan};
 use crate::reason::Reason;
-use crate::record::{LastRecord, StageRecord};
+use crate::record::{LastRecord, StageRecord, decode, encode};
 use crate::tables::{WriteError, write_dataset};
 use crate::world::{Trace, Watch};
 
@@ -24,22 +24,16 @@ const FILES: &str = "files";
 const EXAMPLES: usize = 5;
 const STAT_THREADS: usize = 2;
 
-/// What has been seen under a scan key.
-pub struct Seen {
-    pub digest: Digest,
-    /// The asking itself was repeated, since some answer differs.
-    pub looked: bool,
-}
-
 type Look<'a> = &'a mut dyn FnMut(&mut dyn World) -> Result<(), StageError>;
 
-/// Makes sure that what was seen under a scan key still holds, and looks again where not.
+/// Makes sure that what was seen under a scan key still holds, and looks again where not. Gives
+/// the content of all that was seen.
 pub fn observe(
     planner: &mut Planner,
     scan: Digest,
     sink: Sink,
     look: Look,
-) -> Result<Seen, PlanError> {
+) -> Result<Digest, PlanError> {
     let index = planner.index.clone();
     let (store, verify) = (planner.store.clone(), planner.verify);
     let mut waiting = |what| sink(Event::Waiting { what });
@@ -54,7 +48,7 @@ pub fn observe(
         };
         let old = section.content();
         if differ.is_empty() {
-            return Ok(Seen { digest: old, looked: false });
+            return Ok(old);
         }
         let mut watch = Watch::new(&store, &index, verify, &mut waiting);
         watch.look_again(&differ)?;
@@ -62,7 +56,7 @@ pub fn observe(
         let digest = section.content();
         if digest == old {
             planner.seen.push((scan, section));
-            return Ok(Seen { digest, looked: false });
+            return Ok(digest);
         }
     }
     let mut watch = Watch::new(&store, &index, verify, &mut waiting);
@@ -70,7 +64,7 @@ pub fn observe(
     let section: Section = watch.seen.into_values().collect::<Vec<_>>().into();
     let digest = section.content();
     planner.seen.push((scan, section));
-    Ok(Seen { digest, looked: true })
+    Ok(digest)
 }
 
 /// A section with what was seen now in the place of what was seen then.
@@ -106,12 +100,24 @@ pub fn plan(
         *found.borrow_mut() = Some(scan_with(job, world)?);
         Ok(())
     };
-    let before = planner.index.clone();
     let seen = observe(planner, scan, sink, &mut look)?;
-    let keyed = keyed(settings, seen.digest);
+    let keyed = keyed(settings, seen);
     let mut lost = Vec::new();
-    if let Some(record) = planner.known(&keyed.digest, &mut lost)? {
+    let known = planner.known(&keyed.digest, &mut lost)?;
+    if last.as_ref().is_some_and(|last| last.key == keyed.key)
+        && let Some(record) = known
+    {
         return Ok(StagePlan::fresh(spec, keyed, record));
+    }
+    let listing = listing(entries(planner, &scan));
+    let mut reasons = planner.reasons(spec, last.as_ref(), &keyed, &lost, 1);
+    if let Some(old) = last.as_ref().and_then(|last| last.files) {
+        let old = planner.store.read(&old).ok().and_then(|bytes| decode(&bytes));
+        add_file_reasons(old.unwrap_or_default(), &listing, &mut reasons);
+    }
+    let files = Some(planner.store.put(encode(&listing).into())?);
+    if let Some(record) = known {
+        return Ok(StagePlan { reasons, files, ..StagePlan::fresh(spec, keyed, record) });
     }
     if found.borrow().is_none() {
         // Nothing differs but the outcome is not there: it was never run, or is lost.
@@ -119,15 +125,11 @@ pub fn plan(
         let mut waiting = |what| sink(Event::Waiting { what });
         look(&mut Watch::new(&store, &index, planner.verify, &mut waiting))?;
     }
-    let mut reasons = planner.reasons(spec, last.as_ref(), &keyed, &lost, 1);
-    if last.is_some() && seen.looked {
-        let old = before.section(&scan).map_or_else(Vec::new, |section| section.iter().collect());
-        add_file_reasons(&old, &entries(planner, &scan), &mut reasons);
-    }
     let record = write(planner, spec, found.take().unwrap_or_default())?;
     Ok(StagePlan {
         verdict: Verdict::Dirty,
         reasons,
+        files,
         executed: 1,
         ..StagePlan::scanned(spec, keyed, record)
     })
@@ -180,9 +182,18 @@ fn write(
     })
 }
 
+/// The content of the files that a source has seen, by path. Kept with the run, so that the
+/// next one can name those that differ.
+type Listing = BTreeMap<String, Digest>;
+
+fn listing(entries: Vec<StatEntry>) -> Listing {
+    let there = entries.into_iter().filter(|entry| entry.what != What::Absent);
+    there.map(|entry| (entry.path, entry.digest)).collect()
+}
+
 /// Names the files that differ, in place of the statement that something does.
-fn add_file_reasons(old: &[StatEntry], new: &[StatEntry], reasons: &mut Vec<Reason>) {
-    let changes = compare_traces(old, new);
+fn add_file_reasons(old: Listing, new: &Listing, reasons: &mut Vec<Reason>) {
+    let changes = compare_listings(&old, new);
     if changes.is_empty() {
         return;
     }
@@ -194,19 +205,13 @@ fn add_file_reasons(old: &[StatEntry], new: &[StatEntry], reasons: &mut Vec<Reas
     }
 }
 
-fn compare_traces<'a>(old: &'a [StatEntry], new: &'a [StatEntry]) -> Vec<Reason> {
-    let digests = |entries: &'a [StatEntry]| -> BTreeMap<&'a str, String> {
-        let there = entries.iter().filter(|entry| entry.what != What::Absent);
-        there.map(|entry| (entry.path.as_str(), entry.digest.short())).collect()
+fn compare_listings(old: &Listing, new: &Listing) -> Vec<Reason> {
+    let paths: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let differ = paths.into_iter().filter(|path| old.get(*path) != new.get(*path));
+    let reason = |path: &String| Reason::SourceFileChanged {
+        path: path.clone(),
+        old: old.get(path).map(Digest::short),
+        new: new.get(path).map(Digest::short),
     };
-    let (old, new) = (digests(old), digests(new));
-    let paths: BTreeSet<&str> = old.keys().chain(new.keys()).copied().collect();
-    let mut reasons = Vec::new();
-    for path in paths {
-        let (old, new) = (old.get(path).cloned(), new.get(path).cloned());
-        if old != new {
-            reasons.push(Reason::SourceFileChanged { path: path.to_owned(), old, new });
-        }
-    }
-    reasons
+    differ.map(reason).collect()
 }

@@ -217,6 +217,7 @@ impl<'a> Planner<'a> {
             outputs: main_output(spec, Planned::Partial(Arc::new(work.output()))),
             work: Work::Items(work),
             rejects: counts.rejects,
+            files: None,
         })
     }
 
@@ -446,6 +447,7 @@ impl StagePlan {
             outputs: BTreeMap::new(),
             work: Work::Later,
             rejects: Vec::new(),
+            files: None,
         }
     }
 
