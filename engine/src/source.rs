@@ -1,7 +1,6 @@
 //! Sources: what one saw last time holds as long as no file's stat differs.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
 
 use cache::Digest;
 use cache::stat::{self, Section, StatEntry, What};
@@ -16,7 +15,7 @@ use crate::plan::{Keyed, StagePlan};
 use crate::reason::Reason;
 use crate::record::{LastRecord, StageRecord};
 use crate::tables::{WriteError, write_dataset};
-use crate::world::{Trace, Watch};
+use crate::world::Watch;
 
 /// The name under which a source's files stand in its key.
 const FILES: &str = "files";
@@ -43,6 +42,7 @@ pub fn observe(
     let index = planner.index.clone();
     let (store, verify) = (planner.store.clone(), planner.verify);
     let mut waiting = |what| sink(Event::Waiting { what });
+    let mut current = None;
     if let Some(section) = index.section(&scan) {
         let differ: Vec<StatEntry> = match verify {
             true => section.iter().collect(),
@@ -63,21 +63,22 @@ pub fn observe(
             planner.seen.push((scan, section));
             return Ok(Seen { digest, looked: false });
         }
+        current = Some(section);
     }
     let mut watch = Watch::new(&store, &index, verify, &mut waiting);
+    if let Some(current) = &current {
+        watch = watch.believing(current);
+    }
     look(&mut watch)?;
-    let section: Section = watch.seen.into_values().collect::<Vec<_>>().into();
+    let section = Section::from(watch.seen);
     let digest = section.content();
     planner.seen.push((scan, section));
     Ok(Seen { digest, looked: true })
 }
 
 /// A section with what was seen now in the place of what was seen then.
-fn renewed(section: &Section, mut seen: Trace) -> Section {
-    let now = |entry: StatEntry| seen.remove(&entry.path).unwrap_or(entry);
-    let mut entries: Vec<StatEntry> = section.iter().map(now).collect();
-    entries.extend(seen.into_values());
-    entries.into()
+fn renewed(section: &Section, seen: Vec<StatEntry>) -> Section {
+    section.iter().chain(seen).collect::<Vec<_>>().into()
 }
 
 /// All entries under a scan key, as last seen.
@@ -120,8 +121,10 @@ pub fn plan(
     }
     let mut reasons = planner.reasons(spec, last.as_ref(), &keyed, &lost, 1);
     if last.is_some() && seen.looked {
-        let old = before.section(&scan).map_or_else(Vec::new, |section| section.iter().collect());
-        add_file_reasons(&old, &entries(planner, &scan), &mut reasons);
+        let new = planner.seen.iter().rev().find(|(own, _)| *own == scan);
+        if let (Some(old), Some((_, new))) = (before.section(&scan), new) {
+            add_file_reasons(old, new, &mut reasons);
+        }
     }
     let record = write(planner, spec, found.take().unwrap_or_default())?;
     Ok(StagePlan {
@@ -180,32 +183,26 @@ fn write(
 }
 
 /// Names the files that differ, in place of the statement that something does.
-fn add_file_reasons(old: &[StatEntry], new: &[StatEntry], reasons: &mut Vec<Reason>) {
-    let changes = compare_traces(old, new);
+fn add_file_reasons(old: &Section, new: &Section, reasons: &mut Vec<Reason>) {
+    let mut changes = new.changes_from(old);
+    let is_there =
+        |entry: &Option<StatEntry>| entry.as_ref().is_some_and(|entry| entry.what != What::Absent);
+    changes.retain(|(old, new)| is_there(old) || is_there(new));
     if changes.is_empty() {
         return;
     }
     reasons.retain(|reason| !matches!(reason, Reason::ResultGone | Reason::RejectsChanged { .. }));
     let more = changes.len().saturating_sub(EXAMPLES) as u64;
-    reasons.extend(changes.into_iter().take(EXAMPLES));
+    reasons.extend(changes.into_iter().take(EXAMPLES).map(file_reason));
     if more > 0 {
         reasons.push(Reason::MoreSourceFiles { count: more });
     }
 }
 
-fn compare_traces<'a>(old: &'a [StatEntry], new: &'a [StatEntry]) -> Vec<Reason> {
-    let digests = |entries: &'a [StatEntry]| -> BTreeMap<&'a str, String> {
-        let there = entries.iter().filter(|entry| entry.what != What::Absent);
-        there.map(|entry| (entry.path.as_str(), entry.digest.short())).collect()
+fn file_reason((old, new): (Option<StatEntry>, Option<StatEntry>)) -> Reason {
+    let path = old.as_ref().or(new.as_ref()).map_or(String::new(), |entry| entry.path.clone());
+    let short = |entry: Option<StatEntry>| {
+        entry.filter(|entry| entry.what != What::Absent).map(|entry| entry.digest.short())
     };
-    let (old, new) = (digests(old), digests(new));
-    let paths: BTreeSet<&str> = old.keys().chain(new.keys()).copied().collect();
-    let mut reasons = Vec::new();
-    for path in paths {
-        let (old, new) = (old.get(path).cloned(), new.get(path).cloned());
-        if old != new {
-            reasons.push(Reason::SourceFileChanged { path: path.to_owned(), old, new });
-        }
-    }
-    reasons
+    Reason::SourceFileChanged { path, old: short(old), new: short(new) }
 }
