@@ -1,7 +1,6 @@
 //! Sources: what one saw last time holds as long as no file's stat differs.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
 
 use cache::Digest;
 use cache::stat::{self, Section, StatEntry, What};
@@ -16,7 +15,7 @@ use crate::plan::{Keyed, StagePlan};
 use crate::reason::Reason;
 use crate::record::{LastRecord, StageRecord, decode, encode};
 use crate::tables::{WriteError, write_dataset};
-use crate::world::{Trace, Watch};
+use crate::world::Watch;
 
 /// The name under which a source's files stand in its key.
 const FILES: &str = "files";
@@ -37,6 +36,7 @@ pub fn observe(
     let index = planner.index.clone();
     let (store, verify) = (planner.store.clone(), planner.verify);
     let mut waiting = |what| sink(Event::Waiting { what });
+    let mut current = None;
     if let Some(section) = index.section(&scan) {
         let differ: Vec<StatEntry> = match verify {
             true => section.iter().collect(),
@@ -58,21 +58,22 @@ pub fn observe(
             planner.seen.push((scan, section));
             return Ok(digest);
         }
+        current = Some(section);
     }
     let mut watch = Watch::new(&store, &index, verify, &mut waiting);
+    if let Some(current) = &current {
+        watch = watch.believing(current);
+    }
     look(&mut watch)?;
-    let section: Section = watch.seen.into_values().collect::<Vec<_>>().into();
+    let section = Section::from(watch.seen);
     let digest = section.content();
     planner.seen.push((scan, section));
     Ok(digest)
 }
 
 /// A section with what was seen now in the place of what was seen then.
-fn renewed(section: &Section, mut seen: Trace) -> Section {
-    let now = |entry: StatEntry| seen.remove(&entry.path).unwrap_or(entry);
-    let mut entries: Vec<StatEntry> = section.iter().map(now).collect();
-    entries.extend(seen.into_values());
-    entries.into()
+fn renewed(section: &Section, seen: Vec<StatEntry>) -> Section {
+    section.iter().chain(seen).collect::<Vec<_>>().into()
 }
 
 /// All entries under a scan key, as last seen.
@@ -125,6 +126,16 @@ pub fn plan(
         let mut waiting = |what| sink(Event::Waiting { what });
         look(&mut Watch::new(&store, &index, planner.verify, &mut waiting))?;
     }
+<<<<<<< HEAD
+=======
+    let mut reasons = planner.reasons(spec, last.as_ref(), &keyed, &lost, 1);
+    if last.is_some() && seen.looked {
+        let new = planner.seen.iter().rev().find(|(own, _)| *own == scan);
+        if let (Some(old), Some((_, new))) = (before.section(&scan), new) {
+            add_file_reasons(old, new, &mut reasons);
+        }
+    }
+>>>>>>> bench
     let record = write(planner, spec, found.take().unwrap_or_default())?;
     Ok(StagePlan {
         verdict: Verdict::Dirty,
@@ -192,19 +203,28 @@ fn listing(entries: Vec<StatEntry>) -> Listing {
 }
 
 /// Names the files that differ, in place of the statement that something does.
+<<<<<<< HEAD
 fn add_file_reasons(old: Listing, new: &Listing, reasons: &mut Vec<Reason>) {
     let changes = compare_listings(&old, new);
+=======
+fn add_file_reasons(old: &Section, new: &Section, reasons: &mut Vec<Reason>) {
+    let mut changes = new.changes_from(old);
+    let is_there =
+        |entry: &Option<StatEntry>| entry.as_ref().is_some_and(|entry| entry.what != What::Absent);
+    changes.retain(|(old, new)| is_there(old) || is_there(new));
+>>>>>>> bench
     if changes.is_empty() {
         return;
     }
     reasons.retain(|reason| !matches!(reason, Reason::ResultGone | Reason::RejectsChanged { .. }));
     let more = changes.len().saturating_sub(EXAMPLES) as u64;
-    reasons.extend(changes.into_iter().take(EXAMPLES));
+    reasons.extend(changes.into_iter().take(EXAMPLES).map(file_reason));
     if more > 0 {
         reasons.push(Reason::MoreSourceFiles { count: more });
     }
 }
 
+<<<<<<< HEAD
 fn compare_listings(old: &Listing, new: &Listing) -> Vec<Reason> {
     let paths: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let differ = paths.into_iter().filter(|path| old.get(*path) != new.get(*path));
@@ -214,4 +234,12 @@ fn compare_listings(old: &Listing, new: &Listing) -> Vec<Reason> {
         new: new.get(path).map(Digest::short),
     };
     differ.map(reason).collect()
+=======
+fn file_reason((old, new): (Option<StatEntry>, Option<StatEntry>)) -> Reason {
+    let path = old.as_ref().or(new.as_ref()).map_or(String::new(), |entry| entry.path.clone());
+    let short = |entry: Option<StatEntry>| {
+        entry.filter(|entry| entry.what != What::Absent).map(|entry| entry.digest.short())
+    };
+    Reason::SourceFileChanged { path, old: short(old), new: short(new) }
+>>>>>>> bench
 }
