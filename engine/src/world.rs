@@ -5,13 +5,8 @@
 //! again has nothing to do; see [`unchanged`].
 
 use bytes::Bytes;
-<<<<<<< HEAD
 use cache::fs::{FileKind, Fs, FsError, Metadata};
-use cache::stat::{self, StatEntry, StatIndex, What};
-=======
-use cache::fs::{FileKind, Fs, Metadata};
 use cache::stat::{self, Section, StatEntry, StatIndex, What};
->>>>>>> bench
 use cache::{CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use rayon::prelude::*;
