@@ -272,7 +272,9 @@ fn record_run(cache: &Cache, record: &RunRecord) -> Result<(), CacheError> {
         return Ok(());
     }
     cache.record(RUN, &run_key(record.run), encode(record))?;
-    cache.record(RUN, &run_key(0), encode(&record.run))?;
+    let latest = cache.get(RUN, &run_key(0))?.and_then(|bytes| decode::<u64>(&bytes));
+    let latest = latest.unwrap_or(0).max(record.run);
+    cache.record(RUN, &run_key(0), encode(&latest))?;
     match cache.commit().and_then(|_| cache.tidy()) {
         // The outputs are safe; that this line of the log is missing is all that is lost.
         Err(error) if error.is_no_space() => Ok(()),
