@@ -291,8 +291,7 @@ impl One<'_> {
         let mut folders = BTreeSet::new();
         for (path, digest) in old.iter().filter(|(path, _)| !wanted.contains_key(*path)) {
             let full = base.join(path);
-            let ours = stat::hash_file(fs, &full).is_ok_and(|(found, _)| found == *digest);
-            if ours && fs.remove_file(&full).is_ok() {
+            if self.is_ours(&full, digest) && fs.remove_file(&full).is_ok() {
                 done.removed += 1;
                 folders.extend(full.parent().map(Utf8Path::to_owned));
             }
@@ -302,6 +301,26 @@ impl One<'_> {
             fs.sync_dir(folder)?;
         }
         Ok(())
+    }
+
+    /// Whether a file is what was exported there, whole or as a power cut left it, and not
+    /// somebody's own.
+    fn is_ours(&self, file: &Utf8Path, digest: &Digest) -> bool {
+        let fs = self.store.cache().fs().as_ref();
+        match stat::hash_file(fs, file) {
+            Ok((found, entry)) => found == *digest || entry.size == 0 || self.is_torn(file, digest),
+            Err(_) => false,
+        }
+    }
+
+    /// A copy that lacks its end, or has zeros in places.
+    fn is_torn(&self, file: &Utf8Path, digest: &Digest) -> bool {
+        let found = self.store.cache().fs().read(file);
+        let (Ok(found), Ok(whole)) = (found, self.store.cache().read(digest)) else {
+            return false;
+        };
+        let same = |(found, whole): (&u8, &u8)| found == whole || *found == 0;
+        found.len() <= whole.len() && found.iter().zip(whole.iter()).all(same)
     }
 
     fn remember(
