@@ -1,12 +1,11 @@
 //! Sources: what one saw last time holds as long as no file's stat differs.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 
 use cache::Digest;
 use cache::stat::{self, Section, StatEntry, What};
 use stage_core::event::{Event, Verdict};
-use stage_core::key::{InputKey, StageKey};
+use stage_core::key::{HashSink, InputKey, Sink as _, StageKey};
 use stage_core::{Job, Role, SourceOutput, StageError, World};
 
 use crate::engine::{NoContext, Sink};
@@ -16,7 +15,7 @@ use crate::plan::{Keyed, StagePlan};
 use crate::reason::Reason;
 use crate::record::{LastRecord, StageRecord};
 use crate::tables::{WriteError, write_dataset};
-use crate::world::{Trace, Watch, trace_digest};
+use crate::world::Watch;
 
 /// The name under which a source's files stand in its key.
 const FILES: &str = "files";
@@ -24,70 +23,77 @@ const FILES: &str = "files";
 const EXAMPLES: usize = 5;
 const STAT_THREADS: usize = 2;
 
-/// What has been seen under a scan key.
-pub struct Seen {
-    pub digest: Digest,
-    /// The asking itself was repeated, since some answer differs.
-    pub looked: bool,
-}
-
 type Look<'a> = &'a mut dyn FnMut(&mut dyn World) -> Result<(), StageError>;
 
-/// Makes sure that what was seen under a scan key still holds, and looks again where not.
+/// Makes sure that what was seen under a scan key still holds, and looks again where not. Gives
+/// the content of all that was seen.
 pub fn observe(
     planner: &mut Planner,
     scan: Digest,
     sink: Sink,
     look: Look,
-) -> Result<Seen, PlanError> {
+) -> Result<Digest, PlanError> {
     let index = planner.index.clone();
     let (store, verify) = (planner.store.clone(), planner.verify);
     let mut waiting = |what| sink(Event::Waiting { what });
+    let mut current = None;
     if let Some(section) = index.section(&scan) {
         let differ: Vec<StatEntry> = match verify {
             true => section.iter().collect(),
             false => {
-                let fs = store.cache().fs().as_ref();
-                let differ = stat::differing(fs, store.base(), section, STAT_THREADS);
+                let differ = stat::check(store.base(), section, STAT_THREADS);
                 differ.into_iter().filter_map(|at| section.get(at)).collect()
             }
         };
-        let old = section_digest(section);
+        let old = section.content();
         if differ.is_empty() {
-            return Ok(Seen { digest: old, looked: false });
+            return Ok(old);
         }
         let mut watch = Watch::new(&store, &index, verify, &mut waiting);
         watch.look_again(&differ)?;
-        let again = watch.seen;
-        let mut trace: Trace = section.iter().map(|entry| (entry.path.clone(), entry)).collect();
-        trace.extend(again);
-        let digest = digest_of(&trace);
+        let section = renewed(section, watch.seen);
+        let digest = section.content();
         if digest == old {
-            planner.seen.push((scan, trace));
-            return Ok(Seen { digest, looked: false });
+            planner.seen.push((scan, section));
+            return Ok(digest);
         }
+        current = Some(section);
     }
     let mut watch = Watch::new(&store, &index, verify, &mut waiting);
+    if let Some(current) = &current {
+        watch = watch.believing(current);
+    }
     look(&mut watch)?;
-    let trace = watch.seen;
-    let digest = digest_of(&trace);
-    planner.seen.push((scan, trace));
-    Ok(Seen { digest, looked: true })
+    let section = Section::from(watch.seen);
+    let digest = section.content();
+    let key = if planner.is_run { scan } else { planned_key(&scan) };
+    planner.seen.push((key, section));
+    Ok(digest)
 }
 
-fn section_digest(section: &Section) -> Digest {
-    let entries: Vec<StatEntry> = section.iter().collect();
-    trace_digest(entries.iter().map(|entry| (entry.path.as_str(), &entry.digest)))
+/// Where a plan keeps what it saw, so that its hashing is not done again by the run: the section
+/// under the scan key itself is what the last run saw.
+fn planned_key(scan: &Digest) -> Digest {
+    let mut sink = HashSink::default();
+    sink.digest("planned", scan);
+    sink.finish()
 }
 
-fn digest_of(trace: &Trace) -> Digest {
-    trace_digest(trace.values().map(|entry| (entry.path.as_str(), &entry.digest)))
+fn seen_now<'a>(planner: &'a Planner, scan: &Digest) -> Option<&'a Section> {
+    let planned = planned_key(scan);
+    let now = planner.seen.iter().rev().find(|(own, _)| own == scan || *own == planned);
+    now.map(|(_, section)| section)
+}
+
+/// A section with what was seen now in the place of what was seen then.
+fn renewed(section: &Section, seen: Vec<StatEntry>) -> Section {
+    section.iter().chain(seen).collect::<Vec<_>>().into()
 }
 
 /// All entries under a scan key, as last seen.
 pub fn entries(planner: &Planner, scan: &Digest) -> Vec<StatEntry> {
-    match planner.seen.iter().rev().find(|(own, _)| own == scan) {
-        Some((_, trace)) => trace.values().cloned().collect(),
+    match seen_now(planner, scan) {
+        Some(section) => section.iter().collect(),
         None => {
             planner.index.section(scan).map_or_else(Vec::new, |section| section.iter().collect())
         }
@@ -111,21 +117,26 @@ pub fn plan(
     };
     let before = planner.index.clone();
     let seen = observe(planner, scan, sink, &mut look)?;
-    let keyed = keyed(settings, seen.digest);
+    let keyed = keyed(settings, seen);
     let mut lost = Vec::new();
-    if let Some(record) = planner.known(&keyed.digest, &mut lost)? {
-        return Ok(StagePlan::fresh(spec, keyed, record));
+    let known = planner.known(&keyed.digest, &mut lost)?;
+    let mut reasons = Vec::new();
+    if last.as_ref().is_none_or(|last| last.key != keyed.key) || known.is_none() {
+        reasons = planner.reasons(spec, last.as_ref(), &keyed, &lost, 1);
+        if let (Some(_), Some(old), Some(new)) =
+            (&last, before.section(&scan), seen_now(planner, &scan))
+        {
+            add_file_reasons(old, new, &mut reasons);
+        }
+    }
+    if let Some(record) = known {
+        return Ok(StagePlan { reasons, ..StagePlan::fresh(spec, keyed, record) });
     }
     if found.borrow().is_none() {
         // Nothing differs but the outcome is not there: it was never run, or is lost.
         let (store, index) = (planner.store.clone(), planner.index.clone());
         let mut waiting = |what| sink(Event::Waiting { what });
         look(&mut Watch::new(&store, &index, planner.verify, &mut waiting))?;
-    }
-    let mut reasons = planner.reasons(spec, last.as_ref(), &keyed, &lost, 1);
-    if last.is_some() && seen.looked {
-        let old = before.section(&scan).map_or_else(Vec::new, |section| section.iter().collect());
-        add_file_reasons(&old, &entries(planner, &scan), &mut reasons);
     }
     let record = write(planner, spec, found.take().unwrap_or_default())?;
     Ok(StagePlan {
@@ -184,31 +195,26 @@ fn write(
 }
 
 /// Names the files that differ, in place of the statement that something does.
-fn add_file_reasons(old: &[StatEntry], new: &[StatEntry], reasons: &mut Vec<Reason>) {
-    let changes = compare_traces(old, new);
+fn add_file_reasons(old: &Section, new: &Section, reasons: &mut Vec<Reason>) {
+    let mut changes = new.changes_from(old);
+    let is_there =
+        |entry: &Option<StatEntry>| entry.as_ref().is_some_and(|entry| entry.what != What::Absent);
+    changes.retain(|(old, new)| is_there(old) || is_there(new));
     if changes.is_empty() {
         return;
     }
     reasons.retain(|reason| !matches!(reason, Reason::ResultGone | Reason::RejectsChanged { .. }));
     let more = changes.len().saturating_sub(EXAMPLES) as u64;
-    reasons.extend(changes.into_iter().take(EXAMPLES));
+    reasons.extend(changes.into_iter().take(EXAMPLES).map(file_reason));
     if more > 0 {
         reasons.push(Reason::MoreSourceFiles { count: more });
     }
 }
 
-fn compare_traces(old: &[StatEntry], new: &[StatEntry]) -> Vec<Reason> {
-    let digest = |entries: &[StatEntry], path: &str| {
-        let entry = entries.binary_search_by(|entry| entry.path.as_str().cmp(path)).ok()?;
-        (entries[entry].what != What::Absent).then(|| entries[entry].digest.short())
+fn file_reason((old, new): (Option<StatEntry>, Option<StatEntry>)) -> Reason {
+    let path = old.as_ref().or(new.as_ref()).map_or(String::new(), |entry| entry.path.clone());
+    let short = |entry: Option<StatEntry>| {
+        entry.filter(|entry| entry.what != What::Absent).map(|entry| entry.digest.short())
     };
-    let paths: BTreeSet<&str> = old.iter().chain(new).map(|entry| entry.path.as_str()).collect();
-    let mut reasons = Vec::new();
-    for path in paths {
-        let (old, new) = (digest(old, path), digest(new, path));
-        if old != new {
-            reasons.push(Reason::SourceFileChanged { path: path.to_owned(), old, new });
-        }
-    }
-    reasons
+    Reason::SourceFileChanged { path, old: short(old), new: short(new) }
 }

@@ -190,3 +190,33 @@ fn items_with_the_same_content_are_done_once() {
     let ran = lab.run();
     assert_eq!((ran.executed("loud"), ran.stages["loud"].reused), (3, 1));
 }
+
+#[test]
+fn items_that_become_equal_on_the_way_are_worked_on_once_in_one_run() {
+    let lab = lab();
+    for number in 0..128_u32 {
+        // Eight words, each in sixteen ways of writing it.
+        let letter = |(at, letter): (usize, char)| match number >> (at + 3) & 1 {
+            0 => letter,
+            _ => letter.to_ascii_uppercase(),
+        };
+        let word: String = "abcd".chars().enumerate().map(letter).collect();
+        lab.write(&format!("data/word{number}.txt"), &format!("{}{word}", number % 8));
+    }
+    let ran = lab.run();
+    assert_eq!(ran.status, Status::Done);
+    assert_eq!(ran.executed("loud"), 3 + 128);
+    assert_eq!(ran.executed("twice"), 3 + 8);
+}
+
+#[test]
+fn a_source_in_nested_folders_is_read_once() {
+    let lab = lab();
+    for path in ["b/c/x", "b-c/x", "b/z", "b/c-d/y", "a"] {
+        lab.write(&format!("data/{path}.txt"), path);
+    }
+    lab.run();
+    lab.age();
+    assert!(lab.run().nothing_executed());
+    assert!(lab.run().nothing_executed());
+}

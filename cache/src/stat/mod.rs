@@ -110,7 +110,7 @@ pub fn hash_file(fs: &dyn Fs, path: &Utf8Path) -> Result<(Digest, StatEntry), Ca
     Ok((digest, StatEntry::new(path.to_string(), &after, hashed_ns, digest, What::File)))
 }
 
-const MARK: &[u8; 16] = b"throstle stat 1\n";
+const MARK: &[u8; 16] = b"throstle stat 2\n";
 /// Mark, checksum, number of sections.
 const HEAD: usize = 16 + 32 + 4;
 const SECTION_HEAD: usize = 32 + 8 + 8;
@@ -162,9 +162,9 @@ impl StatIndex {
         self.sections.iter()
     }
 
-    /// Replaces a section. The entries are kept sorted, so their order may change.
-    pub fn put_section(&mut self, key: Digest, entries: Vec<StatEntry>) {
-        self.sections.insert(key, Section::new(entries));
+    /// Replaces a section.
+    pub fn put_section(&mut self, key: Digest, section: impl Into<Section>) {
+        self.sections.insert(key, section.into());
         self.changed.insert(key, true);
     }
 

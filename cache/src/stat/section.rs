@@ -2,14 +2,18 @@
 //! written once, nothing allocated when it is loaded.
 //!
 //! Layout: number of entries, number of folders, length of the text (u32 each);
-//! the folders as offset and length in the text; the entries; the text.
+//! the digest of all contents; the folders as offset and length in the text; the
+//! entries; the text.
+
+use std::cmp::Ordering;
 
 use bytes::Bytes;
 
 use super::{StatEntry, What, trusted};
 use crate::Digest;
 
-const HEAD: usize = 12;
+const COUNTS: usize = 12;
+const HEAD: usize = COUNTS + 32;
 const DIR: usize = 8;
 const ENTRY: usize = 84;
 
@@ -79,11 +83,24 @@ impl Row<'_> {
         bytes.copy_from_slice(&self.0[52..]);
         Digest::from_bytes(bytes)
     }
+
+    fn stands_for(&self) -> (What, &[u8]) {
+        (self.what(), &self.0[52..])
+    }
 }
 
-impl Section {
-    pub(super) fn new(mut entries: Vec<StatEntry>) -> Section {
+/// The entries are kept sorted, so their order may change. Of several about one path the last
+/// counts.
+impl From<Vec<StatEntry>> for Section {
+    fn from(mut entries: Vec<StatEntry>) -> Section {
         entries.sort_by(|a, b| split(&a.path).cmp(&split(&b.path)));
+        entries.dedup_by(|later, earlier| {
+            let same = later.path == earlier.path;
+            if same {
+                std::mem::swap(later, earlier);
+            }
+            same
+        });
         let (mut dirs, mut rows, mut text) = (Vec::new(), Vec::new(), String::new());
         let mut last_dir = None;
         for entry in &entries {
@@ -102,12 +119,15 @@ impl Section {
         for number in [count, dir_count, text.len()] {
             bytes.extend_from_slice(&(number as u32).to_le_bytes());
         }
+        bytes.extend_from_slice(content_of(&entries).as_bytes());
         bytes.extend_from_slice(&dirs);
         bytes.extend_from_slice(&rows);
         bytes.extend_from_slice(text.as_bytes());
         Section { bytes: Bytes::from(bytes), count, dirs: dir_count }
     }
+}
 
+impl Section {
     /// None when the parts do not fill the bytes exactly.
     pub(super) fn parse(bytes: Bytes) -> Option<Section> {
         let number =
@@ -119,6 +139,15 @@ impl Section {
 
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// The digest of all paths and of what stood there: times and inodes do not enter.
+    pub fn content(&self) -> Digest {
+        let mut digest = [0u8; 32];
+        if let Some(bytes) = self.bytes.get(COUNTS..HEAD) {
+            digest.copy_from_slice(bytes);
+        }
+        Digest::from_bytes(digest)
     }
 
     pub fn len(&self) -> usize {
@@ -156,6 +185,40 @@ impl Section {
         self.get(self.position(path)?)
     }
 
+    /// As [`Section::position`], quick where the entry is at the index that is expected.
+    pub fn position_near(&self, path: &str, expected: usize) -> Option<usize> {
+        let here = self.row(expected).map(|row| self.parts(&row));
+        match here == Some(split(path)) {
+            true => Some(expected),
+            false => self.position(path),
+        }
+    }
+
+    /// The entries that stand for something else in another section, there and here.
+    pub fn changes_from(&self, old: &Section) -> Vec<(Option<StatEntry>, Option<StatEntry>)> {
+        let mut changes = Vec::new();
+        let (mut before, mut now) = (0, 0);
+        loop {
+            let order = match (old.row(before), self.row(now)) {
+                (None, None) => return changes,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(a), Some(b)) => old.parts(&a).cmp(&self.parts(&b)),
+            };
+            let (gone, new) = (order.is_le(), order.is_ge());
+            let same = || {
+                let (a, b) = (old.row(before), self.row(now));
+                a.zip(b).is_some_and(|(a, b)| a.stands_for() == b.stands_for())
+            };
+            if order.is_ne() || !same() {
+                let (a, b) = (old.get(before), self.get(now));
+                changes.push((a.filter(|_| gone), b.filter(|_| new)));
+            }
+            before += usize::from(gone);
+            now += usize::from(new);
+        }
+    }
+
     /// The index of the entry for a path.
     pub fn position(&self, path: &str) -> Option<usize> {
         let wanted = split(path);
@@ -163,10 +226,10 @@ impl Section {
         while low < high {
             let middle = low + (high - low) / 2;
             let row = self.row(middle)?;
-            match (self.dir(row.dir()), self.name(&row)).cmp(&wanted) {
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Greater => high = middle,
-                std::cmp::Ordering::Equal => return Some(middle),
+            match self.parts(&row).cmp(&wanted) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return Some(middle),
             }
         }
         None
@@ -199,14 +262,33 @@ impl Section {
         std::str::from_utf8(bytes).unwrap_or_default()
     }
 
-    fn path(&self, row: &Row<'_>) -> String {
-        let (dir, name) = (self.dir(row.dir()), self.name(row));
-        match dir {
-            "" => name.to_owned(),
-            "/" => format!("/{name}"),
-            dir => format!("{dir}/{name}"),
-        }
+    /// Folder and name.
+    fn parts(&self, row: &Row<'_>) -> (&str, &str) {
+        (self.dir(row.dir()), self.name(row))
     }
+
+    fn path(&self, row: &Row<'_>) -> String {
+        let (dir, name) = self.parts(row);
+        let mut path = String::with_capacity(dir.len() + 1 + name.len());
+        path.push_str(dir);
+        if !dir.is_empty() && dir != "/" {
+            path.push('/');
+        }
+        path.push_str(name);
+        path
+    }
+}
+
+/// For each entry: the length of its path (u64), the path, the kind (u8), the digest.
+fn content_of(entries: &[StatEntry]) -> Digest {
+    let mut bytes = Vec::with_capacity(entries.len() * ENTRY);
+    for entry in entries {
+        bytes.extend_from_slice(&(entry.path.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(entry.path.as_bytes());
+        bytes.push(entry.what as u8);
+        bytes.extend_from_slice(entry.digest.as_bytes());
+    }
+    Digest::of(&bytes)
 }
 
 fn push_row(rows: &mut Vec<u8>, entry: &StatEntry, dir: usize, offset: usize, length: usize) {

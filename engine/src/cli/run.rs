@@ -23,6 +23,7 @@ use crate::show::runlog::RunLog;
 pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     let start = Instant::now();
     let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    program.count_warnings(&project);
     let targets = project.targets(&arguments.stages)?;
     let cache = program.open(&project)?;
     let engine = program.engine(arguments.threads, arguments.verify);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use cache::stat::{StatEntry, StatIndex, What};
+use cache::stat::{Section, StatEntry, StatIndex, What};
 use cache::{Cache, CacheError, Digest};
 use camino::Utf8PathBuf;
 use stage_core::event::{Event, Verdict};
@@ -20,7 +20,6 @@ use crate::reason::Reason;
 use crate::record::{LAST, LastRecord, PortValue, STAGE, StageRecord, decode, last_key};
 use crate::source;
 use crate::store::{ReadError, Store};
-use crate::world::Trace;
 
 /// Why a plan cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -39,8 +38,8 @@ pub struct Planner<'a> {
     pub pipeline: &'a Pipeline,
     pub store: Store,
     pub index: Arc<StatIndex>,
-    /// Traces that replace sections of the index when the plan is done.
-    pub seen: Vec<(Digest, Trace)>,
+    /// Replace sections of the index when the plan is done.
+    pub seen: Vec<(Digest, Section)>,
     pub assets: BTreeMap<String, Fields>,
     /// The content of `File` parameters, by stage.
     pub files: Vec<BTreeMap<String, Blob>>,
@@ -48,6 +47,8 @@ pub struct Planner<'a> {
     pub deep: bool,
     /// Hash every source file, whatever its stat says.
     pub verify: bool,
+    /// What is seen becomes what the last run saw.
+    pub is_run: bool,
 }
 
 /// How often a plan is made again because an object turned out to be lost.
@@ -70,6 +71,7 @@ impl<'a> Planner<'a> {
             files: vec![BTreeMap::new(); pipeline.stages.len()],
             deep: cache.has_losses(),
             verify: engine.verify,
+            is_run: false,
         })
     }
 
@@ -393,8 +395,8 @@ impl<'a> Planner<'a> {
             return Ok(());
         }
         let mut index = StatIndex::load(self.store.cache())?;
-        for (scan, trace) in self.seen.drain(..) {
-            index.put_section(scan, trace.into_values().collect());
+        for (scan, section) in self.seen.drain(..) {
+            index.put_section(scan, section);
         }
         index.save(self.store.cache())?;
         let index = Arc::new(index);

@@ -30,7 +30,7 @@ impl Schedule<'_> {
         for id in self.pipeline.ids() {
             self.close_known(id)?;
         }
-        self.finish_complete()
+        self.finish_complete().map(drop)
     }
 
     /// Acts on the plan of a stage.
@@ -105,8 +105,10 @@ impl Schedule<'_> {
         numbers.into_iter().try_for_each(|number| self.close(id, number))
     }
 
-    /// Ends the item stages in which all is decided and whose items have all arrived.
-    pub fn finish_complete(&mut self) -> Result<(), EngineError> {
+    /// Ends the item stages in which all is decided and whose items have all arrived. True when
+    /// there was one.
+    pub fn finish_complete(&mut self) -> Result<bool, EngineError> {
+        let mut ended = false;
         for id in self.pipeline.ids() {
             let complete = match &self.states[id.0] {
                 State::Items(stage) => stage.is_complete() && self.upstream_is_done(id),
@@ -114,9 +116,10 @@ impl Schedule<'_> {
             };
             if complete {
                 self.finish_items(id)?;
+                ended = true;
             }
         }
-        Ok(())
+        Ok(ended)
     }
 
     fn upstream_is_done(&self, id: StageId) -> bool {
@@ -255,7 +258,7 @@ impl Schedule<'_> {
         self.plans[id.0] = plan;
         self.activate(id)?;
         self.close_known(id)?;
-        self.finish_complete()
+        self.finish_complete().map(drop)
     }
 
     /// Looks whether another process has done a stage meanwhile. True when nothing is left.

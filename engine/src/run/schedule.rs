@@ -149,7 +149,7 @@ impl<'a> Schedule<'a> {
         while let Ok(message) = self.messages.try_recv() {
             self.handle(message)?;
         }
-        self.finish_complete()
+        self.finish_complete().map(drop)
     }
 
     fn handle(&mut self, message: Message) -> Result<(), EngineError> {
@@ -210,6 +210,16 @@ impl<'a> Schedule<'a> {
 
     /// Hands out work as long as there are free hands.
     fn dispatch(&mut self) -> Result<(), EngineError> {
+        loop {
+            self.hand_out()?;
+            // What turned out to be known already may have ended a stage without a message.
+            if !self.finish_complete()? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn hand_out(&mut self) -> Result<(), EngineError> {
         for id in self.pipeline.ids().rev() {
             let spec = self.pipeline.stage(id);
             while self.hands.is_free(spec.kind, &spec.policy.device) {
@@ -318,13 +328,19 @@ impl<'a> Schedule<'a> {
                 followers.push((id, queued));
                 continue;
             }
-            match self.store.cache().claim(&queued.key)? {
-                None => stage.elsewhere.push_back(queued),
-                Some(claim) => {
-                    if let Some(record) = self.known_item(&queued)? {
-                        self.resolve_known(id, queued, record)?;
-                        continue;
+            let claim = self.store.cache().claim(&queued.key)?;
+            // A claim of this run's own is kept until its outcome is durable; known it is before.
+            if let Some(record) = self.known_item(&queued)? {
+                self.resolve_known(id, queued, record)?;
+                continue;
+            }
+            match claim {
+                None => {
+                    if let State::Items(stage) = &mut self.states[id.0] {
+                        stage.elsewhere.push_back(queued);
                     }
+                }
+                Some(claim) => {
                     bytes += queued.weight;
                     self.followers.insert(queued.key, Vec::new());
                     claims.push(claim);

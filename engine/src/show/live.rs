@@ -200,8 +200,7 @@ impl Reporter for Live {
             Event::Waiting { what } => state.wait(what),
             Event::StageFinished { stage, counts, .. } => {
                 state.end(stage);
-                let is_news = counts.executed + counts.quarantined > 0;
-                lines = is_news.then(|| finished(stage, counts, paint));
+                lines = (counts.executed > 0).then(|| finished(stage, counts, paint));
             }
             Event::StageFailed { stage, .. } => state.end(stage),
             _ => {}

@@ -128,8 +128,9 @@ impl Summary {
             let _ = writeln!(text, "{} noticed: {}{more}", clean(stage), told.join(", "));
         }
         for (stage, files) in &self.exports {
-            let _ =
-                writeln!(text, "{} exported: {} files changed", clean(stage), units::count(*files));
+            let noun = if *files == 1 { "file" } else { "files" };
+            let (stage, files) = (clean(stage), units::count(*files));
+            let _ = writeln!(text, "{stage} exported: {files} {noun} changed");
         }
     }
 

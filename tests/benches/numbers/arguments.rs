@@ -1,0 +1,86 @@
+//! What is measured, and with which programs.
+
+use std::path::PathBuf;
+
+use crate::corpus::Size;
+
+const USAGE: &str = "\
+arguments of the benchmark (after `cargo bench -p throstle-tests --bench numbers --`):
+  --full              also 100,000 clips, and 1,000,000 items in memory
+  --quick             few and small corpora, to see whether it works
+  --sizes A,B         these numbers of clips
+  --program PATH      the `throstle` to measure; else the one beside this program
+  --folder PATH       where corpora are made; they are removed afterwards
+  --python PATH       a Python that has `soxr`";
+
+#[derive(Default)]
+pub struct Arguments {
+    pub measure: bool,
+    pub full: bool,
+    pub quick: bool,
+    sizes: Vec<usize>,
+    pub program: PathBuf,
+    pub folder: PathBuf,
+    pub python: String,
+    /// Set for the child that plans so many items and says what memory that took.
+    pub plan_memory: Option<usize>,
+}
+
+impl Arguments {
+    pub fn read() -> Arguments {
+        let mut arguments = Arguments {
+            program: beside(),
+            folder: PathBuf::from(env!("CARGO_TARGET_TMPDIR")),
+            python: "python3".to_owned(),
+            ..Arguments::default()
+        };
+        let mut words = std::env::args().skip(1);
+        while let Some(word) = words.next() {
+            let mut value = || words.next().unwrap_or_else(|| usage());
+            match word.as_str() {
+                // Cargo passes it to benchmarks, but not when it only tests that they start.
+                "--bench" => arguments.measure = true,
+                "--full" => arguments.full = true,
+                "--quick" => arguments.quick = true,
+                "--sizes" => arguments.sizes = numbers(&value()),
+                "--program" => arguments.program = value().into(),
+                "--folder" => arguments.folder = value().into(),
+                "--python" => arguments.python = value(),
+                "--plan-memory" => arguments.plan_memory = numbers(&value()).first().copied(),
+                _ => usage(),
+            }
+        }
+        arguments
+    }
+
+    pub fn sizes(&self) -> Vec<Size> {
+        let clips = match (self.sizes.as_slice(), self.quick, self.full) {
+            ([], true, _) => vec![200],
+            ([], false, false) => vec![1_000, 4_000, 10_000],
+            ([], false, true) => vec![1_000, 4_000, 10_000, 100_000],
+            (sizes, _, _) => sizes.to_vec(),
+        };
+        clips.into_iter().map(Size::of).collect()
+    }
+
+    /// Large numbers of something, smaller in a quick run.
+    pub fn scaled(&self, usual: usize) -> usize {
+        if self.quick { (usual / 20).max(20) } else { usual }
+    }
+}
+
+/// `target/release/throstle` for `target/release/deps/numbers-0123`.
+fn beside() -> PathBuf {
+    let own = std::env::current_exe().unwrap_or_default();
+    let profile = own.parent().and_then(|deps| deps.parent());
+    profile.map_or_else(|| "throstle".into(), |folder| folder.join("throstle"))
+}
+
+fn numbers(text: &str) -> Vec<usize> {
+    text.split(',').map(|number| number.parse().unwrap_or_else(|_| usage())).collect()
+}
+
+fn usage() -> ! {
+    eprintln!("{USAGE}");
+    std::process::exit(2)
+}

@@ -1,0 +1,133 @@
+//! Short calls: starting up, nothing to do, one clip changed, all files touched.
+
+use std::fs::{self, File};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use cache::Digest;
+
+use crate::arguments::Arguments;
+use crate::clock::{let_files_age, median, medians_in_turn, timed};
+use crate::corpus::{RATE, Size, clip};
+use crate::peers;
+use crate::project::Project;
+use crate::raw;
+use crate::table::{Table, milliseconds};
+
+const RUNS: usize = 15;
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+pub fn start_up(arguments: &Arguments, table: &mut Table) {
+    let project = Project::empty(arguments);
+    project.call(&["plan"]);
+    let version = project.call_often(RUNS, &["--version"]);
+    table.at_most("`throstle --version`", version, 5 * MILLISECOND);
+    let plan = project.call_often(RUNS, &["plan"]);
+    table.at_most("`throstle plan`, empty pipeline", plan, 5 * MILLISECOND);
+}
+
+pub fn measure(arguments: &Arguments, size: Size, table: &mut Table) {
+    let project = Project::new(arguments, size);
+    let name = thousands(size.clips);
+    let cold = project.run();
+    assert_eq!(cold.executed as usize, 2 * size.clips + 1, "every clip twice, and the table");
+    table.plain(&format!("cold run, {name} clips of {} s", size.seconds), milliseconds(cold.time));
+    let_files_age();
+    let no_op = no_op(&project, size, &name, table);
+    one_changed(&project, no_op, &name, table);
+    all_touched(&project, &name, table);
+    if size.clips <= 10_000 {
+        peers::measure(&project, &name, table);
+    }
+}
+
+fn no_op(project: &Project, size: Size, name: &str, table: &mut Table) -> Duration {
+    // What was younger than its hash by too little is hashed once more; after that nothing is.
+    project.run();
+    let run = project.run();
+    assert_eq!(run.executed, 0, "nothing has changed");
+    let (no_op, stat) =
+        medians_in_turn(RUNS, || _ = project.call(&["run"]), || raw::stat(&project.clips));
+    let what = format!("no-op, {name} clips x 3 stages");
+    let limit = match size.clips {
+        ..=4_000 => Some(15),
+        4_001..=10_000 => Some(25),
+        _ => None,
+    };
+    match limit {
+        Some(limit) => table.at_most(&what, no_op, limit * MILLISECOND),
+        None => table.within(&what, no_op, ("a bare two-thread stat", stat), 2.0),
+    }
+    table.plain(&format!("bare two-thread stat of {name} clips"), milliseconds(stat));
+    no_op
+}
+
+/// The work of a changed clip is what its stages take for it in a run of one clip alone, which
+/// is milliseconds; it is counted as nothing here, so the limit is the stricter one.
+fn one_changed(project: &Project, no_op: Duration, name: &str, table: &mut Table) {
+    let mut times = Vec::new();
+    for round in 0..7 {
+        let number = 9_000_000 + round;
+        let bytes = clip(number, (2.0 * f64::from(RATE)) as usize, RATE);
+        fs::write(&project.clips[project.clips.len() / 2], bytes).unwrap();
+        let_files_age();
+        let ran = project.run();
+        assert_eq!(ran.executed, 3, "the table's stage and two stages of one clip");
+        times.push(ran.time);
+    }
+    times.sort();
+    let limit = no_op + 20 * MILLISECOND;
+    table.at_most(
+        &format!("one changed clip among {name} (limit: no-op + 20 ms)"),
+        times[times.len() / 2],
+        limit,
+    );
+}
+
+fn all_touched(project: &Project, name: &str, table: &mut Table) {
+    let touch_and_run = || {
+        let now = SystemTime::now();
+        for path in &project.clips {
+            File::options().append(true).open(path).unwrap().set_modified(now).unwrap();
+        }
+        let_files_age();
+        let ran = project.run();
+        assert_eq!(ran.executed, 0, "the contents are the same");
+        ran.time
+    };
+    let mut touched: Vec<Duration> = (0..5).map(|_| touch_and_run()).collect();
+    touched.sort();
+    let bare = median(5, || raw::hash(&project.clips));
+    let what = format!("all {name} touched, nothing changed");
+    table.within(&what, touched[2], ("a bare two-thread blake3", bare), 1.3);
+    hashing(project, name, table);
+}
+
+/// The store's own hashing against the program of the algorithm's authors.
+fn hashing(project: &Project, name: &str, table: &mut Table) {
+    let own = median(5, || {
+        for path in &project.clips {
+            std::hint::black_box(Digest::of(&fs::read(path).unwrap()));
+        }
+    });
+    let what = format!("read and hash {name} clips, one thread");
+    let theirs = || {
+        let mut command = Command::new("b3sum");
+        command.args(["--num-threads", "1"]).args(&project.clips);
+        let (time, output) = timed(|| command.output());
+        output.ok().filter(|output| output.status.success()).map(|_| time)
+    };
+    let mut times: Vec<Duration> = (0..5).filter_map(|_| theirs()).collect();
+    times.sort();
+    match times.get(times.len() / 2) {
+        Some(theirs) => table.within(&what, own, ("b3sum", *theirs), 1.0 / 0.9),
+        None => table.plain(&what, format!("{} (no b3sum here)", milliseconds(own))),
+    }
+}
+
+pub fn thousands(number: usize) -> String {
+    match number {
+        1_000.. => format!("{},{:03}", number / 1_000, number % 1_000),
+        _ => number.to_string(),
+    }
+}

@@ -1,0 +1,113 @@
+//! A corpus with a manifest, and the program that works on it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::arguments::Arguments;
+use crate::clock::{let_files_age, median, timed};
+use crate::corpus::{self, RATE, Size};
+
+pub const MANIFEST: &str = r#"[pipeline]
+name = "bench"
+
+[stage.clips]
+use = "corpus.table"
+table = "metadata.csv"
+audio = "wavs"
+columns = ["file", "text", "speaker"]
+
+[stage.voice]
+use = "audio.resample"
+input = "clips"
+rate = 16000
+
+[stage.good]
+use = "audio.check"
+input = "voice"
+"#;
+
+pub struct Project {
+    pub folder: TempDir,
+    pub clips: Vec<PathBuf>,
+    program: PathBuf,
+}
+
+/// What a run executed, by its last event.
+pub struct Ran {
+    pub time: Duration,
+    pub executed: u64,
+}
+
+impl Project {
+    pub fn new(arguments: &Arguments, size: Size) -> Project {
+        let folder = tempfile::tempdir_in(&arguments.folder).unwrap();
+        let clips = corpus::make(folder.path(), size, RATE);
+        fs::write(folder.path().join("pipeline.toml"), MANIFEST).unwrap();
+        let_files_age();
+        Project { folder, clips, program: arguments.program.clone() }
+    }
+
+    pub fn empty(arguments: &Arguments) -> Project {
+        let folder = tempfile::tempdir_in(&arguments.folder).unwrap();
+        fs::write(folder.path().join("pipeline.toml"), "[pipeline]\nname = \"empty\"\n").unwrap();
+        Project { folder, clips: Vec::new(), program: arguments.program.clone() }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// One call of the program; its output is thrown away.
+    pub fn call(&self, words: &[&str]) -> Duration {
+        let mut command = Command::new(&self.program);
+        command.args(words).current_dir(self.path());
+        let (time, status) = timed(|| {
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()
+        });
+        let status = status.unwrap_or_else(|error| panic!("{}: {error}", self.program.display()));
+        assert!(status.success(), "throstle {words:?} ended with {status}");
+        time
+    }
+
+    pub fn call_often(&self, runs: usize, words: &[&str]) -> Duration {
+        median(runs, || _ = self.call(words))
+    }
+
+    /// Runs the pipeline and says what it executed.
+    pub fn run(&self) -> Ran {
+        let mut command = Command::new(&self.program);
+        command.args(["run", "--json"]).current_dir(self.path());
+        let (time, output) = timed(|| command.output().unwrap());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8_lossy(&output.stdout);
+        let last: Value = serde_json::from_str(text.lines().last().unwrap_or("{}")).unwrap();
+        let stages = last["stages"].as_object().expect("the last event is `finished`");
+        let executed = stages.values().filter_map(|stage| stage["executed"].as_u64()).sum();
+        Ran { time, executed }
+    }
+
+    /// Forgets all results.
+    pub fn forget(&self) {
+        let _ = fs::remove_dir_all(self.path().join(".throstle"));
+    }
+
+    /// The bytes that the cache takes.
+    pub fn cache_bytes(&self) -> u64 {
+        bytes_below(&self.path().join(".throstle"))
+    }
+}
+
+fn bytes_below(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let bytes = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => bytes_below(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    };
+    entries.map(bytes).sum()
+}

@@ -1,0 +1,144 @@
+//! A cold run against the same functions in a bare loop on the same number of threads, and what
+//! the store takes on the disk for it.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use cache::Digest;
+use rayon::prelude::*;
+use stage_core::{Blob, Context, Fields, Item, ItemJob, Job, NewValue, Output, StageError, Value};
+
+use crate::arguments::Arguments;
+use crate::clock::timed;
+use crate::corpus::Size;
+use crate::inside;
+use crate::project::{MANIFEST, Project};
+use crate::table::Table;
+
+pub fn measure(arguments: &Arguments, table: &mut Table) {
+    let size = Size::of(arguments.scaled(2_000));
+    let project = Project::new(arguments, size);
+    let (mut cold, mut bare) = (Vec::new(), Vec::new());
+    let mut unique = 0;
+    for _ in 0..3 {
+        project.forget();
+        cold.push(project.run().time);
+        let (time, bytes) = timed(|| Bare::open(&project).run(&project));
+        bare.push(time);
+        unique = bytes;
+    }
+    cold.sort();
+    bare.sort();
+    let what = format!("cold run, {} clips of 2 s, resampled and checked", size.clips);
+    table.within(&what, cold[1], ("the same functions in a bare rayon loop", bare[1]), 1.15);
+    let ratio = project.cache_bytes() as f64 / unique as f64;
+    table.judged(
+        "store size",
+        "at most 1.05 x the unique bytes of the outputs".into(),
+        format!("{ratio:.3} x"),
+        ratio <= 1.05,
+    );
+}
+
+/// The implementations of the stages, opened as the engine opens them.
+struct Bare {
+    resample: Box<dyn ItemJob>,
+    check: Box<dyn ItemJob>,
+    seen: Mutex<HashSet<Digest>>,
+    output: Mutex<File>,
+}
+
+impl Bare {
+    fn open(project: &Project) -> Bare {
+        let engine = inside::engine(stage_speech::stages());
+        let pipeline = inside::pipeline(&engine, project.path(), MANIFEST, &[]);
+        let open = |name: &str| {
+            let spec = pipeline.find(name).unwrap();
+            let setup = engine.setup(&pipeline, spec).unwrap();
+            match engine.open(spec.kind, setup, &mut Plain::default()).unwrap() {
+                Job::Item(job) => job,
+                Job::Source(_) | Job::Gather(_) => panic!("`{name}` works on items"),
+            }
+        };
+        let output = File::create(project.path().join("bare.out")).unwrap();
+        Bare {
+            resample: open("voice"),
+            check: open("good"),
+            seen: Mutex::default(),
+            output: Mutex::new(output),
+        }
+    }
+
+    /// Everything that has to be done for a clip and nothing else. Gives the unique bytes written;
+    /// they are durable at the end, as the engine's are.
+    fn run(&self, project: &Project) -> u64 {
+        let threads = rayon::ThreadPoolBuilder::new()
+            .num_threads(std::thread::available_parallelism().map_or(1, usize::from))
+            .build()
+            .unwrap();
+        let bytes = threads.install(|| project.clips.par_iter().map(|path| self.one(path)).sum());
+        self.output.lock().unwrap().sync_all().unwrap();
+        bytes
+    }
+
+    fn one(&self, path: &Path) -> u64 {
+        let source = Bytes::from(std::fs::read(path).unwrap());
+        let item = item_of(&source);
+        let output = process(&*self.resample, &item, &source);
+        let made = output.values.into_iter().find_map(|(name, value)| match value {
+            NewValue::Bytes { bytes, .. } if name == "audio" => Some(bytes),
+            _ => None,
+        });
+        let made = made.expect("resampling gives a recording");
+        let item = item_of(&made);
+        process(&*self.check, &item, &made);
+        let new = self.seen.lock().unwrap().insert(item.fields.blob("audio").unwrap().digest);
+        if new {
+            self.output.lock().unwrap().write_all(&made).unwrap();
+            made.len() as u64
+        } else {
+            0
+        }
+    }
+}
+
+fn item_of(bytes: &Bytes) -> Item {
+    let (digest, size) = (Digest::of(bytes), bytes.len() as u64);
+    let blob = Value::Blob(Arc::new(Blob { digest, size, kind: "audio/wav".into() }));
+    Item::new("clip", Fields::from_iter([("audio", blob)]))
+}
+
+fn process(job: &dyn ItemJob, item: &Item, bytes: &Bytes) -> Output {
+    let mut context = Plain(RefCell::new(bytes.clone()));
+    let mut outputs = job.process(std::slice::from_ref(item), &mut context).unwrap();
+    outputs.remove(0).unwrap()
+}
+
+/// Gives the bytes at hand for whatever is asked.
+#[derive(Default)]
+struct Plain(RefCell<Bytes>);
+
+impl Context for Plain {
+    fn read(&mut self, _: &Blob) -> Result<Bytes, StageError> {
+        Ok(self.0.borrow().clone())
+    }
+
+    fn recall(&mut self, _: &Digest) -> Result<Option<Fields>, StageError> {
+        Ok(None)
+    }
+
+    fn remember(&mut self, _: &Digest, _: Output) -> Result<Fields, StageError> {
+        Ok(Fields::default())
+    }
+
+    fn progress(&mut self, _: u64, _: u64) {}
+
+    fn stopping(&mut self) -> bool {
+        false
+    }
+}
