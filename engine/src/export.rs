@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use cache::fs::Fs;
+use cache::fs::{Fs, FsResult};
 use cache::stat::{self, Section, StatEntry, StatIndex};
 use cache::{CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
@@ -291,10 +291,22 @@ impl One<'_> {
         let mut folders = BTreeSet::new();
         for (path, digest) in old.iter().filter(|(path, _)| !wanted.contains_key(*path)) {
             let full = base.join(path);
-            let ours = stat::hash_file(fs, &full).is_ok_and(|(found, _)| found == *digest);
-            if ours && fs.remove_file(&full).is_ok() {
-                done.removed += 1;
-                folders.extend(full.parent().map(Utf8Path::to_owned));
+            let removed = match self.is_ours(&full, digest) {
+                Ok(true) => fs.remove_file(&full),
+                Ok(false) => continue,
+                Err(error) => Err(error),
+            };
+            match removed {
+                Ok(()) => {
+                    done.removed += 1;
+                    folders.extend(full.parent().map(Utf8Path::to_owned));
+                }
+                Err(error) if error.is_not_found() => {}
+                Err(error) => {
+                    let cause = &error.source;
+                    let problem = format!("cannot take back the export `{path}`: {error}: {cause}");
+                    done.problems.push(problem);
+                }
             }
         }
         for folder in folders {
@@ -302,6 +314,29 @@ impl One<'_> {
             fs.sync_dir(folder)?;
         }
         Ok(())
+    }
+
+    /// Whether a file is what was exported there, whole or as a power cut left it, and not
+    /// somebody's own.
+    fn is_ours(&self, file: &Utf8Path, digest: &Digest) -> FsResult<bool> {
+        match stat::hash_file(self.store.cache().fs().as_ref(), file) {
+            Ok((found, entry)) => {
+                Ok(found == *digest || entry.size == 0 || self.is_torn(file, digest))
+            }
+            Err(CacheError::Fs(error)) => Err(error),
+            // A folder, or a file that somebody is writing.
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// A copy that lacks its end, or has zeros in places.
+    fn is_torn(&self, file: &Utf8Path, digest: &Digest) -> bool {
+        let found = self.store.cache().fs().read(file);
+        let (Ok(found), Ok(whole)) = (found, self.store.cache().read(digest)) else {
+            return false;
+        };
+        let same = |(found, whole): (&u8, &u8)| found == whole || *found == 0;
+        found.len() <= whole.len() && found.iter().zip(whole.iter()).all(same)
     }
 
     fn remember(

@@ -41,7 +41,8 @@ pub fn observe(
         let differ: Vec<StatEntry> = match verify {
             true => section.iter().collect(),
             false => {
-                let differ = stat::check(store.base(), section, STAT_THREADS);
+                let fs = store.cache().fs().as_ref();
+                let differ = stat::differing(fs, store.base(), section, STAT_THREADS);
                 differ.into_iter().filter_map(|at| section.get(at)).collect()
             }
         };
@@ -117,7 +118,7 @@ pub fn plan(
     };
     let before = planner.index.clone();
     let seen = observe(planner, scan, sink, &mut look)?;
-    let keyed = keyed(settings, seen);
+    let mut keyed = key_with(settings.clone(), seen);
     let mut lost = Vec::new();
     let known = planner.known(&keyed.digest, &mut lost)?;
     let mut reasons = Vec::new();
@@ -136,7 +137,12 @@ pub fn plan(
         // Nothing differs but the outcome is not there: it was never run, or is lost.
         let (store, index) = (planner.store.clone(), planner.index.clone());
         let mut waiting = |what| sink(Event::Waiting { what });
-        look(&mut Watch::new(&store, &index, planner.verify, &mut waiting))?;
+        let mut watch = Watch::new(&store, &index, planner.verify, &mut waiting);
+        look(&mut watch)?;
+        // The files may have changed since they were compared with the memo.
+        let section = Section::from(watch.seen);
+        keyed = key_with(settings, section.content());
+        planner.seen.push((scan, section));
     }
     let record = write(planner, spec, found.take().unwrap_or_default())?;
     Ok(StagePlan {
@@ -163,7 +169,7 @@ fn settings_key(spec: &StageSpec) -> StageKey {
     }
 }
 
-fn keyed(mut key: StageKey, files: Digest) -> Keyed {
+fn key_with(mut key: StageKey, files: Digest) -> Keyed {
     key.inputs.insert(FILES.to_owned(), vec![InputKey::Dataset(files)]);
     Keyed { digest: key.digest(), key, roots: Default::default() }
 }

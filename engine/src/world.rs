@@ -70,6 +70,11 @@ impl<'a> Watch<'a> {
 
     /// The entry of the index, when the file's stat vouches for it.
     fn memo(&self, path: &Utf8Path) -> Option<StatEntry> {
+        // Whether it exists has just been asked.
+        let seen = self.seen.last().filter(|entry| entry.what == What::File);
+        if let Some(seen) = seen.filter(|entry| entry.path == path.as_str()) {
+            return Some(seen.clone());
+        }
         if self.verify {
             return None;
         }
@@ -90,7 +95,11 @@ impl<'a> Watch<'a> {
             match entry.what {
                 What::File => files.push(path),
                 What::Dir => drop(self.list_one(&path)),
-                What::Absent => drop(self.exists(&path)),
+                What::Absent => match self.fs().metadata(&self.full(&path)) {
+                    Ok(metadata) if metadata.is_dir() => drop(self.list_one(&path)),
+                    Ok(_) => files.push(path),
+                    Err(_) => self.note_absent(&path),
+                },
             }
         }
         // A memo would be the very entry that differs.
@@ -224,7 +233,11 @@ impl World for Watch<'_> {
 
     fn exists(&mut self, path: &Utf8Path) -> bool {
         match self.fs().metadata(&self.full(path)) {
-            Ok(metadata) => metadata.is_file(),
+            // That it is there is part of what was seen, and its content stands for that.
+            Ok(metadata) if metadata.is_file() => {
+                matches!(self.files(&[path.to_owned()]).as_deref(), Ok([Ok(_)]))
+            }
+            Ok(_) => false,
             Err(_) => {
                 self.note_absent(path);
                 false

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod lab;
+pub mod processes;
 pub mod stages;
 pub mod worlds;
 

@@ -66,7 +66,7 @@ fn stopping(ran: &Ran) -> Option<String> {
 fn finishes(memory: &MemoryFs, expected: &Lab, place: &str) {
     let lab = Lab::in_memory(&memory.kill());
     let ran = lab.run();
-    assert_eq!(ran.status, Status::Done, "{place}: {:?}", ran.failures());
+    assert_eq!(ran.status, Status::Done, "{place}: {:?}", ran.events);
     assert_eq!(lab.exports(), expected.exports(), "{place}");
     assert!(lab.run().nothing_executed(), "{place}");
 }

@@ -1,0 +1,87 @@
+//! Several processes at once on one cache: equal outputs, and next to nothing done twice.
+#![allow(clippy::unwrap_used)]
+
+use std::process::Child;
+
+use stage_core::event::{Event, Status};
+use throstle_tests::processes::{Ended, start, wait};
+use throstle_tests::{Lab, MANIFEST};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_lab_run");
+const ITEMS: u64 = 40;
+
+fn slow(lab: &Lab) {
+    for number in 0..ITEMS {
+        lab.write(&format!("data/slow{number:02}.txt"), &format!("slow {number}"));
+    }
+}
+
+/// Waits for all and gives how many items they executed together.
+fn executed(children: Vec<Child>) -> u64 {
+    let count = |child| match wait(child) {
+        Ended::Itself(Event::Finished { status: Status::Done, stages, .. }) => {
+            stages["loud"].executed
+        }
+        Ended::Itself(other) => panic!("{other:?}"),
+        Ended::Killed => panic!("killed"),
+    };
+    children.into_iter().map(count).sum()
+}
+
+fn together(processes: usize) {
+    let (lab, expected) = (Lab::new(), Lab::new());
+    slow(&lab);
+    slow(&expected);
+    expected.run();
+    let children = (0..processes).map(|_| start(PROGRAM, &lab.base(), &[])).collect();
+    let done = executed(children);
+    assert!(done <= ITEMS + ITEMS / 20, "{done} executions for {ITEMS} items");
+    assert_eq!(lab.exports(), expected.exports());
+    assert!(lab.run().nothing_executed());
+    assert!(lab.verify().is_clean());
+}
+
+#[test]
+fn two_processes_share_the_work() {
+    together(2);
+}
+
+#[test]
+fn eight_processes_share_the_work() {
+    together(8);
+}
+
+#[test]
+#[ignore = "soak: make soak runs it"]
+fn soak_eight_processes_a_hundred_times() {
+    for _ in 0..100 {
+        together(8);
+    }
+}
+
+#[test]
+fn different_manifests_on_one_cache_do_not_disturb_each_other() {
+    let (one, other) = (Lab::new(), Lab::new());
+    slow(&one);
+    slow(&other);
+    other.write("pipeline.toml", &MANIFEST.replace("mark = \"!\"", "mark = \"?\""));
+    let cache = one.base().join("shared");
+    let start = |lab: &Lab| start(PROGRAM, &lab.base(), &["--cache", cache.as_str()]);
+    let done = executed(vec![start(&one), start(&other), start(&one), start(&other)]);
+    assert!(done <= 2 * (ITEMS + ITEMS / 20), "{done} executions");
+    assert_eq!(one.read("out/slow07.txt").unwrap(), "SLOW 7! SLOW 7!");
+    assert_eq!(other.read("out/slow07.txt").unwrap(), "SLOW 7? SLOW 7?");
+}
+
+#[test]
+fn who_comes_later_waits_for_the_work_of_who_was_killed_no_longer() {
+    let lab = Lab::new();
+    slow(&lab);
+    let mut first = start(PROGRAM, &lab.base(), &[]);
+    std::thread::sleep(std::time::Duration::from_millis(60));
+    let second = start(PROGRAM, &lab.base(), &[]);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert!(executed(vec![second]) <= ITEMS);
+    assert_eq!(lab.read("out/slow07.txt").unwrap(), "SLOW 7! SLOW 7!");
+}
