@@ -11,6 +11,9 @@ use cache::stat::{StatEntry, StatIndex};
 use cache::{Access, Cache, CacheError, Digest, LOOSE_SIZE, Table, VerifyOptions, VerifyReport};
 use camino::{Utf8Path, Utf8PathBuf};
 use common::{DIR, open};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
 
 const TABLE: Table = Table(7);
 const STAT: Digest = Digest::from_bytes([9; 32]);
@@ -327,4 +330,45 @@ fn verify_goes_on_behind_a_place_that_cannot_be_read() {
         }
     }
     assert!(unclean >= 7, "each megabyte of the pack fails once, {unclean} were noticed");
+}
+
+/// Bytes at some place that go, and others that come there.
+fn edit() -> impl Strategy<Value = (Index, usize, Vec<u8>)> {
+    (any::<Index>(), 0..80_usize, vec(any::<u8>(), 0..80))
+}
+
+fn edited(bytes: &[u8], edits: &[(Index, usize, Vec<u8>)]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for (place, gone, come) in edits {
+        let start = place.index(bytes.len() + 1);
+        let end = (start + gone).min(bytes.len());
+        bytes.splice(start..end, come.iter().copied());
+    }
+    bytes
+}
+
+proptest! {
+    #[test]
+    fn an_edited_pack_does_no_harm(edits in vec(edit(), 1..5)) {
+        let fixture = fixture();
+        let (path, bytes) = fixture.file("000001.pack");
+        fixture.survives(&path, &edited(&bytes, &edits), &format!("{edits:?}"));
+    }
+
+    #[test]
+    fn any_bytes_as_a_pack_do_no_harm(bytes in vec(any::<u8>(), 0..400)) {
+        let fixture = fixture();
+        let (path, _) = fixture.file("000001.pack");
+        fixture.survives(&path, &bytes, "any bytes");
+    }
+
+    #[test]
+    fn an_edited_stat_index_does_no_harm(edits in vec(edit(), 1..5)) {
+        let fixture = fixture();
+        let (path, bytes) = fixture.file("stat.idx");
+        let damaged = edited(&bytes, &edits);
+        fixture.fs.overwrite(&path, &damaged).unwrap();
+        let index = StatIndex::load(&open(&fixture.fs)).unwrap();
+        prop_assert!(index.section(&STAT).is_none() || damaged == bytes);
+    }
 }

@@ -15,7 +15,7 @@ use crate::plan::{Keyed, StagePlan};
 use crate::reason::Reason;
 use crate::record::{LastRecord, StageRecord};
 use crate::tables::{WriteError, write_dataset};
-use crate::world::Watch;
+use crate::world::{Current, Watch};
 
 /// The name under which a source's files stand in its key.
 const FILES: &str = "files";
@@ -52,18 +52,15 @@ pub fn observe(
         }
         let mut watch = Watch::new(&store, &index, verify, &mut waiting);
         watch.look_again(&differ)?;
-        let section = renewed(section, watch.seen);
-        let digest = section.content();
-        if digest == old {
-            planner.seen.push((scan, section));
-            return Ok(digest);
+        let again = watch.seen;
+        if again.iter().all(|entry| stands_for_the_same(section, entry)) {
+            planner.seen.push((scan, renewed(section, again)));
+            return Ok(old);
         }
-        current = Some(section);
+        current = Some(Current::new(section, again));
     }
     let mut watch = Watch::new(&store, &index, verify, &mut waiting);
-    if let Some(current) = &current {
-        watch = watch.believing(current);
-    }
+    watch.current = current;
     look(&mut watch)?;
     let section = Section::from(watch.seen);
     let digest = section.content();
@@ -84,6 +81,11 @@ fn seen_now<'a>(planner: &'a Planner, scan: &Digest) -> Option<&'a Section> {
     let planned = planned_key(scan);
     let now = planner.seen.iter().rev().find(|(own, _)| own == scan || *own == planned);
     now.map(|(_, section)| section)
+}
+
+fn stands_for_the_same(section: &Section, now: &StatEntry) -> bool {
+    let then = section.find(&now.path);
+    then.is_some_and(|then| then.what == now.what && then.digest == now.digest)
 }
 
 /// A section with what was seen now in the place of what was seen then.

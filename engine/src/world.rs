@@ -4,6 +4,8 @@
 //! entry differs, the same questions would get the same answers, so a source that is asked
 //! again has nothing to do; see [`unchanged`].
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use cache::fs::{FileKind, Fs, FsError, Metadata};
 use cache::stat::{self, Section, StatEntry, StatIndex, What};
@@ -23,12 +25,35 @@ pub struct Watch<'a> {
     verify: bool,
     /// Says what takes long.
     waiting: &'a mut dyn FnMut(String),
-    /// Has just been compared with the files, so that nothing in it needs a look.
-    current: Option<&'a Section>,
-    /// Where the next path is expected in it: paths are asked for in order as a rule.
-    next: usize,
+    pub current: Option<Current<'a>>,
     /// What was answered, in the order of the questions.
     pub seen: Vec<StatEntry>,
+}
+
+/// What holds at this moment and needs no second look.
+pub struct Current<'a> {
+    /// Has just been compared with the files.
+    section: &'a Section,
+    /// Stands in the place of what differed there.
+    again: HashMap<String, StatEntry>,
+    /// Where the next path is expected: they are asked for in order as a rule.
+    next: usize,
+}
+
+impl<'a> Current<'a> {
+    pub fn new(section: &'a Section, again: Vec<StatEntry>) -> Current<'a> {
+        let again = again.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
+        Current { section, again, next: 0 }
+    }
+
+    fn entry(&mut self, path: &Utf8Path) -> Option<StatEntry> {
+        if let Some(entry) = self.again.get(path.as_str()) {
+            return Some(entry.clone());
+        }
+        let at = self.section.position_near(path.as_str(), self.next)?;
+        self.next = at + 1;
+        self.section.get(at)
+    }
 }
 
 /// So many bytes are hashed without a word.
@@ -41,12 +66,7 @@ impl<'a> Watch<'a> {
         verify: bool,
         waiting: &'a mut dyn FnMut(String),
     ) -> Watch<'a> {
-        Watch { store, index, verify, waiting, current: None, next: 0, seen: Vec::new() }
-    }
-
-    /// Believes a section that holds at this moment.
-    pub fn believing(self, current: &'a Section) -> Watch<'a> {
-        Watch { current: Some(current), ..self }
+        Watch { store, index, verify, waiting, current: None, seen: Vec::new() }
     }
 
     fn fs(&self) -> &'a dyn Fs {
@@ -59,11 +79,7 @@ impl<'a> Watch<'a> {
 
     /// What is known about a file without reading it.
     fn known(&mut self, path: &Utf8Path) -> Option<StatEntry> {
-        let current = self.current.and_then(|current| {
-            let at = current.position_near(path.as_str(), self.next)?;
-            self.next = at + 1;
-            current.get(at)
-        });
+        let current = self.current.as_mut().and_then(|current| current.entry(path));
         let current = current.filter(|entry| entry.what == What::File);
         current.or_else(|| self.memo(path))
     }

@@ -82,13 +82,13 @@ fn touch(clips: &[std::path::PathBuf]) {
 }
 
 fn makefile(folder: &Path, stems: &[String]) {
-    let mut text = String::from("all: pack\n.PHONY: all\n");
-    let _ = writeln!(text, "STEMS = {}", stems.join(" "));
-    text.push_str(
-        "copies/%.wav: wavs/%.wav\n\tcp $< $@\n\
-         extracts/%.npy: copies/%.wav\n\thead -c 100 $< > $@\n\
-         pack: $(STEMS:%=extracts/%.npy)\n\ttouch $@\n.SECONDARY:\n",
-    );
+    let mut text = String::from("MAKEFLAGS += -r\nall: make.pack\n.PHONY: all\n");
+    for stem in stems {
+        let _ = writeln!(text, "copies/{stem}.wav: wavs/{stem}.wav\n\tcp $< $@");
+        let _ = writeln!(text, "extracts/{stem}.npy: copies/{stem}.wav\n\thead -c 100 $< > $@");
+        let _ = writeln!(text, "make.pack: extracts/{stem}.npy");
+    }
+    text.push_str("make.pack:\n\ttouch $@\n");
     fs::write(folder.join("Makefile"), text).unwrap();
 }
 

@@ -79,7 +79,9 @@ pub fn relative(written: &str) -> Result<String, PathProblem> {
 ///
 /// Other dots stay, since `LJ001.0001` and `LJ001.0002` are two clips.
 pub fn id_of(path: &str) -> String {
-    without_audio_extension(path).nfc().collect()
+    let stem = without_audio_extension(path);
+    // ASCII is in normal form.
+    if stem.is_ascii() { stem.to_owned() } else { stem.nfc().collect() }
 }
 
 /// The part of a path before a known audio extension; the whole path if it has none.

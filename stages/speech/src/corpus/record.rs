@@ -70,10 +70,10 @@ impl Rows {
     /// Rows that repeat the first one to the letter lose nothing: the first stays. Rows that share
     /// an id and differ are all rejected, so that the outcome does not depend on their order.
     pub(super) fn reject_duplicates(&mut self) {
-        let mut first_of: HashMap<String, usize> = HashMap::new();
+        let mut first_of: HashMap<&str, usize> = HashMap::with_capacity(self.records.len());
         let mut verdicts: Vec<Option<RowProblem>> = vec![None; self.records.len()];
         for (index, record) in self.records.iter().enumerate() {
-            let first_index = *first_of.entry(record.id.clone()).or_insert(index);
+            let first_index = *first_of.entry(&record.id).or_insert(index);
             if first_index == index {
                 continue;
             }

@@ -1,0 +1,19 @@
+//! Any text as a manifest: a pipeline, or problems that can be shown.
+#![no_main]
+
+use camino::Utf8Path;
+use engine::manifest::{FileKind, LoadOptions, load};
+use libfuzzer_sys::fuzz_target;
+use stage_core::Catalogue;
+
+fuzz_target!(|text: &str| {
+    let options = LoadOptions { set: Vec::new(), secrets: &|_| None };
+    let files = |path: &Utf8Path| match path.extension() {
+        Some(_) => FileKind::File,
+        None => FileKind::Folder,
+    };
+    let file = Utf8Path::new("pipeline.toml");
+    if let Err(problems) = load(text, file, &Catalogue::built_in(), &options, &files) {
+        assert!(!problems.to_string().is_empty());
+    }
+});
