@@ -224,3 +224,39 @@ fn a_file_that_changes_while_it_is_read_is_refused() {
     let error = hash_file(&fs, "/a".into()).unwrap_err();
     assert!(matches!(error, CacheError::Changed { .. }), "{error:?}");
 }
+
+fn noted(path: &str, content: u8) -> StatEntry {
+    StatEntry::absent(path.into(), Digest::from_bytes([content; 32]))
+}
+
+#[test]
+fn of_several_entries_about_a_path_the_last_counts() {
+    let section = Section::from(vec![noted("b", 1), noted("a", 2), noted("b", 3), noted("b", 4)]);
+    let listed: Vec<StatEntry> = section.iter().collect();
+    assert_eq!(listed, [noted("a", 2), noted("b", 4)]);
+}
+
+#[test]
+fn the_content_of_a_section_depends_on_what_was_seen_and_not_on_its_order_or_times() {
+    let section = |entries: Vec<StatEntry>| Section::from(entries).content();
+    let later = StatEntry { mtime_ns: 7, hashed_ns: 9, inode: 5, ..noted("b/c", 2) };
+    let content = section(vec![noted("b-c/d", 1), noted("b/c", 2)]);
+    assert_eq!(section(vec![later, noted("b-c/d", 1)]), content);
+    assert_ne!(section(vec![noted("b-c/d", 1), noted("b/c", 3)]), content);
+    assert_ne!(section(vec![noted("b-c/d", 1), noted("b/d", 2)]), content);
+    assert_ne!(section(vec![noted("b-c/d", 1)]), content);
+}
+
+#[test]
+fn the_changes_between_sections_are_those_of_content() {
+    let old = Section::from(vec![noted("a", 1), noted("b/x", 2), noted("c", 3), noted("e", 5)]);
+    let moved = StatEntry { inode: 9, ..noted("c", 3) };
+    let new = Section::from(vec![noted("b/x", 4), moved, noted("d", 6), noted("e", 5)]);
+    let changes = [
+        (Some(noted("a", 1)), None),
+        (None, Some(noted("d", 6))),
+        (Some(noted("b/x", 2)), Some(noted("b/x", 4))),
+    ];
+    assert_eq!(new.changes_from(&old), changes);
+    assert_eq!(old.changes_from(&old), []);
+}

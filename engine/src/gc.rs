@@ -61,7 +61,6 @@ pub fn plan(cache: &Cache, limits: &Limits) -> Result<Plan, CacheError> {
     };
     let mut live = marks.live();
     // Small tables by which `why` names what changed.
-    live.extend(lasts.iter().filter_map(|last| last.files));
     for root in lasts.iter().flat_map(|last| last.roots.values().flatten()) {
         mark_tables(cache, root, &mut live)?;
     }

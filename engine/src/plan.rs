@@ -46,8 +46,6 @@ pub struct StagePlan {
     pub outputs: BTreeMap<&'static str, Planned>,
     pub work: Work,
     pub rejects: Vec<(Arc<str>, Reject)>,
-    /// What a source has seen, where that is not what the last run saw.
-    pub files: Option<Digest>,
 }
 
 /// What identifies the work of a stage whose inputs are known.

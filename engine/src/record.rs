@@ -84,8 +84,6 @@ pub struct LastRecord {
     pub key: StageKey,
     /// The data sets that arrived, by port, as roots.
     pub roots: BTreeMap<String, Vec<Digest>>,
-    /// What a source saw, as an object: the content of its files by path.
-    pub files: Option<Digest>,
     pub run: u64,
     /// Why that run looked at it.
     pub reasons: Vec<Reason>,

@@ -1,12 +1,11 @@
 //! Sources: what one saw last time holds as long as no file's stat differs.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
 
 use cache::Digest;
 use cache::stat::{self, Section, StatEntry, What};
 use stage_core::event::{Event, Verdict};
-use stage_core::key::{InputKey, StageKey};
+use stage_core::key::{HashSink, InputKey, Sink as _, StageKey};
 use stage_core::{Job, Role, SourceOutput, StageError, World};
 
 use crate::engine::{NoContext, Sink};
@@ -14,9 +13,9 @@ use crate::pipeline::StageSpec;
 use crate::plan::planner::{PlanError, Planner};
 use crate::plan::{Keyed, StagePlan};
 use crate::reason::Reason;
-use crate::record::{LastRecord, StageRecord, decode, encode};
+use crate::record::{LastRecord, StageRecord};
 use crate::tables::{WriteError, write_dataset};
-use crate::world::{Trace, Watch};
+use crate::world::Watch;
 
 /// The name under which a source's files stand in its key.
 const FILES: &str = "files";
@@ -37,12 +36,12 @@ pub fn observe(
     let index = planner.index.clone();
     let (store, verify) = (planner.store.clone(), planner.verify);
     let mut waiting = |what| sink(Event::Waiting { what });
+    let mut current = None;
     if let Some(section) = index.section(&scan) {
         let differ: Vec<StatEntry> = match verify {
             true => section.iter().collect(),
             false => {
-                let fs = store.cache().fs().as_ref();
-                let differ = stat::differing(fs, store.base(), section, STAT_THREADS);
+                let differ = stat::check(store.base(), section, STAT_THREADS);
                 differ.into_iter().filter_map(|at| section.get(at)).collect()
             }
         };
@@ -58,27 +57,43 @@ pub fn observe(
             planner.seen.push((scan, section));
             return Ok(digest);
         }
+        current = Some(section);
     }
     let mut watch = Watch::new(&store, &index, verify, &mut waiting);
+    if let Some(current) = &current {
+        watch = watch.believing(current);
+    }
     look(&mut watch)?;
-    let section: Section = watch.seen.into_values().collect::<Vec<_>>().into();
+    let section = Section::from(watch.seen);
     let digest = section.content();
-    planner.seen.push((scan, section));
+    let key = if planner.is_run { scan } else { planned_key(&scan) };
+    planner.seen.push((key, section));
     Ok(digest)
 }
 
+/// Where a plan keeps what it saw, so that its hashing is not done again by the run: the section
+/// under the scan key itself is what the last run saw.
+fn planned_key(scan: &Digest) -> Digest {
+    let mut sink = HashSink::default();
+    sink.digest("planned", scan);
+    sink.finish()
+}
+
+fn seen_now<'a>(planner: &'a Planner, scan: &Digest) -> Option<&'a Section> {
+    let planned = planned_key(scan);
+    let now = planner.seen.iter().rev().find(|(own, _)| own == scan || *own == planned);
+    now.map(|(_, section)| section)
+}
+
 /// A section with what was seen now in the place of what was seen then.
-fn renewed(section: &Section, mut seen: Trace) -> Section {
-    let now = |entry: StatEntry| seen.remove(&entry.path).unwrap_or(entry);
-    let mut entries: Vec<StatEntry> = section.iter().map(now).collect();
-    entries.extend(seen.into_values());
-    entries.into()
+fn renewed(section: &Section, seen: Vec<StatEntry>) -> Section {
+    section.iter().chain(seen).collect::<Vec<_>>().into()
 }
 
 /// All entries under a scan key, as last seen.
 pub fn entries(planner: &Planner, scan: &Digest) -> Vec<StatEntry> {
-    match planner.seen.iter().rev().find(|(own, _)| own == scan) {
-        Some((_, section)) => section.iter().collect(),
+    match seen_now(planner, scan) {
+        Some(section) => section.iter().collect(),
         None => {
             planner.index.section(scan).map_or_else(Vec::new, |section| section.iter().collect())
         }
@@ -100,24 +115,22 @@ pub fn plan(
         *found.borrow_mut() = Some(scan_with(job, world)?);
         Ok(())
     };
+    let before = planner.index.clone();
     let seen = observe(planner, scan, sink, &mut look)?;
     let keyed = keyed(settings, seen);
     let mut lost = Vec::new();
     let known = planner.known(&keyed.digest, &mut lost)?;
-    if last.as_ref().is_some_and(|last| last.key == keyed.key)
-        && let Some(record) = known
-    {
-        return Ok(StagePlan::fresh(spec, keyed, record));
+    let mut reasons = Vec::new();
+    if last.as_ref().is_none_or(|last| last.key != keyed.key) || known.is_none() {
+        reasons = planner.reasons(spec, last.as_ref(), &keyed, &lost, 1);
+        if let (Some(_), Some(old), Some(new)) =
+            (&last, before.section(&scan), seen_now(planner, &scan))
+        {
+            add_file_reasons(old, new, &mut reasons);
+        }
     }
-    let listing = listing(entries(planner, &scan));
-    let mut reasons = planner.reasons(spec, last.as_ref(), &keyed, &lost, 1);
-    if let Some(old) = last.as_ref().and_then(|last| last.files) {
-        let old = planner.store.read(&old).ok().and_then(|bytes| decode(&bytes));
-        add_file_reasons(old.unwrap_or_default(), &listing, &mut reasons);
-    }
-    let files = Some(planner.store.put(encode(&listing).into())?);
     if let Some(record) = known {
-        return Ok(StagePlan { reasons, files, ..StagePlan::fresh(spec, keyed, record) });
+        return Ok(StagePlan { reasons, ..StagePlan::fresh(spec, keyed, record) });
     }
     if found.borrow().is_none() {
         // Nothing differs but the outcome is not there: it was never run, or is lost.
@@ -129,7 +142,6 @@ pub fn plan(
     Ok(StagePlan {
         verdict: Verdict::Dirty,
         reasons,
-        files,
         executed: 1,
         ..StagePlan::scanned(spec, keyed, record)
     })
@@ -182,36 +194,27 @@ fn write(
     })
 }
 
-/// The content of the files that a source has seen, by path. Kept with the run, so that the
-/// next one can name those that differ.
-type Listing = BTreeMap<String, Digest>;
-
-fn listing(entries: Vec<StatEntry>) -> Listing {
-    let there = entries.into_iter().filter(|entry| entry.what != What::Absent);
-    there.map(|entry| (entry.path, entry.digest)).collect()
-}
-
 /// Names the files that differ, in place of the statement that something does.
-fn add_file_reasons(old: Listing, new: &Listing, reasons: &mut Vec<Reason>) {
-    let changes = compare_listings(&old, new);
+fn add_file_reasons(old: &Section, new: &Section, reasons: &mut Vec<Reason>) {
+    let mut changes = new.changes_from(old);
+    let is_there =
+        |entry: &Option<StatEntry>| entry.as_ref().is_some_and(|entry| entry.what != What::Absent);
+    changes.retain(|(old, new)| is_there(old) || is_there(new));
     if changes.is_empty() {
         return;
     }
     reasons.retain(|reason| !matches!(reason, Reason::ResultGone | Reason::RejectsChanged { .. }));
     let more = changes.len().saturating_sub(EXAMPLES) as u64;
-    reasons.extend(changes.into_iter().take(EXAMPLES));
+    reasons.extend(changes.into_iter().take(EXAMPLES).map(file_reason));
     if more > 0 {
         reasons.push(Reason::MoreSourceFiles { count: more });
     }
 }
 
-fn compare_listings(old: &Listing, new: &Listing) -> Vec<Reason> {
-    let paths: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-    let differ = paths.into_iter().filter(|path| old.get(*path) != new.get(*path));
-    let reason = |path: &String| Reason::SourceFileChanged {
-        path: path.clone(),
-        old: old.get(path).map(Digest::short),
-        new: new.get(path).map(Digest::short),
+fn file_reason((old, new): (Option<StatEntry>, Option<StatEntry>)) -> Reason {
+    let path = old.as_ref().or(new.as_ref()).map_or(String::new(), |entry| entry.path.clone());
+    let short = |entry: Option<StatEntry>| {
+        entry.filter(|entry| entry.what != What::Absent).map(|entry| entry.digest.short())
     };
-    differ.map(reason).collect()
+    Reason::SourceFileChanged { path, old: short(old), new: short(new) }
 }

@@ -4,11 +4,9 @@
 //! entry differs, the same questions would get the same answers, so a source that is asked
 //! again has nothing to do; see [`unchanged`].
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use cache::fs::{FileKind, Fs, FsError, Metadata};
-use cache::stat::{self, StatEntry, StatIndex, What};
+use cache::stat::{self, Section, StatEntry, StatIndex, What};
 use cache::{CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use rayon::prelude::*;
@@ -16,9 +14,6 @@ use stage_core::key::{HashSink, Sink};
 use stage_core::{Blob, FileFact, NewValue, Reject, StageError, Value, World};
 
 use crate::store::Store;
-
-/// What a source saw, by path.
-pub type Trace = BTreeMap<String, StatEntry>;
 
 /// Looks for the first time, or again because something differs.
 pub struct Watch<'a> {
@@ -28,7 +23,12 @@ pub struct Watch<'a> {
     verify: bool,
     /// Says what takes long.
     waiting: &'a mut dyn FnMut(String),
-    pub seen: Trace,
+    /// Has just been compared with the files, so that nothing in it needs a look.
+    current: Option<&'a Section>,
+    /// Where the next path is expected in it: paths are asked for in order as a rule.
+    next: usize,
+    /// What was answered, in the order of the questions.
+    pub seen: Vec<StatEntry>,
 }
 
 /// So many bytes are hashed without a word.
@@ -41,7 +41,12 @@ impl<'a> Watch<'a> {
         verify: bool,
         waiting: &'a mut dyn FnMut(String),
     ) -> Watch<'a> {
-        Watch { store, index, verify, waiting, seen: Trace::new() }
+        Watch { store, index, verify, waiting, current: None, next: 0, seen: Vec::new() }
+    }
+
+    /// Believes a section that holds at this moment.
+    pub fn believing(self, current: &'a Section) -> Watch<'a> {
+        Watch { current: Some(current), ..self }
     }
 
     fn fs(&self) -> &'a dyn Fs {
@@ -50,6 +55,17 @@ impl<'a> Watch<'a> {
 
     fn full(&self, path: &Utf8Path) -> Utf8PathBuf {
         self.store.base().join(path)
+    }
+
+    /// What is known about a file without reading it.
+    fn known(&mut self, path: &Utf8Path) -> Option<StatEntry> {
+        let current = self.current.and_then(|current| {
+            let at = current.position_near(path.as_str(), self.next)?;
+            self.next = at + 1;
+            current.get(at)
+        });
+        let current = current.filter(|entry| entry.what == What::File);
+        current.or_else(|| self.memo(path))
     }
 
     /// The entry of the index, when the file's stat vouches for it.
@@ -62,12 +78,8 @@ impl<'a> Watch<'a> {
         (entry.what == What::File && entry.trusted() && is_same(&entry, &now)).then_some(entry)
     }
 
-    fn note(&mut self, path: &Utf8Path, entry: StatEntry) {
-        self.seen.insert(path.to_string(), entry);
-    }
-
     fn note_absent(&mut self, path: &Utf8Path) {
-        self.note(path, StatEntry::absent(path.to_string(), ABSENT));
+        self.seen.push(StatEntry::absent(path.to_string(), ABSENT));
     }
 
     /// Looks at the same paths again and gives what stands there now.
@@ -121,7 +133,7 @@ impl<'a> Watch<'a> {
             }
         }
         let entry = StatEntry::new(folder.to_string(), &before, began, sink.finish(), What::Dir);
-        self.note(folder, entry);
+        self.seen.push(entry);
         Ok(entries)
     }
 
@@ -199,7 +211,7 @@ impl World for Watch<'_> {
         };
         let digest = Digest::of(&bytes);
         let entry = StatEntry::new(path.to_string(), &before, began, digest, What::File);
-        self.note(path, entry);
+        self.seen.push(entry);
         Ok(bytes.into())
     }
 
@@ -224,7 +236,7 @@ impl World for Watch<'_> {
         &mut self,
         paths: &[Utf8PathBuf],
     ) -> Result<Vec<Result<FileFact, Reject>>, StageError> {
-        let memos: Vec<Option<StatEntry>> = paths.iter().map(|path| self.memo(path)).collect();
+        let memos: Vec<Option<StatEntry>> = paths.iter().map(|path| self.known(path)).collect();
         let unknown: Vec<&Utf8PathBuf> =
             paths.iter().zip(&memos).filter(|(_, memo)| memo.is_none()).map(|(p, _)| p).collect();
         let mut hashed = self.hash_all(&unknown).into_iter();
@@ -259,7 +271,7 @@ impl Watch<'_> {
         match entry {
             Ok(entry) => {
                 let fact = FileFact { digest: entry.digest, size: entry.size };
-                self.note(path, entry);
+                self.seen.push(entry);
                 Ok(Ok(fact))
             }
             Err(CacheError::Fs(error)) if error.is_not_found() => {

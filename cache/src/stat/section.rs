@@ -5,6 +5,8 @@
 //! the digest of all contents; the folders as offset and length in the text; the
 //! entries; the text.
 
+use std::cmp::Ordering;
+
 use bytes::Bytes;
 
 use super::{StatEntry, What, trusted};
@@ -81,12 +83,24 @@ impl Row<'_> {
         bytes.copy_from_slice(&self.0[52..]);
         Digest::from_bytes(bytes)
     }
+
+    fn stands_for(&self) -> (What, &[u8]) {
+        (self.what(), &self.0[52..])
+    }
 }
 
-/// The entries are kept sorted, so their order may change.
+/// The entries are kept sorted, so their order may change. Of several about one path the last
+/// counts.
 impl From<Vec<StatEntry>> for Section {
     fn from(mut entries: Vec<StatEntry>) -> Section {
         entries.sort_by(|a, b| split(&a.path).cmp(&split(&b.path)));
+        entries.dedup_by(|later, earlier| {
+            let same = later.path == earlier.path;
+            if same {
+                std::mem::swap(later, earlier);
+            }
+            same
+        });
         let (mut dirs, mut rows, mut text) = (Vec::new(), Vec::new(), String::new());
         let mut last_dir = None;
         for entry in &entries {
@@ -171,6 +185,40 @@ impl Section {
         self.get(self.position(path)?)
     }
 
+    /// As [`Section::position`], quick where the entry is at the index that is expected.
+    pub fn position_near(&self, path: &str, expected: usize) -> Option<usize> {
+        let here = self.row(expected).map(|row| self.parts(&row));
+        match here == Some(split(path)) {
+            true => Some(expected),
+            false => self.position(path),
+        }
+    }
+
+    /// The entries that stand for something else in another section, there and here.
+    pub fn changes_from(&self, old: &Section) -> Vec<(Option<StatEntry>, Option<StatEntry>)> {
+        let mut changes = Vec::new();
+        let (mut before, mut now) = (0, 0);
+        loop {
+            let order = match (old.row(before), self.row(now)) {
+                (None, None) => return changes,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(a), Some(b)) => old.parts(&a).cmp(&self.parts(&b)),
+            };
+            let (gone, new) = (order.is_le(), order.is_ge());
+            let same = || {
+                let (a, b) = (old.row(before), self.row(now));
+                a.zip(b).is_some_and(|(a, b)| a.stands_for() == b.stands_for())
+            };
+            if order.is_ne() || !same() {
+                let (a, b) = (old.get(before), self.get(now));
+                changes.push((a.filter(|_| gone), b.filter(|_| new)));
+            }
+            before += usize::from(gone);
+            now += usize::from(new);
+        }
+    }
+
     /// The index of the entry for a path.
     pub fn position(&self, path: &str) -> Option<usize> {
         let wanted = split(path);
@@ -178,10 +226,10 @@ impl Section {
         while low < high {
             let middle = low + (high - low) / 2;
             let row = self.row(middle)?;
-            match (self.dir(row.dir()), self.name(&row)).cmp(&wanted) {
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Greater => high = middle,
-                std::cmp::Ordering::Equal => return Some(middle),
+            match self.parts(&row).cmp(&wanted) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return Some(middle),
             }
         }
         None
@@ -214,13 +262,20 @@ impl Section {
         std::str::from_utf8(bytes).unwrap_or_default()
     }
 
+    /// Folder and name.
+    fn parts(&self, row: &Row<'_>) -> (&str, &str) {
+        (self.dir(row.dir()), self.name(row))
+    }
+
     fn path(&self, row: &Row<'_>) -> String {
-        let (dir, name) = (self.dir(row.dir()), self.name(row));
-        match dir {
-            "" => name.to_owned(),
-            "/" => format!("/{name}"),
-            dir => format!("{dir}/{name}"),
+        let (dir, name) = self.parts(row);
+        let mut path = String::with_capacity(dir.len() + 1 + name.len());
+        path.push_str(dir);
+        if !dir.is_empty() && dir != "/" {
+            path.push('/');
         }
+        path.push_str(name);
+        path
     }
 }
 

@@ -126,8 +126,7 @@ fn the_present_state_of_a_stage_counts_though_later_runs_left_it_out() {
     outcome(&cache, "x", &["a"], 1.0);
     let record = cache.get(STAGE, &Digest::of(b"x")).unwrap().unwrap();
     cache.record(STAGE, &key.digest(), record.to_vec()).unwrap();
-    let last =
-        LastRecord { key, roots: [].into(), run: 1, reasons: vec![], previous: None, files: None };
+    let last = LastRecord { key, roots: [].into(), run: 1, reasons: vec![], previous: None };
     cache.record(LAST, &last_key("p", "x"), encode(&last)).unwrap();
     let other = outcome(&cache, "other", &["b"], 1.0);
     run(&cache, 2, Status::Done, &[("other", other)], false);

@@ -47,6 +47,8 @@ pub struct Planner<'a> {
     pub deep: bool,
     /// Hash every source file, whatever its stat says.
     pub verify: bool,
+    /// What is seen becomes what the last run saw.
+    pub is_run: bool,
 }
 
 /// How often a plan is made again because an object turned out to be lost.
@@ -69,6 +71,7 @@ impl<'a> Planner<'a> {
             files: vec![BTreeMap::new(); pipeline.stages.len()],
             deep: cache.has_losses(),
             verify: engine.verify,
+            is_run: false,
         })
     }
 
@@ -217,7 +220,6 @@ impl<'a> Planner<'a> {
             outputs: main_output(spec, Planned::Partial(Arc::new(work.output()))),
             work: Work::Items(work),
             rejects: counts.rejects,
-            files: None,
         })
     }
 
@@ -447,7 +449,6 @@ impl StagePlan {
             outputs: BTreeMap::new(),
             work: Work::Later,
             rejects: Vec::new(),
-            files: None,
         }
     }
 

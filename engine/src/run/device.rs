@@ -6,6 +6,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::io::{BufRead, BufReader, BufWriter};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -293,6 +294,8 @@ impl Worker {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            // Ctrl-C in a terminal is for the engine, which lets the worker finish its batch.
+            .process_group(0)
             .spawn()
             .map_err(failed)?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());

@@ -225,7 +225,6 @@ impl Schedule<'_> {
             }
         }
         let record = LastRecord {
-            files: self.plans[id.0].files,
             run: self.run,
             reasons,
             previous: last.map(|last| Box::new((last.key, last.roots))),
