@@ -1,9 +1,12 @@
-//! What the end-to-end tests share: a small world of stages, and a folder to run them in.
+//! What the end-to-end tests share: a small world of stages with a folder to run them in, and
+//! projects in which the real programs run.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod lab;
 pub mod processes;
+mod project;
 pub mod stages;
 pub mod worlds;
 
 pub use lab::{Lab, MANIFEST, Ran};
+pub use project::{Project, RanProgram, command, copy_folder};

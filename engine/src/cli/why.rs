@@ -150,7 +150,12 @@ impl One<'_> {
         match (&before, &now) {
             (None, None) => return Err(self.no_item()),
             (None, Some(_)) if roots.is_none() => {
-                writeln!(output, "item `{id}` arrives, and nothing is known of an earlier run")?;
+                let as_before =
+                    self.last.map_or_else(String::new, |last| format!(" as at run {}", last.run));
+                writeln!(
+                    output,
+                    "item `{id}` arrives{as_before}, and nothing is known of an earlier run"
+                )?;
             }
             (None, Some(_)) => writeln!(output, "item `{id}` is new since {run}")?,
             (Some(_), None) => writeln!(output, "item `{id}` is gone since {run}")?,

@@ -1,0 +1,28 @@
+//! The demo in a folder of its own, before and after its first run.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use throstle_tests::{Project, RanProgram, copy_folder};
+
+/// Clips that arrive at the stages below `checked`: all but the one that is broken on purpose.
+pub const CLIPS: u64 = 32;
+
+/// The demo with its cache and outputs after a first run, which happens once a test program.
+pub fn done() -> Project {
+    Project::copy_of(&first().0, &[])
+}
+
+/// The folder of the first run, and the run.
+pub fn first() -> &'static (PathBuf, RanProgram) {
+    static FIRST: OnceLock<(PathBuf, RanProgram)> = OnceLock::new();
+    FIRST.get_or_init(|| {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../pipelines/demo");
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("demo");
+        // What an earlier test program has left there.
+        let _ = std::fs::remove_dir_all(&folder);
+        copy_folder(&source, &folder, &["out", ".throstle"]);
+        let ran = RanProgram::of_folder(&folder);
+        (folder, ran)
+    })
+}

@@ -1,0 +1,13 @@
+//! `throstle` with one more stage. It has every command of `throstle`; manifests that use
+//! `my.whisper` run with this program and are checked, planned and explained by it.
+
+mod whisper;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+fn main() -> ExitCode {
+    let mut stages = stage_speech::stages();
+    stages.push(Arc::new(whisper::Whisper));
+    engine::cli::main(stages)
+}

@@ -1,0 +1,98 @@
+//! `my.whisper`: makes clips quieter. An example of an item stage from outside.
+//!
+//! A stage is two things. Its [`Kind`] says what it reads, writes and can be told; from it come
+//! the checks of the manifest, the documentation and the keys, without any of the code running.
+//! Its [`Stage`] opens a job, and the job turns each item into an output or a reason to set it
+//! aside.
+
+use std::io::Cursor;
+
+use stage_core::{
+    Context, Default, FieldSet, FieldType, InputPort, Item, ItemJob, Job, Kind, NewValue, Output,
+    OutputPort, Parameter, ParameterType, Reject, Setup, Stage, StageError,
+};
+
+/// The field that is read and written.
+const AUDIO: &[(&str, FieldType)] = &[("audio", FieldType::Blob)];
+
+static WHISPER: Kind = Kind {
+    // The family keeps own names and those of others apart.
+    name: "my.whisper",
+    // Raise it when the same clip and parameters give other samples: what was kept is then done
+    // again, and nothing else is.
+    version: 1,
+    summary: "Makes clips quieter.",
+    doc: "Reads 16-bit WAV, such as `audio.resample` writes.",
+    // Only the fields that are listed are seen, and only they decide whether a clip is done
+    // again: a changed transcript is no work here.
+    inputs: &[InputPort { reads: FieldSet::These(AUDIO), doc: "Clips.", ..InputPort::DATASET }],
+    // The other fields of the clips are carried on.
+    outputs: &[OutputPort { writes: AUDIO, doc: "The quieter clips.", ..OutputPort::DATASET }],
+    parameters: &[Parameter {
+        name: "quieter_by_db",
+        parameter_type: ParameterType::Number { min: 0.0, max: 60.0 },
+        default: Default::Number(20.0),
+        doc: "How much quieter the clips become, in decibels.",
+        ..Parameter::BASE
+    }],
+    ..Kind::BASE
+};
+
+pub struct Whisper;
+
+impl Stage for Whisper {
+    fn kind(&self) -> &'static Kind {
+        &WHISPER
+    }
+
+    /// Called once before the first clip, and not at all when there is nothing to do: the place
+    /// to load what the work needs.
+    fn open(&self, setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        let decibels = setup.parameters.number("quieter_by_db")?;
+        Ok(Job::Item(Box::new(Quieter { gain: 10_f64.powf(-decibels / 20.0) })))
+    }
+}
+
+struct Quieter {
+    gain: f64,
+}
+
+impl ItemJob for Quieter {
+    /// The outer error ends the stage; the inner one sets a single clip aside and is remembered.
+    fn process(
+        &self,
+        items: &[Item],
+        context: &mut dyn Context,
+    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
+        items.iter().map(|item| self.one(item, context)).collect()
+    }
+}
+
+impl Quieter {
+    fn one(
+        &self,
+        item: &Item,
+        context: &mut dyn Context,
+    ) -> Result<Result<Output, Reject>, StageError> {
+        let Some(blob) = item.fields.blob("audio") else {
+            return Ok(Err(Reject::new("no-audio", "the item has no field `audio` with bytes")));
+        };
+        let bytes = context.read(blob)?;
+        let made = self.quieter(&bytes).map_err(|error| {
+            Reject::new("unreadable", format!("the clip is no 16-bit WAV file: {error}"))
+        });
+        Ok(made.map(|wav| Output::default().with("audio", NewValue::bytes("audio/wav", wav))))
+    }
+
+    fn quieter(&self, wav: &[u8]) -> Result<Vec<u8>, hound::Error> {
+        let mut reader = hound::WavReader::new(wav)?;
+        let mut made = Cursor::new(Vec::with_capacity(wav.len()));
+        let mut writer = hound::WavWriter::new(&mut made, reader.spec())?;
+        for sample in reader.samples::<i16>() {
+            // The gain is at most one, so the product fits.
+            writer.write_sample((f64::from(sample?) * self.gain).round() as i16)?;
+        }
+        writer.finalize()?;
+        Ok(made.into_inner())
+    }
+}
