@@ -85,6 +85,8 @@ fn store(dir: &Utf8Path) {
     cache.put(&[3; 2000]).unwrap();
     cache.commit().unwrap();
     println!("  operations of a commit: {:?}", counting.counts());
+    timed("tidy the index", || cache.tidy().unwrap());
+    println!("  index {} bytes", cache.stats().unwrap().index_bytes);
     timed("build the index anew", || cache.rebuild_index().unwrap());
 }
 

@@ -38,10 +38,38 @@ impl Failure {
     }
 }
 
+/// Once set, nothing is read or written any more. The database would else do work while
+/// it is dropped, for a reader on pages that others have changed meanwhile.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Done(Arc<AtomicBool>);
+
+impl Done {
+    pub fn set(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    fn check(&self) -> io::Result<()> {
+        let is_done = self.0.load(Ordering::SeqCst);
+        if is_done { Err(io::Error::from(io::ErrorKind::BrokenPipe)) } else { Ok(()) }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Direct {
     pub file: Box<dyn FsFile>,
     pub failure: Arc<Failure>,
+    pub done: Done,
+}
+
+impl Direct {
+    pub fn new(file: Box<dyn FsFile>) -> Direct {
+        Direct { file, failure: Arc::default(), done: Done::default() }
+    }
+
+    fn unless_done(&self, work: impl FnOnce() -> Result<(), FsError>) -> io::Result<()> {
+        self.done.check()?;
+        self.failure.keep(work())
+    }
 }
 
 impl redb::StorageBackend for Direct {
@@ -50,24 +78,24 @@ impl redb::StorageBackend for Direct {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.done.check()?;
         let filled = self.failure.keep(self.file.read_full_at(out, offset))?;
         full(filled, out.len())
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
-        self.failure.keep(self.file.set_len(length))
+        self.unless_done(|| self.file.set_len(length))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let result = self.file.sync_data();
-        if result.is_err() {
-            self.failure.sync_failed.store(true, Ordering::SeqCst);
-        }
-        self.failure.keep(result)
+        self.unless_done(|| {
+            let failed = |_: &FsError| self.failure.sync_failed.store(true, Ordering::SeqCst);
+            self.file.sync_data().inspect_err(failed)
+        })
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.failure.keep(self.file.write_all_at(data, offset))
+        self.unless_done(|| self.file.write_all_at(data, offset))
     }
 }
 
@@ -76,6 +104,7 @@ impl redb::StorageBackend for Direct {
 pub(crate) struct Overlay {
     file: Box<dyn FsFile>,
     failure: Arc<Failure>,
+    pub done: Done,
     changes: Mutex<Changes>,
 }
 
@@ -91,7 +120,7 @@ impl Overlay {
     pub fn new(file: Box<dyn FsFile>, failure: Arc<Failure>) -> Result<Overlay, FsError> {
         let length = file.len()?;
         let changes = Changes { length, file_end: length, pages: HashMap::new() };
-        Ok(Overlay { file, failure, changes: Mutex::new(changes) })
+        Ok(Overlay { file, failure, done: Done::default(), changes: Mutex::new(changes) })
     }
 
     fn read_file(&self, file_end: u64, offset: u64, out: &mut [u8]) -> io::Result<()> {
@@ -109,6 +138,7 @@ impl redb::StorageBackend for Overlay {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.done.check()?;
         let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let end = offset + out.len() as u64;
         full(changes.length.saturating_sub(offset).min(out.len() as u64) as usize, out.len())?;

@@ -113,6 +113,12 @@ impl Cache {
         self.0.ledger().refresh()
     }
 
+    /// Makes the index small again where many commits left it with holes: for the end of
+    /// a run. True when there was something to win.
+    pub fn tidy(&self) -> Result<bool, CacheError> {
+        self.0.ledger().compact()
+    }
+
     /// How much is put and recorded, and not committed yet.
     pub fn pending_bytes(&self) -> u64 {
         self.0.pending().bytes()

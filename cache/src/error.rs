@@ -65,6 +65,15 @@ impl CacheError {
         }
     }
 
+    /// The disk, or a quota on it, is full.
+    pub fn is_no_space(&self) -> bool {
+        match self {
+            CacheError::NoSpace { .. } => true,
+            CacheError::Fs(error) => error.is_no_space(),
+            _ => false,
+        }
+    }
+
     /// Whether the object asked for has to be made again.
     pub fn is_lost_object(&self) -> bool {
         matches!(self, CacheError::Missing { .. } | CacheError::Damaged { .. })

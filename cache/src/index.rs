@@ -3,14 +3,15 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use bytes::Bytes;
 use redb::{
     Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition,
     TableError, WriteTransaction,
 };
 
-use crate::entry::{Entry, HEADER, checksum};
+use crate::backend::Done;
+use crate::entry::Entry;
 use crate::fs::FsError;
+use crate::rows::{Known, KnownValue, Location};
 use crate::{Digest, Table};
 
 const OBJECTS: TableDefinition<&[u8; 32], &[u8; 12]> = TableDefinition::new("objects");
@@ -44,120 +45,6 @@ pub(crate) fn broken(error: impl std::fmt::Display) -> IndexFailure {
 
 pub(crate) type IndexResult<T> = Result<T, IndexFailure>;
 
-/// Where an object lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Location {
-    Packed { pack: u32, offset: u32, length: u32 },
-    Loose { size: u64 },
-}
-
-impl Location {
-    pub fn size(&self) -> u64 {
-        match self {
-            Location::Packed { length, .. } => u64::from(*length),
-            Location::Loose { size } => *size,
-        }
-    }
-
-    /// The end of its entry in its pack.
-    pub fn pack_end(&self) -> Option<(u32, u64)> {
-        match self {
-            Location::Packed { pack, offset, length } => {
-                Some((*pack, u64::from(*offset) + HEADER as u64 + u64::from(*length)))
-            }
-            Location::Loose { .. } => None,
-        }
-    }
-
-    fn encode(&self) -> [u8; 12] {
-        let mut bytes = [0u8; 12];
-        match self {
-            Location::Packed { pack, offset, length } => {
-                bytes[..4].copy_from_slice(&pack.to_le_bytes());
-                bytes[4..8].copy_from_slice(&offset.to_le_bytes());
-                bytes[8..].copy_from_slice(&length.to_le_bytes());
-            }
-            Location::Loose { size } => bytes[4..].copy_from_slice(&size.to_le_bytes()),
-        }
-        bytes
-    }
-
-    fn decode(bytes: &[u8; 12]) -> Location {
-        let word = |at: usize| {
-            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-        };
-        match word(0) {
-            0 => Location::Loose { size: u64::from(word(4)) | u64::from(word(8)) << 32 },
-            pack => Location::Packed { pack, offset: word(4), length: word(8) },
-        }
-    }
-}
-
-/// The newest known state of one record key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Known {
-    pub sequence: u64,
-    pub pack: u32,
-    pub offset: u32,
-    pub value: KnownValue,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum KnownValue {
-    Here(Bytes),
-    /// Too long for the index: in the pack.
-    InPack {
-        length: u32,
-    },
-    Gone,
-}
-
-impl Known {
-    /// Which of two states of a key is the newer one, the same way for everybody.
-    pub fn order(&self) -> (u64, u32, u32) {
-        (self.sequence, self.pack, self.offset)
-    }
-
-    fn encode(&self, key: &[u8; 33]) -> Vec<u8> {
-        let mut bytes = vec![0u8; 8];
-        bytes.extend_from_slice(&self.sequence.to_le_bytes());
-        bytes.extend_from_slice(&self.pack.to_le_bytes());
-        bytes.extend_from_slice(&self.offset.to_le_bytes());
-        match &self.value {
-            KnownValue::Here(value) => {
-                bytes.push(0);
-                bytes.extend_from_slice(value);
-            }
-            KnownValue::InPack { length } => {
-                bytes.push(1);
-                bytes.extend_from_slice(&length.to_le_bytes());
-            }
-            KnownValue::Gone => bytes.push(2),
-        }
-        let check = checksum(&[key, &bytes[8..]]);
-        bytes[..8].copy_from_slice(&check);
-        bytes
-    }
-
-    fn decode(key: &[u8; 33], bytes: &[u8]) -> IndexResult<Known> {
-        let wrong = || IndexFailure::Broken("a record fails its checksum".to_owned());
-        if bytes.len() < 25 || checksum(&[key, &bytes[8..]]) != bytes[..8] {
-            return Err(wrong());
-        }
-        let word = |at: usize| {
-            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-        };
-        let value = match bytes[24] {
-            0 => KnownValue::Here(Bytes::copy_from_slice(&bytes[25..])),
-            1 if bytes.len() == 29 => KnownValue::InPack { length: word(25) },
-            2 => KnownValue::Gone,
-            _ => return Err(wrong()),
-        };
-        let sequence = u64::from(word(8)) | u64::from(word(12)) << 32;
-        Ok(Known { sequence, pack: word(16), offset: word(20), value })
-    }
-}
-
 fn record_key(table: Table, key: &Digest) -> [u8; 33] {
     let mut bytes = [0u8; 33];
     bytes[0] = table.0;
@@ -182,17 +69,18 @@ pub(crate) struct View {
 }
 
 /// Damaged pages can make the database panic even while it is closed.
-struct Closing(Option<Database>);
+struct Closing(Option<Database>, Done);
 
 impl Drop for Closing {
     fn drop(&mut self) {
+        self.1.set();
         let database = self.0.take();
         let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
     }
 }
 
 impl View {
-    pub fn open(database: Database) -> IndexResult<View> {
+    pub fn open(database: Database, done: Done) -> IndexResult<View> {
         let transaction = database.begin_read().map_err(broken)?;
         let table = |error: TableError| broken(error);
         Ok(View {
@@ -201,7 +89,7 @@ impl View {
             packs: transaction.open_table(PACKS).map_err(table)?,
             meta: transaction.open_table(META).map_err(table)?,
             _transaction: transaction,
-            _database: Closing(Some(database)),
+            _database: Closing(Some(database), done),
         })
     }
 
@@ -277,16 +165,26 @@ pub(crate) struct Tables<'t> {
     records: redb::Table<'t, &'static [u8; 33], &'static [u8]>,
     packs: redb::Table<'t, u32, u64>,
     meta: redb::Table<'t, &'static str, u64>,
+    sequence: u64,
 }
 
 impl<'t> Tables<'t> {
     pub fn open(transaction: &'t WriteTransaction) -> IndexResult<Tables<'t>> {
+        let meta = transaction.open_table(META).map_err(broken)?;
+        let sequence = meta.get(SEQUENCE).map_err(broken)?.map_or(0, |value| value.value());
         Ok(Tables {
             objects: transaction.open_table(OBJECTS).map_err(broken)?,
             records: transaction.open_table(RECORDS).map_err(broken)?,
             packs: transaction.open_table(PACKS).map_err(broken)?,
-            meta: transaction.open_table(META).map_err(broken)?,
+            meta,
+            sequence,
         })
+    }
+
+    /// Writes what was gathered meanwhile; the last thing before the commit.
+    pub fn finish(mut self) -> IndexResult<()> {
+        self.meta.insert(SEQUENCE, self.sequence).map_err(broken)?;
+        Ok(())
     }
 
     pub fn put_object(&mut self, digest: &Digest, location: Location) -> IndexResult<()> {
@@ -318,10 +216,7 @@ impl<'t> Tables<'t> {
 
     /// Keeps the newer of what is known and what comes.
     pub fn put_record(&mut self, table: Table, key: &Digest, known: &Known) -> IndexResult<()> {
-        let sequence = self.meta.get(SEQUENCE).map_err(broken)?.map_or(0, |value| value.value());
-        if known.sequence > sequence {
-            self.meta.insert(SEQUENCE, known.sequence).map_err(broken)?;
-        }
+        self.sequence = self.sequence.max(known.sequence);
         if self.record(table, key)?.is_some_and(|old| old.order() > known.order()) {
             return Ok(());
         }

@@ -14,6 +14,9 @@ use crate::layout::Layout;
 use crate::rebuild;
 use crate::{Access, CacheError};
 
+/// Below three times this length holes in the index do not matter.
+const WORTH_COMPACTING: u64 = 4 << 20;
+
 /// Memory for the pages of the index.
 const PAGE_CACHE: usize = 64 << 20;
 
@@ -21,7 +24,8 @@ pub(crate) struct Ledger {
     fs: Arc<dyn Fs>,
     layout: Layout,
     access: Access,
-    /// Its lock guards the index, its first eight bytes count the changes.
+    /// Its lock guards the index. It holds two numbers of eight bytes: how many changes
+    /// there were, and how long the index was when it was compacted.
     /// None where the cache cannot be written and nobody ever made the file.
     lock_file: Option<Arc<dyn FsFile>>,
     can_lock: bool,
@@ -171,8 +175,8 @@ impl Ledger {
             Err(error) if error.is_not_found() => return Err(broken("it is missing")),
             other => other?,
         };
-        let failure = Arc::new(Failure::default());
-        let backend = Direct { file, failure: Arc::clone(&failure) };
+        let backend = Direct::new(file);
+        let failure = Arc::clone(&backend.failure);
         let result = with_cause(&failure, || transact(backend, change));
         if failure.sync_failed() {
             // What the file holds is unknown from here on; the packs know everything.
@@ -187,6 +191,35 @@ impl Ledger {
         let _guard = self.lock(LockKind::Exclusive)?;
         self.count_change()?;
         rebuild::replace_ledger(&*self.fs, &self.layout)
+    }
+
+    /// Gives back the pages that many changes left unused; true when it was worth it.
+    pub fn compact(&mut self) -> Result<bool, CacheError> {
+        self.require_writable()?;
+        let size = self.fs.metadata(&self.layout.ledger)?.size;
+        if size < self.compacted()?.max(WORTH_COMPACTING).saturating_mul(3) {
+            return Ok(false);
+        }
+        let _guard = self.lock(LockKind::Exclusive)?;
+        self.count_change()?;
+        let backend = Direct::new(self.fs.open(&self.layout.ledger, Open::ReadWrite)?);
+        let failure = Arc::clone(&backend.failure);
+        with_cause(&failure, || database(backend)?.compact().map_err(broken))
+            .map_err(|failure| self.convert(failure))?;
+        let size = self.fs.metadata(&self.layout.ledger)?.size;
+        if let Some(file) = &self.lock_file {
+            file.write_all_at(&size.to_le_bytes(), 8)?;
+        }
+        Ok(true)
+    }
+
+    /// How long the index was after it was compacted last.
+    fn compacted(&self) -> Result<u64, FsError> {
+        let mut bytes = [0u8; 8];
+        if let Some(file) = &self.lock_file {
+            file.read_full_at(&mut bytes, 8)?;
+        }
+        Ok(u64::from_le_bytes(bytes))
     }
 
     /// Whether every page of the index has the checksum it should have.
@@ -282,21 +315,28 @@ fn open_view(fs: &dyn Fs, layout: &Layout) -> IndexResult<View> {
     if StorageBackend::len(&backend).map_err(broken)? == 0 {
         return Err(broken("it is empty"));
     }
-    with_cause(&failure, || View::open(database(backend)?))
+    let done = backend.done.clone();
+    with_cause(&failure, || View::open(database(backend)?, done))
 }
 
-/// One change from opening to closing, so that the file is whole between changes.
-pub(crate) fn transact<T>(
-    backend: impl StorageBackend,
+/// One change of the index, durable on return. The commit also says which pages are
+/// free, so the file can be left as after a crash: closing it would be three syncs more.
+fn transact<T>(
+    backend: Direct,
     change: &mut dyn FnMut(&mut Tables<'_>) -> IndexResult<T>,
 ) -> IndexResult<T> {
+    let done = backend.done.clone();
     let database = database(backend)?;
-    let transaction = database.begin_write().map_err(broken)?;
+    let mut transaction = database.begin_write().map_err(broken)?;
+    transaction.set_quick_repair(true);
     let value = {
         let mut tables = Tables::open(&transaction)?;
-        change(&mut tables)?
+        let value = change(&mut tables)?;
+        tables.finish()?;
+        value
     };
     transaction.commit().map_err(broken)?;
+    done.set();
     Ok(value)
 }
 
@@ -307,8 +347,8 @@ pub(crate) fn replace(
     change: &mut dyn FnMut(&mut Tables<'_>) -> IndexResult<()>,
 ) -> IndexResult<()> {
     let fresh = beside(&layout.ledger);
-    let failure = Arc::new(Failure::default());
-    let backend = Direct { file: fs.open(&fresh, Open::CreateNew)?, failure: Arc::clone(&failure) };
+    let backend = Direct::new(fs.open(&fresh, Open::CreateNew)?);
+    let failure = Arc::clone(&backend.failure);
     let written = with_cause(&failure, || transact(backend, change));
     let moved = written.and_then(|()| Ok(fs.rename(&fresh, &layout.ledger)?));
     if moved.is_err() {

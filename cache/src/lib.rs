@@ -24,6 +24,7 @@ mod pending;
 mod rebuild;
 mod records;
 mod recover;
+mod rows;
 mod scan;
 mod staging;
 pub mod stat;

@@ -5,9 +5,9 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::cache::{Cache, Shared};
 use crate::fs::{FsError, FsResult, Open, beside};
-use crate::index::Location;
 use crate::objects::{Place, hash_open};
 use crate::pending::Waiting;
+use crate::rows::Location;
 use crate::{CacheError, Digest};
 
 /// How a file came to be what it is.

@@ -9,9 +9,9 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::cache::{Cache, Shared};
 use crate::fs::{Fs, FsError, FsFile, FsResult, Open, beside};
-use crate::index::Location;
 use crate::packs::payload_at;
 use crate::pending::Waiting;
+use crate::rows::Location;
 use crate::{CacheError, Digest, Hasher};
 
 /// Objects of this size and more lie in files of their own.
@@ -270,28 +270,34 @@ impl Shared {
     }
 }
 
-/// Large enough for the hash to use the processor well, small enough to stay in its cache.
-const PIECE: usize = 128 << 10;
+/// So much is read at a time: it still fits the caches of a core.
+const PIECE: usize = 256 << 10;
 
 thread_local! {
-    /// Kept, since clearing a new one for every file costs as much as a tenth of the hashing.
-    static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; PIECE]);
+    /// Kept, since clearing a new buffer would cost a tenth of the hashing.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Digest and size of a file, read in pieces.
 pub(crate) fn hash_open(file: &dyn FsFile) -> FsResult<(Digest, u64)> {
-    BUFFER.with_borrow_mut(|buffer| {
-        let mut hasher = Hasher::new();
-        let mut offset = 0;
-        loop {
-            let count = file.read_at(buffer, offset)?;
-            if count == 0 {
-                return Ok((hasher.finish(), offset));
-            }
-            hasher.update(&buffer[..count]);
-            offset += count as u64;
+    let mut buffer = BUFFER.take();
+    buffer.resize(PIECE, 0);
+    let result = hash_pieces(file, &mut buffer);
+    BUFFER.set(buffer);
+    result
+}
+
+fn hash_pieces(file: &dyn FsFile, buffer: &mut [u8]) -> FsResult<(Digest, u64)> {
+    let mut hasher = Hasher::new();
+    let mut offset = 0;
+    loop {
+        let count = file.read_at(buffer, offset)?;
+        if count == 0 {
+            return Ok((hasher.finish(), offset));
         }
-    })
+        hasher.update(&buffer[..count]);
+        offset += count as u64;
+    }
 }
 
 /// Renames, or copies where the two places are different file systems.

@@ -14,7 +14,8 @@ use crate::layout::Layout;
 /// A pack that has grown so far gets no more entries.
 pub(crate) const ROLL: u64 = 256 << 20;
 const CHUNK: usize = 4 << 20;
-const MOST_OPEN: usize = 64;
+/// Some machines allow a process 64 open files in all.
+const MOST_OPEN: usize = 16;
 
 /// Open handles of packs, for reading.
 #[derive(Debug, Default)]

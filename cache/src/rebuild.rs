@@ -2,6 +2,7 @@
 //! tail that a dead process left behind.
 
 use crate::CacheError;
+use crate::backend::Done;
 use crate::entry::{Entry, PACK_MARK};
 use crate::fs::{Fs, FsFile, Open};
 use crate::index::{IndexResult, Tables, View, broken};
@@ -41,9 +42,10 @@ pub(crate) fn view_in_memory(fs: &dyn Fs, layout: &Layout) -> IndexResult<View> 
         {
             let mut tables = Tables::open(&transaction)?;
             read_all(fs, layout, &mut tables)?;
+            tables.finish()?;
         }
         transaction.commit().map_err(broken)?;
-        View::open(database)
+        View::open(database, Done::default())
     })
 }
 

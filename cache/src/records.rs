@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::cache::{Cache, Shared};
 use crate::entry::Entry;
-use crate::index::{Known, KnownValue};
 use crate::packs::{check_record_size, entry_at};
+use crate::rows::{Known, KnownValue};
 use crate::{CacheError, Digest};
 
 /// A space of record keys; what each is for is the engine's choice.

@@ -7,7 +7,7 @@ use camino::Utf8Path;
 use crate::cache::Cache;
 use crate::entry::{HEADER, PACK_MARK};
 use crate::fs::{FileKind, Fs, FsResult};
-use crate::index::{Known, KnownValue, Location};
+use crate::rows::{Known, KnownValue, Location};
 use crate::{CacheError, Table};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use camino::Utf8Path;
 use crate::cache::{Cache, Shared};
 use crate::commit::Writer;
 use crate::entry::{Entry, HEADER};
-use crate::index::{Known, KnownValue, Location};
 use crate::packs::entry_at;
 use crate::recover::adopt;
+use crate::rows::{Known, KnownValue, Location};
 use crate::stats::{entry_size, size_of};
 use crate::trash::{self, Swept};
 use crate::{CacheError, Digest, Table};
@@ -113,6 +113,7 @@ impl Cache {
                 false => report.busy_packs += 1,
             }
         }
+        self.tidy()?;
         Ok(report)
     }
 }

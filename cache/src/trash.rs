@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use crate::cache::{Cache, Shared};
 use crate::entry::Entry;
 use crate::fs::{Fs, FsError, FsResult, random};
-use crate::index::Location;
 use crate::layout::Layout;
 use crate::packs::entry_at;
 use crate::recover::adopt;
+use crate::rows::Location;
 use crate::stats::{bytes_under, size_of};
 use crate::{CacheError, Digest, Table};
 

@@ -8,10 +8,10 @@ use camino::{Utf8Path, Utf8PathBuf};
 use crate::cache::{Cache, Shared};
 use crate::entry::Entry;
 use crate::fs::{FsError, Open};
-use crate::index::{Known, KnownValue, Location};
 use crate::objects::hash_open;
 use crate::rebuild::RebuildReport;
 use crate::recover::recover;
+use crate::rows::{Known, KnownValue, Location};
 use crate::scan::{Found, Scan};
 use crate::{Access, CacheError, Digest, Table};
 

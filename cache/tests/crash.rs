@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use cache::fs::fault::EIO;
 use cache::fs::{Fault, FaultFs, Fs, MemoryFs};
+use cache::{Access, Cache, CacheError, Digest, VerifyOptions};
 use common::work::{Promised, check, finish, work};
 
 /// Runs the work with everything failing after the n-th sync; None when it came to its end.
@@ -95,4 +96,54 @@ fn a_torn_tail_is_cut_and_written_over() {
 
 fn pack(fs: &MemoryFs) -> (camino::Utf8PathBuf, Vec<u8>) {
     fs.files().into_iter().find(|(path, _)| path.as_str().ends_with("000001.pack")).unwrap()
+}
+
+#[test]
+fn a_sweep_that_is_cut_anywhere_keeps_what_is_live() {
+    let prepared = MemoryFs::new();
+    let cache = common::open(&prepared);
+    let live: Vec<Vec<u8>> = (0..3u8).map(|item| vec![item; 500]).collect();
+    let dead: Vec<Vec<u8>> = (10..20u8).map(|item| vec![item; 500]).collect();
+    for bytes in live.iter().chain(&dead) {
+        let digest = cache.put(bytes).unwrap();
+        cache.record(common::work::RESULTS, &digest, vec![bytes[0]]).unwrap();
+    }
+    cache.put(&common::work::large()).unwrap();
+    cache.commit().unwrap();
+    drop(cache);
+    let is_live = |digest: &Digest| live.iter().any(|bytes| Digest::of(bytes) == *digest);
+    let sweep = |fs: Arc<dyn Fs>| -> Result<(), CacheError> {
+        let cache = Cache::open(common::DIR.into(), fs, Access::ReadWrite)?;
+        let plan = cache.sweep_plan(&is_live, &|_, key, _| is_live(key))?;
+        cache.sweep(plan).map(drop)
+    };
+    let assert_live = |fs: &MemoryFs, place: &str| {
+        let cache = common::open(fs);
+        for bytes in &live {
+            let digest = Digest::of(bytes);
+            assert_eq!(&cache.read(&digest).unwrap(), bytes, "{place}");
+            let record = cache.get(common::work::RESULTS, &digest).unwrap();
+            assert_eq!(record.unwrap(), vec![bytes[0]], "{place}");
+        }
+        let options = VerifyOptions { repair: true, read_data: true };
+        cache.verify(options, &|_, _| ()).unwrap();
+        let report = cache.verify(options, &|_, _| ()).unwrap();
+        assert!(report.is_clean(), "{place}: {:?}", report.damages);
+    };
+    for operation in 0.. {
+        let fs = prepared.duplicate();
+        let faulty = Arc::new(FaultFs::new(Arc::new(fs.clone())));
+        faulty.set(vec![Fault::From { operation, error: EIO }]);
+        let result = sweep(faulty);
+        for (found, how) in [(fs.kill(), "killed"), (fs.crash(), "power cut")] {
+            let place = format!("{how} at operation {operation}");
+            assert_live(&found, &place);
+            sweep(Arc::new(found.clone())).unwrap();
+            assert_live(&found, &place);
+        }
+        if result.is_ok() {
+            assert!(operation > 100, "only {operation} operations were seen");
+            return;
+        }
+    }
 }

@@ -182,3 +182,28 @@ fn many_small_objects_are_few_files_and_little_more_than_their_bytes() {
     let unique = count as usize * size;
     assert!(stored as f64 <= unique as f64 * 1.05, "{stored} bytes for {unique}");
 }
+
+#[test]
+fn tidying_makes_a_worn_index_smaller_and_loses_nothing() {
+    let fs = MemoryFs::new();
+    let cache = open(&fs);
+    let mut keys = Vec::new();
+    for round in 0..40u32 {
+        for number in 0..500u32 {
+            let key = Digest::of(&(round * 1000 + number).to_le_bytes());
+            cache.record(TABLE, &key, key.as_bytes().repeat(10)).unwrap();
+            keys.push(key);
+        }
+        cache.commit().unwrap();
+    }
+    let before = cache.stats().unwrap().index_bytes;
+    assert!(cache.tidy().unwrap());
+    assert!(cache.stats().unwrap().index_bytes < before);
+    assert!(!cache.tidy().unwrap(), "there is nothing more to win");
+    for cache in [&cache, &open(&fs.crash())] {
+        for key in &keys {
+            let value = cache.get(TABLE, key).unwrap();
+            assert_eq!(value.unwrap(), key.as_bytes().repeat(10));
+        }
+    }
+}

@@ -85,6 +85,7 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
         Command::Log(arguments) => log::log(program, arguments, output),
         Command::Export(arguments) => export::export(program, arguments, output),
         Command::Stages(arguments) => catalogue::stages(program, arguments, output),
+        Command::Schema => catalogue::schema(program, output),
         Command::Doctor(arguments) => doctor::doctor(program, arguments, output),
         Command::Completions(arguments) => completions(arguments, output),
         Command::Cache(command) => care::care(program, command, output),

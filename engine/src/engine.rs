@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use cache::{Cache, CacheError, Digest};
@@ -45,6 +46,8 @@ pub struct RunOptions {
     pub targets: Vec<StageId>,
     /// Go on with what does not depend on a failed stage.
     pub keep_going: bool,
+    /// How often what is finished is made durable; half a second when `None`.
+    pub commit_every: Option<Duration>,
     pub stop: StopFlag,
 }
 

@@ -4,22 +4,27 @@
 //! alone whether anything is missing or was edited. Only what differs is written; what an
 //! earlier run exported and this one does not is removed, if it is still the file that was
 //! written.
+//!
+//! Exported files are not synced: that would cost seconds per thousand, and they can always be
+//! written again. So their stat is no proof once the machine has been started anew, and they
+//! are read once more then. Names that are gone are synced, since nothing would look for them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use cache::fs::Fs;
-use cache::stat::{self, StatEntry, StatIndex};
+use cache::stat::{self, Section, StatEntry, StatIndex};
 use cache::{CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use rayon::prelude::*;
 use stage_core::event::Event;
-use stage_core::key::{HashSink, Sink as KeySink, write_value};
+use stage_core::key::{HashSink, Sink as KeySink};
 use stage_core::{Blob, Fields, Item, Value};
 
 use crate::engine::{EngineError, Sink};
+use crate::leftovers;
 use crate::pipeline::{Export, Pipeline, StageId, StageSpec, Template, TemplatePart};
 use crate::plan::{Planned, StagePlan};
-use crate::record::{MEMO, decode, encode};
+use crate::record::{EXPORT, ExportRecord, PortValue, decode, encode};
 use crate::store::{ReadError, Store};
 
 const STAT_THREADS: usize = 2;
@@ -64,6 +69,21 @@ pub fn export(
     Ok(failed)
 }
 
+/// What the last export left.
+#[derive(Default)]
+struct Old {
+    digests: HashMap<Utf8PathBuf, Digest>,
+    /// Those whose stat vouches for them.
+    entries: HashMap<String, StatEntry>,
+}
+
+/// Why a file is not written.
+enum Problem {
+    Told(String),
+    /// The disk is full, which is a matter of the whole run.
+    Full(CacheError),
+}
+
 struct One<'a> {
     store: &'a Store,
     pipeline: &'a Pipeline,
@@ -73,39 +93,58 @@ struct One<'a> {
 
 impl One<'_> {
     fn bring_up_to_date(&self, value: &Planned) -> Result<Written, EngineError> {
-        let index = StatIndex::load(self.store.cache())?;
+        let Some(value) = exportable(value) else { return Ok(Written::default()) };
+        let cache = self.store.cache();
+        let index = StatIndex::load(cache)?;
         let section = self.section_key();
-        let content = content_key(value);
-        let base = self.store.base();
-        let kept = self.store.cache().get(MEMO, &section)?;
-        let before: Option<Digest> = kept.and_then(|bytes| decode(&bytes));
-        if let Some(entries) = index.section(&section) {
-            if before == Some(content) && stat::check(base, entries, STAT_THREADS).is_empty() {
-                return Ok(Written { unchanged: entries.len() as u64, ..Written::default() });
-            }
+        let before = cache.get(EXPORT, &section)?;
+        let before = before.and_then(|bytes| decode::<ExportRecord>(&bytes));
+        let now = ExportRecord { value, boot: boot(cache.fs().as_ref()) };
+        let same_boot = before.as_ref().is_none_or(|before| before.boot == now.boot);
+        let entries = index.section(&section);
+        if let Some(entries) = entries
+            && before.as_ref() == Some(&now)
+            && stat::differing(cache.fs().as_ref(), self.store.base(), entries, STAT_THREADS)
+                .is_empty()
+        {
+            return Ok(Written { unchanged: entries.len() as u64, ..Written::default() });
         }
         let mut done = Written::default();
-        let old: HashMap<String, StatEntry> = match index.section(&section) {
-            Some(entries) => entries.iter().map(|entry| (entry.path.clone(), entry)).collect(),
-            None => HashMap::new(),
-        };
-        let wanted = self.targets(value, &mut done)?;
-        let entries = self.write_all(&wanted, &old, &mut done)?;
-        self.remove_stale(&wanted, &old, &mut done);
-        self.remember(section, content, entries, &done)?;
+        let wanted = self.targets(&now.value, &mut done)?;
+        let mut old = Old::default();
+        for entry in entries.into_iter().flat_map(Section::iter) {
+            old.digests.insert(Utf8PathBuf::from(&entry.path), entry.digest);
+            if same_boot {
+                old.entries.insert(entry.path.clone(), entry);
+            }
+        }
+        if let Some(before) = before.as_ref().filter(|before| **before != now) {
+            self.add_recorded(&before.value, &mut old);
+        }
+        leftovers::remove(cache, self.store.base(), wanted.keys().chain(old.digests.keys()));
+        let entries = self.write_all(&wanted, &old.entries, &mut done)?;
+        self.remove_stale(&wanted, &old.digests, &mut done)?;
+        self.remember(section, now, entries, &done)?;
         Ok(done)
+    }
+
+    /// Where the last export put files, as the ledger knows it: the memo may be lost.
+    fn add_recorded(&self, value: &PortValue, old: &mut Old) {
+        // What can no longer be read names no files, and those are left alone.
+        let targets = self.targets(value, &mut Written::default()).unwrap_or_default();
+        old.digests.extend(targets.into_iter().map(|(path, blob)| (path, blob.digest)));
     }
 
     /// What is to stand where.
     fn targets(
         &self,
-        value: &Planned,
+        value: &PortValue,
         done: &mut Written,
     ) -> Result<BTreeMap<Utf8PathBuf, Blob>, EngineError> {
         let mut targets = BTreeMap::new();
         match value {
-            Planned::Artifact(fields) => self.artifact_targets(fields, &mut targets),
-            Planned::Root { root, .. } => {
+            PortValue::Artifact(fields) => self.artifact_targets(fields, &mut targets),
+            PortValue::Dataset { root, .. } => {
                 let at = |error: ReadError| EngineError::Stage {
                     stage: self.spec.name.clone(),
                     error: stage_core::StageError::failed(error.to_string()),
@@ -116,7 +155,6 @@ impl One<'_> {
                     }
                 }
             }
-            Planned::Partial(_) | Planned::Unknown => {}
         }
         Ok(targets)
     }
@@ -164,7 +202,7 @@ impl One<'_> {
         old: &HashMap<String, StatEntry>,
         done: &mut Written,
     ) -> Result<Vec<StatEntry>, EngineError> {
-        let results: Vec<Result<(StatEntry, bool), String>> = wanted
+        let results: Vec<Result<(StatEntry, bool), Problem>> = wanted
             .par_iter()
             .map(|(path, blob)| self.write(path, blob, old.get(path.as_str())))
             .collect();
@@ -179,7 +217,8 @@ impl One<'_> {
                     done.unchanged += 1;
                     entries.push(entry);
                 }
-                Err(problem) => done.problems.push(problem),
+                Err(Problem::Told(problem)) => done.problems.push(problem),
+                Err(Problem::Full(error)) => return Err(error.into()),
             }
         }
         Ok(entries)
@@ -191,12 +230,16 @@ impl One<'_> {
         path: &Utf8Path,
         blob: &Blob,
         old: Option<&StatEntry>,
-    ) -> Result<(StatEntry, bool), String> {
+    ) -> Result<(StatEntry, bool), Problem> {
         let fs = self.store.cache().fs().as_ref();
         let full = self.store.base().join(path);
-        let failed = |error: &dyn std::error::Error| {
-            let cause = error.source().map_or(String::new(), |cause| format!(": {cause}"));
-            format!("cannot export to `{path}`: {error}{cause}")
+        let failed = |error: CacheError| match error.is_no_space() {
+            true => Problem::Full(error),
+            false => {
+                let cause = std::error::Error::source(&error);
+                let cause = cause.map_or(String::new(), |cause| format!(": {cause}"));
+                Problem::Told(format!("cannot export to `{path}`: {error}{cause}"))
+            }
         };
         if let Some(entry) = old.filter(|entry| entry.digest == blob.digest && entry.trusted()) {
             let now = fs.metadata(&full).ok();
@@ -210,56 +253,61 @@ impl One<'_> {
                 return Ok((entry.clone(), false));
             }
         }
-        if let Ok((digest, entry)) = stat::hash_file(fs, &full) {
-            if digest == blob.digest {
-                return Ok((StatEntry { path: path.to_string(), ..entry }, false));
-            }
+        if let Ok((digest, entry)) = stat::hash_file(fs, &full)
+            && digest == blob.digest
+        {
+            return Ok((StatEntry { path: path.to_string(), ..entry }, false));
         }
         if let Some(folder) = full.parent() {
-            fs.create_dir_all(folder).map_err(|error| failed(&error))?;
+            fs.create_dir_all(folder).map_err(|error| failed(error.into()))?;
         }
-        self.materialise(&blob.digest, &full).map_err(|error| failed(&*error))?;
-        let (_, entry) = stat::hash_file(fs, &full).map_err(|error| failed(&error))?;
+        self.materialise(&blob.digest, &full).map_err(failed)?;
+        let (_, entry) = stat::hash_file(fs, &full).map_err(failed)?;
         Ok((StatEntry { path: path.to_string(), ..entry }, true))
     }
 
-    fn materialise(
-        &self,
-        digest: &Digest,
-        target: &Utf8Path,
-    ) -> Result<(), Box<dyn std::error::Error>> {
-        if self.store.cache().contains(digest)? {
-            self.store.cache().materialise(digest, target)?;
-            return Ok(());
+    fn materialise(&self, digest: &Digest, target: &Utf8Path) -> Result<(), CacheError> {
+        let cache = self.store.cache();
+        if cache.contains(digest)? {
+            return cache.materialise(digest, target).map(drop);
         }
-        let bytes = self.store.read(digest)?;
-        Ok(self.store.cache().fs().write_durably(target, &bytes)?)
+        let bytes = self.store.read(digest).map_err(|error| match error {
+            ReadError::Cache(error) => error,
+            ReadError::Changed { path, .. } => CacheError::Changed { path },
+            ReadError::Lost(_) | ReadError::Unreadable(_) => {
+                CacheError::Missing { digest: *digest }
+            }
+        })?;
+        Ok(cache.fs().write_durably(target, &bytes)?)
     }
 
     fn remove_stale(
         &self,
         wanted: &BTreeMap<Utf8PathBuf, Blob>,
-        old: &HashMap<String, StatEntry>,
+        old: &HashMap<Utf8PathBuf, Digest>,
         done: &mut Written,
-    ) {
-        let fs = self.store.cache().fs().as_ref();
-        for (path, entry) in old {
-            if wanted.contains_key(Utf8Path::new(path)) {
-                continue;
-            }
-            let full = self.store.base().join(path);
-            let ours = stat::hash_file(fs, &full).is_ok_and(|(digest, _)| digest == entry.digest);
+    ) -> Result<(), CacheError> {
+        let (fs, base) = (self.store.cache().fs().as_ref(), self.store.base());
+        let mut folders = BTreeSet::new();
+        for (path, digest) in old.iter().filter(|(path, _)| !wanted.contains_key(*path)) {
+            let full = base.join(path);
+            let ours = stat::hash_file(fs, &full).is_ok_and(|(found, _)| found == *digest);
             if ours && fs.remove_file(&full).is_ok() {
                 done.removed += 1;
-                remove_empty_folders(fs, self.store.base(), full.parent());
+                folders.extend(full.parent().map(Utf8Path::to_owned));
             }
         }
+        for folder in folders {
+            let folder = remove_empty_folders(fs, base, &folder);
+            fs.sync_dir(folder)?;
+        }
+        Ok(())
     }
 
     fn remember(
         &self,
         section: Digest,
-        content: Digest,
+        now: ExportRecord,
         entries: Vec<StatEntry>,
         done: &Written,
     ) -> Result<(), CacheError> {
@@ -270,9 +318,10 @@ impl One<'_> {
         let mut index = StatIndex::load(cache)?;
         index.put_section(section, entries);
         index.save(cache)?;
-        let known = cache.get(MEMO, &section)?.and_then(|bytes| decode::<Digest>(&bytes));
-        if done.problems.is_empty() && known != Some(content) {
-            cache.record(MEMO, &section, encode(&content))?;
+        let known = cache.get(EXPORT, &section)?;
+        let known = known.and_then(|bytes| decode::<ExportRecord>(&bytes));
+        if done.problems.is_empty() && known.as_ref() != Some(&now) {
+            cache.record(EXPORT, &section, encode(&now))?;
             cache.commit()?;
         }
         Ok(())
@@ -288,27 +337,33 @@ impl One<'_> {
     }
 }
 
-fn content_key(value: &Planned) -> Digest {
-    let mut sink = HashSink::default();
+fn exportable(value: &Planned) -> Option<PortValue> {
     match value {
-        Planned::Root { root, .. } => sink.digest("root", root),
-        Planned::Artifact(fields) => {
-            fields.iter().for_each(|(name, value)| write_value(name, value, &mut sink));
-        }
-        Planned::Partial(_) | Planned::Unknown => {}
+        Planned::Root { root, items } => Some(PortValue::Dataset { root: *root, items: *items }),
+        Planned::Artifact(fields) => Some(PortValue::Artifact(fields.clone())),
+        Planned::Partial(_) | Planned::Unknown => None,
     }
-    sink.finish()
 }
 
-/// Folders that an export has emptied go as well, up to the manifest's own.
-fn remove_empty_folders(fs: &dyn Fs, base: &Utf8Path, folder: Option<&Utf8Path>) {
+/// Differs from one start of the machine to the next, where the system tells.
+fn boot(fs: &dyn Fs) -> String {
+    let id = fs.read(Utf8Path::new("/proc/sys/kernel/random/boot_id")).unwrap_or_default();
+    String::from_utf8_lossy(&id).trim().to_owned()
+}
+
+/// Folders that an export has emptied go as well, up to the manifest's own. Gives the first that
+/// stays.
+fn remove_empty_folders<'a>(fs: &dyn Fs, base: &Utf8Path, folder: &'a Utf8Path) -> &'a Utf8Path {
     let mut folder = folder;
-    while let Some(path) = folder.filter(|path| *path != base && path.starts_with(base)) {
-        if fs.remove_dir(path).is_err() {
-            return;
-        }
-        folder = path.parent();
+    while folder != base && folder.starts_with(base) && fs.remove_dir(folder).is_ok() {
+        folder = folder.parent().unwrap_or(folder);
     }
+    // Another folder may have gone with those above it.
+    while !fs.exists(folder).unwrap_or(true) {
+        let Some(above) = folder.parent() else { break };
+        folder = above;
+    }
+    folder
 }
 
 fn plain(template: &Template) -> String {

@@ -93,11 +93,7 @@ fn unfinished(cache: &Cache, runs: &[RunRecord]) -> Result<Option<u64>, CacheErr
         runs.iter().map(|run| (run.pipeline.as_str(), run)).collect();
     let open = last.values().filter(|run| run.status != Status::Done).map(|run| run.run).max();
     let newest = runs.last().map_or(0, |run| run.run);
-    let logged = match cache.fs().read_dir(&runlog::folder(cache.dir())) {
-        Ok(entries) => entries.iter().filter_map(|entry| runlog::number(&entry.name)).max(),
-        Err(error) if error.is_not_found() => None,
-        Err(error) => return Err(error.into()),
-    };
+    let logged = history::open_runs(cache, runs)?.pop();
     match logged.filter(|logged| *logged > newest) {
         Some(logged) if !is_closed(cache, logged)? => Ok(Some(logged)),
         _ => Ok(open),

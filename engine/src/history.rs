@@ -5,6 +5,7 @@ use cache::{Cache, CacheError, Digest};
 use crate::record::{
     LAST, LastRecord, RUN, RunRecord, STAGE, StageRecord, decode, encode, last_key, run_key,
 };
+use crate::show::runlog;
 
 /// All runs, the oldest first.
 pub fn runs(cache: &Cache) -> Result<Vec<RunRecord>, CacheError> {
@@ -12,6 +13,19 @@ pub fn runs(cache: &Cache) -> Result<Vec<RunRecord>, CacheError> {
     let mut runs: Vec<RunRecord> = records.iter().filter_map(|(_, bytes)| decode(bytes)).collect();
     runs.sort_by_key(|run| run.run);
     Ok(runs)
+}
+
+/// The runs that have a log and no record: they were killed, or are under way.
+pub fn open_runs(cache: &Cache, runs: &[RunRecord]) -> Result<Vec<u64>, CacheError> {
+    let entries = match cache.fs().read_dir(&runlog::folder(cache.dir())) {
+        Err(error) if error.is_not_found() => return Ok(Vec::new()),
+        other => other?,
+    };
+    let logged = entries.iter().filter_map(|entry| runlog::number(&entry.name));
+    let mut open: Vec<u64> =
+        logged.filter(|number| runs.iter().all(|run| run.run != *number)).collect();
+    open.sort_unstable();
+    Ok(open)
 }
 
 pub fn run(cache: &Cache, number: u64) -> Result<Option<RunRecord>, CacheError> {

@@ -9,6 +9,7 @@ pub mod export;
 pub mod gc;
 pub mod graph;
 pub mod history;
+mod leftovers;
 pub mod manifest;
 pub mod pipeline;
 pub mod plan;

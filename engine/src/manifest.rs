@@ -1,25 +1,29 @@
 //! From the text of a manifest to a [`Pipeline`].
 //!
-//! Text becomes nodes with places ([`parse`](self::parse)), overrides and `[params]` take their
-//! places, [`written`](self::written) says what stands there, and `resolve` what is meant. Every
-//! error of a file is reported at once, each with its place and advice. Nothing is read here
-//! but the text: files and environment are asked for through functions.
+//! Text becomes nodes with places (`parse`), overrides and `[params]` take their places,
+//! `written` says what stands there, and `resolve` what is meant. Every error of a file is
+//! reported at once, each with its place and advice. Nothing is read here but the text: files and
+//! the environment are asked for through functions.
 
 mod draft;
 mod export;
 mod fields;
 mod instance;
+mod mistake;
 mod nearest;
 mod node;
 mod order;
 mod overrides;
+mod page;
 mod params;
 mod parse;
 mod policy;
 mod problem;
 mod reference;
 mod resolve;
+mod schema;
 mod source;
+mod target;
 mod unit;
 mod value;
 mod written;
@@ -29,7 +33,9 @@ use stage_core::Catalogue;
 
 use crate::pipeline::Pipeline;
 
+pub use page::{kind_page, reference};
 pub use problem::{Problem, Problems, Span};
+pub use schema::schema;
 pub use unit::{duration, size};
 
 /// What comes from outside of the text.
@@ -52,6 +58,11 @@ pub enum FileKind {
 pub struct Loaded {
     pub pipeline: Pipeline,
     pub warnings: Vec<Problem>,
+}
+
+/// The schema as it is written to files.
+pub fn schema_text(catalogue: &Catalogue) -> String {
+    format!("{:#}\n", schema(catalogue))
 }
 
 /// Reads the text of the manifest `file`. `files` is asked about paths that are joined to the

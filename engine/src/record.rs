@@ -27,6 +27,9 @@ pub const MEMO: Table = Table(6);
 /// Stage kind and device to the batch size that held.
 pub const LIMIT: Table = Table(7);
 
+/// An export to [`ExportRecord`].
+pub const EXPORT: Table = Table(8);
+
 /// The outcome of one item's work. Failures and cancellations are never recorded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ItemRecord {
@@ -67,6 +70,14 @@ pub struct StageRecord {
     pub seconds: f64,
 }
 
+/// What was last exported, as durable knowledge beside the memo of the files' stats.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExportRecord {
+    pub value: PortValue,
+    /// Which start of the machine that was; empty where it does not tell.
+    pub boot: String,
+}
+
 /// The present and the previous state of a stage of a pipeline, for reasons.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LastRecord {
@@ -77,8 +88,11 @@ pub struct LastRecord {
     /// Why that run looked at it.
     pub reasons: Vec<Reason>,
     /// What stood here before.
-    pub previous: Option<Box<(StageKey, BTreeMap<String, Vec<Digest>>)>>,
+    pub previous: Option<Box<Previous>>,
 }
+
+/// A key, and the roots that went with it.
+pub type Previous = (StageKey, BTreeMap<String, Vec<Digest>>);
 
 /// One run, for `log`, `status` and for what the garbage collection keeps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

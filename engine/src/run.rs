@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
-use cache::{Cache, CacheError};
+use cache::{Cache, CacheError, Claim};
 use camino::Utf8Path;
 use crossbeam_channel::unbounded;
 use stage_core::event::{Event, StageCounts, Status};
@@ -34,6 +34,7 @@ use schedule::{Ending, Schedule, State};
 
 /// How often a run is planned again because something turned out to be lost.
 const PASSES: usize = 16;
+const RUNS_AT_ONCE: u64 = 64;
 
 pub fn run(
     engine: &Engine,
@@ -45,7 +46,7 @@ pub fn run(
     let started = Instant::now();
     let begun = cache.fs().now() / 1_000_000_000;
     let mut total = Total::new(pipeline);
-    let number = next_run(cache)?;
+    let (number, _claim) = next_run(cache)?;
     let wanted: BTreeSet<StageId> = match options.targets.as_slice() {
         [] => pipeline.ids().collect(),
         targets => pipeline.with_upstream(targets),
@@ -55,7 +56,14 @@ pub fn run(
     let mut ending = Ending::Again;
     for _ in 0..PASSES {
         let mut pass = Pass { engine, pipeline, cache, options, wanted: &wanted, number };
-        ending = pass.run(&mut total, sink)?;
+        ending = match pass.run(&mut total, sink) {
+            // What is finished stays, and the rest goes on once there is space.
+            Err(EngineError::Cache(error)) if error.is_no_space() => {
+                sink(Event::Stopping { why: error.to_string() });
+                Ending::Paused
+            }
+            other => other?,
+        };
         if ending != Ending::Again {
             break;
         }
@@ -135,6 +143,7 @@ struct Pass<'a> {
 impl Pass<'_> {
     fn run(&mut self, total: &mut Total, sink: Sink) -> Result<Ending, EngineError> {
         let mut planner = Planner::new(self.engine, self.pipeline, self.cache)?;
+        planner.is_run = true;
         let plan = planner.plan(&self.options.targets, sink)?;
         if is_settled(&plan, self.wanted) {
             return self.take_over(plan, planner, total, sink);
@@ -167,7 +176,7 @@ impl Pass<'_> {
             sink: &mut *sink,
             hands: Hands::new(shared, gpus(self.cache)),
             messages: received,
-            committer: Committer::new(messages),
+            committer: Committer::new(messages, self.options.commit_every),
             run: self.number,
             deaths: HashMap::new(),
             halted: false,
@@ -242,9 +251,20 @@ fn gpus(cache: &Cache) -> Vec<String> {
     (0..numbers.len()).map(|at| format!("cuda:{at}")).collect()
 }
 
-fn next_run(cache: &Cache) -> Result<u64, CacheError> {
+/// The number of this run. The claim on it is held until the run ends, so that two runs at once
+/// have different numbers.
+fn next_run(cache: &Cache) -> Result<(u64, Option<Claim>), CacheError> {
     let latest = cache.get(RUN, &run_key(0))?;
-    Ok(latest.and_then(|bytes| decode::<u64>(&bytes)).unwrap_or(0) + 1)
+    let first = latest.and_then(|bytes| decode::<u64>(&bytes)).unwrap_or(0) + 1;
+    if cache.is_read_only() {
+        return Ok((first, None));
+    }
+    for number in first..first + RUNS_AT_ONCE {
+        if let Some(claim) = cache.claim(&run_key(number))? {
+            return Ok((number, Some(claim)));
+        }
+    }
+    Ok((first + RUNS_AT_ONCE, None))
 }
 
 fn record_run(cache: &Cache, record: &RunRecord) -> Result<(), CacheError> {
@@ -252,10 +272,12 @@ fn record_run(cache: &Cache, record: &RunRecord) -> Result<(), CacheError> {
         return Ok(());
     }
     cache.record(RUN, &run_key(record.run), encode(record))?;
-    cache.record(RUN, &run_key(0), encode(&record.run))?;
-    match cache.commit() {
+    let latest = cache.get(RUN, &run_key(0))?.and_then(|bytes| decode::<u64>(&bytes));
+    let latest = latest.unwrap_or(0).max(record.run);
+    cache.record(RUN, &run_key(0), encode(&latest))?;
+    match cache.commit().and_then(|_| cache.tidy()) {
         // The outputs are safe; that this line of the log is missing is all that is lost.
-        Err(CacheError::NoSpace { .. }) => Ok(()),
+        Err(error) if error.is_no_space() => Ok(()),
         other => other.map(drop),
     }
 }

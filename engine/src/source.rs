@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use cache::Digest;
 use cache::stat::{self, Section, StatEntry, What};
 use stage_core::event::{Event, Verdict};
-use stage_core::key::{InputKey, StageKey};
+use stage_core::key::{HashSink, InputKey, Sink as _, StageKey};
 use stage_core::{Job, Role, SourceOutput, StageError, World};
 
 use crate::engine::{NoContext, Sink};
@@ -23,22 +23,16 @@ const FILES: &str = "files";
 const EXAMPLES: usize = 5;
 const STAT_THREADS: usize = 2;
 
-/// What has been seen under a scan key.
-pub struct Seen {
-    pub digest: Digest,
-    /// The asking itself was repeated, since some answer differs.
-    pub looked: bool,
-}
-
 type Look<'a> = &'a mut dyn FnMut(&mut dyn World) -> Result<(), StageError>;
 
-/// Makes sure that what was seen under a scan key still holds, and looks again where not.
+/// Makes sure that what was seen under a scan key still holds, and looks again where not. Gives
+/// the content of all that was seen.
 pub fn observe(
     planner: &mut Planner,
     scan: Digest,
     sink: Sink,
     look: Look,
-) -> Result<Seen, PlanError> {
+) -> Result<Digest, PlanError> {
     let index = planner.index.clone();
     let (store, verify) = (planner.store.clone(), planner.verify);
     let mut waiting = |what| sink(Event::Waiting { what });
@@ -53,14 +47,14 @@ pub fn observe(
         };
         let old = section.content();
         if differ.is_empty() {
-            return Ok(Seen { digest: old, looked: false });
+            return Ok(old);
         }
         let mut watch = Watch::new(&store, &index, verify, &mut waiting);
         watch.look_again(&differ)?;
         let again = watch.seen;
         if again.iter().all(|entry| stands_for_the_same(section, entry)) {
             planner.seen.push((scan, renewed(section, again)));
-            return Ok(Seen { digest: old, looked: false });
+            return Ok(old);
         }
         current = Some(Current::new(section, again));
     }
@@ -69,8 +63,23 @@ pub fn observe(
     look(&mut watch)?;
     let section = Section::from(watch.seen);
     let digest = section.content();
-    planner.seen.push((scan, section));
-    Ok(Seen { digest, looked: true })
+    let key = if planner.is_run { scan } else { planned_key(&scan) };
+    planner.seen.push((key, section));
+    Ok(digest)
+}
+
+/// Where a plan keeps what it saw, so that its hashing is not done again by the run: the section
+/// under the scan key itself is what the last run saw.
+fn planned_key(scan: &Digest) -> Digest {
+    let mut sink = HashSink::default();
+    sink.digest("planned", scan);
+    sink.finish()
+}
+
+fn seen_now<'a>(planner: &'a Planner, scan: &Digest) -> Option<&'a Section> {
+    let planned = planned_key(scan);
+    let now = planner.seen.iter().rev().find(|(own, _)| own == scan || *own == planned);
+    now.map(|(_, section)| section)
 }
 
 fn stands_for_the_same(section: &Section, now: &StatEntry) -> bool {
@@ -85,8 +94,8 @@ fn renewed(section: &Section, seen: Vec<StatEntry>) -> Section {
 
 /// All entries under a scan key, as last seen.
 pub fn entries(planner: &Planner, scan: &Digest) -> Vec<StatEntry> {
-    match planner.seen.iter().rev().find(|(own, _)| own == scan) {
-        Some((_, section)) => section.iter().collect(),
+    match seen_now(planner, scan) {
+        Some(section) => section.iter().collect(),
         None => {
             planner.index.section(scan).map_or_else(Vec::new, |section| section.iter().collect())
         }
@@ -110,23 +119,26 @@ pub fn plan(
     };
     let before = planner.index.clone();
     let seen = observe(planner, scan, sink, &mut look)?;
-    let keyed = keyed(settings, seen.digest);
+    let keyed = keyed(settings, seen);
     let mut lost = Vec::new();
-    if let Some(record) = planner.known(&keyed.digest, &mut lost)? {
-        return Ok(StagePlan::fresh(spec, keyed, record));
+    let known = planner.known(&keyed.digest, &mut lost)?;
+    let mut reasons = Vec::new();
+    if last.as_ref().is_none_or(|last| last.key != keyed.key) || known.is_none() {
+        reasons = planner.reasons(spec, last.as_ref(), &keyed, &lost, 1);
+        if let (Some(_), Some(old), Some(new)) =
+            (&last, before.section(&scan), seen_now(planner, &scan))
+        {
+            add_file_reasons(old, new, &mut reasons);
+        }
+    }
+    if let Some(record) = known {
+        return Ok(StagePlan { reasons, ..StagePlan::fresh(spec, keyed, record) });
     }
     if found.borrow().is_none() {
         // Nothing differs but the outcome is not there: it was never run, or is lost.
         let (store, index) = (planner.store.clone(), planner.index.clone());
         let mut waiting = |what| sink(Event::Waiting { what });
         look(&mut Watch::new(&store, &index, planner.verify, &mut waiting))?;
-    }
-    let mut reasons = planner.reasons(spec, last.as_ref(), &keyed, &lost, 1);
-    if last.is_some() && seen.looked {
-        let new = planner.seen.iter().rev().find(|(own, _)| *own == scan);
-        if let (Some(old), Some((_, new))) = (before.section(&scan), new) {
-            add_file_reasons(old, new, &mut reasons);
-        }
     }
     let record = write(planner, spec, found.take().unwrap_or_default())?;
     Ok(StagePlan {

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use cache::fs::{FileKind, Fs, Metadata};
+use cache::fs::{FileKind, Fs, FsError, Metadata};
 use cache::stat::{self, Section, StatEntry, StatIndex, What};
 use cache::{CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
@@ -294,6 +294,7 @@ impl Watch<'_> {
                 self.note_absent(path);
                 Ok(Err(Reject::new("missing-file", format!("there is no file `{path}`"))))
             }
+            Err(CacheError::Fs(error)) if !is_about_the_file(&error) => Err(unreadable(&error)),
             Err(CacheError::Fs(error)) => {
                 self.note_absent(path);
                 let reason = format!("{error}: {}", error.source);
@@ -307,6 +308,21 @@ impl Watch<'_> {
     }
 }
 
-fn unreadable(error: &cache::fs::FsError) -> StageError {
+/// Whether an error tells of this file; others tell of the machine, such as too many open files,
+/// and must not become a verdict on an item.
+fn is_about_the_file(error: &FsError) -> bool {
+    use std::io::ErrorKind;
+    const BAD_MEDIUM: i32 = 5;
+    error.source.raw_os_error() == Some(BAD_MEDIUM)
+        || matches!(
+            error.kind(),
+            ErrorKind::PermissionDenied
+                | ErrorKind::IsADirectory
+                | ErrorKind::InvalidFilename
+                | ErrorKind::InvalidInput
+        )
+}
+
+fn unreadable(error: &FsError) -> StageError {
     StageError::failed(format!("{error}: {}", error.source))
 }

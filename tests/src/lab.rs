@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::stages;
-use cache::fs::{Fs, RealFs};
-use cache::{Access, Cache};
+use cache::fs::{Fs, MemoryFs, Open, RealFs};
+use cache::{Access, Cache, CacheError, VerifyOptions, VerifyReport};
 use camino::{Utf8Path, Utf8PathBuf};
-use engine::engine::{Engine, RunOptions, WorkerCommand};
+use engine::engine::{Engine, EngineError, RunOptions, WorkerCommand};
 use engine::manifest::{FileKind, LoadOptions, load};
 use engine::pipeline::Pipeline;
 use engine::plan::Plan;
@@ -38,12 +38,18 @@ input = "twice"
 export = "out/all.txt"
 "#;
 
-/// A folder with a pipeline in it.
+/// A folder with a pipeline in it: a temporary one of the machine, or `/lab` of a file system
+/// in memory.
 pub struct Lab {
-    pub folder: tempfile::TempDir,
+    folder: Option<tempfile::TempDir>,
+    base: Utf8PathBuf,
     pub stages: Vec<Arc<dyn Stage>>,
     pub worker: WorkerCommand,
+    /// What the engine works through.
     pub fs: Arc<dyn Fs>,
+    /// What the test itself works through; no faults, the same files.
+    world: Arc<dyn Fs>,
+    pub threads: usize,
 }
 
 /// What one run did.
@@ -64,8 +70,37 @@ impl Ran {
         self.stages.iter().map(|(name, counts)| (name.as_str(), counts.executed)).collect()
     }
 
+    /// What was executed in the item stages.
+    pub fn items_executed(&self) -> u64 {
+        ["loud", "twice"].iter().filter_map(|name| Some(self.stages.get(*name)?.executed)).sum()
+    }
+
+    /// The digests of what was found damaged or lost.
+    pub fn damaged(&self) -> Vec<String> {
+        let digest = |event: &Event| match event {
+            Event::Damaged { digest, .. } => Some(digest.clone()),
+            _ => None,
+        };
+        self.events.iter().filter_map(digest).collect()
+    }
+
+    /// Why stages failed.
+    pub fn failures(&self) -> Vec<String> {
+        let message = |event: &Event| match event {
+            Event::StageFailed { message, .. } => Some(message.clone()),
+            _ => None,
+        };
+        self.events.iter().filter_map(message).collect()
+    }
+
     pub fn nothing_executed(&self) -> bool {
         self.stages.values().all(|counts| counts.executed == 0)
+    }
+}
+
+impl Default for Lab {
+    fn default() -> Lab {
+        Lab::new()
     }
 }
 
@@ -74,29 +109,103 @@ impl Lab {
         Lab::with_fs(Arc::new(RealFs))
     }
 
+    /// On the machine's files, through this file system.
     pub fn with_fs(fs: Arc<dyn Fs>) -> Lab {
         let folder = tempfile::tempdir().unwrap();
-        let lab = Lab { folder, stages: stages::all(), worker: WorkerCommand::default(), fs };
+        let base = Utf8PathBuf::from_path_buf(folder.path().to_owned()).unwrap();
+        let lab = Lab { folder: Some(folder), ..Lab::at(base, fs, Arc::new(RealFs)) };
         lab.write("pipeline.toml", MANIFEST);
         lab
     }
 
-    pub fn base(&self) -> Utf8PathBuf {
-        Utf8PathBuf::from_path_buf(self.folder.path().to_owned()).unwrap()
+    /// In memory, the engine working through the same.
+    pub fn in_memory(memory: &MemoryFs) -> Lab {
+        Lab::through(memory, Arc::new(memory.clone()))
     }
 
+    /// In memory, the engine working through a layer over it. What is there stays as it is.
+    pub fn through(memory: &MemoryFs, fs: Arc<dyn Fs>) -> Lab {
+        let lab = Lab::at("/lab".into(), fs, Arc::new(memory.clone()));
+        if lab.read("pipeline.toml").is_none() {
+            lab.write("pipeline.toml", MANIFEST);
+        }
+        lab
+    }
+
+    fn at(base: Utf8PathBuf, fs: Arc<dyn Fs>, world: Arc<dyn Fs>) -> Lab {
+        let worker = WorkerCommand::default();
+        Lab { folder: None, base, stages: stages::all(), worker, fs, world, threads: 2 }
+    }
+
+    /// In a folder that is there already, with the files that are in it.
+    pub fn in_folder(base: &Utf8Path) -> Lab {
+        Lab::at(base.to_owned(), Arc::new(RealFs), Arc::new(RealFs))
+    }
+
+    pub fn base(&self) -> Utf8PathBuf {
+        self.base.clone()
+    }
+
+    /// Writes in place, as an editor may, and durably.
     pub fn write(&self, path: &str, text: &str) {
-        let path = self.base().join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
+        let path = self.base.join(path);
+        let folder = path.parent().unwrap();
+        self.world.create_dir_all(folder).unwrap();
+        let file = self.world.open(&path, Open::Create).unwrap();
+        file.set_len(0).unwrap();
+        file.write_all_at(text.as_bytes(), 0).unwrap();
+        if self.folder.is_none() {
+            file.sync_data().unwrap();
+            self.world.sync_dir(folder).unwrap();
+        }
     }
 
     pub fn remove(&self, path: &str) {
-        std::fs::remove_file(self.base().join(path)).unwrap();
+        let path = self.base.join(path);
+        self.world.remove_file(&path).unwrap();
+        if self.folder.is_none() {
+            self.world.sync_dir(path.parent().unwrap()).unwrap();
+        }
+    }
+
+    pub fn rename(&self, from: &str, to: &str) {
+        self.world.rename(&self.base.join(from), &self.base.join(to)).unwrap();
+        if self.folder.is_none() {
+            self.world.sync_dir(self.base.join(to).parent().unwrap()).unwrap();
+        }
     }
 
     pub fn read(&self, path: &str) -> Option<String> {
-        std::fs::read_to_string(self.base().join(path)).ok()
+        let bytes = self.world.read(&self.base.join(path)).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// All files below a folder by their path in it.
+    pub fn files(&self, folder: &str) -> BTreeMap<String, Vec<u8>> {
+        let mut found = BTreeMap::new();
+        let mut waiting = vec![String::new()];
+        while let Some(below) = waiting.pop() {
+            let path = self.base.join(folder).join(&below);
+            for entry in self.world.read_dir(&path).unwrap_or_default() {
+                let name = match below.as_str() {
+                    "" => entry.name.clone(),
+                    below => format!("{below}/{}", entry.name),
+                };
+                match entry.kind {
+                    cache::fs::FileKind::Dir => waiting.push(name),
+                    _ => {
+                        let bytes = self.world.read(&path.join(&entry.name)).unwrap();
+                        found.insert(name, bytes);
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// What the exports of the usual manifest are.
+    pub fn exports(&self) -> BTreeMap<String, Vec<u8>> {
+        self.files("out")
     }
 
     pub fn engine(&self) -> Engine {
@@ -106,28 +215,41 @@ impl Lab {
             catalogue,
             stages: self.stages.clone(),
             worker: self.worker.clone(),
-            threads: 2,
+            threads: self.threads,
             verify: false,
             secret: |_| None,
         }
     }
 
     pub fn pipeline(&self) -> Pipeline {
-        let file = self.base().join("pipeline.toml");
-        let text = std::fs::read_to_string(&file).unwrap();
+        self.try_pipeline().unwrap_or_else(|problems| panic!("{problems}"))
+    }
+
+    /// The pipeline, or every problem of its manifest.
+    pub fn try_pipeline(&self) -> Result<Pipeline, String> {
+        let file = self.base.join("pipeline.toml");
+        let text = self.read("pipeline.toml").unwrap();
         let options = LoadOptions { set: Vec::new(), secrets: &|_| None };
-        let files = |path: &Utf8Path| match std::fs::metadata(path) {
+        let files = |path: &Utf8Path| match self.world.metadata(path) {
             Ok(metadata) if metadata.is_dir() => FileKind::Folder,
             Ok(_) => FileKind::File,
             Err(_) => FileKind::Missing,
         };
         let loaded = load(&text, &file, &self.engine().catalogue, &options, &files);
-        loaded.unwrap_or_else(|problems| panic!("{problems:?}")).pipeline
+        loaded.map(|loaded| loaded.pipeline).map_err(|problems| format!("{problems:?}"))
     }
 
     pub fn cache(&self) -> Cache {
-        let folder = self.base().join(".throstle");
-        Cache::open(&folder, self.fs.clone(), Access::ReadWrite).unwrap()
+        self.open_cache().unwrap()
+    }
+
+    pub fn open_cache(&self) -> Result<Cache, CacheError> {
+        Cache::open(&self.base.join(".throstle"), self.fs.clone(), Access::ReadWrite)
+    }
+
+    /// Opens the cache and runs; what cannot be done is an error value.
+    pub fn attempt(&self, pipeline: &Pipeline, options: &RunOptions) -> Result<Ran, EngineError> {
+        self.run_pipeline(pipeline, &self.open_cache()?, options)
     }
 
     pub fn run(&self) -> Ran {
@@ -138,19 +260,34 @@ impl Lab {
         self.try_run(&self.cache(), options).unwrap()
     }
 
-    pub fn try_run(
+    pub fn try_run(&self, cache: &Cache, options: &RunOptions) -> Result<Ran, EngineError> {
+        self.run_pipeline(&self.pipeline(), cache, options)
+    }
+
+    fn run_pipeline(
         &self,
+        pipeline: &Pipeline,
         cache: &Cache,
         options: &RunOptions,
-    ) -> Result<Ran, engine::engine::EngineError> {
+    ) -> Result<Ran, EngineError> {
         let mut events = Vec::new();
-        let pipeline = self.pipeline();
         let mut sink = |event| events.push(event);
-        let status = self.engine().run(&pipeline, cache, options, &mut sink)?;
+        let status = self.engine().run(pipeline, cache, options, &mut sink)?;
         let Some(Event::Finished { stages, .. }) = events.last().cloned() else {
             panic!("the last event is not `finished`: {events:?}")
         };
         Ok(Ran { status, stages, events })
+    }
+
+    /// How many outcomes of items are kept.
+    pub fn item_records(&self) -> u64 {
+        self.cache().scan(engine::record::ITEM).unwrap().len() as u64
+    }
+
+    /// Finds damage anywhere in the cache.
+    pub fn verify(&self) -> VerifyReport {
+        let options = VerifyOptions { read_data: true, ..VerifyOptions::default() };
+        self.cache().verify(options, &|_, _| {}).unwrap()
     }
 
     pub fn plan(&self) -> Plan {

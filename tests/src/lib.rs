@@ -3,5 +3,6 @@
 
 mod lab;
 pub mod stages;
+pub mod worlds;
 
 pub use lab::{Lab, MANIFEST, Ran};

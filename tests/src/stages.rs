@@ -72,7 +72,7 @@ impl SourceJob for LinesJob {
 
 fn item(id: String, digest: cache::Digest, size: u64) -> Item {
     let body = Value::Blob(Arc::new(Blob { digest, size, kind: "text/plain".into() }));
-    let speaker = Value::text(id.chars().next().map(String::from).unwrap_or_else(String::new));
+    let speaker = Value::text(id.chars().next().map(String::from).unwrap_or_default());
     let fields: Fields = [("body", body), ("speaker", speaker)].into_iter().collect();
     Item::new(id, fields)
 }

@@ -17,6 +17,11 @@ pub trait Interceptor: std::fmt::Debug + Send + Sync + 'static {
         length
     }
 
+    /// Whether it is all the same to it if an operation goes past it.
+    fn may_be_passed(&self) -> bool {
+        false
+    }
+
     /// Whether an operation that failed so is tried again.
     fn again(&self, _error: &FsError) -> bool {
         false
@@ -110,6 +115,10 @@ impl<I: Interceptor> Fs for Layer<I> {
 
     fn now(&self) -> i64 {
         self.below.now()
+    }
+
+    fn is_direct(&self) -> bool {
+        self.interceptor.may_be_passed() && self.below.is_direct()
     }
 }
 

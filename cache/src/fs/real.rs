@@ -91,6 +91,10 @@ impl Fs for RealFs {
             Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |ns| -ns),
         }
     }
+
+    fn is_direct(&self) -> bool {
+        true
+    }
 }
 
 fn kind_of(file_type: fs::FileType) -> FileKind {

@@ -23,6 +23,10 @@ impl Interceptor for Retry {
         Ok(())
     }
 
+    fn may_be_passed(&self) -> bool {
+        true
+    }
+
     fn again(&self, error: &FsError) -> bool {
         error.kind() == io::ErrorKind::Interrupted
     }

@@ -14,7 +14,7 @@ use crate::fs::{Fs, Metadata, Open, beside};
 use crate::objects::hash_open;
 use crate::{CacheError, Digest};
 
-pub use check::{check, check_through};
+pub use check::{check, check_through, differing};
 pub use section::Section;
 
 /// What an entry is about.

@@ -47,6 +47,8 @@ pub enum Command {
     Export(Export),
     /// List the stage kinds, or show the documentation of one.
     Stages(Stages),
+    /// Print the JSON Schema of manifests, for editors.
+    Schema,
     /// Look for what is missing on this machine, and say how to get it.
     Doctor(Doctor),
     /// Print the completion script of a shell.

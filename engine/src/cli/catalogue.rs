@@ -7,6 +7,7 @@ use stage_core::Place;
 use super::arguments::Stages;
 use super::error::{CliError, Exit};
 use super::project::Program;
+use crate::manifest;
 use crate::show::table::Table;
 
 pub fn stages(
@@ -27,7 +28,7 @@ pub fn stages(
         return Ok(Exit::Done);
     };
     let kind = program.catalogue.get(name).ok_or_else(|| unknown(program, name))?;
-    writeln!(output, "{}: {}\n\n{}", kind.name, kind.summary, kind.doc)?;
+    output.write_all(manifest::kind_page(kind).as_bytes())?;
     Ok(Exit::Done)
 }
 
@@ -42,4 +43,9 @@ fn unknown(program: &Program, name: &str) -> CliError {
         None => "`throstle stages` lists all kinds".into(),
     };
     CliError::usage(format!("there is no stage kind `{name}`"), help)
+}
+
+pub fn schema(program: &Program, output: &mut dyn Write) -> Result<Exit, CliError> {
+    output.write_all(manifest::schema_text(&program.catalogue).as_bytes())?;
+    Ok(Exit::Done)
 }

@@ -77,29 +77,71 @@ fn libtorch(worker: &WorkerCommand) -> Finding {
             "libtorch",
             State::Missing,
             "there is no worker program `throstle-torch`, so stages that need libtorch cannot run; \
-             `make torch` builds it",
+             `make build` builds it",
         );
     };
     let mut command = Command::new(program.as_std_path());
     command.arg("check").envs(worker.environment.iter().map(|(name, value)| (name, value)));
     match answer(command) {
-        Ok((true, text)) => {
-            Finding::new("libtorch", State::Good, first_line(&text, "the worker starts"))
-        }
+        Ok((true, text)) => read_report(&text),
         Ok((false, text)) => Finding::new(
             "libtorch",
             State::Wrong,
             format!(
                 "`{program}` does not start: {}; set LIBTORCH to the folder of libtorch 2.11, or build \
-                 the worker again with `make torch`",
+                 the worker again with `make build`",
                 last_line(&text)
             ),
         ),
         Err(error) => Finding::new(
             "libtorch",
             State::Wrong,
-            format!("`{program}` cannot be started: {error}; build it again with `make torch`"),
+            format!("`{program}` cannot be started: {error}; build it again with `make build`"),
         ),
+    }
+}
+
+/// What the worker says about itself, of which only this is looked at.
+#[derive(serde::Deserialize)]
+struct Report {
+    libtorch: String,
+    devices: Vec<Device>,
+    /// Why a GPU that is there cannot be used.
+    cuda_error: Option<String>,
+}
+
+#[derive(serde::Deserialize)]
+struct Device {
+    name: String,
+    model: Option<String>,
+}
+
+fn read_report(text: &str) -> Finding {
+    let report: Report = match serde_json::from_str(text) {
+        Ok(report) => report,
+        Err(error) => {
+            let sentence = format!(
+                "the worker answers something else than a report ({error}): build it again from the \
+                 same source as `throstle`"
+            );
+            return Finding::new("libtorch", State::Wrong, sentence);
+        }
+    };
+    let device = |device: &Device| match &device.model {
+        Some(model) => format!("{} ({model})", device.name),
+        None => device.name.clone(),
+    };
+    let devices: Vec<String> = report.devices.iter().map(device).collect();
+    let works = format!("libtorch {} works on {}", report.libtorch, devices.join(", "));
+    match report.cuda_error {
+        None => Finding::new("libtorch", State::Good, works),
+        Some(error) => {
+            let sentence = format!(
+                "{works}, but not on the GPU: {error}; install torch 2.11 whole, with its CUDA \
+                 packages, and set LIBTORCH to it"
+            );
+            Finding::new("libtorch", State::Wrong, sentence)
+        }
     }
 }
 
@@ -271,6 +313,21 @@ mod tests {
         let broken =
             WorkerCommand { program: Some("/no/such/worker".into()), ..Default::default() };
         assert_eq!(libtorch(&broken).state, State::Wrong);
+    }
+
+    #[test]
+    fn a_gpu_that_cannot_be_used_is_wrong() {
+        let report = |error: &str| {
+            let devices = r#"[{"name":"cpu","model":null},{"name":"cuda:0","model":"T4"}]"#;
+            read_report(&format!(
+                r#"{{"program":"p","libtorch":"2.11.0","devices":{devices},"cuda_error":{error}}}"#
+            ))
+        };
+        let good = report("null");
+        assert_eq!(good.sentence, "libtorch 2.11.0 works on cpu, cuda:0 (T4)");
+        assert_eq!(good.state, State::Good);
+        assert_eq!(report("\"no libcudart\"").state, State::Wrong);
+        assert_eq!(read_report("hello").state, State::Wrong);
     }
 
     #[test]

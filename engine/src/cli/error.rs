@@ -153,3 +153,38 @@ impl From<PlanError> for CliError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::show::paint::Paint;
+
+    fn render(error: &CliError) -> String {
+        let paint = Paint::default();
+        let terminal = Terminal { data: paint, errors: paint, errors_are_seen: false, columns: 80 };
+        error.render(&terminal)
+    }
+
+    #[test]
+    fn an_error_says_what_where_and_what_to_do() {
+        let source = FsError {
+            path: "/data/clips.csv".into(),
+            call: "read",
+            source: io::Error::from(io::ErrorKind::PermissionDenied),
+        };
+        let text = render(&CliError::File(source));
+        assert_eq!(text, "error: cannot read `/data/clips.csv`\n  caused by: permission denied\n");
+        let text = render(&CliError::usage("there is no stage `\u{1b}[2J`", "the stages are: a"));
+        assert_eq!(text, "error: there is no stage `\\u{1b}[2J`\n  help: the stages are: a\n");
+    }
+
+    #[test]
+    fn a_closed_pipe_is_no_error_and_other_ends_have_their_codes() {
+        let closed = CliError::Output(io::ErrorKind::BrokenPipe.into());
+        assert_eq!((render(&closed).as_str(), closed.code()), ("", 0));
+        let full = CliError::Output(io::ErrorKind::StorageFull.into());
+        assert_eq!(full.code(), FAILED);
+        assert_eq!(CliError::usage("", "").code(), USAGE);
+        assert_eq!([Exit::Done, Exit::Failed, Exit::Paused].map(Exit::code), [0, 1, 75]);
+    }
+}

@@ -34,6 +34,9 @@ pub fn log(
         (None, false) => {
             let runs = history::runs(&cache)?;
             output.write_all(list(&runs, program.terminal.data).as_bytes())?;
+            for run in history::open_runs(&cache, &runs)? {
+                writeln!(output, "run {run} has no end: it was killed, or is under way")?;
+            }
             Ok(Exit::Done)
         }
     }

@@ -8,7 +8,7 @@ use serde_json::json;
 use stage_core::event::{Event, PlannedStage};
 
 use super::arguments;
-use super::error::{CliError, Exit};
+use super::error::{CliError, Exit, diagnostic};
 use super::project::{Program, Project};
 use crate::engine::Engine;
 use crate::history;
@@ -27,6 +27,9 @@ pub fn check(
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
     let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    for warning in &project.warnings {
+        program.tell(diagnostic(warning, &program.terminal).trim_end());
+    }
     let (stages, assets) = (project.pipeline.stages.len(), project.pipeline.assets.len());
     let plural = |count: usize| if count == 1 { "" } else { "s" };
     write!(output, "`{}` is right: {stages} stage{}", project.pipeline.file, plural(stages))?;
@@ -60,6 +63,7 @@ pub fn plan(
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
     let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    program.count_warnings(&project);
     let targets = project.targets(&arguments.stages)?;
     let cache = program.open(&project)?;
     let engine = program.engine(None, arguments.verify);

@@ -8,11 +8,11 @@ use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::{Catalogue, Stage};
 
 use super::arguments::{CacheLocation, Settings};
-use super::error::{CliError, diagnostic};
+use super::error::CliError;
 use super::terminal::Terminal;
 use super::worker;
 use crate::engine::Engine;
-use crate::manifest::{self, FileKind, LoadOptions};
+use crate::manifest::{self, FileKind, LoadOptions, Problem};
 use crate::pipeline::{Pipeline, StageId, StageSpec};
 use crate::show::escape::clean;
 
@@ -55,7 +55,7 @@ impl Program {
         }
     }
 
-    /// Reads and checks a manifest; warnings are told.
+    /// Reads and checks a manifest.
     pub fn load(&self, manifest: &Utf8Path, settings: &Settings) -> Result<Project, CliError> {
         let file = manifest_file(manifest)?;
         let bytes = RealFs.read(&file)?;
@@ -69,11 +69,17 @@ impl Program {
         let options = LoadOptions { set: settings.set.clone(), secrets: &secret };
         let loaded = manifest::load(&text, &file, &self.catalogue, &options, &file_kind)
             .map_err(Box::new)?;
-        for warning in &loaded.warnings {
-            self.tell(diagnostic(warning, &self.terminal).trim_end());
+        let cache_folder = cache_folder(&file, settings.cache.as_deref());
+        Ok(Project { pipeline: loaded.pipeline, warnings: loaded.warnings, cache_folder })
+    }
+
+    /// Says that there are warnings, which `check` shows.
+    pub fn count_warnings(&self, project: &Project) {
+        match project.warnings.len() {
+            0 => {}
+            1 => self.warn("the manifest has a warning: see `throstle check`"),
+            many => self.warn(&format!("the manifest has {many} warnings: see `throstle check`")),
         }
-        let cache = cache_folder(&file, settings.cache.as_deref());
-        Ok(Project { pipeline: loaded.pipeline, cache_folder: cache })
     }
 
     /// Opens the cache of a project to write, or to read where it cannot be written.
@@ -113,6 +119,7 @@ impl Program {
 
 pub struct Project {
     pub pipeline: Pipeline,
+    pub warnings: Vec<Problem>,
     pub cache_folder: Utf8PathBuf,
 }
 
@@ -208,4 +215,34 @@ fn is_denied(error: &CacheError) -> bool {
 
 fn secret(name: &str) -> Option<String> {
     std::env::var(name).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn folder() -> (tempfile::TempDir, Utf8PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = Utf8PathBuf::from_path_buf(dir.path().to_owned()).unwrap();
+        (dir, path)
+    }
+
+    #[test]
+    fn a_folder_stands_for_the_manifest_in_it() {
+        let (_dir, path) = folder();
+        let error = manifest_file(&path).unwrap_err();
+        assert_eq!(error.to_string(), format!("there is no `pipeline.toml` in `{path}`"));
+        std::fs::write(path.join(MANIFEST), "").unwrap();
+        assert_eq!(manifest_file(&path).unwrap(), path.join(MANIFEST));
+        assert_eq!(manifest_file(&path.join(MANIFEST)).unwrap(), path.join(MANIFEST));
+        assert_eq!(cache_folder(&path.join(MANIFEST), None), path.join(CACHE));
+    }
+
+    #[test]
+    fn a_manifest_that_is_not_there_is_the_fault_of_the_arguments() {
+        let (_dir, path) = folder();
+        let error = manifest_file(&path.join("other.toml")).unwrap_err();
+        assert_eq!(error.code(), super::super::error::USAGE);
+    }
 }

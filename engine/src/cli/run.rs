@@ -23,6 +23,7 @@ use crate::show::runlog::RunLog;
 pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     let start = Instant::now();
     let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    program.count_warnings(&project);
     let targets = project.targets(&arguments.stages)?;
     let cache = program.open(&project)?;
     let engine = program.engine(arguments.threads, arguments.verify);
@@ -33,7 +34,12 @@ pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     if let Some(seconds) = limit {
         interrupt::after(seconds, start, stop.clone(), display.clone())?;
     }
-    let options = RunOptions { targets, keep_going: arguments.keep_going, stop: stop.clone() };
+    let options = RunOptions {
+        targets,
+        keep_going: arguments.keep_going,
+        stop: stop.clone(),
+        ..RunOptions::default()
+    };
     let mut feed = Feed { display, stop, closed: None, finished: false };
     let result = engine.run(&project.pipeline, &cache, &options, &mut |event| feed.pass(event));
     if !feed.finished {
@@ -81,7 +87,10 @@ fn display(json: bool, terminal: &Terminal, cache: &Cache) -> Shared {
     reporters.add(RunLog::new(cache));
     match (json, terminal.errors_are_seen) {
         (true, _) => reporters.add(JsonLines(io::stdout())),
-        (false, true) => reporters.add(Live::new(ProgressDrawTarget::stderr(), terminal.errors)),
+        (false, true) => {
+            let lines = Box::new(Unminded(io::stderr()));
+            reporters.add(Live::new(ProgressDrawTarget::stderr(), lines, terminal.errors));
+        }
         (false, false) => reporters.add(Lines::new(Unminded(io::stderr()), terminal.errors)),
     }
     Arc::new(Mutex::new(reporters))

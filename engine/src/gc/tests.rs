@@ -40,7 +40,9 @@ fn item(name: &str) -> Digest {
 fn outcome(cache: &Cache, stage: &str, items: &[&str], seconds: f32) -> Digest {
     let items = items.iter().map(|name| Item::new(*name, made(cache, name, seconds))).collect();
     let parts = Dataset::build(items).unwrap();
-    parts.chunks.iter().for_each(|chunk| drop(cache.put(chunk).unwrap()));
+    for chunk in &parts.chunks {
+        cache.put(chunk).unwrap();
+    }
     let root = cache.put(&parts.dataset.encode()).unwrap();
     let items = parts.dataset.len() as u64;
     let record = StageRecord {

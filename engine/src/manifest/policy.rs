@@ -2,10 +2,10 @@
 
 use stage_core::{Default, Parameter, ParameterType, ParameterValue, Role, Unit};
 
-use super::node::{Entry, Node, Value};
+use super::mistake::with_use;
+use super::node::Entry;
 use super::problem::{Collector, Problem};
-use super::unit;
-use super::value::{Checks, with_use};
+use super::value::Checks;
 use crate::pipeline::Policy;
 
 /// Common keys with a value of one type; `use`, `export` and `matrix` have shapes of their own.
@@ -25,7 +25,6 @@ pub static COMMON: &[Parameter] = &[
         role: Role::Execution,
         unit: Unit::Count,
         doc: "How often a transient failure is tried again.",
-        ..Parameter::BASE
     },
     Parameter {
         name: "timeout",
@@ -71,8 +70,8 @@ pub fn read(policy: &mut Policy, entry: &Entry, checks: &Checks, problems: &mut 
     let Some(parameter) = COMMON.iter().find(|common| common.name == entry.key.value) else {
         return;
     };
-    let node = as_share(parameter, &entry.node);
-    let Some(value) = checks.value(parameter, &node, problems) else { return };
+    let node = &entry.node;
+    let Some(value) = checks.value(parameter, node, problems) else { return };
     match (parameter.name, value) {
         ("quarantine", ParameterValue::Number(share)) => policy.quarantine = share,
         ("retries", ParameterValue::Integer(retries)) => policy.retries = retries as u32,
@@ -83,20 +82,11 @@ pub fn read(policy: &mut Policy, entry: &Entry, checks: &Checks, problems: &mut 
                 let message = format!("there is no device `{}`", device.escape_debug());
                 let help = "`auto`, `cpu`, `cuda`, or `cuda:1` for the second one";
                 let problem = Problem::new("unknown_choice", node.span, message).help(help);
-                problems.add(with_use(problem, &node));
+                problems.add(with_use(problem, node));
             }
             policy.device = device;
         }
         _ => {}
-    }
-}
-
-/// `"5%"` as 0.05, where a share is wanted.
-fn as_share(parameter: &Parameter, node: &Node) -> Node {
-    let percent = node.text().filter(|_| parameter.name == "quarantine");
-    match percent.and_then(|text| unit::number(text, Unit::Percent)) {
-        Some(percent) => Node { value: Value::Number(percent / 100.0), ..node.clone() },
-        None => node.clone(),
     }
 }
 

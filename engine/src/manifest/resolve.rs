@@ -6,12 +6,13 @@ use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::{Catalogue, ParameterType, ParameterValue, Parameters, Unit};
 
 use super::draft::{self, Draft};
-use super::export::{Exporter, Targets};
+use super::export::Exporter;
 use super::fields::{self, Arriving, Reader};
 use super::instance::{self, Instance, Instances};
 use super::order::order;
 use super::problem::{Collector, Problem, Span};
 use super::reference::{Names, Target};
+use super::target::Targets;
 use super::value::{Checks, plain};
 use super::written::{Manifest, WrittenAsset, is_name};
 use crate::pipeline::{

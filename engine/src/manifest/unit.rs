@@ -62,6 +62,11 @@ pub fn number(text: &str, unit: Unit) -> Option<f64> {
     }
 }
 
+/// Whether a number is a share, from 0 to 1, that is also written in percent.
+pub fn is_share(unit: Unit, min: f64, max: f64) -> bool {
+    unit == Unit::None && min == 0.0 && max == 1.0
+}
+
 /// How a value in this unit is written, for messages.
 pub fn example(unit: Unit) -> Option<&'static str> {
     match unit {
@@ -103,4 +108,43 @@ fn leading_number(text: &str) -> Option<(f64, &str)> {
     let end = text.find(|letter| !numeric(letter)).unwrap_or(text.len());
     let number: f64 = text[..end].replace('_', "").parse().ok()?;
     Some((number, text[end..].trim_start()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_go_from_large_to_small_units() {
+        assert_eq!(duration("90s"), Some(90.0));
+        assert_eq!(duration("11h30m"), Some(41_400.0));
+        assert_eq!(duration(" 1 h 30 min "), Some(5_400.0));
+        assert_eq!(duration("1.5h"), Some(5_400.0));
+        assert_eq!(duration("250ms"), Some(0.25));
+        for wrong in ["", "90", "s", "30m1h", "1h1h", "-5s", "1 week", "1e3s", "1h 5", "..s"] {
+            assert_eq!(duration(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_powers_of_1000_or_of_1024_as_their_units_say() {
+        assert_eq!(size("64MB"), Some(64_000_000));
+        assert_eq!(size("1.5 GiB"), Some(1_610_612_736));
+        assert_eq!(size("0B"), Some(0));
+        for wrong in ["64", "64M", "-1B", "64mb", "1e9B", "99999999999TiB"] {
+            assert_eq!(size(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn numbers_take_the_unit_of_their_parameter_and_no_other() {
+        assert_eq!(number("44.1kHz", Unit::Hertz), Some(44_100.0));
+        assert_eq!(number("-3 dB", Unit::Decibel), Some(-3.0));
+        assert_eq!(number("-23LUFS", Unit::Lufs), Some(-23.0));
+        assert_eq!(number("5%", Unit::Percent), Some(5.0));
+        assert_eq!(number("250ms", Unit::Seconds), Some(0.25));
+        assert_eq!(number("16000", Unit::Hertz), None);
+        assert_eq!(number("-3dB", Unit::Lufs), None);
+        assert_eq!(number("7", Unit::Count), None);
+    }
 }

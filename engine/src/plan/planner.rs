@@ -47,6 +47,8 @@ pub struct Planner<'a> {
     pub deep: bool,
     /// Hash every source file, whatever its stat says.
     pub verify: bool,
+    /// What is seen becomes what the last run saw.
+    pub is_run: bool,
 }
 
 /// How often a plan is made again because an object turned out to be lost.
@@ -69,6 +71,7 @@ impl<'a> Planner<'a> {
             files: vec![BTreeMap::new(); pipeline.stages.len()],
             deep: cache.has_losses(),
             verify: engine.verify,
+            is_run: false,
         })
     }
 
@@ -181,10 +184,10 @@ impl<'a> Planner<'a> {
             false => None,
         };
         let mut lost = Vec::new();
-        if let Some(keyed) = &keyed {
-            if let Some(record) = self.known(&keyed.digest, &mut lost)? {
-                return Ok(StagePlan::fresh(spec, keyed.clone(), record));
-            }
+        if let Some(keyed) = &keyed
+            && let Some(record) = self.known(&keyed.digest, &mut lost)?
+        {
+            return Ok(StagePlan::fresh(spec, keyed.clone(), record));
         }
         let job = arriving.job_key(&files);
         let planner = ItemPlanner {

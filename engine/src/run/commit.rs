@@ -16,6 +16,7 @@ const LARGE: u64 = 64 << 20;
 
 pub struct Committer {
     messages: Sender<Message>,
+    every: Duration,
     /// Claims whose results wait for the next commit.
     claims: Vec<Claim>,
     dirty: bool,
@@ -24,9 +25,10 @@ pub struct Committer {
 }
 
 impl Committer {
-    pub fn new(messages: Sender<Message>) -> Committer {
+    pub fn new(messages: Sender<Message>, every: Option<Duration>) -> Committer {
         Committer {
             messages,
+            every: every.unwrap_or(EVERY),
             claims: Vec::new(),
             dirty: false,
             last: Instant::now(),
@@ -44,7 +46,7 @@ impl Committer {
         if self.running.as_ref().is_some_and(JoinHandle::is_finished) {
             self.running = None;
         }
-        let due = self.last.elapsed() >= EVERY || store.cache().pending_bytes() >= LARGE;
+        let due = self.last.elapsed() >= self.every || store.cache().pending_bytes() >= LARGE;
         if !self.dirty || self.running.is_some() || !due {
             return;
         }

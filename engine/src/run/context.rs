@@ -1,7 +1,7 @@
 //! What a job may ask of the engine while it works.
 
 use bytes::Bytes;
-use cache::Digest;
+use cache::{CacheError, Digest};
 use crossbeam_channel::Sender;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Blob, Context, Fields, Kind, Output, StageError};
@@ -35,15 +35,31 @@ impl EngineContext {
     pub fn keep(&mut self, output: Output) -> Result<Fields, StageError> {
         let mut fields = Fields::new();
         for (name, value) in output.values {
-            let value = self.store.keep(value).map_err(|error| cannot_keep(&error))?;
+            let value = self.store.keep(value).map_err(|error| self.cannot_keep(&error))?;
             fields.set(name, value);
         }
         Ok(fields)
     }
+
+    /// A full disk is no fault of the item: the run is told, and the item is left for later.
+    pub fn cannot_keep(&self, error: &CacheError) -> StageError {
+        if error.is_no_space() {
+            // Nobody listens any more only when the run is over.
+            let _ = self.messages.send(Message::Full { why: error.to_string() });
+            return StageError::Stopped;
+        }
+        unsteady("an output cannot be kept: ", error)
+    }
 }
 
-pub fn cannot_keep(error: &cache::CacheError) -> StageError {
-    StageError::failed(format!("an output cannot be kept: {error}"))
+/// What the machine could not do now it may do a moment later.
+fn unsteady(what: &str, error: &CacheError) -> StageError {
+    match error {
+        CacheError::Fs(error) => {
+            StageError::Transient { message: format!("{what}{error}: {}", error.source) }
+        }
+        error => StageError::failed(format!("{what}{error}")),
+    }
 }
 
 impl Context for EngineContext {
@@ -52,12 +68,15 @@ impl Context for EngineContext {
             if let ReadError::Lost(digest) | ReadError::Changed { digest, .. } = &error {
                 self.lost.push(*digest);
             }
-            StageError::failed(error.to_string())
+            match error {
+                ReadError::Cache(error) => unsteady("", &error),
+                error => StageError::failed(error.to_string()),
+            }
         })
     }
 
     fn recall(&mut self, key: &Digest) -> Result<Option<Fields>, StageError> {
-        let failed = |error: cache::CacheError| StageError::failed(error.to_string());
+        let failed = |error: CacheError| unsteady("", &error);
         let kept = self.store.cache().get(MEMO, &self.part_key(key)).map_err(failed)?;
         let Some(fields) = kept.and_then(|bytes| decode::<Fields>(&bytes)) else {
             return Ok(None);
@@ -73,7 +92,7 @@ impl Context for EngineContext {
     fn remember(&mut self, key: &Digest, output: Output) -> Result<Fields, StageError> {
         let fields = self.keep(output)?;
         let kept = self.store.cache().record(MEMO, &self.part_key(key), encode(&fields));
-        kept.map_err(|error| cannot_keep(&error))?;
+        kept.map_err(|error| self.cannot_keep(&error))?;
         Ok(fields)
     }
 

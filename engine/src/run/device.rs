@@ -6,8 +6,9 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::io::{BufRead, BufReader, BufWriter};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -26,18 +27,34 @@ use super::pool::{Shared, outcomes};
 /// How much of the end of a worker's stderr is kept for the message of its death.
 const STDERR_LINES: usize = 20;
 
-/// Lets the schedule end a process that takes too long.
+/// Lets the schedule give up on a task by ending the process that works on it.
 #[derive(Clone, Default)]
-pub struct ProcessHandle(Arc<AtomicU32>);
+pub struct ProcessHandle(Arc<HandleState>);
+
+#[derive(Default)]
+struct HandleState {
+    process: AtomicU32,
+    /// The task that was given up on. It may not have reached the process yet.
+    condemned: AtomicU64,
+}
 
 impl ProcessHandle {
-    pub fn kill(&self) {
-        let process = self.0.load(Ordering::SeqCst) as i32;
+    pub fn end_task(&self, ticket: u64) {
+        self.0.condemned.store(ticket, Ordering::SeqCst);
+        let process = self.0.process.load(Ordering::SeqCst) as i32;
         if process > 0 {
             // It may have ended by itself meanwhile.
             let process = nix::unistd::Pid::from_raw(process);
             let _ = nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGKILL);
         }
+    }
+
+    fn set_process(&self, process: u32) {
+        self.0.process.store(process, Ordering::SeqCst);
+    }
+
+    fn is_condemned(&self, ticket: u64) -> bool {
+        self.0.condemned.load(Ordering::SeqCst) == ticket
     }
 }
 
@@ -151,7 +168,7 @@ impl Host {
     fn start(&mut self) -> Result<(), Failure> {
         let worker = Worker::start(&self.shared.engine).map_err(Failure::Open)?;
         let process = worker.child.id();
-        self.handle.0.store(process, Ordering::SeqCst);
+        self.handle.set_process(process);
         self.worker = Some(worker);
         self.tell(Event::WorkerStarted { device: self.device.clone(), process });
         let hello = Request::Hello {
@@ -177,6 +194,10 @@ impl Host {
     fn ask(&mut self, request: Request, context: &mut EngineContext) -> Result<Reply, Failure> {
         let mut message = request;
         loop {
+            // Number 0 is the greeting, which belongs to no task.
+            if context.ticket > 0 && self.handle.is_condemned(context.ticket) {
+                return Err(self.died("its task took too long"));
+            }
             let Some(worker) = &mut self.worker else {
                 return Err(Failure::Died { message: "there is no worker".to_owned() });
             };
@@ -203,7 +224,7 @@ impl Host {
             Some(worker) => worker.last_words(why),
             None => why.to_owned(),
         };
-        self.handle.0.store(0, Ordering::SeqCst);
+        self.handle.set_process(0);
         self.tell(Event::WorkerDied { device: self.device.clone(), message: message.clone() });
         Failure::Died { message }
     }
@@ -214,14 +235,14 @@ impl Host {
     }
 
     fn end(&mut self) {
-        self.handle.0.store(0, Ordering::SeqCst);
+        self.handle.set_process(0);
         if let Some(worker) = self.worker.take() {
             worker.last_words("");
         }
     }
 
     fn shut_down(&mut self) {
-        self.handle.0.store(0, Ordering::SeqCst);
+        self.handle.set_process(0);
         if let Some(mut worker) = self.worker.take() {
             // A worker that does not answer is ended by the closing of its pipe.
             let _ = send(&mut worker.input, &Request::Shutdown);
@@ -273,6 +294,8 @@ impl Worker {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            // Ctrl-C in a terminal is for the engine, which lets the worker finish its batch.
+            .process_group(0)
             .spawn()
             .map_err(failed)?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());

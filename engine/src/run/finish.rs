@@ -16,7 +16,7 @@ use crate::plan::inputs::{ITEMS, arriving, planned};
 use crate::plan::items::ItemReads;
 use crate::plan::planner::main_output;
 use crate::plan::{Planned, StagePlan, Work, compare_keys};
-use crate::record::{LAST, LastRecord, STAGE, StageRecord, encode, last_key};
+use crate::record::{LAST, LastRecord, PortValue, STAGE, StageRecord, encode, last_key};
 use crate::tables::close_dataset;
 
 impl Schedule<'_> {
@@ -47,8 +47,7 @@ impl Schedule<'_> {
             Work::Scanned(record) => {
                 self.tell_started(id, 1);
                 self.counts[id.0].executed = 1;
-                self.counts[id.0].quarantined = record.rejects.len() as u64;
-                return self.end_with(id, record, true);
+                return self.end_scanned(id, record);
             }
             Work::Whole => {
                 self.tell_started(id, 1);
@@ -70,6 +69,25 @@ impl Schedule<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A source has been read: what it set aside is told, and too much of it is a failure.
+    fn end_scanned(&mut self, id: StageId, record: StageRecord) -> Result<(), EngineError> {
+        for (item, reject) in &record.rejects {
+            self.tell_quarantined(id, item, reject);
+        }
+        let found = |value: &PortValue| match value {
+            PortValue::Dataset { items, .. } => *items,
+            PortValue::Artifact(_) => 1,
+        };
+        let bad = record.rejects.len() as u64;
+        let total = bad + record.outputs.values().map(found).max().unwrap_or(0);
+        let share = self.pipeline.stage(id).policy.quarantine;
+        if bad as f64 > share * total as f64 {
+            self.fail(id, &too_many(bad, total, share, &record.rejects));
+            return Ok(());
+        }
+        self.end_with(id, record, true)
     }
 
     fn tell_started(&mut self, id: StageId, total: u64) {
@@ -115,14 +133,17 @@ impl Schedule<'_> {
             return Ok(());
         };
         let bad = stage.rejects.len() as u64 + stage.failures;
-        if bad as f64 > spec.policy.quarantine * stage.total as f64 {
-            let error = too_many(bad, stage.total, spec.policy.quarantine, &stage.rejects);
+        // What the stages above have set aside meanwhile never arrived.
+        let kept: u64 = stage.closed.iter().map(|bucket| u64::from(bucket.items)).sum();
+        let total = kept + bad;
+        if bad as f64 > spec.policy.quarantine * total as f64 {
+            let error = too_many(bad, total, spec.policy.quarantine, &stage.rejects);
             self.fail(id, &error);
             return Ok(());
         }
         let value = close_dataset(&self.store, stage.bits, stage.closed)?;
         self.key_late(id)?;
-        let (items, pace) = (stage.total, stage.pace);
+        let (items, pace) = (total, stage.pace);
         let known = self.plans[id.0].seconds;
         let record = StageRecord {
             outputs: main_output(spec, Planned::Unknown)

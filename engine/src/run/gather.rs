@@ -8,7 +8,7 @@ use stage_core::{
     Fields, GatherInput, GatherOutput, Item, NewItem, OutputPort, PortInput, PortOutput, StageError,
 };
 
-use super::context::{EngineContext, cannot_keep};
+use super::context::EngineContext;
 use super::message::GatherSource;
 use crate::pipeline::Reads;
 use crate::plan::inputs::project;
@@ -121,7 +121,7 @@ fn dataset(context: &mut EngineContext, items: Vec<NewItem>) -> Result<PortValue
         kept.push(Item::new(Arc::<str>::from(item.id), fields(context, item.values)?));
     }
     write_dataset(&context.store, kept).map_err(|error| match error {
-        WriteError::Cache(error) => cannot_keep(&error),
+        WriteError::Cache(error) => context.cannot_keep(&error),
         WriteError::Dataset(error) => StageError::failed(error.to_string()),
     })
 }

@@ -141,7 +141,7 @@ impl Hands {
             }
             Some(name) => {
                 if let Some(device) = self.devices.get(name) {
-                    device.process.kill();
+                    device.process.end_task(ticket);
                 }
             }
             None => {}

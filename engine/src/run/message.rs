@@ -13,8 +13,20 @@ use crate::pipeline::Reads;
 use crate::record::StageRecord;
 
 pub enum Message {
-    Done { ticket: u64, outcome: Outcome, lost: Vec<Digest> },
-    Progress { ticket: u64, done: u64, total: u64 },
+    Done {
+        ticket: u64,
+        outcome: Outcome,
+        lost: Vec<Digest>,
+    },
+    Progress {
+        ticket: u64,
+        done: u64,
+        total: u64,
+    },
+    /// The disk is full.
+    Full {
+        why: String,
+    },
     Committed(Result<(), CacheError>),
     Event(Event),
 }

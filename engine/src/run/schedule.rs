@@ -157,6 +157,7 @@ impl<'a> Schedule<'a> {
             Message::Done { ticket, outcome, lost } => self.done(ticket, outcome, lost)?,
             Message::Progress { ticket, done, total } => self.progress(ticket, done, total),
             Message::Event(event) => (self.sink)(event),
+            Message::Full { why } => self.disk_full(why),
             Message::Committed(result) => self.report_commit(result)?,
         }
         self.committer.start_if_due(&self.store);
@@ -167,18 +168,18 @@ impl<'a> Schedule<'a> {
     pub fn report_commit(&mut self, result: Result<(), CacheError>) -> Result<(), EngineError> {
         match result {
             Ok(()) => Ok(()),
-            Err(error @ CacheError::NoSpace { .. }) => {
-                self.disk_full(&error);
+            Err(error) if error.is_no_space() => {
+                self.disk_full(error.to_string());
                 Ok(())
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    pub fn disk_full(&mut self, error: &CacheError) {
+    fn disk_full(&mut self, why: String) {
         if !self.full {
             self.full = true;
-            (self.sink)(Event::Stopping { why: error.to_string() });
+            (self.sink)(Event::Stopping { why });
         }
     }
 
@@ -195,17 +196,12 @@ impl<'a> Schedule<'a> {
         for (at, spec) in self.pipeline.stages.iter().enumerate() {
             let counts = self.counts[at];
             let done = counts.executed + counts.reused;
-            if let State::Items(stage) = &self.states[at] {
-                if self.reported[at] != done {
-                    self.reported[at] = done;
-                    let stage = Event::Progress {
-                        stage: spec.name.clone(),
-                        done,
-                        total: stage.total.max(done),
-                        counts,
-                    };
-                    (self.sink)(stage);
-                }
+            if let State::Items(stage) = &self.states[at]
+                && self.reported[at] != done
+            {
+                self.reported[at] = done;
+                let (stage, total) = (spec.name.clone(), stage.total.max(done));
+                (self.sink)(Event::Progress { stage, done, total, counts });
             }
         }
         self.committer.start_if_due(&self.store);

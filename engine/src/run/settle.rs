@@ -133,7 +133,7 @@ impl Schedule<'_> {
         self.decide(id, queued.bucket, name, slot)
     }
 
-    fn tell_quarantined(&mut self, id: StageId, item: &str, reject: &Reject) {
+    pub fn tell_quarantined(&mut self, id: StageId, item: &str, reject: &Reject) {
         self.counts[id.0].quarantined += 1;
         (self.sink)(Event::ItemQuarantined {
             stage: self.pipeline.stage(id).name.clone(),
@@ -241,11 +241,11 @@ impl Schedule<'_> {
             }
             let arrived = Some(Arrived { chunk: bucket.map(|bucket| bucket.chunk) });
             for below in self.item_consumers(id) {
-                if let State::Items(stage) = &mut self.states[below.0] {
-                    if let Some(bucket) = stage.open.get_mut(&number) {
-                        bucket.arrived = arrived;
-                        closing.push_back(below);
-                    }
+                if let State::Items(stage) = &mut self.states[below.0]
+                    && let Some(bucket) = stage.open.get_mut(&number)
+                {
+                    bucket.arrived = arrived;
+                    closing.push_back(below);
                 }
             }
         }

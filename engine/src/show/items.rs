@@ -73,7 +73,7 @@ fn table(listing: &Listing) -> String {
         let cell = |name: &Arc<str>| match row.fields.get(name) {
             None => String::new(),
             Some(Value::Text(text)) => short(text),
-            Some(Value::Number(number)) => number.to_string(),
+            Some(Value::Number(number)) => brief(*number),
             Some(Value::Blob(blob)) => {
                 let (kind, size) = (clean(&blob.kind), units::bytes(blob.size));
                 format!("{} {kind} {size}", blob.digest.short())
@@ -82,6 +82,16 @@ fn table(listing: &Listing) -> String {
         table.row(std::iter::once(short(&row.id)).chain(listing.fields.iter().map(cell)));
     }
     table.render()
+}
+
+/// A number with the digits that a reader wants.
+fn brief(number: f64) -> String {
+    let whole = number.to_string();
+    match whole.len() {
+        0..=9 => whole,
+        _ if number.abs() >= 1e9 || number.abs() < 1e-3 => format!("{number:.3e}"),
+        _ => format!("{number:.4}"),
+    }
 }
 
 fn short(text: &str) -> String {
@@ -176,6 +186,12 @@ pub(crate) mod tests {
         clip1  3ae7d805f678 audio/wav 1.5 kB  1.5      a, "b"\u{1b}[2J
         clip2                                 NaN      äääääääääääääääääääääääääääääääääääääääääääääää…
         "#);
+    }
+
+    #[test]
+    fn numbers_in_a_table_are_brief() {
+        let numbers = [1.5, 0.0, -17.0, 1.7550566893424036, 0.00000888186987833988, 2e300];
+        assert_eq!(numbers.map(brief).join(" "), "1.5 0 -17 1.7551 8.882e-6 2.000e300");
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Lines<W> {
     interval: Duration,
     summary: Summary,
     running: HashMap<String, Running>,
+    /// What was last waited for, and when that was told.
+    waiting: Option<(String, Instant)>,
 }
 
 struct Running {
@@ -40,6 +42,7 @@ impl<W: Write + Send> Lines<W> {
             interval: INTERVAL,
             summary: Summary::default(),
             running: HashMap::new(),
+            waiting: None,
         }
     }
 
@@ -53,6 +56,17 @@ impl<W: Write + Send> Lines<W> {
         running.told = now;
         let rate = Rate { done, total, elapsed: running.since.elapsed() };
         writeln!(self.output, "{}: {rate}", clean(stage))
+    }
+
+    /// The same is told again only now and then.
+    fn waiting(&mut self, what: &str) -> io::Result<()> {
+        let interval = self.interval;
+        let is_known = |(told, at): &(String, Instant)| told == what && at.elapsed() < interval;
+        if self.waiting.as_ref().is_some_and(is_known) {
+            return Ok(());
+        }
+        self.waiting = Some((what.to_owned(), Instant::now()));
+        writeln!(self.output, "waiting for {}", clean(what))
     }
 
     fn quarantined(&mut self, stage: &str, item: &str, reason: &str) -> io::Result<()> {
@@ -87,13 +101,14 @@ impl<W: Write + Send> Reporter for Lines<W> {
                 self.running.insert(stage.clone(), Running { since: now, told: now, named: 0 });
                 writeln!(self.output, "{}", started(stage, *total, reasons))
             }
+            Event::Waiting { what } => self.waiting(what),
             Event::Progress { stage, done, total, .. } => self.progress(stage, *done, *total),
             Event::ItemQuarantined { stage, item, reason, .. } => {
                 self.quarantined(stage, item, reason)
             }
             Event::StageFinished { stage, counts, .. } => {
                 self.running.remove(stage);
-                match counts.executed + counts.quarantined {
+                match counts.executed {
                     0 => Ok(()),
                     _ => writeln!(self.output, "{}", finished(stage, counts, self.paint)),
                 }
@@ -200,7 +215,7 @@ impl std::fmt::Display for Rate {
             Some(left) => {
                 write!(formatter, ", {:.1}/s, {} left", self.per_second(), units::seconds(left))
             }
-            None => Ok(()),
+            None => write!(formatter, ", {} so far", units::seconds(self.elapsed.as_secs_f64())),
         }
     }
 }
@@ -265,7 +280,7 @@ mod tests {
           help: make some
         stage  executed  reused  quarantined    time
         voice         3      27            1  0.25 s
-        quarantined: 1 item
+        quarantined: 1 item (voice 1)
           voice `a\u{1b}[2J`: is cut
         failed in pack after 0.50 s; what is finished is kept
         ");
@@ -284,6 +299,13 @@ mod tests {
     }
 
     #[test]
+    fn waiting_for_the_same_is_told_once() {
+        let waiting = |what: &str| Event::Waiting { what: what.into() };
+        let text = lines(&[waiting("a"), waiting("a"), waiting("b")]);
+        assert_eq!(text, "waiting for a\nwaiting for b\n");
+    }
+
+    #[test]
     fn progress_is_told_when_the_interval_is_over() {
         let mut written = Vec::new();
         let mut lines = Lines::new(&mut written, Paint::default());
@@ -292,7 +314,7 @@ mod tests {
         let progress =
             Event::Progress { stage: "s".into(), done: 0, total: 9, counts: counts(0, 0, 0, 0.0) };
         lines.event(&progress).unwrap();
-        assert!(String::from_utf8(written).unwrap().ends_with("s: 0 of 9\n"));
+        assert!(String::from_utf8(written).unwrap().contains("s: 0 of 9, "));
     }
 
     #[test]

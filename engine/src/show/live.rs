@@ -4,7 +4,7 @@
 //! draws a bar.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Write};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -28,6 +28,8 @@ const NAME_COLUMNS: usize = 24;
 
 pub struct Live {
     state: Arc<Mutex<State>>,
+    /// Where lines go that stay; the same terminal that the bars are drawn on.
+    output: Box<dyn Write + Send>,
     paint: Paint,
     summary: Summary,
     /// Dropped to end the thread that shows that something is going on.
@@ -48,11 +50,16 @@ struct Running {
 }
 
 impl Live {
-    pub fn new(target: ProgressDrawTarget, paint: Paint) -> Live {
-        Live::with_patience(target, paint, PATIENCE)
+    pub fn new(target: ProgressDrawTarget, output: Box<dyn Write + Send>, paint: Paint) -> Live {
+        Live::with_patience(target, output, paint, PATIENCE)
     }
 
-    fn with_patience(target: ProgressDrawTarget, paint: Paint, patience: Duration) -> Live {
+    fn with_patience(
+        target: ProgressDrawTarget,
+        output: Box<dyn Write + Send>,
+        paint: Paint,
+        patience: Duration,
+    ) -> Live {
         let state = Arc::new(Mutex::new(State {
             bars: MultiProgress::with_draw_target(target),
             running: HashMap::new(),
@@ -60,7 +67,7 @@ impl Live {
             what: "looking at what has changed".into(),
         }));
         let patience = Some(start_patience(state.clone(), patience));
-        Live { state, paint, summary: Summary::default(), patience }
+        Live { state, output, paint, summary: Summary::default(), patience }
     }
 
     fn locked(&self) -> std::sync::MutexGuard<'_, State> {
@@ -76,7 +83,15 @@ impl Live {
         let mut state = self.locked();
         state.clear_waiting();
         state.running.drain().for_each(|(_, running)| running.bar.finish_and_clear());
-        text.lines().try_for_each(|line| state.bars.println(line))
+        drop(state);
+        self.print(text)
+    }
+
+    /// Writes lines above the bars.
+    fn print(&mut self, text: &str) -> io::Result<()> {
+        let bars = self.locked().bars.clone();
+        let output = &mut self.output;
+        bars.suspend(|| output.write_all(text.as_bytes()).and_then(|()| output.flush()))
     }
 }
 
@@ -113,6 +128,7 @@ impl State {
 
     fn start(&mut self, stage: &str, total: u64) {
         self.clear_waiting();
+        self.what = "finishing".into();
         let bar = self.bars.add(ProgressBar::new(total));
         bar.set_style(style());
         bar.set_prefix(fit(&clean(stage), NAME_COLUMNS).into_owned());
@@ -172,6 +188,10 @@ impl Reporter for Live {
             let text = self.summary.render(*status, stages, *seconds, paint);
             return self.finish(&text);
         }
+        let mut lines = match event {
+            Event::Waiting { .. } => None,
+            event => message(event, paint),
+        };
         let mut state = self.locked();
         match event {
             Event::StageStarted { stage, total, .. } => state.start(stage, *total),
@@ -180,18 +200,15 @@ impl Reporter for Live {
             Event::Waiting { what } => state.wait(what),
             Event::StageFinished { stage, counts, .. } => {
                 state.end(stage);
-                if counts.executed + counts.quarantined > 0 {
-                    return state.bars.println(finished(stage, counts, paint));
-                }
+                lines = (counts.executed > 0).then(|| finished(stage, counts, paint));
             }
             Event::StageFailed { stage, .. } => state.end(stage),
             _ => {}
         }
-        match message(event, paint) {
-            Some(text) if !matches!(event, Event::Waiting { .. }) => {
-                text.lines().try_for_each(|line| state.bars.println(line))
-            }
-            _ => Ok(()),
+        drop(state);
+        match lines {
+            Some(lines) => self.print(&format!("{lines}\n")),
+            None => Ok(()),
         }
     }
 }
@@ -248,6 +265,17 @@ mod tests {
         }
     }
 
+    impl Write for Screen {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.write_str(&String::from_utf8_lossy(bytes))?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
     impl Screen {
         fn text(&self) -> String {
             self.0.lock().unwrap().clone()
@@ -263,7 +291,8 @@ mod tests {
     }
 
     fn live(screen: &Screen) -> Live {
-        Live::new(ProgressDrawTarget::term_like(Box::new(screen.clone())), Paint::default())
+        let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
+        Live::new(target, Box::new(screen.clone()), Paint::default())
     }
 
     fn end(stage: &str) -> Event {
@@ -284,7 +313,12 @@ mod tests {
         let stages = [("clips".to_owned(), counts(0, 30, 0, 0.0))].into();
         let finished = Event::Finished { status: Status::Done, stages, seconds: 0.0 };
         let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
-        let mut live = Live::with_patience(target, Paint::default(), Duration::from_secs(3600));
+        let mut live = Live::with_patience(
+            target,
+            Box::new(screen.clone()),
+            Paint::default(),
+            Duration::from_secs(3600),
+        );
         live.event(&finished).unwrap();
         assert!(screen.text().contains("nothing to do: 30 reused"), "{:?}", screen.text());
         assert!(!screen.text().contains("looking"), "{:?}", screen.text());

@@ -11,6 +11,8 @@ use super::units;
 
 /// How many reasons of a stage are listed before the rest is only counted.
 const REASONS: usize = 8;
+/// Estimates of fewer seconds are left out.
+const WORTH_TELLING: f64 = 0.1;
 
 /// The plan of the stages in the order of the pipeline.
 pub struct PlanText<'a> {
@@ -54,7 +56,7 @@ impl PlanText<'_> {
         let mut text = format!("\n{open} of {} stages have something to do", stages().count());
         let seconds: f64 = stages().map(|stage| stage.seconds).sum();
         let unmeasured = stages().any(|stage| stage.executed > 0 && stage.seconds == 0.0);
-        if seconds > 0.0 {
+        if seconds >= WORTH_TELLING {
             let at_least = if unmeasured { "at least " } else { "" };
             let _ = write!(text, ": {at_least}about {} of work", units::seconds(seconds));
             if let Some(price) = self.price_per_hour {
@@ -84,7 +86,7 @@ fn counts(stage: &PlannedStage) -> String {
     if stage.quarantined > 0 {
         parts.push(format!("{} quarantined", units::count(stage.quarantined)));
     }
-    if stage.seconds > 0.0 {
+    if stage.seconds >= WORTH_TELLING {
         parts.push(format!("about {}", units::seconds(stage.seconds)));
     }
     match parts.is_empty() {

@@ -40,6 +40,7 @@ pub struct RunLog {
     dir: Utf8PathBuf,
     waiting: Vec<u8>,
     run: Option<u64>,
+    waiting_for: Option<Event>,
     file: Option<Box<dyn FsFile>>,
     written: u64,
     last_write: Instant,
@@ -53,6 +54,7 @@ impl RunLog {
             dir: cache.dir().to_owned(),
             waiting: Vec::new(),
             run: None,
+            waiting_for: None,
             file: None,
             written: 0,
             last_write: Instant::now(),
@@ -105,9 +107,18 @@ fn tells_of_work(event: &Event) -> bool {
 }
 
 impl Reporter for RunLog {
-    /// Progress is left out: what it leads to is told by the events that end a stage.
+    /// Progress is left out: what it leads to is told by the events that end a stage. So is
+    /// waiting on for the same thing.
     fn event(&mut self, event: &Event) -> io::Result<()> {
-        if !self.given_up && !matches!(event, Event::Progress { .. }) {
+        let is_news = match event {
+            Event::Progress { .. } => false,
+            Event::Waiting { .. } => self.waiting_for.as_ref() != Some(event),
+            _ => true,
+        };
+        if matches!(event, Event::Waiting { .. }) {
+            self.waiting_for = Some(event.clone());
+        }
+        if is_news && !self.given_up {
             self.given_up = self.add(event).is_none();
         }
         Ok(())
@@ -146,7 +157,8 @@ mod tests {
             Event::StageStarted { stage: "s".into(), total: 1, reasons: vec![] },
             Event::Finished { status: Status::Done, stages: [].into(), seconds: 0.0 },
         ];
-        log(&cache, &events);
+        let told: Vec<Event> = [&events[..1], &events[..]].concat();
+        log(&cache, &told);
         let text = String::from_utf8(cache.fs().read(&path("/cache".into(), 7)).unwrap()).unwrap();
         let stored: Vec<Event> =
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

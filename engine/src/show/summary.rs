@@ -128,8 +128,9 @@ impl Summary {
             let _ = writeln!(text, "{} noticed: {}{more}", clean(stage), told.join(", "));
         }
         for (stage, files) in &self.exports {
-            let _ =
-                writeln!(text, "{} exported: {} files changed", clean(stage), units::count(*files));
+            let noun = if *files == 1 { "file" } else { "files" };
+            let (stage, files) = (clean(stage), units::count(*files));
+            let _ = writeln!(text, "{stage} exported: {files} {noun} changed");
         }
     }
 
@@ -139,20 +140,25 @@ impl Summary {
         if total == 0 {
             return;
         }
-        let _ = writeln!(text, "quarantined: {}", units::items(total));
+        let named = self.quarantined.len() as u64;
+        let _ = writeln!(text, "quarantined: {}{}", units::items(total), by_stage(stages));
         for entry in &self.quarantined {
             let (stage, item) = (clean(&entry.stage), clean(&entry.item));
             let _ = writeln!(text, "  {stage} `{item}`: {}", clean(&entry.reason));
         }
-        let stage = self.quarantined.first().map(|entry| entry.stage.as_str());
-        let stage = stage.or_else(|| {
-            let mut worst = stages.iter().filter(|(_, counts)| counts.quarantined > 0);
-            worst.next().map(|(name, _)| name.as_str())
-        });
-        if let Some(stage) = stage.filter(|_| total > self.quarantined.len() as u64) {
-            let _ = writeln!(text, "  all of them: throstle items --quarantined {}", clean(stage));
+        if total > named {
+            let _ = writeln!(text, "  `throstle items STAGE --quarantined` lists all of a stage");
         }
     }
+}
+
+/// ` (clips 1, voice 2)`.
+fn by_stage(stages: &BTreeMap<String, StageCounts>) -> String {
+    let stages = stages.iter().filter(|(_, counts)| counts.quarantined > 0);
+    let parts = stages
+        .map(|(name, counts)| format!("{} {}", clean(name), units::count(counts.quarantined)));
+    let parts: Vec<String> = parts.collect();
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
 }
 
 #[cfg(test)]
@@ -192,13 +198,13 @@ pub(crate) mod tests {
         clips         1       0            0  0.10 s
         check     4,000       0            7  12.0 s
         clips noticed: odd byte 2
-        quarantined: 7 items
+        quarantined: 7 items (check 7)
           check `clip\u{1b}[30m`: ends after 1.2 s of 3.4 s
           check `clip\u{1b}[31m`: ends after 1.2 s of 3.4 s
           check `clip\u{1b}[32m`: ends after 1.2 s of 3.4 s
           check `clip\u{1b}[33m`: ends after 1.2 s of 3.4 s
           check `clip\u{1b}[34m`: ends after 1.2 s of 3.4 s
-          all of them: throstle items --quarantined check
+          `throstle items STAGE --quarantined` lists all of a stage
         done in 12.5 s
         ");
     }

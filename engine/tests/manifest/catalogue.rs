@@ -173,6 +173,7 @@ static FIT: Kind = Kind {
 
 static ENCODE: Kind = Kind {
     name: "vq.encode",
+    summary: "Turns audio into tokens.",
     inputs: &[
         AUDIO_INPUT,
         InputPort { name: "codec", doc: "What turns audio into tokens.", ..InputPort::ARTIFACT },

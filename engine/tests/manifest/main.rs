@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod built_in;
 mod catalogue;
 mod diagnostics;
+mod documents;
 mod hostile;
 mod pipelines;
 mod support;

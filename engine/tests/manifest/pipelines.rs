@@ -53,7 +53,7 @@ fn everything_of_a_manifest_reaches_the_pipeline() {
     assert_eq!(pipeline.session.stop_after_seconds, Some(41_400.0));
     assert_eq!(pipeline.session.price_per_hour, Some(1.2));
     let tokens = pipeline.find("tokens").unwrap();
-    assert_eq!(tokens.policy.quarantine, 0.1);
+    assert_eq!(tokens.policy.quarantine, 0.1, "a share in percent");
     assert_eq!(tokens.policy.retries, 0);
     assert_eq!(tokens.policy.timeout_seconds, Some(90.0));
     assert_eq!(tokens.policy.salt.as_deref(), Some("again"));

@@ -4,6 +4,7 @@ use camino::Utf8Path;
 use engine::manifest::{FileKind, LoadOptions, Loaded, Problems, load};
 use engine::pipeline::Pipeline;
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
+use stage_core::Catalogue;
 
 use crate::catalogue;
 
@@ -31,9 +32,13 @@ pub fn secrets(name: &str) -> Option<String> {
 }
 
 pub fn load_with(text: &str, set: &[&str]) -> Result<Loaded, Problems> {
+    load_from(&catalogue::catalogue(), text, set)
+}
+
+pub fn load_from(catalogue: &Catalogue, text: &str, set: &[&str]) -> Result<Loaded, Problems> {
     let set = set.iter().map(|argument| argument.to_string()).collect();
     let options = LoadOptions { set, secrets: &secrets };
-    load(text, Utf8Path::new("home/voice.toml"), &catalogue::catalogue(), &options, &files)
+    load(text, Utf8Path::new("home/voice.toml"), catalogue, &options, &files)
 }
 
 /// The pipeline of a manifest that follows after [`CORPUS`].

@@ -51,7 +51,7 @@ fn no_op(project: &Project, size: Size, name: &str, table: &mut Table) -> Durati
     let what = format!("no-op, {name} clips x 3 stages");
     let limit = match size.clips {
         ..=4_000 => Some(15),
-        ..=10_000 => Some(25),
+        4_001..=10_000 => Some(25),
         _ => None,
     };
     match limit {

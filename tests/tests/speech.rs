@@ -2,9 +2,7 @@
 //! change makes necessary.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
-use support::Lab;
+use throstle_tests::Lab;
 
 const PIPELINE: &str = r#"
 [pipeline]

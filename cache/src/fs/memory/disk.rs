@@ -4,19 +4,19 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-pub(super) type Inode = u64;
+pub type Inode = u64;
 
-pub(super) const ROOT: Inode = 1;
+pub const ROOT: Inode = 1;
 
 #[derive(Debug, Clone)]
-pub(super) enum Node {
+pub enum Node {
     File(Vec<u8>),
     Dir(BTreeMap<String, Inode>),
 }
 
 /// One change, as a disk would carry it out.
 #[derive(Debug, Clone)]
-pub(super) enum Change {
+pub enum Change {
     Data { inode: Inode, offset: usize, bytes: Vec<u8> },
     Length { inode: Inode, length: usize },
     Link { dir: Inode, name: String, inode: Inode, is_dir: bool },
@@ -26,7 +26,7 @@ pub(super) enum Change {
 
 impl Change {
     /// Whether syncing the data of this file makes the change durable.
-    pub(super) fn is_data_of(&self, wanted: Inode) -> bool {
+    pub fn is_data_of(&self, wanted: Inode) -> bool {
         match self {
             Change::Data { inode, .. } | Change::Length { inode, .. } => *inode == wanted,
             _ => false,
@@ -34,7 +34,7 @@ impl Change {
     }
 
     /// Whether syncing this folder makes the change durable.
-    pub(super) fn is_name_in(&self, wanted: Inode) -> bool {
+    pub fn is_name_in(&self, wanted: Inode) -> bool {
         match self {
             Change::Link { dir, .. } | Change::Unlink { dir, .. } => *dir == wanted,
             Change::Rename { from, to, .. } => from.0 == wanted || to.0 == wanted,
@@ -44,36 +44,39 @@ impl Change {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Disk {
-    pub(super) nodes: HashMap<Inode, Node>,
-    pub(super) readonly: HashSet<Inode>,
-    pub(super) modified: HashMap<Inode, i64>,
+pub struct Disk {
+    pub nodes: HashMap<Inode, Node>,
+    pub readonly: HashSet<Inode>,
+    pub modified: HashMap<Inode, i64>,
+    /// Takes changes to the wrong kind of node: numbers are never used for another kind.
+    nowhere: (Vec<u8>, BTreeMap<String, Inode>),
 }
 
 impl Disk {
-    pub(super) fn new() -> Disk {
+    pub fn new() -> Disk {
         Disk {
             nodes: HashMap::from([(ROOT, Node::Dir(BTreeMap::new()))]),
             readonly: HashSet::new(),
             modified: HashMap::new(),
+            nowhere: Default::default(),
         }
     }
 
-    pub(super) fn dir(&self, inode: Inode) -> Option<&BTreeMap<String, Inode>> {
+    pub fn dir(&self, inode: Inode) -> Option<&BTreeMap<String, Inode>> {
         match self.nodes.get(&inode) {
             Some(Node::Dir(names)) => Some(names),
             _ => None,
         }
     }
 
-    pub(super) fn file(&self, inode: Inode) -> Option<&Vec<u8>> {
+    pub fn file(&self, inode: Inode) -> Option<&Vec<u8>> {
         match self.nodes.get(&inode) {
             Some(Node::File(bytes)) => Some(bytes),
             _ => None,
         }
     }
 
-    pub(super) fn apply(&mut self, change: &Change) {
+    pub fn apply(&mut self, change: &Change) {
         match change {
             Change::Data { inode, offset, bytes } => {
                 let file = self.file_mut(*inode);
@@ -104,24 +107,16 @@ impl Disk {
     }
 
     fn file_mut(&mut self, inode: Inode) -> &mut Vec<u8> {
-        let node = self.nodes.entry(inode).or_insert(Node::File(Vec::new()));
-        if let Node::Dir(_) = node {
-            *node = Node::File(Vec::new());
-        }
-        match node {
+        match self.nodes.entry(inode).or_insert(Node::File(Vec::new())) {
             Node::File(bytes) => bytes,
-            Node::Dir(_) => unreachable!("the folder was replaced just above"),
+            Node::Dir(_) => &mut self.nowhere.0,
         }
     }
 
     fn names_mut(&mut self, inode: Inode) -> &mut BTreeMap<String, Inode> {
-        let node = self.nodes.entry(inode).or_insert(Node::Dir(BTreeMap::new()));
-        if let Node::File(_) = node {
-            *node = Node::Dir(BTreeMap::new());
-        }
-        match node {
+        match self.nodes.entry(inode).or_insert(Node::Dir(BTreeMap::new())) {
             Node::Dir(names) => names,
-            Node::File(_) => unreachable!("the file was replaced just above"),
+            Node::File(_) => &mut self.nowhere.1,
         }
     }
 }

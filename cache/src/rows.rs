@@ -1,0 +1,120 @@
+//! What the index says about one object or one record, and how it is written there.
+
+use bytes::Bytes;
+
+use crate::entry::{HEADER, checksum};
+use crate::index::{IndexFailure, IndexResult};
+
+/// Where an object lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Location {
+    Packed { pack: u32, offset: u32, length: u32 },
+    Loose { size: u64 },
+}
+
+impl Location {
+    pub fn size(&self) -> u64 {
+        match self {
+            Location::Packed { length, .. } => u64::from(*length),
+            Location::Loose { size } => *size,
+        }
+    }
+
+    /// The end of its entry in its pack.
+    pub fn pack_end(&self) -> Option<(u32, u64)> {
+        match self {
+            Location::Packed { pack, offset, length } => {
+                Some((*pack, u64::from(*offset) + HEADER as u64 + u64::from(*length)))
+            }
+            Location::Loose { .. } => None,
+        }
+    }
+
+    pub fn encode(&self) -> [u8; 12] {
+        let mut bytes = [0u8; 12];
+        match self {
+            Location::Packed { pack, offset, length } => {
+                bytes[..4].copy_from_slice(&pack.to_le_bytes());
+                bytes[4..8].copy_from_slice(&offset.to_le_bytes());
+                bytes[8..].copy_from_slice(&length.to_le_bytes());
+            }
+            Location::Loose { size } => bytes[4..].copy_from_slice(&size.to_le_bytes()),
+        }
+        bytes
+    }
+
+    pub fn decode(bytes: &[u8; 12]) -> Location {
+        let word = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        match word(0) {
+            0 => Location::Loose { size: u64::from(word(4)) | u64::from(word(8)) << 32 },
+            pack => Location::Packed { pack, offset: word(4), length: word(8) },
+        }
+    }
+}
+
+/// The newest known state of one record key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub sequence: u64,
+    pub pack: u32,
+    pub offset: u32,
+    pub value: KnownValue,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum KnownValue {
+    Here(Bytes),
+    /// Too long for the index: in the pack.
+    InPack {
+        length: u32,
+    },
+    Gone,
+}
+
+impl Known {
+    /// Which of two states of a key is the newer one, the same way for everybody.
+    pub fn order(&self) -> (u64, u32, u32) {
+        (self.sequence, self.pack, self.offset)
+    }
+
+    pub fn encode(&self, key: &[u8; 33]) -> Vec<u8> {
+        let mut bytes = vec![0u8; 8];
+        bytes.extend_from_slice(&self.sequence.to_le_bytes());
+        bytes.extend_from_slice(&self.pack.to_le_bytes());
+        bytes.extend_from_slice(&self.offset.to_le_bytes());
+        match &self.value {
+            KnownValue::Here(value) => {
+                bytes.push(0);
+                bytes.extend_from_slice(value);
+            }
+            KnownValue::InPack { length } => {
+                bytes.push(1);
+                bytes.extend_from_slice(&length.to_le_bytes());
+            }
+            KnownValue::Gone => bytes.push(2),
+        }
+        let check = checksum(&[key, &bytes[8..]]);
+        bytes[..8].copy_from_slice(&check);
+        bytes
+    }
+
+    pub fn decode(key: &[u8; 33], bytes: &[u8]) -> IndexResult<Known> {
+        let wrong = || IndexFailure::Broken("a record fails its checksum".to_owned());
+        if bytes.len() < 25 || checksum(&[key, &bytes[8..]]) != bytes[..8] {
+            return Err(wrong());
+        }
+        let word = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        let value = match bytes[24] {
+            0 => KnownValue::Here(Bytes::copy_from_slice(&bytes[25..])),
+            1 if bytes.len() == 29 => KnownValue::InPack { length: word(25) },
+            2 => KnownValue::Gone,
+            _ => return Err(wrong()),
+        };
+        let sequence = u64::from(word(8)) | u64::from(word(12)) << 32;
+        Ok(Known { sequence, pack: word(16), offset: word(20), value })
+    }
+}

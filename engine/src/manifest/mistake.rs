@@ -1,0 +1,131 @@
+//! What is said about values that are wrong.
+
+use stage_core::{Parameter, ParameterType, ParameterValue};
+
+use super::nearest::list;
+use super::node::{Node, Value};
+use super::problem::{Collector, Problem};
+use super::unit;
+
+/// What should have been written, and how.
+pub struct Wanted {
+    pub what: String,
+    pub help: Option<String>,
+}
+
+impl Wanted {
+    fn new(what: impl Into<String>) -> Wanted {
+        Wanted { what: what.into(), help: None }
+    }
+
+    fn with(what: impl Into<String>, help: impl Into<String>) -> Wanted {
+        Wanted { what: what.into(), help: Some(help.into()) }
+    }
+}
+
+pub fn bounds(min: Option<String>, max: Option<String>) -> String {
+    match (min, max) {
+        (Some(min), Some(max)) => format!("between {min} and {max}"),
+        (Some(min), None) => format!("at least {min}"),
+        (None, Some(max)) => format!("at most {max}"),
+        (None, None) => "a finite number".to_owned(),
+    }
+}
+
+pub fn out_of_range(
+    parameter: &Parameter,
+    found: &str,
+    bounds: &str,
+    node: &Node,
+    problems: &mut Collector,
+) -> Option<ParameterValue> {
+    let unit = match unit::name(parameter.unit) {
+        "" | "a count" => String::new(),
+        unit => format!(" {unit}"),
+    };
+    let message = format!("`{}` must be {bounds}{unit}", parameter.name);
+    let problem =
+        Problem::new("out_of_range", node.span, message).label(format!("this is {found}"));
+    problems.add(with_use(problem, node));
+    None
+}
+
+pub fn not_a_number(
+    parameter: &Parameter,
+    what: &str,
+    node: &Node,
+    problems: &mut Collector,
+) -> Option<ParameterValue> {
+    match (unit::example(parameter.unit), &node.value) {
+        (Some(example), Value::Text(_)) => {
+            let wanted = format!("{what} in {}", unit::name(parameter.unit));
+            wrong_unit(parameter, &wanted, example, node, problems)
+        }
+        (example, _) => {
+            let wanted = Wanted {
+                what: what.to_owned(),
+                help: example.map(|text| format!("such as {text}")),
+            };
+            problems.add(wrong_type(parameter, wanted, node));
+            None
+        }
+    }
+}
+
+pub fn wrong_unit(
+    parameter: &Parameter,
+    wanted: &str,
+    example: &str,
+    node: &Node,
+    problems: &mut Collector,
+) -> Option<ParameterValue> {
+    let message = format!("`{}` should be {wanted}", parameter.name);
+    let problem = Problem::new("wrong_unit", node.span, message)
+        .label("not understood")
+        .help(format!("write {example}"));
+    problems.add(with_use(problem, node));
+    None
+}
+
+pub fn wrong_type(parameter: &Parameter, wanted: Wanted, node: &Node) -> Problem {
+    let message = format!("`{}` should be {}", parameter.name, wanted.what);
+    let problem = Problem::new("wrong_type", node.span, message)
+        .label(format!("this is {}", node.describe()))
+        .help_if(wanted.help);
+    with_use(problem, node)
+}
+
+/// Shows where a value of `[params]` is used, since that is where its type comes from.
+pub fn with_use(problem: Problem, node: &Node) -> Problem {
+    match node.used {
+        Some(used) => problem.also(used, "used here"),
+        None => problem,
+    }
+}
+
+pub fn describe(wanted: &ParameterType) -> Wanted {
+    match wanted {
+        ParameterType::Text => Wanted::with("a text", "put it in quotes"),
+        ParameterType::Choice(names) => {
+            Wanted::with("a text", format!("one of {}", list(names.iter().copied())))
+        }
+        ParameterType::Integer { .. } => Wanted::new("an integer"),
+        ParameterType::Number { .. } => Wanted::new("a number"),
+        ParameterType::Flag => Wanted::new("true or false"),
+        ParameterType::Duration => Wanted::with(
+            "a duration",
+            "write the number with its unit: `\"90s\"`, `\"1.5h\"` or `\"11h30m\"`",
+        ),
+        ParameterType::Size => {
+            Wanted::with("a size", "write the number with its unit: `\"64MB\"` or `\"12GiB\"`")
+        }
+        ParameterType::File => Wanted::new("the path of a file"),
+        ParameterType::SourcePath => Wanted::new("the path of a file or folder"),
+        ParameterType::List(_) => Wanted::with("a list", "put it in brackets: `[…]`"),
+        ParameterType::Map(_) => Wanted::with("a table", "write `{ name = value }`"),
+        ParameterType::Record(fields) => {
+            let names = list(fields.iter().map(|field| field.name));
+            Wanted::with("a table", format!("with the keys {names}"))
+        }
+    }
+}

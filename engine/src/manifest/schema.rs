@@ -1,0 +1,323 @@
+//! The JSON Schema of manifests, with which editors complete and check them.
+
+use serde_json::{Map, Value, json};
+use stage_core::{Catalogue, Default, InputPort, Kind, Parameter, ParameterType, Unit};
+
+use super::policy::COMMON;
+
+const NAME: &str = "^[A-Za-z0-9_-]+$";
+
+/// Draft 2020-12. What a stage may say depends on its `use`.
+pub fn schema(catalogue: &Catalogue) -> Value {
+    let mut definitions = shared();
+    let mut kinds = Vec::new();
+    let mut conditions = Vec::new();
+    for kind in catalogue.iter() {
+        let name = format!("kind.{}", kind.name);
+        kinds.push(json!({ "const": kind.name, "description": kind.summary }));
+        conditions.push(json!({
+            "if": { "properties": { "use": { "const": kind.name } }, "required": ["use"] },
+            "then": { "$ref": format!("#/$defs/{name}") },
+        }));
+        definitions.insert(name, kind_schema(kind));
+    }
+    definitions.insert(
+        "stage".to_owned(),
+        json!({
+            "type": "object",
+            "required": ["use"],
+            "properties": { "use": { "description": "The kind of the stage.", "oneOf": kinds } },
+            "allOf": conditions,
+        }),
+    );
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A throstle manifest",
+        "type": "object",
+        "required": ["pipeline"],
+        "additionalProperties": false,
+        "properties": sections(),
+        "$defs": definitions,
+    })
+}
+
+fn sections() -> Value {
+    json!({
+        "pipeline": {
+            "type": "object",
+            "required": ["name"],
+            "additionalProperties": false,
+            "properties": {
+                "name": { "description": "The name of the pipeline.", "type": "string", "pattern": NAME },
+                "seed": { "description": "Where random numbers begin.", "type": "integer", "default": 0 },
+            },
+        },
+        "params": {
+            "description": "Values that keys elsewhere use as `\"$name\"`.",
+            "type": "object",
+            "propertyNames": { "pattern": NAME },
+        },
+        "assets": {
+            "description": "Files and folders that no stage made, referred to as `assets.name`.",
+            "type": "object",
+            "propertyNames": { "pattern": NAME },
+            "additionalProperties": {
+                "type": "object",
+                "required": ["path"],
+                "additionalProperties": false,
+                "properties": {
+                    "path": { "description": "Relative to the manifest.", "type": "string" },
+                    "license": {
+                        "description": "Travels to all that derives from it.",
+                        "type": "string",
+                    },
+                },
+            },
+        },
+        "stage": {
+            "type": "object",
+            "propertyNames": { "pattern": NAME },
+            "additionalProperties": { "$ref": "#/$defs/stage" },
+        },
+        "session": {
+            "description": "How and where it runs: changes no result.",
+            "type": "object",
+            "additionalProperties": false,
+            "properties": {
+                "stop_after": described("Stop cleanly after this time.", or_param(duration())),
+                "price_per_hour": described(
+                    "What an hour of the machine costs.",
+                    or_param(json!({ "type": "number", "minimum": 0 })),
+                ),
+            },
+        },
+    })
+}
+
+fn kind_schema(kind: &Kind) -> Value {
+    let mut properties = Map::new();
+    properties.insert("use".to_owned(), json!({ "const": kind.name }));
+    for port in kind.inputs {
+        properties.insert(port.name.to_owned(), described(port.doc, port_schema(port)));
+    }
+    let mut matrix = Map::new();
+    for parameter in kind.parameters {
+        properties.insert(parameter.name.to_owned(), parameter_schema(parameter));
+        let values = or_param(json!({
+            "type": "array",
+            "minItems": 1,
+            "items": or_param(type_schema(&parameter.parameter_type, parameter.unit)),
+        }));
+        matrix.insert(parameter.name.to_owned(), values);
+    }
+    for name in COMMON.iter().map(|parameter| parameter.name).chain(["export"]) {
+        properties.insert(name.to_owned(), definition(name));
+    }
+    properties.insert(
+        "matrix".to_owned(),
+        json!({
+            "description": "Lists of values: one stage for each combination.",
+            "type": "object",
+            "additionalProperties": false,
+            "properties": matrix,
+        }),
+    );
+    let ports = kind.inputs.iter().filter(|port| !port.optional).map(|port| port.name);
+    let required: Vec<&str> = std::iter::once("use").chain(ports).collect();
+    let mut schema = json!({
+        "title": kind.name,
+        "description": format!("{}\n\n{}", kind.summary, kind.doc).trim(),
+        "type": "object",
+        "required": required,
+        "additionalProperties": false,
+        "properties": properties,
+    });
+    let needed: Vec<Value> = kind.parameters.iter().filter_map(needed).collect();
+    if let (false, Some(schema)) = (needed.is_empty(), schema.as_object_mut()) {
+        schema.insert("allOf".to_owned(), Value::Array(needed));
+    }
+    schema
+}
+
+/// A parameter without a default stands in the stage or in its matrix.
+fn needed(parameter: &Parameter) -> Option<Value> {
+    if !matches!(parameter.default, Default::Required) {
+        return None;
+    }
+    Some(json!({
+        "anyOf": [
+            { "required": [parameter.name] },
+            { "required": ["matrix"], "properties": { "matrix": { "required": [parameter.name] } } },
+        ],
+    }))
+}
+
+fn port_schema(port: &InputPort) -> Value {
+    let one = definition("reference");
+    match port.many {
+        true => json!({ "anyOf": [one, { "type": "array", "items": one }] }),
+        false => one,
+    }
+}
+
+fn parameter_schema(parameter: &Parameter) -> Value {
+    let mut schema =
+        described(parameter.doc, or_param(type_schema(&parameter.parameter_type, parameter.unit)));
+    let default = match parameter.default {
+        Default::Text(text) => Some(json!(text)),
+        Default::Integer(number) => Some(json!(number)),
+        Default::Number(number) => Some(json!(number)),
+        Default::Flag(flag) => Some(json!(flag)),
+        Default::Texts(texts) => Some(json!(texts)),
+        Default::Seconds(_) | Default::Bytes(_) => Some(json!(super::page::default(parameter))),
+        Default::Required | Default::Absent | Default::PipelineSeed => None,
+    };
+    if let (Some(default), Some(schema)) = (default, schema.as_object_mut()) {
+        schema.insert("default".to_owned(), default);
+    }
+    schema
+}
+
+fn export_schema() -> Value {
+    let path = json!({ "type": "string", "minLength": 1 });
+    json!({
+        "description": "Where outputs appear as files; `{id}` and `{field}` are filled in.",
+        "anyOf": [
+            path,
+            {
+                "description": "A path for each field or output.",
+                "type": "object",
+                "additionalProperties": {
+                    "anyOf": [path, { "type": "object", "additionalProperties": path }],
+                },
+            },
+        ],
+    })
+}
+
+/// What stands once in the schema and is used by name.
+fn shared() -> Map<String, Value> {
+    let mut shared = Map::new();
+    for parameter in COMMON {
+        shared.insert(parameter.name.to_owned(), parameter_schema(parameter));
+    }
+    let duration = "^\\s*([0-9._]+\\s*(ms|s|min|m|h|d)\\s*)+$";
+    let size = "^\\s*[0-9._]+\\s*([kKMGT]?B|[KMGT]iB)$";
+    shared.insert("export".to_owned(), export_schema());
+    shared.insert("duration".to_owned(), json!({ "type": "string", "pattern": duration }));
+    shared.insert("size".to_owned(), json!({ "type": "string", "pattern": size }));
+    shared.insert(
+        "param".to_owned(),
+        json!({
+            "description": "A value of `[params]`.",
+            "type": "string",
+            "pattern": "^\\$[A-Za-z0-9_-]+$",
+        }),
+    );
+    shared.insert(
+        "reference".to_owned(),
+        json!({
+            "description": "`stage`, `stage.port`, `stage[rate=16000]` or `assets.name`.",
+            "type": "string",
+            "minLength": 1,
+        }),
+    );
+    shared
+}
+
+fn definition(name: &str) -> Value {
+    json!({ "$ref": format!("#/$defs/{name}") })
+}
+
+fn type_schema(parameter_type: &ParameterType, unit: Unit) -> Value {
+    match parameter_type {
+        ParameterType::Text | ParameterType::File | ParameterType::SourcePath => {
+            json!({ "type": "string" })
+        }
+        ParameterType::Choice(names) => json!({ "enum": names }),
+        ParameterType::Integer { min, max } => {
+            let mut schema = json!({ "type": "integer" });
+            bounds(
+                &mut schema,
+                (*min != i64::MIN).then(|| json!(min)),
+                (*max != i64::MAX).then(|| json!(max)),
+            );
+            with_unit(schema, unit)
+        }
+        ParameterType::Number { min, max } => {
+            let mut schema = json!({ "type": "number" });
+            let (least, most) =
+                ((*min > f64::MIN).then_some(min), (*max < f64::MAX).then_some(max));
+            bounds(&mut schema, least.map(|min| json!(min)), most.map(|max| json!(max)));
+            let share = super::unit::is_share(unit, *min, *max);
+            with_unit(schema, if share { Unit::Percent } else { unit })
+        }
+        ParameterType::Flag => json!({ "type": "boolean" }),
+        ParameterType::Duration => duration(),
+        ParameterType::Size => definition("size"),
+        ParameterType::List(inner) => {
+            json!({ "type": "array", "items": or_param(type_schema(inner, unit)) })
+        }
+        ParameterType::Map(inner) => {
+            json!({ "type": "object", "additionalProperties": or_param(type_schema(inner, unit)) })
+        }
+        ParameterType::Record(fields) => record(fields),
+    }
+}
+
+fn record(fields: &[Parameter]) -> Value {
+    let properties: Map<String, Value> =
+        fields.iter().map(|field| (field.name.to_owned(), parameter_schema(field))).collect();
+    let needed = fields.iter().filter(|field| matches!(field.default, Default::Required));
+    let required: Vec<&str> = needed.map(|field| field.name).collect();
+    json!({
+        "type": "object",
+        "required": required,
+        "additionalProperties": false,
+        "properties": properties,
+    })
+}
+
+fn duration() -> Value {
+    definition("duration")
+}
+
+fn bounds(schema: &mut Value, min: Option<Value>, max: Option<Value>) {
+    if let Some(schema) = schema.as_object_mut() {
+        schema.extend(min.map(|min| ("minimum".to_owned(), min)));
+        schema.extend(max.map(|max| ("maximum".to_owned(), max)));
+    }
+}
+
+/// Numbers may be written with their unit, as texts.
+fn with_unit(schema: Value, unit: Unit) -> Value {
+    let number = "^\\s*[-+0-9._]+\\s*";
+    let pattern = match unit {
+        Unit::None | Unit::Count => return schema,
+        Unit::Hertz => format!("{number}[kM]?Hz$"),
+        Unit::Decibel => format!("{number}dB$"),
+        Unit::Lufs => format!("{number}(LUFS|LU)$"),
+        Unit::Percent => format!("{number}%$"),
+        Unit::Seconds => return json!({ "anyOf": [schema, duration()] }),
+    };
+    json!({ "anyOf": [schema, { "type": "string", "pattern": pattern }] })
+}
+
+fn or_param(schema: Value) -> Value {
+    // A plain text may begin with a dollar sign anyway.
+    if schema == json!({ "type": "string" }) {
+        return schema;
+    }
+    json!({ "anyOf": [schema, definition("param")] })
+}
+
+fn described(doc: &str, schema: Value) -> Value {
+    let mut described = Map::new();
+    if !doc.is_empty() {
+        described.insert("description".to_owned(), json!(doc));
+    }
+    if let Value::Object(schema) = schema {
+        described.extend(schema);
+    }
+    Value::Object(described)
+}

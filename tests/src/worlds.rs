@@ -1,0 +1,73 @@
+//! Worlds in memory for the tests that cut the power, fail calls and flip bits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cache::fs::{FaultFs, Fs, MemoryFs};
+use engine::engine::RunOptions;
+use stage_core::event::Status;
+
+use crate::{Lab, MANIFEST};
+
+pub const TEXTS: [(&str, &str); 6] = [
+    ("anna1", "hello"),
+    ("anna2", "good day"),
+    ("anna3", "good evening"),
+    ("ben1", "moin"),
+    ("ben2", "servus"),
+    ("cleo1", "salut"),
+];
+
+/// Makes what is finished durable as soon as it is, so that there is something to cut.
+pub fn eager() -> RunOptions {
+    RunOptions { commit_every: Some(Duration::ZERO), ..RunOptions::default() }
+}
+
+/// The small pipeline with six texts, never run.
+pub fn fresh() -> MemoryFs {
+    let memory = MemoryFs::new();
+    let lab = Lab::in_memory(&memory);
+    for (name, text) in TEXTS {
+        lab.write(&format!("data/{name}.txt"), text);
+    }
+    memory
+}
+
+/// The same after a run that came to its end.
+pub fn finished() -> MemoryFs {
+    let memory = fresh();
+    assert_eq!(Lab::in_memory(&memory).run().status, Status::Done);
+    memory
+}
+
+/// Finished, then with one text edited, one new, one gone, and a parameter changed.
+pub fn edited() -> MemoryFs {
+    let memory = finished();
+    let lab = Lab::in_memory(&memory);
+    lab.write("data/ben1.txt", "moin moin");
+    lab.write("data/dora1.txt", "hej");
+    lab.remove("data/anna2.txt");
+    lab.write("pipeline.toml", &MANIFEST.replace("mark = \"!\"", "mark = \"?\""));
+    memory
+}
+
+/// A lab whose engine sees faults that the test does not.
+pub fn faulty(memory: &MemoryFs) -> (Lab, Arc<FaultFs>) {
+    let faults = Arc::new(FaultFs::new(Arc::new(memory.clone())));
+    (Lab::through(memory, Arc::clone(&faults) as Arc<dyn Fs>), faults)
+}
+
+/// Runs to the end and compares with a world in which nothing ever went wrong. What the cache
+/// kept is not done again.
+pub fn finishes_like(memory: &MemoryFs, expected: &Lab, place: &str) {
+    let lab = Lab::in_memory(memory);
+    let before = lab.item_records();
+    let ran = lab.run();
+    assert_eq!(ran.status, Status::Done, "{place}: {ran:?}");
+    assert_eq!(lab.exports(), expected.exports(), "{place}");
+    assert_eq!(ran.damaged(), [""; 0], "{place}");
+    assert_eq!(ran.items_executed(), lab.item_records() - before, "{place}: {ran:?}");
+    assert!(lab.run().nothing_executed(), "{place}");
+    let report = lab.verify();
+    assert!(report.is_clean(), "{place}: {report:?}");
+}

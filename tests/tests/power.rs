@@ -1,0 +1,94 @@
+//! The plug is pulled at every sync of a run. The next run does what was not durable and nothing
+//! else, and gives what a run gives that was never cut.
+#![allow(clippy::unwrap_used)]
+
+use cache::fs::MemoryFs;
+use stage_core::event::Status;
+use throstle_tests::Lab;
+use throstle_tests::worlds::{eager, edited, finished, finishes_like, fresh};
+
+/// Cuts the power after each sync of a run and gives what was on the disk at that moment.
+fn at_every_cut(world: &MemoryFs, mut check: impl FnMut(&MemoryFs, u64)) -> u64 {
+    for cut in 0.. {
+        let memory = world.duplicate();
+        let lab = Lab::in_memory(&memory);
+        let pipeline = lab.pipeline();
+        memory.stop_after(cut);
+        let result = lab.attempt(&pipeline, &eager());
+        if memory.syncs() < cut {
+            assert_eq!(result.unwrap().status, Status::Done);
+            return cut;
+        }
+        check(&memory, cut);
+    }
+    0
+}
+
+fn undisturbed(world: &MemoryFs) -> Lab {
+    let lab = Lab::in_memory(&world.duplicate());
+    assert_eq!(lab.run().status, Status::Done);
+    lab
+}
+
+fn survives_every_cut(world: &MemoryFs) {
+    let expected = undisturbed(world);
+    let cuts = at_every_cut(world, |memory, cut| {
+        finishes_like(&memory.crash(), &expected, &format!("cut after sync {cut}"));
+    });
+    assert!(cuts > 20, "only {cuts} syncs were seen");
+}
+
+fn survives_every_order(world: &MemoryFs, seeds: u64) {
+    let expected = undisturbed(world);
+    at_every_cut(world, |memory, cut| {
+        for seed in 0..seeds {
+            let place = format!("cut after sync {cut}, order {seed}");
+            finishes_like(&memory.crash_reordered(seed * 1000 + cut), &expected, &place);
+        }
+    });
+}
+
+#[test]
+fn a_first_run_may_be_cut_at_every_sync() {
+    survives_every_cut(&fresh());
+}
+
+#[test]
+fn a_run_after_an_edit_may_be_cut_at_every_sync() {
+    survives_every_cut(&edited());
+}
+
+#[test]
+fn unsynced_writes_of_a_first_run_may_reach_the_disk_in_any_order() {
+    survives_every_order(&fresh(), 3);
+}
+
+#[test]
+fn unsynced_writes_after_an_edit_may_reach_the_disk_in_any_order() {
+    survives_every_order(&edited(), 3);
+}
+
+#[test]
+#[ignore = "soak: make soak runs it"]
+fn soak_unsynced_writes_in_many_orders() {
+    survives_every_order(&fresh(), 40);
+    survives_every_order(&edited(), 40);
+}
+
+#[test]
+fn what_a_finished_run_has_done_survives_a_cut_at_once() {
+    let world = finished();
+    let expected = undisturbed(&world);
+    for (place, memory) in [("crash", world.crash()), ("reordered", world.crash_reordered(7))] {
+        let lab = Lab::in_memory(&memory);
+        assert!(lab.run().nothing_executed(), "{place}");
+        assert_eq!(lab.exports(), expected.exports(), "{place}");
+    }
+}
+
+#[test]
+fn large_outputs_may_be_cut_at_every_sync() {
+    let world = fresh();
+    Lab::in_memory(&world).write("data/zoe.txt", &"long ".repeat(130_000));
+    survives_every_cut(&world);
+}
