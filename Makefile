@@ -28,20 +28,32 @@ lint:
 doc:
 	@$(LIBTORCH_ENV) RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
-# A table of measurements against the peers.
+# A table of measurements against the numbers of docs/benchmarks.md; `make bench BENCH=--full`
+# takes 100,000 clips and 1,000,000 items as well.
+BENCH =
 bench: build
-	@$(LIBTORCH_ENV) cargo bench -p throstle-tests
+	@$(LIBTORCH_ENV) cargo bench -p throstle-tests --bench numbers -- $(BENCH)
 
 # The long versions of tests that every commit runs in short form.
 soak:
 	@$(LIBTORCH_ENV) cargo build --workspace --bins --tests; \
 		cargo test --workspace --quiet -- --ignored soak
 
-# The readers of foreign bytes, with many more cases than in `test`.
+# The readers of foreign bytes: a minute each where `cargo-fuzz` and a nightly toolchain are
+# there, else their property tests with many more cases than in `test`.
 HOSTILE = hostile never_panic no_harm any_bytes a_damaged_file
+FUZZ_TARGETS = manifest table wav pack wire
+FUZZ_SECONDS = 60
 fuzz:
-	@$(LIBTORCH_ENV) PROPTEST_CASES="$${PROPTEST_CASES:-20000}" \
-		cargo test --workspace --quiet -- $(HOSTILE)
+	@if cargo +nightly fuzz --version > /dev/null 2>&1; then \
+		cargo +nightly run --quiet --manifest-path fuzz/Cargo.toml --example seeds; \
+		for target in $(FUZZ_TARGETS); do \
+			cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -timeout=10; \
+		done; \
+	else \
+		$(LIBTORCH_ENV) export PROPTEST_CASES="$${PROPTEST_CASES:-20000}"; \
+		cargo test --workspace --quiet -- $(HOSTILE); \
+	fi
 
 clean:
 	@cargo clean

@@ -95,7 +95,7 @@ impl One<'_> {
     fn bring_up_to_date(&self, value: &Planned) -> Result<Written, EngineError> {
         let Some(value) = exportable(value) else { return Ok(Written::default()) };
         let cache = self.store.cache();
-        let index = StatIndex::load(cache)?;
+        let index = self.store.index();
         let section = self.section_key();
         let before = cache.get(EXPORT, &section)?;
         let before = before.and_then(|bytes| decode::<ExportRecord>(&bytes));

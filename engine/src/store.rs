@@ -58,6 +58,11 @@ impl Store {
         &self.0.base
     }
 
+    /// The memo of file states as it was when planning began.
+    pub fn index(&self) -> &StatIndex {
+        &self.0.index
+    }
+
     pub fn put(&self, bytes: Bytes) -> Result<Digest, CacheError> {
         let digest = Digest::of(&bytes);
         match self.0.cache.put_with_digest(digest, bytes.clone()) {
