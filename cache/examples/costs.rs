@@ -2,7 +2,7 @@
 //! checking a stat index, beside the bare cost of the same on this machine.
 //!
 //! `cargo run --release -p cache --example costs [folder]`
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::print_stdout)]
 
 use std::sync::Arc;
 use std::time::Instant;

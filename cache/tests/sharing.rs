@@ -1,5 +1,5 @@
 //! Several threads, handles and processes on one cache at a time.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
 

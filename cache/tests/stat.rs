@@ -1,5 +1,5 @@
 //! The stat index notices every change that the file system can show.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
 

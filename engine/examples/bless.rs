@@ -1,5 +1,6 @@
 //! Writes the pages of `docs/` that follow from the catalogue: the manual of the manifest and its
 //! JSON Schema.
+#![allow(clippy::disallowed_methods)]
 
 use std::error::Error;
 

@@ -157,7 +157,7 @@ fn report_panic(panic: &(dyn Any + Send)) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
     use super::*;
 
     #[test]

@@ -1,6 +1,6 @@
 //! What the end-to-end tests share: a small world of stages with a folder to run them in, and
 //! projects in which the real programs run.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 mod lab;
 pub mod processes;

@@ -1,5 +1,5 @@
 //! After a change, only what the change made necessary is done again.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use stage_core::event::Status;
 use throstle_tests::Lab;

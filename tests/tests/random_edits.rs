@@ -140,7 +140,7 @@ impl World {
     }
 
     /// The same files where nothing was ever run.
-    fn from_nothing(&self) -> Lab {
+    fn afresh(&self) -> Lab {
         let lab = Lab::in_memory(&MemoryFs::new());
         lab.write("pipeline.toml", &self.manifest.text());
         lab.write("data/none", "so that there is a folder");
@@ -152,15 +152,15 @@ impl World {
 
     /// Runs both ways and compares.
     fn check(&self) -> Result<(), String> {
-        let (lab, clean) = (self.lab(), self.from_nothing());
+        let (lab, clean) = (self.lab(), self.afresh());
         let planned = planned_executions(&lab);
         let ran = lab.run();
-        let from_nothing = clean.run();
+        let afresh = clean.run();
         let same = |what: &str, same: bool| match same {
             true => Ok(()),
-            false => Err(format!("{what}: {:?}\n{:?}", ran.events, from_nothing.events)),
+            false => Err(format!("{what}: {:?}\n{:?}", ran.events, afresh.events)),
         };
-        same("status", ran.status == from_nothing.status && ran.status == Status::Done)?;
+        same("status", ran.status == afresh.status && ran.status == Status::Done)?;
         same("datasets", roots(&lab) == roots(&clean))?;
         for stage in ran.stages.keys() {
             let folder = format!("out/{}", stage.split('[').next().unwrap());
@@ -257,13 +257,13 @@ fn sequences(count: u64) {
 }
 
 #[test]
-fn incremental_equals_from_nothing() {
+fn incremental_equals_afresh() {
     sequences(60);
 }
 
 #[test]
 #[ignore = "soak: make soak runs it"]
-fn soak_incremental_equals_from_nothing() {
+fn soak_incremental_equals_afresh() {
     sequences(10_000);
 }
 

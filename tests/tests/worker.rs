@@ -1,5 +1,5 @@
 //! What a worker does to a run: its death, its lack of memory, its silence.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::sync::Arc;
 

@@ -219,7 +219,7 @@ fn secret(name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
     use super::*;
 
     fn folder() -> (tempfile::TempDir, Utf8PathBuf) {

@@ -1,6 +1,6 @@
 //! From the text of a manifest to a pipeline, and every message on the way.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 mod built_in;
 mod catalogue;

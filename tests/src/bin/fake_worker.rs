@@ -4,7 +4,7 @@
 //! `die-at N FILE`: ends in the middle of its N-th message, counted over all its lives in FILE.
 //! `memory BYTES`: larger batches are out of memory. `hang`: never answers a batch.
 //! `garbage`: writes what is no message.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::io::{self, Read, Write};
 

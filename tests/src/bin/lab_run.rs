@@ -4,7 +4,7 @@
 //! `lab_run FOLDER [--cache FOLDER] [--kill-at N] [--eager] [--files N] [--memory]`: end with
 //! SIGKILL at the N-th event; make everything durable at once; allow so many open files; plan
 //! instead of running and print the peak of the memory.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use cache::{Access, Cache};
 use camino::{Utf8Path, Utf8PathBuf};

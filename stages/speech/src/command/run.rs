@@ -2,6 +2,8 @@
 //!
 //! The program and all that it starts form one process group. However the run ends, nothing of
 //! the group is left behind.
+// The private folder of a program is outside of the cache and of no worth to anybody else.
+#![allow(clippy::disallowed_methods)]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;

@@ -1,4 +1,6 @@
 //! The stages of the family `command`.
+// The private folder of a program is outside of the cache and of no worth to anybody else.
+#![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,6 +1,6 @@
 //! The audio functions from outside: one test names one rule.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 mod check;
 mod compressed;
