@@ -68,7 +68,7 @@ impl Manifest {
         }
         if self.sweep {
             let sweep =
-                "use = \"test.shout\"\ninput = \"lines\"\nmatrix = { mark = [\"!\", \"~\"] }\n";
+                "use = \"test.shout\"\ninput = \"lines\"\nmatrix = { mark = [\"one\", \"two\"] }\n";
             stage("sweep", format!("{sweep}export = \"out/sweep/{{matrix}}/{{id}}\"\n"));
         }
         let from = if self.both { "loud" } else { last };
