@@ -258,7 +258,7 @@ fn sequences(count: u64) {
 
 #[test]
 fn incremental_equals_from_nothing() {
-    sequences(60);
+    sequences(300);
 }
 
 #[test]
