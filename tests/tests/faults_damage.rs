@@ -186,7 +186,7 @@ fn read_only(memory: &MemoryFs) -> Cache {
 fn a_cache_that_cannot_be_written_is_planned_on_and_read() {
     let memory = finished();
     let lab = Lab::in_memory(&memory);
-    lab.write("data/ben1.txt", "servus");
+    lab.write("data/ben1.txt", "hallo");
     let pipeline = lab.pipeline();
     memory.set_readonly_mount(true);
     let cache = read_only(&memory);
@@ -199,7 +199,7 @@ fn a_cache_that_cannot_be_written_is_planned_on_and_read() {
 fn a_run_on_a_cache_that_cannot_be_written_says_so_before_any_work() {
     let memory = finished();
     let lab = Lab::in_memory(&memory);
-    lab.write("data/ben1.txt", "servus");
+    lab.write("data/ben1.txt", "hallo");
     let pipeline = lab.pipeline();
     memory.set_readonly_mount(true);
     let cache = read_only(&memory);
