@@ -31,10 +31,8 @@ export = "out/all.txt"
 fn runs_with_few_files(items: usize) {
     let lab = Lab::new();
     lab.write("pipeline.toml", JOINED);
-    let data = lab.base().join("data");
-    std::fs::create_dir_all(&data).unwrap();
     for number in 0..items {
-        std::fs::write(data.join(format!("clip{number:06}.txt")), number.to_string()).unwrap();
+        lab.write(&format!("data/clip{number:06}.txt"), &number.to_string());
     }
     let child = start(PROGRAM, &lab.base(), &["--files", "64"]);
     let Ended::Itself(Event::Finished { status, stages, .. }) = wait(child) else { panic!() };
@@ -45,13 +43,7 @@ fn runs_with_few_files(items: usize) {
 }
 
 #[test]
-fn ten_thousand_files_need_no_more_than_sixty_four_open_ones() {
-    runs_with_few_files(10_000);
-}
-
-#[test]
-#[ignore = "soak: make soak runs it"]
-fn soak_a_hundred_thousand_files_need_no_more_than_sixty_four_open_ones() {
+fn a_hundred_thousand_files_need_no_more_than_sixty_four_open_ones() {
     runs_with_few_files(100_000);
 }
 
@@ -68,15 +60,7 @@ fn memory_of_planning(items: u64) -> u64 {
 }
 
 #[test]
-fn planning_takes_less_than_a_kilobyte_an_item() {
-    let items = 100_000;
-    let (few, many) = (memory_of_planning(1_000), memory_of_planning(items));
-    assert!(many - few < items, "{} kB for {items} items", many - few);
-}
-
-#[test]
-#[ignore = "soak: make soak runs it"]
-fn soak_a_million_items_are_planned_in_less_than_a_gigabyte() {
+fn a_million_items_are_planned_in_less_than_a_gigabyte() {
     let peak = memory_of_planning(1_000_000);
     assert!(peak < 1_000_000, "{peak} kB");
 }

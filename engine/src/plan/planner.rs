@@ -215,6 +215,8 @@ impl<'a> Planner<'a> {
         };
         let (work, mut counts) = planner.plan(&input)?;
         lost.append(&mut counts.lost);
+        lost.sort_unstable();
+        lost.dedup();
         let seconds = last.as_ref().and_then(|last| self.seconds(last)).unwrap_or(0.0);
         if let (Some(keyed), true) = (&keyed, work.is_settled()) {
             let record = crate::tables::settle(&self.store, spec, &work, &counts, seconds)?;
