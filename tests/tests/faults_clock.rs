@@ -167,7 +167,7 @@ fn a_source_that_changes_at_any_moment_is_never_mixed() {
         let lab = Lab::in_memory(&memory);
         let own = lab.read("out/ben1.txt");
         let own = own.as_deref();
-        assert!(matches!(own, None) || own == Some(old) || own == Some(new), "{at}: {own:?}");
+        assert!(own.is_none() || own == Some(old) || own == Some(new), "{at}: {own:?}");
         if ran.status == Status::Done {
             let all = lab.read("out/all.txt").unwrap();
             let line = format!("ben1: {}\n", own.unwrap());
