@@ -286,7 +286,7 @@ impl One<'_> {
             fs.create_dir_all(folder).map_err(|error| failed(error.into()))?;
         }
         self.materialise(&blob.digest, &full).map_err(failed)?;
-        let (_, entry) = stat::hash_file(fs, &full).map_err(failed)?;
+        let entry = hash_settled(fs, &full).map_err(failed)?;
         Ok((StatEntry { path: path.to_string(), ..entry }, true))
     }
 
@@ -465,4 +465,16 @@ fn is_inside(path: &Utf8Path) -> bool {
         && path.components().next().is_some()
         && !path.as_str().contains(|letter: char| letter.is_control())
         && path.components().all(|component| component.as_str().len() <= 255)
+}
+
+/// Another run may replace the file by an equal one at the same moment, so one look may fail.
+fn hash_settled(fs: &dyn Fs, path: &Utf8Path) -> Result<StatEntry, CacheError> {
+    const LOOKS: usize = 16;
+    for _ in 1..LOOKS {
+        match stat::hash_file(fs, path) {
+            Err(CacheError::Changed { .. }) => {}
+            other => return other.map(|(_, entry)| entry),
+        }
+    }
+    stat::hash_file(fs, path).map(|(_, entry)| entry)
 }

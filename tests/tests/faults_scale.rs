@@ -1,5 +1,5 @@
 //! Many items under tight limits, in a process of their own.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::process::Command;
 
