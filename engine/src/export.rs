@@ -56,7 +56,7 @@ pub fn export(
             *total += done.written + done.removed;
             failed |= !done.problems.is_empty();
             let stage = spec.name.clone();
-            for message in done.problems {
+            if let Some(message) = one_for_all(&done.problems) {
                 let help = Some("choose another `export` path, or make room for it".to_owned());
                 sink(Event::StageFailed { stage: stage.clone(), message, help });
             }
@@ -67,6 +67,15 @@ pub fn export(
         }
     }
     Ok(failed)
+}
+
+/// A folder that cannot be written fails for every file in it: the first is told.
+fn one_for_all(problems: &[String]) -> Option<String> {
+    let (first, others) = problems.split_first()?;
+    Some(match others.len() {
+        0 => first.clone(),
+        more => format!("{first}; {more} more of its files cannot be written"),
+    })
 }
 
 /// What the last export left.

@@ -78,7 +78,7 @@ fn item(id: String, digest: cache::Digest, size: u64) -> Item {
 }
 
 /// Upper case with a mark behind. A text with `bad` in it is rejected, one with `broken` fails,
-/// one with `panic` panics, one with `slow` takes its time.
+/// one with `panic` panics, one with `slow` takes its time, one with `deaf` never ends.
 pub struct Shout;
 
 static SHOUT: Kind = Kind {
@@ -126,6 +126,9 @@ impl ShoutJob {
             return Err(StageError::failed("cannot shout this"));
         }
         if text.contains("slow") {
+            std::thread::sleep(std::time::Duration::from_millis(30));
+        }
+        while text.contains("deaf") {
             std::thread::sleep(std::time::Duration::from_millis(30));
         }
         if text.contains("bad") {
