@@ -70,7 +70,7 @@ pub fn export(
             for digest in &done.lost {
                 sink(Event::Damaged { stage: stage.clone(), digest: digest.to_string() });
             }
-            for message in done.problems {
+            if let Some(message) = one_for_all(&done.problems) {
                 let help = Some("choose another `export` path, or make room for it".to_owned());
                 sink(Event::StageFailed { stage: stage.clone(), message, help });
             }
@@ -81,6 +81,15 @@ pub fn export(
         }
     }
     Ok(all)
+}
+
+/// A folder that cannot be written fails for every file in it: the first is told.
+fn one_for_all(problems: &[String]) -> Option<String> {
+    let (first, others) = problems.split_first()?;
+    Some(match others.len() {
+        0 => first.clone(),
+        more => format!("{first}; {more} more of its files cannot be written"),
+    })
 }
 
 /// What the last export left.

@@ -9,4 +9,4 @@ pub mod stages;
 pub mod worlds;
 
 pub use lab::{Lab, MANIFEST, Ran};
-pub use project::{Project, RanProgram, command, copy_folder};
+pub use project::{Project, RanProgram, command, copy_folder, wav, write_clips};

@@ -1,6 +1,7 @@
 //! A project in a temporary folder, and the real programs run in it.
 
 use std::collections::BTreeMap;
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -175,6 +176,27 @@ impl RanProgram {
             writes.filter(|event| event["written"] != 0 || event["removed"] != 0).collect();
         assert_eq!(writes, Vec::<&Value>::new());
     }
+}
+
+/// Clips of 100 ms at a constant level with a table of them, as `data/metadata.csv` and
+/// `data/wavs`; each text is the name of its clip behind `Sana`.
+pub fn write_clips(project: &Project, names: &[&str]) {
+    for (level, name) in (1_000_i16..).zip(names) {
+        project.write(&format!("data/wavs/{name}.wav"), wav(level));
+    }
+    let rows = names.iter().map(|name| format!("{name}.wav|Sana {name}.|aino\n"));
+    project.write("data/metadata.csv", rows.collect::<String>());
+}
+
+/// 100 ms of one level at 16 kHz.
+pub fn wav(level: i16) -> Vec<u8> {
+    let (bits_per_sample, sample_format) = (16, hound::SampleFormat::Int);
+    let spec = hound::WavSpec { channels: 1, sample_rate: 16_000, bits_per_sample, sample_format };
+    let mut bytes = Cursor::new(Vec::new());
+    let mut writer = hound::WavWriter::new(&mut bytes, spec).unwrap();
+    (0..1_600).for_each(|_| writer.write_sample(level).unwrap());
+    writer.finalize().unwrap();
+    bytes.into_inner()
 }
 
 /// A program of the workspace, to be started in a folder. They lie beside the folder of the test

@@ -114,7 +114,7 @@ impl SourceJob for ManyJob {
 }
 
 /// Upper case with a mark behind. A text with `bad` in it is rejected, one with `broken` fails,
-/// one with `panic` panics, one with `slow` takes its time.
+/// one with `panic` panics, one with `slow` takes its time, one with `deaf` never ends.
 pub struct Shout;
 
 static SHOUT: Kind = Kind {
@@ -162,6 +162,9 @@ impl ShoutJob {
             return Err(StageError::failed("cannot shout this"));
         }
         if text.contains("slow") {
+            std::thread::sleep(std::time::Duration::from_millis(30));
+        }
+        while text.contains("deaf") {
             std::thread::sleep(std::time::Duration::from_millis(30));
         }
         if text.contains("bad") {

@@ -1,9 +1,7 @@
 //! A stage that somebody else wrote and linked into a program of their own.
 #![allow(clippy::unwrap_used)]
 
-use std::io::Cursor;
-
-use throstle_tests::{Project, RanProgram, command};
+use throstle_tests::{Project, RanProgram, command, wav};
 
 const PROGRAM: &str = "throstle-outside";
 
@@ -30,16 +28,6 @@ fn project() -> Project {
     project.write("data/wavs/one.wav", wav(1_000));
     project.write("data/wavs/two.wav", wav(-20_000));
     project
-}
-
-fn wav(level: i16) -> Vec<u8> {
-    let (bits_per_sample, sample_format) = (16, hound::SampleFormat::Int);
-    let spec = hound::WavSpec { channels: 1, sample_rate: 16_000, bits_per_sample, sample_format };
-    let mut bytes = Cursor::new(Vec::new());
-    let mut writer = hound::WavWriter::new(&mut bytes, spec).unwrap();
-    (0..1_600).for_each(|_| writer.write_sample(level).unwrap());
-    writer.finalize().unwrap();
-    bytes.into_inner()
 }
 
 fn samples(wav: &[u8]) -> Vec<i16> {

@@ -67,7 +67,7 @@ impl Declared {
             timeout: setup
                 .timeout_seconds
                 .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
-            base: setup.base.clone(),
+            base: absolute(&setup.base)?,
         };
         declared.check_places(more)?;
         declared.check_version(parameters, context)?;
@@ -163,6 +163,16 @@ impl Declared {
         };
         names.zip(finished.outputs).map(value).collect()
     }
+}
+
+/// The command runs in another folder, where a relative path would lead elsewhere.
+fn absolute(base: &str) -> Result<String, StageError> {
+    let base = if base.is_empty() { "." } else { base };
+    let failed = |why: String| {
+        StageError::failed(format!("the manifest's folder `{base}` cannot be named: {why}"))
+    };
+    let absolute = std::path::absolute(base).map_err(|error| failed(error.to_string()))?;
+    absolute.into_os_string().into_string().map_err(|_| failed("its path is not UTF-8".to_owned()))
 }
 
 const ITEMS_PLACE: &str = "items";

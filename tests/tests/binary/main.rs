@@ -1,0 +1,9 @@
+//! The program `throstle` as people and scripts meet it: arguments, exit codes, what is printed
+//! where.
+#![allow(clippy::unwrap_used)]
+
+mod reading;
+mod runs;
+mod signals;
+mod small;
+mod storage;

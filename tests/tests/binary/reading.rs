@@ -1,0 +1,92 @@
+//! The commands that only look: lists, pictures, pages.
+
+use serde_json::Value;
+
+use crate::small::{done, project};
+
+#[test]
+fn items_are_listed_in_every_form() {
+    let project = done();
+    let table = project.printed(&["items", "words"]);
+    assert_eq!(table.lines().count(), 6, "{table}");
+    let lines = project.printed(&["items", "words", "--format", "jsonl"]);
+    let rows: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len(), 5);
+    assert_eq!((&rows[0]["id"], &rows[0]["text"]), (&"a".into(), &"Sana a.".into()));
+    assert_eq!(rows[0]["words"]["kind"], "file/txt");
+    let csv = project.printed(&["items", "words", "--format", "csv", "--fields", "speaker,text"]);
+    assert_eq!(csv.lines().next(), Some("id,speaker,text"));
+    assert_eq!(csv.lines().nth(5), Some("e,aino,Sana e."));
+    project.printed(&["items", "words", "--format", "parquet", "-o", "words.parquet"]);
+    let parquet = project.read("words.parquet");
+    assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
+    let unknown = project.output(&["items", "words", "--fields", "loudness"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("`loudness`"));
+}
+
+#[test]
+fn items_before_the_first_run_say_how_to_get_them() {
+    let output = project().output(&["items", "words"]);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("given nothing yet") && errors.contains("throstle run"), "{errors}");
+}
+
+#[test]
+fn the_graph_is_drawn_in_every_form() {
+    let project = done();
+    assert!(project.printed(&["graph"]).starts_with("flowchart TD"));
+    assert!(project.printed(&["graph", "--format", "dot"]).starts_with("digraph"));
+    let svg = project.printed(&["graph", "--format", "svg", "--no-plan"]);
+    assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+    for name in ["clips", "words", "summary"] {
+        assert!(svg.contains(name), "{name}");
+    }
+    project.printed(&["graph", "--format", "svg", "-o", "graph.svg"]);
+    assert!(project.text("graph.svg").starts_with("<svg"));
+}
+
+#[test]
+fn the_state_and_the_log_tell_of_the_run() {
+    let project = done();
+    assert!(project.printed(&["status"]).starts_with("small: run 1 of "));
+    let status: Value = serde_json::from_str(&project.printed(&["status", "--json"])).unwrap();
+    assert_eq!(status["stages"]["words"]["verdict"], "fresh");
+    assert_eq!(status["last"]["run"], 1);
+    assert_eq!(project.printed(&["log"]).lines().count(), 2);
+    assert!(project.printed(&["log", "1"]).contains("words: done, 5 executed"));
+    let events = project.printed(&["log", "1", "--json"]);
+    let last: Value = serde_json::from_str(events.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["event"], &last["status"]), (&"finished".into(), &"done".into()));
+    assert_eq!(project.output(&["log", "7"]).status.code(), Some(2));
+}
+
+#[test]
+fn exports_come_back_from_the_cache_alone() {
+    let project = done();
+    std::fs::remove_dir_all(project.file("out")).unwrap();
+    project.printed(&["export"]);
+    assert_eq!(project.text("out/a.txt").trim(), "2");
+    assert_eq!(project.names("out").len(), 6);
+    project.run().assert_nothing_done();
+}
+
+#[test]
+fn the_pages_of_the_program_are_printed() {
+    let project = project();
+    assert!(project.printed(&["--version"]).starts_with("throstle "));
+    assert!(project.printed(&["--help"]).contains("Exit codes"));
+    assert!(project.printed(&["check"]).contains("`pipeline.toml` is right: 3 stages"));
+    assert!(project.printed(&["stages"]).contains("audio.resample"));
+    assert!(project.printed(&["stages", "audio.resample"]).contains("rate"));
+    serde_json::from_str::<Value>(&project.printed(&["schema"])).unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(project.printed(&["completions", shell]).contains("throstle"), "{shell}");
+    }
+    let doctor = project.output(&["doctor"]);
+    let told = String::from_utf8(doctor.stdout).unwrap();
+    for part in ["libtorch", "GPU", "driver", "disk", "cache"] {
+        assert!(told.contains(part), "`{part}` is missing in {told}");
+    }
+}

@@ -1,0 +1,148 @@
+//! Stopping: once cleanly, twice at once, and by nobody reading any more.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use throstle_tests::{Project, RanProgram, command, write_clips};
+
+use crate::small;
+
+/// The clip `c` is worked on until there is a file `go`.
+const HELD: &str = r#"
+[pipeline]
+name = "held"
+
+[stage.clips]
+use = "corpus.table"
+table = "data/metadata.csv"
+audio = "data/wavs"
+
+[stage.held]
+use = "command"
+input = "clips"
+fields = ["text"]
+command = """
+case {text} in *c.) touch {base}/begun; while ! [ -e {base}/go ]; do sleep 0.02; done;; esac
+echo {text} > {out.said}"""
+outputs = { said = "said.txt" }
+export = "out/{id}.txt"
+"#;
+
+/// A started program, killed when the test ends before it.
+struct Running {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Running {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Running { child, lines }
+    }
+
+    fn send(&self, signal: Signal) {
+        kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
+    }
+
+    /// Reads events up to the first of this name.
+    fn read_to(&mut self, event: &str) -> Value {
+        let mut line = String::new();
+        while self.lines.read_line(&mut line).unwrap() > 0 {
+            let value: Value = serde_json::from_str(&line).unwrap();
+            if value["event"] == event {
+                return value;
+            }
+            line.clear();
+        }
+        panic!("the output ends before the event `{event}`");
+    }
+
+    fn code(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended already where the test went well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn wait_for(file: &Path) {
+    let start = Instant::now();
+    while !file.exists() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{} never comes", file.display());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_signal_stops_the_run_with_75_and_the_next_goes_on_where_it_was() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let project = Project::new(HELD);
+        write_clips(&project, &["a", "b", "c", "d", "e"]);
+        let mut running = Running::start(project.throstle(&["run", ".", "--json"]));
+        wait_for(&project.file("begun"));
+        running.send(signal);
+        assert!(running.read_to("stopping")["why"].as_str().unwrap().contains("signal"));
+        let last = running.read_to("finished");
+        assert_eq!((running.code(), &last["status"]), (Some(75), &"paused".into()), "{signal}");
+        let first = last["stages"]["held"]["executed"].as_u64().unwrap();
+        assert!(first < 5, "the held clip is not finished: {last}");
+
+        project.write("go", "");
+        let ran = project.run();
+        assert_eq!(ran.executed()["held"], 5 - first, "nothing is done twice");
+        assert_eq!(project.text("out/c.txt"), "Sana c.\n");
+        project.run().assert_nothing_done();
+    }
+}
+
+/// In the small world a stage can be deaf to a request to stop.
+const DEAF: &str = r#"
+[pipeline]
+name = "deaf"
+
+[stage.lines]
+use = "test.lines"
+folder = "data"
+
+[stage.loud]
+use = "test.shout"
+input = "lines"
+"#;
+
+#[test]
+fn a_second_signal_ends_a_run_that_does_not_come_to_an_end() {
+    let project = Project::new(DEAF);
+    project.write("data/one.txt", "deaf");
+    let arguments = ["run", ".", "--json"];
+    let mut running = Running::start(command("small_world", project.path(), &arguments));
+    running.read_to("stage-started");
+    running.send(Signal::SIGTERM);
+    running.read_to("stopping");
+    running.send(Signal::SIGTERM);
+    assert_eq!(running.code(), Some(75));
+    project.write("data/one.txt", "hearing");
+    let output = command("small_world", project.path(), &arguments).output().unwrap();
+    assert_eq!(RanProgram::of(output).executed()["loud"], 1);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let project = small::done();
+    for arguments in [&["items", "words"][..], &["stages"], &["schema"], &["plan", "--json"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = project.throstle(arguments).stdout(writer).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{arguments:?}");
+    }
+}

@@ -1,0 +1,102 @@
+//! The commands that look after the cache, and a cache that cannot be written.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use throstle_tests::Project;
+
+use crate::small::done;
+
+fn figure(project: &Project, name: &str) -> u64 {
+    let stats: Value =
+        serde_json::from_str(&project.printed(&["cache", "stats", "--json"])).unwrap();
+    stats[name].as_u64().unwrap_or_else(|| panic!("no figure `{name}` in {stats}"))
+}
+
+#[test]
+fn what_nothing_reaches_is_removed_and_the_rest_is_whole() {
+    let project = done();
+    assert!(project.printed(&["cache", "verify"]).contains("nothing is damaged"));
+    project.replace("data/metadata.csv", "Sana", "Monta uutta sanaa");
+    assert_eq!(project.run().executed()["words"], 5);
+    let before = figure(&project, "objects");
+    let plan = project.printed(&["cache", "gc", "--keep-runs", "1"]);
+    assert!(plan.contains("kept is what run 2 reaches"), "{plan}");
+    assert!(plan.contains("nothing is removed yet: add `--yes`"), "{plan}");
+    assert_eq!(figure(&project, "objects"), before);
+    project.printed(&["cache", "gc", "--keep-runs", "1", "--yes", "--empty-trash"]);
+    assert!(figure(&project, "objects") < before);
+    assert_eq!(figure(&project, "trash_bytes"), 0);
+    assert!(project.printed(&["cache", "verify"]).contains("nothing is damaged"));
+    project.run().assert_nothing_done();
+}
+
+#[test]
+fn a_pinned_run_survives_the_garbage_collection() {
+    let project = done();
+    project.printed(&["cache", "pin", "1"]);
+    project.replace("data/metadata.csv", "Sana", "Monta uutta sanaa");
+    project.run();
+    project.printed(&["cache", "gc", "--keep-runs", "1", "--yes", "--empty-trash"]);
+    project.replace("data/metadata.csv", "Monta uutta sanaa", "Sana");
+    assert_eq!(project.run().executed(), [].into());
+}
+
+#[test]
+fn a_cache_that_is_not_there_is_not_made_by_looking() {
+    let project = crate::small::project();
+    for command in ["stats", "verify", "gc"] {
+        let output = project.output(&["cache", command]);
+        assert_eq!(output.status.code(), Some(1), "{command}");
+    }
+    assert!(!project.file(".throstle").exists());
+}
+
+/// The program run by somebody who may not write, whoever runs the tests.
+fn as_reader(project: &Project, arguments: &[&str]) -> Output {
+    let program = project.throstle(&[]).get_program().to_owned();
+    let own = project.file("throstle");
+    std::fs::copy(program, &own).unwrap();
+    let mut command = Command::new(own);
+    command.args(arguments).current_dir(project.path());
+    // To root everything may be written.
+    if std::fs::metadata(project.path()).unwrap().uid() == 0 {
+        command.uid(65_534).gid(65_534);
+    }
+    command.output().unwrap()
+}
+
+/// Sets whether the files and folders below may be written.
+fn set_writable(path: &Path, writable: bool) {
+    let folder = path.is_dir();
+    let mode = if writable { 0o755 } else { 0o555 };
+    std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    if folder {
+        path.read_dir().unwrap().for_each(|entry| set_writable(&entry.unwrap().path(), writable));
+    }
+}
+
+#[test]
+fn a_cache_that_can_only_be_read_is_used_and_not_written() {
+    let project = done();
+    let cache = project.file(".throstle");
+    std::fs::set_permissions(project.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    set_writable(&cache, false);
+    let fresh = as_reader(&project, &["run"]);
+    let planned = as_reader(&project, &["plan"]);
+    project.replace("data/metadata.csv", "Sana a", "Toinen a");
+    let dirty = as_reader(&project, &["run"]);
+    set_writable(&cache, true);
+    let told = String::from_utf8(fresh.stderr).unwrap();
+    assert_eq!(fresh.status.code(), Some(0), "{told}");
+    assert!(told.contains("the cache `.throstle` cannot be written: it is only read"), "{told}");
+    assert!(told.contains("nothing to do"), "{told}");
+    assert_eq!(planned.status.code(), Some(0));
+    let told = String::from_utf8(dirty.stderr).unwrap();
+    assert_eq!(dirty.status.code(), Some(1), "{told}");
+    assert!(told.contains("open for reading only: use another cache folder"), "{told}");
+    assert_eq!(project.run().executed()["words"], 1);
+}

@@ -1,0 +1,153 @@
+//! Stages that are somebody's own Python programs, with nothing but its standard library.
+#![allow(clippy::unwrap_used)]
+
+use throstle_tests::{Project, RanProgram, write_clips};
+
+/// A program for every clip and one for all of them.
+const MANIFEST: &str = r#"
+[pipeline]
+name = "python"
+
+[stage.clips]
+use = "corpus.table"
+table = "data/metadata.csv"
+audio = "data/wavs"
+
+[stage.level]
+use = "command"
+input = "clips"
+fields = ["audio", "text"]
+script = "level.py"
+command = "python3 {script} {audio} {text} {out.level}"
+outputs = { level = "level.json" }
+version = "Python 3"
+version_command = "python3 --version"
+quarantine = 0.5
+export = "out/{id}.json"
+
+[stage.loudest]
+use = "command.once"
+input = "level"
+fields = ["level"]
+script = "loudest.py"
+command = "python3 {script} {items} {out.loudest}"
+outputs = { loudest = "loudest.txt" }
+export = "out/loudest.txt"
+"#;
+
+const LEVEL: &str = r#"
+import json, struct, sys, wave
+
+audio, text, out = sys.argv[1:]
+with wave.open(audio) as clip:
+    samples = [sample for (sample,) in struct.iter_unpack("<h", clip.readframes(clip.getnframes()))]
+if max(samples) >= 5000:
+    sys.exit(f"too loud for {text}")
+with open(out, "w") as file:
+    json.dump({"text": text, "level": max(samples)}, file)
+"#;
+
+const LOUDEST: &str = r#"
+import json, sys
+
+items, out = sys.argv[1:]
+levels = {}
+for line in open(items):
+    item = json.loads(line)
+    levels[item["id"]] = json.load(open(item["level"]))["level"]
+open(out, "w").write(max(levels, key=levels.get))
+"#;
+
+/// Three clips, the last the loudest.
+fn project() -> Project {
+    let project = Project::new(MANIFEST);
+    write_clips(&project, &["a", "b", "c"]);
+    project.write("level.py", LEVEL);
+    project.write("loudest.py", LOUDEST);
+    project
+}
+
+fn done() -> Project {
+    let project = project();
+    assert_eq!(project.run().executed(), [("clips", 1), ("level", 3), ("loudest", 1)].into());
+    project
+}
+
+#[test]
+fn programs_of_ones_own_work_on_items_and_on_all_of_them() {
+    let project = done();
+    assert_eq!(project.text("out/a.json"), r#"{"text": "Sana a.", "level": 1000}"#);
+    assert_eq!(project.text("out/loudest.txt"), "c");
+    project.run().assert_nothing_done();
+}
+
+#[test]
+fn a_changed_item_runs_the_program_for_it_alone() {
+    let project = done();
+    project.replace("data/metadata.csv", "Sana b.", "Sana toinen.");
+    assert_eq!(project.run().executed(), [("clips", 1), ("level", 1), ("loudest", 1)].into());
+    assert_eq!(project.text("out/b.json"), r#"{"text": "Sana toinen.", "level": 1001}"#);
+}
+
+#[test]
+fn a_changed_program_runs_again_and_why_says_so() {
+    let project = done();
+    project.replace("level.py", "max(samples)}", "min(samples)}");
+    let why = project.why(&["level"]);
+    assert!(why.contains("content of the file `script` changed from "), "{why}");
+    let ran = project.run();
+    assert_eq!(ran.executed(), [("level", 3)].into(), "equal output stops there");
+    project.write("renamed.py", project.read("level.py"));
+    project.replace("pipeline.toml", "\"level.py\"", "\"renamed.py\"");
+    project.run().assert_nothing_done();
+}
+
+#[test]
+fn a_program_that_fails_sets_its_item_aside_with_what_it_said() {
+    let project = project();
+    project.write("data/wavs/b.wav", throstle_tests::wav(6_000));
+    let ran = project.run();
+    assert_eq!(ran.executed()["loudest"], 1);
+    let set_aside = ran.all("item-quarantined");
+    assert_eq!((&set_aside[0]["item"], set_aside.len()), (&"b".into(), 1));
+    let reason = set_aside[0]["reason"].as_str().unwrap();
+    assert_eq!(reason, "the command ended with status 1; it said: too loud for Sana b.");
+    project.run().assert_nothing_done();
+    project.replace("pipeline.toml", "quarantine = 0.5", "on_failure = \"fail\"");
+    project.replace("level.py", "5000", "5500");
+    let ran = project.run();
+    assert_eq!((ran.code, &ran.last()["status"]), (Some(1), &"failed".into()));
+    let message = ran.all("stage-failed")[0]["message"].as_str().unwrap();
+    assert!(message.contains("too loud for Sana b."), "{message}");
+}
+
+#[test]
+fn a_program_that_is_not_there_fails_the_stage_and_names_it() {
+    let project = project();
+    let set = "--set=stage.level.command=pythonette {script} {audio} {text} {out.level}";
+    let ran = RanProgram::of(project.output(&["run", ".", "--json", set]));
+    assert_eq!((ran.code, ran.quarantined("level")), (Some(1), 0), "no clip is to blame");
+    let message = ran.all("stage-failed")[0]["message"].as_str().unwrap();
+    assert!(message.contains("`pythonette`"), "{message}");
+    project.replace("pipeline.toml", "\"loudest.py\"", "\"nowhere.py\"");
+    let refused = project.output(&["check"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("nowhere.py"));
+}
+
+/// The version that the manifest states is part of the key, and the program must have it.
+#[test]
+fn another_version_of_the_program_is_other_work() {
+    let project = done();
+    project.replace("pipeline.toml", "version = \"Python 3\"", "version = \"Python 2\"");
+    let why = project.why(&["level"]);
+    let change = "parameter `version` changed from \"Python 3\" to \"Python 2\"";
+    assert!(why.contains(change), "{why}");
+    let ran = project.run();
+    assert_eq!(ran.code, Some(1));
+    let message = ran.all("stage-failed")[0]["message"].as_str().unwrap();
+    assert!(message.contains("`python3 --version` says `Python 3."), "{message}");
+    assert!(message.contains("not `Python 2`"), "{message}");
+    project.replace("pipeline.toml", "\"Python 2\"", "\"Python \"");
+    assert_eq!(project.run().executed()["level"], 3);
+}
