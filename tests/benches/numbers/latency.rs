@@ -65,7 +65,7 @@ fn no_op(project: &Project, size: Size, name: &str, table: &mut Table) -> Durati
 /// The clip's own work is what its change costs in a corpus of that one clip, over a no-op there.
 fn one_changed(arguments: &Arguments, project: &Project, no_op: Duration, table: &mut Table) {
     let alone = Project::new(arguments, Size::of(1));
-    (0..3).for_each(|_| drop(alone.run()));
+    (0..3).for_each(|_| _ = alone.run());
     let idle = alone.call_often(RUNS, &["run"]);
     let work = changed(&alone).saturating_sub(idle);
     let limit = no_op + work + 20 * MILLISECOND;
