@@ -132,20 +132,26 @@ impl Chunk {
     }
 
     pub fn encode(&self) -> Vec<u8> {
-        let mut numbers: BTreeMap<&str, u32> = BTreeMap::new();
-        for (name, _) in self.items.iter().flat_map(|item| item.fields.iter()) {
-            numbers.insert(name, 0);
-        }
-        for (at, number) in numbers.values_mut().enumerate() {
-            *number = at as u32;
-        }
+        let names = self.names();
+        let number = |name: &str| names.binary_search(&name).unwrap_or_default() as u32;
         let pack = |item: &'_ Item| -> Vec<(u32, Value)> {
-            item.fields.iter().map(|(name, value)| (numbers[&**name], value.clone())).collect()
+            item.fields.iter().map(|(name, value)| (number(name), value.clone())).collect()
         };
         encode(&Packed {
-            names: numbers.keys().copied().collect(),
             items: self.items.iter().map(|item| (&*item.id, pack(item))).collect(),
+            names: names.clone(),
         })
+    }
+
+    /// The names of all fields, sorted.
+    fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for (name, _) in self.items.iter().flat_map(|item| item.fields.iter()) {
+            if let Err(place) = names.binary_search(&&**name) {
+                names.insert(place, name);
+            }
+        }
+        names
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Chunk, DatasetError> {

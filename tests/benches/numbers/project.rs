@@ -29,6 +29,7 @@ rate = 16000
 [stage.good]
 use = "audio.check"
 input = "voice"
+min_duration = "10ms"
 "#;
 
 pub struct Project {

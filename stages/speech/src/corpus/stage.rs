@@ -112,14 +112,18 @@ impl SourceJob for RowFile {
             ..SourceOutput::default()
         };
         let resolved = self.resolve(rows.records, world, &mut output)?;
+        let mut words = Words::default();
         let paths: Vec<Utf8PathBuf> =
             resolved.iter().map(|(_, path)| self.audio.join(path)).collect();
         for ((record, path), fact) in resolved.into_iter().zip(world.files(&paths)?) {
             match fact {
                 Ok(fact) => {
-                    let blob =
-                        Blob { digest: fact.digest, size: fact.size, kind: audio_kind(&path) };
-                    output.items.push(item(record, blob));
+                    let blob = Blob {
+                        digest: fact.digest,
+                        size: fact.size,
+                        kind: words.audio_kind(&path),
+                    };
+                    output.items.push(item(&mut words, record, blob));
                 }
                 Err(reject) => output.rejects.push((row_name(&self.file, record.row), reject)),
             }
@@ -164,32 +168,51 @@ impl RowFile {
     }
 }
 
-/// The kind of audio by its extension; what the bytes really are is for the decoder to say.
-fn audio_kind(path: &str) -> Arc<str> {
-    match path.rsplit_once('.') {
-        Some((_, extension)) if path::has_audio_extension(path) => {
-            format!("audio/{}", extension.to_lowercase()).into()
+/// The words that items have in common, each kept once.
+#[derive(Default)]
+struct Words(Vec<Arc<str>>);
+
+impl Words {
+    fn get(&mut self, word: &str) -> Arc<str> {
+        if let Some(known) = self.0.iter().find(|known| ***known == *word) {
+            return known.clone();
         }
-        _ => "audio/unknown".into(),
+        let new: Arc<str> = word.into();
+        // A file with a new name in every row must not make the search long.
+        if self.0.len() < 64 {
+            self.0.push(new.clone());
+        }
+        new
+    }
+
+    /// The kind of audio by its extension; what the bytes really are is for the decoder to say.
+    fn audio_kind(&mut self, path: &str) -> Arc<str> {
+        match path.rsplit_once('.') {
+            Some((_, "wav")) => self.get("audio/wav"),
+            Some((_, extension)) if path::has_audio_extension(path) => {
+                self.get(&format!("audio/{}", extension.to_lowercase()))
+            }
+            _ => self.get("audio/unknown"),
+        }
     }
 }
 
-fn item(record: RowRecord, audio: Blob) -> Item {
+fn item(words: &mut Words, record: RowRecord, audio: Blob) -> Item {
     let mut fields = Fields::new();
     for (name, value) in record.fields {
         let value = match value {
             Value::Text(text) => FieldValue::text(text),
             Value::Number(number) => FieldValue::Number(number),
         };
-        fields.set(name, value);
+        fields.set(words.get(&name), value);
     }
     // Last, so that a column of the same name cannot take their places.
     for (name, text) in [("text", record.text), ("speaker", record.speaker)] {
         if let Some(text) = text {
-            fields.set(name, FieldValue::text(text));
+            fields.set(words.get(name), FieldValue::text(text));
         }
     }
-    fields.set("audio", FieldValue::Blob(Arc::new(audio)));
+    fields.set(words.get("audio"), FieldValue::Blob(Arc::new(audio)));
     Item::new(record.id, fields)
 }
 
@@ -210,14 +233,20 @@ impl SourceJob for Folder {
         let paths: Vec<Utf8PathBuf> =
             listing.pairs.iter().map(|pair| self.0.join(&pair.audio)).collect();
         let facts = world.files(&paths)?;
+        let mut words = Words::default();
         for (pair, fact) in listing.pairs.into_iter().zip(facts) {
             let bytes = world.read(&self.0.join(&pair.transcript))?;
             let made = fact.and_then(|fact| {
                 let text = transcript::read(&bytes).map_err(|problem| {
                     Reject::new(problem.code(), format!("`{}`: {problem}", pair.transcript))
                 })?;
-                let kind = audio_kind(&pair.audio);
-                Ok(pair_item(&pair, text, Blob { digest: fact.digest, size: fact.size, kind }))
+                let kind = words.audio_kind(&pair.audio);
+                Ok(pair_item(
+                    &mut words,
+                    &pair,
+                    text,
+                    Blob { digest: fact.digest, size: fact.size, kind },
+                ))
             });
             match made {
                 Ok(item) => output.items.push(item),
@@ -231,7 +260,7 @@ impl SourceJob for Folder {
     }
 }
 
-fn pair_item(pair: &Pair, text: String, audio: Blob) -> Item {
+fn pair_item(words: &mut Words, pair: &Pair, text: String, audio: Blob) -> Item {
     let record = RowRecord {
         id: pair.id.clone(),
         file: pair.audio.clone(),
@@ -241,7 +270,7 @@ fn pair_item(pair: &Pair, text: String, audio: Blob) -> Item {
         row: 0,
         offset: 0,
     };
-    item(record, audio)
+    item(words, record, audio)
 }
 
 struct ParquetFiles {
@@ -302,6 +331,7 @@ impl SourceJob for ParquetFiles {
     fn scan(&mut self, world: &mut dyn World) -> Result<SourceOutput, StageError> {
         let mut output = SourceOutput::default();
         let mut found: Vec<(String, Item)> = Vec::new();
+        let mut words = Words::default();
         for file in self.files(world)? {
             let bytes = world.read(&file)?;
             let mut kept: HashMap<u64, Blob> = HashMap::new();
@@ -318,8 +348,8 @@ impl SourceJob for ParquetFiles {
             for record in rows.records {
                 if let Some(blob) = kept.remove(&record.row) {
                     let name = row_name(&file, record.row);
-                    let blob = Blob { kind: audio_kind(&record.file), ..blob };
-                    found.push((name, item(record, blob)));
+                    let blob = Blob { kind: words.audio_kind(&record.file), ..blob };
+                    found.push((name, item(&mut words, record, blob)));
                 }
             }
         }
