@@ -18,7 +18,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use rayon::prelude::*;
 use stage_core::event::Event;
 use stage_core::key::{HashSink, Sink as KeySink};
-use stage_core::{Blob, Fields, Item, Value};
+use stage_core::{Blob, Fields, Item, StageError, Value};
 
 use crate::engine::{EngineError, Sink};
 use crate::leftovers;
@@ -36,9 +36,19 @@ struct Written {
     unchanged: u64,
     removed: u64,
     problems: Vec<String>,
+    lost: Vec<Digest>,
 }
 
-/// Brings the exports of these stages up to date. True when some file could not be written.
+/// How the exports of a pass went.
+#[derive(Clone, Copy, Default)]
+pub struct Exported {
+    /// Some file could not be written.
+    pub failed: bool,
+    /// Some object is gone and has to be made again first.
+    pub lost: bool,
+}
+
+/// Brings the exports of these stages up to date.
 pub fn export(
     store: &Store,
     pipeline: &Pipeline,
@@ -46,16 +56,20 @@ pub fn export(
     stages: &[StageId],
     total: &mut u64,
     sink: Sink,
-) -> Result<bool, EngineError> {
-    let mut failed = false;
+) -> Result<Exported, EngineError> {
+    let mut all = Exported::default();
     for spec in stages.iter().map(|id| pipeline.stage(*id)) {
         for export in &spec.exports {
             let Some(value) = plans[spec.id.0].outputs.get(export.port) else { continue };
             let one = One { store, pipeline, spec, export };
             let done = one.bring_up_to_date(value)?;
             *total += done.written + done.removed;
-            failed |= !done.problems.is_empty();
+            all.failed |= !done.problems.is_empty();
+            all.lost |= !done.lost.is_empty();
             let stage = spec.name.clone();
+            for digest in &done.lost {
+                sink(Event::Damaged { stage: stage.clone(), digest: digest.to_string() });
+            }
             if let Some(message) = one_for_all(&done.problems) {
                 let help = Some("choose another `export` path, or make room for it".to_owned());
                 sink(Event::StageFailed { stage: stage.clone(), message, help });
@@ -66,7 +80,7 @@ pub fn export(
             }
         }
     }
-    Ok(failed)
+    Ok(all)
 }
 
 /// A folder that cannot be written fails for every file in it: the first is told.
@@ -91,6 +105,7 @@ enum Problem {
     Told(String),
     /// The disk is full, which is a matter of the whole run.
     Full(CacheError),
+    Lost(Digest),
 }
 
 struct One<'a> {
@@ -119,7 +134,19 @@ impl One<'_> {
             return Ok(Written { unchanged: entries.len() as u64, ..Written::default() });
         }
         let mut done = Written::default();
-        let wanted = self.targets(&now.value, &mut done)?;
+        let wanted = match self.targets(&now.value, &mut done) {
+            Ok(wanted) => wanted,
+            Err(ReadError::Lost(digest)) => {
+                done.lost.push(digest);
+                return Ok(done);
+            }
+            Err(ReadError::Cache(error)) => return Err(error.into()),
+            Err(error) => {
+                let (stage, error) =
+                    (self.spec.name.clone(), StageError::failed(error.to_string()));
+                return Err(EngineError::Stage { stage, error });
+            }
+        };
         let mut old = Old::default();
         for entry in entries.into_iter().flat_map(Section::iter) {
             old.digests.insert(Utf8PathBuf::from(&entry.path), entry.digest);
@@ -132,6 +159,9 @@ impl One<'_> {
         }
         leftovers::remove(cache, self.store.base(), wanted.keys().chain(old.digests.keys()));
         let entries = self.write_all(&wanted, &old.entries, &mut done)?;
+        if !done.lost.is_empty() {
+            return Ok(done);
+        }
         self.remove_stale(&wanted, &old.digests, &mut done)?;
         self.remember(section, now, entries, &done)?;
         Ok(done)
@@ -149,17 +179,13 @@ impl One<'_> {
         &self,
         value: &PortValue,
         done: &mut Written,
-    ) -> Result<BTreeMap<Utf8PathBuf, Blob>, EngineError> {
+    ) -> Result<BTreeMap<Utf8PathBuf, Blob>, ReadError> {
         let mut targets = BTreeMap::new();
         match value {
             PortValue::Artifact(fields) => self.artifact_targets(fields, &mut targets),
             PortValue::Dataset { root, .. } => {
-                let at = |error: ReadError| EngineError::Stage {
-                    stage: self.spec.name.clone(),
-                    error: stage_core::StageError::failed(error.to_string()),
-                };
-                for bucket in self.store.dataset(root).map_err(at)?.buckets {
-                    for item in self.store.chunk(&bucket.chunk).map_err(at)?.items {
+                for bucket in self.store.dataset(root)?.buckets {
+                    for item in self.store.chunk(&bucket.chunk)?.items {
                         self.item_target(&item, &mut targets, done);
                     }
                 }
@@ -228,6 +254,7 @@ impl One<'_> {
                 }
                 Err(Problem::Told(problem)) => done.problems.push(problem),
                 Err(Problem::Full(error)) => return Err(error.into()),
+                Err(Problem::Lost(digest)) => done.lost.push(digest),
             }
         }
         Ok(entries)
@@ -242,9 +269,12 @@ impl One<'_> {
     ) -> Result<(StatEntry, bool), Problem> {
         let fs = self.store.cache().fs().as_ref();
         let full = self.store.base().join(path);
-        let failed = |error: CacheError| match error.is_no_space() {
-            true => Problem::Full(error),
-            false => {
+        let failed = |error: CacheError| match error {
+            CacheError::Missing { digest } | CacheError::Damaged { digest, .. } => {
+                Problem::Lost(digest)
+            }
+            error if error.is_no_space() => Problem::Full(error),
+            error => {
                 let cause = std::error::Error::source(&error);
                 let cause = cause.map_or(String::new(), |cause| format!(": {cause}"));
                 Problem::Told(format!("cannot export to `{path}`: {error}{cause}"))
@@ -252,13 +282,7 @@ impl One<'_> {
         };
         if let Some(entry) = old.filter(|entry| entry.digest == blob.digest && entry.trusted()) {
             let now = fs.metadata(&full).ok();
-            let same = |now: cache::fs::Metadata| {
-                now.size == entry.size
-                    && now.mtime_ns == entry.mtime_ns
-                    && now.ctime_ns == entry.ctime_ns
-                    && now.inode == entry.inode
-            };
-            if now.is_some_and(same) {
+            if now.is_some_and(|now| entry.describes(&now)) {
                 return Ok((entry.clone(), false));
             }
         }
@@ -271,7 +295,7 @@ impl One<'_> {
             fs.create_dir_all(folder).map_err(|error| failed(error.into()))?;
         }
         self.materialise(&blob.digest, &full).map_err(failed)?;
-        let (_, entry) = stat::hash_file(fs, &full).map_err(failed)?;
+        let entry = hash_settled(fs, &full).map_err(failed)?;
         Ok((StatEntry { path: path.to_string(), ..entry }, true))
     }
 
@@ -450,4 +474,16 @@ fn is_inside(path: &Utf8Path) -> bool {
         && path.components().next().is_some()
         && !path.as_str().contains(|letter: char| letter.is_control())
         && path.components().all(|component| component.as_str().len() <= 255)
+}
+
+/// Another run may replace the file by an equal one at the same moment, so one look may fail.
+fn hash_settled(fs: &dyn Fs, path: &Utf8Path) -> Result<StatEntry, CacheError> {
+    const LOOKS: usize = 16;
+    for _ in 1..LOOKS {
+        match stat::hash_file(fs, path) {
+            Err(CacheError::Changed { .. }) => {}
+            other => return other.map(|(_, entry)| entry),
+        }
+    }
+    stat::hash_file(fs, path).map(|(_, entry)| entry)
 }

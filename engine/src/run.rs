@@ -22,7 +22,7 @@ use crossbeam_channel::unbounded;
 use stage_core::event::{Event, StageCounts, Status};
 
 use crate::engine::{Engine, EngineError, RunOptions, Sink};
-use crate::export;
+use crate::export::{self, Exported};
 use crate::pipeline::{Pipeline, StageId};
 use crate::plan::{Plan, Planner};
 use crate::record::{RUN, RunRecord, decode, encode, run_key};
@@ -34,6 +34,8 @@ use schedule::{Ending, Schedule, State};
 
 /// How often a run is planned again because something turned out to be lost.
 const PASSES: usize = 16;
+/// So many losses are taken one by one; after that the whole cache is looked through.
+const PATIENCE: usize = 2;
 const RUNS_AT_ONCE: u64 = 64;
 
 pub fn run(
@@ -54,8 +56,12 @@ pub fn run(
     let names = wanted.iter().map(|id| pipeline.stage(*id).name.clone()).collect();
     sink(Event::Started { run: number, pipeline: pipeline.name.clone(), stages: names });
     let mut ending = Ending::Again;
-    for _ in 0..PASSES {
-        let mut pass = Pass { engine, pipeline, cache, options, wanted: &wanted, number };
+    for at in 0..PASSES {
+        if at == PATIENCE {
+            crate::plan::planner::look_through(cache, sink)?;
+        }
+        let mut pass =
+            Pass { engine, pipeline, cache, options, wanted: &wanted, number, deep: at > 0 };
         ending = match pass.run(&mut total, sink) {
             // What is finished stays, and the rest goes on once there is space.
             Err(EngineError::Cache(error)) if error.is_no_space() => {
@@ -71,8 +77,17 @@ pub fn run(
     let status = match ending {
         Ending::Done => Status::Done,
         Ending::Paused => Status::Paused,
-        Ending::Failed | Ending::Again => Status::Failed,
+        Ending::Failed => Status::Failed,
+        Ending::Again => {
+            let message = "what is written to the cache is lost again and again: look at its disk";
+            sink(Event::Note { stage: None, message: message.to_owned() });
+            Status::Failed
+        }
     };
+    if status == Status::Done && options.targets.is_empty() && cache.has_losses() {
+        // All that this pipeline wants is there; what others miss they notice when they use it.
+        clear_losses(cache)?;
+    }
     let seconds = started.elapsed().as_secs_f64();
     let stages = total.named(pipeline, &wanted);
     if total.did_something() || status != Status::Done {
@@ -138,12 +153,15 @@ struct Pass<'a> {
     options: &'a RunOptions,
     wanted: &'a BTreeSet<StageId>,
     number: u64,
+    /// Something is known to be lost: trust no record without looking for its objects.
+    deep: bool,
 }
 
 impl Pass<'_> {
     fn run(&mut self, total: &mut Total, sink: Sink) -> Result<Ending, EngineError> {
         let mut planner = Planner::new(self.engine, self.pipeline, self.cache)?;
         planner.is_run = true;
+        planner.deep |= self.deep;
         let plan = planner.plan(&self.options.targets, sink)?;
         if is_settled(&plan, self.wanted) {
             return self.take_over(plan, planner, total, sink);
@@ -194,11 +212,9 @@ impl Pass<'_> {
         if ending != Ending::Again {
             let done = |id: &StageId| matches!(states[id.0], State::Done);
             let done: Vec<StageId> = self.pipeline.ids().filter(done).collect();
-            let problems =
+            let exported =
                 export::export(&store, self.pipeline, &plans, &done, &mut total.exported, sink)?;
-            if problems {
-                return Ok(Ending::Failed);
-            }
+            return Ok(self.with_exports(ending, exported));
         }
         Ok(ending)
     }
@@ -222,9 +238,17 @@ impl Pass<'_> {
         total.take_keys(self.pipeline, &plan.stages);
         let done: Vec<StageId> = self.wanted.iter().copied().collect();
         let store = planner.store.clone();
-        let problems =
+        let exported =
             export::export(&store, self.pipeline, &plan.stages, &done, &mut total.exported, sink)?;
-        if problems { Ok(Ending::Failed) } else { Ok(Ending::Done) }
+        Ok(self.with_exports(Ending::Done, exported))
+    }
+
+    fn with_exports(&self, ending: Ending, exported: Exported) -> Ending {
+        match exported {
+            Exported { lost: true, .. } if !self.options.stop.is_requested() => Ending::Again,
+            Exported { failed: false, lost: false } => ending,
+            _ => Ending::Failed,
+        }
     }
 }
 
@@ -253,6 +277,13 @@ fn gpus(cache: &Cache) -> Vec<String> {
 
 /// The number of this run. The claim on it is held until the run ends, so that two runs at once
 /// have different numbers.
+fn clear_losses(cache: &Cache) -> Result<(), CacheError> {
+    match cache.is_read_only() {
+        true => Ok(()),
+        false => cache.clear_losses(),
+    }
+}
+
 fn next_run(cache: &Cache) -> Result<(u64, Option<Claim>), CacheError> {
     let latest = cache.get(RUN, &run_key(0))?;
     let first = latest.and_then(|bytes| decode::<u64>(&bytes)).unwrap_or(0) + 1;

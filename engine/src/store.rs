@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use cache::stat::{StatIndex, What};
+use cache::stat::{StatEntry, StatIndex, What};
 use cache::{Cache, CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::{Blob, Chunk, Dataset, NewValue, Value};
@@ -20,9 +20,13 @@ struct Inner {
     memory: Mutex<HashMap<Digest, Bytes>>,
     /// Where untouched sources lie, by content; filled once, at the first blob that the cache
     /// does not have.
-    sources: OnceLock<HashMap<Digest, Utf8PathBuf>>,
+    sources: OnceLock<Vec<Place>>,
     index: Arc<StatIndex>,
 }
+
+/// Where the stat index speaks of a file with some content: the start of its digest, the section
+/// and the entry in it.
+type Place = (u64, u32, u32);
 
 /// Why bytes could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -107,23 +111,48 @@ impl Store {
             return Ok(bytes.clone());
         }
         drop(memory);
-        let path = self.source(digest).ok_or(ReadError::Lost(*digest))?;
-        let changed = || ReadError::Changed { path: path.clone(), digest: *digest };
-        let bytes = self.0.cache.fs().read(&self.0.base.join(&path)).map_err(|_| changed())?;
-        match Digest::of(&bytes) == *digest {
-            true => Ok(bytes.into()),
-            false => Err(changed()),
+        let mut changed = None;
+        for entry in self.sources(digest) {
+            let bytes = self.0.cache.fs().read(&self.0.base.join(&entry.path));
+            match bytes {
+                Ok(bytes) if Digest::of(&bytes) == *digest => return Ok(bytes.into()),
+                _ => changed = Some(Utf8PathBuf::from(entry.path)),
+            }
         }
+        Err(match changed {
+            Some(path) => ReadError::Changed { path, digest: *digest },
+            None => ReadError::Lost(*digest),
+        })
     }
 
-    /// The user's file that has this content, relative to the manifest or absolute.
-    pub fn source(&self, digest: &Digest) -> Option<Utf8PathBuf> {
-        let sources = self.0.sources.get_or_init(|| {
-            let entries = self.0.index.sections().flat_map(|(_, section)| section.iter());
-            let files = entries.filter(|entry| entry.what == What::File);
-            files.map(|entry| (entry.digest, Utf8PathBuf::from(entry.path))).collect()
+    /// The files outside of the cache that had this content when they were last looked at.
+    fn sources(&self, digest: &Digest) -> Vec<StatEntry> {
+        let sections = || self.0.index.sections().map(|(_, section)| section);
+        let places = self.0.sources.get_or_init(|| {
+            let mut places = Vec::new();
+            for (number, section) in sections().enumerate() {
+                let files = section.iter().enumerate().filter(|(_, e)| e.what == What::File);
+                places.extend(files.map(|(at, e)| (start(&e.digest), number as u32, at as u32)));
+            }
+            places.sort_unstable();
+            places
         });
-        sources.get(digest).cloned()
+        let start = start(digest);
+        let first = places.partition_point(|(own, _, _)| *own < start);
+        let places = places[first..].iter().take_while(|(own, _, _)| *own == start);
+        let entry = |(_, section, at): &Place| {
+            let section = sections().nth(*section as usize)?;
+            section.get(*at as usize).filter(|entry| entry.digest == *digest)
+        };
+        places.filter_map(entry).collect()
+    }
+
+    /// Whether a file still looks as it did when it had this content.
+    fn is_in_a_source(&self, digest: &Digest) -> bool {
+        let (fs, base) = (self.0.cache.fs(), &self.0.base);
+        self.sources(digest).iter().any(|entry| {
+            fs.metadata(&base.join(&entry.path)).is_ok_and(|now| entry.describes(&now))
+        })
     }
 
     /// Whether the bytes can be had, as far as the indices tell.
@@ -132,7 +161,7 @@ impl Store {
             return Ok(true);
         }
         let memory = self.0.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(memory.contains_key(digest) || self.source(digest).is_some())
+        Ok(memory.contains_key(digest) || self.is_in_a_source(digest))
     }
 
     pub fn dataset(&self, root: &Digest) -> Result<Dataset, ReadError> {
@@ -148,4 +177,10 @@ impl Store {
     pub fn put_dataset(&self, dataset: &Dataset) -> Result<Digest, CacheError> {
         self.put(dataset.encode().into())
     }
+}
+
+fn start(digest: &Digest) -> u64 {
+    let mut start = [0; 8];
+    start.copy_from_slice(&digest.as_bytes()[..8]);
+    u64::from_be_bytes(start)
 }

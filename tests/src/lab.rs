@@ -50,6 +50,8 @@ pub struct Lab {
     /// What the test itself works through; no faults, the same files.
     world: Arc<dyn Fs>,
     pub threads: usize,
+    /// Trust no stat.
+    pub verify: bool,
 }
 
 /// What one run did.
@@ -134,7 +136,16 @@ impl Lab {
 
     fn at(base: Utf8PathBuf, fs: Arc<dyn Fs>, world: Arc<dyn Fs>) -> Lab {
         let worker = WorkerCommand::default();
-        Lab { folder: None, base, stages: stages::all(), worker, fs, world, threads: 2 }
+        Lab {
+            folder: None,
+            base,
+            stages: stages::all(),
+            worker,
+            fs,
+            world,
+            threads: 2,
+            verify: false,
+        }
     }
 
     /// In a folder that is there already, with the files that are in it.
@@ -216,7 +227,7 @@ impl Lab {
             stages: self.stages.clone(),
             worker: self.worker.clone(),
             threads: self.threads,
-            verify: false,
+            verify: self.verify,
             secret: |_| None,
         }
     }

@@ -11,7 +11,7 @@ use stage_core::{
 };
 
 pub fn all() -> Vec<Arc<dyn Stage>> {
-    vec![Arc::new(Lines), Arc::new(Shout), Arc::new(Twice), Arc::new(Join)]
+    vec![Arc::new(Lines), Arc::new(Many), Arc::new(Shout), Arc::new(Twice), Arc::new(Join)]
 }
 
 const TEXT: FieldSet = FieldSet::These(&[("body", FieldType::Blob)]);
@@ -75,6 +75,42 @@ fn item(id: String, digest: cache::Digest, size: u64) -> Item {
     let speaker = Value::text(id.chars().next().map(String::from).unwrap_or_default());
     let fields: Fields = [("body", body), ("speaker", speaker)].into_iter().collect();
     Item::new(id, fields)
+}
+
+/// So many items whose texts nobody has: enough to plan with.
+pub struct Many;
+
+static MANY: Kind = Kind {
+    name: "test.many",
+    parameters: &[Parameter {
+        name: "count",
+        parameter_type: ParameterType::Integer { min: 0, max: 10_000_000 },
+        ..Parameter::BASE
+    }],
+    ..LINES
+};
+
+impl Stage for Many {
+    fn kind(&self) -> &'static Kind {
+        &MANY
+    }
+
+    fn open(&self, setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Ok(Job::Source(Box::new(ManyJob(setup.parameters.integer("count")?))))
+    }
+}
+
+struct ManyJob(i64);
+
+impl SourceJob for ManyJob {
+    fn scan(&mut self, _: &mut dyn World) -> Result<SourceOutput, StageError> {
+        let one = |number: i64| {
+            let id = format!("clip{number:07}");
+            let digest = cache::Digest::of(id.as_bytes());
+            item(id, digest, 1000)
+        };
+        Ok(SourceOutput { items: (0..self.0).map(one).collect(), ..SourceOutput::default() })
+    }
 }
 
 /// Upper case with a mark behind. A text with `bad` in it is rejected, one with `broken` fails,

@@ -92,3 +92,34 @@ fn large_outputs_may_be_cut_at_every_sync() {
     Lab::in_memory(&world).write("data/zoe.txt", &"long ".repeat(130_000));
     survives_every_cut(&world);
 }
+
+/// Runs, then lets the zeros that a power cut leaves stand in the place of an export, which looks
+/// as it did before; then starts the machine anew, or not.
+fn exported_after_zeros(next_boot: &str) -> Lab {
+    const BOOT: &str = "../proc/sys/kernel/random/boot_id";
+    let memory = fresh();
+    let lab = Lab::in_memory(&memory);
+    lab.write(BOOT, "first");
+    lab.run();
+    // The stat index trusts what is clearly older.
+    memory.set_clock(memory.now() + 10_000_000_000);
+    lab.remove("out/all.txt");
+    lab.run();
+    let length = lab.read("out/ben1.txt").unwrap().len();
+    memory.overwrite("/lab/out/ben1.txt".into(), &vec![0; length]).unwrap();
+    lab.write(BOOT, next_boot);
+    assert!(lab.run().nothing_executed());
+    lab
+}
+
+#[test]
+fn exports_are_read_once_more_after_the_machine_was_started_anew() {
+    let lab = exported_after_zeros("second");
+    assert_eq!(lab.read("out/ben1.txt").unwrap(), "MOIN! MOIN!");
+}
+
+#[test]
+fn exports_are_not_read_while_their_stat_vouches_for_them() {
+    let lab = exported_after_zeros("first");
+    assert!(lab.read("out/ben1.txt").unwrap().starts_with('\0'));
+}

@@ -68,7 +68,7 @@ impl Manifest {
         }
         if self.sweep {
             let sweep =
-                "use = \"test.shout\"\ninput = \"lines\"\nmatrix = { mark = [\"!\", \"~\"] }\n";
+                "use = \"test.shout\"\ninput = \"lines\"\nmatrix = { mark = [\"one\", \"two\"] }\n";
             stage("sweep", format!("{sweep}export = \"out/sweep/{{matrix}}/{{id}}\"\n"));
         }
         let from = if self.both { "loud" } else { last };
@@ -258,7 +258,7 @@ fn sequences(count: u64) {
 
 #[test]
 fn incremental_equals_afresh() {
-    sequences(60);
+    sequences(300);
 }
 
 #[test]

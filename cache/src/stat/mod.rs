@@ -79,6 +79,14 @@ impl StatEntry {
         }
     }
 
+    /// Whether a file's metadata are still those of this entry.
+    pub fn describes(&self, metadata: &Metadata) -> bool {
+        metadata.size == self.size
+            && metadata.mtime_ns == self.mtime_ns
+            && metadata.ctime_ns == self.ctime_ns
+            && metadata.inode == self.inode
+    }
+
     /// Whether an edit after the hashing would show: the file was clearly older by then.
     pub fn trusted(&self) -> bool {
         trusted(self.what, self.mtime_ns, self.ctime_ns, self.hashed_ns)

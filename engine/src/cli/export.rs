@@ -41,7 +41,7 @@ pub fn export(
         Store::new(cache.clone(), &project.pipeline.base, Arc::new(StatIndex::load(&cache)?));
     let mut lines = Vec::new();
     let mut total = 0;
-    let failed = crate::export::export(
+    let exported = crate::export::export(
         &store,
         &project.pipeline,
         &plan.stages,
@@ -49,6 +49,7 @@ pub fn export(
         &mut total,
         &mut |event| lines.extend(line(program, &event)),
     )?;
+    let failed = exported.failed || exported.lost;
     for line in lines {
         writeln!(output, "{line}")?;
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cache::stat::{Section, StatEntry, StatIndex, What};
-use cache::{Cache, CacheError, Digest};
+use cache::{Cache, CacheError, Digest, VerifyOptions};
 use camino::Utf8PathBuf;
 use stage_core::event::{Event, Verdict};
 use stage_core::{Blob, Fields, ParameterType, ParameterValue, StageError, Value};
@@ -53,6 +53,20 @@ pub struct Planner<'a> {
 
 /// How often a plan is made again because an object turned out to be lost.
 const ATTEMPTS: usize = 8;
+/// So many losses are taken one by one; after that the whole cache is looked through.
+const PATIENCE: usize = 3;
+
+/// Sets aside all that is damaged, so that everything that has to be made again is known at
+/// once. What is damaged in one place is likely to be damaged in others.
+pub fn look_through(cache: &Cache, sink: Sink) -> Result<(), CacheError> {
+    if cache.is_read_only() {
+        return Ok(());
+    }
+    let what = "the whole cache to be read, since several of its objects are damaged".to_owned();
+    sink(Event::Waiting { what });
+    let options = VerifyOptions { repair: true, read_data: true };
+    cache.verify(options, &|_, _| {}).map(drop)
+}
 
 impl<'a> Planner<'a> {
     pub fn new(
@@ -77,7 +91,10 @@ impl<'a> Planner<'a> {
 
     /// Plans the targets and what they need; everything when there are none.
     pub fn plan(&mut self, targets: &[StageId], sink: Sink) -> Result<Plan, EngineError> {
-        for _ in 1..ATTEMPTS {
+        for at in 1..ATTEMPTS {
+            if at == PATIENCE {
+                look_through(self.store.cache(), sink)?;
+            }
             match self.attempt(targets, sink) {
                 Err((_, PlanError::Read(ReadError::Lost(digest)))) => {
                     sink(Event::Damaged { stage: String::new(), digest: digest.to_string() });
@@ -198,6 +215,8 @@ impl<'a> Planner<'a> {
         };
         let (work, mut counts) = planner.plan(&input)?;
         lost.append(&mut counts.lost);
+        lost.sort_unstable();
+        lost.dedup();
         let seconds = last.as_ref().and_then(|last| self.seconds(last)).unwrap_or(0.0);
         if let (Some(keyed), true) = (&keyed, work.is_settled()) {
             let record = crate::tables::settle(&self.store, spec, &work, &counts, seconds)?;
