@@ -1,6 +1,6 @@
 //! Which packages may depend on which: only the worker's may reach libtorch, so that a run with
 //! nothing to do never loads it.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;

@@ -1,5 +1,5 @@
 //! A stage that somebody else wrote and linked into a program of their own.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use throstle_tests::{Project, RanProgram, command, wav};
 

@@ -2,7 +2,7 @@
 //! else, and gives what a run gives that was never cut.
 #![allow(clippy::unwrap_used)]
 
-use cache::fs::MemoryFs;
+use cache::fs::{Fs, MemoryFs};
 use stage_core::event::Status;
 use throstle_tests::Lab;
 use throstle_tests::worlds::{eager, edited, finished, finishes_like, fresh};

@@ -1,5 +1,5 @@
 //! Stages that are somebody's own Python programs, with nothing but its standard library.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::os::unix::fs::PermissionsExt;
 
