@@ -1,6 +1,8 @@
 //! Stages that are somebody's own Python programs, with nothing but its standard library.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
+use std::os::unix::fs::PermissionsExt;
+
 use throstle_tests::{Project, RanProgram, write_clips};
 
 /// A program for every clip and one for all of them.
@@ -122,13 +124,26 @@ fn a_program_that_fails_sets_its_item_aside_with_what_it_said() {
 }
 
 #[test]
-fn a_program_that_is_not_there_fails_the_stage_and_names_it() {
+fn a_program_that_is_not_there_is_named_and_its_items_are_tried_again() {
     let project = project();
     let set = "--set=stage.level.command=pythonette {script} {audio} {text} {out.level}";
     let ran = RanProgram::of(project.output(&["run", ".", "--json", set]));
-    assert_eq!((ran.code, ran.quarantined("level")), (Some(1), 0), "no clip is to blame");
+    assert_eq!(ran.code, Some(1));
     let message = ran.all("stage-failed")[0]["message"].as_str().unwrap();
-    assert!(message.contains("`pythonette`"), "{message}");
+    assert!(message.contains("the program `pythonette` is not there; install it"), "{message}");
+
+    project.write("bin/pythonette", "#!/bin/sh\nexec python3 \"$@\"\n");
+    let program = project.file("bin/pythonette");
+    std::fs::set_permissions(program, PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", project.file("bin").display(), std::env::var("PATH").unwrap());
+    let mut command = project.throstle(&["run", ".", "--json", set]);
+    let ran = RanProgram::of(command.env("PATH", path).output().unwrap());
+    assert_eq!(ran.executed(), [("level", 3), ("loudest", 1)].into());
+}
+
+#[test]
+fn a_script_that_is_not_there_is_an_error_of_the_manifest() {
+    let project = project();
     project.replace("pipeline.toml", "\"loudest.py\"", "\"nowhere.py\"");
     let refused = project.output(&["check"]);
     assert_eq!(refused.status.code(), Some(2));

@@ -20,7 +20,6 @@ use stage_core::Stage;
 /// The implementations of all families of this crate.
 pub fn stages() -> Vec<Arc<dyn Stage>> {
     let families = [
-        audio::stages(),
         corpus::stages(),
         audio::stages(),
         text::stages(),

@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use cache::fs::{Fs, RealFs};
+use camino::Utf8Path;
 use safetensors::tensor::{Dtype, SafeTensors};
 use serde::Deserialize;
 
@@ -109,8 +111,9 @@ fn read(folder: &Path, name: &str) -> Result<Vec<u8>, TorchError> {
         return Err(TorchError::Input(format!("`{name}` is no plain file name")));
     }
     let path = folder.join(name);
-    std::fs::read(&path)
-        .map_err(|error| TorchError::Input(format!("`{}`: {error}", path.display())))
+    let path = Utf8Path::from_path(&path)
+        .ok_or_else(|| TorchError::Input(format!("`{}` is not UTF-8", path.display())))?;
+    RealFs.read(path).map_err(|error| TorchError::Input(format!("{error}: {}", error.source)))
 }
 
 fn values(tensors: &SafeTensors, name: &str) -> Result<Vec<f64>, TorchError> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use cache::fs::{Fs, RealFs};
 use serde::Serialize;
 use stage_core::StageError;
 use tch::{Cuda, Device};
@@ -125,7 +126,8 @@ pub fn report(program: &str) -> Report {
 }
 
 fn cpu_report() -> DeviceReport {
-    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let memory = RealFs.read("/proc/meminfo".into()).unwrap_or_default();
+    let memory = String::from_utf8_lossy(&memory);
     let line = |name: &str| {
         let line = memory.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().next()?.parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)

@@ -175,3 +175,20 @@ fn a_wrong_manifest_or_argument_is_2_and_leaves_nothing_behind() {
     let errors = String::from_utf8(errors.stderr).unwrap();
     assert!(errors.contains("no stage `wrds`") && errors.contains("`words`"), "{errors}");
 }
+
+#[test]
+fn an_export_folder_that_cannot_be_written_fails_once_a_stage_and_costs_no_work() {
+    let project = project();
+    project.write("out", "a file where a folder should be");
+    let ran = project.run();
+    assert_eq!((ran.code, &ran.last()["status"]), (Some(1), &"failed".into()));
+    let failed = ran.all("stage-failed");
+    let stages: Vec<&Value> = failed.iter().map(|event| &event["stage"]).collect();
+    assert_eq!(stages, ["words", "summary"]);
+    let message = failed[0]["message"].as_str().unwrap();
+    assert!(message.starts_with("cannot export to `out/a.txt`: "), "{message}");
+    assert!(message.ends_with("; 4 more of its files cannot be written"), "{message}");
+    project.remove("out");
+    assert_eq!(project.run().executed(), [].into());
+    assert_eq!(project.names("out").len(), 6);
+}

@@ -1,6 +1,6 @@
 //! The demo from end to end with the real programs: what a first run gives, and that after any
 //! change only the work is done that the change made necessary.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 mod changes;
 mod parameters;
@@ -45,7 +45,9 @@ fn the_broken_clip_is_set_aside_with_its_reason() {
         (&"checked".into(), &"eero_10".into())
     );
     let reason = set_aside[0]["reason"].as_str().unwrap();
-    assert!(!reason.is_empty() && set_aside[0]["code"].as_str().is_some_and(|code| code != ""));
+    assert!(
+        !reason.is_empty() && set_aside[0]["code"].as_str().is_some_and(|code| !code.is_empty())
+    );
     assert_eq!((ran.quarantined("checked"), ran.quarantined("voice")), (1, 0));
     let arguments = ["items", "checked", "--quarantined", "--format", "jsonl"];
     let listed = done().printed(&arguments);
