@@ -18,18 +18,10 @@ pub enum Work {
 /// Where the implementation runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In the engine's own process.
+    /// In the engine's own process, on a thread of its pool.
     Here,
     /// In the worker program, one process a device.
     Worker,
-}
-
-/// What a running piece of work occupies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Pool {
-    Cpu,
-    Io,
-    Device,
 }
 
 /// How items are handed over.
@@ -151,7 +143,6 @@ pub struct Kind {
     pub doc: &'static str,
     pub work: Work,
     pub place: Place,
-    pub pool: Pool,
     pub batching: Batching,
     pub inputs: &'static [InputPort],
     /// The first is what a reference without a port means.
@@ -168,7 +159,6 @@ impl Kind {
         doc: "",
         work: Work::Item,
         place: Place::Here,
-        pool: Pool::Cpu,
         batching: Batching::Single,
         inputs: &[],
         outputs: &[],

@@ -22,8 +22,7 @@ pub use dataset::{Bucket, Chunk, Dataset, DatasetError, DatasetParts, bucket_of}
 pub use error::{Reject, StageError};
 pub use item::{Blob, Fields, Item, Value};
 pub use kind::{
-    Batching, FieldType, Fields as FieldSet, InputPort, Kind, OutputPort, Place, Pool, PortType,
-    Work,
+    Batching, FieldType, Fields as FieldSet, InputPort, Kind, OutputPort, Place, PortType, Work,
 };
 pub use parameter::{Default, Parameter, ParameterType, ParameterValue, Parameters, Role, Unit};
 pub use stage::{

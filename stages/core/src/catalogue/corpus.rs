@@ -1,6 +1,6 @@
 //! The kinds of the family `corpus`: sources that read what people have on their disks.
 
-use crate::kind::{FieldType, Kind, OutputPort, Pool, Work};
+use crate::kind::{FieldType, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
 pub const KINDS: &[&Kind] = &[&TABLE, &FOLDER, &JSONL, &PARQUET];
@@ -13,7 +13,7 @@ const CLIPS: &[OutputPort] = &[OutputPort {
     ..OutputPort::DATASET
 }];
 
-const SOURCE: Kind = Kind { work: Work::Source, pool: Pool::Io, outputs: CLIPS, ..Kind::BASE };
+const SOURCE: Kind = Kind { work: Work::Source, outputs: CLIPS, ..Kind::BASE };
 
 const AUDIO_FOLDER: Parameter = Parameter {
     name: "audio",

@@ -1,6 +1,6 @@
 //! The kinds of the family `vq`: audio to tokens and back.
 
-use crate::kind::{Batching, FieldType, Fields, InputPort, Kind, OutputPort, Place, Pool, Work};
+use crate::kind::{Batching, FieldType, Fields, InputPort, Kind, OutputPort, Place, Work};
 use crate::parameter::{Default, Parameter, ParameterType, Role, Unit};
 
 pub const KINDS: &[&Kind] = &[&FIT, &ENCODE, &DECODE];
@@ -45,7 +45,6 @@ before this stage. All drawn clips must have the same sample rate, which becomes
 codec.",
     work: Work::Gather,
     place: Place::Worker,
-    pool: Pool::Device,
     inputs: &[InputPort {
         reads: Fields::These(&[("audio", FieldType::Blob)]),
         doc: "Clips as mono `audio/wav`, all at one rate.",
@@ -101,7 +100,6 @@ pub static ENCODE: Kind = Kind {
 A clip becomes an array of codebooks by frames. Its tokens depend on the clip and the codec
 only, to the bit: not on the batch, nor on padding, nor on the number of threads.",
     place: Place::Worker,
-    pool: Pool::Device,
     batching: Batching::ByBytes { parameter: "batch" },
     inputs: &[
         InputPort {
@@ -133,7 +131,6 @@ With the codec `mel-rvq` phases are made up by the Griffin-Lim iteration, so voi
 metallic; what is lost in the tokens can still be heard. A clip comes out as long as its frames,
 which is up to one hop longer than the clip that went in.",
     place: Place::Worker,
-    pool: Pool::Device,
     batching: Batching::ByBytes { parameter: "batch" },
     inputs: &[
         InputPort {
