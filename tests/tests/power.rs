@@ -96,10 +96,13 @@ fn large_outputs_may_be_cut_at_every_sync() {
 /// Runs, then lets the zeros that a power cut leaves stand in the place of an export, which looks
 /// as it did before; then starts the machine anew, or not.
 fn exported_after_zeros(next_boot: &str) -> Lab {
-    const BOOT: &str = "../proc/sys/kernel/random/boot_id";
+    let boot = |memory: &MemoryFs, id: &str| {
+        memory.create_dir_all("/proc/sys/kernel/random".into()).unwrap();
+        memory.write_durably("/proc/sys/kernel/random/boot_id".into(), id.as_bytes()).unwrap();
+    };
     let memory = fresh();
     let lab = Lab::in_memory(&memory);
-    lab.write(BOOT, "first");
+    boot(&memory, "first");
     lab.run();
     // The stat index trusts what is clearly older.
     memory.set_clock(memory.now() + 10_000_000_000);
@@ -107,7 +110,7 @@ fn exported_after_zeros(next_boot: &str) -> Lab {
     lab.run();
     let length = lab.read("out/ben1.txt").unwrap().len();
     memory.overwrite("/lab/out/ben1.txt".into(), &vec![0; length]).unwrap();
-    lab.write(BOOT, next_boot);
+    boot(&memory, next_boot);
     assert!(lab.run().nothing_executed());
     lab
 }
