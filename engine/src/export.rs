@@ -119,20 +119,21 @@ impl One<'_> {
     fn bring_up_to_date(&self, value: &Planned) -> Result<Written, EngineError> {
         let Some(value) = exportable(value) else { return Ok(Written::default()) };
         let cache = self.store.cache();
-        let index = self.store.index();
         let section = self.section_key();
         let before = cache.get(EXPORT, &section)?;
         let before = before.and_then(|bytes| decode::<ExportRecord>(&bytes));
         let now = ExportRecord { value, boot: boot(cache.fs().as_ref()) };
         let same_boot = before.as_ref().is_none_or(|before| before.boot == now.boot);
-        let entries = index.section(&section);
-        if let Some(entries) = entries
-            && before.as_ref() == Some(&now)
-            && stat::differing(cache.fs().as_ref(), self.store.base(), entries, STAT_THREADS)
-                .is_empty()
-        {
-            return Ok(Written { unchanged: entries.len() as u64, ..Written::default() });
+        let same = before.as_ref() == Some(&now);
+        if same && let Some(count) = self.intact(self.store.index(), &section) {
+            return Ok(Written { unchanged: count, ..Written::default() });
         }
+        // Another process may have exported the same since the plan was made.
+        let index = StatIndex::load(cache)?;
+        if same && let Some(count) = self.intact(&index, &section) {
+            return Ok(Written { unchanged: count, ..Written::default() });
+        }
+        let entries = index.section(&section);
         let mut done = Written::default();
         let wanted = match self.targets(&now.value, &mut done) {
             Ok(wanted) => wanted,
@@ -165,6 +166,14 @@ impl One<'_> {
         self.remove_stale(&wanted, &old.digests, &mut done)?;
         self.remember(section, now, entries, &done)?;
         Ok(done)
+    }
+
+    /// How many files the last export left, if all of them are as it left them.
+    fn intact(&self, index: &StatIndex, section: &Digest) -> Option<u64> {
+        let entries = index.section(section)?;
+        let fs = self.store.cache().fs().as_ref();
+        let differing = stat::differing(fs, self.store.base(), entries, STAT_THREADS);
+        differing.is_empty().then_some(entries.len() as u64)
     }
 
     /// Where the last export put files, as the ledger knows it: the memo may be lost.
