@@ -399,7 +399,6 @@ impl One<'_> {
         let known = known.and_then(|bytes| decode::<ExportRecord>(&bytes));
         if done.problems.is_empty() && known.as_ref() != Some(&now) {
             cache.record(EXPORT, &section, encode(&now))?;
-            cache.commit()?;
         }
         Ok(())
     }

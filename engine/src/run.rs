@@ -56,13 +56,29 @@ pub fn run(
     let names = wanted.iter().map(|id| pipeline.stage(*id).name.clone()).collect();
     sink(Event::Started { run: number, pipeline: pipeline.name.clone(), stages: names });
     let mut ending = Ending::Again;
+    let mut held = Vec::new();
     for at in 0..PASSES {
         if at == PATIENCE {
             crate::plan::planner::look_through(cache, sink)?;
         }
-        let mut pass =
-            Pass { engine, pipeline, cache, options, wanted: &wanted, number, deep: at > 0 };
-        ending = match pass.run(&mut total, sink) {
+        let mut pass = Pass {
+            engine,
+            pipeline,
+            cache,
+            options,
+            wanted: &wanted,
+            number,
+            deep: at > 0,
+            held: &mut held,
+        };
+        let ended = pass.run(&mut total, sink).and_then(|ending| {
+            // The next pass may work on the same items: their claims are given up first.
+            if ending == Ending::Again {
+                commit_rest(cache, std::mem::take(&mut held))?;
+            }
+            Ok(ending)
+        });
+        ending = match ended {
             // What is finished stays, and the rest goes on once there is space.
             Err(EngineError::Cache(error)) if error.is_no_space() => {
                 sink(Event::Stopping { why: error.to_string() });
@@ -74,7 +90,7 @@ pub fn run(
             break;
         }
     }
-    let status = match ending {
+    let mut status = match ending {
         Ending::Done => Status::Done,
         Ending::Paused => Status::Paused,
         Ending::Failed => Status::Failed,
@@ -90,7 +106,8 @@ pub fn run(
     }
     let seconds = started.elapsed().as_secs_f64();
     let stages = total.named(pipeline, &wanted);
-    if total.did_something() || status != Status::Done {
+    let total_did_something = total.did_something();
+    if total_did_something || status != Status::Done {
         let record = RunRecord {
             run: number,
             pipeline: pipeline.name.clone(),
@@ -103,6 +120,18 @@ pub fn run(
             pinned: false,
         };
         record_run(cache, &record)?;
+    }
+    if let Err(error) = commit_rest(cache, held) {
+        match error.is_no_space() {
+            false => return Err(error.into()),
+            true => {
+                sink(Event::Stopping { why: error.to_string() });
+                status = Status::Paused;
+            }
+        }
+    }
+    if total_did_something {
+        tidy(cache)?;
     }
     sink(Event::Finished { status, stages, seconds });
     Ok(status)
@@ -153,6 +182,7 @@ struct Pass<'a> {
     options: &'a RunOptions,
     wanted: &'a BTreeSet<StageId>,
     number: u64,
+    held: &'a mut Vec<Committer>,
     /// Something is known to be lost: trust no record without looking for its objects.
     deep: bool,
 }
@@ -204,8 +234,9 @@ impl Pass<'_> {
             next_ticket: 0,
         };
         let driven = schedule.drive();
-        let Schedule { hands, store, plans, states, counts, .. } = schedule;
+        let Schedule { hands, store, plans, states, counts, committer, .. } = schedule;
         hands.dismiss();
+        self.held.push(committer);
         let ending = driven?;
         total.add(&counts);
         total.take_keys(self.pipeline, &plans);
@@ -275,8 +306,7 @@ fn gpus(cache: &Cache) -> Vec<String> {
     (0..numbers.len()).map(|at| format!("cuda:{at}")).collect()
 }
 
-/// The number of this run. The claim on it is held until the run ends, so that two runs at once
-/// have different numbers.
+/// Everything that this pipeline needs is there again.
 fn clear_losses(cache: &Cache) -> Result<(), CacheError> {
     match cache.is_read_only() {
         true => Ok(()),
@@ -284,6 +314,8 @@ fn clear_losses(cache: &Cache) -> Result<(), CacheError> {
     }
 }
 
+/// The number of this run. The claim on it is held until the run ends, so that two runs at once
+/// have different numbers.
 fn next_run(cache: &Cache) -> Result<(u64, Option<Claim>), CacheError> {
     let latest = cache.get(RUN, &run_key(0))?;
     let first = latest.and_then(|bytes| decode::<u64>(&bytes)).unwrap_or(0) + 1;
@@ -306,9 +338,26 @@ fn record_run(cache: &Cache, record: &RunRecord) -> Result<(), CacheError> {
     let latest = cache.get(RUN, &run_key(0))?.and_then(|bytes| decode::<u64>(&bytes));
     let latest = latest.unwrap_or(0).max(record.run);
     cache.record(RUN, &run_key(0), encode(&latest))?;
-    match cache.commit().and_then(|_| cache.tidy()) {
-        // The outputs are safe; that this line of the log is missing is all that is lost.
-        Err(error) if error.is_no_space() => Ok(()),
-        other => other.map(drop),
+    Ok(())
+}
+
+/// One commit for what the last pass, the exports and the log of the run have left. The claims
+/// are given up after it.
+fn commit_rest(cache: &Cache, mut held: Vec<Committer>) -> Result<(), CacheError> {
+    held.iter_mut().for_each(Committer::join);
+    match cache.is_read_only() || cache.pending_bytes() == 0 {
+        true => Ok(()),
+        false => cache.commit().map(drop),
+    }
+}
+
+/// The index shrinks where that is worth it; a full disk is no reason to fail now.
+fn tidy(cache: &Cache) -> Result<(), CacheError> {
+    match cache.is_read_only() {
+        true => Ok(()),
+        false => match cache.tidy() {
+            Err(error) if error.is_no_space() => Ok(()),
+            other => other.map(drop),
+        },
     }
 }

@@ -49,6 +49,9 @@ pub fn export(
         &mut total,
         &mut |event| lines.extend(line(program, &event)),
     )?;
+    if cache.pending_bytes() > 0 && !cache.is_read_only() {
+        cache.commit()?;
+    }
     let failed = exported.failed || exported.lost;
     for line in lines {
         writeln!(output, "{line}")?;

@@ -62,12 +62,17 @@ impl Committer {
         }));
     }
 
-    /// Commits what is left.
-    pub fn finish(&mut self, store: &Store) -> Result<(), CacheError> {
+    /// Waits for a commit under way.
+    pub fn join(&mut self) {
         if let Some(running) = self.running.take() {
-            // A panic there is a defect of the store; what it left pending is committed here.
+            // A panic there is a defect of the store; what it left pending is committed next.
             let _ = running.join();
         }
+    }
+
+    /// Commits what is left.
+    pub fn finish(&mut self, store: &Store) -> Result<(), CacheError> {
+        self.join();
         if !self.dirty {
             return Ok(());
         }

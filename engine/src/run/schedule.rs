@@ -112,8 +112,10 @@ impl<'a> Schedule<'a> {
                 self.tick()?;
             }
         }
-        let committed = self.committer.finish(&self.store);
-        self.report_commit(committed)?;
+        if self.ending() != Ending::Done {
+            let committed = self.committer.finish(&self.store);
+            self.report_commit(committed)?;
+        }
         Ok(self.ending())
     }
 
