@@ -137,6 +137,11 @@ impl Cache {
         Ok(self.0.claims.claim(key)?)
     }
 
+    /// The right to a number, such as that of a run, which may be kept for long.
+    pub fn claim_number(&self, number: u64) -> Result<Option<Claim>, CacheError> {
+        Ok(self.0.claims.claim_number(number)?)
+    }
+
     /// Waits until nobody has the claim; false when the time is over first.
     pub fn wait_for(&self, key: &Digest, timeout: Duration) -> Result<bool, CacheError> {
         Ok(self.0.claims.wait_for(key, timeout)?)

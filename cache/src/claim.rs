@@ -1,8 +1,12 @@
 //! Claims: one process at a time works on an item. They are locks of the
 //! operating system, so they die with the process; the work is only wasted, never
 //! wrong, where a file system has no locks.
+//!
+//! Keys share a fixed number of locked bytes: the system keeps the locks of a file in a list and
+//! walks it for each new one, so a byte a key would cost more with every item in the works. A key
+//! whose byte another process holds for another key is put off like one that is taken.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,13 +17,22 @@ use crate::fs::{FsError, FsFile};
 pub(crate) struct Claims {
     /// None where there is no file to lock: claims then hold within the process only.
     file: Option<Box<dyn FsFile>>,
-    held: Mutex<HashSet<u64>>,
+    held: Mutex<Held>,
+}
+
+/// What this process has claimed.
+#[derive(Debug, Default)]
+struct Held {
+    keys: HashSet<Digest>,
+    /// How many of the keys stand behind each locked byte.
+    bytes: HashMap<u64, usize>,
 }
 
 /// The exclusive right to work on one key; dropping it gives it up.
 #[derive(Debug)]
 pub struct Claim {
     claims: Arc<Claims>,
+    key: Digest,
     offset: u64,
 }
 
@@ -28,31 +41,53 @@ impl Claims {
         Claims { file, held: Mutex::default() }
     }
 
-    fn held(&self) -> MutexGuard<'_, HashSet<u64>> {
+    fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn claim(self: &Arc<Claims>, key: &Digest) -> Result<Option<Claim>, FsError> {
-        let offset = offset_of(key);
-        let mut held = self.held();
-        if held.contains(&offset) {
-            return Ok(None);
-        }
-        let free = match self.file.as_ref().map(|file| file.try_lock_byte(offset)) {
-            None => true,
-            Some(Err(error)) if error.is_unsupported() => true,
-            Some(result) => result?,
-        };
-        if !free {
-            return Ok(None);
-        }
-        held.insert(offset);
-        Ok(Some(Claim { claims: Arc::clone(self), offset }))
+        self.claim_at(key, offset_of(key))
     }
 
-    fn is_held(&self, offset: u64) -> Result<bool, FsError> {
-        if self.held().contains(&offset) {
-            return Ok(true);
+    /// A claim on a number, with a byte of its own: it may be kept for long without being in
+    /// the way of any key.
+    pub fn claim_number(self: &Arc<Claims>, number: u64) -> Result<Option<Claim>, FsError> {
+        let key = Digest::of(&number.to_le_bytes());
+        self.claim_at(&key, BYTES + number % (u64::from(u32::MAX)))
+    }
+
+    fn claim_at(self: &Arc<Claims>, key: &Digest, offset: u64) -> Result<Option<Claim>, FsError> {
+        let mut held = self.held();
+        if held.keys.contains(key) {
+            return Ok(None);
+        }
+        if !held.bytes.contains_key(&offset) && !self.lock(offset)? {
+            return Ok(None);
+        }
+        held.keys.insert(*key);
+        *held.bytes.entry(offset).or_default() += 1;
+        Ok(Some(Claim { claims: Arc::clone(self), key: *key, offset }))
+    }
+
+    fn lock(&self, offset: u64) -> Result<bool, FsError> {
+        match self.file.as_ref().map(|file| file.try_lock_byte(offset)) {
+            None => Ok(true),
+            Some(Err(error)) if error.is_unsupported() => Ok(true),
+            Some(result) => result,
+        }
+    }
+
+    /// Whether somebody else has the key, or the byte that it shares.
+    fn is_held(&self, key: &Digest) -> Result<bool, FsError> {
+        let offset = offset_of(key);
+        {
+            let held = self.held();
+            if held.keys.contains(key) {
+                return Ok(true);
+            }
+            if held.bytes.contains_key(&offset) {
+                return Ok(false);
+            }
         }
         match self.file.as_ref().map(|file| file.byte_is_locked(offset)) {
             None => Ok(false),
@@ -62,9 +97,9 @@ impl Claims {
     }
 
     pub fn wait_for(&self, key: &Digest, timeout: Duration) -> Result<bool, FsError> {
-        let (offset, start) = (offset_of(key), Instant::now());
+        let start = Instant::now();
         let mut pause = Duration::from_millis(1);
-        while self.is_held(offset)? {
+        while self.is_held(key)? {
             let left = timeout.saturating_sub(start.elapsed());
             if left.is_zero() {
                 return Ok(false);
@@ -79,17 +114,27 @@ impl Claims {
 impl Drop for Claim {
     fn drop(&mut self) {
         let mut held = self.claims.held();
+        held.keys.remove(&self.key);
+        let offset = self.offset;
+        let left = held.bytes.get(&offset).map_or(0, |count| count - 1);
+        if left > 0 {
+            held.bytes.insert(offset, left);
+            return;
+        }
+        held.bytes.remove(&offset);
         if let Some(file) = &self.claims.file {
             // A byte that cannot be unlocked is free when the process ends.
-            let _ = file.unlock_byte(self.offset);
+            let _ = file.unlock_byte(offset);
         }
-        held.remove(&self.offset);
     }
 }
 
-/// The byte that stands for a key: 62 bits of it, within what a file offset can be.
+/// How many bytes stand for all keys.
+const BYTES: u64 = 1024;
+
+/// The byte that stands for a key.
 fn offset_of(key: &Digest) -> u64 {
     let mut bytes = [0u8; 8];
     bytes.copy_from_slice(&key.as_bytes()[..8]);
-    u64::from_le_bytes(bytes) >> 2
+    u64::from_le_bytes(bytes) % BYTES
 }

@@ -323,7 +323,7 @@ fn next_run(cache: &Cache) -> Result<(u64, Option<Claim>), CacheError> {
         return Ok((first, None));
     }
     for number in first..first + RUNS_AT_ONCE {
-        if let Some(claim) = cache.claim(&run_key(number))? {
+        if let Some(claim) = cache.claim_number(number)? {
             return Ok((number, Some(claim)));
         }
     }
