@@ -234,8 +234,10 @@ impl Pass<'_> {
             next_ticket: 0,
         };
         let driven = schedule.drive();
-        let Schedule { hands, store, plans, states, counts, committer, .. } = schedule;
+        let Schedule { hands, store, plans, states, counts, mut committer, .. } = schedule;
         hands.dismiss();
+        // A commit under way moves the files that exports are made from.
+        committer.join();
         self.held.push(committer);
         let ending = driven?;
         total.add(&counts);
