@@ -34,13 +34,14 @@ pub struct ProcessHandle(Arc<HandleState>);
 #[derive(Default)]
 struct HandleState {
     process: AtomicU32,
-    /// The task that was given up on. It may not have reached the process yet.
+    /// The latest task that was given up on. It, and one before it, may not have reached the
+    /// process yet; one before it that was not given up on is tried again.
     condemned: AtomicU64,
 }
 
 impl ProcessHandle {
     pub fn end_task(&self, ticket: u64) {
-        self.0.condemned.store(ticket, Ordering::SeqCst);
+        self.0.condemned.fetch_max(ticket, Ordering::SeqCst);
         let process = self.0.process.load(Ordering::SeqCst) as i32;
         if process > 0 {
             // It may have ended by itself meanwhile.
@@ -54,7 +55,7 @@ impl ProcessHandle {
     }
 
     fn is_condemned(&self, ticket: u64) -> bool {
-        self.0.condemned.load(Ordering::SeqCst) == ticket
+        self.0.condemned.load(Ordering::SeqCst) >= ticket
     }
 }
 
