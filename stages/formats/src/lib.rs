@@ -5,9 +5,12 @@
 //! Nothing here knows a model; that is for those who read the tensors.
 
 mod error;
+pub mod pickle;
+pub mod pth;
 pub mod safetensors;
 mod sink;
 pub mod tensor;
+mod zip;
 
 pub use error::FormatError;
 pub use sink::FileSink;

@@ -15,7 +15,7 @@ use crate::error::FormatError;
 pub(crate) const FORMAT: &str = "pickle";
 
 /// Values of one pickle, at most; far more than any checkpoint has.
-const MAX_NODES: usize = 8 << 20;
+const MAX_NODES: usize = 4 << 20;
 /// Open marks, at most; real pickles nest a handful deep.
 const MAX_MARKS: usize = 10_000;
 
@@ -37,9 +37,16 @@ pub enum Node {
     Set(Vec<NodeId>),
     Dict(Vec<(NodeId, NodeId)>),
     /// An import that was not made.
-    Global { module: String, name: String },
+    Global {
+        module: NodeId,
+        name: NodeId,
+    },
     /// A call that was not made; what was later put into its result is behind `state`.
-    Call { callee: NodeId, arguments: NodeId, state: Vec<NodeId> },
+    Call {
+        callee: NodeId,
+        arguments: NodeId,
+        state: Vec<NodeId>,
+    },
     /// A reference to something outside of the pickle, such as a storage.
     Persistent(NodeId),
     /// An integer beyond 64 bits.
@@ -61,6 +68,11 @@ impl Pickle {
         Ok(Pickle { nodes: machine.nodes, root })
     }
 
+    /// The value of the pickle.
+    pub fn root_id(&self) -> NodeId {
+        self.root
+    }
+
     pub fn root(&self) -> &Node {
         self.node(self.root)
     }
@@ -72,7 +84,7 @@ impl Pickle {
     /// Module and name of a global.
     pub fn global(&self, id: NodeId) -> Option<(&str, &str)> {
         match self.node(id) {
-            Node::Global { module, name } => Some((module, name)),
+            Node::Global { module, name } => Some((self.text(*module)?, self.text(*name)?)),
             _ => None,
         }
     }
@@ -110,8 +122,8 @@ impl Pickle {
     }
 }
 
-/// The stack machine. Each opcode adds at most one node and one entry to the stack, so that
-/// memory is in proportion to the bytes that are read.
+/// The stack machine. An opcode adds a node or two and an entry to the stack, and copies nothing
+/// that was there before, so that memory is in proportion to the bytes that are read.
 struct Machine<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -132,8 +144,7 @@ type Outcome<T> = Result<T, FormatError>;
 
 impl<'a> Machine<'a> {
     fn new(bytes: &'a [u8]) -> Machine<'a> {
-        let nodes =
-            vec![Node::None, Node::Bool(true), Node::Bool(false), Node::Tuple(Vec::new())];
+        let nodes = vec![Node::None, Node::Bool(true), Node::Bool(false), Node::Tuple(Vec::new())];
         let (stack, marks) = (Vec::new(), Vec::new());
         Machine { bytes, at: 0, nodes, stack, marks, memo: HashMap::new() }
     }
@@ -235,13 +246,25 @@ impl<'a> Machine<'a> {
 
     // The stack.
 
-    fn push(&mut self, node: Node) -> Outcome<()> {
+    fn add(&mut self, node: Node) -> Outcome<NodeId> {
         if self.nodes.len() >= MAX_NODES {
             return Err(FormatError::too_much(FORMAT, format!("more than {MAX_NODES} values")));
         }
-        self.stack.push(NodeId(self.nodes.len() as u32));
         self.nodes.push(node);
-        Ok(())
+        Ok(NodeId(self.nodes.len() as u32 - 1))
+    }
+
+    fn push(&mut self, node: Node) -> Outcome<()> {
+        let id = self.add(node)?;
+        self.known(id)
+    }
+
+    fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    fn is_text(&self, id: NodeId, wanted: &str) -> bool {
+        matches!(self.node(id), Node::Text(text) if text == wanted)
     }
 
     fn known(&mut self, id: NodeId) -> Outcome<()> {
@@ -395,16 +418,19 @@ impl<'a> Machine<'a> {
 
     fn import(&mut self, opcode: u8) -> Outcome<()> {
         let (module, name) = match opcode {
-            b'c' => (self.line()?, self.line()?),
+            b'c' => {
+                let (module, name) = (self.line()?, self.line()?);
+                (self.add(Node::Text(module))?, self.add(Node::Text(name))?)
+            }
             _ => {
-                let (name, module) = (self.pop()?, self.pop()?);
-                match (&self.nodes[module.0 as usize], &self.nodes[name.0 as usize]) {
-                    (Node::Text(module), Node::Text(name)) => (module.clone(), name.clone()),
-                    _ => return Err(self.damaged("an import has no name")),
-                }
+                let name = self.pop()?;
+                (self.pop()?, name)
             }
         };
-        self.push(Node::Global { module, name })
+        match (self.node(module), self.node(name)) {
+            (Node::Text(_), Node::Text(_)) => self.push(Node::Global { module, name }),
+            _ => Err(self.damaged("an import has no name")),
+        }
     }
 
     /// Writes down a call. An ordered dictionary becomes a dictionary: it is filled afterwards.
@@ -414,11 +440,13 @@ impl<'a> Machine<'a> {
             self.pop()?;
         }
         let (arguments, callee) = (self.pop()?, self.pop()?);
-        let is_ordered = matches!(
-            &self.nodes[callee.0 as usize],
-            Node::Global { module, name } if module == "collections" && name == "OrderedDict"
-        );
-        let is_empty = matches!(&self.nodes[arguments.0 as usize], Node::Tuple(items) if items.is_empty());
+        let is_ordered = match self.node(callee) {
+            Node::Global { module, name } => {
+                self.is_text(*module, "collections") && self.is_text(*name, "OrderedDict")
+            }
+            _ => false,
+        };
+        let is_empty = matches!(self.node(arguments), Node::Tuple(items) if items.is_empty());
         self.push(match is_ordered && is_empty {
             true => Node::Dict(Vec::new()),
             false => Node::Call { callee, arguments, state: Vec::new() },
@@ -448,7 +476,10 @@ impl<'a> Machine<'a> {
         };
         let top = self.top()?;
         self.memo.insert(place, top);
-        Ok(())
+        match self.memo.len() <= MAX_NODES {
+            true => Ok(()),
+            false => Err(FormatError::too_much(FORMAT, "it remembers too many values")),
+        }
     }
 
     fn recall(&mut self, opcode: u8) -> Outcome<()> {
