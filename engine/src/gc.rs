@@ -13,8 +13,8 @@ use stage_core::{Chunk, Dataset, Fields};
 
 use crate::history;
 use crate::record::{
-    CHECKPOINT, CHUNK, CheckpointRecord, ChunkRecord, ITEM, ItemRecord, LAST, LastRecord, MEMO, PortValue, RunRecord, STAGE,
-    StageRecord, decode,
+    CHECKPOINT, CHUNK, CheckpointRecord, ChunkRecord, ITEM, ItemRecord, LAST, LastRecord, MEMO,
+    PortValue, RunRecord, STAGE, StageRecord, decode,
 };
 use crate::show::runlog;
 
@@ -69,11 +69,10 @@ pub fn plan(cache: &Cache, limits: &Limits) -> Result<Plan, CacheError> {
     if unfinished.is_some() {
         mark_items(cache, &mut live)?;
     }
-    let live_record =
-        |table: Table, key: &Digest, value: &[u8]| match table {
-            CHECKPOINT => resumable.contains_key(key),
-            _ => marks.keeps(table, key, value, &live),
-        };
+    let live_record = |table: Table, key: &Digest, value: &[u8]| match table {
+        CHECKPOINT => resumable.contains_key(key),
+        _ => marks.keeps(table, key, value, &live),
+    };
     let sweep = cache.sweep_plan(&|digest| live.contains(digest), &live_record)?;
     Ok(Plan { sweep, kept: kept.into_iter().collect(), given_up, unfinished })
 }

@@ -31,7 +31,9 @@ impl Training {
     /// The checkpoints of the key, the newest first, without those of which something is gone.
     pub fn states(&mut self, store: &Store) -> Result<Vec<Fields>, CacheError> {
         let Some(record) = checkpoints(store, &self.key)? else { return Ok(Vec::new()) };
-        self.pace.save.get_or_insert(Duration::try_from_secs_f64(record.seconds).unwrap_or(FIRST_SAVE));
+        self.pace
+            .save
+            .get_or_insert(Duration::try_from_secs_f64(record.seconds).unwrap_or(FIRST_SAVE));
         record.states.into_iter().filter_map(|state| is_there(store, state).transpose()).collect()
     }
 

@@ -164,9 +164,8 @@ pub struct NewItem {
 impl NewItem {
     /// An item as it was, with all its fields.
     pub fn kept(item: &Item) -> NewItem {
-        let keep = |(name, value): (&Arc<str>, &Value)| {
-            (name.to_string(), NewValue::Kept(value.clone()))
-        };
+        let keep =
+            |(name, value): (&Arc<str>, &Value)| (name.to_string(), NewValue::Kept(value.clone()));
         NewItem { id: item.id.to_string(), values: item.fields.iter().map(keep).collect() }
     }
 
