@@ -18,6 +18,7 @@ mod stages;
 #[cfg(test)]
 mod testing;
 mod threads;
+pub mod train;
 pub mod wave;
 pub mod worker;
 
