@@ -9,6 +9,7 @@ use stage_core::{Catalogue, Stage};
 
 use super::arguments::{CacheLocation, Settings};
 use super::error::CliError;
+use super::output::Output;
 use super::terminal::Terminal;
 use super::worker;
 use crate::engine::Engine;
@@ -24,13 +25,14 @@ pub struct Program {
     pub catalogue: Catalogue,
     pub stages: Vec<Arc<dyn Stage>>,
     pub terminal: Terminal,
+    pub output: Output,
 }
 
 impl Program {
-    pub fn new(stages: Vec<Arc<dyn Stage>>, terminal: Terminal) -> Program {
+    pub fn new(stages: Vec<Arc<dyn Stage>>, terminal: Terminal, output: Output) -> Program {
         let mut catalogue = Catalogue::built_in();
         stages.iter().for_each(|stage| catalogue.add(stage.kind()));
-        Program { catalogue, stages, terminal }
+        Program { catalogue, stages, terminal, output }
     }
 
     /// A line on standard error.
