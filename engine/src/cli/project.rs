@@ -1,5 +1,6 @@
 //! A manifest and its cache, found, read and opened.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cache::fs::{Fs, RealFs};
@@ -53,6 +54,7 @@ impl Program {
             worker: worker::command(),
             threads: threads.map_or_else(processors, usize::from),
             verify,
+            environment: environment(),
             secret,
         }
     }
@@ -213,6 +215,14 @@ fn is_denied(error: &CacheError) -> bool {
         CacheError::ReadOnly { .. } => true,
         _ => false,
     }
+}
+
+/// The variables that a command needs to find programs and the user's own packages.
+const HANDED_ON: [&str; 2] = ["PATH", "HOME"];
+
+fn environment() -> BTreeMap<String, String> {
+    let variable = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
+    HANDED_ON.into_iter().filter_map(variable).collect()
 }
 
 fn secret(name: &str) -> Option<String> {

@@ -2,11 +2,13 @@
 
 use bytes::Bytes;
 use cache::{CacheError, Digest};
+use camino::Utf8PathBuf;
 use crossbeam_channel::Sender;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Blob, Context, Fields, Kind, Output, StageError};
 
 use super::message::Message;
+use super::scratch::Scratch;
 use crate::engine::StopFlag;
 use crate::record::{MEMO, decode, encode};
 use crate::store::{ReadError, Store};
@@ -17,6 +19,7 @@ pub struct EngineContext {
     pub ticket: u64,
     pub messages: Sender<Message>,
     pub stop: StopFlag,
+    pub scratch: Scratch,
     /// Objects that turned out to be damaged or gone, and sources that changed.
     pub lost: Vec<Digest>,
 }
@@ -94,6 +97,10 @@ impl Context for EngineContext {
         let kept = self.store.cache().record(MEMO, &self.part_key(key), encode(&fields));
         kept.map_err(|error| self.cannot_keep(&error))?;
         Ok(fields)
+    }
+
+    fn scratch(&mut self) -> Result<Utf8PathBuf, StageError> {
+        self.scratch.folder(self.store.cache()).map_err(|error| self.cannot_keep(&error))
     }
 
     fn progress(&mut self, done: u64, total: u64) {

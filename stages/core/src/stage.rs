@@ -36,6 +36,10 @@ pub struct Setup {
     pub device: String,
     /// The longest that one item, or a gather, may take.
     pub timeout_seconds: Option<f64>,
+    /// What programs that the manifest names see of the environment: where programs and the
+    /// user's own packages are. Workers start no such programs.
+    #[serde(skip)]
+    pub environment: BTreeMap<String, String>,
     /// The folder of the manifest, for programs that the manifest names by a relative path.
     pub base: String,
 }
@@ -57,6 +61,11 @@ pub trait Context {
 
     /// Keeps the outcome of a part, so that a later run with the same key recalls it.
     fn remember(&mut self, key: &Digest, output: Output) -> Result<Fields, StageError>;
+
+    /// A folder for files that are needed while the stage works and are gone after the run.
+    fn scratch(&mut self) -> Result<Utf8PathBuf, StageError> {
+        Err(StageError::failed("there is no folder for files here"))
+    }
 
     /// Says how far a long piece of work has come.
     fn progress(&mut self, done: u64, total: u64);
