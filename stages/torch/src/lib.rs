@@ -4,6 +4,7 @@
 //! engine over a pipe, so that `throstle` itself never links libtorch.
 
 pub mod codec;
+pub mod dac;
 pub mod error;
 pub mod fixture;
 mod griffin_lim;
