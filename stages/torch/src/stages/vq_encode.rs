@@ -48,7 +48,7 @@ impl ItemJob for EncodeJob {
         let codes = guarded(|| Ok(self.codec.encode(&good)?))?;
         let mut codes = codes.into_iter();
         let output = |wave: Result<Wave, Reject>| {
-            wave.and_then(|_| codes.next().map(output).ok_or_else(lost))
+            wave.and_then(|_| codes.next().ok_or_else(lost).and_then(output))
         };
         Ok(waves.into_iter().map(output).collect())
     }
@@ -62,10 +62,11 @@ impl EncodeJob {
     }
 }
 
-fn output(codes: Codes) -> Output {
-    Output::default()
-        .with("tokens", NewValue::bytes(npy::KIND, npy::write(&codes)))
-        .with("frames", NewValue::Number(codes.frames as f64))
+fn output(codes: Codes) -> Result<Output, Reject> {
+    let tokens = npy::write(&codes).map_err(|error| Reject::new("codec", error.to_string()))?;
+    Ok(Output::default()
+        .with("tokens", NewValue::bytes(npy::KIND, tokens))
+        .with("frames", NewValue::Number(codes.frames as f64)))
 }
 
 fn lost() -> Reject {
