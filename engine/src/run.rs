@@ -11,6 +11,8 @@ mod message;
 mod pool;
 mod schedule;
 mod settle;
+mod train_stage;
+pub mod training;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

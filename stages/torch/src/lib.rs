@@ -20,6 +20,7 @@ mod stages;
 #[cfg(test)]
 mod testing;
 mod threads;
+pub mod train;
 pub mod wave;
 pub mod weights;
 pub mod worker;
