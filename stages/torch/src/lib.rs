@@ -6,6 +6,7 @@
 mod chain;
 pub mod codec;
 pub mod dual_ar;
+pub mod dac;
 pub mod error;
 pub mod fixture;
 mod griffin_lim;
