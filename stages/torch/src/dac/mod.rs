@@ -7,6 +7,7 @@
 mod codec;
 mod config;
 mod conv;
+pub(crate) mod fixture;
 mod layout;
 mod load;
 mod model;

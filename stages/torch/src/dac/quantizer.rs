@@ -7,8 +7,8 @@ use super::config::Config;
 use super::conv::{Conv, ConvNext, Past, TransposedConv, take};
 use super::layout::codebook_name;
 use super::load::Tensors;
-use super::transformer::Transformer;
 use super::trace::Trace;
+use super::transformer::Transformer;
 use crate::error::TorchError;
 
 #[derive(Debug)]
@@ -129,7 +129,6 @@ impl Codebook {
         let rows = normalised(&short.f_transpose(1, 2)?.f_flatten(0, 1)?)?; // [B * T, D]
         let distances = self.distances(&rows)?;
         let numbers = distances.f_argmin(1, false)?.f_reshape([batch, length])?;
-        trace.see("distances", at, &distances);
         let entries = self.entries(&numbers)?;
         // Not the entry itself: its sum with the rounding of the original's training trick.
         let value = short.f_add(&entries.f_sub(&short)?)?;
