@@ -35,14 +35,13 @@ pub fn outputs(weights: &[u8], inputs: &Inputs) -> Result<BTreeMap<String, Vec<f
     let codebooks = codec.format().entries.len();
     let spoken =
         Codes { codebooks, frames: inputs.spoken.len() / codebooks, values: inputs.spoken.clone() };
-    let (decoded, whole) = codec.trace_decode(&spoken)?;
+    let (decoded, _) = codec.trace_decode(&spoken)?;
     trace.extend(decoded);
     let pieces = codec.decode(&spoken, 0)?;
     let mut outputs: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for (name, tensor) in trace {
         outputs.insert(name, numbers(&tensor)?);
     }
-    outputs.insert("whole_wave".into(), whole.into_iter().map(f64::from).collect());
     outputs.insert("wave".into(), pieces.into_iter().map(f64::from).collect());
     outputs.insert("codes".into(), excused(&padded(&together), codebooks, inputs));
     Ok(outputs)
