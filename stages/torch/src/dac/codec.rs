@@ -2,18 +2,18 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use safetensors::SafeTensorError;
-use safetensors::tensor::{Dtype, SafeTensors};
-use tch::{Device, Kind, Tensor};
+use safetensors::{SafeTensorError, SafeTensors};
+use tch::{Device, Tensor};
 
 use super::config::Config;
-use super::load::{self, Tensors};
+use super::load;
 use super::model::Model;
 use super::trace::{Seen, Trace};
 use crate::codec::{Codec, CodecFormat, Codes};
 use crate::error::TorchError;
 use crate::mel_rvq::check_wave;
 use crate::threads::{one_thread, spread};
+use crate::weights::Weights;
 
 /// Frames that go through the convolutions at a time. On the CPU a piece stays in the caches;
 /// a GPU wants work for all its cores.
@@ -27,14 +27,14 @@ pub struct Dac {
     threads: usize,
     /// Never written to; the lock is there since a tensor must not be shared by threads, while
     /// its storage may be.
-    tensors: Mutex<Tensors>,
+    weights: Mutex<Weights>,
 }
 
 impl Dac {
-    pub fn new(config: Config, tensors: Tensors, device: Device) -> Result<Dac, TorchError> {
+    pub fn new(config: Config, weights: Weights, device: Device) -> Result<Dac, TorchError> {
         config.check()?;
-        let tensors = load::prepare(&config, tensors, device)?;
-        Ok(Dac { config, device, threads: 1, tensors: Mutex::new(tensors) })
+        let weights = load::prepare(&config, weights, device)?;
+        Ok(Dac { config, device, threads: 1, weights: Mutex::new(weights) })
     }
 
     /// From one file in the safetensors format; the config is in its metadata, else that of
@@ -46,20 +46,7 @@ impl Dac {
             Some(text) => Config::from_json(text.as_bytes())?,
             None => Config::default(),
         };
-        let file = SafeTensors::deserialize(bytes).map_err(unusable)?;
-        let mut tensors = Tensors::new();
-        for (name, view) in file.tensors() {
-            let kind = match view.dtype() {
-                Dtype::F32 => Kind::Float,
-                Dtype::F16 => Kind::Half,
-                Dtype::BF16 => Kind::BFloat16,
-                Dtype::BOOL => Kind::Bool,
-                other => return Err(TorchError::Model(format!("`{name}` is {other:?}"))),
-            };
-            let shape: Vec<i64> = view.shape().iter().map(|size| *size as i64).collect();
-            tensors.insert(name, Tensor::f_from_data_size(view.data(), &shape, kind)?);
-        }
-        Dac::new(config, tensors, device)
+        Dac::new(config, Weights::from_safetensors(bytes)?, device)
     }
 
     /// How many clips are worked on at a time on the CPU.
@@ -74,8 +61,8 @@ impl Dac {
 
     /// The model for the calling thread; its tensors share their storage with all others.
     fn model(&self) -> Result<Model, TorchError> {
-        let tensors = self.tensors.lock().unwrap_or_else(PoisonError::into_inner);
-        Model::new(&tensors, &self.config)
+        let weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
+        Model::new(&weights, &self.config)
     }
 
     fn piece(&self) -> i64 {

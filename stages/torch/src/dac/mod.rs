@@ -18,4 +18,3 @@ mod transformer;
 pub use codec::Dac;
 pub use config::{Config, EncoderTransformer, Quantizer, Transformer};
 pub use layout::Layout;
-pub use load::Tensors;
