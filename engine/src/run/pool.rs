@@ -32,6 +32,7 @@ impl Shared {
             messages: self.messages.clone(),
             stop: self.stop.clone(),
             training: None,
+            staging: None,
             lost: Vec::new(),
         }
     }
