@@ -1,5 +1,6 @@
 //! The engine: the catalogue, the implementations and the entry points of planning and running.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -26,6 +27,8 @@ pub struct Engine {
     pub threads: usize,
     /// Hash every source file, whatever its stat says.
     pub verify: bool,
+    /// What programs that the manifest names see of the environment.
+    pub environment: BTreeMap<String, String>,
     /// The value of an environment variable that a secret parameter names.
     pub secret: fn(&str) -> Option<String>,
 }
@@ -98,6 +101,7 @@ impl Engine {
             stage: spec.name.clone(),
             parameters: spec.parameters.clone(),
             timeout_seconds: spec.policy.timeout_seconds,
+            environment: self.environment.clone(),
             base: pipeline.base.to_string(),
             ..Setup::default()
         };

@@ -7,6 +7,7 @@ pub mod processes;
 mod project;
 pub mod stages;
 pub mod train;
+pub mod unruly;
 pub mod worlds;
 
 pub use lab::{Lab, MANIFEST, Ran};

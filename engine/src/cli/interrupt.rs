@@ -10,6 +10,7 @@ use signal_hook::iterator::Signals;
 use stage_core::event::Event;
 
 use super::error::PAUSED;
+use super::guard;
 use crate::engine::StopFlag;
 use crate::show::{Reporter, units};
 
@@ -22,6 +23,7 @@ pub fn on_signals(stop: StopFlag, display: Shared) -> io::Result<()> {
     thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
             if stop.is_requested() && signal != SIGHUP {
+                guard::stand_down();
                 std::process::exit(i32::from(PAUSED));
             }
             ask(&stop, &display, "asked to by a signal; once more stops at once");

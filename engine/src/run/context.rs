@@ -10,6 +10,7 @@ use stage_core::key::{HashSink, Sink};
 use stage_core::{Blob, Context, Fields, Kind, Output, StageError};
 
 use super::message::Message;
+use super::scratch::Scratch;
 use super::training::{Training, is_there};
 use crate::engine::StopFlag;
 use crate::record::{MEMO, decode, encode};
@@ -25,6 +26,7 @@ pub struct EngineContext {
     pub training: Option<Training>,
     /// Where the worker writes large objects; gone with the task.
     pub staging: Option<StagingDir>,
+    pub scratch: Scratch,
     /// Objects that turned out to be damaged or gone, and sources that changed.
     pub lost: Vec<Digest>,
 }
@@ -186,6 +188,10 @@ impl Context for EngineContext {
         let values = values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
         // Nobody listens any more only when the run is over.
         let _ = self.messages.send(Message::Metrics { ticket: self.ticket, step, values });
+    }
+
+    fn scratch(&mut self) -> Result<Utf8PathBuf, StageError> {
+        self.scratch.folder(self.store.cache()).map_err(|error| self.cannot_keep(&error))
     }
 
     fn progress(&mut self, done: u64, total: u64) {

@@ -11,6 +11,7 @@ use stage_core::{Batching, Item, ItemJob, Output, Reject, StageError};
 use super::context::EngineContext;
 use super::gather;
 use super::message::{Failure, ItemOutcome, ItemTask, Message, Outcome, Task};
+use super::scratch::Scratch;
 use crate::engine::{Engine, StopFlag};
 use crate::store::Store;
 
@@ -21,6 +22,7 @@ pub struct Shared {
     pub store: Store,
     pub messages: Sender<Message>,
     pub stop: StopFlag,
+    pub scratch: Scratch,
 }
 
 impl Shared {
@@ -33,6 +35,7 @@ impl Shared {
             stop: self.stop.clone(),
             training: None,
             staging: None,
+            scratch: self.scratch.clone(),
             lost: Vec::new(),
         }
     }

@@ -4,9 +4,11 @@ pub mod audio;
 pub mod command;
 pub mod corpus;
 pub mod dataset;
+pub mod fish;
 pub mod report;
 pub mod speaker;
 pub mod text;
+mod train;
 pub mod vq;
 
 use std::collections::BTreeMap;
@@ -22,6 +24,7 @@ const FAMILIES: &[&[&Kind]] = &[
     speaker::KINDS,
     report::KINDS,
     vq::KINDS,
+    fish::KINDS,
     command::KINDS,
 ];
 

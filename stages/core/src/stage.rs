@@ -37,6 +37,10 @@ pub struct Setup {
     pub device: String,
     /// The longest that one item, or a gather, may take.
     pub timeout_seconds: Option<f64>,
+    /// What programs that the manifest names see of the environment: where programs and the
+    /// user's own packages are. Workers start no such programs.
+    #[serde(skip)]
+    pub environment: BTreeMap<String, String>,
     /// The folder of the manifest, for programs that the manifest names by a relative path.
     pub base: String,
 }
@@ -77,6 +81,11 @@ pub trait Context {
 
     /// Tells figures such as the loss at a step of training. Shown and logged, never a result.
     fn metrics(&mut self, step: u64, values: &[(&str, f64)]);
+
+    /// A folder for files that are needed while the stage works and are gone after the run.
+    fn scratch(&mut self) -> Result<Utf8PathBuf, StageError> {
+        Err(StageError::failed("there is no folder for files here"))
+    }
 
     /// Says how far a long piece of work has come.
     fn progress(&mut self, done: u64, total: u64);

@@ -19,6 +19,7 @@ pub struct Bench {
     pub parts: HashMap<Digest, Fields>,
     pub files: BTreeMap<Utf8PathBuf, Bytes>,
     pub is_stopping: bool,
+    pub scratch: Option<tempfile::TempDir>,
 }
 
 pub fn stage(name: &str) -> Arc<dyn Stage> {
@@ -203,6 +204,11 @@ impl Context for Bench {
     }
 
     fn metrics(&mut self, _: u64, _: &[(&str, f64)]) {}
+
+    fn scratch(&mut self) -> Result<Utf8PathBuf, StageError> {
+        let folder = self.scratch.get_or_insert_with(|| tempfile::tempdir().unwrap());
+        Ok(Utf8PathBuf::from_path_buf(folder.path().to_owned()).unwrap())
+    }
 
     fn progress(&mut self, _: u64, _: u64) {}
 
