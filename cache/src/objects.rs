@@ -69,6 +69,15 @@ impl Cache {
         Ok(self.0.locate(digest)?.is_some())
     }
 
+    /// The file that holds the object alone, where there is one. It may be gone or damaged.
+    pub fn file_of(&self, digest: &Digest) -> Result<Option<Utf8PathBuf>, CacheError> {
+        Ok(match self.0.locate(digest)? {
+            Some(Place::Pending(Waiting::File { path, .. })) => Some(path),
+            Some(Place::Stored(Location::Loose { .. })) => Some(self.0.layout.object(digest)),
+            _ => None,
+        })
+    }
+
     pub fn contains_all(&self, digests: &[Digest]) -> Result<Vec<bool>, CacheError> {
         let places = self.0.locate_all(digests)?;
         Ok(places.iter().map(Option::is_some).collect())

@@ -112,6 +112,18 @@ impl Fs for RealFs {
     }
 }
 
+impl RealFs {
+    /// A file's bytes without a copy of them, read as they are looked at. The file must be one
+    /// that nobody changes: an object of the store, which is written once and then replaced as
+    /// a whole. Bytes that the disk cannot give end the process.
+    pub fn map(path: &Utf8Path) -> FsResult<Bytes> {
+        let file = named(Call::Open, path, File::open(path))?;
+        // SAFETY: what is behind the bytes changes with the file only, and nobody changes it.
+        let map = named(Call::Read, path, unsafe { memmap2::Mmap::map(&file) })?;
+        Ok(Bytes::from_owner(map))
+    }
+}
+
 fn kind_of(file_type: fs::FileType) -> FileKind {
     if file_type.is_file() {
         FileKind::File
