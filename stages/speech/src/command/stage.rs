@@ -226,9 +226,8 @@ impl Private {
         };
         // The command runs elsewhere, and the cache may have been named by a relative path.
         let above = std::path::absolute(context.scratch()?);
-        let made = above.and_then(|above| {
-            tempfile::Builder::new().prefix("command-").tempdir_in(above)
-        });
+        let made =
+            above.and_then(|above| tempfile::Builder::new().prefix("command-").tempdir_in(above));
         let folder = made.map_err(|error| failed(error.to_string()))?;
         let path = Utf8PathBuf::from_path_buf(folder.path().to_owned());
         let path = path.map_err(|_| failed("its path is not UTF-8".to_owned()))?;
