@@ -12,7 +12,8 @@ arguments of the benchmark (after `cargo bench -p throstle-tests --bench numbers
   --only PART,PART    of start-up, latency, overhead, throughput, resampling, memory
   --program PATH      the `throstle` to measure; else the one beside this program
   --folder PATH       where corpora are made; they are removed afterwards
-  --python PATH       a Python that has `soxr`";
+  --python PATH       a Python that has `soxr`; `dvc` and `snakemake` are looked for beside it
+                      and on the search path";
 
 #[derive(Default)]
 pub struct Arguments {
