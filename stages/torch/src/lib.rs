@@ -5,6 +5,7 @@
 
 pub mod codec;
 pub mod error;
+pub mod fish;
 pub mod fixture;
 mod griffin_lim;
 mod kmeans;
