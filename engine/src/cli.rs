@@ -8,10 +8,12 @@ mod doctor;
 mod error;
 mod export;
 mod graph;
+mod guard;
 mod init;
 mod interrupt;
 mod items;
 mod log;
+mod output;
 mod plan;
 mod project;
 mod run;
@@ -31,6 +33,8 @@ use stage_core::Stage;
 
 use arguments::{Arguments, Command};
 use error::{CliError, Exit, FAILED};
+use guard::Guard;
+use output::Output;
 use project::Program;
 use terminal::Terminal;
 
@@ -48,17 +52,23 @@ fn start(stages: Vec<Arc<dyn Stage>>) -> u8 {
         Ok(arguments) => arguments,
         Err(error) => return report_arguments(&error),
     };
-    let program = Program::new(stages, Terminal::look());
+    let terminal = Terminal::look();
+    let _guard = Guard::new();
+    let output = match Output::take() {
+        Ok(output) => output,
+        Err(error) => return report_error(&CliError::Output(error), &terminal),
+    };
+    let program = Program::new(stages, terminal, output);
     match execute(&program, &arguments.command) {
         Ok(exit) => exit.code(),
-        Err(error) => {
-            let text = error.render(&program.terminal);
-            if !text.is_empty() {
-                program.tell(text.trim_end());
-            }
-            error.code()
-        }
+        Err(error) => report_error(&error, &program.terminal),
     }
+}
+
+fn report_error(error: &CliError, terminal: &Terminal) -> u8 {
+    // Nobody is left to tell it to when this fails.
+    let _ = io::stderr().write_all(error.render(terminal).as_bytes());
+    error.code()
 }
 
 fn execute(program: &Program, command: &Command) -> Result<Exit, CliError> {
@@ -66,7 +76,7 @@ fn execute(program: &Program, command: &Command) -> Result<Exit, CliError> {
     if let Command::Run(arguments) = command {
         return run::run(program, arguments);
     }
-    let mut output = BufWriter::new(io::stdout().lock());
+    let mut output = BufWriter::new(program.output.clone());
     let exit = print(program, command, &mut output)?;
     output.flush()?;
     Ok(exit)

@@ -10,7 +10,10 @@ mod item_stage;
 mod message;
 mod pool;
 mod schedule;
+mod scratch;
 mod settle;
+mod train_stage;
+pub mod training;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -31,6 +34,7 @@ use commit::Committer;
 use hands::Hands;
 use pool::Shared;
 use schedule::{Ending, Schedule, State};
+use scratch::Scratch;
 
 /// How often a run is planned again because something turned out to be lost.
 const PASSES: usize = 16;
@@ -202,6 +206,7 @@ impl Pass<'_> {
             store: planner.store.clone(),
             messages: messages.clone(),
             stop: self.options.stop.clone(),
+            scratch: Scratch::default(),
         };
         let count = self.pipeline.stages.len();
         let state = |id: StageId| match self.wanted.contains(&id) {

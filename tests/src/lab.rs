@@ -228,6 +228,7 @@ impl Lab {
             worker: self.worker.clone(),
             threads: self.threads,
             verify: self.verify,
+            environment: Default::default(),
             secret: |_| None,
         }
     }

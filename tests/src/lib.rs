@@ -6,6 +6,8 @@ mod lab;
 pub mod processes;
 mod project;
 pub mod stages;
+pub mod train;
+pub mod unruly;
 pub mod worlds;
 
 pub use lab::{Lab, MANIFEST, Ran};

@@ -7,7 +7,9 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
+use memmap2::Mmap;
 
 use super::{Call, DirEntry, FileKind, Fs, FsError, FsFile, FsResult, LockKind, Metadata, Open};
 
@@ -96,6 +98,17 @@ impl Fs for RealFs {
 
     fn is_direct(&self) -> bool {
         true
+    }
+
+    fn map(&self, path: &Utf8Path) -> FsResult<Bytes> {
+        let file = named(Call::Open, path, File::open(path))?;
+        if named(Call::Metadata, path, file.metadata())?.len() == 0 {
+            return Ok(Bytes::new());
+        }
+        // SAFETY: the mapping is read-only and private; that the file stays as it is, is what
+        // `Fs::map` asks of its callers.
+        let mapping = unsafe { Mmap::map(&file) };
+        named(Call::Read, path, mapping).map(Bytes::from_owner)
     }
 }
 

@@ -12,7 +12,8 @@ use crate::show::items::Format;
 /// content, and after any change does only the work that the change made necessary.
 ///
 /// Exit codes: 0 done; 1 a stage failed or something else went wrong; 2 the manifest or the
-/// arguments are wrong; 75 stopped on purpose, run again to go on.
+/// arguments are wrong; 75 stopped on purpose, run again to go on. A stage that aborts ends the
+/// program by a signal.
 #[derive(Debug, Parser)]
 #[command(name = "throstle", version, max_term_width = 100, arg_required_else_help = true)]
 pub struct Arguments {

@@ -161,7 +161,13 @@ mod tests {
 
     fn render(error: &CliError) -> String {
         let paint = Paint::default();
-        let terminal = Terminal { data: paint, errors: paint, errors_are_seen: false, columns: 80 };
+        let terminal = Terminal {
+            data: paint,
+            errors: paint,
+            data_is_seen: false,
+            errors_are_seen: false,
+            columns: 80,
+        };
         error.render(&terminal)
     }
 

@@ -42,7 +42,7 @@ pub fn items(
     let bytes = render(&listing, arguments.format).map_err(std::io::Error::other)?;
     match &arguments.output {
         Some(file) => RealFs.write_durably(file, &bytes)?,
-        None if arguments.format == Format::Parquet && is_terminal() => {
+        None if arguments.format == Format::Parquet && program.terminal.data_is_seen => {
             return Err(CliError::usage(
                 "a Parquet file is nothing to read on a terminal",
                 "name a file with `--output`",
@@ -54,10 +54,6 @@ pub fn items(
         program.tell(&format!("`{}` has set no item aside", clean(&spec.name)));
     }
     Ok(Exit::Done)
-}
-
-fn is_terminal() -> bool {
-    std::io::IsTerminal::is_terminal(&std::io::stdout())
 }
 
 /// The stage and port of `stage` or `stage.port`.

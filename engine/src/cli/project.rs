@@ -1,5 +1,6 @@
 //! A manifest and its cache, found, read and opened.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cache::fs::{Fs, RealFs};
@@ -9,6 +10,7 @@ use stage_core::{Catalogue, Stage};
 
 use super::arguments::{CacheLocation, Settings};
 use super::error::CliError;
+use super::output::Output;
 use super::terminal::Terminal;
 use super::worker;
 use crate::engine::Engine;
@@ -24,13 +26,14 @@ pub struct Program {
     pub catalogue: Catalogue,
     pub stages: Vec<Arc<dyn Stage>>,
     pub terminal: Terminal,
+    pub output: Output,
 }
 
 impl Program {
-    pub fn new(stages: Vec<Arc<dyn Stage>>, terminal: Terminal) -> Program {
+    pub fn new(stages: Vec<Arc<dyn Stage>>, terminal: Terminal, output: Output) -> Program {
         let mut catalogue = Catalogue::built_in();
         stages.iter().for_each(|stage| catalogue.add(stage.kind()));
-        Program { catalogue, stages, terminal }
+        Program { catalogue, stages, terminal, output }
     }
 
     /// A line on standard error.
@@ -51,6 +54,7 @@ impl Program {
             worker: worker::command(),
             threads: threads.map_or_else(processors, usize::from),
             verify,
+            environment: environment(),
             secret,
         }
     }
@@ -211,6 +215,14 @@ fn is_denied(error: &CacheError) -> bool {
         CacheError::ReadOnly { .. } => true,
         _ => false,
     }
+}
+
+/// The variables that a command needs to find programs and the user's own packages.
+const HANDED_ON: [&str; 2] = ["PATH", "HOME"];
+
+fn environment() -> BTreeMap<String, String> {
+    let variable = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
+    HANDED_ON.into_iter().filter_map(variable).collect()
 }
 
 fn secret(name: &str) -> Option<String> {

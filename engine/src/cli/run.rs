@@ -12,7 +12,6 @@ use super::arguments::Run;
 use super::error::{CliError, Exit};
 use super::interrupt::{self, Shared};
 use super::project::Program;
-use super::terminal::Terminal;
 use crate::engine::{RunOptions, StopFlag};
 use crate::show::Reporters;
 use crate::show::json::JsonLines;
@@ -28,7 +27,7 @@ pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     let cache = program.open(&project)?;
     let engine = program.engine(arguments.threads, arguments.verify);
     let stop = StopFlag::default();
-    let display = display(arguments.json, &program.terminal, &cache);
+    let display = display(arguments.json, program, &cache);
     interrupt::on_signals(stop.clone(), display.clone())?;
     let limit = arguments.stop_after.or(project.pipeline.session.stop_after_seconds);
     if let Some(seconds) = limit {
@@ -37,6 +36,7 @@ pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     let options = RunOptions {
         targets,
         keep_going: arguments.keep_going,
+        deadline: limit.and_then(|seconds| interrupt::deadline(start, seconds)),
         stop: stop.clone(),
         ..RunOptions::default()
     };
@@ -82,11 +82,12 @@ impl Feed {
     }
 }
 
-fn display(json: bool, terminal: &Terminal, cache: &Cache) -> Shared {
+fn display(json: bool, program: &Program, cache: &Cache) -> Shared {
     let mut reporters = Reporters::default();
     reporters.add(RunLog::new(cache));
+    let terminal = &program.terminal;
     match (json, terminal.errors_are_seen) {
-        (true, _) => reporters.add(JsonLines(io::stdout())),
+        (true, _) => reporters.add(JsonLines(program.output.clone())),
         (false, true) => {
             let lines = Box::new(Unminded(io::stderr()));
             reporters.add(Live::new(ProgressDrawTarget::stderr(), lines, terminal.errors));

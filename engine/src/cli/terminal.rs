@@ -10,6 +10,8 @@ pub struct Terminal {
     pub data: Paint,
     /// For standard error.
     pub errors: Paint,
+    /// Somebody may be looking at standard output.
+    pub data_is_seen: bool,
     /// Somebody may be looking at standard error.
     pub errors_are_seen: bool,
     pub columns: usize,
@@ -26,6 +28,7 @@ impl Terminal {
         Terminal {
             data: Paint { colour: stdout && wanted },
             errors: Paint { colour: stderr && wanted },
+            data_is_seen: stdout,
             errors_are_seen: stderr,
             columns: if stderr { columns() } else { COLUMNS },
         }

@@ -100,7 +100,11 @@ fn find_kind(
         let message = format!("there is no stage kind `{}`", name.escape_debug());
         let near = nearest(name, catalogue.iter().map(|kind| kind.name));
         let help = near.map(|near| format!("did you mean `{near}`?"));
-        let help = help.unwrap_or_else(|| "`throstle stages` lists the kinds".to_owned());
+        let help = help.unwrap_or_else(|| {
+            "`throstle stages` lists the kinds; one of somebody else's needs the program that it is \
+             linked into"
+                .to_owned()
+        });
         problems
             .add(Problem::new("unknown_kind", node.span, message).label("not known").help(help));
     }
@@ -253,6 +257,7 @@ impl Draft {
             Work::Source => StageWork::Source,
             Work::Item => StageWork::Item,
             Work::Gather => StageWork::Gather,
+            Work::Train => StageWork::Train,
             Work::Chosen { parameter } => match values.get(parameter) {
                 ParameterValue::Text(text) if text == "item" => StageWork::Item,
                 _ => StageWork::Gather,

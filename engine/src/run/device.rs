@@ -105,6 +105,7 @@ impl Host {
 
     fn gather(&mut self, task: GatherTask) {
         let mut context = self.shared.context(task.ticket, task.job.kind);
+        context.training = task.training;
         let started = Instant::now();
         let result = gather::input(&mut context, &task.ports).map_err(Failure::Stage);
         let result = result.and_then(|input| self.run_gather(&task.job, input, &mut context));
@@ -212,6 +213,10 @@ impl Host {
                         break;
                     }
                     Ok(Some(Reply::Progress { done, total })) => context.progress(done, total),
+                    Ok(Some(Reply::Metrics { step, values })) => {
+                        let values = values.iter().map(|(name, value)| (name.as_str(), *value));
+                        context.metrics(step, &values.collect::<Vec<_>>());
+                    }
                     Ok(Some(reply)) => return Ok(reply),
                     Ok(None) => return Err(self.died("it closed the pipe")),
                     Err(error) => return Err(self.died(&error.to_string())),
@@ -273,6 +278,10 @@ fn answer(question: Question, context: &mut EngineContext) -> Answer {
         Question::Read(blob) => Answer::Bytes(context.read(&blob)),
         Question::Recall(key) => Answer::Recalled(context.recall(&key)),
         Question::Remember(key, output) => Answer::Remembered(context.remember(&key, output)),
+        Question::Keep { kind, bytes } => Answer::Kept(context.keep(&kind, bytes)),
+        Question::Checkpoint(state) => Answer::Saved(context.checkpoint(state)),
+        Question::LastCheckpoint => Answer::Found(context.last_checkpoint()),
+        Question::Parent => Answer::Found(context.parent()),
         Question::Stopping => Answer::Stopping(context.stopping()),
     }
 }

@@ -11,6 +11,7 @@ use stage_core::{Batching, Item, ItemJob, Output, Reject, StageError};
 use super::context::EngineContext;
 use super::gather;
 use super::message::{Failure, ItemOutcome, ItemTask, Message, Outcome, Task};
+use super::scratch::Scratch;
 use crate::engine::{Engine, StopFlag};
 use crate::store::Store;
 
@@ -21,6 +22,7 @@ pub struct Shared {
     pub store: Store,
     pub messages: Sender<Message>,
     pub stop: StopFlag,
+    pub scratch: Scratch,
 }
 
 impl Shared {
@@ -31,6 +33,8 @@ impl Shared {
             ticket,
             messages: self.messages.clone(),
             stop: self.stop.clone(),
+            training: None,
+            scratch: self.scratch.clone(),
             lost: Vec::new(),
         }
     }
@@ -48,6 +52,7 @@ pub fn work(shared: Shared, tasks: Receiver<Task>) {
             Task::Items(task) => run_items(&shared, task),
             Task::Gather(task) => {
                 let mut context = shared.context(task.ticket, task.job.kind);
+                context.training = task.training;
                 let job = task.job.gather_job(&shared.engine, &mut context);
                 let ticket = task.ticket;
                 let result = job.and_then(|mut job| {
@@ -108,7 +113,7 @@ pub fn outcomes(
         Err(reject) => ItemOutcome::Rejected(reject),
         Ok(output) => {
             let notes = output.notes.clone();
-            match context.keep(output) {
+            match context.keep_all(output) {
                 Ok(fields) => ItemOutcome::Done { fields, notes, seconds },
                 Err(error) => ItemOutcome::Failed(Failure::Stage(error)),
             }

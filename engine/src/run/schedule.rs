@@ -43,6 +43,8 @@ pub enum State {
     Whole {
         attempt: u32,
     },
+    /// Its one task has stopped and is for another run to go on with.
+    Resting,
     Items(Box<ItemStage>),
     Done,
     Failed,
@@ -158,6 +160,8 @@ impl<'a> Schedule<'a> {
         match message {
             Message::Done { ticket, outcome, lost } => self.done(ticket, outcome, lost)?,
             Message::Progress { ticket, done, total } => self.progress(ticket, done, total),
+            Message::Metrics { ticket, step, values } => self.metrics(ticket, step, values),
+            Message::CheckpointKept { ticket, saved } => self.checkpoint_kept(ticket, saved),
             Message::Event(event) => (self.sink)(event),
             Message::Full { why } => self.disk_full(why),
             Message::Committed(result) => self.report_commit(result)?,
@@ -259,12 +263,14 @@ impl<'a> Schedule<'a> {
             return Ok(true);
         }
         let spec = self.pipeline.stage(id);
+        let training = self.training(id)?;
         let ticket = self.ticket();
         let task = Task::Gather(GatherTask {
             ticket,
             job: Arc::new(self.job_handle(id)?),
             outputs: spec.kind.outputs,
             ports: self.gather_sources(id),
+            training,
         });
         self.in_flight.insert(
             ticket,

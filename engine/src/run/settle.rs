@@ -270,7 +270,9 @@ impl Schedule<'_> {
         let retries = self.pipeline.stage(id).policy.retries;
         match (failure, batch) {
             (Failure::Stage(StageError::Stopped), _) => {}
-            (Failure::Open(error), _) => self.fail(id, &error),
+            (Failure::Open(error) | Failure::Stage(error @ StageError::Unable { .. }), _) => {
+                self.fail(id, &error);
+            }
             (Failure::Stage(StageError::OutOfMemory { message }), Some(bytes)) => {
                 self.halve(id, bytes, message);
                 self.requeue(id, queued);

@@ -14,6 +14,7 @@ pub mod vq;
 use std::collections::BTreeMap;
 
 use crate::kind::Kind;
+use crate::parameter::{Default, Parameter, ParameterType, Role};
 
 const FAMILIES: &[&[&Kind]] = &[
     corpus::KINDS,
@@ -26,6 +27,19 @@ const FAMILIES: &[&[&Kind]] = &[
     fish::KINDS,
     command::KINDS,
 ];
+
+/// The parameter of every kind that trains: what becomes of a finished model when its inputs
+/// change. It enters no key itself; the parent that it leads to does.
+pub const ON_CHANGE: Parameter = Parameter {
+    name: "on_change",
+    parameter_type: ParameterType::Choice(&["retrain", "continue"]),
+    default: Default::Text("retrain"),
+    role: Role::Execution,
+    doc: "What to do when an input or a parameter changes after the stage has finished: `retrain` \
+          begins anew, `continue` goes on from the model that it gave last, whose key becomes \
+          part of the new one.",
+    ..Parameter::BASE
+};
 
 /// All kinds that a manifest may use, by name.
 #[derive(Clone)]

@@ -34,6 +34,9 @@ pub enum StageError {
     /// The run was asked to stop.
     #[error("stopped on request")]
     Stopped,
+    /// No item can be worked on, and none of them is to blame: the stage ends at once.
+    #[error("{message}")]
+    Unable { message: String, help: Option<String> },
 }
 
 impl StageError {
@@ -47,7 +50,7 @@ impl StageError {
 
     pub fn help(&self) -> Option<&str> {
         match self {
-            StageError::Failed { help, .. } => help.as_deref(),
+            StageError::Failed { help, .. } | StageError::Unable { help, .. } => help.as_deref(),
             _ => None,
         }
     }

@@ -17,7 +17,7 @@ use crate::item::{Blob, Fields, Item};
 use crate::stage::{GatherInput, GatherOutput, Output, Setup};
 
 /// Raised when the messages change; both sides must have the same.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 pub const MAX_FRAME: u32 = 1 << 30;
 
 /// From the engine to the worker.
@@ -58,6 +58,11 @@ pub enum Answer {
     Bytes(Result<Bytes, StageError>),
     Recalled(Result<Option<Fields>, StageError>),
     Remembered(Result<Fields, StageError>),
+    Kept(Result<Blob, StageError>),
+    /// To a checkpoint that was made.
+    Saved(Result<Fields, StageError>),
+    /// To the questions for the last checkpoint and for the parent.
+    Found(Result<Option<Fields>, StageError>),
     Stopping(bool),
 }
 
@@ -72,6 +77,7 @@ pub enum Reply {
     Goodbye,
     Question(Question),
     Progress { done: u64, total: u64 },
+    Metrics { step: u64, values: Vec<(String, f64)> },
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -79,6 +85,10 @@ pub enum Question {
     Read(Blob),
     Recall(Digest),
     Remember(Digest, Output),
+    Keep { kind: String, bytes: Bytes },
+    Checkpoint(Output),
+    LastCheckpoint,
+    Parent,
     Stopping,
 }
 

@@ -5,11 +5,13 @@ use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
-use cache::Digest;
+use cache::{Digest, LOOSE_SIZE};
 
 use crate::error::{Reject, StageError};
 use crate::item::{Blob, Fields, Item};
-use crate::stage::{Context, GatherInput, GatherOutput, Job, Output, Setup, Stage};
+use crate::stage::{
+    Context, GatherInput, GatherOutput, Job, NewValue, Output, PortOutput, Setup, Stage,
+};
 use crate::wire::{Answer, PROTOCOL, Question, Reply, Request, receive, send};
 
 /// What a worker program brings along.
@@ -105,7 +107,10 @@ impl Server<'_> {
     fn gather(&mut self, job: u32, input: GatherInput) -> Result<GatherOutput, StageError> {
         let mut context = PipeContext { pipe: &mut self.pipe, blobs: HashMap::new() };
         match self.jobs.get_mut(&job) {
-            Some(Job::Gather(work)) => shielded(|| work.run(input, &mut context)),
+            Some(Job::Gather(work)) => {
+                let output = shielded(|| work.run(input, &mut context))?;
+                context.settle_output(output)
+            }
             _ => Err(StageError::failed(format!("no gather job {job} is open in the worker"))),
         }
     }
@@ -151,6 +156,35 @@ impl PipeContext<'_, '_> {
             None => Err(StageError::failed("lost the engine: the pipe is closed")),
         }
     }
+
+    /// Sends what is large ahead, object by object, so that no message holds a whole model.
+    fn settled(&mut self, mut output: Output) -> Result<Output, StageError> {
+        self.settle(&mut output.values)?;
+        Ok(output)
+    }
+
+    fn settle(&mut self, values: &mut [(String, NewValue)]) -> Result<(), StageError> {
+        for (_, value) in values {
+            if let NewValue::Bytes { kind, bytes } = value
+                && bytes.len() as u64 >= LOOSE_SIZE
+            {
+                *value = NewValue::blob(self.keep(kind, std::mem::take(bytes))?);
+            }
+        }
+        Ok(())
+    }
+
+    fn settle_output(&mut self, mut output: GatherOutput) -> Result<GatherOutput, StageError> {
+        for port in output.ports.values_mut() {
+            match port {
+                PortOutput::Artifact(values) => self.settle(values)?,
+                PortOutput::Dataset(items) => {
+                    items.iter_mut().try_for_each(|item| self.settle(&mut item.values))?;
+                }
+            }
+        }
+        Ok(output)
+    }
 }
 
 fn out_of_turn<T>() -> Result<T, StageError> {
@@ -176,10 +210,46 @@ impl Context for PipeContext<'_, '_> {
     }
 
     fn remember(&mut self, key: &Digest, output: Output) -> Result<Fields, StageError> {
+        let output = self.settled(output)?;
         match self.ask(Question::Remember(*key, output))? {
             Answer::Remembered(fields) => fields,
             _ => out_of_turn(),
         }
+    }
+
+    fn keep(&mut self, kind: &str, bytes: Bytes) -> Result<Blob, StageError> {
+        match self.ask(Question::Keep { kind: kind.to_owned(), bytes })? {
+            Answer::Kept(blob) => blob,
+            _ => out_of_turn(),
+        }
+    }
+
+    fn checkpoint(&mut self, state: Output) -> Result<Fields, StageError> {
+        let state = self.settled(state)?;
+        match self.ask(Question::Checkpoint(state))? {
+            Answer::Saved(fields) => fields,
+            _ => out_of_turn(),
+        }
+    }
+
+    fn last_checkpoint(&mut self) -> Result<Option<Fields>, StageError> {
+        match self.ask(Question::LastCheckpoint)? {
+            Answer::Found(fields) => fields,
+            _ => out_of_turn(),
+        }
+    }
+
+    fn parent(&mut self) -> Result<Option<Fields>, StageError> {
+        match self.ask(Question::Parent)? {
+            Answer::Found(fields) => fields,
+            _ => out_of_turn(),
+        }
+    }
+
+    fn metrics(&mut self, step: u64, values: &[(&str, f64)]) {
+        let values = values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        // A lost engine is noticed at the next question.
+        let _ = send(&mut self.pipe.output, &Reply::Metrics { step, values });
     }
 
     fn progress(&mut self, done: u64, total: u64) {

@@ -51,7 +51,7 @@ fn a_failing_command_rejects_its_item_or_ends_the_run() {
         ("command-failed", "the command ended with status 4; it said: no voice")
     );
     let error = bench.process("command", &declared(line, &[("on_failure", text("fail"))]), &[clip]);
-    assert!(matches!(error, Err(StageError::Failed { .. })));
+    assert!(matches!(error, Err(StageError::Unable { .. })), "no item is worked on any more");
 }
 
 #[test]
@@ -65,6 +65,10 @@ fn a_missing_program_is_no_verdict_on_the_item() {
         error.to_string().starts_with("the program `no-such-program-at-all` is not there"),
         "{error}"
     );
+    assert!(bench.process("command", &declared("no-such-program-at-all", &[]), &[]).is_err());
+    let hidden = declared("true && no-such-program-at-all", &[]);
+    let error = bench.process("command", &hidden, std::slice::from_ref(&clip)).unwrap_err();
+    assert!(matches!(error, StageError::Unable { .. }), "{error}");
     let killed = bench.process("command", &declared("kill -9 $$", &[]), &[clip]).unwrap_err();
     assert!(matches!(killed, StageError::Transient { .. }), "{killed}");
 }

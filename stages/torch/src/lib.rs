@@ -4,22 +4,27 @@
 //! engine over a pipe, so that `throstle` itself never links libtorch.
 
 pub mod codec;
+pub mod dac;
 pub mod error;
 pub mod fish;
 pub mod fixture;
 mod griffin_lim;
 mod kmeans;
+pub mod layers;
 mod machine;
 pub mod mel;
 pub mod mel_rvq;
 pub mod mel_rvq_fit;
 pub mod npy;
 pub mod random;
+pub mod rope;
 mod stages;
 #[cfg(test)]
 mod testing;
 mod threads;
+pub mod train;
 pub mod wave;
+pub mod weights;
 pub mod worker;
 
 pub use error::TorchError;

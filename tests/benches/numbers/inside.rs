@@ -20,6 +20,7 @@ pub fn engine(stages: Vec<Arc<dyn Stage>>) -> Engine {
         worker: WorkerCommand::default(),
         threads: 2,
         verify: false,
+        environment: Default::default(),
         secret: |_| None,
     }
 }

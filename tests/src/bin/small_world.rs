@@ -1,7 +1,13 @@
-//! The command line with the stages of the small world, one of which hears no request to stop.
+//! The command line with the stages of the small world, one of which hears no request to stop, and
+//! with one that does not behave.
 
 use std::process::ExitCode;
+use std::sync::Arc;
+
+use throstle_tests::{stages, unruly};
 
 fn main() -> ExitCode {
-    engine::cli::main(throstle_tests::stages::all())
+    let mut stages = stages::all();
+    stages.push(Arc::new(unruly::Unruly));
+    engine::cli::main(stages)
 }

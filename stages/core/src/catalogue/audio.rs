@@ -39,12 +39,6 @@ const LONGEST: Parameter = Parameter {
 };
 
 /// A number that may be left out, which switches its limit off.
-const LIMIT: Parameter = Parameter {
-    parameter_type: ParameterType::Number { min: -200.0, max: 400_000.0 },
-    default: Default::Absent,
-    ..Parameter::BASE
-};
-
 const SHARE: ParameterType = ParameterType::Number { min: 0.0, max: 1.0 };
 
 pub static DECODE: Kind = Kind {
@@ -243,17 +237,21 @@ pub static CHECK: Kind = Kind {
         },
         Parameter {
             name: "min_snr",
+            parameter_type: ParameterType::Number { min: -20.0, max: 100.0 },
+            default: Default::Absent,
             unit: Unit::Decibel,
             doc: "The signal to noise ratio, estimated from the distribution of amplitudes. Not \
                   judged unless given.",
-            ..LIMIT
+            ..Parameter::BASE
         },
         Parameter {
             name: "min_bandwidth",
+            parameter_type: ParameterType::Number { min: 0.0, max: 400_000.0 },
+            default: Default::Absent,
             unit: Unit::Hertz,
             doc: "The highest frequency within 60 dB of the strongest one: finds telephone speech \
                   at a high rate. Not judged unless given.",
-            ..LIMIT
+            ..Parameter::BASE
         },
         Parameter {
             name: "min_correlation",

@@ -2,11 +2,10 @@
 //!
 //! The program and all that it starts form one process group. However the run ends, nothing of
 //! the group is left behind.
-// The private folder of a program is outside of the cache and of no worth to anybody else.
+// The private folder of a program is of no worth to anybody else.
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -27,7 +26,7 @@ pub struct CommandSpec<'a> {
     /// The private folder; inputs lie in it already.
     pub folder: &'a Utf8Path,
     /// All that the program sees of the environment.
-    pub environment: BTreeMap<String, OsString>,
+    pub environment: BTreeMap<String, String>,
     /// Files that must be there afterwards, relative to the folder.
     pub outputs: Vec<Utf8PathBuf>,
     pub timeout: Option<Duration>,
@@ -139,6 +138,44 @@ pub fn run(
             Ok(Finished { outputs: outputs(spec, &stderr)?, stdout, stderr })
         }
     }
+}
+
+/// An error if the program that a line starts with is not there, so that this is noticed once
+/// and not by every item. Lines that begin with more than a name are left to the shell.
+pub fn check_program(
+    line: &str,
+    folder: &Utf8Path,
+    environment: &BTreeMap<String, String>,
+) -> Result<(), CommandError> {
+    let Some(program) = program(line) else { return Ok(()) };
+    let spec = CommandSpec {
+        line: format!("command -v {program}"),
+        folder,
+        environment: environment.clone(),
+        outputs: Vec::new(),
+        timeout: None,
+    };
+    match run(&spec, || false) {
+        Err(CommandError::Failed { .. } | CommandError::NotFound { .. }) => {
+            Err(CommandError::NotFound { program: program.to_owned(), end: End::default() })
+        }
+        other => other.map(drop),
+    }
+}
+
+/// The program of a line, behind variables that are set for it: a plain name, or a whole path.
+fn program(line: &str) -> Option<&str> {
+    let word = line.split_whitespace().find(|word| !is_assignment(word))?;
+    let is_plain = |character: char| character.is_alphanumeric() || "-_./+".contains(character);
+    let is_anywhere = word.starts_with('/') || !word.contains('/');
+    (is_anywhere && !word.starts_with('-') && word.chars().all(is_plain)).then_some(word)
+}
+
+/// A variable that is set to something without quotes.
+fn is_assignment(word: &str) -> bool {
+    let is_name = |name: &str| name.chars().all(|one| one.is_ascii_alphanumeric() || one == '_');
+    let is_plain = |value: &str| !value.contains(['"', '\'', '\\', '$', '`']);
+    word.split_once('=').is_some_and(|(name, value)| is_name(name) && is_plain(value))
 }
 
 enum Outcome {

@@ -1,9 +1,8 @@
 //! The stages of the family `command`.
-// The private folder of a program is outside of the cache and of no worth to anybody else.
+// The private folder of a program is of no worth to anybody else.
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use stage_core::{
     ParameterValue, Parameters, PortInput, PortOutput, Reject, Setup, Stage, StageError, Value,
 };
 
-use super::run::{CommandError, CommandSpec, Finished, run};
+use super::run::{CommandError, CommandSpec, Finished, check_program, run};
 use super::template;
 use crate::corpus::path;
 use crate::plain::{stage, unknown_choice};
@@ -32,7 +31,7 @@ struct Declared {
     /// Name of the field, file name below the folder of the outputs.
     outputs: Vec<(String, Utf8PathBuf)>,
     script: Option<Bytes>,
-    environment: BTreeMap<String, OsString>,
+    environment: BTreeMap<String, String>,
     timeout: Option<Duration>,
     base: String,
 }
@@ -70,7 +69,9 @@ impl Declared {
             base: absolute(&setup.base)?,
         };
         declared.check_places(more)?;
-        declared.check_version(parameters, context)?;
+        let folder = Private::new(context)?;
+        check_program(&declared.line, folder.path(), &declared.environment).map_err(fatal)?;
+        declared.check_version(parameters, folder.path(), context)?;
         Ok(declared)
     }
 
@@ -86,15 +87,15 @@ impl Declared {
     fn check_version(
         &self,
         parameters: &Parameters,
+        folder: &Utf8Path,
         context: &mut dyn Context,
     ) -> Result<(), StageError> {
         if !parameters.is_set("version_command") {
             return Ok(());
         }
-        let folder = Private::new()?;
         let spec = CommandSpec {
             line: parameters.text("version_command")?.to_owned(),
-            folder: folder.path()?,
+            folder,
             environment: self.environment.clone(),
             outputs: Vec::new(),
             timeout: Some(VERSION_TIMEOUT),
@@ -143,7 +144,7 @@ impl Declared {
     ) -> Result<Finished, CommandError> {
         let line = template::fill(&self.line, places).map_err(CommandError::Line)?;
         let mut environment = self.environment.clone();
-        environment.insert("TMPDIR".to_owned(), folder.as_str().into());
+        environment.insert("TMPDIR".to_owned(), folder.as_str().to_owned());
         let outputs = self.outputs.iter().map(|(_, file)| Utf8Path::new(OUTPUTS).join(file));
         let spec = CommandSpec {
             line,
@@ -196,15 +197,10 @@ fn outputs(parameters: &Parameters) -> Result<Vec<(String, Utf8PathBuf)>, StageE
 
 /// What the command sees of the environment: where programs and the user's own packages are, a
 /// fixed language and time zone, and what is declared.
-fn environment(setup: &Setup) -> Result<BTreeMap<String, OsString>, StageError> {
-    let mut environment: BTreeMap<String, OsString> = BTreeMap::new();
-    for name in ["PATH", "HOME"] {
-        if let Some(value) = std::env::var_os(name) {
-            environment.insert(name.to_owned(), value);
-        }
-    }
-    environment.insert("LC_ALL".to_owned(), "C.UTF-8".into());
-    environment.insert("TZ".to_owned(), "UTC".into());
+fn environment(setup: &Setup) -> Result<BTreeMap<String, String>, StageError> {
+    let mut environment = setup.environment.clone();
+    environment.insert("LC_ALL".to_owned(), "C.UTF-8".to_owned());
+    environment.insert("TZ".to_owned(), "UTC".to_owned());
     for (name, value) in setup.parameters.map("environment")? {
         let ParameterValue::Text(value) = value else {
             return Err(StageError::failed(format!("the variable `{name}` is no text")));
@@ -212,26 +208,34 @@ fn environment(setup: &Setup) -> Result<BTreeMap<String, OsString>, StageError> 
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
             return Err(StageError::failed(format!("the variable `{name}` cannot be set")));
         }
-        environment.insert(name.to_owned(), value.into());
+        environment.insert(name.to_owned(), value.clone());
     }
     Ok(environment)
 }
 
 /// A folder that is gone with its content when it is dropped.
-struct Private(tempfile::TempDir);
+struct Private {
+    path: Utf8PathBuf,
+    _folder: tempfile::TempDir,
+}
 
 impl Private {
-    fn new() -> Result<Private, StageError> {
-        let made = tempfile::Builder::new().prefix("command-").tempdir();
-        made.map(Private).map_err(|error| {
-            StageError::failed(format!("failed to make a folder for the command: {error}"))
-        })
+    fn new(context: &mut dyn Context) -> Result<Private, StageError> {
+        let failed = |why: String| {
+            StageError::failed(format!("failed to make a folder for the command: {why}"))
+        };
+        // The command runs elsewhere, and the cache may have been named by a relative path.
+        let above = std::path::absolute(context.scratch()?);
+        let made =
+            above.and_then(|above| tempfile::Builder::new().prefix("command-").tempdir_in(above));
+        let folder = made.map_err(|error| failed(error.to_string()))?;
+        let path = Utf8PathBuf::from_path_buf(folder.path().to_owned());
+        let path = path.map_err(|_| failed("its path is not UTF-8".to_owned()))?;
+        Ok(Private { path, _folder: folder })
     }
 
-    fn path(&self) -> Result<&Utf8Path, StageError> {
-        Utf8Path::from_path(self.0.path()).ok_or_else(|| {
-            StageError::failed("the folder for temporary files has a name that is not UTF-8")
-        })
+    fn path(&self) -> &Utf8Path {
+        &self.path
     }
 }
 
@@ -252,8 +256,13 @@ fn fatal(error: CommandError) -> StageError {
         CommandError::Killed { .. } | CommandError::Timeout { .. } => {
             StageError::Transient { message: error.to_string() }
         }
+        CommandError::NotFound { .. } => unable(&error),
         other => StageError::failed(other.to_string()),
     }
+}
+
+fn unable(error: &CommandError) -> StageError {
+    StageError::Unable { message: error.to_string(), help: None }
 }
 
 /// Runs the command for each item.
@@ -287,8 +296,8 @@ impl Each {
         item: &Item,
         context: &mut dyn Context,
     ) -> Result<Result<Output, Reject>, StageError> {
-        let private = Private::new()?;
-        let folder = private.path()?;
+        let private = Private::new(context)?;
+        let folder = private.path();
         self.declared.prepare(folder)?;
         let mut places = self.declared.places(folder);
         for name in &self.declared.fields {
@@ -306,7 +315,8 @@ impl Each {
             }
             Err(error) => match error.reject_code() {
                 Some(code) if self.rejects => Ok(Err(Reject::new(code, error.to_string()))),
-                _ => Err(fatal(error)),
+                Some(_) => Err(unable(&error)),
+                None => Err(fatal(error)),
             },
         }
     }
@@ -352,8 +362,8 @@ impl GatherJob for Once {
         input: GatherInput,
         context: &mut dyn Context,
     ) -> Result<GatherOutput, StageError> {
-        let private = Private::new()?;
-        let folder = private.path()?;
+        let private = Private::new(context)?;
+        let folder = private.path();
         self.0.prepare(folder)?;
         let mut places = self.0.places(folder);
         let items = match input.ports.get("input").and_then(|inputs| inputs.first()) {

@@ -19,6 +19,7 @@ pub struct Bench {
     pub parts: HashMap<Digest, Fields>,
     pub files: BTreeMap<Utf8PathBuf, Bytes>,
     pub is_stopping: bool,
+    pub scratch: Option<tempfile::TempDir>,
 }
 
 pub fn stage(name: &str) -> Arc<dyn Stage> {
@@ -184,6 +185,29 @@ impl Context for Bench {
         let fields: Fields = values.map(|(name, value)| (name, self.keep_value(value))).collect();
         self.parts.insert(*key, fields.clone());
         Ok(fields)
+    }
+
+    fn keep(&mut self, kind: &str, bytes: Bytes) -> Result<Blob, StageError> {
+        World::keep(self, kind, bytes)
+    }
+
+    fn checkpoint(&mut self, _: Output) -> Result<Fields, StageError> {
+        Err(StageError::failed("nothing is kept here"))
+    }
+
+    fn last_checkpoint(&mut self) -> Result<Option<Fields>, StageError> {
+        Ok(None)
+    }
+
+    fn parent(&mut self) -> Result<Option<Fields>, StageError> {
+        Ok(None)
+    }
+
+    fn metrics(&mut self, _: u64, _: &[(&str, f64)]) {}
+
+    fn scratch(&mut self) -> Result<Utf8PathBuf, StageError> {
+        let folder = self.scratch.get_or_insert_with(|| tempfile::tempdir().unwrap());
+        Ok(Utf8PathBuf::from_path_buf(folder.path().to_owned()).unwrap())
     }
 
     fn progress(&mut self, _: u64, _: u64) {}

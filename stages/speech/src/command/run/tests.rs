@@ -72,6 +72,32 @@ fn a_program_that_is_not_there_is_named() {
 }
 
 #[test]
+fn the_program_of_a_line_is_known_where_that_is_plain() {
+    for (line, known) in [
+        ("espeak-ng -w {out.a}", Some("espeak-ng")),
+        ("  LANG=fi X= /usr/bin/say {text}", Some("/usr/bin/say")),
+        ("cat {a} | no-such-thing", Some("cat")),
+        ("LANG='a b' say", None),
+        ("./tool", None),
+        ("{script} --fast", None),
+        ("\"$TOOL\" x", None),
+        ("(cd x; y)", None),
+        ("", None),
+    ] {
+        assert_eq!(program(line), known, "{line}");
+    }
+    let place = Place::new();
+    let environment = place.spec("", &[]).environment;
+    let check = |line: &str| check_program(line, place.folder(), &environment);
+    for line in ["printf x", "if true; then x; fi", "X=1 true", "/bin/sh -c x", "{no} x"] {
+        assert!(check(line).is_ok(), "{line}");
+    }
+    for line in ["no-such-program-at-all --x", "X=1 /no/such/program"] {
+        assert!(matches!(check(line), Err(CommandError::NotFound { .. })), "{line}");
+    }
+}
+
+#[test]
 fn a_killed_program_names_the_signal() {
     assert_eq!(
         Place::new().message("kill -9 $$", &[]),

@@ -1,0 +1,21 @@
+//! A folder for the files of stages while they work, made when the first of them asks.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cache::{Cache, CacheError, StagingDir};
+use camino::Utf8PathBuf;
+
+/// Shared by all threads of a run; the folder goes with the last of them, or is swept when the
+/// cache is opened again.
+#[derive(Clone, Default)]
+pub struct Scratch(Arc<Mutex<Option<StagingDir>>>);
+
+impl Scratch {
+    pub fn folder(&self, cache: &Cache) -> Result<Utf8PathBuf, CacheError> {
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*made {
+            Some(folder) => Ok(folder.path().to_owned()),
+            None => Ok(made.insert(cache.staging()?).path().to_owned()),
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What comes by inside the model, for whoever compares it with a reference.
+
+use std::collections::BTreeMap;
+
+use tch::Tensor;
+
+/// Keeps what it sees, by place; the usual one sees nothing.
+#[derive(Debug, Default)]
+pub struct Trace(Option<BTreeMap<String, Tensor>>);
+
+impl Trace {
+    pub fn keeping() -> Trace {
+        Trace(Some(BTreeMap::new()))
+    }
+
+    pub fn kept(self) -> BTreeMap<String, Tensor> {
+        self.0.unwrap_or_default()
+    }
+
+    /// A copy is kept: what comes by may be overwritten later.
+    pub fn see(&mut self, place: &str, number: usize, tensor: &Tensor) {
+        if let Some(kept) = &mut self.0 {
+            kept.insert(format!("{place}.{number}"), tensor.copy());
+        }
+    }
+}
