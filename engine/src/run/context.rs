@@ -10,8 +10,8 @@ use stage_core::key::{HashSink, Sink};
 use stage_core::{Blob, Context, Fields, Kind, Output, StageError};
 
 use super::message::Message;
-use super::training::{Training, is_there};
 use super::scratch::Scratch;
+use super::training::{Training, is_there};
 use crate::engine::StopFlag;
 use crate::record::{MEMO, decode, encode};
 use crate::store::{ReadError, Store};
@@ -156,6 +156,8 @@ impl Context for EngineContext {
         let values = values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
         // Nobody listens any more only when the run is over.
         let _ = self.messages.send(Message::Metrics { ticket: self.ticket, step, values });
+    }
+
     fn scratch(&mut self) -> Result<Utf8PathBuf, StageError> {
         self.scratch.folder(self.store.cache()).map_err(|error| self.cannot_keep(&error))
     }

@@ -81,6 +81,7 @@ pub trait Context {
 
     /// Tells figures such as the loss at a step of training. Shown and logged, never a result.
     fn metrics(&mut self, step: u64, values: &[(&str, f64)]);
+
     /// A folder for files that are needed while the stage works and are gone after the run.
     fn scratch(&mut self) -> Result<Utf8PathBuf, StageError> {
         Err(StageError::failed("there is no folder for files here"))
