@@ -19,6 +19,7 @@ pub mod npy;
 pub mod random;
 pub mod rope;
 mod stages;
+pub mod stored;
 #[cfg(test)]
 mod testing;
 mod threads;
