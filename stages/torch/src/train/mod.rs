@@ -4,6 +4,7 @@
 //! implementing [`run::Data`], and whoever runs it by implementing [`host::Host`].
 
 pub mod adamw;
+pub mod context_host;
 pub mod early_stop;
 mod exact;
 pub mod gradients;
@@ -21,6 +22,7 @@ pub mod split;
 mod state;
 pub mod trainee;
 
+pub use context_host::ContextHost;
 pub use host::{Checkpoint, Host};
 pub use losses::{Losses, Means, Totals};
 pub use run::{Data, Job, Trained, train};
