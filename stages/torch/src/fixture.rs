@@ -11,6 +11,7 @@ use cache::fs::{Fs, RealFs};
 use camino::Utf8Path;
 use safetensors::tensor::{Dtype, SafeTensors};
 use serde::Deserialize;
+use tch::{Kind, Tensor};
 
 use crate::codec::Codec;
 use crate::dac;
@@ -18,6 +19,7 @@ use crate::error::TorchError;
 use crate::mel::Mel;
 use crate::mel_rvq::MelRvq;
 use crate::threads::one_thread;
+use crate::train::lora_fixture;
 
 /// The content of `fixture.json`.
 #[derive(Debug, Deserialize)]
@@ -38,6 +40,8 @@ pub enum Model {
     MelRvq,
     #[serde(rename = "fish-dac")]
     FishDac,
+    #[serde(rename = "lora")]
+    Lora,
 }
 
 /// How far one output is off.
@@ -66,6 +70,7 @@ pub fn check(folder: &Path) -> Result<Vec<Comparison>, TorchError> {
     let outputs = match fixture.model {
         Model::MelRvq => mel_rvq(&weights, &tensors)?,
         Model::FishDac => fish_dac(&weights, &tensors)?,
+        Model::Lora => lora(&weights, &tensors)?,
     };
     let compare = |(name, tolerance): (&String, &f64)| {
         let output = outputs.get(name);
@@ -106,6 +111,18 @@ fn fish_dac(weights: &[u8], tensors: &SafeTensors) -> Result<Outputs, TorchError
         margins: values(tensors, "expected.margins")?,
     };
     dac::fixture::outputs(weights, &inputs)
+}
+
+fn lora(weights: &[u8], tensors: &SafeTensors) -> Result<Outputs, TorchError> {
+    let tokens: Vec<i64> = values(tensors, "input.tokens")?.iter().map(|v| *v as i64).collect();
+    let slope: Vec<f32> = values(tensors, "input.slope")?.iter().map(|v| *v as f32).collect();
+    let (tokens, slope) = (Tensor::f_from_slice(&tokens)?, Tensor::f_from_slice(&slope)?);
+    let outputs = lora_fixture::outputs(weights, &tokens, &slope)?;
+    let flat = |(name, tensor): (String, Tensor)| {
+        let tensor = tensor.f_contiguous()?.f_view(-1)?.f_to_kind(Kind::Double)?;
+        Ok((name, Vec::try_from(tensor)?))
+    };
+    outputs.into_iter().map(flat).collect()
 }
 
 /// The largest difference; no number at all is infinitely far off, and so is another length.
