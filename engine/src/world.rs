@@ -118,6 +118,7 @@ impl<'a> Watch<'a> {
                 },
             }
         }
+        self.say_what_is_hashed(files.len(), entries.iter().map(|entry| entry.size));
         // A memo would be the very entry that differs.
         let unknown: Vec<&Utf8PathBuf> = files.iter().collect();
         for (path, entry) in unknown.iter().zip(self.hash_all(&unknown)) {
@@ -128,7 +129,6 @@ impl<'a> Watch<'a> {
     }
 
     fn hash_all(&mut self, paths: &[&Utf8PathBuf]) -> Vec<Result<StatEntry, CacheError>> {
-        self.say_what_is_hashed(paths);
         let (fs, base) = (self.fs(), self.store.base());
         let hash = |path: &&Utf8PathBuf| hash_file(fs, base, path);
         match paths.len() {
@@ -190,14 +190,14 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn say_what_is_hashed(&mut self, paths: &[&Utf8PathBuf]) {
+    /// The sizes are asked for as long as it is not clear that there is much to do.
+    fn say_what_is_hashed(&mut self, count: usize, mut sizes: impl Iterator<Item = u64>) {
         let mut bytes = 0;
-        for path in paths {
-            bytes += self.fs().metadata(&self.full(path)).map_or(0, |metadata| metadata.size);
-            if bytes > QUIET_BYTES {
-                (self.waiting)(format!("hashing {} files", paths.len()));
-                return;
-            }
+        if sizes.any(|size| {
+            bytes += size;
+            bytes > QUIET_BYTES
+        }) {
+            (self.waiting)(format!("hashing {count} files"));
         }
     }
 }
@@ -268,6 +268,9 @@ impl World for Watch<'_> {
         let memos: Vec<Option<StatEntry>> = paths.iter().map(|path| self.known(path)).collect();
         let unknown: Vec<&Utf8PathBuf> =
             paths.iter().zip(&memos).filter(|(_, memo)| memo.is_none()).map(|(p, _)| p).collect();
+        let (fs, base) = (self.fs(), self.store.base());
+        let size = |path: &&Utf8PathBuf| fs.metadata(&base.join(path)).map_or(0, |now| now.size);
+        self.say_what_is_hashed(unknown.len(), unknown.iter().map(size));
         let mut hashed = self.hash_all(&unknown).into_iter();
         let mut facts = Vec::with_capacity(paths.len());
         for (path, memo) in paths.iter().zip(memos) {
