@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cache::{Cache, CacheError, Digest};
@@ -51,6 +51,8 @@ pub struct RunOptions {
     pub keep_going: bool,
     /// How often what is finished is made durable; half a second when `None`.
     pub commit_every: Option<Duration>,
+    /// When the run will be asked to stop; training saves before that.
+    pub deadline: Option<Instant>,
     pub stop: StopFlag,
 }
 
@@ -176,6 +178,24 @@ impl Context for NoContext {
     fn remember(&mut self, _: &Digest, _: Output) -> Result<Fields, StageError> {
         Err(StageError::failed("a source keeps no parts"))
     }
+
+    fn keep(&mut self, _: &str, _: Bytes) -> Result<Blob, StageError> {
+        Err(StageError::failed("a source keeps bytes through its world"))
+    }
+
+    fn checkpoint(&mut self, _: Output) -> Result<Fields, StageError> {
+        Err(StageError::failed("a source has no checkpoints"))
+    }
+
+    fn last_checkpoint(&mut self) -> Result<Option<Fields>, StageError> {
+        Ok(None)
+    }
+
+    fn parent(&mut self) -> Result<Option<Fields>, StageError> {
+        Ok(None)
+    }
+
+    fn metrics(&mut self, _: u64, _: &[(&str, f64)]) {}
 
     fn progress(&mut self, _: u64, _: u64) {}
 

@@ -13,8 +13,8 @@ use stage_core::{Chunk, Dataset, Fields};
 
 use crate::history;
 use crate::record::{
-    CHUNK, ChunkRecord, ITEM, ItemRecord, LAST, LastRecord, MEMO, PortValue, RunRecord, STAGE,
-    StageRecord, decode,
+    CHECKPOINT, CHUNK, CheckpointRecord, ChunkRecord, ITEM, ItemRecord, LAST, LastRecord, MEMO,
+    PortValue, RunRecord, STAGE, StageRecord, decode,
 };
 use crate::show::runlog;
 
@@ -59,7 +59,9 @@ pub fn plan(cache: &Cache, limits: &Limits) -> Result<Plan, CacheError> {
         Some(limit) => marks.give_up(cache, &runs, limit)?,
         None => Vec::new(),
     };
+    let resumable = resumable(cache, &runs, &kept, &wanted, limits)?;
     let mut live = marks.live();
+    live.extend(resumable.values().flatten());
     // Small tables by which `why` names what changed.
     for root in lasts.iter().flat_map(|last| last.roots.values().flatten()) {
         mark_tables(cache, root, &mut live)?;
@@ -67,8 +69,10 @@ pub fn plan(cache: &Cache, limits: &Limits) -> Result<Plan, CacheError> {
     if unfinished.is_some() {
         mark_items(cache, &mut live)?;
     }
-    let live_record =
-        |table: Table, key: &Digest, value: &[u8]| marks.keeps(table, key, value, &live);
+    let live_record = |table: Table, key: &Digest, value: &[u8]| match table {
+        CHECKPOINT => resumable.contains_key(key),
+        _ => marks.keeps(table, key, value, &live),
+    };
     let sweep = cache.sweep_plan(&|digest| live.contains(digest), &live_record)?;
     Ok(Plan { sweep, kept: kept.into_iter().collect(), given_up, unfinished })
 }
@@ -106,6 +110,30 @@ fn is_closed(cache: &Cache, run: u64) -> Result<bool, FsError> {
     let last = bytes.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty());
     let last = last.and_then(|line| serde_json::from_slice(line).ok());
     Ok(matches!(last, Some(Event::Finished { .. })))
+}
+
+/// The checkpoints of training that has not come to its end and that one of the last runs worked
+/// on, by whole-stage key, with the objects that they refer to.
+fn resumable(
+    cache: &Cache,
+    runs: &[RunRecord],
+    kept: &BTreeSet<u64>,
+    wanted: &BTreeMap<Digest, bool>,
+    limits: &Limits,
+) -> Result<BTreeMap<Digest, Vec<Digest>>, CacheError> {
+    let mut resumable = BTreeMap::new();
+    for (key, record) in decoded::<CheckpointRecord>(cache, CHECKPOINT)? {
+        // A run that was killed has no record: it counts like the run after it.
+        let later = runs.iter().filter(|run| run.pipeline == record.pipeline);
+        let later = later.filter(|run| run.run > record.run).count();
+        let is_recent = later < limits.keep_runs || kept.contains(&record.run);
+        let is_finished = history::outcome_of(cache, &key)?.is_some();
+        if !is_finished && (is_recent || wanted.contains_key(&key)) {
+            let objects = record.states.iter().flat_map(Fields::blobs).map(|blob| blob.digest);
+            resumable.insert(key, objects.collect());
+        }
+    }
+    Ok(resumable)
 }
 
 /// The whole-stage keys of kept runs, and whether each belongs to a pinned one.

@@ -70,6 +70,8 @@ pub enum StageWork {
     Source,
     Item,
     Gather,
+    /// A gather with checkpoints.
+    Train,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 mod diff;
 pub mod inputs;
 pub mod items;
+mod parent;
 pub mod planner;
 
 use std::collections::BTreeMap;
@@ -54,6 +55,14 @@ pub struct Keyed {
     pub key: StageKey,
     pub digest: Digest,
     pub roots: BTreeMap<String, Vec<Digest>>,
+}
+
+impl Keyed {
+    /// The same work, gone on with from an earlier outcome.
+    pub fn with_parent(self, parent: Digest) -> Keyed {
+        let key = StageKey { parent: Some(parent), ..self.key };
+        Keyed { digest: key.digest(), key, roots: self.roots }
+    }
 }
 
 /// What there is to do.

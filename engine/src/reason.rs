@@ -81,6 +81,15 @@ pub enum Reason {
     RejectsChanged {
         port: String,
     },
+    /// It goes on from an outcome of its own, or no longer does.
+    ParentChanged {
+        old: Option<String>,
+        new: Option<String>,
+    },
+    /// A run has begun the same work and left a checkpoint.
+    Resumes {
+        run: u64,
+    },
     /// An earlier run stopped or failed before these were done.
     Unfinished {
         items: u64,
@@ -139,6 +148,14 @@ impl fmt::Display for Reason {
             RejectsChanged { port } => {
                 write!(formatter, "the quarantined items above `{port}` are others")
             }
+            ParentChanged { new: Some(new), .. } => {
+                write!(formatter, "goes on from the outcome {new} that it gave before")
+            }
+            ParentChanged { old, new: None } => {
+                let old = old.as_deref().unwrap_or("nothing");
+                write!(formatter, "begins anew, where it had gone on from {old}")
+            }
+            Resumes { run } => write!(formatter, "goes on from the checkpoint of run {run}"),
             Unfinished { items } => {
                 write!(formatter, "{items} items were left undone by an earlier run")
             }

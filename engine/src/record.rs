@@ -32,6 +32,25 @@ pub const EXPORT: Table = Table(8);
 /// A manifest to the exports that its last whole run had.
 pub const EXPORTS: Table = Table(9);
 
+/// Whole-stage key of a training stage to [`CheckpointRecord`].
+pub const CHECKPOINT: Table = Table(9);
+/// A stage of a pipeline and its key without a parent to the key of the parent it went on from.
+pub const PARENT: Table = Table(10);
+
+/// What training can go on from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckpointRecord {
+    pub pipeline: String,
+    /// The run that made the newest.
+    pub run: u64,
+    /// The outcome that the training itself went on from.
+    pub parent: Option<Digest>,
+    /// The newest first, then the one before it.
+    pub states: Vec<Fields>,
+    /// How long it took to save the newest.
+    pub seconds: f64,
+}
+
 /// The outcome of one item's work. Failures and cancellations are never recorded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ItemRecord {
@@ -117,6 +136,15 @@ pub fn last_key(pipeline: &str, stage: &str) -> Digest {
     let mut sink = HashSink::default();
     sink.text("pipeline", pipeline);
     sink.text("stage", stage);
+    sink.finish()
+}
+
+/// The key in [`PARENT`] of a stage whose key without a parent is this.
+pub fn parent_key(pipeline: &str, stage: &str, base: &Digest) -> Digest {
+    let mut sink = HashSink::default();
+    sink.text("parent in pipeline", pipeline);
+    sink.text("stage", stage);
+    sink.digest("key", base);
     sink.finish()
 }
 

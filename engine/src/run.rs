@@ -12,6 +12,8 @@ mod pool;
 mod schedule;
 mod scratch;
 mod settle;
+mod train_stage;
+pub mod training;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

@@ -168,6 +168,7 @@ fn settings_key(spec: &StageSpec) -> StageKey {
         files: Default::default(),
         inputs: Default::default(),
         salt: spec.policy.salt.clone(),
+        parent: None,
     }
 }
 

@@ -6,6 +6,7 @@ mod lab;
 pub mod processes;
 mod project;
 pub mod stages;
+pub mod train;
 pub mod unruly;
 pub mod worlds;
 

@@ -10,8 +10,17 @@ use stage_core::{
     StageError, Value, Work, World,
 };
 
+use crate::train::{TRAIN, Train};
+
 pub fn all() -> Vec<Arc<dyn Stage>> {
-    vec![Arc::new(Lines), Arc::new(Many), Arc::new(Shout), Arc::new(Twice), Arc::new(Join)]
+    vec![
+        Arc::new(Lines),
+        Arc::new(Many),
+        Arc::new(Shout),
+        Arc::new(Twice),
+        Arc::new(Join),
+        Arc::new(Train(&TRAIN)),
+    ]
 }
 
 const TEXT: FieldSet = FieldSet::These(&[("body", FieldType::Blob)]);

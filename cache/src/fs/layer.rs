@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
 
 use super::{Call, DirEntry, Fs, FsError, FsFile, FsResult, LockKind, Metadata, Open};
@@ -115,6 +116,10 @@ impl<I: Interceptor> Fs for Layer<I> {
 
     fn sync_dir(&self, path: &Utf8Path) -> FsResult<()> {
         around(&*self.interceptor, Call::SyncDir, path, || self.below.sync_dir(path))
+    }
+
+    fn map(&self, path: &Utf8Path) -> FsResult<Bytes> {
+        around(&*self.interceptor, Call::Read, path, || self.below.map(path))
     }
 
     fn now(&self) -> i64 {

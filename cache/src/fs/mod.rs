@@ -14,6 +14,7 @@ mod retry;
 use std::fmt::Debug;
 use std::io;
 
+use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
 
 pub use counting::{Counter, CountingFs};
@@ -267,6 +268,13 @@ pub trait Fs: Debug + Send + Sync {
             bytes.extend_from_slice(&more[..count]);
             filled += count;
         }
+    }
+
+    /// The bytes of a file without a copy in memory where the file system can do that, and else
+    /// as [`Fs::read`] gives them. Only for files that nobody changes meanwhile: the bytes would
+    /// change with them, and reading past a new end is a fault that ends the process.
+    fn map(&self, path: &Utf8Path) -> FsResult<Bytes> {
+        self.read(path).map(Bytes::from)
     }
 
     /// Replaces a file: written beside, synced, renamed, the folder synced.

@@ -7,7 +7,9 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
+use memmap2::Mmap;
 
 use super::{Call, DirEntry, FileKind, Fs, FsError, FsFile, FsResult, LockKind, Metadata, Open};
 
@@ -100,6 +102,29 @@ impl Fs for RealFs {
 
     fn is_direct(&self) -> bool {
         true
+    }
+
+    fn map(&self, path: &Utf8Path) -> FsResult<Bytes> {
+        let file = named(Call::Open, path, File::open(path))?;
+        if named(Call::Metadata, path, file.metadata())?.len() == 0 {
+            return Ok(Bytes::new());
+        }
+        // SAFETY: the mapping is read-only and private; that the file stays as it is, is what
+        // `Fs::map` asks of its callers.
+        let mapping = unsafe { Mmap::map(&file) };
+        named(Call::Read, path, mapping).map(Bytes::from_owner)
+    }
+}
+
+impl RealFs {
+    /// A file's bytes without a copy of them, read as they are looked at. The file must be one
+    /// that nobody changes: an object of the store, which is written once and then replaced as
+    /// a whole. Bytes that the disk cannot give end the process.
+    pub fn map(path: &Utf8Path) -> FsResult<Bytes> {
+        let file = named(Call::Open, path, File::open(path))?;
+        // SAFETY: what is behind the bytes changes with the file only, and nobody changes it.
+        let map = named(Call::Read, path, unsafe { memmap2::Mmap::map(&file) })?;
+        Ok(Bytes::from_owner(map))
     }
 }
 

@@ -34,13 +34,22 @@ pub fn on_signals(stop: StopFlag, display: Shared) -> io::Result<()> {
 
 /// Stops the run when so many seconds have passed since `start`.
 pub fn after(seconds: f64, start: Instant, stop: StopFlag, display: Shared) -> io::Result<()> {
-    // Far more than any run takes, and no overflow.
-    let duration = Duration::from_secs_f64(seconds.clamp(0.0, 1e9));
+    let duration = span(seconds);
     thread::Builder::new().name("deadline".into()).spawn(move || {
         thread::sleep(duration.saturating_sub(start.elapsed()));
         ask(&stop, &display, &format!("the {} that it may take are over", units::seconds(seconds)));
     })?;
     Ok(())
+}
+
+/// When a run that began at `start` is asked to stop.
+pub fn deadline(start: Instant, seconds: f64) -> Option<Instant> {
+    start.checked_add(span(seconds))
+}
+
+/// Far more than any run takes, and no overflow.
+fn span(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds.clamp(0.0, 1e9))
 }
 
 fn ask(stop: &StopFlag, display: &Shared, why: &str) {

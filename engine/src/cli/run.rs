@@ -36,6 +36,7 @@ pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     let options = RunOptions {
         targets,
         keep_going: arguments.keep_going,
+        deadline: limit.and_then(|seconds| interrupt::deadline(start, seconds)),
         stop: stop.clone(),
         ..RunOptions::default()
     };

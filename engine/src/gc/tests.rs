@@ -122,6 +122,7 @@ fn the_present_state_of_a_stage_counts_though_later_runs_left_it_out() {
         files: [].into(),
         inputs: [].into(),
         salt: None,
+        parent: None,
     };
     outcome(&cache, "x", &["a"], 1.0);
     let record = cache.get(STAGE, &Digest::of(b"x")).unwrap().unwrap();

@@ -257,6 +257,7 @@ impl Draft {
             Work::Source => StageWork::Source,
             Work::Item => StageWork::Item,
             Work::Gather => StageWork::Gather,
+            Work::Train => StageWork::Train,
             Work::Chosen { parameter } => match values.get(parameter) {
                 ParameterValue::Text(text) if text == "item" => StageWork::Item,
                 _ => StageWork::Gather,

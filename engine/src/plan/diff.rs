@@ -204,6 +204,11 @@ fn compare_settings(old: &StageKey, new: &StageKey, reasons: &mut Vec<Reason>) {
             reasons.push(Reason::FileParameterChanged { name: name.clone(), old, new });
         }
     }
+    if old.parent != new.parent {
+        let shown = |parent: &Option<Digest>| parent.as_ref().map(Digest::short);
+        let (old, new) = (shown(&old.parent), shown(&new.parent));
+        reasons.push(Reason::ParentChanged { old, new });
+    }
     if old.salt != new.salt {
         let shown = |salt: &Option<String>| format!("{:?}", salt.as_deref().unwrap_or(""));
         reasons.push(Reason::SaltChanged { old: shown(&old.salt), new: shown(&new.salt) });

@@ -179,6 +179,7 @@ pub fn base_key(spec: &StageSpec, files: &BTreeMap<String, Digest>) -> StageKey 
         files: files.clone(),
         inputs: BTreeMap::new(),
         salt: spec.policy.salt.clone(),
+        parent: None,
     }
 }
 

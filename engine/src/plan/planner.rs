@@ -169,12 +169,23 @@ impl<'a> Planner<'a> {
         arriving: &Arriving,
         last: Option<LastRecord>,
     ) -> Result<StagePlan, PlanError> {
-        let keyed = arriving.key(&self.store, &self.file_digests(spec), false)?;
+        let mut keyed = arriving.key(&self.store, &self.file_digests(spec), false)?;
         let mut lost = Vec::new();
-        if let Some(record) = self.known(&keyed.digest, &mut lost)? {
+        let mut known = self.known(&keyed.digest, &mut lost)?;
+        if known.is_none()
+            && let Some(parent) = self.parent_of(spec, &keyed, last.as_ref())?
+        {
+            keyed = keyed.with_parent(parent);
+            lost.clear();
+            known = self.known(&keyed.digest, &mut lost)?;
+        }
+        if let Some(record) = known {
             return Ok(StagePlan::fresh(spec, keyed, record));
         }
-        let reasons = self.reasons(spec, last.as_ref(), &keyed, &lost, 1);
+        let mut reasons = self.reasons(spec, last.as_ref(), &keyed, &lost, 1);
+        if spec.work == StageWork::Train {
+            self.tell_of_checkpoint(&keyed, &mut reasons)?;
+        }
         let seconds = last.and_then(|last| self.seconds(&last)).unwrap_or(0.0);
         Ok(StagePlan {
             verdict: Verdict::Dirty,

@@ -1,14 +1,17 @@
 //! What a job may ask of the engine while it works.
 
+use std::time::Instant;
+
 use bytes::Bytes;
-use cache::{CacheError, Digest};
-use camino::Utf8PathBuf;
+use cache::{CacheError, Digest, StagingDir};
+use camino::{Utf8Path, Utf8PathBuf};
 use crossbeam_channel::Sender;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Blob, Context, Fields, Kind, Output, StageError};
 
 use super::message::Message;
 use super::scratch::Scratch;
+use super::training::{Training, is_there};
 use crate::engine::StopFlag;
 use crate::record::{MEMO, decode, encode};
 use crate::store::{ReadError, Store};
@@ -19,6 +22,10 @@ pub struct EngineContext {
     pub ticket: u64,
     pub messages: Sender<Message>,
     pub stop: StopFlag,
+    /// Of a training task.
+    pub training: Option<Training>,
+    /// Where the worker writes large objects; gone with the task.
+    pub staging: Option<StagingDir>,
     pub scratch: Scratch,
     /// Objects that turned out to be damaged or gone, and sources that changed.
     pub lost: Vec<Digest>,
@@ -35,13 +42,54 @@ impl EngineContext {
     }
 
     /// Keeps what was made and gives it the form of fields.
-    pub fn keep(&mut self, output: Output) -> Result<Fields, StageError> {
+    pub fn keep_all(&mut self, output: Output) -> Result<Fields, StageError> {
         let mut fields = Fields::new();
         for (name, value) in output.values {
             let value = self.store.keep(value).map_err(|error| self.cannot_keep(&error))?;
             fields.set(name, value);
         }
         Ok(fields)
+    }
+
+    /// The file of a large object, for a worker that shares the files of this process.
+    pub fn file_of(&self, blob: &Blob) -> Option<Utf8PathBuf> {
+        let cache = self.store.cache();
+        // What cannot be looked up now is told when the bytes are asked for.
+        cache.file_of(&blob.digest).ok().flatten().filter(|_| cache.fs().is_direct())
+    }
+
+    /// Where a worker may write files for [`EngineContext::keep_file`].
+    pub fn staging(&mut self) -> Option<Utf8PathBuf> {
+        if let Some(training) = &mut self.training {
+            training.pace.storing();
+        }
+        let cache = self.store.cache();
+        if self.staging.is_none() && cache.fs().is_direct() {
+            self.staging = cache.staging().ok();
+        }
+        self.staging.as_ref().map(|staging| staging.path().to_owned())
+    }
+
+    /// Takes over a file that the worker has written.
+    pub fn keep_file(&mut self, kind: &str, path: &Utf8Path) -> Result<Blob, StageError> {
+        let is_ours = |staging: &StagingDir| path.parent() == Some(staging.path());
+        if !self.staging.as_ref().is_some_and(is_ours) {
+            return Err(StageError::failed(format!("`{path}` is no file in the making")));
+        }
+        let kept = self.store.cache().put_file(path);
+        let (digest, size) = kept.map_err(|error| self.cannot_keep(&error))?;
+        Ok(Blob { digest, size, kind: kind.into() })
+    }
+
+    /// What was stored a while ago may have been collected before anything referred to it.
+    fn require(&self, fields: &Fields) -> Result<(), StageError> {
+        match is_there(&self.store, fields.clone()).map_err(|error| unsteady("", &error))? {
+            Some(_) => Ok(()),
+            None => {
+                let message = "an object that was stored a moment ago is gone".to_owned();
+                Err(StageError::Transient { message })
+            }
+        }
     }
 
     /// A full disk is no fault of the item: the run is told, and the item is left for later.
@@ -93,10 +141,53 @@ impl Context for EngineContext {
     }
 
     fn remember(&mut self, key: &Digest, output: Output) -> Result<Fields, StageError> {
-        let fields = self.keep(output)?;
+        let fields = self.keep_all(output)?;
         let kept = self.store.cache().record(MEMO, &self.part_key(key), encode(&fields));
         kept.map_err(|error| self.cannot_keep(&error))?;
         Ok(fields)
+    }
+
+    fn keep(&mut self, kind: &str, bytes: Bytes) -> Result<Blob, StageError> {
+        if let Some(training) = &mut self.training {
+            training.pace.storing();
+        }
+        let size = bytes.len() as u64;
+        let digest = self.store.put(bytes).map_err(|error| self.cannot_keep(&error))?;
+        Ok(Blob { digest, size, kind: kind.into() })
+    }
+
+    fn checkpoint(&mut self, state: Output) -> Result<Fields, StageError> {
+        match &mut self.training {
+            Some(training) => training.pace.storing(),
+            None => return Err(StageError::failed("only stages that train keep checkpoints")),
+        }
+        let state = self.keep_all(state)?;
+        self.require(&state)?;
+        let Some(training) = &mut self.training else { return Ok(state) };
+        let saved = match training.keep(&self.store, state.clone()) {
+            Ok(saved) => saved,
+            Err(error) => return Err(self.cannot_keep(&error)),
+        };
+        // Nobody listens any more only when the run is over.
+        let _ = self.messages.send(Message::CheckpointKept { ticket: self.ticket, saved });
+        Ok(state)
+    }
+
+    fn last_checkpoint(&mut self) -> Result<Option<Fields>, StageError> {
+        let Some(training) = &mut self.training else { return Ok(None) };
+        let states = training.states(&self.store).map_err(|error| unsteady("", &error))?;
+        Ok(states.into_iter().next())
+    }
+
+    fn parent(&mut self) -> Result<Option<Fields>, StageError> {
+        let parent = self.training.as_ref().and_then(|training| training.parent.as_ref());
+        Ok(parent.map(|(_, fields)| fields.clone()))
+    }
+
+    fn metrics(&mut self, step: u64, values: &[(&str, f64)]) {
+        let values = values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        // Nobody listens any more only when the run is over.
+        let _ = self.messages.send(Message::Metrics { ticket: self.ticket, step, values });
     }
 
     fn scratch(&mut self) -> Result<Utf8PathBuf, StageError> {
@@ -109,6 +200,10 @@ impl Context for EngineContext {
     }
 
     fn stopping(&mut self) -> bool {
-        self.stop.is_requested()
+        let is_time = match &mut self.training {
+            Some(training) => training.pace.is_time_to_save(Instant::now()),
+            None => false,
+        };
+        is_time || self.stop.is_requested()
     }
 }

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use crossbeam_channel::Receiver;
 use stage_core::event::Event;
-use stage_core::wire::{Answer, PROTOCOL, Question, Reply, Request, receive, send};
+use stage_core::wire::{Answer, MAX_FRAME, PROTOCOL, Question, Reply, Request, receive, send};
 use stage_core::{Context, GatherInput, Item, StageError};
 
 use super::context::EngineContext;
@@ -105,6 +105,7 @@ impl Host {
 
     fn gather(&mut self, task: GatherTask) {
         let mut context = self.shared.context(task.ticket, task.job.kind);
+        context.training = task.training;
         let started = Instant::now();
         let result = gather::input(&mut context, &task.ports).map_err(Failure::Stage);
         let result = result.and_then(|input| self.run_gather(&task.job, input, &mut context));
@@ -212,6 +213,10 @@ impl Host {
                         break;
                     }
                     Ok(Some(Reply::Progress { done, total })) => context.progress(done, total),
+                    Ok(Some(Reply::Metrics { step, values })) => {
+                        let values = values.iter().map(|(name, value)| (name.as_str(), *value));
+                        context.metrics(step, &values.collect::<Vec<_>>());
+                    }
                     Ok(Some(reply)) => return Ok(reply),
                     Ok(None) => return Err(self.died("it closed the pipe")),
                     Err(error) => return Err(self.died(&error.to_string())),
@@ -270,10 +275,28 @@ fn blobs(
 
 fn answer(question: Question, context: &mut EngineContext) -> Answer {
     match question {
-        Question::Read(blob) => Answer::Bytes(context.read(&blob)),
+        Question::Read(blob) => Answer::Bytes(context.read(&blob).and_then(fitting)),
+        Question::Find(blob) => Answer::Path(context.file_of(&blob)),
+        Question::Staging => Answer::Path(context.staging()),
+        Question::KeepFile { kind, path } => Answer::Kept(context.keep_file(&kind, &path)),
         Question::Recall(key) => Answer::Recalled(context.recall(&key)),
         Question::Remember(key, output) => Answer::Remembered(context.remember(&key, output)),
+        Question::Keep { kind, bytes } => Answer::Kept(context.keep(&kind, bytes)),
+        Question::Checkpoint(state) => Answer::Saved(context.checkpoint(state)),
+        Question::LastCheckpoint => Answer::Found(context.last_checkpoint()),
+        Question::Parent => Answer::Found(context.parent()),
         Question::Stopping => Answer::Stopping(context.stopping()),
+    }
+}
+
+/// What would be refused as a frame is an error of the stage instead.
+fn fitting(bytes: bytes::Bytes) -> Result<bytes::Bytes, StageError> {
+    const HEAD: usize = 64;
+    match bytes.len() + HEAD <= MAX_FRAME as usize {
+        true => Ok(bytes),
+        false => {
+            Err(StageError::failed(format!("an object of {} B is too large here", bytes.len())))
+        }
     }
 }
 

@@ -305,9 +305,7 @@ impl Schedule<'_> {
             }
             // The pass ends and the stage is planned again.
             Err(_) if self.lost => self.states[id.0] = State::Waiting,
-            Err(Failure::Stage(StageError::Stopped)) => {
-                self.states[id.0] = State::Ready { attempt }
-            }
+            Err(Failure::Stage(StageError::Stopped)) => self.states[id.0] = State::Resting,
             Err(failure) => self.gather_failed(id, attempt, failure),
         }
         Ok(())

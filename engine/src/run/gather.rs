@@ -112,7 +112,7 @@ fn fields(
     context: &mut EngineContext,
     values: Vec<(String, stage_core::NewValue)>,
 ) -> Result<Fields, StageError> {
-    context.keep(stage_core::Output { values, notes: Vec::new() })
+    context.keep_all(stage_core::Output { values, notes: Vec::new() })
 }
 
 fn dataset(context: &mut EngineContext, items: Vec<NewItem>) -> Result<PortValue, StageError> {

@@ -8,6 +8,7 @@ use stage_core::event::Event;
 use stage_core::{Fields, GatherJob, Item, ItemJob, Job, Kind, Reject, Setup, StageError};
 
 use super::context::EngineContext;
+use super::training::{Saved, Training};
 use crate::engine::Engine;
 use crate::pipeline::Reads;
 use crate::record::StageRecord;
@@ -22,6 +23,16 @@ pub enum Message {
         ticket: u64,
         done: u64,
         total: u64,
+    },
+    Metrics {
+        ticket: u64,
+        step: u64,
+        values: BTreeMap<String, f64>,
+    },
+    /// A checkpoint is durable.
+    CheckpointKept {
+        ticket: u64,
+        saved: Saved,
     },
     /// The disk is full.
     Full {
@@ -85,6 +96,7 @@ pub struct GatherTask {
     pub job: Arc<JobHandle>,
     pub outputs: &'static [stage_core::OutputPort],
     pub ports: BTreeMap<&'static str, Vec<GatherSource>>,
+    pub training: Option<Training>,
 }
 
 /// What stands behind one reference of a gather.

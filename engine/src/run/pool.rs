@@ -33,6 +33,8 @@ impl Shared {
             ticket,
             messages: self.messages.clone(),
             stop: self.stop.clone(),
+            training: None,
+            staging: None,
             scratch: self.scratch.clone(),
             lost: Vec::new(),
         }
@@ -51,6 +53,7 @@ pub fn work(shared: Shared, tasks: Receiver<Task>) {
             Task::Items(task) => run_items(&shared, task),
             Task::Gather(task) => {
                 let mut context = shared.context(task.ticket, task.job.kind);
+                context.training = task.training;
                 let job = task.job.gather_job(&shared.engine, &mut context);
                 let ticket = task.ticket;
                 let result = job.and_then(|mut job| {
@@ -111,7 +114,7 @@ pub fn outcomes(
         Err(reject) => ItemOutcome::Rejected(reject),
         Ok(output) => {
             let notes = output.notes.clone();
-            match context.keep(output) {
+            match context.keep_all(output) {
                 Ok(fields) => ItemOutcome::Done { fields, notes, seconds },
                 Err(error) => ItemOutcome::Failed(Failure::Stage(error)),
             }

@@ -1,7 +1,7 @@
 //! Plain lines, for logs and for people without a terminal: a line when a stage begins and ends,
 //! and now and then one while it runs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,8 @@ pub struct Lines<W> {
 struct Running {
     since: Instant,
     told: Instant,
+    /// When figures of training were last told.
+    metrics: Option<Instant>,
     named: u64,
 }
 
@@ -56,6 +58,21 @@ impl<W: Write + Send> Lines<W> {
         running.told = now;
         let rate = Rate { done, total, elapsed: running.since.elapsed() };
         writeln!(self.output, "{}: {rate}", clean(stage))
+    }
+
+    fn metrics(
+        &mut self,
+        stage: &str,
+        step: u64,
+        values: &BTreeMap<String, f64>,
+    ) -> io::Result<()> {
+        let (now, interval) = (Instant::now(), self.interval);
+        let Some(running) = self.running.get_mut(stage) else { return Ok(()) };
+        if running.metrics.is_some_and(|told| now.duration_since(told) < interval) {
+            return Ok(());
+        }
+        running.metrics = Some(now);
+        writeln!(self.output, "{}: {}", clean(stage), figures(step, values))
     }
 
     /// The same is told again only now and then.
@@ -98,11 +115,13 @@ impl<W: Write + Send> Reporter for Lines<W> {
         match event {
             Event::StageStarted { stage, total, reasons } => {
                 let now = Instant::now();
-                self.running.insert(stage.clone(), Running { since: now, told: now, named: 0 });
+                let running = Running { since: now, told: now, metrics: None, named: 0 };
+                self.running.insert(stage.clone(), running);
                 writeln!(self.output, "{}", started(stage, *total, reasons))
             }
             Event::Waiting { what } => self.waiting(what),
             Event::Progress { stage, done, total, .. } => self.progress(stage, *done, *total),
+            Event::Metrics { stage, step, values } => self.metrics(stage, *step, values),
             Event::ItemQuarantined { stage, item, reason, .. } => {
                 self.quarantined(stage, item, reason)
             }
@@ -149,6 +168,23 @@ pub fn finished(stage: &str, counts: &StageCounts, paint: Paint) -> String {
     format!("{}: {}, {}, {seconds}", clean(stage), paint.good("done"), parts.join(", "))
 }
 
+/// The figures of a step of training.
+pub fn figures(step: u64, values: &BTreeMap<String, f64>) -> String {
+    let value = |(name, value): (&String, &f64)| format!(", {} {}", clean(name), number(*value));
+    let values: String = values.iter().map(value).collect();
+    format!("step {}{values}", units::count(step))
+}
+
+/// Four digits, whatever the size.
+fn number(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        size if size >= 1e6 || size < 1e-3 => format!("{value:.2e}"),
+        size if size >= 100.0 => format!("{value:.1}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
 /// The line for an event that is told as it comes; `None` for those that are not.
 pub fn message(event: &Event, paint: Paint) -> Option<String> {
     Some(match event {
@@ -156,6 +192,12 @@ pub fn message(event: &Event, paint: Paint) -> Option<String> {
         Event::Retried { stage, what, attempt } => {
             format!("{}: trying {} again, attempt {attempt}", clean(stage), clean(what))
         }
+        Event::CheckpointKept { stage, bytes, seconds } => format!(
+            "{}: checkpoint kept, {} in {}",
+            clean(stage),
+            units::bytes(*bytes),
+            units::seconds(*seconds)
+        ),
         Event::BatchHalved { stage, bytes, message } => format!(
             "{}: batches of {} from now on: {}",
             clean(stage),

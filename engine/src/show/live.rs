@@ -15,7 +15,7 @@ use stage_core::event::Event;
 
 use super::Reporter;
 use super::escape::{clean, fit};
-use super::lines::{Rate, finished, message};
+use super::lines::{Rate, figures, finished, message};
 use super::paint::Paint;
 use super::summary::Summary;
 use super::units;
@@ -143,6 +143,12 @@ impl State {
         }
     }
 
+    fn tell(&mut self, stage: &str, figures: String) {
+        if let Some(running) = self.running.get(stage) {
+            running.bar.set_message(figures);
+        }
+    }
+
     fn quarantined(&mut self, stage: &str) {
         if let Some(running) = self.running.get_mut(stage) {
             running.quarantined += 1;
@@ -196,6 +202,7 @@ impl Reporter for Live {
         match event {
             Event::StageStarted { stage, total, .. } => state.start(stage, *total),
             Event::Progress { stage, done, total, .. } => state.progress(stage, *done, *total),
+            Event::Metrics { stage, step, values } => state.tell(stage, figures(*step, values)),
             Event::ItemQuarantined { stage, .. } => state.quarantined(stage),
             Event::Waiting { what } => state.wait(what),
             Event::StageFinished { stage, counts, .. } => {

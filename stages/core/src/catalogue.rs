@@ -4,14 +4,17 @@ pub mod audio;
 pub mod command;
 pub mod corpus;
 pub mod dataset;
+pub mod fish;
 pub mod report;
 pub mod speaker;
 pub mod text;
+mod train;
 pub mod vq;
 
 use std::collections::BTreeMap;
 
 use crate::kind::Kind;
+use crate::parameter::{Default, Parameter, ParameterType, Role};
 
 const FAMILIES: &[&[&Kind]] = &[
     corpus::KINDS,
@@ -21,8 +24,22 @@ const FAMILIES: &[&[&Kind]] = &[
     speaker::KINDS,
     report::KINDS,
     vq::KINDS,
+    fish::KINDS,
     command::KINDS,
 ];
+
+/// The parameter of every kind that trains: what becomes of a finished model when its inputs
+/// change. It enters no key itself; the parent that it leads to does.
+pub const ON_CHANGE: Parameter = Parameter {
+    name: "on_change",
+    parameter_type: ParameterType::Choice(&["retrain", "continue"]),
+    default: Default::Text("retrain"),
+    role: Role::Execution,
+    doc: "What to do when an input or a parameter changes after the stage has finished: `retrain` \
+          begins anew, `continue` goes on from the model that it gave last, whose key becomes \
+          part of the new one.",
+    ..Parameter::BASE
+};
 
 /// All kinds that a manifest may use, by name.
 #[derive(Clone)]

@@ -75,6 +75,21 @@ pub enum Event {
         total: u64,
         counts: StageCounts,
     },
+    /// Figures of a step of training; what is no number is `null` in JSON.
+    Metrics {
+        stage: String,
+        step: u64,
+        #[serde(with = "figures")]
+        values: BTreeMap<String, f64>,
+    },
+    /// A state that training can go on from is durable.
+    CheckpointKept {
+        stage: String,
+        /// The size of all that it refers to.
+        bytes: u64,
+        /// How long it took to save.
+        seconds: f64,
+    },
     ItemQuarantined {
         stage: String,
         item: String,
@@ -135,6 +150,29 @@ pub enum Event {
     },
 }
 
+/// JSON has no NaN, and a loss may be one.
+mod figures {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(
+        values: &BTreeMap<String, f64>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let finite = |value: f64| value.is_finite().then_some(value);
+        serializer.collect_map(values.iter().map(|(name, value)| (name, finite(*value))))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<String, f64>, D::Error> {
+        let values = BTreeMap::<String, Option<f64>>::deserialize(deserializer)?;
+        let known = |(name, value): (String, Option<f64>)| (name, value.unwrap_or(f64::NAN));
+        Ok(values.into_iter().map(known).collect())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -152,5 +190,19 @@ mod tests {
             serde_json::to_string(&event).unwrap(),
             r#"{"event":"finished","status":"done","stages":{"clips":{"executed":1,"reused":2,"quarantined":0,"seconds":0.5}},"seconds":1.5}"#
         );
+    }
+
+    #[test]
+    fn a_loss_that_is_no_number_survives_json() {
+        let values = [("loss".to_owned(), f64::NAN), ("rate".to_owned(), 0.5)].into();
+        let event = Event::Metrics { stage: "s".into(), step: 3, values };
+        let text = serde_json::to_string(&event).unwrap();
+        let expected =
+            r#"{"event":"metrics","stage":"s","step":3,"values":{"loss":null,"rate":0.5}}"#;
+        assert_eq!(text, expected);
+        let Event::Metrics { values, .. } = serde_json::from_str(&text).unwrap() else {
+            panic!("{text} is no event of metrics")
+        };
+        assert!(values["loss"].is_nan() && values["rate"] == 0.5);
     }
 }

@@ -121,11 +121,13 @@ pub struct StageKey {
     pub inputs: BTreeMap<String, Vec<InputKey>>,
     /// Another value means: do it again although nothing changed.
     pub salt: Option<String>,
+    /// The key of the outcome that training goes on from.
+    pub parent: Option<Digest>,
 }
 
 impl StageKey {
     pub fn write(&self, sink: &mut dyn Sink) {
-        sink.group("stage", 6);
+        sink.group("stage", 6 + usize::from(self.parent.is_some()));
         sink.text("kind", &self.kind);
         sink.integer("version", i64::from(self.version));
         sink.group("parameters", self.parameters.0.len());
@@ -142,6 +144,9 @@ impl StageKey {
             inputs.iter().for_each(|input| write_input(input, sink));
         }
         sink.text("salt", self.salt.as_deref().unwrap_or(""));
+        if let Some(parent) = &self.parent {
+            sink.digest("parent", parent);
+        }
     }
 
     pub fn digest(&self) -> Digest {
@@ -239,6 +244,7 @@ mod tests {
             files: BTreeMap::new(),
             inputs: [("input".to_owned(), vec![InputKey::Dataset(Digest::of(b"data"))])].into(),
             salt: None,
+            parent: None,
         }
     }
 

@@ -11,6 +11,8 @@ pub enum Work {
     Item,
     /// A whole data set, or several, to data sets and artifacts.
     Gather,
+    /// As a gather, but long: it keeps checkpoints and goes on from the last one.
+    Train,
     /// `Item` or `Gather`, as the parameter of this name says (`item` or `once`).
     Chosen { parameter: &'static str },
 }

@@ -64,6 +64,25 @@ pub trait Context {
     /// Keeps the outcome of a part, so that a later run with the same key recalls it.
     fn remember(&mut self, key: &Digest, output: Output) -> Result<Fields, StageError>;
 
+    /// Stores one object at once. What is made of it, a checkpoint or an output, names it as
+    /// [`NewValue::Kept`], so that a model of gigabytes is never in memory as a whole.
+    fn keep(&mut self, kind: &str, bytes: Bytes) -> Result<Blob, StageError>;
+
+    /// Makes the state of a training stage durable under the key of the stage: when this
+    /// returns, a run that is killed at any later moment goes on from here. The state before
+    /// it is kept as well, in case this one is damaged.
+    fn checkpoint(&mut self, state: Output) -> Result<Fields, StageError>;
+
+    /// The newest checkpoint of this stage's key whose objects are all there.
+    fn last_checkpoint(&mut self) -> Result<Option<Fields>, StageError>;
+
+    /// The artifact that this stage gave before its inputs changed, where it is to go on from
+    /// there: see [`crate::catalogue::ON_CHANGE`].
+    fn parent(&mut self) -> Result<Option<Fields>, StageError>;
+
+    /// Tells figures such as the loss at a step of training. Shown and logged, never a result.
+    fn metrics(&mut self, step: u64, values: &[(&str, f64)]);
+
     /// A folder for files that are needed while the stage works and are gone after the run.
     fn scratch(&mut self) -> Result<Utf8PathBuf, StageError> {
         Err(StageError::failed("there is no folder for files here"))
@@ -72,7 +91,9 @@ pub trait Context {
     /// Says how far a long piece of work has come.
     fn progress(&mut self, done: u64, total: u64);
 
-    /// True when the run has been asked to stop: return `StageError::Stopped` soon.
+    /// True when the run has been asked to stop: return `StageError::Stopped` soon. A training
+    /// stage asks before every step, and saves a checkpoint before it returns; from these two the
+    /// engine measures how long before a deadline it has to say so.
     fn stopping(&mut self) -> bool;
 }
 
@@ -114,6 +135,11 @@ pub enum NewValue {
 }
 
 impl NewValue {
+    /// An object that was stored before.
+    pub fn blob(blob: Blob) -> NewValue {
+        NewValue::Kept(Value::Blob(Arc::new(blob)))
+    }
+
     pub fn bytes(kind: impl Into<String>, bytes: impl Into<Bytes>) -> NewValue {
         NewValue::Bytes { kind: kind.into(), bytes: bytes.into() }
     }
@@ -148,9 +174,8 @@ pub struct NewItem {
 impl NewItem {
     /// An item as it was, with all its fields.
     pub fn kept(item: &Item) -> NewItem {
-        let keep = |(name, value): (&std::sync::Arc<str>, &Value)| {
-            (name.to_string(), NewValue::Kept(value.clone()))
-        };
+        let keep =
+            |(name, value): (&Arc<str>, &Value)| (name.to_string(), NewValue::Kept(value.clone()));
         NewItem { id: item.id.to_string(), values: item.fields.iter().map(keep).collect() }
     }
 

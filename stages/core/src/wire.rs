@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 
 use bytes::Bytes;
 use cache::Digest;
+use camino::Utf8PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +18,7 @@ use crate::item::{Blob, Fields, Item};
 use crate::stage::{GatherInput, GatherOutput, Output, Setup};
 
 /// Raised when the messages change; both sides must have the same.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 pub const MAX_FRAME: u32 = 1 << 30;
 
 /// From the engine to the worker.
@@ -58,6 +59,13 @@ pub enum Answer {
     Bytes(Result<Bytes, StageError>),
     Recalled(Result<Option<Fields>, StageError>),
     Remembered(Result<Fields, StageError>),
+    /// `None`: ask for the bytes, or send them.
+    Path(Option<Utf8PathBuf>),
+    Kept(Result<Blob, StageError>),
+    /// To a checkpoint that was made.
+    Saved(Result<Fields, StageError>),
+    /// To the questions for the last checkpoint and for the parent.
+    Found(Result<Option<Fields>, StageError>),
     Stopping(bool),
 }
 
@@ -72,13 +80,30 @@ pub enum Reply {
     Goodbye,
     Question(Question),
     Progress { done: u64, total: u64 },
+    Metrics { step: u64, values: Vec<(String, f64)> },
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Question {
     Read(Blob),
+    /// Where a large object lies in a file of its own, if it does.
+    Find(Blob),
     Recall(Digest),
     Remember(Digest, Output),
+    Keep {
+        kind: String,
+        bytes: Bytes,
+    },
+    /// A folder for files in the making.
+    Staging,
+    /// Takes over a file of that folder.
+    KeepFile {
+        kind: String,
+        path: Utf8PathBuf,
+    },
+    Checkpoint(Output),
+    LastCheckpoint,
+    Parent,
     Stopping,
 }
 

@@ -5,11 +5,15 @@ use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
-use cache::Digest;
+use cache::fs::{Fs, Open, RealFs};
+use cache::{Digest, LOOSE_SIZE};
+use camino::Utf8PathBuf;
 
 use crate::error::{Reject, StageError};
 use crate::item::{Blob, Fields, Item};
-use crate::stage::{Context, GatherInput, GatherOutput, Job, Output, Setup, Stage};
+use crate::stage::{
+    Context, GatherInput, GatherOutput, Job, NewValue, Output, PortOutput, Setup, Stage,
+};
 use crate::wire::{Answer, PROTOCOL, Question, Reply, Request, receive, send};
 
 /// What a worker program brings along.
@@ -83,7 +87,7 @@ impl Server<'_> {
         if stage.kind().version != version {
             return Err(other_version(&self.host.program, kind, stage.kind().version, version));
         }
-        let mut context = PipeContext { pipe: &mut self.pipe, blobs: HashMap::new() };
+        let mut context = PipeContext::new(&mut self.pipe);
         let opened = shielded(|| stage.open(setup, &mut context))?;
         self.jobs.insert(job, opened);
         Ok(())
@@ -95,7 +99,8 @@ impl Server<'_> {
         items: &[Item],
         blobs: Vec<(Digest, Bytes)>,
     ) -> Result<Vec<Result<Output, Reject>>, StageError> {
-        let mut context = PipeContext { pipe: &mut self.pipe, blobs: blobs.into_iter().collect() };
+        let mut context = PipeContext::new(&mut self.pipe);
+        context.blobs.extend(blobs);
         match self.jobs.get(&job) {
             Some(Job::Item(work)) => shielded(|| work.process(items, &mut context)),
             _ => Err(StageError::failed(format!("no item job {job} is open in the worker"))),
@@ -103,9 +108,12 @@ impl Server<'_> {
     }
 
     fn gather(&mut self, job: u32, input: GatherInput) -> Result<GatherOutput, StageError> {
-        let mut context = PipeContext { pipe: &mut self.pipe, blobs: HashMap::new() };
+        let mut context = PipeContext::new(&mut self.pipe);
         match self.jobs.get_mut(&job) {
-            Some(Job::Gather(work)) => shielded(|| work.run(input, &mut context)),
+            Some(Job::Gather(work)) => {
+                let output = shielded(|| work.run(input, &mut context))?;
+                context.settle_output(output)
+            }
             _ => Err(StageError::failed(format!("no gather job {job} is open in the worker"))),
         }
     }
@@ -139,9 +147,15 @@ pub fn shielded<T>(work: impl FnOnce() -> Result<T, StageError>) -> Result<T, St
 struct PipeContext<'a, 'p> {
     pipe: &'a mut Pipe<'p>,
     blobs: HashMap<Digest, Bytes>,
+    /// How many files were written for the engine.
+    written: u64,
 }
 
-impl PipeContext<'_, '_> {
+impl<'a, 'p> PipeContext<'a, 'p> {
+    fn new(pipe: &'a mut Pipe<'p>) -> PipeContext<'a, 'p> {
+        PipeContext { pipe, blobs: HashMap::new(), written: 0 }
+    }
+
     fn ask(&mut self, question: Question) -> Result<Answer, StageError> {
         let lost = |error: io::Error| StageError::failed(format!("lost the engine: {error}"));
         send(&mut self.pipe.output, &Reply::Question(question)).map_err(lost)?;
@@ -150,6 +164,72 @@ impl PipeContext<'_, '_> {
             Some(_) => Err(StageError::failed("the engine answered out of turn")),
             None => Err(StageError::failed("lost the engine: the pipe is closed")),
         }
+    }
+
+    fn ask_path(&mut self, question: Question) -> Result<Option<Utf8PathBuf>, StageError> {
+        match self.ask(question)? {
+            Answer::Path(path) => Ok(path),
+            _ => out_of_turn(),
+        }
+    }
+
+    /// A large object from its file, if it is what it should be. The engine finds out why not.
+    fn read_file(&mut self, blob: &Blob) -> Result<Option<Bytes>, StageError> {
+        if blob.size < LOOSE_SIZE {
+            return Ok(None);
+        }
+        let path = self.ask_path(Question::Find(blob.clone()))?;
+        let bytes = path.and_then(|path| RealFs::map(&path).ok());
+        Ok(bytes.filter(|bytes| Digest::of(bytes) == blob.digest))
+    }
+
+    /// A large object as a file that the engine takes over; `None` where that does not work.
+    fn keep_file(&mut self, kind: &str, bytes: &Bytes) -> Result<Option<Blob>, StageError> {
+        if (bytes.len() as u64) < LOOSE_SIZE {
+            return Ok(None);
+        }
+        let Some(staging) = self.ask_path(Question::Staging)? else { return Ok(None) };
+        self.written += 1;
+        let path = staging.join(format!("object-{}", self.written));
+        let file = RealFs.open(&path, Open::CreateNew);
+        if file.and_then(|file| file.write_all_at(bytes, 0)).is_err() {
+            // The engine is to find out what is wrong with the disk.
+            let _ = RealFs.remove_file(&path);
+            return Ok(None);
+        }
+        match self.ask(Question::KeepFile { kind: kind.to_owned(), path })? {
+            Answer::Kept(blob) => blob.map(Some),
+            _ => out_of_turn(),
+        }
+    }
+
+    /// Sends what is large ahead, object by object, so that no message holds a whole model.
+    fn settled(&mut self, mut output: Output) -> Result<Output, StageError> {
+        self.settle(&mut output.values)?;
+        Ok(output)
+    }
+
+    fn settle(&mut self, values: &mut [(String, NewValue)]) -> Result<(), StageError> {
+        for (_, value) in values {
+            if let NewValue::Bytes { kind, bytes } = value
+                && bytes.len() as u64 >= LOOSE_SIZE
+            {
+                *value = NewValue::blob(self.keep(kind, std::mem::take(bytes))?);
+            }
+        }
+        Ok(())
+    }
+
+    fn settle_output(&mut self, mut output: GatherOutput) -> Result<GatherOutput, StageError> {
+        for port in output.ports.values_mut() {
+            match port {
+                PortOutput::Artifact(values) => self.settle(values)?,
+                PortOutput::Dataset(items) => {
+                    items.iter_mut().try_for_each(|item| self.settle(&mut item.values))?;
+                }
+            }
+        }
+        Ok(output)
     }
 }
 
@@ -161,6 +241,9 @@ impl Context for PipeContext<'_, '_> {
     fn read(&mut self, blob: &Blob) -> Result<Bytes, StageError> {
         if let Some(bytes) = self.blobs.get(&blob.digest) {
             return Ok(bytes.clone());
+        }
+        if let Some(bytes) = self.read_file(blob)? {
+            return Ok(bytes);
         }
         match self.ask(Question::Read(blob.clone()))? {
             Answer::Bytes(bytes) => bytes,
@@ -176,10 +259,49 @@ impl Context for PipeContext<'_, '_> {
     }
 
     fn remember(&mut self, key: &Digest, output: Output) -> Result<Fields, StageError> {
+        let output = self.settled(output)?;
         match self.ask(Question::Remember(*key, output))? {
             Answer::Remembered(fields) => fields,
             _ => out_of_turn(),
         }
+    }
+
+    fn keep(&mut self, kind: &str, bytes: Bytes) -> Result<Blob, StageError> {
+        if let Some(blob) = self.keep_file(kind, &bytes)? {
+            return Ok(blob);
+        }
+        match self.ask(Question::Keep { kind: kind.to_owned(), bytes })? {
+            Answer::Kept(blob) => blob,
+            _ => out_of_turn(),
+        }
+    }
+
+    fn checkpoint(&mut self, state: Output) -> Result<Fields, StageError> {
+        let state = self.settled(state)?;
+        match self.ask(Question::Checkpoint(state))? {
+            Answer::Saved(fields) => fields,
+            _ => out_of_turn(),
+        }
+    }
+
+    fn last_checkpoint(&mut self) -> Result<Option<Fields>, StageError> {
+        match self.ask(Question::LastCheckpoint)? {
+            Answer::Found(fields) => fields,
+            _ => out_of_turn(),
+        }
+    }
+
+    fn parent(&mut self) -> Result<Option<Fields>, StageError> {
+        match self.ask(Question::Parent)? {
+            Answer::Found(fields) => fields,
+            _ => out_of_turn(),
+        }
+    }
+
+    fn metrics(&mut self, step: u64, values: &[(&str, f64)]) {
+        let values = values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        // A lost engine is noticed at the next question.
+        let _ = send(&mut self.pipe.output, &Reply::Metrics { step, values });
     }
 
     fn progress(&mut self, done: u64, total: u64) {

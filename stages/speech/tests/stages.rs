@@ -345,3 +345,51 @@ fn a_summary_takes_json_artifacts_in_whole() {
     assert_eq!(summary["artifacts"]["stats"]["report"], serde_json::json!([1, 2]));
     assert_eq!(summary["datasets"]["clips"]["fields"]["seconds"]["total"], serde_json::json!(1.0));
 }
+
+#[test]
+fn sentences_of_the_list_come_before_those_of_the_file() {
+    let mut bench = Bench::default();
+    let lines = "# a comment\n\n  Kolmas lause. \r\nEnsimmäinen lause.\na\0b\n";
+    bench.file("sentences.txt", lines);
+    let written = [
+        ("sentences", texts_value(&["Ensimmäinen lause.", " Toinen lause."])),
+        ("file", text("sentences.txt")),
+    ];
+    let output = bench.scan("corpus.sentences", &written).unwrap();
+    assert_eq!(ids(&output), ["001", "002", "003"]);
+    let texts: Vec<_> = output.items.iter().map(|item| item.fields.text("text")).collect();
+    assert_eq!(texts, [Some("Ensimmäinen lause."), Some("Toinen lause."), Some("Kolmas lause.")]);
+    let [(place, code, reason), (other, _, _)] = reasons(&output)[..] else {
+        panic!("{:?}", output.rejects)
+    };
+    assert_eq!((place, code, reason), ("sentences.txt:4", "duplicate", "the same as sentence 1"));
+    assert_eq!(other, "sentences.txt:5");
+}
+
+#[test]
+fn a_sentence_with_an_id_of_its_content_keeps_it_when_another_comes_before_it() {
+    let mut bench = Bench::default();
+    let mut scan = |sentences: &[&str]| {
+        let written = [("sentences", texts_value(sentences)), ("ids", text("content"))];
+        bench.scan("corpus.sentences", &written).unwrap().items
+    };
+    let alone = scan(&["Toinen."]);
+    assert!(scan(&["Ensimmäinen.", "Toinen."]).contains(&alone[0]));
+}
+
+#[test]
+fn no_sentences_at_all_is_an_error() {
+    let error = Bench::default().scan("corpus.sentences", &[]).unwrap_err();
+    assert_eq!(error.to_string(), "there are no sentences");
+}
+
+#[test]
+fn one_item_becomes_an_artifact_with_its_fields() {
+    let mut bench = Bench::default();
+    let clips = || dataset("clips", vec![clip("a", "anna", 1.0), clip("b", "olli", 2.0)]);
+    let output = bench.gather("dataset.item", &[("id", text("b"))], vec![clips()]).unwrap();
+    let fields = artifact(&output, "output");
+    assert_eq!(fields["speaker"], &NewValue::Kept(Value::text("olli")));
+    let error = bench.gather("dataset.item", &[("id", text("c"))], vec![clips()]).unwrap_err();
+    assert_eq!(error.to_string(), "there is no item `c` among the 2 of `input`");
+}

@@ -3,13 +3,12 @@
 use crate::error::TorchError;
 
 /// The figures of a codec that those who use its codes must know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodecFormat {
     /// Samples a second of the waves.
     pub rate: u32,
-    pub codebooks: usize,
-    /// Codes are below this.
-    pub entries: usize,
+    /// For each codebook, what its codes are below.
+    pub entries: Vec<usize>,
     /// Samples that one frame of codes stands for.
     pub hop: usize,
 }
@@ -31,6 +30,11 @@ pub trait Codec: Send + Sync {
     /// How many frames so many samples become.
     fn frames(&self, samples: usize) -> usize;
 
+    /// The most samples that a wave may have.
+    fn longest(&self) -> Option<usize> {
+        None
+    }
+
     /// The codes of each wave, in order. Waves are mono, at the codec's rate.
     fn encode(&self, waves: &[&[f32]]) -> Result<Vec<Codes>, TorchError>;
 
@@ -41,21 +45,25 @@ pub trait Codec: Send + Sync {
 impl Codes {
     /// Refuses codes that this codec cannot have made.
     pub fn check(&self, format: &CodecFormat) -> Result<(), TorchError> {
-        if self.codebooks != format.codebooks {
+        let codebooks = format.entries.len();
+        if self.codebooks != codebooks {
             return Err(TorchError::Input(format!(
-                "the tokens have {} codebooks, the codec has {}",
-                self.codebooks, format.codebooks
+                "the tokens have {} codebooks, the codec has {codebooks}",
+                self.codebooks
             )));
         }
         if self.values.len() != self.codebooks * self.frames || self.frames == 0 {
             return Err(TorchError::Input(format!("no tokens of {} frames", self.frames)));
         }
-        match self.values.iter().find(|code| usize::from(**code) >= format.entries) {
-            Some(code) => Err(TorchError::Input(format!(
-                "code {code} in the tokens, the codec has codes below {}",
-                format.entries
-            ))),
-            None => Ok(()),
+        for (at, (row, entries)) in self.values.chunks(self.frames).zip(&format.entries).enumerate()
+        {
+            if let Some(code) = row.iter().find(|code| usize::from(**code) >= *entries) {
+                return Err(TorchError::Input(format!(
+                    "code {code} in the tokens of codebook {at}, where the codec has codes \
+                     below {entries}"
+                )));
+            }
         }
+        Ok(())
     }
 }

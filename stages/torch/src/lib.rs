@@ -3,22 +3,31 @@
 //! A model is a codec behind [`codec::Codec`]. The worker program serves the stages to the
 //! engine over a pipe, so that `throstle` itself never links libtorch.
 
+mod chain;
 pub mod codec;
+pub mod dac;
+pub mod dual_ar;
 pub mod error;
+pub mod fish;
 pub mod fixture;
 mod griffin_lim;
 mod kmeans;
+pub mod layers;
 mod machine;
 pub mod mel;
 pub mod mel_rvq;
 pub mod mel_rvq_fit;
 pub mod npy;
 pub mod random;
+pub mod rope;
 mod stages;
+pub mod stored;
 #[cfg(test)]
 mod testing;
 mod threads;
+pub mod train;
 pub mod wave;
+pub mod weights;
 pub mod worker;
 
 pub use error::TorchError;

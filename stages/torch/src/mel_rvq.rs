@@ -140,7 +140,7 @@ impl MelRvq {
 impl Codec for MelRvq {
     fn format(&self) -> CodecFormat {
         let Config { mel, codebooks, entries, .. } = self.config;
-        CodecFormat { rate: mel.rate, codebooks, entries, hop: mel.hop }
+        CodecFormat { rate: mel.rate, entries: vec![entries; codebooks], hop: mel.hop }
     }
 
     fn frames(&self, samples: usize) -> usize {

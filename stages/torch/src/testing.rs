@@ -1,10 +1,10 @@
 //! What the tests of stages need in place of an engine.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use cache::Digest;
-use stage_core::{Blob, Context, Fields, Item, Output, StageError, Value};
+use stage_core::{Blob, Context, Fields, Item, NewValue, Output, StageError, Value};
 
 use crate::wave;
 
@@ -14,6 +14,12 @@ pub struct Bench {
     blobs: HashMap<Digest, Bytes>,
     pub progress: Vec<(u64, u64)>,
     pub reads: usize,
+    /// All that were made, the newest last.
+    pub checkpoints: Vec<Fields>,
+    /// What training goes on from.
+    pub parent: Option<Fields>,
+    /// By step, in the order in which they were told.
+    pub metrics: Vec<(u64, BTreeMap<String, f64>)>,
     /// Asks to stop after so many looks.
     pub stop_after: Option<usize>,
 }
@@ -23,6 +29,20 @@ impl Bench {
         let digest = Digest::of(bytes);
         self.blobs.insert(digest, Bytes::copy_from_slice(bytes));
         Blob { digest, size: bytes.len() as u64, kind: kind.into() }
+    }
+
+    /// Keeps what was made and gives it the form of fields, as the engine does.
+    pub fn keep_all(&mut self, output: Output) -> Fields {
+        let values = output.values.into_iter().map(|(name, value)| {
+            let value = match value {
+                NewValue::Text(text) => Value::text(text),
+                NewValue::Number(number) => Value::Number(number),
+                NewValue::Bytes { kind, bytes } => Value::Blob(self.keep(&kind, &bytes).into()),
+                NewValue::Kept(value) => value,
+            };
+            (name, value)
+        });
+        values.collect()
     }
 
     pub fn item(&mut self, number: usize, field: &str, kind: &str, bytes: &[u8]) -> Item {
@@ -51,6 +71,29 @@ impl Context for Bench {
 
     fn remember(&mut self, _: &Digest, _: Output) -> Result<Fields, StageError> {
         Ok(Fields::new())
+    }
+
+    fn keep(&mut self, kind: &str, bytes: Bytes) -> Result<Blob, StageError> {
+        Ok(Bench::keep(self, kind, &bytes))
+    }
+
+    fn checkpoint(&mut self, state: Output) -> Result<Fields, StageError> {
+        let state = self.keep_all(state);
+        self.checkpoints.push(state.clone());
+        Ok(state)
+    }
+
+    fn last_checkpoint(&mut self) -> Result<Option<Fields>, StageError> {
+        Ok(self.checkpoints.last().cloned())
+    }
+
+    fn parent(&mut self) -> Result<Option<Fields>, StageError> {
+        Ok(self.parent.clone())
+    }
+
+    fn metrics(&mut self, step: u64, values: &[(&str, f64)]) {
+        let values = values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        self.metrics.push((step, values));
     }
 
     fn progress(&mut self, done: u64, total: u64) {

@@ -27,7 +27,11 @@ pub fn start_up(arguments: &Arguments, table: &mut Table) {
     table.at_most("`throstle plan`, empty pipeline", plan, 5 * MILLISECOND);
 }
 
-pub fn measure(arguments: &Arguments, size: Size, table: &mut Table) {
+pub fn measure(arguments: &Arguments, table: &mut Table) {
+    arguments.sizes().into_iter().for_each(|size| measure_size(arguments, size, table));
+}
+
+fn measure_size(arguments: &Arguments, size: Size, table: &mut Table) {
     let project = Project::new(arguments, size);
     let name = thousands(size.clips);
     let cold = project.run();

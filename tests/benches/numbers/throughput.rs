@@ -136,6 +136,24 @@ impl Context for Plain {
         Ok(Fields::default())
     }
 
+    fn keep(&mut self, _: &str, _: Bytes) -> Result<Blob, StageError> {
+        Err(StageError::failed("nothing is kept here"))
+    }
+
+    fn checkpoint(&mut self, _: Output) -> Result<Fields, StageError> {
+        Err(StageError::failed("nothing is kept here"))
+    }
+
+    fn last_checkpoint(&mut self) -> Result<Option<Fields>, StageError> {
+        Ok(None)
+    }
+
+    fn parent(&mut self) -> Result<Option<Fields>, StageError> {
+        Ok(None)
+    }
+
+    fn metrics(&mut self, _: u64, _: &[(&str, f64)]) {}
+
     fn progress(&mut self, _: u64, _: u64) {}
 
     fn stopping(&mut self) -> bool {

@@ -1,5 +1,5 @@
-//! A worker without libtorch for the tests of the engine: it serves `test.remote` over the same
-//! protocol and misbehaves as its arguments say.
+//! A worker without libtorch for the tests of the engine: it serves `test.remote` and `test.remote-train`
+//! over the same protocol and misbehaves as its arguments say.
 //!
 //! `die-at N FILE`: ends in the middle of its N-th message, counted over all its lives in FILE.
 //! `memory BYTES`: larger batches are out of memory. `hang`: never answers a batch.
@@ -14,6 +14,7 @@ use stage_core::{
 };
 
 use throstle_tests::stages;
+use throstle_tests::train::{REMOTE_TRAIN, Train};
 
 struct Remote {
     memory: u64,
@@ -102,7 +103,7 @@ fn main() -> io::Result<()> {
         }
         _ => {}
     }
-    let stages: Vec<Box<dyn Stage>> = vec![Box::new(remote)];
+    let stages: Vec<Box<dyn Stage>> = vec![Box::new(remote), Box::new(Train(&REMOTE_TRAIN))];
     let host = Host { program: "fake-worker".to_owned(), stages: &stages, prepare: &|_, _| Ok(()) };
     serve(&host, &mut io::stdin().lock(), &mut output)
 }

@@ -3,7 +3,7 @@
 use crate::kind::{FieldType, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
-pub const KINDS: &[&Kind] = &[&TABLE, &FOLDER, &JSONL, &PARQUET];
+pub const KINDS: &[&Kind] = &[&TABLE, &FOLDER, &JSONL, &PARQUET, &SENTENCES];
 
 const CLIPS: &[OutputPort] = &[OutputPort {
     writes: &[("audio", FieldType::Blob), ("text", FieldType::Text), ("speaker", FieldType::Text)],
@@ -122,6 +122,38 @@ pub static PARQUET: Kind = Kind {
         optional("text_column", "The column of the text."),
         optional("speaker_column", "The column of the speaker."),
         optional("id_column", "The column of the id."),
+    ],
+    ..SOURCE
+};
+
+pub static SENTENCES: Kind = Kind {
+    name: "corpus.sentences",
+    summary: "Gives sentences to be spoken: a list, or a text file with one a line.",
+    doc: "\
+Those of the list come before those of the file. Empty lines, and lines that begin with `#`, are
+left out, and so is the space around a sentence; one that is there twice is set aside.
+
+The id of a sentence is its number, `001` and so on, or with `ids = \"content\"` a hash of its
+text, which a sentence keeps when others come before it.",
+    outputs: &[OutputPort {
+        writes: &[("text", FieldType::Text)],
+        passes: None,
+        doc: "The sentences.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[
+        names("sentences", "The sentences."),
+        Parameter {
+            default: Default::Absent,
+            ..source_path("file", "A text file in UTF-8 with one sentence a line.")
+        },
+        Parameter {
+            name: "ids",
+            parameter_type: ParameterType::Choice(&["number", "content"]),
+            default: Default::Text("number"),
+            doc: "What the ids are made of.",
+            ..Parameter::BASE
+        },
     ],
     ..SOURCE
 };

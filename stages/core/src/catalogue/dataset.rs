@@ -3,7 +3,7 @@
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
-pub const KINDS: &[&Kind] = &[&SPLIT, &FILTER, &MERGE, &PACK];
+pub const KINDS: &[&Kind] = &[&SPLIT, &FILTER, &MERGE, &ITEM, &PACK];
 
 const GATHER: Kind = Kind { work: Work::Gather, ..Kind::BASE };
 
@@ -120,6 +120,16 @@ pub static MERGE: Kind = Kind {
         doc: "What stands before the ids.",
         ..Parameter::BASE
     }],
+    ..GATHER
+};
+
+pub static ITEM: Kind = Kind {
+    name: "dataset.item",
+    summary: "Takes one item out, as an artifact.",
+    doc: "Such as the clip that a voice is to be taken from. The artifact has the item's fields.",
+    inputs: &[WHOLE],
+    outputs: &[OutputPort { open: true, doc: "The fields of the item.", ..OutputPort::ARTIFACT }],
+    parameters: &[Parameter { name: "id", doc: "The id of the item.", ..Parameter::BASE }],
     ..GATHER
 };
 

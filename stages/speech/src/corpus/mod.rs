@@ -12,6 +12,7 @@ pub mod parquet;
 mod parts;
 pub mod path;
 mod record;
+mod sentences;
 mod stage;
 pub mod table;
 pub mod transcript;

@@ -13,7 +13,8 @@ use stage_core::{
 use super::folder::{self, Pair};
 use super::table::{Header, Quoting, Separator};
 use super::{
-    CorpusError, RowRecord, RowReject, Rows, Value, jsonl, parquet, path, table, transcript,
+    CorpusError, RowRecord, RowReject, Rows, Value, jsonl, parquet, path, sentences, table,
+    transcript,
 };
 use crate::plain::{stage, unknown_choice};
 
@@ -23,6 +24,7 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
         stage(&kinds::FOLDER, open_folder),
         stage(&kinds::JSONL, open_jsonl),
         stage(&kinds::PARQUET, open_parquet),
+        stage(&kinds::SENTENCES, sentences::open),
     ]
 }
 

@@ -20,6 +20,7 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
         stage(&kinds::SPLIT, open_split),
         stage(&kinds::FILTER, open_filter),
         stage(&kinds::MERGE, open_merge),
+        stage(&kinds::ITEM, open_item),
         stage(&kinds::PACK, pack::stage::open),
     ]
 }
@@ -207,5 +208,25 @@ impl GatherJob for Merge {
             merge::merge(&sets, self.0).map_err(|error| StageError::failed(error.to_string()))?;
         let items = merged.iter().map(NewItem::kept).collect();
         Ok(GatherOutput::default().with("output", PortOutput::Dataset(items)))
+    }
+}
+
+struct One(String);
+
+fn open_item(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+    Ok(Job::Gather(Box::new(One(setup.parameters.text("id")?.to_owned()))))
+}
+
+impl GatherJob for One {
+    fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
+        let items = input.items("input")?;
+        let item = items.iter().find(|item| *item.id == *self.0).ok_or_else(|| {
+            StageError::with_help(
+                format!("there is no item `{}` among the {} of `input`", self.0, items.len()),
+                "`throstle items STAGE` lists the ids of a stage",
+            )
+        })?;
+        let artifact = PortOutput::Artifact(NewItem::kept(item).values);
+        Ok(GatherOutput::default().with("output", artifact))
     }
 }

@@ -187,6 +187,24 @@ impl Context for Bench {
         Ok(fields)
     }
 
+    fn keep(&mut self, kind: &str, bytes: Bytes) -> Result<Blob, StageError> {
+        World::keep(self, kind, bytes)
+    }
+
+    fn checkpoint(&mut self, _: Output) -> Result<Fields, StageError> {
+        Err(StageError::failed("nothing is kept here"))
+    }
+
+    fn last_checkpoint(&mut self) -> Result<Option<Fields>, StageError> {
+        Ok(None)
+    }
+
+    fn parent(&mut self) -> Result<Option<Fields>, StageError> {
+        Ok(None)
+    }
+
+    fn metrics(&mut self, _: u64, _: &[(&str, f64)]) {}
+
     fn scratch(&mut self) -> Result<Utf8PathBuf, StageError> {
         let folder = self.scratch.get_or_insert_with(|| tempfile::tempdir().unwrap());
         Ok(Utf8PathBuf::from_path_buf(folder.path().to_owned()).unwrap())

@@ -88,7 +88,7 @@ mod tests {
 
     impl Codec for Narrow {
         fn format(&self) -> CodecFormat {
-            CodecFormat { rate: 16_000, codebooks: 1, entries: 2, hop: 100 }
+            CodecFormat { rate: 16_000, entries: vec![2], hop: 100 }
         }
 
         fn frames(&self, samples: usize) -> usize {

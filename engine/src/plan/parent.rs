@@ -1,0 +1,107 @@
+//! What training goes on from: the model that a stage gave before, and its own checkpoints.
+
+use cache::Digest;
+use stage_core::catalogue::ON_CHANGE;
+use stage_core::key::StageKey;
+use stage_core::{Fields, ParameterValue};
+
+use super::Keyed;
+use super::planner::{PlanError, Planner};
+use crate::pipeline::{StageSpec, StageWork};
+use crate::reason::Reason;
+use crate::record::{LastRecord, PARENT, PortValue, decode, encode, parent_key};
+use crate::run::training::{checkpoints, is_there};
+
+impl Planner<'_> {
+    /// The key of the outcome that a stage goes on from when its own key has none: the one
+    /// that an earlier run chose for the same inputs, else what the stage gave last.
+    pub fn parent_of(
+        &self,
+        spec: &StageSpec,
+        base: &Keyed,
+        last: Option<&LastRecord>,
+    ) -> Result<Option<Digest>, PlanError> {
+        if !continues(spec) {
+            return Ok(None);
+        }
+        if let Some(parent) = self.chosen_parent(spec, base)?
+            && self.can_go_on(base, &parent)?
+        {
+            return Ok(Some(parent));
+        }
+        let Some(last) = last.filter(|last| last.key.kind == base.key.kind) else {
+            return Ok(None);
+        };
+        if without_parent(&last.key) == base.key {
+            return Ok(last.key.parent);
+        }
+        let parent = last.key.digest();
+        Ok(self.can_go_on(base, &parent)?.then_some(parent))
+    }
+
+    fn chosen_parent(&self, spec: &StageSpec, base: &Keyed) -> Result<Option<Digest>, PlanError> {
+        let key = parent_key(&self.pipeline.name, &spec.name, &base.digest);
+        let chosen = self.store.cache().get(PARENT, &key)?;
+        Ok(chosen.and_then(|bytes| decode(&bytes)))
+    }
+
+    /// Whether there is something to go on from: what was made of the parent, or the parent.
+    fn can_go_on(&self, base: &Keyed, parent: &Digest) -> Result<bool, PlanError> {
+        let child = base.clone().with_parent(*parent).digest;
+        Ok(self.known(&child, &mut Vec::new())?.is_some()
+            || self.known(parent, &mut Vec::new())?.is_some())
+    }
+
+    /// Keeps the choice, so that the same inputs are gone on with from the same parent.
+    pub fn choose_parent(&self, spec: &StageSpec, keyed: &Keyed) -> Result<(), PlanError> {
+        if let Some(parent) = &keyed.key.parent {
+            let base = without_parent(&keyed.key).digest();
+            let key = parent_key(&self.pipeline.name, &spec.name, &base);
+            self.store.cache().record(PARENT, &key, encode(parent))?;
+        }
+        Ok(())
+    }
+
+    /// The key of the parent, and the artifact that it gave.
+    pub fn parent(
+        &self,
+        spec: &StageSpec,
+        keyed: &Keyed,
+    ) -> Result<Option<(Digest, Fields)>, PlanError> {
+        let Some(parent) = keyed.key.parent else { return Ok(None) };
+        let Some(record) = self.known(&parent, &mut Vec::new())? else { return Ok(None) };
+        let artifacts = spec.kind.outputs.iter().filter_map(|port| record.outputs.get(port.name));
+        let mut artifacts = artifacts.filter_map(|value| match value {
+            PortValue::Artifact(fields) => Some(fields.clone()),
+            PortValue::Dataset { .. } => None,
+        });
+        Ok(artifacts.next().map(|fields| (parent, fields)))
+    }
+
+    /// Says so when the work was begun before.
+    pub fn tell_of_checkpoint(
+        &self,
+        keyed: &Keyed,
+        reasons: &mut Vec<Reason>,
+    ) -> Result<(), PlanError> {
+        let Some(record) = checkpoints(&self.store, &keyed.digest)? else { return Ok(()) };
+        for state in record.states {
+            if is_there(&self.store, state)?.is_some() {
+                reasons.retain(|reason| *reason != Reason::NeverRun);
+                reasons.push(Reason::Resumes { run: record.run });
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn continues(spec: &StageSpec) -> bool {
+    let on_change = spec.parameters.get(ON_CHANGE.name);
+    spec.work == StageWork::Train
+        && matches!(on_change, ParameterValue::Text(text) if text == "continue")
+}
+
+fn without_parent(key: &StageKey) -> StageKey {
+    StageKey { parent: None, ..key.clone() }
+}

@@ -1,0 +1,50 @@
+//! The training stages of a run: what their task is given, and what it tells.
+
+use std::collections::BTreeMap;
+
+use stage_core::event::Event;
+
+use super::schedule::{Schedule, State};
+use super::training::{Pace, Saved, Training};
+use crate::engine::EngineError;
+use crate::pipeline::{StageId, StageWork};
+
+impl Schedule<'_> {
+    /// What the task of a training stage is known by. The choice of a parent is kept before the
+    /// work begins, so that it is gone on with from the same one.
+    pub fn training(&self, id: StageId) -> Result<Option<Training>, EngineError> {
+        let spec = self.pipeline.stage(id);
+        let Some(keyed) = self.plans[id.0].keyed.as_ref().filter(|_| spec.work == StageWork::Train)
+        else {
+            return Ok(None);
+        };
+        let chosen = self.planner.choose_parent(spec, keyed);
+        let parent = chosen.and_then(|()| self.planner.parent(spec, keyed));
+        Ok(Some(Training {
+            key: keyed.digest,
+            pipeline: self.pipeline.name.clone(),
+            run: self.run,
+            parent: parent.map_err(|error| error.at(spec.name.clone()))?,
+            pace: Pace::until(self.options.deadline),
+        }))
+    }
+
+    pub fn metrics(&mut self, ticket: u64, step: u64, values: BTreeMap<String, f64>) {
+        if let Some(task) = self.in_flight.get(&ticket) {
+            let stage = self.pipeline.stage(task.stage).name.clone();
+            (self.sink)(Event::Metrics { stage, step, values });
+        }
+    }
+
+    /// A stage that has come further than before may fail in passing as often again.
+    pub fn checkpoint_kept(&mut self, ticket: u64, saved: Saved) {
+        let Some(task) = self.in_flight.get(&ticket) else { return };
+        let id = task.stage;
+        if let (State::Whole { attempt }, true) = (&mut self.states[id.0], saved.is_further) {
+            *attempt = 0;
+        }
+        let stage = self.pipeline.stage(id).name.clone();
+        let Saved { bytes, seconds, .. } = saved;
+        (self.sink)(Event::CheckpointKept { stage, bytes, seconds });
+    }
+}

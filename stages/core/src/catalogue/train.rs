@@ -1,0 +1,190 @@
+//! The parameters that every training stage has, whatever it trains.
+
+use crate::catalogue::ON_CHANGE;
+use crate::parameter::{Default, Parameter, ParameterType, Role, Unit};
+
+/// Two lists of parameters as one.
+pub(super) const fn join<const A: usize, const B: usize, const C: usize>(
+    first: [Parameter; A],
+    second: [Parameter; B],
+) -> [Parameter; C] {
+    assert!(A + B == C, "the length of the joined list");
+    let mut all = [Parameter::BASE; C];
+    let mut at = 0;
+    while at < C {
+        all[at] = if at < A { first[at] } else { second[at - A] };
+        at += 1;
+    }
+    all
+}
+
+const fn count(name: &'static str, default: i64, doc: &'static str) -> Parameter {
+    Parameter {
+        name,
+        parameter_type: ParameterType::Integer { min: 0, max: 1_000_000_000 },
+        default: Default::Integer(default),
+        unit: Unit::Count,
+        doc,
+        ..Parameter::BASE
+    }
+}
+
+const fn at_least_one(parameter: Parameter, max: i64) -> Parameter {
+    Parameter { parameter_type: ParameterType::Integer { min: 1, max }, ..parameter }
+}
+
+const fn number(name: &'static str, max: f64, default: f64, doc: &'static str) -> Parameter {
+    Parameter {
+        name,
+        parameter_type: ParameterType::Number { min: 0.0, max },
+        default: Default::Number(default),
+        doc,
+        ..Parameter::BASE
+    }
+}
+
+const fn choice(
+    name: &'static str,
+    words: &'static [&'static str],
+    doc: &'static str,
+) -> Parameter {
+    let parameter_type = ParameterType::Choice(words);
+    Parameter { name, parameter_type, default: Default::Text(words[0]), doc, ..Parameter::BASE }
+}
+
+const fn flag(name: &'static str, default: bool, doc: &'static str) -> Parameter {
+    let parameter_type = ParameterType::Flag;
+    Parameter { name, parameter_type, default: Default::Flag(default), doc, ..Parameter::BASE }
+}
+
+const fn execution(parameter: Parameter) -> Parameter {
+    Parameter { role: Role::Execution, ..parameter }
+}
+
+const fn absent(parameter: Parameter) -> Parameter {
+    Parameter { default: Default::Absent, ..parameter }
+}
+
+pub(super) const SEED: Parameter = Parameter {
+    name: "seed",
+    parameter_type: ParameterType::Integer { min: 0, max: i64::MAX },
+    default: Default::PipelineSeed,
+    doc: "Where random numbers begin.",
+    ..Parameter::BASE
+};
+
+pub(super) const COUNT: usize = 29;
+
+/// How long, how fast, in what portions, how exactly, and what is kept.
+pub(super) const TRAINING: [Parameter; COUNT] = [
+    absent(at_least_one(
+        count("steps", 0, "Optimiser steps. Either this or `epochs` is given."),
+        1_000_000_000,
+    )),
+    absent(number("epochs", 1e6, 0.0, "Passes over the clips, in place of `steps`.")),
+    number("learning_rate", 10.0, 1e-4, "The learning rate after the warm-up."),
+    count("warm_up", 10, "Steps over which the learning rate rises from 0."),
+    choice(
+        "schedule",
+        &["constant", "linear", "cosine", "exponential"],
+        "What the learning rate does after the warm-up: it stays, or falls to `final_rate` of \
+         itself at the last step.",
+    ),
+    number("final_rate", 1.0, 0.1, "What is left of the learning rate at the end, as a fraction."),
+    at_least_one(count("batch", 4, "Rows of clips that are computed at a time."), 65_536),
+    at_least_one(
+        count(
+            "accumulation",
+            1,
+            "Batches to one optimiser step. Every token counts the same, whichever batch it is in.",
+        ),
+        65_536,
+    ),
+    at_least_one(
+        count(
+            "max_length",
+            4096,
+            "The longest row, in tokens. A row holds whole clips; a clip that is longer is left out \
+             and counted in the notes.",
+        ),
+        1_000_000,
+    ),
+    choice(
+        "precision",
+        &["auto", "f32", "bf16", "fp16"],
+        "What is computed in. Weights are kept in f32 beside it, and fp16 has its loss scaled. \
+         `auto`: bf16 where the GPU can, fp16 on older ones, f32 on the CPU. What the device \
+         cannot do is refused.",
+    ),
+    number("weight_decay", 10.0, 0.0, "Decoupled; never on biases, norms and embeddings."),
+    number("beta_1", 1.0, 0.9, "Of AdamW."),
+    number("beta_2", 1.0, 0.95, "Of AdamW."),
+    number("epsilon", 1.0, 1e-5, "Of AdamW."),
+    number("clip", 1e9, 1.0, "The largest norm of all gradients together; 0 for none."),
+    execution(flag(
+        "gradient_checkpointing",
+        true,
+        "Computes layers anew on the way back in place of keeping them: a third slower, and a \
+         fraction of the memory. Gradients are the same to the bit.",
+    )),
+    number(
+        "validation_fraction",
+        0.5,
+        0.05,
+        "The share of clips that is held out where `validation` is not given; told by a hash of \
+         the clip, so that none ever moves. Of several clips at least one is held out, unless this is 0.",
+    ),
+    at_least_one(count("validate_every", 100, "Steps between validations."), 1_000_000_000),
+    count(
+        "patience",
+        0,
+        "Training ends after so many validations without a better held-out loss; 0: never early.",
+    ),
+    number(
+        "min_delta",
+        1e9,
+        0.0,
+        "By how much a held-out loss must be below the best to be better.",
+    ),
+    choice(
+        "take",
+        &["best", "last"],
+        "Which weights are the result: those with the lowest held-out loss, or the last ones.",
+    ),
+    execution(count(
+        "save_every",
+        100,
+        "Steps between checkpoints, which are what a run that was stopped goes on from; 0: by time \
+         alone. One is always saved when the run is asked to stop.",
+    )),
+    execution(Parameter {
+        name: "save_interval",
+        parameter_type: ParameterType::Duration,
+        default: Default::Seconds(600.0),
+        doc: "The longest time between checkpoints.",
+        ..Parameter::BASE
+    }),
+    SEED,
+    choice(
+        "parity",
+        &["corrected", "upstream"],
+        "`upstream` trains as the original project does, defects included: what they are stands \
+         in the description of the stage. For comparisons only.",
+    ),
+    ON_CHANGE,
+    execution(Parameter {
+        name: "devices",
+        parameter_type: ParameterType::List(&ParameterType::Text),
+        default: Default::Texts(&[]),
+        doc: "Devices that share each step, such as `[\"cuda:0\", \"cuda:1\"]`; that of the stage \
+              if empty.",
+        ..Parameter::BASE
+    }),
+    execution(flag(
+        "preflight",
+        true,
+        "Looks for what would spoil hours of training before it begins: see the description of \
+         the stage.",
+    )),
+    execution(count("report_every", 10, "Steps between reports of the loss.")),
+];

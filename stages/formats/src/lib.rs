@@ -1,0 +1,22 @@
+//! Files of the original projects: weights, tokenizers, token arrays, training shards and
+//! event files. Every reader here takes hostile bytes: it gives values or an error, runs
+//! nothing, and asks for no more memory than the file itself accounts for.
+//!
+//! Nothing here knows a model; that is for those who read the tensors.
+
+pub mod artifact;
+pub mod bpe;
+pub mod dual_ar;
+mod error;
+pub mod pickle;
+pub mod pth;
+pub mod safetensors;
+mod sink;
+pub mod tensor;
+pub mod weights;
+mod zip;
+
+pub use error::FormatError;
+pub use sink::FileSink;
+pub use tensor::{Dtype, Tensor, TensorInfo};
+pub use weights::WeightFile;

@@ -1,0 +1,514 @@
+//! A restricted reader of Python pickles, which builds a description and runs nothing.
+//!
+//! A pickle is a program for a small stack machine whose opcodes can import and call anything.
+//! Here an import stays a name, a call stays a callee with its arguments, and the result is a
+//! graph of [`Node`]s in one arena: a pickle may refer to one value many times, or to a value
+//! from within itself, and neither costs memory or recursion here. Those who walk the graph
+//! bound their own walk.
+//!
+//! Protocols 2 to 5 are read, without the opcodes that only older ones used.
+
+use std::collections::HashMap;
+
+use crate::error::FormatError;
+
+pub(crate) const FORMAT: &str = "pickle";
+
+/// Values of one pickle, at most; far more than any checkpoint has.
+const MAX_NODES: usize = 4 << 20;
+/// Open marks, at most; real pickles nest a handful deep.
+const MAX_MARKS: usize = 10_000;
+
+/// The place of a value in its [`Pickle`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NodeId(u32);
+
+/// A value, or what describes how one would have been made.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Node {
+    None,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(String),
+    Bytes(Vec<u8>),
+    List(Vec<NodeId>),
+    Tuple(Vec<NodeId>),
+    Set(Vec<NodeId>),
+    Dict(Vec<(NodeId, NodeId)>),
+    /// An import that was not made.
+    Global {
+        module: NodeId,
+        name: NodeId,
+    },
+    /// A call that was not made; what was later put into its result is behind `state`.
+    Call {
+        callee: NodeId,
+        arguments: NodeId,
+        state: Vec<NodeId>,
+    },
+    /// A reference to something outside of the pickle, such as a storage.
+    Persistent(NodeId),
+    /// An integer beyond 64 bits.
+    Huge,
+}
+
+/// The graph of a pickle.
+#[derive(Clone, Debug)]
+pub struct Pickle {
+    nodes: Vec<Node>,
+    root: NodeId,
+}
+
+impl Pickle {
+    /// Reads one pickle; what follows its end is not looked at.
+    pub fn read(bytes: &[u8]) -> Result<Pickle, FormatError> {
+        let mut machine = Machine::new(bytes);
+        let root = machine.run()?;
+        Ok(Pickle { nodes: machine.nodes, root })
+    }
+
+    /// The value of the pickle.
+    pub fn root_id(&self) -> NodeId {
+        self.root
+    }
+
+    pub fn root(&self) -> &Node {
+        self.node(self.root)
+    }
+
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    /// Module and name of a global.
+    pub fn global(&self, id: NodeId) -> Option<(&str, &str)> {
+        match self.node(id) {
+            Node::Global { module, name } => Some((self.text(*module)?, self.text(*name)?)),
+            _ => None,
+        }
+    }
+
+    pub fn tuple(&self, id: NodeId) -> Option<&[NodeId]> {
+        match self.node(id) {
+            Node::Tuple(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    pub fn text(&self, id: NodeId) -> Option<&str> {
+        match self.node(id) {
+            Node::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// An integer that is no negative number.
+    pub fn size(&self, id: NodeId) -> Option<usize> {
+        match self.node(id) {
+            Node::Int(number) => usize::try_from(*number).ok(),
+            _ => None,
+        }
+    }
+
+    /// A tuple or list of integers that are no negative numbers.
+    pub fn sizes(&self, id: NodeId) -> Option<Vec<usize>> {
+        match self.node(id) {
+            Node::Tuple(items) | Node::List(items) => {
+                items.iter().map(|item| self.size(*item)).collect()
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The stack machine. An opcode adds a node or two and an entry to the stack, and copies nothing
+/// that was there before, so that memory is in proportion to the bytes that are read.
+struct Machine<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    nodes: Vec<Node>,
+    stack: Vec<NodeId>,
+    /// Heights of the stack at the marks.
+    marks: Vec<usize>,
+    memo: HashMap<u32, NodeId>,
+}
+
+/// Values that need no node of their own.
+const NONE: NodeId = NodeId(0);
+const TRUE: NodeId = NodeId(1);
+const FALSE: NodeId = NodeId(2);
+const EMPTY: NodeId = NodeId(3);
+
+type Outcome<T> = Result<T, FormatError>;
+
+impl<'a> Machine<'a> {
+    fn new(bytes: &'a [u8]) -> Machine<'a> {
+        let nodes = vec![Node::None, Node::Bool(true), Node::Bool(false), Node::Tuple(Vec::new())];
+        let (stack, marks) = (Vec::new(), Vec::new());
+        Machine { bytes, at: 0, nodes, stack, marks, memo: HashMap::new() }
+    }
+
+    /// Runs to the end of the program, and gives the value on top of the stack.
+    fn run(&mut self) -> Outcome<NodeId> {
+        loop {
+            let opcode = self.byte()?;
+            if opcode == b'.' {
+                return self.pop();
+            }
+            self.step(opcode)?;
+        }
+    }
+
+    fn step(&mut self, opcode: u8) -> Outcome<()> {
+        match opcode {
+            0x80 => self.protocol(),
+            // The length of a frame only helps those who read from a pipe.
+            0x95 => self.take(8).map(drop),
+            b'(' => self.mark(),
+            b'0' => self.pop().map(drop),
+            b'1' => self.to_mark().map(drop),
+            b'2' => self.top().map(|top| self.stack.push(top)),
+            b'N' => self.known(NONE),
+            0x88 => self.known(TRUE),
+            0x89 => self.known(FALSE),
+            b')' => self.known(EMPTY),
+            b'J' | b'K' | b'M' | 0x8a | 0x8b | b'G' => self.number(opcode),
+            b'X' | 0x8c | 0x8d | b'T' | b'U' => self.text(opcode),
+            b'B' | b'C' | 0x8e | 0x96 => self.blob(opcode),
+            b']' => self.push(Node::List(Vec::new())),
+            b'}' => self.push(Node::Dict(Vec::new())),
+            0x8f => self.push(Node::Set(Vec::new())),
+            b't' | 0x85 | 0x86 | 0x87 | 0x91 => self.collect(opcode),
+            b'a' | b'e' | 0x90 => self.append(opcode),
+            b's' | b'u' => self.set_items(opcode),
+            b'c' | 0x93 => self.import(opcode),
+            b'R' | 0x81 | 0x92 => self.call(opcode),
+            b'b' => self.build(),
+            b'Q' => self.persistent(),
+            b'q' | b'r' | 0x94 => self.memoize(opcode),
+            b'h' | b'j' => self.recall(opcode),
+            _ => Err(self.damaged(format!("the opcode 0x{opcode:02x} is not supported"))),
+        }
+    }
+
+    fn damaged(&self, message: impl Into<String>) -> FormatError {
+        let message = message.into();
+        FormatError::damaged(FORMAT, format!("{message} (at byte {})", self.at))
+    }
+
+    // Reading.
+
+    fn take(&mut self, length: usize) -> Outcome<&'a [u8]> {
+        let end = self.at.checked_add(length);
+        match end.and_then(|end| self.bytes.get(self.at..end)) {
+            Some(taken) => {
+                self.at += length;
+                Ok(taken)
+            }
+            None => Err(self.damaged("it ends in the middle")),
+        }
+    }
+
+    fn array<const N: usize>(&mut self) -> Outcome<[u8; N]> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N)?);
+        Ok(array)
+    }
+
+    fn byte(&mut self) -> Outcome<u8> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    /// A length of so many bytes, little-endian.
+    fn length(&mut self, width: usize) -> Outcome<usize> {
+        let mut wide = [0; 8];
+        wide[..width].copy_from_slice(self.take(width)?);
+        usize::try_from(u64::from_le_bytes(wide))
+            .map_err(|_| self.damaged("a length is larger than any memory"))
+    }
+
+    fn line(&mut self) -> Outcome<String> {
+        let rest = &self.bytes[self.at..];
+        let end = rest.iter().position(|byte| *byte == b'\n');
+        let end = end.ok_or_else(|| self.damaged("it ends in the middle of a name"))?;
+        let line = self.take(end)?;
+        self.at += 1;
+        self.utf8(line)
+    }
+
+    fn utf8(&self, bytes: &[u8]) -> Outcome<String> {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Ok(text.to_owned()),
+            Err(_) => Err(self.damaged("a text is no UTF-8")),
+        }
+    }
+
+    // The stack.
+
+    fn add(&mut self, node: Node) -> Outcome<NodeId> {
+        if self.nodes.len() >= MAX_NODES {
+            return Err(FormatError::too_much(FORMAT, format!("more than {MAX_NODES} values")));
+        }
+        self.nodes.push(node);
+        Ok(NodeId(self.nodes.len() as u32 - 1))
+    }
+
+    fn push(&mut self, node: Node) -> Outcome<()> {
+        let id = self.add(node)?;
+        self.known(id)
+    }
+
+    fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    fn is_text(&self, id: NodeId, wanted: &str) -> bool {
+        matches!(self.node(id), Node::Text(text) if text == wanted)
+    }
+
+    fn known(&mut self, id: NodeId) -> Outcome<()> {
+        self.stack.push(id);
+        Ok(())
+    }
+
+    /// The lowest place of the stack that may be taken: what lies below a mark is out of reach.
+    fn floor(&self) -> usize {
+        self.marks.last().copied().unwrap_or(0)
+    }
+
+    fn pop(&mut self) -> Outcome<NodeId> {
+        if self.stack.len() > self.floor()
+            && let Some(top) = self.stack.pop()
+        {
+            return Ok(top);
+        }
+        Err(self.damaged("it takes more from the stack than there is"))
+    }
+
+    fn top(&self) -> Outcome<NodeId> {
+        match self.stack[self.floor()..].last() {
+            Some(top) => Ok(*top),
+            None => Err(self.damaged("it looks at an empty stack")),
+        }
+    }
+
+    fn mark(&mut self) -> Outcome<()> {
+        if self.marks.len() >= MAX_MARKS {
+            return Err(FormatError::too_much(FORMAT, "it nests too deeply"));
+        }
+        self.marks.push(self.stack.len());
+        Ok(())
+    }
+
+    fn to_mark(&mut self) -> Outcome<Vec<NodeId>> {
+        match self.marks.pop() {
+            Some(mark) => Ok(self.stack.split_off(mark)),
+            None => Err(self.damaged("it goes back to a mark that is not there")),
+        }
+    }
+
+    // Opcodes.
+
+    fn protocol(&mut self) -> Outcome<()> {
+        match self.byte()? {
+            2..=5 => Ok(()),
+            other => Err(self.damaged(format!("the protocol {other} is not supported"))),
+        }
+    }
+
+    fn number(&mut self, opcode: u8) -> Outcome<()> {
+        let node = match opcode {
+            b'J' => Node::Int(i64::from(i32::from_le_bytes(self.array()?))),
+            b'K' => Node::Int(i64::from(self.byte()?)),
+            b'M' => Node::Int(i64::from(u16::from_le_bytes(self.array()?))),
+            b'G' => Node::Float(f64::from_be_bytes(self.array()?)),
+            _ => {
+                let length = self.length(if opcode == 0x8a { 1 } else { 4 })?;
+                long(self.take(length)?)
+            }
+        };
+        self.push(node)
+    }
+
+    fn text(&mut self, opcode: u8) -> Outcome<()> {
+        let width = match opcode {
+            0x8c | b'U' => 1,
+            0x8d => 8,
+            _ => 4,
+        };
+        let length = self.length(width)?;
+        let bytes = self.take(length)?;
+        // Texts of Python 2 may be any bytes.
+        let node = match (opcode, std::str::from_utf8(bytes)) {
+            (_, Ok(text)) => Node::Text(text.to_owned()),
+            (b'T' | b'U', Err(_)) => Node::Bytes(bytes.to_vec()),
+            // Python writes half of a surrogate pair, which no Rust text holds, in this form.
+            (_, Err(_)) => return Err(self.damaged("a text is no UTF-8")),
+        };
+        self.push(node)
+    }
+
+    fn blob(&mut self, opcode: u8) -> Outcome<()> {
+        let width = match opcode {
+            b'C' => 1,
+            b'B' => 4,
+            _ => 8,
+        };
+        let length = self.length(width)?;
+        let bytes = self.take(length)?.to_vec();
+        self.push(Node::Bytes(bytes))
+    }
+
+    fn collect(&mut self, opcode: u8) -> Outcome<()> {
+        let count = match opcode {
+            0x85 => 1,
+            0x86 => 2,
+            0x87 => 3,
+            0x91 => {
+                let items = self.to_mark()?;
+                return self.push(Node::Set(items));
+            }
+            _ => {
+                let items = self.to_mark()?;
+                return self.push(Node::Tuple(items));
+            }
+        };
+        let mut items = Vec::with_capacity(count);
+        for _ in 0..count {
+            items.push(self.pop()?);
+        }
+        items.reverse();
+        self.push(Node::Tuple(items))
+    }
+
+    fn append(&mut self, opcode: u8) -> Outcome<()> {
+        let items = match opcode {
+            b'a' => vec![self.pop()?],
+            _ => self.to_mark()?,
+        };
+        let target = self.top()?;
+        match &mut self.nodes[target.0 as usize] {
+            Node::List(list) | Node::Set(list) => list.extend(items),
+            Node::Call { state, .. } => state.extend(items),
+            _ => return Err(self.damaged("it appends to what is no list")),
+        }
+        Ok(())
+    }
+
+    fn set_items(&mut self, opcode: u8) -> Outcome<()> {
+        let items = match opcode {
+            b's' => {
+                let value = self.pop()?;
+                vec![self.pop()?, value]
+            }
+            _ => self.to_mark()?,
+        };
+        let (pairs, []) = items.as_chunks::<2>() else {
+            return Err(self.damaged("a key comes without a value"));
+        };
+        let target = self.top()?;
+        match &mut self.nodes[target.0 as usize] {
+            Node::Dict(dict) => dict.extend(pairs.iter().map(|[key, value]| (*key, *value))),
+            Node::Call { state, .. } => state.extend(&items),
+            _ => return Err(self.damaged("it puts keys into what is no dictionary")),
+        }
+        Ok(())
+    }
+
+    fn import(&mut self, opcode: u8) -> Outcome<()> {
+        let (module, name) = match opcode {
+            b'c' => {
+                let (module, name) = (self.line()?, self.line()?);
+                (self.add(Node::Text(module))?, self.add(Node::Text(name))?)
+            }
+            _ => {
+                let name = self.pop()?;
+                (self.pop()?, name)
+            }
+        };
+        match (self.node(module), self.node(name)) {
+            (Node::Text(_), Node::Text(_)) => self.push(Node::Global { module, name }),
+            _ => Err(self.damaged("an import has no name")),
+        }
+    }
+
+    /// Writes down a call. An ordered dictionary becomes a dictionary: it is filled afterwards.
+    fn call(&mut self, opcode: u8) -> Outcome<()> {
+        if opcode == 0x92 {
+            // Arguments by name.
+            self.pop()?;
+        }
+        let (arguments, callee) = (self.pop()?, self.pop()?);
+        let is_ordered = match self.node(callee) {
+            Node::Global { module, name } => {
+                self.is_text(*module, "collections") && self.is_text(*name, "OrderedDict")
+            }
+            _ => false,
+        };
+        let is_empty = matches!(self.node(arguments), Node::Tuple(items) if items.is_empty());
+        self.push(match is_ordered && is_empty {
+            true => Node::Dict(Vec::new()),
+            false => Node::Call { callee, arguments, state: Vec::new() },
+        })
+    }
+
+    /// The attributes of an object. Those of dictionaries say nothing of their content.
+    fn build(&mut self) -> Outcome<()> {
+        let given = self.pop()?;
+        let target = self.top()?;
+        if let Node::Call { state, .. } = &mut self.nodes[target.0 as usize] {
+            state.push(given);
+        }
+        Ok(())
+    }
+
+    fn persistent(&mut self) -> Outcome<()> {
+        let name = self.pop()?;
+        self.push(Node::Persistent(name))
+    }
+
+    fn memoize(&mut self, opcode: u8) -> Outcome<()> {
+        let place = match opcode {
+            b'q' => u32::from(self.byte()?),
+            b'r' => u32::from_le_bytes(self.array()?),
+            _ => self.memo.len() as u32,
+        };
+        let top = self.top()?;
+        self.memo.insert(place, top);
+        match self.memo.len() <= MAX_NODES {
+            true => Ok(()),
+            false => Err(FormatError::too_much(FORMAT, "it remembers too many values")),
+        }
+    }
+
+    fn recall(&mut self, opcode: u8) -> Outcome<()> {
+        let place = match opcode {
+            b'h' => u32::from(self.byte()?),
+            _ => u32::from_le_bytes(self.array()?),
+        };
+        match self.memo.get(&place) {
+            Some(id) => self.known(*id),
+            None => Err(self.damaged(format!("the memo has no entry {place}"))),
+        }
+    }
+}
+
+/// An integer of any width, two's complement, little-endian.
+fn long(bytes: &[u8]) -> Node {
+    let Some(last) = bytes.last() else { return Node::Int(0) };
+    let sign = if last & 0x80 == 0 { 0x00 } else { 0xff };
+    let mut wide = [sign; 8];
+    for (at, byte) in bytes.iter().enumerate() {
+        match wide.get_mut(at) {
+            Some(place) => *place = *byte,
+            None if *byte == sign => {}
+            None => return Node::Huge,
+        }
+    }
+    // More than eight bytes fit only where the ninth agrees with the sign of the eighth.
+    match bytes.len() > 8 && (wide[7] & 0x80 == 0) != (sign == 0) {
+        true => Node::Huge,
+        false => Node::Int(i64::from_le_bytes(wide)),
+    }
+}

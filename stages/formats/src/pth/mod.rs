@@ -1,0 +1,11 @@
+//! Weight files of PyTorch (`.pth`, `.pt`, `.ckpt`, `.bin`): zip archives with one pickle that
+//! describes tensors, and their storages as further entries.
+
+mod read;
+mod view;
+mod write;
+
+pub use read::PthFile;
+pub use write::PthWriter;
+
+const FORMAT: &str = "PyTorch";

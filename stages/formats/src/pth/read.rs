@@ -1,0 +1,297 @@
+//! The reader. Nothing of a pickle is run: what PyTorch would have called to make a tensor is
+//! recognised by its name and its arguments, and all else is left alone.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use cache::fs::Fs;
+use camino::Utf8Path;
+
+use super::FORMAT;
+use super::view::{MAX_DIMENSIONS, View};
+use crate::error::FormatError;
+use crate::pickle::{Node, NodeId, Pickle};
+use crate::tensor::{Dtype, Tensor, TensorInfo};
+use crate::zip::Archive;
+
+/// The pickle itself, at most; that of a model with thousands of tensors has a few megabytes.
+const MAX_PICKLE: usize = 64 << 20;
+/// Dictionaries and lists within each other.
+const MAX_DEPTH: usize = 32;
+const MAX_TENSORS: usize = 1 << 18;
+/// Values looked at, at most, however often each is referred to.
+const MAX_VISITS: usize = 1 << 20;
+/// Bytes of all names together.
+const MAX_NAMES: usize = 64 << 20;
+/// What all tensors together may be larger than the file, where entries are packed or shared.
+const MAX_GROWTH: usize = 16;
+/// The folder of the archive, and the name of a storage.
+const MAX_ENTRY_NAME: usize = 256;
+const ALWAYS_ALLOWED: usize = 64 << 20;
+
+/// The first bytes of what `torch.save` wrote before it made zip archives.
+const LEGACY: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
+
+/// A file, of which only the descriptions of the tensors have been read.
+#[derive(Clone, Debug)]
+pub struct PthFile {
+    archive: Archive,
+    tensors: BTreeMap<String, View>,
+}
+
+impl PthFile {
+    /// Maps a file, which nobody may change meanwhile.
+    pub fn open(fs: &dyn Fs, path: &Utf8Path) -> Result<PthFile, FormatError> {
+        PthFile::read(fs.map(path)?)
+    }
+
+    pub fn read(bytes: impl Into<Bytes>) -> Result<PthFile, FormatError> {
+        let bytes = bytes.into();
+        refuse_other_forms(&bytes)?;
+        let archive = Archive::read(bytes)?;
+        let folder = folder(&archive)?;
+        if let Ok(order) = archive.content(&format!("{folder}byteorder"), 16)
+            && &order[..] != b"little"
+        {
+            let order = String::from_utf8_lossy(&order).into_owned();
+            let message = format!("its numbers are stored in the byte order `{order}`");
+            return Err(FormatError::damaged(FORMAT, message));
+        }
+        let pickle = Pickle::read(&archive.content(&format!("{folder}data.pkl"), MAX_PICKLE)?)?;
+        let mut walk = Walk::new(&archive, &folder, &pickle);
+        walk.value(pickle.root_id(), &mut String::new(), 0)?;
+        match walk.tensors.is_empty() {
+            true => Err(FormatError::damaged(FORMAT, "it holds no tensors in dictionaries")),
+            false => Ok(PthFile { tensors: walk.tensors, archive }),
+        }
+    }
+
+    /// Names with types and shapes, sorted by name. The names of dictionaries within each other
+    /// are joined by dots.
+    pub fn tensors(&self) -> impl ExactSizeIterator<Item = (&str, &TensorInfo)> {
+        self.tensors.iter().map(|(name, view)| (name.as_str(), &view.info))
+    }
+
+    /// One tensor; a view of the file where its storage is neither packed nor out of order.
+    pub fn tensor(&self, name: &str) -> Result<Tensor, FormatError> {
+        let view = self.tensors.get(name).ok_or_else(|| FormatError::Missing {
+            name: name.to_owned(),
+            hint: " in the PyTorch file".to_owned(),
+        })?;
+        let storage = match view.info.elements() {
+            Some(0) => Bytes::new(),
+            _ => self.archive.content(&view.entry, limit(&self.archive))?,
+        };
+        view.check(name, storage.len())?;
+        view.tensor(&storage)
+    }
+}
+
+fn limit(archive: &Archive) -> usize {
+    archive.file_size().saturating_mul(MAX_GROWTH).saturating_add(ALWAYS_ALLOWED)
+}
+
+fn refuse_other_forms(bytes: &[u8]) -> Result<(), FormatError> {
+    let form = if bytes.starts_with(LEGACY) {
+        "the form that PyTorch wrote before version 1.6"
+    } else if bytes.get(257..262) == Some(b"ustar") {
+        "the tar form of the first PyTorch versions"
+    } else if bytes.starts_with(&[0x80]) {
+        "a bare pickle"
+    } else {
+        return Ok(());
+    };
+    let message = format!(
+        "the file is {form}, which is not read; load it in Python where you trust it and save it \
+         again with a current `torch.save`"
+    );
+    Err(FormatError::Unsupported { message })
+}
+
+/// The folder that all entries lie in, with its slash.
+fn folder(archive: &Archive) -> Result<String, FormatError> {
+    let mut pickles = archive.names().filter_map(|name| {
+        let folder = name.strip_suffix("data.pkl")?;
+        let is_top = folder.is_empty() || folder.find('/') == Some(folder.len() - 1);
+        (is_top && folder.len() <= MAX_ENTRY_NAME).then(|| folder.to_owned())
+    });
+    match (pickles.next(), pickles.next()) {
+        (Some(folder), None) => Ok(folder),
+        (None, _) => Err(FormatError::damaged(FORMAT, "the archive has no `data.pkl`")),
+        _ => Err(FormatError::damaged(FORMAT, "the archive has several `data.pkl`")),
+    }
+}
+
+/// Goes through dictionaries and lists and collects the tensors, within bounds: the graph may
+/// refer to one dictionary many times, and to itself.
+struct Walk<'a> {
+    archive: &'a Archive,
+    folder: &'a str,
+    pickle: &'a Pickle,
+    tensors: BTreeMap<String, View>,
+    visits: usize,
+    names: usize,
+    bytes: usize,
+}
+
+impl<'a> Walk<'a> {
+    fn new(archive: &'a Archive, folder: &'a str, pickle: &'a Pickle) -> Walk<'a> {
+        let (visits, names, bytes) = (0, 0, 0);
+        Walk { archive, folder, pickle, tensors: BTreeMap::new(), visits, names, bytes }
+    }
+
+    fn value(&mut self, id: NodeId, name: &mut String, depth: usize) -> Result<(), FormatError> {
+        self.visits += 1;
+        if depth > MAX_DEPTH || self.visits > MAX_VISITS {
+            let message = "its dictionaries nest too deeply or too often";
+            return Err(FormatError::too_much(FORMAT, message));
+        }
+        match self.pickle.node(id) {
+            Node::Dict(pairs) => {
+                for (key, value) in pairs {
+                    let key = match self.pickle.node(*key) {
+                        Node::Text(key) => key.clone(),
+                        Node::Int(key) => key.to_string(),
+                        _ => continue,
+                    };
+                    self.member(&key, *value, name, depth)?;
+                }
+                Ok(())
+            }
+            Node::List(items) | Node::Tuple(items) => {
+                for (at, item) in items.iter().enumerate() {
+                    self.member(&at.to_string(), *item, name, depth)?;
+                }
+                Ok(())
+            }
+            Node::Call { callee, arguments, .. } => match tensor_call(self.pickle, *callee) {
+                Some(call) => self.tensor_of(call, *arguments, name, depth),
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    fn member(
+        &mut self,
+        key: &str,
+        value: NodeId,
+        name: &mut String,
+        depth: usize,
+    ) -> Result<(), FormatError> {
+        self.names = self.names.saturating_add(name.len() + key.len());
+        if self.names > MAX_NAMES {
+            return Err(FormatError::too_much(FORMAT, "its names are too long"));
+        }
+        let before = name.len();
+        if before > 0 {
+            name.push('.');
+        }
+        name.push_str(key);
+        let result = self.value(value, name, depth + 1);
+        name.truncate(before);
+        result
+    }
+
+    fn tensor_of(
+        &mut self,
+        call: TensorCall,
+        arguments: NodeId,
+        name: &mut String,
+        depth: usize,
+    ) -> Result<(), FormatError> {
+        let pickle = self.pickle;
+        let arguments = pickle.tuple(arguments).unwrap_or_default();
+        if let (TensorCall::Parameter, [data, ..]) = (call, arguments) {
+            return self.value(*data, name, depth + 1);
+        }
+        let wrong = || FormatError::tensor(name, "its description is not one of PyTorch's");
+        let (view, storage) = view(pickle, self.folder, call, arguments).ok_or_else(wrong)??;
+        let stored = self.archive.size(&view.entry).unwrap_or(0);
+        let bytes = view.check(name, storage.min(stored))?;
+        let cost = if self.archive.is_packed(&view.entry) { stored.max(bytes) } else { bytes };
+        self.bytes = self.bytes.saturating_add(cost);
+        if self.bytes > limit(self.archive) || self.tensors.len() >= MAX_TENSORS {
+            return Err(FormatError::too_much(FORMAT, "its tensors are far larger than the file"));
+        }
+        // Where a key is given twice the last one counts, as in Python.
+        self.tensors.insert(name.clone(), view);
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+enum TensorCall {
+    /// Storage, offset, shape, strides.
+    Typed,
+    /// The same; the type of the elements is the seventh argument.
+    Untyped,
+    /// A tensor as the first argument.
+    Parameter,
+}
+
+fn tensor_call(pickle: &Pickle, callee: NodeId) -> Option<TensorCall> {
+    match pickle.global(callee)? {
+        ("torch._utils", "_rebuild_tensor_v2" | "_rebuild_tensor") => Some(TensorCall::Typed),
+        ("torch._utils", "_rebuild_tensor_v3") => Some(TensorCall::Untyped),
+        ("torch._utils", "_rebuild_parameter" | "_rebuild_parameter_with_state") => {
+            Some(TensorCall::Parameter)
+        }
+        _ => None,
+    }
+}
+
+/// The view that a call describes, and the bytes that its storage should have; none where the
+/// arguments have another form.
+fn view(
+    pickle: &Pickle,
+    folder: &str,
+    call: TensorCall,
+    arguments: &[NodeId],
+) -> Option<Result<(View, usize), FormatError>> {
+    let [storage, offset, shape, strides, ..] = *arguments else { return None };
+    let Node::Persistent(storage) = pickle.node(storage) else { return None };
+    let [tag, class, key, _location, count, ..] = *pickle.tuple(*storage)? else { return None };
+    if pickle.text(tag) != Some("storage") {
+        return None;
+    }
+    let type_name = match call {
+        TensorCall::Untyped => pickle.global(*arguments.get(6)?)?.1,
+        _ => pickle.global(class)?.1,
+    };
+    let Some(dtype) = dtype_of(type_name) else {
+        let message = format!("elements of `{type_name}` are not supported");
+        return Some(Err(FormatError::Unsupported { message }));
+    };
+    let width = match call {
+        TensorCall::Untyped => 1,
+        _ => dtype.size(),
+    };
+    let key = pickle.text(key).filter(|key| key.len() <= MAX_ENTRY_NAME)?;
+    let entry = format!("{folder}data/{key}");
+    let (shape, strides) = (pickle.sizes(shape)?, pickle.sizes(strides)?);
+    if shape.len() > MAX_DIMENSIONS {
+        return None;
+    }
+    let info = TensorInfo::new(dtype, shape);
+    let view = View { info, entry, offset: pickle.size(offset)?, strides };
+    Some(Ok((view, pickle.size(count)?.checked_mul(width)?)))
+}
+
+/// By the name of the storage class, or of the type itself.
+fn dtype_of(name: &str) -> Option<Dtype> {
+    Some(match name {
+        "DoubleStorage" | "float64" => Dtype::F64,
+        "FloatStorage" | "float32" => Dtype::F32,
+        "HalfStorage" | "float16" => Dtype::F16,
+        "BFloat16Storage" | "bfloat16" => Dtype::Bf16,
+        "LongStorage" | "int64" => Dtype::I64,
+        "IntStorage" | "int32" => Dtype::I32,
+        "ShortStorage" | "int16" => Dtype::I16,
+        "CharStorage" | "int8" => Dtype::I8,
+        "ByteStorage" | "uint8" => Dtype::U8,
+        "BoolStorage" | "bool" => Dtype::Bool,
+        "uint16" => Dtype::U16,
+        _ => return None,
+    })
+}

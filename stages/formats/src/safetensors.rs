@@ -1,0 +1,316 @@
+//! Files in the safetensors format: a reader whose tensors are views of the file, and a writer
+//! that takes one tensor at a time.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use bytes::Bytes;
+use cache::fs::Fs;
+use camino::Utf8Path;
+use safetensors::tensor::{Dtype as Stored, SafeTensors};
+use serde_json::{Map, Value, json};
+
+use crate::error::FormatError;
+use crate::tensor::{Dtype, Tensor, TensorInfo};
+
+const FORMAT: &str = "safetensors";
+/// The data begins at a multiple of this.
+const ALIGNMENT: usize = 8;
+/// The key of the header that is no tensor.
+const METADATA: &str = "__metadata__";
+
+/// A file, of which only the header has been looked at.
+#[derive(Clone, Debug)]
+pub struct SafetensorsFile {
+    bytes: Bytes,
+    tensors: BTreeMap<String, (TensorInfo, usize)>,
+    metadata: BTreeMap<String, String>,
+}
+
+impl SafetensorsFile {
+    /// Maps a file, which nobody may change meanwhile.
+    pub fn open(fs: &dyn Fs, path: &Utf8Path) -> Result<SafetensorsFile, FormatError> {
+        SafetensorsFile::read(fs.map(path)?)
+    }
+
+    pub fn read(bytes: impl Into<Bytes>) -> Result<SafetensorsFile, FormatError> {
+        let bytes = bytes.into();
+        let (header, metadata) = SafeTensors::read_metadata(&bytes)
+            .map_err(|error| FormatError::damaged(FORMAT, error.to_string()))?;
+        let start = header + size_of::<u64>();
+        let mut tensors = BTreeMap::new();
+        for (name, info) in metadata.tensors() {
+            let dtype = dtype_of(info.dtype).ok_or_else(|| {
+                let message = format!("elements of the type {:?} are not supported", info.dtype);
+                FormatError::tensor(&name, message)
+            })?;
+            let found = TensorInfo::new(dtype, info.shape.clone());
+            // The library has checked that the ranges fit the shapes and cover the file.
+            tensors.insert(name, (found, start + info.data_offsets.0));
+        }
+        let metadata = metadata.metadata().clone().unwrap_or_default().into_iter().collect();
+        Ok(SafetensorsFile { bytes, tensors, metadata })
+    }
+
+    /// Names with types and shapes, sorted by name.
+    pub fn tensors(&self) -> impl ExactSizeIterator<Item = (&str, &TensorInfo)> {
+        self.tensors.iter().map(|(name, (info, _))| (name.as_str(), info))
+    }
+
+    /// What the file says of itself.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.metadata
+    }
+
+    /// A view of the file.
+    pub fn tensor(&self, name: &str) -> Result<Tensor, FormatError> {
+        let (info, start) = self.tensors.get(name).ok_or_else(|| FormatError::Missing {
+            name: name.to_owned(),
+            hint: " in the safetensors file".to_owned(),
+        })?;
+        let end = info.bytes().and_then(|length| start.checked_add(length));
+        match end.filter(|end| *end <= self.bytes.len()) {
+            Some(end) => Tensor::new(info.clone(), self.bytes.slice(*start..end)),
+            None => Err(FormatError::tensor(name, "it lies outside of the file")),
+        }
+    }
+}
+
+/// The whole file of a few tensors, in memory. The same tensors give the same bytes.
+pub fn write<'a>(
+    tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
+) -> Result<Vec<u8>, FormatError> {
+    let tensors: BTreeMap<&str, &Tensor> = tensors.into_iter().collect();
+    let infos = tensors.iter().map(|(name, tensor)| ((*name).to_owned(), tensor.info().clone()));
+    let mut writer = SafetensorsWriter::new(Vec::new(), infos.collect(), &BTreeMap::new())?;
+    for name in writer.order() {
+        writer.write(tensors[name.as_str()])?;
+    }
+    writer.finish()
+}
+
+/// Writes a file whose tensors come one after the other, in the order that [`Self::order`] says.
+#[derive(Debug)]
+pub struct SafetensorsWriter<W> {
+    sink: W,
+    /// In the order of the file; those not yet written are from `next` on.
+    tensors: Vec<(String, TensorInfo)>,
+    next: usize,
+}
+
+impl<W: Write> SafetensorsWriter<W> {
+    /// Writes the header. Larger elements come first, so that all lie aligned.
+    pub fn new(
+        mut sink: W,
+        tensors: BTreeMap<String, TensorInfo>,
+        metadata: &BTreeMap<String, String>,
+    ) -> Result<SafetensorsWriter<W>, FormatError> {
+        let mut tensors: Vec<(String, TensorInfo)> = tensors.into_iter().collect();
+        tensors.sort_by_key(|(_, info)| std::cmp::Reverse(info.dtype.size()));
+        let header = header(&tensors, metadata)?;
+        put(&mut sink, &(header.len() as u64).to_le_bytes())?;
+        put(&mut sink, &header)?;
+        Ok(SafetensorsWriter { sink, tensors, next: 0 })
+    }
+
+    pub fn order(&self) -> Vec<String> {
+        self.tensors.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Writes the next tensor of the order.
+    pub fn write(&mut self, tensor: &Tensor) -> Result<(), FormatError> {
+        let Some((name, info)) = self.tensors.get(self.next) else {
+            return Err(FormatError::unwritable(FORMAT, "there are more tensors than announced"));
+        };
+        if info != tensor.info() {
+            let message = format!("`{name}` was announced as {info} and is {}", tensor.info());
+            return Err(FormatError::unwritable(FORMAT, message));
+        }
+        put(&mut self.sink, tensor.data())?;
+        self.next += 1;
+        Ok(())
+    }
+
+    /// Gives the sink back; an error when tensors are missing.
+    pub fn finish(self) -> Result<W, FormatError> {
+        match self.tensors.get(self.next) {
+            None => Ok(self.sink),
+            Some((name, _)) => Err(FormatError::unwritable(
+                FORMAT,
+                format!("`{name}` was announced and not given"),
+            )),
+        }
+    }
+}
+
+fn put(sink: &mut impl Write, bytes: &[u8]) -> Result<(), FormatError> {
+    sink.write_all(bytes).map_err(|source| FormatError::Write { format: FORMAT, source })
+}
+
+fn header(
+    tensors: &[(String, TensorInfo)],
+    metadata: &BTreeMap<String, String>,
+) -> Result<Vec<u8>, FormatError> {
+    let mut header = Map::new();
+    if !metadata.is_empty() {
+        header.insert(METADATA.to_owned(), json!(metadata));
+    }
+    let mut start = 0usize;
+    for (name, info) in tensors {
+        let end = info.bytes().and_then(|length| start.checked_add(length));
+        let end = end.ok_or_else(|| FormatError::tensor(name, "it is too large"))?;
+        if name == METADATA {
+            return Err(FormatError::tensor(name, "the format has another use for this name"));
+        }
+        let entry: Value = json!({
+            "dtype": stored_name(info.dtype),
+            "shape": info.shape,
+            "data_offsets": [start, end],
+        });
+        header.insert(name.clone(), entry);
+        start = end;
+    }
+    // Texts and numbers always become JSON.
+    let mut header = serde_json::to_vec(&header).unwrap_or_default();
+    header.resize(header.len().next_multiple_of(ALIGNMENT), b' ');
+    Ok(header)
+}
+
+fn stored_name(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::F64 => "F64",
+        Dtype::F32 => "F32",
+        Dtype::F16 => "F16",
+        Dtype::Bf16 => "BF16",
+        Dtype::I64 => "I64",
+        Dtype::I32 => "I32",
+        Dtype::I16 => "I16",
+        Dtype::I8 => "I8",
+        Dtype::U16 => "U16",
+        Dtype::U8 => "U8",
+        Dtype::Bool => "BOOL",
+    }
+}
+
+fn dtype_of(stored: Stored) -> Option<Dtype> {
+    Some(match stored {
+        Stored::F64 => Dtype::F64,
+        Stored::F32 => Dtype::F32,
+        Stored::F16 => Dtype::F16,
+        Stored::BF16 => Dtype::Bf16,
+        Stored::I64 => Dtype::I64,
+        Stored::I32 => Dtype::I32,
+        Stored::I16 => Dtype::I16,
+        Stored::I8 => Dtype::I8,
+        Stored::U16 => Dtype::U16,
+        Stored::U8 => Dtype::U8,
+        Stored::BOOL => Dtype::Bool,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn tensor(dtype: Dtype, shape: &[usize], fill: u8) -> Tensor {
+        let info = TensorInfo::new(dtype, shape);
+        let data = vec![fill; info.bytes().unwrap()];
+        Tensor::new(info, data).unwrap()
+    }
+
+    fn file(header: &str, data: &[u8]) -> Vec<u8> {
+        [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), data].concat()
+    }
+
+    #[test]
+    fn tensors_of_every_type_come_back_and_lie_aligned() {
+        let tensors: Vec<(String, Tensor)> = Dtype::ALL
+            .into_iter()
+            .enumerate()
+            .map(|(at, dtype)| (format!("a.{dtype}"), tensor(dtype, &[3, 1, at], at as u8)))
+            .collect();
+        let bytes = write(tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))).unwrap();
+        let file = SafetensorsFile::read(bytes).unwrap();
+        assert_eq!(file.tensors().len(), tensors.len());
+        for (name, tensor) in &tensors {
+            assert_eq!(&file.tensor(name).unwrap(), tensor);
+            assert_eq!(file.tensors[name].1 % tensor.dtype().size(), 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_library_of_the_format_reads_what_is_written() {
+        let one = tensor(Dtype::Bf16, &[2, 2], 7);
+        let bytes = write([("one", &one)]).unwrap();
+        let read = SafeTensors::deserialize(&bytes).unwrap();
+        assert_eq!(read.tensor("one").unwrap().data(), &one.data()[..]);
+    }
+
+    #[test]
+    fn the_same_tensors_give_the_same_bytes_in_any_order() {
+        let (a, b) = (tensor(Dtype::F32, &[2], 1), tensor(Dtype::I64, &[1], 2));
+        assert_eq!(write([("a", &a), ("b", &b)]).unwrap(), write([("b", &b), ("a", &a)]).unwrap());
+    }
+
+    #[test]
+    fn a_tensor_of_a_mapped_file_is_a_view() {
+        let bytes = Bytes::from(write([("a", &tensor(Dtype::U8, &[64], 9))]).unwrap());
+        let range = bytes.as_ptr_range();
+        let file = SafetensorsFile::read(bytes.clone()).unwrap();
+        assert!(range.contains(&file.tensor("a").unwrap().data().as_ptr()));
+    }
+
+    #[test]
+    fn what_was_not_announced_is_not_written() {
+        let infos = [("a".to_owned(), TensorInfo::new(Dtype::F32, [2]))];
+        let new = || SafetensorsWriter::new(Vec::new(), infos.clone().into(), &BTreeMap::new());
+        let mut writer = new().unwrap();
+        assert!(writer.write(&tensor(Dtype::F32, &[3], 0)).is_err());
+        writer.write(&tensor(Dtype::F32, &[2], 0)).unwrap();
+        assert!(writer.write(&tensor(Dtype::F32, &[2], 0)).is_err());
+        assert_eq!(
+            new().unwrap().finish().unwrap_err().to_string(),
+            "the safetensors file cannot be written: `a` was announced and not given"
+        );
+    }
+
+    #[test]
+    fn headers_that_lie_are_refused() {
+        for header in [
+            r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}"#,
+            r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}"#,
+            r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}}"#,
+            r#"{"a":{"dtype":"F32","shape":[18446744073709551615,2],"data_offsets":[0,8]}}"#,
+            r#"{"a":{"dtype":"F99","shape":[1],"data_offsets":[0,8]}}"#,
+            r#"{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,8]}}"#,
+            &format!("{}{}", r#"{"a":"#.repeat(5000), "}".repeat(5000)),
+            "[]",
+            "",
+        ] {
+            assert!(SafetensorsFile::read(file(header, &[0; 8])).is_err(), "{header:.60}");
+        }
+        let huge = [&u64::MAX.to_le_bytes()[..], b"{}"].concat();
+        assert!(SafetensorsFile::read(huge).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_tensors_or_an_error(
+            bytes in proptest::collection::vec(any::<u8>(), 0..64), place in 0usize..120, byte: u8,
+        ) {
+            let _ = SafetensorsFile::read(bytes);
+            let (a, b) = (tensor(Dtype::F32, &[2, 3], 1), tensor(Dtype::Bool, &[5], 1));
+            let mut damaged = write([("a", &a), ("b", &b)]).unwrap();
+            damaged[place] = byte;
+            if let Ok(file) = SafetensorsFile::read(damaged) {
+                for (name, _) in file.tensors() {
+                    let _ = file.tensor(name);
+                }
+            }
+        }
+    }
+}

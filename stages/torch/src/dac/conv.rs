@@ -1,0 +1,266 @@
+//! The causal convolutions of the codec and what is built of them.
+//!
+//! A wave may be handed over piece by piece: [`Past`] keeps the end of each convolution's
+//! input, so that the pieces come out as the whole would. That bounds the memory of a long
+//! clip and keeps the pieces in the processor's caches.
+
+use tch::Tensor;
+
+use crate::error::TorchError;
+use crate::weights::Weights;
+
+/// The ends of the inputs so far, in the order in which the convolutions come by.
+#[derive(Debug, Default)]
+pub struct Past {
+    ends: Vec<Tensor>,
+    next: usize,
+}
+
+impl Past {
+    /// To be called before each piece.
+    pub fn begin(&mut self) {
+        self.next = 0;
+    }
+
+    /// The input with so many columns of what came before, zeros at first: [B, C, width + L].
+    /// Rows of the batch may fall away from piece to piece, the last ones first.
+    fn extend(&mut self, input: &Tensor, width: i64, right: i64) -> Result<Tensor, TorchError> {
+        let at = self.next;
+        self.next += 1;
+        let rows = input.size()[0];
+        let extended = match self.ends.get(at) {
+            None => input.f_constant_pad_nd([width, right])?,
+            Some(end) => {
+                let joined = Tensor::f_cat(&[&end.f_narrow(0, 0, rows)?, input], 2)?;
+                if right > 0 { joined.f_constant_pad_nd([0, right])? } else { joined }
+            }
+        };
+        let end =
+            extended.f_narrow(2, extended.size()[2] - right - width, width)?.f_contiguous()?;
+        match self.ends.get_mut(at) {
+            Some(slot) => *slot = end,
+            None => self.ends.push(end),
+        }
+        Ok(extended)
+    }
+}
+
+/// A convolution that sees nothing of what comes later.
+#[derive(Debug)]
+pub struct Conv {
+    weight: Tensor,
+    bias: Tensor,
+    stride: i64,
+    dilation: i64,
+    groups: i64,
+}
+
+impl Conv {
+    pub fn new(weights: &Weights, name: &str) -> Result<Conv, TorchError> {
+        let weight = take(weights, &format!("{name}.weight"))?;
+        let bias = take(weights, &format!("{name}.bias"))?;
+        Ok(Conv { weight, bias, stride: 1, dilation: 1, groups: 1 })
+    }
+
+    pub fn with_stride(self, stride: i64) -> Conv {
+        Conv { stride, ..self }
+    }
+
+    pub fn with_dilation(self, dilation: i64) -> Conv {
+        Conv { dilation, ..self }
+    }
+
+    /// One filter a channel.
+    fn depthwise(self) -> Conv {
+        Conv { groups: self.weight.size()[0], ..self }
+    }
+
+    /// [B, C, L] to [B, D, ceil(L / stride)].
+    pub fn forward(&self, input: &Tensor, past: &mut Past) -> Result<Tensor, TorchError> {
+        let reach = (self.weight.size()[2] - 1) * self.dilation + 1;
+        let left = reach - self.stride;
+        let right = (self.stride - input.size()[2] % self.stride) % self.stride;
+        match left == 0 && right == 0 {
+            true => self.apply(input),
+            false => self.apply(&past.extend(input, left, right)?),
+        }
+    }
+
+    fn apply(&self, input: &Tensor) -> Result<Tensor, TorchError> {
+        convolve(input, &self.weight, &self.bias, (self.stride, self.dilation, self.groups), false)
+    }
+}
+
+/// A transposed convolution whose outputs depend on inputs before them only.
+#[derive(Debug)]
+pub struct TransposedConv {
+    weight: Tensor,
+    bias: Tensor,
+    stride: i64,
+}
+
+impl TransposedConv {
+    pub fn new(weights: &Weights, name: &str, stride: i64) -> Result<TransposedConv, TorchError> {
+        let weight = take(weights, &format!("{name}.weight"))?;
+        let bias = take(weights, &format!("{name}.bias"))?;
+        Ok(TransposedConv { weight, bias, stride })
+    }
+
+    /// [B, C, L] to [B, D, L * stride].
+    pub fn forward(&self, input: &Tensor, past: &mut Past) -> Result<Tensor, TorchError> {
+        // An input reaches over so many of the outputs of later inputs.
+        let reach = (self.weight.size()[2] - 1) / self.stride;
+        let length = input.size()[2] * self.stride;
+        let widened = match reach {
+            0 => input.shallow_clone(),
+            _ => past.extend(input, reach, 0)?,
+        };
+        let output = convolve(&widened, &self.weight, &self.bias, (self.stride, 1, 1), true)?;
+        Ok(output.f_narrow(2, reach * self.stride, length)?)
+    }
+}
+
+/// Convolutions never in TF32, whose ten bits turn codes into others.
+fn convolve(
+    input: &Tensor,
+    weight: &Tensor,
+    bias: &Tensor,
+    (stride, dilation, groups): (i64, i64, i64),
+    transposed: bool,
+) -> Result<Tensor, TorchError> {
+    let bias = Some(bias);
+    let (stride, dilation) = ([stride], [dilation]);
+    let (benchmark, deterministic, cudnn, tf32) = (false, true, true, false);
+    Ok(input.f_internal_convolution(
+        weight,
+        bias,
+        stride,
+        [0],
+        dilation,
+        transposed,
+        [0],
+        groups,
+        benchmark,
+        deterministic,
+        cudnn,
+        tf32,
+    )?)
+}
+
+/// x + sin(a x)^2 / a, with an a for each channel.
+#[derive(Debug)]
+pub struct Snake {
+    alpha: Tensor,
+    reciprocal: Tensor,
+}
+
+impl Snake {
+    pub fn new(weights: &Weights, name: &str) -> Result<Snake, TorchError> {
+        let alpha = take(weights, &format!("{name}.alpha"))?;
+        let reciprocal = alpha.f_add_scalar(1e-9)?.f_reciprocal()?;
+        Ok(Snake { alpha, reciprocal })
+    }
+
+    /// Keeps the input.
+    pub fn forward(&self, input: &Tensor) -> Result<Tensor, TorchError> {
+        Ok(input.f_addcmul(&self.bend(input)?, &self.reciprocal)?)
+    }
+
+    /// Overwrites the input, which saves a tensor where tensors are largest.
+    fn forward_into(&self, mut input: Tensor) -> Result<Tensor, TorchError> {
+        let bend = self.bend(&input)?;
+        Ok(input.f_addcmul_(&bend, &self.reciprocal)?)
+    }
+
+    fn bend(&self, input: &Tensor) -> Result<Tensor, TorchError> {
+        Ok(input.f_mul(&self.alpha)?.f_sin_()?.f_square_()?)
+    }
+}
+
+/// Snake, a dilated convolution, snake, a convolution of single columns; added to the input.
+#[derive(Debug)]
+pub struct ResidualUnit {
+    first: (Snake, Conv),
+    second: (Snake, Conv),
+}
+
+impl ResidualUnit {
+    pub fn new(weights: &Weights, name: &str, dilation: i64) -> Result<ResidualUnit, TorchError> {
+        let snake = |at: usize| Snake::new(weights, &format!("{name}.block.{at}"));
+        let conv = |at: usize| Conv::new(weights, &format!("{name}.block.{at}.conv"));
+        Ok(ResidualUnit {
+            first: (snake(0)?, conv(1)?.with_dilation(dilation)),
+            second: (snake(2)?, conv(3)?),
+        })
+    }
+
+    fn forward(&self, mut input: Tensor, past: &mut Past) -> Result<Tensor, TorchError> {
+        let inner = self.first.1.forward(&self.first.0.forward(&input)?, past)?;
+        let inner = self.second.1.forward(&self.second.0.forward_into(inner)?, past)?;
+        Ok(input.f_add_(&inner)?)
+    }
+}
+
+/// A part of the encoder or the decoder that works on pieces.
+#[derive(Debug)]
+pub enum Layer {
+    Conv(Conv),
+    Transposed(TransposedConv),
+    Snake(Snake),
+    Unit(ResidualUnit),
+}
+
+impl Layer {
+    /// The input may be overwritten.
+    pub fn forward(&self, input: Tensor, past: &mut Past) -> Result<Tensor, TorchError> {
+        match self {
+            Layer::Conv(conv) => conv.forward(&input, past),
+            Layer::Transposed(conv) => conv.forward(&input, past),
+            Layer::Snake(snake) => snake.forward_into(input),
+            Layer::Unit(unit) => unit.forward(input, past),
+        }
+    }
+}
+
+/// A depthwise convolution and two linear layers on the channels; added to the input.
+#[derive(Debug)]
+pub struct ConvNext {
+    depthwise: Conv,
+    norm: (Tensor, Tensor),
+    widen: (Tensor, Tensor),
+    narrow: (Tensor, Tensor),
+    gamma: Tensor,
+}
+
+impl ConvNext {
+    pub fn new(weights: &Weights, name: &str) -> Result<ConvNext, TorchError> {
+        let pair = |part: &str| -> Result<(Tensor, Tensor), TorchError> {
+            let weight = take(weights, &format!("{name}.{part}.weight"))?;
+            Ok((weight, take(weights, &format!("{name}.{part}.bias"))?))
+        };
+        Ok(ConvNext {
+            depthwise: Conv::new(weights, &format!("{name}.dwconv.conv"))?.depthwise(),
+            norm: pair("norm")?,
+            widen: pair("pwconv1")?,
+            narrow: pair("pwconv2")?,
+            gamma: take(weights, &format!("{name}.gamma"))?,
+        })
+    }
+
+    /// [B, C, T] to [B, C, T].
+    pub fn forward(&self, input: &Tensor) -> Result<Tensor, TorchError> {
+        let columns = self.depthwise.forward(input, &mut Past::default())?;
+        let rows = columns.f_transpose(1, 2)?; // [B, T, C]
+        let (weight, bias) = &self.norm;
+        let rows = rows.f_layer_norm(weight.size(), Some(weight), Some(bias), 1e-6, true)?;
+        let rows = rows.f_linear(&self.widen.0, Some(&self.widen.1))?.f_gelu("none")?;
+        let rows = rows.f_linear(&self.narrow.0, Some(&self.narrow.1))?.f_mul(&self.gamma)?;
+        Ok(input.f_add(&rows.f_transpose(1, 2)?)?)
+    }
+}
+
+/// A tensor by its name, sharing its storage.
+pub fn take(weights: &Weights, name: &str) -> Result<Tensor, TorchError> {
+    let tensor = weights.get(name).map(Tensor::shallow_clone);
+    tensor.ok_or_else(|| TorchError::Model(format!("it lacks `{name}`")))
+}

@@ -1,0 +1,177 @@
+//! The codec as one model: encoder, quantizer, decoder.
+
+use tch::{Kind, Tensor};
+
+use super::config::Config;
+use super::conv::{Conv, Layer, Past, ResidualUnit, Snake, TransposedConv};
+use super::quantizer::Quantizer;
+use super::trace::Trace;
+use super::transformer::Transformer;
+use crate::error::TorchError;
+use crate::weights::Weights;
+
+/// Dilations of the three residual units of a block.
+const DILATIONS: [i64; 3] = [1, 3, 9];
+
+#[derive(Debug)]
+pub struct Model {
+    frame: i64,
+    steps: i64,
+    /// The first parts, up to the first transformer, take waves piece by piece.
+    encoder: Vec<Part>,
+    quantizer: Quantizer,
+    decoder: Vec<Vec<Layer>>,
+}
+
+/// A part of the encoder: the first convolution, a block, or what comes last.
+#[derive(Debug)]
+struct Part {
+    layers: Vec<Layer>,
+    transformer: Option<Transformer>,
+}
+
+impl Model {
+    pub fn new(weights: &Weights, config: &Config) -> Result<Model, TorchError> {
+        Ok(Model {
+            frame: config.frame(),
+            steps: config.steps(),
+            encoder: encoder(weights, config)?,
+            quantizer: Quantizer::new(weights, config)?,
+            decoder: decoder(weights, config)?,
+        })
+    }
+
+    /// Waves [B, 1, whole frames], the longest first, to codes [B, codebooks, T]. `frames` says
+    /// how many frames of each count; the wave goes through in pieces of at most `piece`
+    /// frames, from which clips that have ended are left out.
+    pub fn encode(
+        &self,
+        waves: &Tensor,
+        frames: &[i64],
+        piece: i64,
+        trace: &mut Trace,
+    ) -> Result<Tensor, TorchError> {
+        let whole = self.encoder.iter().position(|part| part.transformer.is_some());
+        let (pieces, whole) = self.encoder.split_at(whole.unwrap_or(self.encoder.len()));
+        let total = waves.size()[2] / self.frame;
+        let mut past = Past::default();
+        let mut steps: Option<Tensor> = None;
+        for start in (0..total).step_by(piece.max(1) as usize) {
+            let count = piece.min(total - start);
+            let active = frames.iter().filter(|frames| **frames > start).count() as i64;
+            let wave = waves.f_narrow(0, 0, active)?;
+            let wave = wave.f_narrow(2, start * self.frame, count * self.frame)?;
+            past.begin();
+            let part = run(pieces, 0, wave.f_contiguous()?, &mut past, trace)?;
+            if start == 0 && count == total {
+                steps = Some(part);
+                break;
+            }
+            let (_, channels, length) = part.size3()?;
+            let scale = length / count;
+            let all = match steps.take() {
+                Some(all) => all,
+                None => {
+                    let shape = [frames.len() as i64, channels, total * scale];
+                    Tensor::f_zeros(shape, (Kind::Float, part.device()))?
+                }
+            };
+            all.f_narrow(0, 0, active)?.f_narrow(2, start * scale, length)?.f_copy_(&part)?;
+            steps = Some(all);
+        }
+        let steps = steps.ok_or_else(|| TorchError::Input("the audio has no samples".into()))?;
+        let latents = run(whole, pieces.len(), steps, &mut Past::default(), trace)?;
+        self.quantizer.codes(&latents, trace)
+    }
+
+    /// Codes [1, codebooks, T] to a wave, handed over in pieces of at most so many frames.
+    pub fn decode(
+        &self,
+        codes: &Tensor,
+        piece: i64,
+        trace: &mut Trace,
+        give: &mut dyn FnMut(Tensor) -> Result<(), TorchError>,
+    ) -> Result<(), TorchError> {
+        let latents = self.quantizer.latents(codes, trace)?;
+        let total = latents.size()[2];
+        let piece = piece.max(1) * self.steps;
+        let mut past = Past::default();
+        for start in (0..total).step_by(piece as usize) {
+            let mut wave = latents.f_narrow(2, start, piece.min(total - start))?;
+            past.begin();
+            for (at, layers) in self.decoder.iter().enumerate() {
+                for layer in layers {
+                    wave = layer.forward(wave, &mut past)?;
+                }
+                trace.see("decoder", at, &wave);
+            }
+            give(wave.f_tanh_()?)?;
+        }
+        Ok(())
+    }
+}
+
+fn run(
+    parts: &[Part],
+    first: usize,
+    mut steps: Tensor,
+    past: &mut Past,
+    trace: &mut Trace,
+) -> Result<Tensor, TorchError> {
+    for (at, part) in parts.iter().enumerate() {
+        for layer in &part.layers {
+            steps = layer.forward(steps, past)?;
+        }
+        if let Some(transformer) = &part.transformer {
+            steps = transformer.forward(&steps)?;
+        }
+        trace.see("encoder", first + at, &steps);
+    }
+    Ok(steps)
+}
+
+fn encoder(weights: &Weights, config: &Config) -> Result<Vec<Part>, TorchError> {
+    let first = Layer::Conv(Conv::new(weights, "encoder.block.0.conv")?);
+    let mut parts = vec![Part { layers: vec![first], transformer: None }];
+    for (level, rate) in config.encoder_rates.iter().enumerate() {
+        let name = format!("encoder.block.{}.block", level + 1);
+        let mut layers = units(weights, &name, 0)?;
+        layers.push(Layer::Snake(Snake::new(weights, &format!("{name}.3"))?));
+        let conv = Conv::new(weights, &format!("{name}.4.conv"))?;
+        layers.push(Layer::Conv(conv.with_stride(*rate)));
+        let transformer = config.encoder_module(level);
+        let transformer =
+            transformer.map(|config| Transformer::new(weights, &format!("{name}.5"), &config));
+        parts.push(Part { layers, transformer: transformer.transpose()? });
+    }
+    let last = config.encoder_rates.len() + 1;
+    let snake = Snake::new(weights, &format!("encoder.block.{last}"))?;
+    let conv = Conv::new(weights, &format!("encoder.block.{}.conv", last + 1))?;
+    parts.push(Part { layers: vec![Layer::Snake(snake), Layer::Conv(conv)], transformer: None });
+    Ok(parts)
+}
+
+fn decoder(weights: &Weights, config: &Config) -> Result<Vec<Vec<Layer>>, TorchError> {
+    let mut parts = vec![vec![Layer::Conv(Conv::new(weights, "decoder.model.0.conv")?)]];
+    for (level, rate) in config.decoder_rates.iter().enumerate() {
+        let name = format!("decoder.model.{}.block", level + 1);
+        let conv = TransposedConv::new(weights, &format!("{name}.1.conv"), *rate)?;
+        let snake = Snake::new(weights, &format!("{name}.0"))?;
+        let mut layers = vec![Layer::Snake(snake), Layer::Transposed(conv)];
+        layers.extend(units(weights, &name, 2)?);
+        parts.push(layers);
+    }
+    let last = config.decoder_rates.len() + 1;
+    let snake = Snake::new(weights, &format!("decoder.model.{last}"))?;
+    let conv = Conv::new(weights, &format!("decoder.model.{}.conv", last + 1))?;
+    parts.push(vec![Layer::Snake(snake), Layer::Conv(conv)]);
+    Ok(parts)
+}
+
+/// The residual units of a block, from this number on.
+fn units(weights: &Weights, name: &str, first: usize) -> Result<Vec<Layer>, TorchError> {
+    let unit = |(at, dilation): (usize, i64)| {
+        ResidualUnit::new(weights, &format!("{name}.{}", first + at), dilation).map(Layer::Unit)
+    };
+    DILATIONS.into_iter().enumerate().map(unit).collect()
+}

@@ -1,0 +1,159 @@
+//! Between the encoder's steps and codes: fewer steps, a transformer, and a codebook after
+//! another, each for what the ones before left over.
+
+use tch::Tensor;
+
+use super::config::Config;
+use super::conv::{Conv, ConvNext, Past, TransposedConv, take};
+use super::layout::codebook_name;
+use super::trace::Trace;
+use super::transformer::Transformer;
+use crate::error::TorchError;
+use crate::weights::Weights;
+
+#[derive(Debug)]
+pub struct Quantizer {
+    down: Vec<(Conv, ConvNext)>,
+    before: Transformer,
+    codebooks: Vec<Codebook>,
+    after: Transformer,
+    up: Vec<(TransposedConv, ConvNext)>,
+}
+
+impl Quantizer {
+    pub fn new(weights: &Weights, config: &Config) -> Result<Quantizer, TorchError> {
+        let sizes = &config.quantizer;
+        let (mut down, mut up) = (Vec::new(), Vec::new());
+        for (at, factor) in sizes.downsample_factor.iter().enumerate() {
+            let name = format!("quantizer.downsample.{at}");
+            let conv = Conv::new(weights, &format!("{name}.0.conv"))?.with_stride(*factor);
+            down.push((conv, ConvNext::new(weights, &format!("{name}.1"))?));
+        }
+        for (at, factor) in sizes.downsample_factor.iter().rev().enumerate() {
+            let name = format!("quantizer.upsample.{at}");
+            let conv = TransposedConv::new(weights, &format!("{name}.0.conv"), *factor)?;
+            up.push((conv, ConvNext::new(weights, &format!("{name}.1"))?));
+        }
+        let module = |name: &str, sizes| {
+            Transformer::new(weights, &format!("quantizer.{name}_module"), sizes)
+        };
+        let codebooks = 0..=sizes.n_codebooks as usize;
+        Ok(Quantizer {
+            down,
+            up,
+            before: module("pre", &sizes.pre_module)?,
+            after: module("post", &sizes.post_module)?,
+            codebooks: codebooks.map(|at| Codebook::new(weights, at)).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The encoder's steps [B, C, steps * T] to codes [B, codebooks, T].
+    pub fn codes(&self, latents: &Tensor, trace: &mut Trace) -> Result<Tensor, TorchError> {
+        let mut frames = latents.shallow_clone();
+        for (at, (conv, block)) in self.down.iter().enumerate() {
+            frames = block.forward(&conv.forward(&frames, &mut Past::default())?)?;
+            trace.see("downsample", at, &frames);
+        }
+        let mut left = self.before.forward(&frames)?; // [B, C, T]
+        trace.see("pre_module", 0, &left);
+        let mut codes = Vec::with_capacity(self.codebooks.len());
+        for (at, codebook) in self.codebooks.iter().enumerate() {
+            let (numbers, value) = codebook.encode(&left, at, trace)?;
+            left = left.f_sub(&value)?;
+            codes.push(numbers);
+        }
+        Ok(Tensor::f_stack(&codes, 1)?)
+    }
+
+    /// Codes [B, codebooks, T] to the decoder's steps [B, C, steps * T].
+    pub fn latents(&self, codes: &Tensor, trace: &mut Trace) -> Result<Tensor, TorchError> {
+        let value = |at: usize| self.codebooks[at].decode(&codes.f_select(1, at as i64)?);
+        let mut frames = value(0)?;
+        // The others are summed apart, as the original does: another order rounds differently.
+        let mut others: Option<Tensor> = None;
+        for at in 1..self.codebooks.len() {
+            others = Some(match others {
+                Some(sum) => sum.f_add(&value(at)?)?,
+                None => value(at)?,
+            });
+        }
+        if let Some(others) = others {
+            frames = frames.f_add(&others)?;
+        }
+        let mut steps = self.after.forward(&frames)?;
+        trace.see("post_module", 0, &steps);
+        for (at, (conv, block)) in self.up.iter().enumerate() {
+            steps = block.forward(&conv.forward(&steps, &mut Past::default())?)?;
+            trace.see("upsample", at, &steps);
+        }
+        Ok(steps)
+    }
+}
+
+/// A table of short vectors; the nearest by angle is chosen.
+#[derive(Debug)]
+struct Codebook {
+    into: Conv,
+    out: Conv,
+    entries: Tensor,
+    /// The entries at length one, transposed: [dim, entries]; and their squares: [1, entries].
+    directions: Tensor,
+    squares: Tensor,
+}
+
+impl Codebook {
+    fn new(weights: &Weights, at: usize) -> Result<Codebook, TorchError> {
+        let name = codebook_name(at);
+        let entries = take(weights, &format!("{name}.codebook.weight"))?;
+        let directions = normalised(&entries)?;
+        let squares = directions.f_square()?.f_sum_dim_intlist([1i64].as_slice(), true, None)?;
+        Ok(Codebook {
+            into: Conv::new(weights, &format!("{name}.in_proj"))?,
+            out: Conv::new(weights, &format!("{name}.out_proj"))?,
+            directions: directions.f_transpose(0, 1)?,
+            entries,
+            squares: squares.f_transpose(0, 1)?,
+        })
+    }
+
+    /// The numbers [B, T] of what is nearest to [B, C, T], and what they stand for: [B, C, T].
+    fn encode(
+        &self,
+        input: &Tensor,
+        at: usize,
+        trace: &mut Trace,
+    ) -> Result<(Tensor, Tensor), TorchError> {
+        let short = self.into.forward(input, &mut Past::default())?; // [B, D, T]
+        trace.see("latent", at, &short);
+        let (batch, _, length) = short.size3()?;
+        let rows = normalised(&short.f_transpose(1, 2)?.f_flatten(0, 1)?)?; // [B * T, D]
+        let distances = self.distances(&rows)?;
+        let numbers = distances.f_argmin(1, false)?.f_reshape([batch, length])?;
+        let entries = self.entries(&numbers)?;
+        // Not the entry itself: its sum with the rounding of the original's training trick.
+        let value = short.f_add(&entries.f_sub(&short)?)?;
+        Ok((numbers, self.out.forward(&value, &mut Past::default())?))
+    }
+
+    fn distances(&self, rows: &Tensor) -> Result<Tensor, TorchError> {
+        let own = rows.f_square()?.f_sum_dim_intlist([1i64].as_slice(), true, None)?;
+        let common = rows.f_mul_scalar(2.0)?.f_matmul(&self.directions)?;
+        Ok(own.f_sub(&common)?.f_add_(&self.squares)?)
+    }
+
+    fn decode(&self, numbers: &Tensor) -> Result<Tensor, TorchError> {
+        self.out.forward(&self.entries(numbers)?, &mut Past::default())
+    }
+
+    /// [B, T] to [B, D, T].
+    fn entries(&self, numbers: &Tensor) -> Result<Tensor, TorchError> {
+        let rows = Tensor::f_embedding(&self.entries, numbers, -1, false, false)?;
+        Ok(rows.f_transpose(1, 2)?)
+    }
+}
+
+/// Rows at length one; those that are almost nothing stay so.
+fn normalised(rows: &Tensor) -> Result<Tensor, TorchError> {
+    let length = rows.f_norm_scalaropt_dim(2.0, [1i64].as_slice(), true)?.f_clamp_min(1e-12)?;
+    Ok(rows.f_div(&length)?)
+}

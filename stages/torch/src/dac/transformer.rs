@@ -1,0 +1,183 @@
+//! The transformers of the codec: causal attention within a window.
+
+use tch::{Device, Kind, Tensor};
+
+use super::config::Transformer as Config;
+use crate::error::TorchError;
+use crate::layers::{LayerScale, Linear, Pass, RmsNorm, SwiGlu};
+use crate::rope::{Rope, Turns};
+use crate::weights::{Scope, Weights};
+
+#[derive(Debug)]
+pub struct Transformer {
+    block_size: i64,
+    window_size: i64,
+    layers: Vec<Layer>,
+    norm: RmsNorm,
+    rope: Rope,
+}
+
+impl Transformer {
+    pub fn new(weights: &Weights, name: &str, config: &Config) -> Result<Transformer, TorchError> {
+        let own = weights.iter().filter(|(own, _)| own.starts_with(name));
+        let own = own.map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone()));
+        let mut own: Weights = own.collect();
+        let mut scope = own.under(name);
+        let mut layers = Vec::new();
+        for at in 0..config.n_layer {
+            layers.push(Layer::load(&mut scope.under(&format!("layers.{at}")), config)?);
+        }
+        let norm = RmsNorm::load(&mut scope.under("norm"), config.dim, config.norm_eps)?;
+        let device = norm.weight.device();
+        let rope = Rope::new(config.block_size, config.head_dim, config.rope_base, device);
+        let (block_size, window_size) = (config.block_size, config.window_size);
+        Ok(Transformer { block_size, window_size, layers, norm, rope })
+    }
+
+    /// [B, C, T] to [B, C, T].
+    pub fn forward(&self, input: &Tensor) -> Result<Tensor, TorchError> {
+        let mut rows = input.f_transpose(1, 2)?; // [B, T, C]
+        let length = rows.size()[1];
+        if length > self.block_size {
+            let most = self.block_size;
+            return Err(TorchError::Input(format!("{length} positions, the codec has {most}")));
+        }
+        let turns = self.rope.range(0, length);
+        let band = Band::new(length, self.window_size, rows.device())?;
+        for layer in &self.layers {
+            rows = layer.forward(&rows, &turns, &band)?;
+        }
+        Ok(self.norm.forward(&rows).f_transpose(1, 2)?)
+    }
+}
+
+/// Which positions see which. A position sees the `window` up to itself, so a block of that
+/// many queries needs the keys of its own block and of the one before: memory grows with
+/// length times window and not with length squared.
+struct Band {
+    length: i64,
+    window: i64,
+    blocks: i64,
+    /// True where a query sees a key: [T, T] when one block suffices, else
+    /// [blocks, 1, window, 2 window].
+    mask: Tensor,
+}
+
+impl Band {
+    fn new(length: i64, window: i64, device: Device) -> Result<Band, TorchError> {
+        let options = (Kind::Int64, device);
+        let blocks = (length + window - 1) / window;
+        let mask = if blocks <= 2 {
+            let places = Tensor::f_arange(length, options)?;
+            seen(&places.f_unsqueeze(1)?, &places.f_unsqueeze(0)?, window)?
+        } else {
+            let starts = Tensor::f_arange(blocks, options)?.f_mul_scalar(window)?;
+            let starts = starts.f_reshape([-1, 1, 1, 1])?;
+            let queries = Tensor::f_arange(window, options)?.f_reshape([-1, 1])?;
+            let keys = Tensor::f_arange(2 * window, options)?.f_sub_scalar(window)?;
+            let keys = keys.f_add(&starts)?;
+            let real = keys.f_ge(0)?;
+            seen(&queries.f_add(&starts)?, &keys, window)?.f_logical_and(&real)?
+        };
+        Ok(Band { length, window, blocks, mask })
+    }
+
+    /// [B, H, T, D] each.
+    fn attend(&self, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<Tensor, TorchError> {
+        if self.blocks <= 2 {
+            return attention(query, key, value, &self.mask);
+        }
+        let (batch, heads, _, width) = query.size4()?;
+        let blocks = self.blocks;
+        let behind = blocks * self.window - self.length;
+        // The batch joins the heads, so that one mask serves all: [blocks, B * H, window, D].
+        let query = query.f_flatten(0, 1)?.f_constant_pad_nd([0, 0, 0, behind])?;
+        let query = query.f_unflatten(1, [blocks, self.window])?.f_transpose(0, 1)?;
+        let (key, value) = (self.doubled(key, behind)?, self.doubled(value, behind)?);
+        let output = attention(&query, &key, &value, &self.mask)?.f_transpose(0, 1)?;
+        let output = output.f_reshape([batch, heads, blocks * self.window, width])?;
+        Ok(output.f_narrow(2, 0, self.length)?)
+    }
+
+    /// Each block with the one before it: [blocks, B * H, 2 window, D].
+    fn doubled(&self, keys: &Tensor, behind: i64) -> Result<Tensor, TorchError> {
+        let padded = keys.f_flatten(0, 1)?.f_constant_pad_nd([0, 0, self.window, behind])?;
+        let blocks = padded.f_unfold(1, 2 * self.window, self.window)?; // [B * H, n, D, 2 window]
+        Ok(blocks.f_permute([1, 0, 3, 2])?)
+    }
+}
+
+fn seen(queries: &Tensor, keys: &Tensor, window: i64) -> Result<Tensor, TorchError> {
+    let distance = queries.f_sub(keys)?;
+    Ok(distance.f_ge(0)?.f_logical_and(&distance.f_lt(window)?)?)
+}
+
+fn attention(
+    query: &Tensor,
+    key: &Tensor,
+    value: &Tensor,
+    mask: &Tensor,
+) -> Result<Tensor, TorchError> {
+    let output = Tensor::f_scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        Some(mask),
+        0.0,
+        false,
+        None,
+        false,
+    );
+    Ok(output?)
+}
+
+#[derive(Debug)]
+struct Layer {
+    heads: [i64; 2],
+    attention_norm: RmsNorm,
+    wqkv: Linear,
+    wo: Linear,
+    attention_layer_scale: LayerScale,
+    ffn_norm: RmsNorm,
+    feed_forward: SwiGlu,
+    ffn_layer_scale: LayerScale,
+}
+
+impl Layer {
+    fn load(scope: &mut Scope, config: &Config) -> Result<Layer, TorchError> {
+        let Config { n_head, head_dim, dim, intermediate_size, norm_eps, .. } = *config;
+        let inner = n_head * head_dim;
+        Ok(Layer {
+            heads: [n_head, head_dim],
+            attention_norm: RmsNorm::load(&mut scope.under("attention_norm"), dim, norm_eps)?,
+            wqkv: Linear::load(&mut scope.under("attention.wqkv"), dim, 3 * inner, false)?,
+            wo: Linear::load(&mut scope.under("attention.wo"), inner, dim, false)?,
+            attention_layer_scale: LayerScale::load(
+                &mut scope.under("attention_layer_scale"),
+                dim,
+            )?,
+            ffn_norm: RmsNorm::load(&mut scope.under("ffn_norm"), dim, norm_eps)?,
+            feed_forward: SwiGlu::load(&mut scope.under("feed_forward"), dim, intermediate_size)?,
+            ffn_layer_scale: LayerScale::load(&mut scope.under("ffn_layer_scale"), dim)?,
+        })
+    }
+
+    /// [B, T, C] to [B, T, C].
+    fn forward(&self, rows: &Tensor, turns: &Turns, band: &Band) -> Result<Tensor, TorchError> {
+        let attended = self.attend(&self.attention_norm.forward(rows), turns, band)?;
+        let rows = rows.f_add(&self.attention_layer_scale.forward(&attended))?;
+        let inner = self.feed_forward.forward(&self.ffn_norm.forward(&rows), Pass::Evaluate);
+        Ok(rows.f_add(&self.ffn_layer_scale.forward(&inner))?)
+    }
+
+    fn attend(&self, rows: &Tensor, turns: &Turns, band: &Band) -> Result<Tensor, TorchError> {
+        let [heads, width] = self.heads;
+        let joined = self.wqkv.forward(rows, Pass::Evaluate).f_unflatten(2, [3, heads, width])?;
+        let part = |at| joined.f_select(2, at); // [B, T, H, D]
+        let query = turns.apply(&part(0)?).f_transpose(1, 2)?;
+        let key = turns.apply(&part(1)?).f_transpose(1, 2)?;
+        let output = band.attend(&query, &key, &part(2)?.f_transpose(1, 2)?)?;
+        let output = output.f_transpose(1, 2)?.f_flatten(2, 3)?;
+        Ok(self.wo.forward(&output, Pass::Evaluate))
+    }
+}

@@ -1,0 +1,273 @@
+//! The small parts that transformers share; their fields are named like the tensors in the
+//! files of the models.
+
+use tch::{Device, Kind, Tensor};
+
+use crate::error::TorchError;
+use crate::random::scramble;
+use crate::weights::Scope;
+
+/// What a forward pass is for: whether dropout acts, and which entries it drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    Evaluate,
+    /// The same seed drops the same entries, so that a pass can be run again.
+    Train {
+        seed: u64,
+    },
+}
+
+/// y = W x + b, and what an adapter adds.
+#[derive(Debug)]
+pub struct Linear {
+    pub weight: Tensor,
+    pub bias: Option<Tensor>,
+    pub adapter: Option<Adapter>,
+}
+
+/// Rows of a table, and what an adapter adds to them.
+#[derive(Debug)]
+pub struct Embedding {
+    pub weight: Tensor,
+    pub adapter: Option<Adapter>,
+}
+
+/// A module that an [`Adapter`] may sit on.
+pub enum Adaptable<'a> {
+    Linear(&'a mut Linear),
+    Embedding(&'a mut Embedding),
+}
+
+/// A change of low rank: `scaling * B A`, with dropout before A where it adapts a [`Linear`].
+#[derive(Debug)]
+pub struct Adapter {
+    /// [rank, inputs].
+    pub a: Tensor,
+    /// [outputs, rank].
+    pub b: Tensor,
+    pub scaling: f64,
+    pub dropout: f64,
+    /// Tells the dropout of one adapter from that of the others in the same pass.
+    pub stream: u64,
+}
+
+/// Divides by the root of the mean square; in single precision, then cast back and weighted.
+#[derive(Debug)]
+pub struct RmsNorm {
+    pub weight: Tensor,
+    pub eps: f64,
+}
+
+/// The feed-forward part of a block: w2(silu(w1 x) * w3 x).
+#[derive(Debug)]
+pub struct SwiGlu {
+    pub w1: Linear,
+    pub w2: Linear,
+    pub w3: Linear,
+}
+
+/// A weight for each channel of a branch.
+#[derive(Debug)]
+pub struct LayerScale {
+    pub gamma: Tensor,
+}
+
+impl Linear {
+    pub fn load(
+        scope: &mut Scope,
+        inputs: i64,
+        outputs: i64,
+        bias: bool,
+    ) -> Result<Linear, TorchError> {
+        let weight = scope.take("weight", &[outputs, inputs])?;
+        let bias = bias.then(|| scope.take("bias", &[outputs])).transpose()?;
+        Ok(Linear { weight, bias, adapter: None })
+    }
+
+    pub fn forward(&self, x: &Tensor, pass: Pass) -> Tensor {
+        let y = x.linear(&self.weight, self.bias.as_ref());
+        match &self.adapter {
+            Some(adapter) => y + adapter.of_input(x, pass),
+            None => y,
+        }
+    }
+}
+
+impl Embedding {
+    pub fn load(scope: &mut Scope, rows: i64, width: i64) -> Result<Embedding, TorchError> {
+        Ok(Embedding { weight: scope.take("weight", &[rows, width])?, adapter: None })
+    }
+
+    /// Any shape of row numbers; the width is appended to it.
+    pub fn forward(&self, rows: &Tensor) -> Tensor {
+        let y = Tensor::embedding(&self.weight, rows, -1, false, false);
+        match &self.adapter {
+            Some(adapter) => adapter.of_rows(rows).to_kind(y.kind()) + y,
+            None => y,
+        }
+    }
+}
+
+impl Adapter {
+    /// What a linear layer's output changes by. The adapter may be of higher precision than the
+    /// layer; the change is given in the precision of `x`.
+    pub fn of_input(&self, x: &Tensor, pass: Pass) -> Tensor {
+        let x = match pass {
+            Pass::Train { seed } if self.dropout > 0.0 => {
+                &dropout(x, self.dropout, scramble(seed ^ self.stream))
+            }
+            _ => x,
+        };
+        let change = x.to_kind(self.a.kind()).linear(&self.a, None::<&Tensor>);
+        let change = change.linear(&self.b, None::<&Tensor>) * self.scaling;
+        change.to_kind(x.kind())
+    }
+
+    /// What the rows of an embedding change by.
+    pub fn of_rows(&self, rows: &Tensor) -> Tensor {
+        let low = Tensor::embedding(&self.a.tr(), rows, -1, false, false);
+        low.linear(&self.b, None::<&Tensor>) * self.scaling
+    }
+}
+
+impl RmsNorm {
+    pub fn load(scope: &mut Scope, width: i64, eps: f64) -> Result<RmsNorm, TorchError> {
+        Ok(RmsNorm { weight: scope.take("weight", &[width])?, eps })
+    }
+
+    pub fn forward(&self, x: &Tensor) -> Tensor {
+        let wide = x.to_kind(Kind::Float);
+        let square = (&wide * &wide).mean_dim(-1, true, Kind::Float);
+        let normal = &wide * (square + self.eps).rsqrt();
+        normal.to_kind(x.kind()) * &self.weight
+    }
+}
+
+impl SwiGlu {
+    pub fn load(scope: &mut Scope, width: i64, inner: i64) -> Result<SwiGlu, TorchError> {
+        Ok(SwiGlu {
+            w1: Linear::load(&mut scope.under("w1"), width, inner, false)?,
+            w2: Linear::load(&mut scope.under("w2"), inner, width, false)?,
+            w3: Linear::load(&mut scope.under("w3"), width, inner, false)?,
+        })
+    }
+
+    pub fn forward(&self, x: &Tensor, pass: Pass) -> Tensor {
+        let gate = self.w1.forward(x, pass).silu();
+        self.w2.forward(&(gate * self.w3.forward(x, pass)), pass)
+    }
+}
+
+impl LayerScale {
+    pub fn load(scope: &mut Scope, width: i64) -> Result<LayerScale, TorchError> {
+        Ok(LayerScale { gamma: scope.take("gamma", &[width])? })
+    }
+
+    pub fn forward(&self, x: &Tensor) -> Tensor {
+        x * &self.gamma
+    }
+}
+
+/// Repeats each of the heads, so that `heads` of keys or values serve more queries:
+/// [B, heads, T, width] to [B, heads * times, T, width].
+pub fn repeat_heads(x: &Tensor, times: i64) -> Tensor {
+    if times == 1 {
+        return x.shallow_clone();
+    }
+    let size = x.size();
+    let [batch, heads, length, width] = [size[0], size[1], size[2], size[3]];
+    let repeated = x.unsqueeze(2).expand([batch, heads, times, length, width], false);
+    repeated.reshape([batch, heads * times, length, width])
+}
+
+/// Zeroes entries with a probability and scales the rest up. Which ones depends on the seed and
+/// their places only, neither on the device nor on what else draws random numbers.
+pub fn dropout(x: &Tensor, probability: f64, seed: u64) -> Tensor {
+    let width = x.size().last().copied().unwrap_or(1).max(1);
+    let keep = keep(x.numel() as i64 / width, width, probability, seed, x.device());
+    x * keep.view(x.size().as_slice()).to_kind(x.kind()) / (1.0 - probability)
+}
+
+/// True where an entry stays: [rows, columns]. A number of the row and one of the column are
+/// mixed in 32 bits, which is cheap next to the matrix products around it.
+fn keep(rows: i64, columns: i64, probability: f64, seed: u64, device: Device) -> Tensor {
+    let numbers = |count: i64, seed: u64| {
+        let draw = |at: i64| scramble(seed.wrapping_add(at as u64)) as i32;
+        let numbers: Vec<i32> = (0..count).map(draw).collect();
+        Tensor::from_slice(&numbers).to_device(device)
+    };
+    let rows = numbers(rows, scramble(seed)).unsqueeze(1);
+    let columns = numbers(columns, scramble(!seed));
+    // The finalizer of MurmurHash3, with shifts that keep the sign.
+    let mut mixed = rows + columns;
+    for (shift, factor) in [(16, 0x85EB_CA6B_u32), (13, 0xC2B2_AE35)] {
+        mixed = mixed.bitwise_xor_tensor(&mixed.bitwise_right_shift_tensor_scalar(shift));
+        mixed = mixed * i64::from(factor as i32);
+    }
+    let threshold = i32::MIN as f64 + probability * 2f64.powi(32);
+    mixed.ge(threshold as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use tch::IndexOp;
+
+    const CPU: (Kind, Device) = (Kind::Float, Device::Cpu);
+
+    #[test]
+    fn an_adapter_adds_its_product_to_the_weight() {
+        let adapter = || Adapter {
+            a: Tensor::from_slice(&[1f32, 2.0, 3.0]).view([1, 3]),
+            b: Tensor::from_slice(&[0.5f32, -1.0]).view([2, 1]),
+            scaling: 2.0,
+            dropout: 0.5,
+            stream: 0,
+        };
+        let weight = Tensor::randn([2, 3], CPU);
+        let merged = &weight + adapter().b.matmul(&adapter().a) * 2.0;
+        let x = Tensor::randn([4, 3], CPU);
+        let linear = Linear { weight, bias: None, adapter: Some(adapter()) };
+        let far = (linear.forward(&x, Pass::Evaluate) - x.linear(&merged, None::<&Tensor>)).abs();
+        assert!(far.max().double_value(&[]) < 1e-5);
+
+        let table = Tensor::randn([3, 2], CPU);
+        let merged = &table + adapter().b.matmul(&adapter().a).tr() * 2.0;
+        let embedding = Embedding { weight: table, adapter: Some(adapter()) };
+        let rows = Tensor::from_slice(&[2i64, 0, 2]);
+        let far = (embedding.forward(&rows) - merged.index_select(0, &rows)).abs();
+        assert!(far.max().double_value(&[]) < 1e-6);
+    }
+
+    #[test]
+    fn dropout_keeps_the_mean_and_repeats_itself() {
+        let ones = Tensor::ones([4, 100, 256], CPU);
+        for probability in [0.01, 0.1, 0.5] {
+            let dropped = dropout(&ones, probability, 7);
+            assert_eq!(dropped, dropout(&ones, probability, 7));
+            assert_ne!(dropped, dropout(&ones, probability, 8));
+            // Six standard deviations of the mean of 102,400 entries.
+            let bound = 6.0 * (probability / (1.0 - probability) / 102_400.0).sqrt();
+            assert!((dropped.mean(Kind::Float).double_value(&[]) - 1.0).abs() < bound);
+        }
+    }
+
+    #[test]
+    fn dropout_is_not_alike_from_row_to_row() {
+        let kept = keep(512, 512, 0.5, 3, Device::Cpu).to_kind(Kind::Float) * 2.0 - 1.0;
+        for (left, right) in
+            [(kept.i(..511), kept.i(1..)), (kept.i((.., ..511)), kept.i((.., 1..)))]
+        {
+            let alike = (left * right).mean(Kind::Float).double_value(&[]);
+            assert!(alike.abs() < 6.0 / 512.0, "{alike}");
+        }
+    }
+
+    #[test]
+    fn heads_are_repeated_one_after_the_other() {
+        let heads = Tensor::from_slice(&[1f32, 2.0]).view([1, 2, 1, 1]);
+        let repeated = Vec::<f32>::try_from(repeat_heads(&heads, 2).view(-1)).unwrap();
+        assert_eq!(repeated, [1.0, 1.0, 2.0, 2.0]);
+    }
+}

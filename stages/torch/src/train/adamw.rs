@@ -1,0 +1,380 @@
+//! AdamW with decoupled weight decay, its state in plain named tensors.
+//!
+//! The master copy of each parameter is f32. Where the model computes in f32 the parameter is
+//! its own master; else the parameter is the rounded copy that the model computes with. Large
+//! tensors are updated piece by piece, so that the temporaries stay small.
+//!
+//! A gradient that is not there counts as zero: whether libtorch has an undefined gradient or
+//! one that was zeroed depends on what ran before, and a resumed run must not differ.
+
+use serde::{Deserialize, Serialize};
+use tch::{Kind, Tensor};
+
+use crate::error::TorchError;
+
+/// How many values are updated at a time.
+const PIECE: i64 = 1 << 22;
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AdamWSettings {
+    pub beta1: f64,
+    pub beta2: f64,
+    pub epsilon: f64,
+    /// Applies to the parameters that decay ([`decays`]).
+    pub weight_decay: f64,
+}
+
+/// Biases, norms and embeddings do not decay: they have no directions to shrink.
+pub fn decays(name: &str, parameter: &Tensor) -> bool {
+    parameter.dim() > 1 && !name.split('.').any(|part| part.contains("embeddings"))
+}
+
+/// The state of one parameter.
+#[derive(Debug)]
+struct Slot {
+    name: String,
+    parameter: Tensor,
+    /// f32; the parameter's own memory where that is f32.
+    master: Tensor,
+    first: Tensor,
+    second: Tensor,
+    decays: bool,
+}
+
+#[derive(Debug)]
+pub struct AdamW {
+    settings: AdamWSettings,
+    slots: Vec<Slot>,
+    updates: u64,
+}
+
+/// A tensor of the state, by the role it plays.
+pub const ROLES: [&str; 3] = ["master", "first", "second"];
+
+impl AdamW {
+    /// For parameters in the order of [`super::Trainee::parameters`].
+    pub fn new(
+        settings: AdamWSettings,
+        parameters: Vec<(String, Tensor)>,
+    ) -> Result<AdamW, TorchError> {
+        let slot = |(name, parameter): (String, Tensor)| {
+            // The same memory where the kind is f32 already.
+            let master = parameter.f_detach()?.f_to_kind(Kind::Float)?;
+            Ok(Slot {
+                first: master.f_zeros_like()?,
+                second: master.f_zeros_like()?,
+                decays: decays(&name, &parameter),
+                name,
+                parameter,
+                master,
+            })
+        };
+        let slots = parameters.into_iter().map(slot).collect::<Result<_, TorchError>>()?;
+        Ok(AdamW { settings, slots, updates: 0 })
+    }
+
+    pub fn updates(&self) -> u64 {
+        self.updates
+    }
+
+    /// One update with a learning rate. A gradient for each parameter, in order, is multiplied
+    /// by `factor` first: what undoes the loss scale and clips.
+    pub fn step(
+        &mut self,
+        gradients: &[Option<Tensor>],
+        rate: f64,
+        factor: f64,
+    ) -> Result<(), TorchError> {
+        if gradients.len() != self.slots.len() {
+            let (given, expected) = (gradients.len(), self.slots.len());
+            return Err(TorchError::Input(format!("{given} gradients for {expected} parameters")));
+        }
+        let _guard = tch::no_grad_guard();
+        self.updates += 1;
+        let update = Update::new(&self.settings, self.updates, rate, factor);
+        for (slot, gradient) in self.slots.iter_mut().zip(gradients) {
+            slot.step(&update, gradient.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// The tensors that a checkpoint has to keep: role, name of the parameter, tensor.
+    pub fn state(&self) -> impl Iterator<Item = (&'static str, &str, &Tensor)> {
+        self.slots.iter().flat_map(|slot| {
+            let tensors = [&slot.master, &slot.first, &slot.second];
+            ROLES.into_iter().zip(tensors).map(|(role, tensor)| (role, slot.name.as_str(), tensor))
+        })
+    }
+
+    /// The f32 copies of the parameters.
+    pub fn masters(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.slots.iter().map(|slot| (slot.name.as_str(), &slot.master))
+    }
+
+    /// Takes up a state: `recall` gives the tensor of a role and a parameter.
+    pub fn restore<E: From<TorchError>>(
+        &mut self,
+        updates: u64,
+        mut recall: impl FnMut(&'static str, &str) -> Result<Tensor, E>,
+    ) -> Result<(), E> {
+        let _guard = tch::no_grad_guard();
+        for slot in &mut self.slots {
+            for role in ROLES {
+                let tensor = recall(role, &slot.name)?;
+                slot.take(role, &tensor)?;
+            }
+            slot.publish()?;
+        }
+        self.updates = updates;
+        Ok(())
+    }
+}
+
+/// The numbers of one update, equal for all parameters.
+struct Update {
+    beta1: f64,
+    beta2: f64,
+    epsilon: f64,
+    shrink: f64,
+    step_size: f64,
+    root_correction: f64,
+    factor: f64,
+}
+
+impl Update {
+    fn new(settings: &AdamWSettings, updates: u64, rate: f64, factor: f64) -> Update {
+        let AdamWSettings { beta1, beta2, epsilon, weight_decay } = *settings;
+        Update {
+            beta1,
+            beta2,
+            epsilon,
+            shrink: 1.0 - rate * weight_decay,
+            step_size: rate / (1.0 - beta1.powf(updates as f64)),
+            root_correction: (1.0 - beta2.powf(updates as f64)).sqrt(),
+            factor,
+        }
+    }
+}
+
+impl Slot {
+    fn step(&mut self, update: &Update, gradient: Option<&Tensor>) -> Result<(), TorchError> {
+        if self.decays && update.shrink != 1.0 {
+            let _ = self.master.f_mul_scalar_(update.shrink)?;
+        }
+        let flat = |tensor: &Tensor| tensor.f_view(-1);
+        let (master, first, second) =
+            (flat(&self.master)?, flat(&self.first)?, flat(&self.second)?);
+        let gradient = gradient.map(|gradient| gradient.f_reshape(-1)).transpose()?;
+        let count = master.size()[0];
+        for start in (0..count).step_by(PIECE as usize) {
+            let length = PIECE.min(count - start);
+            let piece = |tensor: &Tensor| tensor.f_narrow(0, start, length);
+            let gradient = gradient.as_ref().map(piece).transpose()?;
+            update.apply(piece(&master)?, piece(&first)?, piece(&second)?, gradient)?;
+        }
+        self.publish()
+    }
+
+    /// Rounds the master to what the model computes with.
+    fn publish(&mut self) -> Result<(), TorchError> {
+        if self.parameter.kind() != Kind::Float {
+            self.parameter.f_copy_(&self.master)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, role: &str, tensor: &Tensor) -> Result<(), TorchError> {
+        let own = match role {
+            "master" => &mut self.master,
+            "first" => &mut self.first,
+            _ => &mut self.second,
+        };
+        if tensor.size() != own.size() || tensor.kind() != Kind::Float {
+            return Err(TorchError::Model(format!(
+                "the {role} tensor of `{}` is {:?} {:?} in the checkpoint, expected Float {:?}",
+                self.name,
+                tensor.kind(),
+                tensor.size(),
+                own.size()
+            )));
+        }
+        own.f_copy_(tensor)?;
+        Ok(())
+    }
+}
+
+impl Update {
+    /// The formula, on views that share memory with the state.
+    fn apply(
+        &self,
+        mut master: Tensor,
+        mut first: Tensor,
+        mut second: Tensor,
+        gradient: Option<Tensor>,
+    ) -> Result<(), TorchError> {
+        match gradient {
+            Some(gradient) => {
+                let gradient = gradient.f_to_kind(Kind::Float)?.f_mul_scalar(self.factor)?;
+                let _ = first.f_lerp_(&gradient, 1.0 - self.beta1)?;
+                let square = gradient.f_square()?.f_mul_scalar_(1.0 - self.beta2)?;
+                let _ = second.f_mul_scalar_(self.beta2)?.f_add_(&square)?;
+            }
+            None => {
+                let _ = first.f_mul_scalar_(self.beta1)?;
+                let _ = second.f_mul_scalar_(self.beta2)?;
+            }
+        }
+        let mut divisor = second.f_sqrt()?.f_div_scalar_(self.root_correction)?;
+        let divisor = divisor.f_add_scalar_(self.epsilon)?;
+        let change = first.f_div(&divisor)?.f_mul_scalar_(self.step_size)?;
+        let _ = master.f_sub_(&change)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use tch::Device;
+
+    use super::*;
+
+    const SETTINGS: AdamWSettings =
+        AdamWSettings { beta1: 0.9, beta2: 0.95, epsilon: 1e-5, weight_decay: 0.1 };
+
+    fn tensor(values: &[f32], kind: Kind) -> Tensor {
+        Tensor::from_slice(values).to_kind(kind).set_requires_grad(true)
+    }
+
+    fn values(tensor: &Tensor) -> Vec<f64> {
+        Vec::try_from(tensor.detach().to_kind(Kind::Double).view(-1)).unwrap()
+    }
+
+    /// The published algorithm on one number, in double precision.
+    fn reference(start: f64, gradients: &[f64], rate: f64, decay: f64) -> f64 {
+        let (mut value, mut first, mut second) = (start, 0.0, 0.0);
+        for (step, gradient) in (1..).zip(gradients) {
+            value -= rate * decay * value;
+            first = 0.9 * first + 0.1 * gradient;
+            second = 0.95 * second + 0.05 * gradient * gradient;
+            let corrected = second / (1.0 - 0.95f64.powi(step));
+            value -= rate * first / (1.0 - 0.9f64.powi(step)) / (corrected.sqrt() + 1e-5);
+        }
+        value
+    }
+
+    #[test]
+    fn updates_follow_the_published_formula() {
+        let weight = tensor(&[0.5, -1.5], Kind::Float).detach().view([1, 2]);
+        let bias = tensor(&[0.25], Kind::Float);
+        let parameters = vec![
+            ("a.weight".to_owned(), weight.shallow_clone()),
+            ("b.bias".to_owned(), bias.shallow_clone()),
+        ];
+        let mut adamw = AdamW::new(SETTINGS, parameters).unwrap();
+        let gradients: Vec<f64> = (0..20).map(|step| (f64::from(step) * 0.7).sin()).collect();
+        for gradient in &gradients {
+            let gradient = *gradient as f32;
+            let weights = Tensor::from_slice(&[gradient, -2.0 * gradient]).view([1, 2]);
+            let given = [Some(weights * 4.0), Some(Tensor::from_slice(&[gradient]) * 4.0)];
+            adamw.step(&given, 0.01, 0.25).unwrap();
+        }
+        let doubled: Vec<f64> = gradients.iter().map(|gradient| -2.0 * gradient).collect();
+        let expected = [
+            reference(0.5, &gradients, 0.01, 0.1),
+            reference(-1.5, &doubled, 0.01, 0.1),
+            reference(0.25, &gradients, 0.01, 0.0),
+        ];
+        let got = [values(&weight), values(&bias)].concat();
+        for (got, expected) in got.iter().zip(expected) {
+            assert!((got - expected).abs() < 1e-6, "{got} {expected}");
+        }
+    }
+
+    #[test]
+    fn steps_too_small_for_bf16_add_up_in_the_master() {
+        let weight = tensor(&[1.0], Kind::BFloat16);
+        let parameters = vec![("weight".to_owned(), weight.shallow_clone())];
+        let settings = AdamWSettings { weight_decay: 0.0, ..SETTINGS };
+        let mut adamw = AdamW::new(settings, parameters).unwrap();
+        let gradient = Tensor::from_slice(&[1f32]).to_kind(Kind::BFloat16);
+        adamw.step(&[Some(gradient.shallow_clone())], 1e-3, 1.0).unwrap();
+        assert_eq!(values(&weight), [1.0], "one step is lost in rounding");
+        for _ in 0..9 {
+            adamw.step(&[Some(gradient.shallow_clone())], 1e-3, 1.0).unwrap();
+        }
+        let master = values(adamw.masters().next().unwrap().1)[0];
+        assert!((master - 0.99).abs() < 1e-5, "{master}");
+        assert!((values(&weight)[0] - 0.99).abs() < 4e-3);
+    }
+
+    #[test]
+    fn a_missing_gradient_and_a_zero_one_are_the_same() {
+        let run = |gradient: Option<Tensor>| {
+            let weight = tensor(&[1.0], Kind::Float);
+            let parameters = vec![("weight".to_owned(), weight.shallow_clone())];
+            let mut adamw = AdamW::new(SETTINGS, parameters).unwrap();
+            adamw.step(&[Some(Tensor::from_slice(&[0.3f32]))], 0.1, 1.0).unwrap();
+            adamw.step(&[gradient], 0.1, 1.0).unwrap();
+            values(&weight)
+        };
+        assert_eq!(run(None), run(Some(Tensor::zeros([1], (Kind::Float, Device::Cpu)))));
+    }
+
+    #[test]
+    fn a_large_tensor_is_updated_to_its_end() {
+        let count = PIECE + 3;
+        let weight = Tensor::ones([count], (Kind::Float, Device::Cpu));
+        let parameters = vec![("weight".to_owned(), weight.shallow_clone())];
+        let mut adamw = AdamW::new(SETTINGS, parameters).unwrap();
+        adamw.step(&[Some(weight.ones_like())], 0.5, 1.0).unwrap();
+        let (first, last) = (weight.double_value(&[0]), weight.double_value(&[count - 1]));
+        assert_eq!(first, last);
+        assert!((weight.mean(Kind::Double).double_value(&[]) - first).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_restored_state_goes_on_as_if_nothing_had_been() {
+        let gradient = |step: i32| Some(Tensor::from_slice(&[(step as f32).cos(), 0.5]));
+        let start = || vec![("weight".to_owned(), tensor(&[1.0, 2.0], Kind::Half))];
+        let mut straight = AdamW::new(SETTINGS, start()).unwrap();
+        for step in 0..3 {
+            straight.step(&[gradient(step)], 0.1, 1.0).unwrap();
+        }
+        let kept: Vec<(&str, Tensor)> =
+            straight.state().map(|(role, _, tensor)| (role, tensor.copy())).collect();
+        let mut resumed = AdamW::new(SETTINGS, start()).unwrap();
+        let recall = |role: &str, _: &str| -> Result<Tensor, TorchError> {
+            Ok(kept.iter().find(|(own, _)| *own == role).unwrap().1.shallow_clone())
+        };
+        resumed.restore(straight.updates(), recall).unwrap();
+        for step in 3..6 {
+            straight.step(&[gradient(step)], 0.1, 1.0).unwrap();
+            resumed.step(&[gradient(step)], 0.1, 1.0).unwrap();
+        }
+        let state = |adamw: &AdamW| adamw.state().map(|(_, _, t)| values(t)).collect::<Vec<_>>();
+        assert_eq!(state(&straight), state(&resumed));
+        assert_eq!(values(&straight.slots[0].parameter), values(&resumed.slots[0].parameter));
+    }
+
+    #[test]
+    fn a_state_of_another_shape_is_refused() {
+        let parameters = vec![("weight".to_owned(), tensor(&[1.0, 2.0], Kind::Float))];
+        let mut adamw = AdamW::new(SETTINGS, parameters).unwrap();
+        let error =
+            adamw.restore(1, |_, _| Ok::<_, TorchError>(Tensor::from_slice(&[1f32]))).unwrap_err();
+        let expected = "the model cannot be used: the master tensor of `weight` is Float [1] in \
+                        the checkpoint, expected Float [2]";
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn biases_norms_and_embeddings_do_not_decay() {
+        let matrix = Tensor::zeros([2, 2], (Kind::Float, Device::Cpu));
+        let vector = Tensor::zeros([2], (Kind::Float, Device::Cpu));
+        assert!(decays("layers.0.attention.wqkv.weight", &matrix));
+        assert!(decays("output.lora_A", &matrix));
+        assert!(!decays("layers.0.attention_norm.weight", &vector));
+        assert!(!decays("codebook_embeddings.weight", &matrix));
+    }
+}

@@ -1,0 +1,228 @@
+//! The tensors of a model by their names in its file, handed over one by one while it is built.
+
+use std::collections::BTreeMap;
+
+use safetensors::tensor::{Dtype, SafeTensors};
+use tch::{Device, Kind, Tensor};
+
+use crate::error::TorchError;
+
+/// How many names an error lists before it only counts.
+const LISTED: usize = 6;
+
+/// A name and the shape that is expected under it.
+pub type Expected = (String, Vec<i64>);
+
+/// Tensors by name, in the order of the names.
+#[derive(Debug, Default)]
+pub struct Weights(BTreeMap<String, Tensor>);
+
+impl Weights {
+    pub fn from_safetensors(bytes: &[u8]) -> Result<Weights, TorchError> {
+        let file = SafeTensors::deserialize(bytes);
+        let file = file.map_err(|error| TorchError::Model(error.to_string()))?;
+        let mut weights = Weights::default();
+        for (name, view) in file.tensors() {
+            let shape: Vec<i64> = view.shape().iter().map(|size| *size as i64).collect();
+            let kind = kind_of(view.dtype()).ok_or_else(|| {
+                TorchError::Model(format!("`{name}` is of type {:?}", view.dtype()))
+            })?;
+            weights.insert(name, Tensor::f_from_data_size(view.data(), &shape, kind)?);
+        }
+        Ok(weights)
+    }
+
+    pub fn insert(&mut self, name: impl Into<String>, tensor: Tensor) {
+        self.0.insert(name.into(), tensor);
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Tensor> {
+        self.0.get(name)
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.0.iter().map(|(name, tensor)| (name.as_str(), tensor))
+    }
+
+    pub fn remove(&mut self, name: &str) -> Option<Tensor> {
+        self.0.remove(name)
+    }
+
+    /// Compares with what a model needs; all that is missing, unknown or of another shape is
+    /// told at once.
+    pub fn check(&self, expected: &[Expected]) -> Result<(), TorchError> {
+        let known: BTreeMap<&str, &[i64]> =
+            expected.iter().map(|(name, shape)| (name.as_str(), shape.as_slice())).collect();
+        let missing = known.keys().filter(|name| !self.contains(name));
+        let missing = missing.map(|name| format!("`{name}`")).collect();
+        let unknown = self.names().filter(|name| !known.contains_key(name));
+        let unknown = unknown.map(|name| format!("`{name}`")).collect();
+        let other = self.iter().filter_map(|(name, tensor)| {
+            let (shape, wanted) = (tensor.size(), known.get(name)?);
+            (shape != *wanted).then(|| format!("`{name}` {shape:?} instead of {wanted:?}"))
+        });
+        let problems: Vec<String> =
+            [("missing", missing), ("unexpected", unknown), ("of another shape", other.collect())]
+                .into_iter()
+                .filter_map(|(what, names)| listed(what, names))
+                .collect();
+        match problems.is_empty() {
+            true => Ok(()),
+            false => Err(TorchError::Model(problems.join("; "))),
+        }
+    }
+
+    /// Hands a tensor over; it must be there in this shape.
+    pub fn take(&mut self, name: &str, shape: &[i64]) -> Result<Tensor, TorchError> {
+        let tensor = self.0.remove(name);
+        let tensor =
+            tensor.ok_or_else(|| TorchError::Model(format!("there is no tensor `{name}`")))?;
+        match tensor.size() == shape {
+            true => Ok(tensor),
+            false => Err(TorchError::Model(format!(
+                "`{name}` has the shape {:?}, expected {shape:?}",
+                tensor.size()
+            ))),
+        }
+    }
+
+    /// A view whose names all begin with `prefix` and a dot.
+    pub fn under(&mut self, prefix: &str) -> Scope<'_> {
+        Scope { weights: self, prefix: format!("{prefix}.") }
+    }
+
+    /// Ends the taking: what nobody asked for is an error.
+    pub fn finish(self) -> Result<(), TorchError> {
+        let left = self.names().map(|name| format!("`{name}`")).collect();
+        match listed("unexpected", left) {
+            Some(problem) => Err(TorchError::Model(problem)),
+            None => Ok(()),
+        }
+    }
+
+    /// The same on a device; floating point tensors also in another precision when one is given.
+    pub fn moved(self, device: Device, kind: Option<Kind>) -> Result<Weights, TorchError> {
+        let mut moved = Weights::default();
+        for (name, tensor) in self.0 {
+            let kind = kind.filter(|_| tensor.is_floating_point()).unwrap_or(tensor.kind());
+            moved.insert(name, tensor.f_to_device(device)?.f_to_kind(kind)?);
+        }
+        Ok(moved)
+    }
+}
+
+impl FromIterator<(String, Tensor)> for Weights {
+    fn from_iter<I: IntoIterator<Item = (String, Tensor)>>(tensors: I) -> Weights {
+        Weights(tensors.into_iter().collect())
+    }
+}
+
+impl IntoIterator for Weights {
+    type Item = (String, Tensor);
+    type IntoIter = std::collections::btree_map::IntoIter<String, Tensor>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+/// A part of the tensors: those of one module.
+#[derive(Debug)]
+pub struct Scope<'a> {
+    weights: &'a mut Weights,
+    prefix: String,
+}
+
+impl Scope<'_> {
+    pub fn under(&mut self, name: &str) -> Scope<'_> {
+        let prefix = format!("{}{name}.", self.prefix);
+        Scope { weights: self.weights, prefix }
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.weights.contains(&format!("{}{name}", self.prefix))
+    }
+
+    pub fn take(&mut self, name: &str, shape: &[i64]) -> Result<Tensor, TorchError> {
+        self.weights.take(&format!("{}{name}", self.prefix), shape)
+    }
+}
+
+/// The kind of libtorch for a type in a file, where it has one.
+pub fn kind_of(dtype: Dtype) -> Option<Kind> {
+    match dtype {
+        Dtype::F64 => Some(Kind::Double),
+        Dtype::F32 => Some(Kind::Float),
+        Dtype::F16 => Some(Kind::Half),
+        Dtype::BF16 => Some(Kind::BFloat16),
+        Dtype::I64 => Some(Kind::Int64),
+        Dtype::I32 => Some(Kind::Int),
+        Dtype::I16 => Some(Kind::Int16),
+        Dtype::I8 => Some(Kind::Int8),
+        Dtype::U8 => Some(Kind::Uint8),
+        Dtype::BOOL => Some(Kind::Bool),
+        _ => None,
+    }
+}
+
+fn listed(what: &str, names: Vec<String>) -> Option<String> {
+    let shown = names.iter().take(LISTED).cloned().collect::<Vec<_>>().join(", ");
+    match names.len() {
+        0 => None,
+        count if count <= LISTED => Some(format!("{what}: {shown}")),
+        count => Some(format!("{what}: {shown} and {} more", count - LISTED)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn weights(names: &[(&str, &[i64])]) -> Weights {
+        let zeros = |shape: &&[i64]| Tensor::zeros(*shape, (Kind::Float, Device::Cpu));
+        names.iter().map(|(name, shape)| (name.to_string(), zeros(shape))).collect()
+    }
+
+    #[test]
+    fn all_that_does_not_fit_is_told_at_once() {
+        let there = weights(&[("a", &[2, 3]), ("b", &[1]), ("x", &[1])]);
+        there
+            .check(&[("a".into(), vec![2, 3]), ("b".into(), vec![1]), ("x".into(), vec![1])])
+            .unwrap();
+        let expected = [("a".into(), vec![3, 2]), ("b".into(), vec![1]), ("c".into(), vec![1])];
+        let error = there.check(&expected).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the model cannot be used: missing: `c`; unexpected: `x`; \
+             of another shape: `a` [2, 3] instead of [3, 2]"
+        );
+    }
+
+    #[test]
+    fn a_long_list_is_cut() {
+        let names: Vec<String> = (0..9).map(|number| format!("{number}")).collect();
+        let text = listed("missing", names).unwrap();
+        assert_eq!(text, "missing: 0, 1, 2, 3, 4, 5 and 3 more");
+    }
+
+    #[test]
+    fn a_scope_takes_by_the_whole_name_and_what_is_left_is_an_error() {
+        let mut there = weights(&[("layers.0.w", &[2]), ("y", &[1])]);
+        let mut layers = there.under("layers");
+        let mut layer = layers.under("0");
+        assert!(layer.contains("w"));
+        assert_eq!(layer.take("w", &[2]).unwrap().size(), [2]);
+        let error = layer.take("w", &[2]).unwrap_err().to_string();
+        assert!(error.ends_with("there is no tensor `layers.0.w`"), "{error}");
+        assert!(there.finish().unwrap_err().to_string().ends_with("unexpected: `y`"));
+    }
+}

@@ -1,0 +1,185 @@
+//! A stage that trains for the tests: its weights are a chain of hashes, so that a step that is
+//! left out, done twice or done on other data gives another model.
+
+use bytes::Bytes;
+use cache::Digest;
+use stage_core::catalogue::ON_CHANGE;
+use stage_core::{
+    Blob, Context, Default, FieldSet, FieldType, Fields, GatherInput, GatherJob, GatherOutput,
+    InputPort, Job, Kind, NewValue, Output, OutputPort, Parameter, ParameterType, Place,
+    PortOutput, Role, Setup, Stage, StageError, Work,
+};
+
+const KIND: &str = "tensor";
+
+/// In this process.
+pub static TRAIN: Kind = Kind {
+    name: "test.train",
+    summary: "Trains.",
+    work: Work::Train,
+    inputs: &[InputPort {
+        reads: FieldSet::These(&[("body", FieldType::Blob)]),
+        ..InputPort::DATASET
+    }],
+    outputs: &[OutputPort {
+        writes: &[("weights", FieldType::Blob), ("frozen", FieldType::Blob)],
+        ..OutputPort::ARTIFACT
+    }],
+    parameters: &[
+        Parameter {
+            name: "steps",
+            parameter_type: ParameterType::Integer { min: 1, max: 1_000_000 },
+            default: Default::Integer(6),
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "every",
+            parameter_type: ParameterType::Integer { min: 1, max: 1_000_000 },
+            default: Default::Integer(2),
+            role: Role::Execution,
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "pause",
+            parameter_type: ParameterType::Duration,
+            default: Default::Seconds(0.0),
+            role: Role::Execution,
+            doc: "How long a step takes.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "frozen",
+            parameter_type: ParameterType::Size,
+            // Large enough to lie in a file of its own.
+            default: Default::Bytes(3 << 19),
+            doc: "The size of what training leaves alone.",
+            ..Parameter::BASE
+        },
+        ON_CHANGE,
+    ],
+    ..Kind::BASE
+};
+
+/// The same in the worker.
+pub static REMOTE_TRAIN: Kind = Kind { name: "test.remote-train", place: Place::Worker, ..TRAIN };
+
+/// The implementation of one of the two.
+pub struct Train(pub &'static Kind);
+
+impl Stage for Train {
+    fn kind(&self) -> &'static Kind {
+        self.0
+    }
+
+    fn open(&self, setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        let pause = std::time::Duration::from_secs_f64(setup.parameters.seconds("pause")?);
+        Ok(Job::Gather(Box::new(TrainJob {
+            steps: setup.parameters.integer("steps")? as u64,
+            every: setup.parameters.integer("every")? as u64,
+            pause,
+            frozen: setup.parameters.bytes("frozen")? as usize,
+        })))
+    }
+}
+
+struct TrainJob {
+    steps: u64,
+    every: u64,
+    pause: std::time::Duration,
+    frozen: usize,
+}
+
+/// What a checkpoint holds.
+struct State {
+    step: u64,
+    weights: Bytes,
+    frozen: Blob,
+}
+
+impl GatherJob for TrainJob {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        let data = digest_of(&input, context)?;
+        let mut state = match context.last_checkpoint()? {
+            Some(fields) => State::load(&fields, self.frozen, context)?,
+            None => State::begin(self.frozen, context)?,
+        };
+        let mut saved = state.step;
+        while state.step < self.steps {
+            if context.stopping() {
+                if saved < state.step {
+                    state.save(context)?;
+                }
+                return Err(StageError::Stopped);
+            }
+            std::thread::sleep(self.pause);
+            state.step(&data);
+            context.metrics(state.step, &[("loss", 1.0 / state.step as f64)]);
+            context.progress(state.step, self.steps);
+            if state.step % self.every == 0 {
+                state.save(context)?;
+                saved = state.step;
+            }
+        }
+        let values = state.output(context)?.values;
+        let values = values.into_iter().filter(|(name, _)| name != "step").collect();
+        Ok(GatherOutput::default().with("output", PortOutput::Artifact(values)))
+    }
+}
+
+impl State {
+    fn begin(size: usize, context: &mut dyn Context) -> Result<State, StageError> {
+        let weights = match context.parent()? {
+            Some(parent) => context.read(blob(&parent, "weights")?)?,
+            None => Bytes::from_static(b"fresh"),
+        };
+        let frozen = context.keep(KIND, vec![7; size].into())?;
+        Ok(State { step: 0, weights, frozen })
+    }
+
+    fn load(fields: &Fields, size: usize, context: &mut dyn Context) -> Result<State, StageError> {
+        let step = fields.number("step").ok_or_else(|| StageError::failed("no step"))?;
+        let frozen = blob(fields, "frozen")?;
+        if context.read(frozen)?.len() != size {
+            return Err(StageError::failed("the frozen part is another one"));
+        }
+        let weights = context.read(blob(fields, "weights")?)?;
+        Ok(State { step: step as u64, weights, frozen: frozen.clone() })
+    }
+
+    fn step(&mut self, data: &Digest) {
+        self.step += 1;
+        let whole = [&self.weights[..], data.as_bytes(), &self.step.to_le_bytes()].concat();
+        let digest = Digest::of(&whole);
+        self.weights = digest.to_string().into_bytes().into();
+    }
+
+    fn save(&self, context: &mut dyn Context) -> Result<(), StageError> {
+        let output = self.output(context)?;
+        context.checkpoint(output).map(drop)
+    }
+
+    fn output(&self, context: &mut dyn Context) -> Result<Output, StageError> {
+        let weights = context.keep(KIND, self.weights.clone())?;
+        Ok(Output::default()
+            .with("step", NewValue::Number(self.step as f64))
+            .with("weights", NewValue::blob(weights))
+            .with("frozen", NewValue::blob(self.frozen.clone())))
+    }
+}
+
+fn blob<'a>(fields: &'a Fields, name: &str) -> Result<&'a Blob, StageError> {
+    let blob = fields.blob(name).ok_or_else(|| StageError::failed(format!("no `{name}`")))?;
+    Ok(blob)
+}
+
+fn digest_of(input: &GatherInput, context: &mut dyn Context) -> Result<Digest, StageError> {
+    let mut all = Vec::new();
+    for item in input.items("input")? {
+        all.extend_from_slice(&context.read(blob(&item.fields, "body")?)?);
+    }
+    Ok(Digest::of(&all))
+}

@@ -1,0 +1,270 @@
+//! Training that is killed, stopped, damaged and continued: the model is that of a run that was
+//! never disturbed, and no step is done twice that a checkpoint had.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use camino::Utf8PathBuf;
+use engine::engine::{RunOptions, StopFlag, WorkerCommand};
+use engine::gc::{self, Limits};
+use engine::record::{CHECKPOINT, CheckpointRecord, decode};
+use stage_core::event::{Event, Status};
+use stage_core::{Context, Job, Kind, Setup, Stage, StageError};
+use throstle_tests::processes::{Ended, start, wait};
+use throstle_tests::train::REMOTE_TRAIN;
+use throstle_tests::worlds::TEXTS;
+use throstle_tests::{Lab, Ran};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_lab_run");
+const STEPS: u64 = 6;
+
+const MANIFEST: &str = r#"
+[pipeline]
+name = "voice"
+
+[stage.lines]
+use = "test.lines"
+folder = "data"
+
+[stage.loud]
+use = "test.shout"
+input = "lines"
+
+[stage.model]
+use = "test.train"
+input = "loud"
+retries = 2
+export = "out/model"
+"#;
+
+fn lab() -> Lab {
+    let lab = Lab::new();
+    lab.write("pipeline.toml", MANIFEST);
+    for (name, text) in TEXTS {
+        lab.write(&format!("data/{name}.txt"), text);
+    }
+    lab
+}
+
+/// The description alone: the implementation is in the worker.
+struct Remote;
+
+impl Stage for Remote {
+    fn kind(&self) -> &'static Kind {
+        &REMOTE_TRAIN
+    }
+
+    fn open(&self, _: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Err(StageError::failed("this stage runs in the worker"))
+    }
+}
+
+fn remote(arguments: &[&str]) -> Lab {
+    let mut lab = lab();
+    lab.write("pipeline.toml", &MANIFEST.replace("test.train", "test.remote-train"));
+    lab.stages.push(Arc::new(Remote));
+    lab.worker = WorkerCommand {
+        program: Some(Utf8PathBuf::from(env!("CARGO_BIN_EXE_fake_worker"))),
+        arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
+        environment: Vec::new(),
+    };
+    lab
+}
+
+/// The model of a run that was never disturbed.
+fn straight() -> Vec<u8> {
+    let lab = lab();
+    let ran = lab.run();
+    assert_eq!((ran.status, steps(&ran)), (Status::Done, (1..=STEPS).collect()));
+    weights(&lab)
+}
+
+fn weights(lab: &Lab) -> Vec<u8> {
+    lab.exports().remove("model/weights").unwrap()
+}
+
+/// The steps that a run has done, in order.
+fn steps(ran: &Ran) -> Vec<u64> {
+    let step = |event: &Event| match event {
+        Event::Metrics { step, .. } => Some(*step),
+        _ => None,
+    };
+    ran.events.iter().filter_map(step).collect()
+}
+
+/// The step of the newest checkpoint that is durable.
+fn checkpoint(lab: &Lab) -> u64 {
+    let records = lab.cache().scan(CHECKPOINT).unwrap();
+    let record: Option<CheckpointRecord> = records.first().and_then(|(_, bytes)| decode(bytes));
+    record.map_or(0, |record| record.states[0].number("step").unwrap() as u64)
+}
+
+/// Goes on from the newest checkpoint, and no step before it is done again.
+fn goes_on(lab: &Lab, expected: &[u8], place: &str) {
+    let from = checkpoint(lab);
+    let ran = lab.run();
+    assert_eq!(ran.status, Status::Done, "{place}: {:?}", ran.events);
+    let done = steps(&ran);
+    let wanted: Vec<u64> = (from + 1..=STEPS).collect();
+    assert!(done == wanted || ran.executed("model") == 0, "{place}: {done:?}, not {wanted:?}");
+    assert_eq!(weights(lab), expected, "{place}");
+    assert!(lab.run().nothing_executed(), "{place}");
+    assert!(lab.verify().is_clean(), "{place}");
+}
+
+#[test]
+fn training_may_be_killed_at_every_event() {
+    let expected = straight();
+    for arguments in [&[][..], &["--eager"]] {
+        for number in 1.. {
+            let lab = lab();
+            let number_text = number.to_string();
+            let all = [&["--kill-at", &number_text], arguments].concat();
+            if let Ended::Itself(_) = wait(start(PROGRAM, &lab.base(), &all)) {
+                assert!(number > 15, "only {number} events were seen");
+                break;
+            }
+            goes_on(&lab, &expected, &format!("event {number}"));
+        }
+    }
+}
+
+/// Asks for a stop at the n-th event; the steps that were done, or nothing where the run was
+/// over before.
+fn stopped_at(lab: &Lab, number: usize) -> Option<Ran> {
+    let stop = StopFlag::default();
+    let options = RunOptions { stop: stop.clone(), ..RunOptions::default() };
+    let mut events = Vec::new();
+    let mut sink = |event: Event| {
+        events.push(event);
+        if events.len() == number {
+            stop.request();
+        }
+    };
+    let cache = lab.cache();
+    let status = lab.engine().run(&lab.pipeline(), &cache, &options, &mut sink).unwrap();
+    let stages = Default::default();
+    (events.len() >= number).then_some(Ran { status, stages, events })
+}
+
+fn may_be_stopped_at_every_event(make: fn() -> Lab) {
+    let expected = straight();
+    let mut paused = 0;
+    for number in 1.. {
+        let lab = make();
+        let Some(ran) = stopped_at(&lab, number) else { break };
+        if ran.status == Status::Paused {
+            paused += 1;
+            // What was done is saved before the run ends.
+            let done = steps(&ran).last().copied().unwrap_or(0);
+            assert_eq!(checkpoint(&lab), done, "event {number}: {:?}", ran.events);
+        }
+        goes_on(&lab, &expected, &format!("event {number}"));
+    }
+    assert!(paused > 10, "{paused} pauses");
+}
+
+#[test]
+fn training_may_be_stopped_at_every_event() {
+    may_be_stopped_at_every_event(lab);
+}
+
+#[test]
+fn training_in_the_worker_may_be_stopped_at_every_event() {
+    may_be_stopped_at_every_event(|| remote(&[]));
+}
+
+#[test]
+fn training_may_be_stopped_again_and_again() {
+    let (expected, lab) = (straight(), lab());
+    let mut all = Vec::new();
+    for _ in 0..100 {
+        let stop = StopFlag::default();
+        let options = RunOptions { stop: stop.clone(), ..RunOptions::default() };
+        let mut sink = |event: Event| {
+            if let Event::Metrics { step, .. } = event {
+                all.push(step);
+                stop.request();
+            }
+        };
+        let cache = lab.cache();
+        let status = lab.engine().run(&lab.pipeline(), &cache, &options, &mut sink).unwrap();
+        if status == Status::Done {
+            break;
+        }
+    }
+    assert_eq!(all, (1..=STEPS).collect::<Vec<_>>());
+    assert_eq!(weights(&lab), expected);
+}
+
+#[test]
+fn a_worker_that_trains_may_die_at_every_message() {
+    let expected = straight();
+    for number in 1.. {
+        let mut lab = remote(&[]);
+        let counter = lab.base().join("messages");
+        lab.worker.arguments = vec!["die-at".into(), number.to_string(), counter.to_string()];
+        let ran = lab.run();
+        assert_eq!(ran.status, Status::Done, "message {number}: {:?}", ran.events);
+        assert_eq!(weights(&lab), expected, "message {number}");
+        assert_goes_on_after_every_death(&ran, number);
+        let has_died = |event: &Event| matches!(event, Event::WorkerDied { .. });
+        if !ran.events.iter().any(has_died) {
+            assert!(number > 20, "only {number} messages were sent");
+            return;
+        }
+    }
+}
+
+/// The first step after a death is the one after the last checkpoint before it.
+fn assert_goes_on_after_every_death(ran: &Ran, number: u64) {
+    let (mut step, mut saved, mut died) = (0, 0, false);
+    for event in &ran.events {
+        match event {
+            Event::CheckpointKept { .. } => saved = step,
+            Event::WorkerDied { .. } => died = true,
+            Event::Metrics { step: now, .. } => {
+                let before = if died { saved } else { step };
+                assert_eq!(*now, before + 1, "message {number}: {:?}", ran.events);
+                (step, died) = (*now, false);
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(step, STEPS, "message {number}");
+}
+
+#[test]
+fn training_saves_before_the_deadline() {
+    let lab = lab();
+    let slow = MANIFEST.replace("retries = 2", "steps = 100000\nevery = 50000\npause = \"10ms\"");
+    lab.write("pipeline.toml", &slow);
+    let deadline = Some(Instant::now() + Duration::from_millis(1500));
+    let ran = lab.run_with(&RunOptions { deadline, ..RunOptions::default() });
+    assert_eq!(ran.status, Status::Paused);
+    // Nobody asked it to but the time that was left, and nothing that was done is lost.
+    assert_eq!(Some(&checkpoint(&lab)), steps(&ran).last());
+}
+
+fn sweep(lab: &Lab, keep_runs: usize) {
+    let cache = lab.cache();
+    let limits = Limits { keep_runs, kept_since: None, most_bytes: None };
+    cache.sweep(gc::plan(&cache, &limits).unwrap().sweep).unwrap();
+}
+
+#[test]
+fn a_checkpoint_survives_the_garbage_collection_until_the_stage_is_done() {
+    let (expected, lab) = (straight(), lab());
+    let at = |event: &Event| matches!(event, Event::CheckpointKept { .. });
+    let number = lab.run().events.iter().position(at).unwrap() + 1;
+    let lab = self::lab();
+    stopped_at(&lab, number).unwrap();
+    assert!(checkpoint(&lab) >= 2);
+    sweep(&lab, 1);
+    goes_on(&lab, &expected, "after the sweep");
+    sweep(&lab, 1);
+    assert_eq!(checkpoint(&lab), 0, "what is finished needs no checkpoint");
+    assert!(lab.run().nothing_executed());
+    assert_eq!(weights(&lab), expected);
+}
