@@ -5,15 +5,17 @@
 //! again has nothing to do; see [`unchanged`].
 
 use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use cache::fs::{FileKind, Fs, FsError, Metadata};
+use cache::fs::{FileKind, Fs, FsError, FsFile, Metadata, Open};
 use cache::stat::{self, Section, StatEntry, StatIndex, What};
 use cache::{CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use rayon::prelude::*;
 use stage_core::key::{HashSink, Sink};
-use stage_core::{Blob, FileFact, NewValue, Reject, StageError, Value, World};
+use stage_core::{Blob, FileFact, FileParts, NewValue, Reject, StageError, Value, World};
 
 use crate::store::Store;
 
@@ -240,6 +242,17 @@ impl World for Watch<'_> {
         Ok(bytes.into())
     }
 
+    fn open(&mut self, path: &Utf8Path) -> Result<Arc<dyn FileParts>, StageError> {
+        if let Some(Err(reject)) = self.files(&[path.to_owned()])?.pop() {
+            return Err(StageError::failed(reject.reason));
+        }
+        let Some(entry) = self.seen.last().cloned() else {
+            return Err(StageError::failed(format!("`{path}` was not looked at")));
+        };
+        let file = self.fs().open(&self.full(path), Open::Read);
+        Ok(Arc::new(Unchanged { file: file.map_err(|error| unreadable(&error))?, entry }))
+    }
+
     fn list(&mut self, folder: &Utf8Path) -> Result<Vec<Utf8PathBuf>, StageError> {
         let mut found = Vec::new();
         self.list_into(folder, Utf8Path::new(""), &mut found)?;
@@ -291,6 +304,40 @@ impl World for Watch<'_> {
             Value::Blob(blob) => Ok(std::sync::Arc::unwrap_or_clone(blob)),
             _ => Err(StageError::failed("bytes did not become a blob")),
         }
+    }
+}
+
+/// An open file that is the one that was looked at.
+struct Unchanged {
+    file: Box<dyn FsFile>,
+    entry: StatEntry,
+}
+
+impl Unchanged {
+    fn check(&self) -> io::Result<()> {
+        let now = self.file.metadata().map_err(io::Error::other)?;
+        match self.entry.describes(&now) {
+            true => Ok(()),
+            false => {
+                let path = &self.entry.path;
+                let message = format!("`{path}` changed while it was read: run again");
+                Err(io::Error::other(message))
+            }
+        }
+    }
+}
+
+impl FileParts for Unchanged {
+    fn size(&self) -> u64 {
+        self.entry.size
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.check()?;
+        let read = self.file.read_at(buffer, offset);
+        let count = read.map_err(|error| io::Error::new(error.kind(), error.to_string()))?;
+        self.check()?;
+        Ok(count)
     }
 }
 
