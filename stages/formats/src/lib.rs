@@ -5,6 +5,7 @@
 //! Nothing here knows a model; that is for those who read the tensors.
 
 pub mod artifact;
+pub mod bpe;
 pub mod dual_ar;
 mod error;
 pub mod pickle;
