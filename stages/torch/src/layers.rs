@@ -32,6 +32,12 @@ pub struct Embedding {
     pub adapter: Option<Adapter>,
 }
 
+/// A module that an [`Adapter`] may sit on.
+pub enum Adaptable<'a> {
+    Linear(&'a mut Linear),
+    Embedding(&'a mut Embedding),
+}
+
 /// A change of low rank: `scaling * B A`, with dropout before A where it adapts a [`Linear`].
 #[derive(Debug)]
 pub struct Adapter {
@@ -96,7 +102,7 @@ impl Embedding {
     pub fn forward(&self, rows: &Tensor) -> Tensor {
         let y = Tensor::embedding(&self.weight, rows, -1, false, false);
         match &self.adapter {
-            Some(adapter) => y + adapter.of_rows(rows),
+            Some(adapter) => adapter.of_rows(rows).to_kind(y.kind()) + y,
             None => y,
         }
     }

@@ -3,7 +3,9 @@
 //! A model is a codec behind [`codec::Codec`]. The worker program serves the stages to the
 //! engine over a pipe, so that `throstle` itself never links libtorch.
 
+mod chain;
 pub mod codec;
+pub mod dual_ar;
 pub mod dac;
 pub mod error;
 pub mod fish;
