@@ -55,8 +55,7 @@ impl Codes {
         if self.values.len() != self.codebooks * self.frames || self.frames == 0 {
             return Err(TorchError::Input(format!("no tokens of {} frames", self.frames)));
         }
-        for (at, (row, entries)) in
-            self.values.chunks(self.frames).zip(&format.entries).enumerate()
+        for (at, (row, entries)) in self.values.chunks(self.frames).zip(&format.entries).enumerate()
         {
             if let Some(code) = row.iter().find(|code| usize::from(**code) >= *entries) {
                 return Err(TorchError::Input(format!(

@@ -166,7 +166,8 @@ impl Config {
             }
         }
         for level in 0..self.encoder_rates.len() {
-            self.encoder_module(level).map_or(Ok(()), |module| module.check("encoder_transformer"))?;
+            self.encoder_module(level)
+                .map_or(Ok(()), |module| module.check("encoder_transformer"))?;
         }
         Ok(())
     }
@@ -184,8 +185,10 @@ impl Config {
         if self.decoder_dim >> self.decoder_rates.len() == 0 {
             return Err(wrong("decoder_dim is too small for so many decoder_rates".into()));
         }
-        let encoded = self.hop_of(&self.encoder_rates) * self.hop_of(&self.quantizer.downsample_factor);
-        let decoded = self.hop_of(&self.decoder_rates) * self.hop_of(&self.quantizer.downsample_factor);
+        let encoded =
+            self.hop_of(&self.encoder_rates) * self.hop_of(&self.quantizer.downsample_factor);
+        let decoded =
+            self.hop_of(&self.decoder_rates) * self.hop_of(&self.quantizer.downsample_factor);
         sized("samples a frame", encoded, &(1..=1 << 20))?;
         match encoded == decoded {
             true => Ok(()),
@@ -286,11 +289,7 @@ impl Transformer {
     }
 }
 
-fn sized(
-    name: &str,
-    value: i64,
-    range: &std::ops::RangeInclusive<i64>,
-) -> Result<(), TorchError> {
+fn sized(name: &str, value: i64, range: &std::ops::RangeInclusive<i64>) -> Result<(), TorchError> {
     if range.contains(&value) {
         return Ok(());
     }
@@ -328,9 +327,15 @@ mod tests {
         for (text, expected) in [
             (r#"{"encoder_dim": 0}"#, "encoder_dim is 0, expected 1 to 1048576"),
             (r#"{"encoder_rates": [2, 4]}"#, "4 encoder_transformer_layers for 2 encoder_rates"),
-            (r#"{"decoder_rates": [8, 8, 4, 4]}"#, "the encoder makes a frame of 2048 samples, the decoder 4096 of a frame"),
+            (
+                r#"{"decoder_rates": [8, 8, 4, 4]}"#,
+                "the encoder makes a frame of 2048 samples, the decoder 4096 of a frame",
+            ),
             (r#"{"latent_dim": 512}"#, "pre_module has dim 1024, latent_dim is 512"),
-            (r#"{"encoder_rates": [9223372036854775807, 2, 2, 2]}"#, "encoder_rates is 9223372036854775807, expected 1 to 64"),
+            (
+                r#"{"encoder_rates": [9223372036854775807, 2, 2, 2]}"#,
+                "encoder_rates is 9223372036854775807, expected 1 to 64",
+            ),
             (r#"{"hop": 1}"#, "unknown field `hop`"),
         ] {
             let message = refused(text);

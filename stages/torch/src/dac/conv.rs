@@ -35,7 +35,8 @@ impl Past {
                 if right > 0 { joined.f_constant_pad_nd([0, right])? } else { joined }
             }
         };
-        let end = extended.f_narrow(2, extended.size()[2] - right - width, width)?.f_contiguous()?;
+        let end =
+            extended.f_narrow(2, extended.size()[2] - right - width, width)?.f_contiguous()?;
         match self.ends.get_mut(at) {
             Some(slot) => *slot = end,
             None => self.ends.push(end),
@@ -131,8 +132,18 @@ fn convolve(
     let (stride, dilation) = ([stride], [dilation]);
     let (benchmark, deterministic, cudnn, tf32) = (false, true, true, false);
     Ok(input.f_internal_convolution(
-        weight, bias, stride, [0], dilation, transposed, [0], groups, benchmark, deterministic,
-        cudnn, tf32,
+        weight,
+        bias,
+        stride,
+        [0],
+        dilation,
+        transposed,
+        [0],
+        groups,
+        benchmark,
+        deterministic,
+        cudnn,
+        tf32,
     )?)
 }
 

@@ -75,8 +75,11 @@ fn checked(
 }
 
 fn fold(mut tensors: Tensors) -> Result<Tensors, TorchError> {
-    let lengths: Vec<String> =
-        tensors.keys().filter_map(|name| name.strip_suffix("weight_g")).map(str::to_owned).collect();
+    let lengths: Vec<String> = tensors
+        .keys()
+        .filter_map(|name| name.strip_suffix("weight_g"))
+        .map(str::to_owned)
+        .collect();
     for name in lengths {
         let length = tensors.remove(&format!("{name}weight_g"));
         let direction = tensors.remove(&format!("{name}weight_v"));

@@ -7,8 +7,8 @@ use super::config::Config;
 use super::conv::{Conv, ConvNext, Past, TransposedConv, take};
 use super::layout::codebook_name;
 use super::load::Tensors;
-use super::transformer::Transformer;
 use super::trace::Trace;
+use super::transformer::Transformer;
 use crate::error::TorchError;
 
 #[derive(Debug)]

@@ -39,7 +39,8 @@ impl Transformer {
             let most = self.config.block_size;
             return Err(TorchError::Input(format!("{length} positions, the codec has {most}")));
         }
-        let (cosines, sines) = (self.cosines.f_narrow(0, 0, length)?, self.sines.f_narrow(0, 0, length)?);
+        let (cosines, sines) =
+            (self.cosines.f_narrow(0, 0, length)?, self.sines.f_narrow(0, 0, length)?);
         let band = Band::new(length, self.config.window_size, rows.device())?;
         for layer in &self.layers {
             rows = layer.forward(&rows, &|heads| rotate(heads, &cosines, &sines), &band)?;
@@ -138,8 +139,16 @@ fn attention(
     value: &Tensor,
     mask: &Tensor,
 ) -> Result<Tensor, TorchError> {
-    let output =
-        Tensor::f_scaled_dot_product_attention(query, key, value, Some(mask), 0.0, false, None, false);
+    let output = Tensor::f_scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        Some(mask),
+        0.0,
+        false,
+        None,
+        false,
+    );
     Ok(output?)
 }
 

@@ -9,6 +9,7 @@ pub mod early_stop;
 mod exact;
 pub mod gradients;
 pub mod host;
+pub mod lora;
 pub mod losses;
 pub mod order;
 pub mod precision;
@@ -27,3 +28,6 @@ pub use losses::{Losses, Means, Totals};
 pub use run::{Data, Job, Trained, train};
 pub use settings::Settings;
 pub use trainee::Trainee;
+
+#[cfg(test)]
+mod tests;
