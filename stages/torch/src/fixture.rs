@@ -13,6 +13,7 @@ use safetensors::tensor::{Dtype, SafeTensors};
 use serde::Deserialize;
 
 use crate::codec::Codec;
+use crate::dac;
 use crate::error::TorchError;
 use crate::mel::Mel;
 use crate::mel_rvq::MelRvq;
@@ -35,6 +36,8 @@ pub struct Fixture {
 pub enum Model {
     #[serde(rename = "mel-rvq")]
     MelRvq,
+    #[serde(rename = "fish-dac")]
+    FishDac,
 }
 
 /// How far one output is off.
@@ -62,9 +65,10 @@ pub fn check(folder: &Path) -> Result<Vec<Comparison>, TorchError> {
     one_thread();
     let outputs = match fixture.model {
         Model::MelRvq => mel_rvq(&weights, &tensors)?,
+        Model::FishDac => fish_dac(&weights, &tensors)?,
     };
     let compare = |(name, tolerance): (&String, &f64)| {
-        let output = outputs.get(name.as_str());
+        let output = outputs.get(name);
         let output =
             output.ok_or_else(|| TorchError::Input(format!("the model has no output `{name}`")))?;
         let expected = values(&tensors, &format!("expected.{name}"))?;
@@ -78,7 +82,7 @@ pub fn check(folder: &Path) -> Result<Vec<Comparison>, TorchError> {
 }
 
 /// The outputs of a model by name, each row by row.
-type Outputs = BTreeMap<&'static str, Vec<f64>>;
+type Outputs = BTreeMap<String, Vec<f64>>;
 
 fn mel_rvq(weights: &[u8], tensors: &SafeTensors) -> Result<Outputs, TorchError> {
     let model = MelRvq::load(weights)?;
@@ -87,10 +91,21 @@ fn mel_rvq(weights: &[u8], tensors: &SafeTensors) -> Result<Outputs, TorchError>
     let codes = model.encode(&[&wave])?.remove(0);
     let wide = |values: Vec<f32>| values.into_iter().map(f64::from).collect();
     Ok(Outputs::from([
-        ("log_mel", wide(log_mel)),
-        ("frames", wide(model.frames_of(&codes)?)),
-        ("codes", codes.values.iter().map(|code| f64::from(*code)).collect()),
+        ("log_mel".into(), wide(log_mel)),
+        ("frames".into(), wide(model.frames_of(&codes)?)),
+        ("codes".into(), codes.values.iter().map(|code| f64::from(*code)).collect()),
     ]))
+}
+
+fn fish_dac(weights: &[u8], tensors: &SafeTensors) -> Result<Outputs, TorchError> {
+    let inputs = dac::fixture::Inputs {
+        waves: values(tensors, "input.waves")?.iter().map(|v| *v as f32).collect(),
+        lengths: values(tensors, "input.lengths")?.iter().map(|v| *v as usize).collect(),
+        spoken: values(tensors, "input.codes")?.iter().map(|v| *v as u16).collect(),
+        codes: values(tensors, "expected.codes")?,
+        margins: values(tensors, "expected.margins")?,
+    };
+    dac::fixture::outputs(weights, &inputs)
 }
 
 /// The largest difference; no number at all is infinitely far off, and so is another length.

@@ -2,17 +2,18 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use safetensors::tensor::{Dtype, SafeTensors};
-use tch::{Device, Kind, Tensor};
+use safetensors::{SafeTensorError, SafeTensors};
+use tch::{Device, Tensor};
 
 use super::config::Config;
-use super::load::{self, Tensors};
+use super::load;
 use super::model::Model;
-use super::trace::Trace;
+use super::trace::{Seen, Trace};
 use crate::codec::{Codec, CodecFormat, Codes};
 use crate::error::TorchError;
 use crate::mel_rvq::check_wave;
 use crate::threads::{one_thread, spread};
+use crate::weights::Weights;
 
 /// Frames that go through the convolutions at a time. On the CPU a piece stays in the caches;
 /// a GPU wants work for all its cores.
@@ -26,37 +27,26 @@ pub struct Dac {
     threads: usize,
     /// Never written to; the lock is there since a tensor must not be shared by threads, while
     /// its storage may be.
-    tensors: Mutex<Tensors>,
+    weights: Mutex<Weights>,
 }
 
 impl Dac {
-    pub fn new(config: Config, tensors: Tensors, device: Device) -> Result<Dac, TorchError> {
+    pub fn new(config: Config, weights: Weights, device: Device) -> Result<Dac, TorchError> {
         config.check()?;
-        let tensors = load::prepare(&config, tensors, device)?;
-        Ok(Dac { config, device, threads: 1, tensors: Mutex::new(tensors) })
+        let weights = load::prepare(&config, weights, device)?;
+        Ok(Dac { config, device, threads: 1, weights: Mutex::new(weights) })
     }
 
-    /// From one file in the safetensors format.
-    pub fn load(config: Config, bytes: &[u8], device: Device) -> Result<Dac, TorchError> {
-        let file = SafeTensors::deserialize(bytes)
-            .map_err(|error| TorchError::Model(error.to_string()))?;
-        let mut tensors = Tensors::new();
-        for (name, view) in file.tensors() {
-            let kind = match view.dtype() {
-                Dtype::F32 => Kind::Float,
-                Dtype::F16 => Kind::Half,
-                Dtype::BF16 => Kind::BFloat16,
-                // Buffers, which are made anew, and what is refused by its name.
-                _ => Kind::Uint8,
-            };
-            let shape: Vec<i64> = view.shape().iter().map(|size| *size as i64).collect();
-            let tensor = match kind {
-                Kind::Uint8 => Tensor::f_from_slice(view.data())?,
-                kind => Tensor::f_from_data_size(view.data(), &shape, kind)?,
-            };
-            tensors.insert(name, tensor);
-        }
-        Dac::new(config, tensors, device)
+    /// From one file in the safetensors format; the config is in its metadata, else that of
+    /// the published codec.
+    pub fn load(bytes: &[u8], device: Device) -> Result<Dac, TorchError> {
+        let unusable = |error: SafeTensorError| TorchError::Model(error.to_string());
+        let (_, header) = SafeTensors::read_metadata(bytes).map_err(unusable)?;
+        let config = match header.metadata().as_ref().and_then(|text| text.get("config")) {
+            Some(text) => Config::from_json(text.as_bytes())?,
+            None => Config::default(),
+        };
+        Dac::new(config, Weights::from_safetensors(bytes)?, device)
     }
 
     /// How many clips are worked on at a time on the CPU.
@@ -71,8 +61,8 @@ impl Dac {
 
     /// The model for the calling thread; its tensors share their storage with all others.
     fn model(&self) -> Result<Model, TorchError> {
-        let tensors = self.tensors.lock().unwrap_or_else(PoisonError::into_inner);
-        Model::new(&tensors, &self.config)
+        let weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
+        Model::new(&weights, &self.config)
     }
 
     fn piece(&self) -> i64 {
@@ -80,7 +70,13 @@ impl Dac {
     }
 
     /// The codes of some waves as one batch, padded behind to the longest.
-    fn encode_batch(&self, model: &Model, waves: &[&[f32]]) -> Result<Vec<Codes>, TorchError> {
+    fn encode_batch(
+        &self,
+        waves: &[&[f32]],
+        piece: i64,
+        model: &Model,
+        trace: &mut Trace,
+    ) -> Result<Vec<Codes>, TorchError> {
         let _guard = tch::no_grad_guard();
         let mut order: Vec<usize> = (0..waves.len()).collect();
         order.sort_by_key(|at| std::cmp::Reverse(waves[*at].len()));
@@ -93,7 +89,7 @@ impl Dac {
         }
         let padded = Tensor::f_from_slice(&padded)?.f_reshape([order.len() as i64, 1, longest])?;
         let padded = padded.f_to_device(self.device)?;
-        let codes = model.encode(&padded, &frames, self.piece(), &mut Trace::default())?;
+        let codes = model.encode(&padded, &frames, piece, trace)?;
         let codes = codes.f_to_device(Device::Cpu)?;
         let mut results: Vec<(usize, Codes)> = Vec::with_capacity(order.len());
         for (row, (at, frames)) in order.into_iter().zip(frames).enumerate() {
@@ -102,6 +98,42 @@ impl Dac {
         }
         results.sort_by_key(|(at, _)| *at);
         Ok(results.into_iter().map(|(_, codes)| codes).collect())
+    }
+
+    fn decode_pieces(
+        &self,
+        codes: &Codes,
+        piece: i64,
+        trace: &mut Trace,
+    ) -> Result<Vec<f32>, TorchError> {
+        let _guard = tch::no_grad_guard();
+        let numbers: Vec<i64> = codes.values.iter().map(|code| i64::from(*code)).collect();
+        let shape = [1, codes.codebooks as i64, codes.frames as i64];
+        let numbers = Tensor::f_from_slice(&numbers)?.f_reshape(shape)?.f_to_device(self.device)?;
+        let mut samples = Vec::with_capacity(codes.frames * self.config.frame() as usize);
+        let mut give = |piece: Tensor| -> Result<(), TorchError> {
+            samples.extend(floats(&piece)?);
+            Ok(())
+        };
+        self.model()?.decode(&numbers, piece, trace, &mut give)?;
+        Ok(samples)
+    }
+
+    /// The codes of a wave that goes through in one piece, and all that came by.
+    pub(super) fn trace_encode(&self, wave: &[f32]) -> Result<(Seen, Codes), TorchError> {
+        one_thread();
+        let mut trace = Trace::keeping();
+        let codes = self.encode_batch(&[wave], i64::MAX, &self.model()?, &mut trace)?.remove(0);
+        Ok((trace.kept(), codes))
+    }
+
+    /// The wave of codes that go through in one piece, and all that came by.
+    pub(super) fn trace_decode(&self, codes: &Codes) -> Result<(Seen, Vec<f32>), TorchError> {
+        codes.check(&self.format())?;
+        one_thread();
+        let mut trace = Trace::keeping();
+        let wave = self.decode_pieces(codes, self.config.longest(), &mut trace)?;
+        Ok((trace.kept(), wave))
     }
 
     fn check_length(&self, samples: usize) -> Result<(), TorchError> {
@@ -134,13 +166,19 @@ impl Codec for Dac {
             self.check_length(wave.len())?;
         }
         if self.device.is_cuda() {
-            return self.encode_batch(&self.model()?, waves);
+            let model = self.model()?;
+            return self.encode_batch(waves, self.piece(), &model, &mut Trace::default());
         }
         // One clip at a time: a batch gains nothing here, and this way no clip is rounded
         // differently because of its neighbours.
         spread(self.threads, waves.len(), |share| {
             let model = self.model()?;
-            share.iter().map(|at| Ok(self.encode_batch(&model, &[waves[*at]])?.remove(0))).collect()
+            let encode = |at: &usize| -> Result<Codes, TorchError> {
+                let wave = [waves[*at]];
+                let codes = self.encode_batch(&wave, self.piece(), &model, &mut Trace::default());
+                Ok(codes?.remove(0))
+            };
+            share.iter().map(encode).collect()
         })
     }
 
@@ -148,17 +186,7 @@ impl Codec for Dac {
         codes.check(&self.format())?;
         self.check_length(codes.frames * self.config.frame() as usize)?;
         one_thread();
-        let _guard = tch::no_grad_guard();
-        let numbers: Vec<i64> = codes.values.iter().map(|code| i64::from(*code)).collect();
-        let shape = [1, codes.codebooks as i64, codes.frames as i64];
-        let numbers = Tensor::f_from_slice(&numbers)?.f_reshape(shape)?.f_to_device(self.device)?;
-        let mut samples = Vec::with_capacity(codes.frames * self.config.frame() as usize);
-        let mut give = |piece: Tensor| -> Result<(), TorchError> {
-            samples.extend(floats(&piece)?);
-            Ok(())
-        };
-        self.model()?.decode(&numbers, self.piece(), &mut Trace::default(), &mut give)?;
-        Ok(samples)
+        self.decode_pieces(codes, self.piece(), &mut Trace::default())
     }
 }
 
