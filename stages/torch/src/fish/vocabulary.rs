@@ -7,7 +7,7 @@ use stage_formats::artifact;
 use stage_formats::bpe::{Bpe, Specials};
 
 use crate::codec::{CodecFormat, Codes};
-use crate::dual_ar::{Config, Tokens};
+use crate::dual_ar::{Config, Tokens, prompt};
 use crate::error::TorchError;
 
 /// The marks that come before the semantic tokens, in the order of their numbers.
@@ -45,8 +45,6 @@ pub struct Vocabulary {
     entries: i64,
     semantic_begin: i64,
     end: i64,
-    voice: i64,
-    interleave: i64,
     pad: i64,
 }
 
@@ -78,7 +76,9 @@ impl Vocabulary {
     pub fn new(bpe: Bpe, config: &Config) -> Result<Vocabulary, TorchError> {
         let (rows, tokens) = (config.vocab_size, bpe.size() as i64);
         if tokens > rows || rows - tokens >= MOST_UNUSED {
-            return Err(TorchError::Input(format!("{tokens} tokens for {rows} rows of embeddings")));
+            return Err(TorchError::Input(format!(
+                "{tokens} tokens for {rows} rows of embeddings"
+            )));
         }
         let mark = |name: &str| {
             let token = bpe.special(name).map(i64::from);
@@ -94,42 +94,22 @@ impl Vocabulary {
                 )));
             }
         }
+        // What prompts are made of.
+        for name in ["<|voice|>", "<|interleave|>"] {
+            mark(name)?;
+        }
         Ok(Vocabulary {
             codebooks: config.num_codebooks as usize,
             entries: config.codebook_size,
             end: mark("<|im_end|>")?,
-            voice: mark("<|voice|>")?,
-            interleave: mark("<|interleave|>")?,
             pad: mark("<|end_of_text|>")?,
             semantic_begin,
             bpe,
         })
     }
 
-    /// The tokens of a text; what looks like a mark in it is text.
-    pub fn encode(&self, text: &str) -> Vec<i64> {
-        self.bpe.encode(text, Specials::Escaped).into_iter().map(i64::from).collect()
-    }
-
-    pub fn semantic(&self, code: u16) -> i64 {
-        self.semantic_begin + i64::from(code)
-    }
-
     pub fn codebooks(&self) -> usize {
         self.codebooks
-    }
-
-    /// Ends a clip.
-    pub fn end(&self) -> i64 {
-        self.end
-    }
-
-    pub fn voice(&self) -> i64 {
-        self.voice
-    }
-
-    pub fn interleave(&self) -> i64 {
-        self.interleave
     }
 
     /// Fills rows up.
@@ -180,6 +160,18 @@ impl Vocabulary {
     }
 }
 
+impl prompt::Vocabulary for Vocabulary {
+    fn text(&self, text: &str) -> Result<Vec<i32>, TorchError> {
+        let tokens = self.bpe.encode(text, Specials::Escaped);
+        Ok(tokens.into_iter().map(|token| token as i32).collect())
+    }
+
+    fn special(&self, name: &str) -> Result<i32, TorchError> {
+        let token = self.bpe.special(name).map(|token| token as i32);
+        token.ok_or_else(|| TorchError::Model(format!("the tokenizer has no token `{name}`")))
+    }
+}
+
 /// A tokenizer of single bytes with the marks and a token for each entry: what
 /// `tokenizer.tiktoken` and `special_tokens.json` hold.
 pub fn byte_level(entries: i64) -> (String, String) {
@@ -203,15 +195,16 @@ fn base64(byte: u8) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::dual_ar::prompt::Vocabulary as _;
     use crate::fish::testing::{config, vocabulary};
 
     #[test]
     fn the_marks_follow_the_bytes_and_the_entries_follow_the_marks() {
         let vocabulary = vocabulary();
-        assert_eq!(vocabulary.encode("ä!"), [0xC3, 0xA4, 0x21]);
-        assert_eq!((vocabulary.end(), vocabulary.interleave()), (260, 267));
-        assert_eq!(vocabulary.semantic(3), 256 + 15 + 3);
-        assert!(!vocabulary.encode("<|im_end|>").contains(&vocabulary.end()));
+        assert_eq!(vocabulary.text("ä!").unwrap(), [0xC3, 0xA4, 0x21]);
+        assert_eq!(vocabulary.special("<|interleave|>").unwrap(), 267);
+        assert_eq!(vocabulary.tokens(), Tokens { semantic_begin: 271, im_end: 260 });
+        assert!(!vocabulary.text("<|im_end|>").unwrap().contains(&260));
     }
 
     fn error(marks: Vec<String>) -> String {
@@ -248,7 +241,8 @@ mod tests {
         assert_eq!(check(2, 0).unwrap_err(), "its tokens are of 2 codebooks, the model has 3");
         let over = check(3, 24).unwrap_err();
         assert_eq!(over, "code 24 in its tokens, the model has 24 entries a codebook");
-        let format = |entries: &[usize]| CodecFormat { rate: 16_000, entries: entries.into(), hop: 256 };
+        let format =
+            |entries: &[usize]| CodecFormat { rate: 16_000, entries: entries.into(), hop: 256 };
         vocabulary.check_codec(&format(&[24, 8, 8])).unwrap();
         for other in [&[24, 8][..], &[8, 8, 8], &[24, 48, 8]] {
             assert!(vocabulary.check_codec(&format(other)).is_err(), "{other:?}");
