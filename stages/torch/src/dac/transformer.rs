@@ -181,3 +181,30 @@ impl Layer {
         Ok(self.wo.forward(&output, Pass::Evaluate))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// The attention of all positions at once, with the mask of the whole square.
+    fn dense(query: &Tensor, key: &Tensor, value: &Tensor, window: i64) -> Tensor {
+        let places = Tensor::arange(query.size()[2], (Kind::Int64, Device::Cpu));
+        let mask = seen(&places.unsqueeze(1), &places.unsqueeze(0), window).unwrap();
+        attention(query, key, value, &mask).unwrap()
+    }
+
+    #[test]
+    fn a_band_sees_what_the_whole_square_sees() {
+        for window in [1, 3, 8] {
+            for length in [1, 2, 7, 16, 17, 24, 25, 50] {
+                let tensor = || Tensor::randn([2, 3, length, 4], (Kind::Float, Device::Cpu));
+                let (query, key, value) = (tensor(), tensor(), tensor());
+                let band = Band::new(length, window, Device::Cpu).unwrap();
+                let output = band.attend(&query, &key, &value).unwrap();
+                let far = (output - dense(&query, &key, &value, window)).abs().max();
+                assert!(far.double_value(&[]) < 1e-5, "window {window}, length {length}");
+            }
+        }
+    }
+}

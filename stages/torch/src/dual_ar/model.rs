@@ -310,6 +310,18 @@ impl DualAr {
         }
     }
 
+    /// Logits over some ranges of the vocabulary: where each begins, and how long it is.
+    pub fn logits_of(&self, states: &Tensor, ranges: &[(i64, i64)]) -> Tensor {
+        let normed = self.norm.forward(states);
+        let part = |(start, length): &(i64, i64)| match &self.output {
+            Some(output) => output.rows(*start, *length).forward(&normed, Pass::Evaluate),
+            None => {
+                normed.linear(&self.embeddings.weight.narrow(0, *start, *length), None::<&Tensor>)
+            }
+        };
+        Tensor::cat(&ranges.iter().map(part).collect::<Vec<_>>(), -1)
+    }
+
     /// What the fast layers get of a state: [.., C] to [.., C of the fast layers].
     pub fn hand_over(&self, states: &Tensor, pass: Pass) -> Tensor {
         let states = match self.config.norm_fastlayer_input {
