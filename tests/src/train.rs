@@ -10,8 +10,6 @@ use stage_core::{
     PortOutput, Role, Setup, Stage, StageError, Work,
 };
 
-/// Large enough to lie in a file of its own.
-const FROZEN: usize = 3 << 19;
 const KIND: &str = "tensor";
 
 /// In this process.
@@ -49,6 +47,14 @@ pub static TRAIN: Kind = Kind {
             doc: "How long a step takes.",
             ..Parameter::BASE
         },
+        Parameter {
+            name: "frozen",
+            parameter_type: ParameterType::Size,
+            // Large enough to lie in a file of its own.
+            default: Default::Bytes(3 << 19),
+            doc: "The size of what training leaves alone.",
+            ..Parameter::BASE
+        },
         ON_CHANGE,
     ],
     ..Kind::BASE
@@ -71,6 +77,7 @@ impl Stage for Train {
             steps: setup.parameters.integer("steps")? as u64,
             every: setup.parameters.integer("every")? as u64,
             pause,
+            frozen: setup.parameters.bytes("frozen")? as usize,
         })))
     }
 }
@@ -79,6 +86,7 @@ struct TrainJob {
     steps: u64,
     every: u64,
     pause: std::time::Duration,
+    frozen: usize,
 }
 
 /// What a checkpoint holds.
@@ -96,8 +104,8 @@ impl GatherJob for TrainJob {
     ) -> Result<GatherOutput, StageError> {
         let data = digest_of(&input, context)?;
         let mut state = match context.last_checkpoint()? {
-            Some(fields) => State::load(&fields, context)?,
-            None => State::begin(context)?,
+            Some(fields) => State::load(&fields, self.frozen, context)?,
+            None => State::begin(self.frozen, context)?,
         };
         let mut saved = state.step;
         while state.step < self.steps {
@@ -123,19 +131,19 @@ impl GatherJob for TrainJob {
 }
 
 impl State {
-    fn begin(context: &mut dyn Context) -> Result<State, StageError> {
+    fn begin(size: usize, context: &mut dyn Context) -> Result<State, StageError> {
         let weights = match context.parent()? {
             Some(parent) => context.read(blob(&parent, "weights")?)?,
             None => Bytes::from_static(b"fresh"),
         };
-        let frozen = context.keep(KIND, vec![7; FROZEN].into())?;
+        let frozen = context.keep(KIND, vec![7; size].into())?;
         Ok(State { step: 0, weights, frozen })
     }
 
-    fn load(fields: &Fields, context: &mut dyn Context) -> Result<State, StageError> {
+    fn load(fields: &Fields, size: usize, context: &mut dyn Context) -> Result<State, StageError> {
         let step = fields.number("step").ok_or_else(|| StageError::failed("no step"))?;
         let frozen = blob(fields, "frozen")?;
-        if context.read(frozen)?.len() != FROZEN {
+        if context.read(frozen)?.len() != size {
             return Err(StageError::failed("the frozen part is another one"));
         }
         let weights = context.read(blob(fields, "weights")?)?;

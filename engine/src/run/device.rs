@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use crossbeam_channel::Receiver;
 use stage_core::event::Event;
-use stage_core::wire::{Answer, PROTOCOL, Question, Reply, Request, receive, send};
+use stage_core::wire::{Answer, MAX_FRAME, PROTOCOL, Question, Reply, Request, receive, send};
 use stage_core::{Context, GatherInput, Item, StageError};
 
 use super::context::EngineContext;
@@ -275,7 +275,10 @@ fn blobs(
 
 fn answer(question: Question, context: &mut EngineContext) -> Answer {
     match question {
-        Question::Read(blob) => Answer::Bytes(context.read(&blob)),
+        Question::Read(blob) => Answer::Bytes(context.read(&blob).and_then(fitting)),
+        Question::Find(blob) => Answer::Path(context.file_of(&blob)),
+        Question::Staging => Answer::Path(context.staging()),
+        Question::KeepFile { kind, path } => Answer::Kept(context.keep_file(&kind, &path)),
         Question::Recall(key) => Answer::Recalled(context.recall(&key)),
         Question::Remember(key, output) => Answer::Remembered(context.remember(&key, output)),
         Question::Keep { kind, bytes } => Answer::Kept(context.keep(&kind, bytes)),
@@ -283,6 +286,17 @@ fn answer(question: Question, context: &mut EngineContext) -> Answer {
         Question::LastCheckpoint => Answer::Found(context.last_checkpoint()),
         Question::Parent => Answer::Found(context.parent()),
         Question::Stopping => Answer::Stopping(context.stopping()),
+    }
+}
+
+/// What would be refused as a frame is an error of the stage instead.
+fn fitting(bytes: bytes::Bytes) -> Result<bytes::Bytes, StageError> {
+    const HEAD: usize = 64;
+    match bytes.len() + HEAD <= MAX_FRAME as usize {
+        true => Ok(bytes),
+        false => {
+            Err(StageError::failed(format!("an object of {} B is too large here", bytes.len())))
+        }
     }
 }
 

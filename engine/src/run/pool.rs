@@ -34,6 +34,7 @@ impl Shared {
             messages: self.messages.clone(),
             stop: self.stop.clone(),
             training: None,
+            staging: None,
             scratch: self.scratch.clone(),
             lost: Vec::new(),
         }

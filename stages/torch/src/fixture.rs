@@ -11,6 +11,7 @@ use cache::fs::{Fs, RealFs};
 use camino::Utf8Path;
 use safetensors::tensor::{Dtype, SafeTensors};
 use serde::Deserialize;
+use tch::{Kind, Tensor};
 
 use crate::codec::Codec;
 use crate::dac;
@@ -20,6 +21,7 @@ use crate::mel::Mel;
 use crate::mel_rvq::MelRvq;
 use crate::threads::one_thread;
 use crate::weights;
+use crate::train::lora_fixture;
 
 /// The content of `fixture.json`.
 #[derive(Debug, Deserialize)]
@@ -51,6 +53,8 @@ pub enum Model {
     FishDac,
     #[serde(rename = "fish-dual-ar")]
     FishDualAr,
+    #[serde(rename = "lora")]
+    Lora,
 }
 
 /// How far one output is off.
@@ -80,6 +84,7 @@ pub fn check(folder: &Path) -> Result<Vec<Comparison>, TorchError> {
         Model::MelRvq => mel_rvq(&weights, &tensors)?,
         Model::FishDac => fish_dac(&weights, &tensors)?,
         Model::FishDualAr => fish_dual_ar(&fixture.settings, &weights, &tensors)?,
+        Model::Lora => lora(&weights, &tensors)?,
     };
     let mut comparisons = Vec::new();
     for (group, tolerance) in &fixture.tolerances {
@@ -146,6 +151,18 @@ fn fish_dac(weights: &[u8], tensors: &SafeTensors) -> Result<Outputs, TorchError
         margins: values(tensors, "expected.margins")?,
     };
     dac::fixture::outputs(weights, &inputs)
+}
+
+fn lora(weights: &[u8], tensors: &SafeTensors) -> Result<Outputs, TorchError> {
+    let tokens: Vec<i64> = values(tensors, "input.tokens")?.iter().map(|v| *v as i64).collect();
+    let slope: Vec<f32> = values(tensors, "input.slope")?.iter().map(|v| *v as f32).collect();
+    let (tokens, slope) = (Tensor::f_from_slice(&tokens)?, Tensor::f_from_slice(&slope)?);
+    let outputs = lora_fixture::outputs(weights, &tokens, &slope)?;
+    let flat = |(name, tensor): (String, Tensor)| {
+        let tensor = tensor.f_contiguous()?.f_view(-1)?.f_to_kind(Kind::Double)?;
+        Ok((name, Vec::try_from(tensor)?))
+    };
+    outputs.into_iter().map(flat).collect()
 }
 
 /// The largest difference; no number at all is infinitely far off, and so is another length.

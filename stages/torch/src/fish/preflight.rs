@@ -10,11 +10,11 @@ use super::clip::{Clips, script};
 use super::model::Model;
 use super::rehearsal;
 use crate::codec::Codes;
-use crate::dual_ar::generate::Stop;
-use crate::dual_ar::prompt::PromptFormat;
-use crate::dual_ar::sampler::{Sampling, Seeded};
-use crate::dual_ar::{Batch, DualAr, DualArTrainee, Parity};
+use crate::dual_ar::{
+    Batch, DualAr, DualArTrainee, Parity, PromptFormat, Sampling, Seeded, Stop,
+};
 use crate::error::TorchError;
+use crate::layers::Pass;
 use crate::stored;
 use crate::train::losses::Means;
 use crate::train::run::Data;
@@ -105,7 +105,7 @@ impl<'a> Preflight<'a> {
     }
 
     /// Refuses a training that sees other states than synthesis does.
-    pub fn check_passes(&self, model: &DualAr, parity: Parity) -> Result<(), StageError> {
+    pub fn check_passes(&self, model: &DualAr) -> Result<(), StageError> {
         let Some(clip) = self.clips.clips.first() else { return Ok(()) };
         if self.parity == Parity::Upstream || !model.config().scale_codebook_embeddings {
             return Ok(());
@@ -115,8 +115,11 @@ impl<'a> Preflight<'a> {
             let _guard = tch::no_grad_guard();
             let columns = Tensor::f_from_slice(&clip.columns.tokens)?.f_view([height, -1])?;
             let columns = columns.f_to_kind(tch::Kind::Int64)?.f_to_device(model.device())?;
-            let trained = model.last_state(&columns, parity == Parity::Correct);
-            let spoken = model.last_state(&columns, true);
+            let length = columns.size()[1];
+            let x = model.embed(&columns.unsqueeze(0), model.parity() == Parity::Correct);
+            let states = model.slow(&x, &model.causal(length), Pass::Evaluate);
+            let trained = states.f_narrow(1, length - 1, 1)?.f_view([1, -1])?;
+            let spoken = model.follow(&columns, &mut model.caches(length));
             let size = spoken.f_norm()?.f_double_value(&[])?;
             Ok((trained - spoken).f_norm()?.f_double_value(&[])? / size.max(f64::MIN_POSITIVE))
         };

@@ -211,7 +211,7 @@ fn look(
         [("preflight/loss", losses.total()), ("preflight/loss_of_guessing", preflight.uniform())];
     context.metrics(0, &figures);
     preflight.check_base(&losses)?;
-    preflight.check_passes(trainee.model(), trainee.model().parity())?;
+    preflight.check_passes(trainee.model())?;
     Ok(losses)
 }
 
