@@ -64,3 +64,16 @@ fn a_fixture_reads_nothing_outside_its_folder() {
     let error = stage_torch::fixture::check(outside.path()).unwrap_err();
     assert_eq!(error.to_string(), "`../model.safetensors` is no plain file name");
 }
+
+#[test]
+fn the_fish_codec_agrees_with_its_reference() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/fish_dac");
+    let comparisons = stage_torch::fixture::check(&folder).unwrap();
+    let names: Vec<&str> = comparisons.iter().map(|c| c.name.as_str()).collect();
+    for name in ["codes", "wave", "encoder.3", "latent.3", "post_module.0", "decoder.3"] {
+        assert!(names.contains(&name), "{names:?}");
+    }
+    for comparison in &comparisons {
+        assert!(comparison.is_good(), "{comparison:?}");
+    }
+}
