@@ -35,6 +35,11 @@ pub trait Codec: Send + Sync {
         None
     }
 
+    /// Whether several threads that share it get more done than one.
+    fn gains_by_threads(&self) -> bool {
+        true
+    }
+
     /// The codes of each wave, in order. Waves are mono, at the codec's rate.
     fn encode(&self, waves: &[&[f32]]) -> Result<Vec<Codes>, TorchError>;
 
@@ -55,8 +60,7 @@ impl Codes {
         if self.values.len() != self.codebooks * self.frames || self.frames == 0 {
             return Err(TorchError::Input(format!("no tokens of {} frames", self.frames)));
         }
-        for (at, (row, entries)) in
-            self.values.chunks(self.frames).zip(&format.entries).enumerate()
+        for (at, (row, entries)) in self.values.chunks(self.frames).zip(&format.entries).enumerate()
         {
             if let Some(code) = row.iter().find(|code| usize::from(**code) >= *entries) {
                 return Err(TorchError::Input(format!(

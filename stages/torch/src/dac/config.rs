@@ -166,7 +166,8 @@ impl Config {
             }
         }
         for level in 0..self.encoder_rates.len() {
-            self.encoder_module(level).map_or(Ok(()), |module| module.check("encoder_transformer"))?;
+            self.encoder_module(level)
+                .map_or(Ok(()), |module| module.check("encoder_transformer"))?;
         }
         Ok(())
     }
@@ -184,8 +185,10 @@ impl Config {
         if self.decoder_dim >> self.decoder_rates.len() == 0 {
             return Err(wrong("decoder_dim is too small for so many decoder_rates".into()));
         }
-        let encoded = self.hop_of(&self.encoder_rates) * self.hop_of(&self.quantizer.downsample_factor);
-        let decoded = self.hop_of(&self.decoder_rates) * self.hop_of(&self.quantizer.downsample_factor);
+        let encoded =
+            self.hop_of(&self.encoder_rates) * self.hop_of(&self.quantizer.downsample_factor);
+        let decoded =
+            self.hop_of(&self.decoder_rates) * self.hop_of(&self.quantizer.downsample_factor);
         sized("samples a frame", encoded, &(1..=1 << 20))?;
         match encoded == decoded {
             true => Ok(()),
@@ -256,6 +259,25 @@ impl Config {
         frames
     }
 
+    /// About how many bytes a clip of so many frames takes while it is encoded in pieces of at
+    /// most so many frames.
+    pub fn encode_bytes(&self, frames: i64, piece: i64) -> u64 {
+        // An input, its padded copy, what a non-linearity bends, and an output.
+        const TENSORS: i64 = 4;
+        const FLOAT: i64 = 4;
+        let levels = self.encoder_rates.len();
+        let is_whole = |level: &usize| self.encoder_module(*level).is_some();
+        let first = (0..levels).find(is_whole).unwrap_or(levels);
+        // Channels and samples a step before each level, of the widest one of either part.
+        let hop = |level: usize| self.hop_of(&self.encoder_rates[..level]);
+        let width = |level: usize| self.encoder_channels(level) * self.frame() / hop(level);
+        let widest = |levels: std::ops::Range<usize>| levels.map(width).max().unwrap_or(0);
+        // Inside a transformer layer a step is about six times as wide as between layers.
+        let whole = widest(first..levels).max(6 * self.latent_dim * self.steps());
+        let floats = widest(0..first) * piece.min(frames) + whole * frames;
+        (TENSORS * FLOAT).saturating_mul(floats) as u64
+    }
+
     /// Codes of each codebook are below these.
     pub fn entries(&self) -> Vec<usize> {
         let mut entries = vec![self.quantizer.semantic_codebook_size as usize];
@@ -286,11 +308,7 @@ impl Transformer {
     }
 }
 
-fn sized(
-    name: &str,
-    value: i64,
-    range: &std::ops::RangeInclusive<i64>,
-) -> Result<(), TorchError> {
+fn sized(name: &str, value: i64, range: &std::ops::RangeInclusive<i64>) -> Result<(), TorchError> {
     if range.contains(&value) {
         return Ok(());
     }
@@ -328,9 +346,15 @@ mod tests {
         for (text, expected) in [
             (r#"{"encoder_dim": 0}"#, "encoder_dim is 0, expected 1 to 1048576"),
             (r#"{"encoder_rates": [2, 4]}"#, "4 encoder_transformer_layers for 2 encoder_rates"),
-            (r#"{"decoder_rates": [8, 8, 4, 4]}"#, "the encoder makes a frame of 2048 samples, the decoder 4096 of a frame"),
+            (
+                r#"{"decoder_rates": [8, 8, 4, 4]}"#,
+                "the encoder makes a frame of 2048 samples, the decoder 4096 of a frame",
+            ),
             (r#"{"latent_dim": 512}"#, "pre_module has dim 1024, latent_dim is 512"),
-            (r#"{"encoder_rates": [9223372036854775807, 2, 2, 2]}"#, "encoder_rates is 9223372036854775807, expected 1 to 64"),
+            (
+                r#"{"encoder_rates": [9223372036854775807, 2, 2, 2]}"#,
+                "encoder_rates is 9223372036854775807, expected 1 to 64",
+            ),
             (r#"{"hop": 1}"#, "unknown field `hop`"),
         ] {
             let message = refused(text);

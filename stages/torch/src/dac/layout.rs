@@ -34,7 +34,8 @@ impl Layout {
         let levels = config.encoder_rates.len();
         self.normed("encoder.block.0.conv", [config.encoder_dim, 1, 7], config.encoder_dim);
         for (level, rate) in config.encoder_rates.iter().enumerate() {
-            let (narrow, wide) = (config.encoder_channels(level), config.encoder_channels(level + 1));
+            let (narrow, wide) =
+                (config.encoder_channels(level), config.encoder_channels(level + 1));
             let block = format!("encoder.block.{}.block", level + 1);
             (0..3).for_each(|unit| self.residual_unit(&format!("{block}.{unit}"), narrow));
             self.add(format!("{block}.3.alpha"), &[1, narrow, 1]);
@@ -80,7 +81,8 @@ impl Layout {
         let first = [config.decoder_dim, config.latent_dim, 7];
         self.normed("decoder.model.0.conv", first, config.decoder_dim);
         for (level, rate) in config.decoder_rates.iter().enumerate() {
-            let (wide, narrow) = (config.decoder_channels(level), config.decoder_channels(level + 1));
+            let (wide, narrow) =
+                (config.decoder_channels(level), config.decoder_channels(level + 1));
             let block = format!("decoder.model.{}.block", level + 1);
             self.add(format!("{block}.0.alpha"), &[1, wide, 1]);
             // Transposed: the input's channels come first.
