@@ -27,17 +27,15 @@ impl Cache {
     /// Puts bytes; they can be read at once and are durable after the next commit.
     pub fn put(&self, bytes: &[u8]) -> Result<Digest, CacheError> {
         let digest = Digest::of(bytes);
-        self.0.require_writable()?;
-        if !self.contains(&digest)? {
-            self.0.put_new(digest, Bytes::copy_from_slice(bytes))?;
-        }
+        self.put_with_digest(digest, Bytes::copy_from_slice(bytes))?;
         Ok(digest)
     }
 
     /// Puts bytes whose digest the caller has computed.
     pub fn put_with_digest(&self, digest: Digest, bytes: Bytes) -> Result<(), CacheError> {
         self.0.require_writable()?;
-        if !self.contains(&digest)? {
+        // Whether a small one is there already is asked when it is committed, for many at once.
+        if (bytes.len() as u64) < LOOSE_SIZE || !self.contains(&digest)? {
             self.0.put_new(digest, bytes)?;
         }
         Ok(())
@@ -67,6 +65,15 @@ impl Cache {
     /// Whether the index has the object; its bytes are not looked at.
     pub fn contains(&self, digest: &Digest) -> Result<bool, CacheError> {
         Ok(self.0.locate(digest)?.is_some())
+    }
+
+    /// The file that holds the object alone, where there is one. It may be gone or damaged.
+    pub fn file_of(&self, digest: &Digest) -> Result<Option<Utf8PathBuf>, CacheError> {
+        Ok(match self.0.locate(digest)? {
+            Some(Place::Pending(Waiting::File { path, .. })) => Some(path),
+            Some(Place::Stored(Location::Loose { .. })) => Some(self.0.layout.object(digest)),
+            _ => None,
+        })
     }
 
     pub fn contains_all(&self, digests: &[Digest]) -> Result<Vec<bool>, CacheError> {
@@ -145,6 +152,15 @@ impl Shared {
             }
         }
         Ok(places)
+    }
+
+    /// Which of these the index has, whatever is pending.
+    pub fn stored(&self, digests: &[Digest]) -> Result<Vec<bool>, CacheError> {
+        let found = self.ledger().read(|view| {
+            digests.iter().map(|digest| view.object(digest)).collect::<Result<Vec<_>, _>>()
+        })?;
+        let there = digests.iter().zip(found);
+        Ok(there.map(|(digest, found)| self.if_readable(digest, found).is_some()).collect())
     }
 
     fn if_readable(&self, digest: &Digest, found: Option<Location>) -> Option<Location> {

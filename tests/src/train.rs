@@ -10,9 +10,9 @@ use stage_core::{
     PortOutput, Role, Setup, Stage, StageError, Work,
 };
 
-/// Large enough to lie in a file of its own.
-const FROZEN: usize = 3 << 19;
 const KIND: &str = "tensor";
+/// How often the weights are repeated, so that they lie in a file of their own.
+const REPEATED: usize = 20_000;
 
 /// In this process.
 pub static TRAIN: Kind = Kind {
@@ -49,6 +49,14 @@ pub static TRAIN: Kind = Kind {
             doc: "How long a step takes.",
             ..Parameter::BASE
         },
+        Parameter {
+            name: "frozen",
+            parameter_type: ParameterType::Size,
+            // Large enough to lie in a file of its own.
+            default: Default::Bytes(3 << 19),
+            doc: "The size of what training leaves alone.",
+            ..Parameter::BASE
+        },
         ON_CHANGE,
     ],
     ..Kind::BASE
@@ -71,6 +79,7 @@ impl Stage for Train {
             steps: setup.parameters.integer("steps")? as u64,
             every: setup.parameters.integer("every")? as u64,
             pause,
+            frozen: setup.parameters.bytes("frozen")? as usize,
         })))
     }
 }
@@ -79,6 +88,7 @@ struct TrainJob {
     steps: u64,
     every: u64,
     pause: std::time::Duration,
+    frozen: usize,
 }
 
 /// What a checkpoint holds.
@@ -96,8 +106,8 @@ impl GatherJob for TrainJob {
     ) -> Result<GatherOutput, StageError> {
         let data = digest_of(&input, context)?;
         let mut state = match context.last_checkpoint()? {
-            Some(fields) => State::load(&fields, context)?,
-            None => State::begin(context)?,
+            Some(fields) => State::load(&fields, self.frozen, context)?,
+            None => State::begin(self.frozen, context)?,
         };
         let mut saved = state.step;
         while state.step < self.steps {
@@ -123,22 +133,22 @@ impl GatherJob for TrainJob {
 }
 
 impl State {
-    fn begin(context: &mut dyn Context) -> Result<State, StageError> {
+    fn begin(size: usize, context: &mut dyn Context) -> Result<State, StageError> {
         let weights = match context.parent()? {
-            Some(parent) => context.read(blob(&parent, "weights")?)?,
+            Some(parent) => once(context.read(blob(&parent, "weights")?)?)?,
             None => Bytes::from_static(b"fresh"),
         };
-        let frozen = context.keep(KIND, vec![7; FROZEN].into())?;
+        let frozen = context.keep(KIND, vec![7; size].into())?;
         Ok(State { step: 0, weights, frozen })
     }
 
-    fn load(fields: &Fields, context: &mut dyn Context) -> Result<State, StageError> {
+    fn load(fields: &Fields, size: usize, context: &mut dyn Context) -> Result<State, StageError> {
         let step = fields.number("step").ok_or_else(|| StageError::failed("no step"))?;
         let frozen = blob(fields, "frozen")?;
-        if context.read(frozen)?.len() != FROZEN {
+        if context.read(frozen)?.len() != size {
             return Err(StageError::failed("the frozen part is another one"));
         }
-        let weights = context.read(blob(fields, "weights")?)?;
+        let weights = once(context.read(blob(fields, "weights")?)?)?;
         Ok(State { step: step as u64, weights, frozen: frozen.clone() })
     }
 
@@ -155,11 +165,20 @@ impl State {
     }
 
     fn output(&self, context: &mut dyn Context) -> Result<Output, StageError> {
-        let weights = context.keep(KIND, self.weights.clone())?;
+        let weights = context.keep(KIND, self.weights.repeat(REPEATED).into())?;
         Ok(Output::default()
             .with("step", NewValue::Number(self.step as f64))
             .with("weights", NewValue::blob(weights))
             .with("frozen", NewValue::blob(self.frozen.clone())))
+    }
+}
+
+fn once(weights: Bytes) -> Result<Bytes, StageError> {
+    let length = weights.len() / REPEATED;
+    let is_whole = weights.chunks(length.max(1)).all(|part| *part == weights[..length]);
+    match is_whole && length > 0 {
+        true => Ok(weights.slice(..length)),
+        false => Err(StageError::failed("these are no weights")),
     }
 }
 

@@ -42,6 +42,10 @@ impl Fs for RealFs {
         named(Call::Metadata, path, fs::symlink_metadata(path)).map(|metadata| convert(&metadata))
     }
 
+    fn resolve(&self, path: &Utf8Path) -> FsResult<Utf8PathBuf> {
+        named(Call::Metadata, path, path.canonicalize_utf8())
+    }
+
     fn read_dir(&self, path: &Utf8Path) -> FsResult<Vec<DirEntry>> {
         let mut entries = Vec::new();
         for entry in named(Call::ReadDir, path, path.read_dir_utf8())? {
@@ -109,6 +113,18 @@ impl Fs for RealFs {
         // `Fs::map` asks of its callers.
         let mapping = unsafe { Mmap::map(&file) };
         named(Call::Read, path, mapping).map(Bytes::from_owner)
+    }
+}
+
+impl RealFs {
+    /// A file's bytes without a copy of them, read as they are looked at. The file must be one
+    /// that nobody changes: an object of the store, which is written once and then replaced as
+    /// a whole. Bytes that the disk cannot give end the process.
+    pub fn map(path: &Utf8Path) -> FsResult<Bytes> {
+        let file = named(Call::Open, path, File::open(path))?;
+        // SAFETY: what is behind the bytes changes with the file only, and nobody changes it.
+        let map = named(Call::Read, path, unsafe { memmap2::Mmap::map(&file) })?;
+        Ok(Bytes::from_owner(map))
     }
 }
 

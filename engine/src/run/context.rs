@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use cache::{CacheError, Digest};
-use camino::Utf8PathBuf;
+use cache::{CacheError, Digest, StagingDir};
+use camino::{Utf8Path, Utf8PathBuf};
 use crossbeam_channel::Sender;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Blob, Context, Fields, Kind, Output, StageError};
@@ -22,8 +22,12 @@ pub struct EngineContext {
     pub ticket: u64,
     pub messages: Sender<Message>,
     pub stop: StopFlag,
+    /// Works on a batch, which is finished though the time of the run is over.
+    pub finishes_batch: bool,
     /// Of a training task.
     pub training: Option<Training>,
+    /// Where the worker writes large objects; gone with the task.
+    pub staging: Option<StagingDir>,
     pub scratch: Scratch,
     /// Objects that turned out to be damaged or gone, and sources that changed.
     pub lost: Vec<Digest>,
@@ -47,6 +51,36 @@ impl EngineContext {
             fields.set(name, value);
         }
         Ok(fields)
+    }
+
+    /// The file of a large object, for a worker that shares the files of this process.
+    pub fn file_of(&self, blob: &Blob) -> Option<Utf8PathBuf> {
+        let cache = self.store.cache();
+        // What cannot be looked up now is told when the bytes are asked for.
+        cache.file_of(&blob.digest).ok().flatten().filter(|_| cache.fs().is_direct())
+    }
+
+    /// Where a worker may write files for [`EngineContext::keep_file`].
+    pub fn staging(&mut self) -> Option<Utf8PathBuf> {
+        if let Some(training) = &mut self.training {
+            training.pace.storing();
+        }
+        let cache = self.store.cache();
+        if self.staging.is_none() && cache.fs().is_direct() {
+            self.staging = cache.staging().ok();
+        }
+        self.staging.as_ref().map(|staging| staging.path().to_owned())
+    }
+
+    /// Takes over a file that the worker has written.
+    pub fn keep_file(&mut self, kind: &str, path: &Utf8Path) -> Result<Blob, StageError> {
+        let is_ours = |staging: &StagingDir| path.parent() == Some(staging.path());
+        if !self.staging.as_ref().is_some_and(is_ours) {
+            return Err(StageError::failed(format!("`{path}` is no file in the making")));
+        }
+        let kept = self.store.cache().put_file(path);
+        let (digest, size) = kept.map_err(|error| self.cannot_keep(&error))?;
+        Ok(Blob { digest, size, kind: kind.into() })
     }
 
     /// What was stored a while ago may have been collected before anything referred to it.
@@ -172,6 +206,9 @@ impl Context for EngineContext {
             Some(training) => training.pace.is_time_to_save(Instant::now()),
             None => false,
         };
-        is_time || self.stop.is_requested()
+        match self.finishes_batch {
+            true => self.stop.is_pressing(),
+            false => is_time || self.stop.is_requested(),
+        }
     }
 }

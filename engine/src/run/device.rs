@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use crossbeam_channel::Receiver;
 use stage_core::event::Event;
-use stage_core::wire::{Answer, PROTOCOL, Question, Reply, Request, receive, send};
+use stage_core::wire::{Answer, MAX_FRAME, PROTOCOL, Question, Reply, Request, receive, send};
 use stage_core::{Context, GatherInput, Item, StageError};
 
 use super::context::EngineContext;
@@ -93,6 +93,7 @@ struct Worker {
 impl Host {
     fn items(&mut self, task: ItemTask) {
         let mut context = self.shared.context(task.ticket, task.job.kind);
+        context.finishes_batch = true;
         let started = Instant::now();
         let result = self.process(&task, &mut context);
         let seconds = started.elapsed().as_secs_f32();
@@ -275,7 +276,10 @@ fn blobs(
 
 fn answer(question: Question, context: &mut EngineContext) -> Answer {
     match question {
-        Question::Read(blob) => Answer::Bytes(context.read(&blob)),
+        Question::Read(blob) => Answer::Bytes(context.read(&blob).and_then(fitting)),
+        Question::Find(blob) => Answer::Path(context.file_of(&blob)),
+        Question::Staging => Answer::Path(context.staging()),
+        Question::KeepFile { kind, path } => Answer::Kept(context.keep_file(&kind, &path)),
         Question::Recall(key) => Answer::Recalled(context.recall(&key)),
         Question::Remember(key, output) => Answer::Remembered(context.remember(&key, output)),
         Question::Keep { kind, bytes } => Answer::Kept(context.keep(&kind, bytes)),
@@ -283,6 +287,17 @@ fn answer(question: Question, context: &mut EngineContext) -> Answer {
         Question::LastCheckpoint => Answer::Found(context.last_checkpoint()),
         Question::Parent => Answer::Found(context.parent()),
         Question::Stopping => Answer::Stopping(context.stopping()),
+    }
+}
+
+/// What would be refused as a frame is an error of the stage instead.
+fn fitting(bytes: bytes::Bytes) -> Result<bytes::Bytes, StageError> {
+    const HEAD: usize = 64;
+    match bytes.len() + HEAD <= MAX_FRAME as usize {
+        true => Ok(bytes),
+        false => {
+            Err(StageError::failed(format!("an object of {} B is too large here", bytes.len())))
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 
 use bytes::Bytes;
 use cache::Digest;
+use camino::Utf8PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +59,8 @@ pub enum Answer {
     Bytes(Result<Bytes, StageError>),
     Recalled(Result<Option<Fields>, StageError>),
     Remembered(Result<Fields, StageError>),
+    /// `None`: ask for the bytes, or send them.
+    Path(Option<Utf8PathBuf>),
     Kept(Result<Blob, StageError>),
     /// To a checkpoint that was made.
     Saved(Result<Fields, StageError>),
@@ -83,9 +86,21 @@ pub enum Reply {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Question {
     Read(Blob),
+    /// Where a large object lies in a file of its own, if it does.
+    Find(Blob),
     Recall(Digest),
     Remember(Digest, Output),
-    Keep { kind: String, bytes: Bytes },
+    Keep {
+        kind: String,
+        bytes: Bytes,
+    },
+    /// A folder for files in the making.
+    Staging,
+    /// Takes over a file of that folder.
+    KeepFile {
+        kind: String,
+        path: Utf8PathBuf,
+    },
     Checkpoint(Output),
     LastCheckpoint,
     Parent,

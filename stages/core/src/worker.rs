@@ -5,7 +5,9 @@ use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
+use cache::fs::{Fs, Open, RealFs};
 use cache::{Digest, LOOSE_SIZE};
+use camino::Utf8PathBuf;
 
 use crate::error::{Reject, StageError};
 use crate::item::{Blob, Fields, Item};
@@ -85,7 +87,7 @@ impl Server<'_> {
         if stage.kind().version != version {
             return Err(other_version(&self.host.program, kind, stage.kind().version, version));
         }
-        let mut context = PipeContext { pipe: &mut self.pipe, blobs: HashMap::new() };
+        let mut context = PipeContext::new(&mut self.pipe);
         let opened = shielded(|| stage.open(setup, &mut context))?;
         self.jobs.insert(job, opened);
         Ok(())
@@ -97,7 +99,8 @@ impl Server<'_> {
         items: &[Item],
         blobs: Vec<(Digest, Bytes)>,
     ) -> Result<Vec<Result<Output, Reject>>, StageError> {
-        let mut context = PipeContext { pipe: &mut self.pipe, blobs: blobs.into_iter().collect() };
+        let mut context = PipeContext::new(&mut self.pipe);
+        context.blobs.extend(blobs);
         match self.jobs.get(&job) {
             Some(Job::Item(work)) => shielded(|| work.process(items, &mut context)),
             _ => Err(StageError::failed(format!("no item job {job} is open in the worker"))),
@@ -105,7 +108,7 @@ impl Server<'_> {
     }
 
     fn gather(&mut self, job: u32, input: GatherInput) -> Result<GatherOutput, StageError> {
-        let mut context = PipeContext { pipe: &mut self.pipe, blobs: HashMap::new() };
+        let mut context = PipeContext::new(&mut self.pipe);
         match self.jobs.get_mut(&job) {
             Some(Job::Gather(work)) => {
                 let output = shielded(|| work.run(input, &mut context))?;
@@ -144,9 +147,15 @@ pub fn shielded<T>(work: impl FnOnce() -> Result<T, StageError>) -> Result<T, St
 struct PipeContext<'a, 'p> {
     pipe: &'a mut Pipe<'p>,
     blobs: HashMap<Digest, Bytes>,
+    /// How many files were written for the engine.
+    written: u64,
 }
 
-impl PipeContext<'_, '_> {
+impl<'a, 'p> PipeContext<'a, 'p> {
+    fn new(pipe: &'a mut Pipe<'p>) -> PipeContext<'a, 'p> {
+        PipeContext { pipe, blobs: HashMap::new(), written: 0 }
+    }
+
     fn ask(&mut self, question: Question) -> Result<Answer, StageError> {
         let lost = |error: io::Error| StageError::failed(format!("lost the engine: {error}"));
         send(&mut self.pipe.output, &Reply::Question(question)).map_err(lost)?;
@@ -154,6 +163,43 @@ impl PipeContext<'_, '_> {
             Some(Request::Answer(answer)) => Ok(answer),
             Some(_) => Err(StageError::failed("the engine answered out of turn")),
             None => Err(StageError::failed("lost the engine: the pipe is closed")),
+        }
+    }
+
+    fn ask_path(&mut self, question: Question) -> Result<Option<Utf8PathBuf>, StageError> {
+        match self.ask(question)? {
+            Answer::Path(path) => Ok(path),
+            _ => out_of_turn(),
+        }
+    }
+
+    /// A large object from its file, if it is what it should be. The engine finds out why not.
+    fn read_file(&mut self, blob: &Blob) -> Result<Option<Bytes>, StageError> {
+        if blob.size < LOOSE_SIZE {
+            return Ok(None);
+        }
+        let path = self.ask_path(Question::Find(blob.clone()))?;
+        let bytes = path.and_then(|path| RealFs::map(&path).ok());
+        Ok(bytes.filter(|bytes| Digest::of(bytes) == blob.digest))
+    }
+
+    /// A large object as a file that the engine takes over; `None` where that does not work.
+    fn keep_file(&mut self, kind: &str, bytes: &Bytes) -> Result<Option<Blob>, StageError> {
+        if (bytes.len() as u64) < LOOSE_SIZE {
+            return Ok(None);
+        }
+        let Some(staging) = self.ask_path(Question::Staging)? else { return Ok(None) };
+        self.written += 1;
+        let path = staging.join(format!("object-{}", self.written));
+        let file = RealFs.open(&path, Open::CreateNew);
+        if file.and_then(|file| file.write_all_at(bytes, 0)).is_err() {
+            // The engine is to find out what is wrong with the disk.
+            let _ = RealFs.remove_file(&path);
+            return Ok(None);
+        }
+        match self.ask(Question::KeepFile { kind: kind.to_owned(), path })? {
+            Answer::Kept(blob) => blob.map(Some),
+            _ => out_of_turn(),
         }
     }
 
@@ -196,6 +242,9 @@ impl Context for PipeContext<'_, '_> {
         if let Some(bytes) = self.blobs.get(&blob.digest) {
             return Ok(bytes.clone());
         }
+        if let Some(bytes) = self.read_file(blob)? {
+            return Ok(bytes);
+        }
         match self.ask(Question::Read(blob.clone()))? {
             Answer::Bytes(bytes) => bytes,
             _ => out_of_turn(),
@@ -218,6 +267,9 @@ impl Context for PipeContext<'_, '_> {
     }
 
     fn keep(&mut self, kind: &str, bytes: Bytes) -> Result<Blob, StageError> {
+        if let Some(blob) = self.keep_file(kind, &bytes)? {
+            return Ok(blob);
+        }
         match self.ask(Question::Keep { kind: kind.to_owned(), bytes })? {
             Answer::Kept(blob) => blob,
             _ => out_of_turn(),

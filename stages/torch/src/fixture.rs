@@ -11,13 +11,16 @@ use cache::fs::{Fs, RealFs};
 use camino::Utf8Path;
 use safetensors::tensor::{Dtype, SafeTensors};
 use serde::Deserialize;
+use tch::{Kind, Tensor};
 
 use crate::codec::Codec;
+use crate::dac;
 use crate::dual_ar;
 use crate::error::TorchError;
 use crate::mel::Mel;
 use crate::mel_rvq::MelRvq;
 use crate::threads::one_thread;
+use crate::train::lora_fixture;
 use crate::weights;
 
 /// The content of `fixture.json`.
@@ -46,8 +49,12 @@ pub struct Fixture {
 pub enum Model {
     #[serde(rename = "mel-rvq")]
     MelRvq,
+    #[serde(rename = "fish-dac")]
+    FishDac,
     #[serde(rename = "fish-dual-ar")]
     FishDualAr,
+    #[serde(rename = "lora")]
+    Lora,
 }
 
 /// How far one output is off.
@@ -75,7 +82,9 @@ pub fn check(folder: &Path) -> Result<Vec<Comparison>, TorchError> {
     one_thread();
     let outputs = match fixture.model {
         Model::MelRvq => mel_rvq(&weights, &tensors)?,
+        Model::FishDac => fish_dac(&weights, &tensors)?,
         Model::FishDualAr => fish_dual_ar(&fixture.settings, &weights, &tensors)?,
+        Model::Lora => lora(&weights, &tensors)?,
     };
     let mut comparisons = Vec::new();
     for (group, tolerance) in &fixture.tolerances {
@@ -131,6 +140,29 @@ fn mel_rvq(weights: &[u8], tensors: &SafeTensors) -> Result<Outputs, TorchError>
         ("frames".into(), wide(model.frames_of(&codes)?)),
         ("codes".into(), codes.values.iter().map(|code| f64::from(*code)).collect()),
     ]))
+}
+
+fn fish_dac(weights: &[u8], tensors: &SafeTensors) -> Result<Outputs, TorchError> {
+    let inputs = dac::fixture::Inputs {
+        waves: values(tensors, "input.waves")?.iter().map(|v| *v as f32).collect(),
+        lengths: values(tensors, "input.lengths")?.iter().map(|v| *v as usize).collect(),
+        spoken: values(tensors, "input.codes")?.iter().map(|v| *v as u16).collect(),
+        codes: values(tensors, "expected.codes")?,
+        margins: values(tensors, "expected.margins")?,
+    };
+    dac::fixture::outputs(weights, &inputs)
+}
+
+fn lora(weights: &[u8], tensors: &SafeTensors) -> Result<Outputs, TorchError> {
+    let tokens: Vec<i64> = values(tensors, "input.tokens")?.iter().map(|v| *v as i64).collect();
+    let slope: Vec<f32> = values(tensors, "input.slope")?.iter().map(|v| *v as f32).collect();
+    let (tokens, slope) = (Tensor::f_from_slice(&tokens)?, Tensor::f_from_slice(&slope)?);
+    let outputs = lora_fixture::outputs(weights, &tokens, &slope)?;
+    let flat = |(name, tensor): (String, Tensor)| {
+        let tensor = tensor.f_contiguous()?.f_view(-1)?.f_to_kind(Kind::Double)?;
+        Ok((name, Vec::try_from(tensor)?))
+    };
+    outputs.into_iter().map(flat).collect()
 }
 
 /// The largest difference; no number at all is infinitely far off, and so is another length.

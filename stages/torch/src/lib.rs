@@ -8,6 +8,7 @@ pub mod codec;
 pub mod dac;
 pub mod dual_ar;
 pub mod error;
+pub mod fish;
 pub mod fixture;
 mod griffin_lim;
 mod kmeans;
@@ -20,6 +21,7 @@ pub mod npy;
 pub mod random;
 pub mod rope;
 mod stages;
+pub mod stored;
 #[cfg(test)]
 mod testing;
 mod threads;
