@@ -5,8 +5,8 @@
 
 mod chain;
 pub mod codec;
-pub mod dual_ar;
 pub mod dac;
+pub mod dual_ar;
 pub mod error;
 pub mod fish;
 pub mod fixture;

@@ -37,8 +37,7 @@ impl Host for ContextHost<'_> {
     }
 
     fn commit(&mut self, checkpoint: &Checkpoint<Blob>) -> Result<(), StageError> {
-        let mut state =
-            Output::default().with(STATE, NewValue::Text(checkpoint.state.clone()));
+        let mut state = Output::default().with(STATE, NewValue::Text(checkpoint.state.clone()));
         for (name, blob) in &checkpoint.tensors {
             state = state.with(artifact::tensor_field(name), NewValue::blob(blob.clone()));
         }
