@@ -93,6 +93,7 @@ struct Worker {
 impl Host {
     fn items(&mut self, task: ItemTask) {
         let mut context = self.shared.context(task.ticket, task.job.kind);
+        context.finishes_batch = true;
         let started = Instant::now();
         let result = self.process(&task, &mut context);
         let seconds = started.elapsed().as_secs_f32();

@@ -93,6 +93,19 @@ impl Linear {
     }
 }
 
+impl Linear {
+    /// The layer that gives only some of the outputs; it shares its memory with this one.
+    pub fn rows(&self, start: i64, length: i64) -> Linear {
+        let narrow = |tensor: &Tensor| tensor.narrow(0, start, length);
+        let adapter = self.adapter.as_ref().map(|adapter| Adapter {
+            a: adapter.a.shallow_clone(),
+            b: narrow(&adapter.b),
+            ..*adapter
+        });
+        Linear { weight: narrow(&self.weight), bias: self.bias.as_ref().map(narrow), adapter }
+    }
+}
+
 impl Embedding {
     pub fn load(scope: &mut Scope, rows: i64, width: i64) -> Result<Embedding, TorchError> {
         Ok(Embedding { weight: scope.take("weight", &[rows, width])?, adapter: None })

@@ -39,6 +39,16 @@ fn the_embedded_codec_agrees_with_its_reference() {
 }
 
 #[test]
+fn adapters_agree_with_their_reference() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/lora");
+    let comparisons = stage_torch::fixture::check(&folder).unwrap();
+    assert_eq!(comparisons.len(), 9);
+    for comparison in &comparisons {
+        assert!(comparison.is_good(), "{comparison:?}");
+    }
+}
+
+#[test]
 fn what_is_off_is_shown_and_fails() {
     let strict = changed("0.0002", "1e-12");
     let output = check(strict.path());

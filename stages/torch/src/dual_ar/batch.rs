@@ -82,6 +82,31 @@ impl Batch {
         Ok(Batch { rows, height, length, tokens, labels, sight })
     }
 
+    /// Rows that were laid out elsewhere: [B, 1 + K, T] twice, and true where a column is padding,
+    /// [B, T].
+    pub fn from_rows(
+        [rows, height, length]: [i64; 3],
+        tokens: Vec<i32>,
+        labels: Vec<i32>,
+        padding: Option<Vec<bool>>,
+    ) -> Result<Batch, TorchError> {
+        let numbers = (rows * height * length) as usize;
+        let columns = padding.as_ref().map_or(rows * length, |padding| padding.len() as i64);
+        if tokens.len() != numbers || labels.len() != numbers || columns != rows * length {
+            let shape = [rows, height, length];
+            return Err(TorchError::Input(format!("a batch is not of the shape {shape:?}")));
+        }
+        // Columns see nothing to come, so padding behind them needs no mask.
+        let behind = |row: &[bool]| row.is_sorted();
+        let sight = match padding {
+            Some(padding) if !padding.chunks(length.max(1) as usize).all(behind) => {
+                Sight::Padding(padding)
+            }
+            _ => Sight::Row,
+        };
+        Ok(Batch { rows, height, length, tokens, labels, sight })
+    }
+
     /// How many columns there are, padding included.
     pub fn columns(&self) -> i64 {
         self.rows * self.length

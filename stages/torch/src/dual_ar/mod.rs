@@ -7,11 +7,18 @@
 pub mod batch;
 pub mod block;
 pub mod config;
+pub mod fixture;
+pub mod generate;
 mod loss;
 pub mod model;
+pub mod prompt;
+pub mod sampler;
 mod trainee;
 
 pub use batch::{Batch, Clip};
 pub use config::Config;
+pub use generate::{Speech, Stop};
 pub use model::{DualAr, Parity, Tokens};
+pub use prompt::{PromptFormat, Script, Spoken, Vocabulary};
+pub use sampler::{Noise, Sampling, Seeded};
 pub use trainee::{DualArTrainee, Memory};

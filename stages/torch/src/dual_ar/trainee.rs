@@ -46,15 +46,15 @@ pub struct DualArTrainee {
 }
 
 /// A batch on the device of the model.
-struct Placed {
-    tokens: Tensor,
-    layout: Layout,
+pub(super) struct Placed {
+    pub(super) tokens: Tensor,
+    pub(super) layout: Layout,
     /// Where tokens have labels, and these: [P].
     positions: Tensor,
     token_labels: Tensor,
     /// Where frames have labels, [N], and their codes, [N, K].
-    frames: Tensor,
-    codes: Tensor,
+    pub(super) frames: Tensor,
+    pub(super) codes: Tensor,
 }
 
 impl DualArTrainee {
@@ -88,7 +88,7 @@ impl DualArTrainee {
         self.model
     }
 
-    fn place(&self, batch: &Batch) -> Result<Placed, TorchError> {
+    pub(super) fn place(&self, batch: &Batch) -> Result<Placed, TorchError> {
         let (model, device) = (&self.model, self.model.device());
         let codebooks = model.config.num_codebooks;
         if batch.height != codebooks + 1 {

@@ -10,6 +10,7 @@ mod exact;
 pub mod gradients;
 pub mod host;
 pub mod lora;
+pub(crate) mod lora_fixture;
 pub mod losses;
 pub mod order;
 pub mod precision;

@@ -20,12 +20,16 @@ pub struct Memory {
     /// Dies, without a chance to save, at this call.
     pub die_at: Option<usize>,
     calls: usize,
-    /// Each look at the clock takes this long.
-    pub tick: f64,
+    tick: f64,
     now: f64,
 }
 
 impl Memory {
+    /// With a clock of which each look takes some seconds.
+    pub fn with_clock(tick: f64) -> Memory {
+        Memory { tick, ..Memory::default() }
+    }
+
     /// What is left for the next run.
     pub fn survive(&mut self) {
         (self.asked, self.calls, self.stop_at, self.die_at) = (0, 0, None, None);

@@ -17,6 +17,7 @@ use super::precision::Precision;
 use super::schedule::{Decay, Schedule};
 use super::settings::{Checkpoints, Settings};
 use super::{Job, Trained, train};
+use crate::threads::one_thread;
 
 fn settings() -> Settings {
     Settings {
@@ -46,6 +47,8 @@ fn run(
     settings: &Settings,
     host: &mut Memory,
 ) -> Result<Trained<usize>, StageError> {
+    // Threads would spend their time on waiting for each other.
+    one_thread();
     let clip = |(number, letters): (usize, &Vec<i64>)| Clip {
         id: format!("clip{number}"),
         length: letters.len(),

@@ -125,7 +125,7 @@ fn stopping_says_so_and_saves() {
 #[test]
 fn checkpoints_come_by_steps_or_by_time() {
     let commits = |steps, seconds, tick| {
-        let (corpus, mut host) = (Corpus::new(30), Memory { tick, ..Memory::default() });
+        let (corpus, mut host) = (Corpus::new(30), Memory::with_clock(tick));
         let mut settings = settings();
         settings.checkpoint = crate::train::settings::Checkpoints { steps, seconds };
         let mut tiny = Tiny::new(Kind::Float, 0.0);

@@ -15,7 +15,7 @@ fn train(
     corpus: &Corpus,
     settings: &Settings,
 ) -> (Result<crate::train::Trained<usize>, stage_core::StageError>, Memory) {
-    let mut host = Memory { tick: 0.5, ..Memory::default() };
+    let mut host = Memory::with_clock(0.5);
     let result = run(std::slice::from_mut(tiny), corpus, settings, &mut host);
     (result, host)
 }
@@ -59,15 +59,14 @@ fn held_out_clips_are_never_trained_on() {
 fn training_ends_early_when_held_out_clips_stop_to_gain() {
     let early_stop = Some(EarlyStopSettings { patience: 2, min_delta: 10.0 });
     let settings = Settings { early_stop, ..settings() };
-    let (result, host) = train(&mut Tiny::new(Kind::Float, 0.0), &Corpus::new(30), &settings);
+    let (result, mut host) = train(&mut Tiny::new(Kind::Float, 0.0), &Corpus::new(30), &settings);
     let trained = result.unwrap();
     assert_eq!((trained.steps, trained.stopped_early), (8, true));
     // A run that finds it ended does nothing more.
-    let mut again = Memory { ..host };
-    again.survive();
+    host.survive();
     let mut tiny = Tiny::new(Kind::Float, 0.0);
-    let result = run(std::slice::from_mut(&mut tiny), &Corpus::new(30), &settings, &mut again);
-    assert_eq!((result.unwrap().steps, again.asked), (8, 0));
+    let result = run(std::slice::from_mut(&mut tiny), &Corpus::new(30), &settings, &mut host);
+    assert_eq!((result.unwrap().steps, host.asked), (8, 0));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A model of letters, small enough to train in milliseconds: an embedding, a hidden layer with
-//! dropout, an output layer. It predicts the next letter, and at the end of a clip the first.
+//! dropout, an output layer. It predicts the next letter, also past the end of a clip; there it
+//! is a second loss.
 
 use tch::{Device, Kind, Tensor};
 
@@ -193,7 +194,7 @@ impl Data<Letters> for Corpus {
         for clip in rows.iter().flatten().map(|clip| &self.0[*clip]) {
             letters.extend(clip);
             labels.extend(&clip[1..]);
-            labels.push(clip[0]);
+            labels.push((clip[clip.len() - 1] + 1) % POISON);
             ends.extend((1..=clip.len()).map(|at| if at == clip.len() { 1f32 } else { 0.0 }));
         }
         Ok(Letters { rows: rows.len(), letters, labels, ends })
