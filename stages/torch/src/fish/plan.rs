@@ -120,8 +120,7 @@ impl Plan {
             (true, false) => Ok(self.parameters.integer(steps)?.max(1) as u64),
             (false, true) => {
                 let is_trained_on = |at: usize| !clips.held_out[at];
-                let mut order =
-                    Order::new(grouping, self.seed, &clips.order(), is_trained_on)?;
+                let mut order = Order::new(grouping, self.seed, &clips.order(), is_trained_on)?;
                 let rows = order.pass(0).len() as f64 * self.parameters.number(epochs)?;
                 Ok((rows / rows_of_step as f64).ceil().max(1.0) as u64)
             }

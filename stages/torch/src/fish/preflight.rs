@@ -10,9 +10,7 @@ use super::clip::{Clips, script};
 use super::model::Model;
 use super::rehearsal;
 use crate::codec::Codes;
-use crate::dual_ar::{
-    Batch, DualAr, DualArTrainee, Parity, PromptFormat, Sampling, Seeded, Stop,
-};
+use crate::dual_ar::{Batch, DualAr, DualArTrainee, Parity, PromptFormat, Sampling, Seeded, Stop};
 use crate::error::TorchError;
 use crate::layers::Pass;
 use crate::stored;
@@ -186,9 +184,8 @@ pub type Frozen = Vec<(String, Digest)>;
 
 pub fn frozen(model: &DualAr) -> Result<Frozen, StageError> {
     let tensors = model.tensors().into_iter().filter(|(_, tensor)| !tensor.requires_grad());
-    let digest = |(name, tensor): (String, Tensor)| {
-        Ok((name, Digest::of(&stored::encode(&tensor)?)))
-    };
+    let digest =
+        |(name, tensor): (String, Tensor)| Ok((name, Digest::of(&stored::encode(&tensor)?)));
     tensors.map(digest).collect()
 }
 

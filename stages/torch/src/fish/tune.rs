@@ -39,11 +39,7 @@ pub struct Tuning<'a> {
 }
 
 impl Tuning<'_> {
-    pub fn run(
-        &self,
-        input: &GatherInput,
-        context: &mut dyn Context,
-    ) -> Result<Tuned, StageError> {
+    pub fn run(&self, input: &GatherInput, context: &mut dyn Context) -> Result<Tuned, StageError> {
         let facts = |device: &str| self.machine.facts(device);
         let plan = Plan::read(&self.setup.parameters, &self.setup.device, facts)?;
         let base = Model::read("base", input.artifact("base"), context)?;
@@ -57,8 +53,8 @@ impl Tuning<'_> {
 
         let threads = self.machine.share_threads(plan.devices.len());
         let is_new = context.last_checkpoint()?.is_none();
-        let preflight = (plan.preflight && is_new)
-            .then(|| Preflight::new(&base, plan.parity, &clips));
+        let preflight =
+            (plan.preflight && is_new).then(|| Preflight::new(&base, plan.parity, &clips));
         let parent = context.parent()?;
         let start = Start { plan: &plan, base: &base, parent: parent.as_ref(), input };
         let mut replicas = self.replicas(&start, preflight.as_ref(), &mut clips, context)?;
@@ -106,7 +102,8 @@ impl Tuning<'_> {
             let device = self.machine.open(name)?;
             let preflight = preflight.filter(|_| at == 0);
             let mut trainee = start.load(&self.method, device, context)?;
-            let losses = preflight.map(|preflight| look(preflight, &trainee, context)).transpose()?;
+            let losses =
+                preflight.map(|preflight| look(preflight, &trainee, context)).transpose()?;
             trainee = match &self.method {
                 Method::Whole => trainee.train_all(),
                 Method::Adapters(settings) => {
@@ -138,8 +135,7 @@ impl Tuning<'_> {
     ) -> Result<Trained<Blob>, StageError> {
         let (data, order) = (clips.data(&base.vocabulary), clips.order());
         let mut host = ContextHost::new(context, settings.steps);
-        let job =
-            Job { replicas, data: &data, clips: &order, held_out: &clips.held_out, settings };
+        let job = Job { replicas, data: &data, clips: &order, held_out: &clips.held_out, settings };
         train(job, &mut host)
     }
 }
@@ -233,4 +229,3 @@ fn notes(mut notes: Vec<(String, u64)>, trained: &Trained<Blob>) -> Vec<(String,
     }
     notes
 }
-
