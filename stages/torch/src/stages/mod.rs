@@ -1,5 +1,9 @@
 //! The stages that the worker serves.
 
+mod fish_init;
+mod fish_merge;
+mod fish_synthesize;
+mod fish_tune;
 mod vq_decode;
 mod vq_encode;
 mod vq_fit;
@@ -16,6 +20,11 @@ pub fn all(machine: &Machine) -> Vec<Box<dyn Stage>> {
         Box::new(vq_fit::VqFit),
         Box::new(vq_encode::VqEncode { machine: machine.clone() }),
         Box::new(vq_decode::VqDecode { machine: machine.clone() }),
+        Box::new(fish_init::FishInit),
+        Box::new(fish_tune::FishFinetune { machine: machine.clone() }),
+        Box::new(fish_tune::FishLora { machine: machine.clone() }),
+        Box::new(fish_merge::FishMerge),
+        Box::new(fish_synthesize::FishSynthesize { machine: machine.clone() }),
     ]
 }
 
@@ -29,6 +38,13 @@ fn read_codec(setup: &Setup, context: &mut dyn Context) -> Result<MelRvq, StageE
         let help = "give `codec` a `vq.fit` stage, or a file that one has made";
         StageError::with_help(error.to_string(), help)
     })
+}
+
+/// The codec of an artifact.
+fn codec_of(artifact: &Fields, context: &mut dyn Context) -> Result<Box<dyn Codec>, StageError> {
+    let blob = model_blob(artifact);
+    let blob = blob.ok_or_else(|| StageError::failed("no codec arrived on port `codec`"))?;
+    Ok(Box::new(MelRvq::load(&context.read(blob)?)?))
 }
 
 /// The field `model`, or the only file of an asset.
