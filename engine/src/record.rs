@@ -93,6 +93,8 @@ pub struct StageRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExportRecord {
     pub value: PortValue,
+    /// What is written beside an artifact.
+    pub licenses: BTreeSet<String>,
     /// Which start of the machine that was; empty where it does not tell.
     pub boot: String,
 }
