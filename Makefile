@@ -42,7 +42,7 @@ soak:
 # The readers of foreign bytes: a minute each where `cargo-fuzz` and a nightly toolchain are
 # there, else their property tests with many more cases than in `test`.
 HOSTILE = hostile never_panic no_harm any_bytes a_damaged_file
-FUZZ_TARGETS = manifest table wav pack wire
+FUZZ_TARGETS = manifest table wav pack wire pth
 FUZZ_SECONDS = 60
 fuzz:
 	@if cargo +nightly fuzz --version > /dev/null 2>&1; then \

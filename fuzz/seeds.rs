@@ -21,6 +21,7 @@ fn main() -> Outcome<()> {
     write(&corpus.join("wav"), "pcm24", &wave(1, 24, &[0, 1, 2, 3, 4, 5]))?;
     write(&corpus.join("wav"), "float", &wave(3, 32, &1.0_f32.to_le_bytes()))?;
     packs(&corpus)?;
+    weights(root, &corpus)?;
     wires(&corpus)
 }
 
@@ -71,6 +72,18 @@ fn packs(corpus: &Path) -> Outcome<()> {
     for (path, bytes) in memory.files() {
         if path.extension() == Some("pack") {
             write(&corpus.join("pack"), "small", &bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// The files that PyTorch wrote for the tests of the reader.
+fn weights(root: &Path, corpus: &Path) -> Outcome<()> {
+    for entry in fs::read_dir(root.join("../stages/formats/tests/fixtures/pth"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "pth") {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            write(&corpus.join("pth"), &name, &fs::read(&path)?)?;
         }
     }
     Ok(())

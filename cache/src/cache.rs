@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     pub access: Access,
     pub notes: Mutex<Vec<String>>,
     writer: Mutex<Writer>,
-    ledger: Mutex<Ledger>,
+    ledger: Ledger,
     pending: RwLock<Pending>,
     pub packs: PackFiles,
     pub short: ShortPacks,
@@ -65,17 +65,17 @@ impl Cache {
             }
             Access::ReadOnly => {}
         }
-        let mut ledger = Ledger::open(Arc::clone(&fs), layout.clone(), access)?;
+        let ledger = Ledger::open(Arc::clone(&fs), layout.clone(), access)?;
         let writable = access == Access::ReadWrite;
         if writable {
-            staging::sweep(&*fs, &layout, &mut ledger)?;
+            staging::sweep(&*fs, &layout, &ledger)?;
         }
-        let short = recover(&*fs, &layout, &mut ledger, writable)?;
+        let short = recover(&*fs, &layout, &ledger, writable)?;
         let claims = open_claims(&*fs, &layout, writable)?;
         let shared = Shared {
             writer: Mutex::new(Writer::default()),
             notes: Mutex::new(notes(&ledger, writable)),
-            ledger: Mutex::new(ledger),
+            ledger,
             pending: RwLock::default(),
             packs: PackFiles::default(),
             short: ShortPacks::default(),
@@ -127,9 +127,9 @@ impl Cache {
     /// A private folder for files in the making.
     pub fn staging(&self) -> Result<StagingDir, CacheError> {
         let shared = &self.0;
-        let mut ledger = shared.ledger();
+        let ledger = shared.ledger();
         ledger.require_writable()?;
-        StagingDir::create(&shared.fs, &shared.layout, &mut ledger)
+        StagingDir::create(&shared.fs, &shared.layout, ledger)
     }
 
     /// The right to work on a key; None while another process or thread has it.
@@ -172,8 +172,8 @@ impl Shared {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     pub fn pending(&self) -> RwLockReadGuard<'_, Pending> {
@@ -200,7 +200,7 @@ impl Shared {
         let mut room = self.waiting_room.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = match room.take() {
             Some(dir) => dir,
-            None => StagingDir::create(&self.fs, &self.layout, &mut self.ledger())?,
+            None => StagingDir::create(&self.fs, &self.layout, self.ledger())?,
         };
         let path = crate::fs::beside(&dir.path().join("object"));
         *room = Some(dir);

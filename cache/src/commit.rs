@@ -1,7 +1,7 @@
 //! The commit: objects first, then the log, then the index. What it returned for
 //! is durable; whatever it fails on, the batch waits for another try.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use camino::Utf8PathBuf;
 
@@ -59,14 +59,17 @@ impl Writer {
         }
         place_files(shared, batch)?;
         let entries = self.entries(shared, batch)?;
+        if entries.is_empty() {
+            return Ok(Committed::default());
+        }
         self.append_durably(shared, &entries)?;
         let mut forgotten = shared.forgotten();
         for digest in batch.objects.keys() {
             forgotten.remove(digest);
         }
-        let objects = batch.objects.len() as u64;
-        let records = entries.len() as u64 - objects.min(entries.len() as u64);
-        Ok(Committed { objects, records, bytes: batch.bytes })
+        let is_record = |entry: &&Entry| matches!(entry, Entry::Record { .. } | Entry::Gone { .. });
+        let records = entries.iter().filter(is_record).count() as u64;
+        Ok(Committed { objects: entries.len() as u64 - records, records, bytes: batch.bytes })
     }
 
     /// Lets the packs there are be: what is written from here on goes to newer ones.
@@ -135,14 +138,14 @@ impl Writer {
         if let Some(pack) = self.pack.take() {
             return Ok(pack);
         }
-        let mut ledger = shared.ledger();
+        let ledger = shared.ledger();
         let (indexed, last) = ledger.read(|view| Ok((view.packs()?, view.last_pack()?)))?;
         let numbers = shared.layout.pack_numbers(&*shared.fs)?;
         let full = |number: &u32| indexed.iter().any(|(of, end)| of == number && *end >= ROLL);
         for number in numbers.iter().rev().filter(|number| !full(number)) {
             if *number > self.closed
                 && !self.avoided.contains(number)
-                && let Some(pack) = resume(shared, &mut ledger, *number)?
+                && let Some(pack) = resume(shared, ledger, *number)?
             {
                 return Ok(pack);
             }
@@ -152,11 +155,14 @@ impl Writer {
             .map_err(|error| CacheError::while_writing(error, &shared.layout.packs, 0))
     }
 
-    /// The batch as entries of the log, in the order in which it was put.
+    /// The batch as entries of the log, in the order in which it was put; objects that are
+    /// stored already are left out.
     fn entries(&mut self, shared: &Shared, batch: &Batch) -> Result<Vec<Entry>, CacheError> {
         let known = shared.ledger().read(|view| view.sequence())?;
         self.sequence = self.sequence.max(known);
+        let stored = stored(shared, batch)?;
         let entry = |step: &Step| match step {
+            Step::Object(digest) if stored.contains(digest) => None,
             Step::Object(digest) => match batch.objects.get(digest)? {
                 Waiting::Bytes(bytes) => {
                     Some(Entry::Object { digest: *digest, bytes: bytes.clone() })
@@ -176,11 +182,18 @@ impl Writer {
     }
 }
 
-fn resume(
-    shared: &Shared,
-    ledger: &mut Ledger,
-    number: u32,
-) -> Result<Option<OpenPack>, CacheError> {
+/// The small objects of a batch that the index has. They are sorted, so that neighbours in the
+/// index are looked up one after the other.
+fn stored(shared: &Shared, batch: &Batch) -> Result<HashSet<Digest>, CacheError> {
+    let is_small = |(_, waiting): &(&Digest, &Waiting)| matches!(waiting, Waiting::Bytes(_));
+    let small = batch.objects.iter().filter(is_small);
+    let mut digests: Vec<Digest> = small.map(|(digest, _)| *digest).collect();
+    digests.sort_unstable();
+    let there = shared.stored(&digests)?;
+    Ok(digests.into_iter().zip(there).filter(|(_, there)| *there).map(|(d, _)| d).collect())
+}
+
+fn resume(shared: &Shared, ledger: &Ledger, number: u32) -> Result<Option<OpenPack>, CacheError> {
     let adopted = adopt(&*shared.fs, &shared.layout, ledger, number)?;
     let usable = adopted.filter(|adopted| !adopted.truncated && adopted.end < ROLL);
     Ok(usable.map(|adopted| OpenPack::resume(number, adopted.file, adopted.end)))

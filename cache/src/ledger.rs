@@ -1,9 +1,14 @@
 //! Access to the index for all threads and processes: short critical sections
 //! under one lock file, a view that is kept while nobody has written, and a new
 //! index from the packs where the old one is lost.
+//!
+//! While this process changes the index, its other threads go on with the view from before: a
+//! change leaves the pages of the state before it alone, since a crash must find them whole, and
+//! only the next change takes them. That next one has to wait for the lock.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use redb::{Builder, Database, StorageBackend};
 
@@ -28,10 +33,36 @@ pub(crate) struct Ledger {
     /// there were, and how long the index was when it was compacted.
     /// None where the cache cannot be written and nobody ever made the file.
     lock_file: Option<Arc<dyn FsFile>>,
-    can_lock: bool,
+    can_lock: AtomicBool,
+    state: Mutex<State>,
+    /// Told when a change of this process ends.
+    changed: Condvar,
+}
+
+struct State {
+    /// With the count of changes that it has seen. During a change: the state before it.
     view: Option<(u64, View)>,
     /// The count of changes at the last refresh.
     seen: u64,
+    /// A thread of this process changes the index and holds the lock for it.
+    changing: bool,
+}
+
+/// A change under way. Dropping it ends it, whatever came of it.
+struct Change<'a> {
+    ledger: &'a Ledger,
+    guard: Option<Guard>,
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        // Nobody may look at the old view once others can change the index.
+        let mut state = self.ledger.state();
+        state.view = None;
+        state.changing = false;
+        self.guard = None;
+        self.ledger.changed.notify_all();
+    }
 }
 
 /// Gives the lock up when dropped.
@@ -58,25 +89,39 @@ impl Ledger {
             },
         };
         let lock_file = lock_file.map(Arc::from);
-        let can_lock = lock_file.is_some();
-        let mut ledger = Ledger { fs, layout, access, lock_file, can_lock, view: None, seen: 0 };
-        ledger.seen = ledger.generation()?;
+        let can_lock = AtomicBool::new(lock_file.is_some());
+        let state = Mutex::new(State { view: None, seen: 0, changing: false });
+        let changed = Condvar::new();
+        let ledger = Ledger { fs, layout, access, lock_file, can_lock, state, changed };
+        ledger.refresh()?;
         Ok(ledger)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state once no thread of this process changes the index any more.
+    fn at_rest(&self) -> MutexGuard<'_, State> {
+        let state = self.state();
+        self.changed
+            .wait_while(state, |state| state.changing)
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether other processes are kept out while this one writes.
     pub fn can_lock(&self) -> bool {
-        self.can_lock
+        self.can_lock.load(Ordering::Relaxed)
     }
 
-    fn lock(&mut self, kind: LockKind) -> Result<Guard, CacheError> {
-        let Some(file) = self.lock_file.as_ref().filter(|_| self.can_lock) else {
+    fn lock(&self, kind: LockKind) -> Result<Guard, CacheError> {
+        let Some(file) = self.lock_file.as_ref().filter(|_| self.can_lock()) else {
             return Ok(Guard(None));
         };
         match file.lock(kind) {
             Ok(()) => Ok(Guard(Some(Arc::clone(file)))),
             Err(error) if error.is_unsupported() => {
-                self.can_lock = false;
+                self.can_lock.store(false, Ordering::Relaxed);
                 Ok(Guard(None))
             }
             Err(error) => Err(error.into()),
@@ -93,71 +138,80 @@ impl Ledger {
 
     /// Counted before the change: a process that dies in the middle must not leave
     /// others with a view of pages that were given to something else.
-    fn count_change(&mut self) -> Result<(), CacheError> {
+    fn count_change(&self, state: &mut State) -> Result<(), CacheError> {
         let before = self.generation()?;
         let after = before.wrapping_add(1);
         if let Some(file) = &self.lock_file {
             file.write_all_at(&after.to_le_bytes(), 0)
                 .map_err(|error| CacheError::while_writing(error, &self.layout.dir, 8))?;
         }
-        if self.seen == before {
-            self.seen = after;
+        if state.seen == before {
+            state.seen = after;
         }
-        self.view = None;
+        state.view.take_if(|(of, _)| *of != before);
         Ok(())
     }
 
     /// True when others changed the index since the last call.
-    pub fn refresh(&mut self) -> Result<bool, CacheError> {
+    pub fn refresh(&self) -> Result<bool, CacheError> {
+        let mut state = self.state();
         let now = self.generation()?;
-        let changed = now != self.seen;
-        self.seen = now;
+        let changed = now != state.seen;
+        state.seen = now;
         Ok(changed)
     }
 
-    pub fn read<T>(
-        &mut self,
-        mut look: impl FnMut(&View) -> IndexResult<T>,
-    ) -> Result<T, CacheError> {
+    pub fn read<T>(&self, mut look: impl FnMut(&View) -> IndexResult<T>) -> Result<T, CacheError> {
+        let mut state = self.state();
+        if state.changing {
+            if let Some((_, view)) = &state.view
+                && let Ok(value) = guarded(|| look(view))
+            {
+                return Ok(value);
+            }
+            drop(state);
+            state = self.at_rest();
+        }
         let broken_at = {
             let _guard = self.lock(LockKind::Shared)?;
-            match self.look(&mut look) {
+            match self.look(&mut state, &mut look) {
                 Ok(value) => return Ok(value),
                 Err(IndexFailure::Fs(error)) => return Err(error.into()),
                 Err(IndexFailure::Broken(_)) => self.generation()?,
             }
         };
-        self.renew(broken_at)?;
+        self.renew(&mut state, broken_at)?;
         let _guard = self.lock(LockKind::Shared)?;
-        self.look(&mut look).map_err(|failure| self.convert(failure))
+        self.look(&mut state, &mut look).map_err(|failure| self.convert(failure))
     }
 
-    fn look<T>(&mut self, look: &mut dyn FnMut(&View) -> IndexResult<T>) -> IndexResult<T> {
+    fn look<T>(
+        &self,
+        state: &mut State,
+        look: &mut dyn FnMut(&View) -> IndexResult<T>,
+    ) -> IndexResult<T> {
         let generation = self.generation()?;
-        if self.view.as_ref().is_some_and(|(of, _)| *of != generation) {
-            self.view = None;
-        }
-        let (_, view) = match self.view.take() {
-            Some(view) => self.view.insert(view),
+        state.view.take_if(|(of, _)| *of != generation);
+        let (_, view) = match state.view.take() {
+            Some(view) => state.view.insert(view),
             None => {
                 let fresh = open_view(&*self.fs, &self.layout)?;
-                self.view.insert((generation, fresh))
+                state.view.insert((generation, fresh))
             }
         };
         let result = guarded(|| look(view));
         if result.is_err() {
-            self.view = None;
+            state.view = None;
         }
         result
     }
 
     pub fn write<T>(
-        &mut self,
+        &self,
         mut change: impl FnMut(&mut Tables<'_>) -> IndexResult<T>,
     ) -> Result<T, CacheError> {
         self.require_writable()?;
-        let _guard = self.lock(LockKind::Exclusive)?;
-        self.count_change()?;
+        let _change = self.begin()?;
         match self.change(&mut change) {
             Err(IndexFailure::Broken(_)) => {
                 rebuild::replace_ledger(&*self.fs, &self.layout)?;
@@ -167,8 +221,17 @@ impl Ledger {
         }
     }
 
+    /// Keeps other processes out, and the other threads of this one to reading.
+    fn begin(&self) -> Result<Change<'_>, CacheError> {
+        let mut state = self.at_rest();
+        let guard = self.lock(LockKind::Exclusive)?;
+        self.count_change(&mut state)?;
+        state.changing = true;
+        Ok(Change { ledger: self, guard: Some(guard) })
+    }
+
     fn change<T>(
-        &mut self,
+        &self,
         change: &mut dyn FnMut(&mut Tables<'_>) -> IndexResult<T>,
     ) -> IndexResult<T> {
         let file = match self.fs.open(&self.layout.ledger, Open::ReadWrite) {
@@ -186,22 +249,27 @@ impl Ledger {
     }
 
     /// Builds the index anew from the packs.
-    pub fn rebuild(&mut self) -> Result<rebuild::RebuildReport, CacheError> {
+    pub fn rebuild(&self) -> Result<rebuild::RebuildReport, CacheError> {
         self.require_writable()?;
+        let mut state = self.at_rest();
         let _guard = self.lock(LockKind::Exclusive)?;
-        self.count_change()?;
+        self.count_change(&mut state)?;
+        state.view = None;
         rebuild::replace_ledger(&*self.fs, &self.layout)
     }
 
     /// Gives back the pages that many changes left unused; true when it was worth it.
-    pub fn compact(&mut self) -> Result<bool, CacheError> {
+    pub fn compact(&self) -> Result<bool, CacheError> {
         self.require_writable()?;
         let size = self.fs.metadata(&self.layout.ledger)?.size;
         if size < self.compacted()?.max(WORTH_COMPACTING).saturating_mul(3) {
             return Ok(false);
         }
+        let mut state = self.at_rest();
         let _guard = self.lock(LockKind::Exclusive)?;
-        self.count_change()?;
+        self.count_change(&mut state)?;
+        // It is several changes in one.
+        state.view = None;
         let backend = Direct::new(self.fs.open(&self.layout.ledger, Open::ReadWrite)?);
         let failure = Arc::clone(&backend.failure);
         with_cause(&failure, || database(backend)?.compact().map_err(broken))
@@ -223,7 +291,8 @@ impl Ledger {
     }
 
     /// Whether every page of the index has the checksum it should have.
-    pub fn check_integrity(&mut self) -> Result<bool, CacheError> {
+    pub fn check_integrity(&self) -> Result<bool, CacheError> {
+        let _state = self.at_rest();
         let _guard = self.lock(LockKind::Shared)?;
         let file = match self.fs.open(&self.layout.ledger, Open::Read) {
             Err(error) if error.is_not_found() => return Ok(false),
@@ -240,12 +309,12 @@ impl Ledger {
     }
 
     /// Makes an index that does not answer answer again.
-    fn renew(&mut self, broken_at: u64) -> Result<(), CacheError> {
+    fn renew(&self, state: &mut State, broken_at: u64) -> Result<(), CacheError> {
         if self.access == Access::ReadOnly {
             let generation = self.generation()?;
             let view = rebuild::view_in_memory(&*self.fs, &self.layout)
                 .map_err(|failure| self.convert(failure))?;
-            self.view = Some((generation, view));
+            state.view = Some((generation, view));
             return Ok(());
         }
         let _guard = self.lock(LockKind::Exclusive)?;
@@ -253,16 +322,15 @@ impl Ledger {
         if self.generation()? != broken_at {
             return Ok(());
         }
-        self.count_change()?;
+        self.count_change(state)?;
+        state.view = None;
         rebuild::replace_ledger(&*self.fs, &self.layout)?;
         Ok(())
     }
 
     /// Runs something while no other process changes the cache.
-    pub fn alone<T>(
-        &mut self,
-        work: impl FnOnce() -> Result<T, CacheError>,
-    ) -> Result<T, CacheError> {
+    pub fn alone<T>(&self, work: impl FnOnce() -> Result<T, CacheError>) -> Result<T, CacheError> {
+        let _state = self.at_rest();
         let _guard = self.lock(LockKind::Exclusive)?;
         work()
     }

@@ -27,17 +27,15 @@ impl Cache {
     /// Puts bytes; they can be read at once and are durable after the next commit.
     pub fn put(&self, bytes: &[u8]) -> Result<Digest, CacheError> {
         let digest = Digest::of(bytes);
-        self.0.require_writable()?;
-        if !self.contains(&digest)? {
-            self.0.put_new(digest, Bytes::copy_from_slice(bytes))?;
-        }
+        self.put_with_digest(digest, Bytes::copy_from_slice(bytes))?;
         Ok(digest)
     }
 
     /// Puts bytes whose digest the caller has computed.
     pub fn put_with_digest(&self, digest: Digest, bytes: Bytes) -> Result<(), CacheError> {
         self.0.require_writable()?;
-        if !self.contains(&digest)? {
+        // Whether a small one is there already is asked when it is committed, for many at once.
+        if (bytes.len() as u64) < LOOSE_SIZE || !self.contains(&digest)? {
             self.0.put_new(digest, bytes)?;
         }
         Ok(())
@@ -154,6 +152,15 @@ impl Shared {
             }
         }
         Ok(places)
+    }
+
+    /// Which of these the index has, whatever is pending.
+    pub fn stored(&self, digests: &[Digest]) -> Result<Vec<bool>, CacheError> {
+        let found = self.ledger().read(|view| {
+            digests.iter().map(|digest| view.object(digest)).collect::<Result<Vec<_>, _>>()
+        })?;
+        let there = digests.iter().zip(found);
+        Ok(there.map(|(digest, found)| self.if_readable(digest, found).is_some()).collect())
     }
 
     fn if_readable(&self, digest: &Digest, found: Option<Location>) -> Option<Location> {

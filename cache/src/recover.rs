@@ -13,7 +13,7 @@ use crate::rebuild::read_tail;
 pub(crate) fn recover(
     fs: &dyn Fs,
     layout: &Layout,
-    ledger: &mut Ledger,
+    ledger: &Ledger,
     writable: bool,
 ) -> Result<HashMap<u32, u64>, CacheError> {
     let indexed: HashMap<u32, u64> = ledger.read(|view| view.packs())?.into_iter().collect();
@@ -51,7 +51,7 @@ pub(crate) struct Adopted {
 pub(crate) fn adopt(
     fs: &dyn Fs,
     layout: &Layout,
-    ledger: &mut Ledger,
+    ledger: &Ledger,
     number: u32,
 ) -> Result<Option<Adopted>, CacheError> {
     let file = match fs.open(&layout.pack(number), Open::ReadWrite) {

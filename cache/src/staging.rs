@@ -25,7 +25,7 @@ impl StagingDir {
     pub(crate) fn create(
         fs: &Arc<dyn Fs>,
         layout: &Layout,
-        ledger: &mut Ledger,
+        ledger: &Ledger,
     ) -> Result<StagingDir, CacheError> {
         let path = layout.staging.join(format!("{}-{:016x}", std::process::id(), random()));
         // Alone, so that nobody sweeps the lock file between its making and its locking.
@@ -59,7 +59,7 @@ fn lock_path(dir: &Utf8Path) -> Utf8PathBuf {
 }
 
 /// Removes what dead processes left in `staging/`.
-pub(crate) fn sweep(fs: &dyn Fs, layout: &Layout, ledger: &mut Ledger) -> Result<(), CacheError> {
+pub(crate) fn sweep(fs: &dyn Fs, layout: &Layout, ledger: &Ledger) -> Result<(), CacheError> {
     if fs.read_dir(&layout.staging)?.is_empty() {
         return Ok(());
     }

@@ -203,7 +203,7 @@ fn repack(
     folder: &Utf8Path,
 ) -> Result<bool, CacheError> {
     let (fs, layout) = (&*shared.fs, &shared.layout);
-    let Some(pack) = adopt(fs, layout, &mut shared.ledger(), number)? else {
+    let Some(pack) = adopt(fs, layout, shared.ledger(), number)? else {
         return Ok(false);
     };
     let staying: BTreeSet<u32> =

@@ -164,12 +164,12 @@ impl Shared {
         if fs.exists(&target)? {
             return Ok(0);
         }
-        let mut ledger = self.ledger();
+        let ledger = self.ledger();
         // Nothing of it is indexed now: all of it is read in as a tail.
         ledger.write(|tables| tables.remove_pack(number))?;
         fs.rename(path, &target)?;
         fs.sync_dir(&layout.packs)?;
-        adopt(fs, layout, &mut ledger, number)?;
+        adopt(fs, layout, ledger, number)?;
         Ok(1)
     }
 

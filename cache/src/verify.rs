@@ -94,10 +94,10 @@ impl Cache {
 
     /// Builds the index anew from the packs.
     pub fn rebuild_index(&self) -> Result<RebuildReport, CacheError> {
-        let mut ledger = self.0.ledger();
+        let ledger = self.0.ledger();
         let report = ledger.rebuild()?;
         let writable = self.0.access == Access::ReadWrite;
-        self.0.short.set(recover(&*self.0.fs, &self.0.layout, &mut ledger, writable)?);
+        self.0.short.set(recover(&*self.0.fs, &self.0.layout, ledger, writable)?);
         Ok(report)
     }
 

@@ -38,6 +38,8 @@ use output::Output;
 use project::Program;
 use terminal::Terminal;
 
+use crate::show::escape::clean_lines;
+
 /// The whole program for these stages and those of the worker. Another binary with stages of its
 /// own is this call and nothing else.
 pub fn main(stages: Vec<Arc<dyn Stage>>) -> ExitCode {
@@ -114,11 +116,15 @@ fn completions(
 
 /// Help and version are no errors; a closed pipe is none either.
 fn report_arguments(error: &clap::Error) -> u8 {
-    let _ = error.print();
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Done.code(),
-        _ => error::USAGE,
+    let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    if is_help || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+    } else {
+        // It repeats what stands in the arguments.
+        let text = clean_lines(&error.render().to_string());
+        let _ = io::stderr().write_all(text.as_bytes());
     }
+    if is_help { Exit::Done.code() } else { error::USAGE }
 }
 
 /// The help of every command as one Markdown page.

@@ -9,23 +9,28 @@
 //! written again. So their stat is no proof once the machine has been started anew, and they
 //! are read once more then. Names that are gone are synced, since nothing would look for them.
 
+mod gone;
+mod paths;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use cache::fs::{Fs, FsResult};
+use cache::fs::Fs;
 use cache::stat::{self, Section, StatEntry, StatIndex};
 use cache::{CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use rayon::prelude::*;
 use stage_core::event::Event;
 use stage_core::key::{HashSink, Sink as KeySink};
-use stage_core::{Blob, Fields, Item, StageError, Value};
+use stage_core::{Blob, Fields, Item, StageError};
 
 use crate::engine::{EngineError, Sink};
 use crate::leftovers;
-use crate::pipeline::{Export, Pipeline, StageId, StageSpec, Template, TemplatePart};
+use crate::pipeline::{Export, Pipeline, StageId, StageSpec};
 use crate::plan::{Planned, StagePlan};
 use crate::record::{EXPORT, ExportRecord, PortValue, decode, encode};
 use crate::store::{ReadError, Store};
+
+use paths::{Ground, fill, is_inside, plain};
 
 const STAT_THREADS: usize = 2;
 
@@ -79,6 +84,10 @@ pub fn export(
                 sink(Event::Exported { stage, written, unchanged, removed });
             }
         }
+    }
+    // Only who has brought everything up to date knows what is no longer wanted.
+    if stages.len() == pipeline.stages.len() && !all.failed && !all.lost {
+        gone::take_back(store, pipeline, total, sink)?;
     }
     Ok(all)
 }
@@ -164,7 +173,7 @@ impl One<'_> {
         if !done.lost.is_empty() {
             return Ok(done);
         }
-        self.remove_stale(&wanted, &old.digests, &mut done)?;
+        gone::remove(self.store, |path| wanted.contains_key(path), &old.digests, &mut done)?;
         self.remember(section, now, entries, &done)?;
         Ok(done)
     }
@@ -277,9 +286,13 @@ impl One<'_> {
         old: &HashMap<String, StatEntry>,
         done: &mut Written,
     ) -> Result<Vec<StatEntry>, EngineError> {
+        let refused = self.refused(wanted.keys())?;
         let results: Vec<Result<(StatEntry, bool), Problem>> = wanted
             .par_iter()
-            .map(|(path, blob)| self.write(path, blob, old.get(path.as_str())))
+            .map(|(path, blob)| match path.parent().and_then(|folder| refused.get(folder)) {
+                Some(why) => Err(Problem::Told(format!("cannot export to `{path}`: {why}"))),
+                None => self.write(path, blob, old.get(path.as_str())),
+            })
             .collect();
         let mut entries = Vec::with_capacity(results.len());
         for result in results {
@@ -298,6 +311,22 @@ impl One<'_> {
             }
         }
         Ok(entries)
+    }
+
+    /// The folders of these files that must not be touched, and why.
+    fn refused<'p>(
+        &self,
+        paths: impl Iterator<Item = &'p Utf8PathBuf>,
+    ) -> Result<BTreeMap<&'p Utf8Path, &'static str>, CacheError> {
+        let ground = Ground::of(self.store)?;
+        let folders: BTreeSet<&Utf8Path> = paths.filter_map(|path| path.parent()).collect();
+        let mut refused = BTreeMap::new();
+        for folder in folders {
+            if let Some(why) = ground.refusal(folder)? {
+                refused.insert(folder, why);
+            }
+        }
+        Ok(refused)
     }
 
     /// Writes one file unless it is what it should be. True when it was written.
@@ -354,64 +383,6 @@ impl One<'_> {
         Ok(cache.fs().write_durably(target, &bytes)?)
     }
 
-    fn remove_stale(
-        &self,
-        wanted: &BTreeMap<Utf8PathBuf, Blob>,
-        old: &HashMap<Utf8PathBuf, Digest>,
-        done: &mut Written,
-    ) -> Result<(), CacheError> {
-        let (fs, base) = (self.store.cache().fs().as_ref(), self.store.base());
-        let mut folders = BTreeSet::new();
-        for (path, digest) in old.iter().filter(|(path, _)| !wanted.contains_key(*path)) {
-            let full = base.join(path);
-            let removed = match self.is_ours(&full, digest) {
-                Ok(true) => fs.remove_file(&full),
-                Ok(false) => continue,
-                Err(error) => Err(error),
-            };
-            match removed {
-                Ok(()) => {
-                    done.removed += 1;
-                    folders.extend(full.parent().map(Utf8Path::to_owned));
-                }
-                Err(error) if error.is_not_found() => {}
-                Err(error) => {
-                    let cause = &error.source;
-                    let problem = format!("cannot take back the export `{path}`: {error}: {cause}");
-                    done.problems.push(problem);
-                }
-            }
-        }
-        for folder in folders {
-            let folder = remove_empty_folders(fs, base, &folder);
-            fs.sync_dir(folder)?;
-        }
-        Ok(())
-    }
-
-    /// Whether a file is what was exported there, whole or as a power cut left it, and not
-    /// somebody's own.
-    fn is_ours(&self, file: &Utf8Path, digest: &Digest) -> FsResult<bool> {
-        match stat::hash_file(self.store.cache().fs().as_ref(), file) {
-            Ok((found, entry)) => {
-                Ok(found == *digest || entry.size == 0 || self.is_torn(file, digest))
-            }
-            Err(CacheError::Fs(error)) => Err(error),
-            // A folder, or a file that somebody is writing.
-            Err(_) => Ok(false),
-        }
-    }
-
-    /// A copy that lacks its end, or has zeros in places.
-    fn is_torn(&self, file: &Utf8Path, digest: &Digest) -> bool {
-        let found = self.store.cache().fs().read(file);
-        let (Ok(found), Ok(whole)) = (found, self.store.cache().read(digest)) else {
-            return false;
-        };
-        let same = |(found, whole): (&u8, &u8)| found == whole || *found == 0;
-        found.len() <= whole.len() && found.iter().zip(whole.iter()).all(same)
-    }
-
     fn remember(
         &self,
         section: Digest,
@@ -435,13 +406,18 @@ impl One<'_> {
     }
 
     fn section_key(&self) -> Digest {
-        let mut sink = HashSink::default();
-        sink.text("export of", &self.pipeline.name);
-        sink.text("stage", &self.spec.name);
-        sink.text("field", self.export.field.as_deref().unwrap_or(""));
-        sink.text("template", &format!("{:?}", self.export.template));
-        sink.finish()
+        section_key(self.pipeline, self.spec, self.export)
     }
+}
+
+/// The key of an export in the ledger and the stat index.
+fn section_key(pipeline: &Pipeline, spec: &StageSpec, export: &Export) -> Digest {
+    let mut sink = HashSink::default();
+    sink.text("export of", &pipeline.name);
+    sink.text("stage", &spec.name);
+    sink.text("field", export.field.as_deref().unwrap_or(""));
+    sink.text("template", &format!("{:?}", export.template));
+    sink.finish()
 }
 
 fn exportable(value: &Planned) -> Option<PortValue> {
@@ -456,63 +432,6 @@ fn exportable(value: &Planned) -> Option<PortValue> {
 fn boot(fs: &dyn Fs) -> String {
     let id = fs.read(Utf8Path::new("/proc/sys/kernel/random/boot_id")).unwrap_or_default();
     String::from_utf8_lossy(&id).trim().to_owned()
-}
-
-/// Folders that an export has emptied go as well, up to the manifest's own. Gives the first that
-/// stays.
-fn remove_empty_folders<'a>(fs: &dyn Fs, base: &Utf8Path, folder: &'a Utf8Path) -> &'a Utf8Path {
-    let mut folder = folder;
-    while folder != base && folder.starts_with(base) && fs.remove_dir(folder).is_ok() {
-        folder = folder.parent().unwrap_or(folder);
-    }
-    // Another folder may have gone with those above it.
-    while !fs.exists(folder).unwrap_or(true) {
-        let Some(above) = folder.parent() else { break };
-        folder = above;
-    }
-    folder
-}
-
-fn plain(template: &Template) -> String {
-    let text = |part: &TemplatePart| match part {
-        TemplatePart::Text(text) => text.clone(),
-        TemplatePart::Field(name) => format!("{{{name}}}"),
-    };
-    template.0.iter().map(text).collect()
-}
-
-/// The path of an item. A value from the data may name folders below, never above.
-fn fill(template: &Template, item: &Item) -> Result<Utf8PathBuf, String> {
-    let mut path = String::new();
-    for part in &template.0 {
-        match part {
-            TemplatePart::Text(text) => path.push_str(text),
-            TemplatePart::Field(name) if name == "id" => path.push_str(&item.id),
-            TemplatePart::Field(name) => match item.fields.get(name) {
-                Some(Value::Text(text)) => path.push_str(text),
-                Some(Value::Number(number)) => path.push_str(&number.to_string()),
-                Some(Value::Blob(blob)) => path.push_str(&blob.digest.to_string()),
-                None => return Err(format!("it has no field `{name}` for the export path")),
-            },
-        }
-    }
-    let path = Utf8PathBuf::from(path);
-    match is_inside(&path) {
-        true => Ok(path),
-        false => {
-            Err(format!("its export path `{}` leaves the folder", path.as_str().escape_debug()))
-        }
-    }
-}
-
-/// Whether a path stays below where it starts and can be a file name at all.
-fn is_inside(path: &Utf8Path) -> bool {
-    use camino::Utf8Component;
-    let usual = |component| matches!(component, Utf8Component::Normal(_));
-    path.components().all(usual)
-        && path.components().next().is_some()
-        && !path.as_str().contains(|letter: char| letter.is_control())
-        && path.components().all(|component| component.as_str().len() <= 255)
 }
 
 /// Another run may replace the file by an equal one at the same moment, so one look may fail.

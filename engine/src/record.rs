@@ -29,6 +29,8 @@ pub const LIMIT: Table = Table(7);
 
 /// An export to [`ExportRecord`].
 pub const EXPORT: Table = Table(8);
+/// A manifest to the exports that its last whole run had.
+pub const EXPORTS: Table = Table(9);
 
 /// Whole-stage key of a training stage to [`CheckpointRecord`].
 pub const CHECKPOINT: Table = Table(9);

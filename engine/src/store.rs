@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use crate::record::{ITEM, ItemRecord, decode};
 use bytes::Bytes;
 use cache::stat::{StatEntry, StatIndex, What};
 use cache::{Cache, CacheError, Digest};
@@ -27,6 +28,9 @@ struct Inner {
 /// Where the stat index speaks of a file with some content: the start of its digest, the section
 /// and the entry in it.
 type Place = (u64, u32, u32);
+
+/// The outcome of an item, and an object of it that is not there.
+pub type ItemState = (Option<ItemRecord>, Option<Digest>);
 
 /// Why bytes could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -164,6 +168,39 @@ impl Store {
         Ok(memory.contains_key(digest) || self.is_in_a_source(digest))
     }
 
+    /// As [`Store::has`] for many.
+    pub fn have(&self, digests: &[Digest]) -> Result<Vec<bool>, CacheError> {
+        let mut there = self.0.cache.contains_all(digests)?;
+        let memory = self.0.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        for (there, digest) in there.iter_mut().zip(digests).filter(|(there, _)| !**there) {
+            *there = memory.contains_key(digest) || self.is_in_a_source(digest);
+        }
+        Ok(there)
+    }
+
+    /// The recorded outcomes of items whose objects are there.
+    pub fn known_items(&self, keys: &[Digest]) -> Result<Vec<Option<ItemRecord>>, CacheError> {
+        let records = self.item_records(keys)?;
+        Ok(records.into_iter().map(|(record, lost)| record.filter(|_| lost.is_none())).collect())
+    }
+
+    /// The recorded outcomes of items, each with the first of its objects that is not there.
+    pub fn item_records(&self, keys: &[Digest]) -> Result<Vec<ItemState>, CacheError> {
+        let records = self.0.cache.get_many(ITEM, keys)?;
+        let records: Vec<Option<ItemRecord>> =
+            records.into_iter().map(|bytes| decode(&bytes?)).collect();
+        let blobs = || records.iter().enumerate().flat_map(|(at, record)| blobs_of(at, record));
+        let digests: Vec<Digest> = blobs().map(|(_, digest)| digest).collect();
+        let mut lost = vec![None; records.len()];
+        if !digests.is_empty() {
+            let there = self.have(&digests)?;
+            for ((at, digest), _) in blobs().zip(there).filter(|(_, there)| !there) {
+                lost[at].get_or_insert(digest);
+            }
+        }
+        Ok(records.into_iter().zip(lost).collect())
+    }
+
     pub fn dataset(&self, root: &Digest) -> Result<Dataset, ReadError> {
         let bytes = self.read(root)?;
         Dataset::decode(&bytes).map_err(|error| ReadError::Unreadable(error.to_string()))
@@ -177,6 +214,15 @@ impl Store {
     pub fn put_dataset(&self, dataset: &Dataset) -> Result<Digest, CacheError> {
         self.put(dataset.encode().into())
     }
+}
+
+/// The objects that an outcome refers to, with its place.
+fn blobs_of(at: usize, record: &Option<ItemRecord>) -> impl Iterator<Item = (usize, Digest)> {
+    let fields = match record {
+        Some(ItemRecord::Done { fields, .. }) => Some(fields),
+        _ => None,
+    };
+    fields.into_iter().flat_map(move |fields| fields.blobs().map(move |blob| (at, blob.digest)))
 }
 
 fn start(digest: &Digest) -> u64 {

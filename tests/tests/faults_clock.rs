@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use cache::fs::{
     Call, DirEntry, Fs, FsFile, FsResult, Interceptor, Layer, MemoryFs, Metadata, Open,
 };
-use camino::Utf8Path;
+use camino::{Utf8Path, Utf8PathBuf};
 use engine::engine::RunOptions;
 use stage_core::event::Status;
 use throstle_tests::worlds::{TEXTS, finished, fresh};
@@ -33,6 +33,9 @@ impl Fs for OddClock {
     }
     fn symlink_metadata(&self, path: &Utf8Path) -> FsResult<Metadata> {
         self.below.symlink_metadata(path)
+    }
+    fn resolve(&self, path: &Utf8Path) -> FsResult<Utf8PathBuf> {
+        self.below.resolve(path)
     }
     fn read_dir(&self, path: &Utf8Path) -> FsResult<Vec<DirEntry>> {
         self.below.read_dir(path)

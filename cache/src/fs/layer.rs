@@ -78,6 +78,10 @@ impl<I: Interceptor> Fs for Layer<I> {
         around(&*self.interceptor, Call::Metadata, path, || self.below.symlink_metadata(path))
     }
 
+    fn resolve(&self, path: &Utf8Path) -> FsResult<Utf8PathBuf> {
+        around(&*self.interceptor, Call::Metadata, path, || self.below.resolve(path))
+    }
+
     fn read_dir(&self, path: &Utf8Path) -> FsResult<Vec<DirEntry>> {
         around(&*self.interceptor, Call::ReadDir, path, || self.below.read_dir(path))
     }

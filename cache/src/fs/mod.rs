@@ -184,6 +184,8 @@ pub trait Fs: Debug + Send + Sync {
     /// Follows symbolic links.
     fn metadata(&self, path: &Utf8Path) -> FsResult<Metadata>;
     fn symlink_metadata(&self, path: &Utf8Path) -> FsResult<Metadata>;
+    /// The path without symbolic links; an error when it does not exist.
+    fn resolve(&self, path: &Utf8Path) -> FsResult<Utf8PathBuf>;
     /// Sorted by name.
     fn read_dir(&self, path: &Utf8Path) -> FsResult<Vec<DirEntry>>;
     fn create_dir(&self, path: &Utf8Path) -> FsResult<()>;

@@ -42,6 +42,10 @@ impl Fs for RealFs {
         named(Call::Metadata, path, fs::symlink_metadata(path)).map(|metadata| convert(&metadata))
     }
 
+    fn resolve(&self, path: &Utf8Path) -> FsResult<Utf8PathBuf> {
+        named(Call::Metadata, path, path.canonicalize_utf8())
+    }
+
     fn read_dir(&self, path: &Utf8Path) -> FsResult<Vec<DirEntry>> {
         let mut entries = Vec::new();
         for entry in named(Call::ReadDir, path, path.read_dir_utf8())? {

@@ -15,7 +15,7 @@ use super::terminal::Terminal;
 use super::worker;
 use crate::engine::Engine;
 use crate::manifest::{self, FileKind, LoadOptions, Problem};
-use crate::pipeline::{Pipeline, StageId, StageSpec};
+use crate::pipeline::{Pipeline, StageId, StageSpec, TemplatePart};
 use crate::show::escape::clean;
 
 const MANIFEST: &str = "pipeline.toml";
@@ -74,6 +74,7 @@ impl Program {
         let loaded = manifest::load(&text, &file, &self.catalogue, &options, &file_kind)
             .map_err(Box::new)?;
         let cache_folder = cache_folder(&file, settings.cache.as_deref());
+        refuse_exports_into(&cache_folder, &loaded.pipeline)?;
         Ok(Project { pipeline: loaded.pipeline, warnings: loaded.warnings, cache_folder })
     }
 
@@ -199,6 +200,22 @@ pub fn cache_folder(file: &Utf8Path, given: Option<&Utf8Path>) -> Utf8PathBuf {
         Some(folder) => folder.to_owned(),
         None => file.parent().unwrap_or(Utf8Path::new("")).join(CACHE),
     }
+}
+
+/// Says early what an export into the cache would only meet when it is made.
+fn refuse_exports_into(cache: &Utf8Path, pipeline: &Pipeline) -> Result<(), CliError> {
+    let Ok(cache) = std::path::absolute(cache) else { return Ok(()) };
+    for stage in &pipeline.stages {
+        for export in &stage.exports {
+            let Some(TemplatePart::Text(fixed)) = export.template.0.first() else { continue };
+            let place = std::path::absolute(pipeline.base.join(fixed));
+            if place.is_ok_and(|place| place.starts_with(&cache)) {
+                let message = format!("stage `{}` would export into the cache folder", stage.name);
+                return Err(CliError::usage(message, "export, or keep the cache, somewhere else"));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn file_kind(path: &Utf8Path) -> FileKind {

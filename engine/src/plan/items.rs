@@ -9,8 +9,8 @@ use stage_core::{Bucket, Item, Reject};
 use super::planner::PlanError;
 use super::{ItemPlan, ItemWork, OpenBucket, PartialBucket, PartialDataset, PartialItem, Planned};
 use crate::pipeline::{Reads, StageSpec};
-use crate::record::{CHUNK, ChunkRecord, ITEM, ItemRecord, decode};
-use crate::store::Store;
+use crate::record::{CHUNK, ChunkRecord, ItemRecord, decode};
+use crate::store::{ItemState, Store};
 
 /// What an item stage reads of each item.
 #[derive(Clone)]
@@ -106,30 +106,39 @@ impl ItemPlanner<'_> {
         };
         let keys: Vec<Digest> = data.buckets.iter().map(key).collect();
         let records = self.store.cache().get_many(CHUNK, &keys)?;
+        let records: Vec<Option<ChunkRecord>> =
+            records.into_iter().map(|bytes| decode(&bytes?)).collect();
+        let chunks: Vec<Digest> =
+            records.iter().flatten().filter_map(|record| record.chunk).collect();
+        let mut there = self.store.have(&chunks)?.into_iter();
         let mut known = Vec::with_capacity(records.len());
         for record in records {
-            let record: Option<ChunkRecord> = record.and_then(|bytes| decode(&bytes));
             known.push(match record {
-                Some(record) if self.holds(&record)? => Some(record),
-                _ => None,
+                Some(record) => self.holds(&record, &mut there)?.then_some(record),
+                None => None,
             });
         }
         Ok(known)
     }
 
-    fn holds(&self, record: &ChunkRecord) -> Result<bool, PlanError> {
+    /// Whether all is there that the outcome of a bucket refers to. Whether its chunk is comes
+    /// next of what is handed in.
+    fn holds(
+        &self,
+        record: &ChunkRecord,
+        there: &mut impl Iterator<Item = bool>,
+    ) -> Result<bool, PlanError> {
         let Some(chunk) = &record.chunk else { return Ok(true) };
-        if !self.store.has(chunk)? {
+        if there.next() != Some(true) {
             return Ok(false);
         }
         if !self.deep {
             return Ok(true);
         }
         for item in self.store.chunk(chunk)?.items {
-            for blob in item.fields.blobs() {
-                if !self.store.has(&blob.digest)? {
-                    return Ok(false);
-                }
+            let blobs: Vec<Digest> = item.fields.blobs().map(|blob| blob.digest).collect();
+            if self.store.have(&blobs)?.contains(&false) {
+                return Ok(false);
             }
         }
         Ok(true)
@@ -145,7 +154,7 @@ impl ItemPlanner<'_> {
             PartialItem::Pending(_) => Digest::from_bytes([0; 32]),
         };
         let keys: Vec<Digest> = items.iter().map(key).collect();
-        let records = self.store.cache().get_many(ITEM, &keys)?;
+        let records = self.store.item_records(&keys)?;
         let mut plans = Vec::with_capacity(items.len());
         for ((item, key), record) in items.into_iter().zip(keys).zip(records) {
             plans.push(match item {
@@ -153,43 +162,32 @@ impl ItemPlanner<'_> {
                     counts.pending += 1;
                     ItemPlan::Pending(id)
                 }
-                PartialItem::Known(item) => {
-                    let record = record.and_then(|bytes| decode(&bytes));
-                    self.item(item, key, record, counts)?
-                }
+                PartialItem::Known(item) => plan_item(item, key, record, counts),
             });
         }
         Ok(plans)
     }
+}
 
-    fn item(
-        &self,
-        item: Item,
-        key: Digest,
-        record: Option<ItemRecord>,
-        counts: &mut ItemCounts,
-    ) -> Result<ItemPlan, PlanError> {
-        match record {
-            Some(ItemRecord::Done { fields, .. }) => {
-                for blob in fields.blobs() {
-                    if !self.store.has(&blob.digest)? {
-                        counts.lost.push(blob.digest);
-                        counts.todo += 1;
-                        return Ok(ItemPlan::Todo { item, key });
-                    }
-                }
-                counts.reused += 1;
-                Ok(ItemPlan::Known(merged(item, fields)))
-            }
-            Some(ItemRecord::Rejected(reject)) => {
-                counts.reused += 1;
-                counts.rejects.push((item.id.clone(), reject.clone()));
-                Ok(ItemPlan::Rejected(item.id, reject))
-            }
-            None => {
-                counts.todo += 1;
-                Ok(ItemPlan::Todo { item, key })
-            }
+fn plan_item(item: Item, key: Digest, known: ItemState, counts: &mut ItemCounts) -> ItemPlan {
+    match known {
+        (Some(ItemRecord::Done { .. }), Some(lost)) => {
+            counts.lost.push(lost);
+            counts.todo += 1;
+            ItemPlan::Todo { item, key }
+        }
+        (Some(ItemRecord::Done { fields, .. }), None) => {
+            counts.reused += 1;
+            ItemPlan::Known(merged(item, fields))
+        }
+        (Some(ItemRecord::Rejected(reject)), _) => {
+            counts.reused += 1;
+            counts.rejects.push((item.id.clone(), reject.clone()));
+            ItemPlan::Rejected(item.id, reject)
+        }
+        (None, _) => {
+            counts.todo += 1;
+            ItemPlan::Todo { item, key }
         }
     }
 }

@@ -217,15 +217,18 @@ impl<'a> Schedule<'a> {
     /// Hands out work as long as there are free hands.
     fn dispatch(&mut self) -> Result<(), EngineError> {
         loop {
-            self.hand_out()?;
-            // What turned out to be known already may have ended a stage without a message.
-            if !self.finish_complete()? {
+            // What turned out to be known may have gone on to a stage that had nothing to do, or
+            // have ended one, without a message.
+            let moved = self.hand_out()?;
+            if !self.finish_complete()? && !moved {
                 return Ok(());
             }
         }
     }
 
-    fn hand_out(&mut self) -> Result<(), EngineError> {
+    /// True when anything was taken off a queue.
+    fn hand_out(&mut self) -> Result<bool, EngineError> {
+        let mut moved = false;
         for id in self.pipeline.ids().rev() {
             let spec = self.pipeline.stage(id);
             while self.hands.is_free(spec.kind, &spec.policy.device) {
@@ -240,9 +243,10 @@ impl<'a> Schedule<'a> {
                 if !handed {
                     break;
                 }
+                moved = true;
             }
         }
-        Ok(())
+        Ok(moved)
     }
 
     fn ticket(&mut self) -> u64 {
@@ -291,11 +295,9 @@ impl<'a> Schedule<'a> {
             let spec = self.pipeline.stage(id);
             (spec.kind, spec.policy.device.clone())
         };
-        // What others have committed meanwhile is seen before anything is begun.
-        self.store.cache().refresh()?;
-        let (items, claims) = self.take_items(id, kind)?;
+        let Some((items, claims)) = self.take_items(id, kind)? else { return Ok(false) };
         if items.is_empty() {
-            return Ok(false);
+            return Ok(true);
         }
         let ticket = self.ticket();
         let State::Items(stage) = &mut self.states[id.0] else { return Ok(false) };
@@ -312,20 +314,53 @@ impl<'a> Schedule<'a> {
         Ok(true)
     }
 
-    /// Takes the next items of a stage from its queue: as many as make a task.
+    /// Takes the next items of a stage from its queue: as many as make a task, without those
+    /// whose outcome is known. None when there are none.
     fn take_items(
         &mut self,
         id: StageId,
         kind: &'static Kind,
-    ) -> Result<(Vec<Queued>, Vec<Claim>), EngineError> {
-        let (mut items, mut claims, mut bytes) = (Vec::new(), Vec::new(), 0u64);
+    ) -> Result<Option<(Vec<Queued>, Vec<Claim>)>, EngineError> {
+        let picked = self.pick(id, kind)?;
+        if picked.is_empty() {
+            return Ok(None);
+        }
+        // Asked once they are claimed, so that what others have committed is seen.
+        let keys: Vec<Digest> = picked.iter().map(|(queued, _)| queued.key).collect();
+        let known = self.store.known_items(&keys)?;
+        let (mut items, mut claims) = (Vec::new(), Vec::new());
+        for ((queued, claim), record) in picked.into_iter().zip(known) {
+            match (record, claim) {
+                (Some(record), _) => self.resolve_known(id, queued, record)?,
+                (None, Some(claim)) => {
+                    claims.push(claim);
+                    items.push(queued);
+                }
+                (None, None) => {
+                    if let State::Items(stage) = &mut self.states[id.0] {
+                        stage.elsewhere.push_back(queued);
+                    }
+                }
+            }
+        }
+        Ok(Some((items, claims)))
+    }
+
+    /// Takes items off the queue and claims them, as far as nobody else has them. A claim of
+    /// this run's own is kept until its outcome is durable; known it is before.
+    fn pick(
+        &mut self,
+        id: StageId,
+        kind: &'static Kind,
+    ) -> Result<Vec<(Queued, Option<Claim>)>, EngineError> {
+        let (mut picked, mut count, mut bytes) = (Vec::new(), 0, 0u64);
         let limit = self.batch_limit(id, kind);
         while let State::Items(stage) = &mut self.states[id.0] {
             let full = match limit {
-                BatchLimit::Items(count) => items.len() >= count,
+                BatchLimit::Items(limit) => count >= limit,
                 BatchLimit::Bytes(limit) => {
                     let next = stage.queue.peek().map_or(0, |queued| queued.weight);
-                    !items.is_empty() && bytes + next > limit
+                    count > 0 && bytes + next > limit
                 }
             };
             if full {
@@ -337,26 +372,14 @@ impl<'a> Schedule<'a> {
                 continue;
             }
             let claim = self.store.cache().claim(&queued.key)?;
-            // A claim of this run's own is kept until its outcome is durable; known it is before.
-            if let Some(record) = self.known_item(&queued)? {
-                self.resolve_known(id, queued, record)?;
-                continue;
+            if claim.is_some() {
+                bytes += queued.weight;
+                count += 1;
+                self.followers.insert(queued.key, Vec::new());
             }
-            match claim {
-                None => {
-                    if let State::Items(stage) = &mut self.states[id.0] {
-                        stage.elsewhere.push_back(queued);
-                    }
-                }
-                Some(claim) => {
-                    bytes += queued.weight;
-                    self.followers.insert(queued.key, Vec::new());
-                    claims.push(claim);
-                    items.push(queued);
-                }
-            }
+            picked.push((queued, claim));
         }
-        Ok((items, claims))
+        Ok(picked)
     }
 
     fn batch_limit(&self, id: StageId, kind: &Kind) -> BatchLimit {

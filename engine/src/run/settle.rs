@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cache::Digest;
 use stage_core::event::Event;
-use stage_core::{Reject, StageError};
+use stage_core::{Item, Reject, StageError};
 
 use super::item_stage::{Arrived, Queued, Slot};
 use super::message::{Failure, ItemOutcome, Outcome};
@@ -13,7 +13,7 @@ use super::schedule::{InFlight, Schedule, State};
 use crate::engine::EngineError;
 use crate::pipeline::StageId;
 use crate::plan::items::merged;
-use crate::record::{ITEM, ItemRecord, decode, encode};
+use crate::record::{ITEM, ItemRecord, encode};
 use crate::tables::close_bucket;
 
 /// How much a new time moves the running mean.
@@ -91,13 +91,7 @@ impl Schedule<'_> {
             ItemOutcome::Failed(_) => return Ok(()),
         };
         self.store.cache().record(ITEM, &queued.key, encode(&record))?;
-        let followers = self.followers.remove(&queued.key).unwrap_or_default();
-        self.apply(id, queued, record.clone())?;
-        for (id, follower) in followers {
-            self.counts[id.0].reused += 1;
-            self.apply(id, follower, record.clone())?;
-        }
-        Ok(())
+        self.apply_to_all(id, queued, record)
     }
 
     /// An outcome that was there already.
@@ -108,6 +102,20 @@ impl Schedule<'_> {
         record: ItemRecord,
     ) -> Result<(), EngineError> {
         self.counts[id.0].reused += 1;
+        self.apply_to_all(id, queued, record)
+    }
+
+    /// Applies an outcome to an item and to those that wait for the same key.
+    fn apply_to_all(
+        &mut self,
+        id: StageId,
+        queued: Queued,
+        record: ItemRecord,
+    ) -> Result<(), EngineError> {
+        for (id, follower) in self.followers.remove(&queued.key).unwrap_or_default() {
+            self.counts[id.0].reused += 1;
+            self.apply(id, follower, record.clone())?;
+        }
         self.apply(id, queued, record)
     }
 
@@ -143,22 +151,6 @@ impl Schedule<'_> {
         });
     }
 
-    /// The recorded outcome of an item, if its objects are there.
-    pub fn known_item(&mut self, queued: &Queued) -> Result<Option<ItemRecord>, EngineError> {
-        let record = self.store.cache().get(ITEM, &queued.key)?;
-        let Some(record) = record.and_then(|bytes| decode::<ItemRecord>(&bytes)) else {
-            return Ok(None);
-        };
-        if let ItemRecord::Done { fields, .. } = &record {
-            for blob in fields.blobs() {
-                if !self.store.has(&blob.digest)? {
-                    return Ok(None);
-                }
-            }
-        }
-        Ok(Some(record))
-    }
-
     /// Decides an item of a stage and hands it to the stages below, as far as it flows.
     pub fn decide(
         &mut self,
@@ -167,8 +159,8 @@ impl Schedule<'_> {
         item: Arc<str>,
         slot: Slot,
     ) -> Result<(), EngineError> {
-        let mut flow = VecDeque::from([(id, bucket, item, Some(slot))]);
-        while let Some((id, bucket, name, slot)) = flow.pop_front() {
+        let mut flow = VecDeque::from([(id, item, Some(slot))]);
+        while let Some((id, name, slot)) = flow.pop_front() {
             let State::Items(stage) = &mut self.states[id.0] else { continue };
             let leaving = match &slot {
                 Some(Slot::Known(item)) => Some(item.clone()),
@@ -184,12 +176,8 @@ impl Schedule<'_> {
             }
             for below in self.item_consumers(id) {
                 match &leaving {
-                    None => flow.push_back((below, bucket, name.clone(), None)),
-                    Some(item) => {
-                        if let Some(slot) = self.arrive(below, bucket, item)? {
-                            flow.push_back((below, bucket, name.clone(), Some(slot)));
-                        }
-                    }
+                    None => flow.push_back((below, name.clone(), None)),
+                    Some(item) => self.arrive(below, bucket, item),
                 }
             }
             self.close(id, bucket)?;
@@ -197,35 +185,16 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// An item reaches a stage: its outcome where it is known, else it is queued.
-    fn arrive(
-        &mut self,
-        id: StageId,
-        bucket: u32,
-        item: &stage_core::Item,
-    ) -> Result<Option<Slot>, EngineError> {
-        let State::Items(stage) = &self.states[id.0] else { return Ok(None) };
+    /// An item reaches a stage and is queued; whether its outcome is known is asked for many at
+    /// once, when they are taken off the queue.
+    fn arrive(&mut self, id: StageId, bucket: u32, item: &Item) {
+        let State::Items(stage) = &mut self.states[id.0] else { return };
         if !stage.awaits(bucket, &item.id) {
-            return Ok(None);
+            return;
         }
         let key = stage.reads.key(&stage.key, item);
         let weight = super::item_stage::weight(&stage.reads, item);
-        let queued = Queued { weight, bucket, item: item.clone(), key, attempt: 0 };
-        let slot = match self.known_item(&queued)? {
-            Some(ItemRecord::Done { fields, .. }) => Slot::Known(merged(queued.item, fields)),
-            Some(ItemRecord::Rejected(reject)) => {
-                self.tell_quarantined(id, &item.id, &reject);
-                Slot::Rejected(reject)
-            }
-            None => {
-                if let State::Items(stage) = &mut self.states[id.0] {
-                    stage.queue.push(queued);
-                }
-                return Ok(None);
-            }
-        };
-        self.counts[id.0].reused += 1;
-        Ok(Some(slot))
+        stage.queue.push(Queued { weight, bucket, item: item.clone(), key, attempt: 0 });
     }
 
     /// Writes a bucket once all in it is decided, and tells the stages below.

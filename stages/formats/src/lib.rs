@@ -4,14 +4,19 @@
 //!
 //! Nothing here knows a model; that is for those who read the tensors.
 
+pub mod artifact;
+pub mod bpe;
+pub mod dual_ar;
 mod error;
 pub mod pickle;
 pub mod pth;
 pub mod safetensors;
 mod sink;
 pub mod tensor;
+pub mod weights;
 mod zip;
 
 pub use error::FormatError;
 pub use sink::FileSink;
 pub use tensor::{Dtype, Tensor, TensorInfo};
+pub use weights::WeightFile;

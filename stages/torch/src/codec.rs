@@ -35,6 +35,11 @@ pub trait Codec: Send + Sync {
         None
     }
 
+    /// Whether several threads that share it get more done than one.
+    fn gains_by_threads(&self) -> bool {
+        true
+    }
+
     /// The codes of each wave, in order. Waves are mono, at the codec's rate.
     fn encode(&self, waves: &[&[f32]]) -> Result<Vec<Codes>, TorchError>;
 

@@ -11,12 +11,17 @@ use cache::fs::{Fs, RealFs};
 use camino::Utf8Path;
 use safetensors::tensor::{Dtype, SafeTensors};
 use serde::Deserialize;
+use tch::{Kind, Tensor};
 
 use crate::codec::Codec;
+use crate::dac;
+use crate::dual_ar;
 use crate::error::TorchError;
 use crate::mel::Mel;
 use crate::mel_rvq::MelRvq;
 use crate::threads::one_thread;
+use crate::weights;
+use crate::train::lora_fixture;
 
 /// The content of `fixture.json`.
 #[derive(Debug, Deserialize)]
@@ -28,13 +33,28 @@ pub struct Fixture {
     /// The name of the file with inputs and expected outputs.
     pub tensors: String,
     /// What is compared, by name, and how far it may be off.
+    ///
+    /// A name covers what begins with it and a dot as well.
     pub tolerances: BTreeMap<String, f64>,
+    /// Names that are compared relative to the largest expected value, or to this number where
+    /// that is larger.
+    #[serde(default)]
+    pub relative: BTreeMap<String, f64>,
+    /// What else the model has to know.
+    #[serde(default)]
+    pub settings: serde_json::Value,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum Model {
     #[serde(rename = "mel-rvq")]
     MelRvq,
+    #[serde(rename = "fish-dac")]
+    FishDac,
+    #[serde(rename = "fish-dual-ar")]
+    FishDualAr,
+    #[serde(rename = "lora")]
+    Lora,
 }
 
 /// How far one output is off.
@@ -62,23 +82,52 @@ pub fn check(folder: &Path) -> Result<Vec<Comparison>, TorchError> {
     one_thread();
     let outputs = match fixture.model {
         Model::MelRvq => mel_rvq(&weights, &tensors)?,
+        Model::FishDac => fish_dac(&weights, &tensors)?,
+        Model::FishDualAr => fish_dual_ar(&fixture.settings, &weights, &tensors)?,
+        Model::Lora => lora(&weights, &tensors)?,
     };
-    let compare = |(name, tolerance): (&String, &f64)| {
-        let output = outputs.get(name.as_str());
-        let output =
-            output.ok_or_else(|| TorchError::Input(format!("the model has no output `{name}`")))?;
-        let expected = values(&tensors, &format!("expected.{name}"))?;
-        Ok(Comparison {
-            name: name.clone(),
-            worst: worst(output, &expected),
-            tolerance: *tolerance,
-        })
-    };
-    fixture.tolerances.iter().map(compare).collect()
+    let mut comparisons = Vec::new();
+    for (group, tolerance) in &fixture.tolerances {
+        let known = comparisons.len();
+        for name in tensors.names().iter().filter_map(|name| name.strip_prefix("expected.")) {
+            if name != group && !name.strip_prefix(group).is_some_and(|rest| rest.starts_with('.'))
+            {
+                continue;
+            }
+            let output = outputs.get(name);
+            let output = output
+                .ok_or_else(|| TorchError::Input(format!("the model has no output `{name}`")))?;
+            let expected = values(&tensors, &format!("expected.{name}"))?;
+            let scale = fixture.relative.get(group).map_or(1.0, |least| largest(&expected, *least));
+            comparisons.push(Comparison {
+                name: name.to_owned(),
+                worst: worst(output, &expected) / scale,
+                tolerance: *tolerance,
+            });
+        }
+        if comparisons.len() == known {
+            return Err(TorchError::Input(format!("there is nothing expected of `{group}`")));
+        }
+        comparisons[known..].sort_by(|one, other| one.name.cmp(&other.name));
+    }
+    Ok(comparisons)
 }
 
 /// The outputs of a model by name, each row by row.
-type Outputs = BTreeMap<&'static str, Vec<f64>>;
+type Outputs = BTreeMap<String, Vec<f64>>;
+
+fn fish_dual_ar(
+    settings: &serde_json::Value,
+    weights: &[u8],
+    tensors: &SafeTensors,
+) -> Result<Outputs, TorchError> {
+    let inputs = tensors.tensors().into_iter().filter(|(name, _)| name.starts_with("input."));
+    let inputs = inputs.map(|(name, view)| Ok((name, weights::read(&view)?)));
+    let inputs = inputs.collect::<Result<_, TorchError>>()?;
+    let outputs = dual_ar::fixture::outputs(settings, weights, &inputs)?.into_iter();
+    let flat = |tensor: tch::Tensor| tensor.to_kind(tch::Kind::Double).contiguous().view(-1);
+    outputs.map(|(name, tensor)| Ok((name, Vec::try_from(flat(tensor))?))).collect()
+}
 
 fn mel_rvq(weights: &[u8], tensors: &SafeTensors) -> Result<Outputs, TorchError> {
     let model = MelRvq::load(weights)?;
@@ -87,10 +136,33 @@ fn mel_rvq(weights: &[u8], tensors: &SafeTensors) -> Result<Outputs, TorchError>
     let codes = model.encode(&[&wave])?.remove(0);
     let wide = |values: Vec<f32>| values.into_iter().map(f64::from).collect();
     Ok(Outputs::from([
-        ("log_mel", wide(log_mel)),
-        ("frames", wide(model.frames_of(&codes)?)),
-        ("codes", codes.values.iter().map(|code| f64::from(*code)).collect()),
+        ("log_mel".into(), wide(log_mel)),
+        ("frames".into(), wide(model.frames_of(&codes)?)),
+        ("codes".into(), codes.values.iter().map(|code| f64::from(*code)).collect()),
     ]))
+}
+
+fn fish_dac(weights: &[u8], tensors: &SafeTensors) -> Result<Outputs, TorchError> {
+    let inputs = dac::fixture::Inputs {
+        waves: values(tensors, "input.waves")?.iter().map(|v| *v as f32).collect(),
+        lengths: values(tensors, "input.lengths")?.iter().map(|v| *v as usize).collect(),
+        spoken: values(tensors, "input.codes")?.iter().map(|v| *v as u16).collect(),
+        codes: values(tensors, "expected.codes")?,
+        margins: values(tensors, "expected.margins")?,
+    };
+    dac::fixture::outputs(weights, &inputs)
+}
+
+fn lora(weights: &[u8], tensors: &SafeTensors) -> Result<Outputs, TorchError> {
+    let tokens: Vec<i64> = values(tensors, "input.tokens")?.iter().map(|v| *v as i64).collect();
+    let slope: Vec<f32> = values(tensors, "input.slope")?.iter().map(|v| *v as f32).collect();
+    let (tokens, slope) = (Tensor::f_from_slice(&tokens)?, Tensor::f_from_slice(&slope)?);
+    let outputs = lora_fixture::outputs(weights, &tokens, &slope)?;
+    let flat = |(name, tensor): (String, Tensor)| {
+        let tensor = tensor.f_contiguous()?.f_view(-1)?.f_to_kind(Kind::Double)?;
+        Ok((name, Vec::try_from(tensor)?))
+    };
+    outputs.into_iter().map(flat).collect()
 }
 
 /// The largest difference; no number at all is infinitely far off, and so is another length.
@@ -103,6 +175,10 @@ fn worst(output: &[f64], expected: &[f64]) -> f64 {
         difference => difference,
     };
     output.iter().zip(expected).map(difference).fold(0.0, f64::max)
+}
+
+fn largest(expected: &[f64], least: f64) -> f64 {
+    expected.iter().map(|value| value.abs()).fold(least, f64::max)
 }
 
 /// Reads a file of the folder itself: a fixture has no business elsewhere.

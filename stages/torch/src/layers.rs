@@ -32,6 +32,12 @@ pub struct Embedding {
     pub adapter: Option<Adapter>,
 }
 
+/// A module that an [`Adapter`] may sit on.
+pub enum Adaptable<'a> {
+    Linear(&'a mut Linear),
+    Embedding(&'a mut Embedding),
+}
+
 /// A change of low rank: `scaling * B A`, with dropout before A where it adapts a [`Linear`].
 #[derive(Debug)]
 pub struct Adapter {
@@ -87,6 +93,19 @@ impl Linear {
     }
 }
 
+impl Linear {
+    /// The layer that gives only some of the outputs; it shares its memory with this one.
+    pub fn rows(&self, start: i64, length: i64) -> Linear {
+        let narrow = |tensor: &Tensor| tensor.narrow(0, start, length);
+        let adapter = self.adapter.as_ref().map(|adapter| Adapter {
+            a: adapter.a.shallow_clone(),
+            b: narrow(&adapter.b),
+            ..*adapter
+        });
+        Linear { weight: narrow(&self.weight), bias: self.bias.as_ref().map(narrow), adapter }
+    }
+}
+
 impl Embedding {
     pub fn load(scope: &mut Scope, rows: i64, width: i64) -> Result<Embedding, TorchError> {
         Ok(Embedding { weight: scope.take("weight", &[rows, width])?, adapter: None })
@@ -96,7 +115,7 @@ impl Embedding {
     pub fn forward(&self, rows: &Tensor) -> Tensor {
         let y = Tensor::embedding(&self.weight, rows, -1, false, false);
         match &self.adapter {
-            Some(adapter) => y + adapter.of_rows(rows),
+            Some(adapter) => adapter.of_rows(rows).to_kind(y.kind()) + y,
             None => y,
         }
     }

@@ -3,9 +3,12 @@
 //! A model is a codec behind [`codec::Codec`]. The worker program serves the stages to the
 //! engine over a pipe, so that `throstle` itself never links libtorch.
 
+mod chain;
 pub mod codec;
 pub mod dac;
+pub mod dual_ar;
 pub mod error;
+pub mod fish;
 pub mod fixture;
 mod griffin_lim;
 mod kmeans;
@@ -18,6 +21,7 @@ pub mod npy;
 pub mod random;
 pub mod rope;
 mod stages;
+pub mod stored;
 #[cfg(test)]
 mod testing;
 mod threads;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use safetensors::tensor::{Dtype, SafeTensors};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use tch::{Device, Kind, Tensor};
 
 use crate::error::TorchError;
@@ -23,11 +23,8 @@ impl Weights {
         let file = file.map_err(|error| TorchError::Model(error.to_string()))?;
         let mut weights = Weights::default();
         for (name, view) in file.tensors() {
-            let shape: Vec<i64> = view.shape().iter().map(|size| *size as i64).collect();
-            let kind = kind_of(view.dtype()).ok_or_else(|| {
-                TorchError::Model(format!("`{name}` is of type {:?}", view.dtype()))
-            })?;
-            weights.insert(name, Tensor::f_from_data_size(view.data(), &shape, kind)?);
+            let tensor = read(&view)?;
+            weights.insert(name, tensor);
         }
         Ok(weights)
     }
@@ -154,6 +151,14 @@ impl Scope<'_> {
     pub fn take(&mut self, name: &str, shape: &[i64]) -> Result<Tensor, TorchError> {
         self.weights.take(&format!("{}{name}", self.prefix), shape)
     }
+}
+
+/// A copy of a tensor in a file.
+pub fn read(view: &TensorView) -> Result<Tensor, TorchError> {
+    let shape: Vec<i64> = view.shape().iter().map(|size| *size as i64).collect();
+    let kind = kind_of(view.dtype())
+        .ok_or_else(|| TorchError::Model(format!("a tensor is of type {:?}", view.dtype())))?;
+    Ok(Tensor::f_from_data_size(view.data(), &shape, kind)?)
 }
 
 /// The kind of libtorch for a type in a file, where it has one.

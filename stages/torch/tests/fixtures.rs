@@ -39,6 +39,16 @@ fn the_embedded_codec_agrees_with_its_reference() {
 }
 
 #[test]
+fn adapters_agree_with_their_reference() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/lora");
+    let comparisons = stage_torch::fixture::check(&folder).unwrap();
+    assert_eq!(comparisons.len(), 9);
+    for comparison in &comparisons {
+        assert!(comparison.is_good(), "{comparison:?}");
+    }
+}
+
+#[test]
 fn what_is_off_is_shown_and_fails() {
     let strict = changed("0.0002", "1e-12");
     let output = check(strict.path());
@@ -53,4 +63,17 @@ fn a_fixture_reads_nothing_outside_its_folder() {
     let outside = changed("\"model.safetensors\"", "\"../model.safetensors\"");
     let error = stage_torch::fixture::check(outside.path()).unwrap_err();
     assert_eq!(error.to_string(), "`../model.safetensors` is no plain file name");
+}
+
+#[test]
+fn the_fish_codec_agrees_with_its_reference() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/fish_dac");
+    let comparisons = stage_torch::fixture::check(&folder).unwrap();
+    let names: Vec<&str> = comparisons.iter().map(|c| c.name.as_str()).collect();
+    for name in ["codes", "wave", "encoder.3", "latent.3", "post_module.0", "decoder.3"] {
+        assert!(names.contains(&name), "{names:?}");
+    }
+    for comparison in &comparisons {
+        assert!(comparison.is_good(), "{comparison:?}");
+    }
 }

@@ -9,9 +9,11 @@ arguments of the benchmark (after `cargo bench -p throstle-tests --bench numbers
   --full              also 100,000 clips, and 1,000,000 items in memory
   --quick             few and small corpora, to see whether it works
   --sizes A,B         these numbers of clips
+  --only PART,PART    of start-up, latency, overhead, throughput, resampling, memory
   --program PATH      the `throstle` to measure; else the one beside this program
   --folder PATH       where corpora are made; they are removed afterwards
-  --python PATH       a Python that has `soxr`";
+  --python PATH       a Python that has `soxr`; `dvc` and `snakemake` are looked for beside it
+                      and on the search path";
 
 #[derive(Default)]
 pub struct Arguments {
@@ -19,6 +21,7 @@ pub struct Arguments {
     pub full: bool,
     pub quick: bool,
     sizes: Vec<usize>,
+    only: Vec<String>,
     pub program: PathBuf,
     pub folder: PathBuf,
     pub python: String,
@@ -42,6 +45,7 @@ impl Arguments {
                 "--bench" => arguments.measure = true,
                 "--full" => arguments.full = true,
                 "--quick" => arguments.quick = true,
+                "--only" => arguments.only = value().split(',').map(str::to_owned).collect(),
                 "--sizes" => arguments.sizes = numbers(&value()),
                 "--program" => arguments.program = value().into(),
                 "--folder" => arguments.folder = value().into(),
@@ -51,6 +55,11 @@ impl Arguments {
             }
         }
         arguments
+    }
+
+    /// Whether a part of the measurements is asked for.
+    pub fn wants(&self, part: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == part)
     }
 
     pub fn sizes(&self) -> Vec<Size> {

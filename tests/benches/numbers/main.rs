@@ -29,13 +29,18 @@ fn main() {
         return;
     }
     let mut table = Table::default();
-    latency::start_up(&arguments, &mut table);
-    for size in arguments.sizes() {
-        latency::measure(&arguments, size, &mut table);
+    let parts: [(&str, fn(&Arguments, &mut Table)); 6] = [
+        ("start-up", latency::start_up),
+        ("latency", latency::measure),
+        ("overhead", overhead::measure),
+        ("throughput", throughput::measure),
+        ("resampling", resampling::measure),
+        ("memory", memory::measure),
+    ];
+    for (name, measure) in parts {
+        if arguments.wants(name) {
+            measure(&arguments, &mut table);
+        }
     }
-    overhead::measure(&arguments, &mut table);
-    throughput::measure(&arguments, &mut table);
-    resampling::measure(&arguments, &mut table);
-    memory::measure(&arguments, &mut table);
     print!("{}", table.markdown());
 }

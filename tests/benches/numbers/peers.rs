@@ -1,76 +1,99 @@
 //! Other engines on the same clips: a copy and a short extract of each, one process an action.
-//! Those that are not installed are left out.
+//! Those that are neither beside the chosen Python nor on the search path are left out.
 
 use std::fmt::Write;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use crate::clock::{median, timed};
+use crate::arguments::Arguments;
+use crate::clock::{let_files_age, median, timed};
+use crate::corpus::{RATE, clip};
 use crate::project::Project;
 use crate::table::{Table, milliseconds};
 
 struct Peer {
     name: &'static str,
-    /// Words of the command that brings everything up to date.
-    command: &'static [&'static str],
+    /// What brings everything up to date.
+    words: &'static [&'static str],
     rules: fn(&Path, &[String]),
     /// Beyond so many clips it takes minutes.
     at_most: usize,
 }
 
 const PEERS: &[Peer] = &[
-    Peer { name: "make", command: &["make", "-j2", "-s"], rules: makefile, at_most: 10_000 },
-    Peer { name: "ninja", command: &["ninja", "-j2", "--quiet"], rules: ninja, at_most: 10_000 },
-    Peer {
-        name: "snakemake",
-        command: &["snakemake", "-c2", "--quiet", "all"],
-        rules: snakefile,
-        at_most: 200,
-    },
+    Peer { name: "make", words: &["-j2", "-s"], rules: makefile, at_most: 100_000 },
+    Peer { name: "ninja", words: &["-j2", "--quiet"], rules: ninja, at_most: 100_000 },
+    Peer { name: "dvc", words: &["repro", "--quiet"], rules: dvc, at_most: 100_000 },
+    Peer { name: "snakemake", words: &["-c2", "--quiet", "all"], rules: snakefile, at_most: 1_000 },
 ];
 
-pub fn measure(project: &Project, name: &str, table: &mut Table) {
+const NO_OPS: usize = 3;
+
+pub fn measure(arguments: &Arguments, project: &Project, name: &str, table: &mut Table) {
     let stems: Vec<String> = project
         .clips
         .iter()
         .filter_map(|clip| Some(clip.file_stem()?.to_str()?.to_owned()))
         .collect();
-    for peer in PEERS.iter().filter(|peer| stems.len() <= peer.at_most && is_there(peer.name)) {
-        let folder = project.path();
-        (peer.rules)(folder, &stems);
-        for made in ["copies", "extracts"] {
-            let _ = fs::remove_dir_all(folder.join(made));
-            fs::create_dir_all(folder.join(made)).unwrap();
+    for (number, peer) in PEERS.iter().filter(|peer| stems.len() <= peer.at_most).enumerate() {
+        let Some(program) = find(arguments, peer.name) else { continue };
+        let call = || call(&program, peer, project.path());
+        let what = format!("{}, {name} clips: cold / no-op / one changed / all touched", peer.name);
+        match times(project, peer, &stems, number as u64, call) {
+            Ok(times) => table.plain(&what, times.map(milliseconds).join(" / ")),
+            Err(why) => table.plain(&what, format!("it failed: {why}")),
         }
-        let Some(cold) = call(peer, folder) else {
-            table.plain(&format!("{}, {name} clips", peer.name), "it failed".into());
-            continue;
-        };
-        let no_op = median(5, || _ = call(peer, folder));
-        touch(&project.clips[..1]);
-        let one = call(peer, folder).unwrap_or_default();
-        touch(&project.clips);
-        let all = call(peer, folder).unwrap_or_default();
-        table.plain(
-            &format!("{}, {name} clips: cold / no-op / one changed / all touched", peer.name),
-            [cold, no_op, one, all].map(milliseconds).join(" / "),
-        );
     }
 }
 
-fn is_there(program: &str) -> bool {
-    let mut command = Command::new(program);
-    command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
+fn times(
+    project: &Project,
+    peer: &Peer,
+    stems: &[String],
+    number: u64,
+    call: impl Fn() -> Result<Duration, String>,
+) -> Result<[Duration; 4], String> {
+    let folder = project.path();
+    for made in ["copies", "extracts", ".dvc", ".snakemake"] {
+        let _ = fs::remove_dir_all(folder.join(made));
+    }
+    for made in ["copies", "extracts"] {
+        fs::create_dir_all(folder.join(made)).unwrap();
+    }
+    (peer.rules)(folder, stems);
+    let cold = call()?;
+    let no_op = median(NO_OPS, || _ = call());
+    // Those that look at contents would not notice another time alone.
+    fs::write(&project.clips[0], clip(8_000_000 + number, RATE as usize, RATE)).unwrap();
+    let_files_age();
+    let one = call()?;
+    touch(&project.clips);
+    Ok([cold, no_op, one, call()?])
 }
 
-fn call(peer: &Peer, folder: &Path) -> Option<Duration> {
-    let mut command = Command::new(peer.command[0]);
-    command.args(&peer.command[1..]).current_dir(folder);
-    let (time, output) = timed(|| command.stdin(Stdio::null()).output());
-    output.ok().filter(|output| output.status.success()).map(|_| time)
+/// A program beside the Python that was named, else one on the search path.
+fn find(arguments: &Arguments, name: &str) -> Option<PathBuf> {
+    let beside = Path::new(&arguments.python).parent().map(|folder| folder.join(name));
+    let candidates = beside.into_iter().filter(|path| path.is_absolute()).chain([name.into()]);
+    candidates.into_iter().find(|program| {
+        let mut command = Command::new(program);
+        command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    })
+}
+
+fn call(program: &Path, peer: &Peer, folder: &Path) -> Result<Duration, String> {
+    let mut command = Command::new(program);
+    command.args(peer.words).current_dir(folder).stdin(Stdio::null());
+    let (time, output) = timed(|| command.output());
+    let output = output.map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    match output.status.success() {
+        true => Ok(time),
+        false => Err(said.lines().last().unwrap_or("it said nothing").to_owned()),
+    }
 }
 
 fn touch(clips: &[std::path::PathBuf]) {
@@ -104,6 +127,31 @@ fn ninja(folder: &Path, stems: &[String]) {
     let all: Vec<String> = stems.iter().map(|stem| format!("extracts/{stem}.npy")).collect();
     let _ = writeln!(text, "build ninja.pack: pack {}", all.join(" "));
     fs::write(folder.join("build.ninja"), text).unwrap();
+}
+
+/// A stage a folder, as its documentation has it: one changed clip does a folder again.
+fn dvc(folder: &Path, _: &[String]) {
+    let _ = fs::remove_file(folder.join("dvc.lock"));
+    fs::create_dir_all(folder.join(".dvc")).unwrap();
+    // Without a repository around it, and without asking the network anything.
+    let config = "[core]\n    no_scm = True\n    analytics = false\n    check_update = false\n";
+    fs::write(folder.join(".dvc/config"), config).unwrap();
+    let text = r#"
+stages:
+  copy:
+    cmd: mkdir -p copies && for clip in wavs/*; do cp "$clip" copies/; done
+    deps: [wavs]
+    outs: [copies]
+  extract:
+    cmd: mkdir -p extracts && for clip in copies/*; do head -c 100 "$clip" > "extracts/${clip##*/}.npy"; done
+    deps: [copies]
+    outs: [extracts]
+  pack:
+    cmd: touch dvc.pack
+    deps: [extracts]
+    outs: [dvc.pack]
+"#;
+    fs::write(folder.join("dvc.yaml"), text).unwrap();
 }
 
 fn snakefile(folder: &Path, _: &[String]) {

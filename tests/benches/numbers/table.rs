@@ -35,7 +35,7 @@ impl Table {
         let ratio = measured.as_secs_f64() / against.1.as_secs_f64().max(1e-9);
         self.judged(
             what,
-            format!("at most {limit} x {}", against.0),
+            format!("at most {} x {}", (limit * 100.0).round() / 100.0, against.0),
             format!("{} against {}: {ratio:.2} x", milliseconds(measured), milliseconds(against.1)),
             ratio <= limit,
         );

@@ -214,6 +214,11 @@ impl Fs for MemoryFs {
         self.metadata(path)
     }
 
+    /// There are no links.
+    fn resolve(&self, path: &Utf8Path) -> FsResult<Utf8PathBuf> {
+        self.metadata(path).map(|_| path.to_owned())
+    }
+
     fn read_dir(&self, path: &Utf8Path) -> FsResult<Vec<DirEntry>> {
         self.run(Call::ReadDir, path, |state| {
             let names = state.seen.dir(state.find(path)?);

@@ -170,7 +170,7 @@ pub static FINETUNE: Kind = Kind {
     name: "fish.finetune",
     summary: "Trains all weights of a text model on clips.",
     doc: TRAINING_DOC,
-    work: Work::Gather,
+    work: Work::Train,
     place: Place::Worker,
     inputs: &[CLIPS, VALIDATION, BASE_MODEL],
     outputs: &[MODEL_OUTPUT, LOG],
@@ -190,7 +190,7 @@ an earlier run on the same base.
 
 Training is that of `fish.finetune`, and so are its preflight and `parity`. With the adapters
 turned off the loss must be that of the base, to the bit.",
-    work: Work::Gather,
+    work: Work::Train,
     place: Place::Worker,
     inputs: &[CLIPS, VALIDATION, BASE_MODEL, InputPort { optional: true, ..ADAPTERS }],
     outputs: &[

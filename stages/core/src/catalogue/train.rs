@@ -1,5 +1,6 @@
 //! The parameters that every training stage has, whatever it trains.
 
+use crate::catalogue::ON_CHANGE;
 use crate::parameter::{Default, Parameter, ParameterType, Role, Unit};
 
 /// Two lists of parameters as one.
@@ -131,7 +132,7 @@ pub(super) const TRAINING: [Parameter; COUNT] = [
         0.5,
         0.05,
         "The share of clips that is held out where `validation` is not given; told by a hash of \
-         the clip, so that none ever moves. At least one clip is held out.",
+         the clip, so that none ever moves. Of several clips at least one is held out, unless this is 0.",
     ),
     at_least_one(count("validate_every", 100, "Steps between validations."), 1_000_000_000),
     count(
@@ -170,12 +171,7 @@ pub(super) const TRAINING: [Parameter; COUNT] = [
         "`upstream` trains as the original project does, defects included: what they are stands \
          in the description of the stage. For comparisons only.",
     ),
-    choice(
-        "on_change",
-        &["retrain", "continue"],
-        "When what is trained on has changed: begin again from `base`, or go on from the result \
-         of the run before, which then is part of the key.",
-    ),
+    ON_CHANGE,
     execution(Parameter {
         name: "devices",
         parameter_type: ParameterType::List(&ParameterType::Text),

@@ -2,17 +2,18 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use safetensors::tensor::{Dtype, SafeTensors};
-use tch::{Device, Kind, Tensor};
+use safetensors::{SafeTensorError, SafeTensors};
+use tch::{Device, Tensor};
 
 use super::config::Config;
-use super::load::{self, Tensors};
+use super::load;
 use super::model::Model;
-use super::trace::Trace;
+use super::trace::{Seen, Trace};
 use crate::codec::{Codec, CodecFormat, Codes};
 use crate::error::TorchError;
 use crate::mel_rvq::check_wave;
 use crate::threads::{one_thread, spread};
+use crate::weights::Weights;
 
 /// Frames that go through the convolutions at a time. On the CPU a piece stays in the caches;
 /// a GPU wants work for all its cores.
@@ -24,44 +25,41 @@ pub struct Dac {
     config: Config,
     device: Device,
     threads: usize,
+    /// What a batch on a GPU may take.
+    memory: Option<u64>,
     /// Never written to; the lock is there since a tensor must not be shared by threads, while
     /// its storage may be.
-    tensors: Mutex<Tensors>,
+    weights: Mutex<Weights>,
 }
 
 impl Dac {
-    pub fn new(config: Config, tensors: Tensors, device: Device) -> Result<Dac, TorchError> {
+    pub fn new(config: Config, weights: Weights, device: Device) -> Result<Dac, TorchError> {
         config.check()?;
-        let tensors = load::prepare(&config, tensors, device)?;
-        Ok(Dac { config, device, threads: 1, tensors: Mutex::new(tensors) })
+        let weights = load::prepare(&config, weights, device)?;
+        Ok(Dac { config, device, threads: 1, memory: None, weights: Mutex::new(weights) })
     }
 
-    /// From one file in the safetensors format.
-    pub fn load(config: Config, bytes: &[u8], device: Device) -> Result<Dac, TorchError> {
-        let file = SafeTensors::deserialize(bytes)
-            .map_err(|error| TorchError::Model(error.to_string()))?;
-        let mut tensors = Tensors::new();
-        for (name, view) in file.tensors() {
-            let kind = match view.dtype() {
-                Dtype::F32 => Kind::Float,
-                Dtype::F16 => Kind::Half,
-                Dtype::BF16 => Kind::BFloat16,
-                // Buffers, which are made anew, and what is refused by its name.
-                _ => Kind::Uint8,
-            };
-            let shape: Vec<i64> = view.shape().iter().map(|size| *size as i64).collect();
-            let tensor = match kind {
-                Kind::Uint8 => Tensor::f_from_slice(view.data())?,
-                kind => Tensor::f_from_data_size(view.data(), &shape, kind)?,
-            };
-            tensors.insert(name, tensor);
-        }
-        Dac::new(config, tensors, device)
+    /// From one file in the safetensors format; the config is in its metadata, else that of
+    /// the published codec.
+    pub fn load(bytes: &[u8], device: Device) -> Result<Dac, TorchError> {
+        let unusable = |error: SafeTensorError| TorchError::Model(error.to_string());
+        let (_, header) = SafeTensors::read_metadata(bytes).map_err(unusable)?;
+        let config = match header.metadata().as_ref().and_then(|text| text.get("config")) {
+            Some(text) => Config::from_json(text.as_bytes())?,
+            None => Config::default(),
+        };
+        Dac::new(config, Weights::from_safetensors(bytes)?, device)
     }
 
     /// How many clips are worked on at a time on the CPU.
     pub fn with_threads(mut self, threads: usize) -> Dac {
         self.threads = threads.max(1);
+        self
+    }
+
+    /// How many bytes of a GPU the tensors of a batch may take; unknown means any number.
+    pub fn with_memory(mut self, memory: Option<u64>) -> Dac {
+        self.memory = memory;
         self
     }
 
@@ -71,37 +69,91 @@ impl Dac {
 
     /// The model for the calling thread; its tensors share their storage with all others.
     fn model(&self) -> Result<Model, TorchError> {
-        let tensors = self.tensors.lock().unwrap_or_else(PoisonError::into_inner);
-        Model::new(&tensors, &self.config)
+        let weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
+        Model::new(&weights, &self.config)
     }
 
     fn piece(&self) -> i64 {
         if self.device.is_cuda() { GPU_PIECE } else { CPU_PIECE }
     }
 
-    /// The codes of some waves as one batch, padded behind to the longest.
-    fn encode_batch(&self, model: &Model, waves: &[&[f32]]) -> Result<Vec<Codes>, TorchError> {
+    /// Batches of clips of similar length that fit into memory.
+    fn encode_batches(&self, waves: &[&[f32]]) -> Result<Vec<Codes>, TorchError> {
+        let model = self.model()?;
+        let order = longest_first(waves);
+        let frames: Vec<usize> = order.iter().map(|at| self.frames(waves[*at].len())).collect();
+        let cost = |frames| self.config.encode_bytes(frames as i64, self.piece());
+        let mut codes = Vec::with_capacity(waves.len());
+        let mut rest = order.as_slice();
+        for count in batches(&frames, self.memory, cost) {
+            let (batch, others) = rest.split_at(count);
+            let waves: Vec<&[f32]> = batch.iter().map(|at| waves[*at]).collect();
+            let made = self.encode_batch(&waves, self.piece(), &model, &mut Trace::default())?;
+            codes.extend(batch.iter().copied().zip(made));
+            rest = others;
+        }
+        codes.sort_by_key(|(at, _)| *at);
+        Ok(codes.into_iter().map(|(_, codes)| codes).collect())
+    }
+
+    /// The codes of some waves, the longest first, padded behind to its length.
+    fn encode_batch(
+        &self,
+        waves: &[&[f32]],
+        piece: i64,
+        model: &Model,
+        trace: &mut Trace,
+    ) -> Result<Vec<Codes>, TorchError> {
         let _guard = tch::no_grad_guard();
-        let mut order: Vec<usize> = (0..waves.len()).collect();
-        order.sort_by_key(|at| std::cmp::Reverse(waves[*at].len()));
-        let frames: Vec<i64> =
-            order.iter().map(|at| self.frames(waves[*at].len()) as i64).collect();
+        let frames: Vec<i64> = waves.iter().map(|wave| self.frames(wave.len()) as i64).collect();
         let longest = frames.first().copied().unwrap_or(0) * self.config.frame();
-        let mut padded = vec![0f32; order.len() * longest as usize];
-        for (row, at) in padded.chunks_mut(longest.max(1) as usize).zip(&order) {
-            row[..waves[*at].len()].copy_from_slice(waves[*at]);
+        let mut padded = vec![0f32; waves.len() * longest as usize];
+        for (row, wave) in padded.chunks_mut(longest.max(1) as usize).zip(waves) {
+            row[..wave.len()].copy_from_slice(wave);
         }
-        let padded = Tensor::f_from_slice(&padded)?.f_reshape([order.len() as i64, 1, longest])?;
+        let padded = Tensor::f_from_slice(&padded)?.f_reshape([waves.len() as i64, 1, longest])?;
         let padded = padded.f_to_device(self.device)?;
-        let codes = model.encode(&padded, &frames, self.piece(), &mut Trace::default())?;
-        let codes = codes.f_to_device(Device::Cpu)?;
-        let mut results: Vec<(usize, Codes)> = Vec::with_capacity(order.len());
-        for (row, (at, frames)) in order.into_iter().zip(frames).enumerate() {
-            let own = codes.f_get(row as i64)?.f_narrow(1, 0, frames)?;
-            results.push((at, to_codes(&own)?));
-        }
-        results.sort_by_key(|(at, _)| *at);
-        Ok(results.into_iter().map(|(_, codes)| codes).collect())
+        let codes = model.encode(&padded, &frames, piece, trace)?.f_to_device(Device::Cpu)?;
+        let own = |(row, frames): (usize, i64)| {
+            to_codes(&codes.f_get(row as i64)?.f_narrow(1, 0, frames)?)
+        };
+        frames.into_iter().enumerate().map(own).collect()
+    }
+
+    fn decode_pieces(
+        &self,
+        codes: &Codes,
+        piece: i64,
+        trace: &mut Trace,
+    ) -> Result<Vec<f32>, TorchError> {
+        let _guard = tch::no_grad_guard();
+        let numbers: Vec<i64> = codes.values.iter().map(|code| i64::from(*code)).collect();
+        let shape = [1, codes.codebooks as i64, codes.frames as i64];
+        let numbers = Tensor::f_from_slice(&numbers)?.f_reshape(shape)?.f_to_device(self.device)?;
+        let mut samples = Vec::with_capacity(codes.frames * self.config.frame() as usize);
+        let mut give = |piece: Tensor| -> Result<(), TorchError> {
+            samples.extend(floats(&piece)?);
+            Ok(())
+        };
+        self.model()?.decode(&numbers, piece, trace, &mut give)?;
+        Ok(samples)
+    }
+
+    /// The codes of a wave that goes through in one piece, and all that came by.
+    pub(super) fn trace_encode(&self, wave: &[f32]) -> Result<(Seen, Codes), TorchError> {
+        one_thread();
+        let mut trace = Trace::keeping();
+        let codes = self.encode_batch(&[wave], i64::MAX, &self.model()?, &mut trace)?.remove(0);
+        Ok((trace.kept(), codes))
+    }
+
+    /// The wave of codes that go through in one piece, and all that came by.
+    pub(super) fn trace_decode(&self, codes: &Codes) -> Result<(Seen, Vec<f32>), TorchError> {
+        codes.check(&self.format())?;
+        one_thread();
+        let mut trace = Trace::keeping();
+        let wave = self.decode_pieces(codes, self.config.longest(), &mut trace)?;
+        Ok((trace.kept(), wave))
     }
 
     fn check_length(&self, samples: usize) -> Result<(), TorchError> {
@@ -128,19 +180,28 @@ impl Codec for Dac {
         Some((self.config.longest() * self.config.frame()) as usize)
     }
 
+    fn gains_by_threads(&self) -> bool {
+        !self.device.is_cuda()
+    }
+
     fn encode(&self, waves: &[&[f32]]) -> Result<Vec<Codes>, TorchError> {
         for wave in waves {
             check_wave(wave)?;
             self.check_length(wave.len())?;
         }
         if self.device.is_cuda() {
-            return self.encode_batch(&self.model()?, waves);
+            return self.encode_batches(waves);
         }
         // One clip at a time: a batch gains nothing here, and this way no clip is rounded
         // differently because of its neighbours.
         spread(self.threads, waves.len(), |share| {
             let model = self.model()?;
-            share.iter().map(|at| Ok(self.encode_batch(&model, &[waves[*at]])?.remove(0))).collect()
+            let encode = |at: &usize| -> Result<Codes, TorchError> {
+                let wave = [waves[*at]];
+                let codes = self.encode_batch(&wave, self.piece(), &model, &mut Trace::default());
+                Ok(codes?.remove(0))
+            };
+            share.iter().map(encode).collect()
         })
     }
 
@@ -148,18 +209,29 @@ impl Codec for Dac {
         codes.check(&self.format())?;
         self.check_length(codes.frames * self.config.frame() as usize)?;
         one_thread();
-        let _guard = tch::no_grad_guard();
-        let numbers: Vec<i64> = codes.values.iter().map(|code| i64::from(*code)).collect();
-        let shape = [1, codes.codebooks as i64, codes.frames as i64];
-        let numbers = Tensor::f_from_slice(&numbers)?.f_reshape(shape)?.f_to_device(self.device)?;
-        let mut samples = Vec::with_capacity(codes.frames * self.config.frame() as usize);
-        let mut give = |piece: Tensor| -> Result<(), TorchError> {
-            samples.extend(floats(&piece)?);
-            Ok(())
-        };
-        self.model()?.decode(&numbers, self.piece(), &mut Trace::default(), &mut give)?;
-        Ok(samples)
+        self.decode_pieces(codes, self.piece(), &mut Trace::default())
     }
+}
+
+/// The places of the waves from the longest to the shortest.
+fn longest_first(waves: &[&[f32]]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..waves.len()).collect();
+    order.sort_by_key(|at| std::cmp::Reverse(waves[*at].len()));
+    order
+}
+
+/// How many clips, of falling length, go into each batch: what a batch takes is that of its
+/// longest clip times their number. A clip alone is always tried.
+fn batches(frames: &[usize], memory: Option<u64>, cost: impl Fn(usize) -> u64) -> Vec<usize> {
+    let mut counts = Vec::new();
+    let mut rest = frames;
+    while let Some(longest) = rest.first() {
+        let fitting = memory.map_or(rest.len(), |memory| (memory / cost(*longest).max(1)) as usize);
+        let count = fitting.clamp(1, rest.len());
+        counts.push(count);
+        rest = &rest[count..];
+    }
+    counts
 }
 
 /// Codes [codebooks, T] of one clip.
@@ -179,4 +251,158 @@ fn floats(tensor: &Tensor) -> Result<Vec<f32>, TorchError> {
     let count = values.len();
     tensor.f_copy_data(&mut values, count)?;
     Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use tch::Kind;
+
+    use super::*;
+
+    /// The codec of the committed fixture: four codebooks, 16 samples a frame, 64 frames long.
+    fn weights() -> (Config, Weights) {
+        let bytes = include_bytes!("../../fixtures/fish_dac/model.safetensors");
+        let (_, header) = SafeTensors::read_metadata(bytes).unwrap();
+        let config = header.metadata().as_ref().unwrap()["config"].as_bytes();
+        (Config::from_json(config).unwrap(), Weights::from_safetensors(bytes).unwrap())
+    }
+
+    fn codec() -> Dac {
+        let (config, weights) = weights();
+        Dac::new(config, weights, Device::Cpu).unwrap()
+    }
+
+    fn wave(samples: usize) -> Vec<f32> {
+        let sample = |at: usize| (at as f32 * 0.7).sin() * 0.5 + (at as f32 * 0.113).sin() * 0.3;
+        (0..samples).map(sample).collect()
+    }
+
+    fn slices(waves: &[Vec<f32>]) -> Vec<&[f32]> {
+        waves.iter().map(Vec::as_slice).collect()
+    }
+
+    #[test]
+    fn a_clip_has_as_many_frames_as_it_begins() {
+        let codec = codec();
+        let waves: Vec<Vec<f32>> = [1, 15, 16, 17, 1_024].map(wave).into();
+        let codes = codec.encode(&slices(&waves)).unwrap();
+        let frames: Vec<usize> = codes.iter().map(|codes| codes.frames).collect();
+        assert_eq!(frames, [1, 1, 1, 2, 64]);
+        for codes in &codes {
+            codes.check(&codec.format()).unwrap();
+            assert_eq!(codec.decode(codes, 0).unwrap().len(), codes.frames * 16);
+        }
+    }
+
+    #[test]
+    fn codes_do_not_depend_on_threads_or_company_to_the_bit() {
+        let waves: Vec<Vec<f32>> = [300, 17, 1_000, 16, 640, 5].map(wave).into();
+        let alone: Vec<Codes> =
+            waves.iter().map(|wave| codec().encode(&[wave]).unwrap().remove(0)).collect();
+        for threads in [1, 2, 5] {
+            assert_eq!(codec().with_threads(threads).encode(&slices(&waves)).unwrap(), alone);
+        }
+    }
+
+    #[test]
+    fn codes_do_not_depend_on_the_batch_nor_on_the_padding_nor_on_the_pieces() {
+        let codec = codec();
+        let waves: Vec<Vec<f32>> = [300, 17, 1_000, 16, 640, 5].map(wave).into();
+        let alone = codec.encode(&slices(&waves)).unwrap();
+        let order = longest_first(&slices(&waves));
+        let batch: Vec<&[f32]> = order.iter().map(|at| waves[*at].as_slice()).collect();
+        for piece in [1, 3, 8, i64::MAX] {
+            let model = codec.model().unwrap();
+            let codes = codec.encode_batch(&batch, piece, &model, &mut Trace::default()).unwrap();
+            for (codes, at) in codes.iter().zip(&order) {
+                assert_eq!(*codes, alone[*at], "clip {at} in pieces of {piece}");
+            }
+        }
+        let narrow = Dac { memory: Some(codec.config.encode_bytes(20, 8)), ..self::codec() };
+        assert_eq!(narrow.encode_batches(&slices(&waves)).unwrap(), alone);
+    }
+
+    #[test]
+    fn what_comes_later_changes_nothing() {
+        let codec = codec();
+        let whole = codec.encode(&[&wave(1_000)]).unwrap().remove(0);
+        let start = codec.encode(&[&wave(320)]).unwrap().remove(0);
+        for (whole, start) in whole.values.chunks(63).zip(start.values.chunks(20)) {
+            assert_eq!(whole[..20], *start);
+        }
+    }
+
+    #[test]
+    fn batches_fit_into_memory_and_a_clip_that_does_not_goes_alone() {
+        let cost = |frames: usize| frames as u64 * 10;
+        let frames = [50, 20, 20, 10, 10, 10, 10, 10, 1];
+        assert_eq!(batches(&frames, Some(400), cost), [1, 2, 4, 2]);
+        assert_eq!(batches(&frames, None, cost), [9]);
+        assert_eq!(batches(&[], Some(400), cost), [0; 0]);
+    }
+
+    #[test]
+    fn a_clip_beyond_the_position_tables_is_refused() {
+        let codec = codec();
+        assert_eq!(codec.longest(), Some(1_024));
+        let error = codec.encode(&[&wave(1_025)]).unwrap_err().to_string();
+        assert_eq!(error, "the audio has 1025 samples, the codec takes at most 1024");
+        let long = Codes { codebooks: 4, frames: 65, values: vec![0; 4 * 65] };
+        assert!(codec.decode(&long, 0).is_err());
+        assert!(codec.encode(&[&[0.0, f32::NAN]]).is_err());
+    }
+
+    #[test]
+    fn the_files_of_all_releases_are_read() {
+        let wave = wave(500);
+        let expected = codec().encode(&[&wave]).unwrap();
+        let renamed = |rename: &dyn Fn(&str) -> String| {
+            let (config, weights) = weights();
+            let mut renamed: Weights =
+                weights.into_iter().map(|(name, tensor)| (rename(&name), tensor)).collect();
+            renamed.insert(rename("quantizer.pre_module.freqs_cis"), Tensor::from(1f32));
+            renamed.insert(rename("quantizer.pre_module.causal_mask"), Tensor::from(true));
+            Dac::new(config, renamed, Device::Cpu)
+        };
+        let older = |name: &str| {
+            let name = name.replace("parametrizations.weight.original0", "weight_g");
+            name.replace("parametrizations.weight.original1", "weight_v")
+        };
+        let wrapped = |name: &str| format!("generator.{name}");
+        let kept = |name: &str| name.to_owned();
+        for rename in [&kept as &dyn Fn(&str) -> String, &older, &wrapped] {
+            assert_eq!(renamed(rename).unwrap().encode(&[&wave]).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn weights_that_do_not_fit_are_refused_by_name() {
+        let refused = |change: &dyn Fn(&mut Weights)| {
+            let (config, mut weights) = weights();
+            change(&mut weights);
+            Dac::new(config, weights, Device::Cpu).unwrap_err().to_string()
+        };
+        let name = "encoder.block.0.conv.bias";
+        let zeros = |size: i64| Tensor::zeros([size], (Kind::Float, Device::Cpu));
+        let cases: [(&dyn Fn(&mut Weights), &str); 5] = [
+            (&|w: &mut Weights| drop(w.remove(name)), "missing: `encoder.block.0.conv.bias`"),
+            (&|w: &mut Weights| w.insert("encoder.extra", zeros(1)), "unexpected: `encoder.extra`"),
+            (
+                &|w: &mut Weights| w.insert(name, zeros(3)),
+                "of another shape: `encoder.block.0.conv.bias` [3] instead of [16]",
+            ),
+            (
+                &|w: &mut Weights| w.insert(name, zeros(16) / 0.0),
+                "`encoder.block.0.conv.bias` holds what is not a number",
+            ),
+            (
+                &|w: &mut Weights| w.insert(name, zeros(16).to_kind(Kind::Int64)),
+                "`encoder.block.0.conv.bias` is Int64, expected floats",
+            ),
+        ];
+        for (change, expected) in cases {
+            assert_eq!(refused(change), format!("the model cannot be used: {expected}"));
+        }
+    }
 }

@@ -259,6 +259,25 @@ impl Config {
         frames
     }
 
+    /// About how many bytes a clip of so many frames takes while it is encoded in pieces of at
+    /// most so many frames.
+    pub fn encode_bytes(&self, frames: i64, piece: i64) -> u64 {
+        // An input, its padded copy, what a non-linearity bends, and an output.
+        const TENSORS: i64 = 4;
+        const FLOAT: i64 = 4;
+        let levels = self.encoder_rates.len();
+        let is_whole = |level: &usize| self.encoder_module(*level).is_some();
+        let first = (0..levels).find(is_whole).unwrap_or(levels);
+        // Channels and samples a step before each level, of the widest one of either part.
+        let hop = |level: usize| self.hop_of(&self.encoder_rates[..level]);
+        let width = |level: usize| self.encoder_channels(level) * self.frame() / hop(level);
+        let widest = |levels: std::ops::Range<usize>| levels.map(width).max().unwrap_or(0);
+        // Inside a transformer layer a step is about six times as wide as between layers.
+        let whole = widest(first..levels).max(6 * self.latent_dim * self.steps());
+        let floats = widest(0..first) * piece.min(frames) + whole * frames;
+        (TENSORS * FLOAT).saturating_mul(floats) as u64
+    }
+
     /// Codes of each codebook are below these.
     pub fn entries(&self) -> Vec<usize> {
         let mut entries = vec![self.quantizer.semantic_codebook_size as usize];

@@ -6,8 +6,8 @@
 
 use tch::Tensor;
 
-use super::load::Tensors;
 use crate::error::TorchError;
+use crate::weights::Weights;
 
 /// The ends of the inputs so far, in the order in which the convolutions come by.
 #[derive(Debug, Default)]
@@ -56,9 +56,9 @@ pub struct Conv {
 }
 
 impl Conv {
-    pub fn new(tensors: &Tensors, name: &str) -> Result<Conv, TorchError> {
-        let weight = take(tensors, &format!("{name}.weight"))?;
-        let bias = take(tensors, &format!("{name}.bias"))?;
+    pub fn new(weights: &Weights, name: &str) -> Result<Conv, TorchError> {
+        let weight = take(weights, &format!("{name}.weight"))?;
+        let bias = take(weights, &format!("{name}.bias"))?;
         Ok(Conv { weight, bias, stride: 1, dilation: 1, groups: 1 })
     }
 
@@ -100,9 +100,9 @@ pub struct TransposedConv {
 }
 
 impl TransposedConv {
-    pub fn new(tensors: &Tensors, name: &str, stride: i64) -> Result<TransposedConv, TorchError> {
-        let weight = take(tensors, &format!("{name}.weight"))?;
-        let bias = take(tensors, &format!("{name}.bias"))?;
+    pub fn new(weights: &Weights, name: &str, stride: i64) -> Result<TransposedConv, TorchError> {
+        let weight = take(weights, &format!("{name}.weight"))?;
+        let bias = take(weights, &format!("{name}.bias"))?;
         Ok(TransposedConv { weight, bias, stride })
     }
 
@@ -155,8 +155,8 @@ pub struct Snake {
 }
 
 impl Snake {
-    pub fn new(tensors: &Tensors, name: &str) -> Result<Snake, TorchError> {
-        let alpha = take(tensors, &format!("{name}.alpha"))?;
+    pub fn new(weights: &Weights, name: &str) -> Result<Snake, TorchError> {
+        let alpha = take(weights, &format!("{name}.alpha"))?;
         let reciprocal = alpha.f_add_scalar(1e-9)?.f_reciprocal()?;
         Ok(Snake { alpha, reciprocal })
     }
@@ -185,9 +185,9 @@ pub struct ResidualUnit {
 }
 
 impl ResidualUnit {
-    pub fn new(tensors: &Tensors, name: &str, dilation: i64) -> Result<ResidualUnit, TorchError> {
-        let snake = |at: usize| Snake::new(tensors, &format!("{name}.block.{at}"));
-        let conv = |at: usize| Conv::new(tensors, &format!("{name}.block.{at}.conv"));
+    pub fn new(weights: &Weights, name: &str, dilation: i64) -> Result<ResidualUnit, TorchError> {
+        let snake = |at: usize| Snake::new(weights, &format!("{name}.block.{at}"));
+        let conv = |at: usize| Conv::new(weights, &format!("{name}.block.{at}.conv"));
         Ok(ResidualUnit {
             first: (snake(0)?, conv(1)?.with_dilation(dilation)),
             second: (snake(2)?, conv(3)?),
@@ -233,17 +233,17 @@ pub struct ConvNext {
 }
 
 impl ConvNext {
-    pub fn new(tensors: &Tensors, name: &str) -> Result<ConvNext, TorchError> {
+    pub fn new(weights: &Weights, name: &str) -> Result<ConvNext, TorchError> {
         let pair = |part: &str| -> Result<(Tensor, Tensor), TorchError> {
-            let weight = take(tensors, &format!("{name}.{part}.weight"))?;
-            Ok((weight, take(tensors, &format!("{name}.{part}.bias"))?))
+            let weight = take(weights, &format!("{name}.{part}.weight"))?;
+            Ok((weight, take(weights, &format!("{name}.{part}.bias"))?))
         };
         Ok(ConvNext {
-            depthwise: Conv::new(tensors, &format!("{name}.dwconv.conv"))?.depthwise(),
+            depthwise: Conv::new(weights, &format!("{name}.dwconv.conv"))?.depthwise(),
             norm: pair("norm")?,
             widen: pair("pwconv1")?,
             narrow: pair("pwconv2")?,
-            gamma: take(tensors, &format!("{name}.gamma"))?,
+            gamma: take(weights, &format!("{name}.gamma"))?,
         })
     }
 
@@ -260,7 +260,7 @@ impl ConvNext {
 }
 
 /// A tensor by its name, sharing its storage.
-pub fn take(tensors: &Tensors, name: &str) -> Result<Tensor, TorchError> {
-    let tensor = tensors.get(name).map(Tensor::shallow_clone);
+pub fn take(weights: &Weights, name: &str) -> Result<Tensor, TorchError> {
+    let tensor = weights.get(name).map(Tensor::shallow_clone);
     tensor.ok_or_else(|| TorchError::Model(format!("it lacks `{name}`")))
 }

@@ -7,6 +7,7 @@
 mod codec;
 mod config;
 mod conv;
+pub(crate) mod fixture;
 mod layout;
 mod load;
 mod model;
@@ -17,4 +18,3 @@ mod transformer;
 pub use codec::Dac;
 pub use config::{Config, EncoderTransformer, Quantizer, Transformer};
 pub use layout::Layout;
-pub use load::Tensors;

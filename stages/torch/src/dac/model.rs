@@ -4,11 +4,11 @@ use tch::{Kind, Tensor};
 
 use super::config::Config;
 use super::conv::{Conv, Layer, Past, ResidualUnit, Snake, TransposedConv};
-use super::load::Tensors;
 use super::quantizer::Quantizer;
 use super::trace::Trace;
 use super::transformer::Transformer;
 use crate::error::TorchError;
+use crate::weights::Weights;
 
 /// Dilations of the three residual units of a block.
 const DILATIONS: [i64; 3] = [1, 3, 9];
@@ -31,13 +31,13 @@ struct Part {
 }
 
 impl Model {
-    pub fn new(tensors: &Tensors, config: &Config) -> Result<Model, TorchError> {
+    pub fn new(weights: &Weights, config: &Config) -> Result<Model, TorchError> {
         Ok(Model {
             frame: config.frame(),
             steps: config.steps(),
-            encoder: encoder(tensors, config)?,
-            quantizer: Quantizer::new(tensors, config)?,
-            decoder: decoder(tensors, config)?,
+            encoder: encoder(weights, config)?,
+            quantizer: Quantizer::new(weights, config)?,
+            decoder: decoder(weights, config)?,
         })
     }
 
@@ -130,48 +130,48 @@ fn run(
     Ok(steps)
 }
 
-fn encoder(tensors: &Tensors, config: &Config) -> Result<Vec<Part>, TorchError> {
-    let first = Layer::Conv(Conv::new(tensors, "encoder.block.0.conv")?);
+fn encoder(weights: &Weights, config: &Config) -> Result<Vec<Part>, TorchError> {
+    let first = Layer::Conv(Conv::new(weights, "encoder.block.0.conv")?);
     let mut parts = vec![Part { layers: vec![first], transformer: None }];
     for (level, rate) in config.encoder_rates.iter().enumerate() {
         let name = format!("encoder.block.{}.block", level + 1);
-        let mut layers = units(tensors, &name, 0)?;
-        layers.push(Layer::Snake(Snake::new(tensors, &format!("{name}.3"))?));
-        let conv = Conv::new(tensors, &format!("{name}.4.conv"))?;
+        let mut layers = units(weights, &name, 0)?;
+        layers.push(Layer::Snake(Snake::new(weights, &format!("{name}.3"))?));
+        let conv = Conv::new(weights, &format!("{name}.4.conv"))?;
         layers.push(Layer::Conv(conv.with_stride(*rate)));
         let transformer = config.encoder_module(level);
         let transformer =
-            transformer.map(|config| Transformer::new(tensors, &format!("{name}.5"), &config));
+            transformer.map(|config| Transformer::new(weights, &format!("{name}.5"), &config));
         parts.push(Part { layers, transformer: transformer.transpose()? });
     }
     let last = config.encoder_rates.len() + 1;
-    let snake = Snake::new(tensors, &format!("encoder.block.{last}"))?;
-    let conv = Conv::new(tensors, &format!("encoder.block.{}.conv", last + 1))?;
+    let snake = Snake::new(weights, &format!("encoder.block.{last}"))?;
+    let conv = Conv::new(weights, &format!("encoder.block.{}.conv", last + 1))?;
     parts.push(Part { layers: vec![Layer::Snake(snake), Layer::Conv(conv)], transformer: None });
     Ok(parts)
 }
 
-fn decoder(tensors: &Tensors, config: &Config) -> Result<Vec<Vec<Layer>>, TorchError> {
-    let mut parts = vec![vec![Layer::Conv(Conv::new(tensors, "decoder.model.0.conv")?)]];
+fn decoder(weights: &Weights, config: &Config) -> Result<Vec<Vec<Layer>>, TorchError> {
+    let mut parts = vec![vec![Layer::Conv(Conv::new(weights, "decoder.model.0.conv")?)]];
     for (level, rate) in config.decoder_rates.iter().enumerate() {
         let name = format!("decoder.model.{}.block", level + 1);
-        let conv = TransposedConv::new(tensors, &format!("{name}.1.conv"), *rate)?;
-        let snake = Snake::new(tensors, &format!("{name}.0"))?;
+        let conv = TransposedConv::new(weights, &format!("{name}.1.conv"), *rate)?;
+        let snake = Snake::new(weights, &format!("{name}.0"))?;
         let mut layers = vec![Layer::Snake(snake), Layer::Transposed(conv)];
-        layers.extend(units(tensors, &name, 2)?);
+        layers.extend(units(weights, &name, 2)?);
         parts.push(layers);
     }
     let last = config.decoder_rates.len() + 1;
-    let snake = Snake::new(tensors, &format!("decoder.model.{last}"))?;
-    let conv = Conv::new(tensors, &format!("decoder.model.{}.conv", last + 1))?;
+    let snake = Snake::new(weights, &format!("decoder.model.{last}"))?;
+    let conv = Conv::new(weights, &format!("decoder.model.{}.conv", last + 1))?;
     parts.push(vec![Layer::Snake(snake), Layer::Conv(conv)]);
     Ok(parts)
 }
 
 /// The residual units of a block, from this number on.
-fn units(tensors: &Tensors, name: &str, first: usize) -> Result<Vec<Layer>, TorchError> {
+fn units(weights: &Weights, name: &str, first: usize) -> Result<Vec<Layer>, TorchError> {
     let unit = |(at, dilation): (usize, i64)| {
-        ResidualUnit::new(tensors, &format!("{name}.{}", first + at), dilation).map(Layer::Unit)
+        ResidualUnit::new(weights, &format!("{name}.{}", first + at), dilation).map(Layer::Unit)
     };
     DILATIONS.into_iter().enumerate().map(unit).collect()
 }

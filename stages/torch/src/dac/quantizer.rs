@@ -6,10 +6,10 @@ use tch::Tensor;
 use super::config::Config;
 use super::conv::{Conv, ConvNext, Past, TransposedConv, take};
 use super::layout::codebook_name;
-use super::load::Tensors;
 use super::trace::Trace;
 use super::transformer::Transformer;
 use crate::error::TorchError;
+use crate::weights::Weights;
 
 #[derive(Debug)]
 pub struct Quantizer {
@@ -21,21 +21,21 @@ pub struct Quantizer {
 }
 
 impl Quantizer {
-    pub fn new(tensors: &Tensors, config: &Config) -> Result<Quantizer, TorchError> {
+    pub fn new(weights: &Weights, config: &Config) -> Result<Quantizer, TorchError> {
         let sizes = &config.quantizer;
         let (mut down, mut up) = (Vec::new(), Vec::new());
         for (at, factor) in sizes.downsample_factor.iter().enumerate() {
             let name = format!("quantizer.downsample.{at}");
-            let conv = Conv::new(tensors, &format!("{name}.0.conv"))?.with_stride(*factor);
-            down.push((conv, ConvNext::new(tensors, &format!("{name}.1"))?));
+            let conv = Conv::new(weights, &format!("{name}.0.conv"))?.with_stride(*factor);
+            down.push((conv, ConvNext::new(weights, &format!("{name}.1"))?));
         }
         for (at, factor) in sizes.downsample_factor.iter().rev().enumerate() {
             let name = format!("quantizer.upsample.{at}");
-            let conv = TransposedConv::new(tensors, &format!("{name}.0.conv"), *factor)?;
-            up.push((conv, ConvNext::new(tensors, &format!("{name}.1"))?));
+            let conv = TransposedConv::new(weights, &format!("{name}.0.conv"), *factor)?;
+            up.push((conv, ConvNext::new(weights, &format!("{name}.1"))?));
         }
         let module = |name: &str, sizes| {
-            Transformer::new(tensors, &format!("quantizer.{name}_module"), sizes)
+            Transformer::new(weights, &format!("quantizer.{name}_module"), sizes)
         };
         let codebooks = 0..=sizes.n_codebooks as usize;
         Ok(Quantizer {
@@ -43,7 +43,7 @@ impl Quantizer {
             up,
             before: module("pre", &sizes.pre_module)?,
             after: module("post", &sizes.post_module)?,
-            codebooks: codebooks.map(|at| Codebook::new(tensors, at)).collect::<Result<_, _>>()?,
+            codebooks: codebooks.map(|at| Codebook::new(weights, at)).collect::<Result<_, _>>()?,
         })
     }
 
@@ -102,14 +102,14 @@ struct Codebook {
 }
 
 impl Codebook {
-    fn new(tensors: &Tensors, at: usize) -> Result<Codebook, TorchError> {
+    fn new(weights: &Weights, at: usize) -> Result<Codebook, TorchError> {
         let name = codebook_name(at);
-        let entries = take(tensors, &format!("{name}.codebook.weight"))?;
+        let entries = take(weights, &format!("{name}.codebook.weight"))?;
         let directions = normalised(&entries)?;
         let squares = directions.f_square()?.f_sum_dim_intlist([1i64].as_slice(), true, None)?;
         Ok(Codebook {
-            into: Conv::new(tensors, &format!("{name}.in_proj"))?,
-            out: Conv::new(tensors, &format!("{name}.out_proj"))?,
+            into: Conv::new(weights, &format!("{name}.in_proj"))?,
+            out: Conv::new(weights, &format!("{name}.out_proj"))?,
             directions: directions.f_transpose(0, 1)?,
             entries,
             squares: squares.f_transpose(0, 1)?,
@@ -129,7 +129,6 @@ impl Codebook {
         let rows = normalised(&short.f_transpose(1, 2)?.f_flatten(0, 1)?)?; // [B * T, D]
         let distances = self.distances(&rows)?;
         let numbers = distances.f_argmin(1, false)?.f_reshape([batch, length])?;
-        trace.see("distances", at, &distances);
         let entries = self.entries(&numbers)?;
         // Not the entry itself: its sum with the rounding of the original's training trick.
         let value = short.f_add(&entries.f_sub(&short)?)?;

@@ -4,16 +4,19 @@ use std::collections::BTreeMap;
 
 use tch::Tensor;
 
-/// Keeps what it sees, by place; the usual one sees nothing.
+/// Tensors by place and number.
+pub type Seen = BTreeMap<String, Tensor>;
+
+/// Keeps what it sees; the usual one sees nothing.
 #[derive(Debug, Default)]
-pub struct Trace(Option<BTreeMap<String, Tensor>>);
+pub struct Trace(Option<Seen>);
 
 impl Trace {
     pub fn keeping() -> Trace {
-        Trace(Some(BTreeMap::new()))
+        Trace(Some(Seen::new()))
     }
 
-    pub fn kept(self) -> BTreeMap<String, Tensor> {
+    pub fn kept(self) -> Seen {
         self.0.unwrap_or_default()
     }
 

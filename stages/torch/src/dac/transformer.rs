@@ -3,73 +3,52 @@
 use tch::{Device, Kind, Tensor};
 
 use super::config::Transformer as Config;
-use super::conv::take;
-use super::load::Tensors;
 use crate::error::TorchError;
+use crate::layers::{LayerScale, Linear, Pass, RmsNorm, SwiGlu};
+use crate::rope::{Rope, Turns};
+use crate::weights::{Scope, Weights};
 
 #[derive(Debug)]
 pub struct Transformer {
-    config: Config,
+    block_size: i64,
+    window_size: i64,
     layers: Vec<Layer>,
-    norm: Norm,
-    /// Cosines and sines: [block_size, 1, head_dim / 2].
-    cosines: Tensor,
-    sines: Tensor,
+    norm: RmsNorm,
+    rope: Rope,
 }
 
 impl Transformer {
-    pub fn new(tensors: &Tensors, name: &str, config: &Config) -> Result<Transformer, TorchError> {
-        let layers = (0..config.n_layer).map(|at| Layer::new(tensors, name, at, config));
-        let norm = Norm::new(tensors, &format!("{name}.norm"), config)?;
-        let (cosines, sines) = rotations(config, norm.weight.device())?;
-        Ok(Transformer {
-            layers: layers.collect::<Result<_, _>>()?,
-            config: config.clone(),
-            norm,
-            cosines,
-            sines,
-        })
+    pub fn new(weights: &Weights, name: &str, config: &Config) -> Result<Transformer, TorchError> {
+        let own = weights.iter().filter(|(own, _)| own.starts_with(name));
+        let own = own.map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone()));
+        let mut own: Weights = own.collect();
+        let mut scope = own.under(name);
+        let mut layers = Vec::new();
+        for at in 0..config.n_layer {
+            layers.push(Layer::load(&mut scope.under(&format!("layers.{at}")), config)?);
+        }
+        let norm = RmsNorm::load(&mut scope.under("norm"), config.dim, config.norm_eps)?;
+        let device = norm.weight.device();
+        let rope = Rope::new(config.block_size, config.head_dim, config.rope_base, device);
+        let (block_size, window_size) = (config.block_size, config.window_size);
+        Ok(Transformer { block_size, window_size, layers, norm, rope })
     }
 
     /// [B, C, T] to [B, C, T].
     pub fn forward(&self, input: &Tensor) -> Result<Tensor, TorchError> {
         let mut rows = input.f_transpose(1, 2)?; // [B, T, C]
         let length = rows.size()[1];
-        if length > self.config.block_size {
-            let most = self.config.block_size;
+        if length > self.block_size {
+            let most = self.block_size;
             return Err(TorchError::Input(format!("{length} positions, the codec has {most}")));
         }
-        let (cosines, sines) =
-            (self.cosines.f_narrow(0, 0, length)?, self.sines.f_narrow(0, 0, length)?);
-        let band = Band::new(length, self.config.window_size, rows.device())?;
+        let turns = self.rope.range(0, length);
+        let band = Band::new(length, self.window_size, rows.device())?;
         for layer in &self.layers {
-            rows = layer.forward(&rows, &|heads| rotate(heads, &cosines, &sines), &band)?;
+            rows = layer.forward(&rows, &turns, &band)?;
         }
-        Ok(self.norm.forward(&rows)?.f_transpose(1, 2)?)
+        Ok(self.norm.forward(&rows).f_transpose(1, 2)?)
     }
-}
-
-/// Cosines and sines of the angles, rounded to 16 bits as the original stores them.
-fn rotations(config: &Config, device: Device) -> Result<(Tensor, Tensor), TorchError> {
-    let options = (Kind::Float, Device::Cpu);
-    let steps = Tensor::f_arange_start_step(0, config.head_dim, 2, options)?;
-    let steps = steps.f_div_scalar(config.head_dim as f64)?;
-    let speeds = Tensor::f_pow_scalar(config.rope_base, &steps)?.f_reciprocal()?;
-    let positions = Tensor::f_arange(config.block_size, options)?;
-    let angles = positions.f_outer(&speeds)?; // [T, D / 2]
-    let circle = Tensor::f_polar(&angles.f_ones_like()?, &angles)?.f_view_as_real()?;
-    let circle = circle.f_to_kind(Kind::BFloat16)?.f_to_kind(Kind::Float)?.f_to_device(device)?;
-    let part = |at| circle.f_select(2, at)?.f_unsqueeze(1)?.f_contiguous();
-    Ok((part(0)?, part(1)?))
-}
-
-/// Turns neighbouring pairs by their angles: [B, T, H, D].
-fn rotate(heads: &Tensor, cosines: &Tensor, sines: &Tensor) -> Result<Tensor, TorchError> {
-    let pairs = heads.f_unflatten(3, [-1, 2])?;
-    let (even, odd) = (pairs.f_select(4, 0)?, pairs.f_select(4, 1)?);
-    let turned_even = even.f_mul(cosines)?.f_sub(&odd.f_mul(sines)?)?;
-    let turned_odd = odd.f_mul(cosines)?.f_add(&even.f_mul(sines)?)?;
-    Ok(Tensor::f_stack(&[turned_even, turned_odd], 4)?.f_flatten(3, 4)?)
 }
 
 /// Which positions see which. A position sees the `window` up to itself, so a block of that
@@ -152,89 +131,80 @@ fn attention(
     Ok(output?)
 }
 
-/// Scales each row to a root mean square of one.
-#[derive(Debug)]
-struct Norm {
-    weight: Tensor,
-    epsilon: f64,
-}
-
-impl Norm {
-    fn new(tensors: &Tensors, name: &str, config: &Config) -> Result<Norm, TorchError> {
-        Ok(Norm { weight: take(tensors, &format!("{name}.weight"))?, epsilon: config.norm_eps })
-    }
-
-    fn forward(&self, rows: &Tensor) -> Result<Tensor, TorchError> {
-        let mean = rows.f_square()?.f_mean_dim([-1i64].as_slice(), true, None::<Kind>)?;
-        let scale = mean.f_add_scalar(self.epsilon)?.f_rsqrt()?;
-        Ok(rows.f_mul(&scale)?.f_mul_(&self.weight)?)
-    }
-}
-
 #[derive(Debug)]
 struct Layer {
     heads: [i64; 2],
-    attention_norm: Norm,
-    joined: Tensor,
-    output: Tensor,
-    attention_scale: Tensor,
-    ffn_norm: Norm,
-    gate: Tensor,
-    up: Tensor,
-    down: Tensor,
-    ffn_scale: Tensor,
+    attention_norm: RmsNorm,
+    wqkv: Linear,
+    wo: Linear,
+    attention_layer_scale: LayerScale,
+    ffn_norm: RmsNorm,
+    feed_forward: SwiGlu,
+    ffn_layer_scale: LayerScale,
 }
 
 impl Layer {
-    fn new(tensors: &Tensors, name: &str, at: i64, config: &Config) -> Result<Layer, TorchError> {
-        let name = format!("{name}.layers.{at}");
-        let part = |part: &str| take(tensors, &format!("{name}.{part}"));
-        let norm = |part: &str| Norm::new(tensors, &format!("{name}.{part}"), config);
+    fn load(scope: &mut Scope, config: &Config) -> Result<Layer, TorchError> {
+        let Config { n_head, head_dim, dim, intermediate_size, norm_eps, .. } = *config;
+        let inner = n_head * head_dim;
         Ok(Layer {
-            heads: [config.n_head, config.head_dim],
-            attention_norm: norm("attention_norm")?,
-            joined: part("attention.wqkv.weight")?,
-            output: part("attention.wo.weight")?,
-            attention_scale: part("attention_layer_scale.gamma")?,
-            ffn_norm: norm("ffn_norm")?,
-            gate: part("feed_forward.w1.weight")?,
-            up: part("feed_forward.w3.weight")?,
-            down: part("feed_forward.w2.weight")?,
-            ffn_scale: part("ffn_layer_scale.gamma")?,
+            heads: [n_head, head_dim],
+            attention_norm: RmsNorm::load(&mut scope.under("attention_norm"), dim, norm_eps)?,
+            wqkv: Linear::load(&mut scope.under("attention.wqkv"), dim, 3 * inner, false)?,
+            wo: Linear::load(&mut scope.under("attention.wo"), inner, dim, false)?,
+            attention_layer_scale: LayerScale::load(
+                &mut scope.under("attention_layer_scale"),
+                dim,
+            )?,
+            ffn_norm: RmsNorm::load(&mut scope.under("ffn_norm"), dim, norm_eps)?,
+            feed_forward: SwiGlu::load(&mut scope.under("feed_forward"), dim, intermediate_size)?,
+            ffn_layer_scale: LayerScale::load(&mut scope.under("ffn_layer_scale"), dim)?,
         })
     }
 
     /// [B, T, C] to [B, T, C].
-    fn forward(
-        &self,
-        rows: &Tensor,
-        rotate: &dyn Fn(&Tensor) -> Result<Tensor, TorchError>,
-        band: &Band,
-    ) -> Result<Tensor, TorchError> {
-        let attended = self.attend(&self.attention_norm.forward(rows)?, rotate, band)?;
-        let rows = rows.f_add(&attended.f_mul(&self.attention_scale)?)?;
-        let normed = self.ffn_norm.forward(&rows)?;
-        let gate = linear(&normed, &self.gate)?.f_silu_()?;
-        let inner = gate.f_mul(&linear(&normed, &self.up)?)?;
-        Ok(rows.f_add(&linear(&inner, &self.down)?.f_mul(&self.ffn_scale)?)?)
+    fn forward(&self, rows: &Tensor, turns: &Turns, band: &Band) -> Result<Tensor, TorchError> {
+        let attended = self.attend(&self.attention_norm.forward(rows), turns, band)?;
+        let rows = rows.f_add(&self.attention_layer_scale.forward(&attended))?;
+        let inner = self.feed_forward.forward(&self.ffn_norm.forward(&rows), Pass::Evaluate);
+        Ok(rows.f_add(&self.ffn_layer_scale.forward(&inner))?)
     }
 
-    fn attend(
-        &self,
-        rows: &Tensor,
-        rotate: &dyn Fn(&Tensor) -> Result<Tensor, TorchError>,
-        band: &Band,
-    ) -> Result<Tensor, TorchError> {
+    fn attend(&self, rows: &Tensor, turns: &Turns, band: &Band) -> Result<Tensor, TorchError> {
         let [heads, width] = self.heads;
-        let joined = linear(rows, &self.joined)?.f_unflatten(2, [3, heads, width])?;
+        let joined = self.wqkv.forward(rows, Pass::Evaluate).f_unflatten(2, [3, heads, width])?;
         let part = |at| joined.f_select(2, at); // [B, T, H, D]
-        let query = rotate(&part(0)?)?.f_transpose(1, 2)?;
-        let key = rotate(&part(1)?)?.f_transpose(1, 2)?;
+        let query = turns.apply(&part(0)?).f_transpose(1, 2)?;
+        let key = turns.apply(&part(1)?).f_transpose(1, 2)?;
         let output = band.attend(&query, &key, &part(2)?.f_transpose(1, 2)?)?;
-        linear(&output.f_transpose(1, 2)?.f_flatten(2, 3)?, &self.output)
+        let output = output.f_transpose(1, 2)?.f_flatten(2, 3)?;
+        Ok(self.wo.forward(&output, Pass::Evaluate))
     }
 }
 
-fn linear(rows: &Tensor, weight: &Tensor) -> Result<Tensor, TorchError> {
-    Ok(rows.f_linear(weight, None::<Tensor>)?)
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// The attention of all positions at once, with the mask of the whole square.
+    fn dense(query: &Tensor, key: &Tensor, value: &Tensor, window: i64) -> Tensor {
+        let places = Tensor::arange(query.size()[2], (Kind::Int64, Device::Cpu));
+        let mask = seen(&places.unsqueeze(1), &places.unsqueeze(0), window).unwrap();
+        attention(query, key, value, &mask).unwrap()
+    }
+
+    #[test]
+    fn a_band_sees_what_the_whole_square_sees() {
+        for window in [1, 3, 8] {
+            for length in [1, 2, 7, 16, 17, 24, 25, 50] {
+                let tensor = || Tensor::randn([2, 3, length, 4], (Kind::Float, Device::Cpu));
+                let (query, key, value) = (tensor(), tensor(), tensor());
+                let band = Band::new(length, window, Device::Cpu).unwrap();
+                let output = band.attend(&query, &key, &value).unwrap();
+                let far = (output - dense(&query, &key, &value, window)).abs().max();
+                assert!(far.double_value(&[]) < 1e-5, "window {window}, length {length}");
+            }
+        }
+    }
 }

@@ -1,8 +1,34 @@
 //! The trainer that all model families share: small parts and one plain loop over them.
+//!
+//! [`run::train`] is the loop. A model takes part by implementing [`Trainee`], a data set by
+//! implementing [`run::Data`], and whoever runs it by implementing [`host::Host`].
 
 pub mod adamw;
+pub mod context_host;
+pub mod early_stop;
+mod exact;
+pub mod gradients;
+pub mod host;
+pub mod lora;
+pub(crate) mod lora_fixture;
 pub mod losses;
+pub mod order;
+pub mod precision;
+pub mod record;
+pub mod replicas;
+pub mod run;
+pub mod schedule;
+pub mod settings;
+pub mod split;
+mod state;
 pub mod trainee;
 
+pub use context_host::ContextHost;
+pub use host::{Checkpoint, Host};
 pub use losses::{Losses, Means, Totals};
+pub use run::{Data, Job, Trained, train};
+pub use settings::Settings;
 pub use trainee::Trainee;
+
+#[cfg(test)]
+mod tests;

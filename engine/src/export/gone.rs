@@ -1,0 +1,196 @@
+//! Exported files that are no longer wanted: those of items that are gone, of stages and exports
+//! that the manifest no longer has, and those whose path is another now.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use cache::fs::{Fs, FsResult};
+use cache::stat::{self, Section, StatIndex};
+use cache::{CacheError, Digest};
+use camino::{Utf8Path, Utf8PathBuf};
+use stage_core::event::Event;
+use stage_core::key::{HashSink, Sink as KeySink};
+
+use super::paths::Ground;
+use super::{Written, one_for_all, section_key};
+use crate::engine::Sink;
+use crate::pipeline::Pipeline;
+use crate::record::{EXPORTS, decode, encode};
+use crate::store::Store;
+
+/// The exports of a manifest: their keys, and the stages that they are of.
+type Exports = BTreeMap<Digest, String>;
+
+/// Takes back the files of exports that the last run of this manifest had and this one has not.
+pub fn take_back(
+    store: &Store,
+    pipeline: &Pipeline,
+    total: &mut u64,
+    sink: Sink,
+) -> Result<(), CacheError> {
+    let cache = store.cache();
+    if cache.is_read_only() {
+        return Ok(());
+    }
+    let key = exports_key(pipeline);
+    let before = cache.get(EXPORTS, &key)?.and_then(|bytes| decode::<Exports>(&bytes));
+    let now = exports(pipeline);
+    if before.as_ref().unwrap_or(&Exports::new()) == &now {
+        return Ok(());
+    }
+    let gone = before.unwrap_or_default().into_iter().filter(|(key, _)| !now.contains_key(key));
+    let gone: Vec<(Digest, String)> = gone.collect();
+    let left = match gone.is_empty() {
+        true => Exports::new(),
+        false => take_back_all(store, gone, &now, total, sink)?,
+    };
+    cache.record(EXPORTS, &key, encode(&left.into_iter().chain(now).collect::<Exports>()))
+}
+
+/// Gives those of which something could not be taken back: they are tried again by the next run.
+fn take_back_all(
+    store: &Store,
+    gone: Vec<(Digest, String)>,
+    now: &Exports,
+    total: &mut u64,
+    sink: Sink,
+) -> Result<Exports, CacheError> {
+    let mut left = Exports::new();
+    let mut index = StatIndex::load(store.cache())?;
+    for (section, stage) in gone {
+        let done = take_back_one(store, &index, now, &section)?;
+        *total += done.removed;
+        let Written { written, unchanged, removed, .. } = done;
+        if removed > 0 {
+            sink(Event::Exported { stage: stage.clone(), written, unchanged, removed });
+        }
+        match one_for_all(&done.problems) {
+            None => index.remove_section(&section),
+            Some(message) => {
+                sink(Event::Note { stage: None, message });
+                left.insert(section, stage);
+            }
+        }
+    }
+    index.save(store.cache())?;
+    Ok(left)
+}
+
+/// The files of one export that no other export wants. Without the memo nobody knows which they
+/// are, and they are left alone.
+fn take_back_one(
+    store: &Store,
+    index: &StatIndex,
+    wanted: &Exports,
+    gone: &Digest,
+) -> Result<Written, CacheError> {
+    let section = index.section(gone);
+    let files: HashMap<Utf8PathBuf, Digest> = section
+        .into_iter()
+        .flat_map(Section::iter)
+        .map(|entry| (Utf8PathBuf::from(&entry.path), entry.digest))
+        .collect();
+    let others: Vec<&Section> = wanted.keys().filter_map(|key| index.section(key)).collect();
+    let is_wanted =
+        |path: &Utf8Path| others.iter().any(|other| other.find(path.as_str()).is_some());
+    let mut done = Written::default();
+    remove(store, is_wanted, &files, &mut done)?;
+    Ok(done)
+}
+
+fn exports(pipeline: &Pipeline) -> Exports {
+    let of = |spec| move |export| (section_key(pipeline, spec, export), spec.name.clone());
+    pipeline.stages.iter().flat_map(|spec| spec.exports.iter().map(of(spec))).collect()
+}
+
+/// Two manifests may have the same name; their files have not, if they lie in one folder.
+fn exports_key(pipeline: &Pipeline) -> Digest {
+    let mut sink = HashSink::default();
+    sink.text("exports of", &pipeline.name);
+    sink.text("file", pipeline.file.file_name().unwrap_or_default());
+    sink.finish()
+}
+
+/// Removes the files that an earlier export wrote and nobody wants any more, and the folders that
+/// this empties.
+pub fn remove(
+    store: &Store,
+    is_wanted: impl Fn(&Utf8Path) -> bool,
+    files: &HashMap<Utf8PathBuf, Digest>,
+    done: &mut Written,
+) -> Result<(), CacheError> {
+    let unwanted: Vec<(&Utf8PathBuf, &Digest)> =
+        files.iter().filter(|(path, _)| !is_wanted(path)).collect();
+    if unwanted.is_empty() {
+        return Ok(());
+    }
+    let (fs, base) = (store.cache().fs().as_ref(), store.base());
+    let ground = Ground::of(store)?;
+    let mut folders = BTreeSet::new();
+    for (path, digest) in unwanted {
+        let full = base.join(path);
+        // What lies behind a link or in the cache was not written by an export.
+        if path.parent().is_none_or(|folder| !matches!(ground.refusal(folder), Ok(None))) {
+            continue;
+        }
+        let removed = match is_ours(store, &full, digest) {
+            Ok(true) => fs.remove_file(&full),
+            Ok(false) => continue,
+            Err(error) => Err(error),
+        };
+        match removed {
+            Ok(()) => {
+                done.removed += 1;
+                folders.extend(full.parent().map(Utf8Path::to_owned));
+            }
+            Err(error) if error.is_not_found() => {}
+            Err(error) => {
+                let cause = &error.source;
+                let problem = format!("cannot take back the export `{path}`: {error}: {cause}");
+                done.problems.push(problem);
+            }
+        }
+    }
+    for folder in folders {
+        let folder = remove_empty_folders(fs, base, &folder);
+        fs.sync_dir(folder)?;
+    }
+    Ok(())
+}
+
+/// Whether a file is what was exported there, whole or as a power cut left it, and not
+/// somebody's own.
+fn is_ours(store: &Store, file: &Utf8Path, digest: &Digest) -> FsResult<bool> {
+    match stat::hash_file(store.cache().fs().as_ref(), file) {
+        Ok((found, entry)) => {
+            Ok(found == *digest || entry.size == 0 || is_torn(store, file, digest))
+        }
+        Err(CacheError::Fs(error)) => Err(error),
+        // A folder, or a file that somebody is writing.
+        Err(_) => Ok(false),
+    }
+}
+
+/// A copy that lacks its end, or has zeros in places.
+fn is_torn(store: &Store, file: &Utf8Path, digest: &Digest) -> bool {
+    let found = store.cache().fs().read(file);
+    let (Ok(found), Ok(whole)) = (found, store.cache().read(digest)) else {
+        return false;
+    };
+    let same = |(found, whole): (&u8, &u8)| found == whole || *found == 0;
+    found.len() <= whole.len() && found.iter().zip(whole.iter()).all(same)
+}
+
+/// Folders that an export has emptied go as well, up to the manifest's own. Gives the first that
+/// stays.
+fn remove_empty_folders<'a>(fs: &dyn Fs, base: &Utf8Path, folder: &'a Utf8Path) -> &'a Utf8Path {
+    let mut folder = folder;
+    while folder != base && folder.starts_with(base) && fs.remove_dir(folder).is_ok() {
+        folder = folder.parent().unwrap_or(folder);
+    }
+    // Another folder may have gone with those above it.
+    while !fs.exists(folder).unwrap_or(true) {
+        let Some(above) = folder.parent() else { break };
+        folder = above;
+    }
+    folder
+}

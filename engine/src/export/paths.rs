@@ -1,0 +1,106 @@
+//! Where exported files may stand: below the manifest's folder, however it is reached, and not in
+//! the cache.
+
+use cache::CacheError;
+use cache::fs::{Fs, FsResult};
+use camino::{Utf8Path, Utf8PathBuf};
+use stage_core::{Item, Value};
+
+use crate::pipeline::{Template, TemplatePart};
+use crate::store::Store;
+
+/// The ground that exports may stand on.
+pub struct Ground<'a> {
+    fs: &'a dyn Fs,
+    base: &'a Utf8Path,
+    /// The same without links.
+    real_base: Utf8PathBuf,
+    real_cache: Utf8PathBuf,
+}
+
+impl<'a> Ground<'a> {
+    pub fn of(store: &'a Store) -> Result<Ground<'a>, CacheError> {
+        let (fs, base) = (store.cache().fs().as_ref(), store.base());
+        let real_base = real(fs, base)?;
+        let real_cache = real(fs, store.cache().dir())?;
+        Ok(Ground { fs, base, real_base, real_cache })
+    }
+
+    /// Why nothing may be written or removed in a folder below the manifest's, if that is so: a
+    /// link in the project may lead anywhere, and a name from the data into the cache.
+    pub fn refusal(&self, folder: &Utf8Path) -> FsResult<Option<&'static str>> {
+        let real = real(self.fs, &self.base.join(folder))?;
+        Ok(if !real.starts_with(&self.real_base) {
+            Some("a symbolic link on the way leads out of the manifest's folder")
+        } else if real.starts_with(&self.real_cache) {
+            Some("it leads into the cache")
+        } else {
+            None
+        })
+    }
+}
+
+/// The path without links, as far as it exists.
+fn real(fs: &dyn Fs, path: &Utf8Path) -> FsResult<Utf8PathBuf> {
+    let mut missing = Vec::new();
+    let mut there = path;
+    loop {
+        let here = if there.as_str().is_empty() { Utf8Path::new(".") } else { there };
+        match fs.resolve(here) {
+            Ok(mut real) => {
+                real.extend(missing.iter().rev());
+                return Ok(real);
+            }
+            Err(error) if !error.is_not_found() => return Err(error),
+            Err(error) => match (there.parent(), there.file_name()) {
+                (Some(above), Some(name)) => {
+                    missing.push(name);
+                    there = above;
+                }
+                _ => return Err(error),
+            },
+        }
+    }
+}
+
+pub fn plain(template: &Template) -> String {
+    let text = |part: &TemplatePart| match part {
+        TemplatePart::Text(text) => text.clone(),
+        TemplatePart::Field(name) => format!("{{{name}}}"),
+    };
+    template.0.iter().map(text).collect()
+}
+
+/// The path of an item. A value from the data may name folders below, never above.
+pub fn fill(template: &Template, item: &Item) -> Result<Utf8PathBuf, String> {
+    let mut path = String::new();
+    for part in &template.0 {
+        match part {
+            TemplatePart::Text(text) => path.push_str(text),
+            TemplatePart::Field(name) if name == "id" => path.push_str(&item.id),
+            TemplatePart::Field(name) => match item.fields.get(name) {
+                Some(Value::Text(text)) => path.push_str(text),
+                Some(Value::Number(number)) => path.push_str(&number.to_string()),
+                Some(Value::Blob(blob)) => path.push_str(&blob.digest.to_string()),
+                None => return Err(format!("it has no field `{name}` for the export path")),
+            },
+        }
+    }
+    let path = Utf8PathBuf::from(path);
+    match is_inside(&path) {
+        true => Ok(path),
+        false => {
+            Err(format!("its export path `{}` leaves the folder", path.as_str().escape_debug()))
+        }
+    }
+}
+
+/// Whether a path stays below where it starts and can be a file name at all.
+pub fn is_inside(path: &Utf8Path) -> bool {
+    use camino::Utf8Component;
+    let usual = |component| matches!(component, Utf8Component::Normal(_));
+    path.components().all(usual)
+        && path.components().next().is_some()
+        && !path.as_str().contains(|letter: char| letter.is_control())
+        && path.components().all(|component| component.as_str().len() <= 255)
+}

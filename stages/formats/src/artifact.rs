@@ -1,0 +1,94 @@
+//! A model as an artifact: the names and kinds of its fields, and a tensor as a blob.
+//!
+//! Each tensor is a field of its own, so that a tensor that two models share is stored once.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use stage_core::{Blob, Fields, NewValue};
+
+use crate::error::FormatError;
+use crate::safetensors::{self, SafetensorsFile};
+use crate::tensor::Tensor;
+
+/// What the model is: one of the families below.
+pub const FAMILY: &str = "family";
+/// The configuration as the original project has it, JSON.
+pub const CONFIG: &str = "config";
+pub const TOKENIZER: &str = "tokenizer.tiktoken";
+pub const SPECIAL_TOKENS: &str = "special_tokens.json";
+/// The licence of the weights, where it is known.
+pub const LICENSE: &str = "license";
+/// Where adapters come from, JSON.
+pub const LINEAGE: &str = "lineage";
+
+pub const DUAL_AR: &str = "fish-dual-ar";
+pub const DAC: &str = "fish-dac";
+pub const LORA: &str = "fish-lora";
+
+pub const TENSOR_KIND: &str = "tensor";
+pub const CONFIG_KIND: &str = "model/config";
+/// The kind of the blobs of the tokenizer.
+pub const TOKENIZER_KIND: &str = "model/tokenizer";
+
+const TENSOR: &str = "tensor/";
+/// The name of the tensor within its blob.
+const DATA: &str = "data";
+
+/// The field that holds a tensor.
+pub fn tensor_field(name: &str) -> String {
+    format!("{TENSOR}{name}")
+}
+
+/// The tensors of an artifact, sorted by name.
+pub fn tensors(fields: &Fields) -> impl Iterator<Item = (&str, &Arc<Blob>)> {
+    fields.iter().filter_map(|(name, value)| Some((name.strip_prefix(TENSOR)?, value.as_blob()?)))
+}
+
+/// A tensor as it is stored.
+pub fn tensor_value(tensor: &Tensor) -> Result<NewValue, FormatError> {
+    Ok(NewValue::bytes(TENSOR_KIND, encode(tensor)?))
+}
+
+/// A safetensors file with the tensor alone. The same tensor gives the same bytes.
+pub fn encode(tensor: &Tensor) -> Result<Vec<u8>, FormatError> {
+    safetensors::write([(DATA, tensor)])
+}
+
+/// The tensor of a blob, which shares its bytes.
+pub fn decode(bytes: impl Into<Bytes>) -> Result<Tensor, FormatError> {
+    SafetensorsFile::read(bytes)?.tensor(DATA)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use cache::Digest;
+    use stage_core::Value;
+
+    use super::*;
+
+    #[test]
+    fn a_tensor_comes_back_and_shares_the_bytes() {
+        let tensor = Tensor::from_f32([2, 1], &[1.0, -2.0]).unwrap();
+        let bytes = Bytes::from(encode(&tensor).unwrap());
+        let back = decode(bytes.clone()).unwrap();
+        assert_eq!(back, tensor);
+        assert!(bytes.as_ptr_range().contains(&back.data().as_ptr()));
+    }
+
+    #[test]
+    fn the_tensors_of_an_artifact_are_those_of_its_tensor_fields() {
+        let blob = || Blob { digest: Digest::of(b""), size: 0, kind: TENSOR_KIND.into() };
+        let fields: Fields = [
+            (tensor_field("b.weight"), Value::Blob(Arc::new(blob()))),
+            (tensor_field("a.weight"), Value::Blob(Arc::new(blob()))),
+            (CONFIG.to_owned(), Value::Blob(Arc::new(blob()))),
+            (FAMILY.to_owned(), Value::text(DUAL_AR)),
+        ]
+        .into_iter()
+        .collect();
+        let names: Vec<&str> = tensors(&fields).map(|(name, _)| name).collect();
+        assert_eq!(names, ["a.weight", "b.weight"]);
+    }
+}

@@ -1,0 +1,116 @@
+//! A file of weights, whichever format it has, and the names of its tensors without what the
+//! tools of training put before them.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use cache::fs::Fs;
+use camino::Utf8Path;
+
+use crate::error::FormatError;
+use crate::pth::PthFile;
+use crate::safetensors::SafetensorsFile;
+use crate::tensor::{Tensor, TensorInfo};
+
+/// How files of weights end, those first that are read with the least effort.
+pub const ENDINGS: [&str; 5] = ["safetensors", "pth", "pt", "ckpt", "bin"];
+
+/// Where checkpoints of training runs keep the weights.
+const STATE: &str = "state_dict.";
+
+#[derive(Clone, Debug)]
+pub enum WeightFile {
+    Pth(PthFile),
+    Safetensors(SafetensorsFile),
+}
+
+impl WeightFile {
+    /// Maps a file, which nobody may change meanwhile.
+    pub fn open(fs: &dyn Fs, path: &Utf8Path) -> Result<WeightFile, FormatError> {
+        WeightFile::read(fs.map(path)?)
+    }
+
+    /// The content tells the format.
+    pub fn read(bytes: impl Into<Bytes>) -> Result<WeightFile, FormatError> {
+        let bytes = bytes.into();
+        match bytes.get(8) {
+            Some(b'{') if !bytes.starts_with(b"PK") => {
+                SafetensorsFile::read(bytes).map(WeightFile::Safetensors)
+            }
+            _ => PthFile::read(bytes).map(WeightFile::Pth),
+        }
+    }
+
+    /// Names with types and shapes.
+    pub fn tensors(&self) -> BTreeMap<&str, &TensorInfo> {
+        match self {
+            WeightFile::Pth(file) => file.tensors().collect(),
+            WeightFile::Safetensors(file) => file.tensors().collect(),
+        }
+    }
+
+    pub fn tensor(&self, name: &str) -> Result<Tensor, FormatError> {
+        match self {
+            WeightFile::Pth(file) => file.tensor(name),
+            WeightFile::Safetensors(file) => file.tensor(name),
+        }
+    }
+
+    /// The weights by their plain names, with the names that [`Self::tensor`] knows. Where a
+    /// file has a `state_dict`, or names with one of the prefixes, it is those that count, and
+    /// the others belong to something else.
+    pub fn plain_names(&self, prefixes: &[&str]) -> BTreeMap<String, String> {
+        let mut names: BTreeMap<String, String> =
+            self.tensors().keys().map(|name| (name.to_string(), name.to_string())).collect();
+        for prefix in [&[STATE], prefixes].concat() {
+            let stripped: BTreeMap<String, String> = names
+                .iter()
+                .filter_map(|(name, stored)| {
+                    Some((name.strip_prefix(prefix)?.to_owned(), stored.clone()))
+                })
+                .collect();
+            if !stripped.is_empty() {
+                names = stripped;
+            }
+        }
+        names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::safetensors;
+
+    fn file(names: &[&str]) -> WeightFile {
+        let tensor = Tensor::from_f32([1], &[1.0]).unwrap();
+        let tensors = names.iter().map(|name| (*name, &tensor));
+        WeightFile::read(safetensors::write(tensors).unwrap()).unwrap()
+    }
+
+    fn plain(names: &[&str], prefixes: &[&str]) -> Vec<String> {
+        file(names).plain_names(prefixes).into_keys().collect()
+    }
+
+    #[test]
+    fn only_the_weights_of_a_checkpoint_count() {
+        let names = ["state_dict.model.a", "state_dict.model.b", "optimizer_states.0.state.0.x"];
+        assert_eq!(plain(&names, &["model."]), ["a", "b"]);
+        assert_eq!(file(&names).plain_names(&["model."])["a"], "state_dict.model.a");
+    }
+
+    #[test]
+    fn a_prefix_chooses_and_its_absence_changes_nothing() {
+        assert_eq!(plain(&["generator.a", "discriminator.b"], &["generator."]), ["a"]);
+        assert_eq!(plain(&["a", "b"], &["generator.", "model."]), ["a", "b"]);
+    }
+
+    #[test]
+    fn the_content_tells_the_format() {
+        assert!(matches!(file(&["a"]), WeightFile::Safetensors(_)));
+        let pth = include_bytes!("../tests/fixtures/pth/types.pth");
+        assert!(matches!(WeightFile::read(&pth[..]).unwrap(), WeightFile::Pth(_)));
+        assert!(WeightFile::read(&b""[..]).is_err());
+    }
+}

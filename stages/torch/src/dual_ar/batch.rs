@@ -1,0 +1,210 @@
+//! What one forward pass of training gets: clips laid out in rows, as plain numbers.
+
+use tch::{Device, Tensor};
+
+use crate::error::TorchError;
+
+/// The label of what is not to be learned.
+pub const IGNORED: i32 = -100;
+
+/// One clip: columns of a token and the codes of a frame, and what each should foresee.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Clip {
+    /// [1 + K, T], row by row.
+    pub tokens: Vec<i32>,
+    /// The same shape; [`IGNORED`] where there is nothing to learn.
+    pub labels: Vec<i32>,
+}
+
+/// Clips in rows of equal length, padded on the right.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batch {
+    pub(super) rows: i64,
+    pub(super) height: i64,
+    pub(super) length: i64,
+    /// [B, 1 + K, T].
+    pub(super) tokens: Vec<i32>,
+    pub(super) labels: Vec<i32>,
+    pub(super) sight: Sight,
+}
+
+/// What the columns of a batch see, beside that they see nothing to come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Sight {
+    /// One clip a row: what lies behind it is padding, which none of its columns sees.
+    Row,
+    /// Several clips a row, each by itself: their lengths, padding included, row after row.
+    Spans(Vec<i64>),
+    /// True where a column is padding: [B, T].
+    Padding(Vec<bool>),
+}
+
+impl Batch {
+    /// Rows of clips; `pad` fills the columns that are left over. Clips that share a row do not
+    /// see each other.
+    pub fn new(codebooks: usize, rows: &[Vec<&Clip>], pad: i32) -> Result<Batch, TorchError> {
+        let height = codebooks + 1;
+        let width = |clip: &&Clip| clip.tokens.len() / height;
+        let misfit = |clip: &&Clip| {
+            clip.tokens.len() != clip.labels.len() || !clip.tokens.len().is_multiple_of(height)
+        };
+        if rows.iter().flatten().any(misfit) {
+            let text = format!("a clip has tokens and labels of other shapes than [{height}, T]");
+            return Err(TorchError::Input(text));
+        }
+        let length = rows.iter().map(|row| row.iter().map(width).sum()).max().unwrap_or(0);
+        let mut tokens = vec![0; rows.len() * height * length];
+        let mut labels = vec![IGNORED; tokens.len()];
+        let mut spans = Vec::new();
+        for (at, row) in rows.iter().enumerate() {
+            let mut column = 0;
+            for clip in row {
+                let count = width(clip);
+                for line in 0..height {
+                    let to = (at * height + line) * length + column;
+                    let from = line * count..(line + 1) * count;
+                    tokens[to..to + count].copy_from_slice(&clip.tokens[from.clone()]);
+                    labels[to..to + count].copy_from_slice(&clip.labels[from]);
+                }
+                spans.push(count as i64);
+                column += count;
+            }
+            let first = at * height * length;
+            tokens[first + column..first + length].fill(pad);
+            spans.push((length - column) as i64);
+        }
+        spans.retain(|length| *length > 0);
+        let sight = match rows.iter().all(|row| row.len() <= 1) {
+            true => Sight::Row,
+            false => Sight::Spans(spans),
+        };
+        let (rows, height, length) = (rows.len() as i64, height as i64, length as i64);
+        Ok(Batch { rows, height, length, tokens, labels, sight })
+    }
+
+    /// Rows that were laid out elsewhere: [B, 1 + K, T] twice, and true where a column is padding,
+    /// [B, T].
+    pub fn from_rows(
+        [rows, height, length]: [i64; 3],
+        tokens: Vec<i32>,
+        labels: Vec<i32>,
+        padding: Option<Vec<bool>>,
+    ) -> Result<Batch, TorchError> {
+        let numbers = (rows * height * length) as usize;
+        let columns = padding.as_ref().map_or(rows * length, |padding| padding.len() as i64);
+        if tokens.len() != numbers || labels.len() != numbers || columns != rows * length {
+            let shape = [rows, height, length];
+            return Err(TorchError::Input(format!("a batch is not of the shape {shape:?}")));
+        }
+        // Columns see nothing to come, so padding behind them needs no mask.
+        let behind = |row: &[bool]| row.is_sorted();
+        let sight = match padding {
+            Some(padding) if !padding.chunks(length.max(1) as usize).all(behind) => {
+                Sight::Padding(padding)
+            }
+            _ => Sight::Row,
+        };
+        Ok(Batch { rows, height, length, tokens, labels, sight })
+    }
+
+    /// How many columns there are, padding included.
+    pub fn columns(&self) -> i64 {
+        self.rows * self.length
+    }
+
+    pub(super) fn tokens(&self, device: Device) -> Result<Tensor, TorchError> {
+        let shape = [self.rows, self.height, self.length];
+        let tokens = Tensor::f_from_slice(&self.tokens)?.f_view(shape)?;
+        Ok(tokens.f_to_kind(tch::Kind::Int64)?.f_to_device(device)?)
+    }
+
+    /// The columns with a label of a kind: where they lie in the batch, row after row.
+    fn labelled(&self, wanted: impl Fn(i32) -> bool) -> impl Iterator<Item = (usize, usize)> {
+        let (height, length) = (self.height as usize, self.length as usize);
+        let places = move |at: usize| (at / length.max(1), at % length.max(1));
+        (0..self.columns() as usize).filter_map(move |at| {
+            let (row, column) = places(at);
+            let label = row * height * length + column;
+            wanted(self.labels[label]).then_some((at, label))
+        })
+    }
+
+    /// Where a token is to be learned, and which.
+    pub(super) fn token_labels(&self) -> (Vec<i64>, Vec<i64>) {
+        let labelled = self.labelled(|label| label != IGNORED);
+        labelled.map(|(at, label)| (at as i64, i64::from(self.labels[label]))).unzip()
+    }
+
+    /// Where a frame is to be learned, and its codes: [N, K]. It is one where the codes have
+    /// labels.
+    pub(super) fn frame_labels(&self) -> (Vec<i64>, Vec<i64>) {
+        let (mut places, mut codes) = (Vec::new(), Vec::new());
+        if self.height < 2 {
+            return (places, codes);
+        }
+        let length = self.length as usize;
+        for (at, label) in self.labelled(|label| label != IGNORED) {
+            if self.labels[label + length] == IGNORED {
+                continue;
+            }
+            places.push(at as i64);
+            let line = |line: usize| i64::from(self.labels[label + line * length]);
+            codes.extend((1..self.height as usize).map(line));
+        }
+        (places, codes)
+    }
+
+    /// The positions of the columns, [B, T], where they do not simply count up in each row.
+    pub(super) fn positions(&self) -> Option<Vec<i64>> {
+        match &self.sight {
+            Sight::Spans(lengths) => Some(lengths.iter().flat_map(|length| 0..*length).collect()),
+            Sight::Row | Sight::Padding(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn clip(first: i32, columns: i32) -> Clip {
+        let tokens: Vec<i32> = (0..2 * columns).map(|at| first + at).collect();
+        let labels = tokens.iter().map(|token| token + 100).collect();
+        Clip { tokens, labels }
+    }
+
+    #[test]
+    fn clips_lie_side_by_side_and_the_rest_is_padding() {
+        let (one, two, three) = (clip(0, 2), clip(10, 1), clip(20, 4));
+        let batch = Batch::new(1, &[vec![&one, &two], vec![&three]], 9).unwrap();
+        assert_eq!((batch.rows, batch.height, batch.length), (2, 2, 4));
+        assert_eq!(batch.tokens[..8], [0, 1, 10, 9, 2, 3, 11, 0]);
+        assert_eq!(batch.labels[..8], [100, 101, 110, IGNORED, 102, 103, 111, IGNORED]);
+        assert_eq!(batch.sight, Sight::Spans(vec![2, 1, 1, 4]));
+        assert_eq!(batch.positions().unwrap(), [0, 1, 0, 0, 0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn one_clip_a_row_needs_no_spans() {
+        let (one, two) = (clip(0, 2), clip(10, 1));
+        let batch = Batch::new(1, &[vec![&one], vec![&two]], 9).unwrap();
+        assert_eq!((&batch.sight, batch.positions()), (&Sight::Row, None));
+    }
+
+    #[test]
+    fn labels_are_found_with_their_places() {
+        let mut one = clip(0, 3);
+        one.labels = vec![IGNORED, 7, 8, IGNORED, 1, IGNORED];
+        let batch = Batch::new(1, &[vec![&one]], 0).unwrap();
+        assert_eq!(batch.token_labels(), (vec![1, 2], vec![7, 8]));
+        assert_eq!(batch.frame_labels(), (vec![1], vec![1]));
+    }
+
+    #[test]
+    fn a_clip_of_another_height_is_refused() {
+        let odd = Clip { tokens: vec![1, 2, 3], labels: vec![1, 2, 3] };
+        let error = Batch::new(1, &[vec![&odd]], 0).unwrap_err().to_string();
+        assert!(error.contains("[2, T]"), "{error}");
+    }
+}

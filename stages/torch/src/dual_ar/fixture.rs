@@ -1,0 +1,254 @@
+//! What the model makes of the inputs of a fixture, under the names that the reference's
+//! results have.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use tch::{Kind, Tensor};
+
+use super::batch::Batch;
+use super::config::Config;
+use super::generate::Drawn;
+use super::model::{DualAr, Parity, Tokens};
+use super::sampler::{Noise, Sampling};
+use super::trainee::{BASE, DualArTrainee, Memory, Placed, SEMANTIC};
+use crate::error::TorchError;
+use crate::layers::Pass;
+use crate::train::adamw::{AdamW, AdamWSettings};
+use crate::train::{Losses, Means, Totals, Trainee};
+use crate::weights::Weights;
+
+/// `settings` of the fixture.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    config: serde_json::Value,
+    tokens: Tokens,
+    parity: Parity,
+    adamw: Steps,
+    sampling: Sampling,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Steps {
+    steps: usize,
+    lr: f64,
+    beta1: f64,
+    beta2: f64,
+    eps: f64,
+    weight_decay: f64,
+}
+
+/// Tensors by name; f32.
+pub type Outputs = BTreeMap<String, Tensor>;
+
+/// Runs all that the reference ran. `weights` is the model's file, `inputs` has the tensors
+/// `input.*`.
+pub fn outputs(
+    settings: &serde_json::Value,
+    weights: &[u8],
+    inputs: &Weights,
+) -> Result<Outputs, TorchError> {
+    let settings: Settings = serde_json::from_value(settings.clone())
+        .map_err(|error| TorchError::Input(format!("`settings`: {error}")))?;
+    let config = Config::parse(settings.config.to_string().as_bytes())?;
+    let weights = Weights::from_safetensors(weights)?;
+    let model = DualAr::load(config, settings.tokens, weights)?.with_parity(settings.parity);
+    let mut outputs = Outputs::new();
+    generated(&model, &settings, inputs, &mut outputs)?;
+    let memory = Memory { recompute: true, positions: 16, frames: 8 };
+    let mut trainee = DualArTrainee::new(model, memory)?.train_all();
+    let batches = batches(inputs)?;
+    let Some((first, live)) = batches.first() else {
+        return Err(TorchError::Input("there is no `input.0.tokens`".into()));
+    };
+    forward(&trainee, first, live, &mut outputs)?;
+    gradients(&mut trainee, first, &mut outputs)?;
+    steps(&mut trainee, &batches, &settings.adamw, &mut outputs)?;
+    Ok(outputs)
+}
+
+/// The batches with 1 where they are no padding: [B, T].
+fn batches(inputs: &Weights) -> Result<Vec<(Batch, Tensor)>, TorchError> {
+    let mut batches = Vec::new();
+    while let Some(tokens) = inputs.get(&format!("input.{}.tokens", batches.len())) {
+        let part = |name: &str| inputs.get(&format!("input.{}.{name}", batches.len()));
+        let labels = part("labels").ok_or_else(|| TorchError::Input("no labels".into()))?;
+        let (rows, height, length) = tokens.size3()?;
+        let padding = match part("padding") {
+            Some(padding) => padding.to_kind(Kind::Float),
+            None => Tensor::zeros([rows, length], (Kind::Float, tokens.device())),
+        };
+        let holes: Vec<bool> = numbers(&padding)?.iter().map(|value| *value != 0).collect();
+        let shape = [rows, height, length];
+        let batch = Batch::from_rows(shape, numbers(tokens)?, numbers(labels)?, Some(holes))?;
+        batches.push((batch, 1.0 - padding));
+    }
+    Ok(batches)
+}
+
+fn numbers(tensor: &Tensor) -> Result<Vec<i32>, TorchError> {
+    Ok(Vec::try_from(tensor.to_kind(Kind::Int).view(-1))?)
+}
+
+/// Layer by layer, with noughts at padding.
+fn forward(
+    trainee: &DualArTrainee,
+    batch: &Batch,
+    live: &Tensor,
+    outputs: &mut Outputs,
+) -> Result<(), TorchError> {
+    let _guard = tch::no_grad_guard();
+    let Placed { tokens, layout, frames, codes, .. } = trainee.place(batch)?;
+    let (model, pass) = (trainee.model(), Pass::Evaluate);
+    let live = live.unsqueeze(-1);
+    let mut add = |name: &str, tensor: Tensor| outputs.insert(name.to_owned(), tensor);
+    let mut x = model.embed(&tokens, model.parity == Parity::Correct);
+    add("embedding", &x * &live);
+    for (at, block) in model.layers.iter().enumerate() {
+        if at == 0 {
+            let heads = block.attention.heads(&block.attention_norm.forward(&x), pass);
+            for (name, normed) in [("q", &heads.queries), ("k", &heads.keys)] {
+                let live = live.unsqueeze(-1);
+                add(&format!("head.{name}.normed"), normed * &live);
+                add(&format!("head.{name}.turned"), layout.turns.apply(normed) * &live);
+            }
+        }
+        x = block.forward(&x, &layout.turns, &layout.reach, pass);
+        add(&format!("layer.{at}"), &x * &live);
+    }
+    add("output.logits", model.logits(&x, pass) * &live);
+    let hidden = if model.config.norm_fastlayer_input { model.norm.forward(&x) } else { x.copy() };
+    add("output.hidden", hidden * &live);
+    let wanted = x.flatten(0, 1).index_select(0, &frames);
+    let x = model.fast(&model.fast_inputs(&wanted, &codes, pass), pass);
+    add("output.fast_logits", model.fast_logits(&x, pass));
+    Ok(())
+}
+
+fn gradients(
+    trainee: &mut DualArTrainee,
+    batch: &Batch,
+    outputs: &mut Outputs,
+) -> Result<(), TorchError> {
+    let totals = DualArTrainee::count(batch);
+    let losses = trainee.accumulate(batch, &totals, 0)?;
+    add_losses(&losses, &totals, outputs)?;
+    for (name, parameter) in trainee.parameters() {
+        outputs.insert(format!("gradient.{name}"), gradient_of(&parameter).copy());
+    }
+    Ok(())
+}
+
+fn gradient_of(parameter: &Tensor) -> Tensor {
+    match parameter.grad() {
+        gradient if gradient.defined() => gradient,
+        _ => parameter.zeros_like(),
+    }
+}
+
+fn add_losses(losses: &Losses, totals: &Totals, outputs: &mut Outputs) -> Result<(), TorchError> {
+    let Means(means) = losses.means(totals)?;
+    for (name, mean) in means.iter().filter(|(name, _)| [BASE, SEMANTIC].contains(name)) {
+        outputs.insert(format!("loss.{name}"), Tensor::from_slice(&[*mean]));
+    }
+    Ok(())
+}
+
+fn steps(
+    trainee: &mut DualArTrainee,
+    batches: &[(Batch, Tensor)],
+    steps: &Steps,
+    outputs: &mut Outputs,
+) -> Result<(), TorchError> {
+    let Steps { lr, beta1, beta2, eps, weight_decay, .. } = *steps;
+    let settings = AdamWSettings { beta1, beta2, epsilon: eps, weight_decay };
+    let mut optimiser = AdamW::new(settings, trainee.parameters())?;
+    let mut curve = Vec::with_capacity(steps.steps);
+    for step in 0..steps.steps {
+        for (_, mut parameter) in trainee.parameters() {
+            parameter.zero_grad();
+        }
+        let (batch, _) = &batches[step % batches.len()];
+        let totals = DualArTrainee::count(batch);
+        let losses = trainee.accumulate(batch, &totals, 0)?;
+        curve.push(losses.means(&totals)?.total());
+        let gradients: Vec<Option<Tensor>> = trainee
+            .parameters()
+            .iter()
+            .map(|(_, parameter)| Some(gradient_of(parameter)))
+            .collect();
+        optimiser.step(&gradients, lr, 1.0)?;
+    }
+    outputs.insert("curve.loss".into(), Tensor::from_slice(&curve));
+    for (name, parameter) in trainee.parameters() {
+        outputs.insert(format!("trained.{name}"), parameter.detach().copy());
+    }
+    Ok(())
+}
+
+/// Columns through the caches, and columns as they are drawn with the reference's noise.
+fn generated(
+    model: &DualAr,
+    settings: &Settings,
+    inputs: &Weights,
+    outputs: &mut Outputs,
+) -> Result<(), TorchError> {
+    let input = |name: &str| {
+        let tensor = inputs.get(&format!("input.{name}"));
+        tensor.ok_or_else(|| TorchError::Input(format!("there is no `input.{name}`")))
+    };
+    let (prompt, forced, noise) = (input("prompt")?, input("forced")?, input("noise")?);
+    cached(model, &prompt.to_kind(Kind::Int64), &forced.to_kind(Kind::Int64), outputs);
+    let frames = noise.size()[0] as usize;
+    let mut noise = Fixed { noise: noise.flatten(0, 1), taken: 0 };
+    let Drawn { columns, .. } =
+        model.draw(&numbers(prompt)?, frames, &settings.sampling, &mut noise)?;
+    let ids: Vec<Tensor> = columns.iter().map(|column| Tensor::from_slice(column)).collect();
+    outputs.insert("sampled.ids".into(), Tensor::f_stack(&ids, 1)?);
+    Ok(())
+}
+
+fn cached(model: &DualAr, prompt: &Tensor, forced: &Tensor, outputs: &mut Outputs) {
+    let _guard = tch::no_grad_guard();
+    let (size, codebooks) = (model.config.codebook_size, model.config.num_codebooks);
+    let mut caches = model.caches(prompt.size()[1] + forced.size()[1]);
+    let (mut logits, mut hidden, mut fast) = (Vec::new(), Vec::new(), Vec::new());
+    let parts = std::iter::once(prompt.shallow_clone()).chain(forced.split(1, 1));
+    for part in parts {
+        let state = model.follow(&part, &mut caches);
+        logits.push(model.logits(&state, Pass::Evaluate).view(-1));
+        let normed = model.config.norm_fastlayer_input.then(|| model.norm.forward(&state));
+        hidden.push(normed.unwrap_or_else(|| state.shallow_clone()).view(-1));
+        let mut x = model.hand_over(&state, Pass::Evaluate);
+        // The generator's own choice of codes: any will do.
+        let codes = (part.narrow(1, part.size()[1] - 1, 1) * 7 + 3).remainder(size);
+        for place in 0..codebooks {
+            fast.push(model.follow_fast(&x, place, &mut caches));
+            x = model.fast_embeddings.forward(&codes.select(0, place + 1));
+        }
+    }
+    let fast = Tensor::stack(&fast, 0).view([-1, codebooks, size]);
+    outputs.insert("cache.logits".into(), Tensor::stack(&logits, 0));
+    outputs.insert("cache.hidden".into(), Tensor::stack(&hidden, 0));
+    outputs.insert("cache.fast_logits".into(), fast);
+}
+
+/// Noise that was drawn before: [draws, entries].
+struct Fixed {
+    noise: Tensor,
+    taken: i64,
+}
+
+impl Noise for Fixed {
+    fn exponentials(&mut self, count: i64, entries: Option<&[i64]>) -> Vec<f32> {
+        let row = self.noise.get(self.taken);
+        self.taken += 1;
+        let row = match entries {
+            Some(entries) => row.index_select(0, &Tensor::from_slice(entries)),
+            None => row.narrow(0, 0, count),
+        };
+        Vec::try_from(row).unwrap_or_default()
+    }
+}

@@ -1,0 +1,62 @@
+//! Sums of cross entropies, of which only a few positions have logits at a time.
+
+use tch::{Kind, Reduction, Tensor};
+
+use crate::chain::leaf;
+
+/// The sum of a loss over its labels and, where it was asked for, what it asks of its inputs.
+pub struct Derived {
+    pub sum: Tensor,
+    /// [N, ...], like the inputs.
+    pub gradient: Tensor,
+}
+
+/// Goes over the first axis of `inputs` and `labels` in pieces of at most `most`: `entropy` gives
+/// the sum of the loss over a piece. With a weight, each piece is derived before the next one
+/// begins; parameters get their gradients times this weight.
+pub fn in_pieces(
+    inputs: &Tensor,
+    labels: &Tensor,
+    most: i64,
+    entropy: impl Fn(&Tensor, &Tensor) -> Tensor,
+    weight: f64,
+) -> Derived {
+    let mut gradients = Vec::new();
+    let sum = over_pieces(inputs, labels, most, |input, labels| {
+        let input = leaf(input);
+        let sum = entropy(&input, labels);
+        (&sum * weight).backward();
+        gradients.push(input.grad());
+        sum.detach()
+    });
+    let gradient = match gradients.is_empty() {
+        true => inputs.zeros_like(),
+        false => Tensor::cat(&gradients, 0),
+    };
+    Derived { sum, gradient }
+}
+
+/// The sum over all pieces of what `work` makes of each.
+pub fn over_pieces(
+    inputs: &Tensor,
+    labels: &Tensor,
+    most: i64,
+    mut work: impl FnMut(&Tensor, &Tensor) -> Tensor,
+) -> Tensor {
+    let count = inputs.size()[0];
+    let mut sum = Tensor::zeros([], (Kind::Float, inputs.device()));
+    let mut start = 0;
+    while start < count {
+        let length = most.max(1).min(count - start);
+        sum += work(&inputs.narrow(0, start, length), &labels.narrow(0, start, length));
+        start += length;
+    }
+    sum
+}
+
+/// The sum over all rows: [N, entries] and [N]. In single precision: the sum of thousands of
+/// half precision terms has no digits left.
+pub fn cross_entropy(logits: &Tensor, labels: &Tensor) -> Tensor {
+    let logits = logits.to_kind(Kind::Float);
+    logits.cross_entropy_loss(labels, None::<&Tensor>, Reduction::Sum, -100, 0.0)
+}

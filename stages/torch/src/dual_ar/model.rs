@@ -1,0 +1,448 @@
+//! The model itself: its tensors, and the forward passes of both stacks.
+
+use serde::Deserialize;
+use tch::{Device, IndexOp, Kind, Tensor};
+
+use super::block::{Block, Cache, Reach};
+use super::config::{Config, Stack};
+use crate::error::TorchError;
+use crate::layers::{Adaptable, Embedding, Linear, Pass, RmsNorm};
+use crate::random::Random;
+use crate::rope::{Rope, Turns};
+use crate::weights::{Scope, Weights};
+
+/// The tokens with a meaning for the model, which only the tokenizer knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct Tokens {
+    /// Stands for entry 0 of the first codebook; the others follow.
+    pub semantic_begin: i64,
+    /// Ends what was spoken.
+    pub im_end: i64,
+}
+
+/// Whether to do as the original does where the original is wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Parity {
+    #[default]
+    Correct,
+    /// Training leaves out the scaling of embeddings that generation applies; generation
+    /// penalises repetition by the wrong frames.
+    Upstream,
+}
+
+/// The names of the fields are those of the tensors.
+#[derive(Debug)]
+pub struct DualAr {
+    pub(super) config: Config,
+    pub(super) tokens: Tokens,
+    pub(super) parity: Parity,
+    pub(super) embeddings: Embedding,
+    pub(super) codebook_embeddings: Embedding,
+    pub(super) layers: Vec<Block>,
+    pub(super) norm: RmsNorm,
+    /// None where the embeddings serve.
+    pub(super) output: Option<Linear>,
+    pub(super) fast_project_in: Option<Linear>,
+    pub(super) fast_embeddings: Embedding,
+    pub(super) fast_layers: Vec<Block>,
+    pub(super) fast_norm: RmsNorm,
+    pub(super) fast_output: Linear,
+    rope: Rope,
+    fast_rope: Rope,
+}
+
+/// What the slow layers make of columns: how they lie, and what they see.
+pub struct Layout {
+    pub turns: Turns,
+    pub reach: Reach,
+}
+
+impl DualAr {
+    /// Takes the tensors, all of which must be there and no others. Older files have queries,
+    /// keys and values apart.
+    pub fn load(config: Config, tokens: Tokens, weights: Weights) -> Result<DualAr, TorchError> {
+        let semantic_end = tokens.semantic_begin + config.codebook_size;
+        if tokens.semantic_begin < 0 || semantic_end > config.vocab_size {
+            return Err(TorchError::Model(format!(
+                "the semantic tokens {} to {semantic_end} do not fit into a vocabulary of {}: is \
+                 the tokenizer that of this model?",
+                tokens.semantic_begin, config.vocab_size
+            )));
+        }
+        let mut weights = joined(weights)?;
+        weights.check(&config.tensors())?;
+        let device = weights.iter().next().map_or(Device::Cpu, |(_, tensor)| tensor.device());
+        let Config { vocab_size, codebook_size, num_codebooks, norm_eps, .. } = config;
+        let (slow, fast) = (config.slow, config.fast);
+        let mut linear = |name: &str, inputs, outputs, bias| {
+            Linear::load(&mut weights.under(name), inputs, outputs, bias)
+        };
+        let output = (!config.tie_word_embeddings)
+            .then(|| linear("output", slow.dim, vocab_size, false))
+            .transpose()?;
+        let fast_project_in = (config.projects())
+            .then(|| linear("fast_project_in", slow.dim, fast.dim, true))
+            .transpose()?;
+        let fast_output = linear("fast_output", fast.dim, codebook_size, false)?;
+        let mut embedding =
+            |name: &str, rows, width| Embedding::load(&mut weights.under(name), rows, width);
+        Ok(DualAr {
+            embeddings: embedding("embeddings", vocab_size, slow.dim)?,
+            codebook_embeddings: embedding(
+                "codebook_embeddings",
+                codebook_size * num_codebooks,
+                slow.dim,
+            )?,
+            fast_embeddings: embedding("fast_embeddings", codebook_size, fast.dim)?,
+            layers: blocks(&mut weights.under("layers"), &slow, norm_eps)?,
+            norm: RmsNorm::load(&mut weights.under("norm"), slow.dim, norm_eps)?,
+            fast_layers: blocks(&mut weights.under("fast_layers"), &fast, norm_eps)?,
+            fast_norm: RmsNorm::load(&mut weights.under("fast_norm"), fast.dim, norm_eps)?,
+            rope: Rope::new(config.max_seq_len, slow.head_dim, config.rope_base, device),
+            fast_rope: Rope::new(num_codebooks, fast.head_dim, config.rope_base, device),
+            output,
+            fast_project_in,
+            fast_output,
+            config,
+            tokens,
+            parity: Parity::Correct,
+        })
+    }
+
+    /// Fresh weights: normal, biases nought, norms one. The same seed gives the same ones on
+    /// every machine.
+    pub fn fresh(config: &Config, seed: u64) -> Result<Weights, TorchError> {
+        let mut random = Random::new(seed);
+        let fill = |(name, shape): (String, Vec<i64>)| {
+            let options = (Kind::Float, Device::Cpu);
+            let tensor = match name.rsplit('.').next() {
+                Some("bias") => Tensor::f_zeros(&shape, options)?,
+                _ if shape.len() == 1 => Tensor::f_ones(&shape, options)?,
+                _ => normal(&mut random, &shape, config.initializer_range)?,
+            };
+            Ok((name, tensor))
+        };
+        config.tensors().into_iter().map(fill).collect()
+    }
+
+    pub fn with_parity(mut self, parity: Parity) -> DualAr {
+        self.parity = parity;
+        self
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub fn tokens(&self) -> Tokens {
+        self.tokens
+    }
+
+    pub fn device(&self) -> Device {
+        self.embeddings.weight.device()
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.embeddings.weight.kind()
+    }
+
+    /// The tensors of the model without adapters, sorted by name; they share their memory.
+    pub fn tensors(&self) -> Vec<(String, Tensor)> {
+        let mut tensors = Vec::new();
+        let mut add = |name: String, tensor: &Tensor| {
+            tensors.push((name, tensor.shallow_clone()));
+        };
+        for (name, module) in self.linears() {
+            add(format!("{name}.weight"), &module.weight);
+            if let Some(bias) = &module.bias {
+                add(format!("{name}.bias"), bias);
+            }
+        }
+        for (name, module) in self.tables() {
+            add(format!("{name}.weight"), &module.weight);
+        }
+        for (name, module) in self.norms() {
+            add(format!("{name}.weight"), &module.weight);
+        }
+        tensors.sort_by(|one, other| one.0.cmp(&other.0));
+        tensors
+    }
+
+    /// The modules that an adapter may sit on, by name.
+    pub fn adaptable(&mut self) -> Vec<(String, Adaptable<'_>)> {
+        let mut found = Vec::new();
+        let stacks = [("layers", &mut self.layers), ("fast_layers", &mut self.fast_layers)];
+        for (stack, blocks) in stacks {
+            for (at, block) in blocks.iter_mut().enumerate() {
+                let Block { attention, feed_forward, .. } = block;
+                for (name, linear) in [
+                    ("attention.wqkv", &mut attention.wqkv),
+                    ("attention.wo", &mut attention.wo),
+                    ("feed_forward.w1", &mut feed_forward.w1),
+                    ("feed_forward.w2", &mut feed_forward.w2),
+                    ("feed_forward.w3", &mut feed_forward.w3),
+                ] {
+                    found.push((format!("{stack}.{at}.{name}"), Adaptable::Linear(linear)));
+                }
+            }
+        }
+        for (name, table) in [
+            ("embeddings", &mut self.embeddings),
+            ("codebook_embeddings", &mut self.codebook_embeddings),
+            ("fast_embeddings", &mut self.fast_embeddings),
+        ] {
+            found.push((name.to_owned(), Adaptable::Embedding(table)));
+        }
+        let outputs =
+            [("output", self.output.as_mut()), ("fast_output", Some(&mut self.fast_output))];
+        for (name, linear) in outputs {
+            found.extend(linear.map(|linear| (name.to_owned(), Adaptable::Linear(linear))));
+        }
+        found.sort_by(|one, other| one.0.cmp(&other.0));
+        found
+    }
+
+    pub(super) fn linears(&self) -> Vec<(String, &Linear)> {
+        let mut found = Vec::new();
+        for (prefix, block) in self.blocks() {
+            let Block { attention, feed_forward, .. } = block;
+            found.push((format!("{prefix}.attention.wqkv"), &attention.wqkv));
+            found.push((format!("{prefix}.attention.wo"), &attention.wo));
+            found.push((format!("{prefix}.feed_forward.w1"), &feed_forward.w1));
+            found.push((format!("{prefix}.feed_forward.w2"), &feed_forward.w2));
+            found.push((format!("{prefix}.feed_forward.w3"), &feed_forward.w3));
+        }
+        let single = [
+            ("output", self.output.as_ref()),
+            ("fast_project_in", self.fast_project_in.as_ref()),
+            ("fast_output", Some(&self.fast_output)),
+        ];
+        found.extend(single.into_iter().filter_map(|(name, one)| Some((name.to_owned(), one?))));
+        found
+    }
+
+    pub(super) fn tables(&self) -> [(&'static str, &Embedding); 3] {
+        [
+            ("embeddings", &self.embeddings),
+            ("codebook_embeddings", &self.codebook_embeddings),
+            ("fast_embeddings", &self.fast_embeddings),
+        ]
+    }
+
+    fn norms(&self) -> Vec<(String, &RmsNorm)> {
+        let mut found =
+            vec![("norm".to_owned(), &self.norm), ("fast_norm".to_owned(), &self.fast_norm)];
+        for (prefix, block) in self.blocks() {
+            found.push((format!("{prefix}.ffn_norm"), &block.ffn_norm));
+            found.push((format!("{prefix}.attention_norm"), &block.attention_norm));
+            for (name, norm) in
+                [("q_norm", &block.attention.q_norm), ("k_norm", &block.attention.k_norm)]
+            {
+                found.extend(norm.iter().map(|norm| (format!("{prefix}.attention.{name}"), norm)));
+            }
+        }
+        found
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = (String, &Block)> {
+        let named = |stack: &'static str, blocks: &'_ [Block]| {
+            (0..blocks.len()).map(move |at| format!("{stack}.{at}")).collect::<Vec<_>>()
+        };
+        let slow = named("layers", &self.layers).into_iter().zip(&self.layers);
+        slow.chain(named("fast_layers", &self.fast_layers).into_iter().zip(&self.fast_layers))
+    }
+
+    /// [B, 1 + K, T] of tokens and codes to [B, T, C]. At frames the embeddings of all codes are
+    /// added, and where `scaled` the sum keeps the size of a single one.
+    pub fn embed(&self, columns: &Tensor, scaled: bool) -> Tensor {
+        let codebooks = self.config.num_codebooks;
+        let tokens = columns.i((.., 0));
+        let is_frame = self.is_semantic(&tokens);
+        let x = self.embeddings.forward(&tokens);
+        let (batch, length, dim) = (x.size()[0], x.size()[1], x.size()[2]);
+        // Only the codes of frames are looked up; text has none.
+        let frames = is_frame.view(-1).nonzero().squeeze_dim(1);
+        let codes = columns.narrow(1, 1, codebooks).transpose(1, 2).reshape([-1, codebooks]);
+        let size = self.config.codebook_size;
+        let options = (Kind::Int64, columns.device());
+        let rows = codes.index_select(0, &frames) + Tensor::arange(codebooks, options) * size;
+        let sums =
+            self.codebook_embeddings.forward(&rows).sum_dim_intlist([1i64].as_slice(), false, None);
+        let x = x.view([-1, dim]).index_add(0, &frames, &sums).view([batch, length, dim]);
+        match scaled && self.config.scale_codebook_embeddings {
+            true => {
+                let root = ((codebooks + 1) as f64).sqrt();
+                let ones = x.ones_like().narrow(2, 0, 1);
+                x / ones.masked_fill(&is_frame.unsqueeze(-1), root)
+            }
+            false => x,
+        }
+    }
+
+    pub fn is_semantic(&self, tokens: &Tensor) -> Tensor {
+        let begin = self.tokens.semantic_begin;
+        tokens.ge(begin).logical_and(&tokens.lt(begin + self.config.codebook_size))
+    }
+
+    /// Rows of `length` columns of which each sees those before it in its own row.
+    pub fn causal(&self, length: i64) -> Layout {
+        Layout { turns: self.rope.range(0, length), reach: Reach::Causal }
+    }
+
+    /// The turns of columns that are not one after the other from the start: [B, T].
+    pub fn turns(&self, positions: &Tensor) -> Turns {
+        self.rope.at(positions)
+    }
+
+    /// All slow layers: [B, T, C] to the state before the last norm.
+    pub fn slow(&self, x: &Tensor, layout: &Layout, pass: Pass) -> Tensor {
+        let step = |x: Tensor, block: &Block| block.forward(&x, &layout.turns, &layout.reach, pass);
+        self.layers.iter().fold(x.shallow_clone(), step)
+    }
+
+    /// Logits over the vocabulary, of states.
+    pub fn logits(&self, states: &Tensor, pass: Pass) -> Tensor {
+        let normed = self.norm.forward(states);
+        match &self.output {
+            Some(output) => output.forward(&normed, pass),
+            None => normed.linear(&self.embeddings.weight, None::<&Tensor>),
+        }
+    }
+
+    /// Logits over some ranges of the vocabulary: where each begins, and how long it is.
+    pub fn logits_of(&self, states: &Tensor, ranges: &[(i64, i64)]) -> Tensor {
+        let normed = self.norm.forward(states);
+        let part = |(start, length): &(i64, i64)| match &self.output {
+            Some(output) => output.rows(*start, *length).forward(&normed, Pass::Evaluate),
+            None => {
+                normed.linear(&self.embeddings.weight.narrow(0, *start, *length), None::<&Tensor>)
+            }
+        };
+        Tensor::cat(&ranges.iter().map(part).collect::<Vec<_>>(), -1)
+    }
+
+    /// What the fast layers get of a state: [.., C] to [.., C of the fast layers].
+    pub fn hand_over(&self, states: &Tensor, pass: Pass) -> Tensor {
+        let states = match self.config.norm_fastlayer_input {
+            true => self.norm.forward(states),
+            false => states.shallow_clone(),
+        };
+        match &self.fast_project_in {
+            Some(project) => project.forward(&states, pass),
+            None => states,
+        }
+    }
+
+    /// The inputs of the fast layers: the states that foresee N frames, [N, C], and the codes of
+    /// these frames but the last, [N, K].
+    pub fn fast_inputs(&self, states: &Tensor, codes: &Tensor, pass: Pass) -> Tensor {
+        let codes = codes.narrow(1, 0, self.config.num_codebooks - 1);
+        let first = self.hand_over(states, pass).unsqueeze(1);
+        Tensor::cat(&[first, self.fast_embeddings.forward(&codes)], 1)
+    }
+
+    /// The places of a frame, each of which sees those before it.
+    pub fn within_frames(&self) -> Layout {
+        let turns = self.fast_rope.range(0, self.config.num_codebooks);
+        Layout { turns, reach: Reach::Causal }
+    }
+
+    /// All fast layers: [N, K, C] to the same.
+    pub fn fast(&self, x: &Tensor, pass: Pass) -> Tensor {
+        let Layout { turns, reach } = self.within_frames();
+        let step = |x: Tensor, block: &Block| block.forward(&x, &turns, &reach, pass);
+        self.fast_layers.iter().fold(x.shallow_clone(), step)
+    }
+
+    /// Logits over the entries of the codebooks: [N, K, C] to [N, K, entries].
+    pub fn fast_logits(&self, x: &Tensor, pass: Pass) -> Tensor {
+        self.fast_output.forward(&self.fast_norm.forward(x), pass)
+    }
+
+    /// Room for so many columns in every slow layer, and for a frame in every fast one.
+    pub fn caches(&self, columns: i64) -> Caches {
+        let (kind, device) = (self.kind(), self.device());
+        let cache = |stack: &Stack, room| Cache::new(stack, room, kind, device);
+        Caches {
+            slow: self.layers.iter().map(|_| cache(&self.config.slow, columns)).collect(),
+            fast: self
+                .fast_layers
+                .iter()
+                .map(|_| cache(&self.config.fast, self.config.num_codebooks))
+                .collect(),
+        }
+    }
+
+    /// The state of the last of some columns, [1 + K, T]: all of a prompt, or one that follows.
+    pub fn follow(&self, columns: &Tensor, caches: &mut Caches) -> Tensor {
+        let x = self.embed(&columns.unsqueeze(0), true);
+        let (start, length) = (caches.length(), x.size()[1]);
+        let turns = self.rope.range(start, length);
+        let mut x = x;
+        for (block, cache) in self.layers.iter().zip(&mut caches.slow) {
+            x = block.step(&x, &turns, cache);
+        }
+        x.narrow(1, length - 1, 1).view([1, -1])
+    }
+
+    /// The logits after one place of a frame, [1, C] to [entries]; the first begins a new frame.
+    pub fn follow_fast(&self, x: &Tensor, place: i64, caches: &mut Caches) -> Tensor {
+        let turns = self.fast_rope.range(place, 1);
+        let mut x = x.unsqueeze(0);
+        for (block, cache) in self.fast_layers.iter().zip(&mut caches.fast) {
+            if place == 0 {
+                cache.clear();
+            }
+            x = block.step(&x, &turns, cache);
+        }
+        self.fast_logits(&x, Pass::Evaluate).view(-1)
+    }
+}
+
+/// What all layers remember of one utterance.
+#[derive(Debug)]
+pub struct Caches {
+    slow: Vec<Cache>,
+    fast: Vec<Cache>,
+}
+
+impl Caches {
+    /// How many columns were seen.
+    pub fn length(&self) -> i64 {
+        self.slow.first().map_or(0, Cache::length)
+    }
+}
+
+fn blocks(scope: &mut Scope, stack: &Stack, eps: f64) -> Result<Vec<Block>, TorchError> {
+    (0..stack.layers).map(|at| Block::load(&mut scope.under(&at.to_string()), stack, eps)).collect()
+}
+
+/// Joins `wq`, `wk` and `wv` to the fused tensor that newer files have.
+fn joined(mut weights: Weights) -> Result<Weights, TorchError> {
+    let apart: Vec<String> = weights
+        .names()
+        .filter_map(|name| name.strip_suffix("wq.weight"))
+        .map(str::to_owned)
+        .collect();
+    for prefix in apart {
+        let parts =
+            ["wq", "wk", "wv"].map(|part| weights.remove(&format!("{prefix}{part}.weight")));
+        let parts: Vec<Tensor> = parts.into_iter().flatten().collect();
+        weights.insert(format!("{prefix}wqkv.weight"), Tensor::f_cat(&parts, 0)?);
+    }
+    Ok(weights)
+}
+
+/// Box and Muller's method.
+fn normal(random: &mut Random, shape: &[i64], deviation: f64) -> Result<Tensor, TorchError> {
+    let count = shape.iter().product::<i64>() as usize;
+    let mut values = Vec::with_capacity(count + 1);
+    while values.len() < count {
+        let radius = deviation * (-2.0 * (1.0 - random.fraction()).ln()).sqrt();
+        let (sine, cosine) = (std::f64::consts::TAU * random.fraction()).sin_cos();
+        values.extend([(radius * cosine) as f32, (radius * sine) as f32]);
+    }
+    values.truncate(count);
+    Ok(Tensor::f_from_slice(&values)?.f_view(shape)?)
+}

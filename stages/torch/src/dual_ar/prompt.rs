@@ -1,0 +1,236 @@
+//! Text and frames as columns of tokens and codes, in the formats that the model knows.
+
+use serde::{Deserialize, Serialize};
+
+use super::batch::{Clip, IGNORED};
+use super::model::Tokens;
+use crate::error::TorchError;
+
+/// How text and speech follow each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PromptFormat {
+    /// What the published model is prompted with.
+    #[default]
+    Interleave,
+    /// What the original fine-tunes with, though its own inference never prompts like this.
+    SpeakOut,
+}
+
+/// What a prompt asks of a tokenizer.
+pub trait Vocabulary {
+    /// The tokens of a text. What looks like a special token in it is text nevertheless.
+    fn text(&self, text: &str) -> Result<Vec<i32>, TorchError>;
+    /// The token of a special name like `<|voice|>`.
+    fn special(&self, name: &str) -> Result<i32, TorchError>;
+}
+
+/// A text and how it was spoken.
+#[derive(Clone, Copy, Debug)]
+pub struct Spoken<'a> {
+    pub text: &'a str,
+    /// [K, N], row by row.
+    pub codes: &'a [i32],
+}
+
+/// Writes columns one after the other.
+#[derive(Debug)]
+pub struct Script<'a, V: Vocabulary> {
+    vocabulary: &'a V,
+    tokens: Tokens,
+    codebooks: usize,
+    columns: Vec<Column>,
+}
+
+#[derive(Debug)]
+struct Column {
+    token: i32,
+    /// Empty where there is text.
+    codes: Vec<i32>,
+    learned: bool,
+}
+
+impl<'a, V: Vocabulary> Script<'a, V> {
+    pub fn new(vocabulary: &'a V, tokens: Tokens, codebooks: usize) -> Script<'a, V> {
+        Script { vocabulary, tokens, codebooks, columns: Vec::new() }
+    }
+
+    /// What is to be spoken, after all that was spoken before in the same voice: [1 + K, T].
+    pub fn prompt(
+        mut self,
+        format: PromptFormat,
+        references: &[Spoken],
+        text: &str,
+    ) -> Result<Vec<i32>, TorchError> {
+        self.opening(format)?;
+        for reference in references {
+            self.asked(format, reference.text)?;
+            self.frames(reference.codes, false)?;
+            self.end(false);
+        }
+        self.asked(format, text)?;
+        Ok(self.lines(|column, line| column.value(line)))
+    }
+
+    /// One clip to learn from: its frames and its end are learned, its text is not.
+    pub fn clip(mut self, format: PromptFormat, spoken: &Spoken) -> Result<Clip, TorchError> {
+        self.opening(format)?;
+        self.asked(format, spoken.text)?;
+        self.frames(spoken.codes, true)?;
+        self.end(true);
+        // A column foresees the one behind it, so the last has nothing to foresee.
+        let labels = self.lines(|column, line| column.label(line));
+        let tokens = self.lines(|column, line| column.value(line));
+        let count = self.columns.len();
+        let shifted = |values: &[i32], from: usize| -> Vec<i32> {
+            values
+                .chunks_exact(count)
+                .flat_map(|line| &line[from..from + count - 1])
+                .copied()
+                .collect()
+        };
+        Ok(Clip { tokens: shifted(&tokens, 0), labels: shifted(&labels, 1) })
+    }
+
+    fn opening(&mut self, format: PromptFormat) -> Result<(), TorchError> {
+        match format {
+            PromptFormat::Interleave => self.special("<|interleave|>"),
+            PromptFormat::SpeakOut => self.text("Speak out the provided text."),
+        }
+    }
+
+    /// The text, up to where speech begins. The names of speakers are text to the tokenizer, and
+    /// apart from what they say.
+    fn asked(&mut self, format: PromptFormat, text: &str) -> Result<(), TorchError> {
+        match format {
+            PromptFormat::Interleave => {
+                self.text("<|speaker:0|>")?;
+                self.text(text)
+            }
+            PromptFormat::SpeakOut => {
+                self.text("<|speaker:user|>")?;
+                self.text(text)?;
+                self.end(false);
+                self.text("<|speaker:assistant|>")?;
+                self.special("<|voice|>")
+            }
+        }
+    }
+
+    fn text(&mut self, text: &str) -> Result<(), TorchError> {
+        let column = |token| Column { token, codes: Vec::new(), learned: false };
+        self.columns.extend(self.vocabulary.text(text)?.into_iter().map(column));
+        Ok(())
+    }
+
+    fn special(&mut self, name: &str) -> Result<(), TorchError> {
+        let token = self.vocabulary.special(name)?;
+        self.columns.push(Column { token, codes: Vec::new(), learned: false });
+        Ok(())
+    }
+
+    fn end(&mut self, learned: bool) {
+        let token = self.tokens.im_end as i32;
+        self.columns.push(Column { token, codes: Vec::new(), learned });
+    }
+
+    fn frames(&mut self, codes: &[i32], learned: bool) -> Result<(), TorchError> {
+        if !codes.len().is_multiple_of(self.codebooks) {
+            let text = format!("{} codes do not fill {} codebooks", codes.len(), self.codebooks);
+            return Err(TorchError::Input(text));
+        }
+        let count = codes.len() / self.codebooks;
+        let column = |frame: usize| Column {
+            token: self.tokens.semantic_begin as i32 + codes[frame],
+            codes: (0..self.codebooks).map(|line| codes[line * count + frame]).collect(),
+            learned,
+        };
+        self.columns.extend((0..count).map(column));
+        Ok(())
+    }
+
+    fn lines(&self, value: impl Fn(&Column, usize) -> i32) -> Vec<i32> {
+        let line = |line: usize| self.columns.iter().map(move |column| (column, line));
+        (0..=self.codebooks).flat_map(line).map(|(column, line)| value(column, line)).collect()
+    }
+}
+
+impl Column {
+    /// Line 0 is the token; text has code 0 everywhere.
+    fn value(&self, line: usize) -> i32 {
+        match line {
+            0 => self.token,
+            _ => self.codes.get(line - 1).copied().unwrap_or(0),
+        }
+    }
+
+    fn label(&self, line: usize) -> i32 {
+        match line {
+            _ if !self.learned => IGNORED,
+            0 => self.token,
+            _ => self.codes.get(line - 1).copied().unwrap_or(IGNORED),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// Each character is a token; special names are their length.
+    struct Letters;
+
+    impl Vocabulary for Letters {
+        fn text(&self, text: &str) -> Result<Vec<i32>, TorchError> {
+            Ok(text.chars().map(|letter| letter as i32).collect())
+        }
+
+        fn special(&self, name: &str) -> Result<i32, TorchError> {
+            Ok(1000 + name.len() as i32)
+        }
+    }
+
+    const TOKENS: Tokens = Tokens { semantic_begin: 2000, im_end: 1500 };
+    const SPOKEN: Spoken = Spoken { text: "hi", codes: &[5, 6, 7, 8] };
+
+    fn script() -> Script<'static, Letters> {
+        Script::new(&Letters, TOKENS, 2)
+    }
+
+    #[test]
+    fn a_prompt_ends_with_the_text() {
+        let prompt = script().prompt(PromptFormat::Interleave, &[SPOKEN], "a").unwrap();
+        let speaker: Vec<i32> = "<|speaker:0|>".chars().map(|letter| letter as i32).collect();
+        let mut first = vec![1014];
+        first.extend(&speaker);
+        first.extend(['h' as i32, 'i' as i32, 2005, 2006, 1500]);
+        first.extend(&speaker);
+        first.push('a' as i32);
+        let length = first.len();
+        assert_eq!(prompt[..length], first);
+        assert_eq!(prompt[length..][15..20], [0, 5, 6, 0, 0]);
+        assert_eq!(prompt[2 * length..][15..20], [0, 7, 8, 0, 0]);
+    }
+
+    #[test]
+    fn frames_and_the_end_are_learned_one_column_ahead() {
+        for format in [PromptFormat::Interleave, PromptFormat::SpeakOut] {
+            let clip = script().clip(format, &SPOKEN).unwrap();
+            let length = clip.tokens.len() / 3;
+            let end =
+                |values: &[i32], line: usize| values[line * length..][length - 3..length].to_vec();
+            assert_eq!(end(&clip.tokens, 0)[1..], [2005, 2006]);
+            assert_eq!(end(&clip.labels, 0), [2005, 2006, 1500]);
+            assert_eq!(end(&clip.labels, 1), [5, 6, IGNORED]);
+            assert_eq!(end(&clip.labels, 2), [7, 8, IGNORED]);
+            assert!(clip.labels[..length - 3].iter().all(|label| *label == IGNORED));
+        }
+    }
+
+    #[test]
+    fn codes_that_fill_no_whole_frame_are_refused() {
+        let spoken = Spoken { text: "", codes: &[1, 2, 3] };
+        assert!(script().clip(PromptFormat::Interleave, &spoken).is_err());
+    }
+}

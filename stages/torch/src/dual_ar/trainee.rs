@@ -1,0 +1,286 @@
+//! Losses and gradients of the model, with as little memory as they can be had.
+//!
+//! The slow layers run as a chain that may be run again block by block. Of its output only the
+//! positions with labels go on, and these in pieces, each of which is derived at once: neither
+//! the logits over the vocabulary nor the states of the fast layers ever exist as a whole.
+
+use tch::{Device, Kind, Tensor};
+
+use super::batch::{Batch, Sight};
+use super::block::{Block, Reach};
+use super::loss::{cross_entropy, in_pieces, over_pieces};
+use super::model::{DualAr, Layout, Parity};
+use crate::chain::{Block as Link, Chain, leaf, send_back};
+use crate::error::TorchError;
+use crate::layers::Pass;
+use crate::random::scramble;
+use crate::train::{Losses, Totals, Trainee};
+
+/// The loss over tokens and the one over codes.
+pub const BASE: &str = "base";
+pub const SEMANTIC: &str = "semantic";
+
+/// What may be traded between time and memory. It changes no loss and no gradient by more than
+/// rounding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Keep the input of each block only, and run the block again for its gradient.
+    pub recompute: bool,
+    /// Positions that have logits over the vocabulary at a time.
+    pub positions: i64,
+    /// Frames that are in the fast layers at a time.
+    pub frames: i64,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory { recompute: true, positions: 1024, frames: 1024 }
+    }
+}
+
+/// A model in training. What of it is trained are the tensors that require gradients.
+#[derive(Debug)]
+pub struct DualArTrainee {
+    model: DualAr,
+    memory: Memory,
+}
+
+/// A batch on the device of the model.
+pub(super) struct Placed {
+    pub(super) tokens: Tensor,
+    pub(super) layout: Layout,
+    /// Where tokens have labels, and these: [P].
+    positions: Tensor,
+    token_labels: Tensor,
+    /// Where frames have labels, [N], and their codes, [N, K].
+    pub(super) frames: Tensor,
+    pub(super) codes: Tensor,
+}
+
+impl DualArTrainee {
+    pub fn new(model: DualAr, memory: Memory) -> Result<DualArTrainee, TorchError> {
+        match model.config.dropout > 0.0 {
+            true => Err(TorchError::Model(format!(
+                "`config.json`: `dropout` is {}; attention is trained without, set it to 0",
+                model.config.dropout
+            ))),
+            false => Ok(DualArTrainee { model, memory }),
+        }
+    }
+
+    /// Makes every tensor of the model one to train.
+    pub fn train_all(self) -> DualArTrainee {
+        for (_, tensor) in self.model.tensors() {
+            let _ = tensor.set_requires_grad(true);
+        }
+        self
+    }
+
+    pub fn model(&self) -> &DualAr {
+        &self.model
+    }
+
+    pub fn model_mut(&mut self) -> &mut DualAr {
+        &mut self.model
+    }
+
+    pub fn into_model(self) -> DualAr {
+        self.model
+    }
+
+    pub(super) fn place(&self, batch: &Batch) -> Result<Placed, TorchError> {
+        let (model, device) = (&self.model, self.model.device());
+        let codebooks = model.config.num_codebooks;
+        if batch.height != codebooks + 1 {
+            let text = format!("a batch of {} lines for {codebooks} codebooks", batch.height);
+            return Err(TorchError::Input(text));
+        }
+        let longest = model.config.max_seq_len;
+        if batch.length > longest {
+            let text = format!("rows of {} columns, expected at most {longest}", batch.length);
+            return Err(TorchError::Input(text));
+        }
+        let numbers = |values: &[i64]| {
+            Ok::<_, TorchError>(Tensor::f_from_slice(values)?.f_to_device(device)?)
+        };
+        let (positions, token_labels) = batch.token_labels();
+        let (frames, codes) = batch.frame_labels();
+        Ok(Placed {
+            tokens: batch.tokens(device)?,
+            layout: layout(model, batch)?,
+            positions: numbers(&positions)?,
+            token_labels: numbers(&token_labels)?,
+            frames: numbers(&frames)?,
+            codes: numbers(&codes)?.f_view([-1, codebooks])?,
+        })
+    }
+
+    fn scaled(&self) -> bool {
+        self.model.parity == Parity::Correct
+    }
+
+    fn chain<'a>(&self, links: Vec<Link<'a>>) -> Chain<'a> {
+        Chain::new(links, self.memory.recompute)
+    }
+
+    /// Derives the loss over tokens; gives its sum and the gradient of the states.
+    fn derive_tokens(
+        &self,
+        states: &Tensor,
+        at: &Placed,
+        weight: f64,
+        pass: Pass,
+    ) -> (Tensor, Tensor) {
+        let entropy = |states: &Tensor, labels: &Tensor| {
+            cross_entropy(&self.model.logits(states, pass), labels)
+        };
+        let most = self.memory.positions;
+        let derived = in_pieces(states, &at.token_labels, most, entropy, weight);
+        (derived.sum, derived.gradient)
+    }
+
+    /// Derives the loss over codes, piece by piece through the fast layers.
+    fn derive_frames(
+        &self,
+        states: &Tensor,
+        at: &Placed,
+        weight: f64,
+        seed: u64,
+    ) -> (Tensor, Tensor) {
+        let mut gradients = vec![states.narrow(0, 0, 0)];
+        let mut piece = 0;
+        let sum = over_pieces(states, &at.codes, self.memory.frames, |states, codes| {
+            piece += 1;
+            let pass = Pass::Train { seed: scramble(seed ^ piece) };
+            let (sum, gradient) = self.derive_piece(states, codes, weight, pass);
+            gradients.push(gradient);
+            sum
+        });
+        (sum, Tensor::cat(&gradients, 0))
+    }
+
+    fn derive_piece(
+        &self,
+        states: &Tensor,
+        codes: &Tensor,
+        weight: f64,
+        pass: Pass,
+    ) -> (Tensor, Tensor) {
+        let (model, layout) = (&self.model, self.model.within_frames());
+        let mut links: Vec<Link> =
+            vec![Box::new(|states: &Tensor| model.fast_inputs(states, codes, pass))];
+        links.extend(links_of(&model.fast_layers, &layout, pass));
+        let chain = self.chain(links);
+        let forward = chain.forward(states);
+        let x = leaf(&forward.output());
+        let sum = frame_entropy(model, &x, codes, pass);
+        (&sum * weight).backward();
+        (sum.detach(), chain.backward(forward, &x.grad()))
+    }
+}
+
+impl Trainee for DualArTrainee {
+    type Batch = Batch;
+
+    fn parameters(&self) -> Vec<(String, Tensor)> {
+        let mut tensors = self.model.tensors();
+        let linears = self.model.linears().into_iter().map(|(name, one)| (name, &one.adapter));
+        let tables = self.model.tables().into_iter();
+        let tables = tables.map(|(name, one)| (name.to_owned(), &one.adapter));
+        for (name, adapter) in linears.chain(tables) {
+            let Some(adapter) = adapter else { continue };
+            tensors.push((format!("{name}.lora_A"), adapter.a.shallow_clone()));
+            tensors.push((format!("{name}.lora_B"), adapter.b.shallow_clone()));
+        }
+        tensors.retain(|(_, tensor)| tensor.requires_grad());
+        tensors.sort_by(|one, other| one.0.cmp(&other.0));
+        tensors
+    }
+
+    fn accumulate(
+        &mut self,
+        batch: &Batch,
+        totals: &Totals,
+        seed: u64,
+    ) -> Result<Losses, TorchError> {
+        let at = self.place(batch)?;
+        let pass = Pass::Train { seed };
+        let model = &self.model;
+        let x = model.embed(&at.tokens, self.scaled());
+        let chain = self.chain(links_of(&model.layers, &at.layout, pass));
+        let forward = chain.forward(&x);
+        let states = forward.output();
+        let dim = states.size()[2];
+        let flat = states.view([-1, dim]);
+
+        let wanted = flat.index_select(0, &at.positions);
+        let (base, tokens_ask) = self.derive_tokens(&wanted, &at, totals.weight(BASE), pass);
+        let wanted = flat.index_select(0, &at.frames);
+        let (semantic, frames_ask) =
+            self.derive_frames(&wanted, &at, totals.weight(SEMANTIC), seed);
+        drop(wanted);
+
+        let mut gradient = flat.zeros_like();
+        let _ = gradient.index_add_(0, &at.positions, &tokens_ask);
+        let _ = gradient.index_add_(0, &at.frames, &frames_ask);
+        let gradient = chain.backward(forward, &gradient.view_as(&states));
+        send_back(&x, &gradient);
+        Ok(Losses::default().with(BASE, &base).with(SEMANTIC, &semantic))
+    }
+
+    fn evaluate(&self, batch: &Batch) -> Result<Losses, TorchError> {
+        let _guard = tch::no_grad_guard();
+        let at = self.place(batch)?;
+        let (model, pass) = (&self.model, Pass::Evaluate);
+        let states = model.slow(&model.embed(&at.tokens, self.scaled()), &at.layout, pass);
+        let flat = states.view([-1, states.size()[2]]);
+        let wanted = flat.index_select(0, &at.positions);
+        let base = over_pieces(&wanted, &at.token_labels, self.memory.positions, |x, labels| {
+            cross_entropy(&model.logits(x, pass), labels)
+        });
+        let wanted = flat.index_select(0, &at.frames);
+        let semantic = over_pieces(&wanted, &at.codes, self.memory.frames, |x, codes| {
+            let x = model.fast(&model.fast_inputs(x, codes, pass), pass);
+            frame_entropy(model, &x, codes, pass)
+        });
+        Ok(Losses::default().with(BASE, &base).with(SEMANTIC, &semantic))
+    }
+
+    fn count(batch: &Batch) -> Totals {
+        let (tokens, codes) = (batch.token_labels().1.len(), batch.frame_labels().1.len());
+        Totals::new(&[(BASE, tokens as u64), (SEMANTIC, codes as u64)])
+    }
+}
+
+fn links_of<'a>(blocks: &'a [Block], layout: &'a Layout, pass: Pass) -> Vec<Link<'a>> {
+    let link = move |block: &'a Block| -> Link<'a> {
+        Box::new(move |x| block.forward(x, &layout.turns, &layout.reach, pass))
+    };
+    blocks.iter().map(link).collect()
+}
+
+/// The loss over the codes of frames, from the output of the fast layers: [N, K, C].
+fn frame_entropy(model: &DualAr, x: &Tensor, codes: &Tensor, pass: Pass) -> Tensor {
+    cross_entropy(&model.fast_logits(x, pass).flatten(0, 1), &codes.reshape([-1]))
+}
+
+fn layout(model: &DualAr, batch: &Batch) -> Result<Layout, TorchError> {
+    let (rows, length, device) = (batch.rows, batch.length, model.device());
+    if let (Sight::Spans(lengths), Some(positions)) = (&batch.sight, batch.positions()) {
+        let positions = Tensor::f_from_slice(&positions)?.f_view([rows, length])?;
+        let turns = model.turns(&positions.f_to_device(device)?);
+        return Ok(Layout { turns, reach: Reach::Spans(lengths.clone()) });
+    }
+    let mut layout = model.causal(length);
+    if let Sight::Padding(padding) = &batch.sight {
+        layout.reach = Reach::Mask(mask(padding, rows, length, device)?);
+    }
+    Ok(layout)
+}
+
+/// What is neither padding nor to come: [B, 1, T, T].
+fn mask(padding: &[bool], rows: i64, length: i64, device: Device) -> Result<Tensor, TorchError> {
+    let padding = Tensor::f_from_slice(padding)?.f_view([rows, 1, 1, length])?;
+    let past = Tensor::f_ones([length, length], (Kind::Bool, Device::Cpu))?.f_tril(0)?;
+    Ok(past.f_logical_and(&padding.f_logical_not()?)?.f_to_device(device)?)
+}

@@ -1,0 +1,109 @@
+//! What tells a good synthesis from a bad one without listening: how long it is against what its
+//! text would take, and whether it fades.
+
+/// The level of a piece of audio is measured over so much of it.
+const PIECE_SECONDS: f64 = 0.1;
+
+/// Pieces so far below the loudest one are pauses.
+const GATE_DECIBEL: f64 = 40.0;
+
+/// How long texts are expected to take.
+#[derive(Clone, Copy, Debug)]
+pub struct Expectation {
+    pub characters_per_second: f64,
+    pub frames_per_second: f64,
+    /// A sentence is cut at so many times its expected length.
+    pub limit: f64,
+    /// No sentence is longer.
+    pub max_frames: Option<usize>,
+}
+
+impl Expectation {
+    /// At least half a second: a word alone is spoken slowly.
+    pub fn seconds(&self, text: &str) -> f64 {
+        (text.trim().chars().count() as f64 / self.characters_per_second).max(0.5)
+    }
+
+    /// Where a sentence is cut.
+    pub fn limit(&self, text: &str) -> usize {
+        let frames = (self.seconds(text) * self.limit * self.frames_per_second).ceil().max(1.0);
+        (frames as usize).min(self.max_frames.unwrap_or(usize::MAX))
+    }
+
+    pub fn ratio(&self, text: &str, seconds: f64) -> f64 {
+        seconds / self.seconds(text)
+    }
+}
+
+/// How much louder audio gets, in dB a second: the slope of the line through the levels of all
+/// pieces that are no pauses. 0 where there are too few of them.
+pub fn loudness_slope(samples: &[f32], rate: u32) -> f64 {
+    let length = (f64::from(rate) * PIECE_SECONDS) as usize;
+    let levels: Vec<f64> = samples.chunks_exact(length.max(1)).map(level).collect();
+    let loudest = levels.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let points = levels.iter().enumerate().filter(|(_, level)| **level > loudest - GATE_DECIBEL);
+    let points: Vec<(f64, f64)> =
+        points.map(|(at, level)| (at as f64 * PIECE_SECONDS, *level)).collect();
+    slope(&points)
+}
+
+fn level(piece: &[f32]) -> f64 {
+    let power: f64 = piece.iter().map(|sample| f64::from(*sample).powi(2)).sum();
+    10.0 * (power / piece.len() as f64).log10()
+}
+
+/// Of the line with the least squared distance.
+fn slope(points: &[(f64, f64)]) -> f64 {
+    let count = points.len().max(1) as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+    let spread: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
+    let both: f64 = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum();
+    if spread > 0.0 { both / spread } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tone(seconds: f64, decibel_per_second: f64) -> Vec<f32> {
+        let sample = |at: usize| {
+            let time = at as f64 / 8_000.0;
+            let gain = 10f64.powf(decibel_per_second * time / 20.0);
+            (0.5 * gain * (time * 2_000.0).sin()) as f32
+        };
+        (0..(seconds * 8_000.0) as usize).map(sample).collect()
+    }
+
+    #[test]
+    fn the_slope_is_that_of_the_level_and_pauses_do_not_count() {
+        assert!(loudness_slope(&tone(2.0, 0.0), 8_000).abs() < 0.05);
+        assert!((loudness_slope(&tone(2.0, -6.0), 8_000) + 6.0).abs() < 0.1);
+        let mut paused = tone(2.0, -6.0);
+        paused[8_000..9_600].fill(0.0);
+        assert!((loudness_slope(&paused, 8_000) + 6.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn silence_and_nothing_have_no_slope() {
+        for samples in [&[][..], &[0.0; 100], &[0.0; 8_000]] {
+            assert_eq!(loudness_slope(samples, 8_000), 0.0);
+        }
+    }
+
+    #[test]
+    fn a_text_is_cut_at_a_multiple_of_what_it_would_take() {
+        let mut expectation = Expectation {
+            characters_per_second: 10.0,
+            frames_per_second: 20.0,
+            limit: 3.0,
+            max_frames: None,
+        };
+        let text = "kaksikymmentä merkkiä.."; // 23 characters
+        assert_eq!(expectation.limit(text), 138);
+        assert_eq!(expectation.limit("a"), 30);
+        assert_eq!(expectation.ratio(text, 4.6), 2.0);
+        expectation.max_frames = Some(100);
+        assert_eq!(expectation.limit(text), 100);
+    }
+}

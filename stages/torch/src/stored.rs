@@ -1,0 +1,103 @@
+//! Tensors between libtorch and the store: each one a blob of its own.
+
+use bytes::Bytes;
+use stage_core::{Blob, Context, Fields, StageError};
+use stage_formats::{Dtype, FormatError, TensorInfo, artifact};
+use tch::{Device, Kind, Tensor};
+
+use crate::error::TorchError;
+use crate::weights::Weights;
+
+impl From<FormatError> for TorchError {
+    fn from(error: FormatError) -> TorchError {
+        TorchError::Model(error.to_string())
+    }
+}
+
+/// Types that both sides have.
+const TYPES: [(Kind, Dtype); 10] = [
+    (Kind::Double, Dtype::F64),
+    (Kind::Float, Dtype::F32),
+    (Kind::Half, Dtype::F16),
+    (Kind::BFloat16, Dtype::Bf16),
+    (Kind::Int64, Dtype::I64),
+    (Kind::Int, Dtype::I32),
+    (Kind::Int16, Dtype::I16),
+    (Kind::Int8, Dtype::I8),
+    (Kind::Uint8, Dtype::U8),
+    (Kind::Bool, Dtype::Bool),
+];
+
+/// The bytes that a tensor is stored as; the same tensor gives the same bytes.
+pub fn encode(tensor: &Tensor) -> Result<Vec<u8>, TorchError> {
+    let kind = tensor.kind();
+    let dtype = TYPES.iter().find(|(own, _)| *own == kind).map(|(_, dtype)| *dtype);
+    let dtype =
+        dtype.ok_or_else(|| TorchError::Input(format!("a {kind:?} tensor cannot be stored")))?;
+    let tensor = tensor.f_detach()?.f_to_device(Device::Cpu)?.f_contiguous()?;
+    let shape: Vec<usize> = tensor.size().iter().map(|size| *size as usize).collect();
+    let mut bytes = vec![0u8; tensor.numel() * dtype.size()];
+    tensor.f_copy_data_u8(&mut bytes, tensor.numel())?;
+    Ok(artifact::encode(&stage_formats::Tensor::new(TensorInfo::new(dtype, shape), bytes)?)?)
+}
+
+pub fn decode(bytes: Bytes) -> Result<Tensor, TorchError> {
+    let stored = artifact::decode(bytes)?;
+    let info = stored.info();
+    let kind = TYPES.iter().find(|(_, dtype)| *dtype == info.dtype).map(|(kind, _)| *kind);
+    let kind = kind
+        .ok_or_else(|| TorchError::Model(format!("a tensor of type {} is unknown", info.dtype)))?;
+    let shape: Vec<i64> = info.shape.iter().map(|size| *size as i64).collect();
+    Ok(Tensor::f_from_data_size(stored.data(), &shape, kind)?)
+}
+
+pub fn keep(tensor: &Tensor, context: &mut dyn Context) -> Result<Blob, StageError> {
+    context.keep(artifact::TENSOR_KIND, encode(tensor)?.into())
+}
+
+pub fn recall(blob: &Blob, context: &mut dyn Context) -> Result<Tensor, StageError> {
+    Ok(decode(context.read(blob)?)?)
+}
+
+/// All tensors of an artifact.
+pub fn weights(fields: &Fields, context: &mut dyn Context) -> Result<Weights, StageError> {
+    let mut weights = Weights::default();
+    for (name, blob) in artifact::tensors(fields) {
+        weights.insert(name, recall(blob, context)?);
+    }
+    Ok(weights)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_tensor_comes_back_in_every_type_whatever_its_strides() {
+        for (kind, _) in TYPES {
+            let tensor = Tensor::arange(6, (Kind::Float, Device::Cpu)).view([2, 3]);
+            let tensor = tensor.to_kind(kind).transpose(0, 1);
+            let back = decode(encode(&tensor).unwrap().into()).unwrap();
+            assert_eq!((back.kind(), back.size()), (kind, vec![3, 2]));
+            assert!(back.equal(&tensor), "{kind:?}");
+        }
+        let scalar = decode(encode(&Tensor::from(2.5f32)).unwrap().into()).unwrap();
+        assert_eq!((scalar.size(), scalar.double_value(&[])), (vec![], 2.5));
+    }
+
+    #[test]
+    fn a_tensor_that_requires_gradients_is_stored_as_its_values() {
+        let tensor = Tensor::from_slice(&[1f32, 2.0]);
+        let leaf = tensor.copy().set_requires_grad(true);
+        assert_eq!(encode(&leaf).unwrap(), encode(&tensor).unwrap());
+    }
+
+    #[test]
+    fn damaged_bytes_are_an_error() {
+        let bytes = encode(&Tensor::from_slice(&[1f32, 2.0])).unwrap();
+        for length in 0..bytes.len() {
+            assert!(decode(bytes[..length].to_vec().into()).is_err());
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The engine as the host of a training: tensors in its store, checkpoints under its key.
+
+use std::time::Instant;
+
+use stage_core::{Blob, Context, Fields, NewValue, Output, StageError};
+use stage_formats::artifact;
+use tch::Tensor;
+
+use super::host::{Checkpoint, Host};
+use crate::stored;
+
+/// The field of a checkpoint that is no tensor.
+const STATE: &str = "state";
+
+pub struct ContextHost<'a> {
+    context: &'a mut dyn Context,
+    begin: Instant,
+    /// Steps in all, for the display of progress.
+    steps: u64,
+}
+
+impl<'a> ContextHost<'a> {
+    pub fn new(context: &'a mut dyn Context, steps: u64) -> ContextHost<'a> {
+        ContextHost { context, begin: Instant::now(), steps }
+    }
+}
+
+impl Host for ContextHost<'_> {
+    type Kept = Blob;
+
+    fn keep(&mut self, tensor: &Tensor) -> Result<Blob, StageError> {
+        stored::keep(tensor, self.context)
+    }
+
+    fn recall(&mut self, kept: &Blob) -> Result<Tensor, StageError> {
+        stored::recall(kept, self.context)
+    }
+
+    fn commit(&mut self, checkpoint: &Checkpoint<Blob>) -> Result<(), StageError> {
+        let mut state = Output::default().with(STATE, NewValue::Text(checkpoint.state.clone()));
+        for (name, blob) in &checkpoint.tensors {
+            state = state.with(artifact::tensor_field(name), NewValue::blob(blob.clone()));
+        }
+        self.context.checkpoint(state).map(drop)
+    }
+
+    fn last(&mut self) -> Result<Option<Checkpoint<Blob>>, StageError> {
+        Ok(self.context.last_checkpoint()?.as_ref().and_then(checkpoint))
+    }
+
+    fn stopping(&mut self) -> bool {
+        self.context.stopping()
+    }
+
+    fn report(&mut self, step: u64, values: &[(&str, f64)]) {
+        self.context.progress(step.min(self.steps), self.steps);
+        self.context.metrics(step, values);
+    }
+
+    fn seconds(&mut self) -> f64 {
+        self.begin.elapsed().as_secs_f64()
+    }
+}
+
+/// None where the fields are no checkpoint: then training begins anew.
+fn checkpoint(fields: &Fields) -> Option<Checkpoint<Blob>> {
+    let tensors = artifact::tensors(fields);
+    let tensors = tensors.map(|(name, blob)| (name.to_owned(), (**blob).clone())).collect();
+    Some(Checkpoint { tensors, state: fields.text(STATE)?.to_owned() })
+}

@@ -1,0 +1,450 @@
+//! Low-rank adapters: where they go, how they start, and how they are merged away again.
+//!
+//! The layers know how to compute with an adapter (`layers::Adapter`); a model lists its
+//! layers by name ([`Adaptable`]). Names, shapes and the start are those of the original:
+//! `<module>.lora_A` [rank, inputs] and `<module>.lora_B` [outputs, rank].
+
+use serde::{Deserialize, Serialize};
+use tch::{Kind, Tensor};
+
+use crate::error::TorchError;
+use crate::layers::{Adapter, Embedding, Linear};
+use crate::random::Random;
+use crate::weights::Weights;
+
+use super::split::hash;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoraSettings {
+    pub rank: i64,
+    /// The change is scaled by this over the rank.
+    pub alpha: f64,
+    pub dropout: f64,
+    /// Names of modules; `*` stands for any characters.
+    pub patterns: Vec<String>,
+}
+
+impl LoraSettings {
+    pub fn scaling(&self) -> f64 {
+        self.alpha / self.rank as f64
+    }
+
+    fn check(&self) -> Result<(), TorchError> {
+        let wrong = |text: String| Err(TorchError::Input(text));
+        if self.rank < 1 {
+            return wrong(format!("rank {} of the adapters, expected 1 or more", self.rank));
+        }
+        if !(0.0..1.0).contains(&self.dropout) {
+            return wrong(format!("dropout {} of the adapters, expected 0 to 1", self.dropout));
+        }
+        if self.patterns.is_empty() {
+            return wrong("no module is named for the adapters: `*` stands for all".into());
+        }
+        Ok(())
+    }
+}
+
+/// A layer that can take an adapter.
+pub enum Layer<'a> {
+    Linear(&'a mut Linear),
+    Embedding(&'a mut Embedding),
+}
+
+/// A model whose layers can be adapted.
+pub trait Adaptable {
+    /// Its layers by the names of their modules, such as `layers.0.attention.wqkv`.
+    fn layers(&mut self) -> Vec<(String, Layer<'_>)>;
+}
+
+/// How many modules a pattern named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Match {
+    pub pattern: String,
+    pub modules: usize,
+}
+
+impl Layer<'_> {
+    fn weight(&mut self) -> &mut Tensor {
+        match self {
+            Layer::Linear(layer) => &mut layer.weight,
+            Layer::Embedding(layer) => &mut layer.weight,
+        }
+    }
+
+    fn adapter(&mut self) -> &mut Option<Adapter> {
+        match self {
+            Layer::Linear(layer) => &mut layer.adapter,
+            Layer::Embedding(layer) => &mut layer.adapter,
+        }
+    }
+
+    /// Inputs and outputs as the adapter sees them.
+    fn size(&mut self) -> (i64, i64) {
+        let size = self.weight().size();
+        match self {
+            Layer::Linear(_) => (size[1], size[0]),
+            Layer::Embedding(_) => (size[0], size[1]),
+        }
+    }
+
+    /// The start of the original: the product is zero, and only one factor is.
+    fn start(&mut self, rank: i64, seed: u64) -> (Tensor, Tensor) {
+        let (inputs, outputs) = self.size();
+        let mut random = Random::new(seed);
+        let (a, b): (Vec<f32>, Vec<f32>) = match self {
+            Layer::Linear(_) => {
+                let bound = 1.0 / (inputs as f64).sqrt();
+                let mut draw = || ((random.fraction() * 2.0 - 1.0) * bound) as f32;
+                ((0..rank * inputs).map(|_| draw()).collect(), vec![0.0; (outputs * rank) as usize])
+            }
+            Layer::Embedding(_) => {
+                let b = (0..outputs * rank).map(|_| normal(&mut random) as f32).collect();
+                (vec![0.0; (rank * inputs) as usize], b)
+            }
+        };
+        (Tensor::from_slice(&a).view([rank, inputs]), Tensor::from_slice(&b).view([outputs, rank]))
+    }
+
+    /// The weight with its adapter's change added, in f32.
+    fn merged(&mut self) -> Result<Tensor, TorchError> {
+        let weight = self.weight().f_detach()?.f_to_kind(Kind::Float)?;
+        let Some(adapter) = self.adapter() else { return Ok(weight) };
+        let (a, b) = (adapter.a.f_detach()?, adapter.b.f_detach()?);
+        let change = b.f_to_kind(Kind::Float)?.f_matmul(&a.f_to_kind(Kind::Float)?)?;
+        let change = change.f_mul_scalar(adapter.scaling)?;
+        let change = match self {
+            Layer::Linear(_) => change,
+            Layer::Embedding(_) => change.f_tr()?,
+        };
+        Ok(weight.f_add(&change)?.f_contiguous()?)
+    }
+}
+
+/// Gives a fresh adapter to every layer that a pattern names, in the given kind; what the
+/// adapters change is zero at first. The weights of the layers are frozen. A layer that has an
+/// adapter already is refused: merge that one first.
+pub fn attach(
+    model: &mut impl Adaptable,
+    settings: &LoraSettings,
+    seed: u64,
+    kind: Kind,
+) -> Result<Vec<Match>, TorchError> {
+    settings.check()?;
+    let mut layers = model.layers();
+    let names: Vec<&str> = layers.iter().map(|(name, _)| name.as_str()).collect();
+    let matches = matches(&settings.patterns, &names)?;
+    for (name, layer) in &mut layers {
+        let _ = layer.weight().f_requires_grad_(false)?;
+        if !settings.patterns.iter().any(|pattern| is_match(pattern, name)) {
+            continue;
+        }
+        if layer.adapter().is_some() {
+            return Err(TorchError::Input(format!("`{name}` has an adapter already: merge it")));
+        }
+        let stream = hash("adapter", name);
+        let (a, b) = layer.start(settings.rank, seed ^ stream);
+        let device = layer.weight().device();
+        let place = |tensor: Tensor| -> Result<Tensor, TorchError> {
+            Ok(tensor.f_to_kind(kind)?.f_to_device(device)?.f_set_requires_grad(true)?)
+        };
+        *layer.adapter() = Some(Adapter {
+            a: place(a)?,
+            b: place(b)?,
+            scaling: settings.scaling(),
+            dropout: settings.dropout,
+            stream,
+        });
+    }
+    Ok(matches)
+}
+
+/// The tensors of all adapters, sorted by name.
+pub fn adapters(model: &mut impl Adaptable) -> Vec<(String, Tensor)> {
+    let mut tensors = Vec::new();
+    for (name, mut layer) in model.layers() {
+        if let Some(adapter) = layer.adapter() {
+            tensors.push((format!("{name}.lora_A"), adapter.a.shallow_clone()));
+            tensors.push((format!("{name}.lora_B"), adapter.b.shallow_clone()));
+        }
+    }
+    tensors.sort_by(|one, other| one.0.cmp(&other.0));
+    tensors
+}
+
+/// Fills adapters that were attached with trained ones. All must be there, and no others.
+pub fn load(model: &mut impl Adaptable, mut trained: Weights) -> Result<(), TorchError> {
+    let _guard = tch::no_grad_guard();
+    for (name, tensor) in &mut adapters(model) {
+        let size = tensor.size();
+        tensor.f_copy_(&trained.take(name, &size)?)?;
+    }
+    trained.finish()
+}
+
+/// Adds the change of every adapter to its weight, in f32, and drops the adapters. The weights
+/// are then rounded to a kind, once.
+pub fn merge(model: &mut impl Adaptable, kind: Kind) -> Result<usize, TorchError> {
+    let _guard = tch::no_grad_guard();
+    let mut merged = 0;
+    for (_, mut layer) in model.layers() {
+        if layer.adapter().is_some() {
+            *layer.weight() = layer.merged()?.f_to_kind(kind)?;
+            *layer.adapter() = None;
+            merged += 1;
+        }
+    }
+    Ok(merged)
+}
+
+fn matches(patterns: &[String], names: &[&str]) -> Result<Vec<Match>, TorchError> {
+    let count = |pattern: &String| {
+        let modules = names.iter().filter(|name| is_match(pattern, name)).count();
+        if modules == 0 {
+            let known = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>();
+            let more = if known.len() > 8 { ", …" } else { "" };
+            let known = known[..known.len().min(8)].join(", ");
+            let message = format!("`{pattern}` names no module; there are {known}{more}");
+            return Err(TorchError::Input(message));
+        }
+        Ok(Match { pattern: pattern.clone(), modules })
+    };
+    patterns.iter().map(count).collect()
+}
+
+/// Whether a name fits a pattern in which `*` stands for any characters.
+fn is_match(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    true
+}
+
+/// A draw from the normal distribution of mean 0 and variance 1: Box and Muller's way.
+fn normal(random: &mut Random) -> f64 {
+    let radius = (-2.0 * (1.0 - random.fraction()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * random.fraction()).cos()
+}
+
+/// Where adapters come from: kept beside them, and in everything that is made of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lineage {
+    /// The digest of the model that the first adapters were trained on.
+    pub base: String,
+    /// The digests of the adapters that were merged into it since, oldest first.
+    #[serde(default)]
+    pub parents: Vec<String>,
+}
+
+impl Lineage {
+    pub fn new(base: impl Into<String>) -> Lineage {
+        Lineage { base: base.into(), parents: Vec::new() }
+    }
+
+    /// That of a model into which adapters of this lineage were merged.
+    pub fn merged(mut self, adapters: impl Into<String>) -> Lineage {
+        self.parents.push(adapters.into());
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use tch::Device;
+
+    use super::*;
+    use crate::layers::Pass;
+
+    struct Two {
+        linear: Linear,
+        embedding: Embedding,
+    }
+
+    impl Adaptable for Two {
+        fn layers(&mut self) -> Vec<(String, Layer<'_>)> {
+            vec![
+                ("table.embeddings".into(), Layer::Embedding(&mut self.embedding)),
+                ("block.0.linear".into(), Layer::Linear(&mut self.linear)),
+            ]
+        }
+    }
+
+    fn ramp(rows: i64, columns: i64, kind: Kind) -> Tensor {
+        let values = Tensor::arange(rows * columns, (Kind::Float, Device::Cpu)).sin();
+        values.view([rows, columns]).to_kind(kind)
+    }
+
+    fn model(kind: Kind) -> Two {
+        let linear = Linear { weight: ramp(3, 5, kind), bias: None, adapter: None };
+        Two { linear, embedding: Embedding { weight: ramp(7, 4, kind), adapter: None } }
+    }
+
+    fn settings(patterns: &[&str]) -> LoraSettings {
+        let patterns = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
+        LoraSettings { rank: 2, alpha: 6.0, dropout: 0.0, patterns }
+    }
+
+    fn outputs(model: &Two) -> (Tensor, Tensor) {
+        let input = ramp(2, 5, model.linear.weight.kind()).cos();
+        let rows = Tensor::from_slice(&[6i64, 0, 3]);
+        (model.linear.forward(&input, Pass::Evaluate), model.embedding.forward(&rows))
+    }
+
+    /// Puts something into the factors that start as zero.
+    fn train(model: &mut Two) {
+        let _guard = tch::no_grad_guard();
+        for (_, tensor) in &mut adapters(model) {
+            let size = tensor.size();
+            let _ = tensor.f_add_(&(ramp(size[0], size[1], tensor.kind()) * 0.5)).unwrap();
+        }
+    }
+
+    fn far(one: &Tensor, other: &Tensor) -> f64 {
+        (one - other).abs().max().double_value(&[])
+    }
+
+    #[test]
+    fn a_fresh_adapter_changes_nothing_to_the_bit() {
+        let mut model = model(Kind::Float);
+        let before = outputs(&model);
+        let found = attach(&mut model, &settings(&["*"]), 1, Kind::Float).unwrap();
+        assert_eq!(found, [Match { pattern: "*".into(), modules: 2 }]);
+        assert_eq!(outputs(&model), before);
+        let names: Vec<String> = adapters(&mut model).into_iter().map(|(name, _)| name).collect();
+        let expected = [
+            "block.0.linear.lora_A",
+            "block.0.linear.lora_B",
+            "table.embeddings.lora_A",
+            "table.embeddings.lora_B",
+        ];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn one_factor_starts_as_noise_of_the_published_size() {
+        let mut model = model(Kind::Float);
+        model.linear.weight = ramp(3, 4_096, Kind::Float);
+        model.embedding.weight = ramp(7, 4_096, Kind::Float);
+        attach(&mut model, &settings(&["*"]), 1, Kind::Float).unwrap();
+        let a = &model.linear.adapter.as_ref().unwrap().a;
+        let bound = 1.0 / 64.0;
+        assert!(a.abs().max().double_value(&[]) <= bound);
+        // The deviation of an even distribution is its bound over the root of three.
+        assert!((a.std(false).double_value(&[]) * 3f64.sqrt() / bound - 1.0).abs() < 0.05);
+        let b = &model.embedding.adapter.as_ref().unwrap().b;
+        assert!((b.std(false).double_value(&[]) - 1.0).abs() < 0.05);
+        assert!(b.mean(Kind::Double).double_value(&[]).abs() < 0.05);
+        let again = &mut self::model(Kind::Float);
+        attach(again, &settings(&["*"]), 2, Kind::Float).unwrap();
+    }
+
+    #[test]
+    fn a_merged_model_computes_what_the_adapted_one_did() {
+        let mut model = model(Kind::Float);
+        attach(&mut model, &settings(&["*"]), 1, Kind::Float).unwrap();
+        train(&mut model);
+        let (linear, embedding) = outputs(&model);
+        assert_eq!(merge(&mut model, Kind::Float).unwrap(), 2);
+        assert!(adapters(&mut model).is_empty());
+        let merged = outputs(&model);
+        assert!(far(&linear, &merged.0) < 1e-5 && far(&embedding, &merged.1) < 1e-5);
+        // And adapters on the merged model start from there.
+        attach(&mut model, &settings(&["*linear"]), 3, Kind::Float).unwrap();
+        assert_eq!(outputs(&model), merged);
+    }
+
+    #[test]
+    fn a_merge_adds_in_f32_and_rounds_once() {
+        let (mut rounded, mut exact) = (model(Kind::BFloat16), model(Kind::Float));
+        let _guard = tch::no_grad_guard();
+        exact.linear.weight = rounded.linear.weight.to_kind(Kind::Float);
+        for model in [&mut rounded, &mut exact] {
+            attach(model, &settings(&["*linear"]), 1, Kind::Float).unwrap();
+            train(model);
+            merge(model, Kind::BFloat16).unwrap();
+        }
+        assert_eq!(rounded.linear.weight, exact.linear.weight);
+        assert_eq!(rounded.embedding.weight.kind(), Kind::BFloat16);
+    }
+
+    #[test]
+    fn trained_adapters_are_loaded_whole_or_not_at_all() {
+        let mut first = model(Kind::Float);
+        attach(&mut first, &settings(&["*"]), 1, Kind::Float).unwrap();
+        train(&mut first);
+        let trained = || -> Weights { adapters(&mut model_with(&first)).into_iter().collect() };
+        let mut second = model(Kind::Float);
+        attach(&mut second, &settings(&["*"]), 9, Kind::Float).unwrap();
+        load(&mut second, trained()).unwrap();
+        assert_eq!(outputs(&first), outputs(&second));
+        let mut third = model(Kind::Float);
+        attach(&mut third, &settings(&["*linear"]), 9, Kind::Float).unwrap();
+        let error = load(&mut third, trained()).unwrap_err().to_string();
+        assert!(error.contains("`table.embeddings.lora_A`"), "{error}");
+    }
+
+    fn model_with(other: &Two) -> Two {
+        let adapter = |from: &Option<Adapter>| {
+            from.as_ref().map(|from| Adapter {
+                a: from.a.detach().copy(),
+                b: from.b.detach().copy(),
+                scaling: from.scaling,
+                dropout: from.dropout,
+                stream: from.stream,
+            })
+        };
+        let mut model = model(Kind::Float);
+        model.linear.adapter = adapter(&other.linear.adapter);
+        model.embedding.adapter = adapter(&other.embedding.adapter);
+        model
+    }
+
+    #[test]
+    fn a_pattern_that_names_nothing_is_an_error() {
+        let mut model = model(Kind::Float);
+        let error = attach(&mut model, &settings(&["*", "block.1.*"]), 1, Kind::Float).unwrap_err();
+        let expected = "`block.1.*` names no module; there are `table.embeddings`, \
+                        `block.0.linear`";
+        assert_eq!(error.to_string(), expected);
+        assert!(adapters(&mut model).is_empty());
+        attach(&mut model, &settings(&["*linear"]), 1, Kind::Float).unwrap();
+        let error = attach(&mut model, &settings(&["*linear"]), 1, Kind::Float).unwrap_err();
+        assert_eq!(error.to_string(), "`block.0.linear` has an adapter already: merge it");
+    }
+
+    #[test]
+    fn a_star_stands_for_any_characters() {
+        for (pattern, name, expected) in [
+            ("layers.*.attention.w*", "layers.12.attention.wqkv", true),
+            ("layers.*.attention.w*", "fast_layers.1.attention.wo", false),
+            ("*layers.*.w?", "layers.1.feed_forward.w1", false),
+            ("*.w1", "layers.1.feed_forward.w1", true),
+            ("output", "fast_output", false),
+            ("*output", "output", true),
+            ("a*a", "a", false),
+            ("", "", true),
+        ] {
+            assert_eq!(is_match(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn lineage_lists_what_was_merged_oldest_first() {
+        let lineage = Lineage::new("base").merged("first").merged("second");
+        let text = serde_json::to_string(&lineage).unwrap();
+        assert_eq!(text, r#"{"base":"base","parents":["first","second"]}"#);
+    }
+}

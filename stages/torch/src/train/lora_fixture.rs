@@ -1,0 +1,80 @@
+//! An adapted embedding followed by an adapted linear layer, as fixtures of `lora` have them.
+
+use std::collections::BTreeMap;
+
+use safetensors::tensor::SafeTensors;
+use tch::{Kind, Tensor};
+
+use super::lora::{self, Adaptable, Layer, LoraSettings};
+use crate::error::TorchError;
+use crate::layers::{Embedding, Linear, Pass};
+use crate::weights::Weights;
+
+struct Model {
+    embeddings: Embedding,
+    linear: Linear,
+}
+
+impl Adaptable for Model {
+    fn layers(&mut self) -> Vec<(String, Layer<'_>)> {
+        vec![
+            ("embeddings".into(), Layer::Embedding(&mut self.embeddings)),
+            ("linear".into(), Layer::Linear(&mut self.linear)),
+        ]
+    }
+}
+
+/// What the layers make of some tokens, the gradients when the output is derived with a given
+/// slope, and the merged weights.
+pub fn outputs(
+    file: &[u8],
+    tokens: &Tensor,
+    slope: &Tensor,
+) -> Result<BTreeMap<String, Tensor>, TorchError> {
+    let mut model = load(file)?;
+    let rows = model.embeddings.forward(tokens);
+    let output = model.linear.forward(&rows, Pass::Evaluate);
+    let slope = slope.f_view(output.size().as_slice())?;
+    let derived = output.f_mul(&slope)?.f_sum(Kind::Float)?;
+    let mut inputs = vec![("rows".to_owned(), rows.shallow_clone())];
+    inputs.extend(lora::adapters(&mut model));
+    let tensors: Vec<&Tensor> = inputs.iter().map(|(_, tensor)| tensor).collect();
+    let gradients = Tensor::f_run_backward(&[derived], &tensors, false, false)?;
+    let names = inputs.iter().map(|(name, _)| format!("gradient.{name}"));
+    let mut outputs: BTreeMap<String, Tensor> = names.zip(gradients).collect();
+    outputs.insert("rows".into(), rows.detach());
+    outputs.insert("output".into(), output.detach());
+    lora::merge(&mut model, Kind::Float)?;
+    outputs.insert("merged.embeddings.weight".into(), model.embeddings.weight);
+    outputs.insert("merged.linear.weight".into(), model.linear.weight);
+    Ok(outputs)
+}
+
+fn load(file: &[u8]) -> Result<Model, TorchError> {
+    let unusable = |error: &dyn std::fmt::Display| TorchError::Model(error.to_string());
+    let (_, header) = SafeTensors::read_metadata(file).map_err(|error| unusable(&error))?;
+    let config = header.metadata().as_ref().and_then(|metadata| metadata.get("config"));
+    let config = config.ok_or_else(|| TorchError::Model("there is no `config`".into()))?;
+    let settings: LoraSettings = serde_json::from_str(config).map_err(|error| unusable(&error))?;
+
+    let (adapters, mut base): (Vec<_>, Weights) = {
+        let (adapters, base): (Vec<_>, Vec<_>) = Weights::from_safetensors(file)?
+            .into_iter()
+            .partition(|(name, _)| name.contains(".lora_"));
+        (adapters, base.into_iter().collect())
+    };
+    let size = |name: &str| base.get(name).map(Tensor::size).unwrap_or_default();
+    let (table, matrix) = (size("embeddings.weight"), size("linear.weight"));
+    let ([entries, width], [outputs, inputs]) = (&table[..], &matrix[..]) else {
+        return Err(TorchError::Model("the weights of the layers are no matrices".into()));
+    };
+    let has_bias = base.contains("linear.bias");
+    let mut model = Model {
+        embeddings: Embedding::load(&mut base.under("embeddings"), *entries, *width)?,
+        linear: Linear::load(&mut base.under("linear"), *inputs, *outputs, has_bias)?,
+    };
+    base.finish()?;
+    lora::attach(&mut model, &settings, 0, Kind::Float)?;
+    lora::load(&mut model, adapters.into_iter().collect())?;
+    Ok(model)
+}

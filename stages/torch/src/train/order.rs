@@ -1,0 +1,285 @@
+//! The order in which training sees the clips: each pass shuffled anew, whole clips only.
+//!
+//! It is a pure function of the seed, the pass and the clips' ids and lengths, so a cursor of
+//! three numbers is all that has to be saved. Rows come one after the other without regard to
+//! the size of a step: the last row of a pass is followed by the first one of the next.
+
+use serde::{Deserialize, Serialize};
+
+use super::split::hash;
+use crate::error::TorchError;
+use crate::random::scramble;
+
+/// What the order looks at in a clip.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clip {
+    pub id: String,
+    /// In the positions that a row is made of.
+    pub length: usize,
+}
+
+/// Numbers of the clips that lie side by side in one row of a batch. Nothing may pass from one
+/// clip to another; how the model sees to that is its own affair.
+pub type Row = Vec<usize>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Grouping {
+    /// Rows of several whole clips, at most so many positions long.
+    Pack { length: usize },
+    /// One clip a row, at most so long; `rows` clips of similar length follow each other.
+    Buckets { length: usize, rows: usize },
+}
+
+/// How far training has come in its data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cursor {
+    pub pass: u64,
+    /// Rows taken of that pass.
+    pub row: usize,
+    /// Clips taken in all.
+    pub clips: u64,
+}
+
+/// Rows that wait for more clips while a pass is packed. More of them fill better; fewer keep
+/// the order closer to the shuffled one.
+const OPEN_ROWS: usize = 64;
+
+/// Buckets that are sorted by length together.
+const SORTED_BUCKETS: usize = 32;
+
+#[derive(Debug)]
+pub struct Order {
+    grouping: Grouping,
+    seed: u64,
+    lengths: Vec<usize>,
+    /// Clips by the hash of their id.
+    ranked: Vec<(u64, usize)>,
+    /// The pass that was asked for last.
+    pass: Option<(u64, Vec<Row>)>,
+}
+
+impl Order {
+    /// The order of the chosen ones of some clips.
+    pub fn new(
+        grouping: Grouping,
+        seed: u64,
+        clips: &[Clip],
+        chosen: impl Fn(usize) -> bool,
+    ) -> Result<Order, TorchError> {
+        let (Grouping::Pack { length } | Grouping::Buckets { length, .. }) = grouping;
+        let mut order: Vec<usize> = (0..clips.len()).filter(|at| chosen(*at)).collect();
+        let is_misfit = |clip: &&Clip| clip.length > length || clip.length == 0;
+        if let Some(clip) = order.iter().map(|at| &clips[*at]).find(is_misfit) {
+            return Err(TorchError::Input(format!(
+                "clip `{}` has {} positions, expected 1 to {length}: split it, drop it, or raise \
+                 the longest row",
+                clip.id, clip.length
+            )));
+        }
+        order.sort_by(|one, other| clips[*one].id.cmp(&clips[*other].id));
+        if let Some(pair) = order.windows(2).find(|pair| clips[pair[0]].id == clips[pair[1]].id) {
+            return Err(TorchError::Input(format!("clip `{}` is there twice", clips[pair[0]].id)));
+        }
+        let ranked: Vec<(u64, usize)> =
+            order.iter().map(|at| (hash("order", &clips[*at].id), *at)).collect();
+        let lengths = clips.iter().map(|clip| clip.length).collect();
+        Ok(Order { grouping, seed, lengths, ranked, pass: None })
+    }
+
+    /// The next rows, past which the cursor moves; none where there is no clip.
+    pub fn take(&mut self, cursor: &mut Cursor, count: usize) -> Vec<Row> {
+        let mut taken = Vec::with_capacity(count);
+        while taken.len() < count && !self.ranked.is_empty() {
+            let rows = self.pass(cursor.pass);
+            match rows.get(cursor.row) {
+                Some(row) => {
+                    cursor.row += 1;
+                    cursor.clips += row.len() as u64;
+                    taken.push(row.clone());
+                }
+                None => (cursor.pass, cursor.row) = (cursor.pass + 1, 0),
+            }
+        }
+        taken
+    }
+
+    /// The rows of one whole pass.
+    pub fn pass(&mut self, number: u64) -> &[Row] {
+        let rows = match self.pass.take() {
+            Some((own, rows)) if own == number => rows,
+            _ => self.shuffled(number),
+        };
+        &self.pass.insert((number, rows)).1
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ranked.is_empty()
+    }
+
+    /// The positions that a row holds.
+    pub fn length(&self, row: &Row) -> usize {
+        row.iter().map(|clip| self.lengths[*clip]).sum()
+    }
+
+    /// Passes over all clips up to a cursor, as a fraction too.
+    pub fn passes(&self, cursor: &Cursor) -> f64 {
+        cursor.clips as f64 / self.ranked.len().max(1) as f64
+    }
+
+    fn shuffled(&self, pass: u64) -> Vec<Row> {
+        let salt = scramble(self.seed ^ scramble(pass.wrapping_add(1)));
+        let mut clips: Vec<(u64, usize)> =
+            self.ranked.iter().map(|(rank, clip)| (scramble(rank ^ salt), *clip)).collect();
+        // Stable: equal ranks stay in the order of the ids.
+        clips.sort_by_key(|(rank, _)| *rank);
+        let clips: Vec<usize> = clips.into_iter().map(|(_, clip)| clip).collect();
+        match self.grouping {
+            Grouping::Pack { length } => self.packed(&clips, length),
+            Grouping::Buckets { rows, .. } => self.bucketed(&clips, rows.max(1), salt),
+        }
+    }
+
+    /// Each clip joins the fullest open row that has room for it.
+    fn packed(&self, clips: &[usize], limit: usize) -> Vec<Row> {
+        let mut open: Vec<(usize, Row)> = Vec::new();
+        let mut closed = Vec::new();
+        for clip in clips {
+            let length = self.lengths[*clip];
+            let fits = open.iter_mut().filter(|(used, _)| used + length <= limit);
+            match fits.max_by_key(|(used, _)| *used) {
+                Some((used, row)) => {
+                    *used += length;
+                    row.push(*clip);
+                }
+                None => open.push((length, vec![*clip])),
+            }
+            if open.len() > OPEN_ROWS
+                && let Some(fullest) = (0..open.len()).max_by_key(|at| open[*at].0)
+            {
+                closed.push(open.remove(fullest).1);
+            }
+        }
+        closed.extend(open.into_iter().map(|(_, row)| row));
+        closed
+    }
+
+    /// Clips are sorted by length within stretches, cut into buckets, and the buckets shuffled.
+    fn bucketed(&self, clips: &[usize], rows: usize, salt: u64) -> Vec<Row> {
+        let mut buckets: Vec<Vec<usize>> = Vec::new();
+        for stretch in clips.chunks(rows * SORTED_BUCKETS) {
+            let mut stretch = stretch.to_vec();
+            stretch.sort_by_key(|clip| self.lengths[*clip]);
+            buckets.extend(stretch.chunks(rows).map(<[usize]>::to_vec));
+        }
+        let mut ranked: Vec<(u64, Vec<usize>)> =
+            (0..).map(|at: u64| scramble(salt.wrapping_add(at))).zip(buckets).collect();
+        ranked.sort_by_key(|(rank, _)| *rank);
+        ranked.into_iter().flat_map(|(_, bucket)| bucket).map(|clip| vec![clip]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn clips(count: usize) -> Vec<Clip> {
+        let clip = |number: usize| Clip {
+            id: format!("clip{number}"),
+            length: 10 + (scramble(number as u64) % 90) as usize,
+        };
+        (0..count).map(clip).collect()
+    }
+
+    fn all(_: usize) -> bool {
+        true
+    }
+
+    const PACK: Grouping = Grouping::Pack { length: 256 };
+    const BUCKETS: Grouping = Grouping::Buckets { length: 256, rows: 4 };
+
+    #[test]
+    fn every_pass_has_every_clip_once_in_another_order() {
+        for grouping in [PACK, BUCKETS] {
+            let mut order = Order::new(grouping, 1, &clips(300), all).unwrap();
+            let (first, second) = (order.pass(0).to_vec(), order.pass(1).to_vec());
+            for rows in [&first, &second] {
+                let seen: Vec<usize> = rows.iter().flatten().copied().collect();
+                assert_eq!(seen.len(), 300);
+                assert_eq!(seen.into_iter().collect::<BTreeSet<_>>().len(), 300);
+            }
+            assert_ne!(first, second);
+            let mut other = Order::new(grouping, 2, &clips(300), all).unwrap();
+            assert_ne!(first, other.pass(0));
+        }
+    }
+
+    #[test]
+    fn the_order_does_not_depend_on_how_the_clips_are_listed() {
+        let listed = clips(200);
+        let reversed: Vec<Clip> = listed.iter().rev().cloned().collect();
+        for grouping in [PACK, BUCKETS] {
+            let names = |clips: &[Clip]| -> Vec<Vec<String>> {
+                let mut order = Order::new(grouping, 1, clips, all).unwrap();
+                let name = |row: &Row| row.iter().map(|at| clips[*at].id.clone()).collect();
+                order.pass(3).iter().map(name).collect()
+            };
+            assert_eq!(names(&listed), names(&reversed));
+        }
+    }
+
+    #[test]
+    fn rows_are_full_and_never_too_full() {
+        let mut order = Order::new(PACK, 1, &clips(1_000), all).unwrap();
+        let rows = order.pass(0).to_vec();
+        let lengths: Vec<usize> = rows.iter().map(|row| order.length(row)).collect();
+        assert!(lengths.iter().all(|length| *length <= 256));
+        let filled = lengths.iter().sum::<usize>() as f64 / (256 * lengths.len()) as f64;
+        assert!(filled > 0.95, "{filled}");
+    }
+
+    #[test]
+    fn a_bucket_wastes_little_on_padding() {
+        let mut order = Order::new(BUCKETS, 1, &clips(1_000), all).unwrap();
+        let rows = order.pass(0).to_vec();
+        let padded: usize = rows
+            .chunks(4)
+            .map(|bucket| bucket.iter().map(|row| order.length(row)).max().unwrap_or(0) * 4)
+            .sum();
+        let filled: usize = rows.iter().map(|row| order.length(row)).sum();
+        assert!((filled as f64) > 0.95 * padded as f64, "{filled} of {padded}");
+    }
+
+    #[test]
+    fn a_cursor_goes_on_where_it_was_whatever_was_taken_at_a_time() {
+        let take = |sizes: &[usize]| {
+            let mut order = Order::new(PACK, 1, &clips(50), all).unwrap();
+            let mut cursor = Cursor::default();
+            let mut rows = Vec::new();
+            for size in sizes {
+                // A saved cursor and a new order, as after a restart.
+                order = Order::new(PACK, 1, &clips(50), all).unwrap();
+                rows.extend(order.take(&mut cursor, *size));
+            }
+            (rows, cursor, order.passes(&cursor))
+        };
+        let (at_once, cursor, passes) = take(&[60]);
+        assert_eq!((at_once.clone(), cursor, passes), take(&[1, 7, 2, 20, 30]));
+        let clips: usize = at_once.iter().map(Vec::len).sum();
+        assert_eq!(passes, clips as f64 / 50.0);
+        assert!(cursor.pass >= 2);
+    }
+
+    #[test]
+    fn clips_that_cannot_be_placed_are_named() {
+        let error = |clips: &[Clip]| Order::new(PACK, 1, clips, all).unwrap_err().to_string();
+        let long = Clip { id: "long".into(), length: 257 };
+        let expected = "clip `long` has 257 positions, expected 1 to 256: split it, drop it, or \
+                        raise the longest row";
+        assert_eq!(error(std::slice::from_ref(&long)), expected);
+        let twice = Clip { length: 5, ..long };
+        assert_eq!(error(&[twice.clone(), twice]), "clip `long` is there twice");
+    }
+}

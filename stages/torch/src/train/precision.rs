@@ -1,0 +1,188 @@
+//! The number format that a model computes in, and the loss scale that fp16 needs.
+
+use serde::{Deserialize, Serialize};
+use tch::Kind;
+
+use super::exact;
+use crate::error::TorchError;
+
+/// What the model's tensors are made of; the optimiser's master copies are always f32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    F32,
+    Bf16,
+    Fp16,
+}
+
+/// What a choice of precision depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceFacts {
+    /// As the user knows it: `cpu`, `Tesla T4`.
+    pub name: String,
+    /// Major and minor; none on a CPU.
+    pub compute_capability: Option<(u32, u32)>,
+}
+
+impl Precision {
+    pub fn kind(self) -> Kind {
+        match self {
+            Precision::F32 => Kind::Float,
+            Precision::Bf16 => Kind::BFloat16,
+            Precision::Fp16 => Kind::Half,
+        }
+    }
+
+    /// The fastest precision that trains well on a device.
+    pub fn best(facts: &DeviceFacts) -> Precision {
+        match facts.compute_capability {
+            None => Precision::F32,
+            Some(capability) if capability >= (8, 0) => Precision::Bf16,
+            Some(capability) if capability >= (7, 0) => Precision::Fp16,
+            Some(_) => Precision::F32,
+        }
+    }
+
+    /// Refuses what the device has no hardware for: it would run, many times slower.
+    pub fn check(self, facts: &DeviceFacts) -> Result<(), TorchError> {
+        let (name, needed, advice) = match self {
+            Precision::F32 => return Ok(()),
+            Precision::Bf16 => ("bf16", (8, 0), "`fp16` or `f32`"),
+            Precision::Fp16 => ("fp16", (7, 0), "`f32`"),
+        };
+        require(facts, name, needed, advice)
+    }
+}
+
+/// Refuses TF32 matrix products where the device has none.
+pub fn check_tf32(facts: &DeviceFacts) -> Result<(), TorchError> {
+    match facts.compute_capability {
+        None => {
+            Err(TorchError::Input(format!("tf32 needs a GPU, and the device is `{}`", facts.name)))
+        }
+        Some(_) => require(facts, "tf32", (8, 0), "it without"),
+    }
+}
+
+fn require(
+    facts: &DeviceFacts,
+    what: &str,
+    needed: (u32, u32),
+    advice: &str,
+) -> Result<(), TorchError> {
+    match facts.compute_capability {
+        Some(has) if has < needed => Err(TorchError::Input(format!(
+            "{what} needs compute capability {}.{}, and `{}` has {}.{}: use {advice} on it",
+            needed.0, needed.1, facts.name, has.0, has.1
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The dynamic loss scale: doubled while all goes well, halved at each overflow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scaler {
+    #[serde(with = "exact")]
+    scale: f64,
+    /// Good steps since the scale last changed.
+    good: u64,
+    /// Off for formats with the range of f32.
+    dynamic: bool,
+}
+
+const START: f64 = 65_536.0;
+const GROWTH: f64 = 2.0;
+const BACK_OFF: f64 = 0.5;
+const GROWTH_STEPS: u64 = 2_000;
+
+impl Scaler {
+    pub fn new(precision: Precision) -> Scaler {
+        let dynamic = precision == Precision::Fp16;
+        Scaler { scale: if dynamic { START } else { 1.0 }, good: 0, dynamic }
+    }
+
+    pub fn scale(&self) -> f64 {
+        self.scale
+    }
+
+    /// Takes note of whether the gradients of a step were all finite.
+    pub fn update(&mut self, is_finite: bool) {
+        if !self.dynamic {
+            return;
+        }
+        if !is_finite {
+            self.scale *= BACK_OFF;
+            self.good = 0;
+            return;
+        }
+        self.good += 1;
+        if self.good == GROWTH_STEPS {
+            self.scale *= GROWTH;
+            self.good = 0;
+        }
+    }
+
+    /// Whether an overflow may be the scale's doing, so that a smaller one may mend it.
+    pub fn can_shrink(&self) -> bool {
+        self.dynamic && self.scale > 1.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn gpu(name: &str, major: u32, minor: u32) -> DeviceFacts {
+        DeviceFacts { name: name.into(), compute_capability: Some((major, minor)) }
+    }
+
+    #[test]
+    fn a_precision_without_hardware_is_refused_with_the_reason() {
+        let error = Precision::Bf16.check(&gpu("Tesla T4", 7, 5)).unwrap_err();
+        let expected = "bf16 needs compute capability 8.0, and `Tesla T4` has 7.5: use `fp16` or \
+                        `f32` on it";
+        assert_eq!(error.to_string(), expected);
+        assert!(Precision::Fp16.check(&gpu("Tesla T4", 7, 5)).is_ok());
+        assert!(Precision::Fp16.check(&gpu("Tesla P40", 6, 1)).is_err());
+        assert!(Precision::F32.check(&gpu("Tesla P40", 6, 1)).is_ok());
+        assert!(check_tf32(&gpu("Tesla T4", 7, 5)).is_err());
+        assert!(check_tf32(&gpu("A100", 8, 0)).is_ok());
+        let cpu = DeviceFacts { name: "cpu".into(), compute_capability: None };
+        assert!(Precision::Bf16.check(&cpu).is_ok());
+        assert!(check_tf32(&cpu).is_err());
+    }
+
+    #[test]
+    fn the_best_precision_is_one_that_is_allowed() {
+        for (major, minor) in [(6, 0), (7, 0), (7, 5), (8, 0), (8, 9), (9, 0), (12, 0)] {
+            let facts = gpu("gpu", major, minor);
+            assert!(Precision::best(&facts).check(&facts).is_ok());
+        }
+        assert_eq!(Precision::best(&gpu("Tesla T4", 7, 5)), Precision::Fp16);
+        assert_eq!(Precision::best(&gpu("H200", 9, 0)), Precision::Bf16);
+    }
+
+    #[test]
+    fn the_scale_halves_at_an_overflow_and_doubles_after_2000_good_steps() {
+        let mut scaler = Scaler::new(Precision::Fp16);
+        scaler.update(false);
+        assert_eq!(scaler.scale(), 32_768.0);
+        (0..1_999).for_each(|_| scaler.update(true));
+        assert_eq!(scaler.scale(), 32_768.0);
+        scaler.update(true);
+        assert_eq!(scaler.scale(), 65_536.0);
+        (0..1_999).for_each(|_| scaler.update(true));
+        scaler.update(false);
+        (0..1_999).for_each(|_| scaler.update(true));
+        assert_eq!(scaler.scale(), 32_768.0, "an overflow starts the count again");
+    }
+
+    #[test]
+    fn formats_with_the_range_of_f32_have_no_scale() {
+        let mut scaler = Scaler::new(Precision::Bf16);
+        scaler.update(false);
+        assert_eq!(scaler.scale(), 1.0);
+        assert!(!scaler.can_shrink());
+    }
+}

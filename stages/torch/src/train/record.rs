@@ -1,0 +1,85 @@
+//! The values that a training leaves behind step by step, for TensorBoard and reports.
+//!
+//! Only what the training computed, such as losses: the same work leaves the same record,
+//! however often it was interrupted. Clocks have no place here.
+
+use tch::{Kind, Tensor};
+
+use crate::error::TorchError;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Record {
+    names: Vec<String>,
+    values: Vec<Value>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Value {
+    step: u64,
+    name: usize,
+    value: f64,
+}
+
+impl Record {
+    pub fn push(&mut self, step: u64, name: &str, value: f64) {
+        let name = match self.names.iter().position(|own| own == name) {
+            Some(at) => at,
+            None => {
+                self.names.push(name.to_owned());
+                self.names.len() - 1
+            }
+        };
+        self.values.push(Value { step, name, value });
+    }
+
+    /// Step, name and value, in the order in which they came.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &str, f64)> {
+        self.values.iter().map(|entry| (entry.step, self.names[entry.name].as_str(), entry.value))
+    }
+
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// [values, 3]: step, number of the name, value.
+    pub fn to_tensor(&self) -> Result<Tensor, TorchError> {
+        let row = |entry: &Value| [entry.step as f64, entry.name as f64, entry.value];
+        let rows: Vec<f64> = self.values.iter().flat_map(row).collect();
+        Ok(Tensor::f_from_slice(&rows)?.f_view([self.values.len() as i64, 3])?)
+    }
+
+    pub fn from_tensor(names: &[String], tensor: &Tensor) -> Result<Record, TorchError> {
+        let wrong = || TorchError::Model("the record in the checkpoint is damaged".into());
+        if tensor.kind() != Kind::Double || tensor.size().get(1..) != Some(&[3]) {
+            return Err(wrong());
+        }
+        let rows: Vec<f64> = Vec::try_from(tensor.f_contiguous()?.f_view(-1)?)?;
+        let value = |row: &[f64; 3]| {
+            let [step, name, value] = *row;
+            let name = name as usize;
+            (name < names.len()).then_some(Value { step: step as u64, name, value })
+        };
+        let values: Option<Vec<Value>> = rows.as_chunks::<3>().0.iter().map(value).collect();
+        Ok(Record { names: names.to_vec(), values: values.ok_or_else(wrong)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_record_is_the_same_after_a_save() {
+        let mut record = Record::default();
+        assert_eq!(Record::from_tensor(&[], &record.to_tensor().unwrap()).unwrap(), record);
+        record.push(1, "loss", 0.1 + 0.2);
+        record.push(1, "rate", 1e-300);
+        record.push(u64::from(u32::MAX), "loss", f64::INFINITY);
+        let tensor = record.to_tensor().unwrap();
+        assert_eq!(Record::from_tensor(record.names(), &tensor).unwrap(), record);
+        let last = record.iter().last().unwrap();
+        assert_eq!(last, (u64::from(u32::MAX), "loss", f64::INFINITY));
+        assert!(Record::from_tensor(&[], &tensor).is_err());
+    }
+}

@@ -1,0 +1,143 @@
+//! One model on several devices: a thread each, gradients summed on the first, weights copied
+//! back from it.
+//!
+//! Nothing random is shared between the threads: each micro-batch has a seed of its own, and
+//! dropout is a function of the seed alone (`layers::dropout`), not of libtorch's generator,
+//! which is one for the whole process.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tch::Tensor;
+
+use super::gradients;
+use super::losses::{Losses, Totals};
+use super::trainee::Trainee;
+use crate::error::TorchError;
+
+/// A piece of work for one replica.
+pub struct MicroBatch<'a, B> {
+    pub batch: &'a B,
+    pub seed: u64,
+}
+
+/// Accumulates a micro-batch on each replica at a time; at most as many as there are replicas.
+pub fn accumulate<T: Trainee>(
+    replicas: &mut [T],
+    round: &[MicroBatch<'_, T::Batch>],
+    totals: &Totals,
+) -> Result<Losses, TorchError> {
+    let work = |replica: &mut T, micro: &MicroBatch<'_, T::Batch>| {
+        replica.accumulate(micro.batch, totals, micro.seed)
+    };
+    together(replicas, round, work)
+}
+
+/// The losses of a batch on each replica, without gradients.
+pub fn evaluate<T: Trainee>(
+    replicas: &mut [T],
+    round: &[MicroBatch<'_, T::Batch>],
+) -> Result<Losses, TorchError> {
+    let work = |replica: &mut T, micro: &MicroBatch<'_, T::Batch>| {
+        let _guard = tch::no_grad_guard();
+        replica.evaluate(micro.batch)
+    };
+    together(replicas, round, work)
+}
+
+/// Runs the pieces of a round, the first on the calling thread's replica where it is the only
+/// one; losses are added in the order of the replicas.
+fn together<T: Trainee>(
+    replicas: &mut [T],
+    round: &[MicroBatch<'_, T::Batch>],
+    work: impl Fn(&mut T, &MicroBatch<'_, T::Batch>) -> Result<Losses, TorchError> + Sync,
+) -> Result<Losses, TorchError> {
+    // Methods of tch may panic with the text of libtorch, out of memory included.
+    let guarded = |replica: &mut T, micro: &MicroBatch<'_, T::Batch>| {
+        catch_unwind(AssertUnwindSafe(|| work(replica, micro)))
+            .unwrap_or_else(|panic| Err(TorchError::from_panic(&*panic)))
+    };
+    let mut pairs = replicas.iter_mut().zip(round);
+    let (1, Some((replica, micro))) = (round.len(), pairs.next()) else {
+        return spread(replicas, round, guarded);
+    };
+    guarded(replica, micro)
+}
+
+fn spread<T: Trainee>(
+    replicas: &mut [T],
+    round: &[MicroBatch<'_, T::Batch>],
+    work: impl Fn(&mut T, &MicroBatch<'_, T::Batch>) -> Result<Losses, TorchError> + Sync,
+) -> Result<Losses, TorchError> {
+    // A new thread starts with libtorch's own choice, which is another for the same machine.
+    let threads = tch::get_num_threads();
+    let work = &work;
+    let results: Vec<Result<Losses, TorchError>> = std::thread::scope(|scope| {
+        let start = |(replica, micro)| {
+            scope.spawn(move || {
+                tch::set_num_threads(threads);
+                work(replica, micro)
+            })
+        };
+        let running: Vec<_> = replicas.iter_mut().zip(round).map(start).collect();
+        let end = |thread: std::thread::ScopedJoinHandle<'_, Result<Losses, TorchError>>| {
+            thread.join().unwrap_or_else(|panic| Err(TorchError::from_panic(&*panic)))
+        };
+        running.into_iter().map(end).collect()
+    });
+    let mut losses = Losses::default();
+    for result in results {
+        losses.add(result?)?;
+    }
+    Ok(losses)
+}
+
+/// The gradients of all replicas together, on the device of the first.
+pub fn gradients<T: Trainee>(replicas: &[T]) -> Result<Vec<Option<Tensor>>, TorchError> {
+    let Some((first, others)) = replicas.split_first() else { return Ok(Vec::new()) };
+    let parameters = first.parameters();
+    let mut sums = gradients::of(&parameters);
+    for other in others {
+        gradients::add(&mut sums, &parameters, &gradients::of(&other.parameters()))?;
+    }
+    Ok(sums)
+}
+
+pub fn clear_gradients<T: Trainee>(replicas: &[T]) {
+    replicas.iter().for_each(|replica| gradients::clear(&replica.parameters()));
+}
+
+/// Gives the weights of the first replica to the others.
+pub fn share_weights<T: Trainee>(replicas: &[T]) -> Result<(), TorchError> {
+    let _guard = tch::no_grad_guard();
+    let Some((first, others)) = replicas.split_first() else { return Ok(()) };
+    let weights = first.parameters();
+    for other in others {
+        for ((_, from), (_, to)) in weights.iter().zip(other.parameters()) {
+            to.shallow_clone().f_copy_(from)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses replicas that do not train the same tensors.
+pub fn check<T: Trainee>(replicas: &[T]) -> Result<(), TorchError> {
+    let describe = |replica: &T| -> Vec<(String, Vec<i64>, tch::Kind)> {
+        let parameters = replica.parameters().into_iter();
+        parameters.map(|(name, tensor)| (name, tensor.size(), tensor.kind())).collect()
+    };
+    let Some((first, others)) = replicas.split_first() else {
+        return Err(TorchError::Input("there is no device to train on".into()));
+    };
+    let expected = describe(first);
+    if expected.is_empty() {
+        return Err(TorchError::Input("the model has no parameters to train".into()));
+    }
+    if let Some(pair) = expected.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
+        let message = format!("parameters out of order: `{}`, `{}`", pair[0].0, pair[1].0);
+        return Err(TorchError::Input(message));
+    }
+    match others.iter().all(|other| describe(other) == expected) {
+        true => Ok(()),
+        false => Err(TorchError::Input("the replicas train different tensors".into())),
+    }
+}

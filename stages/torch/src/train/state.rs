@@ -1,0 +1,52 @@
+//! The part of a training's state that is not tensors.
+
+use serde::{Deserialize, Serialize};
+
+use super::early_stop::{EarlyStop, Place, Ranking};
+use super::order::Cursor;
+use super::precision::Scaler;
+
+/// Saved after whole steps only. A step that was cut short, also in the middle of its
+/// accumulation, is done again from its start: its gradients are as large as the model, and
+/// saving them would cost more than the step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    /// Steps done.
+    pub step: u64,
+    /// Updates that the optimiser made: fewer, where steps were skipped.
+    pub updates: u64,
+    pub cursor: Cursor,
+    pub scaler: Scaler,
+    /// Rows in a micro-batch; halved when they do not fit into the memory of the device.
+    pub rows: usize,
+    /// Steps whose gradients were not all finite, in all and in a row.
+    pub skipped: u64,
+    pub bad: u64,
+    pub early_stop: EarlyStop,
+    pub ranking: Ranking,
+    pub ended: bool,
+    /// The last loss on held-out clips, and the step it was taken at.
+    pub held_out: Option<Place>,
+    /// The names of the recorded values; the values themselves are a tensor.
+    pub recorded: Vec<String>,
+}
+
+impl State {
+    pub fn new(scaler: Scaler, rows: usize) -> State {
+        State {
+            step: 0,
+            updates: 0,
+            cursor: Cursor::default(),
+            scaler,
+            rows,
+            skipped: 0,
+            bad: 0,
+            early_stop: EarlyStop::default(),
+            ranking: Ranking::default(),
+            ended: false,
+            held_out: None,
+            recorded: Vec::new(),
+        }
+    }
+}

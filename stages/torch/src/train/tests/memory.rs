@@ -1,0 +1,91 @@
+//! A host that keeps everything in memory and can end a training at any moment.
+
+use stage_core::StageError;
+use tch::Tensor;
+
+use crate::train::{Checkpoint, Host};
+
+/// What survives the end of a run.
+#[derive(Default)]
+pub struct Memory {
+    tensors: Vec<Tensor>,
+    pub checkpoint: Option<Checkpoint<usize>>,
+    pub commits: usize,
+    pub kept: usize,
+    pub reports: Vec<(u64, String, f64)>,
+    /// How often somebody asked whether to stop, in this run.
+    pub asked: usize,
+    /// Says stop from this question on.
+    pub stop_at: Option<usize>,
+    /// Dies, without a chance to save, at this call.
+    pub die_at: Option<usize>,
+    calls: usize,
+    tick: f64,
+    now: f64,
+}
+
+impl Memory {
+    /// With a clock of which each look takes some seconds.
+    pub fn with_clock(tick: f64) -> Memory {
+        Memory { tick, ..Memory::default() }
+    }
+
+    /// What is left for the next run.
+    pub fn survive(&mut self) {
+        (self.asked, self.calls, self.stop_at, self.die_at) = (0, 0, None, None);
+    }
+
+    pub fn values(&self, name: &str) -> Vec<f64> {
+        let own = self.reports.iter().filter(|(_, own, _)| own == name);
+        own.map(|(_, _, value)| *value).collect()
+    }
+
+    fn live(&mut self) -> Result<(), StageError> {
+        self.calls += 1;
+        match self.die_at {
+            Some(at) if self.calls > at => Err(StageError::failed("killed")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Host for Memory {
+    type Kept = usize;
+
+    fn keep(&mut self, tensor: &Tensor) -> Result<usize, StageError> {
+        self.live()?;
+        self.kept += 1;
+        self.tensors.push(tensor.detach().copy());
+        Ok(self.tensors.len() - 1)
+    }
+
+    fn recall(&mut self, kept: &usize) -> Result<Tensor, StageError> {
+        Ok(self.tensors[*kept].copy())
+    }
+
+    fn commit(&mut self, checkpoint: &Checkpoint<usize>) -> Result<(), StageError> {
+        self.live()?;
+        self.commits += 1;
+        self.checkpoint = Some(checkpoint.clone());
+        Ok(())
+    }
+
+    fn last(&mut self) -> Result<Option<Checkpoint<usize>>, StageError> {
+        self.live()?;
+        Ok(self.checkpoint.clone())
+    }
+
+    fn stopping(&mut self) -> bool {
+        self.asked += 1;
+        self.stop_at.is_some_and(|at| self.asked > at)
+    }
+
+    fn report(&mut self, step: u64, values: &[(&str, f64)]) {
+        self.reports.extend(values.iter().map(|(name, value)| (step, (*name).to_owned(), *value)));
+    }
+
+    fn seconds(&mut self) -> f64 {
+        self.now += self.tick;
+        self.now
+    }
+}

@@ -1,0 +1,59 @@
+//! The trainer at work on a model of letters.
+#![allow(clippy::unwrap_used)]
+
+mod memory;
+mod resume;
+mod rules;
+mod several;
+mod tiny;
+
+use stage_core::StageError;
+
+use self::memory::Memory;
+use self::tiny::{Corpus, Tiny};
+use super::adamw::AdamWSettings;
+use super::order::{Clip, Grouping};
+use super::precision::Precision;
+use super::schedule::{Decay, Schedule};
+use super::settings::{Checkpoints, Settings};
+use super::{Job, Trained, train};
+use crate::threads::one_thread;
+
+fn settings() -> Settings {
+    Settings {
+        seed: 1,
+        steps: 12,
+        grouping: Grouping::Pack { length: 24 },
+        rows: 2,
+        accumulate: 3,
+        precision: Precision::F32,
+        adamw: AdamWSettings { beta1: 0.9, beta2: 0.95, epsilon: 1e-5, weight_decay: 0.01 },
+        schedule: Schedule { rate: 0.02, warm_up: 2, from_zero: true, decay: Decay::Constant },
+        clip: Some(1.0),
+        validate_every: 4,
+        early_stop: None,
+        keep_best: 2,
+        keep_kind: None,
+        checkpoint: Checkpoints { steps: Some(5), seconds: None },
+        bad_steps: 3,
+        report_every: 1,
+    }
+}
+
+/// Trains replicas on a corpus of which every fifth clip is held out.
+fn run(
+    replicas: &mut [Tiny],
+    corpus: &Corpus,
+    settings: &Settings,
+    host: &mut Memory,
+) -> Result<Trained<usize>, StageError> {
+    // Threads would spend their time on waiting for each other.
+    one_thread();
+    let clip = |(number, letters): (usize, &Vec<i64>)| Clip {
+        id: format!("clip{number}"),
+        length: letters.len(),
+    };
+    let clips: Vec<Clip> = corpus.0.iter().enumerate().map(clip).collect();
+    let held_out: Vec<bool> = (0..clips.len()).map(|number| number % 5 == 4).collect();
+    train(Job { replicas, data: corpus, clips: &clips, held_out: &held_out, settings }, host)
+}

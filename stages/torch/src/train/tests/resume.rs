@@ -1,0 +1,159 @@
+//! A training that was interrupted ends with the same bits as one that was not.
+
+use stage_core::StageError;
+use tch::Kind;
+
+use super::memory::Memory;
+use super::tiny::{Corpus, Tiny, bits};
+use super::{run, settings};
+use crate::train::precision::Precision;
+use crate::train::record::Record;
+use crate::train::settings::Settings;
+use crate::train::{Host, Trained, Trainee};
+
+/// All that a training leaves behind.
+#[derive(Debug, PartialEq)]
+struct Left {
+    parameters: Vec<(String, Vec<f32>)>,
+    best: Vec<(u64, Vec<(String, Vec<f32>)>)>,
+    record: Record,
+    passes: f64,
+}
+
+fn left(tiny: &Tiny, trained: &Trained<usize>, host: &mut Memory) -> Left {
+    let mut recall = |weights: &[(String, usize)]| {
+        let tensor = |(name, kept): &(String, usize)| (name.clone(), host.recall(kept).unwrap());
+        bits(&weights.iter().map(tensor).collect::<Vec<_>>())
+    };
+    assert_eq!(recall(&trained.last).len(), tiny.parameters().len());
+    Left {
+        parameters: bits(&tiny.parameters()),
+        best: trained.best.iter().map(|(place, kept)| (place.step, recall(kept))).collect(),
+        record: trained.record.clone(),
+        passes: trained.passes,
+    }
+}
+
+fn straight(make: &dyn Fn() -> Tiny, settings: &Settings) -> (Left, Memory) {
+    let (mut tiny, mut host) = (make(), Memory::default());
+    let corpus = Corpus::new(30);
+    let trained = run(std::slice::from_mut(&mut tiny), &corpus, settings, &mut host).unwrap();
+    (left(&tiny, &trained, &mut host), host)
+}
+
+/// Starts again and again with a fresh model until a run gets through; `harm` says how each
+/// run ends.
+fn interrupted(
+    make: &dyn Fn() -> Tiny,
+    settings: &Settings,
+    harm: impl Fn(usize, &mut Memory),
+) -> (Left, usize) {
+    let (corpus, mut host) = (Corpus::new(30), Memory::default());
+    for runs in 1.. {
+        assert!(runs < 500, "no progress");
+        let mut tiny = make();
+        let base = bits(&tiny.base());
+        host.survive();
+        harm(runs, &mut host);
+        let result = run(std::slice::from_mut(&mut tiny), &corpus, settings, &mut host);
+        if tiny.parameters().len() != tiny.base().len() {
+            assert_eq!(bits(&tiny.base()), base, "a frozen tensor has moved");
+        }
+        if let Ok(trained) = result {
+            return (left(&tiny, &trained, &mut host), runs);
+        }
+    }
+    unreachable!("the loop ends only by returning")
+}
+
+#[test]
+fn a_training_stopped_at_every_question_equals_one_that_never_was() {
+    let settings = settings();
+    for make in [&|| Tiny::new(Kind::Float, 0.1) as _, &Tiny::adapted as &dyn Fn() -> Tiny] {
+        let (expected, host) = straight(make, &settings);
+        // Four questions a step: before it, and before each of its micro-batches.
+        assert_eq!(host.asked, 12 * 4);
+        for question in 0..host.asked {
+            let (got, runs) = interrupted(make, &settings, |run, host| {
+                host.stop_at = (run == 1).then_some(question);
+            });
+            assert_eq!((&got, runs), (&expected, 2), "stopped at question {question}");
+        }
+    }
+}
+
+#[test]
+fn a_training_stopped_after_every_single_step_equals_one_that_never_was() {
+    for (precision, dropout) in [(Precision::Bf16, 0.0), (Precision::Fp16, 0.1)] {
+        let settings = Settings { precision, ..settings() };
+        let make = || Tiny::new(precision.kind(), dropout);
+        let (expected, _) = straight(&make, &settings);
+        let (got, runs) = interrupted(&make, &settings, |_, host| host.stop_at = Some(5));
+        assert_eq!((got, runs), (expected, 12));
+    }
+}
+
+#[test]
+fn a_training_killed_at_every_call_equals_one_that_never_was() {
+    let settings = settings();
+    let make = || Tiny::new(Kind::Float, 0.1);
+    let (expected, _) = straight(&make, &settings);
+    for call in (0..).step_by(3) {
+        let (got, runs) = interrupted(&make, &settings, |run, host| {
+            host.die_at = (run == 1).then_some(call);
+        });
+        assert_eq!(got, expected, "killed at call {call}");
+        if runs == 1 {
+            assert!(call > 40, "{call}");
+            return;
+        }
+    }
+}
+
+#[test]
+fn stopping_says_so_and_saves() {
+    let (corpus, mut host) = (Corpus::new(30), Memory::default());
+    host.stop_at = Some(14);
+    let mut tiny = Tiny::new(Kind::Float, 0.0);
+    let result = run(std::slice::from_mut(&mut tiny), &corpus, &settings(), &mut host);
+    assert!(matches!(result, Err(StageError::Stopped)), "{result:?}");
+    // Three whole steps; the fourth was given up in its accumulation.
+    assert!(host.checkpoint.unwrap().state.contains(r#""step":3"#));
+    assert_eq!(host.commits, 1);
+}
+
+#[test]
+fn checkpoints_come_by_steps_or_by_time() {
+    let commits = |steps, seconds, tick| {
+        let (corpus, mut host) = (Corpus::new(30), Memory::with_clock(tick));
+        let mut settings = settings();
+        settings.checkpoint = crate::train::settings::Checkpoints { steps, seconds };
+        let mut tiny = Tiny::new(Kind::Float, 0.0);
+        run(std::slice::from_mut(&mut tiny), &corpus, &settings, &mut host).unwrap();
+        host.commits
+    };
+    assert_eq!(commits(None, None, 0.0), 1, "the last state is always saved");
+    assert_eq!(commits(Some(4), None, 0.0), 3);
+    assert_eq!(commits(Some(5), None, 0.0), 3);
+    assert_eq!(commits(None, Some(1e9), 1.0), 1);
+    assert_eq!(commits(None, Some(1e-9), 1.0), 12);
+}
+
+#[test]
+fn a_frozen_tensor_is_never_saved() {
+    let (_, host) = straight(&Tiny::adapted, &settings());
+    let checkpoint = host.checkpoint.unwrap();
+    let names = checkpoint.tensors.iter().map(|(name, _)| name.as_str());
+    let others: Vec<&str> = names.filter(|name| !name.contains("lora_")).collect();
+    assert_eq!(others, ["record"]);
+}
+
+#[test]
+fn a_checkpoint_of_another_model_is_refused() {
+    let (_, mut host) = straight(&Tiny::adapted, &settings());
+    let mut tiny = Tiny::new(Kind::Float, 0.0);
+    let corpus = Corpus::new(30);
+    let result = run(std::slice::from_mut(&mut tiny), &corpus, &settings(), &mut host);
+    let expected = "the checkpoint has no tensor `master/embeddings.weight`";
+    assert_eq!(result.unwrap_err().to_string(), expected);
+}

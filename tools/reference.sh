@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Sets up the reference implementations that parity is checked against, in `.reference`, and
+# prints the Python that runs them. They share the project's own torch. Only needed by
+# `make parity` and the comparing benchmarks; nothing of it is shipped or linked.
+#
+# The Python goes to stdout, all else to stderr.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+home=$root/.reference
+python=$home/bin/python
+
+# Without their dependencies, which would bring another torch and much that is never imported;
+# what the models do import of those is replaced by stubs in the generators.
+models=(fish-speech==0.1.0 descript-audio-codec==1.0.0 loralib==0.1.2)
+plain=(
+    einops==0.8.2 filelock==3.20.0 fsspec==2025.10.0 jinja2==3.1.6 loguru==0.7.3 markupsafe==3.0.3
+    mpmath==1.3.0 networkx==3.5 numpy==2.2.6 packaging==25.0 protobuf==6.33.0 regex==2025.11.3 requests==2.32.5
+    safetensors==0.6.2 sympy==1.14.0 tensorboard==2.20.0 tiktoken==0.12.0 typing-extensions==4.15.0
+)
+wanted=$(printf '%s\n' "${models[@]}" "${plain[@]}")
+
+say() { printf 'reference: %s\n' "$*" >&2; }
+fail() { say "$@"; exit 1; }
+
+libtorch=$("$root/tools/libtorch.sh")
+
+install() {
+    command -v python3 >/dev/null || fail "needs python3 with venv and pip"
+    say "fetching the reference implementations (about 40 MB)"
+    rm -rf "$home" && python3 -m venv "$home" || fail "python3 cannot make a virtual environment"
+    "$python" -m pip install --disable-pip-version-check --no-input --quiet --no-deps \
+        "${models[@]}" "${plain[@]}" >&2 || fail "the packages could not be installed"
+    # Last: a set-up that was cut off is made again.
+    printf '%s\n' "$wanted" > "$home/wanted"
+    say "ready"
+}
+
+# Python's part of torch names CUDA libraries that a CPU never calls and that are gigabytes. For
+# those that are not there, empty ones of the same names are loaded first, and what they lack
+# is looked for only when it is called.
+link_torch() {
+    local packages stubs=$home/stubs name
+    packages=$(echo "$home"/lib/python3.*/site-packages)
+    mkdir -p "$stubs"
+    for name in $(ldd "$libtorch/lib/libtorch_python.so" | sed -n 's/ => not found//p' | sort -u); do
+        [ -e "$stubs/$name" ] ||
+            gcc -shared -x c /dev/null -Wl,-soname,"$name" -o "$stubs/$name" ||
+            fail "gcc could not make \`$name\`"
+    done
+    cat > "$packages/throstle_torch.py" <<PYTHON
+import ctypes, os, sys
+stubs = "$stubs"
+if os.listdir(stubs):
+    sys.setdlopenflags(os.RTLD_LAZY)
+for name in os.listdir(stubs):
+    ctypes.CDLL(os.path.join(stubs, name))
+PYTHON
+    # A path file: a line is a folder of packages, or an import.
+    printf '%s\nimport throstle_torch\n' "$(dirname "$libtorch")" > "$packages/throstle_torch.pth"
+}
+
+[ "$(cat "$home/wanted" 2>/dev/null)" = "$wanted" ] || install
+link_torch
+echo "$python"
