@@ -20,8 +20,8 @@ use crate::error::TorchError;
 use crate::mel::Mel;
 use crate::mel_rvq::MelRvq;
 use crate::threads::one_thread;
-use crate::weights;
 use crate::train::lora_fixture;
+use crate::weights;
 
 /// The content of `fixture.json`.
 #[derive(Debug, Deserialize)]

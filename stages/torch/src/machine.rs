@@ -9,6 +9,7 @@ use stage_core::StageError;
 use tch::{Cuda, Device};
 
 use crate::threads::one_thread;
+use crate::train::precision::DeviceFacts;
 
 /// The release of libtorch that this was built with.
 pub const LIBTORCH: &str = env!("THROSTLE_LIBTORCH");
@@ -23,18 +24,49 @@ impl Machine {
     /// Makes ready to work on a device: `cpu`, `cuda` or `cuda:1`.
     pub fn prepare(&self, device: &str, threads: u32) -> Result<(), StageError> {
         self.threads.store(threads as usize, Ordering::Relaxed);
-        let device = parse_device(device)?;
+        self.open(device)?;
+        one_thread();
+        Ok(())
+    }
+
+    /// Makes ready to work on one more device.
+    pub fn open(&self, name: &str) -> Result<Device, StageError> {
+        let device = parse_device(name)?;
         if let Device::Cuda(number) = device {
             open_cuda()?;
             check_cuda(number)?;
         }
-        one_thread();
-        Ok(())
+        Ok(device)
+    }
+
+    /// What the choice of a precision depends on.
+    pub fn facts(&self, name: &str) -> DeviceFacts {
+        let cpu = DeviceFacts { name: name.to_owned(), compute_capability: None };
+        match parse_device(name) {
+            Ok(Device::Cuda(number)) => gpu_facts(number).unwrap_or(cpu),
+            _ => cpu,
+        }
+    }
+
+    /// Lets libtorch use all threads, shared out among so many replicas, until the result is
+    /// dropped.
+    pub fn share_threads(&self, replicas: usize) -> SharedThreads {
+        tch::set_num_threads((self.threads() / replicas.max(1)).max(1) as i32);
+        SharedThreads(())
     }
 
     /// How many clips may be worked on at a time.
     pub fn threads(&self) -> usize {
         self.threads.load(Ordering::Relaxed).max(1)
+    }
+}
+
+/// While it is there, libtorch computes on several threads.
+pub struct SharedThreads(());
+
+impl Drop for SharedThreads {
+    fn drop(&mut self) {
+        one_thread();
     }
 }
 
@@ -143,13 +175,30 @@ fn cpu_report() -> DeviceReport {
 
 /// The GPUs as the driver's own program lists them.
 fn list_gpus() -> Vec<DeviceReport> {
-    let query = "--query-gpu=index,name,memory.total,memory.free,driver_version";
+    let text = ask_driver("index,name,memory.total,memory.free,driver_version");
+    text.lines().filter_map(parse_gpu).collect()
+}
+
+/// What the driver's own program says of each GPU, a line each; nothing where there is none.
+fn ask_driver(what: &str) -> String {
     let output = std::process::Command::new("nvidia-smi")
-        .args([query, "--format=csv,noheader,nounits"])
+        .args([&format!("--query-gpu={what}"), "--format=csv,noheader,nounits"])
         .output();
     let text = output.ok().filter(|output| output.status.success()).map(|output| output.stdout);
-    let text = String::from_utf8_lossy(&text.unwrap_or_default()).into_owned();
-    text.lines().filter_map(parse_gpu).collect()
+    String::from_utf8_lossy(&text.unwrap_or_default()).into_owned()
+}
+
+fn gpu_facts(number: usize) -> Option<DeviceFacts> {
+    let text = ask_driver("index,name,compute_cap");
+    text.lines().filter_map(parse_facts).find(|(index, _)| *index == number).map(|(_, facts)| facts)
+}
+
+fn parse_facts(line: &str) -> Option<(usize, DeviceFacts)> {
+    let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+    let [index, name, capability] = fields.as_slice() else { return None };
+    let (major, minor) = capability.split_once('.')?;
+    let compute_capability = Some((major.parse().ok()?, minor.parse().ok()?));
+    Some((index.parse().ok()?, DeviceFacts { name: (*name).to_owned(), compute_capability }))
 }
 
 fn parse_gpu(line: &str) -> Option<DeviceReport> {
@@ -180,6 +229,15 @@ mod tests {
         let unknown = "no device `gpu`: expected `cpu` or `cuda:0`";
         assert_eq!(device("gpu"), Err(unknown.into()));
         assert!(device("cuda:x").is_err());
+    }
+
+    #[test]
+    fn the_compute_capability_of_a_gpu_is_read() {
+        let (index, facts) = parse_facts("1, Tesla T4, 7.5").unwrap();
+        assert_eq!((index, facts.name.as_str()), (1, "Tesla T4"));
+        assert_eq!(facts.compute_capability, Some((7, 5)));
+        assert!(parse_facts("No devices were found").is_none());
+        assert_eq!(Machine::default().facts("cpu").compute_capability, None);
     }
 
     #[test]

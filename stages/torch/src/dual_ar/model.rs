@@ -9,6 +9,7 @@ use crate::error::TorchError;
 use crate::layers::{Adaptable, Embedding, Linear, Pass, RmsNorm};
 use crate::random::Random;
 use crate::rope::{Rope, Turns};
+use crate::train::lora;
 use crate::weights::{Scope, Weights};
 
 /// The tokens with a meaning for the model, which only the tokenizer knows.
@@ -129,6 +130,10 @@ impl DualAr {
     pub fn with_parity(mut self, parity: Parity) -> DualAr {
         self.parity = parity;
         self
+    }
+
+    pub fn parity(&self) -> Parity {
+        self.parity
     }
 
     pub fn config(&self) -> &Config {
@@ -397,6 +402,16 @@ impl DualAr {
             x = block.step(&x, &turns, cache);
         }
         self.fast_logits(&x, Pass::Evaluate).view(-1)
+    }
+}
+
+impl lora::Adaptable for DualAr {
+    fn layers(&mut self) -> Vec<(String, lora::Layer<'_>)> {
+        let layer = |(name, module)| match module {
+            Adaptable::Linear(linear) => (name, lora::Layer::Linear(linear)),
+            Adaptable::Embedding(table) => (name, lora::Layer::Embedding(table)),
+        };
+        self.adaptable().into_iter().map(layer).collect()
     }
 }
 

@@ -1,3 +1,13 @@
 //! Fish Speech from clips to sentences: what stands between the stages and the text model.
 
+pub mod clip;
+pub mod lineage;
 pub mod measure;
+pub mod model;
+pub mod plan;
+pub mod preflight;
+mod rehearsal;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod tune;
+pub mod vocabulary;

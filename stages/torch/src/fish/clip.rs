@@ -1,0 +1,236 @@
+//! Clips as a model is trained on them, from the texts and tokens that arrive.
+
+use std::collections::BTreeSet;
+
+use cache::Digest;
+use stage_core::key::{HashSink, Sink};
+use stage_core::{Context, Item, StageError};
+
+use super::vocabulary::Vocabulary;
+use crate::codec::Codes;
+use crate::dual_ar;
+use crate::dual_ar::prompt::{PromptFormat, Script, Spoken};
+use crate::error::TorchError;
+use crate::npy;
+use crate::train::order::{self, Row};
+use crate::train::run::Data;
+use crate::train::split;
+
+/// A clip as the model reads it, with what it is to predict.
+#[derive(Clone, Debug)]
+pub struct Clip {
+    /// Follows from text and tokens alone.
+    pub id: String,
+    pub columns: dual_ar::Clip,
+    /// The columns of a row that it takes.
+    pub length: usize,
+}
+
+/// The clips of a training, and what became of those that are not among them.
+#[derive(Debug, Default)]
+pub struct Clips {
+    pub clips: Vec<Clip>,
+    /// Which ones are held out.
+    pub held_out: Vec<bool>,
+    pub notes: Vec<(String, u64)>,
+}
+
+/// What decides how clips are read.
+pub struct Reading<'a> {
+    pub vocabulary: &'a Vocabulary,
+    pub format: PromptFormat,
+    pub max_length: usize,
+}
+
+impl Reading<'_> {
+    /// Reads the clips to train on, and those held out where they are given; else a fraction.
+    pub fn clips(
+        &self,
+        training: &[Item],
+        validation: Option<&[Item]>,
+        fraction: f64,
+        context: &mut dyn Context,
+    ) -> Result<Clips, StageError> {
+        let mut clips = Clips::default();
+        let mut known = BTreeSet::new();
+        // Held-out clips first, so that one that is on both sides stays held out.
+        for item in validation.unwrap_or_default() {
+            self.add(item, true, &mut clips, &mut known, context)?;
+        }
+        for item in training {
+            self.add(item, false, &mut clips, &mut known, context)?;
+        }
+        if validation.is_none() {
+            let ids: Vec<&str> = clips.clips.iter().map(|clip| clip.id.as_str()).collect();
+            clips.held_out = split::held_out(&ids, fraction, SALT);
+        }
+        let held = clips.held_out.iter().filter(|held| **held).count() as u64;
+        clips.note("clips held out", held);
+        clips.note("clips trained on", clips.clips.len() as u64 - held);
+        Ok(clips)
+    }
+
+    fn add(
+        &self,
+        item: &Item,
+        held_out: bool,
+        clips: &mut Clips,
+        known: &mut BTreeSet<String>,
+        context: &mut dyn Context,
+    ) -> Result<(), StageError> {
+        let clip = self.clip(item, context)?;
+        if clip.length > self.max_length {
+            clips.note("clips longer than `max_length`, left out", 1);
+        } else if !known.insert(clip.id.clone()) {
+            clips.note("clips that are there twice, left out", 1);
+        } else {
+            clips.clips.push(clip);
+            clips.held_out.push(held_out);
+        }
+        Ok(())
+    }
+
+    fn clip(&self, item: &Item, context: &mut dyn Context) -> Result<Clip, StageError> {
+        let missing = |field: &str| StageError::failed(format!("a clip has no `{field}`"));
+        let text = item.fields.text("text").ok_or_else(|| missing("text"))?;
+        let blob = item.fields.blob("tokens").ok_or_else(|| missing("tokens"))?;
+        let codes = npy::read(&context.read(blob)?);
+        let codes = codes.and_then(|codes| {
+            self.vocabulary.check_codes(&codes)?;
+            Ok(codes)
+        });
+        let codes = codes.map_err(|error| unfit(text, &error.to_string()))?;
+        let codes: Vec<i32> = codes.values.iter().map(|code| i32::from(*code)).collect();
+        let columns = script(self.vocabulary).clip(self.format, &Spoken { text, codes: &codes })?;
+        let length = columns.tokens.len() / (self.vocabulary.codebooks() + 1);
+        Ok(Clip { id: id(text, &blob.digest), columns, length })
+    }
+}
+
+pub fn script(vocabulary: &Vocabulary) -> Script<'_, Vocabulary> {
+    Script::new(vocabulary, vocabulary.tokens(), vocabulary.codebooks())
+}
+
+/// Gives the held-out clips of one corpus another draw than those of another use of the hash.
+const SALT: &str = "fish";
+
+fn unfit(text: &str, why: &str) -> StageError {
+    let begin: String = text.chars().take(40).collect();
+    StageError::with_help(
+        format!("the clip with the text `{begin}` does not fit the model: {why}"),
+        "encode the clips with the codec that the model was made for",
+    )
+}
+
+/// The same clip under another name, or read by another device, is the same clip.
+fn id(text: &str, tokens: &Digest) -> String {
+    let mut sink = HashSink::default();
+    sink.text("text", text);
+    sink.digest("tokens", tokens);
+    sink.finish().to_string()
+}
+
+impl Clips {
+    fn note(&mut self, what: &str, count: u64) {
+        match self.notes.iter_mut().find(|(own, _)| own == what) {
+            Some((_, own)) => *own += count,
+            None => self.notes.push((what.to_owned(), count)),
+        }
+    }
+
+    /// As the model takes them.
+    pub fn data<'a>(&'a self, vocabulary: &Vocabulary) -> ClipData<'a> {
+        ClipData { clips: &self.clips, codebooks: vocabulary.codebooks(), pad: vocabulary.pad() }
+    }
+
+    /// What the order of training looks at.
+    pub fn order(&self) -> Vec<order::Clip> {
+        let clip = |clip: &Clip| order::Clip { id: clip.id.clone(), length: clip.length };
+        self.clips.iter().map(clip).collect()
+    }
+}
+
+/// Makes batches of clips.
+pub struct ClipData<'a> {
+    clips: &'a [Clip],
+    codebooks: usize,
+    pad: i64,
+}
+
+impl Data<dual_ar::Batch> for ClipData<'_> {
+    fn batch(&self, rows: &[Row]) -> Result<dual_ar::Batch, TorchError> {
+        let clips = |row: &Row| row.iter().map(|clip| &self.clips[*clip].columns).collect();
+        let rows: Vec<Vec<&dual_ar::Clip>> = rows.iter().map(clips).collect();
+        dual_ar::Batch::new(self.codebooks, &rows, self.pad as i32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use stage_core::Value;
+
+    use super::*;
+    use crate::fish::testing::{codes, vocabulary};
+    use crate::testing::Bench;
+
+    fn item(bench: &mut Bench, text: &str, first: u16) -> Item {
+        let tokens = npy::write(&codes(&[[first, 2], [3, 4], [5, 6]]));
+        let mut item = bench.item(0, "tokens", npy::KIND, &tokens);
+        item.fields.set("text", Value::text(text));
+        item
+    }
+
+    fn read(
+        bench: &mut Bench,
+        training: &[Item],
+        validation: Option<&[Item]>,
+        fraction: f64,
+    ) -> Result<Clips, StageError> {
+        let vocabulary = vocabulary();
+        let reading =
+            Reading { vocabulary: &vocabulary, format: PromptFormat::Interleave, max_length: 40 };
+        reading.clips(training, validation, fraction, bench)
+    }
+
+    #[test]
+    fn a_clip_on_both_sides_is_held_out_and_one_that_comes_twice_counts_once() {
+        let mut bench = Bench::default();
+        let training =
+            [item(&mut bench, "a", 1), item(&mut bench, "b", 1), item(&mut bench, "b", 1)];
+        let clips = read(&mut bench, &training, Some(&training[..1]), 0.5).unwrap();
+        assert_eq!(clips.held_out, [true, false]);
+        let note = |what: &str| clips.notes.iter().find(|(own, _)| own == what).unwrap().1;
+        assert_eq!(note("clips that are there twice, left out"), 2);
+        assert_eq!((note("clips held out"), note("clips trained on")), (1, 1));
+    }
+
+    #[test]
+    fn held_out_clips_stay_held_out_when_others_come_or_go() {
+        let mut bench = Bench::default();
+        let items: Vec<Item> =
+            (0..20).map(|at| item(&mut bench, &format!("text {at}"), at)).collect();
+        let held = |clips: Clips| -> BTreeSet<String> {
+            let clips = clips.clips.into_iter().zip(clips.held_out);
+            clips.filter(|(_, held)| *held).map(|(clip, _)| clip.id).collect()
+        };
+        let all = held(read(&mut bench, &items, None, 0.3).unwrap());
+        let some = held(read(&mut bench, &items[..12], None, 0.3).unwrap());
+        assert!(!some.is_empty() && some.is_subset(&all), "{some:?} {all:?}");
+        assert!(held(read(&mut bench, &items, None, 0.0).unwrap()).is_empty());
+    }
+
+    #[test]
+    fn clips_too_long_are_left_out_and_tokens_of_another_codec_stop_the_training() {
+        let mut bench = Bench::default();
+        let long = item(&mut bench, "a text that is a little too long for the row", 1);
+        let clips = read(&mut bench, &[long], None, 0.0).unwrap();
+        assert_eq!(clips.clips.len(), 0);
+        let other = item(&mut bench, "other", 99);
+        let error = read(&mut bench, &[other], None, 0.0).unwrap_err();
+        let expected = "the clip with the text `other` does not fit the model: \
+                        code 99 in its tokens, the model has 24 entries a codebook";
+        assert_eq!(error.to_string(), expected);
+        assert!(error.help().unwrap().contains("with the codec"));
+    }
+}

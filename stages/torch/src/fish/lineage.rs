@@ -1,0 +1,102 @@
+//! Where a model or a set of adapters comes from, as it travels in the artifact.
+
+use cache::Digest;
+use serde::{Deserialize, Serialize};
+use stage_core::key::{HashSink, Sink};
+use stage_core::{Fields, StageError};
+use stage_formats::artifact;
+
+/// Of a model. Fields that others have put there are let pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelLineage {
+    /// The stage kind that made it.
+    #[serde(default)]
+    pub made_by: String,
+    /// The digest of the model that it was made from.
+    #[serde(default)]
+    pub base: Option<String>,
+    /// Whether all began with random weights, so that it need not know how to speak.
+    #[serde(default)]
+    pub random: bool,
+    /// The digests of the adapters that were merged into it, oldest first.
+    #[serde(default)]
+    pub adapters: Vec<String>,
+}
+
+/// Of adapters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdapterLineage {
+    /// The digest of the model that they were trained on, and only fit.
+    pub base: String,
+    pub rank: i64,
+    pub alpha: f64,
+    pub modules: Vec<String>,
+    /// The digest of the adapters that training went on from.
+    pub parent: Option<String>,
+}
+
+impl ModelLineage {
+    pub fn of(model: &Fields) -> ModelLineage {
+        let text = model.text(artifact::LINEAGE).unwrap_or_default();
+        // A model without a lineage is one whose past is not known.
+        serde_json::from_str(text).unwrap_or_default()
+    }
+
+    /// That of a model made from another one.
+    pub fn from(base: &Fields, made_by: &str) -> ModelLineage {
+        let before = ModelLineage::of(base);
+        ModelLineage { made_by: made_by.into(), base: Some(digest(base).to_string()), ..before }
+    }
+}
+
+impl AdapterLineage {
+    pub fn of(adapters: &Fields) -> Result<AdapterLineage, StageError> {
+        let not_adapters = |why: String| {
+            StageError::with_help(
+                format!("what arrived on `adapters` are no adapters: {why}"),
+                "give `adapters` a `fish.lora` stage",
+            )
+        };
+        if adapters.text(artifact::FAMILY) != Some(artifact::LORA) {
+            let family = adapters.text(artifact::FAMILY).unwrap_or("nothing known");
+            return Err(not_adapters(format!("it is `{family}`")));
+        }
+        let text = adapters.text(artifact::LINEAGE).unwrap_or_default();
+        serde_json::from_str(text).map_err(|error| not_adapters(error.to_string()))
+    }
+
+    /// Refuses another base than the one they were trained on.
+    pub fn check_base(&self, base: &Fields) -> Result<(), StageError> {
+        let base = digest(base);
+        match self.base == base.to_string() {
+            true => Ok(()),
+            false => Err(StageError::with_help(
+                format!(
+                    "the adapters were trained on the model {}, not on {}",
+                    self.base.get(..12).unwrap_or(&self.base),
+                    base.short()
+                ),
+                "give both stages the same model; on other weights adapters do harm",
+            )),
+        }
+    }
+}
+
+/// The content of a model or of adapters: configuration and tensors. What else the artifact
+/// tells of them does not count.
+pub fn digest(fields: &Fields) -> Digest {
+    let mut sink = HashSink::default();
+    if let Some(config) = fields.blob(artifact::CONFIG) {
+        sink.digest(artifact::CONFIG, &config.digest);
+    }
+    for (name, blob) in artifact::tensors(fields) {
+        sink.digest(name, &blob.digest);
+    }
+    sink.finish()
+}
+
+pub fn to_text(lineage: &impl Serialize) -> String {
+    // Plain structs of texts and numbers.
+    serde_json::to_string(lineage).unwrap_or_default()
+}

@@ -1,0 +1,104 @@
+//! A text model as an artifact: what is read of it, and what is written again.
+
+use stage_core::{Context, Fields, NewValue, StageError};
+use stage_formats::artifact;
+use tch::{Device, Kind};
+
+use super::lineage::{self, ModelLineage};
+use super::vocabulary::Vocabulary;
+use crate::dual_ar::{Config, DualAr, Parity};
+use crate::error::TorchError;
+use crate::stored;
+use crate::weights::Weights;
+
+/// What travels unchanged from a model to those made of it.
+const CARRIED: [&str; 4] =
+    [artifact::CONFIG, artifact::TOKENIZER, artifact::SPECIAL_TOKENS, artifact::LICENSE];
+
+/// A model that arrived on a port; its tensors are still in the store.
+#[derive(Debug)]
+pub struct Model {
+    pub fields: Fields,
+    pub config: Config,
+    pub config_text: String,
+    pub vocabulary: Vocabulary,
+    pub lineage: ModelLineage,
+}
+
+impl Model {
+    pub fn read(
+        port: &str,
+        fields: Option<&Fields>,
+        context: &mut dyn Context,
+    ) -> Result<Model, StageError> {
+        let fields = fields
+            .ok_or_else(|| StageError::failed(format!("no model arrived on port `{port}`")))?;
+        check_family(port, fields)?;
+        let config = fields.blob(artifact::CONFIG);
+        let config = config.ok_or_else(|| no_model(port, "it has no `config`"))?;
+        let bytes = context.read(config)?;
+        let config = Config::parse(&bytes)?;
+        let vocabulary = Vocabulary::of(fields, &config, context)?;
+        Ok(Model {
+            lineage: ModelLineage::of(fields),
+            fields: fields.clone(),
+            config_text: String::from_utf8_lossy(&bytes).into_owned(),
+            config,
+            vocabulary,
+        })
+    }
+
+    /// What its tensors are kept in: that of its largest one.
+    pub fn kind(&self, context: &mut dyn Context) -> Result<Kind, StageError> {
+        let largest = artifact::tensors(&self.fields).max_by_key(|(_, blob)| blob.size);
+        let (_, blob) = largest.ok_or_else(|| no_model("base", "it has no tensors"))?;
+        Ok(stored::recall(blob, context)?.kind())
+    }
+
+    /// The model on a device, computing in a kind.
+    pub fn load(
+        &self,
+        device: Device,
+        kind: Kind,
+        parity: Parity,
+        context: &mut dyn Context,
+    ) -> Result<DualAr, StageError> {
+        let mut weights = Weights::default();
+        for (name, blob) in artifact::tensors(&self.fields) {
+            let tensor = stored::recall(blob, context)?;
+            let tensor = tensor.f_to_device(device).and_then(|tensor| tensor.f_to_kind(kind));
+            weights.insert(name, tensor.map_err(TorchError::from)?);
+        }
+        let model = DualAr::load(self.config.clone(), self.vocabulary.tokens(), weights)?;
+        Ok(model.with_parity(parity))
+    }
+
+    /// The fields of a model made of this one, without its tensors.
+    pub fn carried(&self, lineage: &ModelLineage) -> Vec<(String, NewValue)> {
+        let carried = CARRIED.iter().filter_map(|name| {
+            let value = self.fields.get(name)?;
+            Some(((*name).to_owned(), NewValue::Kept(value.clone())))
+        });
+        let mut fields: Vec<(String, NewValue)> = carried.collect();
+        fields.push((artifact::FAMILY.into(), NewValue::Text(artifact::DUAL_AR.into())));
+        fields.push((artifact::LINEAGE.into(), NewValue::Text(lineage::to_text(lineage))));
+        fields
+    }
+}
+
+fn check_family(port: &str, fields: &Fields) -> Result<(), StageError> {
+    match fields.text(artifact::FAMILY) {
+        Some(artifact::DUAL_AR) => Ok(()),
+        Some(artifact::DAC) => Err(no_model(port, "it is a codec")),
+        Some(artifact::LORA) => Err(no_model(port, "these are adapters, without their base")),
+        Some(other) => Err(no_model(port, &format!("it is `{other}`"))),
+        None => Err(no_model(port, "it does not say what it is")),
+    }
+}
+
+fn no_model(port: &str, why: &str) -> StageError {
+    StageError::with_help(
+        format!("what arrived on `{port}` is no text model of Fish Speech: {why}"),
+        "give it a stage of the kind `model.import`, `fish.init`, `fish.finetune` or `fish.merge`",
+    )
+}

@@ -1,0 +1,207 @@
+//! What is looked at before hours of training begin: whether the base knows what it should,
+//! whether training and synthesis see the same, and whether a step can be made, saved, and gone
+//! on from. Each refusal says what is wrong and what to do.
+
+use cache::Digest;
+use stage_core::StageError;
+use tch::Tensor;
+
+use super::clip::{Clips, script};
+use super::model::Model;
+use super::rehearsal;
+use crate::codec::Codes;
+use crate::dual_ar::{Batch, DualAr, DualArTrainee, Parity, PromptFormat, Sampling, Seeded, Stop};
+use crate::error::TorchError;
+use crate::layers::Pass;
+use crate::stored;
+use crate::train::losses::Means;
+use crate::train::run::Data;
+use crate::train::{Settings, Trainee};
+
+/// A base that has learnt anything is below this share of the loss of one that has not.
+const KNOWING: f64 = 0.6;
+
+/// Clips that are looked at.
+const CLIPS: usize = 8;
+
+/// By how much two ways to the same state may differ, in relation to its size: in half
+/// precision a little, where a factor is missing by far more.
+const SAME_STATE: f64 = 0.1;
+
+/// Frames of the sentence that is spoken.
+const FRAMES: usize = 4;
+
+pub struct Preflight<'a> {
+    pub model: &'a Model,
+    pub parity: Parity,
+    pub clips: Clips,
+}
+
+impl<'a> Preflight<'a> {
+    /// Looks at a few clips: held-out ones where there are any, whatever the order in which
+    /// clips arrived.
+    pub fn new(model: &'a Model, parity: Parity, clips: &Clips) -> Preflight<'a> {
+        let mut chosen: Vec<usize> = (0..clips.clips.len()).collect();
+        chosen.sort_by_key(|at| (!clips.held_out[*at], &clips.clips[*at].id));
+        chosen.truncate(CLIPS);
+        let chosen = chosen.into_iter().map(|at| clips.clips[at].clone()).collect::<Vec<_>>();
+        let held_out = vec![false; chosen.len()];
+        let clips = Clips { clips: chosen, held_out, notes: Vec::new() };
+        Preflight { model, parity, clips }
+    }
+
+    /// The losses on the chosen clips.
+    pub fn losses(&self, trainee: &DualArTrainee) -> Result<Means, StageError> {
+        let data = self.clips.data(&self.model.vocabulary);
+        let rows: Vec<Vec<usize>> = (0..self.clips.clips.len()).map(|clip| vec![clip]).collect();
+        let batch: Batch = data.batch(&rows)?;
+        let means = trainee.evaluate(&batch)?.means(&DualArTrainee::count(&batch))?;
+        match means.total().is_finite() {
+            true => Ok(means),
+            false => Err(StageError::with_help(
+                format!("the loss of the base is {}", means.total()),
+                "its weights are damaged, or too large for the precision: try `precision = \"f32\"`",
+            )),
+        }
+    }
+
+    /// The loss of a model that finds all tokens equally likely.
+    pub fn uniform(&self) -> f64 {
+        let config = &self.model.config;
+        (config.vocab_size as f64).ln() + (config.codebook_size as f64).ln()
+    }
+
+    /// Refuses a base whose weights were lost on the way.
+    pub fn check_base(&self, losses: &Means) -> Result<(), StageError> {
+        let (loss, uniform) = (losses.total(), self.uniform());
+        if self.model.lineage.random || loss <= KNOWING * uniform {
+            return Ok(());
+        }
+        Err(StageError::with_help(
+            format!(
+                "the base knows nothing: its loss is {loss:.2} before training, where guessing has \
+                 {uniform:.2} and a trained model less than {:.2}",
+                KNOWING * uniform
+            ),
+            "its weights were lost, or the tokens are of another codec: import the published \
+             files again, and encode the clips with the codec beside them",
+        ))
+    }
+
+    /// Refuses a configuration that does not say whether the embeddings of codebooks are scaled,
+    /// where all published models of its making are.
+    pub fn check_scaling(&self) -> Result<(), StageError> {
+        let is_said = self.model.config_text.contains("\"scale_codebook_embeddings\"");
+        if is_said || !self.model.config.slow.qk_norm {
+            return Ok(());
+        }
+        Err(StageError::with_help(
+            "`config.json` does not say whether the embeddings of codebooks are scaled",
+            "add `\"scale_codebook_embeddings\": true`, which models with `attention_qk_norm` were \
+             trained with; without it they speak noise",
+        ))
+    }
+
+    /// Refuses a training that sees other states than synthesis does.
+    pub fn check_passes(&self, model: &DualAr) -> Result<(), StageError> {
+        let Some(clip) = self.clips.clips.first() else { return Ok(()) };
+        if self.parity == Parity::Upstream || !model.config().scale_codebook_embeddings {
+            return Ok(());
+        }
+        let height = model.config().num_codebooks + 1;
+        let difference = || -> Result<f64, TorchError> {
+            let _guard = tch::no_grad_guard();
+            let columns = Tensor::f_from_slice(&clip.columns.tokens)?.f_view([height, -1])?;
+            let columns = columns.f_to_kind(tch::Kind::Int64)?.f_to_device(model.device())?;
+            let length = columns.size()[1];
+            let x = model.embed(&columns.unsqueeze(0), model.parity() == Parity::Correct);
+            let states = model.slow(&x, &model.causal(length), Pass::Evaluate);
+            let trained = states.f_narrow(1, length - 1, 1)?.f_view([1, -1])?;
+            let spoken = model.follow(&columns, &mut model.caches(length));
+            let size = spoken.f_norm()?.f_double_value(&[])?;
+            Ok((trained - spoken).f_norm()?.f_double_value(&[])? / size.max(f64::MIN_POSITIVE))
+        };
+        let difference = difference()?;
+        if difference <= SAME_STATE {
+            return Ok(());
+        }
+        Err(StageError::with_help(
+            format!(
+                "training sees other states than synthesis: they differ by {:.0} %, since the \
+                 embeddings of codebooks are not scaled",
+                100.0 * difference
+            ),
+            "train with `parity = \"corrected\"`",
+        ))
+    }
+
+    /// Refuses adapters that change the model before they have learnt anything.
+    pub fn check_adapters(&self, without: &Means, with: &Means) -> Result<(), StageError> {
+        match without == with {
+            true => Ok(()),
+            false => Err(StageError::with_help(
+                format!(
+                    "fresh adapters change the loss of the base from {} to {}",
+                    without.total(),
+                    with.total()
+                ),
+                "the base was changed when they were attached; this is a defect: please report it",
+            )),
+        }
+    }
+
+    /// Makes two steps, and again with a stop, a save and a reload between them; then all is as
+    /// it was before.
+    pub fn rehearse(
+        &self,
+        replicas: &mut [DualArTrainee],
+        settings: &Settings,
+    ) -> Result<(), StageError> {
+        let before = frozen(replicas[0].model())?;
+        let data = self.clips.data(&self.model.vocabulary);
+        rehearsal::rehearse(replicas, &data, &self.clips.order(), settings)?;
+        check_frozen(&before, &frozen(replicas[0].model())?)
+    }
+
+    /// Speaks a few frames.
+    pub fn speak(&self, model: &DualAr) -> Result<Stop, StageError> {
+        let script = script(&self.model.vocabulary);
+        let prompt = script.prompt(PromptFormat::Interleave, &[], "Hei.")?;
+        let mut noise = Seeded::new(0);
+        let spoken = model.generate(&prompt, FRAMES, &Sampling::default(), &mut noise)?;
+        let values = spoken.codes.iter().map(|code| *code as u16).collect();
+        let codebooks = self.model.vocabulary.codebooks();
+        let codes = Codes { codebooks, frames: spoken.frames, values };
+        if spoken.frames > 0 {
+            self.model.vocabulary.check_codes(&codes)?;
+        }
+        Ok(spoken.stop)
+    }
+}
+
+/// The tensors that are not trained, by what they hold.
+pub type Frozen = Vec<(String, Digest)>;
+
+pub fn frozen(model: &DualAr) -> Result<Frozen, StageError> {
+    let tensors = model.tensors().into_iter().filter(|(_, tensor)| !tensor.requires_grad());
+    let digest =
+        |(name, tensor): (String, Tensor)| Ok((name, Digest::of(&stored::encode(&tensor)?)));
+    tensors.map(digest).collect()
+}
+
+/// Refuses a base that has moved although it is frozen.
+pub fn check_frozen(before: &Frozen, after: &Frozen) -> Result<(), StageError> {
+    let moved: Vec<&str> = before
+        .iter()
+        .zip(after)
+        .filter(|(one, other)| one != other)
+        .map(|((name, _), _)| name.as_str())
+        .collect();
+    match moved.first() {
+        None => Ok(()),
+        Some(first) => Err(StageError::with_help(
+            format!("{} frozen tensors moved in training, the first is `{first}`", moved.len()),
+            "nothing that was trained on them can be used; this is a defect: please report it",
+        )),
+    }
+}

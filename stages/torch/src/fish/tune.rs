@@ -1,0 +1,231 @@
+//! A training of a text model, of all its weights or of adapters beside them: from what arrived
+//! on the ports to what was learnt.
+
+use stage_core::{Blob, Context, Fields, GatherInput, Item, PortInput, Setup, StageError};
+use tch::{Device, Kind};
+
+use super::clip::{Clips, Reading};
+use super::lineage::AdapterLineage;
+use super::model::Model;
+use super::plan::Plan;
+use super::preflight::{Preflight, check_frozen, frozen};
+use crate::dual_ar::{DualArTrainee, Memory};
+use crate::machine::Machine;
+use crate::stored;
+use crate::train::lora::{self, LoraSettings};
+use crate::train::losses::Means;
+use crate::train::run::{Job, Trained, train};
+use crate::train::{ContextHost, Settings};
+
+/// What is trained.
+pub enum Method {
+    Whole,
+    Adapters(LoraSettings),
+}
+
+/// What came of it.
+pub struct Tuned {
+    pub base: Model,
+    pub trained: Trained<Blob>,
+    /// The weights that are the result, by name.
+    pub weights: Vec<(String, Blob)>,
+    pub notes: Vec<(String, u64)>,
+}
+
+pub struct Tuning<'a> {
+    pub setup: &'a Setup,
+    pub machine: &'a Machine,
+    pub method: Method,
+}
+
+impl Tuning<'_> {
+    pub fn run(&self, input: &GatherInput, context: &mut dyn Context) -> Result<Tuned, StageError> {
+        let facts = |device: &str| self.machine.facts(device);
+        let plan = Plan::read(&self.setup.parameters, &self.setup.device, facts)?;
+        let base = Model::read("base", input.artifact("base"), context)?;
+        let max_length = plan.max_length(base.config.max_seq_len)?;
+        let mut clips = self.clips(&plan, &base, max_length, input, context)?;
+        let keep_kind = match self.method {
+            Method::Whole => Some(base.kind(context)?),
+            Method::Adapters(_) => None,
+        };
+        let settings = plan.settings(&clips, max_length, keep_kind)?;
+
+        let threads = self.machine.share_threads(plan.devices.len());
+        let is_new = context.last_checkpoint()?.is_none();
+        let preflight =
+            (plan.preflight && is_new).then(|| Preflight::new(&base, plan.parity, &clips));
+        let parent = context.parent()?;
+        let start = Start { plan: &plan, base: &base, parent: parent.as_ref(), input };
+        let mut replicas = self.replicas(&start, preflight.as_ref(), &mut clips, context)?;
+        if let Some(preflight) = &preflight {
+            preflight.rehearse(&mut replicas, &settings)?;
+            preflight.speak(replicas[0].model())?;
+        }
+        drop(preflight);
+
+        let before = frozen(replicas[0].model())?;
+        let trained = self.train(&mut replicas, &base, &clips, &settings, context)?;
+        check_frozen(&before, &frozen(replicas[0].model())?)?;
+        drop(threads);
+        let weights = match (plan.take_best, trained.best.first()) {
+            (true, Some((_, weights))) => weights.clone(),
+            _ => trained.last.clone(),
+        };
+        Ok(Tuned { notes: notes(clips.notes, &trained), base, trained, weights })
+    }
+
+    fn clips(
+        &self,
+        plan: &Plan,
+        base: &Model,
+        max_length: usize,
+        input: &GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<Clips, StageError> {
+        let reading = Reading { vocabulary: &base.vocabulary, format: plan.format, max_length };
+        let validation = items(input, "validation");
+        let fraction = plan.validation_fraction()?;
+        reading.clips(input.items("input")?, validation, fraction, context)
+    }
+
+    /// The model, once for each device, ready to be trained.
+    fn replicas(
+        &self,
+        start: &Start<'_>,
+        preflight: Option<&Preflight<'_>>,
+        clips: &mut Clips,
+        context: &mut dyn Context,
+    ) -> Result<Vec<DualArTrainee>, StageError> {
+        let mut replicas = Vec::with_capacity(start.plan.devices.len());
+        for (at, name) in start.plan.devices.iter().enumerate() {
+            let device = self.machine.open(name)?;
+            let preflight = preflight.filter(|_| at == 0);
+            let mut trainee = start.load(&self.method, device, context)?;
+            let losses =
+                preflight.map(|preflight| look(preflight, &trainee, context)).transpose()?;
+            trainee = match &self.method {
+                Method::Whole => trainee.train_all(),
+                Method::Adapters(settings) => {
+                    let matches = start.attach(&mut trainee, settings)?;
+                    if at == 0 {
+                        clips.notes.extend(matches);
+                    }
+                    trainee
+                }
+            };
+            if let (Method::Adapters(_), Some(preflight), Some(without)) =
+                (&self.method, preflight, &losses)
+            {
+                preflight.check_adapters(without, &preflight.losses(&trainee)?)?;
+            }
+            start.fill(&self.method, &mut trainee, context)?;
+            replicas.push(trainee);
+        }
+        Ok(replicas)
+    }
+
+    fn train(
+        &self,
+        replicas: &mut [DualArTrainee],
+        base: &Model,
+        clips: &Clips,
+        settings: &Settings,
+        context: &mut dyn Context,
+    ) -> Result<Trained<Blob>, StageError> {
+        let (data, order) = (clips.data(&base.vocabulary), clips.order());
+        let mut host = ContextHost::new(context, settings.steps);
+        let job = Job { replicas, data: &data, clips: &order, held_out: &clips.held_out, settings };
+        train(job, &mut host)
+    }
+}
+
+/// What a model is made ready from.
+struct Start<'a> {
+    plan: &'a Plan,
+    base: &'a Model,
+    /// The result that training goes on from, where it does.
+    parent: Option<&'a Fields>,
+    input: &'a GatherInput,
+}
+
+impl Start<'_> {
+    fn load(
+        &self,
+        method: &Method,
+        device: Device,
+        context: &mut dyn Context,
+    ) -> Result<DualArTrainee, StageError> {
+        let kind = self.plan.precision.kind();
+        let parity = self.plan.parity;
+        let model = match (method, self.parent) {
+            (Method::Whole, Some(parent)) => {
+                let parent = Model::read("parent", Some(parent), context)?;
+                parent.load(device, kind, parity, context)?
+            }
+            _ => self.base.load(device, kind, parity, context)?,
+        };
+        let memory = Memory { recompute: self.plan.recompute, ..Memory::default() };
+        Ok(DualArTrainee::new(model, memory)?)
+    }
+
+    /// Fresh adapters, and how many modules each pattern named.
+    fn attach(
+        &self,
+        trainee: &mut DualArTrainee,
+        settings: &LoraSettings,
+    ) -> Result<Vec<(String, u64)>, StageError> {
+        let kind: Kind = self.plan.precision.kind();
+        let matches = lora::attach(trainee.model_mut(), settings, self.plan.seed, kind)?;
+        let note = |one: lora::Match| (format!("modules of `{}`", one.pattern), one.modules as u64);
+        Ok(matches.into_iter().map(note).collect())
+    }
+
+    /// Puts in what earlier adapters have learnt.
+    fn fill(
+        &self,
+        method: &Method,
+        trainee: &mut DualArTrainee,
+        context: &mut dyn Context,
+    ) -> Result<(), StageError> {
+        let earlier = self.parent.or_else(|| self.input.artifact("adapters"));
+        let (Method::Adapters(_), Some(earlier)) = (method, earlier) else { return Ok(()) };
+        AdapterLineage::of(earlier)?.check_base(&self.base.fields)?;
+        Ok(lora::load(trainee.model_mut(), stored::weights(earlier, context)?)?)
+    }
+}
+
+/// What can be seen before anything is trained.
+fn look(
+    preflight: &Preflight<'_>,
+    trainee: &DualArTrainee,
+    context: &mut dyn Context,
+) -> Result<Means, StageError> {
+    preflight.check_scaling()?;
+    let losses = preflight.losses(trainee)?;
+    let figures =
+        [("preflight/loss", losses.total()), ("preflight/loss_of_guessing", preflight.uniform())];
+    context.metrics(0, &figures);
+    preflight.check_base(&losses)?;
+    preflight.check_passes(trainee.model())?;
+    Ok(losses)
+}
+
+fn items<'a>(input: &'a GatherInput, port: &str) -> Option<&'a [Item]> {
+    match input.ports.get(port)?.first()? {
+        PortInput::Dataset { items, .. } => Some(items),
+        PortInput::Artifact { .. } => None,
+    }
+}
+
+fn notes(mut notes: Vec<(String, u64)>, trained: &Trained<Blob>) -> Vec<(String, u64)> {
+    notes.push(("steps".to_owned(), trained.steps));
+    notes.push(("passes over the clips".to_owned(), trained.passes.round() as u64));
+    if trained.stopped_early {
+        notes.push(("ended by its patience".to_owned(), 1));
+    }
+    if trained.skipped > 0 {
+        notes.push(("steps skipped for gradients that are no numbers".to_owned(), trained.skipped));
+    }
+    notes
+}
