@@ -68,7 +68,7 @@ pub fn work(shared: Shared, device: String, handle: ProcessHandle, tasks: Receiv
     for task in tasks {
         match task {
             Task::Items(task) => host.items(task),
-            Task::Gather(task) => host.gather(task),
+            Task::Gather(task) => host.gather(*task),
         }
     }
     host.shut_down();
