@@ -320,7 +320,7 @@ impl<'a> Schedule<'a> {
         &mut self,
         id: StageId,
         kind: &'static Kind,
-    ) -> Result<Option<(Vec<Queued>, Vec<Claim>)>, EngineError> {
+    ) -> Result<Option<Taken>, EngineError> {
         let picked = self.pick(id, kind)?;
         if picked.is_empty() {
             return Ok(None);
@@ -473,6 +473,9 @@ impl<'a> Schedule<'a> {
         }
     }
 }
+
+/// Items that make a task, and the claims on them.
+type Taken = (Vec<Queued>, Vec<Claim>);
 
 enum BatchLimit {
     Items(usize),
