@@ -269,13 +269,13 @@ impl<'a> Schedule<'a> {
         let spec = self.pipeline.stage(id);
         let training = self.training(id)?;
         let ticket = self.ticket();
-        let task = Task::Gather(GatherTask {
+        let task = Task::Gather(Box::new(GatherTask {
             ticket,
             job: Arc::new(self.job_handle(id)?),
             outputs: spec.kind.outputs,
             ports: self.gather_sources(id),
             training,
-        });
+        }));
         self.in_flight.insert(
             ticket,
             InFlight {

@@ -179,7 +179,7 @@ pub fn figures(step: u64, values: &BTreeMap<String, f64>) -> String {
 fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
-        size if size >= 1e6 || size < 1e-3 => format!("{value:.2e}"),
+        size if !(1e-3..1e6).contains(&size) => format!("{value:.2e}"),
         size if size >= 100.0 => format!("{value:.1}"),
         _ => format!("{value:.4}"),
     }

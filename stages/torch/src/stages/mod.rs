@@ -1,6 +1,10 @@
 //! The stages that the worker serves.
 
 pub mod codec;
+mod fish_init;
+mod fish_merge;
+mod fish_synthesize;
+mod fish_tune;
 mod vq_decode;
 mod vq_encode;
 mod vq_fit;
@@ -17,6 +21,11 @@ pub fn all(machine: &Machine) -> Vec<Box<dyn Stage>> {
         Box::new(vq_fit::VqFit),
         Box::new(vq_encode::VqEncode { machine: machine.clone() }),
         Box::new(vq_decode::VqDecode { machine: machine.clone() }),
+        Box::new(fish_init::FishInit),
+        Box::new(fish_tune::FishFinetune { machine: machine.clone() }),
+        Box::new(fish_tune::FishLora { machine: machine.clone() }),
+        Box::new(fish_merge::FishMerge),
+        Box::new(fish_synthesize::FishSynthesize { machine: machine.clone() }),
     ]
 }
 
