@@ -1,6 +1,7 @@
 //! Tokens as NumPy arrays, codebooks by frames.
 
-use stage_formats::npy::{self, IntArray, NpyError, Width};
+pub use stage_formats::npy::Width;
+use stage_formats::npy::{self, IntArray, NpyError};
 
 use crate::codec::Codes;
 use crate::error::TorchError;
@@ -10,9 +11,14 @@ pub const KIND: &str = "tokens/npy";
 
 /// Unsigned integers of 16 bits. The same codes give the same bytes.
 pub fn write(codes: &Codes) -> Result<Vec<u8>, TorchError> {
+    write_as(codes, Width::U16)
+}
+
+/// Integers of another width, for tools that want it.
+pub fn write_as(codes: &Codes, width: Width) -> Result<Vec<u8>, TorchError> {
     let shape = vec![codes.codebooks as u64, codes.frames as u64];
     let values = codes.values.iter().map(|code| i64::from(*code)).collect();
-    npy::write(&IntArray { shape, values }, Width::U16).map_err(refused)
+    npy::write(&IntArray { shape, values }, width).map_err(refused)
 }
 
 /// Integers of any width, so that tokens of other tools can be used as well.
@@ -46,9 +52,11 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_the_data_is_aligned() {
-        let bytes = write(&codes()).unwrap();
-        assert_eq!(bytes.len(), 128 + 12);
-        assert_eq!(read(&bytes).unwrap(), codes());
+        for (width, size) in [(Width::U16, 2), (Width::I64, 8)] {
+            let bytes = write_as(&codes(), width).unwrap();
+            assert_eq!(bytes.len(), 128 + 6 * size);
+            assert_eq!(read(&bytes).unwrap(), codes());
+        }
     }
 
     #[test]

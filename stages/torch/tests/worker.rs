@@ -151,9 +151,10 @@ impl Engine {
 
 fn setup(parameters: &[(&str, i64)]) -> Setup {
     let value = |(name, value): &(&str, i64)| ((*name).to_owned(), ParameterValue::Integer(*value));
+    let integers = ("integers".to_owned(), ParameterValue::Text("u16".into()));
     Setup {
         stage: "stage".into(),
-        parameters: Parameters(parameters.iter().map(value).collect()),
+        parameters: Parameters(parameters.iter().map(value).chain([integers]).collect()),
         device: "cpu".into(),
         ..Setup::default()
     }
@@ -217,7 +218,14 @@ fn an_imported_fish_codec_turns_audio_to_tokens_and_back() {
     let shape = |at: usize| npy::read(&blob_of(&encoded[at])).map(|c| (c.codebooks, c.frames));
     assert_eq!([shape(0), shape(1), shape(3)].map(Result::unwrap), [(4, 32), (4, 64), (4, 2)]);
     assert_eq!(encoded[2].as_ref().unwrap_err().code, "too-long");
-    let tokens = engine.item("c500", "tokens", npy::KIND, blob_of(&encoded[0]));
+    let mut wide = codec.clone();
+    let integers = ParameterValue::Text("i64".into());
+    wide.parameters.0.insert("integers".into(), integers);
+    engine.open(5, "vq.encode", wide).unwrap();
+    let wide = blob_of(&engine.process(5, &clips[..1])[0]);
+    assert_eq!(wide.len(), 128 + 4 * 32 * 8);
+    assert_eq!(npy::read(&wide).unwrap(), npy::read(&blob_of(&encoded[0])).unwrap());
+    let tokens = engine.item("c500", "tokens", npy::KIND, wide);
     engine.open(3, "vq.decode", codec).unwrap();
     let decoded = wave::read(&blob_of(&engine.process(3, &[tokens])[0])).unwrap();
     assert_eq!((decoded.rate, decoded.samples.len()), (44_100, 512));

@@ -118,15 +118,25 @@ has free are split beforehand.",
     ],
     outputs: &[OutputPort {
         writes: &[("tokens", FieldType::Blob), ("frames", FieldType::Number)],
-        doc: "`tokens` is a NumPy array (`tokens/npy`) of unsigned 16-bit integers, codebooks by \
-              frames; `frames` is its length.",
+        doc: "`tokens` is a NumPy array (`tokens/npy`) of integers, codebooks by frames; `frames` \
+              is its length.",
         ..OutputPort::DATASET
     }],
-    parameters: &[Parameter {
-        default: Default::Bytes(8_000_000),
-        doc: "How much audio is encoded at a time; less after it did not fit into memory.",
-        ..BATCH
-    }],
+    parameters: &[
+        Parameter {
+            name: "integers",
+            parameter_type: ParameterType::Choice(&["u16", "i64"]),
+            default: Default::Text("u16"),
+            doc: "How tokens are written. `i64` is what the tools of Fish Speech write and read, \
+                  at four times the size; every stage here reads both.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            default: Default::Bytes(8_000_000),
+            doc: "How much audio is encoded at a time; less after it did not fit into memory.",
+            ..BATCH
+        },
+    ],
     ..Kind::BASE
 };
 

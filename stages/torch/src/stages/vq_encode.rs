@@ -11,7 +11,7 @@ use super::{blob, check_length, check_rate, open_codec};
 use crate::codec::{Codec, Codes};
 use crate::error::guarded;
 use crate::machine::Machine;
-use crate::npy;
+use crate::npy::{self, Width};
 use crate::wave::{self, Wave};
 
 pub struct VqEncode {
@@ -26,12 +26,17 @@ impl Stage for VqEncode {
     fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
         let how = CodecUse::new(&self.machine, &setup.device)?;
         let codec = guarded(|| open_codec(&setup, how, context))?;
-        Ok(Job::Item(Box::new(EncodeJob { codec })))
+        let width = match setup.parameters.text("integers")? {
+            "i64" => Width::I64,
+            _ => Width::U16,
+        };
+        Ok(Job::Item(Box::new(EncodeJob { codec, width })))
     }
 }
 
 pub(super) struct EncodeJob {
     pub codec: Box<dyn Codec>,
+    pub width: Width,
 }
 
 impl ItemJob for EncodeJob {
@@ -50,7 +55,7 @@ impl ItemJob for EncodeJob {
         let codes = guarded(|| Ok(self.codec.encode(&good)?))?;
         let mut codes = codes.into_iter();
         let output = |wave: Result<Wave, Reject>| {
-            wave.and_then(|_| codes.next().ok_or_else(lost).and_then(output))
+            wave.and_then(|_| self.write(codes.next().ok_or_else(lost)?))
         };
         Ok(waves.into_iter().map(output).collect())
     }
@@ -63,13 +68,14 @@ impl EncodeJob {
         check_length(wave.samples.len(), &*self.codec)?;
         Ok(wave)
     }
-}
 
-fn output(codes: Codes) -> Result<Output, Reject> {
-    let tokens = npy::write(&codes).map_err(|error| Reject::new("codec", error.to_string()))?;
-    Ok(Output::default()
-        .with("tokens", NewValue::bytes(npy::KIND, tokens))
-        .with("frames", NewValue::Number(codes.frames as f64)))
+    fn write(&self, codes: Codes) -> Result<Output, Reject> {
+        let tokens = npy::write_as(&codes, self.width);
+        let tokens = tokens.map_err(|error| Reject::new("codec", error.to_string()))?;
+        Ok(Output::default()
+            .with("tokens", NewValue::bytes(npy::KIND, tokens))
+            .with("frames", NewValue::Number(codes.frames as f64)))
+    }
 }
 
 fn lost() -> Reject {
@@ -123,10 +129,14 @@ mod tests {
         }
     }
 
+    fn job(limit: usize, panics: bool) -> EncodeJob {
+        EncodeJob { codec: Box::new(Narrow { limit, panics }), width: Width::U16 }
+    }
+
     #[test]
     fn a_batch_that_does_not_fit_says_so_and_its_halves_succeed() {
         for panics in [false, true] {
-            let job = EncodeJob { codec: Box::new(Narrow { limit: 1_000, panics }) };
+            let job = job(1_000, panics);
             let mut bench = Bench::default();
             let items: Vec<Item> =
                 (0..2).map(|at| wave_item(&mut bench, at, 16_000, &[0.1; 600])).collect();
@@ -140,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_bad_clip_is_set_aside_and_the_others_keep_their_own_tokens() {
-        let job = EncodeJob { codec: Box::new(Narrow { limit: 10_000, panics: false }) };
+        let job = job(10_000, false);
         let mut bench = Bench::default();
         let items = [
             wave_item(&mut bench, 0, 16_000, &[0.1; 100]),
