@@ -68,6 +68,9 @@ pub enum Ending {
     Again,
 }
 
+/// The items of a task, and the claims on them.
+type Taken = (Vec<Queued>, Vec<Claim>);
+
 pub struct Schedule<'a> {
     pub engine: &'a Engine,
     pub pipeline: &'a Pipeline,
@@ -320,7 +323,7 @@ impl<'a> Schedule<'a> {
         &mut self,
         id: StageId,
         kind: &'static Kind,
-    ) -> Result<Option<(Vec<Queued>, Vec<Claim>)>, EngineError> {
+    ) -> Result<Option<Taken>, EngineError> {
         let picked = self.pick(id, kind)?;
         if picked.is_empty() {
             return Ok(None);
