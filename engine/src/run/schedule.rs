@@ -68,6 +68,9 @@ pub enum Ending {
     Again,
 }
 
+/// The items of a task, and the claims on them.
+type Taken = (Vec<Queued>, Vec<Claim>);
+
 pub struct Schedule<'a> {
     pub engine: &'a Engine,
     pub pipeline: &'a Pipeline,
