@@ -176,7 +176,7 @@ impl SynthesizeJob {
             .map_err(|error| TorchError::Input(format!("the audio cannot be written: {error}")))?;
         let mut output = Output::default()
             .with("audio", NewValue::bytes(wave::KIND, audio))
-            .with("tokens", NewValue::bytes(npy::KIND, npy::write(&codes)))
+            .with("tokens", NewValue::bytes(npy::KIND, npy::write(&codes)?))
             .with("frames", NewValue::Number(codes.frames as f64))
             .with("seconds", NewValue::Number(seconds))
             .with("stop", NewValue::Text(stop(speech.stop).to_owned()))
