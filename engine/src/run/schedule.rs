@@ -477,9 +477,6 @@ impl<'a> Schedule<'a> {
     }
 }
 
-/// Items that make a task, and the claims on them.
-type Taken = (Vec<Queued>, Vec<Claim>);
-
 enum BatchLimit {
     Items(usize),
     Bytes(u64),
