@@ -7,7 +7,6 @@ use stage_core::key::{HashSink, Sink};
 use stage_core::{Context, Item, StageError};
 
 use super::vocabulary::Vocabulary;
-use crate::codec::Codes;
 use crate::dual_ar;
 use crate::dual_ar::prompt::{PromptFormat, Script, Spoken};
 use crate::error::TorchError;

@@ -2,6 +2,7 @@
 
 pub mod clip;
 pub mod lineage;
+pub mod log;
 pub mod measure;
 pub mod model;
 pub mod plan;

@@ -4,11 +4,12 @@ use stage_core::{Context, Fields, NewValue, StageError};
 use stage_formats::artifact;
 use tch::{Device, Kind};
 
-use super::lineage::{self, ModelLineage};
+use super::lineage::{self, AdapterLineage, ModelLineage};
 use super::vocabulary::Vocabulary;
 use crate::dual_ar::{Config, DualAr, Parity};
 use crate::error::TorchError;
 use crate::stored;
+use crate::train::lora::{self, LoraSettings};
 use crate::weights::Weights;
 
 /// What travels unchanged from a model to those made of it.
@@ -48,6 +49,13 @@ impl Model {
         })
     }
 
+    /// What one of its tensors is kept in.
+    pub fn kind_of(&self, name: &str, context: &mut dyn Context) -> Result<Kind, StageError> {
+        let blob = self.fields.blob(&artifact::tensor_field(name));
+        let blob = blob.ok_or_else(|| no_model("base", &format!("it has no tensor `{name}`")))?;
+        Ok(stored::recall(blob, context)?.kind())
+    }
+
     /// What its tensors are kept in: that of its largest one.
     pub fn kind(&self, context: &mut dyn Context) -> Result<Kind, StageError> {
         let largest = artifact::tensors(&self.fields).max_by_key(|(_, blob)| blob.size);
@@ -84,6 +92,23 @@ impl Model {
         fields.push((artifact::LINEAGE.into(), NewValue::Text(lineage::to_text(lineage))));
         fields
     }
+}
+
+/// Puts adapters beside the layers that they were trained for.
+pub fn adapted(
+    model: &mut DualAr,
+    adapters: &Fields,
+    context: &mut dyn Context,
+) -> Result<(), StageError> {
+    let lineage = AdapterLineage::of(adapters)?;
+    let settings = LoraSettings {
+        rank: lineage.rank,
+        alpha: lineage.alpha,
+        dropout: 0.0,
+        patterns: lineage.modules,
+    };
+    lora::attach(model, &settings, 0, Kind::Float)?;
+    Ok(lora::load(model, stored::weights(adapters, context)?)?)
 }
 
 fn check_family(port: &str, fields: &Fields) -> Result<(), StageError> {

@@ -23,7 +23,8 @@ pub fn rehearse<T: Trainee, D: Data<T::Batch>>(
     settings: &Settings,
 ) -> Result<(), StageError> {
     let settings = shortened(settings);
-    let start = copies(&models[0].parameters())?;
+    let parameters = models[0].parameters();
+    let start: Vec<Tensor> = parameters.iter().map(|(_, tensor)| tensor.detach().copy()).collect();
     let result = compare(models, data, clips, &settings, &start);
     put_back(&models[0].parameters(), &start)?;
     replicas::share_weights(models)?;
@@ -109,11 +110,6 @@ fn is_near(left: &Tensor, right: &Tensor) -> bool {
     (left - right).abs().max().double_value(&[]) <= SAME_WEIGHTS * size
 }
 
-fn copies(parameters: &[(String, Tensor)]) -> Result<Vec<Tensor>, TorchError> {
-    let copy = |(_, tensor): &(String, Tensor)| Ok(tensor.f_detach()?.f_copy()?);
-    parameters.iter().map(copy).collect()
-}
-
 fn put_back(parameters: &[(String, Tensor)], start: &[Tensor]) -> Result<(), TorchError> {
     let _guard = tch::no_grad_guard();
     for ((_, parameter), start) in parameters.iter().zip(start) {
@@ -135,8 +131,7 @@ impl Host for Memory {
     type Kept = usize;
 
     fn keep(&mut self, tensor: &Tensor) -> Result<usize, StageError> {
-        let copy = tensor.f_detach().and_then(|tensor| tensor.f_copy());
-        self.tensors.push(copy.map_err(TorchError::from)?);
+        self.tensors.push(tensor.detach().copy());
         Ok(self.tensors.len() - 1)
     }
 

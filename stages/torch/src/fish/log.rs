@@ -1,0 +1,43 @@
+//! What a training leaves to be looked at: figures by step, as JSON and for TensorBoard.
+
+use serde_json::{Map, Value, json};
+use stage_core::NewValue;
+
+use crate::train::record::Record;
+use crate::train::run::Trained;
+
+/// The artifact `log` of a training.
+pub fn fields<K>(trained: &Trained<K>) -> Vec<(String, NewValue)> {
+    let mut json = metrics(trained).to_string().into_bytes();
+    json.push(b'\n');
+    vec![("metrics".into(), NewValue::bytes("application/json", json))]
+}
+
+fn metrics<K>(trained: &Trained<K>) -> Value {
+    let best =
+        trained.best.first().map(|(place, _)| json!({"step": place.step, "held_out": place.loss}));
+    json!({
+        "steps": trained.steps,
+        "passes": trained.passes,
+        "stopped_early": trained.stopped_early,
+        "skipped": trained.skipped,
+        "held_out": trained.held_out,
+        "best": best,
+        "values": steps(&trained.record),
+    })
+}
+
+/// One object a step, in order, with what was measured at it.
+fn steps(record: &Record) -> Vec<Value> {
+    let mut steps: Vec<(u64, Map<String, Value>)> = Vec::new();
+    for (step, name, value) in record.iter() {
+        if steps.last().is_none_or(|(last, _)| *last != step) {
+            steps.push((step, Map::from_iter([("step".to_owned(), step.into())])));
+        }
+        if let Some((_, values)) = steps.last_mut() {
+            // JSON has no word for what is no number.
+            values.insert(name.to_owned(), value.into());
+        }
+    }
+    steps.into_iter().map(|(_, values)| Value::Object(values)).collect()
+}

@@ -1,0 +1,164 @@
+//! `fish.init`: a text model with random weights.
+
+use serde_json::{Value, json};
+use stage_core::catalogue::fish;
+use stage_core::{
+    Context, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, Parameters, PortOutput,
+    Setup, Stage, StageError,
+};
+use stage_formats::artifact;
+
+use super::codec::{self, CodecUse};
+use crate::codec::CodecFormat;
+use crate::dual_ar::{Config, DualAr};
+use crate::error::{TorchError, guarded};
+use crate::fish::lineage::{self, ModelLineage};
+use crate::fish::vocabulary::{MARKS, byte_level};
+use crate::machine::Machine;
+use crate::stored;
+
+/// Tables of embeddings have a multiple of so many rows.
+const ROWS: i64 = 8;
+
+pub struct FishInit;
+
+impl Stage for FishInit {
+    fn kind(&self) -> &'static Kind {
+        &fish::INIT
+    }
+
+    fn open(&self, setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Ok(Job::Gather(Box::new(InitJob { parameters: setup.parameters })))
+    }
+}
+
+struct InitJob {
+    parameters: Parameters,
+}
+
+impl GatherJob for InitJob {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        let format = match input.artifact("codec") {
+            Some(codec) => {
+                let how = CodecUse::new(&Machine::default(), "cpu")?;
+                Some(codec::open(codec, how, context)?.format())
+            }
+            None => None,
+        };
+        guarded(|| self.make(format.as_ref(), context))
+    }
+}
+
+impl InitJob {
+    fn make(
+        &self,
+        format: Option<&CodecFormat>,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        let (codebooks, entries) = self.codes(format)?;
+        let published = self.published(codebooks, entries)?;
+        let text = serde_json::to_string_pretty(&published)
+            .map_err(|error| StageError::failed(format!("the configuration: {error}")))?;
+        let config = Config::parse(text.as_bytes())?;
+        let (ranks, marks) = byte_level(entries);
+        let lineage = ModelLineage {
+            made_by: fish::INIT.name.to_owned(),
+            random: true,
+            ..ModelLineage::default()
+        };
+        let file = |kind: &str, text: String| NewValue::bytes(kind, text.into_bytes());
+        let mut values = vec![
+            (artifact::CONFIG.to_owned(), file(artifact::CONFIG_KIND, text)),
+            (artifact::TOKENIZER.to_owned(), file(artifact::TOKENIZER_KIND, ranks)),
+            (artifact::SPECIAL_TOKENS.to_owned(), file(artifact::TOKENIZER_KIND, marks)),
+            (artifact::FAMILY.to_owned(), NewValue::Text(artifact::DUAL_AR.to_owned())),
+            (artifact::LINEAGE.to_owned(), NewValue::Text(lineage::to_text(&lineage))),
+        ];
+        let kind = match self.parameters.text("dtype")? {
+            "bf16" => tch::Kind::BFloat16,
+            _ => tch::Kind::Float,
+        };
+        for (name, tensor) in DualAr::fresh(&config, self.parameters.integer("seed")? as u64)? {
+            let tensor = tensor.f_to_kind(kind).map_err(TorchError::from)?;
+            let kept = stored::keep(&tensor, context)?;
+            values.push((artifact::tensor_field(&name), NewValue::blob(kept)));
+        }
+        Ok(GatherOutput::default().with("model", PortOutput::Artifact(values)))
+    }
+
+    fn figure(&self, name: &str, default: i64) -> Result<i64, StageError> {
+        match self.parameters.is_set(name) {
+            true => self.parameters.integer(name),
+            false => Ok(default),
+        }
+    }
+
+    /// Codebooks and the entries of the largest one.
+    fn codes(&self, format: Option<&CodecFormat>) -> Result<(i64, i64), StageError> {
+        let known = format.map(|format| {
+            let entries = format.entries.iter().max().copied().unwrap_or(0);
+            (format.entries.len() as i64, entries as i64)
+        });
+        let preset = match self.is_s1_mini()? {
+            true => Some((10, 4096)),
+            false => None,
+        };
+        let (codebooks, entries) = known.or(preset).unwrap_or((0, 0));
+        let codes = (self.figure("codebooks", codebooks)?, self.figure("entries", entries)?);
+        match codes.0 > 0 && codes.1 > 0 {
+            true => Ok(codes),
+            false => Err(StageError::with_help(
+                "it is not said what tokens the model is for",
+                "give `codec` the codec, or the parameters `codebooks` and `entries`",
+            )),
+        }
+    }
+
+    fn is_s1_mini(&self) -> Result<bool, StageError> {
+        Ok(self.parameters.text("shape")? == "s1-mini")
+    }
+
+    /// The configuration in the words of the original project.
+    fn published(&self, codebooks: i64, entries: i64) -> Result<Value, StageError> {
+        let is_s1_mini = self.is_s1_mini()?;
+        let preset = |small: i64, large: i64| if is_s1_mini { large } else { small };
+        let dim = self.figure("dim", preset(128, 1024))?;
+        let heads = self.figure("heads", preset(4, 16))?;
+        let head_dim = preset(rounded_up(dim / heads, 2), 128);
+        let tokens = 256 + MARKS.len() as i64 + entries;
+        Ok(json!({
+            "model_type": "dual_ar",
+            "vocab_size": rounded_up(tokens, ROWS).max(preset(0, 155_776)),
+            "n_layer": self.figure("layers", preset(3, 28))?,
+            "dim": dim,
+            "n_head": heads,
+            "n_local_heads": self.figure("key_heads", preset(2, 8))?,
+            "head_dim": self.figure("head_dim", head_dim)?,
+            "intermediate_size": self.figure("intermediate", 3 * dim)?,
+            "attention_qk_norm": true,
+            "attention_qkv_bias": false,
+            "attention_o_bias": false,
+            "rope_base": 1_000_000,
+            "norm_eps": 1e-6,
+            "max_seq_len": self.figure("max_length", preset(1024, 8192))?,
+            "dropout": 0.0,
+            "tie_word_embeddings": false,
+            "codebook_size": entries,
+            "num_codebooks": codebooks,
+            "n_fast_layer": self.figure("fast_layers", preset(1, 4))?,
+            "fast_head_dim": preset(rounded_up(dim / heads, 2), 64),
+            "fast_attention_qk_norm": false,
+            "scale_codebook_embeddings": true,
+            "initializer_range": 0.03125,
+            "is_reward_model": false,
+        }))
+    }
+}
+
+fn rounded_up(number: i64, step: i64) -> i64 {
+    (number + step - 1) / step * step
+}

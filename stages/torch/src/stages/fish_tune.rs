@@ -1,0 +1,114 @@
+//! `fish.finetune` and `fish.lora`: a text model trained whole, or by adapters beside it.
+
+use stage_core::catalogue::fish;
+use stage_core::{
+    Blob, Context, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, PortOutput, Setup,
+    Stage, StageError,
+};
+use stage_formats::artifact;
+
+use crate::error::guarded;
+use crate::fish::lineage::{self, AdapterLineage, ModelLineage};
+use crate::fish::log;
+use crate::fish::tune::{Method, Tuned, Tuning};
+use crate::machine::Machine;
+use crate::train::lora::LoraSettings;
+
+pub struct FishFinetune {
+    pub machine: Machine,
+}
+
+impl Stage for FishFinetune {
+    fn kind(&self) -> &'static Kind {
+        &fish::FINETUNE
+    }
+
+    fn open(&self, setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Ok(Job::Gather(Box::new(TuneJob { setup, machine: self.machine.clone(), lora: None })))
+    }
+}
+
+pub struct FishLora {
+    pub machine: Machine,
+}
+
+impl Stage for FishLora {
+    fn kind(&self) -> &'static Kind {
+        &fish::LORA
+    }
+
+    fn open(&self, setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        let parameters = &setup.parameters;
+        let patterns = parameters.texts("modules")?.into_iter().map(str::to_owned).collect();
+        let lora = LoraSettings {
+            rank: parameters.integer("rank")?,
+            alpha: parameters.number("alpha")?,
+            dropout: parameters.number("dropout")?,
+            patterns,
+        };
+        let machine = self.machine.clone();
+        Ok(Job::Gather(Box::new(TuneJob { setup, machine, lora: Some(lora) })))
+    }
+}
+
+struct TuneJob {
+    setup: Setup,
+    machine: Machine,
+    /// None where the whole model is trained.
+    lora: Option<LoraSettings>,
+}
+
+impl GatherJob for TuneJob {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        let method = match &self.lora {
+            None => Method::Whole,
+            Some(lora) => Method::Adapters(lora.clone()),
+        };
+        let tuning = Tuning { setup: &self.setup, machine: &self.machine, method };
+        let tuned = guarded(|| tuning.run(&input, context))?;
+        let (port, values) = match &self.lora {
+            None => ("model", model(&tuned)),
+            Some(lora) => ("adapters", adapters(&tuned, lora, &input)),
+        };
+        let output = GatherOutput::default()
+            .with(port, PortOutput::Artifact(values))
+            .with("log", PortOutput::Artifact(log::fields(&tuned.trained)));
+        Ok(GatherOutput { notes: tuned.notes, ..output })
+    }
+}
+
+fn model(tuned: &Tuned) -> Vec<(String, NewValue)> {
+    let lineage = ModelLineage::from(&tuned.base.fields, fish::FINETUNE.name);
+    let mut values = tuned.base.carried(&lineage);
+    values.extend(tensors(&tuned.weights));
+    values
+}
+
+fn adapters(tuned: &Tuned, lora: &LoraSettings, input: &GatherInput) -> Vec<(String, NewValue)> {
+    let lineage = AdapterLineage {
+        base: lineage::digest(&tuned.base.fields).to_string(),
+        rank: lora.rank,
+        alpha: lora.alpha,
+        modules: lora.patterns.clone(),
+        parent: input.artifact("adapters").map(|parent| lineage::digest(parent).to_string()),
+    };
+    let text = |text: &str| NewValue::Text(text.to_owned());
+    let mut values = vec![
+        (artifact::FAMILY.to_owned(), text(artifact::LORA)),
+        (artifact::LINEAGE.to_owned(), text(&lineage::to_text(&lineage))),
+    ];
+    let license = tuned.base.fields.get(artifact::LICENSE);
+    values.extend(
+        license.map(|license| (artifact::LICENSE.to_owned(), NewValue::Kept(license.clone()))),
+    );
+    values.extend(tensors(&tuned.weights));
+    values
+}
+
+fn tensors(weights: &[(String, Blob)]) -> impl Iterator<Item = (String, NewValue)> {
+    weights.iter().map(|(name, blob)| (artifact::tensor_field(name), NewValue::blob(blob.clone())))
+}
