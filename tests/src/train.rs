@@ -19,10 +19,10 @@ pub static TRAIN: Kind = Kind {
     name: "test.train",
     summary: "Trains.",
     work: Work::Train,
-    inputs: &[InputPort {
-        reads: FieldSet::These(&[("body", FieldType::Blob)]),
-        ..InputPort::DATASET
-    }],
+    inputs: &[
+        InputPort { reads: FieldSet::These(&[("body", FieldType::Blob)]), ..InputPort::DATASET },
+        InputPort { name: "base", optional: true, ..InputPort::ARTIFACT },
+    ],
     outputs: &[OutputPort {
         writes: &[("weights", FieldType::Blob), ("frozen", FieldType::Blob)],
         ..OutputPort::ARTIFACT

@@ -5,7 +5,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cache::fs::MemoryFs;
+use cache::fs::fault::ENOSPC;
+use cache::fs::{Fault, MemoryFs};
 use camino::Utf8PathBuf;
 use engine::engine::{RunOptions, StopFlag, WorkerCommand};
 use engine::gc::{self, Limits};
@@ -15,7 +16,7 @@ use stage_core::{Context, Fields, Job, Kind, Setup, Stage, StageError};
 use throstle_tests::processes::{Ended, start, wait};
 use throstle_tests::train::REMOTE_TRAIN;
 use throstle_tests::training::{MANIFEST, STEPS, checkpoint, lab, lab_in, steps, weights};
-use throstle_tests::worlds::eager;
+use throstle_tests::worlds::{eager, faulty};
 use throstle_tests::{Lab, Ran};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_lab_run");
@@ -285,4 +286,20 @@ fn ruin(lab: &Lab, state: &Fields) {
     permissions.set_readonly(false);
     std::fs::set_permissions(&path, permissions).unwrap();
     std::fs::write(&path, bytes).unwrap();
+}
+
+#[test]
+fn a_full_disk_pauses_training_and_the_last_checkpoint_holds() {
+    let expected = straight();
+    for bytes in (1_500_000..10_000_000).step_by(700_000) {
+        let memory = MemoryFs::new();
+        lab_in(&memory);
+        let (lab, faults) = faulty(&memory);
+        let pipeline = lab.pipeline();
+        faults.set(vec![Fault::Space { bytes, error: ENOSPC }]);
+        let ran = lab.attempt(&pipeline, &eager()).unwrap();
+        let place = format!("{bytes} bytes of space");
+        assert_eq!(ran.status == Status::Paused, faults.struck() > 0, "{place}: {:?}", ran.events);
+        goes_on(&Lab::in_memory(&memory.kill()), &expected, &place);
+    }
 }

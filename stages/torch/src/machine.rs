@@ -173,6 +173,13 @@ fn cpu_report() -> DeviceReport {
     }
 }
 
+/// What is free of a GPU's memory, where that can be found out.
+pub fn free_memory(device: Device) -> Option<u64> {
+    let Device::Cuda(number) = device else { return None };
+    let name = format!("cuda:{number}");
+    list_gpus().into_iter().find(|gpu| gpu.name == name)?.memory_free
+}
+
 /// The GPUs as the driver's own program lists them.
 fn list_gpus() -> Vec<DeviceReport> {
     let text = ask_driver("index,name,memory.total,memory.free,driver_version");
