@@ -1,7 +1,7 @@
 # Everything from a fresh clone: needs Rust, python3 with pip, gcc and make.
 # Each target fetches libtorch first when there is none (tools/libtorch.sh).
 
-.PHONY: build demo test lint doc bench soak fuzz clean
+.PHONY: build demo test lint doc bench parity soak fuzz clean
 .DEFAULT_GOAL := build
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -33,6 +33,14 @@ doc:
 BENCH =
 bench: build
 	@$(LIBTORCH_ENV) cargo bench -p throstle-tests --bench numbers -- $(BENCH)
+	@$(LIBTORCH_ENV) tools/bench_models.sh
+
+# Each model against its reference implementation in Python, which is fetched first: its default
+# sizes, then sizes drawn from so many seeds.
+FIRST_SEED = 1
+SEEDS = 4
+parity: build
+	@$(LIBTORCH_ENV) tools/parity.sh target/release/throstle-torch $(FIRST_SEED) $(SEEDS)
 
 # The long versions of tests that every commit runs in short form.
 soak:

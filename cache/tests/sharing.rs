@@ -6,9 +6,10 @@ mod common;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, mpsc};
 use std::time::Duration;
 
-use cache::fs::{MemoryFs, RealFs};
+use cache::fs::{Call, Interceptor, Layer, MemoryFs, RealFs};
 use cache::{Access, Cache, CacheError, Digest, Table, VerifyOptions};
 use camino::Utf8Path;
 use common::open;
@@ -225,4 +226,58 @@ fn readers_beside_sweeps_see_a_miss_at_worst() {
     for (digest, bytes) in digests.iter().zip(&kept) {
         assert_eq!(&reader.read(digest).unwrap(), bytes, "a live object was swept");
     }
+}
+
+/// At each sync of the index, when all pages of a change are written: how many of the records
+/// another thread can read.
+#[derive(Debug, Default)]
+struct ReadersAtSyncs {
+    cache: OnceLock<Cache>,
+    found: Mutex<Vec<Option<usize>>>,
+}
+
+impl Interceptor for ReadersAtSyncs {
+    fn before(&self, call: Call, path: &Utf8Path) -> std::io::Result<()> {
+        let is_sync = call == Call::SyncData && path.file_name() == Some("ledger.redb");
+        if let (Some(cache), true) = (self.cache.get().cloned(), is_sync) {
+            let (sender, receiver) = mpsc::channel();
+            std::thread::spawn(move || sender.send(readable(&cache)));
+            let found = receiver.recv_timeout(Duration::from_secs(60)).ok();
+            self.found.lock().unwrap().push(found);
+        }
+        Ok(())
+    }
+}
+
+const RECORDS: u32 = 3000;
+
+fn readable(cache: &Cache) -> usize {
+    let is_right = |number: &u32| {
+        let (key, bytes) = item(*number);
+        cache.get(TABLE, &key).unwrap().is_some_and(|value| value == bytes[..100])
+    };
+    (0..RECORDS).filter(is_right).count()
+}
+
+#[test]
+fn a_change_of_the_index_keeps_no_reader_of_its_process_waiting() {
+    let fs = Arc::new(Layer::over(Arc::new(MemoryFs::new()), ReadersAtSyncs::default()));
+    let cache = Cache::open("/cache".into(), fs.clone(), Access::ReadWrite).unwrap();
+    for number in 0..RECORDS {
+        let (key, bytes) = item(number);
+        cache.record(TABLE, &key, bytes[..100].to_vec()).unwrap();
+    }
+    cache.commit().unwrap();
+    let readers = fs.interceptor();
+    for round in 1..4 {
+        assert!(cache.get(TABLE, &item(0).0).unwrap().is_some());
+        for number in (0..RECORDS).map(|number| round * RECORDS + number) {
+            cache.record(TABLE, &item(number).0, vec![1; 100]).unwrap();
+        }
+        readers.cache.get_or_init(|| cache.clone());
+        cache.commit().unwrap();
+    }
+    let found = readers.found.lock().unwrap();
+    assert!(found.len() >= 3, "the index was synced {} times", found.len());
+    assert!(found.iter().all(|found| *found == Some(RECORDS as usize)), "{found:?}");
 }

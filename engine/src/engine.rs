@@ -59,23 +59,38 @@ pub struct RunOptions {
 /// Receives events on the thread that runs the schedule.
 pub type Sink<'a> = &'a mut dyn FnMut(Event);
 
-/// Asks a run to stop: once for a clean stop, twice for an immediate one.
+/// Asks a run to stop: once for a clean stop, twice for an immediate one. The end of the time
+/// that a run has asks more gently: what works on items may finish its batch.
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag(Arc<AtomicU8>);
+
+const AFTER_BATCH: u8 = 1;
+const SOON: u8 = 2;
+const NOW: u8 = 3;
 
 impl StopFlag {
     pub fn request(&self) {
         let _ = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |level| {
-            Some(level.saturating_add(1))
+            Some(if level < SOON { SOON } else { NOW })
         });
     }
 
+    /// Nothing new is begun, and batches are finished.
+    pub fn request_after_batch(&self) {
+        self.0.fetch_max(AFTER_BATCH, Ordering::SeqCst);
+    }
+
     pub fn is_requested(&self) -> bool {
-        self.0.load(Ordering::SeqCst) > 0
+        self.0.load(Ordering::SeqCst) >= AFTER_BATCH
+    }
+
+    /// Somebody waits for it to stop.
+    pub fn is_pressing(&self) -> bool {
+        self.0.load(Ordering::SeqCst) >= SOON
     }
 
     pub fn is_urgent(&self) -> bool {
-        self.0.load(Ordering::SeqCst) > 1
+        self.0.load(Ordering::SeqCst) >= NOW
     }
 }
 

@@ -131,7 +131,8 @@ impl One<'_> {
         let section = self.section_key();
         let before = cache.get(EXPORT, &section)?;
         let before = before.and_then(|bytes| decode::<ExportRecord>(&bytes));
-        let now = ExportRecord { value, boot: boot(cache.fs().as_ref()) };
+        let licenses = self.spec.licenses.clone();
+        let now = ExportRecord { value, licenses, boot: boot(cache.fs().as_ref()) };
         let same_boot = before.as_ref().is_none_or(|before| before.boot == now.boot);
         let same = before.as_ref() == Some(&now);
         if same && let Some(count) = self.intact(self.store.index(), &section) {
@@ -144,7 +145,7 @@ impl One<'_> {
         }
         let entries = index.section(&section);
         let mut done = Written::default();
-        let wanted = match self.targets(&now.value, &mut done) {
+        let wanted = match self.targets(&now, &mut done) {
             Ok(wanted) => wanted,
             Err(ReadError::Lost(digest)) => {
                 done.lost.push(digest);
@@ -165,7 +166,7 @@ impl One<'_> {
             }
         }
         if let Some(before) = before.as_ref().filter(|before| **before != now) {
-            self.add_recorded(&before.value, &mut old);
+            self.add_recorded(before, &mut old);
         }
         leftovers::remove(cache, self.store.base(), wanted.keys().chain(old.digests.keys()));
         let entries = self.write_all(&wanted, &old.entries, &mut done)?;
@@ -186,21 +187,24 @@ impl One<'_> {
     }
 
     /// Where the last export put files, as the ledger knows it: the memo may be lost.
-    fn add_recorded(&self, value: &PortValue, old: &mut Old) {
+    fn add_recorded(&self, before: &ExportRecord, old: &mut Old) {
         // What can no longer be read names no files, and those are left alone.
-        let targets = self.targets(value, &mut Written::default()).unwrap_or_default();
+        let targets = self.targets(before, &mut Written::default()).unwrap_or_default();
         old.digests.extend(targets.into_iter().map(|(path, blob)| (path, blob.digest)));
     }
 
     /// What is to stand where.
     fn targets(
         &self,
-        value: &PortValue,
+        record: &ExportRecord,
         done: &mut Written,
     ) -> Result<BTreeMap<Utf8PathBuf, Blob>, ReadError> {
         let mut targets = BTreeMap::new();
-        match value {
-            PortValue::Artifact(fields) => self.artifact_targets(fields, &mut targets),
+        match &record.value {
+            PortValue::Artifact(fields) => {
+                let path = self.artifact_targets(fields, &mut targets);
+                self.add_licenses(path, &record.licenses, &mut targets)?;
+            }
             PortValue::Dataset { root, .. } => {
                 for bucket in self.store.dataset(root)?.buckets {
                     for item in self.store.chunk(&bucket.chunk)?.items {
@@ -229,8 +233,13 @@ impl One<'_> {
         }
     }
 
-    /// One blob goes to the path itself, several go into a folder of that name.
-    fn artifact_targets(&self, fields: &Fields, targets: &mut BTreeMap<Utf8PathBuf, Blob>) {
+    /// One blob goes to the path itself, several go into a folder of that name. Gives the path
+    /// of what has to be said about them.
+    fn artifact_targets(
+        &self,
+        fields: &Fields,
+        targets: &mut BTreeMap<Utf8PathBuf, Blob>,
+    ) -> Utf8PathBuf {
         let path = Utf8PathBuf::from(plain(&self.export.template));
         let blobs: Vec<(&str, &Blob)> = fields
             .iter()
@@ -238,15 +247,37 @@ impl One<'_> {
             .filter_map(|(name, value)| Some((&**name, &**value.as_blob()?)))
             .collect();
         match blobs.as_slice() {
-            [(_, blob)] => drop(targets.insert(path, Blob::clone(blob))),
+            [(_, blob)] => {
+                targets.insert(path.clone(), Blob::clone(blob));
+                Utf8PathBuf::from(format!("{path}.license"))
+            }
             several => {
                 for (name, blob) in several {
                     if is_inside(Utf8Path::new(name)) {
                         targets.insert(path.join(name), Blob::clone(blob));
                     }
                 }
+                path.join("LICENSE.txt")
             }
         }
+    }
+
+    /// The licences of all that an artifact derives from stand beside it, wherever it is taken.
+    fn add_licenses(
+        &self,
+        path: Utf8PathBuf,
+        licenses: &BTreeSet<String>,
+        targets: &mut BTreeMap<Utf8PathBuf, Blob>,
+    ) -> Result<(), ReadError> {
+        if licenses.is_empty() || targets.is_empty() || targets.contains_key(&path) {
+            return Ok(());
+        }
+        let names: Vec<&str> = licenses.iter().map(String::as_str).collect();
+        let text = format!("Derived from works under these licences:\n{}\n", names.join("\n"));
+        let size = text.len() as u64;
+        let digest = self.store.put(text.into()).map_err(ReadError::Cache)?;
+        targets.insert(path, Blob { digest, size, kind: "text/plain".into() });
+        Ok(())
     }
 
     fn write_all(

@@ -54,14 +54,19 @@ pub fn plan(cache: &Cache, limits: &Limits) -> Result<Plan, CacheError> {
     let lasts: Vec<LastRecord> = decoded(cache, LAST)?.into_iter().map(|(_, last)| last).collect();
     let wanted = wanted_keys(&runs, &kept, &lasts, limits);
     let mut marks = Marks::default();
-    marks.outcomes(cache, &wanted)?;
+    let resumable = resumable(cache, &runs, &kept, &wanted, limits)?;
+    let parents = resumable.values().filter_map(|record| record.parent);
+    let parents: Vec<(Digest, bool)> = parents.map(|parent| (parent, true)).collect();
+    marks.outcomes(cache, &wanted.into_iter().chain(parents).collect())?;
+    let states = || resumable.values().flat_map(|record| &record.states);
+    let checkpoints: HashSet<Digest> =
+        states().flat_map(Fields::blobs).map(|blob| blob.digest).collect();
     let given_up = match limits.most_bytes {
-        Some(limit) => marks.give_up(cache, &runs, limit)?,
+        Some(limit) => marks.give_up(cache, &runs, &checkpoints, limit)?,
         None => Vec::new(),
     };
-    let resumable = resumable(cache, &runs, &kept, &wanted, limits)?;
     let mut live = marks.live();
-    live.extend(resumable.values().flatten());
+    live.extend(checkpoints);
     // Small tables by which `why` names what changed.
     for root in lasts.iter().flat_map(|last| last.roots.values().flatten()) {
         mark_tables(cache, root, &mut live)?;
@@ -113,14 +118,14 @@ fn is_closed(cache: &Cache, run: u64) -> Result<bool, FsError> {
 }
 
 /// The checkpoints of training that has not come to its end and that one of the last runs worked
-/// on, by whole-stage key, with the objects that they refer to.
+/// on, by whole-stage key.
 fn resumable(
     cache: &Cache,
     runs: &[RunRecord],
     kept: &BTreeSet<u64>,
     wanted: &BTreeMap<Digest, bool>,
     limits: &Limits,
-) -> Result<BTreeMap<Digest, Vec<Digest>>, CacheError> {
+) -> Result<BTreeMap<Digest, CheckpointRecord>, CacheError> {
     let mut resumable = BTreeMap::new();
     for (key, record) in decoded::<CheckpointRecord>(cache, CHECKPOINT)? {
         // A run that was killed has no record: it counts like the run after it.
@@ -129,8 +134,7 @@ fn resumable(
         let is_recent = later < limits.keep_runs || kept.contains(&record.run);
         let is_finished = history::outcome_of(cache, &key)?.is_some();
         if !is_finished && (is_recent || wanted.contains_key(&key)) {
-            let objects = record.states.iter().flat_map(Fields::blobs).map(|blob| blob.digest);
-            resumable.insert(key, objects.collect());
+            resumable.insert(key, record);
         }
     }
     Ok(resumable)
@@ -197,14 +201,18 @@ impl Marks {
     }
 
     /// Lets whole outcomes go, those first that are cheapest to make again for their size.
+    /// Checkpoints stay: what they hold took long, and is needed by the next run.
     fn give_up(
         &mut self,
         cache: &Cache,
         runs: &[RunRecord],
+        checkpoints: &HashSet<Digest>,
         limit: u64,
     ) -> Result<Vec<GivenUp>, CacheError> {
         let costs = Costs::read(cache)?;
-        let sizes = sizes(cache, &self.live())?;
+        let mut reached = self.live();
+        reached.extend(checkpoints);
+        let sizes = sizes(cache, &reached)?;
         let mut total: u64 = sizes.values().sum();
         let mut order: Vec<(f64, Digest)> = Vec::new();
         for (key, reached) in self.outcomes.iter().filter(|(_, reached)| !reached.pinned) {
@@ -217,6 +225,7 @@ impl Marks {
             runs.iter().flat_map(|run| run.keys.iter().map(|(name, key)| (*key, name))).collect();
         let mut users: HashMap<Digest, usize> = HashMap::new();
         let objects = self.outcomes.values().flat_map(|reached| &reached.objects);
+        let objects = objects.chain(checkpoints);
         objects.for_each(|object| *users.entry(*object).or_default() += 1);
         let mut given_up = Vec::new();
         for (_, key) in order {

@@ -71,6 +71,11 @@ pub enum Reason {
         old: String,
         new: String,
     },
+    /// How many more fields of the artifact differ beyond those listed.
+    MoreFields {
+        port: String,
+        count: u64,
+    },
     /// A port has other, more or fewer references.
     InputsChanged {
         port: String,
@@ -141,6 +146,9 @@ impl fmt::Display for Reason {
                     formatter,
                     "`{field}` of the artifact on `{port}` changed from {old} to {new}"
                 )
+            }
+            MoreFields { port, count } => {
+                write!(formatter, "and {count} more fields of the artifact on `{port}`")
             }
             InputsChanged { port, old, new } => {
                 write!(formatter, "`{port}` had {old} references and has {new}")

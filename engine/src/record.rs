@@ -33,9 +33,9 @@ pub const EXPORT: Table = Table(8);
 pub const EXPORTS: Table = Table(9);
 
 /// Whole-stage key of a training stage to [`CheckpointRecord`].
-pub const CHECKPOINT: Table = Table(9);
+pub const CHECKPOINT: Table = Table(10);
 /// A stage of a pipeline and its key without a parent to the key of the parent it went on from.
-pub const PARENT: Table = Table(10);
+pub const PARENT: Table = Table(11);
 
 /// What training can go on from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,6 +95,8 @@ pub struct StageRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExportRecord {
     pub value: PortValue,
+    /// What is written beside an artifact.
+    pub licenses: BTreeSet<String>,
     /// Which start of the machine that was; empty where it does not tell.
     pub boot: String,
 }
@@ -162,4 +164,17 @@ pub fn encode<T: Serialize>(record: &T) -> Vec<u8> {
 /// A record that cannot be read is one that is not there: its work is done again.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     postcard::from_bytes(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_kinds_of_records_share_a_table() {
+        let tables =
+            [ITEM, CHUNK, STAGE, LAST, RUN, MEMO, LIMIT, EXPORT, EXPORTS, CHECKPOINT, PARENT];
+        let numbers: BTreeSet<u8> = tables.iter().map(|table| table.0).collect();
+        assert_eq!(numbers.len(), tables.len());
+    }
 }

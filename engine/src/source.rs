@@ -53,8 +53,8 @@ pub fn observe(
         let mut watch = Watch::new(&store, &index, verify, &mut waiting);
         watch.look_again(&differ)?;
         let again = watch.seen;
-        if again.iter().all(|entry| stands_for_the_same(section, entry)) {
-            planner.seen.push((scan, renewed(section, again)));
+        if let Some(renewed) = section.renewed(&again) {
+            planner.seen.push((scan, renewed));
             return Ok(old);
         }
         current = Some(Current::new(section, again));
@@ -81,16 +81,6 @@ fn seen_now<'a>(planner: &'a Planner, scan: &Digest) -> Option<&'a Section> {
     let planned = planned_key(scan);
     let now = planner.seen.iter().rev().find(|(own, _)| own == scan || *own == planned);
     now.map(|(_, section)| section)
-}
-
-fn stands_for_the_same(section: &Section, now: &StatEntry) -> bool {
-    let then = section.find(&now.path);
-    then.is_some_and(|then| then.what == now.what && then.digest == now.digest)
-}
-
-/// A section with what was seen now in the place of what was seen then.
-fn renewed(section: &Section, seen: Vec<StatEntry>) -> Section {
-    section.iter().chain(seen).collect::<Vec<_>>().into()
 }
 
 /// All entries under a scan key, as last seen.

@@ -73,13 +73,19 @@ impl Store {
 
     pub fn put(&self, bytes: Bytes) -> Result<Digest, CacheError> {
         let digest = Digest::of(&bytes);
+        self.put_with_digest(digest, bytes)?;
+        Ok(digest)
+    }
+
+    /// Puts bytes whose digest the caller has computed.
+    pub fn put_with_digest(&self, digest: Digest, bytes: Bytes) -> Result<(), CacheError> {
         match self.0.cache.put_with_digest(digest, bytes.clone()) {
             Err(CacheError::ReadOnly { .. }) => {
                 let mut memory = self.0.memory.lock().unwrap_or_else(PoisonError::into_inner);
                 memory.insert(digest, bytes);
-                Ok(digest)
+                Ok(())
             }
-            other => other.map(|()| digest),
+            other => other,
         }
     }
 

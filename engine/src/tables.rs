@@ -60,8 +60,8 @@ pub fn close_dataset(
 pub fn write_dataset(store: &Store, items: Vec<Item>) -> Result<PortValue, WriteError> {
     let count = items.len() as u64;
     let parts = Dataset::build(items)?;
-    for chunk in parts.chunks {
-        store.put(chunk.into())?;
+    for (bucket, chunk) in parts.dataset.buckets.iter().zip(parts.chunks) {
+        store.put_with_digest(bucket.chunk, chunk.into())?;
     }
     Ok(PortValue::Dataset { root: store.put_dataset(&parts.dataset)?, items: count })
 }

@@ -5,15 +5,17 @@
 //! again has nothing to do; see [`unchanged`].
 
 use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use cache::fs::{FileKind, Fs, FsError, Metadata};
+use cache::fs::{FileKind, Fs, FsError, FsFile, Metadata, Open};
 use cache::stat::{self, Section, StatEntry, StatIndex, What};
 use cache::{CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 use rayon::prelude::*;
 use stage_core::key::{HashSink, Sink};
-use stage_core::{Blob, FileFact, NewValue, Reject, StageError, Value, World};
+use stage_core::{Blob, FileFact, FileParts, NewValue, Reject, StageError, Value, World};
 
 use crate::store::Store;
 
@@ -118,6 +120,7 @@ impl<'a> Watch<'a> {
                 },
             }
         }
+        self.say_what_is_hashed(files.len(), entries.iter().map(|entry| entry.size));
         // A memo would be the very entry that differs.
         let unknown: Vec<&Utf8PathBuf> = files.iter().collect();
         for (path, entry) in unknown.iter().zip(self.hash_all(&unknown)) {
@@ -128,7 +131,6 @@ impl<'a> Watch<'a> {
     }
 
     fn hash_all(&mut self, paths: &[&Utf8PathBuf]) -> Vec<Result<StatEntry, CacheError>> {
-        self.say_what_is_hashed(paths);
         let (fs, base) = (self.fs(), self.store.base());
         let hash = |path: &&Utf8PathBuf| hash_file(fs, base, path);
         match paths.len() {
@@ -190,14 +192,14 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn say_what_is_hashed(&mut self, paths: &[&Utf8PathBuf]) {
+    /// The sizes are asked for as long as it is not clear that there is much to do.
+    fn say_what_is_hashed(&mut self, count: usize, mut sizes: impl Iterator<Item = u64>) {
         let mut bytes = 0;
-        for path in paths {
-            bytes += self.fs().metadata(&self.full(path)).map_or(0, |metadata| metadata.size);
-            if bytes > QUIET_BYTES {
-                (self.waiting)(format!("hashing {} files", paths.len()));
-                return;
-            }
+        if sizes.any(|size| {
+            bytes += size;
+            bytes > QUIET_BYTES
+        }) {
+            (self.waiting)(format!("hashing {count} files"));
         }
     }
 }
@@ -240,6 +242,17 @@ impl World for Watch<'_> {
         Ok(bytes.into())
     }
 
+    fn open(&mut self, path: &Utf8Path) -> Result<Arc<dyn FileParts>, StageError> {
+        if let Some(Err(reject)) = self.files(&[path.to_owned()])?.pop() {
+            return Err(StageError::failed(reject.reason));
+        }
+        let Some(entry) = self.seen.last().cloned() else {
+            return Err(StageError::failed(format!("`{path}` was not looked at")));
+        };
+        let file = self.fs().open(&self.full(path), Open::Read);
+        Ok(Arc::new(Unchanged { file: file.map_err(|error| unreadable(&error))?, entry }))
+    }
+
     fn list(&mut self, folder: &Utf8Path) -> Result<Vec<Utf8PathBuf>, StageError> {
         let mut found = Vec::new();
         self.list_into(folder, Utf8Path::new(""), &mut found)?;
@@ -268,6 +281,9 @@ impl World for Watch<'_> {
         let memos: Vec<Option<StatEntry>> = paths.iter().map(|path| self.known(path)).collect();
         let unknown: Vec<&Utf8PathBuf> =
             paths.iter().zip(&memos).filter(|(_, memo)| memo.is_none()).map(|(p, _)| p).collect();
+        let (fs, base) = (self.fs(), self.store.base());
+        let size = |path: &&Utf8PathBuf| fs.metadata(&base.join(path)).map_or(0, |now| now.size);
+        self.say_what_is_hashed(unknown.len(), unknown.iter().map(size));
         let mut hashed = self.hash_all(&unknown).into_iter();
         let mut facts = Vec::with_capacity(paths.len());
         for (path, memo) in paths.iter().zip(memos) {
@@ -288,6 +304,40 @@ impl World for Watch<'_> {
             Value::Blob(blob) => Ok(std::sync::Arc::unwrap_or_clone(blob)),
             _ => Err(StageError::failed("bytes did not become a blob")),
         }
+    }
+}
+
+/// An open file that is the one that was looked at.
+struct Unchanged {
+    file: Box<dyn FsFile>,
+    entry: StatEntry,
+}
+
+impl Unchanged {
+    fn check(&self) -> io::Result<()> {
+        let now = self.file.metadata().map_err(io::Error::other)?;
+        match self.entry.describes(&now) {
+            true => Ok(()),
+            false => {
+                let path = &self.entry.path;
+                let message = format!("`{path}` changed while it was read: run again");
+                Err(io::Error::other(message))
+            }
+        }
+    }
+}
+
+impl FileParts for Unchanged {
+    fn size(&self) -> u64 {
+        self.entry.size
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.check()?;
+        let read = self.file.read_at(buffer, offset);
+        let count = read.map_err(|error| io::Error::new(error.kind(), error.to_string()))?;
+        self.check()?;
+        Ok(count)
     }
 }
 

@@ -7,6 +7,7 @@ pub mod processes;
 mod project;
 pub mod stages;
 pub mod train;
+pub mod training;
 pub mod unruly;
 pub mod worlds;
 

@@ -5,48 +5,21 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cache::fs::fault::ENOSPC;
+use cache::fs::{Fault, MemoryFs};
 use camino::Utf8PathBuf;
 use engine::engine::{RunOptions, StopFlag, WorkerCommand};
 use engine::gc::{self, Limits};
 use engine::record::{CHECKPOINT, CheckpointRecord, decode};
 use stage_core::event::{Event, Status};
-use stage_core::{Context, Job, Kind, Setup, Stage, StageError};
+use stage_core::{Context, Fields, Job, Kind, Setup, Stage, StageError};
 use throstle_tests::processes::{Ended, start, wait};
 use throstle_tests::train::REMOTE_TRAIN;
-use throstle_tests::worlds::TEXTS;
+use throstle_tests::training::{MANIFEST, STEPS, checkpoint, lab, lab_in, steps, weights};
+use throstle_tests::worlds::{eager, faulty};
 use throstle_tests::{Lab, Ran};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_lab_run");
-const STEPS: u64 = 6;
-
-const MANIFEST: &str = r#"
-[pipeline]
-name = "voice"
-
-[stage.lines]
-use = "test.lines"
-folder = "data"
-
-[stage.loud]
-use = "test.shout"
-input = "lines"
-
-[stage.model]
-use = "test.train"
-input = "loud"
-retries = 2
-export = "out/model"
-"#;
-
-fn lab() -> Lab {
-    let lab = Lab::new();
-    lab.write("pipeline.toml", MANIFEST);
-    for (name, text) in TEXTS {
-        lab.write(&format!("data/{name}.txt"), text);
-    }
-    lab
-}
-
 /// The description alone: the implementation is in the worker.
 struct Remote;
 
@@ -78,26 +51,6 @@ fn straight() -> Vec<u8> {
     let ran = lab.run();
     assert_eq!((ran.status, steps(&ran)), (Status::Done, (1..=STEPS).collect()));
     weights(&lab)
-}
-
-fn weights(lab: &Lab) -> Vec<u8> {
-    lab.exports().remove("model/weights").unwrap()
-}
-
-/// The steps that a run has done, in order.
-fn steps(ran: &Ran) -> Vec<u64> {
-    let step = |event: &Event| match event {
-        Event::Metrics { step, .. } => Some(*step),
-        _ => None,
-    };
-    ran.events.iter().filter_map(step).collect()
-}
-
-/// The step of the newest checkpoint that is durable.
-fn checkpoint(lab: &Lab) -> u64 {
-    let records = lab.cache().scan(CHECKPOINT).unwrap();
-    let record: Option<CheckpointRecord> = records.first().and_then(|(_, bytes)| decode(bytes));
-    record.map_or(0, |record| record.states[0].number("step").unwrap() as u64)
 }
 
 /// Goes on from the newest checkpoint, and no step before it is done again.
@@ -267,4 +220,86 @@ fn a_checkpoint_survives_the_garbage_collection_until_the_stage_is_done() {
     assert_eq!(checkpoint(&lab), 0, "what is finished needs no checkpoint");
     assert!(lab.run().nothing_executed());
     assert_eq!(weights(&lab), expected);
+}
+
+/// Cuts the power after each sync of a run.
+#[test]
+fn training_may_be_cut_at_every_sync() {
+    let expected = straight();
+    for cut in 0.. {
+        let memory = MemoryFs::new();
+        let lab = lab_in(&memory);
+        let pipeline = lab.pipeline();
+        memory.stop_after(cut);
+        let result = lab.attempt(&pipeline, &eager());
+        if memory.syncs() < cut {
+            assert_eq!(result.unwrap().status, Status::Done);
+            assert!(cut > 20, "only {cut} syncs were seen");
+            return;
+        }
+        let lab = Lab::in_memory(&memory.crash());
+        goes_on(&lab, &expected, &format!("cut after sync {cut}"));
+    }
+}
+
+#[test]
+fn a_damaged_checkpoint_falls_back_to_the_one_before_it() {
+    let expected = straight();
+    for ruined in 0..2 {
+        let lab = lab();
+        let number = 1 + events_to_the_second_checkpoint();
+        let Ended::Killed = wait(start(PROGRAM, &lab.base(), &["--kill-at", &number.to_string()]))
+        else {
+            panic!("the run was over before event {number}")
+        };
+        let from = checkpoint(&lab);
+        assert!(from >= 4, "{from}");
+        let state = newest_states(&lab).remove(ruined);
+        ruin(&lab, &state);
+        let ran = lab.run();
+        assert_eq!((ran.status, weights(&lab)), (Status::Done, expected.clone()), "{ruined}");
+        let first = if ruined == 0 { from - 1 } else { from + 1 };
+        assert_eq!(steps(&ran).first().copied().unwrap_or(STEPS + 1), first, "{ruined}");
+        assert_eq!(ran.damaged().len(), 1 - ruined, "{:?}", ran.events);
+        assert!(lab.run().nothing_executed());
+    }
+}
+
+fn events_to_the_second_checkpoint() -> usize {
+    let is_kept = |(_, event): &(usize, &Event)| matches!(event, Event::CheckpointKept { .. });
+    let ran = lab().run();
+    ran.events.iter().enumerate().filter(is_kept).nth(1).unwrap().0
+}
+
+fn newest_states(lab: &Lab) -> Vec<Fields> {
+    let (_, bytes) = lab.cache().scan(CHECKPOINT).unwrap().remove(0);
+    decode::<CheckpointRecord>(&bytes).unwrap().states
+}
+
+/// Flips a bit of the weights of a checkpoint.
+fn ruin(lab: &Lab, state: &Fields) {
+    let path = lab.cache().file_of(&state.blob("weights").unwrap().digest).unwrap().unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[77] ^= 1;
+    let mut permissions = std::fs::metadata(&path).unwrap().permissions();
+    #[allow(clippy::permissions_set_readonly_false)]
+    permissions.set_readonly(false);
+    std::fs::set_permissions(&path, permissions).unwrap();
+    std::fs::write(&path, bytes).unwrap();
+}
+
+#[test]
+fn a_full_disk_pauses_training_and_the_last_checkpoint_holds() {
+    let expected = straight();
+    for bytes in (1_500_000..10_000_000).step_by(700_000) {
+        let memory = MemoryFs::new();
+        lab_in(&memory);
+        let (lab, faults) = faulty(&memory);
+        let pipeline = lab.pipeline();
+        faults.set(vec![Fault::Space { bytes, error: ENOSPC }]);
+        let ran = lab.attempt(&pipeline, &eager()).unwrap();
+        let place = format!("{bytes} bytes of space");
+        assert_eq!(ran.status == Status::Paused, faults.struck() > 0, "{place}: {:?}", ran.events);
+        goes_on(&Lab::in_memory(&memory.kill()), &expected, &place);
+    }
 }

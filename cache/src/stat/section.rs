@@ -16,6 +16,8 @@ const COUNTS: usize = 12;
 const HEAD: usize = COUNTS + 32;
 const DIR: usize = 8;
 const ENTRY: usize = 84;
+/// Where in an entry the state of the file begins.
+const STATS: usize = 12;
 
 /// The entries of one section, sorted by folder and then by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,6 +130,25 @@ impl From<Vec<StatEntry>> for Section {
 }
 
 impl Section {
+    /// The section with these entries in the place of those for the same paths, where they stand
+    /// for the same content; None where one of them has no such place.
+    pub fn renewed(&self, entries: &[StatEntry]) -> Option<Section> {
+        let mut bytes = self.bytes.to_vec();
+        let mut expected = 0;
+        for entry in entries {
+            let index = self.position_near(&entry.path, expected)?;
+            expected = index + 1;
+            let row = self.row(index)?;
+            if row.stands_for() != (entry.what, &entry.digest.as_bytes()[..]) {
+                return None;
+            }
+            let start = HEAD + self.dirs * DIR + index * ENTRY;
+            let fresh = stats_of(entry);
+            bytes[start + STATS..start + STATS + fresh.len()].copy_from_slice(&fresh);
+        }
+        Some(Section { bytes: Bytes::from(bytes), ..*self })
+    }
+
     /// None when the parts do not fill the bytes exactly.
     pub(super) fn parse(bytes: Bytes) -> Option<Section> {
         let number =
@@ -296,12 +317,19 @@ fn push_row(rows: &mut Vec<u8>, entry: &StatEntry, dir: usize, offset: usize, le
     rows.extend_from_slice(&(offset as u32).to_le_bytes());
     rows.extend_from_slice(&(length as u16).to_le_bytes());
     rows.extend_from_slice(&[entry.what as u8, 0]);
-    rows.extend_from_slice(&entry.size.to_le_bytes());
-    rows.extend_from_slice(&entry.mtime_ns.to_le_bytes());
-    rows.extend_from_slice(&entry.ctime_ns.to_le_bytes());
-    rows.extend_from_slice(&entry.inode.to_le_bytes());
-    rows.extend_from_slice(&entry.hashed_ns.to_le_bytes());
+    rows.extend_from_slice(&stats_of(entry));
     rows.extend_from_slice(entry.digest.as_bytes());
+}
+
+/// What a row says of the file itself.
+fn stats_of(entry: &StatEntry) -> [u8; 40] {
+    let mut bytes = [0; 40];
+    bytes[..8].copy_from_slice(&entry.size.to_le_bytes());
+    bytes[8..16].copy_from_slice(&entry.mtime_ns.to_le_bytes());
+    bytes[16..24].copy_from_slice(&entry.ctime_ns.to_le_bytes());
+    bytes[24..32].copy_from_slice(&entry.inode.to_le_bytes());
+    bytes[32..].copy_from_slice(&entry.hashed_ns.to_le_bytes());
+    bytes
 }
 
 /// Folder and name of a path.

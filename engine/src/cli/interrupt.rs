@@ -22,11 +22,14 @@ pub fn on_signals(stop: StopFlag, display: Shared) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
-            if stop.is_requested() && signal != SIGHUP {
+            if stop.is_pressing() && signal != SIGHUP {
                 guard::stand_down();
                 std::process::exit(i32::from(PAUSED));
             }
-            ask(&stop, &display, "asked to by a signal; once more stops at once");
+            if !stop.is_pressing() {
+                stop.request();
+                tell(&display, "asked to by a signal; once more stops at once");
+            }
         }
     })?;
     Ok(())
@@ -37,7 +40,11 @@ pub fn after(seconds: f64, start: Instant, stop: StopFlag, display: Shared) -> i
     let duration = span(seconds);
     thread::Builder::new().name("deadline".into()).spawn(move || {
         thread::sleep(duration.saturating_sub(start.elapsed()));
-        ask(&stop, &display, &format!("the {} that it may take are over", units::seconds(seconds)));
+        if !stop.is_requested() {
+            stop.request_after_batch();
+            let time = units::seconds(seconds);
+            tell(&display, &format!("the {time} that it may take are over"));
+        }
     })?;
     Ok(())
 }
@@ -52,11 +59,7 @@ fn span(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds.clamp(0.0, 1e9))
 }
 
-fn ask(stop: &StopFlag, display: &Shared, why: &str) {
-    if stop.is_requested() {
-        return;
-    }
-    stop.request();
+fn tell(display: &Shared, why: &str) {
     let mut display = display.lock().unwrap_or_else(PoisonError::into_inner);
     // Whether it can be shown makes no difference to stopping.
     let _ = display.event(&Event::Stopping { why: why.to_owned() });

@@ -105,15 +105,17 @@ fn one(
         output.write_all(&bytes)?;
         return Ok(Exit::Done);
     }
-    let mut text = Vec::new();
-    let mut lines = Lines::new(&mut text, program.terminal.data);
     let mut unreadable = 0;
+    let mut events = Vec::new();
     for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         match serde_json::from_slice::<Event>(line) {
-            Ok(event) => lines.event(&event)?,
+            Ok(event) => events.push(event),
             Err(_) => unreadable += 1,
         }
     }
+    let mut text = Vec::new();
+    let mut lines = Lines::replaying(&mut text, program.terminal.data);
+    thinned(&events).try_for_each(|event| lines.event(event))?;
     drop(lines);
     output.write_all(&text)?;
     if unreadable > 0 {
@@ -122,10 +124,34 @@ fn one(
     Ok(Exit::Done)
 }
 
+/// How many steps of training are shown, about.
+const STEPS: usize = 20;
+
+/// The events without most steps of training.
+fn thinned(events: &[Event]) -> impl Iterator<Item = &Event> {
+    let is_step = |event: &Event| matches!(event, Event::Metrics { .. });
+    let every = events.iter().filter(|event| is_step(event)).count().div_ceil(STEPS).max(1);
+    let mut steps = 0;
+    events.iter().filter(move |event| {
+        steps += usize::from(is_step(event));
+        !is_step(event) || steps % every == 0
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use stage_core::event::StageCounts;
+
+    #[test]
+    fn of_many_steps_some_are_shown_and_of_other_events_all() {
+        let step = |step| Event::Metrics { stage: "s".into(), step, values: [].into() };
+        let mut events: Vec<Event> = (1..=1000).map(step).collect();
+        events.push(Event::Waiting { what: "x".into() });
+        let shown: Vec<&Event> = thinned(&events).collect();
+        assert_eq!((shown.len(), shown[0]), (21, &step(50)));
+        assert_eq!(thinned(&events[..3]).count(), 3);
+    }
 
     #[test]
     fn runs_are_listed_with_their_totals() {

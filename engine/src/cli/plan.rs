@@ -12,7 +12,7 @@ use super::error::{CliError, Exit, diagnostic};
 use super::project::{Program, Project};
 use crate::engine::Engine;
 use crate::history;
-use crate::pipeline::StageId;
+use crate::pipeline::{Pipeline, StageId};
 use crate::plan::Plan;
 use crate::record::RunRecord;
 use crate::show::escape::clean;
@@ -110,7 +110,10 @@ pub fn status(
     let runs = history::runs(&cache)?;
     let last = runs.iter().rev().find(|run| run.pipeline == project.pipeline.name);
     if arguments.json {
-        let state = json!({ "pipeline": project.pipeline.name, "last": last, "stages": stages });
+        let state = json!({
+            "pipeline": project.pipeline.name, "last": last, "stages": stages,
+            "licenses": licenses(&project.pipeline),
+        });
         writeln!(output, "{state}")?;
         return Ok(Exit::Done);
     }
@@ -130,7 +133,22 @@ pub fn status(
         ]);
     }
     output.write_all(table.render().as_bytes())?;
+    for (license, stages) in licenses(&project.pipeline) {
+        let stages = stages.iter().map(|stage| clean(stage)).collect::<Vec<_>>().join(", ");
+        writeln!(output, "under {}: {stages}", clean(&license))?;
+    }
     Ok(Exit::Done)
+}
+
+/// The stages whose outputs derive from an asset under a licence, by licence.
+fn licenses(pipeline: &Pipeline) -> BTreeMap<String, Vec<String>> {
+    let mut licenses: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for spec in &pipeline.stages {
+        for license in &spec.licenses {
+            licenses.entry(license.clone()).or_default().push(spec.name.clone());
+        }
+    }
+    licenses
 }
 
 fn last_run(run: Option<&RunRecord>) -> String {

@@ -174,3 +174,60 @@ fn under_a_size_limit_the_cheapest_goes_first_and_pinned_runs_never() {
     let limits = Limits { most_bytes: Some(1), ..keep_last(3) };
     assert_eq!(left(&cache, &limits, &["c", "d", "e"]), ["e"]);
 }
+
+/// The record of training that has saved this state.
+fn checkpoint(cache: &Cache, key: &Digest, name: &str, run: u64) {
+    let state = made(cache, name, 1.0);
+    let record = CheckpointRecord {
+        pipeline: "p".into(),
+        run,
+        parent: None,
+        states: vec![state],
+        seconds: 1.0,
+    };
+    cache.record(CHECKPOINT, key, encode(&record)).unwrap();
+    cache.commit().unwrap();
+}
+
+#[test]
+fn a_checkpoint_is_kept_as_long_as_one_of_the_last_runs_worked_on_it() {
+    let cache = cache();
+    let key = Digest::of(b"training");
+    checkpoint(&cache, &key, "state", 1);
+    // The run that made it was killed and left no record.
+    run(&cache, 2, Status::Done, &[], false);
+    assert_eq!(left(&cache, &keep_last(2), &["state"]), ["state"]);
+    assert!(cache.get(CHECKPOINT, &key).unwrap().is_some());
+    run(&cache, 3, Status::Done, &[], false);
+    assert!(left(&cache, &keep_last(2), &["state"]).is_empty());
+    assert!(cache.get(CHECKPOINT, &key).unwrap().is_none());
+}
+
+#[test]
+fn the_checkpoint_of_a_stage_that_is_done_goes() {
+    let cache = cache();
+    let key = outcome(&cache, "training", &["model"], 1.0);
+    checkpoint(&cache, &key, "state", 1);
+    run(&cache, 1, Status::Done, &[("s", key)], false);
+    assert_eq!(left(&cache, &keep_last(1), &["model", "state"]), ["model"]);
+    assert!(cache.get(CHECKPOINT, &key).unwrap().is_none());
+}
+
+#[test]
+fn a_checkpoint_and_the_model_it_came_from_stay_under_a_size_limit() {
+    let cache = cache();
+    let parent = outcome(&cache, "parent", &["model"], 1.0);
+    let other = outcome(&cache, "other", &["other"], 1.0);
+    let state = made(&cache, "state", 1.0);
+    let record = CheckpointRecord {
+        pipeline: "p".into(),
+        run: 1,
+        parent: Some(parent),
+        states: vec![state],
+        seconds: 1.0,
+    };
+    cache.record(CHECKPOINT, &Digest::of(b"training"), encode(&record)).unwrap();
+    run(&cache, 1, Status::Done, &[("o", other)], false);
+    let limits = Limits { most_bytes: Some(1), ..keep_last(1) };
+    assert_eq!(left(&cache, &limits, &["model", "other", "state"]), ["model", "state"]);
+}

@@ -216,16 +216,20 @@ fn compare_settings(old: &StageKey, new: &StageKey, reasons: &mut Vec<Reason>) {
 }
 
 fn compare_artifacts(port: &str, old: &Fields, new: &Fields, reasons: &mut Vec<Reason>) {
-    for field in field_names(old, new) {
-        let (old, new) = (old.get(&field), new.get(&field));
-        if old != new {
-            reasons.push(Reason::ArtifactChanged {
-                port: port.to_owned(),
-                field: field.to_string(),
-                old: shown(old),
-                new: shown(new),
-            });
-        }
+    let names = field_names(old, new);
+    let differing: Vec<&Arc<str>> =
+        names.iter().filter(|name| old.get(name) != new.get(name)).collect();
+    for field in differing.iter().take(EXAMPLES) {
+        reasons.push(Reason::ArtifactChanged {
+            port: port.to_owned(),
+            field: field.to_string(),
+            old: shown(old.get(field)),
+            new: shown(new.get(field)),
+        });
+    }
+    // A model has hundreds of tensors.
+    if let Some(count) = differing.len().checked_sub(EXAMPLES).filter(|count| *count > 0) {
+        reasons.push(Reason::MoreFields { port: port.to_owned(), count: count as u64 });
     }
 }
 

@@ -424,10 +424,11 @@ impl<'a> Planner<'a> {
         if self.seen.is_empty() || self.store.cache().is_read_only() {
             return Ok(());
         }
-        let mut index = StatIndex::load(self.store.cache())?;
+        let mut index = StatIndex::default();
         for (scan, section) in self.seen.drain(..) {
             index.put_section(scan, section);
         }
+        // What is saved already is taken in.
         index.save(self.store.cache())?;
         let index = Arc::new(index);
         self.store = Store::new(self.store.cache().clone(), &self.pipeline.base, index.clone());

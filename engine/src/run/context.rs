@@ -22,6 +22,8 @@ pub struct EngineContext {
     pub ticket: u64,
     pub messages: Sender<Message>,
     pub stop: StopFlag,
+    /// Works on a batch, which is finished though the time of the run is over.
+    pub finishes_batch: bool,
     /// Of a training task.
     pub training: Option<Training>,
     /// Where the worker writes large objects; gone with the task.
@@ -204,6 +206,9 @@ impl Context for EngineContext {
             Some(training) => training.pace.is_time_to_save(Instant::now()),
             None => false,
         };
-        is_time || self.stop.is_requested()
+        match self.finishes_batch {
+            true => self.stop.is_pressing(),
+            false => is_time || self.stop.is_requested(),
+        }
     }
 }

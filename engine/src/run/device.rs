@@ -64,11 +64,11 @@ static NO_KIND: stage_core::Kind = stage_core::Kind::BASE;
 
 /// Serves the tasks of one device until there are none.
 pub fn work(shared: Shared, device: String, handle: ProcessHandle, tasks: Receiver<Task>) {
-    let mut host = Host { shared, device, handle, worker: None };
+    let mut host = Host { shared, device, handle, worker: None, last_said: None };
     for task in tasks {
         match task {
             Task::Items(task) => host.items(task),
-            Task::Gather(task) => host.gather(task),
+            Task::Gather(task) => host.gather(*task),
         }
     }
     host.shut_down();
@@ -79,6 +79,8 @@ struct Host {
     device: String,
     handle: ProcessHandle,
     worker: Option<Worker>,
+    /// How far the task at hand has come, in the worker's words.
+    last_said: Option<String>,
 }
 
 struct Worker {
@@ -93,6 +95,8 @@ struct Worker {
 impl Host {
     fn items(&mut self, task: ItemTask) {
         let mut context = self.shared.context(task.ticket, task.job.kind);
+        context.finishes_batch = true;
+        self.last_said = None;
         let started = Instant::now();
         let result = self.process(&task, &mut context);
         let seconds = started.elapsed().as_secs_f32();
@@ -106,6 +110,7 @@ impl Host {
     fn gather(&mut self, task: GatherTask) {
         let mut context = self.shared.context(task.ticket, task.job.kind);
         context.training = task.training;
+        self.last_said = None;
         let started = Instant::now();
         let result = gather::input(&mut context, &task.ports).map_err(Failure::Stage);
         let result = result.and_then(|input| self.run_gather(&task.job, input, &mut context));
@@ -212,10 +217,14 @@ impl Host {
                         message = Request::Answer(answer(question, context));
                         break;
                     }
-                    Ok(Some(Reply::Progress { done, total })) => context.progress(done, total),
+                    Ok(Some(Reply::Progress { done, total })) => {
+                        context.progress(done, total);
+                        self.last_said = Some(format!("{done} of {total}"));
+                    }
                     Ok(Some(Reply::Metrics { step, values })) => {
                         let values = values.iter().map(|(name, value)| (name.as_str(), *value));
                         context.metrics(step, &values.collect::<Vec<_>>());
+                        self.last_said = Some(format!("step {step}"));
                     }
                     Ok(Some(reply)) => return Ok(reply),
                     Ok(None) => return Err(self.died("it closed the pipe")),
@@ -226,10 +235,13 @@ impl Host {
     }
 
     fn died(&mut self, why: &str) -> Failure {
-        let message = match self.worker.take() {
+        let mut message = match self.worker.take() {
             Some(worker) => worker.last_words(why),
             None => why.to_owned(),
         };
+        if let Some(said) = self.last_said.take() {
+            message.push_str(&format!("; it had come to {said}"));
+        }
         self.handle.set_process(0);
         self.tell(Event::WorkerDied { device: self.device.clone(), message: message.clone() });
         Failure::Died { message }

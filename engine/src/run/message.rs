@@ -72,7 +72,7 @@ pub enum Failure {
 
 pub enum Task {
     Items(ItemTask),
-    Gather(GatherTask),
+    Gather(Box<GatherTask>),
 }
 
 impl Task {

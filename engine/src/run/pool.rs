@@ -33,6 +33,7 @@ impl Shared {
             ticket,
             messages: self.messages.clone(),
             stop: self.stop.clone(),
+            finishes_batch: false,
             training: None,
             staging: None,
             scratch: self.scratch.clone(),
@@ -71,6 +72,7 @@ pub fn work(shared: Shared, tasks: Receiver<Task>) {
 
 fn run_items(shared: &Shared, task: ItemTask) {
     let mut context = shared.context(task.ticket, task.job.kind);
+    context.finishes_batch = true;
     let outcomes = match task.job.item_job(&shared.engine, &mut context) {
         Err(error) => vec![ItemOutcome::Failed(Failure::Open(error)); task.items.len()],
         Ok(job) => match task.job.kind.batching {

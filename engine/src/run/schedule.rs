@@ -68,6 +68,9 @@ pub enum Ending {
     Again,
 }
 
+/// The items of a task, and the claims on them.
+type Taken = (Vec<Queued>, Vec<Claim>);
+
 pub struct Schedule<'a> {
     pub engine: &'a Engine,
     pub pipeline: &'a Pipeline,
@@ -269,13 +272,13 @@ impl<'a> Schedule<'a> {
         let spec = self.pipeline.stage(id);
         let training = self.training(id)?;
         let ticket = self.ticket();
-        let task = Task::Gather(GatherTask {
+        let task = Task::Gather(Box::new(GatherTask {
             ticket,
             job: Arc::new(self.job_handle(id)?),
             outputs: spec.kind.outputs,
             ports: self.gather_sources(id),
             training,
-        });
+        }));
         self.in_flight.insert(
             ticket,
             InFlight {
@@ -320,7 +323,7 @@ impl<'a> Schedule<'a> {
         &mut self,
         id: StageId,
         kind: &'static Kind,
-    ) -> Result<Option<(Vec<Queued>, Vec<Claim>)>, EngineError> {
+    ) -> Result<Option<Taken>, EngineError> {
         let picked = self.pick(id, kind)?;
         if picked.is_empty() {
             return Ok(None);

@@ -48,6 +48,11 @@ impl<W: Write + Send> Lines<W> {
         }
     }
 
+    /// For events of the past, of which every one is told.
+    pub fn replaying(output: W, paint: Paint) -> Lines<W> {
+        Lines { interval: Duration::ZERO, ..Lines::new(output, paint) }
+    }
+
     fn progress(&mut self, stage: &str, done: u64, total: u64) -> io::Result<()> {
         let now = Instant::now();
         let interval = self.interval;
@@ -179,7 +184,7 @@ pub fn figures(step: u64, values: &BTreeMap<String, f64>) -> String {
 fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
-        size if size >= 1e6 || size < 1e-3 => format!("{value:.2e}"),
+        size if !(1e-3..1e6).contains(&size) => format!("{value:.2e}"),
         size if size >= 100.0 => format!("{value:.1}"),
         _ => format!("{value:.4}"),
     }
@@ -357,6 +362,22 @@ mod tests {
             Event::Progress { stage: "s".into(), done: 0, total: 9, counts: counts(0, 0, 0, 0.0) };
         lines.event(&progress).unwrap();
         assert!(String::from_utf8(written).unwrap().contains("s: 0 of 9, "));
+    }
+
+    #[test]
+    fn figures_of_training_are_told_with_four_digits() {
+        let values = [("loss", 2.345678), ("rate", 1e-5), ("tokens", 12345.6), ("none", 0.0)];
+        let values = values.map(|(name, value)| (name.to_owned(), value)).into();
+        let event = |step| Event::Metrics { stage: "s".into(), step, values };
+        let started = Event::StageStarted { stage: "s".into(), total: 1, reasons: vec![] };
+        let kept = Event::CheckpointKept { stage: "s".into(), bytes: 2_000_000, seconds: 0.5 };
+        let text = lines(&[started, event(1200), kept]);
+        let (_, told) = text.split_once('\n').unwrap();
+        assert_eq!(
+            told,
+            "s: step 1,200, loss 2.3457, none 0, rate 1.00e-5, tokens 12345.6\n\
+             s: checkpoint kept, 2.0 MB in 0.50 s\n"
+        );
     }
 
     #[test]

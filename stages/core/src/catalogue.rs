@@ -5,6 +5,7 @@ pub mod command;
 pub mod corpus;
 pub mod dataset;
 pub mod fish;
+pub mod model;
 pub mod report;
 pub mod speaker;
 pub mod text;
@@ -24,6 +25,7 @@ const FAMILIES: &[&[&Kind]] = &[
     speaker::KINDS,
     report::KINDS,
     vq::KINDS,
+    model::KINDS,
     fish::KINDS,
     command::KINDS,
 ];

@@ -5,6 +5,7 @@
 //! order they came in.
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use cache::Digest;
@@ -15,6 +16,8 @@ use crate::item::{Fields, Item, Value};
 /// How many items a bucket holds at most on average.
 const BUCKET_ITEMS: usize = 512;
 const FORMAT: u8 = 1;
+/// Data sets of so many items are encoded on two threads.
+const WORTH_A_THREAD: usize = 4_096;
 
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
@@ -65,22 +68,27 @@ impl Dataset {
 
     pub fn build(items: Vec<Item>) -> Result<DatasetParts, DatasetError> {
         let bits = Dataset::bits_for(items.len());
+        let is_large = items.len() >= WORTH_A_THREAD;
         let mut buckets: BTreeMap<u32, Vec<Item>> = BTreeMap::new();
         for item in items {
             buckets.entry(bucket_of(&item.id, bits)).or_default().push(item);
         }
+        let mut first: Vec<(u32, Vec<Item>)> = buckets.into_iter().collect();
+        let second = first.split_off(if is_large { first.len() / 2 } else { first.len() });
+        let encoded = std::thread::scope(|scope| {
+            let helper = (!second.is_empty()).then(|| scope.spawn(|| encode_buckets(second)));
+            let mut encoded = encode_buckets(first)?;
+            if let Some(helper) = helper {
+                encoded.extend(helper.join().unwrap_or_else(|panic| resume_unwind(panic))?);
+            }
+            Ok::<_, DatasetError>(encoded)
+        })?;
         let mut parts = DatasetParts {
             dataset: Dataset { bits, ..Dataset::default() },
             ..DatasetParts::default()
         };
-        for (number, items) in buckets {
-            let chunk = Chunk::new(items)?;
-            let bytes = chunk.encode();
-            parts.dataset.buckets.push(Bucket {
-                number,
-                chunk: Digest::of(&bytes),
-                items: chunk.items.len() as u32,
-            });
+        for (bucket, bytes) in encoded {
+            parts.dataset.buckets.push(bucket);
             parts.chunks.push(bytes);
         }
         Ok(parts)
@@ -107,6 +115,16 @@ impl Dataset {
     }
 }
 
+fn encode_buckets(buckets: Vec<(u32, Vec<Item>)>) -> Result<Vec<(Bucket, Vec<u8>)>, DatasetError> {
+    let encode = |(number, items): (u32, Vec<Item>)| {
+        let chunk = Chunk::new(items)?;
+        let bytes = chunk.encode();
+        let items = chunk.items.len() as u32;
+        Ok((Bucket { number, chunk: Digest::of(&bytes), items }, bytes))
+    };
+    buckets.into_iter().map(encode).collect()
+}
+
 /// The items of one bucket, sorted by id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chunk {
@@ -114,12 +132,19 @@ pub struct Chunk {
 }
 
 /// What is written: field names once, values by the number of their name.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct Packed<'a> {
     #[serde(borrow)]
     names: Vec<&'a str>,
     #[serde(borrow)]
     items: Vec<(&'a str, Vec<(u32, Value)>)>,
+}
+
+/// The same on its way out.
+#[derive(Serialize)]
+struct Packing<'a> {
+    names: &'a [&'a str],
+    items: Vec<(&'a str, Vec<(u32, &'a Value)>)>,
 }
 
 impl Chunk {
@@ -134,13 +159,12 @@ impl Chunk {
     pub fn encode(&self) -> Vec<u8> {
         let names = self.names();
         let number = |name: &str| names.binary_search(&name).unwrap_or_default() as u32;
-        let pack = |item: &'_ Item| -> Vec<(u32, Value)> {
-            item.fields.iter().map(|(name, value)| (number(name), value.clone())).collect()
-        };
-        encode(&Packed {
-            items: self.items.iter().map(|item| (&*item.id, pack(item))).collect(),
-            names: names.clone(),
-        })
+        let mut items = Vec::with_capacity(self.items.len());
+        for item in &self.items {
+            let fields = item.fields.iter().map(|(name, value)| (number(name), value));
+            items.push((&*item.id, fields.collect()));
+        }
+        encode(&Packing { names: &names, items })
     }
 
     /// The names of all fields, sorted.

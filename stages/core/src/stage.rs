@@ -1,6 +1,7 @@
 //! The stage trait: a description, and a way to open a job that does the work.
 
 use std::collections::BTreeMap;
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -261,11 +262,36 @@ pub struct FileFact {
     pub size: u64,
 }
 
+/// A file that is read in parts.
+pub trait FileParts: Send + Sync {
+    fn size(&self) -> u64;
+
+    /// May read less than asked; 0 only at the end.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+}
+
+impl FileParts for Bytes {
+    fn size(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let rest = usize::try_from(offset).ok().and_then(|offset| self.get(offset..));
+        rest.unwrap_or_default().read(buffer)
+    }
+}
+
 /// The user's files as a source sees them. All that is asked is written down, so that the next
 /// plan knows from the files' stat alone whether the answers would be the same.
 pub trait World {
     /// The bytes of a file. Paths are relative to the manifest, or absolute.
     fn read(&mut self, path: &Utf8Path) -> Result<Bytes, StageError>;
+
+    /// A file that is too large to be read whole. While it is open it must stay as it is; a
+    /// change ends the reading with an error.
+    fn open(&mut self, path: &Utf8Path) -> Result<Arc<dyn FileParts>, StageError> {
+        Ok(Arc::new(self.read(path)?))
+    }
 
     /// The files below a folder, sorted, relative to it.
     fn list(&mut self, folder: &Utf8Path) -> Result<Vec<Utf8PathBuf>, StageError>;

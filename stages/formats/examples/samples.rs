@@ -8,8 +8,10 @@ use std::error::Error;
 use std::fs::File;
 use std::path::Path;
 
+use stage_formats::npy::{self, IntArray, Width};
 use stage_formats::pth::PthWriter;
 use stage_formats::safetensors::SafetensorsWriter;
+use stage_formats::tensorboard::{Audio, EventWriter, Moment, file_name};
 use stage_formats::{Dtype, Tensor, TensorInfo};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -18,7 +20,9 @@ fn main() -> Outcome<()> {
     let folder = std::env::args().nth(1).ok_or("name a folder")?;
     let folder = Path::new(&folder);
     std::fs::create_dir_all(folder)?;
-    weights(folder)
+    weights(folder)?;
+    tokens(folder)?;
+    events(folder)
 }
 
 /// Element `n` of every tensor is `n % 3`, whatever its type.
@@ -58,5 +62,32 @@ fn weights(folder: &Path) -> Outcome<()> {
         safetensors.write(&tensors[&name])?;
     }
     safetensors.finish()?;
+    Ok(())
+}
+
+/// Codebook `c` has the token `c * 1000 + t` at frame `t`.
+fn tokens(folder: &Path) -> Outcome<()> {
+    let values = (0..10).flat_map(|row| (0..7).map(move |frame| row * 1000 + frame)).collect();
+    let array = IntArray { shape: vec![10, 7], values };
+    for (name, width) in [("i64", Width::I64), ("i32", Width::I32), ("u16", Width::U16)] {
+        std::fs::write(folder.join(format!("{name}.npy")), npy::write(&array, width)?)?;
+    }
+    Ok(())
+}
+
+/// A loss of `1 / (1 + step)`, and one clip.
+fn events(folder: &Path) -> Outcome<()> {
+    let folder = folder.join("events");
+    std::fs::create_dir_all(&folder)?;
+    let file = File::create(folder.join(file_name(1_700_000_000, "throstle")))?;
+    let mut writer = EventWriter::new(file, 1_700_000_000.0)?;
+    for step in 0..5u64 {
+        let at = Moment { step, seconds: 1_700_000_000.0 + step as f64 };
+        writer.scalars(at, [("train/loss", 1.0 / (1.0 + step as f64)), ("rate", 1e-4)])?;
+    }
+    let at = Moment { step: 4, seconds: 1_700_000_005.0 };
+    let audio = Audio { rate: 44_100, channels: 1, frames: 0, wav: b"RIFF\x04\0\0\0WAVE" };
+    writer.audio(at, "sample", audio)?;
+    writer.finish()?;
     Ok(())
 }

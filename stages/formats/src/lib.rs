@@ -8,11 +8,14 @@ pub mod artifact;
 pub mod bpe;
 pub mod dual_ar;
 mod error;
+pub mod npy;
 pub mod pickle;
+pub mod protos;
 pub mod pth;
 pub mod safetensors;
 mod sink;
 pub mod tensor;
+pub mod tensorboard;
 pub mod weights;
 mod zip;
 

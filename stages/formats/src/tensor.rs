@@ -94,6 +94,18 @@ impl TensorInfo {
         TensorInfo { dtype, shape: shape.into() }
     }
 
+    /// Of tensors one below the other; none where they do not fit.
+    pub fn stack_rows(parts: &[&TensorInfo]) -> Option<TensorInfo> {
+        let (first, others) = parts.split_first()?;
+        let (rows, columns) = first.shape.split_first()?;
+        let mut stacked = TensorInfo::new(first.dtype, first.shape.clone());
+        stacked.shape[0] = others.iter().try_fold(*rows, |sum, part| {
+            let (rows, own) = part.shape.split_first()?;
+            (part.dtype == first.dtype && own == columns).then(|| sum.checked_add(*rows))?
+        })?;
+        Some(stacked)
+    }
+
     /// Elements, or none where that is beyond any memory.
     pub fn elements(&self) -> Option<usize> {
         self.shape.iter().try_fold(1usize, |product, size| product.checked_mul(*size))
@@ -134,6 +146,16 @@ impl Tensor {
     pub fn from_f32(shape: impl Into<Vec<usize>>, values: &[f32]) -> Result<Tensor, FormatError> {
         let data: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         Tensor::new(TensorInfo::new(Dtype::F32, shape), data)
+    }
+
+    /// Tensors of one type one below the other: the first dimensions add up, the others agree.
+    pub fn stack_rows(parts: &[Tensor]) -> Result<Tensor, FormatError> {
+        let infos: Vec<&TensorInfo> = parts.iter().map(Tensor::info).collect();
+        let info = TensorInfo::stack_rows(&infos)
+            .ok_or_else(|| FormatError::tensor("data", "its parts do not fit on each other"))?;
+        let mut data = Vec::with_capacity(info.bytes().unwrap_or_default());
+        parts.iter().for_each(|part| data.extend_from_slice(&part.data));
+        Tensor::new(info, data)
     }
 
     pub fn info(&self) -> &TensorInfo {
@@ -261,6 +283,23 @@ mod tests {
         let endless = TensorInfo::new(Dtype::F32, [usize::MAX, 2]);
         assert_eq!(endless.bytes(), None);
         assert!(Tensor::new(endless, vec![0; 8]).is_err());
+    }
+
+    #[test]
+    fn parts_that_fit_are_stacked() {
+        let one = Tensor::from_f32([1, 2], &[1.0, 2.0]).unwrap();
+        let two = Tensor::from_f32([2, 2], &[3.0, 4.0, 5.0, 6.0]).unwrap();
+        let both = Tensor::stack_rows(&[one.clone(), two]).unwrap();
+        assert_eq!(
+            (both.shape(), both.to_f32()),
+            (&[3, 2][..], vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+        );
+        let wide = Tensor::from_f32([1, 3], &[0.0; 3]).unwrap();
+        let other = one.to_float(Dtype::Bf16).unwrap();
+        let scalar = Tensor::from_f32([], &[0.0]).unwrap();
+        for misfit in [wide, other, scalar] {
+            assert!(Tensor::stack_rows(&[one.clone(), misfit]).is_err());
+        }
     }
 
     #[test]

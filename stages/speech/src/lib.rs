@@ -1,4 +1,4 @@
-//! Stages in plain Rust: corpora, audio, texts, data sets, speakers, reports and commands.
+//! Stages in plain Rust: corpora, audio, texts, data sets, speakers, models, reports and commands.
 //!
 //! Each family has its work as plain functions on bytes and values, and thin stages in front of
 //! them that read parameters and fields. [`stages`] lists them.
@@ -7,7 +7,7 @@ pub mod audio;
 pub mod command;
 pub mod corpus;
 pub mod dataset;
-pub mod npy;
+pub mod model;
 mod plain;
 pub mod report;
 pub mod speaker;
@@ -25,6 +25,7 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
         text::stages(),
         dataset::stages(),
         speaker::stages(),
+        model::stages(),
         report::stages(),
         command::stages(),
     ];

@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use bytes::Bytes;
+use stage_formats::npy::IntArray;
+use stage_formats::protos as shards;
 use stage_speech::corpus::{CorpusError, Rows, Value, parquet};
 use stage_speech::dataset::pack::{Entry, protos};
-use stage_speech::npy::IntArray;
 
 const TWO_SPEAKERS: &[u8] = include_bytes!("corpus_fixtures/two_speakers.protos");
 
@@ -28,7 +29,7 @@ fn shards_are_to_the_byte_what_protobuf_makes_of_the_message_definition() {
 
 #[test]
 fn shards_of_protobuf_are_read() {
-    let records = protos::read(TWO_SPEAKERS).unwrap();
+    let records = shards::read(TWO_SPEAKERS).unwrap();
     let names: Vec<(&str, usize)> =
         records.iter().map(|record| (record.name.as_str(), record.sentences.len())).collect();
     assert_eq!(names, [("anna", 2), ("olli", 1)]);

@@ -262,8 +262,8 @@ fn sets_merge_by_id() {
 
 fn tokens(bench: &mut Bench, id: &str) -> Item {
     let array =
-        stage_speech::npy::IntArray { shape: vec![2, 2], values: vec![1, 2, 3, id.len() as i64] };
-    let bytes = stage_speech::npy::write(&array, stage_speech::npy::Width::I64).unwrap();
+        stage_formats::npy::IntArray { shape: vec![2, 2], values: vec![1, 2, 3, id.len() as i64] };
+    let bytes = stage_formats::npy::write(&array, stage_formats::npy::Width::I64).unwrap();
     let blob = bench.blob("tokens/npy", bytes);
     item(id, &[("text", Value::text("hei")), ("speaker", Value::text("anna")), ("tokens", blob)])
 }

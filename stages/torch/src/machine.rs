@@ -173,6 +173,13 @@ fn cpu_report() -> DeviceReport {
     }
 }
 
+/// What is free of a GPU's memory, where that can be found out.
+pub fn free_memory(device: Device) -> Option<u64> {
+    let Device::Cuda(number) = device else { return None };
+    let name = format!("cuda:{number}");
+    list_gpus().into_iter().find(|gpu| gpu.name == name)?.memory_free
+}
+
 /// The GPUs as the driver's own program lists them.
 fn list_gpus() -> Vec<DeviceReport> {
     let text = ask_driver("index,name,memory.total,memory.free,driver_version");
@@ -186,6 +193,17 @@ fn ask_driver(what: &str) -> String {
         .output();
     let text = output.ok().filter(|output| output.status.success()).map(|output| output.stdout);
     String::from_utf8_lossy(&text.unwrap_or_default()).into_owned()
+}
+
+/// How much memory of a GPU is taken, by everybody on it.
+pub fn gpu_memory_used(number: usize) -> Option<u64> {
+    let text = ask_driver("index,memory.used");
+    text.lines().filter_map(parse_memory).find(|(index, _)| *index == number).map(|(_, used)| used)
+}
+
+fn parse_memory(line: &str) -> Option<(usize, u64)> {
+    let (index, used) = line.split_once(',')?;
+    Some((index.trim().parse().ok()?, used.trim().parse::<u64>().ok()? << 20))
 }
 
 fn gpu_facts(number: usize) -> Option<DeviceFacts> {
@@ -238,6 +256,13 @@ mod tests {
         assert_eq!(facts.compute_capability, Some((7, 5)));
         assert!(parse_facts("No devices were found").is_none());
         assert_eq!(Machine::default().facts("cpu").compute_capability, None);
+    }
+
+    #[test]
+    fn the_memory_that_a_gpu_has_taken_is_read() {
+        assert_eq!(parse_memory("1, 14918"), Some((1, 14_918 << 20)));
+        assert!(parse_memory("No devices were found").is_none());
+        assert!(parse_memory("0, [N/A]").is_none());
     }
 
     #[test]

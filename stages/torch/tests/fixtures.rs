@@ -39,6 +39,18 @@ fn the_embedded_codec_agrees_with_its_reference() {
 }
 
 #[test]
+fn the_text_model_agrees_with_its_reference() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/fish_dual_ar");
+    let comparisons = stage_torch::fixture::check(&folder).unwrap();
+    let count = |group: &str| comparisons.iter().filter(|one| one.name.starts_with(group)).count();
+    assert_eq!((count("layer."), count("loss."), count("sampled.")), (2, 2, 1));
+    assert_eq!((count("gradient."), count("trained.")), (36, 36));
+    for comparison in &comparisons {
+        assert!(comparison.is_good(), "{comparison:?}");
+    }
+}
+
+#[test]
 fn adapters_agree_with_their_reference() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/lora");
     let comparisons = stage_torch::fixture::check(&folder).unwrap();

@@ -11,6 +11,8 @@ use stage_core::{
     Blob, Fields, GatherInput, Item, NewValue, Output, ParameterValue, Parameters, PortInput,
     PortOutput, Reject, Setup, StageError, Value,
 };
+use stage_formats::artifact;
+use stage_formats::safetensors::SafetensorsFile;
 use stage_torch::{npy, wave};
 
 /// As much of an engine as a worker can see.
@@ -118,6 +120,26 @@ impl Engine {
         }
     }
 
+    /// The codec of the committed fixture, as `model.import` would give it.
+    fn imported(&mut self, family: &str) -> Setup {
+        let file = include_bytes!("../fixtures/fish_dac/model.safetensors");
+        let file = SafetensorsFile::read(Bytes::from_static(file)).unwrap();
+        let mut fields = Fields::new();
+        fields.set(artifact::FAMILY, Value::text(family));
+        let config = file.metadata()["config"].clone();
+        let config = self.keep(artifact::CONFIG_KIND, config.into());
+        fields.set(artifact::CONFIG, Value::Blob(config.into()));
+        for (name, _) in file.tensors() {
+            let bytes = artifact::encode(&file.tensor(name).unwrap()).unwrap();
+            let blob = self.keep(artifact::TENSOR_KIND, bytes.into());
+            fields.set(artifact::tensor_field(name), Value::Blob(blob.into()));
+        }
+        Setup {
+            artifacts: [("codec".to_owned(), vec![fields])].into(),
+            ..setup(&[("rounds", 2), ("seed", 1)])
+        }
+    }
+
     fn finish(mut self) -> String {
         assert!(matches!(self.ask(&Request::Shutdown), Reply::Goodbye));
         let output = self.worker.wait_with_output().unwrap();
@@ -129,9 +151,10 @@ impl Engine {
 
 fn setup(parameters: &[(&str, i64)]) -> Setup {
     let value = |(name, value): &(&str, i64)| ((*name).to_owned(), ParameterValue::Integer(*value));
+    let integers = ("integers".to_owned(), ParameterValue::Text("u16".into()));
     Setup {
         stage: "stage".into(),
-        parameters: Parameters(parameters.iter().map(value).collect()),
+        parameters: Parameters(parameters.iter().map(value).chain([integers]).collect()),
         device: "cpu".into(),
         ..Setup::default()
     }
@@ -176,6 +199,40 @@ fn from_audio_to_tokens_and_back() {
         assert_eq!(wave.samples.len(), (9_000 + 700 * at).div_ceil(256) * 256);
     }
     assert_eq!(decoded[3], engine.process(3, &tokens[3..4])[0]);
+    assert_eq!(engine.finish(), "");
+}
+
+#[test]
+fn an_imported_fish_codec_turns_audio_to_tokens_and_back() {
+    let mut engine = Engine::start(2);
+    let codec = engine.imported(artifact::DAC);
+    let clip = |samples: usize| {
+        let samples: Vec<f32> = (0..samples).map(|at| (at as f32 * 0.3).sin() * 0.4).collect();
+        wave::write(44_100, &samples).unwrap().into()
+    };
+    let clips: Vec<Item> = [500, 1_024, 1_025, 17]
+        .map(|samples| engine.item(&format!("c{samples}"), "audio", wave::KIND, clip(samples)))
+        .into();
+    engine.open(2, "vq.encode", codec.clone()).unwrap();
+    let encoded = engine.process(2, &clips);
+    let shape = |at: usize| npy::read(&blob_of(&encoded[at])).map(|c| (c.codebooks, c.frames));
+    assert_eq!([shape(0), shape(1), shape(3)].map(Result::unwrap), [(4, 32), (4, 64), (4, 2)]);
+    assert_eq!(encoded[2].as_ref().unwrap_err().code, "too-long");
+    let mut wide = codec.clone();
+    let integers = ParameterValue::Text("i64".into());
+    wide.parameters.0.insert("integers".into(), integers);
+    engine.open(5, "vq.encode", wide).unwrap();
+    let wide = blob_of(&engine.process(5, &clips[..1])[0]);
+    assert_eq!(wide.len(), 128 + 4 * 32 * 8);
+    assert_eq!(npy::read(&wide).unwrap(), npy::read(&blob_of(&encoded[0])).unwrap());
+    let tokens = engine.item("c500", "tokens", npy::KIND, wide);
+    engine.open(3, "vq.decode", codec).unwrap();
+    let decoded = wave::read(&blob_of(&engine.process(3, &[tokens])[0])).unwrap();
+    assert_eq!((decoded.rate, decoded.samples.len()), (44_100, 512));
+
+    let text_model = engine.imported(artifact::DUAL_AR);
+    let error = engine.open(4, "vq.encode", text_model).unwrap_err();
+    assert_eq!(error.to_string(), "port `codec` got a model of the family `fish-dual-ar`");
     assert_eq!(engine.finish(), "");
 }
 

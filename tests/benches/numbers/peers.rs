@@ -143,7 +143,7 @@ stages:
     deps: [wavs]
     outs: [copies]
   extract:
-    cmd: mkdir -p extracts && for clip in copies/*; do head -c 100 "$clip" > "extracts/${clip##*/}.npy"; done
+    cmd: mkdir -p extracts && cd copies && for clip in *; do head -c 100 "$clip" > "../extracts/$clip.npy"; done
     deps: [copies]
     outs: [extracts]
   pack:

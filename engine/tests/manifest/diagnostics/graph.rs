@@ -376,7 +376,8 @@ Error: throstle::unknown_kind
     :           `-- not known
  17 | [stage.loud]
     `----
-  help: `throstle stages` lists the kinds
+  help: `throstle stages` lists the kinds; one of somebody else's needs
+        the program that it is linked into
 "#);
 }
 

@@ -135,6 +135,7 @@ pub static ITEM: Kind = Kind {
 
 pub static PACK: Kind = Kind {
     name: "dataset.pack",
+    version: 2,
     summary: "Packs texts and tokens into shards.",
     doc: "`protos` is the training format of Fish Speech. `npy` is an array of all tokens, codebooks \
           by frames, and an index in JSON. A clip's shard follows from its id alone, so that a new \

@@ -7,11 +7,11 @@ pub const KINDS: &[&Kind] = &[&FIT, &ENCODE, &DECODE];
 
 const MODEL: &[(&str, FieldType)] = &[("model", FieldType::Blob)];
 
-/// The codec that a stage works with: from `vq.fit`, or an asset.
+/// The codec that a stage works with: its fields depend on what made it.
 const CODEC: InputPort = InputPort {
     name: "codec",
-    reads: Fields::These(MODEL),
-    doc: "The codec: a `vq.fit` stage.",
+    reads: Fields::All,
+    doc: "The codec: a `vq.fit` stage, or `model.import` with the file of a Fish codec.",
     ..InputPort::ARTIFACT
 };
 
@@ -98,7 +98,14 @@ pub static ENCODE: Kind = Kind {
     summary: "Turns audio into VQ tokens.",
     doc: "\
 A clip becomes an array of codebooks by frames. Its tokens depend on the clip and the codec
-only, to the bit: not on the batch, nor on padding, nor on the number of threads.",
+only: not on the batch, nor on padding, nor on the number of threads. On the CPU that is so to the
+bit. On a GPU a batch of another shape rounds differently, and where two entries of a codebook are
+equally near, another one may be chosen; TF32 is never used.
+
+The codec of Fish Speech takes mono audio of 44,100 Hz and makes 10 codebooks of 21.5 frames a
+second. Clips beyond 190.2 s are set aside: its position tables end there. A batch counts by its
+longest clip times the number of clips, and batches that would not fit into the memory that a GPU
+has free are split beforehand.",
     place: Place::Worker,
     batching: Batching::ByBytes { parameter: "batch" },
     inputs: &[
@@ -111,15 +118,25 @@ only, to the bit: not on the batch, nor on padding, nor on the number of threads
     ],
     outputs: &[OutputPort {
         writes: &[("tokens", FieldType::Blob), ("frames", FieldType::Number)],
-        doc: "`tokens` is a NumPy array (`tokens/npy`) of unsigned 16-bit integers, codebooks by \
-              frames; `frames` is its length.",
+        doc: "`tokens` is a NumPy array (`tokens/npy`) of integers, codebooks by frames; `frames` \
+              is its length.",
         ..OutputPort::DATASET
     }],
-    parameters: &[Parameter {
-        default: Default::Bytes(8_000_000),
-        doc: "How much audio is encoded at a time; less after it did not fit into memory.",
-        ..BATCH
-    }],
+    parameters: &[
+        Parameter {
+            name: "integers",
+            parameter_type: ParameterType::Choice(&["u16", "i64"]),
+            default: Default::Text("u16"),
+            doc: "How tokens are written. `i64` is what the tools of Fish Speech write and read, \
+                  at four times the size; every stage here reads both.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            default: Default::Bytes(8_000_000),
+            doc: "How much audio is encoded at a time; less after it did not fit into memory.",
+            ..BATCH
+        },
+    ],
     ..Kind::BASE
 };
 
@@ -128,7 +145,8 @@ pub static DECODE: Kind = Kind {
     summary: "Turns VQ tokens back into audio, to listen to.",
     doc: "\
 With the codec `mel-rvq` phases are made up by the Griffin-Lim iteration, so voices sound
-metallic; what is lost in the tokens can still be heard. A clip comes out as long as its frames,
+metallic; what is lost in the tokens can still be heard. The codec of Fish Speech needs no such
+help: `rounds` and `seed` mean nothing to it. A clip comes out as long as its frames,
 which is up to one hop longer than the clip that went in.",
     place: Place::Worker,
     batching: Batching::ByBytes { parameter: "batch" },

@@ -1,20 +1,24 @@
 //! `corpus.parquet`: the Parquet files of Hugging Face data sets, with the audio inside.
 //!
 //! An audio column is a struct of `bytes` and `path`. Rows are read a few at a time, and the
-//! bytes of each clip are handed on as they come, so that only the compressed pages of one place
-//! of the file are in memory beside the file itself.
+//! bytes of each clip are handed on as they come, so that only the pages of one place of the file
+//! are in memory.
+
+mod pages;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
 use parquet::basic::Compression;
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use parquet::record::reader::TreeBuilder;
 use parquet::record::{Field, Row};
 
 use super::columns::{self, Column, Role};
 use super::parts::Parts;
 use super::{CorpusError, RowProblem, RowRecord, Rows, Value, path};
+
+pub use pages::Pages;
 
 /// Which columns to take; none means the one that looks right.
 #[derive(Debug, Clone, Default)]
@@ -30,8 +34,8 @@ const BATCH_ROWS: usize = 16;
 
 /// Reads a file. The bytes of each usable row's audio go to `keep`, with the number of the row;
 /// the offset of a row is the number of its row group, from 0.
-pub fn read<E: From<CorpusError>>(
-    file: Bytes,
+pub fn read<R: ChunkReader + 'static, E: From<CorpusError>>(
+    file: R,
     options: &Options,
     mut keep: impl FnMut(u64, Bytes) -> Result<(), E>,
 ) -> Result<Rows, E> {
@@ -74,7 +78,9 @@ fn guarded<T>(
     }
 }
 
-fn check_codecs(reader: &SerializedFileReader<Bytes>) -> Result<(), CorpusError> {
+fn check_codecs<R: ChunkReader + 'static>(
+    reader: &SerializedFileReader<R>,
+) -> Result<(), CorpusError> {
     let columns = reader.metadata().row_groups().iter().flat_map(|group| group.columns());
     for column in columns {
         match column.compression() {
@@ -97,7 +103,10 @@ struct Layout {
 }
 
 impl Layout {
-    fn of(reader: &SerializedFileReader<Bytes>, options: &Options) -> Result<Layout, CorpusError> {
+    fn of<R: ChunkReader + 'static>(
+        reader: &SerializedFileReader<R>,
+        options: &Options,
+    ) -> Result<Layout, CorpusError> {
         let schema = reader.metadata().file_metadata().schema();
         let fields = schema.get_fields();
         let names: Vec<&str> = fields.iter().map(|field| field.name()).collect();

@@ -1,5 +1,7 @@
 //! Audio paths as corpora write them: which are safe, which id they give, which file they mean.
 
+use std::borrow::Cow;
+
 use unicode_normalization::UnicodeNormalization;
 
 /// Extensions of audio files, in the order in which a path without one is looked up.
@@ -14,6 +16,7 @@ const DEVICE_NAMES: [&str; 22] = [
     "com9", "lpt1", "lpt2", "lpt3", "lpt4", "lpt5", "lpt6", "lpt7", "lpt8", "lpt9",
 ];
 
+const DEVICE_NAME_BYTES: usize = 4;
 const MAX_PATH_BYTES: usize = 4096;
 const MAX_NAME_BYTES: usize = 255;
 
@@ -48,7 +51,8 @@ pub fn relative(written: &str) -> Result<String, PathProblem> {
     if written.len() > MAX_PATH_BYTES {
         return Err(PathProblem::TooLong { bytes: written.len() });
     }
-    if let Some(character) = written.chars().find(|c| is_unprintable(*c)) {
+    let is_plain = written.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if let Some(character) = written.chars().find(|c| !is_plain && is_unprintable(*c)) {
         return Err(PathProblem::Control { code: character as u32 });
     }
     if written.ends_with('|') || written.starts_with('|') {
@@ -57,22 +61,27 @@ pub fn relative(written: &str) -> Result<String, PathProblem> {
     if written.contains("://") {
         return Err(PathProblem::Address { path: path() });
     }
-    let slashed = written.replace('\\', "/");
+    let slashed = match written.contains('\\') {
+        true => Cow::Owned(written.replace('\\', "/")),
+        false => Cow::Borrowed(written),
+    };
     if slashed.starts_with('/') || has_drive_letter(&slashed) {
         return Err(PathProblem::Absolute { path: path() });
     }
-    let mut parts = Vec::new();
+    let mut checked = String::with_capacity(slashed.len());
     for part in slashed.split('/') {
         match part {
-            "" | "." => {}
+            "" | "." => continue,
             ".." => return Err(PathProblem::Parent { path: path() }),
-            name => parts.push(checked_name(name)?),
+            _ if checked.is_empty() => {}
+            _ => checked.push('/'),
         }
+        checked.push_str(checked_name(part)?);
     }
-    if parts.is_empty() {
-        return Err(PathProblem::Empty);
+    match checked.is_empty() {
+        true => Err(PathProblem::Empty),
+        false => Ok(checked),
     }
-    Ok(parts.join("/"))
 }
 
 /// The id of a clip: its path without a known audio extension, in NFC.
@@ -124,7 +133,8 @@ fn checked_name(name: &str) -> Result<&str, PathProblem> {
         return Err(PathProblem::TooLong { bytes: name.len() });
     }
     let stem = name.split('.').next().unwrap_or(name).trim_end();
-    if DEVICE_NAMES.iter().any(|device| device.eq_ignore_ascii_case(stem)) {
+    let is_short = stem.len() <= DEVICE_NAME_BYTES;
+    if is_short && DEVICE_NAMES.iter().any(|device| device.eq_ignore_ascii_case(stem)) {
         return Err(PathProblem::Device { name: name.to_owned() });
     }
     Ok(name)

@@ -335,9 +335,9 @@ impl SourceJob for ParquetFiles {
         let mut found: Vec<(String, Item)> = Vec::new();
         let mut words = Words::default();
         for file in self.files(world)? {
-            let bytes = world.read(&file)?;
+            let pages = parquet::Pages(world.open(&file)?);
             let mut kept: HashMap<u64, Blob> = HashMap::new();
-            let rows = parquet::read(bytes, &self.options, |row, audio| -> Result<(), Stopped> {
+            let rows = parquet::read(pages, &self.options, |row, audio| -> Result<(), Stopped> {
                 let blob = world.keep("audio/unknown", audio).map_err(Stopped::Store)?;
                 kept.insert(row, blob);
                 Ok(())

@@ -51,6 +51,14 @@ impl Dac {
         Dac::new(config, Weights::from_safetensors(bytes)?, device)
     }
 
+    /// Whether a file in the safetensors format is meant to be such a codec.
+    pub fn is_in(bytes: &[u8]) -> bool {
+        let header = SafeTensors::read_metadata(bytes).map(|(_, header)| header);
+        header.is_ok_and(|header| {
+            header.tensors().keys().any(|name| name.contains("quantizer.semantic_quantizer."))
+        })
+    }
+
     /// How many clips are worked on at a time on the CPU.
     pub fn with_threads(mut self, threads: usize) -> Dac {
         self.threads = threads.max(1);

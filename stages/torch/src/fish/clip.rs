@@ -174,7 +174,7 @@ mod tests {
     use crate::testing::Bench;
 
     fn item(bench: &mut Bench, text: &str, first: u16) -> Item {
-        let tokens = npy::write(&codes(&[[first, 2], [3, 4], [5, 6]]));
+        let tokens = npy::write(&codes(&[[first, 2], [3, 4], [5, 6]])).unwrap();
         let mut item = bench.item(0, "tokens", npy::KIND, &tokens);
         item.fields.set("text", Value::text(text));
         item

@@ -8,12 +8,13 @@ use stage_core::{
 };
 use stage_formats::artifact;
 
-use super::codec_of;
+use super::codec::{self, CodecUse};
 use crate::codec::CodecFormat;
 use crate::dual_ar::{Config, DualAr};
 use crate::error::{TorchError, guarded};
 use crate::fish::lineage::{self, ModelLineage};
 use crate::fish::vocabulary::{MARKS, byte_level};
+use crate::machine::Machine;
 use crate::stored;
 
 /// Tables of embeddings have a multiple of so many rows.
@@ -42,7 +43,10 @@ impl GatherJob for InitJob {
         context: &mut dyn Context,
     ) -> Result<GatherOutput, StageError> {
         let format = match input.artifact("codec") {
-            Some(codec) => Some(codec_of(codec, context)?.format()),
+            Some(codec) => {
+                let how = CodecUse::new(&Machine::default(), "cpu")?;
+                Some(codec::open(codec, how, context)?.format())
+            }
             None => None,
         };
         guarded(|| self.make(format.as_ref(), context))

@@ -10,7 +10,7 @@ use stage_core::{
     StageError,
 };
 
-use super::codec_of;
+use super::codec::{self, CodecUse};
 use crate::codec::{Codec, Codes};
 use crate::dual_ar::{DualAr, Parity, PromptFormat, Sampling, Seeded, Speech, Spoken, Stop};
 use crate::error::{TorchError, guarded};
@@ -59,7 +59,7 @@ impl FishSynthesize {
         let model = Model::read("model", port(setup, "model"), context)?;
         let codec = port(setup, "codec");
         let codec = codec.ok_or_else(|| StageError::failed("no codec arrived on port `codec`"))?;
-        let codec = codec_of(codec, context)?;
+        let codec = codec::open(codec, CodecUse::new(&self.machine, &setup.device)?, context)?;
         let format = codec.format();
         model.vocabulary.check_codec(&format)?;
         let kind = match parameters.text("precision")? {
@@ -176,7 +176,7 @@ impl SynthesizeJob {
             .map_err(|error| TorchError::Input(format!("the audio cannot be written: {error}")))?;
         let mut output = Output::default()
             .with("audio", NewValue::bytes(wave::KIND, audio))
-            .with("tokens", NewValue::bytes(npy::KIND, npy::write(&codes)))
+            .with("tokens", NewValue::bytes(npy::KIND, npy::write(&codes)?))
             .with("frames", NewValue::Number(codes.frames as f64))
             .with("seconds", NewValue::Number(seconds))
             .with("stop", NewValue::Text(stop(speech.stop).to_owned()))

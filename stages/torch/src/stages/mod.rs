@@ -1,5 +1,6 @@
 //! The stages that the worker serves.
 
+pub mod codec;
 mod fish_init;
 mod fish_merge;
 mod fish_synthesize;
@@ -8,11 +9,11 @@ mod vq_decode;
 mod vq_encode;
 mod vq_fit;
 
-use stage_core::{Blob, Context, Fields, Item, Setup, Stage, StageError};
+use stage_core::{Blob, Context, Item, Reject, Setup, Stage, StageError};
 
+use self::codec::CodecUse;
 use crate::codec::Codec;
 use crate::machine::Machine;
-use crate::mel_rvq::MelRvq;
 
 /// All stages of this crate, on one machine.
 pub fn all(machine: &Machine) -> Vec<Box<dyn Stage>> {
@@ -28,29 +29,16 @@ pub fn all(machine: &Machine) -> Vec<Box<dyn Stage>> {
     ]
 }
 
-/// The bytes of the model on the port `codec`.
-fn read_codec(setup: &Setup, context: &mut dyn Context) -> Result<MelRvq, StageError> {
+/// The codec on the port `codec` of an item stage.
+fn open_codec(
+    setup: &Setup,
+    how: CodecUse,
+    context: &mut dyn Context,
+) -> Result<Box<dyn Codec>, StageError> {
     let artifact = setup.artifacts.get("codec").and_then(|artifacts| artifacts.first());
-    let blob = artifact.and_then(model_blob);
-    let blob = blob.ok_or_else(|| StageError::failed("no codec arrived on port `codec`"))?;
-    let model = MelRvq::load(&context.read(blob)?);
-    model.map_err(|error| {
-        let help = "give `codec` a `vq.fit` stage, or a file that one has made";
-        StageError::with_help(error.to_string(), help)
-    })
-}
-
-/// The codec of an artifact.
-fn codec_of(artifact: &Fields, context: &mut dyn Context) -> Result<Box<dyn Codec>, StageError> {
-    let blob = model_blob(artifact);
-    let blob = blob.ok_or_else(|| StageError::failed("no codec arrived on port `codec`"))?;
-    Ok(Box::new(MelRvq::load(&context.read(blob)?)?))
-}
-
-/// The field `model`, or the only file of an asset.
-fn model_blob(artifact: &Fields) -> Option<&Blob> {
-    let model = artifact.blob("model").or_else(|| artifact.blobs().next());
-    model.map(|blob| &**blob)
+    let artifact =
+        artifact.ok_or_else(|| StageError::failed("no codec arrived on port `codec`"))?;
+    codec::open(artifact, how, context)
 }
 
 /// The blob in a field that the engine has promised.
@@ -60,12 +48,24 @@ fn blob<'a>(item: &'a Item, field: &str) -> Result<&'a Blob, StageError> {
 }
 
 /// Refuses audio at another rate than the codec's.
-fn check_rate(rate: u32, codec: &dyn Codec) -> Result<(), stage_core::Reject> {
+fn check_rate(rate: u32, codec: &dyn Codec) -> Result<(), Reject> {
     let wanted = codec.format().rate;
     if rate == wanted {
         return Ok(());
     }
     let advice = format!("put `audio.resample` with `rate = {wanted}` before this stage");
     let reason = format!("the audio has {rate} Hz, the codec {wanted} Hz; {advice}");
-    Err(stage_core::Reject::new("rate", reason))
+    Err(Reject::new("rate", reason))
+}
+
+/// Refuses audio that is longer than the codec takes.
+fn check_length(samples: usize, codec: &dyn Codec) -> Result<(), Reject> {
+    let Some(longest) = codec.longest().filter(|longest| samples > *longest) else { return Ok(()) };
+    let rate = f64::from(codec.format().rate);
+    let (own, most) = (samples as f64 / rate, longest as f64 / rate);
+    let reason = format!(
+        "the audio lasts {own:.1} s, the codec takes at most {most:.1} s; cut the recording into \
+         shorter clips"
+    );
+    Err(Reject::new("too-long", reason))
 }

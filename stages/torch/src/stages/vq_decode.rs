@@ -5,7 +5,8 @@ use stage_core::{
     Blob, Context, Item, ItemJob, Job, Kind, NewValue, Output, Reject, Setup, Stage, StageError,
 };
 
-use super::{blob, read_codec};
+use super::codec::CodecUse;
+use super::{blob, check_length, open_codec};
 use crate::codec::{Codec, Codes};
 use crate::error::{TorchError, guarded};
 use crate::machine::Machine;
@@ -25,10 +26,11 @@ impl Stage for VqDecode {
 
     fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
         let rounds = setup.parameters.integer("rounds")?.max(0) as usize;
-        let codec = read_codec(&setup, context)?.with_rounds(rounds);
-        let threads = self.machine.threads();
+        let how = CodecUse { rounds, ..CodecUse::new(&self.machine, &setup.device)? };
+        let codec = guarded(|| open_codec(&setup, how, context))?;
+        let threads = if codec.gains_by_threads() { how.threads } else { 1 };
         let seed = setup.parameters.integer("seed")? as u64;
-        Ok(Job::Item(Box::new(DecodeJob { codec: Box::new(codec), threads, seed })))
+        Ok(Job::Item(Box::new(DecodeJob { codec, threads, seed })))
     }
 }
 
@@ -63,7 +65,9 @@ impl DecodeJob {
             codes.check(&self.codec.format())?;
             Ok(codes)
         });
-        codes.map_err(|error| Reject::new("tokens", error.to_string()))
+        let codes = codes.map_err(|error| Reject::new("tokens", error.to_string()))?;
+        check_length(codes.frames * self.codec.format().hop, &*self.codec)?;
+        Ok(codes)
     }
 
     fn decode(

@@ -6,11 +6,12 @@ use stage_core::{
     Context, Item, ItemJob, Job, Kind, NewValue, Output, Reject, Setup, Stage, StageError,
 };
 
-use super::{blob, check_rate, read_codec};
+use super::codec::CodecUse;
+use super::{blob, check_length, check_rate, open_codec};
 use crate::codec::{Codec, Codes};
 use crate::error::guarded;
 use crate::machine::Machine;
-use crate::npy;
+use crate::npy::{self, Width};
 use crate::wave::{self, Wave};
 
 pub struct VqEncode {
@@ -23,13 +24,19 @@ impl Stage for VqEncode {
     }
 
     fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
-        let codec = read_codec(&setup, context)?.with_threads(self.machine.threads());
-        Ok(Job::Item(Box::new(EncodeJob { codec: Box::new(codec) })))
+        let how = CodecUse::new(&self.machine, &setup.device)?;
+        let codec = guarded(|| open_codec(&setup, how, context))?;
+        let width = match setup.parameters.text("integers")? {
+            "i64" => Width::I64,
+            _ => Width::U16,
+        };
+        Ok(Job::Item(Box::new(EncodeJob { codec, width })))
     }
 }
 
 pub(super) struct EncodeJob {
     pub codec: Box<dyn Codec>,
+    pub width: Width,
 }
 
 impl ItemJob for EncodeJob {
@@ -48,7 +55,7 @@ impl ItemJob for EncodeJob {
         let codes = guarded(|| Ok(self.codec.encode(&good)?))?;
         let mut codes = codes.into_iter();
         let output = |wave: Result<Wave, Reject>| {
-            wave.and_then(|_| codes.next().map(output).ok_or_else(lost))
+            wave.and_then(|_| self.write(codes.next().ok_or_else(lost)?))
         };
         Ok(waves.into_iter().map(output).collect())
     }
@@ -58,14 +65,17 @@ impl EncodeJob {
     fn read(&self, bytes: &Bytes) -> Result<Wave, Reject> {
         let wave = wave::read(bytes)?;
         check_rate(wave.rate, &*self.codec)?;
+        check_length(wave.samples.len(), &*self.codec)?;
         Ok(wave)
     }
-}
 
-fn output(codes: Codes) -> Output {
-    Output::default()
-        .with("tokens", NewValue::bytes(npy::KIND, npy::write(&codes)))
-        .with("frames", NewValue::Number(codes.frames as f64))
+    fn write(&self, codes: Codes) -> Result<Output, Reject> {
+        let tokens = npy::write_as(&codes, self.width);
+        let tokens = tokens.map_err(|error| Reject::new("codec", error.to_string()))?;
+        Ok(Output::default()
+            .with("tokens", NewValue::bytes(npy::KIND, tokens))
+            .with("frames", NewValue::Number(codes.frames as f64)))
+    }
 }
 
 fn lost() -> Reject {
@@ -95,6 +105,10 @@ mod tests {
             samples.div_ceil(100)
         }
 
+        fn longest(&self) -> Option<usize> {
+            Some(32_000)
+        }
+
         fn encode(&self, waves: &[&[f32]]) -> Result<Vec<Codes>, TorchError> {
             let text = "CUDA out of memory. Tried to allocate 2.00 GiB";
             if waves.iter().map(|wave| wave.len()).sum::<usize>() > self.limit {
@@ -115,10 +129,14 @@ mod tests {
         }
     }
 
+    fn job(limit: usize, panics: bool) -> EncodeJob {
+        EncodeJob { codec: Box::new(Narrow { limit, panics }), width: Width::U16 }
+    }
+
     #[test]
     fn a_batch_that_does_not_fit_says_so_and_its_halves_succeed() {
         for panics in [false, true] {
-            let job = EncodeJob { codec: Box::new(Narrow { limit: 1_000, panics }) };
+            let job = job(1_000, panics);
             let mut bench = Bench::default();
             let items: Vec<Item> =
                 (0..2).map(|at| wave_item(&mut bench, at, 16_000, &[0.1; 600])).collect();
@@ -132,13 +150,14 @@ mod tests {
 
     #[test]
     fn a_bad_clip_is_set_aside_and_the_others_keep_their_own_tokens() {
-        let job = EncodeJob { codec: Box::new(Narrow { limit: 10_000, panics: false }) };
+        let job = job(10_000, false);
         let mut bench = Bench::default();
         let items = [
             wave_item(&mut bench, 0, 16_000, &[0.1; 100]),
             wave_item(&mut bench, 1, 22_050, &[0.1; 100]),
             bench.item(2, "audio", "audio/wav", b"<html>"),
             wave_item(&mut bench, 3, 16_000, &[0.1; 300]),
+            wave_item(&mut bench, 4, 16_000, &[0.1; 33_600]),
         ];
         let results = job.process(&items, &mut bench).unwrap();
         let frames = |at: usize| {
@@ -149,10 +168,16 @@ mod tests {
         assert_eq!(frames(1), Err("rate".into()));
         assert_eq!(frames(2), Err("not-wav".into()));
         assert_eq!(frames(3), Ok(NewValue::Number(3.0)));
+        assert_eq!(frames(4), Err("too-long".into()));
         assert_eq!(
             results[1].as_ref().unwrap_err().reason,
             "the audio has 22050 Hz, the codec 16000 Hz; put `audio.resample` with \
              `rate = 16000` before this stage"
+        );
+        assert_eq!(
+            results[4].as_ref().unwrap_err().reason,
+            "the audio lasts 2.1 s, the codec takes at most 2.0 s; cut the recording into \
+             shorter clips"
         );
     }
 }

@@ -4,9 +4,10 @@ use std::time::Instant;
 
 use stage_core::{Blob, Context, Fields, NewValue, Output, StageError};
 use stage_formats::artifact;
-use tch::Tensor;
+use tch::{Device, Tensor};
 
 use super::host::{Checkpoint, Host};
+use super::vram::Vram;
 use crate::stored;
 
 /// The field of a checkpoint that is no tensor.
@@ -17,11 +18,18 @@ pub struct ContextHost<'a> {
     begin: Instant,
     /// Steps in all, for the display of progress.
     steps: u64,
+    vram: Vram,
 }
 
 impl<'a> ContextHost<'a> {
     pub fn new(context: &'a mut dyn Context, steps: u64) -> ContextHost<'a> {
-        ContextHost { context, begin: Instant::now(), steps }
+        ContextHost { context, begin: Instant::now(), steps, vram: Vram::default() }
+    }
+
+    /// Reports the memory that is taken on the devices as well.
+    pub fn on(mut self, devices: &[Device]) -> ContextHost<'a> {
+        self.vram = Vram::new(devices);
+        self
     }
 }
 
@@ -54,7 +62,10 @@ impl Host for ContextHost<'_> {
 
     fn report(&mut self, step: u64, values: &[(&str, f64)]) {
         self.context.progress(step.min(self.steps), self.steps);
-        self.context.metrics(step, values);
+        let now = self.seconds();
+        let peak = self.vram.peak(now).map(|bytes| ("vram_peak_bytes", bytes as f64));
+        let values: Vec<(&str, f64)> = values.iter().copied().chain(peak).collect();
+        self.context.metrics(step, &values);
     }
 
     fn seconds(&mut self) -> f64 {

@@ -30,12 +30,21 @@ pub fn add(
     parameters: &[(String, Tensor)],
     others: &[Option<Tensor>],
 ) -> Result<(), TorchError> {
+    add_by(BUCKET, sums, parameters, others)
+}
+
+fn add_by(
+    most: usize,
+    sums: &mut [Option<Tensor>],
+    parameters: &[(String, Tensor)],
+    others: &[Option<Tensor>],
+) -> Result<(), TorchError> {
     let _guard = tch::no_grad_guard();
     let mut bucket: Vec<usize> = Vec::new();
     let mut size = 0;
     for (at, other) in others.iter().enumerate() {
         let Some(other) = other else { continue };
-        if size + other.numel() > BUCKET
+        if size + other.numel() > most
             || bucket.first().is_some_and(|first| kind(others, *first) != Some(other.kind()))
         {
             move_bucket(sums, parameters, others, &std::mem::take(&mut bucket))?;
@@ -96,5 +105,64 @@ pub fn clip_factor(norm: f64, limit: Option<f64>) -> f64 {
     match limit {
         Some(limit) => (limit / (norm + 1e-6)).min(1.0),
         None => 1.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use tch::Device;
+
+    use super::*;
+
+    fn tensor(values: &[f32], kind: Kind) -> Tensor {
+        Tensor::from_slice(values).to_kind(kind)
+    }
+
+    #[test]
+    fn the_norm_is_over_all_gradients_and_does_not_overflow_in_fp16() {
+        let gradients =
+            [Some(tensor(&[3.0, 0.0], Kind::Float)), None, Some(tensor(&[4.0], Kind::Half))];
+        assert!((norm(&gradients).unwrap() - 5.0).abs() < 1e-6);
+        let large = [Some(tensor(&[60_000.0; 4], Kind::Half))];
+        assert!((norm(&large).unwrap() / 120_000.0 - 1.0).abs() < 1e-3);
+        assert_eq!(norm(&[None]).unwrap(), 0.0);
+        assert!(norm(&[Some(tensor(&[f32::NAN], Kind::Float))]).unwrap().is_nan());
+        assert!(norm(&[Some(tensor(&[1.0, f32::INFINITY], Kind::Float))]).unwrap().is_infinite());
+    }
+
+    #[test]
+    fn only_a_norm_above_the_limit_is_clipped() {
+        assert_eq!(clip_factor(0.5, Some(1.0)), 1.0);
+        assert!((clip_factor(4.0, Some(1.0)) - 0.25).abs() < 1e-6);
+        assert_eq!(clip_factor(4.0, None), 1.0);
+        assert_eq!(clip_factor(0.0, Some(1.0)), 1.0);
+    }
+
+    #[test]
+    fn gradients_of_replicas_add_up_whatever_the_size_of_a_bucket() {
+        let shapes: [&[i64]; 5] = [&[2, 3], &[4], &[], &[5, 1], &[1]];
+        let kinds = [Kind::Float, Kind::Float, Kind::Half, Kind::Half, Kind::Float];
+        let ones = |at: usize| Tensor::ones(shapes[at], (kinds[at], Device::Cpu));
+        let parameters: Vec<(String, Tensor)> =
+            (0..5).map(|at| (format!("p{at}"), ones(at))).collect();
+        for most in [1, 4, 7, 1_000] {
+            // The first replica lacks one gradient, the second another.
+            let mut sums: Vec<Option<Tensor>> =
+                (0..5).map(|at| (at != 1).then(|| ones(at) * 2.0)).collect();
+            let others: Vec<Option<Tensor>> =
+                (0..5).map(|at| (at != 3).then(|| ones(at) * (at as f64 + 1.0))).collect();
+            add_by(most, &mut sums, &parameters, &others).unwrap();
+            let means: Vec<f64> = sums
+                .iter()
+                .zip(shapes)
+                .map(|(sum, shape)| {
+                    let sum = sum.as_ref().unwrap();
+                    assert_eq!(sum.size(), shape);
+                    sum.to_kind(Kind::Float).mean(Kind::Float).double_value(&[])
+                })
+                .collect();
+            assert_eq!(means, [3.0, 2.0, 5.0, 2.0, 7.0]);
+        }
     }
 }

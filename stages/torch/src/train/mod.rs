@@ -22,6 +22,7 @@ pub mod settings;
 pub mod split;
 mod state;
 pub mod trainee;
+mod vram;
 
 pub use context_host::ContextHost;
 pub use host::{Checkpoint, Host};

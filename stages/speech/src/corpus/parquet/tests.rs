@@ -1,11 +1,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use proptest::prelude::*;
+
+use stage_core::FileParts;
 
 use super::*;
 
@@ -72,8 +76,12 @@ fn file(clips: &[Clip], compression: Compression) -> Bytes {
 }
 
 fn read_all(file: Bytes) -> Result<(Rows, Vec<(u64, Bytes)>), CorpusError> {
+    read_parts(Arc::new(file))
+}
+
+fn read_parts(file: Arc<dyn FileParts>) -> Result<(Rows, Vec<(u64, Bytes)>), CorpusError> {
     let mut kept = Vec::new();
-    let rows = read(file, &Options::default(), |row, bytes| -> Result<(), CorpusError> {
+    let rows = read(Pages(file), &Options::default(), |row, bytes| -> Result<(), CorpusError> {
         kept.push((row, bytes));
         Ok(())
     })?;
@@ -134,6 +142,38 @@ fn a_declared_column_that_is_not_there_is_an_error_with_the_columns() {
         error.unwrap_err().to_string(),
         "there is no column `words`; the columns are audio, sentence, speaker_id, up_votes"
     );
+}
+
+/// Remembers the most that was asked for at once.
+struct Asked {
+    file: Bytes,
+    most: AtomicUsize,
+}
+
+impl FileParts for Asked {
+    fn size(&self) -> u64 {
+        self.file.size()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.most.fetch_max(buffer.len(), Ordering::Relaxed);
+        self.file.read_at(buffer, offset)
+    }
+}
+
+#[test]
+fn a_file_of_many_row_groups_is_read_a_page_at_a_time() {
+    let recording: &'static [u8] = &[7; 20_000];
+    let names: Vec<String> = (0..100).map(|number| format!("{number}.mp3")).collect();
+    let clip =
+        |name: &'static str| Clip { bytes: Some(recording), path: name, text: "x", speaker: 1 };
+    let clips: Vec<Clip> = names.iter().map(|name| clip(name.clone().leak())).collect();
+    let file = file(&clips, Compression::UNCOMPRESSED);
+    assert!(file.len() > 1_000_000, "each row group has a recording of its own");
+    let asked = Arc::new(Asked { file, most: AtomicUsize::new(0) });
+    let (rows, kept) = read_parts(asked.clone()).unwrap();
+    assert_eq!((rows.records.len(), kept.len()), (100, 100));
+    assert!(asked.most.load(Ordering::Relaxed) < 100_000, "{asked:?}", asked = asked.most);
 }
 
 #[test]

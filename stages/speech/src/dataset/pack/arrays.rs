@@ -1,7 +1,8 @@
 //! Shards of NumPy arrays: the tokens of all clips side by side, and an index in JSON.
 
+use stage_formats::npy::{self, IntArray, Width};
+
 use super::{Entry, PackError, checked};
-use crate::npy::{self, IntArray, Width};
 
 /// A shard as two files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +61,7 @@ pub fn write(entries: &[Entry], width: Width) -> Result<ArrayShard, PackError> {
 pub fn read(tokens: &[u8], index: &[u8]) -> Result<Vec<Entry>, PackError> {
     let array = npy::read(tokens)?;
     let places: Vec<Place> = serde_json::from_slice(index)
-        .map_err(|error| PackError::Record { offset: 0, message: error.to_string() })?;
+        .map_err(|error| PackError::Index { message: error.to_string() })?;
     let [codebooks, total] = array.shape[..] else {
         return Err(PackError::Shape { id: String::new(), shape: array.shape });
     };
@@ -69,8 +70,7 @@ pub fn read(tokens: &[u8], index: &[u8]) -> Result<Vec<Entry>, PackError> {
         .map(|place| {
             let end = place.start.checked_add(place.frames).filter(|end| *end <= total);
             let Some(end) = end else {
-                let message = format!("`{}` lies outside of the array", place.id);
-                return Err(PackError::Record { offset: 0, message });
+                return Err(PackError::Place { id: place.id });
             };
             let row = |row: u64| {
                 let at = |frame: u64| (row * total + frame) as usize;

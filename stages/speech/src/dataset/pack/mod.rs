@@ -8,7 +8,7 @@ pub mod protos;
 pub(super) mod stage;
 
 use super::hash;
-use crate::npy::IntArray;
+use stage_formats::npy::IntArray;
 
 /// A clip to pack.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,14 +29,14 @@ pub enum PackError {
     Codebooks { id: String, found: u64, other: String, expected: u64 },
     #[error("`{id}` has the token {value}, which is negative or too large for the format")]
     Token { id: String, value: i64 },
-    #[error("a record of {bytes} bytes is too long for the format")]
-    RecordTooLong { bytes: usize },
-    #[error("the shard ends in the middle of the record at byte {offset}")]
-    CutShort { offset: u64 },
-    #[error("the record at byte {offset} cannot be read: {message}")]
-    Record { offset: u64, message: String },
+    #[error("`{id}` lies outside of the array")]
+    Place { id: String },
+    #[error("the index cannot be read: {message}")]
+    Index { message: String },
     #[error(transparent)]
-    Array(#[from] crate::npy::NpyError),
+    Protos(#[from] stage_formats::protos::ProtosError),
+    #[error(transparent)]
+    Array(#[from] stage_formats::npy::NpyError),
 }
 
 /// The shard of a clip among `shards`, from 0.

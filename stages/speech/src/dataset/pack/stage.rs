@@ -9,9 +9,9 @@ use stage_core::{
     Context, Fields, GatherInput, GatherJob, GatherOutput, Item, Job, NewValue, Output, PortOutput,
     Setup, StageError,
 };
+use stage_formats::npy::{self, Width};
 
 use super::{Entry, PackError, arrays, protos, shard_of};
-use crate::npy::{self, Width};
 use crate::plain::{JSON, unknown_choice};
 
 const READS: [&str; 3] = ["speaker", "text", "tokens"];
@@ -87,6 +87,7 @@ impl Pack {
             Format::Protos => "protos",
             Format::Arrays(Width::I64) => "npy i64",
             Format::Arrays(Width::I32) => "npy i32",
+            Format::Arrays(Width::U16) => "npy u16",
         };
         sink.text("format", format);
         sink.integer("shard", i64::from(shard));

@@ -1,8 +1,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 use proptest::prelude::*;
 
+use stage_formats::npy::{self, Width};
+use stage_formats::protos as shards;
+
 use super::*;
-use crate::npy::Width;
 
 fn entry(id: &str, speaker: &str, frames: u64) -> Entry {
     let values = (0..2 * frames as i64).map(|index| index * 300).collect();
@@ -29,30 +31,9 @@ fn a_new_clip_touches_one_shard() {
 }
 
 #[test]
-fn the_bytes_of_a_record_are_those_of_the_message_definition() {
-    let codes = IntArray { shape: vec![2, 2], values: vec![1, 300, 0, 2] };
-    let one = Entry { id: "x".to_owned(), speaker: "a".to_owned(), text: "hei".to_owned(), codes };
-    let expected: Vec<u8> = [
-        &[31, 0, 0, 0][..],
-        &[0x0A, 6],
-        b"folder",
-        &[0x12, 1],
-        b"a",
-        &[0x22, 18, 0x0A, 3],
-        b"hei",
-        &[0x1A, 5, 0x0A, 3, 1, 0xAC, 0x02],
-        &[0x1A, 4, 0x0A, 2, 0, 2],
-    ]
-    .concat();
-    let bytes = protos::write(&[one]).unwrap();
-    assert_eq!(bytes, expected);
-    assert_eq!(protos::read(&bytes).unwrap()[0].sentences[0].semantics[1].values, [0, 2]);
-}
-
-#[test]
 fn speakers_are_records_and_clips_follow_their_ids() {
     let entries = [entry("b", "olli", 1), entry("c", "anna", 2), entry("a", "anna", 1)];
-    let records = protos::read(&protos::write(&entries).unwrap()).unwrap();
+    let records = shards::read(&protos::write(&entries).unwrap()).unwrap();
     let found: Vec<(&str, Vec<&str>)> = records
         .iter()
         .map(|record| {
@@ -71,7 +52,7 @@ fn array_shards_come_back_clip_by_clip() {
     let shard = arrays::write(&entries, Width::I32).unwrap();
     let found = arrays::read(&shard.tokens, &shard.index).unwrap();
     assert_eq!(found, [entries[1].clone(), entries[0].clone(), entries[2].clone()]);
-    assert_eq!(crate::npy::read(&shard.tokens).unwrap().shape, [2, 7]);
+    assert_eq!(npy::read(&shard.tokens).unwrap().shape, [2, 7]);
 }
 
 #[test]
@@ -88,24 +69,14 @@ fn clips_that_do_not_fit_are_named() {
     assert!(matches!(protos::write(&[flat]), Err(PackError::Shape { .. })));
 }
 
-#[test]
-fn a_shard_that_is_cut_says_where() {
-    let bytes = protos::write(&[entry("a", "anna", 2), entry("b", "olli", 2)]).unwrap();
-    let first = 4 + u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
-    for length in (1..first).chain(first + 1..bytes.len()) {
-        let offset = if length < first { 0 } else { first as u64 };
-        assert_eq!(protos::read(&bytes[..length]), Err(PackError::CutShort { offset }));
-    }
-}
-
 proptest! {
     #[test]
     fn any_bytes_give_records_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200), place in 0usize..80, byte: u8) {
-        let _ = protos::read(&bytes);
+        let _ = shards::read(&bytes);
         let mut damaged = protos::write(&[entry("a", "anna", 9)]).unwrap();
         let place = place % damaged.len();
         damaged[place] = byte;
-        let _ = protos::read(&damaged);
+        let _ = shards::read(&damaged);
         let _ = arrays::read(&bytes, &damaged);
     }
 
@@ -115,7 +86,7 @@ proptest! {
             .map(|(index, frames)| entry(&format!("id{index}"), if index % 2 == 0 { "a" } else { "b" }, *frames))
             .collect();
         let bytes = protos::write(&entries).unwrap();
-        let records = protos::read(&bytes).unwrap();
+        let records = shards::read(&bytes).unwrap();
         prop_assert_eq!(records.iter().map(|record| record.sentences.len()).sum::<usize>(), entries.len());
         for record in &records {
             let mine: Vec<_> = entries.iter().filter(|entry| entry.speaker == record.name).collect();

@@ -4,7 +4,7 @@ use stage_core::StageError;
 use tch::Kind;
 
 use super::memory::Memory;
-use super::tiny::{Corpus, Tiny, bits};
+use super::tiny::{Bits, Corpus, Tiny, bits};
 use super::{run, settings};
 use crate::train::precision::Precision;
 use crate::train::record::Record;
@@ -14,8 +14,8 @@ use crate::train::{Host, Trained, Trainee};
 /// All that a training leaves behind.
 #[derive(Debug, PartialEq)]
 struct Left {
-    parameters: Vec<(String, Vec<f32>)>,
-    best: Vec<(u64, Vec<(String, Vec<f32>)>)>,
+    parameters: Bits,
+    best: Vec<(u64, Bits)>,
     record: Record,
     passes: f64,
 }

@@ -201,7 +201,10 @@ impl Data<Letters> for Corpus {
     }
 }
 
-pub fn bits(tensors: &[(String, Tensor)]) -> Vec<(String, Vec<f32>)> {
+/// The values of tensors by name.
+pub type Bits = Vec<(String, Vec<f32>)>;
+
+pub fn bits(tensors: &[(String, Tensor)]) -> Bits {
     let values = |tensor: &Tensor| {
         Vec::try_from(tensor.detach().to_device(Device::Cpu).to_kind(Kind::Float).view(-1)).unwrap()
     };

@@ -3,7 +3,7 @@
 //! Only integers are read. An array of Python objects is a pickle, which is a program: it is
 //! refused by name.
 
-use npyz::{DType, NpyFile, Order, TypeChar, WriterBuilder};
+use npyz::{DType, NpyFile, Order, TypeChar};
 
 /// An array of integers in C order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct IntArray {
 /// Width of the integers that are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Width {
+    /// Tokens as this project keeps them.
+    U16,
     I32,
     /// What the tools of Fish Speech write and read.
     #[default]
@@ -45,6 +47,9 @@ pub enum NpyError {
     Mismatch { values: usize, shape: Vec<u64> },
 }
 
+const MAGIC: &[u8] = b"\x93NUMPY\x01\x00";
+/// The data begins at a multiple of this.
+const ALIGNMENT: usize = 64;
 const MAX_HEADER_BYTES: usize = 1 << 16;
 /// Nesting that a header needs is two; the parser behind it recurses.
 const MAX_BRACKETS: usize = 16;
@@ -70,36 +75,48 @@ pub fn read(bytes: &[u8]) -> Result<IntArray, NpyError> {
     in_c_order(shape, order, values)
 }
 
-/// Writes an array; the same array always gives the same bytes.
+/// Writes an array to the byte as NumPy does.
 pub fn write(array: &IntArray, width: Width) -> Result<Vec<u8>, NpyError> {
     let fits = array.shape.iter().try_fold(1u64, |product, size| product.checked_mul(*size));
     if fits != Some(array.values.len() as u64) {
         return Err(NpyError::Mismatch { values: array.values.len(), shape: array.shape.clone() });
     }
-    let mut bytes = Vec::new();
-    let written = match width {
-        Width::I64 => write_values(&mut bytes, &array.shape, array.values.iter().copied()),
-        Width::I32 => {
-            let narrow: Result<Vec<i32>, _> =
-                array.values.iter().map(|value| i32::try_from(*value)).collect();
-            let narrow = narrow
-                .map_err(|_| NpyError::NotIntegers { found: "values beyond 32 bits".to_owned() })?;
-            write_values(&mut bytes, &array.shape, narrow)
+    match width {
+        Width::I64 => Ok(file("<i8", array, i64::to_le_bytes, &array.values)),
+        Width::I32 => Ok(file("<i4", array, i32::to_le_bytes, &narrow(array, "32 bits")?)),
+        Width::U16 => {
+            Ok(file("<u2", array, u16::to_le_bytes, &narrow(array, "16 bits without a sign")?))
         }
-    };
-    written.map_err(|error| NpyError::Header { message: error.to_string() })?;
-    Ok(bytes)
+    }
 }
 
-fn write_values<T: npyz::AutoSerialize>(
-    bytes: &mut Vec<u8>,
-    shape: &[u64],
-    values: impl IntoIterator<Item = T>,
-) -> std::io::Result<()> {
-    let mut writer =
-        npyz::WriteOptions::new().default_dtype().shape(shape).writer(bytes).begin_nd()?;
-    writer.extend(values)?;
-    writer.finish()
+fn narrow<T: TryFrom<i64>>(array: &IntArray, into: &str) -> Result<Vec<T>, NpyError> {
+    let narrow: Result<Vec<T>, _> = array.values.iter().map(|value| T::try_from(*value)).collect();
+    narrow.map_err(|_| NpyError::NotIntegers { found: format!("values beyond {into}") })
+}
+
+/// The library behind the reader writes another header than NumPy, with the same meaning.
+fn file<T: Copy, const N: usize>(
+    dtype: &str,
+    array: &IntArray,
+    bytes: fn(T) -> [u8; N],
+    values: &[T],
+) -> Vec<u8> {
+    let shape: Vec<String> = array.shape.iter().map(u64::to_string).collect();
+    let comma = if shape.len() == 1 { "," } else { "" };
+    let shape = shape.join(", ");
+    let mut header =
+        format!("{{'descr': '{dtype}', 'fortran_order': False, 'shape': ({shape}{comma}), }}");
+    let before = MAGIC.len() + 2;
+    // A line end, before which spaces fill the header up.
+    let end = (before + header.len() + 1).next_multiple_of(ALIGNMENT);
+    header.push_str(&" ".repeat(end - before - header.len() - 1));
+    header.push('\n');
+    let mut file = MAGIC.to_vec();
+    file.extend((header.len() as u16).to_le_bytes());
+    file.extend(header.as_bytes());
+    values.iter().for_each(|value| file.extend_from_slice(&bytes(*value)));
+    file
 }
 
 /// Bounds what the header can ask of its parser; returns where the data begins.
@@ -232,6 +249,28 @@ mod tests {
             );
         }
         assert_eq!(read(&file(&header("|u1", "(2,)"), &[1, 254])).unwrap().values, [1, 254]);
+    }
+
+    /// Made by `numpy.save` of NumPy 2.4.6.
+    #[test]
+    fn tokens_are_written_as_numpy_writes_them() {
+        let mut numpy =
+            b"\x93NUMPY\x01\x00v\x00{'descr': '<u2', 'fortran_order': False, 'shape': (2, 3), }"
+                .to_vec();
+        numpy.resize(127, b' ');
+        numpy.push(b'\n');
+        numpy.extend([0, 0, 1, 0, 2, 0, 3, 0, 0, 1, 255, 255]);
+        let array = IntArray { shape: vec![2, 3], values: vec![0, 1, 2, 3, 256, 65_535] };
+        assert_eq!(write(&array, Width::U16).unwrap(), numpy);
+        assert_eq!(read(&numpy).unwrap(), array);
+    }
+
+    #[test]
+    fn values_beyond_the_width_are_refused() {
+        for (value, width) in [(65_536, Width::U16), (-1, Width::U16), (1 << 31, Width::I32)] {
+            let array = IntArray { shape: vec![1], values: vec![value] };
+            assert!(matches!(write(&array, width), Err(NpyError::NotIntegers { .. })), "{value}");
+        }
     }
 
     #[test]

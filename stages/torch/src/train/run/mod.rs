@@ -5,23 +5,28 @@
 //! short leaves no trace: it is done again from its start, so that a training that was stopped
 //! or killed anywhere ends with the same bits as one that never was.
 
-use stage_core::StageError;
-use tch::Tensor;
+mod report;
+mod save;
+mod validate;
 
-use super::adamw::AdamW;
-use super::early_stop::Place;
-use super::gradients::{clip_factor, norm};
-use super::host::{Checkpoint, Host};
-use super::losses::{Losses, Means, Totals};
-use super::order::{Clip, Order, Row};
-use super::precision::Scaler;
-use super::record::Record;
-use super::replicas::{self, MicroBatch};
-use super::settings::Settings;
-use super::state::State;
-use super::trainee::Trainee;
+use stage_core::StageError;
+
+use self::report::Pace;
+use self::save::Saved;
 use crate::error::TorchError;
 use crate::random::scramble;
+use crate::train::adamw::AdamW;
+use crate::train::early_stop::Place;
+use crate::train::gradients::{clip_factor, norm};
+use crate::train::host::Host;
+use crate::train::losses::{Losses, Means, Totals};
+use crate::train::order::{Clip, Order, Row};
+use crate::train::precision::Scaler;
+use crate::train::record::Record;
+use crate::train::replicas::{self, MicroBatch};
+use crate::train::settings::Settings;
+use crate::train::state::State;
+use crate::train::trainee::Trainee;
 
 /// Makes batches of clips.
 pub trait Data<B> {
@@ -98,21 +103,6 @@ struct Run<'a, T: Trainee, D, K> {
     pace: Pace,
 }
 
-/// The last save.
-struct Saved {
-    step: Option<u64>,
-    at: f64,
-    seconds: f64,
-}
-
-/// What went through since the last report.
-struct Pace {
-    since: f64,
-    clips: u64,
-    labels: u64,
-    steps: u64,
-}
-
 impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
     fn start<H: Host<Kept = K>>(job: Job<'a, T, D>, host: &mut H) -> Result<Self, StageError> {
         replicas::check(job.replicas)?;
@@ -122,12 +112,13 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         if order.is_empty() {
             return Err(TorchError::Input("there are no clips to train on".into()).into());
         }
-        let held_out = Order::new(settings.grouping, 0, job.clips, is_held)?.pass(0).to_vec();
+        let mut held_out_order = Order::new(settings.grouping, 0, job.clips, is_held)?;
+        let mut held_out = held_out_order.pass(0).to_vec();
+        held_out.sort_by_key(|row| held_out_order.length(row));
         let adamw = AdamW::new(settings.adamw, job.replicas[0].parameters())?;
         let state = State::new(Scaler::new(settings.precision), settings.rows.max(1));
         let now = host.seconds();
-        let saved = Saved { step: None, at: now, seconds: 0.0 };
-        let pace = Pace { since: now, clips: 0, labels: 0, steps: 0 };
+        let (saved, pace) = (Saved { step: 0, at: now }, Pace::new(now));
         let record = Record::default();
         let mut run =
             Run { job, order, held_out, adamw, state, record, best: Vec::new(), saved, pace };
@@ -135,6 +126,8 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
             run.restore(&checkpoint, host)?;
         }
         replicas::share_weights(run.job.replicas)?;
+        // Whoever tried the model out before may have left some.
+        replicas::clear_gradients(run.job.replicas);
         Ok(run)
     }
 
@@ -184,13 +177,16 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
     ) -> Result<Option<(Losses, Totals)>, StageError> {
         loop {
             match self.accumulate_once(rows, host) {
-                Err(StageError::OutOfMemory { .. }) if self.state.rows > 1 => {
-                    self.state.rows = self.state.rows.div_ceil(2);
-                    replicas::clear_gradients(self.job.replicas);
-                }
+                Err(StageError::OutOfMemory { .. }) if self.state.rows > 1 => self.halve(),
                 result => return result,
             }
         }
+    }
+
+    /// Tries with smaller micro-batches from here on. A step still learns from as many rows.
+    fn halve(&mut self) {
+        self.state.rows = self.state.rows.div_ceil(2);
+        replicas::clear_gradients(self.job.replicas);
     }
 
     fn accumulate_once<H: Host>(
@@ -245,167 +241,6 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
             "a lower learning rate, more warm-up or `precision = \"f32\"` may help; the last \
              checkpoint is from before",
         ))
-    }
-
-    fn report<H: Host>(&mut self, means: &Means, rate: f64, norm: f64, host: &mut H) {
-        let settings = self.job.settings;
-        let step = self.state.step;
-        if !step.is_multiple_of(settings.report_every.max(1)) && step != settings.steps {
-            return;
-        }
-        let mut values: Vec<(String, f64)> = vec![("loss".into(), means.total())];
-        if means.0.len() > 1 {
-            values.extend(means.0.iter().map(|(name, mean)| (format!("loss/{name}"), *mean)));
-        }
-        let passes = self.order.passes(&self.state.cursor);
-        let more = [("rate", rate), ("gradient_norm", norm), ("passes", passes)];
-        values.extend(more.map(|(name, value)| (name.to_owned(), value)));
-        if self.state.scaler.scale() != 1.0 {
-            values.push(("loss_scale".into(), self.state.scaler.scale()));
-        }
-        if self.state.skipped > 0 {
-            values.push(("skipped".into(), self.state.skipped as f64));
-        }
-        values.iter().for_each(|(name, value)| self.record.push(step, name, *value));
-        values.extend(self.pace(host.seconds()));
-        let values: Vec<(&str, f64)> =
-            values.iter().map(|(name, value)| (name.as_str(), *value)).collect();
-        host.report(step, &values);
-    }
-
-    /// How fast it went since the last report.
-    fn pace(&mut self, now: f64) -> Vec<(String, f64)> {
-        let Pace { since, clips, labels, steps } = self.pace;
-        self.pace = Pace { since: now, clips: 0, labels: 0, steps: 0 };
-        let seconds = now - since;
-        if seconds <= 0.0 || steps == 0 {
-            return Vec::new();
-        }
-        let left = (self.job.settings.steps - self.state.step) as f64;
-        let values = [
-            ("clips_per_second", clips as f64 / seconds),
-            ("tokens_per_second", labels as f64 / seconds),
-            ("seconds_left", left * seconds / steps as f64),
-        ];
-        values.map(|(name, value)| (name.to_owned(), value)).to_vec()
-    }
-
-    fn validation_is_due(&self) -> bool {
-        let settings = self.job.settings;
-        let every = settings.validate_every.max(1);
-        self.state.step.is_multiple_of(every) || self.state.step >= settings.steps
-    }
-
-    /// The loss on held-out clips; decides about the best states and the end.
-    fn validate<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<(), StageError> {
-        if self.held_out.is_empty() {
-            return Ok(());
-        }
-        let means = self.held_out_means()?;
-        let (step, loss) = (self.state.step, means.total());
-        let mut values: Vec<(String, f64)> = vec![("held_out".into(), loss)];
-        if means.0.len() > 1 {
-            values.extend(means.0.iter().map(|(name, mean)| (format!("held_out/{name}"), *mean)));
-        }
-        values.iter().for_each(|(name, value)| self.record.push(step, name, *value));
-        let shown: Vec<(&str, f64)> =
-            values.iter().map(|(name, value)| (name.as_str(), *value)).collect();
-        host.report(step, &shown);
-        self.state.held_out = Some(Place { step, loss });
-        let settings = self.job.settings;
-        if let Some(early_stop) = &settings.early_stop {
-            self.state.ended = self.state.early_stop.update(early_stop, loss);
-        }
-        // What was there before the first step is no result.
-        if step > 0 && self.state.ranking.admits(settings.keep_best, loss) {
-            self.best.push((step, self.keep_weights(host)?));
-            let place = Place { step, loss };
-            if let Some(out) = self.state.ranking.enter(settings.keep_best, place) {
-                self.best.retain(|(step, _)| *step != out.step);
-            }
-        }
-        // The time of a validation is not the time of the steps.
-        self.pace.since = host.seconds();
-        Ok(())
-    }
-
-    fn held_out_means(&mut self) -> Result<Means, StageError> {
-        let batches = self.batches(&self.held_out)?;
-        let micro: Vec<MicroBatch<'_, T::Batch>> =
-            batches.iter().map(|batch| MicroBatch { batch, seed: 0 }).collect();
-        let mut losses = Losses::default();
-        for round in micro.chunks(self.job.replicas.len()) {
-            losses.add(replicas::evaluate(self.job.replicas, round)?)?;
-        }
-        Ok(losses.means(&count::<T>(&batches))?)
-    }
-
-    fn keep_weights<H: Host<Kept = K>>(&self, host: &mut H) -> Result<Weights<K>, StageError> {
-        let mut weights = Vec::new();
-        for (name, master) in self.adamw.masters() {
-            let kind = self.job.settings.keep_kind.unwrap_or(master.kind());
-            let tensor = master.f_to_kind(kind).map_err(TorchError::from)?;
-            weights.push((name.to_owned(), host.keep(&tensor)?));
-        }
-        Ok(weights)
-    }
-
-    fn save_is_due<H: Host>(&self, host: &mut H) -> bool {
-        let when = self.job.settings.checkpoint;
-        let by_steps = when.steps.is_some_and(|every| self.state.step.is_multiple_of(every.max(1)));
-        let by_time = when.seconds.is_some_and(|every| host.seconds() - self.saved.at >= every);
-        by_steps || by_time
-    }
-
-    /// Saves all that is needed to go on; nothing where it was just done. Frozen tensors are
-    /// not part of it: they are what the training was started with.
-    fn save<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<(), StageError> {
-        if self.saved.step == Some(self.state.step) {
-            return Ok(());
-        }
-        let start = host.seconds();
-        let mut tensors = Vec::new();
-        for (role, name, tensor) in self.adamw.state() {
-            tensors.push((format!("{role}/{name}"), host.keep(tensor)?));
-        }
-        for (step, weights) in &self.best {
-            let name = |name: &str| format!("best/{step}/{name}");
-            tensors.extend(weights.iter().map(|(own, kept)| (name(own), kept.clone())));
-        }
-        tensors.push(("record".into(), host.keep(&self.record.to_tensor()?)?));
-        self.state.recorded = self.record.names().to_vec();
-        let state = serde_json::to_string(&self.state)
-            .map_err(|error| StageError::failed(format!("the state cannot be saved: {error}")))?;
-        host.commit(&Checkpoint { tensors, state })?;
-        let end = host.seconds();
-        self.saved = Saved { step: Some(self.state.step), at: end, seconds: end - start };
-        host.report(self.state.step, &[("save_seconds", self.saved.seconds)]);
-        self.pace.since += self.saved.seconds;
-        Ok(())
-    }
-
-    fn restore<H: Host<Kept = K>>(
-        &mut self,
-        checkpoint: &Checkpoint<K>,
-        host: &mut H,
-    ) -> Result<(), StageError> {
-        let wrong = |error| StageError::failed(format!("the checkpoint cannot be read: {error}"));
-        self.state = serde_json::from_str(&checkpoint.state).map_err(wrong)?;
-        let updates = self.state.updates;
-        self.adamw.restore(updates, |role, name| -> Result<Tensor, StageError> {
-            host.recall(checkpoint.tensor(&format!("{role}/{name}"))?)
-        })?;
-        let record = host.recall(checkpoint.tensor("record")?)?;
-        self.record = Record::from_tensor(&self.state.recorded, &record)?;
-        for place in self.state.ranking.places() {
-            let prefix = format!("best/{}/", place.step);
-            let own = |(name, kept): &(String, K)| {
-                name.strip_prefix(&prefix).map(|name| (name.to_owned(), kept.clone()))
-            };
-            self.best.push((place.step, checkpoint.tensors.iter().filter_map(own).collect()));
-        }
-        self.saved.step = Some(self.state.step);
-        Ok(())
     }
 
     fn finish<H: Host<Kept = K>>(self, host: &mut H) -> Result<Trained<K>, StageError> {

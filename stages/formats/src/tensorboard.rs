@@ -1,0 +1,271 @@
+//! Event files that TensorBoard reads: records of one message each, with checksums.
+//!
+//! Times come from the caller. A file that ends within a record, because its writer was
+//! killed, is read up to there.
+
+use std::io::Write;
+
+use prost::Message;
+
+use crate::error::FormatError;
+
+const FORMAT: &str = "TensorBoard event";
+
+/// What the first record of every file says.
+const VERSION: &str = "brain.Event:2";
+
+#[derive(Clone, PartialEq, Message)]
+struct Event {
+    #[prost(double, tag = "1")]
+    wall_time: f64,
+    #[prost(int64, tag = "2")]
+    step: i64,
+    #[prost(string, optional, tag = "3")]
+    file_version: Option<String>,
+    #[prost(message, optional, tag = "5")]
+    summary: Option<Summary>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Summary {
+    #[prost(message, repeated, tag = "1")]
+    value: Vec<SummaryValue>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct SummaryValue {
+    #[prost(string, tag = "1")]
+    tag: String,
+    #[prost(float, optional, tag = "2")]
+    simple_value: Option<f32>,
+    #[prost(message, optional, tag = "4")]
+    image: Option<ImageMessage>,
+    #[prost(message, optional, tag = "6")]
+    audio: Option<AudioMessage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ImageMessage {
+    #[prost(int32, tag = "1")]
+    height: i32,
+    #[prost(int32, tag = "2")]
+    width: i32,
+    #[prost(int32, tag = "3")]
+    colorspace: i32,
+    #[prost(bytes = "vec", tag = "4")]
+    encoded_image_string: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct AudioMessage {
+    #[prost(float, tag = "1")]
+    sample_rate: f32,
+    #[prost(int64, tag = "2")]
+    num_channels: i64,
+    #[prost(int64, tag = "3")]
+    length_frames: i64,
+    #[prost(bytes = "vec", tag = "4")]
+    encoded_audio_string: Vec<u8>,
+    #[prost(string, tag = "5")]
+    content_type: String,
+}
+
+/// A clip, as a whole `.wav` file and what that says.
+#[derive(Clone, Copy, Debug)]
+pub struct Audio<'a> {
+    pub rate: u32,
+    pub channels: u16,
+    pub frames: u64,
+    pub wav: &'a [u8],
+}
+
+/// A picture as a whole `.png` file, and its size.
+#[derive(Clone, Copy, Debug)]
+pub struct Image<'a> {
+    pub width: u32,
+    pub height: u32,
+    /// Values a pixel: 1 grey, 3 colours, 4 colours and opacity.
+    pub channels: u8,
+    pub png: &'a [u8],
+}
+
+/// What belongs to one moment of a training run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moment {
+    pub step: u64,
+    /// Seconds since 1970.
+    pub seconds: f64,
+}
+
+/// The name that TensorBoard looks for in a folder.
+pub fn file_name(seconds: u64, suffix: &str) -> String {
+    format!("events.out.tfevents.{seconds}.{suffix}")
+}
+
+/// Writes an event file. Nothing is held back: each call writes whole records.
+#[derive(Debug)]
+pub struct EventWriter<W> {
+    sink: W,
+}
+
+impl<W: Write> EventWriter<W> {
+    /// Begins a file.
+    pub fn new(sink: W, seconds: f64) -> Result<EventWriter<W>, FormatError> {
+        let mut writer = EventWriter::resume(sink);
+        let file_version = Some(VERSION.to_owned());
+        writer.event(&Event { wall_time: seconds, step: 0, file_version, summary: None })?;
+        Ok(writer)
+    }
+
+    /// Goes on behind the whole records of a file that was begun before.
+    pub fn resume(sink: W) -> EventWriter<W> {
+        EventWriter { sink }
+    }
+
+    /// The figures of one moment, in one record.
+    pub fn scalars<'a>(
+        &mut self,
+        at: Moment,
+        scalars: impl IntoIterator<Item = (&'a str, f64)>,
+    ) -> Result<(), FormatError> {
+        let value = |(tag, value): (&str, f64)| SummaryValue {
+            tag: tag.to_owned(),
+            simple_value: Some(value as f32),
+            ..SummaryValue::default()
+        };
+        self.summary(at, scalars.into_iter().map(value).collect())
+    }
+
+    pub fn audio(&mut self, at: Moment, tag: &str, audio: Audio) -> Result<(), FormatError> {
+        let audio = AudioMessage {
+            sample_rate: audio.rate as f32,
+            num_channels: i64::from(audio.channels),
+            length_frames: i64::try_from(audio.frames).unwrap_or(i64::MAX),
+            encoded_audio_string: audio.wav.to_vec(),
+            content_type: "audio/wav".to_owned(),
+        };
+        let tag = tag.to_owned();
+        self.summary(at, vec![SummaryValue { tag, audio: Some(audio), ..SummaryValue::default() }])
+    }
+
+    pub fn image(&mut self, at: Moment, tag: &str, image: Image) -> Result<(), FormatError> {
+        let pixels = |size: u32| i32::try_from(size).unwrap_or(i32::MAX);
+        let image = ImageMessage {
+            height: pixels(image.height),
+            width: pixels(image.width),
+            colorspace: i32::from(image.channels),
+            encoded_image_string: image.png.to_vec(),
+        };
+        let tag = tag.to_owned();
+        self.summary(at, vec![SummaryValue { tag, image: Some(image), ..SummaryValue::default() }])
+    }
+
+    pub fn flush(&mut self) -> Result<(), FormatError> {
+        self.sink.flush().map_err(failed)
+    }
+
+    pub fn finish(mut self) -> Result<W, FormatError> {
+        self.flush()?;
+        Ok(self.sink)
+    }
+
+    fn summary(&mut self, at: Moment, value: Vec<SummaryValue>) -> Result<(), FormatError> {
+        let step = i64::try_from(at.step).unwrap_or(i64::MAX);
+        let summary = Some(Summary { value });
+        self.event(&Event { wall_time: at.seconds, step, file_version: None, summary })
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), FormatError> {
+        self.sink.write_all(&record(&event.encode_to_vec())).map_err(failed)
+    }
+}
+
+fn failed(source: std::io::Error) -> FormatError {
+    FormatError::Write { format: FORMAT, source }
+}
+
+/// Length, its checksum, the data, its checksum; all little-endian.
+fn record(data: &[u8]) -> Vec<u8> {
+    let length = (data.len() as u64).to_le_bytes();
+    [&length[..], &checksum(&length).to_le_bytes(), data, &checksum(data).to_le_bytes()].concat()
+}
+
+/// A checksum that is stored beside checksummed data is turned and shifted by a constant, so
+/// that the checksum of data with checksums in it stays a good one.
+fn checksum(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
+/// How many bytes of a file are whole, undamaged records: where a run that was stopped goes on.
+pub fn whole_records(bytes: &[u8]) -> usize {
+    let mut end = 0;
+    while let Some(length) = whole_record(&bytes[end..]) {
+        end += length;
+    }
+    end
+}
+
+fn whole_record(bytes: &[u8]) -> Option<usize> {
+    let (length, rest) = bytes.split_first_chunk::<8>()?;
+    let (sum, rest) = rest.split_first_chunk::<4>()?;
+    let size = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+    let data = rest.get(..size)?;
+    let data_sum = rest[size..].first_chunk::<4>()?;
+    let is_whole = checksum(length) == u32::from_le_bytes(*sum)
+        && checksum(data) == u32::from_le_bytes(*data_sum);
+    is_whole.then_some(8 + 4 + size + 4)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn file() -> Vec<u8> {
+        let mut writer = EventWriter::new(Vec::new(), 10.5).unwrap();
+        let at = Moment { step: 7, seconds: 11.0 };
+        writer.scalars(at, [("loss", 0.5), ("rate", 1e-4)]).unwrap();
+        writer.finish().unwrap()
+    }
+
+    /// The checks of RFC 3720, B.4, which is where this checksum comes from.
+    #[test]
+    fn the_checksum_is_that_of_the_standard() {
+        let unmasked = |bytes: &[u8]| checksum(bytes).wrapping_sub(0xa282_ead8).rotate_left(15);
+        assert_eq!(unmasked(&[0; 32]), 0x8a91_36aa);
+        assert_eq!(unmasked(&[0xff; 32]), 0x62a8_ab43);
+    }
+
+    #[test]
+    fn a_file_begins_with_its_version() {
+        let file = file();
+        assert_eq!(file[..8], 24u64.to_le_bytes());
+        assert_eq!(&file[12..21], [&[0x09][..], &10.5f64.to_le_bytes()].concat());
+        assert_eq!(&file[21..36], b"\x1a\x0dbrain.Event:2");
+    }
+
+    #[test]
+    fn figures_come_back() {
+        let file = file();
+        let first = whole_record(&file).unwrap();
+        let event = Event::decode(&file[first + 12..file.len() - 4]).unwrap();
+        let values = event.summary.unwrap().value;
+        assert_eq!((event.step, event.wall_time, values.len()), (7, 11.0, 2));
+        assert_eq!((values[0].tag.as_str(), values[0].simple_value), ("loss", Some(0.5)));
+    }
+
+    #[test]
+    fn a_file_that_was_cut_goes_on_behind_its_whole_records() {
+        let file = file();
+        let first = whole_record(&file).unwrap();
+        for length in 0..file.len() {
+            let expected = if length < first { 0 } else { first };
+            assert_eq!(whole_records(&file[..length]), expected);
+        }
+        assert_eq!(whole_records(&file), file.len());
+        let mut damaged = file.clone();
+        damaged[first + 20] ^= 1;
+        assert_eq!(whole_records(&damaged), first);
+        assert_eq!(whole_records(&[0xff; 64]), 0);
+    }
+}

@@ -1,0 +1,134 @@
+//! Which tensors of a file make up the model, under which names, and whether these are all.
+
+use std::collections::BTreeMap;
+
+use stage_core::StageError;
+use stage_formats::dual_ar::Shapes;
+use stage_formats::{FormatError, Tensor, TensorInfo, WeightFile};
+
+use super::family::{Family, listed};
+
+/// What is made anew from the configuration, wherever it stands in a name.
+const REMADE: [&str; 3] = ["freqs_cis", "fast_freqs_cis", "causal_mask"];
+/// Tensors of another modality in the published file, which the original drops as well.
+const OTHER_MODALITY: &str = "audio_";
+/// Apart in older files, in the order in which they become one.
+const APART: [&str; 3] = [".wq.", ".wk.", ".wv."];
+const JOINED: &str = ".wqkv.";
+
+/// The tensors of a model by name.
+pub struct Layout {
+    tensors: BTreeMap<String, Place>,
+    /// Tensors of the file that the model does not have.
+    pub dropped: u64,
+}
+
+/// What a tensor is made of.
+struct Place {
+    info: TensorInfo,
+    /// Names in the file, whose tensors are stacked where there are several.
+    stored: Vec<String>,
+}
+
+impl Layout {
+    pub fn new(file: &WeightFile, family: Family) -> Result<Layout, StageError> {
+        let infos = file.tensors();
+        let names = file.plain_names(family.prefixes());
+        let mut stored: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (name, own) in names.iter().filter(|(name, _)| is_kept(name, family)) {
+            match joined(name, &names, family) {
+                Some((whole, parts)) => drop(stored.insert(whole, parts)),
+                None => drop(stored.insert(name.clone(), vec![own.clone()])),
+            }
+        }
+        let used: usize = stored.values().map(Vec::len).sum();
+        let dropped = (infos.len() - used) as u64;
+        let mut tensors = BTreeMap::new();
+        for (name, stored) in stored {
+            let parts: Vec<&TensorInfo> =
+                stored.iter().filter_map(|name| infos.get(name.as_str()).copied()).collect();
+            let info = match parts.as_slice() {
+                [one] => (*one).clone(),
+                several => TensorInfo::stack_rows(several).ok_or_else(|| {
+                    StageError::failed(format!("the parts of `{name}` do not fit on each other"))
+                })?,
+            };
+            tensors.insert(name, Place { info, stored });
+        }
+        Ok(Layout { tensors, dropped })
+    }
+
+    pub fn len(&self) -> usize {
+        self.tensors.len()
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().map(String::as_str)
+    }
+
+    /// Names in the file that a tensor is made of.
+    pub fn stored(&self, name: &str) -> &[String] {
+        self.tensors.get(name).map(|place| place.stored.as_slice()).unwrap_or_default()
+    }
+
+    pub fn tensor(&self, file: &WeightFile, name: &str) -> Result<Tensor, FormatError> {
+        match self.stored(name) {
+            [one] => file.tensor(one),
+            several => {
+                let parts: Result<Vec<Tensor>, FormatError> =
+                    several.iter().map(|part| file.tensor(part)).collect();
+                Tensor::stack_rows(&parts?)
+            }
+        }
+    }
+
+    /// All that is missing, not known, or of another shape is told at once.
+    pub fn check(&self, expected: &Shapes) -> Result<(), StageError> {
+        let missing = expected.keys().filter(|name| !self.tensors.contains_key(*name));
+        let unexpected = self.names().filter(|name| !expected.contains_key(*name));
+        let other: Vec<String> = self
+            .tensors
+            .iter()
+            .filter_map(|(name, place)| Some((name, &place.info.shape, expected.get(name)?)))
+            .filter(|(_, found, wanted)| found != wanted)
+            .map(|(name, found, wanted)| format!("{name} {found:?} instead of {wanted:?}"))
+            .collect();
+        let mut problems = Vec::new();
+        for (what, names) in [
+            ("missing", missing.map(String::as_str).collect::<Vec<_>>()),
+            ("not part of the model", unexpected.collect()),
+            ("of another shape", other.iter().map(String::as_str).collect()),
+        ] {
+            if !names.is_empty() {
+                problems.push(format!("{what}: {}", listed(names.into_iter())));
+            }
+        }
+        match problems.is_empty() {
+            true => Ok(()),
+            false => Err(StageError::failed(format!(
+                "the weights are not those that `config.json` asks for; {}",
+                problems.join("; ")
+            ))),
+        }
+    }
+}
+
+fn is_kept(name: &str, family: Family) -> bool {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    let is_other = family == Family::DualAr && name.contains(OTHER_MODALITY);
+    !REMADE.contains(&last) && !is_other
+}
+
+/// Where a name is one of three that belong together: the name of the whole, and the stored
+/// names of the three.
+fn joined(
+    name: &str,
+    names: &BTreeMap<String, String>,
+    family: Family,
+) -> Option<(String, Vec<String>)> {
+    let own = APART.iter().find(|own| name.contains(*own))?;
+    let part = |part: &&str| names.get(&name.replacen(own, part, 1)).cloned();
+    let parts: Vec<String> = APART.iter().filter_map(part).collect();
+    (family == Family::DualAr && parts.len() == APART.len())
+        .then(|| (name.replacen(own, JOINED, 1), parts))
+}

@@ -1,0 +1,237 @@
+//! The stage `model.import`. One tensor is in memory at a time besides the file itself, and each
+//! is a part that is kept, so that an import that was stopped goes on.
+
+use std::sync::Arc;
+
+use cache::Digest;
+use stage_core::catalogue::model as kinds;
+use stage_core::key::{HashSink, Sink};
+use stage_core::{
+    Blob, Context, Fields, GatherInput, GatherJob, GatherOutput, Job, NewValue, Output, Parameters,
+    PortOutput, Setup, Stage, StageError, Value,
+};
+use stage_formats::artifact::{
+    self, CONFIG, CONFIG_KIND, LICENSE, SPECIAL_TOKENS, TOKENIZER, TOKENIZER_KIND,
+};
+use stage_formats::bpe::Bpe;
+use stage_formats::{Dtype, WeightFile, dual_ar};
+
+use super::family::{Family, listed, weight_file};
+use super::layout::Layout;
+use crate::plain::{stage, unknown_choice};
+
+/// The configuration that stands for the published one.
+const AS_PUBLISHED: &[u8] = b"{}\n";
+const PUBLISHED_CONFIG: &str = "config.json";
+const MODEL_CARD: &str = "README.md";
+
+pub fn stages() -> Vec<Arc<dyn Stage>> {
+    vec![stage(&kinds::IMPORT, open)]
+}
+
+struct Import {
+    family: Option<Family>,
+    file: Option<String>,
+    config: Option<String>,
+    dtype: Option<Dtype>,
+    license: Option<String>,
+}
+
+fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+    let parameters = &setup.parameters;
+    let family = parameters.text("family")?;
+    let dtype = parameters.text("dtype")?;
+    let import = Import {
+        family: match (Family::from_name(family), family) {
+            (None, other) if other != "auto" => return Err(unknown_choice("family", other)),
+            (family, _) => family,
+        },
+        dtype: match (Dtype::from_name(dtype), dtype) {
+            (None, other) if other != "keep" => return Err(unknown_choice("dtype", other)),
+            (dtype, _) => dtype,
+        },
+        file: optional(parameters, "file")?,
+        config: optional(parameters, "config")?,
+        license: optional(parameters, "license")?,
+    };
+    Ok(Job::Gather(Box::new(import)))
+}
+
+fn optional(parameters: &Parameters, name: &str) -> Result<Option<String>, StageError> {
+    match parameters.is_set(name) {
+        true => Ok(Some(parameters.text(name)?.to_owned())),
+        false => Ok(None),
+    }
+}
+
+impl GatherJob for Import {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        let asset = input
+            .artifact("asset")
+            .ok_or_else(|| StageError::failed("no files arrived on port `asset`"))?;
+        let path = weight_file(asset, self.file.as_deref(), self.family)?;
+        let files = Files { asset, folder: path.rfind('/').map_or("", |at| &path[..=at]) };
+        let blob = files.exactly(path)?;
+        let failed = |error| StageError::failed(format!("`{path}`: {error}"));
+        let file = WeightFile::read(context.read(&blob)?).map_err(failed)?;
+        let family = match self.family {
+            Some(family) => family,
+            None => Family::of(&file, path)?,
+        };
+        let layout = Layout::new(&file, family)?;
+        let mut values = vec![(artifact::FAMILY.to_owned(), NewValue::Text(family.name().into()))];
+        values.extend(self.descriptions(family, &layout, &files, context)?);
+        let total = layout.len() as u64;
+        for (done, name) in layout.names().enumerate() {
+            if context.stopping() {
+                return Err(StageError::Stopped);
+            }
+            context.progress(done as u64, total);
+            let value = self.tensor(&blob.digest, &file, &layout, name, context)?;
+            values.push((artifact::tensor_field(name), NewValue::Kept(value)));
+        }
+        context.progress(total, total);
+        let notes =
+            vec![("tensors".to_owned(), total), ("tensors left out".to_owned(), layout.dropped)];
+        let output = GatherOutput::default().with("model", PortOutput::Artifact(values));
+        Ok(GatherOutput { notes, ..output })
+    }
+}
+
+impl Import {
+    /// All fields but the family and the tensors; the tensors are checked against them.
+    fn descriptions(
+        &self,
+        family: Family,
+        layout: &Layout,
+        files: &Files,
+        context: &mut dyn Context,
+    ) -> Result<Vec<(String, NewValue)>, StageError> {
+        let config = match (&self.config, family) {
+            (Some(config), _) => Some(files.exactly(config)?),
+            (None, Family::DualAr) => Some(files.beside(PUBLISHED_CONFIG).ok_or_else(|| {
+                let place = files.folder;
+                StageError::failed(format!(
+                    "the asset has no `{place}{PUBLISHED_CONFIG}`, which says what the model is"
+                ))
+            })?),
+            (None, Family::Dac) => None,
+        };
+        let config = match config {
+            Some(blob) => context.read(&blob)?,
+            None => AS_PUBLISHED.into(),
+        };
+        let mut values = Vec::new();
+        if family == Family::DualAr {
+            let shapes = dual_ar::expected(&config)?;
+            layout.check(&shapes)?;
+            let rows = shapes.get("embeddings.weight").and_then(|shape| shape.first().copied());
+            values.extend(tokenizer(files, rows.unwrap_or_default(), context)?);
+        }
+        values.push((CONFIG.to_owned(), NewValue::bytes(CONFIG_KIND, config)));
+        let license = match &self.license {
+            Some(license) => Some(license.clone()),
+            None => named_license(files, context)?,
+        };
+        values.extend(license.map(|text| (LICENSE.to_owned(), NewValue::Text(text))));
+        Ok(values)
+    }
+
+    fn tensor(
+        &self,
+        source: &Digest,
+        file: &WeightFile,
+        layout: &Layout,
+        name: &str,
+        context: &mut dyn Context,
+    ) -> Result<Value, StageError> {
+        let mut sink = HashSink::default();
+        sink.digest("file", source);
+        sink.text("dtype", self.dtype.map_or("keep", Dtype::name));
+        let stored = layout.stored(name);
+        sink.group("parts", stored.len());
+        stored.iter().for_each(|part| sink.text("name", part));
+        let key = sink.finish();
+        let kept = match context.recall(&key)? {
+            Some(fields) => fields,
+            None => {
+                let failed = |error| StageError::failed(format!("`{name}`: {error}"));
+                let mut tensor = layout.tensor(file, name).map_err(failed)?;
+                if let Some(dtype) = self.dtype.filter(|_| tensor.dtype().is_float()) {
+                    tensor = tensor.to_float(dtype).map_err(failed)?;
+                }
+                let value = artifact::tensor_value(&tensor).map_err(failed)?;
+                context.remember(&key, Output::default().with("tensor", value))?
+            }
+        };
+        let lost = || StageError::failed(format!("`{name}` was not kept"));
+        kept.get("tensor").cloned().ok_or_else(lost)
+    }
+}
+
+/// The files of an asset, and the folder in it where the weights lie.
+struct Files<'a> {
+    asset: &'a Fields,
+    folder: &'a str,
+}
+
+impl Files<'_> {
+    fn exactly(&self, path: &str) -> Result<Arc<Blob>, StageError> {
+        self.asset.blob(path).cloned().ok_or_else(|| {
+            let names = listed(self.asset.iter().map(|(name, _)| &**name));
+            StageError::failed(format!("the asset has no file `{path}`, but {names}"))
+        })
+    }
+
+    fn beside(&self, name: &str) -> Option<Arc<Blob>> {
+        self.asset.blob(&format!("{}{name}", self.folder)).cloned()
+    }
+}
+
+/// The files of the tokenizer, where there are any, once they have been found to fit the model.
+fn tokenizer(
+    files: &Files,
+    rows: usize,
+    context: &mut dyn Context,
+) -> Result<Vec<(String, NewValue)>, StageError> {
+    let (ranks, specials) = match (files.beside(TOKENIZER), files.beside(SPECIAL_TOKENS)) {
+        (Some(ranks), Some(specials)) => (context.read(&ranks)?, context.read(&specials)?),
+        (None, None) => return Ok(Vec::new()),
+        (Some(_), None) => return Err(incomplete(SPECIAL_TOKENS)),
+        (None, Some(_)) => return Err(incomplete(TOKENIZER)),
+    };
+    let size = Bpe::read(&ranks, &specials)?.size();
+    if size > rows {
+        return Err(StageError::failed(format!(
+            "the tokenizer has {size} tokens and the model rows for {rows}: it belongs to another \
+             model"
+        )));
+    }
+    Ok(vec![
+        (TOKENIZER.to_owned(), NewValue::bytes(TOKENIZER_KIND, ranks)),
+        (SPECIAL_TOKENS.to_owned(), NewValue::bytes(TOKENIZER_KIND, specials)),
+    ])
+}
+
+fn incomplete(missing: &str) -> StageError {
+    StageError::failed(format!("of the two files of the tokenizer the asset lacks `{missing}`"))
+}
+
+/// What the head of a model card says: lines of `key: value` between two lines of dashes.
+fn named_license(files: &Files, context: &mut dyn Context) -> Result<Option<String>, StageError> {
+    let Some(card) = files.beside(MODEL_CARD) else { return Ok(None) };
+    let bytes = context.read(&card)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let mut lines = text.lines().map(str::trim_end);
+    if lines.next() != Some("---") {
+        return Ok(None);
+    }
+    let head = lines.take_while(|line| *line != "---");
+    let mut named = head.filter_map(|line| line.strip_prefix("license:"));
+    let name = named.next().map(|name| name.trim().trim_matches(['"', '\'']).to_owned());
+    Ok(name.filter(|name| !name.is_empty()))
+}

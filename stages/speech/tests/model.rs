@@ -1,0 +1,276 @@
+//! `model.import` on small files of both formats.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use stage_core::{
+    Fields, GatherInput, GatherOutput, Job, NewValue, ParameterValue, PortInput, PortOutput, Setup,
+    StageError, Value,
+};
+use stage_formats::pth::PthWriter;
+use stage_formats::{Dtype, Tensor, TensorInfo, artifact, dual_ar, safetensors};
+use support::{Bench, parameters, stage, text};
+
+const CONFIG: &str = r#"{"model_type": "dual_ar", "vocab_size": 300, "n_layer": 1, "n_head": 2,
+    "n_local_heads": 1, "dim": 8, "head_dim": 4, "intermediate_size": 12, "codebook_size": 16,
+    "num_codebooks": 2, "n_fast_layer": 1, "attention_qk_norm": true,
+    "fast_attention_qk_norm": false, "tie_word_embeddings": false}"#;
+
+type Tensors = BTreeMap<String, Tensor>;
+
+/// The tensors of the small model, whose values tell them apart.
+fn tensors(dtype: Dtype) -> Tensors {
+    let shapes = dual_ar::expected(CONFIG.as_bytes()).unwrap();
+    let numbered = shapes.into_iter().enumerate().map(|(number, (name, shape))| {
+        let count: usize = shape.iter().product();
+        let values: Vec<f32> = (0..count).map(|at| (number * 100 + at) as f32).collect();
+        (name, Tensor::from_f32(shape, &values).unwrap().to_float(dtype).unwrap())
+    });
+    numbered.collect()
+}
+
+fn pth(tensors: &Tensors) -> Vec<u8> {
+    let infos: BTreeMap<String, TensorInfo> =
+        tensors.iter().map(|(name, tensor)| (name.clone(), tensor.info().clone())).collect();
+    let mut writer = PthWriter::new(Vec::new(), infos).unwrap();
+    for name in writer.order() {
+        writer.write(&tensors[&name]).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+fn safe(tensors: &Tensors) -> Vec<u8> {
+    safetensors::write(tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))).unwrap()
+}
+
+fn import(
+    bench: &mut Bench,
+    files: &[(&str, Vec<u8>)],
+    written: &[(&str, ParameterValue)],
+) -> Result<GatherOutput, StageError> {
+    let fields: Fields = files
+        .iter()
+        .map(|(name, bytes)| (*name, bench.blob("application/octet-stream", bytes.clone())))
+        .collect();
+    let parameters = parameters(stage("model.import").kind(), written);
+    let setup = Setup { parameters, ..Setup::default() };
+    let Job::Gather(mut job) = bench.open("model.import", setup)? else { panic!("no gather") };
+    let input = vec![PortInput::Artifact { stage: "assets.model".to_owned(), fields }];
+    job.run(GatherInput { ports: [("asset".to_owned(), input)].into() }, bench)
+}
+
+fn model(output: &GatherOutput) -> BTreeMap<String, NewValue> {
+    match &output.ports["model"] {
+        PortOutput::Artifact(values) => values.iter().cloned().collect(),
+        PortOutput::Dataset(_) => panic!("no artifact"),
+    }
+}
+
+fn imported(bench: &Bench, output: &GatherOutput) -> Tensors {
+    let tensor = |(field, value): (String, NewValue)| {
+        let name = field.strip_prefix("tensor/")?.to_owned();
+        let NewValue::Kept(Value::Blob(blob)) = value else { panic!("`{name}` is not kept") };
+        assert_eq!(&*blob.kind, artifact::TENSOR_KIND);
+        Some((name, artifact::decode(bench.blobs[&blob.digest].clone()).unwrap()))
+    };
+    model(output).into_iter().filter_map(tensor).collect()
+}
+
+fn failure(files: &[(&str, Vec<u8>)], written: &[(&str, ParameterValue)]) -> String {
+    import(&mut Bench::default(), files, written).unwrap_err().to_string()
+}
+
+fn config() -> (&'static str, Vec<u8>) {
+    ("config.json", CONFIG.into())
+}
+
+/// A tokenizer with so many tokens, some of them special.
+fn tokenizer(size: usize) -> [(&'static str, Vec<u8>); 2] {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digit = |number: usize| char::from(DIGITS[number]);
+    let line = |byte: usize| format!("{}{}== {byte}\n", digit(byte >> 2), digit((byte & 3) << 4));
+    let names: Vec<String> = (256..size).map(|at| format!("\"<|s{at}|>\": 0")).collect();
+    let lines: String = (0..256).map(line).collect();
+    [
+        ("tokenizer.tiktoken", lines.into()),
+        ("special_tokens.json", format!("{{{}}}", names.join(",")).into()),
+    ]
+}
+
+#[test]
+fn both_formats_give_the_same_model() {
+    let mut models = Vec::new();
+    for (name, bytes) in [
+        ("model.pth", pth(&tensors(Dtype::Bf16))),
+        ("model.safetensors", safe(&tensors(Dtype::Bf16))),
+    ] {
+        let mut bench = Bench::default();
+        let output = import(&mut bench, &[config(), (name, bytes)], &[]).unwrap();
+        assert_eq!(imported(&bench, &output), tensors(Dtype::Bf16));
+        models.push(imported(&bench, &output));
+        let fields = model(&output);
+        assert_eq!(fields["family"], NewValue::Text("fish-dual-ar".to_owned()));
+        assert_eq!(fields["config"], NewValue::bytes("model/config", CONFIG));
+    }
+    assert_eq!(models[0], models[1]);
+}
+
+#[test]
+fn a_second_import_makes_no_tensor_again() {
+    let (mut bench, files) =
+        (Bench::default(), [config(), ("model.pth", pth(&tensors(Dtype::F32)))]);
+    let first = import(&mut bench, &files, &[]).unwrap();
+    let parts = bench.parts.len();
+    assert_eq!(model(&import(&mut bench, &files, &[]).unwrap()), model(&first));
+    assert_eq!(bench.parts.len(), parts);
+}
+
+#[test]
+fn names_are_stripped_and_what_is_remade_is_left_out() {
+    let mut checkpoint: Tensors = tensors(Dtype::F32)
+        .into_iter()
+        .map(|(name, tensor)| (format!("state_dict.model.{name}"), tensor))
+        .collect();
+    let other = Tensor::from_f32([3], &[0.0; 3]).unwrap();
+    for name in ["freqs_cis", "causal_mask", "fast_freqs_cis", "audio_projector.weight"] {
+        checkpoint.insert(format!("state_dict.model.{name}"), other.clone());
+    }
+    checkpoint.insert("optimizer_states.0.state.0.exp_avg".to_owned(), other);
+    let mut bench = Bench::default();
+    let output = import(&mut bench, &[config(), ("last.ckpt", pth(&checkpoint))], &[]).unwrap();
+    assert_eq!(imported(&bench, &output), tensors(Dtype::F32));
+    assert_eq!(output.notes[1], ("tensors left out".to_owned(), 5));
+}
+
+#[test]
+fn separate_projections_become_one() {
+    let mut apart = tensors(Dtype::F32);
+    for layer in ["layers.0", "fast_layers.0"] {
+        let whole = apart.remove(&format!("{layer}.attention.wqkv.weight")).unwrap();
+        let values = whole.to_f32();
+        for (part, range) in [("wq", 0..64), ("wk", 64..96), ("wv", 96..128)] {
+            let rows = range.len() / 8;
+            let tensor = Tensor::from_f32([rows, 8], &values[range]).unwrap();
+            apart.insert(format!("{layer}.attention.{part}.weight"), tensor);
+        }
+    }
+    let mut bench = Bench::default();
+    let output = import(&mut bench, &[config(), ("model.pth", pth(&apart))], &[]).unwrap();
+    assert_eq!(imported(&bench, &output), tensors(Dtype::F32));
+}
+
+#[test]
+fn floats_are_stored_in_the_type_that_was_asked_for() {
+    let mut bench = Bench::default();
+    let files = [config(), ("model.pth", pth(&tensors(Dtype::F32)))];
+    let output = import(&mut bench, &files, &[("dtype", text("bf16"))]).unwrap();
+    assert_eq!(imported(&bench, &output), tensors(Dtype::Bf16));
+}
+
+#[test]
+fn weights_that_do_not_fit_their_config_are_named() {
+    let mut other = tensors(Dtype::F32);
+    other.remove("norm.weight");
+    other.insert("extra.weight".to_owned(), Tensor::from_f32([1], &[0.0]).unwrap());
+    other.insert("fast_norm.weight".to_owned(), Tensor::from_f32([4], &[0.0; 4]).unwrap());
+    assert_eq!(
+        failure(&[config(), ("model.pth", pth(&other))], &[]),
+        "the weights are not those that `config.json` asks for; missing: `norm.weight`; not part \
+         of the model: `extra.weight`; of another shape: `fast_norm.weight [4] instead of [8]`"
+    );
+}
+
+#[test]
+fn the_tokenizer_comes_along_and_has_to_fit() {
+    let weights = ("model.pth", pth(&tensors(Dtype::F32)));
+    let [ranks, specials] = tokenizer(300);
+    let files = [config(), weights.clone(), ranks.clone(), specials.clone()];
+    let fields = model(&import(&mut Bench::default(), &files, &[]).unwrap());
+    assert_eq!(fields["tokenizer.tiktoken"], NewValue::bytes("model/tokenizer", ranks.1.clone()));
+    assert_eq!(fields["special_tokens.json"], NewValue::bytes("model/tokenizer", specials.1));
+    let [_, specials] = tokenizer(301);
+    let error = failure(&[config(), weights.clone(), ranks.clone(), specials], &[]);
+    assert!(
+        error.starts_with("the tokenizer has 301 tokens and the model rows for 300"),
+        "{error}"
+    );
+    let error = failure(&[config(), weights, ranks], &[]);
+    assert!(error.ends_with("the asset lacks `special_tokens.json`"), "{error}");
+}
+
+#[test]
+fn the_licence_is_carried_on() {
+    let card =
+        ("README.md", b"---\nlanguage: fi\nlicense: cc-by-nc-sa-4.0\n---\nlicense: x\n".to_vec());
+    let files = [config(), ("model.pth", pth(&tensors(Dtype::F32))), card];
+    let license = |written: &[(&str, ParameterValue)]| {
+        model(&import(&mut Bench::default(), &files, written).unwrap())["license"].clone()
+    };
+    assert_eq!(license(&[]), NewValue::Text("cc-by-nc-sa-4.0".to_owned()));
+    assert_eq!(license(&[("license", text("MIT"))]), NewValue::Text("MIT".to_owned()));
+    let without = import(&mut Bench::default(), &files[..2], &[]).unwrap();
+    assert!(!model(&without).contains_key("license"));
+}
+
+#[test]
+fn a_codec_is_known_by_its_names_and_needs_no_config() {
+    let one = Tensor::from_f32([1], &[1.0]).unwrap();
+    let names = ["encoder.a", "quantizer.b", "decoder.c"];
+    let mut tensors: Tensors =
+        names.iter().map(|name| (format!("generator.{name}"), one.clone())).collect();
+    tensors.insert("discriminator.d".to_owned(), one.clone());
+    tensors.insert("generator.quantizer.pre_module.freqs_cis".to_owned(), one);
+    let mut bench = Bench::default();
+    let files = [("codec.pth", pth(&tensors)), config()];
+    let output = import(&mut bench, &files, &[]).unwrap();
+    assert_eq!(
+        imported(&bench, &output).into_keys().collect::<Vec<_>>(),
+        [names[2], names[0], names[1]]
+    );
+    assert_eq!(model(&output)["family"], NewValue::Text("fish-dac".to_owned()));
+    assert_eq!(model(&output)["config"], NewValue::bytes("model/config", "{}\n"));
+    let written = [("config", text("config.json"))];
+    let output = import(&mut Bench::default(), &files, &written).unwrap();
+    assert_eq!(model(&output)["config"], NewValue::bytes("model/config", CONFIG));
+}
+
+#[test]
+fn the_file_is_chosen_by_its_name_or_by_the_user() {
+    let weights = pth(&tensors(Dtype::F32));
+    let files = [config(), ("codec.pth", b"?".to_vec()), ("model.pth", weights.clone())];
+    assert!(import(&mut Bench::default(), &files, &[]).is_ok());
+    assert!(failure(&files, &[("family", text("fish-dac"))]).starts_with("`codec.pth`: "));
+    let several = [config(), ("a.pth", weights.clone()), ("b.pth", weights.clone())];
+    assert_eq!(
+        failure(&several, &[]),
+        "the asset has several files of weights, `a.pth`, `b.pth`: choose one with `file`"
+    );
+    assert!(import(&mut Bench::default(), &several, &[("file", text("b.pth"))]).is_ok());
+    assert_eq!(
+        failure(&several, &[("file", text("c.pth"))]),
+        "the asset has no file `c.pth`, but `a.pth`, `b.pth`, `config.json`"
+    );
+    assert_eq!(failure(&[config()], &[]), "the asset has no file of weights, but `config.json`");
+    let folder = [("best/config.json", CONFIG.into()), ("best/model.pth", weights)];
+    assert!(import(&mut Bench::default(), &folder, &[("file", text("best/model.pth"))]).is_ok());
+}
+
+#[test]
+fn what_is_no_model_is_an_error() {
+    let other: Tensors = [("a".to_owned(), Tensor::from_f32([1], &[1.0]).unwrap())].into();
+    let error = failure(&[config(), ("model.pth", pth(&other))], &[]);
+    assert!(error.contains("are those of no model that is known here, such as `a`"), "{error}");
+    let error = failure(&[config(), ("model.pth", b"<!DOCTYPE html>".to_vec())], &[]);
+    assert!(error.starts_with("`model.pth`: the zip file cannot be read"), "{error}");
+    let error = failure(&[("model.pth", pth(&tensors(Dtype::F32)))], &[]);
+    assert!(error.starts_with("the asset has no `config.json`"), "{error}");
+}
+
+#[test]
+fn an_import_stops_when_asked() {
+    let mut bench = Bench { is_stopping: true, ..Bench::default() };
+    let files = [config(), ("model.pth", pth(&tensors(Dtype::F32)))];
+    assert!(matches!(import(&mut bench, &files, &[]), Err(StageError::Stopped)));
+}

@@ -1,0 +1,84 @@
+//! The codec that arrives on a port, whichever model it is.
+
+use stage_core::{Blob, Context, Fields, StageError};
+use stage_formats::artifact;
+use tch::Device;
+
+use crate::codec::Codec;
+use crate::dac::{Config, Dac};
+use crate::griffin_lim;
+use crate::machine::{Machine, free_memory, parse_device};
+use crate::mel_rvq::MelRvq;
+use crate::stored;
+
+/// Of the memory that is free on a GPU, what a batch is planned to take: the rest is for what
+/// the plan does not know of.
+const SHARE: u64 = 2;
+
+/// How a codec is to work.
+#[derive(Clone, Copy, Debug)]
+pub struct CodecUse {
+    pub device: Device,
+    /// Clips at a time on the CPU.
+    pub threads: usize,
+    /// How often the phases of `mel-rvq` are improved.
+    pub rounds: usize,
+}
+
+impl CodecUse {
+    pub fn new(machine: &Machine, device: &str) -> Result<CodecUse, StageError> {
+        let device = parse_device(device)?;
+        Ok(CodecUse { device, threads: machine.threads(), rounds: griffin_lim::ROUNDS })
+    }
+}
+
+/// Reads a codec: what `vq.fit` or `model.import` makes, or a file of either kind.
+pub fn open(
+    artifact: &Fields,
+    how: CodecUse,
+    context: &mut dyn Context,
+) -> Result<Box<dyn Codec>, StageError> {
+    let dac = match artifact.text(artifact::FAMILY) {
+        Some(artifact::DAC) => from_tensors(artifact, how.device, context)?,
+        Some(other) => {
+            return Err(advised(format!("port `codec` got a model of the family `{other}`")));
+        }
+        None => {
+            let bytes = context.read(only_file(artifact)?)?;
+            if !Dac::is_in(&bytes) {
+                let codec = MelRvq::load(&bytes).map_err(|error| advised(error.to_string()))?;
+                return Ok(Box::new(codec.with_threads(how.threads).with_rounds(how.rounds)));
+            }
+            Dac::load(&bytes, how.device).map_err(|error| advised(error.to_string()))?
+        }
+    };
+    let memory = free_memory(how.device).map(|bytes| bytes / SHARE);
+    Ok(Box::new(dac.with_threads(how.threads).with_memory(memory)))
+}
+
+fn from_tensors(
+    artifact: &Fields,
+    device: Device,
+    context: &mut dyn Context,
+) -> Result<Dac, StageError> {
+    let config = match artifact.blob(artifact::CONFIG) {
+        Some(blob) => Config::from_json(&context.read(blob)?),
+        None => Ok(Config::default()),
+    };
+    let weights = stored::weights(artifact, context)?;
+    let dac = config.and_then(|config| Dac::new(config, weights, device));
+    dac.map_err(|error| advised(error.to_string()))
+}
+
+/// The field `model`, or the only file of an asset.
+fn only_file(artifact: &Fields) -> Result<&Blob, StageError> {
+    let model = artifact.blob("model").or_else(|| artifact.blobs().next());
+    let model = model.map(|blob| &**blob);
+    model.ok_or_else(|| StageError::failed("no codec arrived on port `codec`"))
+}
+
+fn advised(message: String) -> StageError {
+    let help = "give `codec` a `vq.fit` stage, a `model.import` stage with the codec's file, or a \
+                file that `vq.fit` has made";
+    StageError::with_help(message, help)
+}

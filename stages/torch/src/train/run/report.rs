@@ -1,0 +1,65 @@
+//! What is told about the steps: their losses, and how fast they come.
+
+use super::{Data, Run};
+use crate::train::host::Host;
+use crate::train::losses::Means;
+use crate::train::trainee::Trainee;
+
+/// What went through since the last report.
+pub(super) struct Pace {
+    pub since: f64,
+    pub clips: u64,
+    pub labels: u64,
+    pub steps: u64,
+}
+
+impl Pace {
+    pub fn new(now: f64) -> Pace {
+        Pace { since: now, clips: 0, labels: 0, steps: 0 }
+    }
+}
+
+impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
+    pub(super) fn report<H: Host>(&mut self, means: &Means, rate: f64, norm: f64, host: &mut H) {
+        let settings = self.job.settings;
+        let step = self.state.step;
+        if !step.is_multiple_of(settings.report_every.max(1)) && step != settings.steps {
+            return;
+        }
+        let mut values: Vec<(String, f64)> = vec![("loss".into(), means.total())];
+        if means.0.len() > 1 {
+            values.extend(means.0.iter().map(|(name, mean)| (format!("loss/{name}"), *mean)));
+        }
+        let passes = self.order.passes(&self.state.cursor);
+        let more = [("rate", rate), ("gradient_norm", norm), ("passes", passes)];
+        values.extend(more.map(|(name, value)| (name.to_owned(), value)));
+        if self.state.scaler.scale() != 1.0 {
+            values.push(("loss_scale".into(), self.state.scaler.scale()));
+        }
+        if self.state.skipped > 0 {
+            values.push(("skipped".into(), self.state.skipped as f64));
+        }
+        values.iter().for_each(|(name, value)| self.record.push(step, name, *value));
+        values.extend(self.pace(host.seconds()));
+        let values: Vec<(&str, f64)> =
+            values.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        host.report(step, &values);
+    }
+
+    /// How fast it went since the last report.
+    fn pace(&mut self, now: f64) -> Vec<(String, f64)> {
+        let Pace { since, clips, labels, steps } = self.pace;
+        self.pace = Pace { since: now, clips: 0, labels: 0, steps: 0 };
+        let seconds = now - since;
+        if seconds <= 0.0 || steps == 0 {
+            return Vec::new();
+        }
+        let left = (self.job.settings.steps - self.state.step) as f64;
+        let values = [
+            ("clips_per_second", clips as f64 / seconds),
+            ("tokens_per_second", labels as f64 / seconds),
+            ("seconds_left", left * seconds / steps as f64),
+        ];
+        values.map(|(name, value)| (name.to_owned(), value)).to_vec()
+    }
+}

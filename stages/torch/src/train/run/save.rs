@@ -1,0 +1,92 @@
+//! Checkpoints: when they are due, what is in them, and how a training goes on from one.
+
+use stage_core::StageError;
+use tch::Tensor;
+
+use super::{Data, Run, Weights};
+use crate::error::TorchError;
+use crate::train::host::{Checkpoint, Host};
+use crate::train::record::Record;
+use crate::train::trainee::Trainee;
+
+/// The last save.
+pub(super) struct Saved {
+    pub step: u64,
+    pub at: f64,
+}
+
+impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
+    pub(super) fn keep_weights<H: Host<Kept = K>>(
+        &self,
+        host: &mut H,
+    ) -> Result<Weights<K>, StageError> {
+        let mut weights = Vec::new();
+        for (name, master) in self.adamw.masters() {
+            let kind = self.job.settings.keep_kind.unwrap_or(master.kind());
+            let tensor = master.f_to_kind(kind).map_err(TorchError::from)?;
+            weights.push((name.to_owned(), host.keep(&tensor)?));
+        }
+        Ok(weights)
+    }
+
+    pub(super) fn save_is_due<H: Host>(&self, host: &mut H) -> bool {
+        let when = self.job.settings.checkpoint;
+        let by_steps = when.steps.is_some_and(|every| self.state.step.is_multiple_of(every.max(1)));
+        let by_time = when.seconds.is_some_and(|every| host.seconds() - self.saved.at >= every);
+        by_steps || by_time
+    }
+
+    /// Saves all that is needed to go on; nothing where it was just done, or where nothing has
+    /// happened yet. Frozen tensors are
+    /// not part of it: they are what the training was started with.
+    pub(super) fn save<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<(), StageError> {
+        if self.saved.step == self.state.step {
+            return Ok(());
+        }
+        let start = host.seconds();
+        let mut tensors = Vec::new();
+        for (role, name, tensor) in self.adamw.state() {
+            tensors.push((format!("{role}/{name}"), host.keep(tensor)?));
+        }
+        for (step, weights) in &self.best {
+            let name = |name: &str| format!("best/{step}/{name}");
+            tensors.extend(weights.iter().map(|(own, kept)| (name(own), kept.clone())));
+        }
+        tensors.push(("record".into(), host.keep(&self.record.to_tensor()?)?));
+        self.state.recorded = self.record.names().to_vec();
+        let state = serde_json::to_string(&self.state)
+            .map_err(|error| StageError::failed(format!("the state cannot be saved: {error}")))?;
+        host.commit(&Checkpoint { tensors, state })?;
+        let end = host.seconds();
+        self.saved = Saved { step: self.state.step, at: end };
+        host.report(self.state.step, &[("save_seconds", end - start)]);
+        // Nor is the time of a save the time of the steps.
+        self.pace.since += end - start;
+        Ok(())
+    }
+
+    pub(super) fn restore<H: Host<Kept = K>>(
+        &mut self,
+        checkpoint: &Checkpoint<K>,
+        host: &mut H,
+    ) -> Result<(), StageError> {
+        let wrong = |error| StageError::failed(format!("the checkpoint cannot be read: {error}"));
+        self.state = serde_json::from_str(&checkpoint.state).map_err(wrong)?;
+        self.state.rows = self.state.rows.min(self.job.settings.rows.max(1));
+        let updates = self.state.updates;
+        self.adamw.restore(updates, |role, name| -> Result<Tensor, StageError> {
+            host.recall(checkpoint.tensor(&format!("{role}/{name}"))?)
+        })?;
+        let record = host.recall(checkpoint.tensor("record")?)?;
+        self.record = Record::from_tensor(&self.state.recorded, &record)?;
+        for place in self.state.ranking.places() {
+            let prefix = format!("best/{}/", place.step);
+            let own = |(name, kept): &(String, K)| {
+                name.strip_prefix(&prefix).map(|name| (name.to_owned(), kept.clone()))
+            };
+            self.best.push((place.step, checkpoint.tensors.iter().filter_map(own).collect()));
+        }
+        self.saved.step = self.state.step;
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! The loss on held-out clips, and what is decided by it.
+
+use stage_core::StageError;
+
+use super::{Data, Run, count};
+use crate::train::early_stop::Place;
+use crate::train::host::Host;
+use crate::train::losses::{Losses, Means};
+use crate::train::replicas::{self, MicroBatch};
+use crate::train::trainee::Trainee;
+
+impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
+    pub(super) fn validation_is_due(&self) -> bool {
+        let settings = self.job.settings;
+        let every = settings.validate_every.max(1);
+        self.state.step.is_multiple_of(every) || self.state.step >= settings.steps
+    }
+
+    /// The loss on held-out clips; decides about the best states and the end.
+    pub(super) fn validate<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<(), StageError> {
+        if self.held_out.is_empty() {
+            return Ok(());
+        }
+        let means = self.held_out_means()?;
+        let (step, loss) = (self.state.step, means.total());
+        let mut values: Vec<(String, f64)> = vec![("held_out".into(), loss)];
+        if means.0.len() > 1 {
+            values.extend(means.0.iter().map(|(name, mean)| (format!("held_out/{name}"), *mean)));
+        }
+        values.iter().for_each(|(name, value)| self.record.push(step, name, *value));
+        let shown: Vec<(&str, f64)> =
+            values.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        host.report(step, &shown);
+        self.state.held_out = Some(Place { step, loss });
+        let settings = self.job.settings;
+        if let Some(early_stop) = &settings.early_stop {
+            self.state.ended = self.state.early_stop.update(early_stop, loss);
+        }
+        // What was there before the first step is no result.
+        if step > 0 && self.state.ranking.admits(settings.keep_best, loss) {
+            self.best.push((step, self.keep_weights(host)?));
+            let place = Place { step, loss };
+            if let Some(out) = self.state.ranking.enter(settings.keep_best, place) {
+                self.best.retain(|(step, _)| *step != out.step);
+            }
+        }
+        // The time of a validation is not the time of the steps.
+        self.pace.since = host.seconds();
+        Ok(())
+    }
+
+    fn held_out_means(&mut self) -> Result<Means, StageError> {
+        loop {
+            match self.held_out_once() {
+                Err(StageError::OutOfMemory { .. }) if self.state.rows > 1 => self.halve(),
+                result => return result,
+            }
+        }
+    }
+
+    fn held_out_once(&mut self) -> Result<Means, StageError> {
+        let batches = self.batches(&self.held_out)?;
+        let micro: Vec<MicroBatch<'_, T::Batch>> =
+            batches.iter().map(|batch| MicroBatch { batch, seed: 0 }).collect();
+        let mut losses = Losses::default();
+        for round in micro.chunks(self.job.replicas.len()) {
+            losses.add(replicas::evaluate(self.job.replicas, round)?)?;
+        }
+        Ok(losses.means(&count::<T>(&batches))?)
+    }
+}

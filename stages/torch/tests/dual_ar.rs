@@ -1,0 +1,372 @@
+//! The text model against itself: what must not change what it computes.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeMap;
+
+use stage_torch::dual_ar::generate::Drawn;
+use stage_torch::dual_ar::{
+    Batch, Clip, Config, DualAr, DualArTrainee, Memory, Parity, Sampling, Seeded, Stop, Tokens,
+};
+use stage_torch::layers::{Adaptable, Adapter, Pass};
+use stage_torch::train::{Totals, Trainee};
+use stage_torch::weights::Weights;
+use tch::{Device, Kind, Tensor};
+
+const TOKENS: Tokens = Tokens { semantic_begin: 20, im_end: 3 };
+
+fn config(more: &str) -> Config {
+    let fast_dim = if more.contains("fast_dim") { "" } else { r#""fast_dim": 12,"# };
+    let json = format!(
+        r#"{{"model_type": "dual_ar", "vocab_size": 28, "n_layer": 3, "dim": 16, "n_head": 4,
+            "n_local_heads": 2, "head_dim": 8, "intermediate_size": 24, "codebook_size": 8,
+            "num_codebooks": 3, "n_fast_layer": 2, {fast_dim} "fast_n_head": 2,
+            "fast_head_dim": 8, "attention_qk_norm": true, "fast_attention_qk_norm": false,
+            "tie_word_embeddings": false, "scale_codebook_embeddings": true,
+            "initializer_range": 0.3, "max_seq_len": 64 {more}}}"#
+    );
+    Config::parse(json.as_bytes()).unwrap()
+}
+
+fn model() -> DualAr {
+    // So small that threads only wait for each other.
+    tch::set_num_threads(1);
+    let config = config("");
+    let weights = DualAr::fresh(&config, 7).unwrap();
+    DualAr::load(config, TOKENS, weights).unwrap()
+}
+
+/// Text, then frames, all of which are learned.
+fn clip(number: i32, text: i32, frames: i32) -> Clip {
+    let length = (text + frames) as usize;
+    let code = |line: i32, at: i32| (number * 5 + line * 3 + at * at) % 8;
+    let mut clip = Clip { tokens: vec![0; 4 * length], labels: vec![-100; 4 * length] };
+    for at in 0..length as i32 {
+        for line in 0..4 {
+            let place = line as usize * length + at as usize;
+            let is_frame = at >= text;
+            clip.tokens[place] = match (line, is_frame) {
+                (0, true) => 20 + code(1, at),
+                (0, false) => (number + at) % 20,
+                (_, true) => code(line, at),
+                (_, false) => 0,
+            };
+            let next = at + 1;
+            clip.labels[place] = match line {
+                0 if next == text + frames => TOKENS.im_end as i32,
+                0 if next >= text => 20 + code(1, next),
+                _ if next >= text && next < text + frames => code(line, next),
+                _ => -100,
+            };
+        }
+    }
+    clip
+}
+
+fn batch() -> Batch {
+    let clips = [clip(1, 4, 9), clip(2, 3, 5), clip(3, 6, 12)];
+    Batch::new(3, &clips.iter().map(|clip| vec![clip]).collect::<Vec<_>>(), 1).unwrap()
+}
+
+/// Adapters with dropout on every module that takes one; the rest is frozen.
+fn adapt(model: &mut DualAr) {
+    tch::manual_seed(3);
+    let options = (Kind::Float, Device::Cpu);
+    for (stream, (_, module)) in model.adaptable().into_iter().enumerate() {
+        let adapter = |inputs: i64, outputs: i64| Adapter {
+            a: (Tensor::randn([2, inputs], options) * 0.1).set_requires_grad(true),
+            b: (Tensor::randn([outputs, 2], options) * 0.1).set_requires_grad(true),
+            scaling: 2.0,
+            dropout: 0.3,
+            stream: stream as u64,
+        };
+        match module {
+            Adaptable::Linear(linear) => {
+                let size = linear.weight.size();
+                linear.adapter = Some(adapter(size[1], size[0]));
+            }
+            Adaptable::Embedding(table) => {
+                let size = table.weight.size();
+                table.adapter = Some(adapter(size[0], size[1]));
+            }
+        }
+    }
+}
+
+/// Gradients by name, and both losses.
+fn derived(trainee: &mut DualArTrainee, batches: &[Batch]) -> (BTreeMap<String, Tensor>, Vec<f64>) {
+    let mut totals = Totals::default();
+    batches.iter().for_each(|batch| totals.add(&DualArTrainee::count(batch)));
+    let mut losses = None;
+    for batch in batches {
+        let new = trainee.accumulate(batch, &totals, 11).unwrap();
+        match &mut losses {
+            None => losses = Some(new),
+            Some(losses) => losses.add(new).unwrap(),
+        }
+    }
+    let gradient = |(name, tensor): (String, Tensor)| (name, tensor.grad().copy());
+    let means = losses.unwrap().means(&totals).unwrap().0;
+    let gradients = trainee.parameters().into_iter().map(gradient).collect();
+    (gradients, means.into_iter().map(|(_, mean)| mean).collect())
+}
+
+fn trainee(memory: Memory) -> DualArTrainee {
+    DualArTrainee::new(model(), memory).unwrap().train_all()
+}
+
+const WHOLE: Memory = Memory { recompute: false, positions: 1 << 20, frames: 1 << 20 };
+
+fn assert_near(one: &BTreeMap<String, Tensor>, other: &BTreeMap<String, Tensor>) {
+    assert_eq!(one.keys().collect::<Vec<_>>(), other.keys().collect::<Vec<_>>());
+    for (name, gradient) in one {
+        let size = gradient.abs().max().double_value(&[]);
+        let far = (gradient - &other[name]).abs().max().double_value(&[]);
+        assert!(far <= 1e-5 * size.max(1e-3), "`{name}` is off by {far} of {size}");
+    }
+}
+
+#[test]
+fn running_blocks_again_changes_no_gradient() {
+    for pieces in [1 << 20, 5] {
+        let memory = Memory { recompute: false, positions: pieces, frames: pieces };
+        let plain = derived(&mut trainee(memory), &[batch()]);
+        let again = derived(&mut trainee(Memory { recompute: true, ..memory }), &[batch()]);
+        assert_eq!(plain, again);
+        assert!(plain.0.values().all(|gradient| gradient.abs().max().double_value(&[]) > 0.0));
+    }
+}
+
+#[test]
+fn running_blocks_again_drops_what_was_dropped_before() {
+    let run = |recompute: bool, seed: u64| {
+        let mut model = model();
+        adapt(&mut model);
+        let mut trainee = DualArTrainee::new(model, Memory { recompute, ..WHOLE }).unwrap();
+        let totals = DualArTrainee::count(&batch());
+        let losses = trainee.accumulate(&batch(), &totals, seed).unwrap();
+        let gradients: Vec<Tensor> =
+            trainee.parameters().iter().map(|(_, tensor)| tensor.grad().copy()).collect();
+        (gradients, losses.means(&totals).unwrap())
+    };
+    assert_eq!(run(true, 5), run(false, 5));
+    assert_ne!(run(true, 5).1, run(true, 6).1);
+}
+
+#[test]
+fn only_adapters_are_trained_where_the_rest_is_frozen() {
+    let mut model = model();
+    adapt(&mut model);
+    let modules = model.adaptable().len();
+    let trainee = DualArTrainee::new(model, Memory::default()).unwrap();
+    let names: Vec<String> = trainee.parameters().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), 2 * modules);
+    assert!(names.is_sorted() && names.iter().all(|name| name.contains(".lora_")));
+    assert!(names.contains(&"fast_layers.1.feed_forward.w2.lora_A".to_owned()));
+}
+
+#[test]
+fn pieces_change_no_gradient_by_more_than_rounding() {
+    let (whole, losses) = derived(&mut trainee(WHOLE), &[batch()]);
+    let memory = Memory { recompute: true, positions: 3, frames: 2 };
+    let (pieces, others) = derived(&mut trainee(memory), &[batch()]);
+    assert_near(&whole, &pieces);
+    for (one, other) in losses.iter().zip(others) {
+        assert!((one - other).abs() < 1e-5, "{one} {other}");
+    }
+}
+
+#[test]
+fn clips_that_share_a_row_are_as_if_alone() {
+    let clips = [clip(1, 4, 9), clip(2, 3, 5), clip(3, 6, 12), clip(4, 2, 2)];
+    let alone: Vec<Batch> =
+        clips.iter().map(|clip| Batch::new(3, &[vec![clip]], 1).unwrap()).collect();
+    let (alone, losses) = derived(&mut trainee(WHOLE), &alone);
+    let rows = [vec![&clips[0], &clips[1]], vec![&clips[2]], vec![&clips[3]]];
+    let packed = Batch::new(3, &rows, 1).unwrap();
+    let (packed, others) = derived(&mut trainee(Memory::default()), &[packed]);
+    assert_near(&alone, &packed);
+    assert!((losses[0] - others[0]).abs() < 1e-5 && (losses[1] - others[1]).abs() < 1e-5);
+}
+
+#[test]
+fn evaluating_gives_the_losses_of_training_without_dropout() {
+    let mut trainee = trainee(Memory::default());
+    let (_, losses) = derived(&mut trainee, &[batch()]);
+    let totals = DualArTrainee::count(&batch());
+    let evaluated = trainee.evaluate(&batch()).unwrap().means(&totals).unwrap().0;
+    for (one, (_, other)) in losses.iter().zip(&evaluated) {
+        assert!((one - other).abs() < 1e-6, "{one} {other}");
+    }
+}
+
+#[test]
+fn a_fresh_model_is_about_as_good_as_guessing() {
+    let config = config(r#", "rope_base": 1000"#);
+    let config = Config { initializer_range: 0.02, ..config };
+    let weights = DualAr::fresh(&config, 1).unwrap();
+    let model = DualAr::load(config, TOKENS, weights).unwrap();
+    let trainee = DualArTrainee::new(model, Memory::default()).unwrap();
+    let totals = DualArTrainee::count(&batch());
+    let means = trainee.evaluate(&batch()).unwrap().means(&totals).unwrap().0;
+    assert!((means[0].1 - 28f64.ln()).abs() < 0.1, "{means:?}");
+    assert!((means[1].1 - 8f64.ln()).abs() < 0.1, "{means:?}");
+}
+
+#[test]
+fn upstream_trains_without_scaling_and_so_differs() {
+    let losses = |parity: Parity| {
+        let trainee = DualArTrainee::new(model().with_parity(parity), Memory::default()).unwrap();
+        let totals = DualArTrainee::count(&batch());
+        trainee.evaluate(&batch()).unwrap().means(&totals).unwrap().total()
+    };
+    assert_ne!(losses(Parity::Correct), losses(Parity::Upstream));
+}
+
+/// The columns of a clip, and its numbers: [1 + K, T].
+fn columns(clip: &Clip) -> Tensor {
+    Tensor::from_slice(&clip.tokens).to_kind(Kind::Int64).view([4, -1])
+}
+
+#[test]
+fn steps_through_the_cache_are_those_of_the_whole_row() {
+    let _guard = tch::no_grad_guard();
+    let model = model();
+    let row = columns(&clip(1, 5, 12));
+    let length = row.size()[1];
+    let x = model.embed(&row.unsqueeze(0), true);
+    let states = model.slow(&x, &model.causal(length), Pass::Evaluate).squeeze_dim(0);
+    let mut caches = model.caches(length);
+    for at in 4..length {
+        let part = if at == 4 { row.narrow(1, 0, 5) } else { row.narrow(1, at, 1) };
+        let state = model.follow(&part, &mut caches);
+        let far = (state - states.narrow(0, at, 1)).abs().max().double_value(&[]);
+        assert!(far < 1e-5, "column {at} is off by {far}");
+    }
+    let codes = row.narrow(0, 1, 3).narrow(1, 6, 1).transpose(0, 1);
+    let state = states.narrow(0, 5, 1);
+    let inputs = model.fast_inputs(&state, &codes, Pass::Evaluate);
+    let whole = model.fast_logits(&model.fast(&inputs, Pass::Evaluate), Pass::Evaluate);
+    let step = |place| model.follow_fast(&inputs.select(1, place), place, &mut caches);
+    let steps: Vec<Tensor> = (0..3).map(step).collect();
+    let far = (Tensor::stack(&steps, 0) - whole.squeeze_dim(0)).abs().max();
+    assert!(far.double_value(&[]) < 1e-5);
+}
+
+#[test]
+fn half_precision_points_the_same_way() {
+    let _guard = tch::no_grad_guard();
+    let config = config("");
+    let weights = DualAr::fresh(&config, 7).unwrap();
+    let half = weights.moved(Device::Cpu, Some(Kind::BFloat16)).unwrap();
+    let half = DualAr::load(config, TOKENS, half).unwrap();
+    let row = columns(&clip(1, 5, 12)).unsqueeze(0);
+    let logits = |model: &DualAr| {
+        let layout = model.causal(row.size()[2]);
+        let states = model.slow(&model.embed(&row, true), &layout, Pass::Evaluate);
+        model.logits(&states, Pass::Evaluate).to_kind(Kind::Float).view(-1)
+    };
+    let (whole, half) = (logits(&model()), logits(&half));
+    let norm = |x: &Tensor| x.square().sum(Kind::Float).sqrt();
+    let cosine = (&whole * &half).sum(Kind::Float) / (norm(&whole) * norm(&half));
+    assert!(cosine.double_value(&[]) > 0.999, "{cosine:?}");
+}
+
+const PROMPT: [i32; 16] = [5, 6, 21, 7, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0];
+
+#[test]
+fn the_same_seed_speaks_the_same_and_another_one_differently() {
+    let model = model();
+    let sampling = Sampling { temperature: 1.0, top_p: 1.0, ..Sampling::default() };
+    let speak = |seed| model.generate(&PROMPT, 12, &sampling, &mut Seeded::new(seed)).unwrap();
+    assert_eq!(speak(1), speak(1));
+    assert_ne!(speak(1), speak(2));
+    let speech = speak(1);
+    assert_eq!(speech.codes.len(), 3 * speech.frames);
+    assert!(speech.codes.iter().all(|code| (0..8).contains(code)));
+}
+
+#[test]
+fn the_reason_to_stop_is_told_and_the_end_is_no_frame() {
+    let model = model();
+    let sampling = Sampling { temperature: 1.0, top_p: 1.0, ..Sampling::default() };
+    let mut stops = BTreeMap::new();
+    for seed in 0..40 {
+        let Drawn { columns, stop } =
+            model.draw(&PROMPT, 6, &sampling, &mut Seeded::new(seed)).unwrap();
+        let speech = model.generate(&PROMPT, 6, &sampling, &mut Seeded::new(seed)).unwrap();
+        let ends = columns.last().is_some_and(|column| column[0] == TOKENS.im_end);
+        assert_eq!(stop == Stop::End, ends);
+        assert_eq!(speech.frames, columns.len() - usize::from(ends));
+        // Text is masked out.
+        assert!(columns.iter().all(|column| column[0] == 3 || (20..28).contains(&column[0])));
+        *stops.entry(format!("{stop:?}")).or_insert(0) += 1;
+    }
+    assert_eq!(stops.keys().collect::<Vec<_>>(), ["End", "Limit"]);
+}
+
+#[test]
+fn speech_ends_where_the_positions_do() {
+    let model = model();
+    let output = model.tensors().into_iter().find(|(name, _)| name == "output.weight").unwrap().1;
+    // An end that is never the likeliest.
+    let _ = output.narrow(0, TOKENS.im_end, 1).fill_(0.0);
+    let sampling = Sampling { temperature: 0.0, repetition_penalty: 1.0, ..Sampling::default() };
+    let speech = model.generate(&PROMPT, 1000, &sampling, &mut Seeded::new(1)).unwrap();
+    assert_eq!((speech.stop, speech.frames), (Stop::Full, 60));
+}
+
+#[test]
+fn a_prompt_of_another_model_is_refused() {
+    let model = model();
+    let speak = |prompt: &[i32]| {
+        let sampling = Sampling::default();
+        model.generate(prompt, 3, &sampling, &mut Seeded::new(1)).unwrap_err().to_string()
+    };
+    assert!(speak(&[1, 2, 3]).contains("expected 4 lines"));
+    assert!(speak(&[28, 0, 0, 0]).contains("is the tokenizer or the codec that of this model"));
+    assert!(speak(&[1, 8, 0, 0]).contains("codes beyond 8"));
+    assert!(speak(&[0; 4 * 64]).contains("64 positions"));
+}
+
+#[test]
+fn older_files_have_queries_keys_and_values_apart() {
+    let config = config("");
+    let weights = DualAr::fresh(&config, 7).unwrap();
+    let mut apart = Weights::default();
+    for (name, tensor) in weights {
+        match name.strip_suffix("wqkv.weight") {
+            Some(prefix) if name.starts_with("layers") => {
+                for (part, rows) in
+                    ["wq", "wk", "wv"].iter().zip(tensor.split_with_sizes([32, 16, 16], 0))
+                {
+                    apart.insert(format!("{prefix}{part}.weight"), rows);
+                }
+            }
+            _ => apart.insert(name, tensor),
+        }
+    }
+    let joined = DualAr::load(config, TOKENS, apart).unwrap();
+    assert_eq!(joined.tensors(), model().tensors());
+}
+
+#[test]
+fn tensors_are_all_those_of_the_configuration() {
+    for more in ["", r#", "fast_dim": 16, "attention_qkv_bias": true, "attention_o_bias": true"#] {
+        let config = config(more);
+        let weights = DualAr::fresh(&config, 1).unwrap();
+        let model = DualAr::load(config.clone(), TOKENS, weights).unwrap();
+        let mut expected = config.tensors();
+        expected.sort();
+        let there = model.tensors().into_iter().map(|(name, tensor)| (name, tensor.size()));
+        assert_eq!(there.collect::<Vec<_>>(), expected);
+    }
+}
+
+#[test]
+fn a_tokenizer_that_does_not_fit_is_refused() {
+    let config = config("");
+    let weights = DualAr::fresh(&config, 1).unwrap();
+    let tokens = Tokens { semantic_begin: 21, im_end: 3 };
+    let error = DualAr::load(config, tokens, weights).unwrap_err().to_string();
+    assert!(error.contains("do not fit into a vocabulary of 28"), "{error}");
+}

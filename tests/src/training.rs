@@ -1,0 +1,69 @@
+//! A pipeline with a stage that trains, and what is to be known of its runs.
+
+use cache::fs::MemoryFs;
+use engine::record::{CHECKPOINT, CheckpointRecord, decode};
+use stage_core::event::Event;
+
+use crate::worlds::TEXTS;
+use crate::{Lab, Ran};
+
+/// How many steps the training takes.
+pub const STEPS: u64 = 6;
+
+pub const MANIFEST: &str = r#"
+[pipeline]
+name = "voice"
+
+[stage.lines]
+use = "test.lines"
+folder = "data"
+
+[stage.loud]
+use = "test.shout"
+input = "lines"
+
+[stage.model]
+use = "test.train"
+input = "loud"
+retries = 2
+export = "out/model"
+"#;
+
+/// Never run.
+pub fn lab() -> Lab {
+    filled(Lab::new())
+}
+
+/// The same in memory.
+pub fn lab_in(memory: &MemoryFs) -> Lab {
+    filled(Lab::in_memory(memory))
+}
+
+fn filled(lab: Lab) -> Lab {
+    lab.write("pipeline.toml", MANIFEST);
+    for (name, text) in TEXTS {
+        lab.write(&format!("data/{name}.txt"), text);
+    }
+    lab
+}
+
+/// The model as it was exported.
+pub fn weights(lab: &Lab) -> Vec<u8> {
+    lab.exports().remove("model/weights").unwrap()
+}
+
+/// The steps that a run has done, in order.
+pub fn steps(ran: &Ran) -> Vec<u64> {
+    let step = |event: &Event| match event {
+        Event::Metrics { step, .. } => Some(*step),
+        _ => None,
+    };
+    ran.events.iter().filter_map(step).collect()
+}
+
+/// The step of the newest checkpoint that is durable.
+pub fn checkpoint(lab: &Lab) -> u64 {
+    let records = lab.cache().scan(CHECKPOINT).unwrap();
+    let record: Option<CheckpointRecord> = records.first().and_then(|(_, bytes)| decode(bytes));
+    record.map_or(0, |record| record.states[0].number("step").unwrap() as u64)
+}

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Compares the models with their reference implementations on inputs and weights made up here:
+# every family with its default sizes, then with sizes drawn from seeds.
+#
+#     tools/parity.sh PROGRAM [FIRST_SEED] [SEEDS]
+#
+# PROGRAM is `throstle-torch`. One line a fixture; its folder is kept where one is off.
+set -euo pipefail
+
+program=$1 first=${2:-1} seeds=${3:-4}
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+fixtures=$root/stages/torch/fixtures
+scratch=$(mktemp -d)
+failures=0
+
+# A family is a script that takes a folder, `--seed`, and `--random`.
+families=()
+for script in make_fish_dual_ar make_fish_dac make_lora; do
+    [ ! -e "$fixtures/$script.py" ] || families+=("$script")
+done
+
+check() {
+    local name=$1 folder=$scratch/$1 script=$2
+    shift 2
+    if "$python" "$fixtures/$script.py" "$folder" "$@" >"$folder.log" 2>&1 &&
+        "$program" check-fixture "$folder" >>"$folder.log" 2>&1; then
+        printf '%-24s %s tensors agree\n' "$name" "$(grep -c ' ok$' "$folder.log")"
+        rm -rf "$folder" "$folder.log"
+    else
+        failures=$((failures + 1))
+        printf '%-24s OFF: see %s\n' "$name" "$folder.log"
+        { grep -v ' ok$' "$folder.log" || true; } | head -n 12 | sed 's/^/    /'
+    fi
+}
+
+python=$("$root/tools/reference.sh")
+for family in "${families[@]}"; do
+    check "$family" "$family"
+    for ((seed = first; seed < first + seeds; seed++)); do
+        check "$family-$seed" "$family" --seed "$seed" --random
+    done
+done
+rmdir "$scratch" 2>/dev/null || true
+[ "$failures" = 0 ] || { echo "$failures of the fixtures are off" >&2; exit 1; }
