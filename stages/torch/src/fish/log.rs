@@ -3,14 +3,19 @@
 use serde_json::{Map, Value, json};
 use stage_core::NewValue;
 
+use crate::error::TorchError;
 use crate::train::record::Record;
 use crate::train::run::Trained;
 
 /// The artifact `log` of a training.
-pub fn fields<K>(trained: &Trained<K>) -> Vec<(String, NewValue)> {
+pub fn fields<K>(trained: &Trained<K>) -> Result<Vec<(String, NewValue)>, TorchError> {
     let mut json = metrics(trained).to_string().into_bytes();
     json.push(b'\n');
-    vec![("metrics".into(), NewValue::bytes("application/json", json))]
+    let events = trained.record.events()?;
+    Ok(vec![
+        ("metrics".into(), NewValue::bytes("application/json", json)),
+        ("events".into(), NewValue::bytes("tensorboard/events", events)),
+    ])
 }
 
 fn metrics<K>(trained: &Trained<K>) -> Value {

@@ -15,7 +15,7 @@ use crate::stored;
 use crate::train::lora::{self, LoraSettings};
 use crate::train::losses::Means;
 use crate::train::run::{Job, Trained, train};
-use crate::train::{ContextHost, Settings};
+use crate::train::{ContextHost, Settings, Trainee};
 
 /// What is trained.
 pub enum Method {
@@ -134,7 +134,9 @@ impl Tuning<'_> {
         context: &mut dyn Context,
     ) -> Result<Trained<Blob>, StageError> {
         let (data, order) = (clips.data(&base.vocabulary), clips.order());
-        let mut host = ContextHost::new(context, settings.steps);
+        let device = |replica: &DualArTrainee| Some(replica.parameters().first()?.1.device());
+        let devices: Vec<Device> = replicas.iter().filter_map(device).collect();
+        let mut host = ContextHost::new(context, settings.steps).on(&devices);
         let job = Job { replicas, data: &data, clips: &order, held_out: &clips.held_out, settings };
         train(job, &mut host)
     }

@@ -76,7 +76,7 @@ impl GatherJob for TuneJob {
         };
         let output = GatherOutput::default()
             .with(port, PortOutput::Artifact(values))
-            .with("log", PortOutput::Artifact(log::fields(&tuned.trained)));
+            .with("log", PortOutput::Artifact(log::fields(&tuned.trained)?));
         Ok(GatherOutput { notes: tuned.notes, ..output })
     }
 }

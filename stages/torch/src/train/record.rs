@@ -3,6 +3,8 @@
 //! Only what the training computed, such as losses: the same work leaves the same record,
 //! however often it was interrupted. Clocks have no place here.
 
+use stage_formats::FormatError;
+use stage_formats::tensorboard::{EventWriter, Moment};
 use tch::{Kind, Tensor};
 
 use crate::error::TorchError;
@@ -41,6 +43,18 @@ impl Record {
         &self.names
     }
 
+    /// As a file that TensorBoard reads. A step takes a second of its clock.
+    pub fn events(&self) -> Result<Vec<u8>, FormatError> {
+        let mut writer = EventWriter::new(Vec::new(), 0.0)?;
+        for values in self.values.chunk_by(|one, other| one.step == other.step) {
+            let step = values[0].step;
+            let at = Moment { step, seconds: step as f64 };
+            let named = values.iter().map(|entry| (self.names[entry.name].as_str(), entry.value));
+            writer.scalars(at, named)?;
+        }
+        writer.finish()
+    }
+
     /// [values, 3]: step, number of the name, value.
     pub fn to_tensor(&self) -> Result<Tensor, TorchError> {
         let row = |entry: &Value| [entry.step as f64, entry.name as f64, entry.value];
@@ -67,6 +81,8 @@ impl Record {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use stage_formats::tensorboard::whole_records;
+
     use super::*;
 
     #[test]
@@ -81,5 +97,20 @@ mod tests {
         let last = record.iter().last().unwrap();
         assert_eq!(last, (u64::from(u32::MAX), "loss", f64::INFINITY));
         assert!(Record::from_tensor(&[], &tensor).is_err());
+    }
+
+    #[test]
+    fn events_are_whole_records_and_the_same_each_time() {
+        let mut record = Record::default();
+        for step in 0..3 {
+            record.push(step, "loss", 1.0 / (step as f64 + 1.0));
+            record.push(step, "rate", 0.5);
+        }
+        let events = record.events().unwrap();
+        assert_eq!(whole_records(&events), events.len());
+        assert_eq!(record.events().unwrap(), events);
+        // One record for the version and one for each step, each with its step in it.
+        let named = events.windows(4).filter(|window| window == b"rate").count();
+        assert_eq!(named, 3);
     }
 }
