@@ -1,0 +1,51 @@
+//! How much audio a second the Fish codec encodes and decodes: the model of the fixture in the
+//! folder on the command line, on as many threads. `fish_dac.py` beside this measures the
+//! reference; `tools/bench_codec.sh` runs both.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods)]
+
+use std::time::Instant;
+
+use stage_torch::codec::Codec;
+use stage_torch::dac::Dac;
+
+/// Seconds of the clips, and how often all are gone through; the script in Python has the same.
+const SECONDS: [f64; 8] = [6.0, 2.5, 4.0, 3.0, 5.0, 3.5, 2.0, 4.5];
+const ROUNDS: usize = 4;
+
+fn main() {
+    // What cargo adds is let pass.
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    // Nothing to measure: cargo runs benchmarks as tests, too.
+    let [folder, threads] = words.as_slice() else { return };
+    let threads = threads.parse().expect("a number of threads");
+    let bytes = std::fs::read(format!("{folder}/model.safetensors")).unwrap();
+    let codec = Dac::load(&bytes, tch::Device::Cpu).unwrap().with_threads(threads);
+    let rate = f64::from(codec.format().rate);
+    let wave = |seconds: &f64| {
+        let sample = |at: usize| (at as f32 * 0.02).sin() * 0.4 + (at as f32 * 0.31).sin() * 0.1;
+        (0..(seconds * rate) as usize).map(sample).collect::<Vec<f32>>()
+    };
+    let waves: Vec<Vec<f32>> = SECONDS.iter().map(wave).collect();
+    let waves: Vec<&[f32]> = waves.iter().map(Vec::as_slice).collect();
+    let codes = codec.encode(&waves).unwrap();
+    report("encode", || drop(codec.encode(&waves).unwrap()));
+    report("decode", || {
+        std::thread::scope(|scope| {
+            for share in 0..threads {
+                let own = codes.iter().skip(share).step_by(threads);
+                scope.spawn(|| own.for_each(|codes| drop(codec.decode(codes, 0).unwrap())));
+            }
+        });
+    });
+}
+
+/// The best round: others were disturbed.
+fn report(what: &str, work: impl Fn()) {
+    let round = |_| {
+        let start = Instant::now();
+        work();
+        start.elapsed().as_secs_f64()
+    };
+    let best = (0..ROUNDS).map(round).fold(f64::INFINITY, f64::min);
+    println!("throstle   {what}: {:.2} s of audio a second", SECONDS.iter().sum::<f64>() / best);
+}
