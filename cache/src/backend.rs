@@ -6,9 +6,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::checked::{CheckedFile, PAGE};
 use crate::fs::{FsError, FsFile};
-
-const PAGE: usize = 4096;
 
 /// What the database cannot tell about a failure: the file error behind it.
 #[derive(Debug, Default)]
@@ -56,13 +55,14 @@ impl Done {
 
 #[derive(Debug)]
 pub(crate) struct Direct {
-    pub file: Box<dyn FsFile>,
+    file: CheckedFile,
     pub failure: Arc<Failure>,
     pub done: Done,
 }
 
 impl Direct {
     pub fn new(file: Box<dyn FsFile>) -> Direct {
+        let file = CheckedFile::new(file);
         Direct { file, failure: Arc::default(), done: Done::default() }
     }
 
@@ -78,9 +78,7 @@ impl redb::StorageBackend for Direct {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.done.check()?;
-        let filled = self.failure.keep(self.file.read_full_at(out, offset))?;
-        full(filled, out.len())
+        self.unless_done(|| self.file.read(offset, out))
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
@@ -95,14 +93,14 @@ impl redb::StorageBackend for Direct {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.unless_done(|| self.file.write_all_at(data, offset))
+        self.unless_done(|| self.file.write(offset, data))
     }
 }
 
 /// Reads the file; what is written stays here and is never seen by anybody else.
 #[derive(Debug)]
 pub(crate) struct Overlay {
-    file: Box<dyn FsFile>,
+    file: CheckedFile,
     failure: Arc<Failure>,
     pub done: Done,
     changes: Mutex<Changes>,
@@ -118,6 +116,7 @@ struct Changes {
 
 impl Overlay {
     pub fn new(file: Box<dyn FsFile>, failure: Arc<Failure>) -> Result<Overlay, FsError> {
+        let file = CheckedFile::new(file);
         let length = file.len()?;
         let changes = Changes { length, file_end: length, pages: HashMap::new() };
         Ok(Overlay { file, failure, done: Done::default(), changes: Mutex::new(changes) })
@@ -127,8 +126,7 @@ impl Overlay {
         let within = usize::try_from(file_end.saturating_sub(offset)).unwrap_or(usize::MAX);
         let (inside, beyond) = out.split_at_mut(within.min(out.len()));
         beyond.fill(0);
-        let filled = self.failure.keep(self.file.read_full_at(inside, offset))?;
-        full(filled, inside.len())
+        if inside.is_empty() { Ok(()) } else { self.failure.keep(self.file.read(offset, inside)) }
     }
 }
 
@@ -142,14 +140,15 @@ impl redb::StorageBackend for Overlay {
         let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let end = offset + out.len() as u64;
         full(changes.length.saturating_sub(offset).min(out.len() as u64) as usize, out.len())?;
-        self.read_file(changes.file_end, offset, out)?;
         if changes.pages.is_empty() {
-            return Ok(());
+            return self.read_file(changes.file_end, offset, out);
         }
         for page in offset / PAGE as u64..end.div_ceil(PAGE as u64) {
-            if let Some(bytes) = changes.pages.get(&page) {
-                let (from, to, count) = overlap(page, offset, out.len());
-                out[to..to + count].copy_from_slice(&bytes[from..from + count]);
+            let (from, to, count) = overlap(page, offset, out.len());
+            let out = &mut out[to..to + count];
+            match changes.pages.get(&page) {
+                Some(bytes) => out.copy_from_slice(&bytes[from..from + count]),
+                None => self.read_file(changes.file_end, offset + to as u64, out)?,
             }
         }
         Ok(())
@@ -177,12 +176,14 @@ impl redb::StorageBackend for Overlay {
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let end = offset + data.len() as u64;
         for page in offset / PAGE as u64..end.div_ceil(PAGE as u64) {
+            let (to, from, count) = overlap(page, offset, data.len());
             if !changes.pages.contains_key(&page) {
                 let mut fresh = Box::new([0u8; PAGE]);
-                self.read_file(changes.file_end, page * PAGE as u64, &mut fresh[..])?;
+                if count < PAGE {
+                    self.read_file(changes.file_end, page * PAGE as u64, &mut fresh[..])?;
+                }
                 changes.pages.insert(page, fresh);
             }
-            let (to, from, count) = overlap(page, offset, data.len());
             if let Some(bytes) = changes.pages.get_mut(&page) {
                 bytes[to..to + count].copy_from_slice(&data[from..from + count]);
             }

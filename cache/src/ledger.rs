@@ -6,14 +6,15 @@
 //! change leaves the pages of the state before it alone, since a crash must find them whole, and
 //! only the next change takes them. That next one has to wait for the lock.
 
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use redb::{Builder, Database, StorageBackend};
 
 use crate::backend::{Direct, Failure, Overlay};
-use crate::fs::{Fs, FsError, FsFile, LockKind, Open, beside};
+use crate::fs::{Fs, FsError, LockKind, Open, beside};
+use crate::gate::{Gate, Guard};
 use crate::index::{IndexFailure, IndexResult, Tables, View, broken};
 use crate::layout::Layout;
 use crate::rebuild;
@@ -29,11 +30,7 @@ pub(crate) struct Ledger {
     fs: Arc<dyn Fs>,
     layout: Layout,
     access: Access,
-    /// Its lock guards the index. It holds two numbers of eight bytes: how many changes
-    /// there were, and how long the index was when it was compacted.
-    /// None where the cache cannot be written and nobody ever made the file.
-    lock_file: Option<Arc<dyn FsFile>>,
-    can_lock: AtomicBool,
+    gate: Gate,
     state: Mutex<State>,
     /// Told when a change of this process ends.
     changed: Condvar,
@@ -52,6 +49,8 @@ struct State {
 struct Change<'a> {
     ledger: &'a Ledger,
     guard: Option<Guard>,
+    /// How many changes in a row before this one did not come to their end.
+    unfinished: u64,
 }
 
 impl Drop for Change<'_> {
@@ -60,39 +59,18 @@ impl Drop for Change<'_> {
         let mut state = self.ledger.state();
         state.view = None;
         state.changing = false;
+        self.ledger.gate.end_change();
         self.guard = None;
         self.ledger.changed.notify_all();
     }
 }
 
-/// Gives the lock up when dropped.
-struct Guard(Option<Arc<dyn FsFile>>);
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if let Some(file) = &self.0 {
-            // A lock that cannot be given up goes with the handle.
-            let _ = file.unlock();
-        }
-    }
-}
-
 impl Ledger {
     pub fn open(fs: Arc<dyn Fs>, layout: Layout, access: Access) -> Result<Ledger, CacheError> {
-        let path = layout.ledger_lock();
-        let lock_file = match access {
-            Access::ReadWrite => Some(fs.open(&path, Open::Create)?),
-            Access::ReadOnly => match fs.open(&path, Open::Read) {
-                Ok(file) => Some(file),
-                Err(error) if error.is_not_found() || error.is_denied() => None,
-                Err(error) => return Err(error.into()),
-            },
-        };
-        let lock_file = lock_file.map(Arc::from);
-        let can_lock = AtomicBool::new(lock_file.is_some());
+        let gate = Gate::open(&*fs, &layout, access)?;
         let state = Mutex::new(State { view: None, seen: 0, changing: false });
         let changed = Condvar::new();
-        let ledger = Ledger { fs, layout, access, lock_file, can_lock, state, changed };
+        let ledger = Ledger { fs, layout, access, gate, state, changed };
         ledger.refresh()?;
         Ok(ledger)
     }
@@ -111,51 +89,26 @@ impl Ledger {
 
     /// Whether other processes are kept out while this one writes.
     pub fn can_lock(&self) -> bool {
-        self.can_lock.load(Ordering::Relaxed)
+        self.gate.can_lock()
     }
 
-    fn lock(&self, kind: LockKind) -> Result<Guard, CacheError> {
-        let Some(file) = self.lock_file.as_ref().filter(|_| self.can_lock()) else {
-            return Ok(Guard(None));
-        };
-        match file.lock(kind) {
-            Ok(()) => Ok(Guard(Some(Arc::clone(file)))),
-            Err(error) if error.is_unsupported() => {
-                self.can_lock.store(false, Ordering::Relaxed);
-                Ok(Guard(None))
-            }
-            Err(error) => Err(error.into()),
+    /// Gives how many changes in a row did not come to their end.
+    fn count_change(&self, state: &mut State) -> Result<u64, CacheError> {
+        let begun = self
+            .gate
+            .begin_change()
+            .map_err(|error| CacheError::while_writing(error, &self.layout.dir, 8))?;
+        if state.seen == begun.before {
+            state.seen = begun.after;
         }
-    }
-
-    fn generation(&self) -> Result<u64, FsError> {
-        let mut bytes = [0u8; 8];
-        if let Some(file) = &self.lock_file {
-            file.read_full_at(&mut bytes, 0)?;
-        }
-        Ok(u64::from_le_bytes(bytes))
-    }
-
-    /// Counted before the change: a process that dies in the middle must not leave
-    /// others with a view of pages that were given to something else.
-    fn count_change(&self, state: &mut State) -> Result<(), CacheError> {
-        let before = self.generation()?;
-        let after = before.wrapping_add(1);
-        if let Some(file) = &self.lock_file {
-            file.write_all_at(&after.to_le_bytes(), 0)
-                .map_err(|error| CacheError::while_writing(error, &self.layout.dir, 8))?;
-        }
-        if state.seen == before {
-            state.seen = after;
-        }
-        state.view.take_if(|(of, _)| *of != before);
-        Ok(())
+        state.view.take_if(|(of, _)| *of != begun.before);
+        Ok(begun.unfinished)
     }
 
     /// True when others changed the index since the last call.
     pub fn refresh(&self) -> Result<bool, CacheError> {
         let mut state = self.state();
-        let now = self.generation()?;
+        let now = self.gate.generation()?;
         let changed = now != state.seen;
         state.seen = now;
         Ok(changed)
@@ -173,15 +126,15 @@ impl Ledger {
             state = self.at_rest();
         }
         let broken_at = {
-            let _guard = self.lock(LockKind::Shared)?;
+            let _guard = self.gate.lock(LockKind::Shared)?;
             match self.look(&mut state, &mut look) {
                 Ok(value) => return Ok(value),
                 Err(IndexFailure::Fs(error)) => return Err(error.into()),
-                Err(IndexFailure::Broken(_)) => self.generation()?,
+                Err(IndexFailure::Broken(_)) => self.gate.generation()?,
             }
         };
         self.renew(&mut state, broken_at)?;
-        let _guard = self.lock(LockKind::Shared)?;
+        let _guard = self.gate.lock(LockKind::Shared)?;
         self.look(&mut state, &mut look).map_err(|failure| self.convert(failure))
     }
 
@@ -190,7 +143,7 @@ impl Ledger {
         state: &mut State,
         look: &mut dyn FnMut(&View) -> IndexResult<T>,
     ) -> IndexResult<T> {
-        let generation = self.generation()?;
+        let generation = self.gate.generation()?;
         state.view.take_if(|(of, _)| *of != generation);
         let (_, view) = match state.view.take() {
             Some(view) => state.view.insert(view),
@@ -211,7 +164,8 @@ impl Ledger {
         mut change: impl FnMut(&mut Tables<'_>) -> IndexResult<T>,
     ) -> Result<T, CacheError> {
         self.require_writable()?;
-        let _change = self.begin()?;
+        let begun = self.begin()?;
+        self.heal(begun.unfinished)?;
         match self.change(&mut change) {
             Err(IndexFailure::Broken(_)) => {
                 rebuild::replace_ledger(&*self.fs, &self.layout)?;
@@ -224,10 +178,24 @@ impl Ledger {
     /// Keeps other processes out, and the other threads of this one to reading.
     fn begin(&self) -> Result<Change<'_>, CacheError> {
         let mut state = self.at_rest();
-        let guard = self.lock(LockKind::Exclusive)?;
-        self.count_change(&mut state)?;
+        let guard = self.gate.lock(LockKind::Exclusive)?;
+        let unfinished = self.count_change(&mut state)?;
         state.changing = true;
-        Ok(Change { ledger: self, guard: Some(guard) })
+        Ok(Change { ledger: self, guard: Some(guard), unfinished })
+    }
+
+    /// A process that died while it changed the index may have died of it: the index is looked
+    /// at before it is changed again, and after two such deaths it is not trusted at all.
+    fn heal(&self, unfinished: u64) -> Result<(), CacheError> {
+        let is_trusted = match unfinished {
+            0 => true,
+            1 => self.is_sound()?,
+            _ => false,
+        };
+        if !is_trusted {
+            rebuild::replace_ledger(&*self.fs, &self.layout)?;
+        }
+        Ok(())
     }
 
     fn change<T>(
@@ -239,6 +207,7 @@ impl Ledger {
             other => other?,
         };
         let backend = Direct::new(file);
+        require_content(&backend)?;
         let failure = Arc::clone(&backend.failure);
         let result = with_cause(&failure, || transact(backend, change));
         if failure.sync_failed() {
@@ -251,10 +220,8 @@ impl Ledger {
     /// Builds the index anew from the packs.
     pub fn rebuild(&self) -> Result<rebuild::RebuildReport, CacheError> {
         self.require_writable()?;
-        let mut state = self.at_rest();
-        let _guard = self.lock(LockKind::Exclusive)?;
-        self.count_change(&mut state)?;
-        state.view = None;
+        let _begun = self.begin()?;
+        self.state().view = None;
         rebuild::replace_ledger(&*self.fs, &self.layout)
     }
 
@@ -262,38 +229,29 @@ impl Ledger {
     pub fn compact(&self) -> Result<bool, CacheError> {
         self.require_writable()?;
         let size = self.fs.metadata(&self.layout.ledger)?.size;
-        if size < self.compacted()?.max(WORTH_COMPACTING).saturating_mul(3) {
+        if size < self.gate.compacted()?.max(WORTH_COMPACTING).saturating_mul(3) {
             return Ok(false);
         }
-        let mut state = self.at_rest();
-        let _guard = self.lock(LockKind::Exclusive)?;
-        self.count_change(&mut state)?;
+        let begun = self.begin()?;
         // It is several changes in one.
-        state.view = None;
+        self.state().view = None;
+        self.heal(begun.unfinished)?;
         let backend = Direct::new(self.fs.open(&self.layout.ledger, Open::ReadWrite)?);
         let failure = Arc::clone(&backend.failure);
         with_cause(&failure, || database(backend)?.compact().map_err(broken))
             .map_err(|failure| self.convert(failure))?;
-        let size = self.fs.metadata(&self.layout.ledger)?.size;
-        if let Some(file) = &self.lock_file {
-            file.write_all_at(&size.to_le_bytes(), 8)?;
-        }
+        self.gate.set_compacted(self.fs.metadata(&self.layout.ledger)?.size)?;
         Ok(true)
-    }
-
-    /// How long the index was after it was compacted last.
-    fn compacted(&self) -> Result<u64, FsError> {
-        let mut bytes = [0u8; 8];
-        if let Some(file) = &self.lock_file {
-            file.read_full_at(&mut bytes, 8)?;
-        }
-        Ok(u64::from_le_bytes(bytes))
     }
 
     /// Whether every page of the index has the checksum it should have.
     pub fn check_integrity(&self) -> Result<bool, CacheError> {
         let _state = self.at_rest();
-        let _guard = self.lock(LockKind::Shared)?;
+        let _guard = self.gate.lock(LockKind::Shared)?;
+        self.is_sound()
+    }
+
+    fn is_sound(&self) -> Result<bool, CacheError> {
         let file = match self.fs.open(&self.layout.ledger, Open::Read) {
             Err(error) if error.is_not_found() => return Ok(false),
             other => other?,
@@ -311,27 +269,28 @@ impl Ledger {
     /// Makes an index that does not answer answer again.
     fn renew(&self, state: &mut State, broken_at: u64) -> Result<(), CacheError> {
         if self.access == Access::ReadOnly {
-            let generation = self.generation()?;
+            let generation = self.gate.generation()?;
             let view = rebuild::view_in_memory(&*self.fs, &self.layout)
                 .map_err(|failure| self.convert(failure))?;
             state.view = Some((generation, view));
             return Ok(());
         }
-        let _guard = self.lock(LockKind::Exclusive)?;
+        let _guard = self.gate.lock(LockKind::Exclusive)?;
         // Somebody else may have been quicker.
-        if self.generation()? != broken_at {
+        if self.gate.generation()? != broken_at {
             return Ok(());
         }
         self.count_change(state)?;
         state.view = None;
-        rebuild::replace_ledger(&*self.fs, &self.layout)?;
-        Ok(())
+        let replaced = rebuild::replace_ledger(&*self.fs, &self.layout);
+        self.gate.end_change();
+        replaced.map(|_| ())
     }
 
     /// Runs something while no other process changes the cache.
     pub fn alone<T>(&self, work: impl FnOnce() -> Result<T, CacheError>) -> Result<T, CacheError> {
         let _state = self.at_rest();
-        let _guard = self.lock(LockKind::Exclusive)?;
+        let _guard = self.gate.lock(LockKind::Exclusive)?;
         work()
     }
 
@@ -362,10 +321,19 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> IndexResult<T>) -> IndexResult<T
 /// Puts the file error behind a failure in its place.
 fn with_cause<T>(failure: &Failure, work: impl FnOnce() -> IndexResult<T>) -> IndexResult<T> {
     guarded(work).map_err(|error| match failure.take() {
-        // A file that ends early is a damaged one.
-        Some(cause) if cause.kind() != std::io::ErrorKind::UnexpectedEof => IndexFailure::Fs(cause),
+        Some(cause) if !is_damage(&cause) => IndexFailure::Fs(cause),
         _ => error,
     })
+}
+
+/// A file that ends early is a damaged one too.
+fn is_damage(error: &FsError) -> bool {
+    matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::InvalidData)
+}
+
+/// The database takes an empty file for a new one.
+fn require_content(backend: &impl StorageBackend) -> IndexResult<()> {
+    if backend.len().map_err(broken)? == 0 { Err(broken("it is empty")) } else { Ok(()) }
 }
 
 pub(crate) fn database(backend: impl StorageBackend) -> IndexResult<Database> {
@@ -379,10 +347,7 @@ fn open_view(fs: &dyn Fs, layout: &Layout) -> IndexResult<View> {
     };
     let failure = Arc::new(Failure::default());
     let backend = Overlay::new(file, Arc::clone(&failure))?;
-    // Else the database would take it for a new one.
-    if StorageBackend::len(&backend).map_err(broken)? == 0 {
-        return Err(broken("it is empty"));
-    }
+    require_content(&backend)?;
     let done = backend.done.clone();
     with_cause(&failure, || View::open(database(backend)?, done))
 }

@@ -8,11 +8,13 @@ pub mod fs;
 
 mod backend;
 mod cache;
+mod checked;
 mod claim;
 mod commit;
 mod digest;
 mod entry;
 mod error;
+mod gate;
 mod index;
 mod layout;
 mod ledger;

@@ -68,8 +68,7 @@ impl Bpe {
     pub fn new(ranks: &[u8], specials: Vec<String>) -> Result<Bpe, FormatError> {
         let mut tokens = read_ranks(ranks)?;
         let longest = tokens.iter().map(|token| token.len()).max().unwrap_or(0);
-        let number = |(at, token): (usize, &Box<[u8]>)| (token.clone(), at as u32);
-        let ranks: HashMap<Box<[u8]>, u32> = tokens.iter().enumerate().map(number).collect();
+        let ranks: HashMap<Box<[u8]>, u32> = tokens.iter().cloned().zip(0..).collect();
         if let Some(byte) = (0..=u8::MAX).find(|byte| !ranks.contains_key(&[*byte][..])) {
             let message = format!("the byte {byte} has no token, so that not all texts do");
             return Err(FormatError::damaged(RANKS, message));

@@ -167,7 +167,7 @@ impl<'a> Machine<'a> {
             0x95 => self.take(8).map(drop),
             b'(' => self.mark(),
             b'0' => self.pop().map(drop),
-            b'1' => self.to_mark().map(drop),
+            b'1' => self.pop_to_mark().map(drop),
             b'2' => self.top().map(|top| self.stack.push(top)),
             b'N' => self.known(NONE),
             0x88 => self.known(TRUE),
@@ -301,7 +301,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    fn to_mark(&mut self) -> Outcome<Vec<NodeId>> {
+    fn pop_to_mark(&mut self) -> Outcome<Vec<NodeId>> {
         match self.marks.pop() {
             Some(mark) => Ok(self.stack.split_off(mark)),
             None => Err(self.damaged("it goes back to a mark that is not there")),
@@ -366,11 +366,11 @@ impl<'a> Machine<'a> {
             0x86 => 2,
             0x87 => 3,
             0x91 => {
-                let items = self.to_mark()?;
+                let items = self.pop_to_mark()?;
                 return self.push(Node::Set(items));
             }
             _ => {
-                let items = self.to_mark()?;
+                let items = self.pop_to_mark()?;
                 return self.push(Node::Tuple(items));
             }
         };
@@ -385,7 +385,7 @@ impl<'a> Machine<'a> {
     fn append(&mut self, opcode: u8) -> Outcome<()> {
         let items = match opcode {
             b'a' => vec![self.pop()?],
-            _ => self.to_mark()?,
+            _ => self.pop_to_mark()?,
         };
         let target = self.top()?;
         match &mut self.nodes[target.0 as usize] {
@@ -402,7 +402,7 @@ impl<'a> Machine<'a> {
                 let value = self.pop()?;
                 vec![self.pop()?, value]
             }
-            _ => self.to_mark()?,
+            _ => self.pop_to_mark()?,
         };
         let (pairs, []) = items.as_chunks::<2>() else {
             return Err(self.damaged("a key comes without a value"));

@@ -269,10 +269,10 @@ mod tests {
 
     #[test]
     fn floats_are_rounded_to_the_nearest_and_ties_to_even() {
-        // Between the neighbours 1.0 and 1.0078125 of bf16 lies 1.00390625.
-        let values = [1.003_906_25, 1.011_718_75, 1.004];
+        // In bf16 the neighbours of one are 1/128 apart.
+        let values = [1.0 + 1.0 / 256.0, 1.0 + 3.0 / 256.0, 1.004];
         let rounded = Tensor::from_f32([3], &values).unwrap().to_float(Dtype::Bf16).unwrap();
-        assert_eq!(rounded.to_f32(), [1.0, 1.015_625, 1.007_812_5]);
+        assert_eq!(rounded.to_f32(), [1.0, 1.0 + 2.0 / 128.0, 1.0 + 1.0 / 128.0]);
         let large = Tensor::from_f32([1], &[1e6]).unwrap().to_float(Dtype::F16).unwrap();
         assert_eq!(large.to_f32(), [f32::INFINITY]);
     }

@@ -276,6 +276,8 @@ mod tests {
         (Config::from_json(config).unwrap(), Weights::from_safetensors(bytes).unwrap())
     }
 
+    type Change<'a> = &'a dyn Fn(&mut Weights);
+
     fn codec() -> Dac {
         let (config, weights) = weights();
         Dac::new(config, weights, Device::Cpu).unwrap()
@@ -393,7 +395,7 @@ mod tests {
         };
         let name = "encoder.block.0.conv.bias";
         let zeros = |size: i64| Tensor::zeros([size], (Kind::Float, Device::Cpu));
-        let cases: [(&dyn Fn(&mut Weights), &str); 5] = [
+        let cases: [(Change, &str); 5] = [
             (&|w: &mut Weights| drop(w.remove(name)), "missing: `encoder.block.0.conv.bias`"),
             (&|w: &mut Weights| w.insert("encoder.extra", zeros(1)), "unexpected: `encoder.extra`"),
             (

@@ -1,0 +1,117 @@
+//! The lock file of the index, and the numbers in it: how many changes there were, how long the
+//! index was when it was compacted, and how many changes in a row did not come to their end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::fs::{Fs, FsError, FsFile, FsResult, LockKind, Open};
+use crate::layout::Layout;
+use crate::{Access, CacheError};
+
+const COMPACTED: u64 = 8;
+const UNFINISHED: u64 = 16;
+
+pub(crate) struct Gate {
+    /// None where the cache cannot be written and nobody ever made the file.
+    file: Option<Arc<dyn FsFile>>,
+    can_lock: AtomicBool,
+}
+
+/// Gives the lock up when dropped.
+pub(crate) struct Guard(Option<Arc<dyn FsFile>>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(file) = &self.0 {
+            // A lock that cannot be given up goes with the handle.
+            let _ = file.unlock();
+        }
+    }
+}
+
+/// What the file said when a change began.
+pub(crate) struct Begun {
+    pub before: u64,
+    pub after: u64,
+    /// Changes in a row whose processes died in the middle.
+    pub unfinished: u64,
+}
+
+impl Gate {
+    pub fn open(fs: &dyn Fs, layout: &Layout, access: Access) -> FsResult<Gate> {
+        let path = layout.ledger_lock();
+        let file = match access {
+            Access::ReadWrite => Some(fs.open(&path, Open::Create)?),
+            Access::ReadOnly => match fs.open(&path, Open::Read) {
+                Ok(file) => Some(file),
+                Err(error) if error.is_not_found() || error.is_denied() => None,
+                Err(error) => return Err(error),
+            },
+        };
+        let can_lock = AtomicBool::new(file.is_some());
+        Ok(Gate { file: file.map(Arc::from), can_lock })
+    }
+
+    /// Whether other processes are kept out while this one writes.
+    pub fn can_lock(&self) -> bool {
+        self.can_lock.load(Ordering::Relaxed)
+    }
+
+    pub fn lock(&self, kind: LockKind) -> Result<Guard, CacheError> {
+        let Some(file) = self.file.as_ref().filter(|_| self.can_lock()) else {
+            return Ok(Guard(None));
+        };
+        match file.lock(kind) {
+            Ok(()) => Ok(Guard(Some(Arc::clone(file)))),
+            Err(error) if error.is_unsupported() => {
+                self.can_lock.store(false, Ordering::Relaxed);
+                Ok(Guard(None))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn number(&self, offset: u64) -> FsResult<u64> {
+        let mut bytes = [0; 8];
+        if let Some(file) = &self.file {
+            file.read_full_at(&mut bytes, offset)?;
+        }
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    fn set_number(&self, offset: u64, number: u64) -> FsResult<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        file.write_all_at(&number.to_le_bytes(), offset)
+    }
+
+    /// How many changes there were.
+    pub fn generation(&self) -> FsResult<u64> {
+        self.number(0)
+    }
+
+    /// How long the index was after it was compacted last.
+    pub fn compacted(&self) -> FsResult<u64> {
+        self.number(COMPACTED)
+    }
+
+    pub fn set_compacted(&self, length: u64) -> FsResult<()> {
+        self.set_number(COMPACTED, length)
+    }
+
+    /// Counts a change before it is made, so that nobody keeps a view of pages that a process
+    /// which died in the middle gave to something else. Only under the exclusive lock.
+    pub fn begin_change(&self) -> FsResult<Begun> {
+        let (before, unfinished) = (self.generation()?, self.number(UNFINISHED)?);
+        let after = before.wrapping_add(1);
+        self.set_number(UNFINISHED, unfinished.saturating_add(1))?;
+        self.set_number(0, after)?;
+        // Without locks the change that has not ended may be one that is being made.
+        let unfinished = if self.can_lock() { unfinished } else { 0 };
+        Ok(Begun { before, after, unfinished })
+    }
+
+    /// The process lives. Where that cannot be written down the next change looks twice.
+    pub fn end_change(&self) {
+        let _: Result<(), FsError> = self.set_number(UNFINISHED, 0);
+    }
+}
