@@ -15,7 +15,8 @@ build:
 
 demo: build
 	@target/release/throstle run pipelines/demo
-	@echo "wavs, tokens and the summary are in pipelines/demo/out"
+	@echo "three new sentences are in pipelines/demo/out/spoken; beside it lie the recordings"
+	@echo "(wavs), their tokens, what is heard of these (heard), and the summary"
 
 # The end-to-end tests start the programs, so those are built first.
 test:

@@ -205,3 +205,19 @@ pub fn check_frozen(before: &Frozen, after: &Frozen) -> Result<(), StageError> {
         )),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_frozen_tensor_that_moved_is_named() {
+        let tensors = |second: &[u8]| -> Frozen {
+            vec![("a".into(), Digest::of(b"1")), ("b".into(), Digest::of(second))]
+        };
+        check_frozen(&tensors(b"2"), &tensors(b"2")).unwrap();
+        let error = check_frozen(&tensors(b"2"), &tensors(b"3")).unwrap_err().to_string();
+        assert_eq!(error, "1 frozen tensors moved in training, the first is `b`");
+    }
+}

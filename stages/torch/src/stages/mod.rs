@@ -4,6 +4,8 @@ pub mod codec;
 mod fish_init;
 mod fish_merge;
 mod fish_synthesize;
+#[cfg(test)]
+mod fish_tests;
 mod fish_tune;
 mod vq_decode;
 mod vq_encode;

@@ -8,6 +8,7 @@ use crate::project::done;
 use crate::sound;
 
 const TABLE: &str = "data/metadata.csv";
+const SENTENCES: &str = "data/spoken.txt";
 /// A clip that the codec was not fitted on, and that is one of those to listen to.
 const CLIP: &str = "data/wavs/aino_17.wav";
 
@@ -35,8 +36,11 @@ fn one_changed_recording_is_one_item_in_every_item_stage_and_its_shard() {
     let ran = demo.run();
     let items = [("clips", 1), ("checked", 1), ("voice", 1), ("tokens", 1), ("heard", 1)];
     let gathers = ["sides", "codec_clips", "packed", "speakers", "best", "samples", "summary"];
-    let gathers = gathers.map(|stage| (stage, 1));
-    assert_executed(&ran, &[&items[..], &gathers[..]].concat());
+    // Another clip to learn from is another model, which says every sentence anew.
+    let phases = ["trained", "adapted", "merged", "voice_sample"];
+    let gathers: Vec<_> = gathers.iter().chain(&phases).map(|stage| (*stage, 1)).collect();
+    let said = [("spoken_sentences", 3)];
+    assert_executed(&ran, &[&items[..], &gathers[..], &said[..]].concat());
     assert_eq!(changed_shards(&demo, &before).len(), 1);
     for stage in ["voice", "tokens"] {
         let why = demo.why(&[stage, "aino_17"]);
@@ -130,6 +134,17 @@ fn assert_no_item_work(ran: &RanProgram) {
         assert_eq!(executed.get(stage), None, "{stage}");
     }
     assert_eq!((executed["packed"], executed["summary"]), (1, 1));
+}
+
+#[test]
+fn another_sentence_is_one_item_and_the_model_stays() {
+    let demo = done();
+    demo.replace(SENTENCES, "Hyvää päivää, mummo.", "Hyvää iltaa, mummo.");
+    let ran = demo.run();
+    assert_executed(&ran, &[("sentences", 1), ("spoken_sentences", 1)]);
+    let why = demo.why(&["spoken_sentences", "003"]);
+    let change = "from \"Hyvää päivää, mummo.\" to \"Hyvää iltaa, mummo.\"";
+    assert!(why.contains("field `text` of `003` changed") && why.contains(change), "{why}");
 }
 
 #[test]

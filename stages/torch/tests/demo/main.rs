@@ -6,6 +6,7 @@ mod changes;
 mod parameters;
 mod project;
 mod sound;
+mod training;
 
 use project::{CLIPS, done, first};
 
@@ -23,11 +24,16 @@ fn a_first_run_makes_every_output() {
         assert_eq!(executed[stage], CLIPS, "{stage}");
     }
     assert_eq!((executed["codec"], executed["packed"], executed["heard"]), (1, 1, 3));
+    for stage in ["untrained", "trained", "adapted", "merged", "voice_sample"] {
+        assert_eq!(executed[stage], 1, "{stage}");
+    }
+    assert_eq!(executed["spoken_sentences"], 3);
     let demo = done();
     assert_eq!(demo.names("out/wavs"), ["aino", "eero", "veikko"]);
     assert_eq!(demo.names("out/wavs/aino").len(), 17);
     assert_eq!(demo.names("out/tokens/veikko").len(), 6);
     assert_eq!(demo.names("out/heard"), ["aino_01.wav", "aino_09.wav", "aino_17.wav"]);
+    assert_eq!(demo.names("out/spoken"), ["001.wav", "002.wav", "003.wav"]);
     let shards = demo.files("out/packed");
     assert!((2..=8).contains(&shards.len()), "{:?}", shards.keys());
     for file in ["out/summary.json", "out/speakers.json", "out/characters.json"] {

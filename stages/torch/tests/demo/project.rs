@@ -22,7 +22,23 @@ pub fn first() -> &'static (PathBuf, RanProgram) {
         // What an earlier test program has left there.
         let _ = std::fs::remove_dir_all(&folder);
         copy_folder(&source, &folder, &["out", ".throstle"]);
+        shorten(&folder.join("pipeline.toml"));
         let ran = RanProgram::of_folder(&folder);
         (folder, ran)
     })
 }
+
+/// Trains for a step or two and looks at nothing before: most tests are about what is done, and
+/// not about what is learnt.
+fn shorten(manifest: &Path) {
+    let mut text = std::fs::read_to_string(manifest).unwrap();
+    for (steps, few) in [("steps = 100", TRAINED), ("steps = 40", ADAPTED)] {
+        assert!(text.contains(steps), "{steps}");
+        text = text.replace(steps, &format!("{few}\npreflight = false"));
+    }
+    std::fs::write(manifest, text).unwrap();
+}
+
+/// The lengths of the two trainings.
+pub const TRAINED: &str = "steps = 2";
+pub const ADAPTED: &str = "steps = 1";
