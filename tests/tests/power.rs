@@ -35,7 +35,9 @@ fn survives_every_cut(world: &MemoryFs) {
     let cuts = at_every_cut(world, |memory, cut| {
         finishes_like(&memory.crash(), &expected, &format!("cut after sync {cut}"));
     });
-    assert!(cuts > 5, "only {cuts} syncs were seen");
+    // One commit may take in what several items left meanwhile, so the number differs from run to
+    // run; this many there are when all items fall into one.
+    assert!(cuts >= 12, "only {cuts} syncs were seen");
 }
 
 fn survives_every_order(world: &MemoryFs, seeds: u64) {
