@@ -108,8 +108,8 @@ fn dependencies_point_one_way() {
     let expected: [(&str, &[&str]); 6] = [
         ("cache", &[]),
         ("stage-core", &["cache"]),
-        ("stage-speech", &["cache", "stage-core", "stage-formats"]),
         ("stage-formats", &["cache", "stage-core"]),
+        ("stage-speech", &["cache", "stage-core", "stage-formats"]),
         ("stage-torch", &["cache", "stage-core", "stage-formats"]),
         ("engine", &["cache", "stage-core", "stage-speech"]),
     ];

@@ -215,7 +215,7 @@ fn keep(rows: i64, columns: i64, probability: f64, seed: u64, device: Device) ->
     let mut mixed = rows + columns;
     for (shift, factor) in [(16, 0x85EB_CA6B_u32), (13, 0xC2B2_AE35)] {
         mixed = mixed.bitwise_xor_tensor(&mixed.bitwise_right_shift_tensor_scalar(shift));
-        mixed = mixed * i64::from(factor as i32);
+        mixed *= i64::from(factor as i32);
     }
     let threshold = i32::MIN as f64 + probability * 2f64.powi(32);
     mixed.ge(threshold as i64)

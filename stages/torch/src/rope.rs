@@ -33,7 +33,7 @@ impl Rope {
         Turns(self.0.narrow(0, start, length).unsqueeze(1))
     }
 
-    /// Those of any positions: [T] or [B, T].
+    /// Those of any positions: `[T]` or `[B, T]`.
     pub fn at(&self, positions: &Tensor) -> Turns {
         let mut shape = positions.size();
         shape.extend([1, self.0.size()[1]]);

@@ -35,7 +35,7 @@ impl Engine {
         };
         assert_eq!((protocol, program.as_str()), (PROTOCOL, "throstle-torch 0.1.0"));
         let names: Vec<&str> = kinds.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["vq.fit", "vq.encode", "vq.decode"]);
+        assert_eq!(names[..3], ["vq.fit", "vq.encode", "vq.decode"]);
         engine
     }
 

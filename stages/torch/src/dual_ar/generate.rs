@@ -160,7 +160,7 @@ impl Voice<'_> {
         let (begin, size) = (model.tokens.semantic_begin, model.config.codebook_size);
         if !self.sampling.semantic_only {
             let logits = model.logits(state, Pass::Evaluate).view(-1);
-            let repeated = self.repeated(0, |token| Some(token));
+            let repeated = self.repeated(0, Some);
             return self.draw(&logits, repeated, None);
         }
         // The entries of the first codebook, then the end.

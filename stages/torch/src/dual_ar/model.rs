@@ -391,7 +391,7 @@ impl DualAr {
         x.narrow(1, length - 1, 1).view([1, -1])
     }
 
-    /// The logits after one place of a frame, [1, C] to [entries]; the first begins a new frame.
+    /// The logits after one place of a frame, `[1, C]` to `[entries]`; the first begins a new frame.
     pub fn follow_fast(&self, x: &Tensor, place: i64, caches: &mut Caches) -> Tensor {
         let turns = self.fast_rope.range(place, 1);
         let mut x = x.unsqueeze(0);

@@ -62,7 +62,7 @@ impl Sampling {
         }
     }
 
-    /// One entry of the logits, [entries], by noise of the same length; `repeated` are entries
+    /// One entry of the logits, `[entries]`, by noise of the same length; `repeated` are entries
     /// that lose. The result stays on the device.
     pub fn draw(&self, logits: &Tensor, repeated: Option<&Tensor>, noise: &Tensor) -> Tensor {
         let logits = logits.to_kind(Kind::Float);

@@ -17,6 +17,10 @@ use crate::train::losses::Means;
 use crate::train::run::{Job, Trained, train};
 use crate::train::{ContextHost, Settings, Trainee};
 
+/// Models with fewer parameters are computed on one thread of the CPU: to share products that
+/// small among threads costs more than it saves, and many times more where others want the cores.
+const SHARED: i64 = 50_000_000;
+
 /// What is trained.
 pub enum Method {
     Whole,
@@ -51,7 +55,8 @@ impl Tuning<'_> {
         };
         let settings = plan.settings(&clips, max_length, keep_kind)?;
 
-        let threads = self.machine.share_threads(plan.devices.len());
+        let threads = (base.config.parameters() >= SHARED)
+            .then(|| self.machine.share_threads(plan.devices.len()));
         let is_new = context.last_checkpoint()?.is_none();
         let preflight =
             (plan.preflight && is_new).then(|| Preflight::new(&base, plan.parity, &clips));
