@@ -35,9 +35,7 @@ fn survives_every_cut(world: &MemoryFs) {
     let cuts = at_every_cut(world, |memory, cut| {
         finishes_like(&memory.crash(), &expected, &format!("cut after sync {cut}"));
     });
-    // One commit may take in what several items left meanwhile, so the number differs from run to
-    // run; this many there are when all items fall into one.
-    assert!(cuts >= 12, "only {cuts} syncs were seen");
+    assert!(cuts > 70, "only {cuts} syncs were seen");
 }
 
 fn survives_every_order(world: &MemoryFs, seeds: u64) {
