@@ -49,7 +49,8 @@ pub struct RunOptions {
     pub targets: Vec<StageId>,
     /// Go on with what does not depend on a failed stage.
     pub keep_going: bool,
-    /// How often what is finished is made durable; half a second when `None`.
+    /// How often what is finished is made durable; half a second when `None`. With zero, nothing
+    /// goes on before it is.
     pub commit_every: Option<Duration>,
     /// When the run will be asked to stop; training saves before that.
     pub deadline: Option<Instant>,

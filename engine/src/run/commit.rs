@@ -60,6 +60,10 @@ impl Committer {
             // The schedule is gone only when the run is over.
             let _ = messages.send(Message::Committed(result));
         }));
+        // Without any delay nothing goes on before what is finished is durable.
+        if self.every.is_zero() {
+            self.join();
+        }
     }
 
     /// Waits for a commit under way.

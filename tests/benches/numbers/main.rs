@@ -20,6 +20,8 @@ mod throughput;
 use arguments::Arguments;
 use table::Table;
 
+type Measure = fn(&Arguments, &mut Table);
+
 fn main() {
     let arguments = Arguments::read();
     if let Some(items) = arguments.plan_memory {
@@ -29,7 +31,7 @@ fn main() {
         return;
     }
     let mut table = Table::default();
-    let parts: [(&str, fn(&Arguments, &mut Table)); 6] = [
+    let parts: [(&str, Measure); 6] = [
         ("start-up", latency::start_up),
         ("latency", latency::measure),
         ("overhead", overhead::measure),
