@@ -305,6 +305,19 @@ fn the_reason_to_stop_is_told_and_the_end_is_no_frame() {
 }
 
 #[test]
+fn speech_does_not_end_before_its_least_length() {
+    let model = model();
+    let sampling = Sampling { temperature: 1.0, top_p: 1.0, ..Sampling::default() };
+    let frames = |seed, least_frames| {
+        let sampling = Sampling { least_frames, ..sampling };
+        let drawn = model.draw(&PROMPT, 6, &sampling, &mut Seeded::new(seed)).unwrap();
+        drawn.columns.iter().filter(|column| column[0] != TOKENS.im_end).count()
+    };
+    assert!((0..40).any(|seed| frames(seed, 0) < 4), "no seed ends early");
+    assert!((0..40).all(|seed| frames(seed, 4) >= 4));
+}
+
+#[test]
 fn speech_ends_where_the_positions_do() {
     let model = model();
     let output = model.tensors().into_iter().find(|(name, _)| name == "output.weight").unwrap().1;

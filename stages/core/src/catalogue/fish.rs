@@ -324,6 +324,13 @@ real-time factor follows; it is no field, so that it is part of no key.",
             1.1,
             "Makes what was drawn of late less likely; 1: not.",
         ),
+        number(
+            "least",
+            1000.0,
+            0.0,
+            "A sentence does not end before so many times its expected length. 0 leaves the end to \
+             the model; has no effect with `parity = \"upstream\"`.",
+        ),
         number("limit", 1000.0, 3.0, "A sentence is cut at so many times its expected length."),
         Parameter {
             parameter_type: ParameterType::Number { min: 0.1, max: 1000.0 },

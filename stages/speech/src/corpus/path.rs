@@ -51,8 +51,8 @@ pub fn relative(written: &str) -> Result<String, PathProblem> {
     if written.len() > MAX_PATH_BYTES {
         return Err(PathProblem::TooLong { bytes: written.len() });
     }
-    let is_plain = written.bytes().all(|byte| matches!(byte, b' '..=b'~'));
-    if let Some(character) = written.chars().find(|c| !is_plain && is_unprintable(*c)) {
+    let odd = || written.chars().find(|character| is_unprintable(*character));
+    if let Some(character) = (!is_plain(written)).then(odd).flatten() {
         return Err(PathProblem::Control { code: character as u32 });
     }
     if written.ends_with('|') || written.starts_with('|') {
@@ -118,6 +118,11 @@ pub fn resolve(path: &str, mut exists: impl FnMut(&str) -> bool) -> Option<Strin
         .iter()
         .map(|extension| format!("{path}.{extension}"))
         .find(|candidate| exists(candidate))
+}
+
+/// Whether all of it is printable ASCII: most text is, and need not be looked at further.
+pub(super) fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
 /// Control characters, and the invisible ones that reorder or hide what a terminal shows.

@@ -64,15 +64,21 @@ pub fn read(bytes: &[u8], options: &Options) -> Result<Rows, CorpusError> {
     let sample = lines.by_ref().take(SAMPLE_ROWS).collect::<Result<Vec<Line>, CorpusError>>()?;
     let layout = Layout::decide(&sample, options)?;
     let mut rows = Rows::default();
-    for line in sample.into_iter().map(Ok).chain(lines).skip(layout.header_rows) {
-        let line = line?;
-        rows.push(line.row, line.offset as u64, record(bytes, &line, &layout.columns));
+    let mut take = |line: &Line| {
+        rows.push(line.row, line.offset as u64, record(bytes, line, &layout.columns));
+    };
+    sample.iter().skip(layout.header_rows).for_each(&mut take);
+    // One row's memory does for all that follow.
+    let mut line = Line::default();
+    while lines.read(&mut line)? {
+        take(&line);
     }
     rows.reject_duplicates();
     Ok(rows)
 }
 
 /// One row: where it stands and its cells.
+#[derive(Default)]
 struct Line {
     row: u64,
     offset: usize,
@@ -135,7 +141,19 @@ impl<'a> Lines<'a> {
         Lines { bytes, start, separator, quoted, reader, position }
     }
 
-    fn line(&mut self, cells: csv::ByteRecord) -> Result<Line, CorpusError> {
+    /// Reads the next row in the place of another. False when there is none.
+    fn read(&mut self, line: &mut Line) -> Result<bool, CorpusError> {
+        // Reading bytes from memory, of rows of any width, has no error left to report.
+        while self.reader.read_byte_record(&mut line.cells).unwrap_or(false) {
+            self.locate(line)?;
+            if !self.bytes[line.offset..line.end].trim_ascii().is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn locate(&mut self, line: &mut Line) -> Result<(), CorpusError> {
         self.position.skip_blank(self.bytes);
         let Position { offset, row } = self.position;
         let end = self.start + self.reader.position().byte() as usize;
@@ -144,7 +162,8 @@ impl<'a> Lines<'a> {
             return Err(CorpusError::UnclosedQuote { row, offset: offset as u64 });
         }
         self.position.advance(self.bytes, end);
-        Ok(Line { row, offset, end, cells })
+        (line.row, line.offset, line.end) = (row, offset, end);
+        Ok(())
     }
 }
 
@@ -152,17 +171,8 @@ impl Iterator for Lines<'_> {
     type Item = Result<Line, CorpusError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let mut cells = csv::ByteRecord::new();
-            // Reading bytes from memory, of rows of any width, has no error left to report.
-            if !self.reader.read_byte_record(&mut cells).unwrap_or(false) {
-                return None;
-            }
-            match self.line(cells) {
-                Ok(line) if self.bytes[line.offset..line.end].trim_ascii().is_empty() => {}
-                result => return Some(result),
-            }
-        }
+        let mut line = Line::default();
+        self.read(&mut line).map(|found| found.then_some(line)).transpose()
     }
 }
 
@@ -274,8 +284,9 @@ fn record(bytes: &[u8], line: &Line, columns: &[Column]) -> Result<RowRecord, Ro
     }
     let mut parts = Parts::default();
     for (cell, column) in line.cells.iter().zip(columns) {
-        // The whole row is UTF-8, and cells are cut at ASCII bytes only.
-        let cell = String::from_utf8_lossy(cell);
+        // Does not fail: the whole row is UTF-8, and cells are cut at ASCII bytes only.
+        let cell = std::str::from_utf8(cell)
+            .map_err(|error| RowProblem::NotUtf8 { at: error.valid_up_to() as u64 })?;
         parts.take(cell.trim(), column)?;
     }
     parts.into_record(line.row, line.offset as u64)

@@ -165,8 +165,11 @@ impl Voice<'_> {
         }
         // The entries of the first codebook, then the end.
         let end = model.tokens.im_end;
-        let entries: Vec<i64> = (begin..begin + size).chain([end]).collect();
-        let logits = model.logits_of(state, &[(begin, size), (end, 1)]).view(-1);
+        let may_end = self.columns.len() >= self.sampling.least_frames;
+        let ends = if may_end { Vec::from([(end, 1)]) } else { Vec::new() };
+        let spans: Vec<(i64, i64)> = [(begin, size)].into_iter().chain(ends).collect();
+        let entries: Vec<i64> = spans.iter().flat_map(|(at, count)| *at..at + count).collect();
+        let logits = model.logits_of(state, &spans).view(-1);
         let frame = |token: i64| (begin..begin + size).contains(&token).then(|| token - begin);
         let drawn = self.draw(&logits, self.repeated(0, frame), Some(&entries))?;
         Ok((&drawn + begin)

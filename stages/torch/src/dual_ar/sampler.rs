@@ -21,11 +21,19 @@ pub struct Sampling {
     pub repetition_penalty: f64,
     /// Allow frames and the end only, not text in between.
     pub semantic_only: bool,
+    /// So many frames come before the end may be drawn; needs `semantic_only`.
+    pub least_frames: usize,
 }
 
 impl Default for Sampling {
     fn default() -> Sampling {
-        Sampling { temperature: 0.8, top_p: 0.8, repetition_penalty: 1.1, semantic_only: true }
+        Sampling {
+            temperature: 0.8,
+            top_p: 0.8,
+            repetition_penalty: 1.1,
+            semantic_only: true,
+            least_frames: 0,
+        }
     }
 }
 
@@ -127,8 +135,13 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    const PLAIN: Sampling =
-        Sampling { temperature: 1.0, top_p: 1.0, repetition_penalty: 1.0, semantic_only: false };
+    const PLAIN: Sampling = Sampling {
+        temperature: 1.0,
+        top_p: 1.0,
+        repetition_penalty: 1.0,
+        semantic_only: false,
+        least_frames: 0,
+    };
 
     /// How often each entry is drawn.
     fn counts(sampling: Sampling, logits: &[f32], repeated: Option<&Tensor>) -> Vec<usize> {

@@ -12,6 +12,8 @@ const GATE_DECIBEL: f64 = 40.0;
 pub struct Expectation {
     pub characters_per_second: f64,
     pub frames_per_second: f64,
+    /// A sentence does not end before so many times its expected length.
+    pub least: f64,
     /// A sentence is cut at so many times its expected length.
     pub limit: f64,
     /// No sentence is longer.
@@ -28,6 +30,12 @@ impl Expectation {
     pub fn limit(&self, text: &str) -> usize {
         let frames = (self.seconds(text) * self.limit * self.frames_per_second).ceil().max(1.0);
         (frames as usize).min(self.max_frames.unwrap_or(usize::MAX))
+    }
+
+    /// Before which frame a sentence does not end.
+    pub fn least(&self, text: &str) -> usize {
+        let frames = (self.seconds(text) * self.least * self.frames_per_second).floor();
+        (frames as usize).min(self.limit(text))
     }
 
     pub fn ratio(&self, text: &str, seconds: f64) -> f64 {
@@ -92,18 +100,22 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_cut_at_a_multiple_of_what_it_would_take() {
+    fn a_text_ends_between_two_multiples_of_what_it_would_take() {
         let mut expectation = Expectation {
             characters_per_second: 10.0,
             frames_per_second: 20.0,
+            least: 0.5,
             limit: 3.0,
             max_frames: None,
         };
         let text = "kaksikymmentä merkkiä.."; // 23 characters
         assert_eq!(expectation.limit(text), 138);
         assert_eq!(expectation.limit("a"), 30);
+        assert_eq!((expectation.least(text), expectation.least("a")), (23, 5));
         assert_eq!(expectation.ratio(text, 4.6), 2.0);
         expectation.max_frames = Some(100);
         assert_eq!(expectation.limit(text), 100);
+        expectation.least = 9.0;
+        assert_eq!(expectation.least(text), 100);
     }
 }

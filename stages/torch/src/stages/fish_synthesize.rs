@@ -102,6 +102,7 @@ fn sampling(parameters: &Parameters, parity: Parity) -> Result<Sampling, StageEr
         top_p: parameters.number("top_p")?,
         repetition_penalty: parameters.number("repetition_penalty")?,
         semantic_only: parity == Parity::Correct,
+        least_frames: 0,
     };
     sampling.check()?;
     Ok(sampling)
@@ -112,6 +113,7 @@ fn expectation(parameters: &Parameters, frames_per_second: f64) -> Result<Expect
     Ok(Expectation {
         characters_per_second: parameters.number("characters_per_second")?,
         frames_per_second,
+        least: parameters.number("least")?,
         limit: parameters.number("limit")?,
         max_frames: (most > 0).then_some(most),
     })
@@ -194,7 +196,9 @@ impl SynthesizeJob {
         let prompt = script(&self.vocabulary).prompt(PromptFormat::Interleave, &reference, text)?;
         let model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
         let mut noise = Seeded::new(seed);
-        model.generate(&prompt, self.expectation.limit(text), &self.sampling, &mut noise)
+        let least_frames = self.expectation.least(text);
+        let sampling = Sampling { least_frames, ..self.sampling };
+        model.generate(&prompt, self.expectation.limit(text), &sampling, &mut noise)
     }
 }
 
