@@ -34,8 +34,7 @@ fn another_learning_rate_trains_anew_and_what_is_above_stays() {
     let why = demo.why(&["trained"]);
     assert!(why.contains("parameter `learning_rate` changed from 0.004 to 0.003"), "{why}");
     let ran = demo.run();
-    let expected =
-        [("adapted", 1), ("merged", 1), ("spoken_sentences", 3), ("trained", 1)];
+    let expected = [("adapted", 1), ("merged", 1), ("spoken_sentences", 3), ("trained", 1)];
     assert_eq!(ran.executed(), expected.into());
 }
 
