@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Compares the models with their reference implementations on inputs and weights made up here:
-# every family with its default sizes, then with sizes drawn from seeds.
+# every family with its default sizes, then with sizes drawn from seeds. Files of weights are
+# carried to the references and back as well.
 #
 #     tools/parity.sh PROGRAM [FIRST_SEED] [SEEDS]
 #
-# PROGRAM is `throstle-torch`. One line a fixture; its folder is kept where one is off.
+# PROGRAM is `throstle-torch`, with `throstle` beside it. One line a fixture; its folder is kept
+# where one is off.
 set -euo pipefail
 
 program=$1 first=${2:-1} seeds=${3:-4}
@@ -15,15 +17,24 @@ failures=0
 
 # A family is a script that takes a folder, `--seed`, and `--random`.
 families=()
-for script in make_fish_dual_ar make_fish_dac make_lora; do
+for script in make_fish_dual_ar make_fish_dac make_lora check_export; do
     [ ! -e "$fixtures/$script.py" ] || families+=("$script")
 done
+
+make_and_check() {
+    local script=$1 folder=$2
+    shift 2
+    if [ "$script" = check_export ]; then
+        "$python" "$fixtures/$script.py" "$folder" --throstle "$(dirname "$program")/throstle" "$@"
+    else
+        "$python" "$fixtures/$script.py" "$folder" "$@" && "$program" check-fixture "$folder"
+    fi
+}
 
 check() {
     local name=$1 folder=$scratch/$1 script=$2
     shift 2
-    if "$python" "$fixtures/$script.py" "$folder" "$@" >"$folder.log" 2>&1 &&
-        "$program" check-fixture "$folder" >>"$folder.log" 2>&1; then
+    if make_and_check "$script" "$folder" "$@" >"$folder.log" 2>&1; then
         printf '%-24s %s tensors agree\n' "$name" "$(grep -c ' ok$' "$folder.log")"
         rm -rf "$folder" "$folder.log"
     else

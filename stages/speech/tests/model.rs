@@ -3,100 +3,15 @@
 
 mod support;
 
-use std::collections::BTreeMap;
-
-use stage_core::{
-    Fields, GatherInput, GatherOutput, Job, NewValue, ParameterValue, PortInput, PortOutput, Setup,
-    StageError, Value,
+use stage_core::{NewValue, ParameterValue, StageError};
+use stage_formats::{Dtype, Tensor};
+use support::models::{
+    CONFIG, Tensors, config, import, imported, model, pth, safe, tensors, tokenizer,
 };
-use stage_formats::pth::PthWriter;
-use stage_formats::{Dtype, Tensor, TensorInfo, artifact, dual_ar, safetensors};
-use support::{Bench, parameters, stage, text};
-
-const CONFIG: &str = r#"{"model_type": "dual_ar", "vocab_size": 300, "n_layer": 1, "n_head": 2,
-    "n_local_heads": 1, "dim": 8, "head_dim": 4, "intermediate_size": 12, "codebook_size": 16,
-    "num_codebooks": 2, "n_fast_layer": 1, "attention_qk_norm": true,
-    "fast_attention_qk_norm": false, "tie_word_embeddings": false}"#;
-
-type Tensors = BTreeMap<String, Tensor>;
-
-/// The tensors of the small model, whose values tell them apart.
-fn tensors(dtype: Dtype) -> Tensors {
-    let shapes = dual_ar::expected(CONFIG.as_bytes()).unwrap();
-    let numbered = shapes.into_iter().enumerate().map(|(number, (name, shape))| {
-        let count: usize = shape.iter().product();
-        let values: Vec<f32> = (0..count).map(|at| (number * 100 + at) as f32).collect();
-        (name, Tensor::from_f32(shape, &values).unwrap().to_float(dtype).unwrap())
-    });
-    numbered.collect()
-}
-
-fn pth(tensors: &Tensors) -> Vec<u8> {
-    let infos: BTreeMap<String, TensorInfo> =
-        tensors.iter().map(|(name, tensor)| (name.clone(), tensor.info().clone())).collect();
-    let mut writer = PthWriter::new(Vec::new(), infos).unwrap();
-    for name in writer.order() {
-        writer.write(&tensors[&name]).unwrap();
-    }
-    writer.finish().unwrap()
-}
-
-fn safe(tensors: &Tensors) -> Vec<u8> {
-    safetensors::write(tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))).unwrap()
-}
-
-fn import(
-    bench: &mut Bench,
-    files: &[(&str, Vec<u8>)],
-    written: &[(&str, ParameterValue)],
-) -> Result<GatherOutput, StageError> {
-    let fields: Fields = files
-        .iter()
-        .map(|(name, bytes)| (*name, bench.blob("application/octet-stream", bytes.clone())))
-        .collect();
-    let parameters = parameters(stage("model.import").kind(), written);
-    let setup = Setup { parameters, ..Setup::default() };
-    let Job::Gather(mut job) = bench.open("model.import", setup)? else { panic!("no gather") };
-    let input = vec![PortInput::Artifact { stage: "assets.model".to_owned(), fields }];
-    job.run(GatherInput { ports: [("asset".to_owned(), input)].into() }, bench)
-}
-
-fn model(output: &GatherOutput) -> BTreeMap<String, NewValue> {
-    match &output.ports["model"] {
-        PortOutput::Artifact(values) => values.iter().cloned().collect(),
-        PortOutput::Dataset(_) => panic!("no artifact"),
-    }
-}
-
-fn imported(bench: &Bench, output: &GatherOutput) -> Tensors {
-    let tensor = |(field, value): (String, NewValue)| {
-        let name = field.strip_prefix("tensor/")?.to_owned();
-        let NewValue::Kept(Value::Blob(blob)) = value else { panic!("`{name}` is not kept") };
-        assert_eq!(&*blob.kind, artifact::TENSOR_KIND);
-        Some((name, artifact::decode(bench.blobs[&blob.digest].clone()).unwrap()))
-    };
-    model(output).into_iter().filter_map(tensor).collect()
-}
+use support::{Bench, text};
 
 fn failure(files: &[(&str, Vec<u8>)], written: &[(&str, ParameterValue)]) -> String {
     import(&mut Bench::default(), files, written).unwrap_err().to_string()
-}
-
-fn config() -> (&'static str, Vec<u8>) {
-    ("config.json", CONFIG.into())
-}
-
-/// A tokenizer with so many tokens, some of them special.
-fn tokenizer(size: usize) -> [(&'static str, Vec<u8>); 2] {
-    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let digit = |number: usize| char::from(DIGITS[number]);
-    let line = |byte: usize| format!("{}{}== {byte}\n", digit(byte >> 2), digit((byte & 3) << 4));
-    let names: Vec<String> = (256..size).map(|at| format!("\"<|s{at}|>\": 0")).collect();
-    let lines: String = (0..256).map(line).collect();
-    [
-        ("tokenizer.tiktoken", lines.into()),
-        ("special_tokens.json", format!("{{{}}}", names.join(",")).into()),
-    ]
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! The kinds of the family `model`: published weights as artifacts.
+//! The kinds of the family `model`: published weights as artifacts, and the way back.
 
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
-pub const KINDS: &[&Kind] = &[&IMPORT];
+pub const KINDS: &[&Kind] = &[&IMPORT, &EXPORT];
 
 pub static IMPORT: Kind = Kind {
     name: "model.import",
@@ -69,6 +69,54 @@ and the size of its tokenizer with its vocabulary.",
             default: Default::Absent,
             doc: "The licence of the weights. If not given, the one that the head of the asset's \
                   `README.md` names.",
+            ..Parameter::BASE
+        },
+    ],
+    ..Kind::BASE
+};
+
+pub static EXPORT: Kind = Kind {
+    name: "model.export",
+    summary: "Turns a model into the files of the original project.",
+    doc: "\
+With `export = \"out/voice\"` the stage writes a folder that the original project loads. A text model
+has `model.pth`, `config.json`, `tokenizer.tiktoken` and `special_tokens.json`. A codec has
+`codec.pth`, and `codec.json` where it is not the published one. Adapters have `adapters.pth`, with
+the names that loralib gives, and `adapters.json` with their base, rank and alpha. Of these there
+are those that the model has; where there is one alone, `export` names the file itself:
+`export = \"out/voice/codec.pth\"`.
+
+The weights are one flat state dict in C order, under the names that the original has now, and
+`model.import` gives the same tensors again, to the bit unless `dtype` says otherwise. A licence
+that the model carries stands in the head of `README.md`, where `model.import` finds it.",
+    work: Work::Gather,
+    inputs: &[InputPort {
+        name: "model",
+        reads: Fields::All,
+        doc: "A model or adapters: of `model.import`, `fish.init`, `fish.finetune`, `fish.lora` or \
+              `fish.merge`.",
+        ..InputPort::ARTIFACT
+    }],
+    outputs: &[OutputPort {
+        name: "files",
+        open: true,
+        doc: "One field for each file, named like it.",
+        ..OutputPort::ARTIFACT
+    }],
+    parameters: &[
+        Parameter {
+            name: "format",
+            parameter_type: ParameterType::Choice(&["pth", "safetensors"]),
+            default: Default::Text("pth"),
+            doc: "What the weights are written as, and how their file ends. The original project \
+                  reads `pth`.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "dtype",
+            parameter_type: ParameterType::Choice(&["keep", "bf16", "fp16", "f32"]),
+            default: Default::Text("keep"),
+            doc: "The type that floating-point tensors are written in; `keep` leaves each as it is.",
             ..Parameter::BASE
         },
     ],

@@ -1,6 +1,8 @@
 //! Runs stages without an engine: blobs in memory, a world that is a map of files.
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
 
+pub mod models;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -126,7 +128,7 @@ impl Bench {
         Ok(output)
     }
 
-    fn keep_value(&mut self, value: NewValue) -> Value {
+    pub fn keep_value(&mut self, value: NewValue) -> Value {
         match value {
             NewValue::Text(text) => Value::text(text),
             NewValue::Number(number) => Value::Number(number),

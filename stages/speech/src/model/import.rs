@@ -18,15 +18,15 @@ use stage_formats::{Dtype, WeightFile, dual_ar};
 
 use super::family::{Family, listed, weight_file};
 use super::layout::Layout;
-use crate::plain::{stage, unknown_choice};
+use crate::plain::{self, unknown_choice};
 
 /// The configuration that stands for the published one.
-const AS_PUBLISHED: &[u8] = b"{}\n";
-const PUBLISHED_CONFIG: &str = "config.json";
-const MODEL_CARD: &str = "README.md";
+pub const AS_PUBLISHED: &[u8] = b"{}\n";
+pub const PUBLISHED_CONFIG: &str = "config.json";
+pub const MODEL_CARD: &str = "README.md";
 
-pub fn stages() -> Vec<Arc<dyn Stage>> {
-    vec![stage(&kinds::IMPORT, open)]
+pub fn stage() -> Arc<dyn Stage> {
+    plain::stage(&kinds::IMPORT, open)
 }
 
 struct Import {

@@ -1,0 +1,273 @@
+//! The stage `model.export`. The file of weights is written tensor by tensor, so that one of them
+//! is in memory at a time.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::Arc;
+
+use cache::fs::RealFs;
+use camino::Utf8PathBuf;
+use serde_json::Value as Json;
+use stage_core::catalogue::model as kinds;
+use stage_core::{
+    Blob, Context, Fields, GatherInput, GatherJob, GatherOutput, Job, NewValue, PortOutput, Setup,
+    Stage, StageError,
+};
+use stage_formats::artifact::{
+    self, CONFIG, DAC, DUAL_AR, FAMILY, LICENSE, LINEAGE, LORA, SPECIAL_TOKENS, TOKENIZER,
+};
+use stage_formats::pth::PthWriter;
+use stage_formats::safetensors::SafetensorsWriter;
+use stage_formats::{Dtype, FileSink, FormatError, Tensor, TensorInfo};
+
+use super::import::{AS_PUBLISHED, MODEL_CARD, PUBLISHED_CONFIG};
+use crate::plain::{self, JSON, to_json, unknown_choice};
+
+const CODEC_CONFIG: &str = "codec.json";
+const ADAPTER_CONFIG: &str = "adapters.json";
+const WEIGHTS_KIND: &str = "model/weights";
+const TEXT_KIND: &str = "text/markdown";
+/// What loaders of safetensors files ask for: whose tensors these are.
+const OF_PYTORCH: (&str, &str) = ("format", "pt");
+
+pub fn stage() -> Arc<dyn Stage> {
+    plain::stage(&kinds::EXPORT, open)
+}
+
+#[derive(Clone, Copy)]
+enum Format {
+    Pth,
+    Safetensors,
+}
+
+impl Format {
+    fn ending(self) -> &'static str {
+        match self {
+            Format::Pth => "pth",
+            Format::Safetensors => "safetensors",
+        }
+    }
+}
+
+struct Export {
+    format: Format,
+    /// None leaves each tensor as it is.
+    dtype: Option<Dtype>,
+}
+
+fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+    let format = match setup.parameters.text("format")? {
+        "pth" => Format::Pth,
+        "safetensors" => Format::Safetensors,
+        other => return Err(unknown_choice("format", other)),
+    };
+    let dtype = match setup.parameters.text("dtype")? {
+        "keep" => None,
+        "bf16" => Some(Dtype::Bf16),
+        "fp16" => Some(Dtype::F16),
+        "f32" => Some(Dtype::F32),
+        other => return Err(unknown_choice("dtype", other)),
+    };
+    Ok(Job::Gather(Box::new(Export { format, dtype })))
+}
+
+impl GatherJob for Export {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        let model = input
+            .artifact("model")
+            .ok_or_else(|| StageError::failed("no model arrived on port `model`"))?;
+        let stem = stem(model)?;
+        let (blob, tensors) = self.weights(model, context)?;
+        let mut values = descriptions(model, context)?;
+        let name = format!("{stem}.{}", self.format.ending());
+        values.push((name, NewValue::blob(blob)));
+        let notes = vec![("tensors".to_owned(), tensors)];
+        let output = GatherOutput::default().with("files", PortOutput::Artifact(values));
+        Ok(GatherOutput { notes, ..output })
+    }
+}
+
+/// How the file of weights is called, without its ending.
+fn stem(model: &Fields) -> Result<&'static str, StageError> {
+    let why = match model.text(FAMILY) {
+        Some(DUAL_AR) => return Ok("model"),
+        Some(DAC) => return Ok("codec"),
+        Some(LORA) => return Ok("adapters"),
+        Some(other) => format!("it is `{other}`"),
+        None => "it does not say what it is".to_owned(),
+    };
+    Err(StageError::with_help(
+        format!("what arrived on `model` cannot be exported: {why}"),
+        "give it a stage of the kind `model.import`, `fish.init`, `fish.finetune`, `fish.lora` or \
+         `fish.merge`",
+    ))
+}
+
+/// All files but the weights.
+fn descriptions(
+    model: &Fields,
+    context: &mut dyn Context,
+) -> Result<Vec<(String, NewValue)>, StageError> {
+    let mut values = Vec::new();
+    for name in [TOKENIZER, SPECIAL_TOKENS] {
+        let file = model.blob(name).map(|blob| NewValue::blob(Blob::clone(blob)));
+        values.extend(file.map(|file| (name.to_owned(), file)));
+    }
+    if let Some(config) = model.blob(CONFIG) {
+        let is_codec = model.text(FAMILY) == Some(DAC);
+        let name = if is_codec { CODEC_CONFIG } else { PUBLISHED_CONFIG };
+        if !is_codec || *context.read(config)? != *AS_PUBLISHED {
+            values.push((name.to_owned(), NewValue::blob(Blob::clone(config))));
+        }
+    }
+    if model.text(FAMILY) == Some(LORA) {
+        values.push((ADAPTER_CONFIG.to_owned(), lineage(model)?));
+    }
+    let license = model.text(LICENSE).filter(|text| !text.trim().is_empty());
+    values.extend(license.map(|text| (MODEL_CARD.to_owned(), card(text))));
+    Ok(values)
+}
+
+/// The keys are sorted here: how a JSON object orders them is up to how that library was built.
+fn lineage(adapters: &Fields) -> Result<NewValue, StageError> {
+    let text = adapters.text(LINEAGE).unwrap_or_default();
+    let lineage: BTreeMap<String, Json> = serde_json::from_str(text).map_err(|error| {
+        StageError::failed(format!("the adapters do not say what they belong to: {error}"))
+    })?;
+    Ok(NewValue::bytes(JSON, to_json(&lineage)?))
+}
+
+/// A model card whose head names the licence, on one line as it is read again.
+fn card(license: &str) -> NewValue {
+    let license: Vec<&str> = license.split_whitespace().collect();
+    NewValue::bytes(TEXT_KIND, format!("---\nlicense: {}\n---\n", license.join(" ")))
+}
+
+impl Export {
+    /// The file of weights, and how many tensors it has.
+    fn weights(
+        &self,
+        model: &Fields,
+        context: &mut dyn Context,
+    ) -> Result<(Blob, u64), StageError> {
+        let infos = self.infos(model, context)?;
+        if infos.is_empty() {
+            return Err(StageError::failed("the model has no tensors"));
+        }
+        let failed = |why: String| {
+            StageError::failed(format!("failed to make a folder for the weights: {why}"))
+        };
+        let above = context.scratch()?;
+        let folder = tempfile::Builder::new().prefix("export-").tempdir_in(above);
+        let folder = folder.map_err(|error| failed(error.to_string()))?;
+        let path = Utf8PathBuf::from_path_buf(folder.path().join("weights"));
+        let path = path.map_err(|_| failed("its path is not UTF-8".to_owned()))?;
+        let (sink, total) =
+            (FileSink::create(&RealFs, &path).map_err(FormatError::from)?, infos.len() as u64);
+        let mut writer = Writer::new(self.format, sink, infos)?;
+        for (done, name) in writer.order().iter().enumerate() {
+            if context.stopping() {
+                return Err(StageError::Stopped);
+            }
+            context.progress(done as u64, total);
+            writer.write(&self.tensor(model, name, context)?)?;
+        }
+        writer.finish()?;
+        let bytes = RealFs::map(&path).map_err(FormatError::from)?;
+        let blob = context.keep(WEIGHTS_KIND, bytes)?;
+        context.progress(total, total);
+        Ok((blob, total))
+    }
+
+    /// What will be written. The file begins with all of it, so each tensor is looked at twice.
+    fn infos(
+        &self,
+        model: &Fields,
+        context: &mut dyn Context,
+    ) -> Result<BTreeMap<String, TensorInfo>, StageError> {
+        let mut infos = BTreeMap::new();
+        for (name, blob) in artifact::tensors(model) {
+            if context.stopping() {
+                return Err(StageError::Stopped);
+            }
+            let mut info = read(name, blob, context)?.info().clone();
+            info.dtype = self.dtype.filter(|_| info.dtype.is_float()).unwrap_or(info.dtype);
+            infos.insert(name.to_owned(), info);
+        }
+        Ok(infos)
+    }
+
+    fn tensor(
+        &self,
+        model: &Fields,
+        name: &str,
+        context: &mut dyn Context,
+    ) -> Result<Tensor, StageError> {
+        let blob = model.blob(&artifact::tensor_field(name));
+        let blob = blob.ok_or_else(|| StageError::failed(format!("`{name}` is gone")))?;
+        let tensor = read(name, blob, context)?;
+        match self.dtype.filter(|_| tensor.dtype().is_float()) {
+            Some(dtype) => tensor.to_float(dtype).map_err(|error| in_tensor(name, &error)),
+            None => Ok(tensor),
+        }
+    }
+}
+
+fn read(name: &str, blob: &Blob, context: &mut dyn Context) -> Result<Tensor, StageError> {
+    artifact::decode(context.read(blob)?).map_err(|error| in_tensor(name, &error))
+}
+
+fn in_tensor(name: &str, error: &FormatError) -> StageError {
+    StageError::failed(format!("`{name}`: {error}"))
+}
+
+/// A writer of either format.
+enum Writer {
+    Pth(PthWriter<FileSink>),
+    Safetensors(SafetensorsWriter<FileSink>),
+}
+
+impl Writer {
+    fn new(
+        format: Format,
+        sink: FileSink,
+        infos: BTreeMap<String, TensorInfo>,
+    ) -> Result<Writer, FormatError> {
+        let metadata = [(OF_PYTORCH.0.to_owned(), OF_PYTORCH.1.to_owned())].into();
+        Ok(match format {
+            Format::Pth => Writer::Pth(PthWriter::new(sink, infos)?),
+            Format::Safetensors => {
+                Writer::Safetensors(SafetensorsWriter::new(sink, infos, &metadata)?)
+            }
+        })
+    }
+
+    fn order(&self) -> Vec<String> {
+        match self {
+            Writer::Pth(writer) => writer.order(),
+            Writer::Safetensors(writer) => writer.order(),
+        }
+    }
+
+    fn write(&mut self, tensor: &Tensor) -> Result<(), FormatError> {
+        match self {
+            Writer::Pth(writer) => writer.write(tensor),
+            Writer::Safetensors(writer) => writer.write(tensor),
+        }
+    }
+
+    /// The file is only read again here, so its bytes need not be durable.
+    fn finish(self) -> Result<(), StageError> {
+        let mut sink = match self {
+            Writer::Pth(writer) => writer.finish()?,
+            Writer::Safetensors(writer) => writer.finish()?,
+        };
+        let failed =
+            |error| StageError::failed(format!("the weights could not be written: {error}"));
+        sink.flush().map_err(failed)
+    }
+}
