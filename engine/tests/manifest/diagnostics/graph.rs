@@ -149,10 +149,12 @@ fn an_artifact_without_what_is_read_is_named() {
         r#"[stage.fit]
 use = "report.summary"
 input = "clips"
-[stage.tokens]
-use = "vq.decode"
+[stage.spoken]
+use = "fish.synthesize"
 input = "clips"
+model = "fit"
 codec = "fit"
+reference = "fit"
 "#,
     );
     insta::assert_snapshot!(shown, @r#"
@@ -162,28 +164,27 @@ throstle::manifest
 
 Error: throstle::unknown_field
 
-  x `vq.decode` of stage `tokens` needs the field `tokens`, which `clips`
-  | does not have
-    ,-[home/voice.toml:14:9]
- 13 | use = "vq.decode"
- 14 | input = "clips"
-    :         ^^^|^^^
-    :            `-- no `tokens` here
- 15 | codec = "fit"
+  x `fish.synthesize` of stage `spoken` needs the field `text`, which
+  | `fit` does not have
+    ,-[home/voice.toml:17:13]
+ 16 | codec = "fit"
+ 17 | reference = "fit"
+    :             ^^|^^
+    :               `-- no `text` here
     `----
-  help: `clips` has the fields `audio`, `duration`, `speaker`, `text`
+  help: `fit` has the fields `summary`; `text` is written by `clips`
 
 Error: throstle::unknown_field
 
-  x `vq.decode` of stage `tokens` needs the field `model`, which `fit`
-  | does not have
-    ,-[home/voice.toml:15:9]
- 14 | input = "clips"
- 15 | codec = "fit"
-    :         ^^|^^
-    :           `-- no `model` here
+  x `fish.synthesize` of stage `spoken` needs the field `tokens`, which
+  | `fit` does not have
+    ,-[home/voice.toml:17:13]
+ 16 | codec = "fit"
+ 17 | reference = "fit"
+    :             ^^|^^
+    :               `-- no `tokens` here
     `----
-  help: `fit` has the fields `summary`
+  help: `fit` has the fields `summary`; `tokens` is written by `spoken`
 "#);
 }
 
