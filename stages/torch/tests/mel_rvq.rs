@@ -199,7 +199,7 @@ fn foreign_codes_are_refused_with_a_reason() {
     assert_eq!(error(4, 2, vec![0; 7]), "no tokens of 2 frames");
     assert_eq!(
         error(4, 1, vec![0, 0, 0, 32]),
-        "code 32 in the tokens, the codec has codes below 32"
+        "code 32 in the tokens of codebook 3, where the codec has codes below 32"
     );
 }
 
