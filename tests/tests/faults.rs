@@ -5,7 +5,7 @@ use std::error::Error;
 
 use cache::CacheError;
 use cache::fs::fault::{EACCES, EINTR, EIO, EMFILE, ENOSPC};
-use cache::fs::{Fault, MemoryFs};
+use cache::fs::{Call, Fault, MemoryFs};
 use engine::engine::EngineError;
 use stage_core::event::{Event, Status};
 use throstle_tests::worlds::{eager, edited, faulty, fresh};
@@ -72,22 +72,31 @@ fn finishes(memory: &MemoryFs, expected: &Lab, place: &str) {
 }
 
 fn every_operation_may_fail(world: &MemoryFs, error: i32, stride: usize) {
-    let expected = undisturbed(world);
     let numbers = (0..EVERY).chain((EVERY..).step_by(stride));
-    for operation in numbers {
+    let faults = numbers.map(|operation| Fault::Nth { operation, error });
+    let tried = each_may_happen(world, faults);
+    assert!(tried > EVERY, "only {tried} operations failed");
+}
+
+/// Up to the first fault that never strikes. Gives how many did.
+fn each_may_happen(world: &MemoryFs, faults: impl Iterator<Item = Fault>) -> u64 {
+    let expected = undisturbed(world);
+    let mut struck = 0;
+    for fault in faults {
         let memory = world.duplicate();
-        let (lab, faults) = faulty(&memory);
+        let (lab, layer) = faulty(&memory);
         let pipeline = lab.pipeline();
-        faults.set(vec![Fault::Nth { operation, error }]);
+        let place = format!("{fault:?}");
+        layer.set(vec![fault]);
         let result = lab.attempt(&pipeline, &eager());
-        if faults.struck() == 0 {
-            assert!(operation > 100, "only {operation} operations were seen");
-            return;
+        if layer.struck() == 0 {
+            break;
         }
-        let place = format!("operation {operation} fails with {error}");
+        struck += 1;
         says_what_failed(&result, &expected, &lab, &place);
         finishes(&memory, &expected, &place);
     }
+    struck
 }
 
 #[test]
@@ -98,6 +107,14 @@ fn any_operation_of_a_first_run_may_fail_with_an_io_error() {
 #[test]
 fn any_operation_after_an_edit_may_fail_with_an_io_error() {
     every_operation_may_fail(&edited(), EIO, STRIDE);
+}
+
+/// Where a look at a path decides what is taken back, not knowing is no reason to forget it.
+#[test]
+fn any_look_at_a_path_after_an_edit_may_fail() {
+    let looks = (0..).map(|operation| Fault::NthOf { call: Call::Metadata, operation, error: EIO });
+    let tried = each_may_happen(&edited(), looks);
+    assert!(tried > 50, "only {tried} looks failed");
 }
 
 #[test]

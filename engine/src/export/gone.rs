@@ -128,14 +128,15 @@ pub fn remove(
     let mut folders = BTreeSet::new();
     for (path, digest) in unwanted {
         let full = base.join(path);
-        // What lies behind a link or in the cache was not written by an export.
-        if path.parent().is_none_or(|folder| !matches!(ground.refusal(folder), Ok(None))) {
-            continue;
-        }
-        let removed = match is_ours(store, &full, digest) {
-            Ok(true) => fs.remove_file(&full),
-            Ok(false) => continue,
-            Err(error) => Err(error),
+        let removed = match path.parent().map(|folder| ground.refusal(folder)) {
+            // What lies behind a link or in the cache was not written by an export.
+            None | Some(Ok(Some(_))) => continue,
+            Some(Err(error)) => Err(error),
+            Some(Ok(None)) => match is_ours(store, &full, digest) {
+                Ok(true) => fs.remove_file(&full),
+                Ok(false) => continue,
+                Err(error) => Err(error),
+            },
         };
         match removed {
             Ok(()) => {
@@ -162,7 +163,7 @@ pub fn remove(
 fn is_ours(store: &Store, file: &Utf8Path, digest: &Digest) -> FsResult<bool> {
     match stat::hash_file(store.cache().fs().as_ref(), file) {
         Ok((found, entry)) => {
-            Ok(found == *digest || entry.size == 0 || is_torn(store, file, digest))
+            Ok(found == *digest || entry.size == 0 || is_torn(store, file, digest)?)
         }
         Err(CacheError::Fs(error)) => Err(error),
         // A folder, or a file that somebody is writing.
@@ -171,13 +172,16 @@ fn is_ours(store: &Store, file: &Utf8Path, digest: &Digest) -> FsResult<bool> {
 }
 
 /// A copy that lacks its end, or has zeros in places.
-fn is_torn(store: &Store, file: &Utf8Path, digest: &Digest) -> bool {
-    let found = store.cache().fs().read(file);
-    let (Ok(found), Ok(whole)) = (found, store.cache().read(digest)) else {
-        return false;
+fn is_torn(store: &Store, file: &Utf8Path, digest: &Digest) -> FsResult<bool> {
+    let found = store.cache().fs().read(file)?;
+    let whole = match store.cache().read(digest) {
+        Ok(whole) => whole,
+        Err(CacheError::Fs(error)) => return Err(error),
+        // Nobody knows any more what was written.
+        Err(_) => return Ok(false),
     };
     let same = |(found, whole): (&u8, &u8)| found == whole || *found == 0;
-    found.len() <= whole.len() && found.iter().zip(whole.iter()).all(same)
+    Ok(found.len() <= whole.len() && found.iter().zip(whole.iter()).all(same))
 }
 
 /// Folders that an export has emptied go as well, up to the manifest's own. Gives the first that
