@@ -2,8 +2,9 @@
 //! event files. Every reader here takes hostile bytes: it gives values or an error, runs
 //! nothing, and asks for no more memory than the file itself accounts for.
 //!
-//! Nothing here knows a model; that is for those who read the tensors.
+//! Of models only their configurations are known here: which tensors there are, and their shapes.
 
+mod announced;
 pub mod artifact;
 pub mod bpe;
 pub mod dual_ar;
@@ -13,6 +14,7 @@ pub mod pickle;
 pub mod protos;
 pub mod pth;
 pub mod safetensors;
+pub mod shapes;
 mod sink;
 pub mod tensor;
 pub mod tensorboard;

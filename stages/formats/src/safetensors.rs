@@ -10,6 +10,7 @@ use camino::Utf8Path;
 use safetensors::tensor::{Dtype as Stored, SafeTensors};
 use serde_json::{Map, Value, json};
 
+use crate::announced::Announced;
 use crate::error::FormatError;
 use crate::tensor::{Dtype, Tensor, TensorInfo};
 
@@ -93,9 +94,7 @@ pub fn write<'a>(
 #[derive(Debug)]
 pub struct SafetensorsWriter<W> {
     sink: W,
-    /// In the order of the file; those not yet written are from `next` on.
-    tensors: Vec<(String, TensorInfo)>,
-    next: usize,
+    tensors: Announced,
 }
 
 impl<W: Write> SafetensorsWriter<W> {
@@ -110,36 +109,23 @@ impl<W: Write> SafetensorsWriter<W> {
         let header = header(&tensors, metadata)?;
         put(&mut sink, &(header.len() as u64).to_le_bytes())?;
         put(&mut sink, &header)?;
-        Ok(SafetensorsWriter { sink, tensors, next: 0 })
+        Ok(SafetensorsWriter { sink, tensors: Announced::new(FORMAT, tensors) })
     }
 
     pub fn order(&self) -> Vec<String> {
-        self.tensors.iter().map(|(name, _)| name.clone()).collect()
+        self.tensors.names()
     }
 
     /// Writes the next tensor of the order.
     pub fn write(&mut self, tensor: &Tensor) -> Result<(), FormatError> {
-        let Some((name, info)) = self.tensors.get(self.next) else {
-            return Err(FormatError::unwritable(FORMAT, "there are more tensors than announced"));
-        };
-        if info != tensor.info() {
-            let message = format!("`{name}` was announced as {info} and is {}", tensor.info());
-            return Err(FormatError::unwritable(FORMAT, message));
-        }
-        put(&mut self.sink, tensor.data())?;
-        self.next += 1;
-        Ok(())
+        self.tensors.expect(tensor)?;
+        put(&mut self.sink, tensor.data())
     }
 
     /// Gives the sink back; an error when tensors are missing.
     pub fn finish(self) -> Result<W, FormatError> {
-        match self.tensors.get(self.next) {
-            None => Ok(self.sink),
-            Some((name, _)) => Err(FormatError::unwritable(
-                FORMAT,
-                format!("`{name}` was announced and not given"),
-            )),
-        }
+        self.tensors.finish()?;
+        Ok(self.sink)
     }
 }
 

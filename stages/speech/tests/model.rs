@@ -92,8 +92,8 @@ fn weights_that_do_not_fit_their_config_are_named() {
     other.insert("fast_norm.weight".to_owned(), Tensor::from_f32([4], &[0.0; 4]).unwrap());
     assert_eq!(
         failure(&[config(), ("model.pth", pth(&other))], &[]),
-        "the weights are not those that `config.json` asks for; missing: `norm.weight`; not part \
-         of the model: `extra.weight`; of another shape: `fast_norm.weight [4] instead of [8]`"
+        "the weights are not those that `config.json` asks for; missing: `norm.weight`; unexpected: \
+         `extra.weight`; of another shape: `fast_norm.weight` [4] instead of [8]"
     );
 }
 

@@ -3,15 +3,10 @@
 use std::collections::BTreeMap;
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use stage_formats::shapes::{self, Expected, listed};
 use tch::{Device, Kind, Tensor};
 
 use crate::error::TorchError;
-
-/// How many names an error lists before it only counts.
-const LISTED: usize = 6;
-
-/// A name and the shape that is expected under it.
-pub type Expected = (String, Vec<i64>);
 
 /// Tensors by name, in the order of the names.
 #[derive(Debug, Default)]
@@ -56,25 +51,8 @@ impl Weights {
     /// Compares with what a model needs; all that is missing, unknown or of another shape is
     /// told at once.
     pub fn check(&self, expected: &[Expected]) -> Result<(), TorchError> {
-        let known: BTreeMap<&str, &[i64]> =
-            expected.iter().map(|(name, shape)| (name.as_str(), shape.as_slice())).collect();
-        let missing = known.keys().filter(|name| !self.contains(name));
-        let missing = missing.map(|name| format!("`{name}`")).collect();
-        let unknown = self.names().filter(|name| !known.contains_key(name));
-        let unknown = unknown.map(|name| format!("`{name}`")).collect();
-        let other = self.iter().filter_map(|(name, tensor)| {
-            let (shape, wanted) = (tensor.size(), known.get(name)?);
-            (shape != *wanted).then(|| format!("`{name}` {shape:?} instead of {wanted:?}"))
-        });
-        let problems: Vec<String> =
-            [("missing", missing), ("unexpected", unknown), ("of another shape", other.collect())]
-                .into_iter()
-                .filter_map(|(what, names)| listed(what, names))
-                .collect();
-        match problems.is_empty() {
-            true => Ok(()),
-            false => Err(TorchError::Model(problems.join("; "))),
-        }
+        let found = self.iter().map(|(name, tensor)| (name, tensor.size())).collect();
+        shapes::compare(&found, expected).map_err(TorchError::Model)
     }
 
     /// Hands a tensor over; it must be there in this shape.
@@ -98,10 +76,9 @@ impl Weights {
 
     /// Ends the taking: what nobody asked for is an error.
     pub fn finish(self) -> Result<(), TorchError> {
-        let left = self.names().map(|name| format!("`{name}`")).collect();
-        match listed("unexpected", left) {
-            Some(problem) => Err(TorchError::Model(problem)),
-            None => Ok(()),
+        match self.0.is_empty() {
+            true => Ok(()),
+            false => Err(TorchError::Model(format!("unexpected: {}", listed(self.names())))),
         }
     }
 
@@ -178,15 +155,6 @@ pub fn kind_of(dtype: Dtype) -> Option<Kind> {
     }
 }
 
-fn listed(what: &str, names: Vec<String>) -> Option<String> {
-    let shown = names.iter().take(LISTED).cloned().collect::<Vec<_>>().join(", ");
-    match names.len() {
-        0 => None,
-        count if count <= LISTED => Some(format!("{what}: {shown}")),
-        count => Some(format!("{what}: {shown} and {} more", count - LISTED)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -210,13 +178,6 @@ mod tests {
             "the model cannot be used: missing: `c`; unexpected: `x`; \
              of another shape: `a` [2, 3] instead of [3, 2]"
         );
-    }
-
-    #[test]
-    fn a_long_list_is_cut() {
-        let names: Vec<String> = (0..9).map(|number| format!("{number}")).collect();
-        let text = listed("missing", names).unwrap();
-        assert_eq!(text, "missing: 0, 1, 2, 3, 4, 5 and 3 more");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use super::FORMAT;
+use crate::announced::Announced;
 use crate::error::FormatError;
 use crate::tensor::{Dtype, Tensor, TensorInfo};
 
@@ -23,9 +24,7 @@ const NARROW: u64 = u32::MAX as u64;
 #[derive(Debug)]
 pub struct PthWriter<W> {
     zip: ZipWriter<W>,
-    /// In the order of the file; those not yet written are from `next` on.
-    tensors: Vec<(String, TensorInfo)>,
-    next: usize,
+    tensors: Announced,
 }
 
 impl<W: Write> PthWriter<W> {
@@ -38,33 +37,22 @@ impl<W: Write> PthWriter<W> {
         let mut zip = ZipWriter { sink, offset: 0, directory: Vec::new(), entries: 0 };
         zip.entry(&format!("{FOLDER}/data.pkl"), &pickle(&tensors)?)?;
         zip.entry(&format!("{FOLDER}/byteorder"), b"little")?;
-        Ok(PthWriter { zip, tensors, next: 0 })
+        Ok(PthWriter { zip, tensors: Announced::new(FORMAT, tensors) })
     }
 
     pub fn order(&self) -> Vec<String> {
-        self.tensors.iter().map(|(name, _)| name.clone()).collect()
+        self.tensors.names()
     }
 
     /// Writes the next tensor of the order.
     pub fn write(&mut self, tensor: &Tensor) -> Result<(), FormatError> {
-        let Some((name, info)) = self.tensors.get(self.next) else {
-            return Err(FormatError::unwritable(FORMAT, "there are more tensors than announced"));
-        };
-        if info != tensor.info() {
-            let message = format!("`{name}` was announced as {info} and is {}", tensor.info());
-            return Err(FormatError::unwritable(FORMAT, message));
-        }
-        self.zip.entry(&format!("{FOLDER}/data/{}", self.next), tensor.data())?;
-        self.next += 1;
-        Ok(())
+        let number = self.tensors.expect(tensor)?;
+        self.zip.entry(&format!("{FOLDER}/data/{number}"), tensor.data())
     }
 
     /// Gives the sink back; an error when tensors are missing.
     pub fn finish(mut self) -> Result<W, FormatError> {
-        if let Some((name, _)) = self.tensors.get(self.next) {
-            let message = format!("`{name}` was announced and not given");
-            return Err(FormatError::unwritable(FORMAT, message));
-        }
+        self.tensors.finish()?;
         self.zip.entry(&format!("{FOLDER}/version"), b"3\n")?;
         self.zip.finish()
     }

@@ -2,10 +2,8 @@
 
 use stage_core::{Fields, StageError};
 use stage_formats::artifact::{DAC, DUAL_AR};
+use stage_formats::shapes::listed;
 use stage_formats::weights::{ENDINGS, WeightFile};
-
-/// Names that an error lists before it only counts.
-const LISTED: usize = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
@@ -95,16 +93,5 @@ pub fn weight_file<'a>(
                 "the asset has several files of weights, {several}: choose one with `file`"
             )))
         }
-    }
-}
-
-/// A few names in backticks, and how many more there are.
-pub fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let names: Vec<&str> = names.collect();
-    let shown: Vec<String> = names.iter().take(LISTED).map(|name| format!("`{name}`")).collect();
-    match (names.len(), names.len().saturating_sub(LISTED)) {
-        (0, _) => "nothing".to_owned(),
-        (_, 0) => shown.join(", "),
-        (_, more) => format!("{} and {more} more", shown.join(", ")),
     }
 }

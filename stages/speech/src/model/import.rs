@@ -14,9 +14,10 @@ use stage_formats::artifact::{
     self, CONFIG, CONFIG_KIND, LICENSE, SPECIAL_TOKENS, TOKENIZER, TOKENIZER_KIND,
 };
 use stage_formats::bpe::Bpe;
+use stage_formats::shapes::listed;
 use stage_formats::{Dtype, WeightFile, dual_ar};
 
-use super::family::{Family, listed, weight_file};
+use super::family::{Family, weight_file};
 use super::layout::Layout;
 use crate::plain::{self, unknown_choice};
 
@@ -127,10 +128,9 @@ impl Import {
         };
         let mut values = Vec::new();
         if family == Family::DualAr {
-            let shapes = dual_ar::expected(&config)?;
-            layout.check(&shapes)?;
-            let rows = shapes.get("embeddings.weight").and_then(|shape| shape.first().copied());
-            values.extend(tokenizer(files, rows.unwrap_or_default(), context)?);
+            let published = dual_ar::Config::parse(&config)?;
+            layout.check(&published.tensors())?;
+            values.extend(tokenizer(files, published.vocab_size as usize, context)?);
         }
         values.push((CONFIG.to_owned(), NewValue::bytes(CONFIG_KIND, config)));
         let license = match &self.license {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use stage_core::StageError;
-use stage_formats::dual_ar::Shapes;
+use stage_formats::shapes::{self, Expected};
 use stage_formats::{FormatError, Tensor, TensorInfo, WeightFile};
 
-use super::family::{Family, listed};
+use super::family::Family;
 
 /// What is made anew from the configuration, wherever it stands in a name.
 const REMADE: [&str; 3] = ["freqs_cis", "fast_freqs_cis", "causal_mask"];
@@ -82,34 +82,14 @@ impl Layout {
         }
     }
 
-    /// All that is missing, not known, or of another shape is told at once.
-    pub fn check(&self, expected: &Shapes) -> Result<(), StageError> {
-        let missing = expected.keys().filter(|name| !self.tensors.contains_key(*name));
-        let unexpected = self.names().filter(|name| !expected.contains_key(*name));
-        let other: Vec<String> = self
-            .tensors
-            .iter()
-            .filter_map(|(name, place)| Some((name, &place.info.shape, expected.get(name)?)))
-            .filter(|(_, found, wanted)| found != wanted)
-            .map(|(name, found, wanted)| format!("{name} {found:?} instead of {wanted:?}"))
-            .collect();
-        let mut problems = Vec::new();
-        for (what, names) in [
-            ("missing", missing.map(String::as_str).collect::<Vec<_>>()),
-            ("not part of the model", unexpected.collect()),
-            ("of another shape", other.iter().map(String::as_str).collect()),
-        ] {
-            if !names.is_empty() {
-                problems.push(format!("{what}: {}", listed(names.into_iter())));
-            }
-        }
-        match problems.is_empty() {
-            true => Ok(()),
-            false => Err(StageError::failed(format!(
-                "the weights are not those that `config.json` asks for; {}",
-                problems.join("; ")
-            ))),
-        }
+    pub fn check(&self, expected: &[Expected]) -> Result<(), StageError> {
+        let sizes = |place: &Place| place.info.shape.iter().map(|size| *size as i64).collect();
+        let found = self.tensors.iter().map(|(name, place)| (name.as_str(), sizes(place)));
+        shapes::compare(&found.collect(), expected).map_err(|problems| {
+            StageError::failed(format!(
+                "the weights are not those that `config.json` asks for; {problems}"
+            ))
+        })
     }
 }
 

@@ -20,8 +20,10 @@ pub type Tensors = BTreeMap<String, Tensor>;
 
 /// The tensors of the small model, whose values tell them apart.
 pub fn tensors(dtype: Dtype) -> Tensors {
-    let shapes = dual_ar::expected(CONFIG.as_bytes()).unwrap();
+    let shapes: BTreeMap<_, _> =
+        dual_ar::Config::parse(CONFIG.as_bytes()).unwrap().tensors().into_iter().collect();
     let numbered = shapes.into_iter().enumerate().map(|(number, (name, shape))| {
+        let shape: Vec<usize> = shape.into_iter().map(|size| size as usize).collect();
         let count: usize = shape.iter().product();
         let values: Vec<f32> = (0..count).map(|at| (number * 100 + at) as f32).collect();
         (name, Tensor::from_f32(shape, &values).unwrap().to_float(dtype).unwrap())

@@ -7,7 +7,6 @@ use serde::Deserialize;
 use tch::{Kind, Tensor};
 
 use super::batch::Batch;
-use super::config::Config;
 use super::generate::Drawn;
 use super::model::{DualAr, Parity, Tokens};
 use super::sampler::{Noise, Sampling};
@@ -17,6 +16,7 @@ use crate::layers::Pass;
 use crate::train::adamw::{AdamW, AdamWSettings};
 use crate::train::{Losses, Means, Totals, Trainee};
 use crate::weights::Weights;
+use stage_formats::dual_ar::Config;
 
 /// `settings` of the fixture.
 #[derive(Debug, Deserialize)]

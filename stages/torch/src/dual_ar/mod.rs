@@ -6,7 +6,6 @@
 
 pub mod batch;
 pub mod block;
-pub mod config;
 pub mod fixture;
 pub mod generate;
 mod loss;
@@ -16,9 +15,9 @@ pub mod sampler;
 mod trainee;
 
 pub use batch::{Batch, Clip};
-pub use config::Config;
 pub use generate::{Speech, Stop};
 pub use model::{DualAr, Parity, Tokens};
 pub use prompt::{PromptFormat, Script, Spoken, Vocabulary};
 pub use sampler::{Noise, Sampling, Seeded};
+pub use stage_formats::dual_ar::Config;
 pub use trainee::{DualArTrainee, Memory};

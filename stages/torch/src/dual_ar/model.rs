@@ -4,13 +4,13 @@ use serde::Deserialize;
 use tch::{Device, IndexOp, Kind, Tensor};
 
 use super::block::{Block, Cache, Reach};
-use super::config::{Config, Stack};
 use crate::error::TorchError;
 use crate::layers::{Adaptable, Embedding, Linear, Pass, RmsNorm};
 use crate::random::Random;
 use crate::rope::{Rope, Turns};
 use crate::train::lora;
 use crate::weights::{Scope, Weights};
+use stage_formats::dual_ar::{Config, Stack};
 
 /// The tokens with a meaning for the model, which only the tokenizer knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

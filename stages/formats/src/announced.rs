@@ -1,0 +1,47 @@
+//! The tensors that the head of a file announces, and which of them comes next.
+
+use crate::error::FormatError;
+use crate::tensor::{Tensor, TensorInfo};
+
+#[derive(Debug)]
+pub struct Announced {
+    format: &'static str,
+    /// In the order of the file; those not yet written are from `next` on.
+    tensors: Vec<(String, TensorInfo)>,
+    next: usize,
+}
+
+impl Announced {
+    pub fn new(format: &'static str, tensors: Vec<(String, TensorInfo)>) -> Announced {
+        Announced { format, tensors, next: 0 }
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        self.tensors.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The number of a tensor that is about to be written; it must be the next one.
+    pub fn expect(&mut self, tensor: &Tensor) -> Result<usize, FormatError> {
+        let Some((name, info)) = self.tensors.get(self.next) else {
+            return Err(self.refused("there are more tensors than announced".to_owned()));
+        };
+        if info != tensor.info() {
+            let is = tensor.info();
+            return Err(self.refused(format!("`{name}` was announced as {info} and is {is}")));
+        }
+        self.next += 1;
+        Ok(self.next - 1)
+    }
+
+    /// An error when a tensor was not written.
+    pub fn finish(&self) -> Result<(), FormatError> {
+        match self.tensors.get(self.next) {
+            None => Ok(()),
+            Some((name, _)) => Err(self.refused(format!("`{name}` was announced and not given"))),
+        }
+    }
+
+    fn refused(&self, message: String) -> FormatError {
+        FormatError::unwritable(self.format, message)
+    }
+}
