@@ -5,14 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use cache::{Cache, CacheError, Digest};
+use cache::{Cache, CacheError};
 use camino::Utf8PathBuf;
 use stage_core::event::{Event, Status};
-use stage_core::{
-    Blob, Catalogue, Context, Fields, Job, Kind, Output, ParameterValue, Role, Setup, Stage,
-    StageError,
-};
+use stage_core::{Catalogue, Context, Job, Kind, ParameterValue, Role, Setup, Stage, StageError};
 
 use crate::pipeline::{Pipeline, StageId, StageSpec};
 use crate::plan::{Plan, Planner};
@@ -177,45 +173,4 @@ fn no_secret(variable: &str) -> StageError {
         format!("the environment variable `{variable}` is not set"),
         "set it to the secret that the manifest refers to",
     )
-}
-
-/// For sources, which ask the world and nobody else.
-pub struct NoContext;
-
-impl Context for NoContext {
-    fn read(&mut self, _: &Blob) -> Result<Bytes, StageError> {
-        Err(StageError::failed("a source has no blobs to read"))
-    }
-
-    fn recall(&mut self, _: &Digest) -> Result<Option<Fields>, StageError> {
-        Ok(None)
-    }
-
-    fn remember(&mut self, _: &Digest, _: Output) -> Result<Fields, StageError> {
-        Err(StageError::failed("a source keeps no parts"))
-    }
-
-    fn keep(&mut self, _: &str, _: Bytes) -> Result<Blob, StageError> {
-        Err(StageError::failed("a source keeps bytes through its world"))
-    }
-
-    fn checkpoint(&mut self, _: Output) -> Result<Fields, StageError> {
-        Err(StageError::failed("a source has no checkpoints"))
-    }
-
-    fn last_checkpoint(&mut self) -> Result<Option<Fields>, StageError> {
-        Ok(None)
-    }
-
-    fn parent(&mut self) -> Result<Option<Fields>, StageError> {
-        Ok(None)
-    }
-
-    fn metrics(&mut self, _: u64, _: &[(&str, f64)]) {}
-
-    fn progress(&mut self, _: u64, _: u64) {}
-
-    fn stopping(&mut self) -> bool {
-        false
-    }
 }

@@ -6,9 +6,9 @@ use cache::Digest;
 use cache::stat::{self, Section, StatEntry, What};
 use stage_core::event::{Event, Verdict};
 use stage_core::key::{HashSink, InputKey, Sink as _, StageKey};
-use stage_core::{Job, Role, SourceOutput, StageError, World};
+use stage_core::{Detached, Job, Role, SourceOutput, StageError, World};
 
-use crate::engine::{NoContext, Sink};
+use crate::engine::Sink;
 use crate::pipeline::StageSpec;
 use crate::plan::planner::{PlanError, Planner};
 use crate::plan::{Keyed, StagePlan};
@@ -104,7 +104,8 @@ pub fn plan(
     let (engine, pipeline) = (planner.engine, planner.pipeline);
     let found = RefCell::new(None);
     let mut look = |world: &mut dyn World| {
-        let job = engine.open(spec.kind, engine.setup(pipeline, spec)?, &mut NoContext)?;
+        let job =
+            engine.open(spec.kind, engine.setup(pipeline, spec)?, &mut Detached::default())?;
         *found.borrow_mut() = Some(scan_with(job, world)?);
         Ok(())
     };

@@ -7,6 +7,7 @@
 
 pub mod catalogue;
 mod dataset;
+mod detached;
 mod error;
 pub mod event;
 mod item;
@@ -19,6 +20,7 @@ pub mod worker;
 
 pub use catalogue::Catalogue;
 pub use dataset::{Bucket, Chunk, Dataset, DatasetError, DatasetParts, bucket_of};
+pub use detached::Detached;
 pub use error::{Reject, StageError};
 pub use item::{Blob, Fields, Item, Value};
 pub use kind::{

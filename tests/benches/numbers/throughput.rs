@@ -1,7 +1,6 @@
 //! A cold run against the same functions in a bare loop on the same number of threads, and what
 //! the store takes on the disk for it.
 
-use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
@@ -11,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use cache::Digest;
 use rayon::prelude::*;
-use stage_core::{Blob, Context, Fields, Item, ItemJob, Job, NewValue, Output, StageError, Value};
+use stage_core::{Blob, Detached, Fields, Item, ItemJob, Job, NewValue, Output, Value};
 
 use crate::arguments::Arguments;
 use crate::clock::timed;
@@ -60,7 +59,7 @@ impl Bare {
         let open = |name: &str| {
             let spec = pipeline.find(name).unwrap();
             let setup = engine.setup(&pipeline, spec).unwrap();
-            match engine.open(spec.kind, setup, &mut Plain::default()).unwrap() {
+            match engine.open(spec.kind, setup, &mut Detached::default()).unwrap() {
                 Job::Item(job) => job,
                 Job::Source(_) | Job::Gather(_) => panic!("`{name}` works on items"),
             }
@@ -114,49 +113,7 @@ fn item_of(bytes: &Bytes) -> Item {
 }
 
 fn process(job: &dyn ItemJob, item: &Item, bytes: &Bytes) -> Output {
-    let mut context = Plain(RefCell::new(bytes.clone()));
+    let mut context = Detached::holding(bytes.clone());
     let mut outputs = job.process(std::slice::from_ref(item), &mut context).unwrap();
     outputs.remove(0).unwrap()
-}
-
-/// Gives the bytes at hand for whatever is asked.
-#[derive(Default)]
-struct Plain(RefCell<Bytes>);
-
-impl Context for Plain {
-    fn read(&mut self, _: &Blob) -> Result<Bytes, StageError> {
-        Ok(self.0.borrow().clone())
-    }
-
-    fn recall(&mut self, _: &Digest) -> Result<Option<Fields>, StageError> {
-        Ok(None)
-    }
-
-    fn remember(&mut self, _: &Digest, _: Output) -> Result<Fields, StageError> {
-        Ok(Fields::default())
-    }
-
-    fn keep(&mut self, _: &str, _: Bytes) -> Result<Blob, StageError> {
-        Err(StageError::failed("nothing is kept here"))
-    }
-
-    fn checkpoint(&mut self, _: Output) -> Result<Fields, StageError> {
-        Err(StageError::failed("nothing is kept here"))
-    }
-
-    fn last_checkpoint(&mut self) -> Result<Option<Fields>, StageError> {
-        Ok(None)
-    }
-
-    fn parent(&mut self) -> Result<Option<Fields>, StageError> {
-        Ok(None)
-    }
-
-    fn metrics(&mut self, _: u64, _: &[(&str, f64)]) {}
-
-    fn progress(&mut self, _: u64, _: u64) {}
-
-    fn stopping(&mut self) -> bool {
-        false
-    }
 }

@@ -1,8 +1,8 @@
 //! The kinds of the family `fish`: the text model of Fish Speech from weights to sentences.
 
-use super::train::{COUNT, SEED, TRAINING, join};
+use super::train::{COUNT, SEED, TRAINING, absent, at_least_one, choice, count, join, number};
 use crate::kind::{Batching, FieldType, Fields, InputPort, Kind, OutputPort, Place, Work};
-use crate::parameter::{Default, Parameter, ParameterType, Unit};
+use crate::parameter::{Default, Parameter, ParameterType};
 
 pub const KINDS: &[&Kind] = &[&INIT, &FINETUNE, &LORA, &MERGE, &SYNTHESIZE];
 
@@ -62,42 +62,15 @@ const LOG: OutputPort = OutputPort {
     ..OutputPort::ARTIFACT
 };
 
-const fn count(name: &'static str, default: i64, doc: &'static str) -> Parameter {
-    Parameter {
-        name,
-        parameter_type: ParameterType::Integer { min: 1, max: 10_000_000 },
-        default: Default::Integer(default),
-        unit: Unit::Count,
-        doc,
-        ..Parameter::BASE
-    }
-}
-
-const fn number(name: &'static str, max: f64, default: f64, doc: &'static str) -> Parameter {
-    Parameter {
-        name,
-        parameter_type: ParameterType::Number { min: 0.0, max },
-        default: Default::Number(default),
-        doc,
-        ..Parameter::BASE
-    }
-}
-
-const fn choice(
-    name: &'static str,
-    words: &'static [&'static str],
-    doc: &'static str,
-) -> Parameter {
-    let parameter_type = ParameterType::Choice(words);
-    Parameter { name, parameter_type, default: Default::Text(words[0]), doc, ..Parameter::BASE }
-}
-
 const PROMPT_FORMAT: Parameter = choice(
     "prompt_format",
     &["interleave", "speak_out"],
     "How text and tokens stand in a row. `interleave` is the format that synthesis asks in; \
      `speak_out` is the one that the original project trains in, and never asks in.",
 );
+
+/// Of the sizes that a model may be given.
+const LARGEST: i64 = 10_000_000;
 
 const SHAPE: Parameter = choice(
     "shape",
@@ -107,7 +80,7 @@ const SHAPE: Parameter = choice(
 );
 
 const fn figure(name: &'static str, doc: &'static str) -> Parameter {
-    Parameter { default: Default::Absent, ..count(name, 0, doc) }
+    absent(at_least_one(count(name, 0, doc), LARGEST))
 }
 
 pub static INIT: Kind = Kind {
@@ -211,7 +184,7 @@ turned off the loss must be that of the base, to the bit.",
 static LORA_PARAMETERS: [Parameter; COUNT + 5] = join(
     [
         PROMPT_FORMAT,
-        count("rank", 8, "The inner width of the adapters."),
+        at_least_one(count("rank", 8, "The inner width of the adapters."), LARGEST),
         number("alpha", 1e6, 16.0, "The adapters count `alpha` / `rank` times."),
         number(
             "dropout",

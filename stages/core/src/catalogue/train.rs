@@ -18,7 +18,7 @@ pub(super) const fn join<const A: usize, const B: usize, const C: usize>(
     all
 }
 
-const fn count(name: &'static str, default: i64, doc: &'static str) -> Parameter {
+pub(super) const fn count(name: &'static str, default: i64, doc: &'static str) -> Parameter {
     Parameter {
         name,
         parameter_type: ParameterType::Integer { min: 0, max: 1_000_000_000 },
@@ -29,11 +29,16 @@ const fn count(name: &'static str, default: i64, doc: &'static str) -> Parameter
     }
 }
 
-const fn at_least_one(parameter: Parameter, max: i64) -> Parameter {
+pub(super) const fn at_least_one(parameter: Parameter, max: i64) -> Parameter {
     Parameter { parameter_type: ParameterType::Integer { min: 1, max }, ..parameter }
 }
 
-const fn number(name: &'static str, max: f64, default: f64, doc: &'static str) -> Parameter {
+pub(super) const fn number(
+    name: &'static str,
+    max: f64,
+    default: f64,
+    doc: &'static str,
+) -> Parameter {
     Parameter {
         name,
         parameter_type: ParameterType::Number { min: 0.0, max },
@@ -43,7 +48,7 @@ const fn number(name: &'static str, max: f64, default: f64, doc: &'static str) -
     }
 }
 
-const fn choice(
+pub(super) const fn choice(
     name: &'static str,
     words: &'static [&'static str],
     doc: &'static str,
@@ -61,7 +66,7 @@ const fn execution(parameter: Parameter) -> Parameter {
     Parameter { role: Role::Execution, ..parameter }
 }
 
-const fn absent(parameter: Parameter) -> Parameter {
+pub(super) const fn absent(parameter: Parameter) -> Parameter {
     Parameter { default: Default::Absent, ..parameter }
 }
 

@@ -4,53 +4,12 @@ use crate::support::{Wav, sine, to_pcm};
 use bytes::Bytes;
 use cache::Digest;
 use stage_core::{
-    Blob, Context, Fields, Item, Job, NewValue, Output, Parameter, ParameterType, ParameterValue,
-    Parameters, Reject, Setup, Stage, StageError, Value,
+    Blob, Detached, Fields, Item, Job, NewValue, Output, Parameter, ParameterType, ParameterValue,
+    Parameters, Reject, Setup, Stage, Value,
 };
 use stage_speech::audio::stages;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Holds the bytes of one blob.
-struct Held(Bytes);
-
-impl Context for Held {
-    fn read(&mut self, _: &Blob) -> Result<Bytes, StageError> {
-        Ok(self.0.clone())
-    }
-
-    fn recall(&mut self, _: &Digest) -> Result<Option<Fields>, StageError> {
-        Ok(None)
-    }
-
-    fn remember(&mut self, _: &Digest, _: Output) -> Result<Fields, StageError> {
-        Err(StageError::failed("nothing is kept here"))
-    }
-
-    fn keep(&mut self, _: &str, _: Bytes) -> Result<Blob, StageError> {
-        Err(StageError::failed("nothing is kept here"))
-    }
-
-    fn checkpoint(&mut self, _: Output) -> Result<Fields, StageError> {
-        Err(StageError::failed("nothing is kept here"))
-    }
-
-    fn last_checkpoint(&mut self) -> Result<Option<Fields>, StageError> {
-        Ok(None)
-    }
-
-    fn parent(&mut self) -> Result<Option<Fields>, StageError> {
-        Ok(None)
-    }
-
-    fn metrics(&mut self, _: u64, _: &[(&str, f64)]) {}
-
-    fn progress(&mut self, _: u64, _: u64) {}
-
-    fn stopping(&mut self) -> bool {
-        false
-    }
-}
 
 fn stage(kind: &str) -> Arc<dyn Stage> {
     stages().into_iter().find(|stage| stage.kind().name == kind).unwrap()
@@ -82,7 +41,7 @@ fn run_with(
         assert!(values.insert((*name).to_owned(), value.clone()).is_some(), "{name}");
     }
     let bytes = Bytes::from(bytes);
-    let mut held = Held(bytes.clone());
+    let mut held = Detached::holding(bytes.clone());
     let setup = Setup { parameters: Parameters(values), ..Setup::default() };
     let Job::Item(job) = stage.open(setup, &mut held).unwrap() else {
         panic!("{kind} works on items");
@@ -189,7 +148,7 @@ fn parameters_reach_the_work() {
 
 #[test]
 fn an_item_without_audio_is_rejected() {
-    let mut held = Held(Bytes::new());
+    let mut held = Detached::holding(Bytes::new());
     let parameters = [("rate", ParameterValue::Integer(16_000))]
         .into_iter()
         .chain([

@@ -1,0 +1,65 @@
+//! A context with no store behind it.
+
+use bytes::Bytes;
+use cache::Digest;
+
+use crate::error::StageError;
+use crate::item::{Blob, Fields};
+use crate::stage::{Context, Output};
+
+/// For work that needs nothing of a run: sources, which ask the world alone, and functions that
+/// are tried on one recording. It knows no earlier work and keeps nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Detached {
+    bytes: Option<Bytes>,
+}
+
+impl Detached {
+    /// Gives these bytes for whatever blob is read.
+    pub fn holding(bytes: impl Into<Bytes>) -> Detached {
+        Detached { bytes: Some(bytes.into()) }
+    }
+}
+
+fn nothing_is_kept<T>() -> Result<T, StageError> {
+    Err(StageError::failed("nothing is kept here, since there is no store"))
+}
+
+impl Context for Detached {
+    fn read(&mut self, _: &Blob) -> Result<Bytes, StageError> {
+        let none = || StageError::failed("there are no blobs to read here");
+        self.bytes.clone().ok_or_else(none)
+    }
+
+    fn recall(&mut self, _: &Digest) -> Result<Option<Fields>, StageError> {
+        Ok(None)
+    }
+
+    fn remember(&mut self, _: &Digest, _: Output) -> Result<Fields, StageError> {
+        nothing_is_kept()
+    }
+
+    fn keep(&mut self, _: &str, _: Bytes) -> Result<Blob, StageError> {
+        nothing_is_kept()
+    }
+
+    fn checkpoint(&mut self, _: Output) -> Result<Fields, StageError> {
+        nothing_is_kept()
+    }
+
+    fn last_checkpoint(&mut self) -> Result<Option<Fields>, StageError> {
+        Ok(None)
+    }
+
+    fn parent(&mut self) -> Result<Option<Fields>, StageError> {
+        Ok(None)
+    }
+
+    fn metrics(&mut self, _: u64, _: &[(&str, f64)]) {}
+
+    fn progress(&mut self, _: u64, _: u64) {}
+
+    fn stopping(&mut self) -> bool {
+        false
+    }
+}
