@@ -3,12 +3,11 @@
 //! on from. Each refusal says what is wrong and what to do.
 
 use cache::Digest;
-use stage_core::StageError;
+use stage_core::{Context, StageError};
 use tch::Tensor;
 
 use super::clip::{Clips, script};
 use super::model::Model;
-use super::rehearsal;
 use crate::codec::Codes;
 use crate::dual_ar::{Batch, DualAr, DualArTrainee, Parity, PromptFormat, Sampling, Seeded, Stop};
 use crate::error::TorchError;
@@ -16,7 +15,7 @@ use crate::layers::Pass;
 use crate::stored;
 use crate::train::losses::Means;
 use crate::train::run::Data;
-use crate::train::{Settings, Trainee};
+use crate::train::{Settings, Trainee, rehearsal};
 
 /// A base that has learnt anything is below this share of the loss of one that has not.
 const KNOWING: f64 = 0.6;
@@ -156,10 +155,11 @@ impl<'a> Preflight<'a> {
         &self,
         replicas: &mut [DualArTrainee],
         settings: &Settings,
+        context: &mut dyn Context,
     ) -> Result<(), StageError> {
         let before = frozen(replicas[0].model())?;
         let data = self.clips.data(&self.model.vocabulary);
-        rehearsal::rehearse(replicas, &data, &self.clips.order(), settings)?;
+        rehearsal::rehearse(replicas, &data, &self.clips.order(), settings, context)?;
         check_frozen(&before, &frozen(replicas[0].model())?)
     }
 

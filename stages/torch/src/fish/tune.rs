@@ -64,7 +64,7 @@ impl Tuning<'_> {
         let start = Start { plan: &plan, base: &base, parent: parent.as_ref(), input };
         let mut replicas = self.replicas(&start, preflight.as_ref(), &mut clips, context)?;
         if let Some(preflight) = &preflight {
-            preflight.rehearse(&mut replicas, &settings)?;
+            preflight.rehearse(&mut replicas, &settings, context)?;
             preflight.speak(replicas[0].model())?;
         }
         drop(preflight);
