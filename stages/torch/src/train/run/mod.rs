@@ -130,8 +130,9 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         let record = Record::default();
         let mut run =
             Run { job, order, held_out, adamw, state, record, best: Vec::new(), saved, pace };
-        if let Some(checkpoint) = host.last()? {
-            run.restore(&checkpoint, host)?;
+        match host.last()? {
+            Some(checkpoint) => run.restore(&checkpoint, host)?,
+            None => run.adamw.refine(|name| host.origin(name))?,
         }
         replicas::share_weights(run.job.replicas)?;
         // Whoever tried the model out before may have left some.
