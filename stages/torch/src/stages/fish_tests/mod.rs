@@ -1,12 +1,20 @@
 //! The stages of Fish Speech as the engine calls them, on a model of a few thousand parameters.
 #![allow(clippy::unwrap_used)]
 
+mod choices;
+mod init;
+mod lineage;
+mod refusals;
+mod speech;
+mod training;
+
 use std::collections::BTreeMap;
 
+use cache::Digest;
 use stage_core::catalogue::fish;
 use stage_core::{
-    Default as Preset, Fields, GatherInput, Item, Job, Kind, Output, ParameterValue, Parameters,
-    PortInput, PortOutput, Setup, Stage, StageError, Value,
+    Blob, Context, Default as Preset, Fields, GatherInput, Item, Job, Kind, Output, ParameterValue,
+    Parameters, PortInput, PortOutput, Setup, Stage, StageError, Value,
 };
 use stage_formats::artifact;
 
@@ -135,142 +143,6 @@ fn refusal(result: Result<Ports, StageError>) -> (String, String) {
     (error.to_string(), error.help().unwrap_or_default().to_owned())
 }
 
-#[test]
-fn training_that_is_stopped_at_any_look_ends_with_the_same_outputs() {
-    let kinds: [&'static Kind; 2] = [&fish::FINETUNE, &fish::LORA];
-    for kind in kinds {
-        let quiet = [("preflight", ParameterValue::Flag(false))];
-        let mut bench = Bench::default();
-        let base = base(&mut bench);
-        let straight = tune(kind, &quiet, &base, &mut bench).unwrap();
-        let mut stops = 0;
-        for looks in 0.. {
-            bench.checkpoints.clear();
-            bench.stop_after = Some(looks);
-            match tune(kind, &quiet, &base, &mut bench) {
-                Err(StageError::Stopped) => stops += 1,
-                outputs => {
-                    assert_eq!(outputs.unwrap(), straight);
-                    break;
-                }
-            }
-            bench.stop_after = None;
-            assert_eq!(tune(kind, &quiet, &base, &mut bench).unwrap(), straight, "{looks}");
-        }
-        assert!(stops >= 4 * 3, "{stops}");
-    }
-}
-
-#[test]
-fn a_preflight_changes_nothing_in_what_comes_out() {
-    let kinds: [&'static Kind; 2] = [&fish::FINETUNE, &fish::LORA];
-    for kind in kinds {
-        let mut bench = Bench::default();
-        let base = base(&mut bench);
-        let run = |flag: bool, bench: &mut Bench| {
-            bench.checkpoints.clear();
-            let written = [("preflight", ParameterValue::Flag(flag))];
-            tune(kind, &written, &base, bench).unwrap()
-        };
-        assert_eq!(run(true, &mut bench), run(false, &mut bench));
-        assert!(bench.metrics.iter().any(|(_, values)| values.contains_key("preflight/loss")));
-    }
-}
-
-#[test]
-fn adapters_on_weights_that_were_lost_are_refused() {
-    let mut bench = Bench::default();
-    let mut lost = base(&mut bench);
-    lost.remove(artifact::LINEAGE);
-    let (message, help) = refusal(tune(&fish::LORA, &[], &lost, &mut bench));
-    assert!(message.starts_with("the base knows nothing: its loss is "), "{message}");
-    assert!(help.contains("import the published files again"), "{help}");
-}
-
-#[test]
-fn a_tokenizer_of_another_model_is_refused() {
-    let mut bench = Bench::default();
-    let mut other = base(&mut bench);
-    let (_, marks) = byte_level(20);
-    let blob = bench.keep(artifact::TOKENIZER_KIND, marks.as_bytes());
-    other.set(artifact::SPECIAL_TOKENS, Value::Blob(blob.into()));
-    let (message, _) = refusal(tune(&fish::FINETUNE, &[], &other, &mut bench));
-    assert!(message.starts_with("the tokenizer does not belong to the model: "), "{message}");
-    other.remove(artifact::SPECIAL_TOKENS);
-    let (message, _) = refusal(tune(&fish::FINETUNE, &[], &other, &mut bench));
-    assert_eq!(message, "the model has no `special_tokens.json`");
-}
-
-#[test]
-fn clips_and_codecs_of_another_shape_are_refused() {
-    let mut bench = Bench::default();
-    let base = base(&mut bench);
-    let input = vec![("input", clips(&mut bench, 2)), ("base", artifact_of(&base))];
-    let (message, help) = refusal(gather(&fish::FINETUNE, &quick(), input, &mut bench));
-    assert!(message.ends_with("its tokens are of 2 codebooks, the model has 3"), "{message}");
-    assert!(help.contains("codec that the model was made for"), "{help}");
-    let codec = codec(3, 32, &mut bench);
-    let error = speak(&base, &codec, &["Hei."], &mut bench).unwrap_err();
-    let expected = "the codec has 3 codebooks of up to 32 entries, the model 3 of 24";
-    assert_eq!(error.to_string(), expected);
-}
-
-#[test]
-fn a_configuration_that_lost_the_scaling_of_codebooks_is_refused() {
-    let mut bench = Bench::default();
-    let mut unscaled = base(&mut bench);
-    let config = stage_core::Context::read(&mut bench, unscaled.blob("config").unwrap()).unwrap();
-    let config = String::from_utf8(config.to_vec()).unwrap();
-    let config = config.replace("\"scale_codebook_embeddings\": true,", "");
-    let blob = bench.keep(artifact::CONFIG_KIND, config.as_bytes());
-    unscaled.set(artifact::CONFIG, Value::Blob(blob.into()));
-    let (message, help) = refusal(tune(&fish::FINETUNE, &[], &unscaled, &mut bench));
-    assert!(message.starts_with("`config.json` does not say whether"), "{message}");
-    assert!(help.contains("\"scale_codebook_embeddings\": true"), "{help}");
-}
-
-#[test]
-fn a_codec_is_no_text_model() {
-    let mut bench = Bench::default();
-    let mut other = base(&mut bench);
-    other.set(artifact::FAMILY, Value::text(artifact::DAC));
-    let (message, _) = refusal(tune(&fish::FINETUNE, &[], &other, &mut bench));
-    let expected = "what arrived on `base` is no text model of Fish Speech: it is a codec";
-    assert_eq!(message, expected);
-}
-
-#[test]
-fn a_pattern_that_names_no_module_and_no_length_of_training_are_refused() {
-    let mut bench = Bench::default();
-    let base = base(&mut bench);
-    let modules = [("modules", ParameterValue::List(vec![text("layers.*.nothing")]))];
-    let (message, _) = refusal(tune(&fish::LORA, &modules, &base, &mut bench));
-    assert!(message.starts_with("`layers.*.nothing` names no module"), "{message}");
-    let both = [("epochs", ParameterValue::Number(2.0))];
-    let (message, _) = refusal(tune(&fish::FINETUNE, &both, &base, &mut bench));
-    assert_eq!(message, "how long to train is not said");
-}
-
-#[test]
-fn adapters_merge_into_their_own_base_only() {
-    let mut bench = Bench::default();
-    let base = base(&mut bench);
-    let adapters = tune(&fish::LORA, &[], &base, &mut bench).unwrap().remove("adapters").unwrap();
-    bench.checkpoints.clear();
-    let other = tune(&fish::FINETUNE, &[], &base, &mut bench).unwrap().remove("model").unwrap();
-    let merge = |base: &Fields, bench: &mut Bench| {
-        let input = vec![("base", artifact_of(base)), ("adapters", artifact_of(&adapters))];
-        gather(&fish::MERGE, &[], input, bench)
-    };
-    let merged = merge(&base, &mut bench).unwrap().remove("model").unwrap();
-    let norm = artifact::tensor_field("norm.weight");
-    assert_eq!(merged.get(&norm), base.get(&norm), "what has no adapter is the same object");
-    let adapted = artifact::tensor_field("layers.0.attention.wqkv.weight");
-    assert_ne!(merged.get(&adapted), base.get(&adapted));
-    let (message, _) = refusal(merge(&other, &mut bench));
-    assert!(message.starts_with("the adapters were trained on the model "), "{message}");
-}
-
 fn codec(codebooks: usize, entries: usize, bench: &mut Bench) -> Fields {
     let config = Config::new(MelShape::at_rate(16_000), codebooks, entries);
     let bands = config.mel.bands;
@@ -301,18 +173,37 @@ fn speak(
     Ok(outputs.into_iter().map(|output| bench.keep_all(output.unwrap())).collect())
 }
 
-#[test]
-fn a_sentence_is_spoken_the_same_whatever_else_is_spoken() {
-    let mut bench = Bench::default();
-    let (base, codec) = (base(&mut bench), codec(3, 24, &mut bench));
-    let both = speak(&base, &codec, &["Yksi.", "Kaksi."], &mut bench).unwrap();
-    let alone = speak(&base, &codec, &["Kaksi."], &mut bench).unwrap();
-    assert_eq!(both[1], alone[0]);
-    assert_ne!(both[0].blob("tokens"), both[1].blob("tokens"));
-    for spoken in &both {
-        let frames = spoken.number("frames").unwrap();
-        assert_eq!(spoken.number("seconds").unwrap(), frames * 256.0 / 16_000.0);
-        let stop = spoken.text("stop").unwrap();
-        assert!(if frames < 12.0 { stop == "end" } else { stop == "limit" }, "{frames} {stop}");
-    }
+const KINDS: [&Kind; 2] = [&fish::FINETUNE, &fish::LORA];
+
+const QUIET: (&str, ParameterValue) = ("preflight", ParameterValue::Flag(false));
+
+/// What was trained, of either kind.
+fn learnt(mut ports: Ports) -> Fields {
+    ports.remove("model").or_else(|| ports.remove("adapters")).unwrap()
+}
+
+/// The tensors of a model or of adapters, by content.
+fn contents(fields: &Fields) -> BTreeMap<String, Digest> {
+    artifact::tensors(fields).map(|(name, blob)| (name.to_owned(), blob.digest)).collect()
+}
+
+fn lineage_of(fields: &Fields) -> serde_json::Value {
+    serde_json::from_str(fields.text(artifact::LINEAGE).unwrap()).unwrap()
+}
+
+/// The artifact with one of its texts changed.
+fn edited(
+    fields: &Fields,
+    name: &str,
+    bench: &mut Bench,
+    change: impl Fn(&str) -> String,
+) -> Fields {
+    let blob = fields.blob(name).unwrap();
+    let (kind, bytes) = (blob.kind.clone(), Context::read(bench, blob).unwrap());
+    let text = std::str::from_utf8(&bytes).unwrap();
+    let changed = change(text);
+    assert_ne!(changed, text);
+    let mut edited = fields.clone();
+    edited.set(name, Value::Blob(bench.keep(&kind, changed.as_bytes()).into()));
+    edited
 }
