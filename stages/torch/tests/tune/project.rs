@@ -11,7 +11,7 @@ use throstle_tests::{Project, RanProgram, copy_folder};
 pub const MANIFEST: &str = "pipeline.toml";
 
 /// What all trainings begin with.
-const HEAD: &str = r#"
+pub const HEAD: &str = r#"
 [pipeline]
 name = "tune"
 seed = 1
