@@ -5,6 +5,7 @@
 mod lab;
 pub mod processes;
 mod project;
+mod running;
 pub mod stages;
 pub mod train;
 pub mod training;
@@ -13,3 +14,4 @@ pub mod worlds;
 
 pub use lab::{Lab, MANIFEST, Ran};
 pub use project::{Project, RanProgram, command, copy_folder, wav, write_clips};
+pub use running::{Running, send};

@@ -88,10 +88,19 @@ impl Project {
         names
     }
 
-    /// The files in a folder with their bytes.
+    /// The files in a folder and in those below it, by their path in it, with their bytes.
     pub fn files(&self, folder: &str) -> BTreeMap<String, Vec<u8>> {
-        let read = |name: String| (name.clone(), self.read(&format!("{folder}/{name}")));
-        self.names(folder).into_iter().map(read).collect()
+        let mut files = BTreeMap::new();
+        for name in self.names(folder) {
+            let path = format!("{folder}/{name}");
+            if !self.file(&path).is_dir() {
+                files.insert(name, self.read(&path));
+                continue;
+            }
+            let below = self.files(&path).into_iter();
+            files.extend(below.map(|(below, bytes)| (format!("{name}/{below}"), bytes)));
+        }
+        files
     }
 
     /// `throstle` with these arguments, ready to be started in the folder.

@@ -304,6 +304,12 @@ impl Context for PipeContext<'_, '_> {
         let _ = send(&mut self.pipe.output, &Reply::Metrics { step, values });
     }
 
+    fn scratch(&mut self) -> Result<Utf8PathBuf, StageError> {
+        let folder = self.ask_path(Question::Staging)?;
+        let none = || StageError::Transient { message: "no folder for files can be made".into() };
+        folder.ok_or_else(none)
+    }
+
     fn progress(&mut self, done: u64, total: u64) {
         // A lost engine is noticed at the next question.
         let _ = send(&mut self.pipe.output, &Reply::Progress { done, total });

@@ -42,6 +42,11 @@ impl Config {
         Config { model: Model::MelRvq1, mel, codebooks, entries }
     }
 
+    pub fn format(&self) -> CodecFormat {
+        let entries = vec![self.entries; self.codebooks];
+        CodecFormat { rate: self.mel.rate, entries, hop: self.mel.hop }
+    }
+
     pub fn check(&self) -> Result<(), TorchError> {
         self.mel.check()?;
         if !(1..=64).contains(&self.codebooks) {
@@ -109,16 +114,22 @@ impl MelRvq {
 
     /// Reads what [`MelRvq::save`] wrote; refuses all else.
     pub fn load(bytes: &[u8]) -> Result<MelRvq, TorchError> {
-        let (_, header) = SafeTensors::read_metadata(bytes).map_err(unusable)?;
-        let config = header.metadata().as_ref().and_then(|metadata| metadata.get("config"));
-        let config = config.ok_or_else(|| TorchError::Model("it has no `config`".into()))?;
-        let config: Config = serde_json::from_str(config).map_err(unusable)?;
-        config.check()?;
+        let config = MelRvq::read_config(bytes)?;
         let file = SafeTensors::deserialize(bytes).map_err(unusable)?;
         let bands = config.mel.bands;
         let mean = floats(&file, "mean", &[bands])?;
         let codebooks = floats(&file, "codebooks", &[config.codebooks, config.entries, bands])?;
         Ok(MelRvq::from_parts(config, mean, codebooks))
+    }
+
+    /// The config of such a file; its tables are not looked at.
+    pub fn read_config(bytes: &[u8]) -> Result<Config, TorchError> {
+        let (_, header) = SafeTensors::read_metadata(bytes).map_err(unusable)?;
+        let config = header.metadata().as_ref().and_then(|metadata| metadata.get("config"));
+        let config = config.ok_or_else(|| TorchError::Model("it has no `config`".into()))?;
+        let config: Config = serde_json::from_str(config).map_err(unusable)?;
+        config.check()?;
+        Ok(config)
     }
 
     /// The log-mel frames that codes stand for, row by row: [frames, bands].
@@ -139,8 +150,7 @@ impl MelRvq {
 
 impl Codec for MelRvq {
     fn format(&self) -> CodecFormat {
-        let Config { mel, codebooks, entries, .. } = self.config;
-        CodecFormat { rate: mel.rate, entries: vec![entries; codebooks], hop: mel.hop }
+        self.config.format()
     }
 
     fn frames(&self, samples: usize) -> usize {

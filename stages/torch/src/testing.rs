@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use cache::Digest;
+use camino::Utf8PathBuf;
 use stage_core::{Blob, Context, Fields, Item, NewValue, Output, StageError, Value};
 
 use crate::wave;
@@ -22,6 +23,7 @@ pub struct Bench {
     pub metrics: Vec<(u64, BTreeMap<String, f64>)>,
     /// Asks to stop after so many looks.
     pub stop_after: Option<usize>,
+    scratch: Option<tempfile::TempDir>,
 }
 
 impl Bench {
@@ -94,6 +96,13 @@ impl Context for Bench {
     fn metrics(&mut self, step: u64, values: &[(&str, f64)]) {
         let values = values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
         self.metrics.push((step, values));
+    }
+
+    fn scratch(&mut self) -> Result<Utf8PathBuf, StageError> {
+        let made = tempfile::tempdir().map_err(|error| StageError::failed(error.to_string()))?;
+        let folder = self.scratch.get_or_insert(made).path().to_owned();
+        Utf8PathBuf::from_path_buf(folder)
+            .map_err(|path| StageError::failed(format!("`{}` is not UTF-8", path.display())))
     }
 
     fn progress(&mut self, done: u64, total: u64) {

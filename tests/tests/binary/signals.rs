@@ -1,14 +1,10 @@
 //! Stopping: once cleanly, twice at once, and by nobody reading any more.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use serde_json::Value;
-use throstle_tests::{Project, RanProgram, command, write_clips};
+use nix::sys::signal::Signal;
+use throstle_tests::{Project, RanProgram, Running, command, write_clips};
 
 use crate::small;
 
@@ -32,49 +28,6 @@ echo {text} > {out.said}"""
 outputs = { said = "said.txt" }
 export = "out/{id}.txt"
 "#;
-
-/// A started program, killed when the test ends before it.
-struct Running {
-    child: Child,
-    lines: BufReader<ChildStdout>,
-}
-
-impl Running {
-    fn start(mut command: Command) -> Running {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
-        Running { child, lines }
-    }
-
-    fn send(&self, signal: Signal) {
-        kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
-    }
-
-    /// Reads events up to the first of this name.
-    fn read_to(&mut self, event: &str) -> Value {
-        let mut line = String::new();
-        while self.lines.read_line(&mut line).unwrap() > 0 {
-            let value: Value = serde_json::from_str(&line).unwrap();
-            if value["event"] == event {
-                return value;
-            }
-            line.clear();
-        }
-        panic!("the output ends before the event `{event}`");
-    }
-
-    fn code(&mut self) -> Option<i32> {
-        self.child.wait().unwrap().code()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It has ended already where the test went well.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn wait_for(file: &Path) {
     let start = Instant::now();

@@ -42,13 +42,17 @@ impl Dac {
     /// From one file in the safetensors format; the config is in its metadata, else that of
     /// the published codec.
     pub fn load(bytes: &[u8], device: Device) -> Result<Dac, TorchError> {
+        Dac::new(Dac::read_config(bytes)?, Weights::from_safetensors(bytes)?, device)
+    }
+
+    /// The config of such a file; its weights are not looked at.
+    pub fn read_config(bytes: &[u8]) -> Result<Config, TorchError> {
         let unusable = |error: SafeTensorError| TorchError::Model(error.to_string());
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(unusable)?;
-        let config = match header.metadata().as_ref().and_then(|text| text.get("config")) {
-            Some(text) => Config::from_json(text.as_bytes())?,
-            None => Config::default(),
-        };
-        Dac::new(config, Weights::from_safetensors(bytes)?, device)
+        match header.metadata().as_ref().and_then(|text| text.get("config")) {
+            Some(text) => Config::from_json(text.as_bytes()),
+            None => Ok(Config::default()),
+        }
     }
 
     /// Whether a file in the safetensors format is meant to be such a codec.
@@ -176,8 +180,7 @@ impl Dac {
 
 impl Codec for Dac {
     fn format(&self) -> CodecFormat {
-        let hop = self.config.frame() as usize;
-        CodecFormat { rate: self.config.sample_rate, entries: self.config.entries(), hop }
+        self.config.format()
     }
 
     fn frames(&self, samples: usize) -> usize {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::codec::CodecFormat;
 use crate::error::TorchError;
 
 /// Channels a head of the encoder's transformers: their number of heads follows from it.
@@ -205,6 +206,11 @@ impl Config {
     /// Samples that become one step of the encoder's output.
     pub fn encoder_hop(&self) -> i64 {
         self.hop_of(&self.encoder_rates)
+    }
+
+    pub fn format(&self) -> CodecFormat {
+        let hop = self.frame() as usize;
+        CodecFormat { rate: self.sample_rate, entries: self.entries(), hop }
     }
 
     /// Samples that become one frame of codes.

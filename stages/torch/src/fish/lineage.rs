@@ -15,6 +15,9 @@ pub struct ModelLineage {
     /// The digest of the model that it was made from.
     #[serde(default)]
     pub base: Option<String>,
+    /// The digest of the model that training went on from on other data, where it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
     /// Whether all began with random weights, so that it need not know how to speak.
     #[serde(default)]
     pub random: bool,
@@ -46,7 +49,8 @@ impl ModelLineage {
     /// That of a model made from another one.
     pub fn from(base: &Fields, made_by: &str) -> ModelLineage {
         let before = ModelLineage::of(base);
-        ModelLineage { made_by: made_by.into(), base: Some(digest(base).to_string()), ..before }
+        let base = Some(digest(base).to_string());
+        ModelLineage { made_by: made_by.into(), base, parent: None, ..before }
     }
 }
 

@@ -7,7 +7,6 @@ pub mod measure;
 pub mod model;
 pub mod plan;
 pub mod preflight;
-mod rehearsal;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod tune;

@@ -3,12 +3,11 @@
 //! on from. Each refusal says what is wrong and what to do.
 
 use cache::Digest;
-use stage_core::StageError;
+use stage_core::{Context, StageError};
 use tch::Tensor;
 
 use super::clip::{Clips, script};
 use super::model::Model;
-use super::rehearsal;
 use crate::codec::Codes;
 use crate::dual_ar::{Batch, DualAr, DualArTrainee, Parity, PromptFormat, Sampling, Seeded, Stop};
 use crate::error::TorchError;
@@ -16,7 +15,7 @@ use crate::layers::Pass;
 use crate::stored;
 use crate::train::losses::Means;
 use crate::train::run::Data;
-use crate::train::{Settings, Trainee};
+use crate::train::{Settings, Trainee, rehearsal};
 
 /// A base that has learnt anything is below this share of the loss of one that has not.
 const KNOWING: f64 = 0.6;
@@ -156,10 +155,11 @@ impl<'a> Preflight<'a> {
         &self,
         replicas: &mut [DualArTrainee],
         settings: &Settings,
+        context: &mut dyn Context,
     ) -> Result<(), StageError> {
         let before = frozen(replicas[0].model())?;
         let data = self.clips.data(&self.model.vocabulary);
-        rehearsal::rehearse(replicas, &data, &self.clips.order(), settings)?;
+        rehearsal::rehearse(replicas, &data, &self.clips.order(), settings, context)?;
         check_frozen(&before, &frozen(replicas[0].model())?)
     }
 
@@ -209,15 +209,84 @@ pub fn check_frozen(before: &Frozen, after: &Frozen) -> Result<(), StageError> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use stage_core::Fields;
+    use tch::Kind;
+
     use super::*;
+    use crate::dual_ar::{Memory, Spoken};
+    use crate::fish::clip::Clip;
+    use crate::fish::lineage::ModelLineage;
+    use crate::fish::testing::{config, vocabulary};
+    use crate::train::lora::{self, LoraSettings};
+
+    fn model() -> Model {
+        let (fields, config_text) = (Fields::new(), String::new());
+        let (config, vocabulary) = (config(), vocabulary());
+        Model { fields, config, config_text, vocabulary, lineage: ModelLineage::default() }
+    }
+
+    fn loaded(model: &Model, parity: Parity) -> DualAr {
+        let fresh = DualAr::fresh(&model.config, 1).unwrap();
+        let loaded = DualAr::load(model.config.clone(), model.vocabulary.tokens(), fresh).unwrap();
+        loaded.with_parity(parity)
+    }
+
+    fn preflight(model: &Model, parity: Parity) -> Preflight<'_> {
+        let spoken = Spoken { text: "sana", codes: &[1, 2, 3, 4, 5, 6] };
+        let columns = script(&model.vocabulary).clip(PromptFormat::Interleave, &spoken).unwrap();
+        let length = columns.tokens.len() / (model.vocabulary.codebooks() + 1);
+        let clip = Clip { id: "one".into(), columns, length };
+        let clips = Clips { clips: vec![clip], held_out: vec![false], notes: Vec::new() };
+        Preflight { model, parity, clips }
+    }
 
     #[test]
-    fn a_frozen_tensor_that_moved_is_named() {
-        let tensors = |second: &[u8]| -> Frozen {
-            vec![("a".into(), Digest::of(b"1")), ("b".into(), Digest::of(second))]
-        };
-        check_frozen(&tensors(b"2"), &tensors(b"2")).unwrap();
-        let error = check_frozen(&tensors(b"2"), &tensors(b"3")).unwrap_err().to_string();
-        assert_eq!(error, "1 frozen tensors moved in training, the first is `b`");
+    fn a_training_that_does_not_scale_what_synthesis_scales_is_refused_unless_that_is_wanted() {
+        let model = model();
+        let (correct, upstream) = (Parity::Correct, Parity::Upstream);
+        for parity in [correct, upstream] {
+            preflight(&model, parity).check_passes(&loaded(&model, parity)).unwrap();
+        }
+        let error = preflight(&model, correct).check_passes(&loaded(&model, upstream)).unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with("training sees other states than synthesis: they"), "{text}");
+        assert_eq!(error.help(), Some("train with `parity = \"corrected\"`"));
+    }
+
+    #[test]
+    fn a_base_that_moves_under_its_adapters_is_refused() {
+        let model = model();
+        let base = loaded(&model, Parity::Correct);
+        let mut trainee = DualArTrainee::new(base, Memory::default()).unwrap();
+        let patterns = vec!["layers.*.attention.w*".to_owned()];
+        let settings = LoraSettings { rank: 2, alpha: 4.0, dropout: 0.0, patterns };
+        lora::attach(trainee.model_mut(), &settings, 1, Kind::Float).unwrap();
+        let before = frozen(trainee.model()).unwrap();
+        let _guard = tch::no_grad_guard();
+        for (_, mut adapter) in trainee.parameters() {
+            let _ = adapter.g_add_scalar_(1.0);
+        }
+        check_frozen(&before, &frozen(trainee.model()).unwrap()).unwrap();
+        let name = "layers.1.attention.wo.weight";
+        let tensors = trainee.model().tensors();
+        let (_, moved) = tensors.iter().find(|(own, _)| own == name).unwrap();
+        let _ = moved.shallow_clone().g_mul_scalar_(1.0 + 1e-6);
+        let error = check_frozen(&before, &frozen(trainee.model()).unwrap()).unwrap_err();
+        let expected = format!("1 frozen tensors moved in training, the first is `{name}`");
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn adapters_that_change_the_loss_before_they_have_learnt_are_refused() {
+        let model = model();
+        let preflight = preflight(&model, Parity::Correct);
+        let base = DualArTrainee::new(loaded(&model, Parity::Correct), Memory::default()).unwrap();
+        let without = preflight.losses(&base).unwrap();
+        preflight.check_adapters(&without, &without).unwrap();
+        let other = loaded(&model, Parity::Upstream);
+        let other = DualArTrainee::new(other, Memory::default()).unwrap();
+        let with = preflight.losses(&other).unwrap();
+        let error = preflight.check_adapters(&without, &with).unwrap_err().to_string();
+        assert!(error.starts_with("fresh adapters change the loss of the base from "), "{error}");
     }
 }

@@ -5,7 +5,7 @@ use stage_core::{Blob, Context, Fields, GatherInput, Item, PortInput, Setup, Sta
 use tch::{Device, Kind};
 
 use super::clip::{Clips, Reading};
-use super::lineage::AdapterLineage;
+use super::lineage::{self, AdapterLineage};
 use super::model::Model;
 use super::plan::Plan;
 use super::preflight::{Preflight, check_frozen, frozen};
@@ -30,6 +30,8 @@ pub enum Method {
 /// What came of it.
 pub struct Tuned {
     pub base: Model,
+    /// The digest of what training went on from, where it did not begin anew.
+    pub parent: Option<String>,
     pub trained: Trained<Blob>,
     /// The weights that are the result, by name.
     pub weights: Vec<(String, Blob)>,
@@ -64,20 +66,23 @@ impl Tuning<'_> {
         let start = Start { plan: &plan, base: &base, parent: parent.as_ref(), input };
         let mut replicas = self.replicas(&start, preflight.as_ref(), &mut clips, context)?;
         if let Some(preflight) = &preflight {
-            preflight.rehearse(&mut replicas, &settings)?;
+            preflight.rehearse(&mut replicas, &settings, context)?;
             preflight.speak(replicas[0].model())?;
         }
         drop(preflight);
 
         let before = frozen(replicas[0].model())?;
-        let trained = self.train(&mut replicas, &base, &clips, &settings, context)?;
+        let earlier = start.earlier(&self.method);
+        let host = ContextHost::new(context, settings.steps).from(earlier.unwrap_or(&base.fields));
+        let trained = train_on(&mut replicas, &base, &clips, &settings, host)?;
         check_frozen(&before, &frozen(replicas[0].model())?)?;
         drop(threads);
         let weights = match (plan.take_best, trained.best.first()) {
             (true, Some((_, weights))) => weights.clone(),
             _ => trained.last.clone(),
         };
-        Ok(Tuned { notes: notes(clips.notes, &trained), base, trained, weights })
+        let parent = earlier.map(|earlier| lineage::digest(earlier).to_string());
+        Ok(Tuned { notes: notes(clips.notes, &trained), base, parent, trained, weights })
     }
 
     fn clips(
@@ -129,22 +134,20 @@ impl Tuning<'_> {
         }
         Ok(replicas)
     }
+}
 
-    fn train(
-        &self,
-        replicas: &mut [DualArTrainee],
-        base: &Model,
-        clips: &Clips,
-        settings: &Settings,
-        context: &mut dyn Context,
-    ) -> Result<Trained<Blob>, StageError> {
-        let (data, order) = (clips.data(&base.vocabulary), clips.order());
-        let device = |replica: &DualArTrainee| Some(replica.parameters().first()?.1.device());
-        let devices: Vec<Device> = replicas.iter().filter_map(device).collect();
-        let mut host = ContextHost::new(context, settings.steps).on(&devices);
-        let job = Job { replicas, data: &data, clips: &order, held_out: &clips.held_out, settings };
-        train(job, &mut host)
-    }
+fn train_on(
+    replicas: &mut [DualArTrainee],
+    base: &Model,
+    clips: &Clips,
+    settings: &Settings,
+    host: ContextHost<'_>,
+) -> Result<Trained<Blob>, StageError> {
+    let (data, order) = (clips.data(&base.vocabulary), clips.order());
+    let device = |replica: &DualArTrainee| Some(replica.parameters().first()?.1.device());
+    let devices: Vec<Device> = replicas.iter().filter_map(device).collect();
+    let job = Job { replicas, data: &data, clips: &order, held_out: &clips.held_out, settings };
+    train(job, &mut host.on(&devices))
 }
 
 /// What a model is made ready from.
@@ -188,6 +191,15 @@ impl Start<'_> {
         Ok(matches.into_iter().map(note).collect())
     }
 
+    /// What training goes on from, where it does not begin with the base alone.
+    fn earlier(&self, method: &Method) -> Option<&Fields> {
+        let adapters = || match method {
+            Method::Whole => None,
+            Method::Adapters(_) => self.input.artifact("adapters"),
+        };
+        self.parent.or_else(adapters)
+    }
+
     /// Puts in what earlier adapters have learnt.
     fn fill(
         &self,
@@ -195,8 +207,9 @@ impl Start<'_> {
         trainee: &mut DualArTrainee,
         context: &mut dyn Context,
     ) -> Result<(), StageError> {
-        let earlier = self.parent.or_else(|| self.input.artifact("adapters"));
-        let (Method::Adapters(_), Some(earlier)) = (method, earlier) else { return Ok(()) };
+        let (Method::Adapters(_), Some(earlier)) = (method, self.earlier(method)) else {
+            return Ok(());
+        };
         AdapterLineage::of(earlier)?.check_base(&self.base.fields)?;
         Ok(lora::load(trainee.model_mut(), stored::weights(earlier, context)?)?)
     }

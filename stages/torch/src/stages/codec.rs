@@ -4,8 +4,9 @@ use stage_core::{Blob, Context, Fields, StageError};
 use stage_formats::artifact;
 use tch::Device;
 
-use crate::codec::Codec;
+use crate::codec::{Codec, CodecFormat};
 use crate::dac::{Config, Dac};
+use crate::error::TorchError;
 use crate::griffin_lim;
 use crate::machine::{Machine, free_memory, parse_device};
 use crate::mel_rvq::MelRvq;
@@ -38,36 +39,62 @@ pub fn open(
     how: CodecUse,
     context: &mut dyn Context,
 ) -> Result<Box<dyn Codec>, StageError> {
-    let dac = match artifact.text(artifact::FAMILY) {
-        Some(artifact::DAC) => from_tensors(artifact, how.device, context)?,
-        Some(other) => {
-            return Err(advised(format!("port `codec` got a model of the family `{other}`")));
+    let dac = match stored_as(artifact)? {
+        Stored::Tensors => {
+            let config = dac_config(artifact, context)?;
+            Dac::new(config, stored::weights(artifact, context)?, how.device)
         }
-        None => {
-            let bytes = context.read(only_file(artifact)?)?;
+        Stored::File(blob) => {
+            let bytes = context.read(blob)?;
             if !Dac::is_in(&bytes) {
-                let codec = MelRvq::load(&bytes).map_err(|error| advised(error.to_string()))?;
+                let codec = MelRvq::load(&bytes).map_err(advised)?;
                 return Ok(Box::new(codec.with_threads(how.threads).with_rounds(how.rounds)));
             }
-            Dac::load(&bytes, how.device).map_err(|error| advised(error.to_string()))?
+            Dac::load(&bytes, how.device)
         }
     };
     let memory = free_memory(how.device).map(|bytes| bytes / SHARE);
-    Ok(Box::new(dac.with_threads(how.threads).with_memory(memory)))
+    Ok(Box::new(dac.map_err(advised)?.with_threads(how.threads).with_memory(memory)))
 }
 
-fn from_tensors(
-    artifact: &Fields,
-    device: Device,
-    context: &mut dyn Context,
-) -> Result<Dac, StageError> {
-    let config = match artifact.blob(artifact::CONFIG) {
-        Some(blob) => Config::from_json(&context.read(blob)?),
+/// The figures of a codec, from its configuration alone: its weights stay where they are.
+pub fn format(artifact: &Fields, context: &mut dyn Context) -> Result<CodecFormat, StageError> {
+    match stored_as(artifact)? {
+        Stored::Tensors => Ok(dac_config(artifact, context)?.format()),
+        Stored::File(blob) => {
+            let bytes = context.read(blob)?;
+            let format = match Dac::is_in(&bytes) {
+                true => Dac::read_config(&bytes).map(|config| config.format()),
+                false => MelRvq::read_config(&bytes).map(|config| config.format()),
+            };
+            format.map_err(advised)
+        }
+    }
+}
+
+/// How a codec lies in its artifact.
+enum Stored<'a> {
+    /// A Fish codec, tensor by tensor, with its configuration beside.
+    Tensors,
+    File(&'a Blob),
+}
+
+fn stored_as(artifact: &Fields) -> Result<Stored<'_>, StageError> {
+    match artifact.text(artifact::FAMILY) {
+        Some(artifact::DAC) => Ok(Stored::Tensors),
+        Some(other) => {
+            let message = format!("port `codec` got a model of the family `{other}`");
+            Err(StageError::with_help(message, ADVICE))
+        }
+        None => only_file(artifact).map(Stored::File),
+    }
+}
+
+fn dac_config(artifact: &Fields, context: &mut dyn Context) -> Result<Config, StageError> {
+    match artifact.blob(artifact::CONFIG) {
+        Some(blob) => Config::from_json(&context.read(blob)?).map_err(advised),
         None => Ok(Config::default()),
-    };
-    let weights = stored::weights(artifact, context)?;
-    let dac = config.and_then(|config| Dac::new(config, weights, device));
-    dac.map_err(|error| advised(error.to_string()))
+    }
 }
 
 /// The field `model`, or the only file of an asset.
@@ -77,8 +104,9 @@ fn only_file(artifact: &Fields) -> Result<&Blob, StageError> {
     model.ok_or_else(|| StageError::failed("no codec arrived on port `codec`"))
 }
 
-fn advised(message: String) -> StageError {
-    let help = "give `codec` a `vq.fit` stage, a `model.import` stage with the codec's file, or a \
-                file that `vq.fit` has made";
-    StageError::with_help(message, help)
+const ADVICE: &str = "give `codec` a `vq.fit` stage, a `model.import` stage with the codec's file, \
+                      or a file that `vq.fit` has made";
+
+fn advised(error: TorchError) -> StageError {
+    StageError::with_help(error.to_string(), ADVICE)
 }

@@ -8,13 +8,12 @@ use stage_core::{
 };
 use stage_formats::artifact;
 
-use super::codec::{self, CodecUse};
+use super::codec;
 use crate::codec::CodecFormat;
 use crate::dual_ar::{Config, DualAr};
 use crate::error::{TorchError, guarded};
 use crate::fish::lineage::{self, ModelLineage};
 use crate::fish::vocabulary::{MARKS, byte_level};
-use crate::machine::Machine;
 use crate::stored;
 
 /// Tables of embeddings have a multiple of so many rows.
@@ -43,10 +42,7 @@ impl GatherJob for InitJob {
         context: &mut dyn Context,
     ) -> Result<GatherOutput, StageError> {
         let format = match input.artifact("codec") {
-            Some(codec) => {
-                let how = CodecUse::new(&Machine::default(), "cpu")?;
-                Some(codec::open(codec, how, context)?.format())
-            }
+            Some(codec) => Some(codec::format(codec, context)?),
             None => None,
         };
         guarded(|| self.make(format.as_ref(), context))

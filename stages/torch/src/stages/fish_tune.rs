@@ -72,7 +72,7 @@ impl GatherJob for TuneJob {
         let tuned = guarded(|| tuning.run(&input, context))?;
         let (port, values) = match &self.lora {
             None => ("model", model(&tuned)),
-            Some(lora) => ("adapters", adapters(&tuned, lora, &input)),
+            Some(lora) => ("adapters", adapters(&tuned, lora)),
         };
         let output = GatherOutput::default()
             .with(port, PortOutput::Artifact(values))
@@ -82,19 +82,22 @@ impl GatherJob for TuneJob {
 }
 
 fn model(tuned: &Tuned) -> Vec<(String, NewValue)> {
-    let lineage = ModelLineage::from(&tuned.base.fields, fish::FINETUNE.name);
+    let lineage = ModelLineage {
+        parent: tuned.parent.clone(),
+        ..ModelLineage::from(&tuned.base.fields, fish::FINETUNE.name)
+    };
     let mut values = tuned.base.carried(&lineage);
     values.extend(tensors(&tuned.weights));
     values
 }
 
-fn adapters(tuned: &Tuned, lora: &LoraSettings, input: &GatherInput) -> Vec<(String, NewValue)> {
+fn adapters(tuned: &Tuned, lora: &LoraSettings) -> Vec<(String, NewValue)> {
     let lineage = AdapterLineage {
         base: lineage::digest(&tuned.base.fields).to_string(),
         rank: lora.rank,
         alpha: lora.alpha,
         modules: lora.patterns.clone(),
-        parent: input.artifact("adapters").map(|parent| lineage::digest(parent).to_string()),
+        parent: tuned.parent.clone(),
     };
     let text = |text: &str| NewValue::Text(text.to_owned());
     let mut values = vec![

@@ -111,6 +111,24 @@ impl AdamW {
         self.slots.iter().map(|slot| (slot.name.as_str(), &slot.master))
     }
 
+    /// Puts exact values in place of masters that were made of rounded parameters; `exact` gives
+    /// that of a parameter where it is known.
+    pub fn refine<E: From<TorchError>>(
+        &mut self,
+        mut exact: impl FnMut(&str) -> Result<Option<Tensor>, E>,
+    ) -> Result<(), E> {
+        let _guard = tch::no_grad_guard();
+        let rounded = self.slots.iter_mut().filter(|slot| slot.parameter.kind() != Kind::Float);
+        for slot in rounded {
+            if let Some(tensor) = exact(&slot.name)? {
+                let tensor = tensor.f_to_kind(Kind::Float).map_err(TorchError::from)?;
+                slot.take("master", &tensor, "where it comes from")?;
+                slot.publish()?;
+            }
+        }
+        Ok(())
+    }
+
     /// Takes up a state: `recall` gives the tensor of a role and a parameter.
     pub fn restore<E: From<TorchError>>(
         &mut self,
@@ -121,7 +139,7 @@ impl AdamW {
         for slot in &mut self.slots {
             for role in ROLES {
                 let tensor = recall(role, &slot.name)?;
-                slot.take(role, &tensor)?;
+                slot.take(role, &tensor, "in the checkpoint")?;
             }
             slot.publish()?;
         }
@@ -183,7 +201,7 @@ impl Slot {
         Ok(())
     }
 
-    fn take(&mut self, role: &str, tensor: &Tensor) -> Result<(), TorchError> {
+    fn take(&mut self, role: &str, tensor: &Tensor, place: &str) -> Result<(), TorchError> {
         let own = match role {
             "master" => &mut self.master,
             "first" => &mut self.first,
@@ -191,7 +209,7 @@ impl Slot {
         };
         if tensor.size() != own.size() || tensor.kind() != Kind::Float {
             return Err(TorchError::Model(format!(
-                "the {role} tensor of `{}` is {:?} {:?} in the checkpoint, expected Float {:?}",
+                "the {role} tensor of `{}` is {:?} {:?} {place}, expected Float {:?}",
                 self.name,
                 tensor.kind(),
                 tensor.size(),

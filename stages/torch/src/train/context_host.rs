@@ -19,16 +19,25 @@ pub struct ContextHost<'a> {
     /// Steps in all, for the display of progress.
     steps: u64,
     vram: Vram,
+    /// The artifact whose tensors the parameters begin with.
+    origin: Fields,
 }
 
 impl<'a> ContextHost<'a> {
     pub fn new(context: &'a mut dyn Context, steps: u64) -> ContextHost<'a> {
-        ContextHost { context, begin: Instant::now(), steps, vram: Vram::default() }
+        let (begin, vram) = (Instant::now(), Vram::default());
+        ContextHost { context, begin, steps, vram, origin: Fields::new() }
     }
 
     /// Reports the memory that is taken on the devices as well.
     pub fn on(mut self, devices: &[Device]) -> ContextHost<'a> {
         self.vram = Vram::new(devices);
+        self
+    }
+
+    /// Begins with the tensors of this artifact as they are stored.
+    pub fn from(mut self, origin: &Fields) -> ContextHost<'a> {
+        self.origin = origin.clone();
         self
     }
 }
@@ -42,6 +51,11 @@ impl Host for ContextHost<'_> {
 
     fn recall(&mut self, kept: &Blob) -> Result<Tensor, StageError> {
         stored::recall(kept, self.context)
+    }
+
+    fn origin(&mut self, name: &str) -> Result<Option<Tensor>, StageError> {
+        let blob = self.origin.blob(&artifact::tensor_field(name)).cloned();
+        blob.map(|blob| stored::recall(&blob, self.context)).transpose()
     }
 
     fn commit(&mut self, checkpoint: &Checkpoint<Blob>) -> Result<(), StageError> {

@@ -19,6 +19,12 @@ pub trait Host {
     /// The checkpoint to go on from.
     fn last(&mut self) -> Result<Option<Checkpoint<Self::Kept>>, StageError>;
 
+    /// The value that a parameter begins with, where the model may have it rounded to what it
+    /// computes in and somebody knows it better.
+    fn origin(&mut self, _name: &str) -> Result<Option<Tensor>, StageError> {
+        Ok(None)
+    }
+
     /// True when training shall save and end soon.
     fn stopping(&mut self) -> bool;
 

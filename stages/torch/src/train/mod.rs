@@ -15,6 +15,7 @@ pub mod losses;
 pub mod order;
 pub mod precision;
 pub mod record;
+pub mod rehearsal;
 pub mod replicas;
 pub mod run;
 pub mod schedule;

@@ -18,7 +18,7 @@ use crate::random::scramble;
 use crate::train::adamw::AdamW;
 use crate::train::early_stop::Place;
 use crate::train::gradients::{clip_factor, norm};
-use crate::train::host::Host;
+use crate::train::host::{Checkpoint, Host};
 use crate::train::losses::{Losses, Means, Totals};
 use crate::train::order::{Clip, Order, Row};
 use crate::train::precision::Scaler;
@@ -90,6 +90,14 @@ pub fn train<T: Trainee, D: Data<T::Batch>, H: Host>(
     run.finish(host)
 }
 
+/// What a training that goes on from the last checkpoint would save if it were stopped at once.
+pub fn taken_up<T: Trainee, D: Data<T::Batch>, H: Host>(
+    job: Job<'_, T, D>,
+    host: &mut H,
+) -> Result<Checkpoint<H::Kept>, StageError> {
+    Run::start(job, host)?.checkpoint(host)
+}
+
 struct Run<'a, T: Trainee, D, K> {
     job: Job<'a, T, D>,
     order: Order,
@@ -122,8 +130,9 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         let record = Record::default();
         let mut run =
             Run { job, order, held_out, adamw, state, record, best: Vec::new(), saved, pace };
-        if let Some(checkpoint) = host.last()? {
-            run.restore(&checkpoint, host)?;
+        match host.last()? {
+            Some(checkpoint) => run.restore(&checkpoint, host)?,
+            None => run.adamw.refine(|name| host.origin(name))?,
         }
         replicas::share_weights(run.job.replicas)?;
         // Whoever tried the model out before may have left some.

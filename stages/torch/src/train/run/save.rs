@@ -36,14 +36,29 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         by_steps || by_time
     }
 
-    /// Saves all that is needed to go on; nothing where it was just done, or where nothing has
-    /// happened yet. Frozen tensors are
-    /// not part of it: they are what the training was started with.
+    /// Saves what is needed to go on; nothing where it was just done, or where nothing has
+    /// happened yet.
     pub(super) fn save<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<(), StageError> {
         if self.saved.step == self.state.step {
             return Ok(());
         }
         let start = host.seconds();
+        let checkpoint = self.checkpoint(host)?;
+        host.commit(&checkpoint)?;
+        let end = host.seconds();
+        self.saved = Saved { step: self.state.step, at: end };
+        host.report(self.state.step, &[("save_seconds", end - start)]);
+        // Nor is the time of a save the time of the steps.
+        self.pace.since += end - start;
+        Ok(())
+    }
+
+    /// All that is needed to go on. Frozen tensors are not part of it: they are what the training
+    /// was started with.
+    pub(super) fn checkpoint<H: Host<Kept = K>>(
+        &mut self,
+        host: &mut H,
+    ) -> Result<Checkpoint<K>, StageError> {
         let mut tensors = Vec::new();
         for (role, name, tensor) in self.adamw.state() {
             tensors.push((format!("{role}/{name}"), host.keep(tensor)?));
@@ -56,13 +71,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         self.state.recorded = self.record.names().to_vec();
         let state = serde_json::to_string(&self.state)
             .map_err(|error| StageError::failed(format!("the state cannot be saved: {error}")))?;
-        host.commit(&Checkpoint { tensors, state })?;
-        let end = host.seconds();
-        self.saved = Saved { step: self.state.step, at: end };
-        host.report(self.state.step, &[("save_seconds", end - start)]);
-        // Nor is the time of a save the time of the steps.
-        self.pace.since += end - start;
-        Ok(())
+        Ok(Checkpoint { tensors, state })
     }
 
     pub(super) fn restore<H: Host<Kept = K>>(

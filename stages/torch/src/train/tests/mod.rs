@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod memory;
+mod rehearsal;
 mod resume;
 mod rules;
 mod several;

@@ -1,0 +1,209 @@
+//! The stages of Fish Speech as the engine calls them, on a model of a few thousand parameters.
+#![allow(clippy::unwrap_used)]
+
+mod choices;
+mod init;
+mod lineage;
+mod refusals;
+mod speech;
+mod training;
+
+use std::collections::BTreeMap;
+
+use cache::Digest;
+use stage_core::catalogue::fish;
+use stage_core::{
+    Blob, Context, Default as Preset, Fields, GatherInput, Item, Job, Kind, Output, ParameterValue,
+    Parameters, PortInput, PortOutput, Setup, Stage, StageError, Value,
+};
+use stage_formats::artifact;
+
+use super::all;
+use crate::codec::Codes;
+use crate::fish::vocabulary::byte_level;
+use crate::machine::Machine;
+use crate::mel::MelShape;
+use crate::mel_rvq::{Config, MelRvq};
+use crate::npy;
+use crate::testing::Bench;
+
+type Ports = BTreeMap<String, Fields>;
+type Written<'a> = &'a [(&'a str, ParameterValue)];
+
+fn whole(number: i64) -> ParameterValue {
+    ParameterValue::Integer(number)
+}
+
+fn text(text: &str) -> ParameterValue {
+    ParameterValue::Text(text.to_owned())
+}
+
+fn parameters(kind: &Kind, written: Written) -> Parameters {
+    let preset = |preset: &Preset| match preset {
+        Preset::Text(own) => text(own),
+        Preset::Integer(number) => whole(*number),
+        Preset::Number(number) => ParameterValue::Number(*number),
+        Preset::Flag(flag) => ParameterValue::Flag(*flag),
+        Preset::Seconds(seconds) => ParameterValue::Seconds(*seconds),
+        Preset::Texts(texts) => ParameterValue::List(texts.iter().map(|one| text(one)).collect()),
+        Preset::PipelineSeed => whole(1),
+        _ => ParameterValue::Absent,
+    };
+    let presets = kind.parameters.iter();
+    let mut values: BTreeMap<String, ParameterValue> =
+        presets.map(|one| (one.name.to_owned(), preset(&one.default))).collect();
+    for (name, value) in written {
+        assert!(values.contains_key(*name), "`{}` has no parameter `{name}`", kind.name);
+        values.insert((*name).to_owned(), value.clone());
+    }
+    Parameters(values)
+}
+
+fn open(kind: &'static Kind, setup: Setup, bench: &mut Bench) -> Result<Job, StageError> {
+    let stages = all(&Machine::default());
+    let stage = stages.iter().find(|stage| stage.kind().name == kind.name).unwrap();
+    Stage::open(&**stage, setup, bench)
+}
+
+fn gather(
+    kind: &'static Kind,
+    written: Written,
+    ports: Vec<(&str, PortInput)>,
+    bench: &mut Bench,
+) -> Result<Ports, StageError> {
+    let parameters = parameters(kind, written);
+    let setup = Setup { parameters, device: "cpu".into(), ..Setup::default() };
+    let Job::Gather(mut job) = open(kind, setup, bench)? else { panic!("no gather") };
+    let ports = ports.into_iter().map(|(port, input)| (port.to_owned(), vec![input])).collect();
+    let output = job.run(GatherInput { ports }, bench)?;
+    let fields = |(port, output): (String, PortOutput)| {
+        let PortOutput::Artifact(values) = output else { panic!("no artifact") };
+        (port, bench.keep_all(Output { values, notes: Vec::new() }))
+    };
+    Ok(output.ports.into_iter().map(fields).collect())
+}
+
+fn artifact_of(fields: &Fields) -> PortInput {
+    PortInput::Artifact { stage: "above".into(), fields: fields.clone() }
+}
+
+/// A model of 3 codebooks of 24 entries.
+fn base(bench: &mut Bench) -> Fields {
+    let written = [
+        ("codebooks", whole(3)),
+        ("entries", whole(24)),
+        ("layers", whole(1)),
+        ("dim", whole(16)),
+        ("heads", whole(2)),
+        ("key_heads", whole(1)),
+        ("max_length", whole(96)),
+    ];
+    gather(&fish::INIT, &written, Vec::new(), bench).unwrap().remove("model").unwrap()
+}
+
+fn clip(bench: &mut Bench, number: usize, codebooks: usize) -> Item {
+    let code = |at: usize| ((at * 5 + number * 7) % 24) as u16;
+    let codes = Codes { codebooks, frames: 6, values: (0..codebooks * 6).map(code).collect() };
+    let mut item = bench.item(number, "tokens", npy::KIND, &npy::write(&codes).unwrap());
+    item.fields.set("text", Value::text(format!("sana {number}")));
+    item
+}
+
+fn clips(bench: &mut Bench, codebooks: usize) -> PortInput {
+    let items = (0..6).map(|number| clip(bench, number, codebooks)).collect();
+    PortInput::Dataset { stage: "clips".into(), items, rejects: Vec::new() }
+}
+
+/// Four steps of two rows each, with little around them.
+fn quick() -> Vec<(&'static str, ParameterValue)> {
+    vec![
+        ("steps", whole(4)),
+        ("batch", whole(1)),
+        ("accumulation", whole(2)),
+        ("warm_up", whole(0)),
+        ("validate_every", whole(2)),
+        ("save_every", whole(2)),
+        ("validation_fraction", ParameterValue::Number(0.3)),
+    ]
+}
+
+fn tune(
+    kind: &'static Kind,
+    more: Written,
+    base: &Fields,
+    bench: &mut Bench,
+) -> Result<Ports, StageError> {
+    let clips = clips(bench, 3);
+    let written = [&quick()[..], more].concat();
+    gather(kind, &written, vec![("input", clips), ("base", artifact_of(base))], bench)
+}
+
+fn refusal(result: Result<Ports, StageError>) -> (String, String) {
+    let error = result.unwrap_err();
+    (error.to_string(), error.help().unwrap_or_default().to_owned())
+}
+
+fn codec(codebooks: usize, entries: usize, bench: &mut Bench) -> Fields {
+    let config = Config::new(MelShape::at_rate(16_000), codebooks, entries);
+    let bands = config.mel.bands;
+    let books = (0..codebooks * entries * bands).map(|at| (at % 7) as f32 * 0.1).collect();
+    let codec = MelRvq::from_parts(config, vec![-3.0; bands], books);
+    let blob = bench.keep("model/safetensors", &codec.save().unwrap());
+    [("model", Value::Blob(blob.into()))].into_iter().collect()
+}
+
+fn speak(
+    model: &Fields,
+    codec: &Fields,
+    sentences: &[&str],
+    bench: &mut Bench,
+) -> Result<Vec<Fields>, StageError> {
+    let artifacts = [("model", model), ("codec", codec)];
+    let artifacts = artifacts.map(|(port, fields)| (port.to_owned(), vec![fields.clone()]));
+    let setup = Setup {
+        parameters: parameters(&fish::SYNTHESIZE, &[("max_frames", whole(12))]),
+        artifacts: artifacts.into(),
+        device: "cpu".into(),
+        ..Setup::default()
+    };
+    let Job::Item(job) = open(&fish::SYNTHESIZE, setup, bench)? else { panic!("no item job") };
+    let item = |text: &&str| Item::new("", [("text", Value::text(*text))].into_iter().collect());
+    let items: Vec<Item> = sentences.iter().map(item).collect();
+    let outputs = job.process(&items, bench)?;
+    Ok(outputs.into_iter().map(|output| bench.keep_all(output.unwrap())).collect())
+}
+
+const KINDS: [&Kind; 2] = [&fish::FINETUNE, &fish::LORA];
+
+const QUIET: (&str, ParameterValue) = ("preflight", ParameterValue::Flag(false));
+
+/// What was trained, of either kind.
+fn learnt(mut ports: Ports) -> Fields {
+    ports.remove("model").or_else(|| ports.remove("adapters")).unwrap()
+}
+
+/// The tensors of a model or of adapters, by content.
+fn contents(fields: &Fields) -> BTreeMap<String, Digest> {
+    artifact::tensors(fields).map(|(name, blob)| (name.to_owned(), blob.digest)).collect()
+}
+
+fn lineage_of(fields: &Fields) -> serde_json::Value {
+    serde_json::from_str(fields.text(artifact::LINEAGE).unwrap()).unwrap()
+}
+
+/// The artifact with one of its texts changed.
+fn edited(
+    fields: &Fields,
+    name: &str,
+    bench: &mut Bench,
+    change: impl Fn(&str) -> String,
+) -> Fields {
+    let blob = fields.blob(name).unwrap();
+    let (kind, bytes) = (blob.kind.clone(), Context::read(bench, blob).unwrap());
+    let text = std::str::from_utf8(&bytes).unwrap();
+    let changed = change(text);
+    assert_ne!(changed, text);
+    let mut edited = fields.clone();
+    edited.set(name, Value::Blob(bench.keep(&kind, changed.as_bytes()).into()));
+    edited
+}

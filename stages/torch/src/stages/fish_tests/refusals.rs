@@ -1,0 +1,75 @@
+//! What is refused before hours are spent on it.
+
+use super::*;
+
+#[test]
+fn adapters_on_weights_that_were_lost_are_refused() {
+    let mut bench = Bench::default();
+    let mut lost = base(&mut bench);
+    lost.remove(artifact::LINEAGE);
+    let (message, help) = refusal(tune(&fish::LORA, &[], &lost, &mut bench));
+    assert!(message.starts_with("the base knows nothing: its loss is "), "{message}");
+    assert!(help.contains("import the published files again"), "{help}");
+}
+
+#[test]
+fn a_tokenizer_of_another_model_is_refused() {
+    let mut bench = Bench::default();
+    let mut other = base(&mut bench);
+    let (_, marks) = byte_level(20);
+    let blob = bench.keep(artifact::TOKENIZER_KIND, marks.as_bytes());
+    other.set(artifact::SPECIAL_TOKENS, Value::Blob(blob.into()));
+    let (message, _) = refusal(tune(&fish::FINETUNE, &[], &other, &mut bench));
+    assert!(message.starts_with("the tokenizer does not belong to the model: "), "{message}");
+    other.remove(artifact::SPECIAL_TOKENS);
+    let (message, _) = refusal(tune(&fish::FINETUNE, &[], &other, &mut bench));
+    assert_eq!(message, "the model has no `special_tokens.json`");
+}
+
+#[test]
+fn clips_and_codecs_of_another_shape_are_refused() {
+    let mut bench = Bench::default();
+    let base = base(&mut bench);
+    let input = vec![("input", clips(&mut bench, 2)), ("base", artifact_of(&base))];
+    let (message, help) = refusal(gather(&fish::FINETUNE, &quick(), input, &mut bench));
+    assert!(message.ends_with("its tokens are of 2 codebooks, the model has 3"), "{message}");
+    assert!(help.contains("codec that the model was made for"), "{help}");
+    let codec = codec(3, 32, &mut bench);
+    let error = speak(&base, &codec, &["Hei."], &mut bench).unwrap_err();
+    let expected = "the codec has 3 codebooks of up to 32 entries, the model 3 of 24";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn a_configuration_that_lost_the_scaling_of_codebooks_is_refused() {
+    let mut bench = Bench::default();
+    let scaled = base(&mut bench);
+    let unscaled = edited(&scaled, artifact::CONFIG, &mut bench, |config| {
+        config.replace("\"scale_codebook_embeddings\": true,", "")
+    });
+    let (message, help) = refusal(tune(&fish::FINETUNE, &[], &unscaled, &mut bench));
+    assert!(message.starts_with("`config.json` does not say whether"), "{message}");
+    assert!(help.contains("\"scale_codebook_embeddings\": true"), "{help}");
+}
+
+#[test]
+fn a_codec_is_no_text_model() {
+    let mut bench = Bench::default();
+    let mut other = base(&mut bench);
+    other.set(artifact::FAMILY, Value::text(artifact::DAC));
+    let (message, _) = refusal(tune(&fish::FINETUNE, &[], &other, &mut bench));
+    let expected = "what arrived on `base` is no text model of Fish Speech: it is a codec";
+    assert_eq!(message, expected);
+}
+
+#[test]
+fn a_pattern_that_names_no_module_and_no_length_of_training_are_refused() {
+    let mut bench = Bench::default();
+    let base = base(&mut bench);
+    let modules = [("modules", ParameterValue::List(vec![text("layers.*.nothing")]))];
+    let (message, _) = refusal(tune(&fish::LORA, &modules, &base, &mut bench));
+    assert!(message.starts_with("`layers.*.nothing` names no module"), "{message}");
+    let both = [("epochs", ParameterValue::Number(2.0))];
+    let (message, _) = refusal(tune(&fish::FINETUNE, &both, &base, &mut bench));
+    assert_eq!(message, "how long to train is not said");
+}

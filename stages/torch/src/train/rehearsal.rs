@@ -1,0 +1,287 @@
+//! The first step of a training, saved and read back, and the second one after it: what a stop
+//! and a resume would do. Afterwards the model is as it was.
+//!
+//! What is kept goes to files, tensor by tensor, as a checkpoint does, so that a rehearsal needs
+//! no more memory than the training itself; on the disk it needs the room of one checkpoint.
+
+use std::collections::BTreeSet;
+
+use cache::Digest;
+use cache::fs::{Fs, FsError, Open, RealFs};
+use camino::{Utf8Path, Utf8PathBuf};
+use stage_core::{Context, StageError};
+use tch::{Kind, Tensor};
+
+use super::run::{Data, Job, taken_up, train};
+use super::schedule::Decay;
+use super::settings::Checkpoints;
+use super::{Checkpoint, Host, Settings, Trainee, order, replicas};
+use crate::error::TorchError;
+use crate::stored;
+
+const STEPS: u64 = 2;
+
+/// By how much the loss of the second step may differ, in relation to its size, where the device
+/// does not add in the same order each time.
+const SAME_LOSS: f64 = 1e-2;
+
+/// Where the files are, below the folder that the context gives.
+const FOLDER: &str = "rehearsal";
+
+pub fn rehearse<T: Trainee, D: Data<T::Batch>>(
+    models: &mut [T],
+    data: &D,
+    clips: &[order::Clip],
+    settings: &Settings,
+    context: &mut dyn Context,
+) -> Result<(), StageError> {
+    let folder = context.scratch()?.join(FOLDER);
+    RealFs.create_dir(&folder).map_err(no_room)?;
+    let settings = shortened(settings);
+    let mut rehearsal = Rehearsal { models, data, clips, settings: &settings };
+    let result = rehearsal.play(&folder, context);
+    replicas::clear_gradients(rehearsal.models);
+    // What stays is swept with the folder above.
+    let _ = RealFs.remove_dir_all(&folder);
+    result
+}
+
+/// Moves from the first step on, and does nothing but steps.
+fn shortened(settings: &Settings) -> Settings {
+    let mut short = settings.clone();
+    short.steps = STEPS;
+    (short.rows, short.accumulate) = (settings.rows.min(2), 1);
+    (short.schedule.warm_up, short.schedule.decay) = (0, Decay::Constant);
+    (short.early_stop, short.keep_best, short.keep_kind) = (None, 0, None);
+    short.checkpoint = Checkpoints::default();
+    short.report_every = 1;
+    short
+}
+
+struct Rehearsal<'a, T: Trainee, D> {
+    models: &'a mut [T],
+    data: &'a D,
+    clips: &'a [order::Clip],
+    settings: &'a Settings,
+}
+
+impl<T: Trainee, D: Data<T::Batch>> Rehearsal<'_, T, D> {
+    fn play(&mut self, folder: &Utf8Path, context: &mut dyn Context) -> Result<(), StageError> {
+        let mut disk = Disk::new(folder);
+        let parameters = self.models[0].parameters();
+        let start: Vec<Digest> =
+            parameters.iter().map(|(_, tensor)| disk.keep(tensor)).collect::<Result<_, _>>()?;
+        let result = self.compare(&start, &mut disk, context);
+        self.put_back(&start, &mut disk)?;
+        result
+    }
+
+    fn compare(
+        &mut self,
+        start: &[Digest],
+        disk: &mut Disk,
+        context: &mut dyn Context,
+    ) -> Result<(), StageError> {
+        let is_exact = !self.models.iter().any(on_gpu);
+        disk.stop_after = Some(1);
+        match self.run(disk) {
+            Err(StageError::Stopped) => disk.stop_after = None,
+            Err(error) => return Err(error),
+            Ok(()) => return Err(not_resumed("it did not stop when it was told to")),
+        }
+        go_on(context)?;
+        // Other weights, so that those of the checkpoint have to come back.
+        self.put_back(start, disk)?;
+        let saved = disk.saved()?;
+        let again = taken_up(self.job(), disk)?;
+        check_same(&saved, &again, "is not what it was when it was saved")?;
+        go_on(context)?;
+        // Only what is compared needs to be looked at from here on.
+        disk.keeps = if is_exact { Keeps::Digest } else { Keeps::Nothing };
+        self.run(disk)?;
+        self.check_finite()?;
+        go_on(context)?;
+        self.put_back(start, disk)?;
+        let mut straight = Disk { keeps: disk.keeps, ..Disk::new(&disk.folder) };
+        self.run(&mut straight)?;
+        if !is_exact {
+            return check_same_loss(straight.loss, disk.loss);
+        }
+        check_same(&straight.saved()?, &disk.saved()?, "differs from that of a run without a stop")
+    }
+
+    fn check_finite(&self) -> Result<(), StageError> {
+        for (_, tensor) in self.models[0].parameters() {
+            // Not finite as soon as one of its terms is not; unlike a test of each term a sum
+            // needs no memory.
+            let sum = tensor.f_sum(Kind::Double).and_then(|sum| sum.f_double_value(&[]));
+            if !sum.map_err(TorchError::from)?.is_finite() {
+                return Err(StageError::with_help(
+                    "a step of training gave weights that are no numbers",
+                    "a lower `learning_rate` or `precision = \"f32\"` may help",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn job(&mut self) -> Job<'_, T, D> {
+        let (data, clips, settings) = (self.data, self.clips, self.settings);
+        Job { replicas: self.models, data, clips, held_out: &[], settings }
+    }
+
+    fn run(&mut self, disk: &mut Disk) -> Result<(), StageError> {
+        train(self.job(), disk).map(drop)
+    }
+
+    fn put_back(&mut self, start: &[Digest], disk: &mut Disk) -> Result<(), StageError> {
+        let _guard = tch::no_grad_guard();
+        for ((_, parameter), kept) in self.models[0].parameters().iter().zip(start) {
+            let tensor = disk.recall(kept)?;
+            parameter.shallow_clone().f_copy_(&tensor).map_err(TorchError::from)?;
+        }
+        Ok(replicas::share_weights(self.models)?)
+    }
+}
+
+fn on_gpu<T: Trainee>(model: &T) -> bool {
+    model.parameters().iter().any(|(_, tensor)| tensor.device().is_cuda())
+}
+
+/// Between two parts somebody may have asked for a stop.
+fn go_on(context: &mut dyn Context) -> Result<(), StageError> {
+    match context.stopping() {
+        true => Err(StageError::Stopped),
+        false => Ok(()),
+    }
+}
+
+/// Two states, to the bit.
+fn check_same(
+    one: &Checkpoint<Digest>,
+    other: &Checkpoint<Digest>,
+    how: &str,
+) -> Result<(), StageError> {
+    let mut pairs = one.tensors.iter().zip(&other.tensors);
+    if let Some(((name, _), _)) = pairs.find(|(one, other)| one != other) {
+        return Err(not_resumed(&format!("`{name}` {how}")));
+    }
+    match one.tensors.len() == other.tensors.len() && one.state == other.state {
+        true => Ok(()),
+        false => Err(not_resumed(&format!("its place in the data {how}"))),
+    }
+}
+
+fn check_same_loss(one: f64, other: f64) -> Result<(), StageError> {
+    match (one - other).abs() <= SAME_LOSS * one.abs() {
+        true => Ok(()),
+        false => Err(not_resumed(&format!(
+            "the loss of its second step is {other}, and {one} without a stop"
+        ))),
+    }
+}
+
+fn not_resumed(why: &str) -> StageError {
+    StageError::with_help(
+        format!("a training that is stopped would not go on as it should: {why}"),
+        "this is a defect: please report it, with the device and the parameters",
+    )
+}
+
+fn no_room(error: FsError) -> StageError {
+    StageError::with_help(
+        format!("a checkpoint cannot be kept: {error}: {}", error.source),
+        "make room where the cache is: a training needs that of three of them",
+    )
+}
+
+/// What becomes of a tensor that is kept.
+#[derive(Clone, Copy, PartialEq)]
+enum Keeps {
+    File,
+    Digest,
+    Nothing,
+}
+
+/// Keeps tensors in files of a folder, named by their content.
+struct Disk {
+    folder: Utf8PathBuf,
+    keeps: Keeps,
+    files: BTreeSet<Digest>,
+    last: Option<Checkpoint<Digest>>,
+    stop_after: Option<u64>,
+    step: u64,
+    /// Of the last step.
+    loss: f64,
+}
+
+impl Disk {
+    fn new(folder: &Utf8Path) -> Disk {
+        Disk {
+            folder: folder.to_owned(),
+            keeps: Keeps::File,
+            files: BTreeSet::new(),
+            last: None,
+            stop_after: None,
+            step: 0,
+            loss: f64::NAN,
+        }
+    }
+
+    fn saved(&self) -> Result<Checkpoint<Digest>, StageError> {
+        self.last.clone().ok_or_else(|| not_resumed("it saved nothing"))
+    }
+
+    fn path(&self, digest: &Digest) -> Utf8PathBuf {
+        self.folder.join(digest.to_string())
+    }
+}
+
+impl Host for Disk {
+    type Kept = Digest;
+
+    fn keep(&mut self, tensor: &Tensor) -> Result<Digest, StageError> {
+        if self.keeps == Keeps::Nothing {
+            return Ok(Digest::of(b""));
+        }
+        let bytes = stored::encode(tensor)?;
+        let digest = Digest::of(&bytes);
+        if self.keeps == Keeps::File && self.files.insert(digest) {
+            let file = RealFs.open(&self.path(&digest), Open::CreateNew);
+            file.and_then(|file| file.write_all_at(&bytes, 0)).map_err(no_room)?;
+        }
+        Ok(digest)
+    }
+
+    fn recall(&mut self, kept: &Digest) -> Result<Tensor, StageError> {
+        let unread = |error: FsError| not_resumed(&format!("{error}: {}", error.source));
+        let bytes = RealFs.map(&self.path(kept)).map_err(unread)?;
+        match Digest::of(&bytes) == *kept {
+            true => Ok(stored::decode(bytes)?),
+            false => Err(not_resumed("a file is not read as it was written")),
+        }
+    }
+
+    fn commit(&mut self, checkpoint: &Checkpoint<Digest>) -> Result<(), StageError> {
+        self.last = Some(checkpoint.clone());
+        Ok(())
+    }
+
+    fn last(&mut self) -> Result<Option<Checkpoint<Digest>>, StageError> {
+        Ok(self.last.clone())
+    }
+
+    fn stopping(&mut self) -> bool {
+        self.stop_after.is_some_and(|step| self.step >= step)
+    }
+
+    fn report(&mut self, step: u64, values: &[(&str, f64)]) {
+        self.step = step;
+        let loss = values.iter().find(|(name, _)| *name == "loss");
+        self.loss = loss.map_or(self.loss, |(_, loss)| *loss);
+    }
+
+    fn seconds(&mut self) -> f64 {
+        0.0
+    }
+}

@@ -1,0 +1,177 @@
+//! A training that was interrupted leaves the bytes of one that never was.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use nix::sys::signal::Signal;
+use throstle_tests::{Project, RanProgram, Running, send};
+
+use crate::project::{figures, outputs, with};
+
+const STEPS: u64 = 60;
+
+/// Dropout, accumulation and held-out clips take part, so that each of them would show.
+const ADAPTED: &str = r#"
+[stage.trained]
+use = "fish.lora"
+input = "tokens"
+base = "base"
+rank = 2
+dropout = 0.2
+export = { adapters = "out/adapters", log = "out/log" }
+"#;
+
+const TRAINED: &str = r#"
+[stage.trained]
+use = "fish.finetune"
+input = "tokens"
+base = "base"
+export = { model = "out/model", log = "out/log" }
+"#;
+
+const SETTINGS: &str = r#"steps = 60
+learning_rate = 1e-2
+schedule = "cosine"
+batch = 1
+accumulation = 2
+max_length = 80
+validate_every = 9
+validation_fraction = 0.2
+save_every = 5
+patience = 50
+"#;
+
+/// What a training that was never interrupted has left, and the loss of each of its steps.
+struct Straight {
+    outputs: BTreeMap<String, Vec<u8>>,
+    losses: Vec<(u64, f64)>,
+}
+
+fn project(stage: &str) -> Project {
+    let (head, export) = stage.split_once("export").unwrap();
+    with(&format!("{head}{SETTINGS}export{export}"))
+}
+
+fn straight(stage: &'static str) -> &'static Straight {
+    static TWO: [OnceLock<Straight>; 2] = [const { OnceLock::new() }; 2];
+    TWO[usize::from(stage == ADAPTED)].get_or_init(|| {
+        let project = project(stage);
+        let ran = project.run();
+        assert_eq!(ran.executed(), [("trained", 1)].into(), "{:?}", ran.all("stage-failed"));
+        let losses = figures(&ran, "trained", "loss");
+        let steps: Vec<u64> = losses.iter().map(|(step, _)| *step).collect();
+        assert_eq!(steps, (1..=STEPS).collect::<Vec<_>>());
+        Straight { outputs: outputs(&project), losses }
+    })
+}
+
+fn start(project: &Project) -> Running {
+    Running::start(project.throstle(&["run", ".", "--json"]))
+}
+
+/// Reads on until so many more checkpoints are durable.
+fn read_checkpoints(running: &mut Running, count: usize) {
+    (0..count).for_each(|_| drop(running.read_to("checkpoint-kept")));
+}
+
+/// Every step that was told of learnt from what it would have learnt from, whichever run it was
+/// in; those of a killed run may come twice.
+fn assert_same_order(runs: &[RanProgram], straight: &Straight) {
+    let all: Vec<(u64, f64)> =
+        runs.iter().flat_map(|ran| figures(ran, "trained", "loss")).collect();
+    for step in &all {
+        assert!(straight.losses.contains(step), "{step:?}");
+    }
+    let steps: Vec<u64> = all.iter().map(|(step, _)| *step).collect();
+    assert!((1..=STEPS).all(|step| steps.contains(&step)), "{steps:?}");
+}
+
+fn assert_goes_on_to_the_same(project: &Project, mut runs: Vec<RanProgram>, straight: &Straight) {
+    let ran = project.run();
+    assert_eq!(ran.executed(), [("trained", 1)].into());
+    let first = figures(&ran, "trained", "loss")[0].0;
+    assert!(first > 1, "it began anew");
+    runs.push(ran);
+    assert_same_order(&runs, straight);
+    assert!(outputs(project) == straight.outputs, "the outputs differ");
+    project.run().assert_nothing_done();
+}
+
+#[test]
+fn the_worker_may_be_killed_at_any_step() {
+    for stage in [TRAINED, ADAPTED] {
+        let straight = straight(stage);
+        let project = project(stage);
+        let mut running = start(&project);
+        for checkpoints in [0, 1, 2] {
+            let process = running.read_to("worker-started")["process"].as_u64().unwrap();
+            running.read_until(|event| event["values"]["loss"].is_number());
+            read_checkpoints(&mut running, checkpoints);
+            send(u32::try_from(process).unwrap(), Signal::SIGKILL);
+        }
+        let ran = running.ended();
+        assert_eq!((ran.code, ran.all("worker-died").len()), (Some(0), 3), "{ran:?}");
+        assert_same_order(&[ran], straight);
+        assert!(outputs(&project) == straight.outputs, "{stage}");
+    }
+}
+
+#[test]
+fn the_engine_may_be_killed_at_any_step() {
+    for stage in [TRAINED, ADAPTED] {
+        let project = project(stage);
+        let mut runs = Vec::new();
+        for checkpoints in [0, 2, 1, 1] {
+            let mut running = start(&project);
+            running.read_until(|event| event["values"]["loss"].is_number());
+            read_checkpoints(&mut running, checkpoints);
+            running.send(Signal::SIGKILL);
+            let ran = running.ended();
+            assert_eq!(ran.code, None);
+            runs.push(ran);
+        }
+        assert_goes_on_to_the_same(&project, runs, straight(stage));
+    }
+}
+
+#[test]
+fn a_signal_saves_and_pauses_and_no_step_is_done_twice() {
+    for (stage, signal) in [(TRAINED, Signal::SIGINT), (ADAPTED, Signal::SIGTERM)] {
+        let project = project(stage);
+        let mut runs = Vec::new();
+        for losses in [1, 7, 2] {
+            let mut running = start(&project);
+            for _ in 0..losses {
+                running.read_until(|event| event["values"]["loss"].is_number());
+            }
+            running.send(signal);
+            let ran = running.ended();
+            assert_eq!((ran.code, &ran.last()["status"]), (Some(75), &"paused".into()));
+            runs.push(ran);
+        }
+        runs.push(project.run());
+        let steps = runs.iter().flat_map(|ran| figures(ran, "trained", "loss"));
+        assert_eq!(steps.collect::<Vec<_>>(), straight(stage).losses, "{signal}");
+        assert!(outputs(&project) == straight(stage).outputs, "{signal}");
+        project.run().assert_nothing_done();
+    }
+}
+
+#[test]
+fn a_training_that_has_little_time_goes_on_until_it_is_done() {
+    let straight = straight(TRAINED);
+    let project = project(TRAINED);
+    let (mut seconds, mut runs) = (0.5, Vec::new());
+    while runs.last().is_none_or(|ran: &RanProgram| ran.code == Some(75)) {
+        let limit = format!("{seconds}s");
+        let arguments = ["run", ".", "--json", "--stop-after", &limit];
+        runs.push(RanProgram::of(project.output(&arguments)));
+        seconds *= 1.2;
+    }
+    let runs_steps: Vec<_> = runs.iter().map(|ran| figures(ran, "trained", "loss")).collect();
+    assert_eq!(runs_steps.concat(), straight.losses, "each step is done once");
+    let pauses = runs_steps.iter().filter(|steps| !steps.is_empty()).count() - 1;
+    assert!(pauses > 0, "it had so much time that it never paused");
+    assert_eq!(runs.last().unwrap().code, Some(0));
+    assert!(outputs(&project) == straight.outputs);
+}

@@ -1,0 +1,77 @@
+//! A program at work, whose events are read while it runs.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::RanProgram;
+
+/// A started program, killed when the test ends before it.
+pub struct Running {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    events: Vec<Value>,
+}
+
+impl Running {
+    pub fn start(mut command: Command) -> Running {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Running { child, lines, events: Vec::new() }
+    }
+
+    pub fn send(&self, signal: Signal) {
+        send(self.child.id(), signal);
+    }
+
+    /// Reads events up to the first of this name.
+    pub fn read_to(&mut self, event: &str) -> Value {
+        self.read_until(|value| value["event"] == event)
+    }
+
+    /// Reads events up to the first that is wanted.
+    pub fn read_until(&mut self, is_wanted: impl Fn(&Value) -> bool) -> Value {
+        while let Some(event) = self.next() {
+            if is_wanted(&event) {
+                return event;
+            }
+        }
+        panic!("the output ends before the event: {:?}", self.events.last());
+    }
+
+    /// Waits for the end, and gives all events, those that were read before as well.
+    pub fn ended(mut self) -> RanProgram {
+        while self.next().is_some() {}
+        let (code, events) = (self.code(), std::mem::take(&mut self.events));
+        RanProgram { code, events, errors: String::new() }
+    }
+
+    pub fn code(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+
+    fn next(&mut self) -> Option<Value> {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        // A program that was killed may leave half a line.
+        let event: Value = serde_json::from_str(line.strip_suffix('\n')?).unwrap();
+        self.events.push(event.clone());
+        Some(event)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended already where the test went well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends a signal to a process, which must be there.
+pub fn send(process: u32, signal: Signal) {
+    kill(Pid::from_raw(i32::try_from(process).unwrap()), signal).unwrap();
+}
