@@ -53,17 +53,26 @@ impl Done {
     }
 }
 
+/// Whether a change of the index is on the disk when it is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sync {
+    Now,
+    /// When the system likes. What a power cut leaves then is not to be trusted.
+    Later,
+}
+
 #[derive(Debug)]
 pub(crate) struct Direct {
     file: CheckedFile,
+    sync: Sync,
     pub failure: Arc<Failure>,
     pub done: Done,
 }
 
 impl Direct {
-    pub fn new(file: Box<dyn FsFile>) -> Direct {
+    pub fn new(file: Box<dyn FsFile>, sync: Sync) -> Direct {
         let file = CheckedFile::new(file);
-        Direct { file, failure: Arc::default(), done: Done::default() }
+        Direct { file, sync, failure: Arc::default(), done: Done::default() }
     }
 
     fn unless_done(&self, work: impl FnOnce() -> Result<(), FsError>) -> io::Result<()> {
@@ -87,6 +96,9 @@ impl redb::StorageBackend for Direct {
 
     fn sync_data(&self) -> io::Result<()> {
         self.unless_done(|| {
+            if self.sync == Sync::Later {
+                return Ok(());
+            }
             let failed = |_: &FsError| self.failure.sync_failed.store(true, Ordering::SeqCst);
             self.file.sync_data().inspect_err(failed)
         })

@@ -57,10 +57,10 @@ impl Cache {
     pub fn open(dir: &Utf8Path, fs: Arc<dyn Fs>, access: Access) -> Result<Cache, CacheError> {
         let fs: Arc<dyn Fs> = Arc::new(RetryFs::new(fs));
         let layout = Layout::new(dir);
-        let marked = layout.check(&*fs)?;
+        let format = layout.check(&*fs)?;
         match access {
-            Access::ReadWrite => layout.create(&*fs, marked)?,
-            Access::ReadOnly if !marked => {
+            Access::ReadWrite => layout.create(&*fs, format)?,
+            Access::ReadOnly if format.is_none() => {
                 return Err(CacheError::NoCache { dir: dir.to_owned() });
             }
             Access::ReadOnly => {}

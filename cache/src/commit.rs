@@ -120,7 +120,7 @@ impl Writer {
                 self.pack = Some(pack);
             }
         }
-        shared.ledger().write(|tables| {
+        shared.ledger().write_soon(|tables| {
             for (pack, offset, entry) in &placed {
                 tables.take_in(*pack, *offset, entry)?;
             }

@@ -1,15 +1,35 @@
 //! The lock file of the index, and the numbers in it: how many changes there were, how long the
-//! index was when it was compacted, and how many changes in a row did not come to their end.
+//! index was when it was compacted, how many changes in a row did not come to their end, and in
+//! which start of the machine the index was changed without a sync.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::fs::{Fs, FsError, FsFile, FsResult, LockKind, Open};
 use crate::layout::Layout;
-use crate::{Access, CacheError};
+use crate::{Access, CacheError, Digest};
 
 const COMPACTED: u64 = 8;
 const UNFINISHED: u64 = 16;
+const BOOT: u64 = 24;
+
+/// A start of the machine; zeros stand for none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Boot([u8; 16]);
+
+impl Boot {
+    /// The present one, where writes to this folder can be relied on until the next.
+    pub fn present(fs: &dyn Fs, layout: &Layout) -> Option<Boot> {
+        let id = fs.boot().filter(|_| fs.is_local(&layout.dir))?;
+        let mut start = [0; 16];
+        start.copy_from_slice(&Digest::of(id.as_bytes()).as_bytes()[..16]);
+        Some(Boot(start))
+    }
+
+    pub fn is_none(&self) -> bool {
+        *self == Boot::default()
+    }
+}
 
 pub(crate) struct Gate {
     /// None where the cache cannot be written and nobody ever made the file.
@@ -96,6 +116,28 @@ impl Gate {
 
     pub fn set_compacted(&self, length: u64) -> FsResult<()> {
         self.set_number(COMPACTED, length)
+    }
+
+    /// In which start of the machine the index was changed without a sync.
+    pub fn boot(&self) -> FsResult<Boot> {
+        let mut boot = Boot::default();
+        if let Some(file) = &self.file {
+            file.read_full_at(&mut boot.0, BOOT)?;
+        }
+        Ok(boot)
+    }
+
+    /// Where nothing stood before it is durable on return: were it lost with the changes that it
+    /// tells of, nobody would doubt the index. In the place of another it may be lost.
+    pub fn set_boot(&self, fs: &dyn Fs, layout: &Layout, boot: Boot) -> FsResult<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let before = self.boot()?;
+        file.write_all_at(&boot.0, BOOT)?;
+        if before.is_none() {
+            file.sync_data()?;
+            fs.sync_dir(&layout.locks)?;
+        }
+        Ok(())
     }
 
     /// Counts a change before it is made, so that nobody keeps a view of pages that a process

@@ -5,8 +5,9 @@ use camino::{Utf8Path, Utf8PathBuf};
 use crate::fs::{Fs, FsResult};
 use crate::{CacheError, Digest};
 
-/// The format written and the newest one understood.
-pub const FORMAT: u32 = 1;
+/// The format written and the newest one understood. Format 1 differs in that its index is always
+/// synced, so programs that know no other would believe an index of format 2 after a power cut.
+pub const FORMAT: u32 = 2;
 
 const FORMAT_PREFIX: &str = "throstle cache ";
 const TAG: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55\n\
@@ -40,17 +41,17 @@ impl Layout {
         }
     }
 
-    /// Checks the format mark; says whether there is one.
-    pub fn check(&self, fs: &dyn Fs) -> Result<bool, CacheError> {
+    /// Checks the format mark and gives it, if there is one.
+    pub fn check(&self, fs: &dyn Fs) -> Result<Option<u32>, CacheError> {
         let text = match fs.read(&self.dir.join("FORMAT")) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Err(error) if error.is_not_found() => return Ok(false),
+            Err(error) if error.is_not_found() => return Ok(None),
             Err(error) => return Err(error.into()),
         };
         let found = text.strip_prefix(FORMAT_PREFIX).and_then(|rest| rest.trim().parse().ok());
         match found {
-            Some(FORMAT) => Ok(true),
-            Some(found) => {
+            Some(found @ 1..=FORMAT) => Ok(Some(found)),
+            Some(found @ 1..) => {
                 Err(CacheError::NewerFormat { dir: self.dir.clone(), found, known: FORMAT })
             }
             _ => Err(CacheError::NotACache {
@@ -60,14 +61,17 @@ impl Layout {
         }
     }
 
-    /// Makes the folders that are missing, then the mark: a marked folder is a whole one.
-    pub fn create(&self, fs: &dyn Fs, marked: bool) -> Result<(), CacheError> {
+    /// Makes the folders that are missing, then the mark: a marked folder is a whole one. The
+    /// mark of an older format is replaced.
+    pub fn create(&self, fs: &dyn Fs, found: Option<u32>) -> Result<(), CacheError> {
         for dir in [&self.dir, &self.objects, &self.packs, &self.staging, &self.locks, &self.trash]
         {
             fs.create_dir_all(dir)?;
         }
-        if !marked {
+        if found.is_none() {
             fs.write_durably(&self.dir.join("CACHEDIR.TAG"), TAG)?;
+        }
+        if found != Some(FORMAT) {
             let mark = format!("{FORMAT_PREFIX}{FORMAT}\n");
             fs.write_durably(&self.dir.join("FORMAT"), mark.as_bytes())?;
         }

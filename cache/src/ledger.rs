@@ -12,9 +12,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use redb::{Builder, Database, StorageBackend};
 
-use crate::backend::{Direct, Failure, Overlay};
+use crate::backend::{Direct, Failure, Overlay, Sync};
 use crate::fs::{Fs, FsError, LockKind, Open, beside};
-use crate::gate::{Gate, Guard};
+use crate::gate::{Boot, Gate, Guard};
 use crate::index::{IndexFailure, IndexResult, Tables, View, broken};
 use crate::layout::Layout;
 use crate::rebuild;
@@ -31,6 +31,8 @@ pub(crate) struct Ledger {
     layout: Layout,
     access: Access,
     gate: Gate,
+    /// This start of the machine, where changes may be synced later.
+    boot: Option<Boot>,
     state: Mutex<State>,
     /// Told when a change of this process ends.
     changed: Condvar,
@@ -70,9 +72,40 @@ impl Ledger {
         let gate = Gate::open(&*fs, &layout, access)?;
         let state = Mutex::new(State { view: None, seen: 0, changing: false });
         let changed = Condvar::new();
-        let ledger = Ledger { fs, layout, access, gate, state, changed };
+        let boot = Boot::present(&*fs, &layout);
+        let ledger = Ledger { fs, layout, access, gate, boot, state, changed };
         ledger.refresh()?;
+        if ledger.is_doubtful()? {
+            ledger.look_after_restart()?;
+        }
         Ok(ledger)
+    }
+
+    /// Whether the machine was started anew since changes that were not synced, or may have been.
+    fn is_doubtful(&self) -> Result<bool, CacheError> {
+        let changed = self.gate.boot()?;
+        Ok(!changed.is_none() && self.boot != Some(changed))
+    }
+
+    /// Some of the last changes may not have reached the disk. What is sound then is what the
+    /// index was at one moment, and the packs tell of what came later.
+    fn look_after_restart(&self) -> Result<(), CacheError> {
+        if self.access == Access::ReadOnly {
+            let mut state = self.state();
+            let _guard = self.gate.lock(LockKind::Shared)?;
+            return if self.is_sound()? { Ok(()) } else { self.view_in_memory(&mut state) };
+        }
+        let begun = self.begin()?;
+        // Somebody else may have been quicker.
+        if self.is_doubtful()? {
+            self.heal(begun.unfinished.max(1))?;
+            if self.boot.is_none() {
+                self.fs.open(&self.layout.ledger, Open::ReadWrite)?.sync_data()?;
+            }
+            let boot = self.boot.unwrap_or_default();
+            self.gate.set_boot(&*self.fs, &self.layout, boot)?;
+        }
+        Ok(())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -159,17 +192,40 @@ impl Ledger {
         result
     }
 
+    /// Changes the index; the change is durable on return.
     pub fn write<T>(
         &self,
+        change: impl FnMut(&mut Tables<'_>) -> IndexResult<T>,
+    ) -> Result<T, CacheError> {
+        self.write_with(Sync::Now, change)
+    }
+
+    /// Changes the index by what the packs hold durably, so that a power cut may undo it. The
+    /// change is seen by all processes on return.
+    pub fn write_soon<T>(
+        &self,
+        change: impl FnMut(&mut Tables<'_>) -> IndexResult<T>,
+    ) -> Result<T, CacheError> {
+        self.write_with(if self.boot.is_some() { Sync::Later } else { Sync::Now }, change)
+    }
+
+    fn write_with<T>(
+        &self,
+        sync: Sync,
         mut change: impl FnMut(&mut Tables<'_>) -> IndexResult<T>,
     ) -> Result<T, CacheError> {
         self.require_writable()?;
         let begun = self.begin()?;
         self.heal(begun.unfinished)?;
-        match self.change(&mut change) {
+        if let (Sync::Later, Some(boot)) = (sync, self.boot)
+            && self.gate.boot()? != boot
+        {
+            self.gate.set_boot(&*self.fs, &self.layout, boot)?;
+        }
+        match self.change(sync, &mut change) {
             Err(IndexFailure::Broken(_)) => {
                 rebuild::replace_ledger(&*self.fs, &self.layout)?;
-                self.change(&mut change).map_err(|failure| self.convert(failure))
+                self.change(sync, &mut change).map_err(|failure| self.convert(failure))
             }
             result => result.map_err(|failure| self.convert(failure)),
         }
@@ -200,13 +256,14 @@ impl Ledger {
 
     fn change<T>(
         &self,
+        sync: Sync,
         change: &mut dyn FnMut(&mut Tables<'_>) -> IndexResult<T>,
     ) -> IndexResult<T> {
         let file = match self.fs.open(&self.layout.ledger, Open::ReadWrite) {
             Err(error) if error.is_not_found() => return Err(broken("it is missing")),
             other => other?,
         };
-        let backend = Direct::new(file);
+        let backend = Direct::new(file, sync);
         require_content(&backend)?;
         let failure = Arc::clone(&backend.failure);
         let result = with_cause(&failure, || transact(backend, change));
@@ -236,7 +293,7 @@ impl Ledger {
         // It is several changes in one.
         self.state().view = None;
         self.heal(begun.unfinished)?;
-        let backend = Direct::new(self.fs.open(&self.layout.ledger, Open::ReadWrite)?);
+        let backend = Direct::new(self.fs.open(&self.layout.ledger, Open::ReadWrite)?, Sync::Now);
         let failure = Arc::clone(&backend.failure);
         with_cause(&failure, || database(backend)?.compact().map_err(broken))
             .map_err(|failure| self.convert(failure))?;
@@ -266,14 +323,18 @@ impl Ledger {
         }
     }
 
+    /// Reads the packs in place of the index that is on the disk.
+    fn view_in_memory(&self, state: &mut State) -> Result<(), CacheError> {
+        let generation = self.gate.generation()?;
+        let view = rebuild::view_in_memory(&*self.fs, &self.layout);
+        state.view = Some((generation, view.map_err(|failure| self.convert(failure))?));
+        Ok(())
+    }
+
     /// Makes an index that does not answer answer again.
     fn renew(&self, state: &mut State, broken_at: u64) -> Result<(), CacheError> {
         if self.access == Access::ReadOnly {
-            let generation = self.gate.generation()?;
-            let view = rebuild::view_in_memory(&*self.fs, &self.layout)
-                .map_err(|failure| self.convert(failure))?;
-            state.view = Some((generation, view));
-            return Ok(());
+            return self.view_in_memory(state);
         }
         let _guard = self.gate.lock(LockKind::Exclusive)?;
         // Somebody else may have been quicker.
@@ -380,7 +441,7 @@ pub(crate) fn replace(
     change: &mut dyn FnMut(&mut Tables<'_>) -> IndexResult<()>,
 ) -> IndexResult<()> {
     let fresh = beside(&layout.ledger);
-    let backend = Direct::new(fs.open(&fresh, Open::CreateNew)?);
+    let backend = Direct::new(fs.open(&fresh, Open::CreateNew)?, Sync::Now);
     let failure = Arc::clone(&backend.failure);
     let written = with_cause(&failure, || transact(backend, change));
     let moved = written.and_then(|()| Ok(fs.rename(&fresh, &layout.ledger)?));

@@ -10,45 +10,76 @@ use cache::fs::{Fault, FaultFs, Fs, MemoryFs};
 use cache::{Access, Cache, CacheError, Digest, VerifyOptions};
 use common::work::{Promised, check, finish, work};
 
-/// Runs the work with everything failing after the n-th sync; None when it came to its end.
-fn cut_after(syncs: u64) -> Option<(MemoryFs, Promised)> {
+/// A machine that tells its starts, on which the index is synced later, or one that does not.
+fn machine(tells: bool) -> MemoryFs {
     let fs = MemoryFs::new();
+    if tells {
+        common::start(&fs, "first");
+    }
+    fs
+}
+
+/// The machine with what is left on its disk, started anew.
+fn started_anew(disk: MemoryFs) -> MemoryFs {
+    if disk.exists("/proc".into()).unwrap() {
+        common::start(&disk, "second");
+    }
+    disk
+}
+
+/// Runs the work with everything failing after the n-th sync; None when it came to its end.
+fn cut_after(syncs: u64, tells: bool) -> Option<(MemoryFs, Promised)> {
+    let fs = machine(tells);
     fs.stop_after(syncs);
     let mut promised = Promised::default();
     let result = work(Arc::new(fs.clone()), &mut promised);
     result.is_err().then_some((fs, promised))
 }
 
-#[test]
-fn after_a_power_cut_at_any_sync_every_promise_holds() {
+/// Cuts the power after each sync and gives how many there were.
+fn cuts(tells: bool, disks: impl Fn(&MemoryFs, u64) -> Vec<MemoryFs>) -> u64 {
     let mut cuts = 0;
-    while let Some((fs, promised)) = cut_after(cuts) {
-        let place = format!("cut after sync {cuts}");
-        let found = fs.crash();
-        check(&found, &promised, &place);
-        finish(&found, &place);
-        cuts += 1;
-    }
-    assert!(cuts > 30, "only {cuts} syncs were seen");
-}
-
-#[test]
-fn unsynced_writes_may_reach_the_disk_in_any_order() {
-    let mut cuts = 0;
-    while let Some((fs, promised)) = cut_after(cuts) {
-        for seed in 0..6 {
-            let place = format!("cut after sync {cuts}, order {seed}");
-            let found = fs.crash_reordered(seed * 1000 + cuts);
+    while let Some((fs, promised)) = cut_after(cuts, tells) {
+        for (seed, disk) in disks(&fs, cuts).into_iter().enumerate() {
+            let place = format!("cut after sync {cuts}, disk {seed}");
+            let found = started_anew(disk);
             check(&found, &promised, &place);
             finish(&found, &place);
         }
         cuts += 1;
     }
+    cuts
+}
+
+fn in_orders(orders: u64) -> impl Fn(&MemoryFs, u64) -> Vec<MemoryFs> {
+    move |fs, cuts| (0..orders).map(|seed| fs.crash_reordered(seed * 1000 + cuts)).collect()
+}
+
+#[test]
+fn after_a_power_cut_at_any_sync_every_promise_holds() {
+    let cuts = cuts(false, |fs, _| vec![fs.crash()]);
+    assert!(cuts > 30, "only {cuts} syncs were seen");
+}
+
+#[test]
+fn unsynced_writes_may_reach_the_disk_in_any_order() {
+    cuts(false, in_orders(6));
+}
+
+#[test]
+fn an_index_that_was_to_be_synced_later_survives_a_power_cut_at_any_sync() {
+    let cuts = cuts(true, |fs, _| vec![fs.crash()]);
+    assert!(cuts > 20, "only {cuts} syncs were seen");
+}
+
+#[test]
+fn an_index_that_was_to_be_synced_later_may_reach_the_disk_in_any_order() {
+    cuts(true, in_orders(12));
 }
 
 /// Runs the work with every operation failing from the n-th on.
-fn dead_from(operation: u64) -> Option<(MemoryFs, Promised)> {
-    let fs = MemoryFs::new();
+fn dead_from(operation: u64, tells: bool) -> Option<(MemoryFs, Promised)> {
+    let fs = machine(tells);
     let faulty = Arc::new(FaultFs::new(Arc::new(fs.clone())));
     faulty.set(vec![Fault::From { operation, error: EIO }]);
     let mut promised = Promised::default();
@@ -56,10 +87,10 @@ fn dead_from(operation: u64) -> Option<(MemoryFs, Promised)> {
     result.is_err().then_some((fs, promised))
 }
 
-#[test]
-fn after_a_kill_at_any_operation_every_promise_holds() {
+/// Kills the work at each operation and gives how many there were.
+fn kills(tells: bool) -> u64 {
     let mut operation = 0;
-    while let Some((fs, promised)) = dead_from(operation) {
+    while let Some((fs, promised)) = dead_from(operation, tells) {
         let place = format!("killed at operation {operation}");
         let found = fs.kill();
         check(&found, &promised, &place);
@@ -68,17 +99,27 @@ fn after_a_kill_at_any_operation_every_promise_holds() {
         }
         operation += 1;
     }
-    assert!(operation > 200, "only {operation} operations were seen");
+    operation
+}
+
+#[test]
+fn after_a_kill_at_any_operation_every_promise_holds() {
+    for tells in [false, true] {
+        let operations = kills(tells);
+        assert!(operations > 200, "only {operations} operations were seen");
+    }
 }
 
 #[test]
 fn after_a_power_cut_at_any_operation_every_promise_holds() {
-    let mut operation = 0;
-    while let Some((fs, promised)) = dead_from(operation) {
-        let place = format!("power cut at operation {operation}");
-        check(&fs.crash(), &promised, &place);
-        check(&fs.crash_reordered(operation), &promised, &place);
-        operation += 1;
+    for tells in [false, true] {
+        let mut operation = 0;
+        while let Some((fs, promised)) = dead_from(operation, tells) {
+            let place = format!("power cut at operation {operation}");
+            check(&started_anew(fs.crash()), &promised, &place);
+            check(&started_anew(fs.crash_reordered(operation)), &promised, &place);
+            operation += 1;
+        }
     }
 }
 
@@ -100,7 +141,11 @@ fn pack(fs: &MemoryFs) -> (camino::Utf8PathBuf, Vec<u8>) {
 
 #[test]
 fn a_sweep_that_is_cut_anywhere_keeps_what_is_live() {
-    let prepared = MemoryFs::new();
+    [false, true].into_iter().for_each(sweeps_are_cut);
+}
+
+fn sweeps_are_cut(tells: bool) {
+    let prepared = machine(tells);
     let cache = common::open(&prepared);
     let live: Vec<Vec<u8>> = (0..3u8).map(|item| vec![item; 500]).collect();
     let dead: Vec<Vec<u8>> = (10..20u8).map(|item| vec![item; 500]).collect();
@@ -135,7 +180,8 @@ fn a_sweep_that_is_cut_anywhere_keeps_what_is_live() {
         let faulty = Arc::new(FaultFs::new(Arc::new(fs.clone())));
         faulty.set(vec![Fault::From { operation, error: EIO }]);
         let result = sweep(faulty);
-        for (found, how) in [(fs.kill(), "killed"), (fs.crash(), "power cut")] {
+        let disks = [(fs.kill(), "killed"), (started_anew(fs.crash()), "power cut")];
+        for (found, how) in disks {
             let place = format!("{how} at operation {operation}");
             assert_live(&found, &place);
             sweep(Arc::new(found.clone())).unwrap();

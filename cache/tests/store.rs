@@ -143,14 +143,26 @@ fn another_handle_sees_what_was_committed() {
 fn a_newer_format_is_refused_with_both_versions() {
     let fs = MemoryFs::new();
     drop(open(&fs));
-    fs.overwrite(format!("{DIR}/FORMAT").as_str().into(), b"throstle cache 2\n").unwrap();
+    fs.overwrite(format!("{DIR}/FORMAT").as_str().into(), b"throstle cache 3\n").unwrap();
     let error = Cache::open(DIR.into(), std::sync::Arc::new(fs), Access::ReadWrite).unwrap_err();
-    assert!(matches!(error, CacheError::NewerFormat { found: 2, known: 1, .. }));
+    assert!(matches!(error, CacheError::NewerFormat { found: 3, known: 2, .. }));
     assert_eq!(
         error.to_string(),
-        "the cache `/cache` has format 2, this program knows 1: \
+        "the cache `/cache` has format 3, this program knows 2: \
          use a newer program or another cache folder"
     );
+}
+
+#[test]
+fn an_older_format_is_taken_over_by_who_writes_and_left_by_who_reads() {
+    let fs = MemoryFs::new();
+    drop(open(&fs));
+    let mark = camino::Utf8PathBuf::from(format!("{DIR}/FORMAT"));
+    fs.overwrite(&mark, b"throstle cache 1\n").unwrap();
+    Cache::open(DIR.into(), std::sync::Arc::new(fs.clone()), Access::ReadOnly).unwrap();
+    assert_eq!(fs.read(&mark).unwrap(), b"throstle cache 1\n");
+    drop(open(&fs));
+    assert_eq!(fs.crash().read(&mark).unwrap(), b"throstle cache 2\n");
 }
 
 #[test]

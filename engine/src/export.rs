@@ -132,7 +132,7 @@ impl One<'_> {
         let before = cache.get(EXPORT, &section)?;
         let before = before.and_then(|bytes| decode::<ExportRecord>(&bytes));
         let licenses = self.spec.licenses.clone();
-        let now = ExportRecord { value, licenses, boot: boot(cache.fs().as_ref()) };
+        let now = ExportRecord { value, licenses, boot: cache.fs().boot().unwrap_or_default() };
         let same_boot = before.as_ref().is_none_or(|before| before.boot == now.boot);
         let same = before.as_ref() == Some(&now);
         if same && let Some(count) = self.intact(self.store.index(), &section) {
@@ -426,12 +426,6 @@ fn exportable(value: &Planned) -> Option<PortValue> {
         Planned::Artifact(fields) => Some(PortValue::Artifact(fields.clone())),
         Planned::Partial(_) | Planned::Unknown => None,
     }
-}
-
-/// Differs from one start of the machine to the next, where the system tells.
-fn boot(fs: &dyn Fs) -> String {
-    let id = fs.read(Utf8Path::new("/proc/sys/kernel/random/boot_id")).unwrap_or_default();
-    String::from_utf8_lossy(&id).trim().to_owned()
 }
 
 /// Another run may replace the file by an equal one at the same moment, so one look may fail.

@@ -30,12 +30,34 @@ fn undisturbed(world: &MemoryFs) -> Lab {
     lab
 }
 
-fn survives_every_cut(world: &MemoryFs) {
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Starts a machine that tells one start from the next.
+fn start(memory: &MemoryFs, boot: &str) {
+    memory.create_dir_all("/proc/sys/kernel/random".into()).unwrap();
+    memory.write_durably(BOOT.into(), boot.as_bytes()).unwrap();
+}
+
+/// A machine that tells its starts syncs the index of its cache later.
+fn telling(world: MemoryFs) -> MemoryFs {
+    start(&world, "first");
+    world
+}
+
+/// The machine with what is left on its disk, started anew.
+fn started_anew(disk: MemoryFs) -> MemoryFs {
+    if disk.exists(BOOT.into()).unwrap() {
+        start(&disk, "second");
+    }
+    disk
+}
+
+fn survives_every_cut(world: &MemoryFs, least: u64) {
     let expected = undisturbed(world);
     let cuts = at_every_cut(world, |memory, cut| {
-        finishes_like(&memory.crash(), &expected, &format!("cut after sync {cut}"));
+        finishes_like(&started_anew(memory.crash()), &expected, &format!("cut after sync {cut}"));
     });
-    assert!(cuts > 70, "only {cuts} syncs were seen");
+    assert!(cuts > least, "only {cuts} syncs were seen");
 }
 
 fn survives_every_order(world: &MemoryFs, seeds: u64) {
@@ -43,19 +65,32 @@ fn survives_every_order(world: &MemoryFs, seeds: u64) {
     at_every_cut(world, |memory, cut| {
         for seed in 0..seeds {
             let place = format!("cut after sync {cut}, order {seed}");
-            finishes_like(&memory.crash_reordered(seed * 1000 + cut), &expected, &place);
+            let disk = memory.crash_reordered(seed * 1000 + cut);
+            finishes_like(&started_anew(disk), &expected, &place);
         }
     });
 }
 
 #[test]
 fn a_first_run_may_be_cut_at_every_sync() {
-    survives_every_cut(&fresh());
+    survives_every_cut(&fresh(), 70);
 }
 
 #[test]
 fn a_run_after_an_edit_may_be_cut_at_every_sync() {
-    survives_every_cut(&edited());
+    survives_every_cut(&edited(), 70);
+}
+
+#[test]
+fn a_run_whose_index_is_synced_later_may_be_cut_at_every_sync() {
+    survives_every_cut(&telling(fresh()), 30);
+    survives_every_cut(&telling(edited()), 15);
+}
+
+#[test]
+fn an_index_that_is_synced_later_may_reach_the_disk_in_any_order() {
+    survives_every_order(&telling(fresh()), 3);
+    survives_every_order(&telling(edited()), 3);
 }
 
 #[test]
@@ -73,6 +108,8 @@ fn unsynced_writes_after_an_edit_may_reach_the_disk_in_any_order() {
 fn soak_unsynced_writes_in_many_orders() {
     survives_every_order(&fresh(), 40);
     survives_every_order(&edited(), 40);
+    survives_every_order(&telling(fresh()), 40);
+    survives_every_order(&telling(edited()), 40);
 }
 
 #[test]
@@ -90,19 +127,15 @@ fn what_a_finished_run_has_done_survives_a_cut_at_once() {
 fn large_outputs_may_be_cut_at_every_sync() {
     let world = fresh();
     Lab::in_memory(&world).write("data/zoe.txt", &"long ".repeat(130_000));
-    survives_every_cut(&world);
+    survives_every_cut(&world, 70);
 }
 
 /// Runs, then lets the zeros that a power cut leaves stand in the place of an export, which looks
 /// as it did before; then starts the machine anew, or not.
 fn exported_after_zeros(next_boot: &str) -> Lab {
-    let boot = |memory: &MemoryFs, id: &str| {
-        memory.create_dir_all("/proc/sys/kernel/random".into()).unwrap();
-        memory.write_durably("/proc/sys/kernel/random/boot_id".into(), id.as_bytes()).unwrap();
-    };
     let memory = fresh();
     let lab = Lab::in_memory(&memory);
-    boot(&memory, "first");
+    start(&memory, "first");
     lab.run();
     // The stat index trusts what is clearly older.
     memory.set_clock(memory.now() + 10_000_000_000);
@@ -110,7 +143,7 @@ fn exported_after_zeros(next_boot: &str) -> Lab {
     lab.run();
     let length = lab.read("out/ben1.txt").unwrap().len();
     memory.overwrite("/lab/out/ben1.txt".into(), &vec![0; length]).unwrap();
-    boot(&memory, next_boot);
+    start(&memory, next_boot);
     assert!(lab.run().nothing_executed());
     lab
 }

@@ -126,6 +126,10 @@ impl<I: Interceptor> Fs for Layer<I> {
         self.below.now()
     }
 
+    fn is_local(&self, path: &Utf8Path) -> bool {
+        self.below.is_local(path)
+    }
+
     fn is_direct(&self) -> bool {
         self.interceptor.may_be_passed() && self.below.is_direct()
     }

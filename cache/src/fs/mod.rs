@@ -207,6 +207,18 @@ pub trait Fs: Debug + Send + Sync {
         false
     }
 
+    /// Whether what is written at this path can be read, synced or not, until the machine is
+    /// started anew. Disks of other machines may lose it before.
+    fn is_local(&self, _path: &Utf8Path) -> bool {
+        false
+    }
+
+    /// Differs from one start of the machine to the next; None where the system does not tell.
+    fn boot(&self) -> Option<String> {
+        let id = self.read(Utf8Path::new("/proc/sys/kernel/random/boot_id")).ok()?;
+        Some(String::from_utf8_lossy(&id).trim().to_owned()).filter(|id| !id.is_empty())
+    }
+
     fn exists(&self, path: &Utf8Path) -> FsResult<bool> {
         match self.symlink_metadata(path) {
             Ok(_) => Ok(true),

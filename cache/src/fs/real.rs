@@ -104,6 +104,10 @@ impl Fs for RealFs {
         true
     }
 
+    fn is_local(&self, path: &Utf8Path) -> bool {
+        local::is_local(path)
+    }
+
     fn map(&self, path: &Utf8Path) -> FsResult<Bytes> {
         let file = named(Call::Open, path, File::open(path))?;
         if named(Call::Metadata, path, file.metadata())?.len() == 0 {
@@ -226,6 +230,38 @@ impl FsFile for RealFile {
 
     fn byte_is_locked(&self, offset: u64) -> FsResult<bool> {
         self.named(Call::LockRange, byte_lock::held_by_another(&self.file, offset))
+    }
+}
+
+/// Which file systems keep what they hold on this machine.
+#[cfg(target_os = "linux")]
+mod local {
+    use camino::Utf8Path;
+
+    /// The magic numbers of ext2 to ext4, xfs, btrfs, f2fs, bcachefs, zfs, overlayfs and tmpfs,
+    /// as in `linux/magic.h` and in the sources of the two that are not part of it.
+    const KNOWN: [u32; 8] = [
+        0xef53,
+        0x5846_5342,
+        0x9123_683e,
+        0xf2f5_2010,
+        0xca45_1a4e,
+        0x2fc1_2fc1,
+        0x794c_7630,
+        0x0102_1994,
+    ];
+
+    #[allow(clippy::unnecessary_cast, reason = "its type differs between processors")]
+    pub fn is_local(path: &Utf8Path) -> bool {
+        let found = rustix::fs::statfs(path.as_str());
+        found.is_ok_and(|found| KNOWN.contains(&(found.f_type as u32)))
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod local {
+    pub fn is_local(_path: &camino::Utf8Path) -> bool {
+        false
     }
 }
 

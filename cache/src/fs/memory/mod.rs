@@ -280,6 +280,10 @@ impl Fs for MemoryFs {
         })
     }
 
+    fn is_local(&self, _path: &Utf8Path) -> bool {
+        true
+    }
+
     fn now(&self) -> i64 {
         let mut state = self.state();
         state.clock += TICK;
