@@ -63,6 +63,7 @@ pub static DECODE: Kind = Kind {
 
 pub static RESAMPLE: Kind = Kind {
     name: "audio.resample",
+    version: 2,
     summary: "Converts audio to another sample rate.",
     doc: "Flat within 0.1 dB to 96 % of the band, aliases below -130 dB, no delay. Audio that has \
           the rate already passes untouched, bit for bit.",
@@ -130,6 +131,7 @@ pub static LOUDNESS: Kind = Kind {
 
 pub static TRIM: Kind = Kind {
     name: "audio.trim",
+    version: 2,
     summary: "Cuts the silence before and behind the speech.",
     doc: "A voice activity detector says where speech is. A clip without any is set aside.",
     inputs: &[RECORDINGS],

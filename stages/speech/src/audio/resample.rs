@@ -192,18 +192,18 @@ fn interleave(mut channels: Vec<Vec<i16>>) -> Vec<i16> {
 /// Frames of a filter block at both rates. The block is a power of two, at least 2,
 /// times the smallest block that is whole at both rates: an odd multiple would shift
 /// the clip by a fraction of a sample, and other factors make the transform slow.
-/// The filter is as long as the input block; shorter ones than these are not flat
-/// up to the edge, and those twice as long let the stop band rise.
+/// The filter is as long as the input block: with 640 frames at the lower rate it is
+/// flat to 0.01 dB at 7.7 of 8 kHz, with 512 no longer to 0.1 dB. Longer ones cost time,
+/// and those of more than 2,048 frames let the stop band rise.
 fn block(from: u32, to: u32) -> Result<(usize, usize), Fault> {
-    const INPUT: usize = 2_560;
-    const OUTPUT: usize = 1_024;
+    const SHORTEST: usize = 640;
     if from == 0 || to == 0 {
         return Err(fault(from, to, "a rate of 0 Hz"));
     }
     let divisor = greatest_common_divisor(from, to);
     let (input, output) = ((from / divisor) as usize, (to / divisor) as usize);
     let mut multiple = 2;
-    while input * multiple < INPUT || output * multiple < OUTPUT {
+    while input.min(output) * multiple < SHORTEST {
         multiple *= 2;
     }
     if input.max(output) * multiple > LONGEST_BLOCK {

@@ -90,7 +90,7 @@ fn the_length_is_rounded_up_exactly() {
 #[test]
 fn block_by_block_gives_what_the_library_gives_for_the_whole_clip() {
     let mut noise = Noise(7);
-    for (from, chunk) in [(48_000, 3_072), (44_100, 3_528), (24_000, 3_072), (22_050, 3_528)] {
+    for (from, chunk) in [(48_000, 3_072), (44_100, 1_764), (24_000, 1_536), (22_050, 882)] {
         for count in [1, 2_000, 3_072, 10_001] {
             let samples: Vec<f64> = (0..count).map(|_| noise.uniform()).collect();
             let adapter = InterleavedSlice::new(&samples, 1, count).unwrap();
@@ -154,13 +154,20 @@ fn samples_that_overshoot_full_scale_are_clipped_and_counted() {
 
 #[test]
 fn upsampling_keeps_tones_and_adds_no_images() {
-    for (from, to) in [(16_000, 44_100), (22_050, 44_100), (24_000, 48_000), (8_000, 16_000)] {
-        let hertz = f64::from(from) * 0.3;
+    let pairs =
+        [(16_000, 44_100), (22_050, 44_100), (24_000, 48_000), (8_000, 16_000), (44_100, 48_000)];
+    for ((from, to), share) in pairs.into_iter().flat_map(|pair| [(pair, 0.3), (pair, 0.48)]) {
+        let hertz = f64::from(from) * share;
         let output = convert(from, to, &sine(from, hertz, 1.0, 0.5));
         let (amplitude, phase) = fit(&output, to, hertz);
-        assert!(decibels(amplitude / 0.5).abs() < 0.01 && phase.abs() < 1e-3, "{from} to {to}");
-        let (image, _) = fit(&output, to, f64::from(from) - hertz);
-        assert!(decibels(image.max(1e-12) / 0.5) < -130.0, "{from} to {to}");
+        let gain = decibels(amplitude / 0.5);
+        assert!(gain.abs() < 0.01 && phase.abs() < 1e-3, "{from} to {to}, {hertz} Hz: {gain} dB");
+        let image = f64::from(from) - hertz;
+        // Above half the new rate there is nothing to fit.
+        if image < f64::from(to) * 0.5 {
+            let level = decibels(fit(&output, to, image).0.max(1e-12) / 0.5);
+            assert!(level < -130.0, "{from} to {to}, image of {hertz} Hz: {level} dB");
+        }
     }
 }
 
