@@ -6,6 +6,7 @@
 
 pub mod artifact;
 pub mod bpe;
+pub mod checkpoint;
 pub mod dual_ar;
 mod error;
 pub mod npy;
