@@ -12,3 +12,4 @@ mod rehearsal;
 pub(crate) mod testing;
 pub mod tune;
 pub mod vocabulary;
+pub mod voice;
