@@ -24,7 +24,7 @@ pub const LAST: Table = Table(4);
 pub const RUN: Table = Table(5);
 /// A gather's own parts, and projections of data sets: key to [`Fields`] or a digest.
 pub const MEMO: Table = Table(6);
-/// Stage kind and device to the batch size that held.
+/// Stage kind, models and device to the batch size that held, in bytes.
 pub const LIMIT: Table = Table(7);
 
 /// An export to [`ExportRecord`].

@@ -7,6 +7,7 @@ mod finish;
 mod gather;
 mod hands;
 mod item_stage;
+mod limit;
 mod message;
 mod pool;
 mod schedule;

@@ -122,6 +122,17 @@ fn lack_of_memory_halves_the_batch_and_changes_no_key() {
 }
 
 #[test]
+fn the_batch_size_that_held_is_where_the_next_run_begins() {
+    let lab = lab(&["memory", "22"]);
+    let halved = |ran: &Ran| count(ran, |event| matches!(event, Event::BatchHalved { .. }));
+    assert!(halved(&lab.run()) >= 1);
+    let text = std::fs::read_to_string(lab.base().join("pipeline.toml")).unwrap();
+    lab.write("pipeline.toml", &text.replace("retries = 3", "retries = 3\nsalt = \"again\""));
+    let again = lab.run();
+    assert_eq!((again.status, again.executed("far"), halved(&again)), (Status::Done, 12, 0));
+}
+
+#[test]
 fn an_item_that_never_fits_is_named_with_its_size() {
     let lab = lab(&["memory", "20"]);
     let text = std::fs::read_to_string(lab.base().join("pipeline.toml")).unwrap();

@@ -64,6 +64,7 @@ impl Schedule<'_> {
                 let job = Arc::new(self.job_handle(id)?);
                 let mut stage = ItemStage::new(work, reads, key, job);
                 stage.total = total;
+                stage.limit_bytes = self.known_limit(id)?;
                 stage.rejects = self.plans[id.0].rejects.clone();
                 self.states[id.0] = State::Items(Box::new(stage));
             }

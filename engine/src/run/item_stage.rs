@@ -58,10 +58,13 @@ pub enum Slot {
     Failed,
 }
 
-/// An item to do. The longest come first.
+/// An item to do. The longest come first; of equally long ones, those that read the same file
+/// follow each other, so that a stage that has made much of it, such as a model of its weights,
+/// need not again.
 #[derive(Clone, Debug)]
 pub struct Queued {
     pub weight: u64,
+    pub file: Option<Digest>,
     pub bucket: u32,
     pub item: Item,
     pub key: Digest,
@@ -84,14 +87,19 @@ impl PartialOrd for Queued {
 
 impl Ord for Queued {
     fn cmp(&self, other: &Queued) -> std::cmp::Ordering {
-        self.weight.cmp(&other.weight).then_with(|| other.item.id.cmp(&self.item.id))
+        let by_size = self.weight.cmp(&other.weight).then_with(|| other.file.cmp(&self.file));
+        by_size.then_with(|| other.item.id.cmp(&self.item.id))
     }
 }
 
-/// The bytes of the blobs that a stage reads of an item.
-pub fn weight(reads: &ItemReads, item: &Item) -> u64 {
-    let size = |name: &String| item.fields.blob(name).map_or(0, |blob| blob.size);
-    reads.names.iter().map(size).sum()
+impl Queued {
+    /// With the size of the blobs that the stage reads of the item, and the first of them.
+    pub fn new(reads: &ItemReads, bucket: u32, item: Item, key: Digest) -> Queued {
+        let blobs = || reads.names.iter().filter_map(|name| item.fields.blob(name));
+        let weight = blobs().map(|blob| blob.size).sum();
+        let file = blobs().next().map(|blob| blob.digest);
+        Queued { weight, file, bucket, item, key, attempt: 0 }
+    }
 }
 
 impl ItemStage {
@@ -137,8 +145,7 @@ impl ItemStage {
             ItemPlan::Todo { item, key } => {
                 bucket.undecided += 1;
                 bucket.slots.insert(item.id.clone(), Slot::Undecided);
-                let weight = weight(&self.reads, &item);
-                self.queue.push(Queued { weight, bucket: number, item, key, attempt: 0 });
+                self.queue.push(Queued::new(&self.reads, number, item, key));
             }
         }
     }

@@ -193,8 +193,7 @@ impl Schedule<'_> {
             return;
         }
         let key = stage.reads.key(&stage.key, item);
-        let weight = super::item_stage::weight(&stage.reads, item);
-        stage.queue.push(Queued { weight, bucket, item: item.clone(), key, attempt: 0 });
+        stage.queue.push(Queued::new(&stage.reads, bucket, item.clone(), key));
     }
 
     /// Writes a bucket once all in it is decided, and tells the stages below.
@@ -244,6 +243,7 @@ impl Schedule<'_> {
             }
             (Failure::Stage(StageError::OutOfMemory { message }), Some(bytes)) => {
                 self.halve(id, bytes, message);
+                self.remember_limit(id)?;
                 self.requeue(id, queued);
             }
             (Failure::Died { message }, batch) => {
@@ -289,16 +289,6 @@ impl Schedule<'_> {
         let stage = self.pipeline.stage(id).name.clone();
         (self.sink)(Event::Retried { stage, what, attempt });
         self.requeue(id, queued);
-    }
-
-    fn halve(&mut self, id: StageId, bytes: u64, message: String) {
-        let State::Items(stage) = &mut self.states[id.0] else { return };
-        let half = (bytes / 2).max(1);
-        if stage.limit_bytes.is_none_or(|limit| half < limit) {
-            stage.limit_bytes = Some(half);
-            let stage = self.pipeline.stage(id).name.clone();
-            (self.sink)(Event::BatchHalved { stage, bytes: half, message });
-        }
     }
 
     /// A worker that dies again and again without giving anything fails the stage.

@@ -75,7 +75,7 @@ fn tokens(folder: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// A loss of `1 / (1 + step)`, and one clip.
+/// A loss of `1 / (1 + step)`, one clip and one text.
 fn events(folder: &Path) -> Outcome<()> {
     let folder = folder.join("events");
     std::fs::create_dir_all(&folder)?;
@@ -88,6 +88,7 @@ fn events(folder: &Path) -> Outcome<()> {
     let at = Moment { step: 4, seconds: 1_700_000_005.0 };
     let audio = Audio { rate: 44_100, channels: 1, frames: 0, wav: b"RIFF\x04\0\0\0WAVE" };
     writer.audio(at, "sample", audio)?;
+    writer.text(Moment { step: 0, ..at }, "parameters", "| päivä |")?;
     writer.finish()?;
     Ok(())
 }

@@ -7,6 +7,7 @@
 mod announced;
 pub mod artifact;
 pub mod bpe;
+pub mod checkpoint;
 pub mod dual_ar;
 mod error;
 pub mod npy;

@@ -59,7 +59,7 @@ impl Dtype {
         match self {
             Dtype::F64 => "f64",
             Dtype::F32 => "f32",
-            Dtype::F16 => "f16",
+            Dtype::F16 => "fp16",
             Dtype::Bf16 => "bf16",
             Dtype::I64 => "i64",
             Dtype::I32 => "i32",

@@ -11,6 +11,9 @@ use crate::error::FormatError;
 
 const FORMAT: &str = "TensorBoard event";
 
+/// The number of the type of strings among those of tensors.
+const STRING: i32 = 7;
+
 /// What the first record of every file says.
 const VERSION: &str = "brain.Event:2";
 
@@ -42,6 +45,46 @@ struct SummaryValue {
     image: Option<ImageMessage>,
     #[prost(message, optional, tag = "6")]
     audio: Option<AudioMessage>,
+    #[prost(message, optional, tag = "8")]
+    tensor: Option<TensorMessage>,
+    #[prost(message, optional, tag = "9")]
+    metadata: Option<Metadata>,
+}
+
+/// Texts travel as tensors of strings.
+#[derive(Clone, PartialEq, Message)]
+struct TensorMessage {
+    #[prost(int32, tag = "1")]
+    dtype: i32,
+    #[prost(message, optional, tag = "2")]
+    shape: Option<ShapeMessage>,
+    #[prost(bytes = "vec", repeated, tag = "8")]
+    string_val: Vec<Vec<u8>>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ShapeMessage {
+    #[prost(message, repeated, tag = "2")]
+    dim: Vec<Dimension>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Dimension {
+    #[prost(int64, tag = "1")]
+    size: i64,
+}
+
+/// Which of TensorBoard's plugins shows the value.
+#[derive(Clone, PartialEq, Message)]
+struct Metadata {
+    #[prost(message, optional, tag = "1")]
+    plugin_data: Option<PluginData>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PluginData {
+    #[prost(string, tag = "1")]
+    plugin_name: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -160,6 +203,24 @@ impl<W: Write> EventWriter<W> {
         self.summary(at, vec![SummaryValue { tag, image: Some(image), ..SummaryValue::default() }])
     }
 
+    /// A text, which is shown as Markdown.
+    pub fn text(&mut self, at: Moment, tag: &str, text: &str) -> Result<(), FormatError> {
+        let value = SummaryValue {
+            // As the others do who write texts.
+            tag: format!("{tag}/text_summary"),
+            tensor: Some(TensorMessage {
+                dtype: STRING,
+                shape: Some(ShapeMessage { dim: vec![Dimension { size: 1 }] }),
+                string_val: vec![text.as_bytes().to_vec()],
+            }),
+            metadata: Some(Metadata {
+                plugin_data: Some(PluginData { plugin_name: "text".to_owned() }),
+            }),
+            ..SummaryValue::default()
+        };
+        self.summary(at, vec![value])
+    }
+
     pub fn flush(&mut self) -> Result<(), FormatError> {
         self.sink.flush().map_err(failed)
     }
@@ -252,6 +313,19 @@ mod tests {
         let values = event.summary.unwrap().value;
         assert_eq!((event.step, event.wall_time, values.len()), (7, 11.0, 2));
         assert_eq!((values[0].tag.as_str(), values[0].simple_value), ("loss", Some(0.5)));
+    }
+
+    #[test]
+    fn a_text_is_a_string_for_the_plugin_that_shows_texts() {
+        let mut writer = EventWriter::resume(Vec::new());
+        writer.text(Moment { step: 3, seconds: 3.0 }, "parameters", "a | b").unwrap();
+        let record = writer.finish().unwrap();
+        let event = Event::decode(&record[12..record.len() - 4]).unwrap();
+        let value = event.summary.unwrap().value.remove(0);
+        let plugin = value.metadata.unwrap().plugin_data.unwrap().plugin_name;
+        assert_eq!((value.tag.as_str(), plugin.as_str()), ("parameters/text_summary", "text"));
+        let tensor = value.tensor.unwrap();
+        assert_eq!((tensor.dtype, tensor.string_val), (STRING, vec![b"a | b".to_vec()]));
     }
 
     #[test]

@@ -80,8 +80,10 @@ fn separate_projections_become_one() {
 fn floats_are_stored_in_the_type_that_was_asked_for() {
     let mut bench = Bench::default();
     let files = [config(), ("model.pth", pth(&tensors(Dtype::F32)))];
-    let output = import(&mut bench, &files, &[("dtype", text("bf16"))]).unwrap();
-    assert_eq!(imported(&bench, &output), tensors(Dtype::Bf16));
+    for (name, dtype) in [("bf16", Dtype::Bf16), ("fp16", Dtype::F16), ("f32", Dtype::F32)] {
+        let output = import(&mut bench, &files, &[("dtype", text(name))]).unwrap();
+        assert_eq!(imported(&bench, &output), tensors(dtype));
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What a codec is: waves to codes and back. Models of any kind stand behind it.
 
+use crate::budget::Budget;
 use crate::error::TorchError;
 
 /// The figures of a codec that those who use its codes must know.
@@ -38,6 +39,11 @@ pub trait Codec: Send + Sync {
     /// Whether several threads that share it get more done than one.
     fn gains_by_threads(&self) -> bool {
         true
+    }
+
+    /// What batches are planned by, where the codec makes some.
+    fn budget(&self) -> Option<&Budget> {
+        None
     }
 
     /// The codes of each wave, in order. Waves are mono, at the codec's rate.

@@ -42,6 +42,12 @@ impl TorchError {
     }
 }
 
+/// Methods of tch without `f_` panic; here that is an error like the others.
+pub fn caught<T>(work: impl FnOnce() -> Result<T, TorchError>) -> Result<T, TorchError> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|panic| Err(TorchError::from_panic(&*panic)))
+}
+
 /// Runs the work of one batch; a panic in it becomes an error that may be out of memory.
 pub fn guarded<T>(work: impl FnOnce() -> Result<T, StageError>) -> Result<T, StageError> {
     let caught = catch_unwind(AssertUnwindSafe(work));

@@ -173,9 +173,9 @@ fn cpu_report() -> DeviceReport {
     }
 }
 
-/// What is free of a GPU's memory, where that can be found out.
+/// What is free of the memory of a device, where that can be found out.
 pub fn free_memory(device: Device) -> Option<u64> {
-    let Device::Cuda(number) = device else { return None };
+    let Device::Cuda(number) = device else { return cpu_report().memory_free };
     let name = format!("cuda:{number}");
     list_gpus().into_iter().find(|gpu| gpu.name == name)?.memory_free
 }

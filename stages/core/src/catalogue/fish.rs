@@ -1,6 +1,8 @@
 //! The kinds of the family `fish`: the text model of Fish Speech from weights to sentences.
 
-use super::train::{COUNT, SEED, TRAINING, absent, at_least_one, choice, count, join, number};
+use super::train::{
+    CHECKPOINTS, COUNT, SEED, TRAINING, absent, at_least_one, choice, count, join, number,
+};
 use crate::kind::{Batching, FieldType, Fields, InputPort, Kind, OutputPort, Place, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
@@ -56,8 +58,8 @@ const VALIDATION: InputPort = InputPort {
 const LOG: OutputPort = OutputPort {
     name: "log",
     writes: &[("metrics", FieldType::Blob), ("events", FieldType::Blob)],
-    doc: "`metrics`: losses, learning rate and passes by step, as JSON. `events`: the same as an \
-          event file of TensorBoard, whose clock counts a second a step, so that equal runs give \
+    doc: "`metrics`: losses, learning rate and passes by step, as JSON. `events`: the same and \
+          the parameters as an event file of TensorBoard, whose clock counts a second a step, so that equal runs give \
           equal files.",
     ..OutputPort::ARTIFACT
 };
@@ -146,7 +148,7 @@ pub static FINETUNE: Kind = Kind {
     work: Work::Train,
     place: Place::Worker,
     inputs: &[CLIPS, VALIDATION, BASE_MODEL],
-    outputs: &[MODEL_OUTPUT, LOG],
+    outputs: &[MODEL_OUTPUT, LOG, CHECKPOINTS],
     parameters: &FINETUNE_PARAMETERS,
     ..Kind::BASE
 };
@@ -176,6 +178,7 @@ turned off the loss must be that of the base, to the bit.",
             ..OutputPort::ARTIFACT
         },
         LOG,
+        CHECKPOINTS,
     ],
     parameters: &LORA_PARAMETERS,
     ..Kind::BASE
@@ -244,19 +247,26 @@ A sentence ends when the model says so, or at `limit` times the frames that its 
 at `characters_per_second`: `stop` says which. `duration_ratio` is the length against that
 expectation, and `loudness_slope` how much louder (or, below 0, softer) it gets, in dB a second: a
 model that fades on long sentences shows there. How long it took is in the notes, from which the
-real-time factor follows; it is no field, so that it is part of no key.",
+real-time factor follows; it is no field, so that it is part of no key.
+
+Sentences of `model.audition` bring the checkpoint that speaks each: one stage then speaks every
+sentence with every checkpoint that a training kept, and a sentence that a checkpoint has spoken
+before is not spoken again, whatever training did since. Adapters need their base on `model`;
+checkpoints of a whole model need none there.",
     place: Place::Worker,
     batching: Batching::Single,
     inputs: &[
         InputPort {
             reads: Fields::These(&[("text", FieldType::Text)]),
-            doc: "Sentences, of `corpus.sentences` for example.",
+            may_read: &[("weights", FieldType::Blob)],
+            doc: "Sentences, of `corpus.sentences` for example, or of `model.audition`.",
             ..InputPort::DATASET
         },
         InputPort {
             name: "model",
             reads: Fields::All,
-            doc: "The text model.",
+            optional: true,
+            doc: "The text model; not needed where each sentence brings its own.",
             ..InputPort::ARTIFACT
         },
         InputPort { optional: true, ..ADAPTERS },

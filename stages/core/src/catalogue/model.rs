@@ -3,7 +3,7 @@
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
-pub const KINDS: &[&Kind] = &[&IMPORT, &EXPORT];
+pub const KINDS: &[&Kind] = &[&IMPORT, &EXPORT, &AUDITION];
 
 pub static IMPORT: Kind = Kind {
     name: "model.import",
@@ -59,7 +59,7 @@ and the size of its tokenizer with its vocabulary.",
         },
         Parameter {
             name: "dtype",
-            parameter_type: ParameterType::Choice(&["keep", "f32", "bf16", "f16"]),
+            parameter_type: ParameterType::Choice(&["keep", "bf16", "fp16", "f32"]),
             default: Default::Text("keep"),
             doc: "The type that floating-point tensors are stored in; `keep` leaves each as it is.",
             ..Parameter::BASE
@@ -120,5 +120,46 @@ that the model carries stands in the head of `README.md`, where `model.import` f
             ..Parameter::BASE
         },
     ],
+    ..Kind::BASE
+};
+
+pub static AUDITION: Kind = Kind {
+    name: "model.audition",
+    summary: "Has each checkpoint speak each sentence.",
+    doc: "\
+Makes an item of every sentence and every checkpoint that a training kept, for one stage that
+speaks them all, such as `fish.synthesize`. The item of `hello` and `step-400` is
+`hello@step-400`. What is spoken follows from the sentence and the checkpoint's weights, so that
+another sentence costs as many syntheses as there are checkpoints, and a checkpoint that was kept
+before costs none.
+
+To go on with the one that sounds best, take it out with `dataset.item`, as a model or as adapters:
+`input = \"trained.checkpoints\"`, `id = \"step-400\"`.",
+    work: Work::Gather,
+    inputs: &[
+        InputPort {
+            reads: Fields::All,
+            doc: "Sentences with all their fields, of `corpus.sentences` for example.",
+            ..InputPort::DATASET
+        },
+        InputPort {
+            name: "checkpoints",
+            reads: Fields::These(&[("step", FieldType::Number), ("weights", FieldType::Blob)]),
+            reads_id: true,
+            doc: "The `checkpoints` of a training.",
+            ..InputPort::DATASET
+        },
+    ],
+    outputs: &[OutputPort {
+        writes: &[
+            ("sentence", FieldType::Text),
+            ("checkpoint", FieldType::Text),
+            ("step", FieldType::Number),
+            ("weights", FieldType::Blob),
+        ],
+        doc: "The sentences, each as often as there are checkpoints: `sentence` and `checkpoint` \
+              are the ids of the two, `step` and `weights` those of the checkpoint.",
+        ..OutputPort::DATASET
+    }],
     ..Kind::BASE
 };

@@ -2,7 +2,7 @@
 
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 
-pub const KINDS: &[&Kind] = &[&SUMMARY];
+pub const KINDS: &[&Kind] = &[&SUMMARY, &TENSORBOARD];
 
 pub static SUMMARY: Kind = Kind {
     name: "report.summary",
@@ -29,6 +29,34 @@ pub static SUMMARY: Kind = Kind {
     outputs: &[OutputPort {
         writes: &[("summary", FieldType::Blob)],
         doc: "The report.",
+        ..OutputPort::ARTIFACT
+    }],
+    ..Kind::BASE
+};
+
+pub static TENSORBOARD: Kind = Kind {
+    name: "report.tensorboard",
+    summary: "Puts recordings into an event file, to be heard in TensorBoard.",
+    doc: "Each sentence is a sound of its own, with a slider for the steps of training where \
+          `model.audition` has paired it with checkpoints, and its text beside it. Written beside \
+          the `events` of the training, both are shown together: `export = \
+          \"out/log/events.out.tfevents.1.heard\"`. The clock counts a second a step.",
+    work: Work::Gather,
+    inputs: &[InputPort {
+        reads: Fields::These(&[("audio", FieldType::Blob)]),
+        may_read: &[
+            ("text", FieldType::Text),
+            ("sentence", FieldType::Text),
+            ("step", FieldType::Number),
+        ],
+        reads_id: true,
+        doc: "Recordings, of `fish.synthesize` for example. What has no `sentence` goes by its id, \
+              and what has no `step` stands at 0.",
+        ..InputPort::DATASET
+    }],
+    outputs: &[OutputPort {
+        writes: &[("events", FieldType::Blob)],
+        doc: "The event file.",
         ..OutputPort::ARTIFACT
     }],
     ..Kind::BASE

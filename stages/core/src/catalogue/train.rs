@@ -1,6 +1,7 @@
 //! The parameters that every training stage has, whatever it trains.
 
 use crate::catalogue::ON_CHANGE;
+use crate::kind::{FieldType, OutputPort, PortType};
 use crate::parameter::{Default, Parameter, ParameterType, Role, Unit};
 
 /// Two lists of parameters as one.
@@ -78,7 +79,20 @@ pub(super) const SEED: Parameter = Parameter {
     ..Parameter::BASE
 };
 
-pub(super) const COUNT: usize = 29;
+/// The states that a training kept, whatever it trained.
+pub(super) const CHECKPOINTS: OutputPort = OutputPort {
+    name: "checkpoints",
+    port_type: PortType::Dataset,
+    writes: &[("step", FieldType::Number), ("weights", FieldType::Blob)],
+    passes: None,
+    open: true,
+    doc: "The best `keep` states and the last one, as `step-400`: `step`, `held_out` (the loss on \
+          held-out clips, where it was measured), all fields of a model or of adapters, and \
+          `weights`, which names those fields in one file. A tensor that did not change is stored \
+          once. For `model.audition`, or `dataset.item` to take one out.",
+};
+
+pub(super) const COUNT: usize = 31;
 
 /// How long, how fast, in what portions, how exactly, and what is kept.
 pub(super) const TRAINING: [Parameter; COUNT] = [
@@ -155,6 +169,22 @@ pub(super) const TRAINING: [Parameter; COUNT] = [
         "take",
         &["best", "last"],
         "Which weights are the result: those with the lowest held-out loss, or the last ones.",
+    ),
+    count(
+        "keep",
+        1,
+        "How many states with the lowest held-out losses are given on `checkpoints`, beside the \
+         last one.",
+    ),
+    at_least_one(
+        count(
+            "max_skipped",
+            20,
+            "A step whose loss or gradients are not finite is skipped. After so many in a row \
+             training goes back to its best state, once, and on with the clips that come next; \
+             after as many again it fails and names the clips.",
+        ),
+        1_000_000_000,
     ),
     execution(count(
         "save_every",

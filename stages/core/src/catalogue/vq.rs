@@ -105,7 +105,10 @@ equally near, another one may be chosen; TF32 is never used.
 The codec of Fish Speech takes mono audio of 44,100 Hz and makes 10 codebooks of 21.5 frames a
 second. Clips beyond 190.2 s are set aside: its position tables end there. A batch counts by its
 longest clip times the number of clips, and batches that would not fit into the memory that a GPU
-has free are split beforehand.",
+has free are split beforehand. What a second of audio takes there is measured by a small probe
+before the first batch, and remembered for the codec and the kind of GPU; where a batch does not fit
+after all, half as much is planned for it from then on. On the CPU clips are encoded one by one, on
+as many threads as there is memory for.",
     place: Place::Worker,
     batching: Batching::ByBytes { parameter: "batch" },
     inputs: &[

@@ -22,6 +22,7 @@ fn fixture(name: &str) -> Vec<u8> {
 fn torch_name(dtype: stage_formats::Dtype) -> String {
     match dtype.name() {
         "bf16" => "bfloat16".to_owned(),
+        "fp16" => "float16".to_owned(),
         "bool" => "bool".to_owned(),
         name => name.replacen('f', "float", 1).replacen('i', "int", 1).replacen('u', "uint", 1),
     }

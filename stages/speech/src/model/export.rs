@@ -61,13 +61,7 @@ fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
         "safetensors" => Format::Safetensors,
         other => return Err(unknown_choice("format", other)),
     };
-    let dtype = match setup.parameters.text("dtype")? {
-        "keep" => None,
-        "bf16" => Some(Dtype::Bf16),
-        "fp16" => Some(Dtype::F16),
-        "f32" => Some(Dtype::F32),
-        other => return Err(unknown_choice("dtype", other)),
-    };
+    let dtype = super::dtype(&setup.parameters)?;
     Ok(Job::Gather(Box::new(Export { format, dtype })))
 }
 

@@ -41,16 +41,12 @@ struct Import {
 fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let parameters = &setup.parameters;
     let family = parameters.text("family")?;
-    let dtype = parameters.text("dtype")?;
     let import = Import {
         family: match (Family::from_name(family), family) {
             (None, other) if other != "auto" => return Err(unknown_choice("family", other)),
             (family, _) => family,
         },
-        dtype: match (Dtype::from_name(dtype), dtype) {
-            (None, other) if other != "keep" => return Err(unknown_choice("dtype", other)),
-            (dtype, _) => dtype,
-        },
+        dtype: super::dtype(parameters)?,
         file: optional(parameters, "file")?,
         config: optional(parameters, "config")?,
         license: optional(parameters, "license")?,

@@ -1,5 +1,6 @@
 //! Models: published files of weights as artifacts, and artifacts as such files.
 
+mod audition;
 mod export;
 mod family;
 mod import;
@@ -7,8 +8,20 @@ mod layout;
 
 use std::sync::Arc;
 
-use stage_core::Stage;
+use stage_core::{Parameters, Stage, StageError};
+use stage_formats::Dtype;
+
+use crate::plain::unknown_choice;
 
 pub fn stages() -> Vec<Arc<dyn Stage>> {
-    vec![import::stage(), export::stage()]
+    vec![import::stage(), export::stage(), audition::stage()]
+}
+
+/// What `dtype` asks for; none keeps each tensor as it is.
+fn dtype(parameters: &Parameters) -> Result<Option<Dtype>, StageError> {
+    let name = parameters.text("dtype")?;
+    match Dtype::from_name(name) {
+        None if name != "keep" => Err(unknown_choice("dtype", name)),
+        dtype => Ok(dtype),
+    }
 }

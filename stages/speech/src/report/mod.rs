@@ -2,5 +2,6 @@
 
 mod stage;
 pub mod summary;
+mod tensorboard;
 
 pub use stage::stages;

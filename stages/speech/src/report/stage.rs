@@ -12,7 +12,7 @@ use super::summary::{Entry, Summary};
 use crate::plain::{JSON, stage};
 
 pub fn stages() -> Vec<Arc<dyn Stage>> {
-    vec![stage(&kinds::SUMMARY, open)]
+    vec![stage(&kinds::SUMMARY, open), super::tensorboard::stage()]
 }
 
 struct SummaryJob;

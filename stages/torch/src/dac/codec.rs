@@ -9,6 +9,7 @@ use super::config::Config;
 use super::load;
 use super::model::Model;
 use super::trace::{Seen, Trace};
+use crate::budget::Budget;
 use crate::codec::{Codec, CodecFormat, Codes};
 use crate::error::TorchError;
 use crate::mel_rvq::check_wave;
@@ -25,8 +26,8 @@ pub struct Dac {
     config: Config,
     device: Device,
     threads: usize,
-    /// What a batch on a GPU may take.
-    memory: Option<u64>,
+    /// What is planned by: batches on a GPU, and how many clips at a time on the CPU.
+    budget: Budget,
     /// Never written to; the lock is there since a tensor must not be shared by threads, while
     /// its storage may be.
     weights: Mutex<Weights>,
@@ -35,8 +36,9 @@ pub struct Dac {
 impl Dac {
     pub fn new(config: Config, weights: Weights, device: Device) -> Result<Dac, TorchError> {
         config.check()?;
-        let weights = load::prepare(&config, weights, device)?;
-        Ok(Dac { config, device, threads: 1, memory: None, weights: Mutex::new(weights) })
+        let weights = Mutex::new(load::prepare(&config, weights, device)?);
+        let budget = budget(&config, device, None);
+        Ok(Dac { config, device, threads: 1, budget, weights })
     }
 
     /// From one file in the safetensors format; the config is in its metadata, else that of
@@ -69,9 +71,10 @@ impl Dac {
         self
     }
 
-    /// How many bytes of a GPU the tensors of a batch may take; unknown means any number.
+    /// How many bytes the tensors of all that is computed at a time may take; unknown means any
+    /// number.
     pub fn with_memory(mut self, memory: Option<u64>) -> Dac {
-        self.memory = memory;
+        self.budget = budget(&self.config, self.device, memory);
         self
     }
 
@@ -86,26 +89,24 @@ impl Dac {
     }
 
     fn piece(&self) -> i64 {
-        if self.device.is_cuda() { GPU_PIECE } else { CPU_PIECE }
+        piece(self.device)
     }
 
     /// Batches of clips of similar length that fit into memory.
     fn encode_batches(&self, waves: &[&[f32]]) -> Result<Vec<Codes>, TorchError> {
         let model = self.model()?;
         let order = longest_first(waves);
-        let frames: Vec<usize> = order.iter().map(|at| self.frames(waves[*at].len())).collect();
-        let cost = |frames| self.config.encode_bytes(frames as i64, self.piece());
-        let mut codes = Vec::with_capacity(waves.len());
-        let mut rest = order.as_slice();
-        for count in batches(&frames, self.memory, cost) {
-            let (batch, others) = rest.split_at(count);
-            let waves: Vec<&[f32]> = batch.iter().map(|at| waves[*at]).collect();
-            let made = self.encode_batch(&waves, self.piece(), &model, &mut Trace::default())?;
-            codes.extend(batch.iter().copied().zip(made));
-            rest = others;
-        }
+        let codes = self.budget.in_batches(&self.all_frames(waves, &order), |range| {
+            let waves: Vec<&[f32]> = order[range].iter().map(|at| waves[*at]).collect();
+            self.encode_batch(&waves, self.piece(), &model, &mut Trace::default())
+        })?;
+        let mut codes: Vec<(usize, Codes)> = order.into_iter().zip(codes).collect();
         codes.sort_by_key(|(at, _)| *at);
         Ok(codes.into_iter().map(|(_, codes)| codes).collect())
+    }
+
+    fn all_frames(&self, waves: &[&[f32]], order: &[usize]) -> Vec<usize> {
+        order.iter().map(|at| self.frames(waves[*at].len())).collect()
     }
 
     /// The codes of some waves, the longest first, padded behind to its length.
@@ -195,6 +196,10 @@ impl Codec for Dac {
         !self.device.is_cuda()
     }
 
+    fn budget(&self) -> Option<&Budget> {
+        Some(&self.budget)
+    }
+
     fn encode(&self, waves: &[&[f32]]) -> Result<Vec<Codes>, TorchError> {
         for wave in waves {
             check_wave(wave)?;
@@ -204,8 +209,9 @@ impl Codec for Dac {
             return self.encode_batches(waves);
         }
         // One clip at a time: a batch gains nothing here, and this way no clip is rounded
-        // differently because of its neighbours.
-        spread(self.threads, waves.len(), |share| {
+        // differently because of its neighbours. As many threads as there is memory for.
+        let fitting = self.budget.fitting(&self.all_frames(waves, &longest_first(waves)));
+        spread(self.threads.min(fitting), waves.len(), |share| {
             let model = self.model()?;
             let encode = |at: &usize| -> Result<Codes, TorchError> {
                 let wave = [waves[*at]];
@@ -231,18 +237,13 @@ fn longest_first(waves: &[&[f32]]) -> Vec<usize> {
     order
 }
 
-/// How many clips, of falling length, go into each batch: what a batch takes is that of its
-/// longest clip times their number. A clip alone is always tried.
-fn batches(frames: &[usize], memory: Option<u64>, cost: impl Fn(usize) -> u64) -> Vec<usize> {
-    let mut counts = Vec::new();
-    let mut rest = frames;
-    while let Some(longest) = rest.first() {
-        let fitting = memory.map_or(rest.len(), |memory| (memory / cost(*longest).max(1)) as usize);
-        let count = fitting.clamp(1, rest.len());
-        counts.push(count);
-        rest = &rest[count..];
-    }
-    counts
+fn piece(device: Device) -> i64 {
+    if device.is_cuda() { GPU_PIECE } else { CPU_PIECE }
+}
+
+fn budget(config: &Config, device: Device, memory: Option<u64>) -> Budget {
+    let (config, piece) = (config.clone(), piece(device));
+    Budget::new(memory, move |frames| config.encode_bytes(frames as i64, piece))
 }
 
 /// Codes [codebooks, T] of one clip.
@@ -332,7 +333,7 @@ mod tests {
                 assert_eq!(*codes, alone[*at], "clip {at} in pieces of {piece}");
             }
         }
-        let narrow = Dac { memory: Some(codec.config.encode_bytes(20, 8)), ..self::codec() };
+        let narrow = self::codec().with_memory(Some(codec.config.encode_bytes(20, 8)));
         assert_eq!(narrow.encode_batches(&slices(&waves)).unwrap(), alone);
     }
 
@@ -344,15 +345,6 @@ mod tests {
         for (whole, start) in whole.values.chunks(63).zip(start.values.chunks(20)) {
             assert_eq!(whole[..20], *start);
         }
-    }
-
-    #[test]
-    fn batches_fit_into_memory_and_a_clip_that_does_not_goes_alone() {
-        let cost = |frames: usize| frames as u64 * 10;
-        let frames = [50, 20, 20, 10, 10, 10, 10, 10, 1];
-        assert_eq!(batches(&frames, Some(400), cost), [1, 2, 4, 2]);
-        assert_eq!(batches(&frames, None, cost), [9]);
-        assert_eq!(batches(&[], Some(400), cost), [0; 0]);
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub struct Clip {
     pub columns: dual_ar::Clip,
     /// The columns of a row that it takes.
     pub length: usize,
+    /// How its text begins.
+    pub begin: String,
 }
 
 /// The clips of a training, and what became of those that are not among them.
@@ -102,7 +104,7 @@ impl Reading<'_> {
         let codes: Vec<i32> = codes.values.iter().map(|code| i32::from(*code)).collect();
         let columns = script(self.vocabulary).clip(self.format, &Spoken { text, codes: &codes })?;
         let length = columns.tokens.len() / (self.vocabulary.codebooks() + 1);
-        Ok(Clip { id: id(text, &blob.digest), columns, length })
+        Ok(Clip { id: id(text, &blob.digest), columns, length, begin: begin(text) })
     }
 }
 
@@ -113,8 +115,13 @@ pub fn script(vocabulary: &Vocabulary) -> Script<'_, Vocabulary> {
 /// Gives the held-out clips of one corpus another draw than those of another use of the hash.
 const SALT: &str = "fish";
 
+/// Enough of a text to know it by.
+fn begin(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
 fn unfit(text: &str, why: &str) -> StageError {
-    let begin: String = text.chars().take(40).collect();
+    let begin = begin(text);
     StageError::with_help(
         format!("the clip with the text `{begin}` does not fit the model: {why}"),
         "encode the clips with the codec that the model was made for",
@@ -161,6 +168,10 @@ impl Data<dual_ar::Batch> for ClipData<'_> {
         let clips = |row: &Row| row.iter().map(|clip| &self.clips[*clip].columns).collect();
         let rows: Vec<Vec<&dual_ar::Clip>> = rows.iter().map(clips).collect();
         dual_ar::Batch::new(self.codebooks, &rows, self.pad as i32)
+    }
+
+    fn name(&self, clip: usize) -> String {
+        self.clips[clip].begin.clone()
     }
 }
 

@@ -1,21 +1,36 @@
 //! What a training leaves to be looked at: figures by step, as JSON and for TensorBoard.
 
 use serde_json::{Map, Value, json};
-use stage_core::NewValue;
+use stage_core::{Kind, NewValue, Parameter, Parameters, Role};
 
 use crate::error::TorchError;
 use crate::train::record::Record;
 use crate::train::run::Trained;
 
 /// The artifact `log` of a training.
-pub fn fields<K>(trained: &Trained<K>) -> Result<Vec<(String, NewValue)>, TorchError> {
+pub fn fields<K>(
+    trained: &Trained<K>,
+    kind: &Kind,
+    parameters: &Parameters,
+) -> Result<Vec<(String, NewValue)>, TorchError> {
     let mut json = metrics(trained).to_string().into_bytes();
     json.push(b'\n');
-    let events = trained.record.events()?;
+    let events = trained.record.events(&table(kind, parameters))?;
     Ok(vec![
         ("metrics".into(), NewValue::bytes("application/json", json)),
         ("events".into(), NewValue::bytes("tensorboard/events", events)),
     ])
+}
+
+/// The parameters that the result depends on, as Markdown. The others would make equal results
+/// differ.
+fn table(kind: &Kind, parameters: &Parameters) -> String {
+    let content = kind.parameters.iter().filter(|parameter| parameter.role == Role::Content);
+    let row = |parameter: &Parameter| {
+        format!("| `{}` | {} |\n", parameter.name, parameters.get(parameter.name))
+    };
+    let rows: String = content.map(row).collect();
+    format!("| `{}` | |\n|---|---|\n{rows}", kind.name)
 }
 
 fn metrics<K>(trained: &Trained<K>) -> Value {
@@ -26,6 +41,7 @@ fn metrics<K>(trained: &Trained<K>) -> Value {
         "passes": trained.passes,
         "stopped_early": trained.stopped_early,
         "skipped": trained.skipped,
+        "went_back": trained.went_back,
         "held_out": trained.held_out,
         "best": best,
         "values": steps(&trained.record),

@@ -11,3 +11,4 @@ pub mod preflight;
 pub(crate) mod testing;
 pub mod tune;
 pub mod vocabulary;
+pub mod voice;

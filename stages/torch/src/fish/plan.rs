@@ -13,9 +13,6 @@ use crate::train::precision::{DeviceFacts, Precision};
 use crate::train::schedule::{Decay, Schedule};
 use crate::train::settings::{Checkpoints, Settings};
 
-/// Steps in a row without finite gradients after which training fails.
-const BAD_STEPS: u64 = 10;
-
 /// The parameters that are read before there are clips.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -98,13 +95,13 @@ impl Plan {
             clip: positive(number("clip")?),
             validate_every: whole("validate_every")?,
             early_stop: (patience > 0).then_some(early_stop),
-            keep_best: usize::from(self.take_best),
+            keep_best: (whole("keep")? as usize).max(usize::from(self.take_best)),
             keep_kind,
             checkpoint: Checkpoints {
                 steps: Some(whole("save_every")?).filter(|steps| *steps > 0),
                 seconds: positive(self.parameters.seconds("save_interval")?),
             },
-            bad_steps: BAD_STEPS,
+            bad_steps: whole("max_skipped")?,
             report_every: (steps / 100).clamp(1, 10),
         })
     }

@@ -235,7 +235,7 @@ mod tests {
         let spoken = Spoken { text: "sana", codes: &[1, 2, 3, 4, 5, 6] };
         let columns = script(&model.vocabulary).clip(PromptFormat::Interleave, &spoken).unwrap();
         let length = columns.tokens.len() / (model.vocabulary.codebooks() + 1);
-        let clip = Clip { id: "one".into(), columns, length };
+        let clip = Clip { id: "one".into(), columns, length, begin: "sana".into() };
         let clips = Clips { clips: vec![clip], held_out: vec![false], notes: Vec::new() };
         Preflight { model, parity, clips }
     }

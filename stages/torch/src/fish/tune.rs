@@ -247,5 +247,8 @@ fn notes(mut notes: Vec<(String, u64)>, trained: &Trained<Blob>) -> Vec<(String,
     if trained.skipped > 0 {
         notes.push(("steps skipped for gradients that are no numbers".to_owned(), trained.skipped));
     }
+    if let Some(back) = trained.went_back {
+        notes.push((format!("went back to step {} after step {}", back.to, back.after), 1));
+    }
     notes
 }

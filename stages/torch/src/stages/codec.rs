@@ -1,5 +1,7 @@
 //! The codec that arrives on a port, whichever model it is.
 
+use cache::Digest;
+use stage_core::key::{HashSink, Sink};
 use stage_core::{Blob, Context, Fields, StageError};
 use stage_formats::artifact;
 use tch::Device;
@@ -8,13 +10,15 @@ use crate::codec::{Codec, CodecFormat};
 use crate::dac::{Config, Dac};
 use crate::error::TorchError;
 use crate::griffin_lim;
-use crate::machine::{Machine, free_memory, parse_device};
+use crate::machine::{Machine, free_memory, gpu_memory_used, parse_device};
 use crate::mel_rvq::MelRvq;
 use crate::stored;
 
-/// Of the memory that is free on a GPU, what a batch is planned to take: the rest is for what
-/// the plan does not know of.
+/// Of the memory that is free on a device, what is planned to be taken: the rest is for what the
+/// plan does not know of.
 const SHARE: u64 = 2;
+/// The length of the clips that a probe encodes.
+const PROBE_SECONDS: usize = 8;
 
 /// How a codec is to work.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +74,33 @@ pub fn format(artifact: &Fields, context: &mut dyn Context) -> Result<CodecForma
             format.map_err(advised)
         }
     }
+}
+
+/// Finds out how much of a GPU's memory batches take, once for a codec and a model of GPU. On the
+/// CPU, where clips are encoded one by one, the estimate is enough.
+pub fn probe(
+    codec: &dyn Codec,
+    device: Device,
+    key: &Digest,
+    context: &mut dyn Context,
+) -> Result<(), StageError> {
+    let (Some(budget), Device::Cuda(number)) = (codec.budget(), device) else { return Ok(()) };
+    if budget.recall(key, context)? {
+        return Ok(());
+    }
+    let samples = PROBE_SECONDS * codec.format().rate as usize;
+    let silence = vec![0f32; codec.longest().map_or(samples, |longest| longest.min(samples))];
+    let encode = |clips: usize| codec.encode(&vec![silence.as_slice(); clips]).map(drop);
+    budget.probe(codec.frames(silence.len()), encode, || gpu_memory_used(number));
+    budget.remember(key, context)
+}
+
+/// What a budget is remembered under: the codec, and the model of the device.
+pub fn budget_key(artifact: &Fields, device: &str) -> Digest {
+    let mut sink = HashSink::default();
+    sink.text("device", device);
+    artifact.blobs().for_each(|blob| sink.digest("blob", &blob.digest));
+    sink.finish()
 }
 
 /// How a codec lies in its artifact.

@@ -1,6 +1,5 @@
 //! `fish.synthesize`: sentences spoken by a text model and its codec.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use cache::Digest;
@@ -9,21 +8,19 @@ use stage_core::{
     Context, Fields, Item, ItemJob, Job, Kind, NewValue, Output, Parameters, Reject, Setup, Stage,
     StageError,
 };
+use stage_formats::checkpoint::WEIGHTS;
 
 use super::codec::{self, CodecUse};
 use crate::codec::{Codec, Codes};
-use crate::dual_ar::{DualAr, Parity, PromptFormat, Sampling, Seeded, Speech, Spoken, Stop};
+use crate::dual_ar::{Parity, PromptFormat, Sampling, Seeded, Speech, Spoken, Stop};
 use crate::error::{TorchError, guarded};
 use crate::fish::clip::script;
-use crate::fish::lineage::AdapterLineage;
 use crate::fish::measure::{Expectation, loudness_slope};
-use crate::fish::model::{Model, adapted};
 use crate::fish::plan;
-use crate::fish::vocabulary::Vocabulary;
+use crate::fish::voice::{Source, Voice, Voices};
 use crate::machine::Machine;
 use crate::npy;
 use crate::random::scramble;
-use crate::train::lora;
 use crate::wave;
 
 pub struct FishSynthesize {
@@ -42,11 +39,8 @@ impl Stage for FishSynthesize {
 
 /// Speaks one sentence after the other.
 struct SynthesizeJob {
-    /// A tensor must not be shared by threads; the engine gives one item at a time.
-    model: Mutex<DualAr>,
-    vocabulary: Vocabulary,
+    voices: Voices,
     codec: Box<dyn Codec>,
-    reference: Option<(String, Vec<i32>)>,
     sampling: Sampling,
     expectation: Expectation,
     seed: u64,
@@ -56,38 +50,34 @@ impl FishSynthesize {
     fn job(&self, setup: &Setup, context: &mut dyn Context) -> Result<SynthesizeJob, StageError> {
         let parameters = &setup.parameters;
         let device = self.machine.open(&setup.device)?;
-        let model = Model::read("model", port(setup, "model"), context)?;
         let codec = port(setup, "codec");
         let codec = codec.ok_or_else(|| StageError::failed("no codec arrived on port `codec`"))?;
         let codec = codec::open(codec, CodecUse::new(&self.machine, &setup.device)?, context)?;
         let format = codec.format();
-        model.vocabulary.check_codec(&format)?;
         let kind = match parameters.text("precision")? {
-            "f32" => tch::Kind::Float,
-            "bf16" => tch::Kind::BFloat16,
-            "fp16" => tch::Kind::Half,
-            _ if device.is_cuda() => model.kind(context)?,
-            _ => tch::Kind::Float,
+            "f32" => Some(tch::Kind::Float),
+            "bf16" => Some(tch::Kind::BFloat16),
+            "fp16" => Some(tch::Kind::Half),
+            _ if device.is_cuda() => None,
+            _ => Some(tch::Kind::Float),
         };
         let parity = plan::parity(parameters)?;
-        let mut loaded = model.load(device, kind, parity, context)?;
-        if let Some(adapters) = port(setup, "adapters") {
-            AdapterLineage::of(adapters)?.check_base(&model.fields)?;
-            adapted(&mut loaded, adapters, context)?;
-            lora::merge(&mut loaded, kind)?;
-        }
-        let reference = match port(setup, "reference") {
-            Some(fields) => Some(reference(fields, &model.vocabulary, context)?),
-            None => None,
+        let frames_per_second = f64::from(format.rate) / format.hop as f64;
+        let source = Source {
+            base: port(setup, "model").cloned(),
+            adapters: port(setup, "adapters").cloned(),
+            reference: port(setup, "reference").cloned(),
+            codec: format,
+            device,
+            kind,
+            parity,
         };
         Ok(SynthesizeJob {
-            model: Mutex::new(loaded),
-            vocabulary: model.vocabulary,
-            reference,
-            sampling: sampling(parameters, parity)?,
-            expectation: expectation(parameters, f64::from(format.rate) / format.hop as f64)?,
-            seed: parameters.integer("seed")? as u64,
+            voices: Voices::new(source, context)?,
             codec,
+            sampling: sampling(parameters, parity)?,
+            expectation: expectation(parameters, frames_per_second)?,
+            seed: parameters.integer("seed")? as u64,
         })
     }
 }
@@ -119,23 +109,6 @@ fn expectation(parameters: &Parameters, frames_per_second: f64) -> Result<Expect
     })
 }
 
-/// The text and the codes of the clip whose voice is to be spoken in.
-fn reference(
-    fields: &Fields,
-    vocabulary: &Vocabulary,
-    context: &mut dyn Context,
-) -> Result<(String, Vec<i32>), StageError> {
-    let (Some(text), Some(blob)) = (fields.text("text"), fields.blob("tokens")) else {
-        return Err(StageError::with_help(
-            "what arrived on `reference` has no `text` or no `tokens`",
-            "give it a `dataset.item` stage over clips with tokens",
-        ));
-    };
-    let codes = npy::read(&context.read(blob)?)?;
-    vocabulary.check_codes(&codes)?;
-    Ok((text.to_owned(), codes.values.iter().map(|code| i32::from(*code)).collect()))
-}
-
 impl ItemJob for SynthesizeJob {
     fn process(
         &self,
@@ -147,20 +120,24 @@ impl ItemJob for SynthesizeJob {
             if context.stopping() {
                 return Err(StageError::Stopped);
             }
-            outputs.push(guarded(|| self.speak(item.fields.text("text").unwrap_or_default()))?);
+            let text = item.fields.text("text").unwrap_or_default();
+            let weights = item.fields.blob(WEIGHTS).map(|blob| &**blob);
+            outputs.push(guarded(|| {
+                self.voices.with(weights, context, |voice| self.speak(voice, text))?
+            })?);
         }
         Ok(outputs)
     }
 }
 
 impl SynthesizeJob {
-    fn speak(&self, text: &str) -> Result<Result<Output, Reject>, StageError> {
+    fn speak(&self, voice: &Voice, text: &str) -> Result<Result<Output, Reject>, StageError> {
         if text.trim().is_empty() {
             return Ok(Err(Reject::new("empty", "there is no text to speak")));
         }
         let begin = Instant::now();
         let seed = sentence_seed(self.seed, text);
-        let speech = match self.generate(text, seed) {
+        let speech = match self.generate(voice, text, seed) {
             Err(TorchError::Input(reason)) => return Ok(Err(Reject::new("prompt", reason))),
             speech => speech?,
         };
@@ -169,7 +146,8 @@ impl SynthesizeJob {
             return Ok(Err(Reject::new("silent", reason)));
         }
         let values = speech.codes.iter().map(|code| *code as u16).collect();
-        let codes = Codes { codebooks: self.vocabulary.codebooks(), frames: speech.frames, values };
+        let codes =
+            Codes { codebooks: voice.vocabulary.codebooks(), frames: speech.frames, values };
         let codes = clamped(codes, &self.codec.format().entries);
         let samples = self.codec.decode(&codes, seed)?;
         let rate = self.codec.format().rate;
@@ -190,15 +168,15 @@ impl SynthesizeJob {
         Ok(Ok(output))
     }
 
-    fn generate(&self, text: &str, seed: u64) -> Result<Speech, TorchError> {
-        let reference = self.reference.iter().map(|(text, codes)| Spoken { text, codes });
+    fn generate(&self, voice: &Voice, text: &str, seed: u64) -> Result<Speech, TorchError> {
+        let reference = voice.reference.iter().map(|(text, codes)| Spoken { text, codes });
         let reference: Vec<Spoken> = reference.collect();
-        let prompt = script(&self.vocabulary).prompt(PromptFormat::Interleave, &reference, text)?;
-        let model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
+        let script = script(&voice.vocabulary);
+        let prompt = script.prompt(PromptFormat::Interleave, &reference, text)?;
         let mut noise = Seeded::new(seed);
         let least_frames = self.expectation.least(text);
         let sampling = Sampling { least_frames, ..self.sampling };
-        model.generate(&prompt, self.expectation.limit(text), &sampling, &mut noise)
+        voice.model.generate(&prompt, self.expectation.limit(text), &sampling, &mut noise)
     }
 }
 

@@ -2,17 +2,20 @@
 
 use stage_core::catalogue::fish;
 use stage_core::{
-    Blob, Context, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, PortOutput, Setup,
-    Stage, StageError,
+    Blob, Context, GatherInput, GatherJob, GatherOutput, Job, Kind, NewItem, NewValue, PortOutput,
+    Setup, Stage, StageError,
 };
-use stage_formats::artifact;
+use stage_formats::{FormatError, artifact, checkpoint};
 
 use crate::error::guarded;
 use crate::fish::lineage::{self, AdapterLineage, ModelLineage};
 use crate::fish::log;
 use crate::fish::tune::{Method, Tuned, Tuning};
 use crate::machine::Machine;
+use crate::train::Trained;
 use crate::train::lora::LoraSettings;
+
+type Values = Vec<(String, NewValue)>;
 
 pub struct FishFinetune {
     pub machine: Machine,
@@ -70,28 +73,33 @@ impl GatherJob for TuneJob {
         };
         let tuning = Tuning { setup: &self.setup, machine: &self.machine, method };
         let tuned = guarded(|| tuning.run(&input, context))?;
-        let (port, values) = match &self.lora {
-            None => ("model", model(&tuned)),
-            Some(lora) => ("adapters", adapters(&tuned, lora)),
+        let (kind, port, common) = match &self.lora {
+            None => (&fish::FINETUNE, "model", model(&tuned)),
+            Some(lora) => (&fish::LORA, "adapters", adapters(&tuned, lora)),
         };
+        let with = |weights: &[(String, Blob)]| [common.clone(), tensors(weights)].concat();
         let output = GatherOutput::default()
-            .with(port, PortOutput::Artifact(values))
-            .with("log", PortOutput::Artifact(log::fields(&tuned.trained)?));
+            .with(port, PortOutput::Artifact(with(&tuned.weights)))
+            .with(
+                "log",
+                PortOutput::Artifact(log::fields(&tuned.trained, kind, &self.setup.parameters)?),
+            )
+            .with("checkpoints", PortOutput::Dataset(checkpoints(&tuned.trained, with)?));
         Ok(GatherOutput { notes: tuned.notes, ..output })
     }
 }
 
-fn model(tuned: &Tuned) -> Vec<(String, NewValue)> {
+/// The fields of a model that was trained, without its tensors.
+fn model(tuned: &Tuned) -> Values {
     let lineage = ModelLineage {
         parent: tuned.parent.clone(),
         ..ModelLineage::from(&tuned.base.fields, fish::FINETUNE.name)
     };
-    let mut values = tuned.base.carried(&lineage);
-    values.extend(tensors(&tuned.weights));
-    values
+    tuned.base.carried(&lineage)
 }
 
-fn adapters(tuned: &Tuned, lora: &LoraSettings) -> Vec<(String, NewValue)> {
+/// The fields of adapters that were trained, without their tensors.
+fn adapters(tuned: &Tuned, lora: &LoraSettings) -> Values {
     let lineage = AdapterLineage {
         base: lineage::digest(&tuned.base.fields).to_string(),
         rank: lora.rank,
@@ -108,10 +116,27 @@ fn adapters(tuned: &Tuned, lora: &LoraSettings) -> Vec<(String, NewValue)> {
     values.extend(
         license.map(|license| (artifact::LICENSE.to_owned(), NewValue::Kept(license.clone()))),
     );
-    values.extend(tensors(&tuned.weights));
     values
 }
 
-fn tensors(weights: &[(String, Blob)]) -> impl Iterator<Item = (String, NewValue)> {
-    weights.iter().map(|(name, blob)| (artifact::tensor_field(name), NewValue::blob(blob.clone())))
+/// The best states and the last one, which may be one of them, as models of their own.
+fn checkpoints(
+    trained: &Trained<Blob>,
+    with: impl Fn(&[(String, Blob)]) -> Values,
+) -> Result<Vec<NewItem>, FormatError> {
+    let best = trained.best.iter();
+    let mut items = best
+        .map(|(place, weights)| checkpoint::item(place.step, Some(place.loss), with(weights)))
+        .collect::<Result<Vec<_>, _>>()?;
+    if trained.best.iter().all(|(place, _)| place.step != trained.steps) {
+        items.push(checkpoint::item(trained.steps, trained.held_out, with(&trained.last))?);
+    }
+    Ok(items)
+}
+
+fn tensors(weights: &[(String, Blob)]) -> Values {
+    let field = |(name, blob): &(String, Blob)| {
+        (artifact::tensor_field(name), NewValue::blob(blob.clone()))
+    };
+    weights.iter().map(field).collect()
 }

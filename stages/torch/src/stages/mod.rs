@@ -11,7 +11,7 @@ mod vq_decode;
 mod vq_encode;
 mod vq_fit;
 
-use stage_core::{Blob, Context, Item, Reject, Setup, Stage, StageError};
+use stage_core::{Blob, Context, Fields, Item, Reject, Setup, Stage, StageError};
 
 use self::codec::CodecUse;
 use crate::codec::Codec;
@@ -37,10 +37,12 @@ fn open_codec(
     how: CodecUse,
     context: &mut dyn Context,
 ) -> Result<Box<dyn Codec>, StageError> {
+    codec::open(codec_port(setup)?, how, context)
+}
+
+fn codec_port(setup: &Setup) -> Result<&Fields, StageError> {
     let artifact = setup.artifacts.get("codec").and_then(|artifacts| artifacts.first());
-    let artifact =
-        artifact.ok_or_else(|| StageError::failed("no codec arrived on port `codec`"))?;
-    codec::open(artifact, how, context)
+    artifact.ok_or_else(|| StageError::failed("no codec arrived on port `codec`"))
 }
 
 /// The blob in a field that the engine has promised.

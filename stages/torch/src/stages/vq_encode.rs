@@ -1,13 +1,15 @@
 //! `vq.encode`: audio to tokens.
 
 use bytes::Bytes;
+use cache::Digest;
 use stage_core::catalogue::vq;
 use stage_core::{
     Context, Item, ItemJob, Job, Kind, NewValue, Output, Reject, Setup, Stage, StageError,
 };
 
-use super::codec::CodecUse;
-use super::{blob, check_length, check_rate, open_codec};
+use super::codec::{self, CodecUse};
+use super::{blob, check_length, check_rate, codec_port, open_codec};
+use crate::budget::Budget;
 use crate::codec::{Codec, Codes};
 use crate::error::guarded;
 use crate::machine::Machine;
@@ -26,17 +28,22 @@ impl Stage for VqEncode {
     fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
         let how = CodecUse::new(&self.machine, &setup.device)?;
         let codec = guarded(|| open_codec(&setup, how, context))?;
+        let model = self.machine.facts(&setup.device).name;
+        let key = codec::budget_key(codec_port(&setup)?, &model);
+        codec::probe(&*codec, how.device, &key, context)?;
         let width = match setup.parameters.text("integers")? {
             "i64" => Width::I64,
             _ => Width::U16,
         };
-        Ok(Job::Item(Box::new(EncodeJob { codec, width })))
+        Ok(Job::Item(Box::new(EncodeJob { codec, width, key })))
     }
 }
 
 pub(super) struct EncodeJob {
     pub codec: Box<dyn Codec>,
     pub width: Width,
+    /// What the codec's budget is remembered under.
+    pub key: Digest,
 }
 
 impl ItemJob for EncodeJob {
@@ -52,8 +59,7 @@ impl ItemJob for EncodeJob {
         }
         let good: Vec<&[f32]> =
             waves.iter().flatten().map(|wave| wave.samples.as_slice()).collect();
-        let codes = guarded(|| Ok(self.codec.encode(&good)?))?;
-        let mut codes = codes.into_iter();
+        let mut codes = self.encode(&good, context)?.into_iter();
         let output = |wave: Result<Wave, Reject>| {
             wave.and_then(|_| self.write(codes.next().ok_or_else(lost)?))
         };
@@ -62,6 +68,20 @@ impl ItemJob for EncodeJob {
 }
 
 impl EncodeJob {
+    /// A batch that did not fit is a lesson for later runs too, whatever became of it.
+    fn encode(
+        &self,
+        waves: &[&[f32]],
+        context: &mut dyn Context,
+    ) -> Result<Vec<Codes>, StageError> {
+        let before = self.codec.budget().map(Budget::scale);
+        let codes = guarded(|| Ok(self.codec.encode(waves)?));
+        if let Some(budget) = self.codec.budget().filter(|budget| Some(budget.scale()) != before) {
+            budget.remember(&self.key, context)?;
+        }
+        codes
+    }
+
     fn read(&self, bytes: &Bytes) -> Result<Wave, Reject> {
         let wave = wave::read(bytes)?;
         check_rate(wave.rate, &*self.codec)?;
@@ -85,6 +105,9 @@ fn lost() -> Reject {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
     use crate::codec::CodecFormat;
     use crate::error::TorchError;
@@ -94,6 +117,9 @@ mod tests {
     struct Narrow {
         limit: usize,
         panics: bool,
+        budget: Option<Budget>,
+        /// How often something did not fit.
+        failed: Arc<AtomicUsize>,
     }
 
     impl Codec for Narrow {
@@ -109,9 +135,30 @@ mod tests {
             Some(32_000)
         }
 
+        fn budget(&self) -> Option<&Budget> {
+            self.budget.as_ref()
+        }
+
         fn encode(&self, waves: &[&[f32]]) -> Result<Vec<Codes>, TorchError> {
+            match &self.budget {
+                None => self.encode_all(waves),
+                Some(budget) => {
+                    let frames: Vec<usize> = waves.iter().map(|wave| wave.len()).collect();
+                    budget.in_batches(&frames, |range| self.encode_all(&waves[range]))
+                }
+            }
+        }
+
+        fn decode(&self, codes: &Codes, _: u64) -> Result<Vec<f32>, TorchError> {
+            Ok(vec![0.0; codes.frames * 100])
+        }
+    }
+
+    impl Narrow {
+        fn encode_all(&self, waves: &[&[f32]]) -> Result<Vec<Codes>, TorchError> {
             let text = "CUDA out of memory. Tried to allocate 2.00 GiB";
             if waves.iter().map(|wave| wave.len()).sum::<usize>() > self.limit {
+                self.failed.fetch_add(1, Ordering::Relaxed);
                 match self.panics {
                     true => panic!("{text}"),
                     false => return Err(TorchError::from_library(text)),
@@ -123,14 +170,42 @@ mod tests {
             };
             Ok(waves.iter().map(codes).collect())
         }
-
-        fn decode(&self, codes: &Codes, _: u64) -> Result<Vec<f32>, TorchError> {
-            Ok(vec![0.0; codes.frames * 100])
-        }
     }
 
     fn job(limit: usize, panics: bool) -> EncodeJob {
-        EncodeJob { codec: Box::new(Narrow { limit, panics }), width: Width::U16 }
+        planned(limit, panics, None, &Arc::default())
+    }
+
+    fn planned(
+        limit: usize,
+        panics: bool,
+        budget: Option<Budget>,
+        failed: &Arc<AtomicUsize>,
+    ) -> EncodeJob {
+        let codec = Box::new(Narrow { limit, panics, budget, failed: failed.clone() });
+        EncodeJob { codec, width: Width::U16, key: Digest::of(b"narrow") }
+    }
+
+    #[test]
+    fn a_budget_that_was_too_large_is_halved_here_and_smaller_in_the_next_run() {
+        let mut bench = Bench::default();
+        let items: Vec<Item> =
+            (0..8).map(|at| wave_item(&mut bench, at, 16_000, &[0.1; 600])).collect();
+        let mut failures = Vec::new();
+        for _ in 0..2 {
+            let failed = Arc::default();
+            // Room for 8 clips by the plan, and for one in truth.
+            let budget = Budget::new(Some(5_000), |samples| samples as u64);
+            let job = planned(1_000, false, Some(budget), &failed);
+            if let Some(budget) = job.codec.budget() {
+                budget.recall(&job.key, &mut bench).unwrap();
+            }
+            let results = job.process(&items, &mut bench).unwrap();
+            assert!(results.iter().all(Result::is_ok));
+            failures.push(failed.load(Ordering::Relaxed));
+        }
+        // 8, 4 and 2 clips did not fit.
+        assert_eq!(failures, [3, 0]);
     }
 
     #[test]

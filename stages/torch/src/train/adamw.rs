@@ -129,6 +129,20 @@ impl AdamW {
         Ok(())
     }
 
+    /// Begins anew from other weights, as if no update had been made.
+    pub fn restart<E: From<TorchError>>(
+        &mut self,
+        mut weights: impl FnMut(&str) -> Result<Tensor, E>,
+    ) -> Result<(), E> {
+        self.restore(0, |role, name| {
+            let tensor = weights(name)?.f_to_kind(Kind::Float).map_err(TorchError::from)?;
+            match role {
+                "master" => Ok(tensor),
+                _ => Ok(tensor.f_zeros_like().map_err(TorchError::from)?),
+            }
+        })
+    }
+
     /// Takes up a state: `recall` gives the tensor of a role and a parameter.
     pub fn restore<E: From<TorchError>>(
         &mut self,

@@ -21,7 +21,7 @@ pub mod run;
 pub mod schedule;
 pub mod settings;
 pub mod split;
-mod state;
+pub mod state;
 pub mod trainee;
 mod vram;
 

@@ -15,11 +15,19 @@ pub struct Record {
     values: Vec<Value>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 struct Value {
     step: u64,
     name: usize,
     value: f64,
+}
+
+/// By the bits, so that the loss of a step that was skipped equals itself.
+impl PartialEq for Value {
+    fn eq(&self, other: &Value) -> bool {
+        let bits = |value: &Value| (value.step, value.name, value.value.to_bits());
+        bits(self) == bits(other)
+    }
 }
 
 impl Record {
@@ -43,9 +51,11 @@ impl Record {
         &self.names
     }
 
-    /// As a file that TensorBoard reads. A step takes a second of its clock.
-    pub fn events(&self) -> Result<Vec<u8>, FormatError> {
+    /// As a file that TensorBoard reads, with the parameters of the training as a text. A step
+    /// takes a second of its clock.
+    pub fn events(&self, parameters: &str) -> Result<Vec<u8>, FormatError> {
         let mut writer = EventWriter::new(Vec::new(), 0.0)?;
+        writer.text(Moment { step: 0, seconds: 0.0 }, "parameters", parameters)?;
         for values in self.values.chunk_by(|one, other| one.step == other.step) {
             let step = values[0].step;
             let at = Moment { step, seconds: step as f64 };
@@ -106,10 +116,10 @@ mod tests {
             record.push(step, "loss", 1.0 / (step as f64 + 1.0));
             record.push(step, "rate", 0.5);
         }
-        let events = record.events().unwrap();
+        let events = record.events("| steps | 3 |").unwrap();
         assert_eq!(whole_records(&events), events.len());
-        assert_eq!(record.events().unwrap(), events);
-        // One record for the version and one for each step, each with its step in it.
+        assert_eq!(record.events("| steps | 3 |").unwrap(), events);
+        // One record for the version, one for the text, and one for each step.
         let named = events.windows(4).filter(|window| window == b"rate").count();
         assert_eq!(named, 3);
     }

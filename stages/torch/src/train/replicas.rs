@@ -5,14 +5,12 @@
 //! dropout is a function of the seed alone (`layers::dropout`), not of libtorch's generator,
 //! which is one for the whole process.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use tch::Tensor;
 
 use super::gradients;
 use super::losses::{Losses, Totals};
 use super::trainee::Trainee;
-use crate::error::TorchError;
+use crate::error::{TorchError, caught};
 
 /// A piece of work for one replica.
 pub struct MicroBatch<'a, B> {
@@ -52,10 +50,8 @@ fn together<T: Trainee>(
     work: impl Fn(&mut T, &MicroBatch<'_, T::Batch>) -> Result<Losses, TorchError> + Sync,
 ) -> Result<Losses, TorchError> {
     // Methods of tch may panic with the text of libtorch, out of memory included.
-    let guarded = |replica: &mut T, micro: &MicroBatch<'_, T::Batch>| {
-        catch_unwind(AssertUnwindSafe(|| work(replica, micro)))
-            .unwrap_or_else(|panic| Err(TorchError::from_panic(&*panic)))
-    };
+    let guarded =
+        |replica: &mut T, micro: &MicroBatch<'_, T::Batch>| caught(|| work(replica, micro));
     let mut pairs = replicas.iter_mut().zip(round);
     let (1, Some((replica, micro))) = (round.len(), pairs.next()) else {
         return spread(replicas, round, guarded);

@@ -57,6 +57,13 @@ impl Schedule {
         };
         self.rate * share
     }
+
+    /// The rate of a step when the optimiser began anew so many steps before: it rises once
+    /// more, from the first share on.
+    pub fn rate_again(&self, step: u64, since: u64) -> f64 {
+        let risen = (since + 1) as f64 / self.warm_up.max(1) as f64;
+        self.rate(step) * risen.min(1.0)
+    }
 }
 
 #[cfg(test)]
@@ -81,6 +88,16 @@ mod tests {
         close(&rates(Decay::Constant, false, &[0, 1, 3, 4]), &[2.0, 4.0, 8.0, 8.0]);
         let none = Schedule { rate: 1.0, warm_up: 0, from_zero: true, decay: Decay::Constant };
         close(&[none.rate(0)], &[1.0]);
+    }
+
+    #[test]
+    fn a_new_optimiser_rises_again_to_where_the_rate_is_by_then() {
+        let decay = Decay::Linear { end: 12, floor: 0.5 };
+        let schedule = Schedule { rate: 8.0, warm_up: 4, from_zero: true, decay };
+        let rates: Vec<f64> = (0..5).map(|since| schedule.rate_again(8 + since, since)).collect();
+        close(&rates, &[1.5, 2.75, 3.75, 4.5, 4.0]);
+        let none = Schedule { warm_up: 0, ..schedule };
+        close(&[none.rate_again(12, 0)], &[4.0]);
     }
 
     #[test]

@@ -30,7 +30,8 @@ pub struct Settings {
     /// What the kept states are rounded to; the optimiser's f32 otherwise.
     pub keep_kind: Option<Kind>,
     pub checkpoint: Checkpoints,
-    /// Steps in a row without finite gradients after which training fails.
+    /// Steps in a row without finite gradients after which training goes back to its best
+    /// state, or fails where it did so before or has none.
     pub bad_steps: u64,
     /// Steps between reports.
     pub report_every: u64,

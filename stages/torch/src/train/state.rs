@@ -23,6 +23,7 @@ pub struct State {
     /// Steps whose gradients were not all finite, in all and in a row.
     pub skipped: u64,
     pub bad: u64,
+    pub went_back: Option<Return>,
     pub early_stop: EarlyStop,
     pub ranking: Ranking,
     pub ended: bool,
@@ -30,6 +31,13 @@ pub struct State {
     pub held_out: Option<Place>,
     /// The names of the recorded values; the values themselves are a tensor.
     pub recorded: Vec<String>,
+}
+
+/// A training that went back: to the state of a step, after another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Return {
+    pub after: u64,
+    pub to: u64,
 }
 
 impl State {
@@ -42,6 +50,7 @@ impl State {
             rows,
             skipped: 0,
             bad: 0,
+            went_back: None,
             early_stop: EarlyStop::default(),
             ranking: Ranking::default(),
             ended: false,

@@ -2,6 +2,7 @@
 //! change only the work is done that the change made necessary.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
+mod auditions;
 mod changes;
 mod parameters;
 mod project;

@@ -1,6 +1,7 @@
 //! The stages of Fish Speech as the engine calls them, on a model of a few thousand parameters.
 #![allow(clippy::unwrap_used)]
 
+mod checkpoints;
 mod choices;
 mod init;
 mod lineage;
@@ -13,8 +14,8 @@ use std::collections::BTreeMap;
 use cache::Digest;
 use stage_core::catalogue::fish;
 use stage_core::{
-    Blob, Context, Default as Preset, Fields, GatherInput, Item, Job, Kind, Output, ParameterValue,
-    Parameters, PortInput, PortOutput, Setup, Stage, StageError, Value,
+    Blob, Context, Default as Preset, Fields, GatherInput, GatherOutput, Item, Job, Kind, Output,
+    ParameterValue, Parameters, PortInput, PortOutput, Setup, Stage, StageError, Value,
 };
 use stage_formats::artifact;
 
@@ -71,16 +72,27 @@ fn gather(
     ports: Vec<(&str, PortInput)>,
     bench: &mut Bench,
 ) -> Result<Ports, StageError> {
+    let output = gathered(kind, written, ports, bench)?;
+    let fields = |(port, output): (String, PortOutput)| match output {
+        PortOutput::Artifact(values) => {
+            Some((port, bench.keep_all(Output { values, notes: Vec::new() })))
+        }
+        PortOutput::Dataset(_) => None,
+    };
+    Ok(output.ports.into_iter().filter_map(fields).collect())
+}
+
+fn gathered(
+    kind: &'static Kind,
+    written: Written,
+    ports: Vec<(&str, PortInput)>,
+    bench: &mut Bench,
+) -> Result<GatherOutput, StageError> {
     let parameters = parameters(kind, written);
     let setup = Setup { parameters, device: "cpu".into(), ..Setup::default() };
     let Job::Gather(mut job) = open(kind, setup, bench)? else { panic!("no gather") };
     let ports = ports.into_iter().map(|(port, input)| (port.to_owned(), vec![input])).collect();
-    let output = job.run(GatherInput { ports }, bench)?;
-    let fields = |(port, output): (String, PortOutput)| {
-        let PortOutput::Artifact(values) = output else { panic!("no artifact") };
-        (port, bench.keep_all(Output { values, notes: Vec::new() }))
-    };
-    Ok(output.ports.into_iter().map(fields).collect())
+    job.run(GatherInput { ports }, bench)
 }
 
 fn artifact_of(fields: &Fields) -> PortInput {
@@ -158,18 +170,25 @@ fn speak(
     sentences: &[&str],
     bench: &mut Bench,
 ) -> Result<Vec<Fields>, StageError> {
-    let artifacts = [("model", model), ("codec", codec)];
-    let artifacts = artifacts.map(|(port, fields)| (port.to_owned(), vec![fields.clone()]));
+    let item = |text: &&str| Item::new("", [("text", Value::text(*text))].into_iter().collect());
+    let items: Vec<Item> = sentences.iter().map(item).collect();
+    spoken(&[("model", model), ("codec", codec)], &items, bench)
+}
+
+fn spoken(
+    artifacts: &[(&str, &Fields)],
+    items: &[Item],
+    bench: &mut Bench,
+) -> Result<Vec<Fields>, StageError> {
+    let own = |(port, fields): &(&str, &Fields)| ((*port).to_owned(), vec![(*fields).clone()]);
     let setup = Setup {
         parameters: parameters(&fish::SYNTHESIZE, &[("max_frames", whole(12))]),
-        artifacts: artifacts.into(),
+        artifacts: artifacts.iter().map(own).collect(),
         device: "cpu".into(),
         ..Setup::default()
     };
     let Job::Item(job) = open(&fish::SYNTHESIZE, setup, bench)? else { panic!("no item job") };
-    let item = |text: &&str| Item::new("", [("text", Value::text(*text))].into_iter().collect());
-    let items: Vec<Item> = sentences.iter().map(item).collect();
-    let outputs = job.process(&items, bench)?;
+    let outputs = job.process(items, bench)?;
     Ok(outputs.into_iter().map(|output| bench.keep_all(output.unwrap())).collect())
 }
 

@@ -6,6 +6,7 @@
 //! or killed anywhere ends with the same bits as one that never was.
 
 mod report;
+mod rescue;
 mod save;
 mod validate;
 
@@ -19,19 +20,22 @@ use crate::train::adamw::AdamW;
 use crate::train::early_stop::Place;
 use crate::train::gradients::{clip_factor, norm};
 use crate::train::host::{Checkpoint, Host};
-use crate::train::losses::{Losses, Means, Totals};
+use crate::train::losses::{Losses, Totals};
 use crate::train::order::{Clip, Order, Row};
 use crate::train::precision::Scaler;
 use crate::train::record::Record;
 use crate::train::replicas::{self, MicroBatch};
 use crate::train::settings::Settings;
-use crate::train::state::State;
+use crate::train::state::{Return, State};
 use crate::train::trainee::Trainee;
 
 /// Makes batches of clips.
 pub trait Data<B> {
     /// The clips of each row lie side by side in one row of the batch.
     fn batch(&self, rows: &[Row]) -> Result<B, TorchError>;
+
+    /// What people know a clip by.
+    fn name(&self, clip: usize) -> String;
 }
 
 /// A training to be done.
@@ -52,6 +56,8 @@ pub struct Trained<K> {
     /// Ended by its patience before all steps were done.
     pub stopped_early: bool,
     pub skipped: u64,
+    /// Where the training went back to, after too many steps that could not be used.
+    pub went_back: Option<Return>,
     pub passes: f64,
     /// The best states on held-out clips, best first; empty without any.
     pub best: Vec<(Place, Weights<K>)>,
@@ -145,7 +151,7 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
     }
 
     /// One optimiser step; false when it was given up because training shall stop.
-    fn step<H: Host>(&mut self, host: &mut H) -> Result<bool, StageError> {
+    fn step<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<bool, StageError> {
         let settings = self.job.settings;
         let mut cursor = self.state.cursor;
         let mut rows = self.order.take(&mut cursor, settings.rows_of_step());
@@ -157,7 +163,7 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         let means = losses.means(&totals)?;
         let norm = norm(&gradients)? / self.state.scaler.scale();
         let is_good = norm.is_finite() && means.total().is_finite();
-        let rate = settings.schedule.rate(self.state.step);
+        let rate = self.rate();
         if is_good {
             let factor = clip_factor(norm, settings.clip) / self.state.scaler.scale();
             self.adamw.step(&gradients, rate, factor)?;
@@ -165,7 +171,9 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         }
         drop(gradients);
         replicas::clear_gradients(self.job.replicas);
-        self.judge(is_good, &means)?;
+        if self.is_lost(is_good, &means) {
+            self.rescue(&rows, host)?;
+        }
 
         self.pace.clips += cursor.clips - self.state.cursor.clips;
         self.pace.labels += totals.labels();
@@ -223,35 +231,6 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         rows.chunks(self.state.rows).map(|rows| self.job.data.batch(rows)).collect()
     }
 
-    /// Takes note of whether a step could be used. One bad step is skipped: a single clip may
-    /// do that, and so does a loss scale that has become too large. Many in a row mean that the
-    /// training is lost, and going back would only lead to the same place again.
-    fn judge(&mut self, is_good: bool, means: &Means) -> Result<(), StageError> {
-        let is_overflow = means.total().is_finite() && self.state.scaler.can_shrink();
-        self.state.scaler.update(is_good);
-        if is_good {
-            self.state.bad = 0;
-            return Ok(());
-        }
-        self.state.skipped += 1;
-        if is_overflow {
-            return Ok(());
-        }
-        self.state.bad += 1;
-        if self.state.bad < self.job.settings.bad_steps.max(1) {
-            return Ok(());
-        }
-        Err(StageError::with_help(
-            format!(
-                "the loss or its gradients were not finite for {} steps in a row, up to step {}",
-                self.state.bad,
-                self.state.step + 1
-            ),
-            "a lower learning rate, more warm-up or `precision = \"f32\"` may help; the last \
-             checkpoint is from before",
-        ))
-    }
-
     fn finish<H: Host<Kept = K>>(self, host: &mut H) -> Result<Trained<K>, StageError> {
         let weights = |step: u64| self.best.iter().find(|(own, _)| *own == step);
         let best = |place: &Place| weights(place.step).map(|(_, kept)| (*place, kept.clone()));
@@ -259,6 +238,7 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
             steps: self.state.step,
             stopped_early: self.state.ended,
             skipped: self.state.skipped,
+            went_back: self.state.went_back,
             passes: self.order.passes(&self.state.cursor),
             best: self.state.ranking.places().iter().filter_map(best).collect(),
             last: self.keep_weights(host)?,

@@ -3,6 +3,7 @@
 
 mod memory;
 mod rehearsal;
+mod rescue;
 mod resume;
 mod rules;
 mod several;
@@ -41,6 +42,18 @@ fn settings() -> Settings {
     }
 }
 
+fn clips(corpus: &Corpus) -> Vec<Clip> {
+    let clip = |(number, letters): (usize, &Vec<i64>)| Clip {
+        id: format!("clip{number}"),
+        length: letters.len(),
+    };
+    corpus.0.iter().enumerate().map(clip).collect()
+}
+
+fn held_out(corpus: &Corpus) -> Vec<bool> {
+    (0..corpus.0.len()).map(|number| number % 5 == 4).collect()
+}
+
 /// Trains replicas on a corpus of which every fifth clip is held out.
 fn run(
     replicas: &mut [Tiny],
@@ -50,11 +63,6 @@ fn run(
 ) -> Result<Trained<usize>, StageError> {
     // Threads would spend their time on waiting for each other.
     one_thread();
-    let clip = |(number, letters): (usize, &Vec<i64>)| Clip {
-        id: format!("clip{number}"),
-        length: letters.len(),
-    };
-    let clips: Vec<Clip> = corpus.0.iter().enumerate().map(clip).collect();
-    let held_out: Vec<bool> = (0..clips.len()).map(|number| number % 5 == 4).collect();
+    let (clips, held_out) = (clips(corpus), held_out(corpus));
     train(Job { replicas, data: corpus, clips: &clips, held_out: &held_out, settings }, host)
 }

@@ -13,7 +13,7 @@ use crate::train::{Host, Trained, Trainee};
 
 /// All that a training leaves behind.
 #[derive(Debug, PartialEq)]
-struct Left {
+pub struct Left {
     parameters: Bits,
     best: Vec<(u64, Bits)>,
     record: Record,
@@ -34,28 +34,28 @@ fn left(tiny: &Tiny, trained: &Trained<usize>, host: &mut Memory) -> Left {
     }
 }
 
-fn straight(make: &dyn Fn() -> Tiny, settings: &Settings) -> (Left, Memory) {
+pub fn straight(make: &dyn Fn() -> Tiny, corpus: &Corpus, settings: &Settings) -> (Left, Memory) {
     let (mut tiny, mut host) = (make(), Memory::default());
-    let corpus = Corpus::new(30);
-    let trained = run(std::slice::from_mut(&mut tiny), &corpus, settings, &mut host).unwrap();
+    let trained = run(std::slice::from_mut(&mut tiny), corpus, settings, &mut host).unwrap();
     (left(&tiny, &trained, &mut host), host)
 }
 
 /// Starts again and again with a fresh model until a run gets through; `harm` says how each
 /// run ends.
-fn interrupted(
+pub fn interrupted(
     make: &dyn Fn() -> Tiny,
+    corpus: &Corpus,
     settings: &Settings,
     harm: impl Fn(usize, &mut Memory),
 ) -> (Left, usize) {
-    let (corpus, mut host) = (Corpus::new(30), Memory::default());
+    let mut host = Memory::default();
     for runs in 1.. {
         assert!(runs < 500, "no progress");
         let mut tiny = make();
         let base = bits(&tiny.base());
         host.survive();
         harm(runs, &mut host);
-        let result = run(std::slice::from_mut(&mut tiny), &corpus, settings, &mut host);
+        let result = run(std::slice::from_mut(&mut tiny), corpus, settings, &mut host);
         if tiny.parameters().len() != tiny.base().len() {
             assert_eq!(bits(&tiny.base()), base, "a frozen tensor has moved");
         }
@@ -68,13 +68,13 @@ fn interrupted(
 
 #[test]
 fn a_training_stopped_at_every_question_equals_one_that_never_was() {
-    let settings = settings();
+    let (corpus, settings) = (Corpus::new(30), settings());
     for make in [&|| Tiny::new(Kind::Float, 0.1) as _, &Tiny::adapted as &dyn Fn() -> Tiny] {
-        let (expected, host) = straight(make, &settings);
+        let (expected, host) = straight(make, &corpus, &settings);
         // Four questions a step: before it, and before each of its micro-batches.
         assert_eq!(host.asked, 12 * 4);
         for question in 0..host.asked {
-            let (got, runs) = interrupted(make, &settings, |run, host| {
+            let (got, runs) = interrupted(make, &corpus, &settings, |run, host| {
                 host.stop_at = (run == 1).then_some(question);
             });
             assert_eq!((&got, runs), (&expected, 2), "stopped at question {question}");
@@ -84,22 +84,23 @@ fn a_training_stopped_at_every_question_equals_one_that_never_was() {
 
 #[test]
 fn a_training_stopped_after_every_single_step_equals_one_that_never_was() {
+    let corpus = Corpus::new(30);
     for (precision, dropout) in [(Precision::Bf16, 0.0), (Precision::Fp16, 0.1)] {
         let settings = Settings { precision, ..settings() };
         let make = || Tiny::new(precision.kind(), dropout);
-        let (expected, _) = straight(&make, &settings);
-        let (got, runs) = interrupted(&make, &settings, |_, host| host.stop_at = Some(5));
+        let (expected, _) = straight(&make, &corpus, &settings);
+        let (got, runs) = interrupted(&make, &corpus, &settings, |_, host| host.stop_at = Some(5));
         assert_eq!((got, runs), (expected, 12));
     }
 }
 
 #[test]
 fn a_training_killed_at_every_call_equals_one_that_never_was() {
-    let settings = settings();
+    let (corpus, settings) = (Corpus::new(30), settings());
     let make = || Tiny::new(Kind::Float, 0.1);
-    let (expected, _) = straight(&make, &settings);
+    let (expected, _) = straight(&make, &corpus, &settings);
     for call in (0..).step_by(3) {
-        let (got, runs) = interrupted(&make, &settings, |run, host| {
+        let (got, runs) = interrupted(&make, &corpus, &settings, |run, host| {
             host.die_at = (run == 1).then_some(call);
         });
         assert_eq!(got, expected, "killed at call {call}");
@@ -141,7 +142,7 @@ fn checkpoints_come_by_steps_or_by_time() {
 
 #[test]
 fn a_frozen_tensor_is_never_saved() {
-    let (_, host) = straight(&Tiny::adapted, &settings());
+    let (_, host) = straight(&Tiny::adapted, &Corpus::new(30), &settings());
     let checkpoint = host.checkpoint.unwrap();
     let names = checkpoint.tensors.iter().map(|(name, _)| name.as_str());
     let others: Vec<&str> = names.filter(|name| !name.contains("lora_")).collect();
@@ -150,7 +151,7 @@ fn a_frozen_tensor_is_never_saved() {
 
 #[test]
 fn a_checkpoint_of_another_model_is_refused() {
-    let (_, mut host) = straight(&Tiny::adapted, &settings());
+    let (_, mut host) = straight(&Tiny::adapted, &Corpus::new(30), &settings());
     let mut tiny = Tiny::new(Kind::Float, 0.0);
     let corpus = Corpus::new(30);
     let result = run(std::slice::from_mut(&mut tiny), &corpus, &settings(), &mut host);

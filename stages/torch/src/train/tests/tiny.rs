@@ -199,6 +199,10 @@ impl Data<Letters> for Corpus {
         }
         Ok(Letters { rows: rows.len(), letters, labels, ends })
     }
+
+    fn name(&self, clip: usize) -> String {
+        format!("clip {clip}")
+    }
 }
 
 /// The values of tensors by name.

@@ -1,0 +1,91 @@
+//! The stage `report.tensorboard`: recordings in an event file.
+
+use std::sync::Arc;
+
+use stage_core::catalogue::report as kinds;
+use stage_core::{
+    Context, GatherInput, GatherJob, GatherOutput, Item, Job, NewValue, PortOutput, Setup, Stage,
+    StageError,
+};
+use stage_formats::FormatError;
+use stage_formats::tensorboard::{Audio, EventWriter, Moment};
+
+use crate::audio::decode::{Options, decode};
+use crate::audio::wav;
+use crate::plain;
+
+const EVENTS_KIND: &str = "tensorboard/events";
+
+pub fn stage() -> Arc<dyn Stage> {
+    plain::stage(&kinds::TENSORBOARD, open)
+}
+
+struct Listening;
+
+fn open(_: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+    Ok(Job::Gather(Box::new(Listening)))
+}
+
+impl GatherJob for Listening {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        let mut heard: Vec<Heard> = input.items("input")?.iter().map(Heard::of).collect();
+        heard.sort_by(|one, other| (one.step, one.name).cmp(&(other.step, other.name)));
+        let mut writer = EventWriter::new(Vec::new(), 0.0)?;
+        texts(&heard, &mut writer)?;
+        for heard in &heard {
+            if context.stopping() {
+                return Err(StageError::Stopped);
+            }
+            heard.write(&mut writer, context)?;
+        }
+        let events = NewValue::bytes(EVENTS_KIND, writer.finish()?);
+        let values = vec![("events".to_owned(), events)];
+        Ok(GatherOutput::default().with("output", PortOutput::Artifact(values)))
+    }
+}
+
+/// A recording as it is shown.
+struct Heard<'a> {
+    item: &'a Item,
+    name: &'a str,
+    step: u64,
+}
+
+impl Heard<'_> {
+    fn of(item: &Item) -> Heard<'_> {
+        let name = item.fields.text("sentence").unwrap_or(&item.id);
+        let step = item.fields.number("step").unwrap_or(0.0).max(0.0) as u64;
+        Heard { item, name, step }
+    }
+
+    fn write(
+        &self,
+        writer: &mut EventWriter<Vec<u8>>,
+        context: &mut dyn Context,
+    ) -> Result<(), StageError> {
+        let unheard = |why: String| {
+            StageError::failed(format!("the audio of `{}` cannot be shown: {why}", self.item.id))
+        };
+        let blob = self.item.fields.blob("audio").ok_or_else(|| unheard("there is none".into()))?;
+        let bytes = context.read(blob)?;
+        let clip =
+            decode(&bytes, &Options::default()).map_err(|fault| unheard(fault.to_string()))?.clip;
+        let (rate, channels, frames) = (clip.rate, clip.channels, clip.frames() as u64);
+        let (wav, _) = wav::write(clip).map_err(|fault| unheard(fault.to_string()))?;
+        let audio = Audio { rate, channels, frames, wav: &wav };
+        let at = Moment { step: self.step, seconds: self.step as f64 };
+        Ok(writer.audio(at, self.name, audio)?)
+    }
+}
+
+/// What is said, once for each sentence.
+fn texts(heard: &[Heard<'_>], writer: &mut EventWriter<Vec<u8>>) -> Result<(), FormatError> {
+    let said = heard.iter().filter_map(|heard| Some((heard.name, heard.item.fields.text("text")?)));
+    let said: std::collections::BTreeMap<&str, &str> = said.collect();
+    let at = Moment { step: 0, seconds: 0.0 };
+    said.into_iter().try_for_each(|(name, text)| writer.text(at, name, text))
+}

@@ -1,0 +1,163 @@
+//! The models that sentences are spoken with: one for all, or a checkpoint for each.
+//!
+//! One is in memory at a time; the engine hands out the sentences of a checkpoint together.
+
+use std::sync::{Mutex, PoisonError};
+
+use cache::Digest;
+use stage_core::{Blob, Context, Fields, StageError};
+use stage_formats::{artifact, checkpoint};
+use tch::{Device, Kind};
+
+use super::lineage::AdapterLineage;
+use super::model::{Model, adapted};
+use super::vocabulary::Vocabulary;
+use crate::codec::CodecFormat;
+use crate::dual_ar::{DualAr, Parity};
+use crate::npy;
+use crate::train::lora;
+
+/// What models are made ready from.
+pub struct Source {
+    /// The model on the port; needed for sentences that bring none, or bring adapters.
+    pub base: Option<Fields>,
+    pub adapters: Option<Fields>,
+    /// The clip whose voice is to be spoken in.
+    pub reference: Option<Fields>,
+    pub codec: CodecFormat,
+    pub device: Device,
+    /// What is computed in; none: as the model is kept.
+    pub kind: Option<Kind>,
+    pub parity: Parity,
+}
+
+pub struct Voices {
+    source: Source,
+    /// The model that spoke last. A tensor must not be shared by threads.
+    loaded: Mutex<Option<(Option<Digest>, Voice)>>,
+}
+
+/// A model that is ready to speak.
+pub struct Voice {
+    pub model: DualAr,
+    pub vocabulary: Vocabulary,
+    /// Text and codes of the clip whose voice is spoken in.
+    pub reference: Option<(String, Vec<i32>)>,
+}
+
+impl Voices {
+    /// Looks at what arrived on the ports, without loading a tensor.
+    pub fn new(source: Source, context: &mut dyn Context) -> Result<Voices, StageError> {
+        if let Some(base) = &source.base {
+            let model = source.read(Some(base), context)?;
+            if let Some(adapters) = &source.adapters {
+                AdapterLineage::of(adapters)?.check_base(base)?;
+            }
+            source.spoken_in(&model.vocabulary, context)?;
+        }
+        Ok(Voices { source, loaded: Mutex::default() })
+    }
+
+    /// Does something with the model that a sentence brings, or with the one on the port.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError::Unable`] when there is no such model: other sentences would fare no better.
+    pub fn with<R>(
+        &self,
+        weights: Option<&Blob>,
+        context: &mut dyn Context,
+        work: impl FnOnce(&Voice) -> R,
+    ) -> Result<R, StageError> {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = weights.map(|blob| blob.digest);
+        if let Some((_, voice)) = loaded.as_ref().filter(|(own, _)| *own == wanted) {
+            return Ok(work(voice));
+        }
+        // Two models at a time may not fit into the memory of the device.
+        *loaded = None;
+        let voice = self.source.load(weights, context).map_err(for_all)?;
+        let (_, voice) = loaded.insert((wanted, voice));
+        Ok(work(voice))
+    }
+}
+
+impl Source {
+    fn load(&self, weights: Option<&Blob>, context: &mut dyn Context) -> Result<Voice, StageError> {
+        let brought = match weights {
+            Some(blob) => Some(checkpoint::read(&context.read(blob)?)?),
+            None => None,
+        };
+        let are_adapters = |fields: &&Fields| fields.text(artifact::FAMILY) == Some(artifact::LORA);
+        let (base, adapters) = match brought.as_ref() {
+            Some(adapters) if are_adapters(&adapters) => {
+                (self.base.as_ref(), Some(self.only(adapters)?))
+            }
+            Some(model) => (Some(model), self.adapters.as_ref()),
+            None => (self.base.as_ref(), self.adapters.as_ref()),
+        };
+        let model = self.read(base, context)?;
+        let kind = match self.kind {
+            Some(kind) => kind,
+            None => model.kind(context)?,
+        };
+        let mut loaded = model.load(self.device, kind, self.parity, context)?;
+        if let Some(adapters) = adapters {
+            AdapterLineage::of(adapters)?.check_base(&model.fields)?;
+            adapted(&mut loaded, adapters, context)?;
+            lora::merge(&mut loaded, kind)?;
+        }
+        let reference = self.spoken_in(&model.vocabulary, context)?;
+        Ok(Voice { model: loaded, vocabulary: model.vocabulary, reference })
+    }
+
+    /// The adapters that a sentence brings, where there are no others.
+    fn only<'a>(&self, adapters: &'a Fields) -> Result<&'a Fields, StageError> {
+        match self.adapters {
+            None => Ok(adapters),
+            Some(_) => Err(StageError::with_help(
+                "the sentences bring adapters, and others arrived on `adapters`",
+                "leave out `adapters`, or give `input` sentences without checkpoints",
+            )),
+        }
+    }
+
+    fn read(&self, base: Option<&Fields>, context: &mut dyn Context) -> Result<Model, StageError> {
+        let base = base.ok_or_else(|| {
+            StageError::with_help(
+                "no model arrived on port `model`, and the sentences bring none, or only adapters",
+                "give `model` the base of the adapters, or `input` a `model.audition` stage over \
+                 the checkpoints of a model",
+            )
+        })?;
+        let model = Model::read("model", Some(base), context)?;
+        model.vocabulary.check_codec(&self.codec)?;
+        Ok(model)
+    }
+
+    fn spoken_in(
+        &self,
+        vocabulary: &Vocabulary,
+        context: &mut dyn Context,
+    ) -> Result<Option<(String, Vec<i32>)>, StageError> {
+        let Some(fields) = &self.reference else { return Ok(None) };
+        let (Some(text), Some(blob)) = (fields.text("text"), fields.blob("tokens")) else {
+            return Err(StageError::with_help(
+                "what arrived on `reference` has no `text` or no `tokens`",
+                "give it a `dataset.item` stage over clips with tokens",
+            ));
+        };
+        let codes = npy::read(&context.read(blob)?)?;
+        vocabulary.check_codes(&codes)?;
+        let codes = codes.values.iter().map(|code| i32::from(*code)).collect();
+        Ok(Some((text.to_owned(), codes)))
+    }
+}
+
+/// An error that is not about one sentence.
+fn for_all(error: StageError) -> StageError {
+    match error {
+        StageError::Failed { message, help } => StageError::Unable { message, help },
+        other => other,
+    }
+}

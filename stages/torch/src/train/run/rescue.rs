@@ -1,0 +1,143 @@
+//! Steps that could not be used: one is skipped, and many in a row lead back to the best state.
+//!
+//! The best state is part of every checkpoint and follows from the data alone, while the moment
+//! of the last checkpoint is a matter of the clock: so a training that was interrupted goes back
+//! to the same place as one that was not.
+
+use stage_core::StageError;
+
+use super::{Data, Run, count};
+use crate::error::TorchError;
+use crate::train::host::Host;
+use crate::train::losses::Means;
+use crate::train::order::Row;
+use crate::train::replicas::{self, MicroBatch};
+use crate::train::state::Return;
+use crate::train::trainee::Trainee;
+
+/// How many clips are named in a message.
+const NAMED: usize = 5;
+
+impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
+    /// The learning rate of the step, which rises anew after the training went back.
+    pub(super) fn rate(&self) -> f64 {
+        let (schedule, step) = (&self.job.settings.schedule, self.state.step);
+        match self.state.went_back {
+            Some(back) => schedule.rate_again(step, step - back.after),
+            None => schedule.rate(step),
+        }
+    }
+
+    /// Takes note of whether a step could be used. One bad step is skipped: a single clip may
+    /// do that, and so does a loss scale that has become too large. True when there were too
+    /// many in a row, so that the weights must be taken for lost.
+    pub(super) fn is_lost(&mut self, is_good: bool, means: &Means) -> bool {
+        let is_overflow = means.total().is_finite() && self.state.scaler.can_shrink();
+        self.state.scaler.update(is_good);
+        if is_good {
+            self.state.bad = 0;
+            return false;
+        }
+        self.state.skipped += 1;
+        if is_overflow {
+            return false;
+        }
+        self.state.bad += 1;
+        self.state.bad >= self.job.settings.bad_steps.max(1)
+    }
+
+    /// Goes back to the best state with a new optimiser, once. Data and schedule go on from
+    /// where they are: everything follows from the seed, and the same clips in the same order
+    /// would lead to the same place again.
+    pub(super) fn rescue<H: Host<Kept = K>>(
+        &mut self,
+        rows: &[Row],
+        host: &mut H,
+    ) -> Result<(), StageError> {
+        let place = self.state.ranking.places().first().copied();
+        let (Some(place), None) = (place, self.state.went_back) else {
+            return Err(self.give_up(rows));
+        };
+        let weights = self.best.iter().find(|(step, _)| *step == place.step);
+        let weights = weights.map(|(_, weights)| weights.as_slice()).unwrap_or_default();
+        self.adamw.restart(|name| {
+            let kept = weights.iter().find(|(own, _)| own == name).map(|(_, kept)| kept);
+            let kept =
+                kept.ok_or_else(|| StageError::failed(format!("the best state has no `{name}`")))?;
+            host.recall(kept)
+        })?;
+        replicas::share_weights(self.job.replicas)?;
+        self.state.bad = 0;
+        let after = self.state.step + 1;
+        self.state.went_back = Some(Return { after, to: place.step });
+        let to = ("went_back_to_step", place.step as f64);
+        self.record.push(after, to.0, to.1);
+        host.report(after, &[to]);
+        Ok(())
+    }
+
+    fn give_up(&mut self, rows: &[Row]) -> StageError {
+        let step = self.state.step + 1;
+        let before = match self.state.went_back {
+            Some(back) => format!(
+                "training went back to step {} after step {}, and it was the same again",
+                back.to, back.after
+            ),
+            None => "there is no earlier state to go back to, since none was kept by its loss on \
+                     held-out clips"
+                .to_owned(),
+        };
+        let bad = self.state.bad;
+        StageError::with_help(
+            format!(
+                "the loss or its gradients were not finite for {bad} steps in a row, up to step \
+                 {step}; {before}; {}",
+                self.accused(rows)
+            ),
+            "look at these clips; a lower learning rate, more warm-up or `precision = \"f32\"` may \
+             help; the last checkpoint is from before",
+        )
+    }
+
+    /// Which clips of a step have a loss that is no number, each by itself.
+    fn accused(&mut self, rows: &[Row]) -> String {
+        let clips: Vec<usize> = rows.iter().flatten().copied().collect();
+        let bad: Vec<usize> =
+            clips.iter().copied().filter(|clip| self.is_finite(*clip) == Some(false)).collect();
+        match bad.len() {
+            0 => format!(
+                "each clip of the last step has a finite loss by itself; these were {}",
+                self.names(&clips)
+            ),
+            count if count == clips.len() => {
+                format!(
+                    "no clip of the last step has a finite loss; these were {}",
+                    self.names(&bad)
+                )
+            }
+            _ => format!("of the last step these have no finite loss: {}", self.names(&bad)),
+        }
+    }
+
+    /// None where the clip cannot be tried.
+    fn is_finite(&mut self, clip: usize) -> Option<bool> {
+        let batch = self.job.data.batch(&[vec![clip]]).ok()?;
+        let micro = [MicroBatch { batch: &batch, seed: 0 }];
+        let losses = replicas::evaluate(&mut self.job.replicas[..1], &micro).ok()?;
+        let means: Result<Means, TorchError> =
+            losses.means(&count::<T>(std::slice::from_ref(&batch)));
+        Some(means.ok()?.total().is_finite())
+    }
+
+    fn names(&self, clips: &[usize]) -> String {
+        let mut names: Vec<String> = clips
+            .iter()
+            .take(NAMED)
+            .map(|clip| format!("`{}`", self.job.data.name(*clip)))
+            .collect();
+        if clips.len() > NAMED {
+            names.push(format!("{} more", clips.len() - NAMED));
+        }
+        names.join(", ")
+    }
+}
