@@ -135,8 +135,8 @@ weights to the bit as one that never was.
 Before the first step a preflight looks for what would spoil the run, each with a message of its
 own: a tokenizer or tokens of a codec that do not belong to the model, a base whose loss says
 that its weights were lost, a base that moves though it is frozen, embeddings of codebooks that
-are not scaled as they are in synthesis; and it makes one step, saves, reloads and goes on, and
-speaks one short sentence.
+are not scaled as they are in synthesis; and it makes one step, saves, reloads and goes on, which
+takes the room of one checkpoint on the disk, and speaks one short sentence.
 
 `parity = \"upstream\"` trains as the original project does: without scaling the embeddings of the
 codebooks, which its synthesis does scale.";

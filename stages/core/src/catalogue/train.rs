@@ -212,7 +212,8 @@ pub(super) const TRAINING: [Parameter; COUNT] = [
         parameter_type: ParameterType::List(&ParameterType::Text),
         default: Default::Texts(&[]),
         doc: "Devices that share each step, such as `[\"cuda:0\", \"cuda:1\"]`; that of the stage \
-              if empty.",
+              if empty. A step learns from `batch` x `accumulation` rows on any number of them; \
+              its sums are rounded in another order, as on another device.",
         ..Parameter::BASE
     }),
     execution(flag(

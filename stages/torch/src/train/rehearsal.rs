@@ -35,10 +35,23 @@ pub fn rehearse<T: Trainee, D: Data<T::Batch>>(
     settings: &Settings,
     context: &mut dyn Context,
 ) -> Result<(), StageError> {
+    let is_exact = !models.iter().any(on_gpu);
+    rehearse_as(is_exact, models, data, clips, settings, context)
+}
+
+/// `is_exact`: the same work gives the same bits.
+pub(super) fn rehearse_as<T: Trainee, D: Data<T::Batch>>(
+    is_exact: bool,
+    models: &mut [T],
+    data: &D,
+    clips: &[order::Clip],
+    settings: &Settings,
+    context: &mut dyn Context,
+) -> Result<(), StageError> {
     let folder = context.scratch()?.join(FOLDER);
     RealFs.create_dir(&folder).map_err(no_room)?;
     let settings = shortened(settings);
-    let mut rehearsal = Rehearsal { models, data, clips, settings: &settings };
+    let mut rehearsal = Rehearsal { is_exact, models, data, clips, settings: &settings };
     let result = rehearsal.play(&folder, context);
     replicas::clear_gradients(rehearsal.models);
     // What stays is swept with the folder above.
@@ -59,6 +72,7 @@ fn shortened(settings: &Settings) -> Settings {
 }
 
 struct Rehearsal<'a, T: Trainee, D> {
+    is_exact: bool,
     models: &'a mut [T],
     data: &'a D,
     clips: &'a [order::Clip],
@@ -82,7 +96,6 @@ impl<T: Trainee, D: Data<T::Batch>> Rehearsal<'_, T, D> {
         disk: &mut Disk,
         context: &mut dyn Context,
     ) -> Result<(), StageError> {
-        let is_exact = !self.models.iter().any(on_gpu);
         disk.stop_after = Some(1);
         match self.run(disk) {
             Err(StageError::Stopped) => disk.stop_after = None,
@@ -97,14 +110,14 @@ impl<T: Trainee, D: Data<T::Batch>> Rehearsal<'_, T, D> {
         check_same(&saved, &again, "is not what it was when it was saved")?;
         go_on(context)?;
         // Only what is compared needs to be looked at from here on.
-        disk.keeps = if is_exact { Keeps::Digest } else { Keeps::Nothing };
+        disk.keeps = if self.is_exact { Keeps::Digest } else { Keeps::Nothing };
         self.run(disk)?;
         self.check_finite()?;
         go_on(context)?;
         self.put_back(start, disk)?;
         let mut straight = Disk { keeps: disk.keeps, ..Disk::new(&disk.folder) };
         self.run(&mut straight)?;
-        if !is_exact {
+        if !self.is_exact {
             return check_same_loss(straight.loss, disk.loss);
         }
         check_same(&straight.saved()?, &disk.saved()?, "differs from that of a run without a stop")
@@ -112,9 +125,9 @@ impl<T: Trainee, D: Data<T::Batch>> Rehearsal<'_, T, D> {
 
     fn check_finite(&self) -> Result<(), StageError> {
         for (_, tensor) in self.models[0].parameters() {
-            // Not finite as soon as one of its terms is not; unlike a test of each term a sum
-            // needs no memory.
-            let sum = tensor.f_sum(Kind::Double).and_then(|sum| sum.f_double_value(&[]));
+            // Not finite as soon as one of its terms is not; a test of each term would need as much
+            // memory as there are terms.
+            let sum = tensor.f_sum(Kind::Float).and_then(|sum| sum.f_double_value(&[]));
             if !sum.map_err(TorchError::from)?.is_finite() {
                 return Err(StageError::with_help(
                     "a step of training gave weights that are no numbers",

@@ -69,9 +69,15 @@ fn start(project: &Project) -> Running {
     Running::start(project.throstle(&["run", ".", "--json"]))
 }
 
-/// Reads on until so many more checkpoints are durable.
-fn read_checkpoints(running: &mut Running, count: usize) {
-    (0..count).for_each(|_| drop(running.read_to("checkpoint-kept")));
+/// A figure that is told, and the checkpoints after it that a run is let have.
+type Moment = (&'static str, usize);
+
+/// Before the first step, before the first checkpoint, and between checkpoints.
+const MOMENTS: [Moment; 4] = [("preflight/loss", 0), ("loss", 0), ("loss", 2), ("loss", 1)];
+
+fn read_to(running: &mut Running, (figure, checkpoints): Moment) {
+    running.read_until(|event| event["values"][figure].is_number());
+    (0..checkpoints).for_each(|_| drop(running.read_to("checkpoint-kept")));
 }
 
 /// Every step that was told of learnt from what it would have learnt from, whichever run it was
@@ -103,14 +109,14 @@ fn the_worker_may_be_killed_at_any_step() {
         let straight = straight(stage);
         let project = project(stage);
         let mut running = start(&project);
-        for checkpoints in [0, 1, 2] {
+        for moment in MOMENTS {
             let process = running.read_to("worker-started")["process"].as_u64().unwrap();
-            running.read_until(|event| event["values"]["loss"].is_number());
-            read_checkpoints(&mut running, checkpoints);
+            read_to(&mut running, moment);
             send(u32::try_from(process).unwrap(), Signal::SIGKILL);
         }
         let ran = running.ended();
-        assert_eq!((ran.code, ran.all("worker-died").len()), (Some(0), 3), "{ran:?}");
+        let deaths = ran.all("worker-died").len();
+        assert_eq!((ran.code, deaths), (Some(0), MOMENTS.len()), "{ran:?}");
         assert_same_order(&[ran], straight);
         assert!(outputs(&project) == straight.outputs, "{stage}");
     }
@@ -121,10 +127,9 @@ fn the_engine_may_be_killed_at_any_step() {
     for stage in [TRAINED, ADAPTED] {
         let project = project(stage);
         let mut runs = Vec::new();
-        for checkpoints in [0, 2, 1, 1] {
+        for moment in MOMENTS {
             let mut running = start(&project);
-            running.read_until(|event| event["values"]["loss"].is_number());
-            read_checkpoints(&mut running, checkpoints);
+            read_to(&mut running, moment);
             running.send(Signal::SIGKILL);
             let ran = running.ended();
             assert_eq!(ran.code, None);
