@@ -32,6 +32,8 @@ pub struct Settings {
     pub checkpoint: Checkpoints,
     /// Steps in a row without finite gradients after which training fails.
     pub bad_steps: u64,
+    /// Steps between the values that the training leaves behind.
+    pub record_every: u64,
     /// Steps between reports.
     pub report_every: u64,
 }
