@@ -222,5 +222,13 @@ pub(super) const TRAINING: [Parameter; COUNT] = [
         "Looks for what would spoil hours of training before it begins: see the description of \
          the stage.",
     )),
-    execution(count("report_every", 10, "Steps between reports of the loss.")),
+    execution(absent(at_least_one(
+        count(
+            "report_every",
+            0,
+            "Steps between reports of the loss while it trains; if not given, a hundredth of all, \
+             and at most 10. What the log keeps does not depend on it.",
+        ),
+        1_000_000_000,
+    ))),
 ];

@@ -75,6 +75,8 @@ impl Plan {
         let grouping = Grouping::Pack { length: max_length };
         let (rows, accumulate) = (whole("batch")? as usize, whole("accumulation")? as usize);
         let steps = self.steps(clips, grouping, rows * accumulate)?;
+        // What is recorded is part of the result, how often it is told is not.
+        let record_every = (steps / 100).clamp(1, 10);
         let patience = whole("patience")?;
         let early_stop = EarlyStopSettings { patience, min_delta: number("min_delta")? };
         let positive = |value: f64| (value > 0.0).then_some(value);
@@ -102,7 +104,11 @@ impl Plan {
                 seconds: positive(self.parameters.seconds("save_interval")?),
             },
             bad_steps: whole("max_skipped")?,
-            report_every: (steps / 100).clamp(1, 10),
+            record_every,
+            report_every: match self.parameters.is_set("report_every") {
+                true => whole("report_every")?,
+                false => record_every,
+            },
         })
     }
 

@@ -67,7 +67,7 @@ fn shortened(settings: &Settings) -> Settings {
     (short.schedule.warm_up, short.schedule.decay) = (0, Decay::Constant);
     (short.early_stop, short.keep_best, short.keep_kind) = (None, 0, None);
     short.checkpoint = Checkpoints::default();
-    short.report_every = 1;
+    (short.record_every, short.report_every) = (1, 1);
     short
 }
 

@@ -33,6 +33,8 @@ pub struct Settings {
     /// Steps in a row without finite gradients after which training goes back to its best
     /// state, or fails where it did so before or has none.
     pub bad_steps: u64,
+    /// Steps between the values that the training leaves behind.
+    pub record_every: u64,
     /// Steps between reports.
     pub report_every: u64,
 }

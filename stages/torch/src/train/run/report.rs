@@ -23,7 +23,9 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
     pub(super) fn report<H: Host>(&mut self, means: &Means, rate: f64, norm: f64, host: &mut H) {
         let settings = self.job.settings;
         let step = self.state.step;
-        if !step.is_multiple_of(settings.report_every.max(1)) && step != settings.steps {
+        let is_due = |every: u64| step.is_multiple_of(every.max(1)) || step == settings.steps;
+        let (is_recorded, is_told) = (is_due(settings.record_every), is_due(settings.report_every));
+        if !is_recorded && !is_told {
             return;
         }
         let mut values: Vec<(String, f64)> = vec![("loss".into(), means.total())];
@@ -39,7 +41,12 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         if self.state.skipped > 0 {
             values.push(("skipped".into(), self.state.skipped as f64));
         }
-        values.iter().for_each(|(name, value)| self.record.push(step, name, *value));
+        if is_recorded {
+            values.iter().for_each(|(name, value)| self.record.push(step, name, *value));
+        }
+        if !is_told {
+            return;
+        }
         values.extend(self.pace(host.seconds()));
         let values: Vec<(&str, f64)> =
             values.iter().map(|(name, value)| (name.as_str(), *value)).collect();

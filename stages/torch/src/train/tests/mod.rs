@@ -38,6 +38,7 @@ fn settings() -> Settings {
         keep_kind: None,
         checkpoint: Checkpoints { steps: Some(5), seconds: None },
         bad_steps: 3,
+        record_every: 1,
         report_every: 1,
     }
 }

@@ -155,3 +155,19 @@ fn a_report_says_how_fast_it_goes_and_how_long_it_takes() {
     assert_eq!(host.values("seconds_left").last(), Some(&0.0));
     assert_eq!(count("save_seconds"), 3);
 }
+
+#[test]
+fn how_often_it_is_told_changes_nothing_in_what_is_recorded() {
+    let trained = |record_every, report_every| {
+        let settings = Settings { record_every, report_every, ..settings() };
+        let (result, host) = train(&mut Tiny::new(Kind::Float, 0.0), &Corpus::new(30), &settings);
+        (result.unwrap().record, host.values("loss").len())
+    };
+    let (each, told) = trained(1, 1);
+    let (same, seldom) = trained(1, 5);
+    assert_eq!((same == each, told, seldom), (true, 12, 3), "5, 10, and the last");
+    let (fewer, told) = trained(5, 1);
+    let steps: Vec<u64> =
+        fewer.iter().filter(|(_, name, _)| *name == "loss").map(|(step, ..)| step).collect();
+    assert_eq!((steps, told), (vec![5, 10, 12], 12));
+}
