@@ -226,3 +226,40 @@ impl ItemStage {
         self.open.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use stage_core::{Blob, Value};
+
+    use super::*;
+
+    /// An item that reads a file of so many bytes.
+    fn queued(id: &str, file: &str, size: u64) -> Queued {
+        let blob = Blob { digest: Digest::of(file.as_bytes()), size, kind: "x".into() };
+        let fields = [("text", Value::text(id)), ("weights", Value::Blob(Arc::new(blob)))];
+        let item = Item::new(id, fields.into_iter().collect());
+        let reads = ItemReads { names: vec!["text".into(), "weights".into()], id: false };
+        Queued::new(&reads, 0, item, Digest::of(id.as_bytes()))
+    }
+
+    #[test]
+    fn the_longest_come_first_and_those_with_the_same_file_one_after_the_other() {
+        let items = [
+            queued("a@1", "one", 7),
+            queued("a@2", "two", 7),
+            queued("b@1", "one", 7),
+            queued("b@2", "two", 7),
+            queued("long", "three", 8),
+        ];
+        let mut queue = BinaryHeap::from(items);
+        let order: Vec<String> =
+            std::iter::from_fn(|| queue.pop()).map(|queued| queued.item.id.to_string()).collect();
+        assert_eq!(order[0], "long");
+        let of = |file: &str| ["a", "b"].map(|id| format!("{id}@{file}"));
+        let pairs = [of("1"), of("2")];
+        assert!(
+            order[1..] == pairs.concat() || order[1..] == [of("2"), of("1")].concat(),
+            "{order:?}"
+        );
+    }
+}

@@ -78,12 +78,10 @@ impl GatherJob for TuneJob {
             Some(lora) => (&fish::LORA, "adapters", adapters(&tuned, lora)),
         };
         let with = |weights: &[(String, Blob)]| [common.clone(), tensors(weights)].concat();
+        let log = log::fields(&tuned.trained, kind, &self.setup.parameters)?;
         let output = GatherOutput::default()
             .with(port, PortOutput::Artifact(with(&tuned.weights)))
-            .with(
-                "log",
-                PortOutput::Artifact(log::fields(&tuned.trained, kind, &self.setup.parameters)?),
-            )
+            .with("log", PortOutput::Artifact(log))
             .with("checkpoints", PortOutput::Dataset(checkpoints(&tuned.trained, with)?));
         Ok(GatherOutput { notes: tuned.notes, ..output })
     }

@@ -134,13 +134,15 @@ impl AdamW {
         &mut self,
         mut weights: impl FnMut(&str) -> Result<Tensor, E>,
     ) -> Result<(), E> {
-        self.restore(0, |role, name| {
-            let tensor = weights(name)?.f_to_kind(Kind::Float).map_err(TorchError::from)?;
-            match role {
-                "master" => Ok(tensor),
-                _ => Ok(tensor.f_zeros_like().map_err(TorchError::from)?),
-            }
-        })
+        let _guard = tch::no_grad_guard();
+        for slot in &mut self.slots {
+            let tensor = weights(&slot.name)?.f_to_kind(Kind::Float).map_err(TorchError::from)?;
+            slot.take("master", &tensor)?;
+            slot.forget()?;
+            slot.publish()?;
+        }
+        self.updates = 0;
+        Ok(())
     }
 
     /// Takes up a state: `recall` gives the tensor of a role and a parameter.
@@ -211,6 +213,14 @@ impl Slot {
     fn publish(&mut self) -> Result<(), TorchError> {
         if self.parameter.kind() != Kind::Float {
             self.parameter.f_copy_(&self.master)?;
+        }
+        Ok(())
+    }
+
+    /// Nothing of what the gradients were like is left.
+    fn forget(&mut self) -> Result<(), TorchError> {
+        for moment in [&mut self.first, &mut self.second] {
+            let _ = moment.f_zero_()?;
         }
         Ok(())
     }
@@ -387,6 +397,23 @@ mod tests {
         let state = |adamw: &AdamW| adamw.state().map(|(_, _, t)| values(t)).collect::<Vec<_>>();
         assert_eq!(state(&straight), state(&resumed));
         assert_eq!(values(&straight.slots[0].parameter), values(&resumed.slots[0].parameter));
+    }
+
+    #[test]
+    fn one_that_begins_anew_is_like_a_new_one_on_the_same_weights() {
+        let gradient = [Some(Tensor::from_slice(&[0.3f32, -0.5]))];
+        let on = |values: &[f32]| vec![("weight".to_owned(), tensor(values, Kind::Half))];
+        let mut again = AdamW::new(SETTINGS, on(&[1.0, 2.0])).unwrap();
+        (0..3).for_each(|_| again.step(&gradient, 0.1, 1.0).unwrap());
+        // Kept weights may be rounded.
+        again.restart(|_| Ok::<_, TorchError>(tensor(&[3.0, 4.0], Kind::BFloat16))).unwrap();
+        let mut new = AdamW::new(SETTINGS, on(&[3.0, 4.0])).unwrap();
+        for adamw in [&mut again, &mut new] {
+            adamw.step(&gradient, 0.1, 1.0).unwrap();
+        }
+        let state = |adamw: &AdamW| adamw.state().map(|(_, _, t)| values(t)).collect::<Vec<_>>();
+        assert_eq!((state(&again), again.updates()), (state(&new), 1));
+        assert_eq!(values(&again.slots[0].parameter), values(&new.slots[0].parameter));
     }
 
     #[test]
