@@ -8,7 +8,7 @@ use cache::stat::{Section, StatEntry, StatIndex, What};
 use cache::{Cache, CacheError, Digest, VerifyOptions};
 use camino::Utf8PathBuf;
 use stage_core::event::{Event, Verdict};
-use stage_core::{Blob, Fields, ParameterType, ParameterValue, StageError, Value};
+use stage_core::{Blob, Fields, ParameterType, ParameterValue, StageError, Value, World};
 
 use super::diff::compare_keys;
 use super::inputs::{Arriving, arriving, names, planned};
@@ -407,14 +407,15 @@ impl<'a> Planner<'a> {
     /// A file, or all files of a folder by their relative path, as the fields of an artifact.
     fn look_at(&mut self, path: &Utf8PathBuf, sink: Sink) -> Result<Fields, PlanError> {
         let scan = Digest::of(format!("files {path}").as_bytes());
-        source::observe(self, scan, sink, &mut |world| match world.exists(path) {
+        let mut look = |world: &mut dyn World| match world.exists(path) {
             true => world.files(std::slice::from_ref(path)).map(drop),
             false => {
                 let files = world.list(path)?;
                 let files: Vec<Utf8PathBuf> = files.iter().map(|file| path.join(file)).collect();
                 world.files(&files).map(drop)
             }
-        })?;
+        };
+        source::observe(self, scan, sink, &mut look, &|| false)?;
         let seen = source::entries(self, &scan);
         let files = seen.iter().filter(|entry| entry.what == What::File);
         Ok(files.map(|entry| asset_field(path, entry)).collect())
