@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use cache::fs::{Fs, MemoryFs, RealFs};
-use cache::stat::{Section, StatEntry, StatIndex, What, check, check_through, hash_file};
+use cache::stat::{
+    NewContent, Section, StatEntry, StatIndex, What, check, check_through, hash_file,
+};
 use cache::{Access, Cache, CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
 
@@ -259,4 +261,53 @@ fn the_changes_between_sections_are_those_of_content() {
     ];
     assert_eq!(new.changes_from(&old), changes);
     assert_eq!(old.changes_from(&old), []);
+}
+
+/// A file of which only the digest was asked for.
+fn file(path: &str, content: u8) -> StatEntry {
+    let size = u64::from(content);
+    StatEntry { what: What::File, by_digest: true, size, ..noted(path, content) }
+}
+
+#[test]
+fn new_contents_of_files_give_the_section_that_a_new_look_would_give() {
+    let old = Section::from(vec![file("a/x", 1), file("a/y", 2), noted("b", 3), file("c", 4)]);
+    // Two files change places, and so do their digests.
+    let (section, contents) = old.with_new_contents(&[file("a/x", 2), file("a/y", 1)]).unwrap();
+    let looked = vec![file("a/x", 2), file("a/y", 1), noted("b", 3), file("c", 4)];
+    assert_eq!(section, Section::from(looked));
+    let new = |old: u8, new: u8| {
+        let digest = |content| Digest::from_bytes([content; 32]);
+        NewContent { old: digest(old), new: digest(new), size: u64::from(new) }
+    };
+    assert_eq!(contents, [new(1, 2), new(2, 1)]);
+    let changes = [
+        (Some(file("a/x", 1)), Some(file("a/x", 2))),
+        (Some(file("a/y", 2)), Some(file("a/y", 1))),
+    ];
+    assert_eq!(section.changes_from(&old), changes);
+}
+
+#[test]
+fn new_contents_need_a_new_look_where_it_could_find_something_else() {
+    let read = StatEntry { by_digest: false, ..file("read", 2) };
+    let old = Section::from(vec![file("a", 1), read, noted("gone", 3), file("b", 4), file("c", 4)]);
+    assert!(old.with_new_contents(&[file("a", 9)]).is_some());
+    for (what, entry) in [
+        ("was read", file("read", 9)),
+        ("was not there", file("gone", 9)),
+        ("is not there any more", noted("a", 9)),
+        ("had the content of another file", file("b", 9)),
+        ("was not asked for", file("d", 9)),
+    ] {
+        assert!(old.with_new_contents(&[entry]).is_none(), "{what}");
+    }
+}
+
+#[test]
+fn a_file_that_was_read_and_asked_for_by_its_digest_was_read() {
+    let read = StatEntry { by_digest: false, ..file("a", 1) };
+    for entries in [vec![read.clone(), file("a", 1)], vec![file("a", 1), read]] {
+        assert!(Section::from(entries).with_new_contents(&[file("a", 2)]).is_none());
+    }
 }

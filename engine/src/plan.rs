@@ -3,10 +3,12 @@
 //! `plan` prints it, `run` executes the same value, `why` explains it.
 
 mod diff;
+mod earlier;
 pub mod inputs;
 pub mod items;
 mod parent;
 pub mod planner;
+pub mod reasons;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use crate::pipeline::{Pipeline, StageId};
 use crate::reason::Reason;
 use crate::record::StageRecord;
 
-pub use diff::{DatasetDiff, compare_datasets, compare_keys};
+pub use diff::{DatasetDiff, compare_datasets};
 pub use planner::Planner;
 
 pub struct Plan {
@@ -34,6 +36,8 @@ pub struct StagePlan {
     /// Fresh, and as the last run left it: there is not even anything to remember.
     pub unchanged: bool,
     pub reasons: Vec<Reason>,
+    /// What differs from the state that this run had left, where that is known already.
+    pub differences: Option<(u64, Vec<Reason>)>,
     /// Items that would be executed as far as is known, or 1.
     pub executed: u64,
     /// Items that depend on what the stages above will give.

@@ -1,9 +1,11 @@
 //! Sources: what one saw last time holds as long as no file's stat differs.
 
+mod passed_on;
+
 use std::cell::RefCell;
 
 use cache::Digest;
-use cache::stat::{self, Section, StatEntry, What};
+use cache::stat::{self, NewContent, Section, StatEntry, What};
 use stage_core::event::{Event, Verdict};
 use stage_core::key::{HashSink, InputKey, Sink as _, StageKey};
 use stage_core::{Detached, Job, Role, SourceOutput, StageError, World};
@@ -25,14 +27,35 @@ const STAT_THREADS: usize = 2;
 
 type Look<'a> = &'a mut dyn FnMut(&mut dyn World) -> Result<(), StageError>;
 
-/// Makes sure that what was seen under a scan key still holds, and looks again where not. Gives
-/// the content of all that was seen.
+/// What was seen under a scan key.
+pub struct Observed {
+    /// The digest of all of it.
+    pub content: Digest,
+    /// Given where nothing was looked at again, since only files have other contents.
+    replaced: Option<Replaced>,
+}
+
+/// What stood under a scan key before, and what is other now.
+struct Replaced {
+    before: Digest,
+    contents: Vec<NewContent>,
+}
+
+impl From<Digest> for Observed {
+    fn from(content: Digest) -> Observed {
+        Observed { content, replaced: None }
+    }
+}
+
+/// Makes sure that what was seen under a scan key still holds, and looks again where not; new
+/// contents of files alone are no reason to, where they are passed on as they are.
 pub fn observe(
     planner: &mut Planner,
     scan: Digest,
     sink: Sink,
     look: Look,
-) -> Result<Digest, PlanError> {
+    passes_files_on: &dyn Fn() -> bool,
+) -> Result<Observed, PlanError> {
     let index = planner.index.clone();
     let (store, verify) = (planner.store.clone(), planner.verify);
     let mut waiting = |what| sink(Event::Waiting { what });
@@ -48,14 +71,22 @@ pub fn observe(
         };
         let old = section.content();
         if differ.is_empty() {
-            return Ok(old);
+            return Ok(old.into());
         }
         let mut watch = Watch::new(&store, &index, verify, &mut waiting);
         watch.look_again(&differ)?;
         let again = watch.seen;
         if let Some(renewed) = section.renewed(&again) {
             planner.seen.push((scan, renewed));
-            return Ok(old);
+            return Ok(old.into());
+        }
+        if passes_files_on()
+            && let Some((section, contents)) = section.with_new_contents(&again)
+        {
+            let content = section.content();
+            planner.seen.push((key_of_seen(planner, scan), section));
+            let replaced = Some(Replaced { before: old, contents });
+            return Ok(Observed { content, replaced });
         }
         current = Some(Current::new(section, again));
     }
@@ -63,10 +94,14 @@ pub fn observe(
     watch.current = current;
     look(&mut watch)?;
     let section = Section::from(watch.seen);
-    let digest = section.content();
-    let key = if planner.is_run { scan } else { planned_key(&scan) };
-    planner.seen.push((key, section));
-    Ok(digest)
+    let content = section.content();
+    planner.seen.push((key_of_seen(planner, scan), section));
+    Ok(content.into())
+}
+
+/// Under which key something new that was seen is kept.
+fn key_of_seen(planner: &Planner, scan: Digest) -> Digest {
+    if planner.is_run { scan } else { planned_key(&scan) }
 }
 
 /// Where a plan keeps what it saw, so that its hashing is not done again by the run: the section
@@ -110,8 +145,16 @@ pub fn plan(
         Ok(())
     };
     let before = planner.index.clone();
-    let seen = observe(planner, scan, sink, &mut look)?;
-    let mut keyed = key_with(settings.clone(), seen);
+    let passes_files_on = || match engine.setup(pipeline, spec) {
+        Ok(setup) => matches!(
+            engine.open(spec.kind, setup, &mut NoContext),
+            Ok(Job::Source(job)) if job.passes_files_on()
+        ),
+        // The look itself says why.
+        Err(_) => false,
+    };
+    let observed = observe(planner, scan, sink, &mut look, &passes_files_on)?;
+    let mut keyed = key_with(settings.clone(), observed.content);
     let mut lost = Vec::new();
     let known = planner.known(&keyed.digest, &mut lost)?;
     let mut reasons = Vec::new();
@@ -126,8 +169,14 @@ pub fn plan(
     if let Some(record) = known {
         return Ok(StagePlan { reasons, ..StagePlan::fresh(spec, keyed, record) });
     }
+    if let Some(Replaced { before, contents }) = &observed.replaced {
+        let before = key_with(settings.clone(), *before).digest;
+        if let Some(record) = passed_on::outcome(&planner.store, &before, contents)? {
+            return Ok(dirty(spec, keyed, record, reasons));
+        }
+    }
     if found.borrow().is_none() {
-        // Nothing differs but the outcome is not there: it was never run, or is lost.
+        // The outcome is not there, nor what it could be made of: it was never run, or is lost.
         let (store, index) = (planner.store.clone(), planner.index.clone());
         let mut waiting = |what| sink(Event::Waiting { what });
         let mut watch = Watch::new(&store, &index, planner.verify, &mut waiting);
@@ -135,15 +184,20 @@ pub fn plan(
         // The files may have changed since they were compared with the memo.
         let section = Section::from(watch.seen);
         keyed = key_with(settings, section.content());
-        planner.seen.push((scan, section));
+        let key = if observed.replaced.is_some() { key_of_seen(planner, scan) } else { scan };
+        planner.seen.push((key, section));
     }
     let record = write(planner, spec, found.take().unwrap_or_default())?;
-    Ok(StagePlan {
+    Ok(dirty(spec, keyed, record, reasons))
+}
+
+fn dirty(spec: &StageSpec, keyed: Keyed, record: StageRecord, reasons: Vec<Reason>) -> StagePlan {
+    StagePlan {
         verdict: Verdict::Dirty,
         reasons,
         executed: 1,
         ..StagePlan::scanned(spec, keyed, record)
-    })
+    }
 }
 
 /// The parameters of a source, paths included: what it asks for depends on them.

@@ -141,8 +141,8 @@ impl Store {
         let places = self.0.sources.get_or_init(|| {
             let mut places = Vec::new();
             for (number, section) in sections().enumerate() {
-                let files = section.iter().enumerate().filter(|(_, e)| e.what == What::File);
-                places.extend(files.map(|(at, e)| (start(&e.digest), number as u32, at as u32)));
+                let digests = (0..section.len()).filter_map(|at| Some((at, section.digest(at)?)));
+                places.extend(digests.map(|(at, own)| (start(&own), number as u32, at as u32)));
             }
             places.sort_unstable();
             places
@@ -152,7 +152,8 @@ impl Store {
         let places = places[first..].iter().take_while(|(own, _, _)| *own == start);
         let entry = |(_, section, at): &Place| {
             let section = sections().nth(*section as usize)?;
-            section.get(*at as usize).filter(|entry| entry.digest == *digest)
+            let entry = section.get(*at as usize);
+            entry.filter(|entry| entry.what == What::File && entry.digest == *digest)
         };
         places.filter_map(entry).collect()
     }

@@ -246,9 +246,11 @@ impl World for Watch<'_> {
         if let Some(Err(reject)) = self.files(&[path.to_owned()])?.pop() {
             return Err(StageError::failed(reject.reason));
         }
-        let Some(entry) = self.seen.last().cloned() else {
+        let Some(seen) = self.seen.last_mut() else {
             return Err(StageError::failed(format!("`{path}` was not looked at")));
         };
+        seen.by_digest = false;
+        let entry = seen.clone();
         let file = self.fs().open(&self.full(path), Open::Read);
         Ok(Arc::new(Unchanged { file: file.map_err(|error| unreadable(&error))?, entry }))
     }
@@ -293,6 +295,7 @@ impl World for Watch<'_> {
                     hashed.next().unwrap_or_else(|| hash_file(self.fs(), self.store.base(), path))
                 }
             };
+            let entry = entry.map(|entry| StatEntry { by_digest: true, ..entry });
             facts.push(self.fact(path, entry)?);
         }
         Ok(facts)

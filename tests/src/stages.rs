@@ -77,6 +77,10 @@ impl SourceJob for LinesJob {
         }
         Ok(output)
     }
+
+    fn passes_files_on(&self) -> bool {
+        true
+    }
 }
 
 fn item(id: String, digest: cache::Digest, size: u64) -> Item {

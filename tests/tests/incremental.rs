@@ -46,6 +46,39 @@ fn one_changed_item_is_one_item_in_every_item_stage() {
     assert_eq!(lab.read("out/ben1.txt").unwrap(), "SERVUS! SERVUS!");
 }
 
+/// What the pipeline makes of these texts when it has never run before.
+fn afresh(texts: [(&str, &str); 3]) -> String {
+    let lab = Lab::new();
+    for (name, text) in texts {
+        lab.write(&format!("data/{name}.txt"), text);
+    }
+    lab.run();
+    lab.read("out/all.txt").unwrap()
+}
+
+#[test]
+fn files_that_change_places_are_passed_on_without_item_work() {
+    let lab = lab();
+    lab.run();
+    lab.write("data/anna1.txt", "moin");
+    lab.write("data/ben1.txt", "hello");
+    let ran = lab.run();
+    assert_eq!(ran.all_executed(), [("joined", 1), ("lines", 1), ("loud", 0), ("twice", 0)]);
+    let expected = afresh([("anna1", "moin"), ("anna2", "good day"), ("ben1", "hello")]);
+    assert_eq!(lab.read("out/all.txt").unwrap(), expected);
+}
+
+#[test]
+fn one_of_two_files_with_one_content_may_change() {
+    let lab = lab();
+    lab.write("data/anna2.txt", "hello");
+    lab.run();
+    lab.write("data/anna1.txt", "moin moin");
+    lab.run();
+    let expected = afresh([("anna1", "moin moin"), ("anna2", "hello"), ("ben1", "moin")]);
+    assert_eq!(lab.read("out/all.txt").unwrap(), expected);
+}
+
 #[test]
 fn equal_output_stops_the_wave() {
     let lab = lab();

@@ -40,6 +40,16 @@ pub struct StatEntry {
     pub hashed_ns: i64,
     pub digest: Digest,
     pub what: What,
+    /// Nothing but the digest and the size of the file was asked for.
+    pub by_digest: bool,
+}
+
+/// A file whose content is another one than before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewContent {
+    pub old: Digest,
+    pub new: Digest,
+    pub size: u64,
 }
 
 const SECOND: i64 = 1_000_000_000;
@@ -61,6 +71,7 @@ impl StatEntry {
             hashed_ns,
             digest,
             what,
+            by_digest: false,
         }
     }
 
@@ -76,6 +87,7 @@ impl StatEntry {
             hashed_ns: none,
             digest,
             what: What::Absent,
+            by_digest: false,
         }
     }
 

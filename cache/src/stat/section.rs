@@ -9,15 +9,18 @@ use std::cmp::Ordering;
 
 use bytes::Bytes;
 
-use super::{StatEntry, What, trusted};
+use super::{NewContent, StatEntry, What, trusted};
 use crate::Digest;
 
 const COUNTS: usize = 12;
 const HEAD: usize = COUNTS + 32;
 const DIR: usize = 8;
 const ENTRY: usize = 84;
-/// Where in an entry the state of the file begins.
+/// Where in an entry the state of the file begins, and where the digest.
 const STATS: usize = 12;
+const DIGEST: usize = 52;
+/// So many new contents are looked for one by one.
+const FEW: usize = 64;
 
 /// The entries of one section, sorted by folder and then by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +59,10 @@ impl Row<'_> {
         }
     }
 
+    fn by_digest(&self) -> bool {
+        self.0[11] == 1
+    }
+
     pub fn size(&self) -> u64 {
         self.long(12)
     }
@@ -82,12 +89,12 @@ impl Row<'_> {
 
     fn digest(&self) -> Digest {
         let mut bytes = [0u8; 32];
-        bytes.copy_from_slice(&self.0[52..]);
+        bytes.copy_from_slice(&self.0[DIGEST..]);
         Digest::from_bytes(bytes)
     }
 
     fn stands_for(&self) -> (What, &[u8]) {
-        (self.what(), &self.0[52..])
+        (self.what(), &self.0[DIGEST..])
     }
 }
 
@@ -99,7 +106,9 @@ impl From<Vec<StatEntry>> for Section {
         entries.dedup_by(|later, earlier| {
             let same = later.path == earlier.path;
             if same {
+                let by_digest = later.by_digest && earlier.by_digest;
                 std::mem::swap(later, earlier);
+                earlier.by_digest = by_digest;
             }
             same
         });
@@ -121,11 +130,11 @@ impl From<Vec<StatEntry>> for Section {
         for number in [count, dir_count, text.len()] {
             bytes.extend_from_slice(&(number as u32).to_le_bytes());
         }
-        bytes.extend_from_slice(content_of(&entries).as_bytes());
+        bytes.resize(HEAD, 0);
         bytes.extend_from_slice(&dirs);
         bytes.extend_from_slice(&rows);
         bytes.extend_from_slice(text.as_bytes());
-        Section { bytes: Bytes::from(bytes), count, dirs: dir_count }
+        Section { bytes: Bytes::from(bytes), count, dirs: dir_count }.with_content()
     }
 }
 
@@ -133,20 +142,75 @@ impl Section {
     /// The section with these entries in the place of those for the same paths, where they stand
     /// for the same content; None where one of them has no such place.
     pub fn renewed(&self, entries: &[StatEntry]) -> Option<Section> {
+        let stands_for_the_same = |row: &Row<'_>, entry: &StatEntry| {
+            row.stands_for() == (entry.what, &entry.digest.as_bytes()[..])
+        };
+        self.with_rows(entries, stands_for_the_same)
+    }
+
+    /// The section with these entries in the place of those for the same paths, and the contents
+    /// that are others. None where one is about something else than a file, where more was asked
+    /// about it than its digest, where a content was that of several files, or where there are
+    /// many.
+    pub fn with_new_contents(&self, entries: &[StatEntry]) -> Option<(Section, Vec<NewContent>)> {
+        if entries.len() > FEW {
+            return None;
+        }
+        let mut contents = Vec::new();
+        let replaced = self.with_rows(entries, |row, entry| {
+            let (old, new, size) = (row.digest(), entry.digest, entry.size);
+            if old != new {
+                contents.push(NewContent { old, new, size });
+            }
+            row.by_digest() && row.what() == What::File && entry.what == What::File
+        })?;
+        let is_one_file = |content: &NewContent| {
+            let rows = (0..self.count).filter_map(|index| self.row(index));
+            rows.filter(|row| row.0[DIGEST..] == content.old.as_bytes()[..]).count() == 1
+        };
+        contents.iter().all(is_one_file).then(|| (replaced.with_content(), contents))
+    }
+
+    /// With the state and the digest of each entry in the row for its path, where that is agreed.
+    fn with_rows(
+        &self,
+        entries: &[StatEntry],
+        mut agree: impl FnMut(&Row<'_>, &StatEntry) -> bool,
+    ) -> Option<Section> {
         let mut bytes = self.bytes.to_vec();
         let mut expected = 0;
         for entry in entries {
             let index = self.position_near(&entry.path, expected)?;
             expected = index + 1;
             let row = self.row(index)?;
-            if row.stands_for() != (entry.what, &entry.digest.as_bytes()[..]) {
+            if !agree(&row, entry) {
                 return None;
             }
             let start = HEAD + self.dirs * DIR + index * ENTRY;
-            let fresh = stats_of(entry);
-            bytes[start + STATS..start + STATS + fresh.len()].copy_from_slice(&fresh);
+            bytes[start + STATS..start + DIGEST].copy_from_slice(&stats_of(entry));
+            bytes[start + DIGEST..start + ENTRY].copy_from_slice(entry.digest.as_bytes());
         }
         Some(Section { bytes: Bytes::from(bytes), ..*self })
+    }
+
+    /// With the digest of what it holds now. For each entry enters: the length of its path (u64),
+    /// the path, the kind (u8), the digest.
+    fn with_content(self) -> Section {
+        let mut entered = Vec::with_capacity(self.bytes.len());
+        for row in (0..self.count).filter_map(|index| self.row(index)) {
+            let (dir, name) = self.parts(&row);
+            let between = if dir.is_empty() || dir == "/" { "" } else { "/" };
+            let length = dir.len() + between.len() + name.len();
+            entered.extend_from_slice(&(length as u64).to_le_bytes());
+            for part in [dir, between, name] {
+                entered.extend_from_slice(part.as_bytes());
+            }
+            entered.push(row.what() as u8);
+            entered.extend_from_slice(&row.0[DIGEST..]);
+        }
+        let mut bytes = Vec::from(self.bytes);
+        bytes[COUNTS..HEAD].copy_from_slice(Digest::of(&entered).as_bytes());
+        Section { bytes: Bytes::from(bytes), ..self }
     }
 
     /// None when the parts do not fill the bytes exactly.
@@ -190,6 +254,7 @@ impl Section {
             hashed_ns: row.hashed_ns(),
             digest: row.digest(),
             what: row.what(),
+            by_digest: row.by_digest(),
         })
     }
 
@@ -218,6 +283,14 @@ impl Section {
     /// The entries that stand for something else in another section, there and here.
     pub fn changes_from(&self, old: &Section) -> Vec<(Option<StatEntry>, Option<StatEntry>)> {
         let mut changes = Vec::new();
+        if self.has_paths_of(old) {
+            let differs = |index: &usize| match (old.row(*index), self.row(*index)) {
+                (Some(a), Some(b)) => a.stands_for() != b.stands_for(),
+                _ => true,
+            };
+            let both = |index| (old.get(index), self.get(index));
+            return (0..self.count).filter(differs).map(both).collect();
+        }
         let (mut before, mut now) = (0, 0);
         loop {
             let order = match (old.row(before), self.row(now)) {
@@ -238,6 +311,20 @@ impl Section {
             before += usize::from(gone);
             now += usize::from(new);
         }
+    }
+
+    /// Whether every path stands at the same place in both, which is quick to say.
+    fn has_paths_of(&self, other: &Section) -> bool {
+        const NAME: std::ops::Range<usize> = 0..10;
+        let rows = HEAD + self.dirs * DIR;
+        let text = rows + self.count * ENTRY;
+        (self.count, self.dirs) == (other.count, other.dirs)
+            && self.bytes.get(HEAD..rows) == other.bytes.get(HEAD..rows)
+            && self.bytes.get(text..) == other.bytes.get(text..)
+            && (0..self.count).all(|index| match (self.row(index), other.row(index)) {
+                (Some(a), Some(b)) => a.0[NAME] == b.0[NAME],
+                _ => false,
+            })
     }
 
     /// The index of the entry for a path.
@@ -300,23 +387,11 @@ impl Section {
     }
 }
 
-/// For each entry: the length of its path (u64), the path, the kind (u8), the digest.
-fn content_of(entries: &[StatEntry]) -> Digest {
-    let mut bytes = Vec::with_capacity(entries.len() * ENTRY);
-    for entry in entries {
-        bytes.extend_from_slice(&(entry.path.len() as u64).to_le_bytes());
-        bytes.extend_from_slice(entry.path.as_bytes());
-        bytes.push(entry.what as u8);
-        bytes.extend_from_slice(entry.digest.as_bytes());
-    }
-    Digest::of(&bytes)
-}
-
 fn push_row(rows: &mut Vec<u8>, entry: &StatEntry, dir: usize, offset: usize, length: usize) {
     rows.extend_from_slice(&(dir as u32).to_le_bytes());
     rows.extend_from_slice(&(offset as u32).to_le_bytes());
     rows.extend_from_slice(&(length as u16).to_le_bytes());
-    rows.extend_from_slice(&[entry.what as u8, 0]);
+    rows.extend_from_slice(&[entry.what as u8, u8::from(entry.by_digest)]);
     rows.extend_from_slice(&stats_of(entry));
     rows.extend_from_slice(entry.digest.as_bytes());
 }

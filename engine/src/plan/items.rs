@@ -6,6 +6,7 @@ use cache::Digest;
 use stage_core::key::{chunk_key, item_key};
 use stage_core::{Bucket, Item, Reject};
 
+use super::earlier::{Earlier, Outcomes};
 use super::planner::PlanError;
 use super::{ItemPlan, ItemWork, OpenBucket, PartialBucket, PartialDataset, PartialItem, Planned};
 use crate::pipeline::{Reads, StageSpec};
@@ -55,6 +56,9 @@ pub struct ItemPlanner<'a> {
     pub store: &'a Store,
     pub job: Digest,
     pub reads: ItemReads,
+    /// What the last run made of the items; nothing where every blob of a known outcome is looked
+    /// for.
+    pub earlier: Option<Earlier<'a>>,
     /// Look for every blob of a known outcome: something is known to be lost.
     pub deep: bool,
 }
@@ -73,12 +77,14 @@ impl ItemPlanner<'_> {
                 (PartialBucket::Closed(bucket), None) => {
                     let items = self.store.chunk(&bucket.chunk)?.items;
                     let items = items.into_iter().map(PartialItem::Known).collect();
-                    let items = self.items(items, &mut counts)?;
+                    let outcomes = self.outcomes(work.bits, bucket.number)?;
+                    let items = self.items(items, outcomes, &mut counts)?;
                     let chunk = Some(bucket.chunk);
                     work.open.push(OpenBucket { number: bucket.number, chunk, items });
                 }
                 (PartialBucket::Open { number, items }, _) => {
-                    let items = self.items(items, &mut counts)?;
+                    let outcomes = self.outcomes(work.bits, number)?;
+                    let items = self.items(items, outcomes, &mut counts)?;
                     work.open.push(OpenBucket { number, chunk: None, items });
                 }
             }
@@ -144,51 +150,66 @@ impl ItemPlanner<'_> {
         Ok(true)
     }
 
+    fn outcomes(&self, bits: u8, number: u32) -> Result<Option<Outcomes>, PlanError> {
+        let earlier = self.earlier.as_ref().map(|earlier| earlier.outcomes(bits, number));
+        earlier.transpose().map(Option::flatten)
+    }
+
     fn items(
         &self,
         items: Vec<PartialItem>,
+        outcomes: Option<Outcomes>,
         counts: &mut ItemCounts,
     ) -> Result<Vec<ItemPlan>, PlanError> {
-        let key = |item: &PartialItem| match item {
-            PartialItem::Known(item) => self.reads.key(&self.job, item),
-            PartialItem::Pending(_) => Digest::from_bytes([0; 32]),
-        };
-        let keys: Vec<Digest> = items.iter().map(key).collect();
+        let mut plans: Vec<Option<ItemPlan>> = items
+            .iter()
+            .map(|item| match item {
+                PartialItem::Pending(id) => Some(ItemPlan::Pending(id.clone())),
+                PartialItem::Known(item) => outcomes.as_ref()?.of(item),
+            })
+            .collect();
+        let left = items.into_iter().zip(&plans).enumerate();
+        let left: Vec<(usize, Item)> = left
+            .filter_map(|(at, item)| match item {
+                (PartialItem::Known(item), None) => Some((at, item)),
+                _ => None,
+            })
+            .collect();
+        let keys: Vec<Digest> =
+            left.iter().map(|(_, item)| self.reads.key(&self.job, item)).collect();
         let records = self.store.item_records(&keys)?;
-        let mut plans = Vec::with_capacity(items.len());
-        for ((item, key), record) in items.into_iter().zip(keys).zip(records) {
-            plans.push(match item {
-                PartialItem::Pending(id) => {
-                    counts.pending += 1;
-                    ItemPlan::Pending(id)
-                }
-                PartialItem::Known(item) => plan_item(item, key, record, counts),
-            });
+        for (((at, item), key), record) in left.into_iter().zip(keys).zip(records) {
+            plans[at] = Some(plan_item(item, key, record, &mut counts.lost));
         }
+        let plans: Vec<ItemPlan> = plans.into_iter().flatten().collect();
+        plans.iter().for_each(|plan| counts.add(plan));
         Ok(plans)
     }
 }
 
-fn plan_item(item: Item, key: Digest, known: ItemState, counts: &mut ItemCounts) -> ItemPlan {
+impl ItemCounts {
+    fn add(&mut self, plan: &ItemPlan) {
+        match plan {
+            ItemPlan::Known(_) => self.reused += 1,
+            ItemPlan::Rejected(id, reject) => {
+                self.reused += 1;
+                self.rejects.push((id.clone(), reject.clone()));
+            }
+            ItemPlan::Todo { .. } => self.todo += 1,
+            ItemPlan::Pending(_) => self.pending += 1,
+        }
+    }
+}
+
+fn plan_item(item: Item, key: Digest, known: ItemState, lost: &mut Vec<Digest>) -> ItemPlan {
     match known {
-        (Some(ItemRecord::Done { .. }), Some(lost)) => {
-            counts.lost.push(lost);
-            counts.todo += 1;
+        (Some(ItemRecord::Done { .. }), Some(gone)) => {
+            lost.push(gone);
             ItemPlan::Todo { item, key }
         }
-        (Some(ItemRecord::Done { fields, .. }), None) => {
-            counts.reused += 1;
-            ItemPlan::Known(merged(item, fields))
-        }
-        (Some(ItemRecord::Rejected(reject)), _) => {
-            counts.reused += 1;
-            counts.rejects.push((item.id.clone(), reject.clone()));
-            ItemPlan::Rejected(item.id, reject)
-        }
-        (None, _) => {
-            counts.todo += 1;
-            ItemPlan::Todo { item, key }
-        }
+        (Some(ItemRecord::Done { fields, .. }), None) => ItemPlan::Known(merged(item, fields)),
+        (Some(ItemRecord::Rejected(reject)), _) => ItemPlan::Rejected(item.id, reject),
+        (None, _) => ItemPlan::Todo { item, key },
     }
 }
 

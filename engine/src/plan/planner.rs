@@ -8,14 +8,15 @@ use cache::stat::{Section, StatEntry, StatIndex, What};
 use cache::{Cache, CacheError, Digest, VerifyOptions};
 use camino::Utf8PathBuf;
 use stage_core::event::{Event, Verdict};
-use stage_core::{Blob, Fields, ParameterType, ParameterValue, StageError, Value};
+use stage_core::{Blob, Fields, ParameterType, ParameterValue, StageError, Value, World};
 
-use super::diff::compare_keys;
+use super::earlier::Earlier;
 use super::inputs::{Arriving, arriving, names, planned};
 use super::items::{ItemPlanner, ItemReads};
+use super::reasons::{differences, reasons_from};
 use super::{Keyed, Plan, Planned, StagePlan, Work};
 use crate::engine::{Engine, EngineError, Sink};
-use crate::pipeline::{Pipeline, Reads, StageId, StageSpec, StageWork};
+use crate::pipeline::{Pipeline, StageId, StageSpec, StageWork};
 use crate::reason::Reason;
 use crate::record::{LAST, LastRecord, PortValue, STAGE, StageRecord, decode, last_key};
 use crate::source;
@@ -218,10 +219,15 @@ impl<'a> Planner<'a> {
             return Ok(StagePlan::fresh(spec, keyed.clone(), record));
         }
         let job = arriving.job_key(&files);
+        let earlier = match self.deep {
+            true => None,
+            false => Earlier::new(&self.store, job.digest(), last.as_ref())?,
+        };
         let planner = ItemPlanner {
             store: &self.store,
             job: job.digest(),
             reads: ItemReads::of(spec),
+            earlier,
             deep: self.deep,
         };
         let (work, mut counts) = planner.plan(&input)?;
@@ -233,12 +239,17 @@ impl<'a> Planner<'a> {
             let record = crate::tables::settle(&self.store, spec, &work, &counts, seconds)?;
             return Ok(StagePlan::fresh(spec, keyed.clone(), record));
         }
+        let differences = keyed.as_ref().zip(last.as_ref()).map(|(keyed, last)| {
+            let differences = differences(&self.store, spec, last, keyed);
+            (last.run, differences)
+        });
         let reasons = match &keyed {
-            Some(keyed) => self.reasons(spec, last.as_ref(), keyed, &lost, counts.todo),
+            Some(_) => reasons_from(spec, differences.as_ref(), &lost, counts.todo),
             None => self.pending_reasons(spec, last.as_ref(), arriving, &job, &lost),
         };
         Ok(StagePlan {
             unchanged: false,
+            differences,
             verdict: if counts.todo > 0 { Verdict::Dirty } else { Verdict::Unknown },
             reasons,
             executed: counts.todo,
@@ -320,64 +331,6 @@ impl<'a> Planner<'a> {
         record.map_or(0.0, |record| record.seconds / record.items.max(1) as f64 * items as f64)
     }
 
-    /// Why the key has no stored outcome.
-    pub fn reasons(
-        &self,
-        spec: &StageSpec,
-        last: Option<&LastRecord>,
-        keyed: &Keyed,
-        lost: &[Digest],
-        todo: u64,
-    ) -> Vec<Reason> {
-        let mut reasons: Vec<Reason> =
-            lost.iter().take(3).map(|lost| Reason::ObjectLost { digest: lost.short() }).collect();
-        let Some(last) = last else {
-            reasons.push(Reason::NeverRun);
-            return reasons;
-        };
-        let reads = |port: &str| match spec.inputs.get(port) {
-            Some(input) => input.reads.clone(),
-            None => Reads::All,
-        };
-        reasons.extend(compare_keys(&self.store, last, keyed, &reads));
-        if reasons.is_empty() {
-            reasons.push(match spec.work {
-                StageWork::Item => Reason::Unfinished { items: todo },
-                _ => Reason::ResultGone,
-            });
-        }
-        reasons
-    }
-
-    /// Reasons while the items are still on their way: settings and artifacts can be compared.
-    fn pending_reasons(
-        &self,
-        spec: &StageSpec,
-        last: Option<&LastRecord>,
-        arriving: &Arriving,
-        job: &stage_core::key::StageKey,
-        lost: &[Digest],
-    ) -> Vec<Reason> {
-        let mut reasons: Vec<Reason> =
-            lost.iter().take(3).map(|lost| Reason::ObjectLost { digest: lost.short() }).collect();
-        match last {
-            None => reasons.push(Reason::NeverRun),
-            Some(last) => {
-                let mut last = last.clone();
-                last.key = last.key.without(super::inputs::ITEMS);
-                let keyed =
-                    Keyed { digest: job.digest(), key: job.clone(), roots: BTreeMap::new() };
-                let reads = |port: &str| spec.inputs[port].reads.clone();
-                reasons.extend(compare_keys(&self.store, &last, &keyed, &reads));
-            }
-        }
-        let waits = arriving.missing(false);
-        if !waits.is_empty() {
-            reasons.push(Reason::WaitsFor { stages: names(self.pipeline, &waits) });
-        }
-        reasons
-    }
-
     pub fn file_digests(&self, spec: &StageSpec) -> BTreeMap<String, Digest> {
         let files = self.files[spec.id.0].iter();
         files.map(|(name, blob)| (name.clone(), blob.digest)).collect()
@@ -407,14 +360,15 @@ impl<'a> Planner<'a> {
     /// A file, or all files of a folder by their relative path, as the fields of an artifact.
     fn look_at(&mut self, path: &Utf8PathBuf, sink: Sink) -> Result<Fields, PlanError> {
         let scan = Digest::of(format!("files {path}").as_bytes());
-        source::observe(self, scan, sink, &mut |world| match world.exists(path) {
+        let mut look = |world: &mut dyn World| match world.exists(path) {
             true => world.files(std::slice::from_ref(path)).map(drop),
             false => {
                 let files = world.list(path)?;
                 let files: Vec<Utf8PathBuf> = files.iter().map(|file| path.join(file)).collect();
                 world.files(&files).map(drop)
             }
-        })?;
+        };
+        source::observe(self, scan, sink, &mut look, &|| false)?;
         let seen = source::entries(self, &scan);
         let files = seen.iter().filter(|entry| entry.what == What::File);
         Ok(files.map(|entry| asset_field(path, entry)).collect())
@@ -471,6 +425,7 @@ impl StagePlan {
             verdict: Verdict::Unknown,
             unchanged: false,
             reasons: Vec::new(),
+            differences: None,
             executed: 0,
             pending: 0,
             reused: 0,

@@ -15,7 +15,8 @@ use crate::pipeline::{Reference, StageId, StageWork};
 use crate::plan::inputs::{ITEMS, arriving, planned};
 use crate::plan::items::ItemReads;
 use crate::plan::planner::main_output;
-use crate::plan::{Planned, StagePlan, Work, compare_keys};
+use crate::plan::reasons::differences;
+use crate::plan::{Planned, StagePlan, Work};
 use crate::record::{LAST, LastRecord, PortValue, STAGE, StageRecord, encode, last_key};
 use crate::tables::close_dataset;
 
@@ -215,15 +216,13 @@ impl Schedule<'_> {
             return Ok(());
         }
         let mut reasons = self.plans[id.0].reasons.clone();
-        if let Some(last) = &last {
-            let reads = |port: &str| match spec.inputs.get(port) {
-                Some(input) => input.reads.clone(),
-                None => crate::pipeline::Reads::All,
+        if let Some(last) = &last
+            && (reasons.is_empty() || spec.work == StageWork::Item)
+        {
+            reasons = match self.plans[id.0].differences.take() {
+                Some((run, known)) if run == last.run => known,
+                _ => differences(&self.store, spec, last, &keyed),
             };
-            let compared = compare_keys(&self.store, last, &keyed, &reads);
-            if reasons.is_empty() || spec.work == StageWork::Item {
-                reasons = compared;
-            }
         }
         let record = LastRecord {
             run: self.run,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use cache::Digest;
 use serde::{Deserialize, Serialize};
 
-use crate::item::{Fields, Item, Value};
+use crate::item::{Blob, Fields, Item, Value};
 
 /// How many items a bucket holds at most on average.
 const BUCKET_ITEMS: usize = 512;
@@ -178,6 +178,30 @@ impl Chunk {
         names
     }
 
+    /// Whether an encoded chunk may name a blob: no for certain, yes but for a coincidence. Much
+    /// faster than to decode it.
+    pub fn may_name(bytes: &[u8], digest: &Digest) -> bool {
+        let mut start = [0; 8];
+        start.copy_from_slice(&digest.as_bytes()[..8]);
+        bytes.windows(8).any(|window| window == start)
+    }
+
+    /// Puts other bytes, given by digest and size, in the place of blobs, wherever they stand. All
+    /// at once, since two may change places.
+    pub fn replace_blobs(&mut self, other: &dyn Fn(&Digest) -> Option<(Digest, u64)>) {
+        for fields in self.items.iter_mut().map(|item| &mut item.fields) {
+            let replaced = |(name, value): (&Arc<str>, &Value)| {
+                let blob = value.as_blob()?;
+                let (digest, size) = other(&blob.digest)?;
+                Some((name.clone(), Blob { digest, size, kind: blob.kind.clone() }))
+            };
+            let replaced: Vec<(Arc<str>, Blob)> = fields.iter().filter_map(replaced).collect();
+            for (name, blob) in replaced {
+                fields.set(name, Value::Blob(Arc::new(blob)));
+            }
+        }
+    }
+
     pub fn decode(bytes: &[u8]) -> Result<Chunk, DatasetError> {
         let packed: Packed = decode(bytes)?;
         let names: Vec<Arc<str>> = packed.names.iter().map(|name| Arc::from(*name)).collect();
@@ -249,6 +273,35 @@ mod tests {
         first.fields.set("seconds", Value::Number(f64::NAN));
         let chunk = Chunk::new(vec![item(2), first]).unwrap();
         assert_eq!(Chunk::decode(&chunk.encode()).unwrap(), chunk);
+    }
+
+    /// Two items with recordings of these contents.
+    fn recordings(contents: [&[u8]; 2]) -> Chunk {
+        let item = |(number, content): (usize, &[u8])| {
+            let mut item = item(number);
+            let (digest, size) = (Digest::of(content), content.len() as u64);
+            let blob = Blob { digest, size, kind: "audio/wav".into() };
+            item.fields.set("audio", Value::Blob(Arc::new(blob)));
+            item
+        };
+        Chunk::new(contents.into_iter().enumerate().map(item).collect()).unwrap()
+    }
+
+    #[test]
+    fn a_blob_is_found_in_the_encoded_chunk() {
+        let bytes = recordings([b"first", b"second"]).encode();
+        assert!(Chunk::may_name(&bytes, &Digest::of(b"second")));
+        assert!(!Chunk::may_name(&bytes, &Digest::of(b"third")));
+    }
+
+    #[test]
+    fn blobs_are_replaced_at_once_so_that_two_may_change_places() {
+        let mut chunk = recordings([b"first", b"second"]);
+        chunk.replace_blobs(&|digest| {
+            let other: &[u8] = if *digest == Digest::of(b"first") { b"second" } else { b"first" };
+            Some((Digest::of(other), other.len() as u64))
+        });
+        assert_eq!(chunk.encode(), recordings([b"second", b"first"]).encode());
     }
 
     #[test]

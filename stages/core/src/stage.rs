@@ -119,6 +119,13 @@ pub trait GatherJob: Send {
 /// Reads the world.
 pub trait SourceJob: Send {
     fn scan(&mut self, world: &mut dyn World) -> Result<SourceOutput, StageError>;
+
+    /// Whether what [`World::files`] says of a file goes into blobs and nowhere else, and no blob
+    /// has the digest of such a file that is not that file. Then new contents of files take the
+    /// place of the old ones in the items, and nothing is scanned.
+    fn passes_files_on(&self) -> bool {
+        false
+    }
 }
 
 /// A value that a stage has made and that is not yet kept.

@@ -132,6 +132,10 @@ impl SourceJob for RowFile {
         }
         Ok(output)
     }
+
+    fn passes_files_on(&self) -> bool {
+        true
+    }
 }
 
 impl RowFile {

@@ -137,7 +137,7 @@ impl AdamW {
         let _guard = tch::no_grad_guard();
         for slot in &mut self.slots {
             let tensor = weights(&slot.name)?.f_to_kind(Kind::Float).map_err(TorchError::from)?;
-            slot.take("master", &tensor)?;
+            slot.take("master", &tensor, "where it comes from")?;
             slot.forget()?;
             slot.publish()?;
         }

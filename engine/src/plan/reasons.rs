@@ -1,0 +1,97 @@
+//! Why a stage has something to do.
+
+use std::collections::BTreeMap;
+
+use cache::Digest;
+use stage_core::key::StageKey;
+
+use super::Keyed;
+use super::diff::compare_keys;
+use super::inputs::{Arriving, ITEMS, names};
+use super::planner::Planner;
+use crate::pipeline::{Reads, StageSpec, StageWork};
+use crate::reason::Reason;
+use crate::record::LastRecord;
+use crate::store::Store;
+
+impl Planner<'_> {
+    /// Why the key has no stored outcome.
+    pub fn reasons(
+        &self,
+        spec: &StageSpec,
+        last: Option<&LastRecord>,
+        keyed: &Keyed,
+        lost: &[Digest],
+        todo: u64,
+    ) -> Vec<Reason> {
+        let differences = last.map(|last| (last.run, differences(&self.store, spec, last, keyed)));
+        reasons_from(spec, differences.as_ref(), lost, todo)
+    }
+
+    /// Reasons while the items are still on their way: settings and artifacts can be compared.
+    pub fn pending_reasons(
+        &self,
+        spec: &StageSpec,
+        last: Option<&LastRecord>,
+        arriving: &Arriving,
+        job: &StageKey,
+        lost: &[Digest],
+    ) -> Vec<Reason> {
+        let mut reasons: Vec<Reason> =
+            lost.iter().take(3).map(|lost| Reason::ObjectLost { digest: lost.short() }).collect();
+        match last {
+            None => reasons.push(Reason::NeverRun),
+            Some(last) => {
+                let mut last = last.clone();
+                last.key = last.key.without(ITEMS);
+                let keyed =
+                    Keyed { digest: job.digest(), key: job.clone(), roots: BTreeMap::new() };
+                let reads = |port: &str| spec.inputs[port].reads.clone();
+                reasons.extend(compare_keys(&self.store, &last, &keyed, &reads));
+            }
+        }
+        let waits = arriving.missing(false);
+        if !waits.is_empty() {
+            reasons.push(Reason::WaitsFor { stages: names(self.pipeline, &waits) });
+        }
+        reasons
+    }
+}
+
+/// What differs from the state that the last run left.
+pub fn differences(
+    store: &Store,
+    spec: &StageSpec,
+    last: &LastRecord,
+    keyed: &Keyed,
+) -> Vec<Reason> {
+    let reads = |port: &str| match spec.inputs.get(port) {
+        Some(input) => input.reads.clone(),
+        None => Reads::All,
+    };
+    compare_keys(store, last, keyed, &reads)
+}
+
+/// The differences from the last run's state, which is none where the stage was never run, as the
+/// reasons why there is no outcome.
+pub fn reasons_from(
+    spec: &StageSpec,
+    differences: Option<&(u64, Vec<Reason>)>,
+    lost: &[Digest],
+    todo: u64,
+) -> Vec<Reason> {
+    let mut reasons: Vec<Reason> =
+        lost.iter().take(3).map(|lost| Reason::ObjectLost { digest: lost.short() }).collect();
+    let Some((_, differences)) = differences else {
+        reasons.push(Reason::NeverRun);
+        return reasons;
+    };
+    reasons.extend(differences.iter().cloned());
+    if reasons.is_empty() {
+        reasons.push(match spec.work {
+            StageWork::Item => Reason::Unfinished { items: todo },
+            _ => Reason::ResultGone,
+        });
+    }
+    reasons
+}
