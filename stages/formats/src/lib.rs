@@ -16,6 +16,8 @@ pub mod safetensors;
 mod sink;
 pub mod tensor;
 pub mod tensorboard;
+pub mod vits;
+pub mod weight_norm;
 pub mod weights;
 mod zip;
 
