@@ -1,6 +1,7 @@
 //! VITS as transformers and the MMS project publish it: the configuration, what its tensors
 //! are called and how large they are, and the tokenizer.
 
+mod check;
 mod config;
 mod names;
 mod tensors;

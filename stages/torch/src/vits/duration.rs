@@ -3,19 +3,20 @@
 
 use std::f64::consts::TAU;
 
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
 use super::config::Config;
-use super::conv::{Conv, Shape, over_channels};
-use super::dropout::Dropout;
+use super::conv::{Conv, Shape};
+use super::deterministic::Deterministic;
+use super::duration_flow::{Flows, summed};
 use super::separable::Separable;
-use super::spline::{Spline, from_numbers};
 use super::text_encoder::halves;
 use crate::error::TorchError;
-use crate::layers::{LayerNorm, Pass};
+use crate::layers::Pass;
 use crate::weights::Scope;
 
-const STREAM: u64 = 3 << 20;
+/// Streams of dropout, apart from those of other modules.
+pub const STREAM: u64 = 3 << 20;
 /// Durations below this are taken for it before the logarithm.
 const LEAST: f64 = 1e-5;
 
@@ -36,31 +37,6 @@ pub enum DurationPredictor {
     Deterministic(Box<Deterministic>),
 }
 
-/// Scales and shifts both channels.
-#[derive(Debug)]
-struct Affine {
-    translate: Tensor,
-    log_scale: Tensor,
-}
-
-/// Bends one channel as the other says.
-#[derive(Debug)]
-struct ConvFlow {
-    conv_pre: Conv,
-    conv_dds: Separable,
-    conv_proj: Conv,
-    bins: i64,
-    divisor: f64,
-    bound: f64,
-}
-
-/// An affine step, then bends, with the channels turned around behind each.
-#[derive(Debug)]
-struct Flows {
-    affine: Affine,
-    bends: Vec<ConvFlow>,
-}
-
 /// Convolutions that prepare what conditions a flow.
 #[derive(Debug)]
 struct Condition {
@@ -77,17 +53,6 @@ pub struct Stochastic {
     /// What is only learned from: noise that fills durations up to any number.
     post: Condition,
     post_flows: Flows,
-}
-
-#[derive(Debug)]
-pub struct Deterministic {
-    conv_1: Conv,
-    norm_1: LayerNorm,
-    conv_2: Conv,
-    norm_2: LayerNorm,
-    proj: Conv,
-    cond: Option<Conv>,
-    dropout: f64,
 }
 
 impl DurationPredictor {
@@ -138,97 +103,6 @@ impl DurationPredictor {
 
     pub fn takes_noise(&self) -> bool {
         matches!(self, DurationPredictor::Stochastic(_))
-    }
-}
-
-impl Affine {
-    fn load(mut scope: Scope, channels: i64) -> Result<Affine, TorchError> {
-        let mut vector = |name: &str| scope.take(name, &[channels, 1]);
-        Ok(Affine { translate: vector("translate")?, log_scale: vector("log_scale")? })
-    }
-
-    fn forward(&self, x: &Tensor, mask: &Tensor) -> (Tensor, Tensor) {
-        let y = (&self.translate + self.log_scale.exp() * x) * mask;
-        (y, summed(&(&self.log_scale * mask)))
-    }
-
-    fn reverse(&self, y: &Tensor, mask: &Tensor) -> Tensor {
-        (y - &self.translate) * (-&self.log_scale).exp() * mask
-    }
-}
-
-impl ConvFlow {
-    fn load(mut scope: Scope, config: &Config, stream: u64) -> Result<ConvFlow, TorchError> {
-        let (width, bins) = (config.hidden_size, config.duration_predictor_flow_bins);
-        Ok(ConvFlow {
-            conv_pre: Conv::load(scope.under("conv_pre"), Shape::new(1, width, 1))?,
-            conv_dds: Separable::load(scope.under("conv_dds"), config, 0.0, stream)?,
-            conv_proj: Conv::load(scope.under("conv_proj"), Shape::new(width, 3 * bins - 1, 1))?,
-            bins,
-            divisor: (width as f64).sqrt(),
-            bound: config.duration_predictor_tail_bound,
-        })
-    }
-
-    /// The curve of each token, as one channel and the text say.
-    fn spline(&self, first: &Tensor, mask: &Tensor, cond: &Tensor) -> Result<Spline, TorchError> {
-        let x = self.conv_pre.forward(first)?;
-        let x = self.conv_dds.forward(&x, mask, Some(cond), Pass::Evaluate)?;
-        let numbers = self.conv_proj.forward(&x)? * mask; // [B, 3 K - 1, N]
-        from_numbers(&numbers.transpose(1, 2).unsqueeze(1), self.bins, self.divisor, self.bound)
-    }
-
-    fn forward(
-        &self,
-        x: &Tensor,
-        mask: &Tensor,
-        cond: &Tensor,
-    ) -> Result<(Tensor, Tensor), TorchError> {
-        let [first, second] = halves(x);
-        let (second, slope) = self.spline(&first, mask, cond)?.forward(&second);
-        Ok((Tensor::f_cat(&[first, second], 1)? * mask, summed(&(slope * mask))))
-    }
-
-    fn reverse(&self, y: &Tensor, mask: &Tensor, cond: &Tensor) -> Result<Tensor, TorchError> {
-        let [first, second] = halves(y);
-        let second = self.spline(&first, mask, cond)?.reverse(&second);
-        Ok(Tensor::f_cat(&[first, second], 1)? * mask)
-    }
-}
-
-impl Flows {
-    fn load(mut scope: Scope, config: &Config) -> Result<Flows, TorchError> {
-        let affine = Affine::load(scope.under("0"), config.depth_separable_channels)?;
-        let bends = (1..=config.duration_predictor_num_flows)
-            .map(|at| ConvFlow::load(scope.under(&at.to_string()), config, STREAM));
-        Ok(Flows { affine, bends: bends.collect::<Result<_, _>>()? })
-    }
-
-    /// [B, 2, N] to [B, 2, N], and the logarithm of how much it widens: [B].
-    fn forward(
-        &self,
-        x: &Tensor,
-        mask: &Tensor,
-        cond: &Tensor,
-    ) -> Result<(Tensor, Tensor), TorchError> {
-        let (x, mut widening) = self.affine.forward(x, mask);
-        let mut x = x.f_flip([1])?;
-        for bend in &self.bends {
-            let (y, more) = bend.forward(&x, mask, cond)?;
-            x = y.f_flip([1])?;
-            widening += more;
-        }
-        Ok((x, widening))
-    }
-
-    /// The way back, without the first bend: it acts on the channel that is no duration, and
-    /// the original leaves it out.
-    fn reverse(&self, y: &Tensor, mask: &Tensor, cond: &Tensor) -> Result<Tensor, TorchError> {
-        let mut y = y.shallow_clone();
-        for bend in self.bends.iter().skip(1).rev() {
-            y = bend.reverse(&y.f_flip([1])?, mask, cond)?;
-        }
-        Ok(self.affine.reverse(&y.f_flip([1])?, mask))
     }
 }
 
@@ -316,52 +190,21 @@ impl Stochastic {
     }
 }
 
-impl Deterministic {
-    fn load(mut scope: Scope, config: &Config) -> Result<Deterministic, TorchError> {
-        let (width, inner) = (config.hidden_size, config.duration_predictor_filter_channels);
-        let (kernel, eps) = (config.duration_predictor_kernel_size, config.layer_norm_eps);
-        Ok(Deterministic {
-            conv_1: Conv::load(scope.under("conv_1"), Shape::new(width, inner, kernel))?,
-            norm_1: LayerNorm::load(&mut scope.under("norm_1"), inner, eps)?,
-            conv_2: Conv::load(scope.under("conv_2"), Shape::new(inner, inner, kernel))?,
-            norm_2: LayerNorm::load(&mut scope.under("norm_2"), inner, eps)?,
-            proj: Conv::load(scope.under("proj"), Shape::new(inner, 1, 1))?,
-            cond: speaker_conv(&mut scope, config)?,
-            dropout: config.duration_predictor_dropout,
-        })
-    }
-
-    fn forward(&self, said: Said, pass: Pass) -> Result<Tensor, TorchError> {
-        let Said { mask, .. } = said;
-        let mut x = said.hidden.detach();
-        if let Some(speaker) = of_speaker(&self.cond, said.speaker)? {
-            x = x + speaker;
-        }
-        let layers = [(&self.conv_1, &self.norm_1), (&self.conv_2, &self.norm_2)];
-        for (at, (conv, norm)) in layers.into_iter().enumerate() {
-            let inner = over_channels(norm, &conv.forward(&(x * mask))?.relu());
-            x = Dropout::new(self.dropout, STREAM + at as u64).forward(&inner, pass);
-        }
-        Ok(self.proj.forward(&(x * mask))? * mask)
-    }
-}
-
-fn speaker_conv(scope: &mut Scope, config: &Config) -> Result<Option<Conv>, TorchError> {
+/// What durations learn of the speaker, where the model tells speakers apart.
+pub fn speaker_conv(scope: &mut Scope, config: &Config) -> Result<Option<Conv>, TorchError> {
     let (speaker, width) = (config.speaker_embedding_size, config.hidden_size);
     let shape = Shape::new(speaker, width, 1);
     (speaker > 0).then(|| Conv::load(scope.under("cond"), shape)).transpose()
 }
 
-fn of_speaker(cond: &Option<Conv>, speaker: Option<&Tensor>) -> Result<Option<Tensor>, TorchError> {
+pub fn of_speaker(
+    cond: &Option<Conv>,
+    speaker: Option<&Tensor>,
+) -> Result<Option<Tensor>, TorchError> {
     match (cond, speaker) {
         (Some(cond), Some(speaker)) => Ok(Some(cond.forward(&speaker.detach())?)),
         _ => Ok(None),
     }
-}
-
-/// Over channels and columns: [B, C, N] to [B].
-fn summed(x: &Tensor) -> Tensor {
-    x.sum_dim_intlist([1i64, 2].as_slice(), false, Kind::Float)
 }
 
 /// How unlikely each value is in a standard normal distribution.

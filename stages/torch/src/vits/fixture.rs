@@ -118,7 +118,7 @@ fn spoken(
         ("log_durations", speech.log_durations * &texts.mask),
         ("durations", speech.durations),
         ("latents", speech.latents),
-        ("wave", speech.waves),
+        ("wave", Tensor::f_cat(&speech.waves, 0)?),
     ] {
         outputs.insert(format!("{run}.{name}"), tensor);
     }

@@ -52,8 +52,8 @@ pub struct Manner {
 /// What was spoken.
 #[derive(Debug)]
 pub struct Speech {
-    /// [B, samples of the longest] between -1 and 1; behind the others it is not silent.
-    pub waves: Tensor,
+    /// The samples of each text between -1 and 1, on the device.
+    pub waves: Vec<Tensor>,
     /// Frames of each.
     pub frames: Vec<i64>,
     /// Of each token, before the exponential: [B, 1, N].
@@ -73,14 +73,6 @@ impl Manner {
             speaking_rate: config.speaking_rate,
             most_frames: 60 * config.sampling_rate / config.hop(),
         }
-    }
-}
-
-impl Speech {
-    /// The samples of one text.
-    pub fn wave(&self, row: usize, hop: i64) -> Result<Tensor, TorchError> {
-        let samples = self.frames.get(row).map_or(0, |frames| frames * hop);
-        Ok(self.waves.f_select(0, row as i64)?.f_narrow(0, 0, samples)?)
     }
 }
 
@@ -178,8 +170,25 @@ impl Vits {
         let drawn = noise.draw([rows, self.config.flow_size, mask.size()[2]])?;
         let latents = mean + drawn.f_to_device(self.device)? * deviation * manner.noise_scale;
         let latents = self.flow.reverse(&latents, &mask, speaker.as_ref())? * &mask;
-        let waves = self.decoder.forward(&latents, speaker.as_ref())?.squeeze_dim(1);
+        let waves = self.sound(&latents, &frames, speaker.as_ref())?;
         Ok(Speech { waves, frames, log_durations, durations, latents })
+    }
+
+    /// Each text by itself: the decoder has no mask, so that what pads a text would be heard in
+    /// its last frames, and it would sound otherwise alone than among others.
+    fn sound(
+        &self,
+        latents: &Tensor,
+        frames: &[i64],
+        speaker: Option<&Tensor>,
+    ) -> Result<Vec<Tensor>, TorchError> {
+        let rows = frames.iter().enumerate().map(|(row, frames)| {
+            let row = row as i64;
+            let speaker = speaker.map(|speaker| speaker.f_narrow(0, row, 1)).transpose()?;
+            let latents = latents.f_narrow(0, row, 1)?.f_narrow(2, 0, *frames)?;
+            Ok(self.decoder.forward(&latents, speaker.as_ref())?.f_view(-1)?)
+        });
+        rows.collect()
     }
 }
 

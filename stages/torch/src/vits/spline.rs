@@ -169,9 +169,11 @@ mod tests {
         for bins in [1, 2, 10] {
             let x = Tensor::linspace(-7.0, 7.0, 401, (Kind::Float, Device::Cpu));
             let spline = spline(bins, 401);
-            let back = spline.reverse(&spline.forward(&x).0);
-            let far = (back - x).abs().max().double_value(&[]);
-            assert!(far < 2e-4, "{bins} bins: off by {far}");
+            let (y, _) = spline.forward(&x);
+            // Where a curve is flat, many places are as good; so heights are compared.
+            let (again, _) = spline.forward(&spline.reverse(&y));
+            let far = (again - y).abs().max().double_value(&[]);
+            assert!(far < 1e-4, "{bins} bins: off by {far}");
         }
     }
 
