@@ -19,6 +19,8 @@ pub mod shapes;
 mod sink;
 pub mod tensor;
 pub mod tensorboard;
+pub mod vits;
+pub mod weight_norm;
 pub mod weights;
 mod zip;
 

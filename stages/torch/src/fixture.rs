@@ -20,8 +20,10 @@ use crate::error::TorchError;
 use crate::mel::Mel;
 use crate::mel_rvq::MelRvq;
 use crate::threads::one_thread;
+use crate::train::adamw::AdamWSettings;
 use crate::train::lora_fixture;
-use crate::weights;
+use crate::vits;
+use crate::weights::{self, Weights};
 
 /// The content of `fixture.json`.
 #[derive(Debug, Deserialize)]
@@ -55,6 +57,8 @@ pub enum Model {
     FishDualAr,
     #[serde(rename = "lora")]
     Lora,
+    #[serde(rename = "vits")]
+    Vits,
 }
 
 /// How far one output is off.
@@ -83,8 +87,15 @@ pub fn check(folder: &Path) -> Result<Vec<Comparison>, TorchError> {
     let outputs = match fixture.model {
         Model::MelRvq => mel_rvq(&weights, &tensors)?,
         Model::FishDac => fish_dac(&weights, &tensors)?,
-        Model::FishDualAr => fish_dual_ar(&fixture.settings, &weights, &tensors)?,
+        Model::FishDualAr => {
+            let inputs = inputs(&tensors)?;
+            flat(dual_ar::fixture::outputs(&fixture.settings, &weights, &inputs)?)?
+        }
         Model::Lora => lora(&weights, &tensors)?,
+        Model::Vits => {
+            let inputs = inputs(&tensors)?;
+            flat(vits::fixture::outputs(&fixture.settings, &weights, &inputs)?)?
+        }
     };
     let mut comparisons = Vec::new();
     for (group, tolerance) in &fixture.tolerances {
@@ -113,36 +124,66 @@ pub fn check(folder: &Path) -> Result<Vec<Comparison>, TorchError> {
     Ok(comparisons)
 }
 
-/// The outputs of a model by name, each row by row.
-type Outputs = BTreeMap<String, Vec<f64>>;
+/// The outputs of a model by name.
+pub type Outputs = BTreeMap<String, Tensor>;
+/// The same, each row by row.
+type Values = BTreeMap<String, Vec<f64>>;
 
-fn fish_dual_ar(
-    settings: &serde_json::Value,
-    weights: &[u8],
-    tensors: &SafeTensors,
-) -> Result<Outputs, TorchError> {
-    let inputs = tensors.tensors().into_iter().filter(|(name, _)| name.starts_with("input."));
-    let inputs = inputs.map(|(name, view)| Ok((name, weights::read(&view)?)));
-    let inputs = inputs.collect::<Result<_, TorchError>>()?;
-    let outputs = dual_ar::fixture::outputs(settings, weights, &inputs)?.into_iter();
-    let flat = |tensor: tch::Tensor| tensor.to_kind(tch::Kind::Double).contiguous().view(-1);
-    outputs.map(|(name, tensor)| Ok((name, Vec::try_from(flat(tensor))?))).collect()
+/// How a fixture trains.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Steps {
+    pub steps: usize,
+    pub lr: f64,
+    beta1: f64,
+    beta2: f64,
+    eps: f64,
+    weight_decay: f64,
 }
 
-fn mel_rvq(weights: &[u8], tensors: &SafeTensors) -> Result<Outputs, TorchError> {
+impl Steps {
+    pub fn settings(&self) -> AdamWSettings {
+        let Steps { beta1, beta2, eps, weight_decay, .. } = *self;
+        AdamWSettings { beta1, beta2, epsilon: eps, weight_decay }
+    }
+}
+
+/// What a parameter has gathered, noughts where that is nothing.
+pub fn gradient_of(parameter: &Tensor) -> Tensor {
+    match parameter.grad() {
+        gradient if gradient.defined() => gradient,
+        _ => parameter.zeros_like(),
+    }
+}
+
+/// The tensors `input.*`.
+fn inputs(tensors: &SafeTensors) -> Result<Weights, TorchError> {
+    let inputs = tensors.tensors().into_iter().filter(|(name, _)| name.starts_with("input."));
+    inputs.map(|(name, view)| Ok((name, weights::read(&view)?))).collect()
+}
+
+fn flat(outputs: Outputs) -> Result<Values, TorchError> {
+    let flat = |(name, tensor): (String, Tensor)| {
+        let tensor = tensor.f_contiguous()?.f_view(-1)?.f_to_kind(Kind::Double)?;
+        Ok((name, Vec::try_from(tensor)?))
+    };
+    outputs.into_iter().map(flat).collect()
+}
+
+fn mel_rvq(weights: &[u8], tensors: &SafeTensors) -> Result<Values, TorchError> {
     let model = MelRvq::load(weights)?;
     let wave: Vec<f32> = values(tensors, "input.wave")?.iter().map(|v| *v as f32).collect();
     let log_mel = Mel::new(model.config().mel)?.frames(&wave)?;
     let codes = model.encode(&[&wave])?.remove(0);
     let wide = |values: Vec<f32>| values.into_iter().map(f64::from).collect();
-    Ok(Outputs::from([
+    Ok(Values::from([
         ("log_mel".into(), wide(log_mel)),
         ("frames".into(), wide(model.frames_of(&codes)?)),
         ("codes".into(), codes.values.iter().map(|code| f64::from(*code)).collect()),
     ]))
 }
 
-fn fish_dac(weights: &[u8], tensors: &SafeTensors) -> Result<Outputs, TorchError> {
+fn fish_dac(weights: &[u8], tensors: &SafeTensors) -> Result<Values, TorchError> {
     let inputs = dac::fixture::Inputs {
         waves: values(tensors, "input.waves")?.iter().map(|v| *v as f32).collect(),
         lengths: values(tensors, "input.lengths")?.iter().map(|v| *v as usize).collect(),
@@ -153,16 +194,11 @@ fn fish_dac(weights: &[u8], tensors: &SafeTensors) -> Result<Outputs, TorchError
     dac::fixture::outputs(weights, &inputs)
 }
 
-fn lora(weights: &[u8], tensors: &SafeTensors) -> Result<Outputs, TorchError> {
+fn lora(weights: &[u8], tensors: &SafeTensors) -> Result<Values, TorchError> {
     let tokens: Vec<i64> = values(tensors, "input.tokens")?.iter().map(|v| *v as i64).collect();
     let slope: Vec<f32> = values(tensors, "input.slope")?.iter().map(|v| *v as f32).collect();
     let (tokens, slope) = (Tensor::f_from_slice(&tokens)?, Tensor::f_from_slice(&slope)?);
-    let outputs = lora_fixture::outputs(weights, &tokens, &slope)?;
-    let flat = |(name, tensor): (String, Tensor)| {
-        let tensor = tensor.f_contiguous()?.f_view(-1)?.f_to_kind(Kind::Double)?;
-        Ok((name, Vec::try_from(tensor)?))
-    };
-    outputs.into_iter().map(flat).collect()
+    flat(lora_fixture::outputs(weights, &tokens, &slope)?)
 }
 
 /// The largest difference; no number at all is infinitely far off, and so is another length.

@@ -58,6 +58,14 @@ pub struct RmsNorm {
     pub eps: f64,
 }
 
+/// Brings the numbers of a row to mean 0 and variance 1, then scales and shifts them.
+#[derive(Debug)]
+pub struct LayerNorm {
+    pub weight: Tensor,
+    pub bias: Tensor,
+    pub eps: f64,
+}
+
 /// The feed-forward part of a block: w2(silu(w1 x) * w3 x).
 #[derive(Debug)]
 pub struct SwiGlu {
@@ -153,6 +161,18 @@ impl RmsNorm {
         let square = (&wide * &wide).mean_dim(-1, true, Kind::Float);
         let normal = &wide * (square + self.eps).rsqrt();
         normal.to_kind(x.kind()) * &self.weight
+    }
+}
+
+impl LayerNorm {
+    pub fn load(scope: &mut Scope, width: i64, eps: f64) -> Result<LayerNorm, TorchError> {
+        let (weight, bias) = (scope.take("weight", &[width])?, scope.take("bias", &[width])?);
+        Ok(LayerNorm { weight, bias, eps })
+    }
+
+    /// [.., C], over the last axis.
+    pub fn forward(&self, x: &Tensor) -> Tensor {
+        x.layer_norm(self.weight.size(), Some(&self.weight), Some(&self.bias), self.eps, true)
     }
 }
 

@@ -6,6 +6,7 @@
 mod budget;
 mod chain;
 pub mod codec;
+mod convolution;
 pub mod dac;
 pub mod dual_ar;
 pub mod error;
@@ -27,7 +28,9 @@ pub mod stored;
 mod testing;
 mod threads;
 pub mod train;
+pub mod vits;
 pub mod wave;
+mod weight_norm;
 pub mod weights;
 pub mod worker;
 

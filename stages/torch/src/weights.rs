@@ -138,6 +138,19 @@ pub fn read(view: &TensorView) -> Result<Tensor, TorchError> {
     Ok(Tensor::f_from_data_size(view.data(), &shape, kind)?)
 }
 
+/// A tensor to compute with: floats of 32 bits on the device, all of them numbers.
+pub fn usable(name: &str, tensor: Tensor, device: Device) -> Result<Tensor, TorchError> {
+    if !tensor.is_floating_point() {
+        return Err(TorchError::Model(format!("`{name}` is {:?}, expected floats", tensor.kind())));
+    }
+    let tensor = tensor.f_to_device(device)?.f_to_kind(Kind::Float)?.f_contiguous()?;
+    // A sum is not finite as soon as one of its terms is not.
+    match tensor.f_sum(Kind::Double)?.f_double_value(&[])?.is_finite() {
+        true => Ok(tensor.set_requires_grad(false)),
+        false => Err(TorchError::Model(format!("`{name}` holds what is not a number"))),
+    }
+}
+
 /// The kind of libtorch for a type in a file, where it has one.
 pub fn kind_of(dtype: Dtype) -> Option<Kind> {
     match dtype {

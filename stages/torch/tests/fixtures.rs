@@ -89,3 +89,16 @@ fn the_fish_codec_agrees_with_its_reference() {
         assert!(comparison.is_good(), "{comparison:?}");
     }
 }
+
+#[test]
+fn vits_agrees_with_its_reference() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/vits");
+    let comparisons = stage_torch::fixture::check(&folder).unwrap();
+    let count = |group: &str| comparisons.iter().filter(|one| one.name.starts_with(group)).count();
+    assert_eq!((count("still."), count("noisy."), count("short.")), (4, 4, 4));
+    assert_eq!((count("text."), count("learn."), count("loss."), count("curve")), (3, 12, 7, 1));
+    assert_eq!((count("gradient."), count("trained.")), (393, 393));
+    for comparison in &comparisons {
+        assert!(comparison.is_good(), "{comparison:?}");
+    }
+}

@@ -6,6 +6,7 @@
 
 use tch::Tensor;
 
+use crate::convolution::Geometry;
 use crate::error::TorchError;
 use crate::weights::Weights;
 
@@ -87,7 +88,9 @@ impl Conv {
     }
 
     fn apply(&self, input: &Tensor) -> Result<Tensor, TorchError> {
-        convolve(input, &self.weight, &self.bias, (self.stride, self.dilation, self.groups), false)
+        let Conv { stride, dilation, groups, .. } = *self;
+        let geometry = Geometry { stride, dilation, groups, ..Geometry::default() };
+        geometry.convolve(input, &self.weight, Some(&self.bias))
     }
 }
 
@@ -115,36 +118,10 @@ impl TransposedConv {
             0 => input.shallow_clone(),
             _ => past.extend(input, reach, 0)?,
         };
-        let output = convolve(&widened, &self.weight, &self.bias, (self.stride, 1, 1), true)?;
+        let geometry = Geometry { stride: self.stride, transposed: true, ..Geometry::default() };
+        let output = geometry.convolve(&widened, &self.weight, Some(&self.bias))?;
         Ok(output.f_narrow(2, reach * self.stride, length)?)
     }
-}
-
-/// Convolutions never in TF32, whose ten bits turn codes into others.
-fn convolve(
-    input: &Tensor,
-    weight: &Tensor,
-    bias: &Tensor,
-    (stride, dilation, groups): (i64, i64, i64),
-    transposed: bool,
-) -> Result<Tensor, TorchError> {
-    let bias = Some(bias);
-    let (stride, dilation) = ([stride], [dilation]);
-    let (benchmark, deterministic, cudnn, tf32) = (false, true, true, false);
-    Ok(input.f_internal_convolution(
-        weight,
-        bias,
-        stride,
-        [0],
-        dilation,
-        transposed,
-        [0],
-        groups,
-        benchmark,
-        deterministic,
-        cudnn,
-        tf32,
-    )?)
 }
 
 /// x + sin(a x)^2 / a, with an a for each channel.

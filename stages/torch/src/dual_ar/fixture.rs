@@ -1,8 +1,6 @@
 //! What the model makes of the inputs of a fixture, under the names that the reference's
 //! results have.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 use tch::{Kind, Tensor};
 
@@ -12,8 +10,9 @@ use super::model::{DualAr, Parity, Tokens};
 use super::sampler::{Noise, Sampling};
 use super::trainee::{BASE, DualArTrainee, Memory, Placed, SEMANTIC};
 use crate::error::TorchError;
+use crate::fixture::{Outputs, Steps, gradient_of};
 use crate::layers::Pass;
-use crate::train::adamw::{AdamW, AdamWSettings};
+use crate::train::adamw::AdamW;
 use crate::train::{Losses, Means, Totals, Trainee};
 use crate::weights::Weights;
 use stage_formats::dual_ar::Config;
@@ -28,20 +27,6 @@ struct Settings {
     adamw: Steps,
     sampling: Sampling,
 }
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Steps {
-    steps: usize,
-    lr: f64,
-    beta1: f64,
-    beta2: f64,
-    eps: f64,
-    weight_decay: f64,
-}
-
-/// Tensors by name; f32.
-pub type Outputs = BTreeMap<String, Tensor>;
 
 /// Runs all that the reference ran. `weights` is the model's file, `inputs` has the tensors
 /// `input.*`.
@@ -141,13 +126,6 @@ fn gradients(
     Ok(())
 }
 
-fn gradient_of(parameter: &Tensor) -> Tensor {
-    match parameter.grad() {
-        gradient if gradient.defined() => gradient,
-        _ => parameter.zeros_like(),
-    }
-}
-
 fn add_losses(losses: &Losses, totals: &Totals, outputs: &mut Outputs) -> Result<(), TorchError> {
     let Means(means) = losses.means(totals)?;
     for (name, mean) in means.iter().filter(|(name, _)| [BASE, SEMANTIC].contains(name)) {
@@ -162,9 +140,7 @@ fn steps(
     steps: &Steps,
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
-    let Steps { lr, beta1, beta2, eps, weight_decay, .. } = *steps;
-    let settings = AdamWSettings { beta1, beta2, epsilon: eps, weight_decay };
-    let mut optimiser = AdamW::new(settings, trainee.parameters())?;
+    let mut optimiser = AdamW::new(steps.settings(), trainee.parameters())?;
     let mut curve = Vec::with_capacity(steps.steps);
     for step in 0..steps.steps {
         for (_, mut parameter) in trainee.parameters() {
@@ -179,7 +155,7 @@ fn steps(
             .iter()
             .map(|(_, parameter)| Some(gradient_of(parameter)))
             .collect();
-        optimiser.step(&gradients, lr, 1.0)?;
+        optimiser.step(&gradients, steps.lr, 1.0)?;
     }
     outputs.insert("curve.loss".into(), Tensor::from_slice(&curve));
     for (name, parameter) in trainee.parameters() {

@@ -73,6 +73,12 @@ impl AdamW {
         Ok(AdamW { settings, slots, updates: 0 })
     }
 
+    /// With the decay on every parameter, as models are trained that were published so.
+    pub fn decaying_all(mut self) -> AdamW {
+        self.slots.iter_mut().for_each(|slot| slot.decays = true);
+        self
+    }
+
     pub fn updates(&self) -> u64 {
         self.updates
     }

@@ -1,0 +1,136 @@
+//! Attention that tells nearby places apart: beside what keys and values say, each pair of
+//! places within a window has a key and a value of its own for the way from one to the other
+//! (Shaw et al., arXiv 1803.02155).
+
+use tch::{Kind, Tensor};
+
+use super::config::Config;
+use super::dropout::Dropout;
+use crate::error::TorchError;
+use crate::layers::{Linear, Pass};
+use crate::weights::Scope;
+
+/// Which places see which, for one batch.
+#[derive(Debug)]
+pub struct Reach {
+    /// True for keys that are padding: [B, 1, 1, N].
+    padding: Tensor,
+    /// The number of the way from each query to each key, and whether it lies in the window:
+    /// [N, N].
+    ways: (Tensor, Tensor),
+    /// The key at the end of each way from each query, and whether there is one: [N, W].
+    ends: (Tensor, Tensor),
+}
+
+impl Reach {
+    /// `mask` is 1 where there is text: [B, 1, N].
+    pub fn new(mask: &Tensor, window: i64) -> Reach {
+        let (length, device) = (mask.size()[2], mask.device());
+        let count = |count: i64| Tensor::arange(count, (Kind::Int64, device));
+        let ways = count(length).unsqueeze(0) - count(length).unsqueeze(1) + window;
+        let ends = count(2 * window + 1).unsqueeze(0) + count(length).unsqueeze(1) - window;
+        Reach {
+            padding: mask.unsqueeze(1).eq(0.0),
+            ways: within(ways, 2 * window),
+            ends: within(ends, length - 1),
+        }
+    }
+
+    /// From the numbers of ways to the keys at their ends: [B, H, N, W] to [B, H, N, N].
+    fn by_key(&self, x: &Tensor) -> Tensor {
+        gathered(x, &self.ways)
+    }
+
+    /// From keys to the ways that lead to them: [B, H, N, N] to [B, H, N, W].
+    fn by_way(&self, x: &Tensor) -> Tensor {
+        gathered(x, &self.ends)
+    }
+}
+
+/// Numbers from 0 to the largest, and where they were.
+fn within(numbers: Tensor, largest: i64) -> (Tensor, Tensor) {
+    let inside = numbers.ge(0).logical_and(&numbers.le(largest));
+    (numbers.clamp(0, largest), inside.to_kind(Kind::Float))
+}
+
+fn gathered(x: &Tensor, (index, inside): &(Tensor, Tensor)) -> Tensor {
+    let [rows, columns] = [index.size()[0], index.size()[1]];
+    let size = [x.size()[0], x.size()[1], rows, columns];
+    x.gather(3, &index.expand(size, false), false) * inside.to_kind(x.kind())
+}
+
+#[derive(Debug)]
+pub struct Attention {
+    q_proj: Linear,
+    k_proj: Linear,
+    v_proj: Linear,
+    out_proj: Linear,
+    /// Shared by the heads: [1, W, head width].
+    emb_rel_k: Tensor,
+    emb_rel_v: Tensor,
+    heads: i64,
+    dropout: Dropout,
+}
+
+impl Attention {
+    pub fn load(
+        mut scope: Scope,
+        config: &Config,
+        dropout: Dropout,
+    ) -> Result<Attention, TorchError> {
+        let (width, heads) = (config.hidden_size, config.num_attention_heads);
+        let table = [1, 2 * config.window_size + 1, width / heads];
+        let mut linear =
+            |name: &str| Linear::load(&mut scope.under(name), width, width, config.use_bias);
+        Ok(Attention {
+            q_proj: linear("q_proj")?,
+            k_proj: linear("k_proj")?,
+            v_proj: linear("v_proj")?,
+            out_proj: linear("out_proj")?,
+            emb_rel_k: scope.take("emb_rel_k", &table)?,
+            emb_rel_v: scope.take("emb_rel_v", &table)?,
+            heads,
+            dropout,
+        })
+    }
+
+    /// [B, N, C] to [B, N, C].
+    pub fn forward(&self, x: &Tensor, reach: &Reach, pass: Pass) -> Tensor {
+        let size = x.size();
+        let [batch, length, width] = [size[0], size[1], size[2]];
+        let head_width = width / self.heads;
+        let split = |linear: &Linear| {
+            let y = linear.forward(x, pass).view([batch, length, self.heads, head_width]);
+            y.transpose(1, 2) // [B, H, N, head width]
+        };
+        let queries = split(&self.q_proj) * (head_width as f64).powf(-0.5);
+        let scores = queries.matmul(&split(&self.k_proj).transpose(2, 3));
+        let ways = queries.matmul(&self.emb_rel_k.transpose(1, 2));
+        let scores = scores + reach.by_key(&ways);
+        let weights = scores.masked_fill(&reach.padding, f64::NEG_INFINITY).softmax(-1, None);
+        let weights = self.dropout.forward(&weights, pass);
+        let y = weights.matmul(&split(&self.v_proj));
+        let y = y + reach.by_way(&weights).matmul(&self.emb_rel_v);
+        self.out_proj.forward(&y.transpose(1, 2).reshape([batch, length, width]), pass)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use tch::Device;
+
+    #[test]
+    fn ways_lead_from_queries_to_keys_within_the_window() {
+        let reach = Reach::new(&Tensor::ones([1, 1, 4], (Kind::Float, Device::Cpu)), 1);
+        // A number for each way: back, on the spot, ahead.
+        let ways = Tensor::from_slice(&[1f32, 2.0, 3.0]).view([1, 1, 1, 3]);
+        let by_key = reach.by_key(&ways.expand([1, 1, 4, 3], false));
+        let rows: Vec<f32> = Vec::try_from(by_key.view(-1)).unwrap();
+        assert_eq!(rows[..8], [2.0, 3.0, 0.0, 0.0, 1.0, 2.0, 3.0, 0.0]);
+        let back: Vec<f32> = Vec::try_from(reach.by_way(&by_key).view(-1)).unwrap();
+        assert_eq!(back[..6], [0.0, 2.0, 3.0, 1.0, 2.0, 3.0]);
+        assert_eq!(back[9..], [1.0, 2.0, 0.0]);
+    }
+}

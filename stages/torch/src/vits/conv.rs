@@ -1,0 +1,141 @@
+//! Convolutions over columns: [B, C, L].
+
+use tch::{Kind, Tensor};
+
+use crate::convolution::Geometry;
+use crate::error::TorchError;
+use crate::layers::LayerNorm;
+use crate::weight_norm::Kernel;
+use crate::weights::Scope;
+
+/// The sizes of a convolution; with stride one, what comes out is as long as what goes in.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    inputs: i64,
+    outputs: i64,
+    kernel: i64,
+    dilation: i64,
+    stride: i64,
+    groups: i64,
+    has_bias: bool,
+    is_flat: bool,
+}
+
+impl Shape {
+    pub fn new(inputs: i64, outputs: i64, kernel: i64) -> Shape {
+        let (dilation, stride, groups, has_bias, is_flat) = (1, 1, 1, true, false);
+        Shape { inputs, outputs, kernel, dilation, stride, groups, has_bias, is_flat }
+    }
+
+    pub fn dilated(self, dilation: i64) -> Shape {
+        Shape { dilation, ..self }
+    }
+
+    pub fn strided(self, stride: i64) -> Shape {
+        Shape { stride, ..self }
+    }
+
+    pub fn grouped(self, groups: i64) -> Shape {
+        Shape { groups, ..self }
+    }
+
+    pub fn without_bias(self) -> Shape {
+        Shape { has_bias: false, ..self }
+    }
+
+    /// The file has it as a convolution over planes that is one column wide.
+    pub fn flat(self) -> Shape {
+        Shape { is_flat: true, ..self }
+    }
+}
+
+#[derive(Debug)]
+pub struct Conv {
+    kernel: Kernel,
+    bias: Option<Tensor>,
+    geometry: Geometry,
+    is_flat: bool,
+}
+
+impl Conv {
+    pub fn load(mut scope: Scope, shape: Shape) -> Result<Conv, TorchError> {
+        let Shape { inputs, outputs, kernel, dilation, stride, groups, .. } = shape;
+        let size = [outputs, inputs / groups, kernel, 1];
+        let axes = if shape.is_flat { 4 } else { 3 };
+        let bias = shape.has_bias.then(|| scope.take("bias", &[outputs])).transpose()?;
+        let kernel = Kernel::load(&mut scope, &size[..axes])?;
+        let padding = (shape.kernel - 1) * dilation / 2;
+        let geometry = Geometry { stride, padding, dilation, groups, transposed: false };
+        Ok(Conv { kernel, bias, geometry, is_flat: shape.is_flat })
+    }
+
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
+        self.geometry.convolve(x, &self.weight()?, self.bias.as_ref())
+    }
+
+    /// The same, of which the layer itself learns nothing.
+    pub fn forward_frozen(&self, x: &Tensor) -> Result<Tensor, TorchError> {
+        let bias = self.bias.as_ref().map(Tensor::detach);
+        self.geometry.convolve(x, &self.weight()?.detach(), bias.as_ref())
+    }
+
+    fn weight(&self) -> Result<Tensor, TorchError> {
+        let weight = self.kernel.weight()?;
+        if self.is_flat { Ok(weight.f_squeeze_dim(3)?) } else { Ok(weight) }
+    }
+}
+
+/// Makes so many columns of each.
+#[derive(Debug)]
+pub struct Upsampler {
+    kernel: Kernel,
+    bias: Tensor,
+    geometry: Geometry,
+}
+
+impl Upsampler {
+    pub fn load(
+        mut scope: Scope,
+        [inputs, outputs]: [i64; 2],
+        kernel: i64,
+        rate: i64,
+    ) -> Result<Upsampler, TorchError> {
+        let bias = scope.take("bias", &[outputs])?;
+        let padding = (kernel - rate) / 2;
+        let geometry = Geometry { stride: rate, padding, transposed: true, ..Geometry::default() };
+        let kernel = Kernel::load(&mut scope, &[inputs, outputs, kernel])?;
+        Ok(Upsampler { kernel, bias, geometry })
+    }
+
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
+        self.geometry.convolve(x, &self.kernel.weight()?, Some(&self.bias))
+    }
+}
+
+/// max(x, slope x), for slopes other than the library's own.
+#[derive(Debug)]
+pub struct Leaky(f64);
+
+impl Leaky {
+    pub fn new(slope: f64) -> Leaky {
+        Leaky(slope)
+    }
+
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
+        let slope = Tensor::f_full([1], self.0, (x.kind(), x.device()))?;
+        Ok(x.f_prelu(&slope)?)
+    }
+}
+
+/// A norm over the channels of each column: [B, C, L].
+pub fn over_channels(norm: &LayerNorm, x: &Tensor) -> Tensor {
+    norm.forward(&x.transpose(1, 2)).transpose(1, 2)
+}
+
+/// 1 up to each length and 0 behind it: [B, 1, longest].
+pub fn mask(lengths: &[i64], device: tch::Device) -> Tensor {
+    let longest = lengths.iter().copied().max().unwrap_or(0);
+    let lengths = Tensor::from_slice(lengths).to_device(device).unsqueeze(1);
+    let columns = Tensor::arange(longest, (Kind::Int64, device)).unsqueeze(0);
+    columns.lt_tensor(&lengths).to_kind(Kind::Float).unsqueeze(1)
+}

@@ -1,0 +1,28 @@
+//! Where a pass drops entries.
+
+use tch::Tensor;
+
+use crate::layers::{Pass, dropout};
+use crate::random::scramble;
+
+/// A place where entries are dropped; each has a stream of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Dropout {
+    probability: f64,
+    stream: u64,
+}
+
+impl Dropout {
+    pub fn new(probability: f64, stream: u64) -> Dropout {
+        Dropout { probability, stream }
+    }
+
+    pub fn forward(&self, x: &Tensor, pass: Pass) -> Tensor {
+        match pass {
+            Pass::Train { seed } if self.probability > 0.0 => {
+                dropout(x, self.probability, scramble(seed ^ scramble(self.stream)))
+            }
+            _ => x.shallow_clone(),
+        }
+    }
+}

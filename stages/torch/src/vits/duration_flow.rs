@@ -1,0 +1,134 @@
+//! The flow between noise and logarithms of durations, over two channels: [B, 2, N].
+
+use tch::{Kind, Tensor};
+
+use super::config::Config;
+use super::conv::{Conv, Shape};
+use super::duration::STREAM;
+use super::separable::Separable;
+use super::spline::{Spline, from_numbers};
+use super::text_encoder::halves;
+use crate::error::TorchError;
+use crate::layers::Pass;
+use crate::weights::Scope;
+
+/// Scales and shifts both channels.
+#[derive(Debug)]
+struct Affine {
+    translate: Tensor,
+    log_scale: Tensor,
+}
+
+/// Bends one channel as the other says.
+#[derive(Debug)]
+struct ConvFlow {
+    conv_pre: Conv,
+    conv_dds: Separable,
+    conv_proj: Conv,
+    bins: i64,
+    divisor: f64,
+    bound: f64,
+}
+
+/// An affine step, then bends, with the channels turned around behind each.
+#[derive(Debug)]
+pub struct Flows {
+    affine: Affine,
+    bends: Vec<ConvFlow>,
+}
+
+impl Affine {
+    fn load(mut scope: Scope, channels: i64) -> Result<Affine, TorchError> {
+        let mut vector = |name: &str| scope.take(name, &[channels, 1]);
+        Ok(Affine { translate: vector("translate")?, log_scale: vector("log_scale")? })
+    }
+
+    fn forward(&self, x: &Tensor, mask: &Tensor) -> (Tensor, Tensor) {
+        let y = (&self.translate + self.log_scale.exp() * x) * mask;
+        (y, summed(&(&self.log_scale * mask)))
+    }
+
+    fn reverse(&self, y: &Tensor, mask: &Tensor) -> Tensor {
+        (y - &self.translate) * (-&self.log_scale).exp() * mask
+    }
+}
+
+impl ConvFlow {
+    fn load(mut scope: Scope, config: &Config, stream: u64) -> Result<ConvFlow, TorchError> {
+        let (width, bins) = (config.hidden_size, config.duration_predictor_flow_bins);
+        Ok(ConvFlow {
+            conv_pre: Conv::load(scope.under("conv_pre"), Shape::new(1, width, 1))?,
+            conv_dds: Separable::load(scope.under("conv_dds"), config, 0.0, stream)?,
+            conv_proj: Conv::load(scope.under("conv_proj"), Shape::new(width, 3 * bins - 1, 1))?,
+            bins,
+            divisor: (width as f64).sqrt(),
+            bound: config.duration_predictor_tail_bound,
+        })
+    }
+
+    /// The curve of each token, as one channel and the text say.
+    fn spline(&self, first: &Tensor, mask: &Tensor, cond: &Tensor) -> Result<Spline, TorchError> {
+        let x = self.conv_pre.forward(first)?;
+        let x = self.conv_dds.forward(&x, mask, Some(cond), Pass::Evaluate)?;
+        let numbers = self.conv_proj.forward(&x)? * mask; // [B, 3 K - 1, N]
+        from_numbers(&numbers.transpose(1, 2).unsqueeze(1), self.bins, self.divisor, self.bound)
+    }
+
+    fn forward(
+        &self,
+        x: &Tensor,
+        mask: &Tensor,
+        cond: &Tensor,
+    ) -> Result<(Tensor, Tensor), TorchError> {
+        let [first, second] = halves(x);
+        let (second, slope) = self.spline(&first, mask, cond)?.forward(&second);
+        Ok((Tensor::f_cat(&[first, second], 1)? * mask, summed(&(slope * mask))))
+    }
+
+    fn reverse(&self, y: &Tensor, mask: &Tensor, cond: &Tensor) -> Result<Tensor, TorchError> {
+        let [first, second] = halves(y);
+        let second = self.spline(&first, mask, cond)?.reverse(&second);
+        Ok(Tensor::f_cat(&[first, second], 1)? * mask)
+    }
+}
+
+impl Flows {
+    pub fn load(mut scope: Scope, config: &Config) -> Result<Flows, TorchError> {
+        let affine = Affine::load(scope.under("0"), config.depth_separable_channels)?;
+        let bends = (1..=config.duration_predictor_num_flows)
+            .map(|at| ConvFlow::load(scope.under(&at.to_string()), config, STREAM));
+        Ok(Flows { affine, bends: bends.collect::<Result<_, _>>()? })
+    }
+
+    /// [B, 2, N] to [B, 2, N], and the logarithm of how much it widens: [B].
+    pub fn forward(
+        &self,
+        x: &Tensor,
+        mask: &Tensor,
+        cond: &Tensor,
+    ) -> Result<(Tensor, Tensor), TorchError> {
+        let (x, mut widening) = self.affine.forward(x, mask);
+        let mut x = x.f_flip([1])?;
+        for bend in &self.bends {
+            let (y, more) = bend.forward(&x, mask, cond)?;
+            x = y.f_flip([1])?;
+            widening += more;
+        }
+        Ok((x, widening))
+    }
+
+    /// The way back, without the first bend: it acts on the channel that is no duration, and
+    /// the original leaves it out.
+    pub fn reverse(&self, y: &Tensor, mask: &Tensor, cond: &Tensor) -> Result<Tensor, TorchError> {
+        let mut y = y.shallow_clone();
+        for bend in self.bends.iter().skip(1).rev() {
+            y = bend.reverse(&y.f_flip([1])?, mask, cond)?;
+        }
+        Ok(self.affine.reverse(&y.f_flip([1])?, mask))
+    }
+}
+
+/// Over channels and columns: [B, C, N] to [B].
+pub fn summed(x: &Tensor) -> Tensor {
+    x.sum_dim_intlist([1i64, 2].as_slice(), false, Kind::Float)
+}

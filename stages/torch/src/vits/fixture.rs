@@ -1,0 +1,240 @@
+//! What the model makes of the inputs of a fixture, under the names that the reference's
+//! results have.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use tch::{Device, Kind, Tensor};
+
+use super::load::{Form, Prepared, prepare};
+use super::losses::LossWeights;
+use super::model::{Manner, Texts, Vits};
+use super::noise::Recorded;
+use super::trainee::{Lessons, Net, VitsTrainee};
+use super::training::{Clips, Made};
+use crate::error::TorchError;
+use crate::fixture::{Outputs, Steps, gradient_of};
+use crate::layers::Pass;
+use crate::train::Means;
+use crate::train::adamw::AdamW;
+use crate::weights::Weights;
+
+const NETS: [Net; 2] = [Net::Generator, Net::Discriminator];
+
+/// `settings` of the fixture.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    config: serde_json::Value,
+    /// Mel bands of the loss.
+    bands: usize,
+    /// Who speaks.
+    speaker: Option<i64>,
+    runs: BTreeMap<String, Manner>,
+    loss_weights: Weighting,
+    adamw: Steps,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Weighting {
+    mel: f64,
+    kl: f64,
+}
+
+/// Runs all that the reference ran. `weights` is the model's file, `inputs` has the tensors
+/// `input.*`.
+pub fn outputs(
+    settings: &serde_json::Value,
+    weights: &[u8],
+    inputs: &Weights,
+) -> Result<Outputs, TorchError> {
+    let settings: Settings = serde_json::from_value(settings.clone())
+        .map_err(|error| TorchError::Input(format!("`settings`: {error}")))?;
+    let config = super::config::parse(settings.config.to_string().as_bytes())?;
+    let read = || Weights::from_safetensors(weights);
+    let mut outputs = Outputs::new();
+    let Prepared { generator, .. } = prepare(&config, read()?, Form::Whole, Device::Cpu)?;
+    let model = Vits::load(config.clone(), generator)?;
+    for (run, manner) in &settings.runs {
+        spoken(&model, &settings, (run, manner), inputs, &mut outputs)?;
+    }
+    let prepared = prepare(&config, read()?, Form::Normed, Device::Cpu)?;
+    let lessons = Lessons {
+        bands: settings.bands,
+        weights: LossWeights {
+            mel: settings.loss_weights.mel,
+            kl: settings.loss_weights.kl,
+            ..LossWeights::default()
+        },
+        dropout: false,
+    };
+    let mut trainee = VitsTrainee::new(&config, prepared, lessons)?;
+    let clips = clips(&trainee, inputs)?;
+    outputs.insert("learn.spectrogram".into(), clips.spectrograms.shallow_clone());
+    let made = learn(&trainee, &clips, inputs)?;
+    learned(&trainee, &made, &clips, &mut outputs)?;
+    derived(&mut trainee, &clips, &made, &lessons.weights, &mut outputs)?;
+    steps(&mut trainee, &clips, inputs, (&settings.adamw, &lessons.weights), &mut outputs)?;
+    Ok(outputs)
+}
+
+fn input<'a>(inputs: &'a Weights, name: &str) -> Result<&'a Tensor, TorchError> {
+    let tensor = inputs.get(&format!("input.{name}"));
+    tensor.ok_or_else(|| TorchError::Input(format!("there is no `input.{name}`")))
+}
+
+fn numbers(inputs: &Weights, name: &str) -> Result<Vec<i64>, TorchError> {
+    Ok(Vec::try_from(input(inputs, name)?.to_kind(Kind::Int64).contiguous().view(-1))?)
+}
+
+/// The noise of a run, in the order of the draws.
+fn noise(inputs: &Weights, run: &str) -> Recorded {
+    let draws = (0..).map_while(|at| inputs.get(&format!("input.{run}.noise.{at}")));
+    Recorded::new(draws.map(Tensor::shallow_clone))
+}
+
+fn texts(model: &Vits, inputs: &Weights, run: &str) -> Result<Texts, TorchError> {
+    let ids = numbers(inputs, &format!("{run}.ids"))?;
+    let lengths = numbers(inputs, &format!("{run}.lengths"))?;
+    let width = ids.len() / lengths.len().max(1);
+    let rows = ids.chunks(width.max(1)).zip(&lengths);
+    let rows: Vec<Vec<i64>> = rows.map(|(row, length)| row[..*length as usize].to_vec()).collect();
+    model.texts(&rows)
+}
+
+fn spoken(
+    model: &Vits,
+    settings: &Settings,
+    (run, manner): (&str, &Manner),
+    inputs: &Weights,
+    outputs: &mut Outputs,
+) -> Result<(), TorchError> {
+    let _guard = tch::no_grad_guard();
+    let texts = texts(model, inputs, run)?;
+    let speakers = settings.speaker.map(|speaker| vec![speaker; texts.lengths.len()]);
+    let speech = model.speak(&texts, speakers.as_deref(), manner, &mut noise(inputs, run))?;
+    for (name, tensor) in [
+        ("log_durations", speech.log_durations * &texts.mask),
+        ("durations", speech.durations),
+        ("latents", speech.latents),
+        ("wave", Tensor::f_cat(&speech.waves, 0)?),
+    ] {
+        outputs.insert(format!("{run}.{name}"), tensor);
+    }
+    let prior = model.prior(&texts, Pass::Evaluate)?;
+    for (name, tensor) in
+        [("hidden", prior.hidden), ("mean", prior.mean), ("log_deviation", prior.log_deviation)]
+    {
+        if run == "noisy" {
+            outputs.insert(format!("text.{name}"), tensor);
+        }
+    }
+    Ok(())
+}
+
+/// The waves are padded to the longest, of which each clip has its own samples.
+fn clips(trainee: &VitsTrainee, inputs: &Weights) -> Result<Clips, TorchError> {
+    let (model, frames) = (trainee.generator(), numbers(inputs, "learn.frames")?);
+    let waves = Vec::<f32>::try_from(input(inputs, "learn.waves")?.contiguous().view(-1))?;
+    let width = waves.len() / frames.len().max(1);
+    let rows = waves.chunks(width.max(1)).zip(&frames);
+    let hop = model.config.hop();
+    let rows: Vec<&[f32]> = rows.map(|(row, frames)| &row[..(frames * hop) as usize]).collect();
+    let speakers = numbers(inputs, "learn.speakers")?;
+    let speakers = (model.config.num_speakers > 1).then_some(speakers);
+    Clips::new(model, trainee.analysis(), texts(model, inputs, "learn")?, &rows, speakers)
+}
+
+fn learn(trainee: &VitsTrainee, clips: &Clips, inputs: &Weights) -> Result<Made, TorchError> {
+    let starts = numbers(inputs, "learn.starts")?;
+    trainee.make_of(clips, &starts, &mut noise(inputs, "learn"), Pass::Evaluate)
+}
+
+fn learned(
+    trainee: &VitsTrainee,
+    made: &Made,
+    clips: &Clips,
+    outputs: &mut Outputs,
+) -> Result<(), TorchError> {
+    let within = &clips.texts.mask * clips.mask.transpose(1, 2);
+    for (name, tensor) in [
+        ("posterior.mean", made.posterior.mean.detach()),
+        ("posterior.log_deviation", made.posterior.log_deviation.detach()),
+        ("posterior.latents", made.posterior.latents.detach()),
+        ("flowed", made.flowed.detach()),
+        ("scores", &made.scores * within),
+        ("durations", made.durations.shallow_clone()),
+        ("duration_loss", made.duration_loss.detach()),
+        ("wave", made.wave.detach()),
+        ("mel", made.mel(trainee.analysis())?.detach()),
+        ("recorded", made.recorded.shallow_clone()),
+        ("recorded_mel", made.recorded_mel.shallow_clone()),
+    ] {
+        outputs.insert(format!("learn.{name}"), tensor);
+    }
+    Ok(())
+}
+
+/// The gradients of both nets, each from its own loss, and the losses.
+fn derived(
+    trainee: &mut VitsTrainee,
+    clips: &Clips,
+    made: &Made,
+    weights: &LossWeights,
+    outputs: &mut Outputs,
+) -> Result<(), TorchError> {
+    let totals = VitsTrainee::count(clips);
+    let mut losses = trainee.judge(made, &totals)?.means(&totals)?.0;
+    let spoken = trainee.speak(made, &totals)?.means(&totals)?;
+    losses.push(("total", weighted(&spoken, weights)));
+    losses.extend(spoken.0);
+    for (name, loss) in losses {
+        outputs.insert(format!("loss.{name}"), Tensor::from_slice(&[loss]));
+    }
+    for net in NETS {
+        for (name, parameter) in trainee.parameters(net) {
+            outputs.insert(format!("gradient.{name}"), gradient_of(parameter).copy());
+        }
+    }
+    Ok(())
+}
+
+fn weighted(means: &Means, weights: &LossWeights) -> f64 {
+    means.0.iter().map(|(name, mean)| mean * weights.of(name)).sum()
+}
+
+/// The discriminator first, and the generator by what it has become.
+fn steps(
+    trainee: &mut VitsTrainee,
+    clips: &Clips,
+    inputs: &Weights,
+    (steps, weights): (&Steps, &LossWeights),
+    outputs: &mut Outputs,
+) -> Result<(), TorchError> {
+    let totals = VitsTrainee::count(clips);
+    let optimiser = |net: Net| -> Result<AdamW, TorchError> {
+        let parameters = trainee.parameters(net).iter();
+        let parameters = parameters.map(|(name, tensor)| (name.clone(), tensor.shallow_clone()));
+        Ok(AdamW::new(steps.settings(), parameters.collect())?.decaying_all())
+    };
+    let (mut judging, mut speaking) = (optimiser(Net::Discriminator)?, optimiser(Net::Generator)?);
+    let mut curve = Vec::with_capacity(2 * steps.steps);
+    for _ in 0..steps.steps {
+        NETS.into_iter().try_for_each(|net| trainee.forget(net))?;
+        let made = learn(trainee, clips, inputs)?;
+        curve.push(trainee.judge(&made, &totals)?.means(&totals)?.total());
+        judging.step(&gradients(trainee, Net::Discriminator), steps.lr, 1.0)?;
+        curve.push(weighted(&trainee.speak(&made, &totals)?.means(&totals)?, weights));
+        speaking.step(&gradients(trainee, Net::Generator), steps.lr, 1.0)?;
+    }
+    outputs.insert("curve".into(), Tensor::from_slice(&curve));
+    for (name, parameter) in NETS.into_iter().flat_map(|net| trainee.parameters(net)) {
+        outputs.insert(format!("trained.{name}"), parameter.detach().copy());
+    }
+    Ok(())
+}
+
+fn gradients(trainee: &VitsTrainee, net: Net) -> Vec<Option<Tensor>> {
+    trainee.parameters(net).iter().map(|(_, parameter)| Some(gradient_of(parameter))).collect()
+}

@@ -1,0 +1,83 @@
+//! From the tensors of a file to those that the model computes with.
+
+use stage_formats::vits::{DISCRIMINATOR, from_original, is_normed};
+use stage_formats::weight_norm;
+use tch::Device;
+
+use super::config::Config;
+use crate::error::TorchError;
+use crate::weight_norm::{fold, paired, split};
+use crate::weights::{Weights, usable};
+
+/// What the weights are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Speaking: every weight whole.
+    Whole,
+    /// Training: length and direction apart where the original trains them so. A pair that a
+    /// file has is kept as it is, since what is learned depends on it.
+    Normed,
+}
+
+/// The tensors of a file, sorted out.
+#[derive(Debug)]
+pub struct Prepared {
+    pub generator: Weights,
+    /// Where the file has one.
+    pub discriminator: Option<Weights>,
+}
+
+/// Takes files of transformers, of finetune-hf-vits at any moment of training, and of the
+/// original; each weight whole or as a pair, in either spelling. All tensors must be there and
+/// no others; they become floats of 32 bits on the device.
+pub fn prepare(
+    config: &Config,
+    given: Weights,
+    form: Form,
+    device: Device,
+) -> Result<Prepared, TorchError> {
+    let _guard = tch::no_grad_guard();
+    let given = renamed(config, given)?;
+    let has_discriminator = given.names().any(|name| name.starts_with(DISCRIMINATOR));
+    let mut expected = config.generator();
+    if has_discriminator {
+        expected.extend(config.discriminator());
+    }
+    given.check(&paired(expected, &given))?;
+    let mut weights = Weights::default();
+    for (name, tensor) in given {
+        let tensor = usable(&name, tensor, device)?;
+        weights.insert(name, tensor);
+    }
+    let weights = match form {
+        Form::Whole => fold(weights, |_| true)?,
+        Form::Normed => split(fold(weights, |name| !is_normed(name))?, is_normed)?,
+    };
+    let is_discriminator = |(name, _): &(String, _)| name.starts_with(DISCRIMINATOR);
+    let (discriminator, generator): (Vec<_>, Vec<_>) =
+        weights.into_iter().partition(is_discriminator);
+    let discriminator = has_discriminator.then(|| discriminator.into_iter().collect());
+    Ok(Prepared { generator: generator.into_iter().collect(), discriminator })
+}
+
+/// One naming for all files.
+fn renamed(config: &Config, given: Weights) -> Result<Weights, TorchError> {
+    let is_stochastic = config.use_stochastic_duration_prediction;
+    let mut weights = Weights::default();
+    for (name, tensor) in given {
+        let name = match from_original(&name, is_stochastic) {
+            Some(name) => name,
+            None => weight_norm::plain(&name),
+        };
+        // The original has convolutions of single columns for the projections.
+        let tensor = match name.contains(".attention.") && name.ends_with("_proj.weight") {
+            true if tensor.dim() == 3 => tensor.f_squeeze_dim(2)?,
+            _ => tensor,
+        };
+        if weights.contains(&name) {
+            return Err(TorchError::Model(format!("there are two tensors for `{name}`")));
+        }
+        weights.insert(name, tensor);
+    }
+    Ok(weights)
+}

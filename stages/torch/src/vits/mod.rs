@@ -1,0 +1,39 @@
+//! VITS, which speaks text with a flow from what text says about latents to what sound says,
+//! and durations of their own (Kim et al., arXiv 2106.06103); MMS models are of this kind.
+//!
+//! Tensors are named as in transformers. Shapes: B rows of a batch, N tokens with blanks,
+//! T frames, C hidden channels, F channels of latents, E of a speaker. Masks are 1 and 0.
+
+mod alignment;
+mod attention;
+pub mod config;
+mod conv;
+mod decoder;
+mod deterministic;
+mod discriminator;
+mod dropout;
+mod duration;
+mod duration_flow;
+pub mod fixture;
+mod flow;
+mod load;
+mod losses;
+mod model;
+mod noise;
+mod separable;
+mod spectrogram;
+mod spline;
+mod text_encoder;
+mod trainee;
+mod training;
+mod wavenet;
+
+pub use alignment::align;
+pub use config::Config;
+pub use load::{Form, Prepared, prepare};
+pub use losses::LossWeights;
+pub use model::{Manner, Speech, Texts, Vits};
+pub use noise::{NormalNoise, Recorded, Seeded};
+pub use spectrogram::Analysis;
+pub use trainee::{Lessons, Net, VitsTrainee};
+pub use training::{Clips, Made};

@@ -1,0 +1,164 @@
+//! The two nets that learn from each other, each by an optimiser of its own.
+
+use tch::Tensor;
+
+use super::config::Config;
+use super::discriminator::Discriminator;
+use super::load::Prepared;
+use super::losses::{ADVERSARIAL, DISCRIMINATOR, DURATION, FEATURES, KL, LossWeights, MEL};
+use super::model::Vits;
+use super::noise::{NormalNoise, Seeded};
+use super::spectrogram::Analysis;
+use super::training::{Clips, Made, slice_start};
+use crate::error::TorchError;
+use crate::layers::Pass;
+use crate::random::{Random, scramble};
+use crate::train::{Losses, Totals};
+use crate::weights::Weights;
+
+/// Which of the two nets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Net {
+    Generator,
+    Discriminator,
+}
+
+/// What training of a model is told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lessons {
+    /// Mel bands of the loss.
+    pub bands: usize,
+    pub weights: LossWeights,
+    /// Drops entries as the paper does; the recipe that is used most does not.
+    pub dropout: bool,
+}
+
+/// A model in training. A step is [`Self::make`], [`Self::judge`] and an update of the
+/// discriminator, [`Self::speak`] and an update of the generator.
+#[derive(Debug)]
+pub struct VitsTrainee {
+    generator: Vits,
+    discriminator: Discriminator,
+    parameters: [Vec<(String, Tensor)>; 2],
+    analysis: Analysis,
+    lessons: Lessons,
+}
+
+impl VitsTrainee {
+    /// From the tensors of a file, in the form for training and with a discriminator.
+    pub fn new(
+        config: &Config,
+        prepared: Prepared,
+        lessons: Lessons,
+    ) -> Result<VitsTrainee, TorchError> {
+        let Prepared { generator, discriminator } = prepared;
+        let discriminator = discriminator.ok_or_else(|| {
+            let advice = "take a file that has one, as those for further training do";
+            TorchError::Model(format!("it has no discriminator; {advice}"))
+        })?;
+        let parameters = [learning(&generator), learning(&discriminator)];
+        let generator = Vits::load(config.clone(), generator)?;
+        Ok(VitsTrainee {
+            analysis: Analysis::new(config, lessons.bands, generator.device)?,
+            discriminator: Discriminator::load(config, discriminator)?,
+            generator,
+            parameters,
+            lessons,
+        })
+    }
+
+    pub fn generator(&self) -> &Vits {
+        &self.generator
+    }
+
+    pub fn analysis(&self) -> &Analysis {
+        &self.analysis
+    }
+
+    /// The tensors of a net that are trained, sorted by name.
+    pub fn parameters(&self, net: Net) -> &[(String, Tensor)] {
+        match net {
+            Net::Generator => &self.parameters[0],
+            Net::Discriminator => &self.parameters[1],
+        }
+    }
+
+    /// What the losses of a micro-batch are means over: tokens, frames, or clips.
+    pub fn count(clips: &Clips) -> Totals {
+        let number = |lengths: &[i64]| lengths.iter().sum::<i64>() as u64;
+        let rows = clips.frames.len() as u64;
+        Totals::new(&[
+            (DURATION, number(&clips.texts.lengths)),
+            (KL, number(&clips.frames)),
+            (MEL, rows),
+            (ADVERSARIAL, rows),
+            (FEATURES, rows),
+            (DISCRIMINATOR, rows),
+        ])
+    }
+
+    /// The forward pass; all randomness comes from the seed.
+    pub fn make(&self, clips: &Clips, seed: u64) -> Result<Made, TorchError> {
+        let part = self.generator.config.segment_frames();
+        let mut places = Random::new(scramble(seed));
+        let frames = clips.frames.iter();
+        let starts: Vec<i64> =
+            frames.map(|frames| slice_start(places.fraction(), *frames, part)).collect();
+        let rows = 0..clips.frames.len() as u64;
+        let mut noise = Seeded::new(rows.map(|row| scramble(seed ^ scramble(!row))).collect());
+        self.make_of(clips, &starts, &mut noise, Pass::Train { seed })
+    }
+
+    /// The same with parts and noise that are given.
+    pub fn make_of(
+        &self,
+        clips: &Clips,
+        starts: &[i64],
+        noise: &mut dyn NormalNoise,
+        pass: Pass,
+    ) -> Result<Made, TorchError> {
+        let pass = if self.lessons.dropout { pass } else { Pass::Evaluate };
+        self.generator.learn(clips, &self.analysis, starts, noise, pass)
+    }
+
+    /// Adds to the discriminator's gradients, and to no others.
+    pub fn judge(&mut self, made: &Made, totals: &Totals) -> Result<Losses, TorchError> {
+        let loss = made.discriminator_loss(&self.discriminator)?;
+        (&loss * totals.weight(DISCRIMINATOR)).f_backward()?;
+        Ok(Losses::default().with(DISCRIMINATOR, &loss))
+    }
+
+    /// Adds to the generator's gradients, and to no others.
+    pub fn speak(&mut self, made: &Made, totals: &Totals) -> Result<Losses, TorchError> {
+        let mut losses = Losses::default();
+        let mut total: Option<Tensor> = None;
+        for (name, sum) in made.generator_losses(&self.discriminator, &self.analysis)? {
+            let part = &sum * (totals.weight(name) * self.lessons.weights.of(name));
+            total = Some(match total {
+                Some(total) => total + part,
+                None => part,
+            });
+            losses = losses.with(name, &sum);
+        }
+        if let Some(total) = total {
+            total.f_backward()?;
+        }
+        Ok(losses)
+    }
+
+    /// Forgets the gradients of a net.
+    pub fn forget(&mut self, net: Net) -> Result<(), TorchError> {
+        for (_, parameter) in self.parameters(net) {
+            let mut gradient = parameter.f_grad()?;
+            if gradient.defined() {
+                let _ = gradient.f_detach_()?.f_zero_()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn learning(weights: &Weights) -> Vec<(String, Tensor)> {
+    let tensors = weights.iter();
+    tensors.map(|(name, tensor)| (name.to_owned(), tensor.set_requires_grad(true))).collect()
+}

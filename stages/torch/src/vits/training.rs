@@ -1,0 +1,252 @@
+//! What a training step computes, from clips to losses. The generator and the discriminator
+//! learn in turns: each from its own loss, with the other as it is.
+
+use std::f64::consts::TAU;
+
+use tch::{Kind, Tensor};
+
+use super::alignment::align_all;
+use super::conv::mask;
+use super::discriminator::Discriminator;
+use super::duration::Said;
+use super::flow::Posterior;
+use super::losses::{self, Beliefs};
+use super::model::{Texts, Vits, expand, spread_out};
+use super::noise::NormalNoise;
+use super::spectrogram::Analysis;
+use super::text_encoder::Prior;
+use crate::error::TorchError;
+use crate::layers::Pass;
+
+/// Clips of one batch with their texts.
+#[derive(Debug)]
+pub struct Clips {
+    pub texts: Texts,
+    /// Linear, of each clip by itself, zeros behind: [B, bins, T].
+    pub spectrograms: Tensor,
+    /// 1 where there are frames: [B, 1, T].
+    pub mask: Tensor,
+    pub frames: Vec<i64>,
+    /// [B, T * hop].
+    pub waves: Tensor,
+    pub speakers: Option<Vec<i64>>,
+}
+
+/// What the generator made of clips.
+#[derive(Debug)]
+pub struct Made {
+    pub prior: Prior,
+    pub posterior: Posterior,
+    /// The latents of sound through the flow: [B, F, T].
+    pub flowed: Tensor,
+    /// How well each frame goes with each token: [B, T, N].
+    pub scores: Tensor,
+    /// Frames of each token: [B, N].
+    pub durations: Tensor,
+    /// Of each text, summed over its tokens: [B].
+    pub duration_loss: Tensor,
+    /// Over all frames.
+    pub kl_loss: Tensor,
+    /// The sound of a part of each clip, made and recorded: [B, 1, samples].
+    pub wave: Tensor,
+    pub recorded: Tensor,
+    /// Of the recorded part: [B, bands, frames].
+    pub recorded_mel: Tensor,
+}
+
+impl Clips {
+    /// Clips from their texts and waves, which are cut to whole frames. Each is analysed by
+    /// itself: its own end is mirrored, not what pads it.
+    pub fn new(
+        model: &Vits,
+        analysis: &Analysis,
+        texts: Texts,
+        waves: &[&[f32]],
+        speakers: Option<Vec<i64>>,
+    ) -> Result<Clips, TorchError> {
+        let (config, rows) = (&model.config, waves.len() as i64);
+        let (hop, part) = (config.hop(), config.segment_frames());
+        let frames: Vec<i64> = waves.iter().map(|wave| wave.len() as i64 / hop).collect();
+        let of_texts = texts.lengths.len() as i64;
+        if rows != of_texts || speakers.as_ref().is_some_and(|known| known.len() as i64 != rows) {
+            return Err(TorchError::Input(format!("{rows} waves for {of_texts} texts")));
+        }
+        if let Some(short) = frames.iter().find(|frames| **frames < part) {
+            return Err(TorchError::Input(format!(
+                "a clip of {short} frames, and training needs {part} at least"
+            )));
+        }
+        let longest = frames.iter().copied().max().unwrap_or(0);
+        let zeros = |size: [i64; 3]| Tensor::f_zeros(size, (Kind::Float, model.device));
+        let spectrograms = zeros([rows, config.spectrogram_bins, longest])?;
+        let padded = zeros([rows, 1, longest * hop])?.f_squeeze_dim(1)?;
+        for (row, (wave, count)) in waves.iter().zip(&frames).enumerate() {
+            let wave = Tensor::f_from_slice(wave)?.f_to_device(model.device)?;
+            let wave = wave.f_narrow(0, 0, count * hop)?;
+            let linear = analysis.linear(&wave.f_unsqueeze(0)?)?.f_squeeze_dim(0)?;
+            let row = row as i64;
+            spectrograms.f_select(0, row)?.f_narrow(1, 0, *count)?.f_copy_(&linear)?;
+            padded.f_select(0, row)?.f_narrow(0, 0, count * hop)?.f_copy_(&wave)?;
+        }
+        let mask = mask(&frames, model.device);
+        Ok(Clips { texts, spectrograms, mask, frames, waves: padded, speakers })
+    }
+}
+
+/// Where a part of a clip begins, evenly among all places; `fraction` is drawn from [0, 1).
+pub fn slice_start(fraction: f64, frames: i64, part: i64) -> i64 {
+    (fraction * (frames - part + 1).max(1) as f64) as i64
+}
+
+impl Vits {
+    /// The forward pass of training. Noise is drawn for the latents, [B, F, T], then for the
+    /// durations, [B, 2, N], where these are stochastic. `starts` are the frames at which the
+    /// part of each clip begins that is made into sound.
+    pub fn learn(
+        &self,
+        clips: &Clips,
+        analysis: &Analysis,
+        starts: &[i64],
+        noise: &mut dyn NormalNoise,
+        pass: Pass,
+    ) -> Result<Made, TorchError> {
+        let Clips { texts, mask, frames, .. } = clips;
+        self.check_starts(frames, starts)?;
+        let speaker = self.speaker(clips.speakers.as_deref())?;
+        let speaker = speaker.as_ref();
+        let rows = frames.len() as i64;
+        let prior = self.prior(texts, pass)?;
+        let drawn = noise.draw([rows, self.config.flow_size, mask.size()[2]])?;
+        let drawn = drawn.f_to_device(self.device)?;
+        let posterior =
+            self.posterior_encoder.forward(&clips.spectrograms, mask, speaker, &drawn, pass)?;
+        let flowed = self.flow.forward(&posterior.latents, mask, speaker, pass)?;
+        let scores = scores(&prior, &flowed);
+        let durations = align_all(&scores, frames, &texts.lengths)?;
+        let drawn = match self.duration_predictor.takes_noise() {
+            true => {
+                let drawn = noise.draw([rows, 2, texts.ids.size()[1]])?;
+                Some(drawn.f_to_device(self.device)?)
+            }
+            false => None,
+        };
+        let said = Said { hidden: &prior.hidden, mask: &texts.mask, speaker };
+        let lasting = durations.unsqueeze(1);
+        let duration_loss = self.duration_predictor.loss(said, &lasting, drawn.as_ref(), pass)?;
+        let kl_loss = kl_loss(&prior, &posterior, &flowed, &durations, mask)?;
+        let (hop, part) = (self.config.hop(), self.config.segment_frames());
+        let wave = self.decoder.forward(&sliced(&posterior.latents, starts, part)?, speaker)?;
+        let first: Vec<i64> = starts.iter().map(|start| start * hop).collect();
+        let recorded = sliced(&clips.waves.f_unsqueeze(1)?, &first, part * hop)?;
+        let recorded_mel = analysis.log_mel(&sliced(&clips.spectrograms, starts, part)?)?;
+        Ok(Made {
+            prior,
+            posterior,
+            flowed,
+            scores,
+            durations,
+            duration_loss,
+            kl_loss,
+            wave,
+            recorded,
+            recorded_mel,
+        })
+    }
+
+    fn check_starts(&self, frames: &[i64], starts: &[i64]) -> Result<(), TorchError> {
+        let part = self.config.segment_frames();
+        let fits = |(frames, start): (&i64, &i64)| *start >= 0 && start + part <= *frames;
+        match frames.len() == starts.len() && frames.iter().zip(starts).all(fits) {
+            true => Ok(()),
+            false => Err(TorchError::Input(format!(
+                "parts of {part} frames from {starts:?} do not lie in clips of {frames:?}"
+            ))),
+        }
+    }
+}
+
+impl Made {
+    /// What the discriminator learns from, summed over the clips; the generator learns nothing
+    /// through it.
+    pub fn discriminator_loss(&self, judge: &Discriminator) -> Result<Tensor, TorchError> {
+        let real = judge.forward(&self.recorded)?;
+        let fake = judge.forward(&self.wave.detach())?;
+        Ok(losses::discriminator(&real, &fake) * self.wave.size()[0] as f64)
+    }
+
+    /// What the generator learns from; the discriminator learns nothing through it. Sums over
+    /// the tokens, the frames or the clips, by name.
+    pub fn generator_losses(
+        &self,
+        judge: &Discriminator,
+        analysis: &Analysis,
+    ) -> Result<Vec<(&'static str, Tensor)>, TorchError> {
+        let real = tch::no_grad(|| judge.forward_frozen(&self.recorded))?;
+        let fake = judge.forward_frozen(&self.wave)?;
+        let clips = self.wave.size()[0] as f64;
+        Ok(vec![
+            (losses::ADVERSARIAL, losses::adversarial(&fake) * clips),
+            (losses::FEATURES, losses::features(&real, &fake) * clips),
+            (losses::MEL, losses::mel(&self.recorded_mel, &self.mel(analysis)?) * clips),
+            (losses::DURATION, self.duration_loss.sum(Kind::Float)),
+            (losses::KL, self.kl_loss.shallow_clone()),
+        ])
+    }
+
+    /// Of the part that was made: [B, bands, frames].
+    pub fn mel(&self, analysis: &Analysis) -> Result<Tensor, TorchError> {
+        analysis.log_mel(&analysis.linear(&self.wave.squeeze_dim(1))?)
+    }
+}
+
+/// The likelihood of each frame's latents at each token, as a logarithm: [B, T, N]. Nothing is
+/// learned through it.
+fn scores(prior: &Prior, flowed: &Tensor) -> Tensor {
+    let _guard = tch::no_grad_guard();
+    let (mean, log_deviation) = (prior.mean.detach(), prior.log_deviation.detach());
+    let flowed = flowed.detach().transpose(1, 2); // [B, T, F]
+    let precision = (&log_deviation * -2.0).exp(); // [B, F, N]
+    let summed = |x: Tensor| x.sum_dim_intlist([1i64].as_slice(), true, Kind::Float);
+    let spread = summed(-log_deviation - TAU.ln() * 0.5);
+    spread - flowed.square().matmul(&precision) * 0.5 + flowed.matmul(&(&mean * &precision))
+        - summed(mean.square() * precision) * 0.5
+}
+
+fn kl_loss(
+    prior: &Prior,
+    posterior: &Posterior,
+    flowed: &Tensor,
+    durations: &Tensor,
+    mask: &Tensor,
+) -> Result<Tensor, TorchError> {
+    let (places, _) = spread_out(durations, i64::MAX >> 8)?;
+    let places = places.f_to_device(flowed.device())?;
+    Ok(losses::kl(&Beliefs {
+        log_deviation: &posterior.log_deviation,
+        flowed,
+        prior_mean: &expand(&prior.mean, &places),
+        prior_log_deviation: &expand(&prior.log_deviation, &places),
+        mask,
+    }))
+}
+
+/// So many columns of each row: [B, C, L] to [B, C, length].
+fn sliced(x: &Tensor, starts: &[i64], length: i64) -> Result<Tensor, TorchError> {
+    let rows = starts.iter().enumerate();
+    let rows: Vec<Tensor> = rows
+        .map(|(row, start)| x.f_select(0, row as i64)?.f_narrow(1, *start, length))
+        .collect::<Result<_, _>>()?;
+    Ok(Tensor::f_stack(&rows, 0)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_begin_at_every_place_and_at_no_other() {
+        assert_eq!(slice_start(0.0, 40, 32), 0);
+        assert_eq!(slice_start(0.999_999, 40, 32), 8);
+        assert_eq!(slice_start(0.999_999, 32, 32), 0);
+    }
+}
