@@ -147,7 +147,7 @@ pub fn plan(
     let before = planner.index.clone();
     let passes_files_on = || match engine.setup(pipeline, spec) {
         Ok(setup) => matches!(
-            engine.open(spec.kind, setup, &mut NoContext),
+            engine.open(spec.kind, setup, &mut Detached::default()),
             Ok(Job::Source(job)) if job.passes_files_on()
         ),
         // The look itself says why.

@@ -1,10 +1,11 @@
 //! Weights of convolutions as they are trained: whole, or as length and direction.
 
+use stage_formats::shapes::Expected;
 use stage_formats::weight_norm::{DIRECTION, LENGTH, WHOLE};
 use tch::Tensor;
 
 use crate::error::TorchError;
-use crate::weights::{Expected, Scope, Weights};
+use crate::weights::{Scope, Weights};
 
 /// A weight, or the pair that it is made of anew in each pass.
 #[derive(Debug)]

@@ -70,7 +70,7 @@ impl Separable {
             let inner = over_channels(&layer.norm_1, &inner).gelu("none");
             let inner = layer.pointwise.forward(&inner)?;
             let inner = over_channels(&layer.norm_2, &inner).gelu("none");
-            x = x + layer.dropout.forward(&inner, pass);
+            x = layer.dropout.forward(&inner, pass) + x;
         }
         Ok(x * mask)
     }
