@@ -17,6 +17,9 @@ use crate::record::{LIMIT, decode, encode};
 impl Schedule<'_> {
     /// The batch size that held in an earlier run.
     pub fn known_limit(&self, id: StageId) -> Result<Option<u64>, EngineError> {
+        if !matches!(self.pipeline.stage(id).kind.batching, Batching::ByBytes { .. }) {
+            return Ok(None);
+        }
         let kept = self.store.cache().get(LIMIT, &self.limit_key(id))?;
         Ok(kept.and_then(|bytes| decode(&bytes)))
     }

@@ -2,17 +2,17 @@
 
 use stage_core::catalogue::fish;
 use stage_core::{
-    Blob, Context, GatherInput, GatherJob, GatherOutput, Job, Kind, NewItem, NewValue, PortOutput,
-    Setup, Stage, StageError,
+    Blob, Context, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, PortOutput, Setup,
+    Stage, StageError,
 };
-use stage_formats::{FormatError, artifact, checkpoint};
+use stage_formats::artifact;
 
 use crate::error::guarded;
 use crate::fish::lineage::{self, AdapterLineage, ModelLineage};
 use crate::fish::log;
 use crate::fish::tune::{Method, Tuned, Tuning};
 use crate::machine::Machine;
-use crate::train::Trained;
+use crate::train::kept;
 use crate::train::lora::LoraSettings;
 
 type Values = Vec<(String, NewValue)>;
@@ -82,7 +82,7 @@ impl GatherJob for TuneJob {
         let output = GatherOutput::default()
             .with(port, PortOutput::Artifact(with(&tuned.weights)))
             .with("log", PortOutput::Artifact(log))
-            .with("checkpoints", PortOutput::Dataset(checkpoints(&tuned.trained, with)?));
+            .with("checkpoints", PortOutput::Dataset(kept::items(&tuned.trained, with)?));
         Ok(GatherOutput { notes: tuned.notes, ..output })
     }
 }
@@ -115,21 +115,6 @@ fn adapters(tuned: &Tuned, lora: &LoraSettings) -> Values {
         license.map(|license| (artifact::LICENSE.to_owned(), NewValue::Kept(license.clone()))),
     );
     values
-}
-
-/// The best states and the last one, which may be one of them, as models of their own.
-fn checkpoints(
-    trained: &Trained<Blob>,
-    with: impl Fn(&[(String, Blob)]) -> Values,
-) -> Result<Vec<NewItem>, FormatError> {
-    let best = trained.best.iter();
-    let mut items = best
-        .map(|(place, weights)| checkpoint::item(place.step, Some(place.loss), with(weights)))
-        .collect::<Result<Vec<_>, _>>()?;
-    if trained.best.iter().all(|(place, _)| place.step != trained.steps) {
-        items.push(checkpoint::item(trained.steps, trained.held_out, with(&trained.last))?);
-    }
-    Ok(items)
 }
 
 fn tensors(weights: &[(String, Blob)]) -> Values {

@@ -9,6 +9,7 @@ pub mod early_stop;
 mod exact;
 pub mod gradients;
 pub mod host;
+pub mod kept;
 pub mod lora;
 pub(crate) mod lora_fixture;
 pub mod losses;

@@ -1,0 +1,22 @@
+//! The states that a training kept, as the items of its output `checkpoints`.
+
+use stage_core::{Blob, NewItem, NewValue};
+use stage_formats::{FormatError, checkpoint};
+
+use super::run::Trained;
+
+/// The best states and the last one, which may be one of them. `model` makes the fields of a
+/// model of the trained tensors.
+pub fn items(
+    trained: &Trained<Blob>,
+    model: impl Fn(&[(String, Blob)]) -> Vec<(String, NewValue)>,
+) -> Result<Vec<NewItem>, FormatError> {
+    let best = trained.best.iter();
+    let mut items = best
+        .map(|(place, weights)| checkpoint::item(place.step, Some(place.loss), model(weights)))
+        .collect::<Result<Vec<_>, _>>()?;
+    if trained.best.iter().all(|(place, _)| place.step != trained.steps) {
+        items.push(checkpoint::item(trained.steps, trained.held_out, model(&trained.last))?);
+    }
+    Ok(items)
+}
