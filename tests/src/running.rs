@@ -39,7 +39,7 @@ impl Running {
                 return event;
             }
         }
-        panic!("the output ends before the event: {:?}", self.events.last());
+        panic!("the output ends before the event: {:?}", self.events);
     }
 
     /// Waits for the end, and gives all events, those that were read before as well.

@@ -4,20 +4,20 @@
 //! What is kept goes to files, tensor by tensor, as a checkpoint does, so that a rehearsal needs
 //! no more memory than the training itself; on the disk it needs the room of one checkpoint.
 
-use std::collections::BTreeSet;
+mod disk;
 
 use cache::Digest;
-use cache::fs::{Fs, FsError, Open, RealFs};
-use camino::{Utf8Path, Utf8PathBuf};
+use cache::fs::{Fs, FsError, RealFs};
+use camino::Utf8Path;
 use stage_core::{Context, StageError};
-use tch::{Kind, Tensor};
+use tch::Kind;
 
+use self::disk::{Disk, Keeps};
 use super::run::{Data, Job, taken_up, train};
 use super::schedule::Decay;
 use super::settings::Checkpoints;
 use super::{Checkpoint, Host, Settings, Trainee, order, replicas};
 use crate::error::TorchError;
-use crate::stored;
 
 const STEPS: u64 = 2;
 
@@ -49,7 +49,8 @@ pub(super) fn rehearse_as<T: Trainee, D: Data<T::Batch>>(
     context: &mut dyn Context,
 ) -> Result<(), StageError> {
     let folder = context.scratch()?.join(FOLDER);
-    RealFs.create_dir(&folder).map_err(no_room)?;
+    // What a rehearsal that broke off has left.
+    RealFs.remove_dir_all(&folder).and_then(|()| RealFs.create_dir(&folder)).map_err(no_room)?;
     let settings = shortened(settings);
     let mut rehearsal = Rehearsal { is_exact, models, data, clips, settings: &settings };
     let result = rehearsal.play(&folder, context);
@@ -115,7 +116,8 @@ impl<T: Trainee, D: Data<T::Batch>> Rehearsal<'_, T, D> {
         self.check_finite()?;
         go_on(context)?;
         self.put_back(start, disk)?;
-        let mut straight = Disk { keeps: disk.keeps, ..Disk::new(&disk.folder) };
+        let mut straight = Disk::new(&disk.folder);
+        straight.keeps = disk.keeps;
         self.run(&mut straight)?;
         if !self.is_exact {
             return check_same_loss(straight.loss, disk.loss);
@@ -206,95 +208,4 @@ fn no_room(error: FsError) -> StageError {
         format!("a checkpoint cannot be kept: {error}: {}", error.source),
         "make room where the cache is: a training needs that of three of them",
     )
-}
-
-/// What becomes of a tensor that is kept.
-#[derive(Clone, Copy, PartialEq)]
-enum Keeps {
-    File,
-    Digest,
-    Nothing,
-}
-
-/// Keeps tensors in files of a folder, named by their content.
-struct Disk {
-    folder: Utf8PathBuf,
-    keeps: Keeps,
-    files: BTreeSet<Digest>,
-    last: Option<Checkpoint<Digest>>,
-    stop_after: Option<u64>,
-    step: u64,
-    /// Of the last step.
-    loss: f64,
-}
-
-impl Disk {
-    fn new(folder: &Utf8Path) -> Disk {
-        Disk {
-            folder: folder.to_owned(),
-            keeps: Keeps::File,
-            files: BTreeSet::new(),
-            last: None,
-            stop_after: None,
-            step: 0,
-            loss: f64::NAN,
-        }
-    }
-
-    fn saved(&self) -> Result<Checkpoint<Digest>, StageError> {
-        self.last.clone().ok_or_else(|| not_resumed("it saved nothing"))
-    }
-
-    fn path(&self, digest: &Digest) -> Utf8PathBuf {
-        self.folder.join(digest.to_string())
-    }
-}
-
-impl Host for Disk {
-    type Kept = Digest;
-
-    fn keep(&mut self, tensor: &Tensor) -> Result<Digest, StageError> {
-        if self.keeps == Keeps::Nothing {
-            return Ok(Digest::of(b""));
-        }
-        let bytes = stored::encode(tensor)?;
-        let digest = Digest::of(&bytes);
-        if self.keeps == Keeps::File && self.files.insert(digest) {
-            let file = RealFs.open(&self.path(&digest), Open::CreateNew);
-            file.and_then(|file| file.write_all_at(&bytes, 0)).map_err(no_room)?;
-        }
-        Ok(digest)
-    }
-
-    fn recall(&mut self, kept: &Digest) -> Result<Tensor, StageError> {
-        let unread = |error: FsError| not_resumed(&format!("{error}: {}", error.source));
-        let bytes = RealFs.map(&self.path(kept)).map_err(unread)?;
-        match Digest::of(&bytes) == *kept {
-            true => Ok(stored::decode(bytes)?),
-            false => Err(not_resumed("a file is not read as it was written")),
-        }
-    }
-
-    fn commit(&mut self, checkpoint: &Checkpoint<Digest>) -> Result<(), StageError> {
-        self.last = Some(checkpoint.clone());
-        Ok(())
-    }
-
-    fn last(&mut self) -> Result<Option<Checkpoint<Digest>>, StageError> {
-        Ok(self.last.clone())
-    }
-
-    fn stopping(&mut self) -> bool {
-        self.stop_after.is_some_and(|step| self.step >= step)
-    }
-
-    fn report(&mut self, step: u64, values: &[(&str, f64)]) {
-        self.step = step;
-        let loss = values.iter().find(|(name, _)| *name == "loss");
-        self.loss = loss.map_or(self.loss, |(_, loss)| *loss);
-    }
-
-    fn seconds(&mut self) -> f64 {
-        0.0
-    }
 }

@@ -1,0 +1,107 @@
+//! A host for rehearsals: tensors in files of a folder, and a stop after a chosen step.
+
+use std::collections::BTreeSet;
+
+use cache::Digest;
+use cache::fs::{Fs, FsError, Open, RealFs};
+use camino::{Utf8Path, Utf8PathBuf};
+use stage_core::StageError;
+use tch::Tensor;
+
+use super::{no_room, not_resumed};
+use crate::stored;
+use crate::train::{Checkpoint, Host};
+
+/// What becomes of a tensor that is kept.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Keeps {
+    File,
+    Digest,
+    Nothing,
+}
+
+/// Keeps tensors in files of a folder, named by their content.
+pub struct Disk {
+    pub folder: Utf8PathBuf,
+    /// Of all that is kept from now on.
+    pub keeps: Keeps,
+    files: BTreeSet<Digest>,
+    last: Option<Checkpoint<Digest>>,
+    /// The step after which it says stop.
+    pub stop_after: Option<u64>,
+    step: u64,
+    /// Of the last step that was told.
+    pub loss: f64,
+}
+
+impl Disk {
+    pub fn new(folder: &Utf8Path) -> Disk {
+        Disk {
+            folder: folder.to_owned(),
+            keeps: Keeps::File,
+            files: BTreeSet::new(),
+            last: None,
+            stop_after: None,
+            step: 0,
+            loss: f64::NAN,
+        }
+    }
+
+    /// The last checkpoint.
+    pub fn saved(&self) -> Result<Checkpoint<Digest>, StageError> {
+        self.last.clone().ok_or_else(|| not_resumed("it saved nothing"))
+    }
+
+    fn path(&self, digest: &Digest) -> Utf8PathBuf {
+        self.folder.join(digest.to_string())
+    }
+}
+
+impl Host for Disk {
+    type Kept = Digest;
+
+    fn keep(&mut self, tensor: &Tensor) -> Result<Digest, StageError> {
+        if self.keeps == Keeps::Nothing {
+            return Ok(Digest::of(b""));
+        }
+        let bytes = stored::encode(tensor)?;
+        let digest = Digest::of(&bytes);
+        if self.keeps == Keeps::File && self.files.insert(digest) {
+            let file = RealFs.open(&self.path(&digest), Open::CreateNew);
+            file.and_then(|file| file.write_all_at(&bytes, 0)).map_err(no_room)?;
+        }
+        Ok(digest)
+    }
+
+    fn recall(&mut self, kept: &Digest) -> Result<Tensor, StageError> {
+        let unread = |error: FsError| not_resumed(&format!("{error}: {}", error.source));
+        let bytes = RealFs.map(&self.path(kept)).map_err(unread)?;
+        match Digest::of(&bytes) == *kept {
+            true => Ok(stored::decode(bytes)?),
+            false => Err(not_resumed("a file is not read as it was written")),
+        }
+    }
+
+    fn commit(&mut self, checkpoint: &Checkpoint<Digest>) -> Result<(), StageError> {
+        self.last = Some(checkpoint.clone());
+        Ok(())
+    }
+
+    fn last(&mut self) -> Result<Option<Checkpoint<Digest>>, StageError> {
+        Ok(self.last.clone())
+    }
+
+    fn stopping(&mut self) -> bool {
+        self.stop_after.is_some_and(|step| self.step >= step)
+    }
+
+    fn report(&mut self, step: u64, values: &[(&str, f64)]) {
+        self.step = step;
+        let loss = values.iter().find(|(name, _)| *name == "loss");
+        self.loss = loss.map_or(self.loss, |(_, loss)| *loss);
+    }
+
+    fn seconds(&mut self) -> f64 {
+        0.0
+    }
+}
