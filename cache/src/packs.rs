@@ -13,7 +13,8 @@ use crate::layout::Layout;
 
 /// A pack that has grown so far gets no more entries.
 pub(crate) const ROLL: u64 = 256 << 20;
-const CHUNK: usize = 4 << 20;
+/// So much is written at a time: it still fits the caches of a core when the system copies it.
+const CHUNK: usize = 256 << 10;
 /// Some machines allow a process 64 open files in all.
 const MOST_OPEN: usize = 16;
 

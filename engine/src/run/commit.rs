@@ -11,8 +11,9 @@ use super::message::Message;
 use crate::store::Store;
 
 const EVERY: Duration = Duration::from_millis(500);
-/// So much pending is committed at once, whatever the clock says.
-const LARGE: u64 = 64 << 20;
+/// So much pending is committed at once, whatever the clock says: at the end of a run all wait for
+/// what is left.
+const LARGE: u64 = 16 << 20;
 
 pub struct Committer {
     messages: Sender<Message>,
