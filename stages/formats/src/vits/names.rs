@@ -13,7 +13,7 @@ pub fn from_original(name: &str, is_stochastic: bool) -> Option<String> {
         ["flow", "flows", at, rest @ ..] => {
             let at: usize = at.parse().ok()?;
             // Every other one turns the channels around, and has no tensors.
-            let module = (at % 2 == 0).then(|| wavenet_module(rest, "conv_post"))??;
+            let module = at.is_multiple_of(2).then(|| wavenet_module(rest, "conv_post"))??;
             format!("flow.flows.{}.{module}", at / 2)
         }
         ["dec", "ups", rest @ ..] => format!("decoder.upsampler.{}", joined(rest)),
@@ -95,7 +95,7 @@ fn stochastic(parts: &[&str]) -> Option<String> {
         }
         [list @ ("flows" | "post_flows"), at, rest @ ..] => {
             let at: usize = at.parse().ok()?;
-            let module = (at % 2 == 1).then(|| separable_module(rest))??;
+            let module = (!at.is_multiple_of(2)).then(|| separable_module(rest))??;
             Some(format!("{list}.{}.{module}", at.div_ceil(2)))
         }
         ["cond", ..] => Some(joined(parts)),

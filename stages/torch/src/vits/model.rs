@@ -209,7 +209,7 @@ pub fn spread_out(durations: &Tensor, most: i64) -> Result<(Tensor, Vec<i64>), T
     let mut places: Vec<Vec<i64>> = Vec::with_capacity(rows);
     for row in values.chunks(columns.max(1)) {
         let total: f64 = row.iter().sum();
-        if !(total <= most as f64) {
+        if total.is_nan() || total > most as f64 {
             return Err(TorchError::Input(format!(
                 "a text would last {total} frames, more than {most}; shorten it, or teach the \
                  model durations"
