@@ -43,6 +43,47 @@ fn far(one: &Tensor, other: &Tensor) -> f64 {
     (one - other).abs().max().double_value(&[])
 }
 
+/// A file of a model that never was, with all tensors that its configuration asks for.
+fn made_up(config: &Config) -> Weights {
+    tch::set_num_threads(1);
+    tch::manual_seed(3);
+    let tensors = config.generator().into_iter().chain(config.discriminator());
+    let random = |shape: &[i64]| Tensor::randn(shape, (tch::Kind::Float, Device::Cpu)) * 0.2;
+    tensors.map(|(name, shape)| (name, random(&shape))).collect()
+}
+
+#[test]
+fn the_model_takes_what_its_configuration_asks_for_and_nothing_else() {
+    let one = config();
+    let several = Config { num_speakers: 3, speaker_embedding_size: 4, ..config() };
+    let bare = Config { use_bias: false, ffn_kernel_size: 1, ..config() };
+    let plain = Config { use_stochastic_duration_prediction: false, ..several.clone() };
+    for config in [one, several, bare, plain] {
+        for form in [Form::Whole, Form::Normed] {
+            let prepared = prepare(&config, made_up(&config), form, Device::Cpu).unwrap();
+            VitsTrainee::new(&config, prepared, lessons(false)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn speakers_sound_differently_and_have_to_be_named() {
+    let config = Config { num_speakers: 3, speaker_embedding_size: 4, ..config() };
+    let prepared = prepare(&config, made_up(&config), Form::Whole, Device::Cpu).unwrap();
+    let model = Vits::load(config, prepared.generator).unwrap();
+    let texts = model.texts(&[SHORT.to_vec()]).unwrap();
+    let speak = |speakers: Option<&[i64]>| {
+        let manner = Manner::of(&model.config);
+        model.speak(&texts, speakers, &manner, &mut Seeded::new(vec![1]))
+    };
+    let latents = |speaker| speak(Some(&[speaker])).unwrap().latents;
+    assert!(latents(0).size() != latents(2).size() || latents(0) != latents(2));
+    let refused = |speakers: Option<&[i64]>| speak(speakers).unwrap_err().to_string();
+    assert!(refused(None).contains("3 speakers: say who speaks"));
+    assert!(refused(Some(&[3])).contains("a speaker 3, and the model has 3"));
+    assert!(refused(Some(&[0, 1])).contains("2 speakers for 1 texts"));
+}
+
 #[test]
 fn every_form_of_a_file_is_the_same_model() {
     let renamed = |name: String| {
@@ -133,9 +174,12 @@ fn what_cannot_be_spoken_is_refused() {
     assert!(error.to_string().contains("more than 3"), "{error}");
 }
 
+fn lessons(dropout: bool) -> Lessons {
+    Lessons { bands: 10, weights: LossWeights::default(), dropout }
+}
+
 fn trainee(dropout: bool) -> VitsTrainee {
-    let lessons = Lessons { bands: 10, weights: LossWeights::default(), dropout };
-    VitsTrainee::new(&config(), prepared(file(), Form::Normed), lessons).unwrap()
+    VitsTrainee::new(&config(), prepared(file(), Form::Normed), lessons(dropout)).unwrap()
 }
 
 fn clips(trainee: &VitsTrainee) -> Clips {
@@ -184,6 +228,20 @@ fn all_randomness_of_training_comes_from_the_seed() {
     assert_eq!(losses(true, 5), losses(true, 5));
     assert_ne!(losses(true, 5), losses(true, 6));
     assert_ne!(losses(true, 5), losses(false, 5), "dropout acts");
+}
+
+#[test]
+fn evaluating_gives_the_losses_of_training_without_dropout() {
+    let mut trainee = trainee(true);
+    let clips = clips(&trainee);
+    let totals = VitsTrainee::count(&clips);
+    let evaluated = trainee.evaluate(&clips, 5).unwrap().means(&totals).unwrap();
+    assert_eq!(evaluated, trainee.evaluate(&clips, 5).unwrap().means(&totals).unwrap());
+    let mut without = self::trainee(false);
+    let made = without.make(&clips, 5).unwrap();
+    assert_eq!(evaluated, without.speak(&made, &totals).unwrap().means(&totals).unwrap());
+    let made = trainee.make(&clips, 5).unwrap();
+    assert_ne!(evaluated, trainee.speak(&made, &totals).unwrap().means(&totals).unwrap());
 }
 
 #[test]

@@ -20,6 +20,7 @@ impl Config {
             return Err(refused(format!("`hidden_act` is `{found}`, expected `relu`")));
         }
         self.check_sizes()?;
+        self.check_reach()?;
         self.check_numbers()?;
         self.check_decoder()?;
         self.check_discriminator()
@@ -72,6 +73,24 @@ impl Config {
             true => Err(refused("there are several speakers and no `speaker_embedding_size`")),
             false => Ok(()),
         }
+    }
+
+    /// Each layer looks so many times as far as the one before.
+    fn check_reach(&self) -> Result<(), FormatError> {
+        let layers = self.prior_encoder_num_wavenet_layers;
+        let layers = layers.max(self.posterior_encoder_num_wavenet_layers);
+        for (name, factor, layers) in [
+            ("wavenet_dilation_rate", self.wavenet_dilation_rate, layers),
+            (
+                "duration_predictor_kernel_size",
+                self.duration_predictor_kernel_size,
+                self.depth_separable_num_layers,
+            ),
+        ] {
+            let reach = factor.checked_pow(layers as u32).unwrap_or(i64::MAX);
+            in_range(&format!("power of `{name}` over {layers} layers"), reach, 1, LARGEST)?;
+        }
+        Ok(())
     }
 
     fn check_numbers(&self) -> Result<(), FormatError> {
@@ -131,17 +150,16 @@ impl Config {
             }
         }
         kernels.iter().try_for_each(|size| odd("resblock_kernel_sizes", *size))?;
+        for dilations in dilations {
+            in_range("number of `resblock_dilation_sizes`", dilations.len() as i64, 1, 64)?;
+        }
         for dilation in dilations.iter().flatten() {
             in_range("resblock_dilation_sizes", *dilation, 1, 4096)?;
         }
         in_range("upsample_initial_channel", self.upsample_initial_channel, 1 << steps, LARGEST)?;
         // The product of all rates, which may be beyond any number.
         let hop = self.upsample_rates.iter().try_fold(1i64, |hop, rate| hop.checked_mul(*rate));
-        in_range("product of `upsample_rates`", hop.unwrap_or(i64::MAX), 1, self.transform())?;
-        match (self.transform() - self.hop()) % 2 {
-            0 => Ok(()),
-            _ => Err(refused("a window of the spectrogram cannot be centred on a frame")),
-        }
+        in_range("product of `upsample_rates`", hop.unwrap_or(i64::MAX), 1, self.transform())
     }
 
     fn check_discriminator(&self) -> Result<(), FormatError> {
@@ -164,8 +182,7 @@ impl Config {
             divides("discriminator_scale_channels", inputs, "number of groups", groups)?;
             divides("discriminator_scale_channels", outputs, "number of groups", groups)?;
         }
-        in_range("segment_size", self.segment_size, self.hop(), LARGEST)?;
-        divides("segment_size", self.segment_size, "hop", self.hop())
+        in_range("segment_size", self.segment_size, self.hop(), LARGEST)
     }
 }
 

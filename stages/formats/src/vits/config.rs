@@ -143,7 +143,8 @@ impl Config {
         2 * (self.spectrogram_bins - 1)
     }
 
-    /// Frames of the part of each clip that the decoder is trained on.
+    /// Frames of the part of each clip that the decoder is trained on; what is left of
+    /// `segment_size` is not used.
     pub fn segment_frames(&self) -> i64 {
         self.segment_size / self.hop()
     }
@@ -205,10 +206,40 @@ mod tests {
             (r#", "hidden_dropout": 1"#, "`hidden_dropout` is 1, expected 0 to 1"),
             (r#", "discriminator_scale_channels": [1, 6]"#, "no multiple of the number of groups"),
             (r#", "segment_size": 100"#, "`segment_size` is 100, expected 256 to"),
+            (r#", "wavenet_dilation_rate": 4"#, "power of `wavenet_dilation_rate` over 16 layers"),
+            (
+                r#", "upsample_rates": [1024, 1024, 1024, 1024], "upsample_kernel_sizes": [1024, 1024, 1024, 1024]"#,
+                "product of `upsample_rates`",
+            ),
             (r#", "upsample_initial_channel": 8"#, "`upsample_initial_channel` is 8"),
         ] {
             let error = config(more).unwrap_err().to_string();
             assert!(error.contains(told), "{more}: {error}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_numbers_never_panic(
+            place in 0usize..50,
+            number in proptest::prelude::any::<i64>(),
+            power in 0u32..63,
+            is_list: bool,
+        ) {
+            let fields = serde_json::to_value(Config { model_type: "vits".into(), ..Config::default() });
+            let mut fields = fields.unwrap();
+            let field = fields.as_object().unwrap().keys().nth(place).cloned();
+            if let Some(field) = field {
+                let number = number >> power;
+                fields[&field] = match is_list {
+                    true => serde_json::json!([number, number, number, number]),
+                    false => serde_json::json!(number),
+                };
+            }
+            if let Ok(config) = Config::parse(fields.to_string().as_bytes()) {
+                let tensors = config.generator().into_iter().chain(config.discriminator());
+                proptest::prop_assert!(tensors.flat_map(|(_, shape)| shape).all(|size| size > 0));
+            }
         }
     }
 }

@@ -95,7 +95,7 @@ fn stochastic(parts: &[&str]) -> Option<String> {
         }
         [list @ ("flows" | "post_flows"), at, rest @ ..] => {
             let at: usize = at.parse().ok()?;
-            let module = (at % 2 == 1).then(|| separable_module(rest))??;
+            let module = (!at.is_multiple_of(2)).then(|| separable_module(rest))??;
             Some(format!("{list}.{}.{module}", at.div_ceil(2)))
         }
         ["cond", ..] => Some(joined(parts)),

@@ -8,12 +8,12 @@ use crate::weight_norm::WHOLE;
 pub type Expected = (String, Vec<i64>);
 
 /// What the names of the part that only training needs begin with.
-pub const DISCRIMINATOR: &str = "discriminator.";
+pub const DISCRIMINATOR_PREFIX: &str = "discriminator.";
 
 /// Whether training keeps a weight as length and direction, as the original does: those of the
 /// WaveNets, of the decoder's inner layers, and of the discriminator.
 pub fn is_normed(name: &str) -> bool {
-    let inside = [".wavenet.", "decoder.upsampler.", "decoder.resblocks.", DISCRIMINATOR];
+    let inside = [".wavenet.", "decoder.upsampler.", "decoder.resblocks.", DISCRIMINATOR_PREFIX];
     name.ends_with(&format!(".{WHOLE}")) && inside.iter().any(|part| name.contains(part))
 }
 
@@ -67,7 +67,7 @@ impl Config {
     /// Of the discriminator, which files of finetune-hf-vits hold as well.
     pub fn discriminator(&self) -> Vec<Expected> {
         let mut tensors = Vec::new();
-        let mut root = Scope { tensors: &mut tensors, prefix: DISCRIMINATOR.into() };
+        let mut root = Scope { tensors: &mut tensors, prefix: DISCRIMINATOR_PREFIX.into() };
         self.scale(&mut root.under("discriminators.0"));
         for at in 1..=self.discriminator_periods.len() {
             self.period(&mut root.under(format!("discriminators.{at}")));

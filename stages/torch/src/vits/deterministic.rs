@@ -41,7 +41,8 @@ impl Deterministic {
         let Said { mask, .. } = said;
         let mut x = said.hidden.detach();
         if let Some(speaker) = of_speaker(&self.cond, said.speaker)? {
-            x = speaker + x;
+            // Not in place: it is the caller's.
+            x = &x + speaker;
         }
         let layers = [(&self.conv_1, &self.norm_1), (&self.conv_2, &self.norm_2)];
         for (at, (conv, norm)) in layers.into_iter().enumerate() {

@@ -1,7 +1,7 @@
 //! What tells made sound from recorded sound: one look at the wave itself, and one at every
 //! p-th sample of it for some periods p (HiFi-GAN, arXiv 2010.05646).
 
-use stage_formats::vits::DISCRIMINATOR;
+use stage_formats::vits::DISCRIMINATOR_PREFIX;
 use tch::Tensor;
 
 use super::config::Config;
@@ -35,7 +35,7 @@ pub struct Judgement {
 
 impl Discriminator {
     pub fn load(config: &Config, mut weights: Weights) -> Result<Discriminator, TorchError> {
-        let prefix = DISCRIMINATOR.trim_end_matches('.');
+        let prefix = DISCRIMINATOR_PREFIX.trim_end_matches('.');
         let mut scope = weights.under(prefix);
         let mut parts = vec![Part::scale(scope.under("discriminators.0"), config)?];
         for (at, period) in config.discriminator_periods.iter().enumerate() {

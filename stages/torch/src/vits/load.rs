@@ -1,6 +1,6 @@
 //! From the tensors of a file to those that the model computes with.
 
-use stage_formats::vits::{DISCRIMINATOR, from_original, is_normed};
+use stage_formats::vits::{DISCRIMINATOR_PREFIX, from_original, is_normed};
 use stage_formats::weight_norm;
 use tch::Device;
 
@@ -38,7 +38,7 @@ pub fn prepare(
 ) -> Result<Prepared, TorchError> {
     let _guard = tch::no_grad_guard();
     let given = renamed(config, given)?;
-    let has_discriminator = given.names().any(|name| name.starts_with(DISCRIMINATOR));
+    let has_discriminator = given.names().any(|name| name.starts_with(DISCRIMINATOR_PREFIX));
     let mut expected = config.generator();
     if has_discriminator {
         expected.extend(config.discriminator());
@@ -53,7 +53,7 @@ pub fn prepare(
         Form::Whole => fold(weights, |_| true)?,
         Form::Normed => split(fold(weights, |name| !is_normed(name))?, is_normed)?,
     };
-    let is_discriminator = |(name, _): &(String, _)| name.starts_with(DISCRIMINATOR);
+    let is_discriminator = |(name, _): &(String, _)| name.starts_with(DISCRIMINATOR_PREFIX);
     let (discriminator, generator): (Vec<_>, Vec<_>) =
         weights.into_iter().partition(is_discriminator);
     let discriminator = has_discriminator.then(|| discriminator.into_iter().collect());

@@ -120,16 +120,31 @@ impl Vits {
         Ok(Texts { ids: ids.f_to_device(self.device)?, mask, lengths })
     }
 
-    /// The embeddings of speakers by their numbers, [B, E, 1]; none where the model knows one
-    /// speaker only.
-    pub fn speaker(&self, numbers: Option<&[i64]>) -> Result<Option<Tensor>, TorchError> {
-        let (Some(numbers), Some(table)) = (numbers, &self.embed_speaker) else { return Ok(None) };
+    /// The embeddings of the speakers of so many texts by their numbers, [B, E, 1]; none where
+    /// the model knows one speaker only. Where it knows several it must be told who speaks.
+    pub fn speaker(
+        &self,
+        numbers: Option<&[i64]>,
+        texts: usize,
+    ) -> Result<Option<Tensor>, TorchError> {
         let known = self.config.num_speakers;
+        let unsaid =
+            || TorchError::Input(format!("the model has {known} speakers: say who speaks"));
+        let numbers = match (numbers, &self.embed_speaker) {
+            (None, None) => return Ok(None),
+            (None, Some(_)) => return Err(unsaid()),
+            (Some(numbers), _) => numbers,
+        };
+        if numbers.len() != texts {
+            let speakers = numbers.len();
+            return Err(TorchError::Input(format!("{speakers} speakers for {texts} texts")));
+        }
         if let Some(number) = numbers.iter().find(|number| !(0..known).contains(*number)) {
             return Err(TorchError::Input(format!(
                 "a speaker {number}, and the model has {known}"
             )));
         }
+        let Some(table) = &self.embed_speaker else { return Ok(None) };
         let numbers = Tensor::f_from_slice(numbers)?.f_to_device(self.device)?;
         Ok(Some(table.forward(&numbers).f_unsqueeze(-1)?))
     }
@@ -148,7 +163,7 @@ impl Vits {
         noise: &mut dyn NormalNoise,
     ) -> Result<Speech, TorchError> {
         let _guard = tch::no_grad_guard();
-        let speaker = self.speaker(speakers)?;
+        let speaker = self.speaker(speakers, texts.lengths.len())?;
         let prior = self.prior(texts, Pass::Evaluate)?;
         let said = Said { hidden: &prior.hidden, mask: &texts.mask, speaker: speaker.as_ref() };
         let rows = texts.lengths.len() as i64;

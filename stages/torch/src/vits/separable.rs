@@ -70,7 +70,8 @@ impl Separable {
             let inner = over_channels(&layer.norm_1, &inner).gelu("none");
             let inner = layer.pointwise.forward(&inner)?;
             let inner = over_channels(&layer.norm_2, &inner).gelu("none");
-            x = layer.dropout.forward(&inner, pass) + x;
+            // Not in place: at first it is the caller's.
+            x = &x + layer.dropout.forward(&inner, pass);
         }
         Ok(x * mask)
     }

@@ -99,14 +99,18 @@ impl VitsTrainee {
 
     /// The forward pass; all randomness comes from the seed.
     pub fn make(&self, clips: &Clips, seed: u64) -> Result<Made, TorchError> {
+        let (starts, mut noise) = self.drawn(clips, seed);
+        self.make_of(clips, &starts, &mut noise, Pass::Train { seed })
+    }
+
+    /// The part of each clip that is made, and the noise.
+    fn drawn(&self, clips: &Clips, seed: u64) -> (Vec<i64>, Seeded) {
         let part = self.generator.config.segment_frames();
         let mut places = Random::new(scramble(seed));
         let frames = clips.frames.iter();
-        let starts: Vec<i64> =
-            frames.map(|frames| slice_start(places.fraction(), *frames, part)).collect();
+        let starts = frames.map(|frames| slice_start(places.fraction(), *frames, part)).collect();
         let rows = 0..clips.frames.len() as u64;
-        let mut noise = Seeded::new(rows.map(|row| scramble(seed ^ scramble(!row))).collect());
-        self.make_of(clips, &starts, &mut noise, Pass::Train { seed })
+        (starts, Seeded::new(rows.map(|row| scramble(seed ^ scramble(!row))).collect()))
     }
 
     /// The same with parts and noise that are given.
@@ -144,6 +148,16 @@ impl VitsTrainee {
             total.f_backward()?;
         }
         Ok(losses)
+    }
+
+    /// The losses of the generator alone: no gradients, no dropout. The same seed takes the same
+    /// parts and the same noise, so that two moments of a training can be compared.
+    pub fn evaluate(&self, clips: &Clips, seed: u64) -> Result<Losses, TorchError> {
+        let _guard = tch::no_grad_guard();
+        let (starts, mut noise) = self.drawn(clips, seed);
+        let made = self.make_of(clips, &starts, &mut noise, Pass::Evaluate)?;
+        let losses = made.generator_losses(&self.discriminator, &self.analysis)?;
+        Ok(losses.iter().fold(Losses::default(), |losses, (name, sum)| losses.with(name, sum)))
     }
 
     /// Forgets the gradients of a net.

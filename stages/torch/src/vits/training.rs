@@ -112,7 +112,7 @@ impl Vits {
     ) -> Result<Made, TorchError> {
         let Clips { texts, mask, frames, .. } = clips;
         self.check_starts(frames, starts)?;
-        let speaker = self.speaker(clips.speakers.as_deref())?;
+        let speaker = self.speaker(clips.speakers.as_deref(), frames.len())?;
         let speaker = speaker.as_ref();
         let rows = frames.len() as i64;
         let prior = self.prior(texts, pass)?;
