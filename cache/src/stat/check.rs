@@ -8,7 +8,7 @@ use camino::Utf8Path;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat};
 use rustix::io::Errno;
 
-use super::section::Row;
+use super::row::Row;
 use super::{Section, What};
 use crate::fs::{Fs, FsError, Metadata};
 

@@ -2,6 +2,7 @@
 //! metadata were. A memo, never a truth: losing it costs hashing, nothing else.
 
 mod check;
+mod row;
 mod section;
 
 use std::collections::BTreeMap;

@@ -9,16 +9,13 @@ use std::cmp::Ordering;
 
 use bytes::Bytes;
 
-use super::{NewContent, StatEntry, What, trusted};
+use super::row::{DIGEST, ENTRY, NAME, Row, STATS, push_row, stats_of};
+use super::{NewContent, StatEntry, What};
 use crate::Digest;
 
 const COUNTS: usize = 12;
 const HEAD: usize = COUNTS + 32;
 const DIR: usize = 8;
-const ENTRY: usize = 84;
-/// Where in an entry the state of the file begins, and where the digest.
-const STATS: usize = 12;
-const DIGEST: usize = 52;
 /// So many new contents are looked for one by one.
 const FEW: usize = 64;
 
@@ -28,74 +25,6 @@ pub struct Section {
     bytes: Bytes,
     count: usize,
     dirs: usize,
-}
-
-/// One entry as it lies in the section.
-#[derive(Clone, Copy)]
-pub(super) struct Row<'a>(&'a [u8; ENTRY]);
-
-impl Row<'_> {
-    fn word(&self, at: usize) -> u32 {
-        u32::from_le_bytes([self.0[at], self.0[at + 1], self.0[at + 2], self.0[at + 3]])
-    }
-
-    fn long(&self, at: usize) -> u64 {
-        u64::from(self.word(at)) | u64::from(self.word(at + 4)) << 32
-    }
-
-    pub fn dir(&self) -> usize {
-        self.word(0) as usize
-    }
-
-    fn name(&self) -> (usize, usize) {
-        (self.word(4) as usize, usize::from(u16::from_le_bytes([self.0[8], self.0[9]])))
-    }
-
-    pub fn what(&self) -> What {
-        match self.0[10] {
-            0 => What::File,
-            1 => What::Dir,
-            _ => What::Absent,
-        }
-    }
-
-    fn by_digest(&self) -> bool {
-        self.0[11] == 1
-    }
-
-    pub fn size(&self) -> u64 {
-        self.long(12)
-    }
-
-    pub fn mtime_ns(&self) -> i64 {
-        self.long(20).cast_signed()
-    }
-
-    pub fn ctime_ns(&self) -> i64 {
-        self.long(28).cast_signed()
-    }
-
-    pub fn inode(&self) -> u64 {
-        self.long(36)
-    }
-
-    fn hashed_ns(&self) -> i64 {
-        self.long(44).cast_signed()
-    }
-
-    pub fn trusted(&self) -> bool {
-        trusted(self.what(), self.mtime_ns(), self.ctime_ns(), self.hashed_ns())
-    }
-
-    fn digest(&self) -> Digest {
-        let mut bytes = [0u8; 32];
-        bytes.copy_from_slice(&self.0[DIGEST..]);
-        Digest::from_bytes(bytes)
-    }
-
-    fn stands_for(&self) -> (What, &[u8]) {
-        (self.what(), &self.0[DIGEST..])
-    }
 }
 
 /// The entries are kept sorted, so their order may change. Of several about one path the last
@@ -315,7 +244,6 @@ impl Section {
 
     /// Whether every path stands at the same place in both, which is quick to say.
     fn has_paths_of(&self, other: &Section) -> bool {
-        const NAME: std::ops::Range<usize> = 0..10;
         let rows = HEAD + self.dirs * DIR;
         let text = rows + self.count * ENTRY;
         (self.count, self.dirs) == (other.count, other.dirs)
@@ -385,26 +313,6 @@ impl Section {
         path.push_str(name);
         path
     }
-}
-
-fn push_row(rows: &mut Vec<u8>, entry: &StatEntry, dir: usize, offset: usize, length: usize) {
-    rows.extend_from_slice(&(dir as u32).to_le_bytes());
-    rows.extend_from_slice(&(offset as u32).to_le_bytes());
-    rows.extend_from_slice(&(length as u16).to_le_bytes());
-    rows.extend_from_slice(&[entry.what as u8, u8::from(entry.by_digest)]);
-    rows.extend_from_slice(&stats_of(entry));
-    rows.extend_from_slice(entry.digest.as_bytes());
-}
-
-/// What a row says of the file itself.
-fn stats_of(entry: &StatEntry) -> [u8; 40] {
-    let mut bytes = [0; 40];
-    bytes[..8].copy_from_slice(&entry.size.to_le_bytes());
-    bytes[8..16].copy_from_slice(&entry.mtime_ns.to_le_bytes());
-    bytes[16..24].copy_from_slice(&entry.ctime_ns.to_le_bytes());
-    bytes[24..32].copy_from_slice(&entry.inode.to_le_bytes());
-    bytes[32..].copy_from_slice(&entry.hashed_ns.to_le_bytes());
-    bytes
 }
 
 /// Folder and name of a path.
