@@ -38,6 +38,12 @@ pub(crate) enum Entry {
         key: Digest,
         sequence: u64,
     },
+    /// In archives only: bytes of a large object, which a `Loose` entry closes.
+    Piece {
+        of: Digest,
+        offset: u64,
+        bytes: Bytes,
+    },
 }
 
 /// A header whose checksum was right.
@@ -53,6 +59,12 @@ const OBJECT: u8 = 1;
 const LOOSE: u8 = 2;
 const RECORD: u8 = 3;
 const GONE: u8 = 4;
+const PIECE: u8 = 5;
+
+/// The longest value of a record.
+pub(crate) const MOST_RECORD: usize = 64 << 20;
+/// No entry has a longer payload, so a header that says otherwise makes nobody allocate it.
+const MOST_PAYLOAD: usize = MOST_RECORD + 16;
 
 /// Eight bytes of blake3: against accidents, not against attackers.
 pub(crate) fn checksum(parts: &[&[u8]]) -> [u8; 8] {
@@ -71,7 +83,7 @@ impl Entry {
         let payload = match self {
             Entry::Object { bytes, .. } => bytes.len(),
             Entry::Loose { .. } | Entry::Gone { .. } => 16,
-            Entry::Record { value, .. } => 16 + value.len(),
+            Entry::Record { value: bytes, .. } | Entry::Piece { bytes, .. } => 16 + bytes.len(),
         };
         (HEADER + payload) as u64
     }
@@ -94,6 +106,10 @@ impl Entry {
             Entry::Gone { table, key, sequence } => {
                 let body = sequence.to_le_bytes();
                 encode_checked(out, (GONE, table.0, key), &[&body], pack, offset);
+            }
+            Entry::Piece { of, offset: at, bytes } => {
+                let body = at.to_le_bytes();
+                encode_checked(out, (PIECE, 0, of), &[&body, bytes], pack, offset);
             }
         }
     }
@@ -148,7 +164,20 @@ impl Header {
         let mut key = [0u8; 32];
         key.copy_from_slice(&bytes[8..40]);
         let length = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+        if length as usize > MOST_PAYLOAD {
+            return None;
+        }
         Some(Header { kind: bytes[2], table: bytes[3], length, key: Digest::from_bytes(key) })
+    }
+
+    /// The object that this entry makes whole, whether it has its bytes or closes its pieces.
+    pub fn object(&self) -> Option<Digest> {
+        matches!(self.kind, OBJECT | LOOSE).then_some(self.key)
+    }
+
+    /// The name of the record that this entry is the value of.
+    pub fn record(&self) -> Option<(Table, Digest)> {
+        (self.kind == RECORD).then_some((Table(self.table), self.key))
     }
 
     /// None when the payload is not what was written.
@@ -169,6 +198,7 @@ impl Header {
                 Some(Entry::Record { table, key, sequence: first, value })
             }
             GONE => Some(Entry::Gone { table, key, sequence: first }),
+            PIECE => Some(Entry::Piece { of: key, offset: first, bytes: payload.slice(16..) }),
             _ => None,
         }
     }

@@ -48,6 +48,13 @@ pub enum CacheError {
     #[error("a record of {size} bytes is too large: {limit} are allowed")]
     RecordTooLarge { size: u64, limit: u64 },
 
+    /// A folder that is not what the arguments say.
+    #[error("`{folder}` cannot be used: {reason}")]
+    Archive { folder: Utf8PathBuf, reason: String },
+
+    #[error("`{path}` of an archive is damaged: {advice}")]
+    DamagedArchive { path: Utf8PathBuf, advice: &'static str },
+
     #[error("`{path}` changed while it was being read")]
     Changed { path: Utf8PathBuf },
 

@@ -277,6 +277,8 @@ impl<'t> Tables<'t> {
                 let known = Known { sequence: *sequence, pack, offset, value: KnownValue::Gone };
                 self.put_record(*table, key, &known)
             }
+            // Of an archive: in a pack of the cache it means nothing.
+            Entry::Piece { .. } => Ok(()),
         }
     }
 }

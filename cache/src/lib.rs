@@ -6,6 +6,7 @@
 
 pub mod fs;
 
+mod archive;
 mod backend;
 mod cache;
 mod checked;
@@ -35,6 +36,7 @@ mod sweep;
 mod trash;
 mod verify;
 
+pub use archive::{Archived, Archiving, Kept, TakenIn, Unpacking};
 pub use cache::{Access, Cache};
 pub use claim::Claim;
 pub use commit::Committed;

@@ -116,7 +116,7 @@ impl Shared {
         Ok(())
     }
 
-    fn enqueue(&self, digest: Digest, waiting: Waiting) {
+    pub fn enqueue(&self, digest: Digest, waiting: Waiting) {
         let mut pending = self.pending_mut();
         if pending.object(&digest).is_none() {
             pending.active.put(digest, waiting);

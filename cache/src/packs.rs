@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 
 use crate::CacheError;
-use crate::entry::{Entry, HEADER, Header, PACK_MARK};
+use crate::entry::{Entry, HEADER, Header, MOST_RECORD, PACK_MARK};
 use crate::fs::{Fs, FsError, FsFile, FsResult, LockKind, Open};
 use crate::layout::Layout;
 
@@ -196,9 +196,8 @@ pub(crate) type Avoided = HashSet<u32>;
 
 /// Fails for values that no pack could hold.
 pub(crate) fn check_record_size(size: usize) -> Result<(), CacheError> {
-    const LIMIT: u64 = 64 << 20;
-    if size as u64 > LIMIT {
-        return Err(CacheError::RecordTooLarge { size: size as u64, limit: LIMIT });
+    if size > MOST_RECORD {
+        return Err(CacheError::RecordTooLarge { size: size as u64, limit: MOST_RECORD as u64 });
     }
     Ok(())
 }

@@ -71,6 +71,7 @@ fn read_all(fs: &dyn Fs, layout: &Layout, tables: &mut Tables<'_>) -> IndexResul
                         match entry {
                             Entry::Object { .. } | Entry::Loose { .. } => report.objects += 1,
                             Entry::Record { .. } | Entry::Gone { .. } => report.records += 1,
+                            Entry::Piece { .. } => {}
                         }
                     }
                     sound = scan.position();

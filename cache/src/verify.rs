@@ -324,9 +324,10 @@ fn key_of(entry: &Entry) -> Digest {
     match entry {
         Entry::Object { digest, .. } | Entry::Loose { digest, .. } => *digest,
         Entry::Record { key, .. } | Entry::Gone { key, .. } => *key,
+        Entry::Piece { of, .. } => *of,
     }
 }
 
-fn describe(error: &FsError) -> String {
+pub(crate) fn describe(error: &FsError) -> String {
     format!("{error}: {}", error.source)
 }

@@ -1,6 +1,7 @@
 //! The command line: reads arguments and environment, calls the library, prints, and turns what
 //! comes back into an exit code. Nothing else in this crate prints or looks at the environment.
 
+mod archive;
 mod arguments;
 mod care;
 mod catalogue;
@@ -13,6 +14,7 @@ mod init;
 mod interrupt;
 mod items;
 mod log;
+mod meter;
 mod output;
 mod plan;
 mod project;
@@ -100,6 +102,8 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
         Command::Schema => catalogue::schema(program, output),
         Command::Doctor(arguments) => doctor::doctor(program, arguments, output),
         Command::Completions(arguments) => completions(arguments, output),
+        Command::PackCache(arguments) => archive::pack(program, arguments, output),
+        Command::UnpackCache(arguments) => archive::unpack(program, arguments, output),
         Command::Cache(command) => care::care(program, command, output),
     }
 }

@@ -3,6 +3,7 @@
 //! Text becomes a `Manifest` (what was written), a [`pipeline::Pipeline`] (what was meant), a
 //! plan (what would happen and why), a schedule, outcomes and artifacts.
 
+pub mod archive;
 pub mod cli;
 pub mod engine;
 pub mod export;

@@ -5,9 +5,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cache::Archiving;
 use cache::fs::fault::ENOSPC;
 use cache::fs::{Fault, MemoryFs};
 use camino::Utf8PathBuf;
+use engine::archive;
 use engine::engine::{RunOptions, StopFlag, WorkerCommand};
 use engine::gc::{self, Limits};
 use engine::record::{CHECKPOINT, CheckpointRecord, decode};
@@ -220,6 +222,30 @@ fn a_checkpoint_survives_the_garbage_collection_until_the_stage_is_done() {
     assert_eq!(checkpoint(&lab), 0, "what is finished needs no checkpoint");
     assert!(lab.run().nothing_executed());
     assert_eq!(weights(&lab), expected);
+}
+
+#[test]
+fn training_that_was_interrupted_goes_on_from_its_checkpoint_on_another_machine() {
+    let (expected, lab) = (straight(), lab());
+    // So slow that it cannot be done before the stop arrives; its speed enters no key.
+    lab.write("pipeline.toml", &MANIFEST.replace("retries = 2", "pause = \"100ms\""));
+    stopped_at(&lab, 1 + events_to_the_second_checkpoint()).unwrap();
+    let saved = checkpoint(&lab);
+    assert!((2..STEPS).contains(&saved), "{saved}");
+    let folder = lab.base().join("archive");
+    let limits = Limits { keep_runs: 1, kept_since: None, most_bytes: None };
+    let how =
+        Archiving { folder: &folder, bases: &[], volume_bytes: 1 << 20, progress: &|_, _| {} };
+    let packed = archive::pack(&lab.cache(), &limits, &how).unwrap();
+    assert!(packed.volumes > 1, "{packed:?}");
+    let other = self::lab();
+    let taken = archive::unpack(&other.cache(), &[folder], &|_, _| {}).unwrap();
+    assert!(taken.damages.is_empty(), "{taken:?}");
+    assert_eq!(checkpoint(&other), saved);
+    let ran = other.run();
+    assert_eq!((ran.status, weights(&other)), (Status::Done, expected));
+    assert_eq!(ran.executed("loud"), 0);
+    assert_eq!(steps(&ran), (saved + 1..=STEPS).collect::<Vec<_>>());
 }
 
 /// Cuts the power after each sync of a run.

@@ -54,6 +54,18 @@ pub enum Command {
     Doctor(Doctor),
     /// Print the completion script of a shell.
     Completions(Completions),
+    /// Write what the cache keeps into a few large files, to be carried to another machine.
+    ///
+    /// For platforms that keep a folder of few files between sessions and nothing else. Packed is
+    /// what `throstle cache gc` would keep, checkpoints of unfinished training included. With
+    /// `--base` only what those archives have not is written. Damaged objects are named and left
+    /// out, and the exit code is 1 then.
+    PackCache(PackCache),
+    /// Take what `pack-cache` wrote into the cache, which is made if it is not there.
+    ///
+    /// Everything is checked. What is damaged is named, all else comes in, and the exit code is 1
+    /// then; the next run makes anew what is missing.
+    UnpackCache(UnpackCache),
     /// Look after the cache.
     #[command(subcommand)]
     Cache(CacheCommand),
@@ -282,6 +294,56 @@ pub struct CacheLocation {
     pub cache: Option<Utf8PathBuf>,
 }
 
+/// The same, with the manifest as the first argument.
+#[derive(Args, Clone, Debug)]
+pub struct CacheArgument {
+    #[command(flatten)]
+    pub manifest: ManifestArgument,
+    /// The folder of the cache; `.throstle` beside the manifest unless given.
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<Utf8PathBuf>,
+}
+
+impl CacheArgument {
+    pub fn location(&self) -> CacheLocation {
+        CacheLocation { manifest: self.manifest.manifest.clone(), cache: self.cache.clone() }
+    }
+}
+
+#[derive(Args, Debug)]
+pub struct PackCache {
+    #[command(flatten)]
+    pub location: CacheArgument,
+    /// The folder to write; it must not have an archive yet.
+    #[arg(long, value_name = "DIR")]
+    pub to: Utf8PathBuf,
+    /// An archive that will be there when this one is unpacked. May be given several times.
+    #[arg(long, value_name = "DIR")]
+    pub base: Vec<Utf8PathBuf>,
+    /// How large one file may become, such as `500MB`; 16MB at least.
+    #[arg(long, value_name = "SIZE", default_value = "2GB", value_parser = volume)]
+    pub volume: u64,
+    /// How many of the last runs of every pipeline are kept.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub keep_runs: usize,
+    /// Print what was written as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct UnpackCache {
+    #[command(flatten)]
+    pub location: CacheArgument,
+    /// The folder of an archive. May be given several times: the base first, then what was
+    /// written over it.
+    #[arg(long, value_name = "DIR", required = true)]
+    pub from: Vec<Utf8PathBuf>,
+    /// Print what came in as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum CacheCommand {
     /// Show how much is stored.
@@ -356,6 +418,12 @@ fn size(text: &str) -> Result<u64, String> {
     crate::manifest::size(text).ok_or_else(|| "expected a size such as `500MB` or `20GiB`".into())
 }
 
+fn volume(text: &str) -> Result<u64, String> {
+    const LEAST: u64 = 16_000_000;
+    let bytes = size(text)?;
+    if bytes >= LEAST { Ok(bytes) } else { Err("expected a size of 16MB at least".into()) }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -403,6 +471,9 @@ mod tests {
             "throstle run . --stop-after soon",
             "throstle items",
             "throstle cache gc --max-size big",
+            "throstle pack-cache",
+            "throstle pack-cache --to /a --volume 1MB",
+            "throstle unpack-cache",
         ] {
             assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
         }

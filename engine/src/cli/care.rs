@@ -1,14 +1,14 @@
 //! `cache`: figures, checks, garbage, pins.
 
-use std::cell::Cell;
-use std::io::{self, Write};
-use std::time::{Duration, Instant};
+use std::io::Write;
+use std::time::Duration;
 
 use cache::{Access, Cache, Damage, Stats, VerifyOptions};
 use serde_json::json;
 
 use super::arguments::{CacheCommand, CacheGc, CachePin, CacheStats, CacheVerify};
 use super::error::{CliError, Exit};
+use super::meter::Meter;
 use super::project::Program;
 use crate::gc::{self, Limits};
 use crate::history;
@@ -78,7 +78,7 @@ fn verify(
     let access = if arguments.repair { Access::ReadWrite } else { Access::ReadOnly };
     let cache = program.open_existing(&arguments.location, access)?;
     let options = VerifyOptions { repair: arguments.repair, read_data: true };
-    let meter = Meter::new(program.terminal.errors_are_seen);
+    let meter = Meter::new(program.terminal.errors_are_seen, "reading");
     let report = cache.verify(options, &|done, total| meter.tell(done, total))?;
     meter.end();
     for damage in &report.damages {
@@ -103,38 +103,11 @@ fn verify(
     Ok(if report.is_clean() || report.repaired { Exit::Done } else { Exit::Failed })
 }
 
-fn damage_line(damage: &Damage) -> String {
+pub fn damage_line(damage: &Damage) -> String {
     let place = damage.offset.map(|offset| format!(" at byte {offset}")).unwrap_or_default();
     let object = damage.object.map(|object| format!(", object {}", object.short()));
     let (path, what) = (clean(damage.path.as_str()), clean(&damage.what));
     format!("`{path}`{place}: {what}{}", object.unwrap_or_default())
-}
-
-/// Says on a terminal how much has been read.
-struct Meter {
-    seen: bool,
-    told: Cell<Option<Instant>>,
-}
-
-impl Meter {
-    fn new(seen: bool) -> Meter {
-        Meter { seen, told: Cell::new(None) }
-    }
-
-    fn tell(&self, done: u64, total: u64) {
-        let is_due = |told: Instant| told.elapsed() >= Duration::from_millis(100);
-        if self.seen && self.told.get().is_none_or(is_due) {
-            self.told.set(Some(Instant::now()));
-            let (done, total) = (units::bytes(done), units::bytes(total));
-            let _ = write!(io::stderr(), "\rreading: {done} of {total}   ");
-        }
-    }
-
-    fn end(&self) {
-        if self.told.get().is_some() {
-            let _ = write!(io::stderr(), "\r\u{1b}[K");
-        }
-    }
 }
 
 fn collect(

@@ -109,16 +109,26 @@ impl Program {
         location: &CacheLocation,
         access: Access,
     ) -> Result<Cache, CliError> {
-        let folder = match (&location.cache, manifest_file(&location.manifest)) {
-            (Some(folder), _) => folder.clone(),
-            (None, Ok(file)) => cache_folder(&file, None),
-            (None, Err(error)) => return Err(error),
-        };
+        let folder = location_folder(location)?;
         // To open for writing would make a cache where there is none.
         if RealFs.metadata(&folder.join("FORMAT")).is_err() {
             return Err(CliError::Cache(CacheError::NoCache { dir: folder }));
         }
         Ok(Cache::open(&folder, Arc::new(RealFs), access)?)
+    }
+
+    /// Opens a cache to write; it is made if it is not there.
+    pub fn open_or_make(&self, location: &CacheLocation) -> Result<Cache, CliError> {
+        let cache = Cache::open(&location_folder(location)?, Arc::new(RealFs), Access::ReadWrite)?;
+        cache.notes().iter().for_each(|note| self.warn(note));
+        Ok(cache)
+    }
+}
+
+fn location_folder(location: &CacheLocation) -> Result<Utf8PathBuf, CliError> {
+    match &location.cache {
+        Some(folder) => Ok(folder.clone()),
+        None => Ok(cache_folder(&manifest_file(&location.manifest)?, None)),
     }
 }
 
@@ -226,7 +236,7 @@ fn file_kind(path: &Utf8Path) -> FileKind {
     }
 }
 
-fn is_denied(error: &CacheError) -> bool {
+pub fn is_denied(error: &CacheError) -> bool {
     match error {
         CacheError::Fs(error) => error.is_denied(),
         CacheError::ReadOnly { .. } => true,

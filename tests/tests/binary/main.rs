@@ -2,6 +2,7 @@
 //! where.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
+mod archives;
 mod escapes;
 mod reading;
 mod runs;

@@ -1,0 +1,138 @@
+//! The index of an archive: the file that makes the volumes beside it an archive.
+//!
+//! Text: a mark, the name of the archive, those of its bases, a line per volume, and a checksum
+//! of all that. It is written last, so a torn archive has none.
+
+use std::fmt::Write;
+
+use camino::{Utf8Path, Utf8PathBuf};
+
+use crate::entry::checksum;
+use crate::fs::{Fs, random};
+use crate::{CacheError, Digest};
+
+const NAME: &str = "ARCHIVE";
+const MARK: &str = "throstle archive 1";
+/// The longest index that is read, which is one of some ten thousand volumes.
+const MOST_BYTES: u64 = 1 << 20;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Index {
+    /// Tells archives apart; drawn when it is written.
+    pub id: Digest,
+    /// The archives that have what is left out of this one.
+    pub bases: Vec<Digest>,
+    /// In the order of their numbers, which begin with 1.
+    pub volumes: Vec<Volume>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Volume {
+    pub bytes: u64,
+    pub entries: u64,
+}
+
+/// The file of a volume; a name is never taken from an archive.
+pub fn volume_path(folder: &Utf8Path, number: u32) -> Utf8PathBuf {
+    folder.join(format!("volume-{number:04}.pack"))
+}
+
+impl Index {
+    pub fn new(fs: &dyn Fs, bases: Vec<Digest>) -> Index {
+        let parts = [fs.now() as u64, random(), random()].map(u64::to_le_bytes);
+        Index { id: Digest::of(&parts.concat()), bases, volumes: Vec::new() }
+    }
+
+    pub fn is_there(fs: &dyn Fs, folder: &Utf8Path) -> Result<bool, CacheError> {
+        Ok(fs.exists(&folder.join(NAME))?)
+    }
+
+    /// The index of the archive in a folder.
+    pub fn read(fs: &dyn Fs, folder: &Utf8Path) -> Result<Index, CacheError> {
+        let path = folder.join(NAME);
+        let advice = "copy it once more, or use a newer program if that wrote it";
+        let damaged = || CacheError::DamagedArchive { path: path.clone(), advice };
+        match fs.metadata(&path) {
+            Ok(metadata) if metadata.is_file() && metadata.size <= MOST_BYTES => {}
+            Ok(_) => return Err(damaged()),
+            Err(error) if error.is_not_found() => {
+                let reason = "it has no file `ARCHIVE`, which `pack-cache` writes last".to_owned();
+                return Err(CacheError::Archive { folder: folder.to_owned(), reason });
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let text = String::from_utf8_lossy(&fs.read(&path)?).into_owned();
+        Index::parse(&text).ok_or_else(damaged)
+    }
+
+    /// Makes the volumes an archive, durably.
+    pub fn write(&self, fs: &dyn Fs, folder: &Utf8Path) -> Result<(), CacheError> {
+        Ok(fs.write_durably(&folder.join(NAME), self.text().as_bytes())?)
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{MARK}\nid {}\n", self.id);
+        // Writing to a text cannot fail.
+        for base in &self.bases {
+            let _ = writeln!(text, "base {base}");
+        }
+        for volume in &self.volumes {
+            let _ = writeln!(text, "volume {} {}", volume.bytes, volume.entries);
+        }
+        let check = check(&text);
+        let _ = writeln!(text, "check {check}");
+        text
+    }
+
+    fn parse(text: &str) -> Option<Index> {
+        let at = text.rfind("check ")?;
+        let (body, last) = text.split_at(at);
+        if last.trim_end() != format!("check {}", check(body)) {
+            return None;
+        }
+        let mut lines = body.strip_prefix(MARK)?.strip_prefix("\nid ")?.lines();
+        let id = lines.next()?.parse().ok()?;
+        let mut index = Index { id, bases: Vec::new(), volumes: Vec::new() };
+        for line in lines {
+            match line.split(' ').collect::<Vec<_>>().as_slice() {
+                ["base", id] => index.bases.push(id.parse().ok()?),
+                ["volume", bytes, entries] => {
+                    let (bytes, entries) = (bytes.parse().ok()?, entries.parse().ok()?);
+                    index.volumes.push(Volume { bytes, entries });
+                }
+                _ => return None,
+            }
+        }
+        Some(index)
+    }
+}
+
+fn check(text: &str) -> String {
+    format!("{:016x}", u64::from_le_bytes(checksum(&[text.as_bytes()])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index() -> Index {
+        let volumes = vec![Volume { bytes: 7, entries: 1 }, Volume { bytes: 9, entries: 2 }];
+        Index { id: Digest::of(b"id"), bases: vec![Digest::of(b"base")], volumes }
+    }
+
+    #[test]
+    fn an_index_is_read_as_it_was_written() {
+        assert_eq!(Index::parse(&index().text()), Some(index()));
+    }
+
+    #[test]
+    fn an_index_with_any_letter_changed_or_cut_off_is_refused() {
+        let text = index().text();
+        for at in 0..text.len() - 1 {
+            let mut changed = text.clone().into_bytes();
+            changed[at] ^= 1;
+            assert_eq!(Index::parse(&String::from_utf8_lossy(&changed)), None, "byte {at}");
+            assert_eq!(Index::parse(&text[..at]), None, "cut at {at}");
+        }
+    }
+}

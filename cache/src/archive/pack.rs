@@ -1,0 +1,141 @@
+//! Writes an archive: first the objects, then the records that speak of them, then the index.
+
+use bytes::Bytes;
+
+use super::contents::Contents;
+use super::index::Index;
+use super::volumes::Volumes;
+use super::{Archived, Archiving, Kept};
+use crate::cache::{Cache, Shared};
+use crate::entry::{Entry, checksum};
+use crate::fs::Open;
+use crate::rows::{Known, Location};
+use crate::{CacheError, Digest, Hasher, Table};
+
+/// Large objects are cut into pieces of so many bytes.
+const PIECE: usize = 4 << 20;
+/// In an archive there is one value for a record, so all have the same sequence number, and equal
+/// values have equal entries.
+const SEQUENCE: u64 = 0;
+
+impl Cache {
+    /// Writes what is kept of the cache as an archive. What is damaged in the cache is left out
+    /// and set aside; the rest of the archive is whole.
+    pub fn archive(&self, kept: &Kept, how: &Archiving) -> Result<Archived, CacheError> {
+        let fs = &*self.0.fs;
+        if Index::is_there(fs, how.folder)? {
+            let reason = "it has an archive already: name another folder".to_owned();
+            return Err(CacheError::Archive { folder: how.folder.to_owned(), reason });
+        }
+        let mut contents = Contents::default();
+        how.bases.iter().try_for_each(|base| contents.add(fs, base))?;
+        let (objects, records) = self.0.rows()?;
+        let mut report = Archived::default();
+        let mut objects: Vec<(Digest, Location)> =
+            objects.into_iter().filter(|(digest, _)| (kept.object)(digest)).collect();
+        report.in_bases = objects.len() as u64;
+        objects.retain(|(digest, _)| !contents.objects.contains(digest));
+        report.in_bases -= objects.len() as u64;
+        objects.sort_by_key(|(_, location)| location.pack_end().unwrap_or((u32::MAX, u64::MAX)));
+        let total = objects.iter().map(|(_, location)| location.size()).sum();
+        let volumes = Volumes::new(fs, how.folder, how.volume_bytes)?;
+        let mut packing = Packing { cache: self, contents: &contents, volumes, report };
+        let mut done = 0;
+        for (digest, location) in objects {
+            packing.object(&digest, location, &|bytes| (how.progress)(done + bytes, total))?;
+            done += location.size();
+            (how.progress)(done, total);
+        }
+        for (table, key, known) in records {
+            if (kept.record)(table, &key) {
+                packing.record(table, key, known)?;
+            }
+        }
+        packing.finish(Index::new(fs, contents.bases.clone()), how)
+    }
+}
+
+struct Packing<'a> {
+    cache: &'a Cache,
+    contents: &'a Contents,
+    volumes: Volumes<'a>,
+    report: Archived,
+}
+
+impl Packing<'_> {
+    fn object(
+        &mut self,
+        digest: &Digest,
+        location: Location,
+        progress: &dyn Fn(u64),
+    ) -> Result<(), CacheError> {
+        let written = match location {
+            Location::Packed { .. } => self.small(digest),
+            Location::Loose { size } => self.large(digest, size, progress),
+        };
+        match written {
+            Ok(()) => self.report.objects += 1,
+            Err(error) if error.is_lost_object() => self.report.damaged.push(*digest),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn small(&mut self, digest: &Digest) -> Result<(), CacheError> {
+        let bytes = self.cache.read(digest)?;
+        self.volumes.add(&Entry::Object { digest: *digest, bytes })
+    }
+
+    /// Pieces, and the entry that says that they are all: only if they are right.
+    fn large(
+        &mut self,
+        digest: &Digest,
+        size: u64,
+        progress: &dyn Fn(u64),
+    ) -> Result<(), CacheError> {
+        let shared: &Shared = &self.cache.0;
+        let file = match shared.fs.open(&shared.layout.object(digest), Open::Read) {
+            Err(error) if error.is_not_found() => {
+                return Err(shared.set_aside(digest, Location::Loose { size }));
+            }
+            other => other?,
+        };
+        let mut hasher = Hasher::new();
+        let mut offset = 0;
+        while offset < size {
+            let mut piece = vec![0u8; PIECE.min((size - offset) as usize)];
+            let filled = file.read_full_at(&mut piece, offset)?;
+            piece.truncate(filled);
+            if piece.is_empty() {
+                break;
+            }
+            hasher.update(&piece);
+            self.volumes.add(&Entry::Piece { of: *digest, offset, bytes: Bytes::from(piece) })?;
+            offset += filled as u64;
+            progress(offset);
+        }
+        if hasher.finish() != *digest {
+            return Err(shared.set_aside(digest, Location::Loose { size }));
+        }
+        self.volumes.add(&Entry::Loose { digest: *digest, size })
+    }
+
+    fn record(&mut self, table: Table, key: Digest, known: Known) -> Result<(), CacheError> {
+        let Some(value) = self.cache.0.value(table, &key, Some(known))? else { return Ok(()) };
+        let check = checksum(&[&SEQUENCE.to_le_bytes(), &value]);
+        if self.contents.records.get(&(table, key)) == Some(&check) {
+            self.report.in_bases += 1;
+            return Ok(());
+        }
+        self.report.records += 1;
+        self.volumes.add(&Entry::Record { table, key, sequence: SEQUENCE, value })
+    }
+
+    fn finish(mut self, mut index: Index, how: &Archiving) -> Result<Archived, CacheError> {
+        index.volumes = self.volumes.finish()?;
+        index.write(&*self.cache.0.fs, how.folder)?;
+        self.report.volumes = index.volumes.len() as u64;
+        self.report.bytes = index.volumes.iter().map(|volume| volume.bytes).sum();
+        Ok(self.report)
+    }
+}

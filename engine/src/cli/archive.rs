@@ -1,0 +1,158 @@
+//! `pack-cache` and `unpack-cache`: the cache as a few large files, to be kept between sessions
+//! on machines that keep nothing else.
+
+use std::io::Write;
+
+use cache::{Access, Archived, Archiving, Cache, CacheError, TakenIn};
+use camino::Utf8Path;
+use serde_json::json;
+
+use super::arguments::{PackCache, UnpackCache};
+use super::error::{CliError, Exit};
+use super::meter::Meter;
+use super::project::{Program, is_denied};
+use crate::archive;
+use crate::gc::Limits;
+use crate::show::escape::clean;
+use crate::show::units;
+
+pub fn pack(
+    program: &Program,
+    arguments: &PackCache,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let location = arguments.location.location();
+    // What turns out to be damaged is set aside where the cache can be written.
+    let cache = match program.open_existing(&location, Access::ReadWrite) {
+        Err(CliError::Cache(error)) if is_denied(&error) => {
+            program.open_existing(&location, Access::ReadOnly)?
+        }
+        other => other?,
+    };
+    refuse_inside(&cache, &arguments.to)?;
+    let limits = Limits { keep_runs: arguments.keep_runs, kept_since: None, most_bytes: None };
+    let meter = Meter::new(program.terminal.errors_are_seen, "packing");
+    let how = Archiving {
+        folder: &arguments.to,
+        bases: &arguments.base,
+        volume_bytes: arguments.volume,
+        progress: &|done, total| meter.tell(done, total),
+    };
+    let packed = archive::pack(&cache, &limits, &how);
+    meter.end();
+    let packed = packed.map_err(explain)?;
+    if arguments.json {
+        writeln!(output, "{}", packed_json(&packed))?;
+    } else {
+        tell_packed(&packed, &arguments.to, output)?;
+    }
+    Ok(if packed.damaged.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+/// An archive in the cache would be neither found nor carried anywhere.
+fn refuse_inside(cache: &Cache, folder: &Utf8Path) -> Result<(), CliError> {
+    let absolute = |path: &Utf8Path| std::path::absolute(path).ok();
+    match (absolute(cache.dir()), absolute(folder)) {
+        (Some(cache), Some(folder)) if folder.starts_with(&cache) => {
+            let message = format!("`{}` is in the cache itself", folder.display());
+            Err(CliError::usage(message, "name a folder somewhere else with `--to`"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn explain(error: CacheError) -> CliError {
+    match error {
+        // What is wrong is what the arguments name.
+        CacheError::Archive { .. } => CliError::Usage { message: error.to_string(), help: None },
+        error => CliError::Cache(error),
+    }
+}
+
+fn packed_json(packed: &Archived) -> serde_json::Value {
+    json!({
+        "volumes": packed.volumes, "bytes": packed.bytes, "objects": packed.objects,
+        "records": packed.records, "in_bases": packed.in_bases, "damaged": packed.damaged,
+    })
+}
+
+fn tell_packed(
+    packed: &Archived,
+    folder: &Utf8Path,
+    output: &mut dyn Write,
+) -> Result<(), CliError> {
+    for digest in &packed.damaged {
+        writeln!(output, "object {} is damaged: the next run makes it anew", digest.short())?;
+    }
+    let (objects, records) = (units::count(packed.objects), units::count(packed.records));
+    let (bytes, volumes) = (units::bytes(packed.bytes), units::count(packed.volumes));
+    let folder = clean(folder.as_str());
+    writeln!(
+        output,
+        "packed {objects} objects and {records} records into `{folder}`: {bytes}, volumes: {volumes}"
+    )?;
+    if packed.in_bases > 0 {
+        let there = units::count(packed.in_bases);
+        writeln!(output, "{there} more are in the archives that it builds on")?;
+    }
+    Ok(())
+}
+
+pub fn unpack(
+    program: &Program,
+    arguments: &UnpackCache,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let cache = program.open_or_make(&arguments.location.location())?;
+    let meter = Meter::new(program.terminal.errors_are_seen, "unpacking");
+    let taken = archive::unpack(&cache, &arguments.from, &|done, total| meter.tell(done, total));
+    meter.end();
+    let taken = taken.map_err(explain)?;
+    if arguments.json {
+        writeln!(output, "{}", taken_json(&taken))?;
+    } else {
+        tell_taken(&taken, &cache, output)?;
+    }
+    let is_whole = taken.damages.is_empty() && taken.without_base.is_empty();
+    Ok(if is_whole { Exit::Done } else { Exit::Failed })
+}
+
+fn taken_json(taken: &TakenIn) -> serde_json::Value {
+    let damages: Vec<_> = taken
+        .damages
+        .iter()
+        .map(|damage| {
+            json!({
+                "path": damage.path, "offset": damage.offset, "object": damage.object,
+                "what": damage.what,
+            })
+        })
+        .collect();
+    json!({
+        "bytes": taken.bytes, "objects": taken.objects, "records": taken.records,
+        "damages": damages, "without_base": taken.without_base,
+    })
+}
+
+fn tell_taken(taken: &TakenIn, cache: &Cache, output: &mut dyn Write) -> Result<(), CliError> {
+    for damage in &taken.damages {
+        writeln!(output, "{}", super::care::damage_line(damage))?;
+    }
+    for folder in &taken.without_base {
+        writeln!(
+            output,
+            "`{}` builds on an archive that was not named: name it first with `--from`",
+            clean(folder.as_str())
+        )?;
+    }
+    let (objects, records) = (units::count(taken.objects), units::count(taken.records));
+    let (bytes, dir) = (units::bytes(taken.bytes), clean(cache.dir().as_str()));
+    writeln!(
+        output,
+        "{objects} objects and {records} records are new in `{dir}`, {bytes} were read"
+    )?;
+    if !taken.damages.is_empty() || !taken.without_base.is_empty() {
+        writeln!(output, "what is missing is made anew by the next run")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! How much of something long has been read or written, on a terminal.
+
+use std::cell::Cell;
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use crate::show::units;
+
+/// Rewrites one line on standard error, ten times a second at most.
+pub struct Meter {
+    seen: bool,
+    what: &'static str,
+    told: Cell<Option<Instant>>,
+}
+
+impl Meter {
+    /// Silent unless the line is seen by somebody.
+    pub fn new(seen: bool, what: &'static str) -> Meter {
+        Meter { seen, what, told: Cell::new(None) }
+    }
+
+    pub fn tell(&self, done: u64, total: u64) {
+        let is_due = |told: Instant| told.elapsed() >= Duration::from_millis(100);
+        if self.seen && self.told.get().is_none_or(is_due) {
+            self.told.set(Some(Instant::now()));
+            let (what, done, total) = (self.what, units::bytes(done), units::bytes(total));
+            let _ = write!(io::stderr(), "\r{what}: {done} of {total}   ");
+        }
+    }
+
+    pub fn end(&self) {
+        if self.told.get().is_some() {
+            let _ = write!(io::stderr(), "\r\u{1b}[K");
+        }
+    }
+}
