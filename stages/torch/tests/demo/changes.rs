@@ -36,7 +36,8 @@ fn one_changed_recording_is_one_item_in_every_item_stage_and_its_shard() {
     let ran = demo.run();
     let items = [("clips", 1), ("checked", 1), ("voice", 1), ("tokens", 1), ("heard", 1)];
     let gathers = ["sides", "codec_clips", "packed", "speakers", "best", "samples", "summary"];
-    // Another clip to learn from is another model, which says every sentence anew.
+    // Another clip to learn from is another model, which says every sentence anew. Which clips are
+    // held out is drawn by their content, and this one is not: it would change no weights.
     let phases = ["trained", "adapted", "merged", "voice_sample"];
     let gathers: Vec<_> = gathers.iter().chain(&phases).map(|stage| (*stage, 1)).collect();
     let said = [("spoken_sentences", 3)];
