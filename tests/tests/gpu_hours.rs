@@ -10,10 +10,10 @@ use engine::engine::WorkerCommand;
 use engine::gc::Limits;
 use engine::gpu_hours::{Usage, UsageRecord, seconds};
 use engine::record::{USAGE, encode};
-use stage_core::event::{Event, Status};
+use stage_core::event::Status;
+use throstle_tests::Lab;
 use throstle_tests::train::Remote;
 use throstle_tests::training::{MANIFEST, STEPS, checkpoint, lab, steps};
-use throstle_tests::{Lab, Ran};
 
 const HOUR: f64 = 3600.0;
 
@@ -47,14 +47,6 @@ fn used(lab: &Lab) -> f64 {
     Usage::read(&cache).unwrap().seconds(seconds(cache.fs().now()))
 }
 
-fn told(ran: &Ran) -> Vec<String> {
-    let why = |event: &Event| match event {
-        Event::Stopping { why } => Some(why.clone()),
-        _ => None,
-    };
-    ran.events.iter().filter_map(why).collect()
-}
-
 #[test]
 fn the_time_of_gpus_is_counted_and_that_of_the_processor_is_not() {
     let lab = lab_on("cpu", "");
@@ -74,7 +66,7 @@ fn when_the_hours_are_used_up_only_what_needs_no_gpu_is_done() {
     let ran = lab.run();
     assert_eq!((ran.status, steps(&ran)), (Status::Paused, vec![]), "{:?}", ran.events);
     assert!(ran.executed("loud") > 0);
-    let told = told(&ran);
+    let told = ran.stopping();
     assert_eq!(told.len(), 1, "{told:?}");
     let sentence = "GPUs worked 31h00m of the 30h00m that they may in 7 days: 24h00m come free";
     assert!(told[0].starts_with(sentence), "{told:?}");
@@ -96,7 +88,7 @@ fn training_saves_and_stops_when_the_limit_is_reached() {
     use_gpus(&lab, 100.0, 30.0 - 1.5 / HOUR);
     let ran = lab.run();
     assert_eq!(ran.status, Status::Paused, "{:?}", ran.failures());
-    assert_eq!(told(&ran).len(), 1, "{:?}", told(&ran));
+    assert_eq!(ran.stopping().len(), 1, "{:?}", ran.stopping());
     assert_eq!(Some(&checkpoint(&lab)), steps(&ran).last());
 }
 
