@@ -47,12 +47,14 @@ pub struct Archived {
     pub damaged: Vec<Digest>,
 }
 
+/// Whether the second value of a record takes the place of the first, which is there.
+pub type Prefers = dyn Fn(Table, &[u8], &[u8]) -> bool;
+
 /// How archives are unpacked.
 pub struct Unpacking<'a> {
     /// The base first, then what builds on it.
     pub folders: &'a [Utf8PathBuf],
-    /// Whether the second value of a record takes the place of the first, which is there.
-    pub prefers: &'a dyn Fn(Table, &[u8], &[u8]) -> bool,
+    pub prefers: &'a Prefers,
     /// Told how many bytes of the volumes have been read, and of how many.
     pub progress: &'a dyn Fn(u64, u64),
 }

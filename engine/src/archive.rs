@@ -8,9 +8,11 @@ use camino::Utf8PathBuf;
 use serde::de::DeserializeOwned;
 
 use crate::gc::{self, Limits};
+use crate::gpu_hours::UsageRecord;
 use crate::history;
 use crate::record::{
-    CHECKPOINT, CheckpointRecord, EXPORT, EXPORTS, LAST, LastRecord, RUN, decode, encode, run_key,
+    CHECKPOINT, CheckpointRecord, EXPORT, EXPORTS, LAST, LastRecord, RUN, USAGE, decode, encode,
+    run_key,
 };
 
 /// Packs what the garbage collection would keep under these limits.
@@ -50,11 +52,16 @@ fn raise_run_number(cache: &Cache) -> Result<(), CacheError> {
 }
 
 /// Whether the second of two records under one key takes the place of the first. What has a run
-/// goes by its number; everything else was true before and stays.
+/// goes
+/// by its number, and a time that was being counted by its length; everything else was true before and stays.
 fn is_newer(table: Table, own: &[u8], other: &[u8]) -> bool {
     match table {
         LAST => is_later(own, other, |last: &LastRecord| last.run),
         CHECKPOINT => is_later(own, other, |checkpoint: &CheckpointRecord| checkpoint.run),
+        USAGE => {
+            let long = |bytes: &[u8]| decode::<UsageRecord>(bytes).map(|record| record.seconds);
+            long(other) > long(own)
+        }
         _ => false,
     }
 }

@@ -8,6 +8,7 @@ pub mod cli;
 pub mod engine;
 pub mod export;
 pub mod gc;
+pub mod gpu_hours;
 pub mod graph;
 pub mod history;
 mod leftovers;

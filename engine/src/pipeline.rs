@@ -54,6 +54,8 @@ impl Pipeline {
 pub struct Session {
     pub stop_after_seconds: Option<f64>,
     pub price_per_hour: Option<f64>,
+    /// How many hours of any seven days GPUs may be at work.
+    pub gpu_hours_per_week: Option<f64>,
 }
 
 /// A file or folder that no stage made.

@@ -37,6 +37,9 @@ pub const CHECKPOINT: Table = Table(10);
 /// A stage of a pipeline and its key without a parent to the key of the parent it went on from.
 pub const PARENT: Table = Table(11);
 
+/// A time in which GPUs were at work to [`crate::gpu_hours::UsageRecord`].
+pub const USAGE: Table = Table(12);
+
 /// What training can go on from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointRecord {
@@ -172,8 +175,9 @@ mod tests {
 
     #[test]
     fn no_two_kinds_of_records_share_a_table() {
-        let tables =
-            [ITEM, CHUNK, STAGE, LAST, RUN, MEMO, LIMIT, EXPORT, EXPORTS, CHECKPOINT, PARENT];
+        let tables = [
+            ITEM, CHUNK, STAGE, LAST, RUN, MEMO, LIMIT, EXPORT, EXPORTS, CHECKPOINT, PARENT, USAGE,
+        ];
         let numbers: BTreeSet<u8> = tables.iter().map(|table| table.0).collect();
         assert_eq!(numbers.len(), tables.len());
     }

@@ -5,6 +5,7 @@ mod context;
 mod device;
 mod finish;
 mod gather;
+mod gpu;
 mod hands;
 mod item_stage;
 mod limit;
@@ -25,13 +26,14 @@ use camino::Utf8Path;
 use crossbeam_channel::unbounded;
 use stage_core::event::{Event, StageCounts, Status};
 
-use crate::engine::{Engine, EngineError, RunOptions, Sink};
+use crate::engine::{Engine, EngineError, RunOptions, Sink, StopFlag};
 use crate::export::{self, Exported};
 use crate::pipeline::{Pipeline, StageId};
 use crate::plan::{Plan, Planner};
 use crate::record::{RUN, RunRecord, decode, encode, run_key};
 
 use commit::Committer;
+use gpu::Gpus;
 use hands::Hands;
 use pool::Shared;
 use schedule::{Ending, Schedule, State};
@@ -207,8 +209,11 @@ impl Pass<'_> {
             store: planner.store.clone(),
             messages: messages.clone(),
             stop: self.options.stop.clone(),
+            gpu_stop: StopFlag::default(),
             scratch: Scratch::default(),
         };
+        let hours = self.pipeline.session.gpu_hours_per_week;
+        let gpu_hours = Gpus::begin(self.cache, &self.pipeline.name, self.number, hours)?;
         let count = self.pipeline.stages.len();
         let state = |id: StageId| match self.wanted.contains(&id) {
             true => State::Waiting,
@@ -232,6 +237,7 @@ impl Pass<'_> {
             messages: received,
             committer: Committer::new(messages, self.options.commit_every),
             run: self.number,
+            gpus: gpu_hours,
             deaths: HashMap::new(),
             halted: false,
             failed: false,

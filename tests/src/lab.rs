@@ -95,6 +95,15 @@ impl Ran {
         self.events.iter().filter_map(message).collect()
     }
 
+    /// Why it began to stop.
+    pub fn stopping(&self) -> Vec<String> {
+        let why = |event: &Event| match event {
+            Event::Stopping { why } => Some(why.clone()),
+            _ => None,
+        };
+        self.events.iter().filter_map(why).collect()
+    }
+
     pub fn nothing_executed(&self) -> bool {
         self.stages.values().all(|counts| counts.executed == 0)
     }

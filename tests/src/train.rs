@@ -65,6 +65,19 @@ pub static TRAIN: Kind = Kind {
 /// The same in the worker.
 pub static REMOTE_TRAIN: Kind = Kind { name: "test.remote-train", place: Place::Worker, ..TRAIN };
 
+/// The description alone: the implementation is in the worker.
+pub struct Remote;
+
+impl Stage for Remote {
+    fn kind(&self) -> &'static Kind {
+        &REMOTE_TRAIN
+    }
+
+    fn open(&self, _: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Err(StageError::failed("this stage runs in the worker"))
+    }
+}
+
 /// The implementation of one of the two.
 pub struct Train(pub &'static Kind);
 

@@ -7,7 +7,7 @@ use cache::CacheError;
 use cache::fs::fault::{EACCES, EINTR, EIO, EMFILE, ENOSPC};
 use cache::fs::{Call, Fault, MemoryFs};
 use engine::engine::EngineError;
-use stage_core::event::{Event, Status};
+use stage_core::event::Status;
 use throstle_tests::worlds::{eager, edited, faulty, fresh};
 use throstle_tests::{Lab, Ran};
 
@@ -44,7 +44,7 @@ fn says_what_failed(result: &Result<Ran, EngineError>, expected: &Lab, lab: &Lab
             assert_eq!(lab.exports(), expected.exports(), "{place}");
         }
         Ok(ran) if ran.status == Status::Paused => {
-            assert!(stopping(ran).is_some_and(|why| is_named(&why)), "{place}: {ran:?}");
+            assert!(ran.stopping().first().is_some_and(|why| is_named(why)), "{place}: {ran:?}");
         }
         Ok(ran) => {
             let failures = ran.failures();
@@ -53,13 +53,6 @@ fn says_what_failed(result: &Result<Ran, EngineError>, expected: &Lab, lab: &Lab
             assert!(named, "{place}: {failures:?}");
         }
     }
-}
-
-fn stopping(ran: &Ran) -> Option<String> {
-    ran.events.iter().find_map(|event| match event {
-        Event::Stopping { why } => Some(why.clone()),
-        _ => None,
-    })
 }
 
 /// After the fault is gone.
@@ -193,7 +186,7 @@ fn pauses_for_space(world: &MemoryFs, expected: &Lab, bytes: u64) -> bool {
         }
         Ok(ran) => {
             assert_eq!(ran.status, Status::Paused, "{place}: {:?}", ran.events);
-            stopping(ran).unwrap()
+            ran.stopping().remove(0)
         }
         // There is not even a cache yet.
         Err(EngineError::Cache(error @ (CacheError::NoSpace { .. } | CacheError::Fs(_)))) => {

@@ -13,27 +13,15 @@ use engine::archive;
 use engine::engine::{RunOptions, StopFlag, WorkerCommand};
 use engine::gc::{self, Limits};
 use engine::record::{CHECKPOINT, CheckpointRecord, decode};
+use stage_core::Fields;
 use stage_core::event::{Event, Status};
-use stage_core::{Context, Fields, Job, Kind, Setup, Stage, StageError};
 use throstle_tests::processes::{Ended, start, wait};
-use throstle_tests::train::REMOTE_TRAIN;
+use throstle_tests::train::Remote;
 use throstle_tests::training::{MANIFEST, STEPS, checkpoint, lab, lab_in, steps, weights};
 use throstle_tests::worlds::{eager, faulty};
 use throstle_tests::{Lab, Ran};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_lab_run");
-/// The description alone: the implementation is in the worker.
-struct Remote;
-
-impl Stage for Remote {
-    fn kind(&self) -> &'static Kind {
-        &REMOTE_TRAIN
-    }
-
-    fn open(&self, _: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
-        Err(StageError::failed("this stage runs in the worker"))
-    }
-}
 
 fn remote(arguments: &[&str]) -> Lab {
     let mut lab = lab();

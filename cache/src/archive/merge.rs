@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
+use super::Prefers;
 use crate::{Cache, CacheError, Digest, Table};
 
 /// So many are looked up at once.
@@ -12,7 +13,7 @@ const MOST: usize = 4096;
 /// Records that wait for being looked up, by table.
 pub struct Merge<'a> {
     cache: &'a Cache,
-    prefers: &'a dyn Fn(Table, &[u8], &[u8]) -> bool,
+    prefers: &'a Prefers,
     waiting: BTreeMap<Table, Vec<(Digest, Bytes)>>,
     count: usize,
     /// How many took their places.
@@ -20,7 +21,7 @@ pub struct Merge<'a> {
 }
 
 impl<'a> Merge<'a> {
-    pub fn new(cache: &'a Cache, prefers: &'a dyn Fn(Table, &[u8], &[u8]) -> bool) -> Merge<'a> {
+    pub fn new(cache: &'a Cache, prefers: &'a Prefers) -> Merge<'a> {
         Merge { cache, prefers, waiting: BTreeMap::new(), count: 0, taken: 0 }
     }
 

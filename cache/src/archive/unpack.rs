@@ -120,7 +120,7 @@ impl<'a> Unpack<'a> {
             Entry::Piece { of, offset, bytes } => self.piece(of, offset, &bytes)?,
             Entry::Loose { digest, size } => {
                 let assembly = self.assembly.take().filter(|assembly| assembly.of == digest);
-                if !assembly.is_some_and(|assembly| assembly.is_finished(size)) {
+                if !assembly.is_some_and(|assembly| assembly.finish(size)) {
                     let what = "pieces of a large object are missing".to_owned();
                     let (path, offset) = (path.to_owned(), Some(at));
                     let object = Some(digest);
@@ -188,7 +188,7 @@ impl<'a> Assembly<'a> {
     }
 
     /// Hands the object over if it is whole and right; false where it is not.
-    fn is_finished(mut self, size: u64) -> bool {
+    fn finish(mut self, size: u64) -> bool {
         let Some(file) = &self.file else { return true };
         if self.size != size || self.hasher.finish() != self.of {
             return false;

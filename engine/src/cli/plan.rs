@@ -11,6 +11,7 @@ use super::arguments;
 use super::error::{CliError, Exit, diagnostic};
 use super::project::{Program, Project};
 use crate::engine::Engine;
+use crate::gpu_hours::Budget;
 use crate::history;
 use crate::pipeline::{Pipeline, StageId};
 use crate::plan::Plan;
@@ -68,9 +69,13 @@ pub fn plan(
     let cache = program.open(&project)?;
     let engine = program.engine(None, arguments.verify);
     let event = make(program, &engine, &project, &cache, &targets)?.event(&project.pipeline);
+    let budget = budget(&project, &cache)?;
     if arguments.json {
-        serde_json::to_writer(&mut *output, &event).map_err(std::io::Error::from)?;
-        writeln!(output)?;
+        let mut plan = serde_json::to_value(&event).map_err(std::io::Error::from)?;
+        if let Some(budget) = budget {
+            plan["gpu_hours"] = json!(budget);
+        }
+        writeln!(output, "{plan}")?;
         return Ok(Exit::Done);
     }
     let wanted = match targets.as_slice() {
@@ -86,7 +91,16 @@ pub fn plan(
         paint: program.terminal.data,
     };
     output.write_all(text.render().as_bytes())?;
+    if let Some(budget) = budget {
+        writeln!(output, "{budget}")?;
+    }
     Ok(Exit::Done)
+}
+
+/// What is left of the weekly limit, where there is one.
+fn budget(project: &Project, cache: &Cache) -> Result<Option<Budget>, CliError> {
+    let hours = project.pipeline.session.gpu_hours_per_week;
+    Ok(hours.map(|hours| Budget::read(cache, hours * 3600.0)).transpose()?)
 }
 
 /// The stages of a plan's event.
@@ -112,7 +126,7 @@ pub fn status(
     if arguments.json {
         let state = json!({
             "pipeline": project.pipeline.name, "last": last, "stages": stages,
-            "licenses": licenses(&project.pipeline),
+            "licenses": licenses(&project.pipeline), "gpu_hours": budget(&project, &cache)?,
         });
         writeln!(output, "{state}")?;
         return Ok(Exit::Done);
@@ -133,6 +147,9 @@ pub fn status(
         ]);
     }
     output.write_all(table.render().as_bytes())?;
+    if let Some(budget) = budget(&project, &cache)? {
+        writeln!(output, "{budget}")?;
+    }
     for (license, stages) in licenses(&project.pipeline) {
         let stages = stages.iter().map(|stage| clean(stage)).collect::<Vec<_>>().join(", ");
         writeln!(output, "under {}: {stages}", clean(&license))?;

@@ -92,6 +92,13 @@ fn session(manifest: &Manifest, checks: &Checks, problems: &mut Collector) -> Se
             session.price_per_hour = Some(price);
         }
     }
+    if let Some(node) = &manifest.gpu_hours_per_week {
+        let hours = ParameterType::Number { min: 0.0, max: 168.0 };
+        let parameter = plain("gpu_hours_per_week", hours, Unit::None);
+        if let Some(ParameterValue::Number(hours)) = checks.value(&parameter, node, problems) {
+            session.gpu_hours_per_week = Some(hours);
+        }
+    }
     session
 }
 

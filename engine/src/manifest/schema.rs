@@ -89,6 +89,11 @@ fn sections() -> Value {
                     "What an hour of the machine costs.",
                     or_param(json!({ "type": "number", "minimum": 0 })),
                 ),
+                "gpu_hours_per_week": described(
+                    "How many hours of any seven days GPUs may be at work, counted over all runs \
+                     and machines that share the cache or hand it on.",
+                    or_param(json!({ "type": "number", "minimum": 0, "maximum": 168 })),
+                ),
             },
         },
     })

@@ -7,7 +7,7 @@ use super::problem::{Collector, Problem, Span};
 pub const SECTIONS: &[&str] = &["pipeline", "assets", "params", "stage", "session"];
 pub const PIPELINE_KEYS: &[&str] = &["name", "seed"];
 pub const ASSET_KEYS: &[&str] = &["path", "license"];
-pub const SESSION_KEYS: &[&str] = &["stop_after", "price_per_hour"];
+pub const SESSION_KEYS: &[&str] = &["stop_after", "price_per_hour", "gpu_hours_per_week"];
 
 /// More stages than these in one pipeline are a data set in disguise.
 pub const MOST_STAGES: usize = 10_000;
@@ -20,6 +20,7 @@ pub struct Manifest {
     pub stages: Vec<WrittenStage>,
     pub stop_after: Option<Node>,
     pub price_per_hour: Option<Node>,
+    pub gpu_hours_per_week: Option<Node>,
 }
 
 pub struct WrittenAsset {
@@ -84,6 +85,7 @@ impl Manifest {
             match entry.key.value.as_str() {
                 "stop_after" => self.stop_after = Some(entry.node),
                 "price_per_hour" => self.price_per_hour = Some(entry.node),
+                "gpu_hours_per_week" => self.gpu_hours_per_week = Some(entry.node),
                 _ => problems.add(unknown_key(&entry.key, "`[session]`", SESSION_KEYS)),
             }
         }

@@ -22,6 +22,8 @@ pub struct EngineContext {
     pub ticket: u64,
     pub messages: Sender<Message>,
     pub stop: StopFlag,
+    /// Asks what works on GPUs alone.
+    pub device_stop: Option<StopFlag>,
     /// Works on a batch, which is finished though the time of the run is over.
     pub finishes_batch: bool,
     /// Of a training task.
@@ -208,7 +210,10 @@ impl Context for EngineContext {
         };
         match self.finishes_batch {
             true => self.stop.is_pressing(),
-            false => is_time || self.stop.is_requested(),
+            false => {
+                let device = self.device_stop.as_ref().is_some_and(StopFlag::is_requested);
+                is_time || device || self.stop.is_requested()
+            }
         }
     }
 }

@@ -19,6 +19,7 @@ use stage_core::{Context, GatherInput, Item, StageError};
 
 use super::context::EngineContext;
 use super::gather;
+use super::hands::is_gpu;
 use super::message::{
     Failure, GatherTask, ItemOutcome, ItemTask, JobHandle, Message, Outcome, Task,
 };
@@ -110,6 +111,7 @@ impl Host {
     fn gather(&mut self, task: GatherTask) {
         let mut context = self.shared.context(task.ticket, task.job.kind);
         context.training = task.training;
+        context.device_stop = is_gpu(&self.device).then(|| self.shared.gpu_stop.clone());
         self.last_said = None;
         let started = Instant::now();
         let result = gather::input(&mut context, &task.ports).map_err(Failure::Stage);

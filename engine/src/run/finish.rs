@@ -294,6 +294,7 @@ impl Schedule<'_> {
         let id = task.stage;
         let State::Whole { attempt } = self.states[id.0] else { return Ok(()) };
         self.counts[id.0].seconds += task.started.elapsed().as_secs_f64();
+        self.count_gpu_time(id, task.started)?;
         match result {
             Ok(mut record) => {
                 record.seconds = task.started.elapsed().as_secs_f64();
@@ -305,7 +306,10 @@ impl Schedule<'_> {
             }
             // The pass ends and the stage is planned again.
             Err(_) if self.lost => self.states[id.0] = State::Waiting,
-            Err(Failure::Stage(StageError::Stopped)) => self.states[id.0] = State::Resting,
+            Err(Failure::Stage(StageError::Stopped)) => {
+                self.states[id.0] = State::Resting;
+                self.has_saved_for_limit(id);
+            }
             Err(failure) => self.gather_failed(id, attempt, failure),
         }
         Ok(())

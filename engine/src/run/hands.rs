@@ -38,6 +38,10 @@ struct Device {
 
 const POOL: &str = "";
 
+pub fn is_gpu(device: &str) -> bool {
+    device.starts_with("cuda")
+}
+
 impl Hands {
     pub fn new(shared: Shared, gpus: Vec<String>) -> Hands {
         let (sender, tasks) = unbounded();
@@ -80,6 +84,20 @@ impl Hands {
     fn choose(&self, device: &str) -> Option<String> {
         let busy = |device: &String| self.devices.get(device).map_or(0, |d| d.lane.busy);
         self.candidates(device).into_iter().min_by_key(busy)
+    }
+
+    /// Whether the work of a stage of this kind would go to a GPU.
+    pub fn is_on_gpu(&self, kind: &Kind, device: &str) -> bool {
+        kind.place == Place::Worker && self.choose(device).is_some_and(|device| is_gpu(&device))
+    }
+
+    pub fn gpus_are_busy(&self) -> bool {
+        self.devices.iter().any(|(name, device)| is_gpu(name) && device.lane.busy > 0)
+    }
+
+    /// Tells what works on a GPU to save and stop.
+    pub fn stop_gpus(&self) {
+        self.shared.gpu_stop.request_after_batch();
     }
 
     pub fn is_free(&self, kind: &Kind, device: &str) -> bool {

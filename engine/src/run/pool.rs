@@ -22,6 +22,8 @@ pub struct Shared {
     pub store: Store,
     pub messages: Sender<Message>,
     pub stop: StopFlag,
+    /// For what works on GPUs.
+    pub gpu_stop: StopFlag,
     pub scratch: Scratch,
 }
 
@@ -33,6 +35,7 @@ impl Shared {
             ticket,
             messages: self.messages.clone(),
             stop: self.stop.clone(),
+            device_stop: None,
             finishes_batch: false,
             training: None,
             staging: None,

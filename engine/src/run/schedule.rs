@@ -14,6 +14,7 @@ use stage_core::event::{Event, StageCounts};
 use stage_core::{Batching, Kind, Place, StageError};
 
 use super::commit::Committer;
+use super::gpu::Gpus;
 use super::hands::Hands;
 use super::item_stage::{ItemStage, Queued};
 use super::message::{GatherTask, ItemTask, JobHandle, Message, Task};
@@ -90,6 +91,7 @@ pub struct Schedule<'a> {
     pub messages: Receiver<Message>,
     pub committer: Committer,
     pub run: u64,
+    pub gpus: Gpus,
     /// Deaths of the worker without a result between them, by stage.
     pub deaths: HashMap<StageId, u32>,
     pub halted: bool,
@@ -117,6 +119,7 @@ impl<'a> Schedule<'a> {
                 self.tick()?;
             }
         }
+        self.end_gpus()?;
         if self.ending() != Ending::Done {
             let committed = self.committer.finish(&self.store);
             self.report_commit(committed)?;
@@ -213,6 +216,7 @@ impl<'a> Schedule<'a> {
                 (self.sink)(Event::Progress { stage, done, total, counts });
             }
         }
+        self.watch_gpus()?;
         self.committer.start_if_due(&self.store);
         self.end_overdue()
     }
@@ -234,7 +238,7 @@ impl<'a> Schedule<'a> {
         let mut moved = false;
         for id in self.pipeline.ids().rev() {
             let spec = self.pipeline.stage(id);
-            while self.hands.is_free(spec.kind, &spec.policy.device) {
+            while !self.is_barred(id) && self.hands.is_free(spec.kind, &spec.policy.device) {
                 let handed = match &self.states[id.0] {
                     State::Ready { attempt } => {
                         let attempt = *attempt;
@@ -412,6 +416,9 @@ impl<'a> Schedule<'a> {
         }
         let mut waiting = None;
         for id in self.pipeline.ids() {
+            if self.is_barred(id) {
+                continue;
+            }
             match &mut self.states[id.0] {
                 State::Items(stage) if !stage.elsewhere.is_empty() => {
                     waiting = stage.elsewhere.front().map(|queued| queued.key).or(waiting);
@@ -434,11 +441,16 @@ impl<'a> Schedule<'a> {
     }
 
     fn any_queued(&self) -> bool {
-        self.states.iter().any(|state| match state {
+        self.pipeline.ids().any(|id| self.waits(id) && !self.is_barred(id))
+    }
+
+    /// Whether a stage has work that nobody does yet.
+    pub fn waits(&self, id: StageId) -> bool {
+        match &self.states[id.0] {
             State::Items(stage) => !stage.queue.is_empty(),
             State::Ready { .. } => true,
             _ => false,
-        })
+        }
     }
 
     /// A job for a stage whose artifacts are known.

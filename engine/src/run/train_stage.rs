@@ -19,13 +19,14 @@ impl Schedule<'_> {
             return Ok(None);
         };
         let chosen = self.planner.choose_parent(spec, keyed);
+        let limit = self.is_on_gpu(id).then(|| self.gpus.deadline(self.store.cache())).flatten();
         let parent = chosen.and_then(|()| self.planner.parent(spec, keyed));
         Ok(Some(Training {
             key: keyed.digest,
             pipeline: self.pipeline.name.clone(),
             run: self.run,
             parent: parent.map_err(|error| error.at(spec.name.clone()))?,
-            pace: Pace::until(self.options.deadline),
+            pace: Pace::until(self.options.deadline.into_iter().chain(limit).min()),
         }))
     }
 

@@ -29,6 +29,7 @@ device = "cuda:1"
 [session]
 stop_after = "11h30m"
 price_per_hour = 1.20
+gpu_hours_per_week = 30
 "#;
 
 #[test]
@@ -52,6 +53,7 @@ fn everything_of_a_manifest_reaches_the_pipeline() {
     assert_eq!(pipeline.base, "home");
     assert_eq!(pipeline.session.stop_after_seconds, Some(41_400.0));
     assert_eq!(pipeline.session.price_per_hour, Some(1.2));
+    assert_eq!(pipeline.session.gpu_hours_per_week, Some(30.0));
     let tokens = pipeline.find("tokens").unwrap();
     assert_eq!(tokens.policy.quarantine, 0.1, "a share in percent");
     assert_eq!(tokens.policy.retries, 0);

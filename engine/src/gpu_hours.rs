@@ -1,0 +1,187 @@
+//! The hours that GPUs were at work, counted over runs, processes and machines that share a cache
+//! or hand it on, and what is left of a weekly limit.
+//!
+//! Counted is the time in which any GPU was at work: two at once in one session are one hour in an
+//! hour, as the platforms count that give a session by the week. The week is the last seven days,
+//! whenever it is asked.
+
+use cache::{Cache, CacheError, Digest};
+use serde::{Deserialize, Serialize};
+use stage_core::key::{HashSink, Sink};
+
+use crate::record::{USAGE, decode};
+use crate::show::units;
+
+const DAY: f64 = 86_400.0;
+/// How far back the limit looks, in seconds.
+pub const WEEK: f64 = 7.0 * DAY;
+
+/// A time in which a run had GPUs at work, written again and again while it lasts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UsageRecord {
+    pub pipeline: String,
+    pub run: u64,
+    /// Nanoseconds since 1970 by the machine's clock.
+    pub started: i64,
+    pub seconds: f64,
+}
+
+impl UsageRecord {
+    pub fn key(&self) -> Digest {
+        let mut sink = HashSink::default();
+        sink.text("GPUs at work for", &self.pipeline);
+        sink.integer("run", self.run as i64);
+        sink.integer("started", self.started);
+        sink.finish()
+    }
+
+    fn stretch(&self) -> (f64, f64) {
+        let start = seconds(self.started);
+        (start, start + self.seconds.max(0.0))
+    }
+}
+
+/// Times in which GPUs were at work, as beginning and end in seconds since 1970: in order, and
+/// none touching another.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Usage(Vec<(f64, f64)>);
+
+impl Usage {
+    pub fn read(cache: &Cache) -> Result<Usage, CacheError> {
+        let records = cache.scan(USAGE)?;
+        let records = records.iter().filter_map(|(_, bytes)| decode::<UsageRecord>(bytes));
+        Ok(records.map(|record| record.stretch()).collect())
+    }
+
+    /// With a time that may not be written yet.
+    pub fn with(&self, record: &UsageRecord) -> Usage {
+        self.0.iter().copied().chain([record.stretch()]).collect()
+    }
+
+    /// The seconds in the seven days before a time. What a clock that went wrong has put after it
+    /// counts as well.
+    pub fn seconds(&self, now: f64) -> f64 {
+        self.0.iter().map(|(start, end)| (end - start.max(now - WEEK)).max(0.0)).sum()
+    }
+
+    /// When less than the limit is used again, and how many seconds come free in the day after
+    /// that. `None` where nothing was used.
+    fn comes_free(&self, now: f64, limit: f64) -> Option<(f64, f64)> {
+        let mut over = (self.seconds(now) - limit).max(0.0);
+        for (start, end) in self.0.iter().filter(|(_, end)| *end > now - WEEK) {
+            let start = start.max(now - WEEK);
+            if over < end - start {
+                let at = start + over + WEEK;
+                return Some((at, self.seconds(at) - self.seconds(at + DAY)));
+            }
+            over -= end - start;
+        }
+        None
+    }
+}
+
+impl FromIterator<(f64, f64)> for Usage {
+    fn from_iter<T: IntoIterator<Item = (f64, f64)>>(stretches: T) -> Usage {
+        let mut stretches: Vec<(f64, f64)> = stretches.into_iter().collect();
+        stretches.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut merged: Vec<(f64, f64)> = Vec::with_capacity(stretches.len());
+        for (start, end) in stretches {
+            match merged.last_mut() {
+                Some(last) if start <= last.1 => last.1 = last.1.max(end),
+                _ => merged.push((start, end)),
+            }
+        }
+        Usage(merged)
+    }
+}
+
+/// Seconds of a clock that counts nanoseconds.
+pub fn seconds(nanoseconds: i64) -> f64 {
+    nanoseconds as f64 / 1e9
+}
+
+/// The weekly limit and what is used of it at some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Budget {
+    pub used_seconds: f64,
+    pub limit_seconds: f64,
+}
+
+impl Budget {
+    pub fn read(cache: &Cache, limit_seconds: f64) -> Result<Budget, CacheError> {
+        let now = seconds(cache.fs().now());
+        Ok(Budget { used_seconds: Usage::read(cache)?.seconds(now), limit_seconds })
+    }
+
+    pub fn left_seconds(&self) -> f64 {
+        (self.limit_seconds - self.used_seconds).max(0.0)
+    }
+}
+
+impl std::fmt::Display for Budget {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [used, limit, left] =
+            [self.used_seconds, self.limit_seconds, self.left_seconds()].map(units::seconds);
+        write!(formatter, "GPUs in the last 7 days: {used} of {limit} used, {left} left")
+    }
+}
+
+/// Why a run stops at the limit, and when more can be done.
+pub fn why_stopped(usage: &Usage, now: f64, limit: f64) -> String {
+    let [used, limit_text] = [usage.seconds(now), limit].map(units::seconds);
+    let free = match usage.comes_free(now, limit) {
+        Some((at, amount)) => {
+            let (amount, date) = (units::seconds(amount), units::date(at.ceil() as i64));
+            format!("{amount} come free in the day from {date} on")
+        }
+        None => "raise `gpu_hours_per_week` to use GPUs at all".to_owned(),
+    };
+    format!("GPUs worked {used} of the {limit_text} that they may in 7 days: {free}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: f64 = 3600.0;
+    const NOW: f64 = 1_700_000_000.0;
+
+    fn usage(hours: &[(f64, f64)]) -> Usage {
+        hours.iter().map(|(ago, long)| (NOW - ago * HOUR, NOW - (ago - long) * HOUR)).collect()
+    }
+
+    #[test]
+    fn two_gpus_at_once_are_one_hour_in_an_hour() {
+        let usage = usage(&[(10.0, 2.0), (9.0, 2.0), (10.0, 1.0), (3.0, 1.0)]);
+        assert_eq!(usage.seconds(NOW), 4.0 * HOUR);
+    }
+
+    #[test]
+    fn what_is_older_than_seven_days_is_free_again() {
+        let usage = usage(&[(170.0, 12.0), (24.0, 6.0)]);
+        assert_eq!(usage.seconds(NOW), 16.0 * HOUR);
+        assert_eq!(usage.seconds(NOW + 4.0 * HOUR), 12.0 * HOUR);
+        assert_eq!(usage.seconds(NOW + WEEK), 0.0);
+    }
+
+    #[test]
+    fn it_is_told_when_how_many_hours_come_free() {
+        let usage = usage(&[(100.0, 12.0), (60.0, 12.0), (8.0, 8.0)]);
+        // Two hours over the limit: they have to leave the week first.
+        let (at, amount) = usage.comes_free(NOW, 30.0 * HOUR).unwrap_or_default();
+        assert_eq!((at - NOW) / HOUR, 168.0 - 100.0 + 2.0);
+        assert_eq!(amount, 10.0 * HOUR);
+        let told = why_stopped(&usage, NOW, 30.0 * HOUR);
+        assert_eq!(
+            told,
+            "GPUs worked 32h00m of the 30h00m that they may in 7 days: \
+             10h00m come free in the day from 2023-11-17 20:13 UTC on"
+        );
+    }
+
+    #[test]
+    fn a_limit_of_nothing_needs_no_usage() {
+        let told = why_stopped(&Usage::default(), NOW, 0.0);
+        assert!(told.ends_with("raise `gpu_hours_per_week` to use GPUs at all"), "{told}");
+    }
+}

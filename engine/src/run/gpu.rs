@@ -1,0 +1,203 @@
+//! The GPUs of a run against the weekly limit: their time is written into the ledger while they
+//! work, and when the limit is reached no more work is given to them. Training is told early
+//! enough to save; stages that need no GPU go on.
+
+use std::time::{Duration, Instant};
+
+use cache::{Cache, CacheError};
+use stage_core::event::Event;
+
+use super::schedule::Schedule;
+use crate::engine::EngineError;
+use crate::gpu_hours::{Usage, UsageRecord, WEEK, seconds, why_stopped};
+use crate::pipeline::StageId;
+use crate::record::{USAGE, decode, encode};
+
+/// How often the time of GPUs at work is written: what a kill leaves out of the count.
+const WRITE: Duration = Duration::from_secs(10);
+/// A pause as short as this is not one.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Records are forgotten when they are so much older than the week that counts, in seconds.
+const KEPT: f64 = 2.0 * WEEK;
+
+/// What a run knows of the time of its GPUs.
+pub struct Gpus {
+    pipeline: String,
+    run: u64,
+    limit_seconds: Option<f64>,
+    /// As it stands in the ledger.
+    usage: Usage,
+    /// GPUs are at work since then.
+    stretch: Option<Stretch>,
+    /// No more work is given to GPUs in this run.
+    pub spent: bool,
+    told: bool,
+}
+
+struct Stretch {
+    record: UsageRecord,
+    began: Instant,
+    busy: Instant,
+    written: Option<Instant>,
+}
+
+impl Gpus {
+    /// Looks up what was used before, and forgets what no longer matters.
+    pub fn begin(
+        cache: &Cache,
+        pipeline: &str,
+        run: u64,
+        hours_per_week: Option<f64>,
+    ) -> Result<Gpus, CacheError> {
+        let oldest = seconds(cache.fs().now()) - KEPT;
+        for (key, bytes) in cache.scan(USAGE)? {
+            let record: Option<UsageRecord> = decode(&bytes);
+            let is_old = |record: UsageRecord| seconds(record.started) < oldest;
+            if record.is_none_or(is_old) && !cache.is_read_only() {
+                cache.forget(USAGE, &key)?;
+            }
+        }
+        let mut gpus = Gpus {
+            pipeline: pipeline.to_owned(),
+            run,
+            limit_seconds: hours_per_week.map(|hours| hours * 3600.0),
+            usage: Usage::read(cache)?,
+            stretch: None,
+            spent: false,
+            told: false,
+        };
+        gpus.spent = gpus.left(cache).is_some_and(|left| left <= 0.0);
+        Ok(gpus)
+    }
+
+    /// The seconds that are left of the limit.
+    fn left(&self, cache: &Cache) -> Option<f64> {
+        let limit = self.limit_seconds?;
+        Some(limit - self.usage_now().seconds(seconds(cache.fs().now())))
+    }
+
+    fn usage_now(&self) -> Usage {
+        match &self.stretch {
+            Some(stretch) => self.usage.with(&stretch.record),
+            None => self.usage.clone(),
+        }
+    }
+
+    /// When work that begins on a GPU now has used up what is left.
+    pub fn deadline(&self, cache: &Cache) -> Option<Instant> {
+        let left = Duration::try_from_secs_f64(self.left(cache)?.max(0.0)).ok()?;
+        Instant::now().checked_add(left)
+    }
+
+    /// Takes note of work on GPUs that goes on at this moment, and began then at the latest. True
+    /// when something was recorded.
+    fn watch(&mut self, cache: &Cache, busy: Option<Instant>) -> Result<bool, CacheError> {
+        let now = Instant::now();
+        if let Some(since) = busy {
+            let stretch = self.stretch.get_or_insert_with(|| Stretch {
+                record: UsageRecord {
+                    pipeline: self.pipeline.clone(),
+                    run: self.run,
+                    started: cache.fs().now() - (now - since).as_nanos() as i64,
+                    seconds: 0.0,
+                },
+                began: since,
+                busy: now,
+                written: None,
+            });
+            stretch.busy = now;
+            stretch.record.seconds = (now - stretch.began).as_secs_f64();
+        }
+        let Some(stretch) = &mut self.stretch else { return Ok(false) };
+        let is_over = now - stretch.busy > PAUSE;
+        if !is_over && stretch.written.is_some_and(|written| now - written < WRITE) {
+            return Ok(false);
+        }
+        stretch.written = Some(now);
+        self.write(cache, is_over)?;
+        Ok(true)
+    }
+
+    fn write(&mut self, cache: &Cache, is_over: bool) -> Result<(), CacheError> {
+        let Some(stretch) = &self.stretch else { return Ok(()) };
+        cache.record(USAGE, &stretch.record.key(), encode(&stretch.record))?;
+        if is_over {
+            self.stretch = None;
+        }
+        // Other processes on this cache count as well.
+        self.usage = Usage::read(cache)?;
+        Ok(())
+    }
+}
+
+impl Schedule<'_> {
+    /// Whether a stage would work on a GPU.
+    pub fn is_on_gpu(&self, id: StageId) -> bool {
+        let spec = self.pipeline.stage(id);
+        self.hands.is_on_gpu(spec.kind, &spec.policy.device)
+    }
+
+    /// Whether a stage has to wait for another week.
+    pub fn is_barred(&self, id: StageId) -> bool {
+        self.gpus.spent && self.is_on_gpu(id)
+    }
+
+    /// The GPUs' time so far, and the limit.
+    pub fn watch_gpus(&mut self) -> Result<(), EngineError> {
+        let cache = self.store.cache();
+        if self.gpus.watch(cache, self.hands.gpus_are_busy().then(Instant::now))? {
+            self.committer.note(Vec::new());
+        }
+        if self.gpus.stretch.is_some() && self.gpus.left(cache).is_some_and(|left| left <= 0.0) {
+            self.gpus.spent = true;
+            self.hands.stop_gpus();
+            self.tell_spent();
+        }
+        Ok(())
+    }
+
+    /// A task has ended: its time is made durable with its outcome.
+    pub fn count_gpu_time(&mut self, id: StageId, started: Instant) -> Result<(), EngineError> {
+        if self.is_on_gpu(id) {
+            let is_over = !self.hands.gpus_are_busy();
+            self.gpus.watch(self.store.cache(), Some(started))?;
+            self.gpus.write(self.store.cache(), is_over)?;
+            self.committer.note(Vec::new());
+        }
+        Ok(())
+    }
+
+    /// The run is over: its last time is written, and what had to wait is told.
+    pub fn end_gpus(&mut self) -> Result<(), EngineError> {
+        if self.gpus.stretch.is_some() {
+            self.gpus.write(self.store.cache(), true)?;
+            self.committer.note(Vec::new());
+        }
+        if self.pipeline.ids().any(|id| self.waits(id) && self.is_barred(id)) {
+            self.tell_spent();
+        }
+        Ok(())
+    }
+
+    /// Training has saved and stopped by itself since the limit is near.
+    pub fn has_saved_for_limit(&mut self, id: StageId) {
+        let stop = self.options.stop.is_requested() || self.full;
+        let limit = self.gpus.deadline(self.store.cache());
+        let is_ours = match (limit, self.options.deadline) {
+            (Some(limit), Some(deadline)) => limit < deadline,
+            (limit, _) => limit.is_some(),
+        };
+        if !stop && is_ours && self.is_on_gpu(id) {
+            self.gpus.spent = true;
+            self.tell_spent();
+        }
+    }
+
+    /// Says once that there is work that has to wait.
+    fn tell_spent(&mut self) {
+        let Some(limit) = self.gpus.limit_seconds.filter(|_| !self.gpus.told) else { return };
+        self.gpus.told = true;
+        let now = seconds(self.store.cache().fs().now());
+        (self.sink)(Event::Stopping { why: why_stopped(&self.gpus.usage_now(), now, limit) });
+    }
+}
