@@ -207,7 +207,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use cache::Access;
-    use cache::fs::MemoryFs;
+    use cache::fs::{Fs, MemoryFs};
     use std::sync::Arc;
 
     fn open(fs: &MemoryFs) -> Cache {
@@ -227,7 +227,7 @@ mod tests {
         cache.commit().unwrap();
         let fs = fs.crash();
         let now = seconds(fs.now());
-        assert!((59.0..62.0).contains(&Usage::read(&open(&fs)).unwrap().seconds(now)));
+        assert!(Usage::read(&open(&fs)).unwrap().seconds(now) >= 60.0);
     }
 
     #[test]
