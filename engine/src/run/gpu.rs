@@ -201,3 +201,56 @@ impl Schedule<'_> {
         (self.sink)(Event::Stopping { why: why_stopped(&self.gpus.usage_now(), now, limit) });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use cache::Access;
+    use cache::fs::{Fs, MemoryFs};
+    use std::sync::Arc;
+
+    fn open(fs: &MemoryFs) -> Cache {
+        Cache::open("/cache".into(), Arc::new(fs.clone()), Access::ReadWrite).unwrap()
+    }
+
+    fn a_minute_ago() -> Instant {
+        Instant::now().checked_sub(Duration::from_secs(60)).unwrap()
+    }
+
+    #[test]
+    fn the_time_of_a_run_that_is_killed_has_been_counted() {
+        let fs = MemoryFs::new();
+        let cache = open(&fs);
+        let mut gpus = Gpus::begin(&cache, "voice", 1, None).unwrap();
+        assert!(gpus.watch(&cache, Some(a_minute_ago())).unwrap());
+        cache.commit().unwrap();
+        let fs = fs.crash();
+        let now = seconds(fs.now());
+        assert!(Usage::read(&open(&fs)).unwrap().seconds(now) >= 60.0);
+    }
+
+    #[test]
+    fn it_is_not_written_at_every_look() {
+        let cache = open(&MemoryFs::new());
+        let mut gpus = Gpus::begin(&cache, "voice", 1, None).unwrap();
+        assert!(gpus.watch(&cache, Some(Instant::now())).unwrap());
+        assert!(!gpus.watch(&cache, Some(Instant::now())).unwrap());
+        gpus.stretch.as_mut().unwrap().written = Some(a_minute_ago());
+        assert!(gpus.watch(&cache, Some(Instant::now())).unwrap());
+        assert_eq!(cache.scan(USAGE).unwrap().len(), 1, "one record for one time");
+    }
+
+    #[test]
+    fn times_that_no_week_reaches_any_more_are_forgotten() {
+        let fs = MemoryFs::new();
+        let cache = open(&fs);
+        for weeks in [1, 3] {
+            let started = fs.now() - weeks * WEEK as i64 * 1_000_000_000;
+            let record = UsageRecord { pipeline: "p".into(), run: 1, started, seconds: 1.0 };
+            cache.record(USAGE, &record.key(), encode(&record)).unwrap();
+        }
+        Gpus::begin(&cache, "voice", 2, None).unwrap();
+        assert_eq!(cache.scan(USAGE).unwrap().len(), 1);
+    }
+}

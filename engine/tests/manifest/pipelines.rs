@@ -273,7 +273,7 @@ fn comments_formatting_and_the_order_of_keys_change_nothing() {
     let written = format!("{CORPUS}{VOICE}");
     let other = r#"
 # the same, in another hand
-session = { price_per_hour = 1.2, stop_after = '11h30m' }
+session = { gpu_hours_per_week = 30, price_per_hour = 1.2, stop_after = '11h30m' }
 pipeline.name = "voice"
 stage.clips = { audio = "data/wavs", table = """data/metadata.csv""", use = 'corpus.table' }
 [stage.voice]

@@ -66,11 +66,23 @@ fn the_next_session_packs_only_what_is_new() {
     assert!(overlay["in_bases"].as_u64() > overlay["records"].as_u64(), "{overlay}");
     let third = another_machine(&second);
     let overlay_folder = path(&second, "overlay");
-    let (code, alone) = json(&third, &["unpack-cache", "--from", &overlay_folder]);
-    assert_eq!((code, alone["without_base"].as_array().unwrap().len()), (Some(1), 1));
     third.printed(&["unpack-cache", "--from", &base_folder, "--from", &overlay_folder]);
     assert_eq!(third.run().executed(), BTreeMap::new());
     assert_eq!(third.files("out"), second.files("out"));
+}
+
+#[test]
+fn an_overlay_without_its_base_is_told_and_what_it_lacks_is_made_anew() {
+    let project = done();
+    project.printed(&["pack-cache", "--to", "base"]);
+    project.replace("data/metadata.csv", "Sana a", "Sana ja toinen a");
+    project.run();
+    project.printed(&["pack-cache", "--to", "overlay", "--base", "base"]);
+    let other = another_machine(&project);
+    let (code, alone) = json(&other, &["unpack-cache", "--from", &path(&project, "overlay")]);
+    assert_eq!((code, alone["without_base"].as_array().unwrap().len()), (Some(1), 1));
+    assert_eq!(other.run().last()["status"], "done");
+    assert_eq!(other.files("out"), project.files("out"));
 }
 
 #[test]
