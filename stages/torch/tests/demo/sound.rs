@@ -2,9 +2,9 @@
 
 use std::io::Cursor;
 
-/// The same recording, a fifth softer.
+/// The same recording, a tenth softer.
 pub fn softer(wav: &[u8]) -> Vec<u8> {
-    scaled(wav, 4, 5)
+    scaled(wav, 9, 10)
 }
 
 /// The same recording with every sample multiplied by a fraction.
