@@ -1,7 +1,7 @@
 # Everything from a fresh clone: needs Rust, python3 with pip, gcc and make.
 # Each target fetches libtorch first when there is none (tools/libtorch.sh).
 
-.PHONY: build demo test lint doc bench parity soak fuzz clean
+.PHONY: build demo test lint doc bench parity parity-short soak fuzz clean
 .DEFAULT_GOAL := build
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -42,6 +42,10 @@ FIRST_SEED = 1
 SEEDS = 4
 parity: build
 	@$(LIBTORCH_ENV) tools/parity.sh target/release/throstle-torch $(FIRST_SEED) $(SEEDS)
+
+# The same with the programs that `test` has built, at fewer sizes: every commit passes it.
+parity-short:
+	@$(LIBTORCH_ENV) tools/parity.sh target/debug/throstle-torch $(FIRST_SEED) 1
 
 # The long versions of tests that every commit runs in short form.
 soak:
