@@ -43,7 +43,7 @@ pub struct Archived {
     pub records: u64,
     /// Objects and records that the bases have.
     pub in_bases: u64,
-    /// Objects that turned out to be damaged and are not in the archive.
+    /// Objects and keys of records that turned out to be damaged and are not in the archive.
     pub damaged: Vec<Digest>,
 }
 

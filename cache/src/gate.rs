@@ -12,6 +12,8 @@ use crate::{Access, CacheError, Digest};
 const COMPACTED: u64 = 8;
 const UNFINISHED: u64 = 16;
 const BOOT: u64 = 24;
+/// One once the start of the machine that stands before it is durable.
+const TOLD: u64 = 40;
 
 /// A start of the machine; zeros stand for none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -127,15 +129,23 @@ impl Gate {
         Ok(boot)
     }
 
+    /// Whether that is this start, and whoever wrote it down came to the end of doing so.
+    pub fn tells(&self, boot: Boot) -> FsResult<bool> {
+        Ok(self.boot()? == boot && self.number(TOLD)? == 1)
+    }
+
     /// Where nothing stood before it is durable on return: were it lost with the changes that it
     /// tells of, nobody would doubt the index. In the place of another it may be lost.
     pub fn set_boot(&self, fs: &dyn Fs, layout: &Layout, boot: Boot) -> FsResult<()> {
         let Some(file) = &self.file else { return Ok(()) };
-        let before = self.boot()?;
+        if boot.is_none() {
+            self.set_number(TOLD, 0)?;
+        }
         file.write_all_at(&boot.0, BOOT)?;
-        if before.is_none() {
+        if !boot.is_none() && self.number(TOLD)? != 1 {
             file.sync_data()?;
             fs.sync_dir(&layout.locks)?;
+            self.set_number(TOLD, 1)?;
         }
         Ok(())
     }
@@ -155,5 +165,39 @@ impl Gate {
     /// The process lives. Where that cannot be written down the next change looks twice.
     pub fn end_change(&self) {
         let _: Result<(), FsError> = self.set_number(UNFINISHED, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+
+    use camino::Utf8Path;
+
+    use super::*;
+    use crate::fs::fault::EIO;
+    use crate::fs::{Call, Fault, FaultFs, MemoryFs};
+
+    /// Another process finds the bytes, which may be lost with the next power cut.
+    #[test]
+    fn a_start_is_not_told_before_it_is_durable() {
+        for failing in [Call::SyncData, Call::SyncDir] {
+            let memory = MemoryFs::new();
+            let fs = FaultFs::new(Arc::new(memory.clone()));
+            let layout = Layout::new(Utf8Path::new("/cache"));
+            layout.create(&fs, None).unwrap();
+            let boot = Boot([7; 16]);
+            let gate = Gate::open(&fs, &layout, Access::ReadWrite).unwrap();
+            fs.set(vec![Fault::Every { call: failing, error: EIO }]);
+            assert!(gate.set_boot(&fs, &layout, boot).is_err());
+            fs.set(Vec::new());
+            assert_eq!((gate.boot().unwrap(), gate.tells(boot).unwrap()), (boot, false));
+            gate.set_boot(&fs, &layout, boot).unwrap();
+            assert!(gate.tells(boot).unwrap());
+            let after = memory.crash();
+            let gate = Gate::open(&after, &layout, Access::ReadWrite).unwrap();
+            assert_eq!(gate.boot().unwrap(), boot, "{failing:?}");
+        }
     }
 }

@@ -218,7 +218,7 @@ impl Ledger {
         let begun = self.begin()?;
         self.heal(begun.unfinished)?;
         if let (Sync::Later, Some(boot)) = (sync, self.boot)
-            && self.gate.boot()? != boot
+            && !self.gate.tells(boot)?
         {
             self.gate.set_boot(&*self.fs, &self.layout, boot)?;
         }

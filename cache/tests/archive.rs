@@ -201,6 +201,7 @@ fn what_is_damaged_in_the_cache_is_named_and_left_out() {
     let other = elsewhere(&fs);
     assert!(unpack_into(&other, &["/a"]).unwrap().damages.is_empty());
     assert!(!other.contains(&object).unwrap());
+    assert!(other.has_losses(), "its record is not believed");
 }
 
 #[test]

@@ -11,8 +11,8 @@ use crate::gc::{self, Limits};
 use crate::gpu_hours::UsageRecord;
 use crate::history;
 use crate::record::{
-    CHECKPOINT, CheckpointRecord, EXPORT, EXPORTS, LAST, LastRecord, RUN, USAGE, decode, encode,
-    run_key,
+    CHECKPOINT, CheckpointRecord, EXPORT, EXPORTS, LAST, LIMIT, LastRecord, RUN, USAGE, decode,
+    encode, run_key,
 };
 
 /// Packs what the garbage collection would keep under these limits.
@@ -20,10 +20,10 @@ pub fn pack(cache: &Cache, limits: &Limits, how: &Archiving) -> Result<Archived,
     let gone = gc::plan(cache, limits)?.sweep;
     let objects: HashSet<&Digest> = gone.objects().collect();
     let records: HashSet<(Table, &Digest)> = gone.records().collect();
-    let travels = |table: Table| ![EXPORT, EXPORTS].contains(&table);
+    let travels = |table: Table| ![EXPORT, EXPORTS, LIMIT].contains(&table);
     let kept = Kept {
         object: &|digest| !objects.contains(digest),
-        // What was exported lies on this machine and on no other.
+        // What was exported lies on this machine and on no other, and so do its GPUs.
         record: &|table, key| travels(table) && !records.contains(&(table, key)),
     };
     cache.archive(&kept, how)
@@ -40,9 +40,13 @@ pub fn unpack(
     Ok(taken)
 }
 
-/// The next run gets a number that no run here has, whichever machine it was on.
+/// The next run gets a number that no run here has, whichever machine it was on. A run that was
+/// killed has left no record of itself, but perhaps of stages and of checkpoints.
 fn raise_run_number(cache: &Cache) -> Result<(), CacheError> {
-    let latest = history::runs(cache)?.last().map_or(0, |run| run.run);
+    let finished = history::runs(cache)?.last().map_or(0, |run| run.run);
+    let checkpoints = latest(cache, CHECKPOINT, |checkpoint: CheckpointRecord| checkpoint.run)?;
+    let stages = latest(cache, LAST, |last: LastRecord| last.run)?;
+    let latest = finished.max(checkpoints).max(stages);
     let counted = cache.get(RUN, &run_key(0))?.and_then(|bytes| decode::<u64>(&bytes));
     if counted.unwrap_or(0) < latest {
         cache.record(RUN, &run_key(0), encode(&latest))?;
@@ -51,9 +55,18 @@ fn raise_run_number(cache: &Cache) -> Result<(), CacheError> {
     Ok(())
 }
 
+fn latest<T: DeserializeOwned>(
+    cache: &Cache,
+    table: Table,
+    run: fn(T) -> u64,
+) -> Result<u64, CacheError> {
+    let records = cache.scan(table)?;
+    Ok(records.iter().filter_map(|(_, bytes)| decode(bytes)).map(run).max().unwrap_or(0))
+}
+
 /// Whether the second of two records under one key takes the place of the first. What has a run
-/// goes
-/// by its number, and a time that was being counted by its length; everything else was true before and stays.
+/// goes by its number, and a time that was being counted by its length; everything else was true
+/// before and stays.
 fn is_newer(table: Table, own: &[u8], other: &[u8]) -> bool {
     match table {
         LAST => is_later(own, other, |last: &LastRecord| last.run),

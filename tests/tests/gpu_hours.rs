@@ -83,9 +83,9 @@ fn hours_of_more_than_a_week_ago_count_no_longer() {
 
 #[test]
 fn training_saves_and_stops_when_the_limit_is_reached() {
-    let lab = lab_on("cuda:0", "steps = 100000\nevery = 50000\npause = \"10ms\"");
-    // A second and a half are left.
-    use_gpus(&lab, 100.0, 30.0 - 1.5 / HOUR);
+    let lab = lab_on("cuda:0", "steps = 100000\nevery = 50000\npause = \"20ms\"");
+    // Time enough for the worker to start and a few steps.
+    use_gpus(&lab, 100.0, 30.0 - 6.0 / HOUR);
     let ran = lab.run();
     assert_eq!(ran.status, Status::Paused, "{:?}", ran.failures());
     assert_eq!(ran.stopping().len(), 1, "{:?}", ran.stopping());

@@ -40,11 +40,14 @@ impl Contents {
     ) -> Result<(), CacheError> {
         let path = volume_path(folder, number);
         let file = fs.open(&path, Open::Read)?;
+        let advice = "name another `--base`, or pack without it";
+        if file.len()? != length {
+            return Err(CacheError::DamagedArchive { path, advice });
+        }
         let mut at = PACK_MARK.len() as u64;
         while at < length {
             let mut bytes = [0u8; HEADER + CHECK];
             let filled = file.read_full_at(&mut bytes, at)?;
-            let advice = "name another `--base`, or pack without it";
             let header = Header::decode(&bytes[..filled], number, at)
                 .ok_or_else(|| CacheError::DamagedArchive { path: path.clone(), advice })?;
             self.objects.extend(header.object());

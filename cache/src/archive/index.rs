@@ -22,6 +22,8 @@ pub struct Index {
     pub id: Digest,
     /// The archives that have what is left out of this one.
     pub bases: Vec<Digest>,
+    /// The cache lacked objects that its records speak of.
+    pub has_losses: bool,
     /// In the order of their numbers, which begin with 1.
     pub volumes: Vec<Volume>,
 }
@@ -40,7 +42,7 @@ pub fn volume_path(folder: &Utf8Path, number: u32) -> Utf8PathBuf {
 impl Index {
     pub fn new(fs: &dyn Fs, bases: Vec<Digest>) -> Index {
         let parts = [fs.now() as u64, random(), random()].map(u64::to_le_bytes);
-        Index { id: Digest::of(&parts.concat()), bases, volumes: Vec::new() }
+        Index { id: Digest::of(&parts.concat()), bases, has_losses: false, volumes: Vec::new() }
     }
 
     pub fn is_there(fs: &dyn Fs, folder: &Utf8Path) -> Result<bool, CacheError> {
@@ -76,6 +78,9 @@ impl Index {
         for base in &self.bases {
             let _ = writeln!(text, "base {base}");
         }
+        if self.has_losses {
+            text.push_str("losses\n");
+        }
         for volume in &self.volumes {
             let _ = writeln!(text, "volume {} {}", volume.bytes, volume.entries);
         }
@@ -92,10 +97,11 @@ impl Index {
         }
         let mut lines = body.strip_prefix(MARK)?.strip_prefix("\nid ")?.lines();
         let id = lines.next()?.parse().ok()?;
-        let mut index = Index { id, bases: Vec::new(), volumes: Vec::new() };
+        let mut index = Index { id, bases: Vec::new(), has_losses: false, volumes: Vec::new() };
         for line in lines {
             match line.split(' ').collect::<Vec<_>>().as_slice() {
                 ["base", id] => index.bases.push(id.parse().ok()?),
+                ["losses"] => index.has_losses = true,
                 ["volume", bytes, entries] => {
                     let (bytes, entries) = (bytes.parse().ok()?, entries.parse().ok()?);
                     index.volumes.push(Volume { bytes, entries });
@@ -117,7 +123,7 @@ mod tests {
 
     fn index() -> Index {
         let volumes = vec![Volume { bytes: 7, entries: 1 }, Volume { bytes: 9, entries: 2 }];
-        Index { id: Digest::of(b"id"), bases: vec![Digest::of(b"base")], volumes }
+        Index { id: Digest::of(b"id"), bases: vec![Digest::of(b"base")], has_losses: true, volumes }
     }
 
     #[test]

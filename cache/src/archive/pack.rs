@@ -121,7 +121,10 @@ impl Packing<'_> {
     }
 
     fn record(&mut self, table: Table, key: Digest, known: Known) -> Result<(), CacheError> {
-        let Some(value) = self.cache.0.value(table, &key, Some(known))? else { return Ok(()) };
+        let Some(value) = self.cache.0.value(table, &key, Some(known))? else {
+            self.report.damaged.push(key);
+            return Ok(());
+        };
         let check = checksum(&[&SEQUENCE.to_le_bytes(), &value]);
         if self.contents.records.get(&(table, key)) == Some(&check) {
             self.report.in_bases += 1;
@@ -133,6 +136,7 @@ impl Packing<'_> {
 
     fn finish(mut self, mut index: Index, how: &Archiving) -> Result<Archived, CacheError> {
         index.volumes = self.volumes.finish()?;
+        index.has_losses = !self.report.damaged.is_empty() || self.cache.has_losses();
         index.write(&*self.cache.0.fs, how.folder)?;
         self.report.volumes = index.volumes.len() as u64;
         self.report.bytes = index.volumes.iter().map(|volume| volume.bytes).sum();

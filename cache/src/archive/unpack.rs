@@ -52,7 +52,8 @@ impl Cache {
             .filter(|(_, index)| lacks(index))
             .map(|(folder, _)| (*folder).clone())
             .collect();
-        if !had_losses && report.damages.is_empty() && report.without_base.is_empty() {
+        let is_whole = archives.iter().all(|(_, index)| !index.has_losses);
+        if !had_losses && is_whole && report.damages.is_empty() && report.without_base.is_empty() {
             self.clear_losses()?;
         }
         Ok(report)
@@ -86,6 +87,7 @@ impl<'a> Unpack<'a> {
 
     fn volume(&mut self, file: &dyn FsFile, number: u32, volume: Volume) -> Result<(), CacheError> {
         let before = self.report.bytes;
+        let length = file.len()?;
         let mut scan = Scan::new(file, number, 0)?;
         let (mut entries, mut first_wrong) = (0, None);
         loop {
@@ -104,8 +106,12 @@ impl<'a> Unpack<'a> {
             }
             (self.progress)(before.saturating_add(scan.position()));
         }
-        if entries < volume.entries || first_wrong.is_some() {
-            let what = format!("{entries} of {} entries could be read", volume.entries);
+        // Of another length it is the volume of another archive, or a part of this one.
+        if entries != volume.entries || first_wrong.is_some() || length != volume.bytes {
+            let what = format!(
+                "{entries} of {} entries could be read in {length} of {} bytes",
+                volume.entries, volume.bytes
+            );
             self.damage(file.path(), first_wrong, &what);
         }
         Ok(())

@@ -82,7 +82,11 @@ fn tell_packed(
     output: &mut dyn Write,
 ) -> Result<(), CliError> {
     for digest in &packed.damaged {
-        writeln!(output, "object {} is damaged: the next run makes it anew", digest.short())?;
+        writeln!(
+            output,
+            "object or record {} is damaged: the next run makes it anew",
+            digest.short()
+        )?;
     }
     let (objects, records) = (units::count(packed.objects), units::count(packed.records));
     let (bytes, volumes) = (units::bytes(packed.bytes), units::count(packed.volumes));
