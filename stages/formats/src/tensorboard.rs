@@ -9,6 +9,9 @@ use prost::Message;
 
 use crate::error::FormatError;
 
+/// The kind of a blob that is such a file.
+pub const KIND: &str = "tensorboard/events";
+
 const FORMAT: &str = "TensorBoard event";
 
 /// The number of the type of strings among those of tensors.

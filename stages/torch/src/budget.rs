@@ -14,7 +14,8 @@ use crate::error::{TorchError, caught};
 const CLEAR: u64 = 64 << 20;
 /// What the largest batch of a probe may take of the memory that batches are planned for.
 const PROBE_SHARE: u64 = 4;
-/// How far a probe may correct the estimate: beyond that it measured something else.
+/// How far a probe, or what an earlier run met, may correct the estimate: beyond that it was
+/// something else.
 const RANGE: (f64, f64) = (0.25, 16.0);
 /// Clips in the batches of a probe.
 const PROBES: [usize; 3] = [1, 4, 16];
@@ -106,11 +107,12 @@ impl Budget {
         }
     }
 
-    /// Takes up what an earlier run found out; false when there is nothing.
+    /// Takes up what an earlier run found out, as far as an estimate can be wrong: a moment in which
+    /// others had the memory must not slow all later runs beyond that. False when there is nothing.
     pub fn recall(&self, key: &Digest, context: &mut dyn Context) -> Result<bool, StageError> {
         let scale = context.recall(key)?.and_then(|fields| fields.number(SCALE));
         let scale = scale.filter(|scale| scale.is_finite() && *scale > 0.0);
-        scale.into_iter().for_each(|scale| self.set_scale(scale));
+        scale.into_iter().for_each(|scale| self.set_scale(scale.clamp(RANGE.0, RANGE.1)));
         Ok(scale.is_some())
     }
 
@@ -276,5 +278,16 @@ mod tests {
         first.remember(&key, &mut bench).unwrap();
         assert!(next.recall(&key, &mut bench).unwrap());
         assert_eq!(next.scale(), first.scale());
+    }
+
+    #[test]
+    fn a_moment_without_memory_slows_later_runs_only_so_far() {
+        let (key, mut bench) = (Digest::of(b"codec"), Bench::default());
+        let (first, next) = (mebibytes(10_000), mebibytes(10_000));
+        first.narrow(2 << 20);
+        assert_eq!(first.scale(), 10_000.0);
+        first.remember(&key, &mut bench).unwrap();
+        assert!(next.recall(&key, &mut bench).unwrap());
+        assert_eq!(next.scale(), RANGE.1);
     }
 }

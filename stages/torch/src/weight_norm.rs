@@ -38,7 +38,12 @@ pub fn length_of(shape: &[i64]) -> Vec<i64> {
     shape.iter().take(1).copied().chain(ones).collect()
 }
 
-/// Makes whole weights of the pairs whose weight is to be folded; what has no partner stays.
+/// What the direction of a filter of noughts is filled with: any would do, since its length is
+/// nought, but noughts have no length that one could divide by.
+const ANY: f64 = 1e-2;
+
+/// Makes whole weights of the pairs whose weight is to be folded; what has no partner stays. A
+/// direction without length gives noughts.
 pub fn fold(mut weights: Weights, is_folded: impl Fn(&str) -> bool) -> Result<Weights, TorchError> {
     let modules = weights.names().filter_map(|name| name.strip_suffix(LENGTH));
     let modules = modules.filter(|module| weights.contains(&format!("{module}{DIRECTION}")));
@@ -51,7 +56,9 @@ pub fn fold(mut weights: Weights, is_folded: impl Fn(&str) -> bool) -> Result<We
         let length = weights.remove(&format!("{module}{LENGTH}"));
         let direction = weights.remove(&format!("{module}{DIRECTION}"));
         if let (Some(length), Some(direction)) = (length, direction) {
-            weights.insert(weight, joined(&length, &direction)?);
+            let is_nought = norm(&direction)?.f_eq(0.0)?;
+            let whole = joined(&length, &direction)?.f_masked_fill(&is_nought, 0.0)?;
+            weights.insert(weight, whole);
         }
     }
     Ok(weights)
@@ -65,10 +72,10 @@ pub fn split(mut weights: Weights, is_split: impl Fn(&str) -> bool) -> Result<We
         let (Some(weight), Some(module)) = (weights.remove(&name), name.strip_suffix(WHOLE)) else {
             continue;
         };
-        let axes: Vec<i64> = (1..weight.dim() as i64).collect();
-        let length = weight.f_square()?.f_sum_dim_intlist(axes, true, weight.kind())?.f_sqrt()?;
+        let length = norm(&weight)?;
+        let direction = weight.f_masked_fill(&length.f_eq(0.0)?, ANY)?;
         weights.insert(format!("{module}{LENGTH}"), length);
-        weights.insert(format!("{module}{DIRECTION}"), weight);
+        weights.insert(format!("{module}{DIRECTION}"), direction);
     }
     Ok(weights)
 }
@@ -89,6 +96,12 @@ pub fn paired(expected: Vec<Expected>, there: &Weights) -> Vec<Expected> {
         }
     }
     paired
+}
+
+/// The length of each filter, in the shape of `length_of`.
+fn norm(weight: &Tensor) -> Result<Tensor, TorchError> {
+    let axes: Vec<i64> = (1..weight.dim() as i64).collect();
+    Ok(weight.f_square()?.f_sum_dim_intlist(axes, true, weight.kind())?.f_sqrt()?)
 }
 
 fn joined(length: &Tensor, direction: &Tensor) -> Result<Tensor, TorchError> {
@@ -117,6 +130,26 @@ mod tests {
         let after = fold(pair, |_| true).unwrap();
         let far = (after.get("a.weight").unwrap() - before).abs().max();
         assert!(far.double_value(&[]) < 1e-6);
+    }
+
+    #[test]
+    fn a_filter_of_noughts_stays_one() {
+        let none: Weights =
+            [("a.weight".to_owned(), Tensor::zeros([3, 2, 4], (Kind::Float, Device::Cpu)))]
+                .into_iter()
+                .collect();
+        let is_nought =
+            |weights: &Weights| weights.get("a.weight").unwrap().abs().max().double_value(&[]);
+        let pair = split(none, |_| true).unwrap();
+        let part = |name: &str| pair.get(name).unwrap().copy();
+        let kernel = joined(&part("a.weight_g"), &part("a.weight_v")).unwrap();
+        assert_eq!(kernel.abs().max().double_value(&[]), 0.0, "in training too");
+        assert_eq!(is_nought(&fold(pair, |_| true).unwrap()), 0.0);
+
+        let zeros = |shape: &[i64]| Tensor::zeros(shape, (Kind::Float, Device::Cpu));
+        let (length, direction) = (zeros(&[3, 1, 1]) + 2.0, zeros(&[3, 2, 4]));
+        let pair = [("a.weight_g".to_owned(), length), ("a.weight_v".to_owned(), direction)];
+        assert_eq!(is_nought(&fold(pair.into_iter().collect(), |_| true).unwrap()), 0.0);
     }
 
     #[test]

@@ -165,6 +165,8 @@ impl Config {
     fn check_discriminator(&self) -> Result<(), FormatError> {
         odd("discriminator_kernel_size", self.discriminator_kernel_size)?;
         in_range("discriminator_stride", self.discriminator_stride, 1, 64)?;
+        let periods = self.discriminator_periods.len();
+        in_range("number of `discriminator_periods`", periods as i64, 0, 64)?;
         for period in &self.discriminator_periods {
             in_range("discriminator_periods", *period, 2, 1024)?;
         }

@@ -212,6 +212,10 @@ mod tests {
                 "product of `upsample_rates`",
             ),
             (r#", "upsample_initial_channel": 8"#, "`upsample_initial_channel` is 8"),
+            (
+                &format!(r#", "discriminator_periods": {:?}"#, [2; 65]),
+                "number of `discriminator_periods`` is 65, expected 0 to 64",
+            ),
         ] {
             let error = config(more).unwrap_err().to_string();
             assert!(error.contains(told), "{more}: {error}");

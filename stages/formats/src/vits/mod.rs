@@ -9,5 +9,5 @@ mod tokenizer;
 
 pub use config::Config;
 pub use names::from_original;
-pub use tensors::{DISCRIMINATOR_PREFIX, Expected, is_normed};
+pub use tensors::{DISCRIMINATOR_PREFIX, is_normed};
 pub use tokenizer::{Tokenizer, Tokens};

@@ -2,10 +2,8 @@
 //! alone. Weights are listed whole, whether a file holds them so or in the pairs of weight norm.
 
 use super::config::Config;
+use crate::shapes::Expected;
 use crate::weight_norm::WHOLE;
-
-/// A name and the shape of the tensor.
-pub type Expected = (String, Vec<i64>);
 
 /// What the names of the part that only training needs begin with.
 pub const DISCRIMINATOR_PREFIX: &str = "discriminator.";

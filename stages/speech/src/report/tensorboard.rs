@@ -8,13 +8,11 @@ use stage_core::{
     StageError,
 };
 use stage_formats::FormatError;
-use stage_formats::tensorboard::{Audio, EventWriter, Moment};
+use stage_formats::tensorboard::{self, Audio, EventWriter, Moment};
 
 use crate::audio::decode::{Options, decode};
 use crate::audio::wav;
 use crate::plain;
-
-const EVENTS_KIND: &str = "tensorboard/events";
 
 pub fn stage() -> Arc<dyn Stage> {
     plain::stage(&kinds::TENSORBOARD, open)
@@ -42,7 +40,7 @@ impl GatherJob for Listening {
             }
             heard.write(&mut writer, context)?;
         }
-        let events = NewValue::bytes(EVENTS_KIND, writer.finish()?);
+        let events = NewValue::bytes(tensorboard::KIND, writer.finish()?);
         let values = vec![("events".to_owned(), events)];
         Ok(GatherOutput::default().with("output", PortOutput::Artifact(values)))
     }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use stage_core::{Kind, NewValue, Parameter, Parameters, Role};
+use stage_formats::tensorboard;
 
 use crate::error::TorchError;
 use crate::train::record::Record;
@@ -18,7 +19,7 @@ pub fn fields<K>(
     let events = trained.record.events(&table(kind, parameters))?;
     Ok(vec![
         ("metrics".into(), NewValue::bytes("application/json", json)),
-        ("events".into(), NewValue::bytes("tensorboard/events", events)),
+        ("events".into(), NewValue::bytes(tensorboard::KIND, events)),
     ])
 }
 

@@ -79,7 +79,8 @@ fn require(
     }
 }
 
-/// The dynamic loss scale: doubled while all goes well, halved at each overflow.
+/// The dynamic loss scale: doubled while all goes well, halved at each overflow, but never
+/// below one, where small gradients would be lost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scaler {
     #[serde(with = "exact")]
@@ -91,6 +92,7 @@ pub struct Scaler {
 }
 
 const START: f64 = 65_536.0;
+const LEAST: f64 = 1.0;
 const GROWTH: f64 = 2.0;
 const BACK_OFF: f64 = 0.5;
 const GROWTH_STEPS: u64 = 2_000;
@@ -111,7 +113,7 @@ impl Scaler {
             return;
         }
         if !is_finite {
-            self.scale *= BACK_OFF;
+            self.scale = (self.scale * BACK_OFF).max(LEAST);
             self.good = 0;
             return;
         }
@@ -124,7 +126,7 @@ impl Scaler {
 
     /// Whether an overflow may be the scale's doing, so that a smaller one may mend it.
     pub fn can_shrink(&self) -> bool {
-        self.dynamic && self.scale > 1.0
+        self.dynamic && self.scale > LEAST
     }
 }
 
@@ -176,6 +178,14 @@ mod tests {
         scaler.update(false);
         (0..1_999).for_each(|_| scaler.update(true));
         assert_eq!(scaler.scale(), 32_768.0, "an overflow starts the count again");
+    }
+
+    #[test]
+    fn the_scale_stays_at_one_however_many_steps_overflow() {
+        let mut scaler = Scaler::new(Precision::Fp16);
+        (0..100).for_each(|_| scaler.update(false));
+        assert_eq!(scaler.scale(), 1.0);
+        assert!(!scaler.can_shrink());
     }
 
     #[test]

@@ -30,7 +30,8 @@ struct ConvFlow {
     bound: f64,
 }
 
-/// An affine step, then bends, with the channels turned around behind each.
+/// An affine step, then bends, with the channels turned around behind each bend. So the first
+/// bend is of the channel that is no duration.
 #[derive(Debug)]
 pub struct Flows {
     affine: Affine,
@@ -107,8 +108,7 @@ impl Flows {
         mask: &Tensor,
         cond: &Tensor,
     ) -> Result<(Tensor, Tensor), TorchError> {
-        let (x, mut widening) = self.affine.forward(x, mask);
-        let mut x = x.f_flip([1])?;
+        let (mut x, mut widening) = self.affine.forward(x, mask);
         for bend in &self.bends {
             let (y, more) = bend.forward(&x, mask, cond)?;
             x = y.f_flip([1])?;
@@ -131,4 +131,43 @@ impl Flows {
 /// Over channels and columns: [B, C, N] to [B].
 pub fn summed(x: &Tensor) -> Tensor {
     x.sum_dim_intlist([1i64, 2].as_slice(), false, Kind::Float)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use tch::Device;
+
+    use super::*;
+    use crate::random::Random;
+    use crate::weights::Weights;
+
+    fn drawn(random: &mut Random, shape: &[i64]) -> Tensor {
+        let count = shape.iter().product::<i64>();
+        let values: Vec<f32> = (0..count).map(|_| random.fraction() as f32 - 0.5).collect();
+        Tensor::from_slice(&values).view(shape)
+    }
+
+    #[test]
+    fn the_way_back_leads_to_the_durations() {
+        let prefix = "duration_predictor.flows";
+        let (mut random, tokens) = (Random::new(3), 7);
+        for duration_predictor_num_flows in [1, 2, 3, 4] {
+            let config =
+                Config { hidden_size: 8, duration_predictor_num_flows, ..Config::default() };
+            let tensors = config.generator().into_iter();
+            let own = tensors.filter(|(name, _)| name.starts_with(&format!("{prefix}.")));
+            let mut weights: Weights =
+                own.map(|(name, shape)| (name, drawn(&mut random, &shape))).collect();
+            let flows = Flows::load(weights.under(prefix), &config).unwrap();
+            let mask = Tensor::ones([1, 1, tokens], (Kind::Float, Device::Cpu));
+            let cond = drawn(&mut random, &[1, 8, tokens]);
+            let x = drawn(&mut random, &[1, 2, tokens]) * 4.0;
+            let (y, _) = flows.forward(&x, &mask, &cond).unwrap();
+            let back = flows.reverse(&y, &mask, &cond).unwrap();
+            let [[expected, _], [durations, _]] = [halves(&x), halves(&back)];
+            let far = (durations - expected).abs().max().double_value(&[]);
+            assert!(far < 1e-4, "{duration_predictor_num_flows} flows: off by {far}");
+        }
+    }
 }

@@ -2,7 +2,8 @@
 //! and a resume would do. Afterwards the model is as it was.
 //!
 //! What is kept goes to files, tensor by tensor, as a checkpoint does, so that a rehearsal needs
-//! no more memory than the training itself; on the disk it needs the room of one checkpoint.
+//! no more memory than the training itself; on the disk it needs the room of a checkpoint and
+//! of the weights.
 
 mod disk;
 
@@ -131,10 +132,7 @@ impl<T: Trainee, D: Data<T::Batch>> Rehearsal<'_, T, D> {
             // memory as there are terms.
             let sum = tensor.f_sum(Kind::Float).and_then(|sum| sum.f_double_value(&[]));
             if !sum.map_err(TorchError::from)?.is_finite() {
-                return Err(StageError::with_help(
-                    "a step of training gave weights that are no numbers",
-                    "a lower `learning_rate` or `precision = \"f32\"` may help",
-                ));
+                return Err(not_finite("weights that are no numbers"));
             }
         }
         Ok(())
@@ -188,12 +186,22 @@ fn check_same(
 }
 
 fn check_same_loss(one: f64, other: f64) -> Result<(), StageError> {
+    if !(one.is_finite() && other.is_finite()) {
+        return Err(not_finite("a loss that is no number"));
+    }
     match (one - other).abs() <= SAME_LOSS * one.abs() {
         true => Ok(()),
         false => Err(not_resumed(&format!(
             "the loss of its second step is {other}, and {one} without a stop"
         ))),
     }
+}
+
+fn not_finite(what: &str) -> StageError {
+    StageError::with_help(
+        format!("a step of training gave {what}"),
+        "a lower `learning_rate` or `precision = \"f32\"` may help",
+    )
 }
 
 fn not_resumed(why: &str) -> StageError {

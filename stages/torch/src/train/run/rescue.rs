@@ -11,6 +11,7 @@ use crate::error::TorchError;
 use crate::train::host::Host;
 use crate::train::losses::Means;
 use crate::train::order::Row;
+use crate::train::precision::Scaler;
 use crate::train::replicas::{self, MicroBatch};
 use crate::train::state::Return;
 use crate::train::trainee::Trainee;
@@ -68,6 +69,8 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         })?;
         replicas::share_weights(self.job.replicas)?;
         self.state.bad = 0;
+        // The bad steps have halved it again and again, and its growth takes thousands of good ones.
+        self.state.scaler = Scaler::new(self.job.settings.precision);
         let after = self.state.step + 1;
         self.state.went_back = Some(Return { after, to: place.step });
         let to = ("went_back_to_step", place.step as f64);

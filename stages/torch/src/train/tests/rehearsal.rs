@@ -4,7 +4,7 @@ use stage_core::{Context, StageError};
 use tch::{Kind, Tensor};
 
 use super::settings;
-use super::tiny::{Bits, Corpus, Letters, Tiny, bits};
+use super::tiny::{Bits, Corpus, Letters, POISON, Tiny, bits};
 use crate::error::TorchError;
 use crate::testing::Bench;
 use crate::threads::one_thread;
@@ -20,14 +20,23 @@ fn rehearsed<T: Trainee<Batch = Letters>>(
     settings: &Settings,
     bench: &mut Bench,
 ) -> Result<(), StageError> {
+    rehearsed_on(&Corpus::new(8), is_exact, replicas, settings, bench)
+}
+
+fn rehearsed_on<T: Trainee<Batch = Letters>>(
+    corpus: &Corpus,
+    is_exact: bool,
+    replicas: &mut [T],
+    settings: &Settings,
+    bench: &mut Bench,
+) -> Result<(), StageError> {
     one_thread();
-    let corpus = Corpus::new(8);
     let clip = |(number, letters): (usize, &Vec<i64>)| Clip {
         id: format!("clip{number}"),
         length: letters.len(),
     };
     let clips: Vec<Clip> = corpus.0.iter().enumerate().map(clip).collect();
-    rehearse_as(is_exact, replicas, &corpus, &clips, settings, bench)
+    rehearse_as(is_exact, replicas, corpus, &clips, settings, bench)
 }
 
 #[test]
@@ -120,6 +129,17 @@ fn where_sums_are_not_the_same_each_time_the_loss_tells() {
     let expected = "a training that is stopped would not go on as it should: the loss of its \
                     second step is ";
     assert!(told.starts_with(expected), "{told}");
+}
+
+#[test]
+fn a_loss_that_is_no_number_is_not_taken_for_a_defect() {
+    let mut corpus = Corpus::new(8);
+    corpus.0.iter_mut().for_each(|clip| clip[0] = POISON);
+    let mut replicas = [Tiny::new(Kind::Float, 0.0)];
+    let result = rehearsed_on(&corpus, false, &mut replicas, &settings(), &mut Bench::default());
+    let error = result.unwrap_err();
+    assert_eq!(error.to_string(), "a step of training gave a loss that is no number");
+    assert!(error.help().unwrap().contains("a lower `learning_rate`"));
 }
 
 #[test]

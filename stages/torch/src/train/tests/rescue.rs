@@ -9,7 +9,9 @@ use super::memory::Memory;
 use super::resume::{interrupted, straight};
 use super::tiny::{Bits, Corpus, POISON, Tiny, bits};
 use super::{clips, held_out, run, settings};
+use crate::train::adamw::AdamWSettings;
 use crate::train::order::{Order, Row};
+use crate::train::precision::Precision;
 use crate::train::settings::Settings;
 use crate::train::state::Return;
 use crate::train::{Host, Trained};
@@ -37,7 +39,7 @@ fn spoiled(steps: Range<usize>, clips: usize) -> Corpus {
 }
 
 fn train(settings: &Settings, corpus: &Corpus) -> (Result<Trained<usize>, StageError>, Memory) {
-    let (mut tiny, mut host) = (Tiny::new(Kind::Float, 0.1), Memory::default());
+    let (mut tiny, mut host) = (Tiny::new(settings.precision.kind(), 0.1), Memory::default());
     let result = run(std::slice::from_mut(&mut tiny), corpus, settings, &mut host);
     (result, host)
 }
@@ -68,6 +70,22 @@ fn too_many_bad_steps_lead_back_to_the_best_state_and_training_goes_on() {
     assert_eq!(finite, [[true; 6].as_slice(), &[false; 3], &[true; 3]].concat());
     // Two steps of warm-up, once more.
     assert_eq!(host.values("rate")[8..], [0.02, 0.01, 0.02, 0.02]);
+}
+
+#[test]
+fn the_loss_scale_of_fp16_begins_anew_where_training_went_back() {
+    // Only gradients move the weights.
+    let adamw = AdamWSettings { weight_decay: 0.0, ..narrow().adamw };
+    let settings = Settings { precision: Precision::Fp16, adamw, ..narrow() };
+    let corpus = spoiled(6..9, usize::MAX);
+    let (result, mut host) = train(&Settings { steps: 9, ..settings.clone() }, &corpus);
+    let best = recalled(&mut host, &result.unwrap().last);
+    let (result, mut host) = train(&settings, &corpus);
+    let trained = result.unwrap();
+    assert_eq!(trained.went_back.map(|back| back.after), Some(9));
+    let scales = host.values("loss_scale");
+    assert!(scales[7] < scales[0] && scales[9..] == [scales[0]; 3], "{scales:?}");
+    assert_ne!(recalled(&mut host, &trained.last), best);
 }
 
 #[test]
