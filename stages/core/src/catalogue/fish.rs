@@ -136,7 +136,7 @@ Before the first step a preflight looks for what would spoil the run, each with 
 own: a tokenizer or tokens of a codec that do not belong to the model, a base whose loss says
 that its weights were lost, a base that moves though it is frozen, embeddings of codebooks that
 are not scaled as they are in synthesis; and it makes one step, saves, reloads and goes on, which
-takes the room of one checkpoint on the disk, and speaks one short sentence.
+takes the room of a checkpoint and of the weights on the disk, and speaks one short sentence.
 
 `parity = \"upstream\"` trains as the original project does: without scaling the embeddings of the
 codebooks, which its synthesis does scale.";
