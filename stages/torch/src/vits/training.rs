@@ -43,7 +43,7 @@ pub struct Made {
     pub scores: Tensor,
     /// Frames of each token: [B, N].
     pub durations: Tensor,
-    /// Of each text, summed over its tokens: [B].
+    /// Of each text, summed over its tokens: `[B]`.
     pub duration_loss: Tensor,
     /// Over all frames.
     pub kl_loss: Tensor,
