@@ -5,9 +5,7 @@ use serde::Deserialize;
 
 use crate::error::FormatError;
 use crate::shapes::Expected;
-
-/// No size of a model is larger; products of two still fit.
-const LARGEST: i64 = 1 << 24;
+use crate::sizes::{LARGEST, in_range, refused};
 
 /// A checked configuration with nothing left open.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,13 +88,13 @@ fn default_head_dim() -> Option<i64> {
 impl Config {
     pub fn parse(json: &[u8]) -> Result<Config, FormatError> {
         let published: Published =
-            serde_json::from_slice(json).map_err(|error| refused(&error.to_string()))?;
+            serde_json::from_slice(json).map_err(|error| refused(error.to_string()))?;
         Config::resolve(published)
     }
 
     fn resolve(file: Published) -> Result<Config, FormatError> {
         if file.model_type != "dual_ar" {
-            return Err(refused(&format!(
+            return Err(refused(format!(
                 "`model_type` is `{}`, expected `dual_ar`",
                 file.model_type
             )));
@@ -130,9 +128,9 @@ impl Config {
             ("codebook_size", self.codebook_size),
             ("max_seq_len", self.max_seq_len),
         ] {
-            in_range(name, size, LARGEST)?;
+            in_range(name, size, 1, LARGEST)?;
         }
-        in_range("num_codebooks", self.num_codebooks, 256)?;
+        in_range("num_codebooks", self.num_codebooks, 1, 256)?;
         self.slow.check("")?;
         self.fast.check("fast_")?;
         for (name, value) in [
@@ -141,12 +139,12 @@ impl Config {
             ("initializer_range", self.initializer_range),
         ] {
             if !(value.is_finite() && value > 0.0) {
-                return Err(refused(&format!("`{name}` is {value}, expected more than 0")));
+                return Err(refused(format!("`{name}` is {value}, expected more than 0")));
             }
         }
         match (0.0..1.0).contains(&self.dropout) {
             true => Ok(()),
-            false => Err(refused(&format!("`dropout` is {}, expected 0 to 1", self.dropout))),
+            false => Err(refused(format!("`dropout` is {}, expected 0 to 1", self.dropout))),
         }
     }
 
@@ -185,8 +183,8 @@ impl Config {
 
 impl Published {
     fn slow(&self) -> Result<Stack, FormatError> {
-        in_range("dim", self.dim, LARGEST)?;
-        in_range("n_head", self.n_head, LARGEST)?;
+        in_range("dim", self.dim, 1, LARGEST)?;
+        in_range("n_head", self.n_head, 1, LARGEST)?;
         // Two thirds of four times the width, up to the next multiple of 256.
         let inner = (8 * self.dim / 3 + 255) / 256 * 256;
         Ok(Stack {
@@ -223,19 +221,17 @@ impl Stack {
         let sizes = [("dim", dim), ("n_head", heads), ("n_local_heads", kv_heads)];
         let inner = [("head_dim", head_dim), ("intermediate_size", intermediate_size)];
         for (name, size) in sizes.into_iter().chain(inner) {
-            in_range(&format!("{prefix}{name}"), size, LARGEST)?;
+            in_range(&format!("{prefix}{name}"), size, 1, LARGEST)?;
         }
-        in_range(&format!("number of {prefix}layers"), layers, 4096)?;
+        in_range(&format!("number of {prefix}layers"), layers, 1, 4096)?;
         if heads % kv_heads != 0 {
-            return Err(refused(&format!(
+            return Err(refused(format!(
                 "{heads} {prefix}heads cannot share {kv_heads} heads of keys and values evenly"
             )));
         }
         match head_dim % 2 {
             0 => Ok(()),
-            _ => {
-                Err(refused(&format!("`{prefix}head_dim` is {head_dim}, expected an even number")))
-            }
+            _ => Err(refused(format!("`{prefix}head_dim` is {head_dim}, expected an even number"))),
         }
     }
 
@@ -273,17 +269,6 @@ impl Stack {
 /// The original takes nought and below for "not given".
 fn given(size: Option<i64>) -> Option<i64> {
     size.filter(|size| *size > 0)
-}
-
-fn in_range(name: &str, size: i64, largest: i64) -> Result<(), FormatError> {
-    match (1..=largest).contains(&size) {
-        true => Ok(()),
-        false => Err(refused(&format!("`{name}` is {size}, expected 1 to {largest}"))),
-    }
-}
-
-fn refused(why: &str) -> FormatError {
-    FormatError::damaged("config.json", why)
 }
 
 #[cfg(test)]

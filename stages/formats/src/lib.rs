@@ -17,6 +17,7 @@ pub mod pth;
 pub mod safetensors;
 pub mod shapes;
 mod sink;
+mod sizes;
 pub mod tensor;
 pub mod tensorboard;
 pub mod vits;

@@ -2,9 +2,8 @@
 
 use super::config::Config;
 use crate::error::FormatError;
+use crate::sizes::{LARGEST, in_range, refused};
 
-/// No size of a model is larger; products of two still fit.
-const LARGEST: i64 = 1 << 24;
 /// No model has more layers or parts of one kind.
 const MOST: i64 = 256;
 
@@ -188,13 +187,6 @@ impl Config {
     }
 }
 
-fn in_range(name: &str, size: i64, least: i64, largest: i64) -> Result<(), FormatError> {
-    match (least..=largest).contains(&size) {
-        true => Ok(()),
-        false => Err(refused(format!("`{name}` is {size}, expected {least} to {largest}"))),
-    }
-}
-
 /// Kernels with a middle: what comes out is as long as what goes in.
 fn odd(name: &str, size: i64) -> Result<(), FormatError> {
     in_range(name, size, 1, 4095)?;
@@ -216,8 +208,4 @@ fn same_length(one: &str, count: usize, other: &str, others: usize) -> Result<()
         true => Ok(()),
         false => Err(refused(format!("`{one}` has {count} entries, `{other}` has {others}"))),
     }
-}
-
-pub(super) fn refused(why: impl Into<String>) -> FormatError {
-    FormatError::damaged("config.json", why)
 }

@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::check::refused;
 use crate::error::FormatError;
+use crate::sizes::refused;
 
 /// A checked configuration. Fields are named as in the file; unknown ones are let pass, since
 /// releases differ in them. The `discriminator_*` fields and `segment_size` are
