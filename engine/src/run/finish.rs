@@ -310,6 +310,10 @@ impl Schedule<'_> {
                 self.states[id.0] = State::Resting;
                 self.has_saved_for_limit(id);
             }
+            Err(Failure::Stage(StageError::NoSpace { message })) => {
+                self.states[id.0] = State::Resting;
+                self.disk_full(message);
+            }
             Err(failure) => self.gather_failed(id, attempt, failure),
         }
         Ok(())
