@@ -92,6 +92,7 @@ impl Plan {
                 beta2: number("beta_2")?,
                 epsilon: number("epsilon")?,
                 weight_decay: number("weight_decay")?,
+                decays_all: false,
             },
             schedule: self.schedule(steps)?,
             clip: positive(number("clip")?),

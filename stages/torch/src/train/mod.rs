@@ -13,6 +13,7 @@ pub mod kept;
 pub mod lora;
 pub(crate) mod lora_fixture;
 pub mod losses;
+pub mod optimisers;
 pub mod order;
 pub mod precision;
 pub mod record;
@@ -31,7 +32,7 @@ pub use host::{Checkpoint, Host};
 pub use losses::{Losses, Means, Totals};
 pub use run::{Data, Job, Trained, train};
 pub use settings::Settings;
-pub use trainee::Trainee;
+pub use trainee::{Trainee, Turn};
 
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ use crate::error::TorchError;
 use crate::fixture::{Outputs, Steps, gradient_of};
 use crate::layers::Pass;
 use crate::train::Means;
-use crate::train::adamw::AdamW;
+use crate::train::adamw::{AdamW, AdamWSettings};
 use crate::weights::Weights;
 
 const NETS: [Net; 2] = [Net::Generator, Net::Discriminator];
@@ -216,7 +216,8 @@ fn steps(
     let optimiser = |net: Net| -> Result<AdamW, TorchError> {
         let parameters = trainee.parameters(net).iter();
         let parameters = parameters.map(|(name, tensor)| (name.clone(), tensor.shallow_clone()));
-        Ok(AdamW::new(steps.settings(), parameters.collect())?.decaying_all())
+        let settings = AdamWSettings { decays_all: true, ..steps.settings() };
+        Ok(AdamW::new(settings, parameters.collect())?)
     };
     let (mut judging, mut speaking) = (optimiser(Net::Discriminator)?, optimiser(Net::Generator)?);
     let mut curve = Vec::with_capacity(2 * steps.steps);
