@@ -7,6 +7,8 @@ mod fish_synthesize;
 #[cfg(test)]
 mod fish_tests;
 mod fish_tune;
+#[cfg(test)]
+mod trial;
 mod vq_decode;
 mod vq_encode;
 mod vq_fit;

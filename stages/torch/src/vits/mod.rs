@@ -5,7 +5,9 @@
 //! T frames, C hidden channels, F channels of latents, E of a speaker. Masks are 1 and 0.
 
 mod alignment;
+pub mod artifact;
 mod attention;
+pub mod cached;
 pub mod config;
 mod conv;
 mod decoder;
