@@ -113,7 +113,13 @@ fn main() {
 }
 
 fn measure(sizes: &Sizes, recompute: bool, trainee: &mut DualArTrainee, batch: &Batch) {
-    let settings = AdamWSettings { beta1: 0.9, beta2: 0.95, epsilon: 1e-5, weight_decay: 0.0, decays_all: false };
+    let settings = AdamWSettings {
+        beta1: 0.9,
+        beta2: 0.95,
+        epsilon: 1e-5,
+        weight_decay: 0.0,
+        decays_all: false,
+    };
     let mut optimiser = AdamW::new(settings, trainee.parameters()).unwrap();
     let totals = DualArTrainee::count(batch);
     let (mut times, mut loss) = (Vec::new(), 0.0);

@@ -14,6 +14,7 @@ use crate::machine::Machine;
 use crate::stored;
 use crate::train::lora::{self, LoraSettings};
 use crate::train::losses::Means;
+use crate::train::patterns::Match;
 use crate::train::run::{Job, Trained, train};
 use crate::train::{ContextHost, Settings, Trainee};
 
@@ -187,7 +188,7 @@ impl Start<'_> {
     ) -> Result<Vec<(String, u64)>, StageError> {
         let kind: Kind = self.plan.precision.kind();
         let matches = lora::attach(trainee.model_mut(), settings, self.plan.seed, kind)?;
-        let note = |one: lora::Match| (format!("modules of `{}`", one.pattern), one.modules as u64);
+        let note = |one: Match| (format!("modules of `{}`", one.pattern), one.count as u64);
         Ok(matches.into_iter().map(note).collect())
     }
 

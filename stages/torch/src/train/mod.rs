@@ -15,6 +15,7 @@ pub(crate) mod lora_fixture;
 pub mod losses;
 pub mod optimisers;
 pub mod order;
+pub mod patterns;
 pub mod precision;
 pub mod record;
 pub mod rehearsal;
@@ -35,4 +36,4 @@ pub use settings::Settings;
 pub use trainee::{Trainee, Turn};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,13 +1,13 @@
 //! The trainer at work on a model of letters.
 #![allow(clippy::unwrap_used)]
 
-mod memory;
+pub mod memory;
 mod rehearsal;
 mod rescue;
 mod resume;
 mod rules;
-mod several;
-mod tiny;
+pub mod several;
+pub mod tiny;
 mod turns;
 mod two;
 
