@@ -10,6 +10,7 @@ pub mod report;
 pub mod speaker;
 pub mod text;
 mod train;
+pub mod vits;
 pub mod vq;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ const FAMILIES: &[&[&Kind]] = &[
     vq::KINDS,
     model::KINDS,
     fish::KINDS,
+    vits::KINDS,
     command::KINDS,
 ];
 

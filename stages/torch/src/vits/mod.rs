@@ -20,6 +20,7 @@ mod duration;
 mod duration_flow;
 pub mod fixture;
 mod flow;
+pub mod fresh;
 mod load;
 mod losses;
 mod model;
