@@ -9,11 +9,10 @@ use stage_formats::artifact;
 
 use crate::error::guarded;
 use crate::fish::lineage::{self, AdapterLineage, ModelLineage};
-use crate::fish::log;
 use crate::fish::tune::{Method, Tuned, Tuning};
 use crate::machine::Machine;
-use crate::train::kept;
 use crate::train::lora::LoraSettings;
+use crate::train::{kept, log};
 
 type Values = Vec<(String, NewValue)>;
 

@@ -4,9 +4,9 @@ use serde_json::{Map, Value, json};
 use stage_core::{Kind, NewValue, Parameter, Parameters, Role};
 use stage_formats::tensorboard;
 
+use super::record::Record;
+use super::run::Trained;
 use crate::error::TorchError;
-use crate::train::record::Record;
-use crate::train::run::Trained;
 
 /// The artifact `log` of a training.
 pub fn fields<K>(
