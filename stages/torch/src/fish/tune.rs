@@ -20,10 +20,6 @@ use crate::train::patterns::Match;
 use crate::train::run::{Job, Trained, train};
 use crate::train::{ContextHost, Settings, Trainee};
 
-/// Models with fewer parameters are computed on one thread of the CPU: to share products that
-/// small among threads costs more than it saves, and many times more where others want the cores.
-const SHARED: i64 = 50_000_000;
-
 /// What is trained.
 pub enum Method {
     Whole,
@@ -60,8 +56,8 @@ impl Tuning<'_> {
         };
         let settings = plan.settings(&clips, max_length, keep_kind)?;
 
-        let threads = (base.config.parameters() >= SHARED)
-            .then(|| self.machine.share_threads(plan.training.devices.len()));
+        let devices = plan.training.devices.len();
+        let threads = self.machine.share_threads(base.config.parameters(), devices);
         let is_new = context.last_checkpoint()?.is_none();
         let preflight =
             (plan.training.preflight && is_new).then(|| Preflight::new(&base, plan.parity, &clips));

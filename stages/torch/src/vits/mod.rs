@@ -34,6 +34,7 @@ pub(crate) mod tests;
 mod text_encoder;
 mod trainee;
 mod training;
+pub mod tune;
 mod wavenet;
 
 pub use alignment::align;

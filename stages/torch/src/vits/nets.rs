@@ -44,6 +44,7 @@ pub struct Nets {
     generator: Vits,
     discriminator: Discriminator,
     parameters: [Vec<(String, Tensor)>; 2],
+    frozen: Vec<(String, Tensor)>,
     analysis: Analysis,
     lessons: Lessons,
 }
@@ -63,6 +64,7 @@ impl Nets {
             discriminator: Discriminator::load(config, discriminator)?,
             generator,
             parameters,
+            frozen: Vec::new(),
             lessons,
         })
     }
@@ -74,12 +76,19 @@ impl Nets {
         let names: Vec<&str> = own.iter().map(|(name, _)| name.as_str()).collect();
         let matches = matches(patterns, "tensor of the generator", &names)?;
         let is_frozen = |name: &str| patterns.iter().any(|pattern| is_match(pattern, name));
-        for (_, tensor) in own.iter().filter(|(name, _)| is_frozen(name)) {
+        let (frozen, learning) =
+            std::mem::take(own).into_iter().partition(|(name, _)| is_frozen(name));
+        (self.frozen, *own) = (frozen, learning);
+        for (_, tensor) in &self.frozen {
             let _ = tensor.set_requires_grad(false);
         }
-        own.retain(|(name, _)| !is_frozen(name));
         self.generator.learns_text = own.iter().any(|(name, _)| name.starts_with("text_encoder."));
         Ok(matches)
+    }
+
+    /// What was taken out of training, sorted by name.
+    pub fn frozen(&self) -> &[(String, Tensor)] {
+        &self.frozen
     }
 
     pub fn lessons(&self) -> &Lessons {
