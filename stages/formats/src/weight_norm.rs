@@ -63,14 +63,24 @@ pub fn fold(length: &Tensor, direction: &Tensor) -> Result<Tensor, FormatError> 
     Tensor::from_f32(direction.shape(), &folded)?.to_float(direction.dtype())
 }
 
-/// The length of a whole weight, which is its own direction; in the type of the weight.
-pub fn length(weight: &Tensor) -> Result<Tensor, FormatError> {
-    let (values, mut shape) = (weight.to_f32(), weight.shape().to_vec());
+/// What the direction of a filter of noughts is filled with: any would do, since its length is
+/// nought, but noughts have no length that one could divide by.
+pub const ANY: f32 = 1e-2;
+
+/// The length and the direction of a whole weight, in its type; the direction is the weight.
+pub fn split(weight: &Tensor) -> Result<(Tensor, Tensor), FormatError> {
+    let (mut values, mut shape) = (weight.to_f32(), weight.shape().to_vec());
     let rows = shape.first().copied().unwrap_or(0);
     shape.iter_mut().skip(1).for_each(|size| *size = 1);
-    let lengths = values.chunks((values.len() / rows.max(1)).max(1)).map(|row| norm(row) as f32);
-    let lengths: Vec<f32> = lengths.collect();
-    Tensor::from_f32(shape, &lengths)?.to_float(weight.dtype())
+    let width = (values.len() / rows.max(1)).max(1);
+    let lengths: Vec<f32> = values.chunks(width).map(|row| norm(row) as f32).collect();
+    for (filter, length) in values.chunks_mut(width).zip(&lengths) {
+        if *length == 0.0 {
+            filter.fill(ANY);
+        }
+    }
+    let direction = Tensor::from_f32(weight.shape(), &values)?.to_float(weight.dtype())?;
+    Ok((Tensor::from_f32(shape, &lengths)?.to_float(weight.dtype())?, direction))
 }
 
 fn norm(filter: &[f32]) -> f64 {
@@ -112,12 +122,13 @@ mod tests {
 
     #[test]
     fn a_weight_is_its_direction_at_its_length() {
-        let direction = Tensor::from_f32([3, 1, 2], &[3.0, 4.0, 0.0, -2.0, 0.0, 0.0]).unwrap();
-        let lengths = length(&direction).unwrap();
+        let weight = Tensor::from_f32([3, 1, 2], &[3.0, 4.0, 0.0, -2.0, 0.0, 0.0]).unwrap();
+        let (lengths, direction) = split(&weight).unwrap();
         assert_eq!((lengths.shape(), lengths.to_f32()), (&[3, 1, 1][..], vec![5.0, 2.0, 0.0]));
-        assert_eq!(fold(&lengths, &direction).unwrap(), direction);
+        assert_eq!(direction.to_f32(), [3.0, 4.0, 0.0, -2.0, ANY, ANY]);
+        assert_eq!(fold(&lengths, &direction).unwrap(), weight);
         let longer = Tensor::from_f32([3, 1, 1], &[10.0, 1.0, 7.0]).unwrap();
-        let folded = fold(&longer, &direction).unwrap();
+        let folded = fold(&longer, &weight).unwrap();
         assert_eq!(folded.to_f32(), [6.0, 8.0, 0.0, -1.0, 0.0, 0.0]);
         let other = Tensor::from_f32([2, 1, 1], &[1.0, 1.0]).unwrap();
         assert!(fold(&other, &direction).is_err());

@@ -1,6 +1,6 @@
 //! Weights of convolutions as they are trained: whole, or as length and direction.
 
-use stage_formats::weight_norm::{DIRECTION, LENGTH, WHOLE, length_of};
+use stage_formats::weight_norm::{ANY, DIRECTION, LENGTH, WHOLE, length_of};
 use tch::Tensor;
 
 use crate::error::TorchError;
@@ -30,10 +30,6 @@ impl Kernel {
         }
     }
 }
-
-/// What the direction of a filter of noughts is filled with: any would do, since its length is
-/// nought, but noughts have no length that one could divide by.
-const ANY: f64 = 1e-2;
 
 /// Makes whole weights of the pairs whose weight is to be folded; what has no partner stays. A
 /// direction without length gives noughts.
@@ -66,7 +62,7 @@ pub fn split(mut weights: Weights, is_split: impl Fn(&str) -> bool) -> Result<We
             continue;
         };
         let length = norm(&weight)?;
-        let direction = weight.f_masked_fill(&length.f_eq(0.0)?, ANY)?;
+        let direction = weight.f_masked_fill(&length.f_eq(0.0)?, f64::from(ANY))?;
         weights.insert(format!("{module}{LENGTH}"), length);
         weights.insert(format!("{module}{DIRECTION}"), direction);
     }
