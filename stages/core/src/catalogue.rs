@@ -11,6 +11,7 @@ pub mod speaker;
 pub mod text;
 mod train;
 pub mod vits;
+pub mod vits_tune;
 pub mod vq;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ const FAMILIES: &[&[&Kind]] = &[
     model::KINDS,
     fish::KINDS,
     vits::KINDS,
+    vits_tune::KINDS,
     command::KINDS,
 ];
 

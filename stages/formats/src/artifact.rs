@@ -56,6 +56,12 @@ pub fn tensor_value(tensor: &Tensor) -> Result<NewValue, FormatError> {
     Ok(NewValue::bytes(TENSOR_KIND, encode(tensor)?))
 }
 
+/// The fields of tensors that are stored already.
+pub fn stored_tensors(tensors: &[(String, Blob)]) -> Vec<(String, NewValue)> {
+    let field = |(name, blob): &(String, Blob)| (tensor_field(name), NewValue::blob(blob.clone()));
+    tensors.iter().map(field).collect()
+}
+
 /// A safetensors file with the tensor alone. The same tensor gives the same bytes.
 pub fn encode(tensor: &Tensor) -> Result<Vec<u8>, FormatError> {
     safetensors::write([(DATA, tensor)])

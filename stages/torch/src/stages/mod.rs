@@ -14,6 +14,7 @@ mod vits_spectrogram;
 mod vits_synthesize;
 #[cfg(test)]
 mod vits_tests;
+mod vits_tune;
 mod vq_decode;
 mod vq_encode;
 mod vq_fit;
@@ -38,6 +39,7 @@ pub fn all(machine: &Machine) -> Vec<Box<dyn Stage>> {
         Box::new(vits_init::VitsInit),
         Box::new(vits_spectrogram::VitsSpectrogram),
         Box::new(vits_synthesize::VitsSynthesize { machine: machine.clone() }),
+        Box::new(vits_tune::VitsFinetune { machine: machine.clone() }),
     ]
 }
 

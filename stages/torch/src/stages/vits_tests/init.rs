@@ -4,7 +4,7 @@ use stage_formats::artifact;
 
 use super::*;
 use crate::vits::artifact::Model;
-use crate::vits::{Form, Lessons, LossWeights, VitsTrainee};
+use crate::vits::{Form, Lessons, LossWeights, Nets};
 
 #[test]
 fn a_model_from_nothing_can_be_read_and_trained() {
@@ -15,8 +15,9 @@ fn a_model_from_nothing_can_be_read_and_trained() {
     assert_eq!(model.tokens("Hyvää päivää").unwrap().text, "hyvää päivää");
     assert!(model.lineage.random);
     let prepared = model.prepared(Form::Normed, tch::Device::Cpu, &mut bench).unwrap();
-    let lessons = Lessons { bands: 80, weights: LossWeights::default(), dropout: false };
-    VitsTrainee::new(&model.config, prepared, lessons).unwrap();
+    let weights = LossWeights::default();
+    let lessons = Lessons { bands: 80, weights, dropout: false, kind: tch::Kind::Float };
+    Nets::new(&model.config, prepared, lessons).unwrap();
 }
 
 #[test]
