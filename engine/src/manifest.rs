@@ -28,6 +28,9 @@ mod unit;
 mod value;
 mod written;
 
+#[cfg(test)]
+pub(crate) mod testing;
+
 use camino::Utf8Path;
 use stage_core::Catalogue;
 

@@ -39,6 +39,8 @@ pub const PARENT: Table = Table(11);
 
 /// A time in which GPUs were at work to [`crate::gpu_hours::UsageRecord`].
 pub const USAGE: Table = Table(12);
+/// A kind of stage, its parameters and a device to [`crate::measure::Measure`].
+pub const MEASURE: Table = Table(13);
 
 /// What training can go on from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -177,6 +179,7 @@ mod tests {
     fn no_two_kinds_of_records_share_a_table() {
         let tables = [
             ITEM, CHUNK, STAGE, LAST, RUN, MEMO, LIMIT, EXPORT, EXPORTS, CHECKPOINT, PARENT, USAGE,
+            MEASURE,
         ];
         let numbers: BTreeSet<u8> = tables.iter().map(|table| table.0).collect();
         assert_eq!(numbers.len(), tables.len());

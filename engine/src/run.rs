@@ -10,6 +10,7 @@ mod hands;
 mod item_stage;
 mod limit;
 mod message;
+mod meter;
 mod pool;
 mod schedule;
 mod scratch;
@@ -22,12 +23,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cache::{Cache, CacheError, Claim};
-use camino::Utf8Path;
 use crossbeam_channel::unbounded;
 use stage_core::event::{Event, StageCounts, Status};
 
 use crate::engine::{Engine, EngineError, RunOptions, Sink, StopFlag};
 use crate::export::{self, Exported};
+use crate::machine::Machine;
 use crate::pipeline::{Pipeline, StageId};
 use crate::plan::{Plan, Planner};
 use crate::record::{RUN, RunRecord, decode, encode, run_key};
@@ -35,6 +36,7 @@ use crate::record::{RUN, RunRecord, decode, encode, run_key};
 use commit::Committer;
 use gpu::Gpus;
 use hands::Hands;
+use meter::Meter;
 use pool::Shared;
 use schedule::{Ending, Schedule, State};
 use scratch::Scratch;
@@ -233,7 +235,8 @@ impl Pass<'_> {
             followers: HashMap::new(),
             options: self.options,
             sink: &mut *sink,
-            hands: Hands::new(shared, gpus(self.cache)),
+            hands: Hands::new(shared, Machine::gpu_devices(self.cache.fs().as_ref())),
+            meter: Meter::new(count, self.cache.fs().is_direct()),
             messages: received,
             committer: Committer::new(messages, self.options.commit_every),
             run: self.number,
@@ -310,14 +313,6 @@ impl Total {
 /// Every wanted stage is as it was at the last run, so there is nothing to remember either.
 fn is_settled(plan: &Plan, wanted: &BTreeSet<StageId>) -> bool {
     wanted.iter().all(|id| plan.stages[id.0].unchanged)
-}
-
-/// The GPUs of this machine, by the device files of their driver.
-fn gpus(cache: &Cache) -> Vec<String> {
-    let names = cache.fs().read_dir(Utf8Path::new("/dev")).unwrap_or_default();
-    let number = |name: &str| name.strip_prefix("nvidia")?.parse::<u32>().ok();
-    let numbers: BTreeSet<u32> = names.iter().filter_map(|entry| number(&entry.name)).collect();
-    (0..numbers.len()).map(|at| format!("cuda:{at}")).collect()
 }
 
 /// Everything that this pipeline needs is there again.

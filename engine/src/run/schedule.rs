@@ -18,6 +18,7 @@ use super::gpu::Gpus;
 use super::hands::Hands;
 use super::item_stage::{ItemStage, Queued};
 use super::message::{GatherTask, ItemTask, JobHandle, Message, Task};
+use super::meter::Meter;
 use crate::engine::{Engine, EngineError, RunOptions, Sink};
 use crate::pipeline::{Pipeline, StageId};
 use crate::plan::StagePlan;
@@ -92,6 +93,7 @@ pub struct Schedule<'a> {
     pub committer: Committer,
     pub run: u64,
     pub gpus: Gpus,
+    pub meter: Meter,
     /// Deaths of the worker without a result between them, by stage.
     pub deaths: HashMap<StageId, u32>,
     pub halted: bool,
@@ -120,6 +122,7 @@ impl<'a> Schedule<'a> {
             }
         }
         self.end_gpus()?;
+        self.keep_measures()?;
         if self.ending() != Ending::Done {
             let committed = self.committer.finish(&self.store);
             self.report_commit(committed)?;
@@ -164,11 +167,16 @@ impl<'a> Schedule<'a> {
 
     fn handle(&mut self, message: Message) -> Result<(), EngineError> {
         match message {
-            Message::Done { ticket, outcome, lost } => self.done(ticket, outcome, lost)?,
+            Message::Done { ticket, outcome, lost, written } => {
+                self.done(ticket, outcome, lost, written)?;
+            }
             Message::Progress { ticket, done, total } => self.progress(ticket, done, total),
             Message::Metrics { ticket, step, values } => self.metrics(ticket, step, values),
             Message::CheckpointKept { ticket, saved } => self.checkpoint_kept(ticket, saved),
-            Message::Event(event) => (self.sink)(event),
+            Message::Event(event) => {
+                self.meter.observe(&event);
+                (self.sink)(event);
+            }
             Message::Full { why } => self.disk_full(why),
             Message::Committed(result) => self.report_commit(result)?,
         }
@@ -217,6 +225,7 @@ impl<'a> Schedule<'a> {
             }
         }
         self.watch_gpus()?;
+        self.watch_memory();
         self.committer.start_if_due(&self.store);
         self.end_overdue()
     }

@@ -32,7 +32,9 @@ impl Schedule<'_> {
 
     pub fn metrics(&mut self, ticket: u64, step: u64, values: BTreeMap<String, f64>) {
         if let Some(task) = self.in_flight.get(&ticket) {
-            let stage = self.pipeline.stage(task.stage).name.clone();
+            let id = task.stage;
+            let stage = self.pipeline.stage(id).name.clone();
+            self.measure_step(id, step, &values);
             (self.sink)(Event::Metrics { stage, step, values });
         }
     }

@@ -1,5 +1,6 @@
 //! The kinds of the family `model`: published weights as artifacts, and the way back.
 
+use crate::cost::{Cost, Rates, Weights};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
@@ -19,6 +20,7 @@ tables and masks are left out, since they are made anew; separate matrices of qu
 values become one. The tensors of a text model are compared with what its `config.json` asks for,
 and the size of its tokenizer with its vocabulary.",
     work: Work::Gather,
+    cost: Cost::Weights(Weights { written: 1.0 }),
     inputs: &[InputPort {
         name: "asset",
         reads: Fields::All,
@@ -90,6 +92,7 @@ The weights are one flat state dict in C order, under the names that the origina
 `model.import` gives the same tensors again, to the bit unless `dtype` says otherwise. A licence
 that the model carries stands in the head of `README.md`, where `model.import` finds it.",
     work: Work::Gather,
+    cost: Cost::Weights(Weights { written: 1.0 }),
     inputs: &[InputPort {
         name: "model",
         reads: Fields::All,
@@ -136,6 +139,7 @@ before costs none.
 To go on with the one that sounds best, take it out with `dataset.item`, as a model or as adapters:
 `input = \"trained.checkpoints\"`, `id = \"step-400\"`.",
     work: Work::Gather,
+    cost: Cost::Rates(Rates::LIGHT),
     inputs: &[
         InputPort {
             reads: Fields::All,
