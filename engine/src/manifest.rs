@@ -22,6 +22,7 @@ mod problem;
 mod reference;
 mod resolve;
 mod schema;
+mod session;
 mod source;
 mod target;
 mod unit;

@@ -20,6 +20,7 @@ mod sink;
 mod sizes;
 pub mod tensor;
 pub mod tensorboard;
+pub mod training;
 pub mod vits;
 pub mod weight_norm;
 pub mod weights;

@@ -5,6 +5,7 @@
 //! `<module>.lora_A` [rank, inputs] and `<module>.lora_B` [outputs, rank].
 
 use serde::{Deserialize, Serialize};
+use stage_formats::training::names_module;
 use tch::{Kind, Tensor};
 
 use crate::error::TorchError;
@@ -136,7 +137,7 @@ pub fn attach(
     let matches = matches(&settings.patterns, &names)?;
     for (name, layer) in &mut layers {
         let _ = layer.weight().f_requires_grad_(false)?;
-        if !settings.patterns.iter().any(|pattern| is_match(pattern, name)) {
+        if !settings.patterns.iter().any(|pattern| names_module(pattern, name)) {
             continue;
         }
         if layer.adapter().is_some() {
@@ -199,7 +200,7 @@ pub fn merge(model: &mut impl Adaptable, kind: Kind) -> Result<usize, TorchError
 
 fn matches(patterns: &[String], names: &[&str]) -> Result<Vec<Match>, TorchError> {
     let count = |pattern: &String| {
-        let modules = names.iter().filter(|name| is_match(pattern, name)).count();
+        let modules = names.iter().filter(|name| names_module(pattern, name)).count();
         if modules == 0 {
             let known = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>();
             let more = if known.len() > 8 { ", …" } else { "" };
@@ -210,25 +211,6 @@ fn matches(patterns: &[String], names: &[&str]) -> Result<Vec<Match>, TorchError
         Ok(Match { pattern: pattern.clone(), modules })
     };
     patterns.iter().map(count).collect()
-}
-
-/// Whether a name fits a pattern in which `*` stands for any characters.
-fn is_match(pattern: &str, name: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = name.strip_prefix(first) else { return false };
-    let mut parts = parts.peekable();
-    if parts.peek().is_none() {
-        return rest.is_empty();
-    }
-    while let Some(part) = parts.next() {
-        if parts.peek().is_none() {
-            return rest.ends_with(part);
-        }
-        let Some(at) = rest.find(part) else { return false };
-        rest = &rest[at + part.len()..];
-    }
-    true
 }
 
 /// A draw from the normal distribution of mean 0 and variance 1: Box and Muller's way.
@@ -437,7 +419,7 @@ mod tests {
             ("a*a", "a", false),
             ("", "", true),
         ] {
-            assert_eq!(is_match(pattern, name), expected, "{pattern} {name}");
+            assert_eq!(names_module(pattern, name), expected, "{pattern} {name}");
         }
     }
 
