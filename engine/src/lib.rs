@@ -6,6 +6,7 @@
 pub mod archive;
 pub mod cli;
 pub mod engine;
+pub mod estimate;
 pub mod export;
 pub mod gc;
 pub mod gpu_hours;

@@ -41,6 +41,8 @@ use pool::Shared;
 use schedule::{Ending, Schedule, State};
 use scratch::Scratch;
 
+pub(crate) use item_stage::item_weight;
+
 /// How often a run is planned again because something turned out to be lost.
 const PASSES: usize = 16;
 /// So many losses are taken one by one; after that the whole cache is looked through.

@@ -7,16 +7,19 @@ use cache::Cache;
 use serde_json::json;
 use stage_core::event::{Event, PlannedStage};
 
-use super::arguments;
+use super::arguments::{self, Settings};
 use super::error::{CliError, Exit, diagnostic};
 use super::project::{Program, Project};
 use crate::engine::Engine;
+use crate::estimate::{Total, estimate};
 use crate::gpu_hours::Budget;
 use crate::history;
+use crate::machine::Machine;
 use crate::pipeline::{Pipeline, StageId};
 use crate::plan::Plan;
 use crate::record::RunRecord;
 use crate::show::escape::clean;
+use crate::show::estimate::EstimateText;
 use crate::show::lines::message;
 use crate::show::plan::PlanText;
 use crate::show::table::Table;
@@ -63,17 +66,24 @@ pub fn plan(
     arguments: &arguments::Plan,
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
-    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let project = program.load_to_plan(&arguments.manifest.manifest, &arguments.settings)?;
     program.count_warnings(&project);
     let targets = project.targets(&arguments.stages)?;
     let cache = program.open(&project)?;
     let engine = program.engine(None, arguments.verify);
-    let event = make(program, &engine, &project, &cache, &targets)?.event(&project.pipeline);
+    let plan = make(program, &engine, &project, &cache, &targets)?;
+    let estimate = estimate(&project.pipeline, &plan, &cache, Machine::look(), engine.threads)?;
+    let before = before(program, arguments, &engine, &cache)?;
+    let event = plan.event(&project.pipeline);
     let budget = budget(&project, &cache)?;
     if arguments.json {
         let mut plan = serde_json::to_value(&event).map_err(std::io::Error::from)?;
         if let Some(budget) = budget {
             plan["gpu_hours"] = json!(budget);
+        }
+        plan["estimate"] = json!(estimate);
+        if let Some(before) = before {
+            plan["estimate"]["without_set"] = json!(before);
         }
         writeln!(output, "{plan}")?;
         return Ok(Exit::Done);
@@ -84,10 +94,12 @@ pub fn plan(
     };
     let order: Vec<String> =
         wanted.iter().map(|id| project.pipeline.stage(*id).name.clone()).collect();
-    let text = PlanText {
-        order: &order,
-        stages: &planned(event),
-        price_per_hour: project.pipeline.session.price_per_hour,
+    let text = PlanText { order: &order, stages: &planned(event), paint: program.terminal.data };
+    output.write_all(text.render().as_bytes())?;
+    let text = EstimateText {
+        pipeline: &project.pipeline,
+        estimate: &estimate,
+        before: before.as_ref(),
         paint: program.terminal.data,
     };
     output.write_all(text.render().as_bytes())?;
@@ -95,6 +107,27 @@ pub fn plan(
         writeln!(output, "{budget}")?;
     }
     Ok(Exit::Done)
+}
+
+/// What all would take with the manifest as it is, where something is set beside it.
+fn before(
+    program: &Program,
+    arguments: &arguments::Plan,
+    engine: &Engine,
+    cache: &Cache,
+) -> Result<Option<Total>, CliError> {
+    if arguments.settings.set.is_empty() {
+        return Ok(None);
+    }
+    let settings = Settings { set: Vec::new(), ..arguments.settings.clone() };
+    // A manifest may be whole only with what is set.
+    let Ok(project) = program.load_to_plan(&arguments.manifest.manifest, &settings) else {
+        return Ok(None);
+    };
+    let targets = project.targets(&arguments.stages)?;
+    let plan = make(program, engine, &project, cache, &targets)?;
+    let machine = Machine::look();
+    Ok(Some(estimate(&project.pipeline, &plan, cache, machine, engine.threads)?.total))
 }
 
 /// What is left of the weekly limit, where there is one.
