@@ -12,9 +12,10 @@ use crate::gpu_hours::UsageRecord;
 use crate::history;
 use crate::measure::Measure;
 use crate::record::{
-    CHECKPOINT, CheckpointRecord, EXPORT, EXPORTS, LAST, LIMIT, LastRecord, MEASURE, RUN, USAGE,
-    decode, encode, run_key,
+    CHECKPOINT, CheckpointRecord, EXPORT, EXPORTS, LAST, LIMIT, LastRecord, MEASURE, PROGRESS, RUN,
+    SPENT, USAGE, decode, encode, run_key,
 };
+use crate::spending::Spent;
 
 /// Packs what the garbage collection would keep under these limits.
 pub fn pack(cache: &Cache, limits: &Limits, how: &Archiving) -> Result<Archived, CacheError> {
@@ -72,6 +73,11 @@ fn is_newer(table: Table, own: &[u8], other: &[u8]) -> bool {
     match table {
         LAST => is_later(own, other, |last: &LastRecord| last.run),
         CHECKPOINT => is_later(own, other, |checkpoint: &CheckpointRecord| checkpoint.run),
+        SPENT => {
+            let long = |bytes: &[u8]| decode::<Spent>(bytes).map(|record| record.seconds);
+            long(other) > long(own)
+        }
+        PROGRESS => decode::<(u64, u64)>(other) > decode::<(u64, u64)>(own),
         USAGE => {
             let long = |bytes: &[u8]| decode::<UsageRecord>(bytes).map(|record| record.seconds);
             long(other) > long(own)

@@ -3,6 +3,8 @@
 
 mod assumptions;
 mod flow;
+mod outcome;
+mod room;
 mod shape;
 mod stage;
 mod total;
@@ -15,11 +17,15 @@ use serde::Serialize;
 use stage_core::estimate::StageEstimate;
 use stage_core::event::Verdict;
 
+use crate::gpu_hours::Budget;
 use crate::machine::{Device, Machine};
 use crate::pipeline::{Pipeline, Price, StageId, StageSpec};
 use crate::plan::Plan;
+use crate::spending::Purse;
 use assumptions::Assumptions;
 use flow::Flows;
+pub use outcome::{RunOutcome, StageOutcome};
+pub use room::{Fitted, Room};
 pub use total::{Fit, OnGpu, Total};
 use total::{Layout, Stages, mark_best, money};
 
@@ -32,7 +38,10 @@ pub struct Estimate {
     /// One for each GPU of the price table.
     pub gpus: Vec<OnGpu>,
     pub assumptions: Vec<String>,
-    /// Stages that what is left of the session has no room for.
+    /// What of it the session has room for, where that is limited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fitted: Option<Fitted>,
+    /// Where each stage would work, by its position in the pipeline.
     #[serde(skip)]
     pub devices: Vec<Device>,
 }
@@ -89,6 +98,7 @@ impl Estimator<'_> {
         let per_hour = self.pipeline.session.price_per_hour.or(chosen.map(|price| price.per_hour));
         let total = Layout { gpu_speed: speed, ..layout }.total(per_hour);
         self.tell_gpu(&devices, &stages, chosen);
+        let room = self.room(per_hour)?;
         let mut named = BTreeMap::new();
         for (spec, stage) in self.pipeline.stages.iter().zip(stages) {
             let Some(mut stage) = stage else { continue };
@@ -100,7 +110,19 @@ impl Estimator<'_> {
             named.insert(spec.name.clone(), stage);
         }
         let assumptions = self.assumed.into_texts();
-        Ok(Estimate { stages: named, total, gpus, assumptions, devices })
+        let estimate = Estimate { stages: named, total, gpus, assumptions, fitted: None, devices };
+        let fitted = room.is_limited().then(|| room.fit(self.pipeline, &estimate));
+        Ok(Estimate { fitted, ..estimate })
+    }
+
+    /// What is left of the session.
+    fn room(&self, price_per_hour: Option<f64>) -> Result<Room, CacheError> {
+        let (cache, session) = (self.flows.store.cache(), &self.pipeline.session);
+        let hours = session.gpu_hours_per_week.map(|hours| Budget::read(cache, hours * 3600.0));
+        let gpu_seconds = hours.transpose()?.map(|budget| budget.left_seconds());
+        let purse = Purse::read(cache, self.pipeline)?;
+        let room = Room { seconds: session.stop_after_seconds, gpu_seconds, price_per_hour };
+        Ok(room.with_seconds(purse.map(|purse| purse.left_seconds())))
     }
 
     fn has_work(&self, id: StageId) -> bool {

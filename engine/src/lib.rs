@@ -23,6 +23,7 @@ pub mod record;
 pub mod run;
 pub mod show;
 mod source;
+pub mod spending;
 pub mod store;
 mod tables;
 mod world;

@@ -15,6 +15,7 @@ mod pool;
 mod schedule;
 mod scratch;
 mod settle;
+mod spending;
 mod train_stage;
 pub mod training;
 
@@ -27,6 +28,7 @@ use crossbeam_channel::unbounded;
 use stage_core::event::{Event, StageCounts, Status};
 
 use crate::engine::{Engine, EngineError, RunOptions, Sink, StopFlag};
+use crate::estimate::{Estimate, RunOutcome, StageOutcome, estimate};
 use crate::export::{self, Exported};
 use crate::machine::Machine;
 use crate::pipeline::{Pipeline, StageId};
@@ -36,12 +38,14 @@ use crate::record::{RUN, RunRecord, decode, encode, run_key};
 use commit::Committer;
 use gpu::Gpus;
 use hands::Hands;
-use meter::Meter;
+use meter::{Meter, Taken};
 use pool::Shared;
 use schedule::{Ending, Schedule, State};
 use scratch::Scratch;
+use spending::Spending;
 
 pub(crate) use item_stage::item_weight;
+pub(crate) use meter::threads_of;
 
 /// How often a run is planned again because something turned out to be lost.
 const PASSES: usize = 16;
@@ -118,6 +122,7 @@ pub fn run(
     let seconds = started.elapsed().as_secs_f64();
     let stages = total.named(pipeline, &wanted);
     let total_did_something = total.did_something();
+    let outcome = total.outcome(seconds);
     if total_did_something || status != Status::Done {
         let record = RunRecord {
             run: number,
@@ -131,6 +136,9 @@ pub fn run(
             pinned: false,
         };
         record_run(cache, &record)?;
+        if let (Some(outcome), false) = (outcome, cache.is_read_only()) {
+            outcome.keep(cache, number)?;
+        }
     }
     if let Err(error) = commit_rest(cache, held) {
         match error.is_no_space() {
@@ -153,12 +161,15 @@ struct Total {
     counts: Vec<StageCounts>,
     keys: BTreeMap<String, cache::Digest>,
     exported: u64,
+    /// What was expected when the run began.
+    expected: Option<Estimate>,
+    costs: BTreeMap<String, StageOutcome>,
 }
 
 impl Total {
     fn new(pipeline: &Pipeline) -> Total {
         let counts = vec![StageCounts::default(); pipeline.stages.len()];
-        Total { counts, keys: BTreeMap::new(), exported: 0 }
+        Total { counts, keys: BTreeMap::new(), exported: 0, expected: None, costs: BTreeMap::new() }
     }
 
     /// What an earlier pass has executed counts; what was there is told by the last pass.
@@ -179,6 +190,29 @@ impl Total {
     ) -> BTreeMap<String, StageCounts> {
         let counts = |id: &StageId| (pipeline.stage(*id).name.clone(), self.counts[id.0]);
         wanted.iter().map(counts).collect()
+    }
+
+    /// What the stages took that have come to their end.
+    fn take_costs(&mut self, pipeline: &Pipeline, taken: &[Taken], done: &[bool]) {
+        for (spec, taken) in pipeline.stages.iter().zip(taken) {
+            if !done[spec.id.0] || *taken == Taken::default() {
+                continue;
+            }
+            let expected =
+                self.expected.as_ref().and_then(|estimate| estimate.stages.get(&spec.name));
+            let cost = self.costs.entry(spec.name.clone()).or_insert_with(|| StageOutcome {
+                expected_seconds: expected.and_then(|stage| stage.seconds),
+                expected_bytes: expected.and_then(|stage| stage.disk_bytes),
+                ..StageOutcome::default()
+            });
+            cost.seconds += taken.seconds;
+            cost.bytes += taken.bytes;
+        }
+    }
+
+    fn outcome(&self, seconds: f64) -> Option<RunOutcome> {
+        let expected_seconds = self.expected.as_ref()?.total.seconds;
+        Some(RunOutcome { expected_seconds, seconds, stages: self.costs.clone() })
     }
 
     fn did_something(&self) -> bool {
@@ -206,6 +240,9 @@ impl Pass<'_> {
         let plan = planner.plan(&self.options.targets, sink)?;
         if is_settled(&plan, self.wanted) {
             return self.take_over(plan, planner, total, sink);
+        }
+        if total.expected.is_none() {
+            total.expected = self.estimate(&plan, sink)?;
         }
         let (messages, received) = unbounded();
         let shared = Shared {
@@ -243,6 +280,7 @@ impl Pass<'_> {
             committer: Committer::new(messages, self.options.commit_every),
             run: self.number,
             gpus: gpu_hours,
+            spending: Spending::begin(self.cache, self.pipeline, self.number)?,
             deaths: HashMap::new(),
             halted: false,
             failed: false,
@@ -251,6 +289,10 @@ impl Pass<'_> {
             next_ticket: 0,
         };
         let driven = schedule.drive();
+        let taken: Vec<Taken> = self.pipeline.ids().map(|id| schedule.taken(id)).collect();
+        let done: Vec<bool> =
+            schedule.states.iter().map(|state| matches!(state, State::Done)).collect();
+        total.take_costs(self.pipeline, &taken, &done);
         let Schedule { hands, store, plans, states, counts, mut committer, .. } = schedule;
         hands.dismiss();
         // A commit under way moves the files that exports are made from.
@@ -267,6 +309,15 @@ impl Pass<'_> {
             return Ok(self.with_exports(ending, exported));
         }
         Ok(ending)
+    }
+
+    /// Tells what the run is expected to take.
+    fn estimate(&self, plan: &Plan, sink: Sink) -> Result<Option<Estimate>, EngineError> {
+        let threads = self.engine.threads;
+        let estimate = estimate(self.pipeline, plan, self.cache, Machine::look(), threads)?;
+        let (stages, seconds) = (estimate.stages.clone(), estimate.total.seconds);
+        sink(Event::Estimated { stages, seconds });
+        Ok(Some(estimate))
     }
 
     /// Nothing is to do: counts and exports alone, without a thread.

@@ -11,7 +11,7 @@ use super::arguments::{self, Settings};
 use super::error::{CliError, Exit, diagnostic};
 use super::project::{Program, Project};
 use crate::engine::Engine;
-use crate::estimate::{Total, estimate};
+use crate::estimate::{RunOutcome, Total, estimate};
 use crate::gpu_hours::Budget;
 use crate::history;
 use crate::machine::Machine;
@@ -19,11 +19,12 @@ use crate::pipeline::{Pipeline, StageId};
 use crate::plan::Plan;
 use crate::record::RunRecord;
 use crate::show::escape::clean;
-use crate::show::estimate::EstimateText;
+use crate::show::estimate::{EstimateText, accuracy};
 use crate::show::lines::message;
 use crate::show::plan::PlanText;
 use crate::show::table::Table;
 use crate::show::units;
+use crate::spending::Purse;
 
 pub fn check(
     program: &Program,
@@ -81,6 +82,9 @@ pub fn plan(
         if let Some(budget) = budget {
             plan["gpu_hours"] = json!(budget);
         }
+        if let Some(purse) = Purse::read(&cache, &project.pipeline)? {
+            plan["budget"] = json!(purse);
+        }
         plan["estimate"] = json!(estimate);
         if let Some(before) = before {
             plan["estimate"]["without_set"] = json!(before);
@@ -105,6 +109,9 @@ pub fn plan(
     output.write_all(text.render().as_bytes())?;
     if let Some(budget) = budget {
         writeln!(output, "{budget}")?;
+    }
+    if let Some(purse) = Purse::read(&cache, &project.pipeline)? {
+        writeln!(output, "{purse}")?;
     }
     Ok(Exit::Done)
 }
@@ -156,10 +163,12 @@ pub fn status(
     let stages = planned(event);
     let runs = history::runs(&cache)?;
     let last = runs.iter().rev().find(|run| run.pipeline == project.pipeline.name);
+    let outcome = last.map(|last| RunOutcome::read(&cache, last.run)).transpose()?.flatten();
     if arguments.json {
         let state = json!({
             "pipeline": project.pipeline.name, "last": last, "stages": stages,
             "licenses": licenses(&project.pipeline), "gpu_hours": budget(&project, &cache)?,
+            "budget": Purse::read(&cache, &project.pipeline)?, "cost": outcome,
         });
         writeln!(output, "{state}")?;
         return Ok(Exit::Done);
@@ -182,6 +191,12 @@ pub fn status(
     output.write_all(table.render().as_bytes())?;
     if let Some(budget) = budget(&project, &cache)? {
         writeln!(output, "{budget}")?;
+    }
+    if let Some(purse) = Purse::read(&cache, &project.pipeline)? {
+        writeln!(output, "{purse}")?;
+    }
+    if let Some(outcome) = &outcome {
+        writeln!(output, "{}", accuracy(outcome))?;
     }
     for (license, stages) in licenses(&project.pipeline) {
         let stages = stages.iter().map(|stage| clean(stage)).collect::<Vec<_>>().join(", ");

@@ -11,7 +11,7 @@ use crate::measure::{self, MEGABYTE, Measure};
 use crate::pipeline::{StageSpec, StageWork};
 use crate::plan::items::ItemReads;
 use crate::plan::{ItemPlan, StagePlan, Work};
-use crate::run::item_weight;
+use crate::run::{item_weight, threads_of};
 
 /// What no spread of the past shows of a time, as a part of it; and of sizes, which hardly vary.
 const TIME_DOUBT: f64 = 0.1;
@@ -98,12 +98,8 @@ impl Estimator<'_> {
         Todo { count, size, flow }
     }
 
-    /// A stage's own work is shared out among the threads, where it is by items and in this process.
     fn threads(&self, spec: &StageSpec) -> f64 {
-        match (spec.work, self.machine.device(spec)) {
-            (StageWork::Item, Device::Here) => self.threads as f64,
-            _ => 1.0,
-        }
+        threads_of(spec, self.threads)
     }
 
     fn by_measure(

@@ -13,7 +13,8 @@ use super::flow::Flow;
 use super::stage::{GPU_CONTEXT, Todo};
 use crate::machine::Device;
 use crate::measure::Measure;
-use crate::pipeline::StageSpec;
+use crate::pipeline::{StageId, StageSpec};
+use crate::record::{CHECKPOINT, PROGRESS, decode};
 use crate::show::units;
 
 /// Codec frames of a second, and the tokens of the text that goes with it.
@@ -127,10 +128,28 @@ impl Estimator<'_> {
                 estimate.vram_bytes = Some(vram);
             }
         }
+        let left = self.left_of(spec.id);
+        estimate.seconds = estimate.seconds.map(|seconds| seconds.times(left));
         if is_gpu {
             estimate.advice = self.batch_advice(&plan, scale);
         }
         estimate
+    }
+
+    /// The part of the steps that is left where a checkpoint is gone on from.
+    fn left_of(&self, id: StageId) -> f64 {
+        let cache = self.flows.store.cache();
+        let key = self.plan.stage(id).keyed.as_ref().map(|keyed| keyed.digest);
+        let has_states =
+            key.is_some_and(|key| cache.get(CHECKPOINT, &key).ok().flatten().is_some());
+        let progress = key.filter(|_| has_states).and_then(|key| {
+            let bytes = cache.get(PROGRESS, &key).ok()??;
+            decode::<(u64, u64)>(&bytes)
+        });
+        match progress {
+            Some((done, total)) if total > 0 => 1.0 - (done as f64 / total as f64).min(1.0),
+            _ => 1.0,
+        }
     }
 
     fn plan_of(

@@ -124,7 +124,7 @@ impl Schedule<'_> {
         Ok(ended)
     }
 
-    fn upstream_is_done(&self, id: StageId) -> bool {
+    pub fn upstream_is_done(&self, id: StageId) -> bool {
         let mut upstream = self.pipeline.stage(id).upstream();
         upstream.all(|above| matches!(self.states[above.0], State::Done))
     }
@@ -198,7 +198,7 @@ impl Schedule<'_> {
 
     fn end(&mut self, id: StageId) -> Result<(), EngineError> {
         self.states[id.0] = State::Done;
-        self.keep_measure(id)?;
+        self.end_measure(id)?;
         self.remember_last(id)?;
         (self.sink)(Event::StageFinished {
             stage: self.pipeline.stage(id).name.clone(),
@@ -312,6 +312,7 @@ impl Schedule<'_> {
             Err(Failure::Stage(StageError::Stopped)) => {
                 self.states[id.0] = State::Resting;
                 self.has_saved_for_limit(id);
+                self.has_saved_for_budget();
             }
             Err(failure) => self.gather_failed(id, attempt, failure),
         }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
 use cache::CacheError;
+use stage_core::Place;
 use stage_core::event::Event;
 
 use super::item_stage::Queued;
@@ -12,7 +13,7 @@ use crate::engine::EngineError;
 use crate::machine::{Device, Machine, resident_bytes};
 use crate::measure::line::Line;
 use crate::measure::{self, MEGABYTE, Measure};
-use crate::pipeline::{StageId, StageWork};
+use crate::pipeline::{StageId, StageSpec, StageWork};
 
 /// The metric by which a worker tells what its GPU had taken at most.
 const VRAM: &str = "vram_peak_bytes";
@@ -20,6 +21,9 @@ const VRAM: &str = "vram_peak_bytes";
 pub struct Meter {
     machine: Machine,
     tallies: Vec<Tally>,
+    taken: Vec<Taken>,
+    /// Of whole stages, as they tell it: done and in all.
+    progress: HashMap<StageId, (u64, u64)>,
     /// The processes of the workers, by device.
     workers: HashMap<String, u32>,
     has_tidied: bool,
@@ -38,11 +42,20 @@ struct Tally {
     step: Option<(u64, Instant)>,
 }
 
+/// What a stage took in this pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Taken {
+    pub seconds: f64,
+    pub bytes: f64,
+}
+
 impl Meter {
     pub fn new(stages: usize, is_real: bool) -> Meter {
         Meter {
             machine: Machine::look(),
             tallies: std::iter::repeat_with(Tally::default).take(stages).collect(),
+            taken: vec![Taken::default(); stages],
+            progress: HashMap::new(),
             workers: HashMap::new(),
             has_tidied: false,
             is_real,
@@ -54,6 +67,16 @@ impl Meter {
         let size = queued.weight as f64 / MEGABYTE;
         self.tallies[id.0].seconds.add(size, seconds);
         self.tallies[id.0].bytes.add(size, bytes as f64);
+        self.taken[id.0].seconds += seconds;
+        self.taken[id.0].bytes += bytes as f64;
+    }
+
+    pub fn has_come_to(&mut self, id: StageId, done: u64, total: u64) {
+        self.progress.insert(id, (done, total));
+    }
+
+    pub fn progress(&self, id: StageId) -> Option<(u64, u64)> {
+        self.progress.get(&id).copied()
     }
 
     pub fn observe(&mut self, event: &Event) {
@@ -85,6 +108,14 @@ impl Meter {
     }
 }
 
+/// How many threads share the work of a stage.
+pub fn threads_of(spec: &StageSpec, threads: usize) -> f64 {
+    match (spec.work, spec.kind.place) {
+        (StageWork::Item, Place::Here) => threads.max(1) as f64,
+        _ => 1.0,
+    }
+}
+
 impl Schedule<'_> {
     /// A whole stage is done, or rests until the next run.
     pub fn measure_whole(&mut self, id: StageId, seconds: f64, bytes: u64) {
@@ -94,6 +125,8 @@ impl Schedule<'_> {
             tally.seconds.add(size, seconds);
         }
         tally.bytes.add(size, bytes as f64);
+        self.meter.taken[id.0].seconds += seconds;
+        self.meter.taken[id.0].bytes += bytes as f64;
     }
 
     pub fn measure_step(&mut self, id: StageId, step: u64, values: &BTreeMap<String, f64>) {
@@ -104,6 +137,30 @@ impl Schedule<'_> {
 
     fn arriving_items(&self, id: StageId) -> u64 {
         crate::plan::inputs::arriving_items(self.pipeline, &self.plans, id)
+    }
+
+    /// What a stage took in the terms of its estimate: with all threads to itself.
+    pub fn taken(&self, id: StageId) -> Taken {
+        let taken = self.meter.taken[id.0];
+        let spec = self.pipeline.stage(id);
+        let threads = threads_of(spec, self.engine.threads);
+        Taken { seconds: taken.seconds / threads, ..taken }
+    }
+
+    /// Tells what a stage took, and keeps it.
+    pub fn end_measure(&mut self, id: StageId) -> Result<(), EngineError> {
+        let taken = self.taken(id);
+        if self.counts[id.0].executed > 0 && taken != Taken::default() {
+            let tally = &self.meter.tallies[id.0];
+            (self.sink)(Event::Measured {
+                stage: self.pipeline.stage(id).name.clone(),
+                seconds: taken.seconds,
+                disk_bytes: taken.bytes,
+                ram_bytes: tally.ram_bytes,
+                vram_bytes: tally.vram_bytes,
+            });
+        }
+        self.keep_measure(id)
     }
 
     /// Looks at the memory of what works at this moment.

@@ -19,6 +19,7 @@ use super::hands::Hands;
 use super::item_stage::{ItemStage, Queued};
 use super::message::{GatherTask, ItemTask, JobHandle, Message, Task};
 use super::meter::Meter;
+use super::spending::Spending;
 use crate::engine::{Engine, EngineError, RunOptions, Sink};
 use crate::pipeline::{Pipeline, StageId};
 use crate::plan::StagePlan;
@@ -94,6 +95,7 @@ pub struct Schedule<'a> {
     pub run: u64,
     pub gpus: Gpus,
     pub meter: Meter,
+    pub spending: Spending,
     /// Deaths of the worker without a result between them, by stage.
     pub deaths: HashMap<StageId, u32>,
     pub halted: bool,
@@ -106,6 +108,7 @@ pub struct Schedule<'a> {
 impl<'a> Schedule<'a> {
     /// Works until nothing more can be done.
     pub fn drive(&mut self) -> Result<Ending, EngineError> {
+        self.watch_spending()?;
         self.activate_all()?;
         let mut last_tick = Instant::now();
         loop {
@@ -122,6 +125,7 @@ impl<'a> Schedule<'a> {
             }
         }
         self.end_gpus()?;
+        self.end_spending()?;
         self.keep_measures()?;
         if self.ending() != Ending::Done {
             let committed = self.committer.finish(&self.store);
@@ -172,7 +176,7 @@ impl<'a> Schedule<'a> {
             }
             Message::Progress { ticket, done, total } => self.progress(ticket, done, total),
             Message::Metrics { ticket, step, values } => self.metrics(ticket, step, values),
-            Message::CheckpointKept { ticket, saved } => self.checkpoint_kept(ticket, saved),
+            Message::CheckpointKept { ticket, saved } => self.checkpoint_kept(ticket, saved)?,
             Message::Event(event) => {
                 self.meter.observe(&event);
                 (self.sink)(event);
@@ -207,6 +211,7 @@ impl<'a> Schedule<'a> {
         if let Some(task) = self.in_flight.get(&ticket) {
             let stage = self.pipeline.stage(task.stage).name.clone();
             let counts = self.counts[task.stage.0];
+            self.meter.has_come_to(task.stage, done, total);
             (self.sink)(Event::Progress { stage, done, total, counts });
         }
     }
@@ -225,6 +230,7 @@ impl<'a> Schedule<'a> {
             }
         }
         self.watch_gpus()?;
+        self.watch_spending()?;
         self.watch_memory();
         self.committer.start_if_due(&self.store);
         self.end_overdue()

@@ -9,7 +9,7 @@ use super::escape::clean;
 use super::paint::Paint;
 use super::table::Table;
 use super::units;
-use crate::estimate::{Estimate, Fit, OnGpu, Total};
+use crate::estimate::{Estimate, Fit, Fitted, OnGpu, RunOutcome, Total};
 use crate::pipeline::Pipeline;
 
 /// Bounds that are so near, as a part of the figure, are not told.
@@ -35,6 +35,9 @@ impl EstimateText<'_> {
         self.advice(&mut text);
         self.total(&mut text);
         self.gpus(&mut text);
+        if let Some(fitted) = &self.estimate.fitted {
+            text.push_str(&room(fitted));
+        }
         if let Some(before) = self.before {
             self.difference(before, &mut text);
         }
@@ -155,6 +158,30 @@ impl EstimateText<'_> {
     }
 }
 
+/// What this session has room for.
+fn room(fitted: &Fitted) -> String {
+    let limits = [(fitted.room.seconds, ""), (fitted.room.gpu_seconds, " of GPUs")];
+    let limits = limits.into_iter().filter_map(|(seconds, of)| {
+        Some(format!("{}{of}", units::seconds(seconds.filter(|seconds| seconds.is_finite())?)))
+    });
+    let limits: Vec<String> = limits.collect();
+    let left = limits.join(" and ");
+    match fitted.left_out.is_empty() {
+        true => format!("all of it fits into the {left} that are left of this session\n"),
+        false => format!("{left} are left of this session, which {}\n", left_out(fitted)),
+    }
+}
+
+/// `is not enough for tokens, packed: 2m00s (1m00s to 4m00s) more, 2.00`.
+pub fn left_out(fitted: &Fitted) -> String {
+    let names = clean(&fitted.left_out.join(", ")).into_owned();
+    let seconds = band(fitted.left_out_seconds, units::seconds);
+    let cost = fitted
+        .left_out_money
+        .map_or_else(String::new, |cost| format!(", {} of money", band(cost, money)));
+    format!("is not enough for {names}: {seconds} more{cost}")
+}
+
 /// Nothing where there is nothing.
 fn some(figure: Figure) -> Option<Figure> {
     (figure.high > 0.0).then_some(figure)
@@ -172,6 +199,26 @@ pub fn band(figure: Figure, unit: fn(f64) -> String) -> String {
         true => text,
         false => format!("{text} ({low_text} to {high_text})"),
     }
+}
+
+/// How near an estimate came to what a run took.
+pub fn accuracy(outcome: &RunOutcome) -> String {
+    let expected = band(outcome.expected_seconds, units::seconds);
+    let mut text =
+        format!("it was expected to take {expected} and took {}", units::seconds(outcome.seconds));
+    let known = || outcome.stages.values().filter(|stage| stage.expected_seconds.is_some());
+    let within = known().filter(|stage| {
+        stage.expected_seconds.is_some_and(|band| (band.low..=band.high).contains(&stage.seconds))
+    });
+    if known().count() > 0 {
+        let _ = write!(
+            text,
+            "; {} of {} stages were within their bounds",
+            within.count(),
+            known().count()
+        );
+    }
+    text
 }
 
 fn signed(difference: f64, unit: fn(f64) -> String) -> String {
