@@ -39,13 +39,13 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// Both together; what was really run makes up for having been probed.
+    /// Both together.
     fn with(&self, new: &Measure) -> Measure {
         let peak = |old: f64, new: f64| if new > 0.0 { new.max(old * FORGET) } else { old };
         Measure {
             kind: new.kind.clone(),
             device: new.device.clone(),
-            is_probe: self.is_probe && new.is_probe,
+            is_probe: new.is_probe,
             written: new.written,
             seconds: self.seconds.with(&new.seconds),
             bytes: self.bytes.with(&new.bytes),
@@ -100,10 +100,10 @@ fn read(cache: &Cache, key: &Digest) -> Result<Option<Measure>, CacheError> {
 pub fn add(cache: &Cache, spec: &StageSpec, new: &Measure) -> Result<(), CacheError> {
     for likeness in [Likeness::Same, Likeness::Kind] {
         let key = key(spec, &new.device, likeness);
-        let known = read(cache, &key)?;
-        let merged = match known.filter(|known| !known.is_probe || new.is_probe) {
-            Some(known) => known.with(new),
-            None => new.clone(),
+        let merged = match read(cache, &key)? {
+            Some(known) if new.is_probe && !known.is_probe => continue,
+            Some(known) if known.is_probe == new.is_probe => known.with(new),
+            _ => new.clone(),
         };
         cache.record(MEASURE, &key, encode(&merged))?;
     }
@@ -172,6 +172,7 @@ mod tests {
         add(&cache, &spec("16000"), &measured(100, false)).unwrap();
         assert_eq!(count(), 100.0);
         add(&cache, &spec("16000"), &measured(10, false)).unwrap();
+        add(&cache, &spec("16000"), &measured(3, true)).unwrap();
         assert_eq!(count(), 110.0);
     }
 

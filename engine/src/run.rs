@@ -31,6 +31,7 @@ use crate::engine::{Engine, EngineError, RunOptions, Sink, StopFlag};
 use crate::estimate::{Estimate, RunOutcome, StageOutcome, estimate};
 use crate::export::{self, Exported};
 use crate::machine::Machine;
+use crate::measure::Measure;
 use crate::pipeline::{Pipeline, StageId};
 use crate::plan::{Plan, Planner};
 use crate::record::{RUN, RunRecord, decode, encode, run_key};
@@ -156,6 +157,26 @@ pub fn run(
     Ok(status)
 }
 
+/// Tries a few items of each stage and gives what they took. What they gave is in the memory of
+/// this handle of the cache: as long as nobody commits it, it is gone with it.
+pub fn probe(
+    engine: &Engine,
+    pipeline: &Pipeline,
+    cache: &Cache,
+    options: &RunOptions,
+    sink: Sink,
+) -> Result<Vec<(StageId, Measure)>, EngineError> {
+    let options = RunOptions { commit_every: Some(commit::NEVER), ..options.clone() };
+    let wanted = pipeline.ids().collect();
+    let (number, _claim) = next_run(cache)?;
+    let mut total = Total::new(pipeline);
+    let held = &mut Vec::new();
+    let (options, wanted) = (&options, &wanted);
+    let mut pass = Pass { engine, pipeline, cache, options, wanted, number, deep: false, held };
+    pass.run(&mut total, sink)?;
+    Ok(total.probed)
+}
+
 /// The counts of all passes together.
 struct Total {
     counts: Vec<StageCounts>,
@@ -164,12 +185,20 @@ struct Total {
     /// What was expected when the run began.
     expected: Option<Estimate>,
     costs: BTreeMap<String, StageOutcome>,
+    probed: Vec<(StageId, Measure)>,
 }
 
 impl Total {
     fn new(pipeline: &Pipeline) -> Total {
         let counts = vec![StageCounts::default(); pipeline.stages.len()];
-        Total { counts, keys: BTreeMap::new(), exported: 0, expected: None, costs: BTreeMap::new() }
+        Total {
+            counts,
+            keys: BTreeMap::new(),
+            exported: 0,
+            expected: None,
+            costs: BTreeMap::new(),
+            probed: Vec::new(),
+        }
     }
 
     /// What an earlier pass has executed counts; what was there is told by the last pass.
@@ -235,13 +264,13 @@ struct Pass<'a> {
 impl Pass<'_> {
     fn run(&mut self, total: &mut Total, sink: Sink) -> Result<Ending, EngineError> {
         let mut planner = Planner::new(self.engine, self.pipeline, self.cache)?;
-        planner.is_run = true;
+        planner.is_run = self.options.probe.is_none();
         planner.deep |= self.deep;
         let plan = planner.plan(&self.options.targets, sink)?;
         if is_settled(&plan, self.wanted) {
             return self.take_over(plan, planner, total, sink);
         }
-        if total.expected.is_none() {
+        if total.expected.is_none() && self.options.probe.is_none() {
             total.expected = self.estimate(&plan, sink)?;
         }
         let (messages, received) = unbounded();
@@ -293,12 +322,16 @@ impl Pass<'_> {
         let done: Vec<bool> =
             schedule.states.iter().map(|state| matches!(state, State::Done)).collect();
         total.take_costs(self.pipeline, &taken, &done);
-        let Schedule { hands, store, plans, states, counts, mut committer, .. } = schedule;
+        let Schedule { hands, store, plans, states, counts, mut committer, meter, .. } = schedule;
         hands.dismiss();
         // A commit under way moves the files that exports are made from.
         committer.join();
         self.held.push(committer);
         let ending = driven?;
+        if self.options.probe.is_some() {
+            total.probed = meter.probed;
+            return Ok(Ending::Paused);
+        }
         total.add(&counts);
         total.take_keys(self.pipeline, &plans);
         if ending != Ending::Again {

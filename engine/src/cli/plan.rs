@@ -70,8 +70,11 @@ pub fn plan(
     let project = program.load_to_plan(&arguments.manifest.manifest, &arguments.settings)?;
     program.count_warnings(&project);
     let targets = project.targets(&arguments.stages)?;
-    let cache = program.open(&project)?;
     let engine = program.engine(None, arguments.verify);
+    if arguments.probe && project.pipeline.absent.is_empty() {
+        probe(program, &engine, &project)?;
+    }
+    let cache = program.open(&project)?;
     let plan = make(program, &engine, &project, &cache, &targets)?;
     let estimate = estimate(&project.pipeline, &plan, &cache, Machine::look(), engine.threads)?;
     let before = before(program, arguments, &engine, &cache)?;
@@ -114,6 +117,21 @@ pub fn plan(
         writeln!(output, "{purse}")?;
     }
     Ok(Exit::Done)
+}
+
+/// How many items of a stage are tried.
+const PROBED: u64 = 8;
+
+fn probe(program: &Program, engine: &Engine, project: &Project) -> Result<(), CliError> {
+    let paint = program.terminal.errors;
+    let mut tell = |event: Event| {
+        if let Event::StageFailed { .. } | Event::WorkerStarted { .. } = &event
+            && let Some(text) = message(&event, paint)
+        {
+            program.tell(&text);
+        }
+    };
+    engine.probe(&project.pipeline, PROBED, &|| program.open(project), &mut tell)
 }
 
 /// What all would take with the manifest as it is, where something is set beside it.

@@ -53,12 +53,18 @@ impl Estimator<'_> {
             (Cost::Training(training), measured) => {
                 self.training(spec, training, &todo, &device, measured)
             }
+            (_, Some((measure, basis))) if spec.work == StageWork::Train => {
+                self.by_steps(spec, &todo, &measure, basis)
+            }
             (_, Some((measure, basis))) => self.by_measure(spec, &todo, &measure, basis),
             (Cost::Rates(rates), None) => self.by_rates(spec, &rates, &todo, &device),
             (Cost::Weights(weights), None) => self.by_weights(spec, weights, &device),
             (Cost::Unknown, None) => StageEstimate::unknown(0),
         };
-        estimate.items = todo.count.round() as u64;
+        estimate.items = match spec.work {
+            StageWork::Item => todo.count.round() as u64,
+            _ => 1,
+        };
         if matches!(device, Device::Gpu(_)) {
             estimate.gpu_seconds = estimate.seconds;
         }
@@ -129,6 +135,22 @@ impl Estimator<'_> {
             vram_bytes: peak(measure.vram_bytes),
             ..StageEstimate::unknown(0)
         }
+    }
+
+    /// A training whose model nobody here knows: its measure is by steps.
+    fn by_steps(
+        &self,
+        spec: &StageSpec,
+        todo: &Todo,
+        measure: &Measure,
+        basis: Basis,
+    ) -> StageEstimate {
+        let whole = self.by_measure(spec, todo, measure, basis);
+        let Ok(steps) = spec.parameters.integer("steps") else {
+            return StageEstimate { seconds: None, ..whole };
+        };
+        let left = steps as f64 * self.left_of(spec.id);
+        StageEstimate { seconds: measure.seconds.total(left, 0.0, TIME_DOUBT), ..whole }
     }
 
     fn by_rates(

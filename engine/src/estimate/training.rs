@@ -137,7 +137,7 @@ impl Estimator<'_> {
     }
 
     /// The part of the steps that is left where a checkpoint is gone on from.
-    fn left_of(&self, id: StageId) -> f64 {
+    pub fn left_of(&self, id: StageId) -> f64 {
         let cache = self.flows.store.cache();
         let key = self.plan.stage(id).keyed.as_ref().map(|keyed| keyed.digest);
         let has_states =

@@ -26,6 +26,8 @@ pub struct Meter {
     progress: HashMap<StageId, (u64, u64)>,
     /// The processes of the workers, by device.
     workers: HashMap<String, u32>,
+    /// Of a probe, which writes nothing itself.
+    pub probed: Vec<(StageId, Measure)>,
     has_tidied: bool,
     /// The files are those of the machine, and so are its processes.
     is_real: bool,
@@ -57,6 +59,7 @@ impl Meter {
             taken: vec![Taken::default(); stages],
             progress: HashMap::new(),
             workers: HashMap::new(),
+            probed: Vec::new(),
             has_tidied: false,
             is_real,
         }
@@ -194,6 +197,17 @@ impl Schedule<'_> {
         of_device.filter_map(|(_, process)| resident_bytes(Some(*process))).max()
     }
 
+    /// Whether a probe has tried enough of a stage, or need not.
+    pub fn is_probed(&self, id: StageId) -> bool {
+        let Some(items) = self.options.probe else { return false };
+        let spec = self.pipeline.stage(id);
+        let running = match &self.states[id.0] {
+            State::Items(stage) => stage.running as u64,
+            _ => return true,
+        };
+        spec.work != StageWork::Item || self.counts[id.0].executed + running >= items
+    }
+
     /// Adds to the ledger what was measured of a stage.
     pub fn keep_measure(&mut self, id: StageId) -> Result<(), EngineError> {
         let tally = std::mem::take(&mut self.meter.tallies[id.0]);
@@ -208,13 +222,17 @@ impl Schedule<'_> {
         let measure = Measure {
             kind: spec.kind.name.to_owned(),
             device,
-            is_probe: false,
+            is_probe: self.options.probe.is_some(),
             written: cache.fs().now() / 1_000_000_000,
             seconds: tally.seconds,
             bytes: tally.bytes,
             ram_bytes: tally.ram_bytes,
             vram_bytes: tally.vram_bytes,
         };
+        if measure.is_probe {
+            self.meter.probed.push((id, measure));
+            return Ok(());
+        }
         measure::add(cache, spec, &measure)?;
         self.tidy_measures()?;
         self.committer.note(Vec::new());

@@ -127,7 +127,7 @@ impl<'a> Schedule<'a> {
         self.end_gpus()?;
         self.end_spending()?;
         self.keep_measures()?;
-        if self.ending() != Ending::Done {
+        if self.ending() != Ending::Done && self.options.probe.is_none() {
             let committed = self.committer.finish(&self.store);
             self.report_commit(committed)?;
         }
@@ -253,7 +253,10 @@ impl<'a> Schedule<'a> {
         let mut moved = false;
         for id in self.pipeline.ids().rev() {
             let spec = self.pipeline.stage(id);
-            while !self.is_barred(id) && self.hands.is_free(spec.kind, &spec.policy.device) {
+            while !self.is_barred(id)
+                && !self.is_probed(id)
+                && self.hands.is_free(spec.kind, &spec.policy.device)
+            {
                 let handed = match &self.states[id.0] {
                     State::Ready { attempt } => {
                         let attempt = *attempt;
@@ -377,6 +380,7 @@ impl<'a> Schedule<'a> {
     ) -> Result<Vec<(Queued, Option<Claim>)>, EngineError> {
         let (mut picked, mut count, mut bytes) = (Vec::new(), 0, 0u64);
         let limit = self.batch_limit(id, kind);
+        let most = self.options.probe.unwrap_or(u64::MAX);
         while let State::Items(stage) = &mut self.states[id.0] {
             let full = match limit {
                 BatchLimit::Items(limit) => count >= limit,
@@ -385,7 +389,7 @@ impl<'a> Schedule<'a> {
                     count > 0 && bytes + next > limit
                 }
             };
-            if full {
+            if full || count as u64 >= most {
                 break;
             }
             let Some(queued) = stage.queue.pop() else { break };
@@ -431,7 +435,7 @@ impl<'a> Schedule<'a> {
         }
         let mut waiting = None;
         for id in self.pipeline.ids() {
-            if self.is_barred(id) {
+            if self.is_barred(id) || self.is_probed(id) {
                 continue;
             }
             match &mut self.states[id.0] {
@@ -456,7 +460,8 @@ impl<'a> Schedule<'a> {
     }
 
     fn any_queued(&self) -> bool {
-        self.pipeline.ids().any(|id| self.waits(id) && !self.is_barred(id))
+        let may = |id| !self.is_barred(id) && !self.is_probed(id);
+        self.pipeline.ids().any(|id| self.waits(id) && may(id))
     }
 
     /// Whether a stage has work that nobody does yet.

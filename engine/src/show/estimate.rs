@@ -201,6 +201,21 @@ pub fn band(figure: Figure, unit: fn(f64) -> String) -> String {
     }
 }
 
+/// What is left of a run that was stopped: `left to do: tokens, packed; about 2m00s`.
+pub fn left_text(estimate: &Estimate, pipeline: &Pipeline) -> String {
+    let names: Vec<&str> =
+        estimate.in_order(pipeline).map(|(spec, _)| spec.name.as_str()).collect();
+    let seconds = band(estimate.total.seconds, units::seconds);
+    let mut text = format!("left to do: {}; about {seconds}", clean(&names.join(", ")));
+    if let Some(cost) = estimate.total.money {
+        let _ = write!(text, ", {} of money", band(cost, money));
+    }
+    if !estimate.total.unknown.is_empty() {
+        let _ = write!(text, ", of what is known");
+    }
+    text
+}
+
 /// How near an estimate came to what a run took.
 pub fn accuracy(outcome: &RunOutcome) -> String {
     let expected = band(outcome.expected_seconds, units::seconds);
