@@ -93,7 +93,7 @@ impl Estimator<'_> {
         let mut gpus: Vec<OnGpu> = prices.iter().map(|price| layout.on(price)).collect();
         mark_best(&mut gpus);
         let best = gpus.iter().position(|row| row.is_best).map(|at| &prices[at]);
-        let chosen = own.or(best);
+        let chosen = own.or_else(|| self.paid_for()).or(best);
         let speed = chosen.map_or(1.0, |price| price.speed);
         let per_hour = self.pipeline.session.price_per_hour.or(chosen.map(|price| price.per_hour));
         let total = Layout { gpu_speed: speed, ..layout }.total(per_hour);
@@ -139,6 +139,12 @@ impl Estimator<'_> {
             kind(price).split(['-', '_']).next().is_some_and(|name| model.contains(name))
         };
         self.pipeline.session.prices.iter().find(is_own)
+    }
+
+    /// The row of the price table that costs what the session says.
+    fn paid_for(&self) -> Option<&Price> {
+        let session = &self.pipeline.session;
+        session.prices.iter().find(|price| Some(price.per_hour) == session.price_per_hour)
     }
 
     fn normalise(&self, stages: &mut Stages, devices: &[Device], own: Option<&Price>) {
