@@ -1,5 +1,6 @@
 //! The kinds of the family `model`: published weights as artifacts, and the way back.
 
+use crate::cost::{Cost, Rates, Weights};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
@@ -25,6 +26,7 @@ publishes them), which become models of transformers. Each weight stays whole, o
 direction, as the file has it; a discriminator stays where there is one. Models that read phonemes of
 espeak are refused.",
     work: Work::Gather,
+    cost: Cost::Weights(Weights { written: 1.0 }),
     inputs: &[InputPort {
         name: "asset",
         reads: Fields::All,
@@ -107,6 +109,7 @@ there are the weights that it speaks with: those that transformers wants whole a
 discriminator is left out. A licence
 that the model carries stands in the head of `README.md`, where `model.import` finds it.",
     work: Work::Gather,
+    cost: Cost::Weights(Weights { written: 1.0 }),
     inputs: &[InputPort {
         name: "model",
         reads: Fields::All,
@@ -153,6 +156,7 @@ before costs none.
 To go on with the one that sounds best, take it out with `dataset.item`, as a model or as adapters:
 `input = \"trained.checkpoints\"`, `id = \"step-400\"`.",
     work: Work::Gather,
+    cost: Cost::Rates(Rates::LIGHT),
     inputs: &[
         InputPort {
             reads: Fields::All,

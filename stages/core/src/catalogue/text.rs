@@ -1,5 +1,6 @@
 //! The kinds of the family `text`.
 
+use crate::cost::{Cost, Rates};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
@@ -18,6 +19,7 @@ pub static NORMALIZE: Kind = Kind {
           case by choice. Every change is counted in the notes. Numbers are spelled out only where \
           their reading is plain; digits that are left are counted, for `text.audit` to stop on. A \
           second time changes nothing.",
+    cost: Cost::Rates(Rates::LIGHT),
     inputs: &[TEXTS],
     outputs: &[OutputPort {
         writes: &[("text", FieldType::Text)],
@@ -81,6 +83,7 @@ pub static AUDIT: Kind = Kind {
           file with the characters, or `characters`. Texts that are not romanised, where the \
           model was trained on romanised ones, end the run as unknown characters do.",
     work: Work::Gather,
+    cost: Cost::Rates(Rates::LIGHT),
     inputs: &[
         InputPort { reads_id: true, ..TEXTS },
         InputPort {

@@ -5,6 +5,7 @@
 //! `<module>.lora_A` [rank, inputs] and `<module>.lora_B` [outputs, rank].
 
 use serde::{Deserialize, Serialize};
+use stage_formats::pattern::is_match;
 use tch::{Kind, Tensor};
 
 use crate::error::TorchError;
@@ -12,7 +13,7 @@ use crate::layers::{Adapter, Embedding, Linear};
 use crate::random::Random;
 use crate::weights::Weights;
 
-use super::patterns::{Match, is_match, matches};
+use super::patterns::{Match, matches};
 use super::split::hash;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,5 +1,6 @@
 //! The two nets that learn from each other, and what each of them learns from.
 
+use stage_formats::pattern::is_match;
 use tch::{Kind, Tensor};
 
 use super::cast::computed_in;
@@ -14,7 +15,7 @@ use super::training::{Clips, Made, slice_start};
 use crate::error::TorchError;
 use crate::layers::Pass;
 use crate::random::{Random, scramble};
-use crate::train::patterns::{Match, is_match, matches};
+use crate::train::patterns::{Match, matches};
 use crate::train::{Losses, Totals};
 use crate::weights::Weights;
 
