@@ -18,6 +18,7 @@ mod meter;
 mod output;
 mod plan;
 mod project;
+mod report;
 mod run;
 mod terminal;
 mod why;
@@ -97,6 +98,7 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
         Command::Graph(arguments) => graph::graph(program, arguments, output),
         Command::Items(arguments) => items::items(program, arguments, output),
         Command::Log(arguments) => log::log(program, arguments, output),
+        Command::Report(arguments) => report::report(program, arguments, output),
         Command::Export(arguments) => export::export(program, arguments, output),
         Command::Stages(arguments) => catalogue::stages(program, arguments, output),
         Command::Schema => catalogue::schema(program, output),

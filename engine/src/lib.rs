@@ -17,6 +17,7 @@ pub mod pipeline;
 pub mod plan;
 pub mod reason;
 pub mod record;
+pub mod report;
 pub mod run;
 pub mod show;
 mod source;

@@ -44,6 +44,13 @@ pub enum Command {
     Items(Items),
     /// List earlier runs, or show what happened in one.
     Log(Log),
+    /// Write one page that shows a run: what ran and why, data, training, samples, cost, licences.
+    ///
+    /// A single HTML file that needs no network, light and dark, for screen and print. Everything
+    /// in it comes from the cache: nothing is run, and recordings that are in the cache no longer
+    /// are left out. It holds recordings of 12 MB at most, samples of models first, and says for
+    /// how many there was no room.
+    Report(Report),
     /// Write the exported files again from the cache, without running anything.
     Export(Export),
     /// List the stage kinds, or show the documentation of one.
@@ -251,6 +258,20 @@ pub struct Log {
     pub json: bool,
     #[command(flatten)]
     pub location: CacheLocation,
+}
+
+#[derive(Args, Debug)]
+pub struct Report {
+    #[command(flatten)]
+    pub manifest: ManifestArgument,
+    /// The file to write, `-` for standard output; `report.html` beside the manifest unless given.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<Utf8PathBuf>,
+    /// The number of the run to show; the last one unless given.
+    #[arg(long, value_name = "N")]
+    pub run: Option<u64>,
+    #[command(flatten)]
+    pub settings: Settings,
 }
 
 #[derive(Args, Debug)]

@@ -92,27 +92,20 @@ fn one(
     json: bool,
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
-    let bytes = cache.fs().read(&runlog::path(cache.dir(), run)).map_err(|error| {
-        match error.is_not_found() {
-            true => CliError::usage(
-                format!("there is no log of run {run} in `{}`", cache.dir()),
-                "`throstle log` lists the runs",
-            ),
-            false => error.into(),
-        }
-    })?;
+    let missing = || {
+        CliError::usage(
+            format!("there is no log of run {run} in `{}`", cache.dir()),
+            "`throstle log` lists the runs",
+        )
+    };
     if json {
+        let bytes = cache.fs().read(&runlog::path(cache.dir(), run)).map_err(|error| {
+            if error.is_not_found() { missing() } else { error.into() }
+        })?;
         output.write_all(&bytes)?;
         return Ok(Exit::Done);
     }
-    let mut unreadable = 0;
-    let mut events = Vec::new();
-    for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        match serde_json::from_slice::<Event>(line) {
-            Ok(event) => events.push(event),
-            Err(_) => unreadable += 1,
-        }
-    }
+    let (events, unreadable) = runlog::read(cache, run)?.ok_or_else(missing)?;
     let mut text = Vec::new();
     let mut lines = Lines::replaying(&mut text, program.terminal.data);
     thinned(&events).try_for_each(|event| lines.event(event))?;
