@@ -123,10 +123,14 @@ fn flac(samples: &[i32], channels: usize, rate: u32) -> Result<Vec<u8>, String> 
     const BITS: usize = 16;
     let config = flacenc::config::Encoder::default().into_verified().map_err(|(_, e)| e.to_string())?;
     let source = MemSource::from_samples(samples, channels, BITS, rate as usize);
-    let stream = flacenc::encode_with_fixed_block_size(&config, source, config.block_size)
-        .map_err(|error| format!("it cannot be encoded: {error}"))?;
+    let failed = |error: String| format!("it cannot be encoded: {error}");
+    let mut stream = flacenc::encode_with_fixed_block_size(&config, source, config.block_size)
+        .map_err(|error| failed(error.to_string()))?;
+    // The shorter last block does not count: else the head says that the blocks have no fixed size.
+    let sized = stream.stream_info_mut().set_block_sizes(config.block_size, config.block_size);
+    sized.map_err(|error| failed(error.to_string()))?;
     let mut sink = ByteSink::new();
-    stream.write(&mut sink).map_err(|error| format!("it cannot be encoded: {error}"))?;
+    stream.write(&mut sink).map_err(|error| failed(error.to_string()))?;
     Ok(sink.as_slice().to_vec())
 }
 
