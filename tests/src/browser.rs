@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use base64ct::{Base64, Encoding};
 use serde_json::{Value, json};
 
 /// Beyond this the browser hangs.
@@ -141,22 +142,23 @@ impl Browser {
         });
         self.call("Emulation.setDeviceMetricsOverride", metrics);
         let scheme = if look.dark { "dark" } else { "light" };
-        let media =
-            json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         self.call("Emulation.setEmulatedMedia", media);
     }
 
-    /// What is seen, as PNG in base64; `whole`: from top to bottom.
-    pub fn screenshot(&mut self, whole: bool) -> String {
-        let shot =
-            self.call("Page.captureScreenshot", json!({ "captureBeyondViewport": whole }));
-        shot["data"].as_str().unwrap().to_owned()
+    /// The page from top to bottom, as PNG.
+    pub fn screenshot(&mut self) -> Vec<u8> {
+        self.bytes("Page.captureScreenshot", json!({ "captureBeyondViewport": true }))
     }
 
-    /// The page as it is printed, as PDF in base64.
-    pub fn print(&mut self) -> String {
-        let printed = self.call("Page.printToPDF", json!({ "printBackground": true }));
-        printed["data"].as_str().unwrap().to_owned()
+    /// The page as it is printed, as PDF.
+    pub fn print(&mut self) -> Vec<u8> {
+        self.bytes("Page.printToPDF", json!({ "printBackground": true }))
+    }
+
+    fn bytes(&mut self, method: &str, parameters: Value) -> Vec<u8> {
+        let answer = self.call(method, parameters);
+        Base64::decode_vec(answer["data"].as_str().unwrap()).unwrap()
     }
 }
 

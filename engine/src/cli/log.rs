@@ -99,9 +99,10 @@ fn one(
         )
     };
     if json {
-        let bytes = cache.fs().read(&runlog::path(cache.dir(), run)).map_err(|error| {
-            if error.is_not_found() { missing() } else { error.into() }
-        })?;
+        let bytes = cache
+            .fs()
+            .read(&runlog::path(cache.dir(), run))
+            .map_err(|error| if error.is_not_found() { missing() } else { error.into() })?;
         output.write_all(&bytes)?;
         return Ok(Exit::Done);
     }

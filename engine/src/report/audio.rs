@@ -121,7 +121,8 @@ fn pcm(clip: Clip) -> Vec<i32> {
 
 fn flac(samples: &[i32], channels: usize, rate: u32) -> Result<Vec<u8>, String> {
     const BITS: usize = 16;
-    let config = flacenc::config::Encoder::default().into_verified().map_err(|(_, e)| e.to_string())?;
+    let config =
+        flacenc::config::Encoder::default().into_verified().map_err(|(_, e)| e.to_string())?;
     let source = MemSource::from_samples(samples, channels, BITS, rate as usize);
     let failed = |error: String| format!("it cannot be encoded: {error}");
     let mut stream = flacenc::encode_with_fixed_block_size(&config, source, config.block_size)

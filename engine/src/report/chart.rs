@@ -8,7 +8,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// Twice the size at which it is shown, since coordinates are whole numbers.
 const SIZE: (u32, u32) = (1200, 480);
-const LETTERS: u32 = 24;
+const LETTERS: u32 = 28;
 
 /// Stand for colours of the style sheet, which knows them by these values.
 const GRID: RGBColor = RGBColor(1, 1, 1);
@@ -27,7 +27,8 @@ pub struct Curve {
 const POINTS: usize = 400;
 /// The most lines in one chart; as many as there are colours.
 pub const LINES: usize = SERIES.len();
-const BARS: usize = 36;
+/// The fewest and the most bars of a histogram.
+const BARS: (f64, f64) = (8.0, 36.0);
 
 impl Curve {
     /// The finite points, in order, thinned by averaging.
@@ -90,12 +91,21 @@ struct Bars {
 impl Bars {
     fn of(values: &[f64]) -> Option<Bars> {
         let finite = || values.iter().copied().filter(|value| value.is_finite());
-        let range = range(finite())?;
-        let mut counts = vec![0; BARS];
-        let width = range.end - range.start;
+        let mut range = range(finite())?;
+        // As many as leave each something to count.
+        let wanted = (2.0 * (finite().count() as f64).sqrt()).round().clamp(BARS.0, BARS.1);
+        let mut bars = wanted;
+        if finite().all(|value| value.fract() == 0.0) && range.end < 1e9 {
+            // Else whole numbers would fall into some bars more often than into others.
+            let width = ((range.end - range.start + 1.0) / wanted).ceil();
+            let least = range.start.ceil();
+            bars = ((range.end.floor() - least + 1.0) / width).ceil();
+            range = least - 0.5..least - 0.5 + bars * width;
+        }
+        let mut counts = vec![0; bars as usize];
         for value in finite() {
-            let at = (value - range.start) / width * BARS as f64;
-            counts[(at as usize).min(BARS - 1)] += 1;
+            let at = (value - range.start) / (range.end - range.start) * bars;
+            counts[(at as usize).min(bars as usize - 1)] += 1;
         }
         Some(Bars { range, counts })
     }
@@ -139,7 +149,6 @@ fn draw(
         .build_cartesian_2d(x.clone(), y.clone())
         .ok()?;
     let style = ("sans-serif", LETTERS).into_font().color(&INK);
-    let (steps_x, steps_y) = (step(&x), step(&y));
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -148,8 +157,8 @@ fn draw(
         .axis_style(GRID.stroke_width(2))
         .x_labels(8)
         .y_labels(5)
-        .x_label_formatter(&|value| shown(*value, steps_x))
-        .y_label_formatter(&|value| shown(*value, steps_y))
+        .x_label_formatter(&|value| shown(*value, &x))
+        .y_label_formatter(&|value| shown(*value, &y))
         .x_label_style(style.clone().pos(Pos::new(HPos::Center, VPos::Top)))
         .y_label_style(style)
         .draw()
@@ -161,16 +170,12 @@ fn draw(
     Some(svg)
 }
 
-/// About how far the labels of an axis are apart.
-fn step(range: &Range<f64>) -> f64 {
-    (range.end - range.start) / 8.0
-}
-
 /// A label with the digits that tell it from the next one.
-fn shown(value: f64, step: f64) -> String {
+fn shown(value: f64, axis: &Range<f64>) -> String {
+    let step = (axis.end - axis.start) / 8.0;
+    let largest = axis.start.abs().max(axis.end.abs());
     let value = if value.abs() < step * 1e-6 { 0.0 } else { value };
-    let largest = value.abs().max(step);
-    if value != 0.0 && (largest < 1e-3 || largest >= 1e6) {
+    if value != 0.0 && !(2e-4..1e6).contains(&largest) {
         return format!("{value:.1e}");
     }
     let digits = (-step.log10().floor()).clamp(0.0, 6.0) as usize;
@@ -211,8 +216,19 @@ mod tests {
     #[test]
     fn every_value_is_counted_once_the_greatest_in_the_last_part() {
         let bars = Bars::of(&[0.0, 0.5, 36.0, 36.0, f64::NAN]).unwrap();
-        assert_eq!((bars.range.clone(), bars.counts.len()), (0.0..36.0, BARS));
-        assert_eq!((bars.counts[0], bars.counts[35], bars.counts.iter().sum::<u64>()), (2, 2, 4));
+        assert_eq!((bars.range.clone(), bars.counts.len()), (0.0..36.0, 8));
+        assert_eq!((bars.counts[0], bars.counts[7], bars.counts.iter().sum::<u64>()), (2, 2, 4));
+        let many: Vec<f64> = (0..10_000).map(|at| f64::from(at) / 3.0).collect();
+        assert_eq!(Bars::of(&many).unwrap().counts.len(), 36);
+    }
+
+    #[test]
+    fn whole_numbers_are_counted_in_bars_of_whole_width() {
+        let bars = Bars::of(&[1.0, 2.0, 2.0, 4.0]).unwrap();
+        assert_eq!(bars, Bars { range: 0.5..4.5, counts: vec![1, 2, 0, 1] });
+        let even: Vec<f64> = (0..100).map(f64::from).collect();
+        let counts = Bars::of(&even).unwrap().counts;
+        assert_eq!((counts.len(), counts.iter().all(|count| *count == 5)), (20, true));
     }
 
     #[test]
@@ -236,11 +252,11 @@ mod tests {
 
     #[test]
     fn labels_have_the_digits_that_tell_them_apart() {
-        let label = |value, step| shown(value, step);
-        assert_eq!(label(2.5, 0.5), "2.5");
-        assert_eq!(label(1_000.0, 250.0), "1000");
-        assert_eq!(label(0.0004, 0.0001), "4.0e-4");
-        assert_eq!(label(-1e-17, 0.1), "0");
-        assert_eq!(label(3e7, 1e7), "3.0e7");
+        assert_eq!(shown(2.5, &(0.0..4.0)), "2.5");
+        assert_eq!(shown(1_000.0, &(0.0..2_000.0)), "1000");
+        assert_eq!([0.0005, 0.001].map(|value| shown(value, &(0.0..0.002))), ["0.0005", "0.001"]);
+        assert_eq!(shown(4e-5, &(0.0..1e-4)), "4.0e-5");
+        assert_eq!(shown(-1e-17, &(-0.4..0.4)), "0");
+        assert_eq!(shown(3e7, &(0.0..8e7)), "3.0e7");
     }
 }

@@ -39,18 +39,13 @@ pub enum Measure {
 }
 
 impl Measure {
-    pub const ALL: [Measure; 5] = [
-        Measure::Seconds,
-        Measure::Characters,
-        Measure::Pace,
-        Measure::Snr,
-        Measure::Loudness,
-    ];
+    pub const ALL: [Measure; 5] =
+        [Measure::Seconds, Measure::Characters, Measure::Pace, Measure::Snr, Measure::Loudness];
 
     pub fn name(self) -> &'static str {
         match self {
             Measure::Seconds => "Duration",
-            Measure::Characters => "Characters",
+            Measure::Characters => "Length of the text",
             Measure::Pace => "Speaking rate",
             Measure::Snr => "Signal to noise",
             Measure::Loudness => "Loudness (RMS)",
@@ -206,11 +201,8 @@ impl Corpus {
         let mut odd = Vec::new();
         for measure in Measure::ALL {
             let Some((low, high)) = measure.ends() else { continue };
-            let mut clips: Vec<(f64, &Clip)> = self
-                .clips
-                .iter()
-                .filter_map(|clip| Some((clip.measure(measure)?, clip)))
-                .collect();
+            let mut clips: Vec<(f64, &Clip)> =
+                self.clips.iter().filter_map(|clip| Some((clip.measure(measure)?, clip))).collect();
             // Of fewer every one would be at an end.
             if clips.len() < 4 * at_each_end {
                 continue;

@@ -62,19 +62,25 @@
 
   // Players: one sounds at a time.
   let sounding = null;
-  const stop = () => {
-    if (sounding) sounding.sound.pause();
-  };
   const show = (player, sound) => {
     const share = sound.duration ? sound.currentTime / sound.duration : 0;
     player.style.setProperty("--played", `${(share * 100).toFixed(1)}%`);
   };
+  const rewind = ({ player, sound }) => {
+    sound.pause();
+    sound.currentTime = 0;
+    player.classList.remove("playing");
+    show(player, sound);
+  };
   const start = (player, sound, from) => {
-    if (sounding && sounding.player !== player) stop();
+    if (sounding && sounding.player !== player) rewind(sounding);
     sounding = { player, sound };
     const go = () => {
       if (from !== undefined) sound.currentTime = from * sound.duration;
-      sound.play().catch(() => player.classList.add("broken"));
+      // To be cut off by the next one is no fault.
+      sound.play().catch((error) => {
+        if (error.name !== "AbortError") player.classList.add("broken");
+      });
     };
     if (from === undefined || sound.readyState > 0) go();
     else {
@@ -100,6 +106,9 @@
       sound.currentTime = 0;
       show(player, sound);
     });
-    sound.addEventListener("error", () => player.classList.add("broken"));
+    sound.addEventListener("error", () => {
+      player.classList.add("broken");
+      player.querySelector("button").title = "This browser cannot play it";
+    });
   }
 })();

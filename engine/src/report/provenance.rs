@@ -61,7 +61,8 @@ impl Provenance {
 
 fn assets(seen: &Seen) -> Vec<AssetOrigin> {
     let used_by = |name: &str| {
-        let reads = |reference: &Reference| matches!(reference, Reference::Asset(own) if own == name);
+        let reads =
+            |reference: &Reference| matches!(reference, Reference::Asset(own) if own == name);
         let stages = seen.pipeline.stages.iter();
         let readers = stages.filter(|s| s.inputs.values().any(|i| i.references.iter().any(reads)));
         readers.map(|stage| stage.name.clone()).collect()

@@ -115,12 +115,16 @@ fn follows(seen: &Seen, later: &StageSpec, spoken: StageId) -> bool {
     !seen.speaks(later) && seen.spoken_by(later) == Some(spoken)
 }
 
+/// What is seen without being told: the text, and the length beside the player.
+const PLAIN: [&str; 3] = ["text", "seconds", "frames"];
+
 /// The measures that a stage writes: numbers, and words such as why a synthesis ended.
 fn written(spec: &StageSpec) -> BTreeSet<String> {
     let writes = spec.kind.outputs.first().map_or(&[][..], |port| port.writes);
     let is_measure = |(_, field): &&(&str, FieldType)| *field != FieldType::Blob;
     let named = |(name, _): &(&str, FieldType)| (*name).to_owned();
-    writes.iter().filter(is_measure).map(named).filter(|name| name != "text").collect()
+    let is_news = |name: &String| !PLAIN.contains(&name.as_str());
+    writes.iter().filter(is_measure).map(named).filter(is_news).collect()
 }
 
 /// Which sentence an item speaks: `model.audition` says so, else it is the item's own.
@@ -142,11 +146,13 @@ impl Grid {
             let original = original.and_then(|item| item.fields.blob(AUDIO)).cloned();
             let row = self.row(sentence(item), fields, original);
             let figure = |name: &String| Some((name.clone(), Figure::of(fields, name)?));
-            self.cells.insert((row, column), Cell {
-                audio: fields.blob(AUDIO).cloned(),
-                measures: spoken.measures.iter().filter_map(figure).collect(),
-
-            });
+            self.cells.insert(
+                (row, column),
+                Cell {
+                    audio: fields.blob(AUDIO).cloned(),
+                    measures: spoken.measures.iter().filter_map(figure).collect(),
+                },
+            );
         }
     }
 

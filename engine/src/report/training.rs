@@ -58,8 +58,7 @@ pub fn trainings(seen: &Seen) -> Result<Vec<Training>, ReadError> {
 }
 
 fn training(seen: &Seen, stage: &SeenStage) -> Result<Training, ReadError> {
-    let mut training =
-        Training { stage: stage.spec.name.clone(), ..Training::default() };
+    let mut training = Training { stage: stage.spec.name.clone(), ..Training::default() };
     match log(seen, stage)? {
         Some(log) => training.read(&log),
         None => training.listen(seen, stage)?,
@@ -150,7 +149,8 @@ impl Training {
         };
         let is_shown = |name: &&String| *name != "passes";
         for name in self.curves.keys().filter(is_shown) {
-            let (family, part) = name.split_once('/').map_or((name.as_str(), false), |(f, _)| (f, true));
+            let (family, part) =
+                name.split_once('/').map_or((name.as_str(), false), |(f, _)| (f, true));
             let title = match (family, part) {
                 ("loss" | "held_out", false) => "Loss",
                 ("loss", true) => "Parts of the loss",
@@ -160,6 +160,10 @@ impl Training {
                 (other, _) => other,
             };
             add(title, &self.curves[name]);
+        }
+        for (_, curves) in &mut charts {
+            // What was trained on comes before what was held out.
+            curves.sort_by_key(|curve| curve.name == "held_out");
         }
         // The order of a reader: what was wanted, what was set, the rest.
         charts.sort_by_key(|(title, _)| match title.as_str() {

@@ -42,7 +42,13 @@ impl Section {
 }
 
 /// A chart with what it shows in words, for those who do not see it.
-pub fn chart(title: &str, unit: &str, svg: Option<String>, in_words: &str, legend: Markup) -> Markup {
+pub fn chart(
+    title: &str,
+    unit: &str,
+    svg: Option<String>,
+    in_words: &str,
+    legend: Markup,
+) -> Markup {
     html! {
         @if let Some(svg) = svg {
             figure.chart {

@@ -22,11 +22,21 @@ fn the_same_cache_gives_the_same_page() {
 fn every_part_of_a_run_has_its_place() {
     let page = report(&done(3), &[]);
     for part in [
-        "id=\"run\"", "id=\"data\"", "id=\"quarantine\"", "id=\"training\"", "id=\"samples\"",
-        "id=\"cost\"", "id=\"provenance\"",
+        "id=\"run\"",
+        "id=\"data\"",
+        "id=\"quarantine\"",
+        "id=\"training\"",
+        "id=\"samples\"",
+        "id=\"cost\"",
+        "id=\"provenance\"",
         // What ran and why, what was set aside and why, and where it came from.
-        "never run before", "truncated", "Loss", "step-30", "duration ratio",
-        "CC-BY-NC-SA-4.0", "not stated",
+        "never run before",
+        "truncated",
+        "Loss",
+        "step-30",
+        "duration ratio",
+        "CC-BY-NC-SA-4.0",
+        "not stated",
     ] {
         assert!(page.contains(part), "nothing of `{part}`");
     }
@@ -46,9 +56,11 @@ fn what_a_stage_did_stands_there_and_why() {
 #[test]
 fn what_others_have_written_stays_text() {
     let project = throstle_tests::voice::project(2);
-    let hostile = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u{202e}\" onclick=\"x";
+    let hostile = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\" onclick=\"x";
     project.edit("data/metadata.csv", |table| {
-        table.replace("Lause numero 0", hostile).replace("|aino", &format!("|{hostile}"))
+        table
+            .replace("Lause numero 0", &format!("{hostile}\u{202e}"))
+            .replace("|aino", &format!("|{hostile}"))
     });
     project.replace("pipeline.toml", "CC-BY-NC-SA-4.0", "<b onload=x>licence</b>");
     run(&project);
@@ -64,7 +76,7 @@ fn what_others_have_written_stays_text() {
 fn a_page_refers_to_nothing_outside() {
     let page = without_recordings(&report(&done(2), &[]));
     let namespaces = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
-    assert!(!namespaces.contains("http") && !namespaces.contains("url(//"), "{page}");
+    assert!(!namespaces.contains("://") && !namespaces.contains("url(//"), "{page}");
     assert!(page.contains("default-src 'none'"));
 }
 
@@ -74,7 +86,9 @@ fn before_the_first_run_there_is_nothing_to_show() {
     let output = command("small_world", project.path(), &["report"]).output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(told.contains("no run of `voice` has come to an end yet") && told.contains("help: run it"));
+    assert!(
+        told.contains("no run of `voice` has come to an end yet") && told.contains("help: run it")
+    );
     assert!(!project.file("report.html").exists());
 }
 

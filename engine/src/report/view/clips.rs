@@ -54,8 +54,7 @@ fn lead(corpus: &Corpus) -> String {
 
 fn spread(corpus: &Corpus, measure: Measure) -> Markup {
     let Some(spread) = corpus.spread(measure) else { return html! {} };
-    let (least, median, most) =
-        (number(spread.least), number(spread.median), number(spread.most));
+    let (least, median, most) = (number(spread.least), number(spread.median), number(spread.most));
     let unit = measure.unit();
     let in_words = format!(
         "{} of {} clips: from {least} to {most} {unit}, half of them below {median}",
@@ -86,7 +85,11 @@ fn table(corpus: &Corpus) -> Markup {
             Cell::text(measure.unit()),
         ]);
     }
-    if table.is_empty() { html! {} } else { table.render() }
+    if table.is_empty() {
+        html! {}
+    } else {
+        table.render()
+    }
 }
 
 fn speakers(corpus: &Corpus) -> Markup {
@@ -139,7 +142,11 @@ fn odd(corpus: &Corpus, album: &mut Album) -> Markup {
             Cell::text(listen(clip, album)),
         ]);
     }
-    if table.is_empty() { html! {} } else { table.render() }
+    if table.is_empty() {
+        html! {}
+    } else {
+        table.render()
+    }
 }
 
 fn listen(clip: &Clip, album: &mut Album) -> Markup {

@@ -45,8 +45,7 @@ fn table(cost: &Cost) -> Markup {
     for stage in &cost.stages {
         let time = |seconds: f64| Cell::number(units::seconds(seconds), seconds);
         let share = if most > 0.0 { stage.made / most } else { 0.0 };
-        let mut cells =
-            vec![Cell::text(text(&stage.stage)), time(stage.spent), time(stage.made)];
+        let mut cells = vec![Cell::text(text(&stage.stage)), time(stage.spent), time(stage.made)];
         if let Some(sum) = cost.money(stage.made) {
             cells.push(Cell::number(money(sum), sum));
         }

@@ -54,7 +54,11 @@ fn figures(found: &Found) -> Vec<Shown> {
     }
     let best = found.trainings.iter().rev().find_map(|training| training.ended.as_ref()?.best);
     if let Some((step, loss)) = best {
-        figures.push(("Best held-out loss", number(loss), format!("at step {}", units::count(step))));
+        figures.push((
+            "Best held-out loss",
+            number(loss),
+            format!("at step {}", units::count(step)),
+        ));
     }
     if let Some(sum) = found.cost.money(found.cost.run_seconds) {
         figures.push(("Cost of the run", money(sum), String::new()));

@@ -16,7 +16,8 @@ pub fn section(provenance: &Provenance) -> Section {
 }
 
 fn licenses(provenance: &Provenance) -> Markup {
-    let mut table = Table::new("Licences, and what derives from works under them", &["Licence", "Stages"]);
+    let mut table =
+        Table::new("Licences, and what derives from works under them", &["Licence", "Stages"]);
     for (license, stages) in &provenance.licenses {
         table.row([Cell::text(text(license)), Cell::text(text(&stages.join(", ")))]);
     }
@@ -29,7 +30,8 @@ fn licenses(provenance: &Provenance) -> Markup {
 }
 
 fn assets(provenance: &Provenance) -> Markup {
-    let mut table = Table::new("Assets: what no stage made", &["Asset", "Path", "Licence", "Read by"]);
+    let mut table =
+        Table::new("Assets: what no stage made", &["Asset", "Path", "Licence", "Read by"]);
     for asset in &provenance.assets {
         let license = match &asset.license {
             Some(license) => html! { (text(license)) },
@@ -42,7 +44,11 @@ fn assets(provenance: &Provenance) -> Markup {
             Cell::text(text(&asset.used_by.join(", "))),
         ]);
     }
-    if table.is_empty() { html! {} } else { table.render() }
+    if table.is_empty() {
+        html! {}
+    } else {
+        table.render()
+    }
 }
 
 fn stages(provenance: &Provenance) -> Markup {
@@ -54,7 +60,9 @@ fn stages(provenance: &Provenance) -> Markup {
         let source = if origin.is_source { " (source)" } else { "" };
         table.row([
             Cell::text(html! { (text(&origin.stage)) span.unit { (source) } }),
-            Cell::text(html! { code { (origin.kind) } " " span.unit { "version " (origin.version) } }),
+            Cell::text(
+                html! { code { (origin.kind) } " " span.unit { "version " (origin.version) } },
+            ),
             Cell::text(html! { code { (short(origin.key.as_ref())) } }),
             Cell::text(html! { code { (short(origin.content.as_ref())) } }),
             Cell::text(text(&licenses.join(", "))),

@@ -114,7 +114,7 @@ fn checkpoints(training: &Training) -> Markup {
     }
     let best = training.ended.as_ref().and_then(|ended| ended.best).map(|(step, _)| step);
     let headings = ["Checkpoint", ">Step", ">Held-out loss", "-"];
-    let mut table = Table::new(format!("Checkpoints that {} kept", text(&training.stage)), &headings);
+    let mut table = Table::new(format!("Checkpoints of {}", text(&training.stage)), &headings);
     for checkpoint in &training.checkpoints {
         let is_best = best == Some(checkpoint.step);
         table.row([
