@@ -5,6 +5,7 @@
 
 pub mod archive;
 pub mod cli;
+pub mod compare;
 pub mod engine;
 pub mod export;
 pub mod gc;

@@ -40,6 +40,9 @@ pub const PARENT: Table = Table(11);
 /// A time in which GPUs were at work to [`crate::gpu_hours::UsageRecord`].
 pub const USAGE: Table = Table(12);
 
+/// Whole-stage key to [`Previous`]: what it is made of, to compare runs.
+pub const MADE_OF: Table = Table(20);
+
 /// What training can go on from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointRecord {
@@ -177,6 +180,7 @@ mod tests {
     fn no_two_kinds_of_records_share_a_table() {
         let tables = [
             ITEM, CHUNK, STAGE, LAST, RUN, MEMO, LIMIT, EXPORT, EXPORTS, CHECKPOINT, PARENT, USAGE,
+            MADE_OF,
         ];
         let numbers: BTreeSet<u8> = tables.iter().map(|table| table.0).collect();
         assert_eq!(numbers.len(), tables.len());

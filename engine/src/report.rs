@@ -14,7 +14,7 @@ mod provenance;
 mod quarantine;
 mod samples;
 mod seen;
-mod training;
+pub mod training;
 mod view;
 
 use crate::pipeline::Pipeline;

@@ -42,8 +42,15 @@ pub enum Command {
     Graph(Graph),
     /// List the data set or the artifact that a stage gives.
     Items(Items),
-    /// List earlier runs, or show what happened in one.
+    /// List earlier runs with how they ended and what they executed, or show what happened in one.
+    #[command(visible_alias = "history")]
     Log(Log),
+    /// Show what is other in one run than in another: stages, parameters, data, measures.
+    ///
+    /// A stage is named whose key is another, with what of it changed, how its items differ, and
+    /// what it measured in both runs: how training ended, numbers of artifacts, and the means of
+    /// numbers over the items.
+    Diff(Diff),
     /// Write one page that shows a run: what ran and why, data, training, samples, cost, licences.
     ///
     /// A single HTML file that needs no network, light and dark, for screen and print. Everything
@@ -254,6 +261,21 @@ pub struct Log {
     /// The number of a run; all runs are listed unless given.
     pub run: Option<u64>,
     /// Print the events, or the list, as JSON lines.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub location: CacheLocation,
+}
+
+#[derive(Args, Debug)]
+pub struct Diff {
+    /// The number of the one run, as `throstle history` lists it.
+    #[arg(value_name = "RUN")]
+    pub old: u64,
+    /// The number of the other.
+    #[arg(value_name = "RUN")]
+    pub new: u64,
+    /// Print both runs and their differences as one JSON object.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]

@@ -55,6 +55,7 @@ fn list(runs: &[RunRecord], paint: Paint) -> String {
         ">executed",
         ">reused",
         ">quarantined",
+        "most of it in",
         "",
     ];
     let mut table = Table::new(&headings);
@@ -71,10 +72,25 @@ fn list(runs: &[RunRecord], paint: Paint) -> String {
             sum(|counts| counts.executed),
             sum(|counts| counts.reused),
             sum(|counts| counts.quarantined),
+            executed(run),
             if run.pinned { "pinned".into() } else { String::new() },
         ]);
     }
     table.render()
+}
+
+/// Stages that are named of each run.
+const NAMED: usize = 3;
+
+/// The stages that had something to do, those that took longest first.
+fn executed(run: &RunRecord) -> String {
+    let mut stages: Vec<_> = run.stages.iter().filter(|(_, counts)| counts.executed > 0).collect();
+    stages.sort_by(|one, other| other.1.seconds.total_cmp(&one.1.seconds));
+    let names: Vec<_> = stages.iter().take(NAMED).map(|(name, _)| clean(name)).collect();
+    match stages.len() - names.len() {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    }
 }
 
 fn status(status: Status, paint: Paint) -> String {
@@ -162,8 +178,8 @@ mod tests {
             pinned: true,
         };
         insta::assert_snapshot!(list(&[run], Paint::default()), @r"
-        run  started               pipeline        ended     time  executed  reused  quarantined
-         12  2026-09-21 14:13 UTC  voice\u{1b}[2J  stopped  3m20s     2,000       4            2  pinned
+        run  started               pipeline        ended     time  executed  reused  quarantined  most of it in
+         12  2026-09-21 14:13 UTC  voice\u{1b}[2J  stopped  3m20s     2,000       4            2  a, b           pinned
         ");
     }
 }

@@ -39,7 +39,7 @@ pub fn codes<'a>(all: &[Aside<'a>]) -> Vec<(&'a str, usize)> {
         *codes.entry(&aside.reject.code).or_default() += 1;
     }
     let mut codes: Vec<(&str, usize)> = codes.into_iter().collect();
-    codes.sort_by(|one, other| other.1.cmp(&one.1));
+    codes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     codes
 }
 

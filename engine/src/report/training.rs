@@ -8,8 +8,8 @@ use stage_core::{PortType, Work};
 
 use super::chart::Curve;
 use super::seen::{Seen, SeenStage, events};
-use crate::record::PortValue;
-use crate::store::ReadError;
+use crate::record::{PortValue, StageRecord};
+use crate::store::{ReadError, Store};
 
 /// Larger logs are not read into a page.
 const MAX_LOG_BYTES: u64 = 256 << 20;
@@ -59,7 +59,8 @@ pub fn trainings(seen: &Seen) -> Result<Vec<Training>, ReadError> {
 
 fn training(seen: &Seen, stage: &SeenStage) -> Result<Training, ReadError> {
     let mut training = Training { stage: stage.spec.name.clone(), ..Training::default() };
-    match log(seen, stage)? {
+    let log = stage.outcome.as_ref().map(|outcome| log(seen.store, outcome)).transpose()?;
+    match log.flatten() {
         Some(log) => training.read(&log),
         None => training.listen(seen, stage)?,
     }
@@ -76,19 +77,35 @@ fn training(seen: &Seen, stage: &SeenStage) -> Result<Training, ReadError> {
 }
 
 /// The figures that a finished training left.
-fn log(seen: &Seen, stage: &SeenStage) -> Result<Option<Value>, ReadError> {
-    let Some(PortValue::Artifact(fields)) =
-        stage.outcome.as_ref().and_then(|outcome| outcome.outputs.get(LOG.0))
-    else {
-        return Ok(None);
-    };
+fn log(store: &Store, outcome: &StageRecord) -> Result<Option<Value>, ReadError> {
+    let Some(PortValue::Artifact(fields)) = outcome.outputs.get(LOG.0) else { return Ok(None) };
     let Some(blob) = fields.blob(LOG.1).filter(|blob| blob.size <= MAX_LOG_BYTES) else {
         return Ok(None);
     };
-    match seen.store.read(&blob.digest) {
+    match store.read(&blob.digest) {
         Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
         Err(ReadError::Lost(_)) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+impl Ended {
+    /// How the training ended that gave this outcome; `None` for one that tells nothing of it.
+    pub fn read(store: &Store, outcome: &StageRecord) -> Result<Option<Ended>, ReadError> {
+        Ok(log(store, outcome)?.as_ref().map(Ended::of))
+    }
+
+    fn of(log: &Value) -> Ended {
+        let count = |name: &str| log[name].as_u64().unwrap_or(0);
+        Ended {
+            steps: count("steps"),
+            passes: log["passes"].as_f64(),
+            stopped_early: log["stopped_early"].as_bool().unwrap_or(false),
+            skipped: count("skipped"),
+            went_back: log["went_back"].as_u64(),
+            held_out: log["held_out"].as_f64(),
+            best: log["best"]["step"].as_u64().zip(log["best"]["held_out"].as_f64()),
+        }
     }
 }
 
@@ -102,16 +119,7 @@ impl Training {
     }
 
     fn read(&mut self, log: &Value) {
-        let count = |name: &str| log[name].as_u64().unwrap_or(0);
-        self.ended = Some(Ended {
-            steps: count("steps"),
-            passes: log["passes"].as_f64(),
-            stopped_early: log["stopped_early"].as_bool().unwrap_or(false),
-            skipped: count("skipped"),
-            went_back: log["went_back"].as_u64(),
-            held_out: log["held_out"].as_f64(),
-            best: log["best"]["step"].as_u64().zip(log["best"]["held_out"].as_f64()),
-        });
+        self.ended = Some(Ended::of(log));
         for values in log["values"].as_array().into_iter().flatten().filter_map(Value::as_object) {
             let Some(step) = values.get("step").and_then(Value::as_f64) else { continue };
             for (name, value) in values.iter().filter(|(name, _)| *name != "step") {

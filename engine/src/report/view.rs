@@ -16,6 +16,7 @@ use std::borrow::Cow;
 use maud::{Markup, PreEscaped, html};
 
 use crate::show::escape::clean;
+pub use crate::show::units::number;
 
 /// Foreign text as it may stand in a page: bounded, on one line, and with nothing in it that
 /// reorders what is around it. Mark-up is escaped where it is written.
@@ -65,27 +66,6 @@ pub fn bar(share: f64) -> Markup {
     html! { span.bar aria-hidden="true" { span style={ "width:" (percent) } {} } }
 }
 
-/// With three or four digits that count.
-pub fn number(value: f64) -> String {
-    let size = value.abs();
-    let digits = match size {
-        _ if !value.is_finite() => return "–".into(),
-        _ if size == 0.0 => return "0".into(),
-        _ if !(1e-4..1e7).contains(&size) => return format!("{value:.2e}"),
-        _ if size < 0.01 => 6,
-        _ if size < 1.0 => 4,
-        _ if size < 10.0 => 3,
-        _ if size < 100.0 => 2,
-        _ if size < 1000.0 => 1,
-        _ => 0,
-    };
-    let text = format!("{value:.digits$}");
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
-    }
-}
-
 /// A sum of money, in whatever the manifest counts it.
 pub fn money(value: f64) -> String {
     format!("{value:.2}")
@@ -94,12 +74,6 @@ pub fn money(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn figures_have_the_digits_that_count() {
-        let shown = [0.0, 7.7350, 0.00021, 1e-9, 16_000.0, -23.456, f64::NAN].map(number);
-        assert_eq!(shown, ["0", "7.735", "0.00021", "1.00e-9", "16000", "-23.46", "–"]);
-    }
 
     #[test]
     fn a_section_is_named_by_its_heading() {
