@@ -5,6 +5,7 @@ mod archive;
 mod arguments;
 mod care;
 mod catalogue;
+mod diff;
 mod doctor;
 mod error;
 mod export;
@@ -18,6 +19,7 @@ mod meter;
 mod output;
 mod plan;
 mod project;
+mod report;
 mod run;
 mod terminal;
 mod why;
@@ -97,6 +99,8 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
         Command::Graph(arguments) => graph::graph(program, arguments, output),
         Command::Items(arguments) => items::items(program, arguments, output),
         Command::Log(arguments) => log::log(program, arguments, output),
+        Command::Diff(arguments) => diff::diff(program, arguments, output),
+        Command::Report(arguments) => report::report(program, arguments, output),
         Command::Export(arguments) => export::export(program, arguments, output),
         Command::Stages(arguments) => catalogue::stages(program, arguments, output),
         Command::Schema => catalogue::schema(program, output),

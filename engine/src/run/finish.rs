@@ -17,7 +17,9 @@ use crate::plan::items::ItemReads;
 use crate::plan::planner::main_output;
 use crate::plan::reasons::differences;
 use crate::plan::{Planned, StagePlan, Work};
-use crate::record::{LAST, LastRecord, PortValue, STAGE, StageRecord, encode, last_key};
+use crate::record::{
+    LAST, LastRecord, MADE_OF, PortValue, Previous, STAGE, StageRecord, encode, last_key,
+};
 use crate::tables::close_dataset;
 
 impl Schedule<'_> {
@@ -225,6 +227,8 @@ impl Schedule<'_> {
                 _ => differences(&self.store, spec, last, &keyed),
             };
         }
+        let (digest, made_of) = (keyed.digest, (keyed.key.clone(), keyed.roots.clone()));
+        self.store.cache().record(MADE_OF, &digest, encode::<Previous>(&made_of))?;
         let record = LastRecord {
             run: self.run,
             reasons,
