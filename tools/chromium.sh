@@ -42,9 +42,14 @@ advice="install Chromium $oldest or newer, or set CHROMIUM to one"
 command -v apt-get >/dev/null || fail "not found, and there is no apt-get to install it; $advice"
 [ "$(id -u)" = 0 ] || fail "not found, and only root may install it; $advice"
 
+# Passes on what takes long and what goes wrong, without the addresses that it fetches from.
+apt() {
+    DEBIAN_FRONTEND=noninteractive apt-get --quiet -o Dpkg::Use-Pty=0 "$@" 2>&1 |
+        sed -u -n -E 's#https?://[^ ]+ ##
+            s/^(Get:.*\[[0-9.,]+ MB\]|Fetched|(Unpacking|Setting up) chromium|E:)/chromium: &/p' >&2
+}
+
 say "installing Debian's package (about 0.1 GB to fetch)"
-apt() { DEBIAN_FRONTEND=noninteractive apt-get -o Dpkg::Use-Pty=0 "$@" 2>&1 |
-    sed -u -nE 's#^(Get|Setting up|Unpacking|Fetched|E:)#&#; s#https?://[^ ]* ?##g; /^(Fetched|Setting up chromium|Unpacking chromium|E:)/s/^/chromium: /p' >&2; }
 apt update || fail "the list of packages could not be fetched; $advice"
 apt install --yes --no-install-recommends chromium || fail "it could not be installed; $advice"
 find_one || fail "what was installed does not work; $advice"

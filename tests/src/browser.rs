@@ -36,6 +36,13 @@ pub struct Look {
 impl Browser {
     /// Starts it and opens a file.
     pub fn open(file: &Path) -> Browser {
+        let mut browser = Browser::new();
+        browser.visit(file);
+        browser
+    }
+
+    /// Starts it with an empty page.
+    pub fn new() -> Browser {
         let mut browser = Browser::start();
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
@@ -44,9 +51,15 @@ impl Browser {
         for domain in ["Page", "Runtime", "Log", "Network"] {
             browser.call(&format!("{domain}.enable"), json!({}));
         }
-        browser.call("Page.navigate", json!({ "url": format!("file://{}", file.display()) }));
-        browser.wait_for("Page.loadEventFired");
         browser
+    }
+
+    /// Opens a file, until it is loaded and drawn.
+    pub fn visit(&mut self, file: &Path) {
+        self.told.clear();
+        self.call("Page.navigate", json!({ "url": format!("file://{}", file.display()) }));
+        self.wait_for("Page.loadEventFired");
+        self.evaluate("new Promise(drawn => requestAnimationFrame(() => setTimeout(drawn)))");
     }
 
     fn start() -> Browser {
@@ -55,7 +68,7 @@ impl Browser {
         let script = "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>/dev/null";
         let mut child = Command::new("sh")
             .args(["-c", script])
-            .arg(program())
+            .arg(program().unwrap_or_else(|advice| panic!("{advice}")))
             .args(["--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu"])
             .args(["--autoplay-policy=no-user-gesture-required", "--disable-dev-shm-usage"])
             .args(["--no-first-run", "--disable-background-networking", "--hide-scrollbars"])
@@ -162,6 +175,12 @@ impl Browser {
     }
 }
 
+impl Default for Browser {
+    fn default() -> Browser {
+        Browser::new()
+    }
+}
+
 impl Drop for Browser {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -169,11 +188,15 @@ impl Drop for Browser {
     }
 }
 
-/// The browser as `tools/chromium.sh` finds it, which installs nothing here.
-fn program() -> PathBuf {
+/// The browser as `tools/chromium.sh` finds it, which installs nothing here; or what to do.
+pub fn program() -> Result<PathBuf, String> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tools/chromium.sh");
     let found = Command::new(script).arg("--check").output().unwrap();
-    let told = String::from_utf8_lossy(&found.stderr);
-    assert!(found.status.success(), "{told}run tools/chromium.sh, as `make test` does");
-    PathBuf::from(String::from_utf8(found.stdout).unwrap().trim())
+    match found.status.success() {
+        true => Ok(PathBuf::from(String::from_utf8(found.stdout).unwrap().trim())),
+        false => Err(format!(
+            "{}run tools/chromium.sh, as `make test` does",
+            String::from_utf8_lossy(&found.stderr)
+        )),
+    }
 }

@@ -140,7 +140,7 @@ impl Grid {
             let fields = &item.fields;
             let checkpoint = fields.text("checkpoint").map(str::to_owned);
             let step = if checkpoint.is_some() { fields.number("step") } else { None };
-            let step = step.unwrap_or(f64::INFINITY);
+            let step = step.filter(|step| step.is_finite()).unwrap_or(f64::INFINITY);
             let column = self.column(Column { stage: stage.clone(), checkpoint, step });
             let original = spoken.originals.get(&item.id);
             let original = original.and_then(|item| item.fields.blob(AUDIO)).cloned();

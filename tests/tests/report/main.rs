@@ -2,5 +2,6 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::panic)]
 
 mod browser;
+mod compared;
 mod page;
 mod written;

@@ -54,6 +54,25 @@ fn what_a_stage_did_stands_there_and_why() {
 }
 
 #[test]
+fn a_run_that_failed_says_where_and_what_it_did_not_come_to() {
+    let project = throstle_tests::voice::project(3);
+    project.replace("pipeline.toml", "quarantine = 0.5", "quarantine = 0");
+    let output = command("small_world", project.path(), &["run"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let page = report(&project, &[]);
+    assert!(page.contains("<strong>checked failed: </strong>1 of 4 items were quarantined"));
+    assert!(page.contains("the run did not come to it"));
+    assert!(!page.contains("id=\"samples\"") && !page.contains("id=\"training\""));
+}
+
+#[test]
+fn the_page_does_not_grow_with_the_data_set() {
+    let length = |clips| without_recordings(&report(&done(clips), &[])).len();
+    let (few, many) = (length(60), length(240));
+    assert!(many < few + few / 10, "{few} bytes with 60 clips, {many} with 240");
+}
+
+#[test]
 fn what_others_have_written_stays_text() {
     let project = throstle_tests::voice::project(2);
     let hostile = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\" onclick=\"x";
