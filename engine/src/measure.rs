@@ -5,9 +5,9 @@ pub mod line;
 
 use cache::{Cache, CacheError, Digest};
 use serde::{Deserialize, Serialize};
-use stage_core::Role;
 use stage_core::estimate::Basis;
 use stage_core::key::{HashSink, Sink};
+use stage_core::{Default as Unset, Parameter, Role};
 
 use crate::pipeline::StageSpec;
 use crate::record::{MEASURE, decode, encode};
@@ -70,7 +70,11 @@ fn key(spec: &StageSpec, device: &str, likeness: Likeness) -> Digest {
     sink.integer("version", i64::from(spec.kind.version));
     sink.text("device", device);
     if likeness == Likeness::Same {
-        for parameter in spec.kind.parameters.iter().filter(|p| p.role != Role::Secret) {
+        // Another seed is the same work.
+        let counts = |parameter: &&Parameter| {
+            parameter.role != Role::Secret && !matches!(parameter.default, Unset::PipelineSeed)
+        };
+        for parameter in spec.kind.parameters.iter().filter(counts) {
             sink.text(parameter.name, &spec.parameters.get(parameter.name).to_string());
         }
     }

@@ -8,7 +8,7 @@ use super::Estimator;
 use super::flow::Flow;
 use crate::machine::Device;
 use crate::measure::{self, MEGABYTE, Measure};
-use crate::pipeline::{StageSpec, StageWork};
+use crate::pipeline::{Reference, StageSpec, StageWork};
 use crate::plan::items::ItemReads;
 use crate::plan::{ItemPlan, StagePlan, Work};
 use crate::run::{item_weight, threads_of};
@@ -26,6 +26,11 @@ const WORKER_RAM: f64 = 6e8;
 const GPU_WORKER_RAM: f64 = 3e9;
 pub const GPU_CONTEXT: f64 = 6e8;
 const RAM_SPREAD: f64 = 1.7;
+/// Parameters of the published text model, and the least part of its time that a small one takes.
+const PUBLISHED: f64 = 860e6;
+const LEAST_SHARE: f64 = 0.01;
+/// What a stage takes before it does anything.
+const START: f64 = 5e-3;
 /// Clips of a batch on a GPU together, in seconds of sound.
 const BATCH_SECONDS: f64 = 60.0;
 
@@ -163,7 +168,8 @@ impl Estimator<'_> {
         self.assumed.add(rates.origin);
         let Flow { items, seconds } = todo.flow;
         let linear = |each: f64, second: f64| each * items + second * seconds;
-        let work = linear(rates.seconds_per_item, rates.seconds_per_second) * self.slowness(device);
+        let second = rates.seconds_per_second * self.model_share(spec);
+        let work = linear(rates.seconds_per_item, second) * self.slowness(device) + START;
         let vram =
             GPU_CONTEXT + self.arriving_weights(spec) + BATCH_SECONDS * rates.vram_per_second;
         StageEstimate {
@@ -188,6 +194,28 @@ impl Estimator<'_> {
             ram_bytes: Some(self.ram(spec, device) + Figure::within(bytes, RAM_SPREAD)),
             ..StageEstimate::unknown(0)
         }
+    }
+
+    /// How much less there is to compute than with the models that rates are for: the published
+    /// codec, and the published text model.
+    fn model_share(&self, spec: &StageSpec) -> f64 {
+        let stage = |port: &str| match spec.inputs.get(port)?.references.first()? {
+            Reference::Stage { stage, .. } => Some(self.pipeline.stage(*stage)),
+            Reference::Asset(_) => None,
+        };
+        if spec.inputs.contains_key("model") {
+            let parameters =
+                self.text_model(spec).map_or(PUBLISHED, |model| model.parameters() as f64);
+            return (parameters / PUBLISHED).max(LEAST_SHARE);
+        }
+        let is_small =
+            stage("codec").is_some_and(|codec| !matches!(codec.kind.cost, Cost::Weights(_)));
+        if is_small {
+            self.assumed
+                .add("the embedded codec takes a hundredth of the time of the published one");
+            return LEAST_SHARE;
+        }
+        1.0
     }
 
     /// The weights that a stage has in memory to work with.

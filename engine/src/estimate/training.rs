@@ -32,6 +32,10 @@ const SPEED_ORIGIN: &str = "training runs at 35 TFLOP/s in half precision on an 
 const TIME_SPREAD: f64 = 2.5;
 /// Validations, saves and the start, beside the steps.
 const BESIDE_STEPS: f64 = 1.1;
+/// What a batch takes however small it is, and a training before its first step: weights are read,
+/// and the preflight steps, saves, reloads and speaks.
+const BATCH_START: f64 = 0.05;
+const START: f64 = 5.0;
 /// Where training may end early it may be after this part of its steps.
 const EARLY: f64 = 0.2;
 /// How exact counting tensors is.
@@ -104,7 +108,7 @@ impl Estimator<'_> {
         let memory = Figure::within(total, MEMORY_SPREAD) + Figure::exact(beside);
         let mut estimate = StageEstimate {
             basis: Basis::Formula,
-            seconds: Some(self.formula_seconds(&plan, device)),
+            seconds: None,
             disk_bytes: Some(self.state_bytes(spec, &plan)),
             ram_bytes: Some(match is_gpu {
                 true => Figure::within(3e9 + plan.memory(1).weights, 1.7),
@@ -127,6 +131,9 @@ impl Estimator<'_> {
                 scale = ((vram.likely - GPU_CONTEXT) / total).clamp(0.25, 4.0);
                 estimate.vram_bytes = Some(vram);
             }
+        }
+        if estimate.seconds.is_none() {
+            estimate.seconds = Some(self.formula_seconds(&plan, device));
         }
         let left = self.left_of(spec.id);
         estimate.seconds = estimate.seconds.map(|seconds| seconds.times(left));
@@ -221,7 +228,9 @@ impl Estimator<'_> {
             }
         };
         self.assumed.add("a second of speech is 27 tokens with its text, and rows are 95 % full");
-        early(Figure::within(step * plan.steps * BESIDE_STEPS, TIME_SPREAD), plan.may_end_early)
+        let batches = plan.accumulation as f64;
+        let all = (step + batches * BATCH_START) * plan.steps * BESIDE_STEPS + START;
+        early(Figure::within(all, TIME_SPREAD), plan.may_end_early)
     }
 
     fn state_bytes(&self, spec: &StageSpec, plan: &Plan) -> Figure {
