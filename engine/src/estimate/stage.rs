@@ -51,7 +51,7 @@ impl Estimator<'_> {
         let device = self.machine.device(spec);
         let cache = self.flows.store.cache();
         let measured = match self.machine.label(&device) {
-            Some(label) => measure::find(cache, spec, &label)?,
+            Some(label) => measure::find(cache, spec, &label, self.model_size(spec))?,
             None => None,
         };
         let mut estimate = match (spec.kind.cost, measured) {
@@ -196,21 +196,32 @@ impl Estimator<'_> {
         }
     }
 
+    /// The parameters of the model that a stage works with, as a measure knows them.
+    fn model_size(&self, spec: &StageSpec) -> i64 {
+        let model = measure::has_model(spec).then(|| self.text_model(spec)).flatten();
+        model.map_or(0, |config| config.parameters())
+    }
+
+    /// Whether the codec of a stage is the embedded one.
+    fn has_small_codec(&self, spec: &StageSpec) -> bool {
+        let codec = spec.inputs.get("codec").and_then(|input| input.references.first());
+        match codec {
+            Some(Reference::Stage { stage, .. }) => {
+                !matches!(self.pipeline.stage(*stage).kind.cost, Cost::Weights(_))
+            }
+            _ => false,
+        }
+    }
+
     /// How much less there is to compute than with the models that rates are for: the published
     /// codec, and the published text model.
     fn model_share(&self, spec: &StageSpec) -> f64 {
-        let stage = |port: &str| match spec.inputs.get(port)?.references.first()? {
-            Reference::Stage { stage, .. } => Some(self.pipeline.stage(*stage)),
-            Reference::Asset(_) => None,
-        };
         if spec.inputs.contains_key("model") {
             let parameters =
                 self.text_model(spec).map_or(PUBLISHED, |model| model.parameters() as f64);
             return (parameters / PUBLISHED).max(LEAST_SHARE);
         }
-        let is_small =
-            stage("codec").is_some_and(|codec| !matches!(codec.kind.cost, Cost::Weights(_)));
-        if is_small {
+        if self.has_small_codec(spec) {
             self.assumed
                 .add("the embedded codec takes a hundredth of the time of the published one");
             return LEAST_SHARE;
@@ -222,8 +233,8 @@ impl Estimator<'_> {
     fn arriving_weights(&self, spec: &StageSpec) -> f64 {
         let has = |port: &str| spec.inputs.contains_key(port);
         let model = if has("model") { self.weight_bytes(spec) } else { 0.0 };
-        let codec = if has("codec") { super::shape::CODEC_BYTES } else { 0.0 };
-        model + codec
+        let is_large = has("codec") && !self.has_small_codec(spec);
+        model + if is_large { super::shape::CODEC_BYTES } else { 0.0 }
     }
 
     fn ram(&self, spec: &StageSpec, device: &Device) -> Figure {

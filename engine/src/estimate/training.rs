@@ -81,11 +81,11 @@ impl Plan {
         (1..=most).take_while(fits).last().unwrap_or(0)
     }
 
-    /// A saved state, and the weights that come out.
+    /// Saved states, and the weights that come out.
     fn bytes(&self, saves: f64, kept: f64) -> f64 {
         let memory = self.memory(1);
         let trained = memory.gradients / self.setting.width();
-        saves * trained * STATE_BYTES + (kept + 1.0) * trained * self.setting.width()
+        saves * trained * STATE_BYTES + kept * trained * self.setting.width()
     }
 }
 
@@ -236,9 +236,9 @@ impl Estimator<'_> {
     fn state_bytes(&self, spec: &StageSpec, plan: &Plan) -> Figure {
         let every = spec.parameters.integer("save_every").unwrap_or(0);
         let saves = if every > 0 { plan.steps / every as f64 } else { 0.0 };
-        let kept = spec.parameters.integer("keep").unwrap_or(0).max(0) as f64;
+        let kept = spec.parameters.integer("keep").unwrap_or(0).max(1) as f64;
         let likely = plan.bytes(saves.floor() + 1.0, kept);
-        Figure { low: plan.bytes(1.0, kept), likely, high: 2.0 * likely }
+        Figure { low: plan.bytes(1.0, 1.0), likely, high: 2.0 * likely }
     }
 
     /// The largest batch that fits, and what keeps as many rows to a step.
