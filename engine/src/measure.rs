@@ -5,9 +5,9 @@ pub mod line;
 
 use cache::{Cache, CacheError, Digest};
 use serde::{Deserialize, Serialize};
-use stage_core::Role;
 use stage_core::estimate::Basis;
 use stage_core::key::{HashSink, Sink};
+use stage_core::{Default as Unset, Parameter, Place, Role};
 
 use crate::pipeline::StageSpec;
 use crate::record::{MEASURE, decode, encode};
@@ -15,6 +15,8 @@ use line::Line;
 
 /// Sizes are counted in these, so that their squares stay small.
 pub const MEGABYTE: f64 = 1e6;
+/// Where models arrive.
+pub const MODEL_PORTS: [&str; 2] = ["base", "model"];
 /// No more measures are kept; those that were written longest ago are forgotten.
 const MOST: usize = 512;
 /// The peaks of memory come down by this factor a run, so that one bad moment is not for ever.
@@ -27,6 +29,8 @@ const FORGET: f64 = 0.9;
 pub struct Measure {
     pub kind: String,
     pub device: String,
+    /// The parameters of the model that the stage works with; 0 where it has none.
+    pub model: i64,
     /// Only probes have run.
     pub is_probe: bool,
     /// Seconds since 1970.
@@ -45,6 +49,7 @@ impl Measure {
         Measure {
             kind: new.kind.clone(),
             device: new.device.clone(),
+            model: new.model,
             is_probe: new.is_probe,
             written: new.written,
             seconds: self.seconds.with(&new.seconds),
@@ -58,23 +63,34 @@ impl Measure {
 /// How much alike two pieces of work are that share a measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Likeness {
-    /// Kind, version, parameters and device.
+    /// Kind, version, parameters, the size of the model, and device.
     Same,
     /// Kind, version and device.
     Kind,
 }
 
-fn key(spec: &StageSpec, device: &str, likeness: Likeness) -> Digest {
+fn key(spec: &StageSpec, device: &str, model: i64, likeness: Likeness) -> Digest {
     let mut sink = HashSink::default();
     sink.text("measure of", spec.kind.name);
     sink.integer("version", i64::from(spec.kind.version));
     sink.text("device", device);
     if likeness == Likeness::Same {
-        for parameter in spec.kind.parameters.iter().filter(|p| p.role != Role::Secret) {
+        sink.integer("model", model);
+        // Another seed is the same work.
+        let counts = |parameter: &&Parameter| {
+            parameter.role != Role::Secret && !matches!(parameter.default, Unset::PipelineSeed)
+        };
+        for parameter in spec.kind.parameters.iter().filter(counts) {
             sink.text(parameter.name, &spec.parameters.get(parameter.name).to_string());
         }
     }
     sink.finish()
+}
+
+/// Whether a stage works with a model, whose size then counts.
+pub fn has_model(spec: &StageSpec) -> bool {
+    let mut ports = MODEL_PORTS.iter();
+    spec.kind.place == Place::Worker && ports.any(|port| spec.inputs.contains_key(port))
 }
 
 /// The best that is known of a stage on a device, and what it is worth.
@@ -82,9 +98,10 @@ pub fn find(
     cache: &Cache,
     spec: &StageSpec,
     device: &str,
+    model: i64,
 ) -> Result<Option<(Measure, Basis)>, CacheError> {
     for (likeness, basis) in [(Likeness::Same, Basis::Measured), (Likeness::Kind, Basis::Similar)] {
-        if let Some(measure) = read(cache, &key(spec, device, likeness))? {
+        if let Some(measure) = read(cache, &key(spec, device, model, likeness))? {
             let basis = if measure.is_probe { basis.max(Basis::Probe) } else { basis };
             return Ok(Some((measure, basis)));
         }
@@ -99,7 +116,7 @@ fn read(cache: &Cache, key: &Digest) -> Result<Option<Measure>, CacheError> {
 /// Adds what was measured of a stage to what is known.
 pub fn add(cache: &Cache, spec: &StageSpec, new: &Measure) -> Result<(), CacheError> {
     for likeness in [Likeness::Same, Likeness::Kind] {
-        let key = key(spec, &new.device, likeness);
+        let key = key(spec, &new.device, new.model, likeness);
         let merged = match read(cache, &key)? {
             Some(known) if new.is_probe && !known.is_probe => continue,
             Some(known) if known.is_probe == new.is_probe => known.with(new),
@@ -156,19 +173,21 @@ mod tests {
         let cache = cache();
         add(&cache, &spec("16000"), &measured(3, false)).unwrap();
         let found = |rate: &str, device: &str| {
-            find(&cache, &spec(rate), device).unwrap().map(|(_, basis)| basis)
+            find(&cache, &spec(rate), device, 0).unwrap().map(|(_, basis)| basis)
         };
         assert_eq!(found("16000", "cpu"), Some(Basis::Measured));
         assert_eq!(found("22050", "cpu"), Some(Basis::Similar));
         assert_eq!(found("16000", "another"), None);
+        let other_model = find(&cache, &spec("16000"), "cpu", 7).unwrap();
+        assert_eq!(other_model.map(|(_, basis)| basis), Some(Basis::Similar));
     }
 
     #[test]
     fn a_run_takes_the_place_of_a_probe_and_not_the_other_way_round() {
         let cache = cache();
-        let count = || find(&cache, &spec("16000"), "cpu").unwrap().unwrap().0.seconds.count;
+        let count = || find(&cache, &spec("16000"), "cpu", 0).unwrap().unwrap().0.seconds.count;
         add(&cache, &spec("16000"), &measured(3, true)).unwrap();
-        assert_eq!(find(&cache, &spec("16000"), "cpu").unwrap().unwrap().1, Basis::Probe);
+        assert_eq!(find(&cache, &spec("16000"), "cpu", 0).unwrap().unwrap().1, Basis::Probe);
         add(&cache, &spec("16000"), &measured(100, false)).unwrap();
         assert_eq!(count(), 100.0);
         add(&cache, &spec("16000"), &measured(10, false)).unwrap();

@@ -16,6 +16,7 @@ mod schedule;
 mod scratch;
 mod settle;
 mod spending;
+mod total;
 mod train_stage;
 pub mod training;
 
@@ -28,7 +29,7 @@ use crossbeam_channel::unbounded;
 use stage_core::event::{Event, StageCounts, Status};
 
 use crate::engine::{Engine, EngineError, RunOptions, Sink, StopFlag};
-use crate::estimate::{Estimate, RunOutcome, StageOutcome, estimate};
+use crate::estimate::{Estimate, estimate};
 use crate::export::{self, Exported};
 use crate::machine::Machine;
 use crate::measure::Measure;
@@ -44,6 +45,7 @@ use pool::Shared;
 use schedule::{Ending, Schedule, State};
 use scratch::Scratch;
 use spending::Spending;
+use total::Total;
 
 pub(crate) use item_stage::item_weight;
 pub(crate) use meter::threads_of;
@@ -175,78 +177,6 @@ pub fn probe(
     let mut pass = Pass { engine, pipeline, cache, options, wanted, number, deep: false, held };
     pass.run(&mut total, sink)?;
     Ok(total.probed)
-}
-
-/// The counts of all passes together.
-struct Total {
-    counts: Vec<StageCounts>,
-    keys: BTreeMap<String, cache::Digest>,
-    exported: u64,
-    /// What was expected when the run began.
-    expected: Option<Estimate>,
-    costs: BTreeMap<String, StageOutcome>,
-    probed: Vec<(StageId, Measure)>,
-}
-
-impl Total {
-    fn new(pipeline: &Pipeline) -> Total {
-        let counts = vec![StageCounts::default(); pipeline.stages.len()];
-        Total {
-            counts,
-            keys: BTreeMap::new(),
-            exported: 0,
-            expected: None,
-            costs: BTreeMap::new(),
-            probed: Vec::new(),
-        }
-    }
-
-    /// What an earlier pass has executed counts; what was there is told by the last pass.
-    fn add(&mut self, counts: &[StageCounts]) {
-        for (total, pass) in self.counts.iter_mut().zip(counts) {
-            let before = total.executed;
-            total.executed += pass.executed;
-            total.reused = pass.reused.saturating_sub(before);
-            total.quarantined = pass.quarantined;
-            total.seconds += pass.seconds;
-        }
-    }
-
-    fn named(
-        &self,
-        pipeline: &Pipeline,
-        wanted: &BTreeSet<StageId>,
-    ) -> BTreeMap<String, StageCounts> {
-        let counts = |id: &StageId| (pipeline.stage(*id).name.clone(), self.counts[id.0]);
-        wanted.iter().map(counts).collect()
-    }
-
-    /// What the stages took that have come to their end.
-    fn take_costs(&mut self, pipeline: &Pipeline, taken: &[Taken], done: &[bool]) {
-        for (spec, taken) in pipeline.stages.iter().zip(taken) {
-            if !done[spec.id.0] || *taken == Taken::default() {
-                continue;
-            }
-            let expected =
-                self.expected.as_ref().and_then(|estimate| estimate.stages.get(&spec.name));
-            let cost = self.costs.entry(spec.name.clone()).or_insert_with(|| StageOutcome {
-                expected_seconds: expected.and_then(|stage| stage.seconds),
-                expected_bytes: expected.and_then(|stage| stage.disk_bytes),
-                ..StageOutcome::default()
-            });
-            cost.seconds += taken.seconds;
-            cost.bytes += taken.bytes;
-        }
-    }
-
-    fn outcome(&self, seconds: f64) -> Option<RunOutcome> {
-        let expected_seconds = self.expected.as_ref()?.total.seconds;
-        Some(RunOutcome { expected_seconds, seconds, stages: self.costs.clone() })
-    }
-
-    fn did_something(&self) -> bool {
-        self.exported > 0 || self.counts.iter().any(|counts| counts.executed > 0)
-    }
 }
 
 struct Pass<'a> {
@@ -382,16 +312,6 @@ impl Pass<'_> {
             Exported { lost: true, .. } if !self.options.stop.is_requested() => Ending::Again,
             Exported { failed: false, lost: false } => ending,
             _ => Ending::Failed,
-        }
-    }
-}
-
-impl Total {
-    fn take_keys(&mut self, pipeline: &Pipeline, plans: &[crate::plan::StagePlan]) {
-        for (spec, plan) in pipeline.stages.iter().zip(plans) {
-            if let Some(keyed) = &plan.keyed {
-                self.keys.insert(spec.name.clone(), keyed.digest);
-            }
         }
     }
 }

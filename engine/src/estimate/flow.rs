@@ -10,9 +10,11 @@ use cache::{Cache, Digest};
 use stage_core::{Fields, ParameterValue, PortType};
 
 use super::assumptions::Assumptions;
+use crate::history;
 use crate::pipeline::{Pipeline, Reference, StageId, StageSpec, StageWork};
 use crate::plan::inputs::ITEMS;
 use crate::plan::{PartialBucket, PartialDataset, PartialItem, Plan, Planned};
+use crate::record::PortValue;
 use crate::store::{ReadError, Store};
 
 /// Where nothing is known of the recordings.
@@ -152,6 +154,9 @@ impl<'a> Flows<'a> {
             let kept = spec.parameters.integer("keep").unwrap_or(0).max(0) as f64;
             return Flow { items: kept + 1.0, seconds: 0.0 };
         }
+        if let Some(flow) = self.last_time(spec, port).filter(|_| spec.work != StageWork::Item) {
+            return flow;
+        }
         let flow = self.main_input(spec, assumed).unwrap_or_default();
         let states = spec.inputs.get(CHECKPOINTS).and_then(|input| input.references.first());
         match states {
@@ -160,6 +165,16 @@ impl<'a> Flows<'a> {
                 Flow { items: flow.items * states, seconds: flow.seconds * states }
             }
             _ => flow,
+        }
+    }
+
+    /// What the stage gave when it was last done.
+    fn last_time(&self, spec: &StageSpec, port: &str) -> Option<Flow> {
+        let cache = self.store.cache();
+        let last = history::last(cache, &self.pipeline.name, &spec.name).ok()??;
+        match history::outcome(cache, &last).ok()??.outputs.get(port)? {
+            PortValue::Dataset { root, .. } => self.stored(root).ok(),
+            PortValue::Artifact(_) => None,
         }
     }
 

@@ -87,6 +87,10 @@ impl Estimator<'_> {
             return CODEC_BYTES;
         }
         let model = self.text_model(spec);
-        model.map_or(0.0, |config| config.parameters() as f64 * WEIGHT_BYTES)
+        let each = match spec.parameters.text("dtype") {
+            Ok("f32") => 2.0 * WEIGHT_BYTES,
+            _ => WEIGHT_BYTES,
+        };
+        model.map_or(0.0, |config| config.parameters() as f64 * each)
     }
 }

@@ -8,7 +8,7 @@ use super::Estimator;
 use super::flow::Flow;
 use crate::machine::Device;
 use crate::measure::{self, MEGABYTE, Measure};
-use crate::pipeline::{StageSpec, StageWork};
+use crate::pipeline::{Reference, StageSpec, StageWork};
 use crate::plan::items::ItemReads;
 use crate::plan::{ItemPlan, StagePlan, Work};
 use crate::run::{item_weight, threads_of};
@@ -26,6 +26,11 @@ const WORKER_RAM: f64 = 6e8;
 const GPU_WORKER_RAM: f64 = 3e9;
 pub const GPU_CONTEXT: f64 = 6e8;
 const RAM_SPREAD: f64 = 1.7;
+/// Parameters of the published text model, and the least part of its time that a small one takes.
+const PUBLISHED: f64 = 860e6;
+const LEAST_SHARE: f64 = 0.01;
+/// What a stage takes before it does anything.
+const START: f64 = 5e-3;
 /// Clips of a batch on a GPU together, in seconds of sound.
 const BATCH_SECONDS: f64 = 60.0;
 
@@ -46,7 +51,7 @@ impl Estimator<'_> {
         let device = self.machine.device(spec);
         let cache = self.flows.store.cache();
         let measured = match self.machine.label(&device) {
-            Some(label) => measure::find(cache, spec, &label)?,
+            Some(label) => measure::find(cache, spec, &label, self.model_size(spec))?,
             None => None,
         };
         let mut estimate = match (spec.kind.cost, measured) {
@@ -163,7 +168,8 @@ impl Estimator<'_> {
         self.assumed.add(rates.origin);
         let Flow { items, seconds } = todo.flow;
         let linear = |each: f64, second: f64| each * items + second * seconds;
-        let work = linear(rates.seconds_per_item, rates.seconds_per_second) * self.slowness(device);
+        let second = rates.seconds_per_second * self.model_share(spec);
+        let work = linear(rates.seconds_per_item, second) * self.slowness(device) + START;
         let vram =
             GPU_CONTEXT + self.arriving_weights(spec) + BATCH_SECONDS * rates.vram_per_second;
         StageEstimate {
@@ -190,12 +196,45 @@ impl Estimator<'_> {
         }
     }
 
+    /// The parameters of the model that a stage works with, as a measure knows them.
+    fn model_size(&self, spec: &StageSpec) -> i64 {
+        let model = measure::has_model(spec).then(|| self.text_model(spec)).flatten();
+        model.map_or(0, |config| config.parameters())
+    }
+
+    /// Whether the codec of a stage is the embedded one.
+    fn has_small_codec(&self, spec: &StageSpec) -> bool {
+        let codec = spec.inputs.get("codec").and_then(|input| input.references.first());
+        match codec {
+            Some(Reference::Stage { stage, .. }) => {
+                !matches!(self.pipeline.stage(*stage).kind.cost, Cost::Weights(_))
+            }
+            _ => false,
+        }
+    }
+
+    /// How much less there is to compute than with the models that rates are for: the published
+    /// codec, and the published text model.
+    fn model_share(&self, spec: &StageSpec) -> f64 {
+        if spec.inputs.contains_key("model") {
+            let parameters =
+                self.text_model(spec).map_or(PUBLISHED, |model| model.parameters() as f64);
+            return (parameters / PUBLISHED).max(LEAST_SHARE);
+        }
+        if self.has_small_codec(spec) {
+            self.assumed
+                .add("the embedded codec takes a hundredth of the time of the published one");
+            return LEAST_SHARE;
+        }
+        1.0
+    }
+
     /// The weights that a stage has in memory to work with.
     fn arriving_weights(&self, spec: &StageSpec) -> f64 {
         let has = |port: &str| spec.inputs.contains_key(port);
         let model = if has("model") { self.weight_bytes(spec) } else { 0.0 };
-        let codec = if has("codec") { super::shape::CODEC_BYTES } else { 0.0 };
-        model + codec
+        let is_large = has("codec") && !self.has_small_codec(spec);
+        model + if is_large { super::shape::CODEC_BYTES } else { 0.0 }
     }
 
     fn ram(&self, spec: &StageSpec, device: &Device) -> Figure {

@@ -32,6 +32,10 @@ const SPEED_ORIGIN: &str = "training runs at 35 TFLOP/s in half precision on an 
 const TIME_SPREAD: f64 = 2.5;
 /// Validations, saves and the start, beside the steps.
 const BESIDE_STEPS: f64 = 1.1;
+/// What a batch takes however small it is, and a training before its first step: weights are read,
+/// and the preflight steps, saves, reloads and speaks.
+const BATCH_START: f64 = 0.05;
+const START: f64 = 5.0;
 /// Where training may end early it may be after this part of its steps.
 const EARLY: f64 = 0.2;
 /// How exact counting tensors is.
@@ -77,11 +81,11 @@ impl Plan {
         (1..=most).take_while(fits).last().unwrap_or(0)
     }
 
-    /// A saved state, and the weights that come out.
+    /// Saved states, and the weights that come out.
     fn bytes(&self, saves: f64, kept: f64) -> f64 {
         let memory = self.memory(1);
         let trained = memory.gradients / self.setting.width();
-        saves * trained * STATE_BYTES + (kept + 1.0) * trained * self.setting.width()
+        saves * trained * STATE_BYTES + kept * trained * self.setting.width()
     }
 }
 
@@ -104,7 +108,7 @@ impl Estimator<'_> {
         let memory = Figure::within(total, MEMORY_SPREAD) + Figure::exact(beside);
         let mut estimate = StageEstimate {
             basis: Basis::Formula,
-            seconds: Some(self.formula_seconds(&plan, device)),
+            seconds: None,
             disk_bytes: Some(self.state_bytes(spec, &plan)),
             ram_bytes: Some(match is_gpu {
                 true => Figure::within(3e9 + plan.memory(1).weights, 1.7),
@@ -127,6 +131,9 @@ impl Estimator<'_> {
                 scale = ((vram.likely - GPU_CONTEXT) / total).clamp(0.25, 4.0);
                 estimate.vram_bytes = Some(vram);
             }
+        }
+        if estimate.seconds.is_none() {
+            estimate.seconds = Some(self.formula_seconds(&plan, device));
         }
         let left = self.left_of(spec.id);
         estimate.seconds = estimate.seconds.map(|seconds| seconds.times(left));
@@ -221,15 +228,17 @@ impl Estimator<'_> {
             }
         };
         self.assumed.add("a second of speech is 27 tokens with its text, and rows are 95 % full");
-        early(Figure::within(step * plan.steps * BESIDE_STEPS, TIME_SPREAD), plan.may_end_early)
+        let batches = plan.accumulation as f64;
+        let all = (step + batches * BATCH_START) * plan.steps * BESIDE_STEPS + START;
+        early(Figure::within(all, TIME_SPREAD), plan.may_end_early)
     }
 
     fn state_bytes(&self, spec: &StageSpec, plan: &Plan) -> Figure {
         let every = spec.parameters.integer("save_every").unwrap_or(0);
         let saves = if every > 0 { plan.steps / every as f64 } else { 0.0 };
-        let kept = spec.parameters.integer("keep").unwrap_or(0).max(0) as f64;
+        let kept = spec.parameters.integer("keep").unwrap_or(0).max(1) as f64;
         let likely = plan.bytes(saves.floor() + 1.0, kept);
-        Figure { low: plan.bytes(1.0, kept), likely, high: 2.0 * likely }
+        Figure { low: plan.bytes(1.0, 1.0), likely, high: 2.0 * likely }
     }
 
     /// The largest batch that fits, and what keeps as many rows to a step.

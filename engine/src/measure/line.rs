@@ -8,7 +8,7 @@ const MOST: f64 = 4096.0;
 /// Below so many observations their spread says little.
 const FEW: f64 = 3.0;
 /// What is added to the band, as a part of the figure, while there are few.
-const DOUBT: f64 = 0.3;
+const DOUBT: f64 = 0.5;
 /// Standard errors on either side.
 const WIDTH: f64 = 2.0;
 /// A spread of sizes below this part of their squares is rounding.
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn one_observation_is_doubted() {
         let figure = line([(5.0, 10.0)]).total(1.0, 5.0, 0.1).unwrap();
-        assert_eq!((figure.low, figure.likely, figure.high), (7.0, 10.0, 13.0));
+        assert_eq!((figure.low, figure.likely, figure.high), (5.0, 10.0, 15.0));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::items::{ItemPlanner, ItemReads};
 use super::reasons::{differences, reasons_from};
 use super::{Keyed, Plan, Planned, StagePlan, Work};
 use crate::engine::{Engine, EngineError, Sink};
-use crate::pipeline::{Pipeline, Reference, StageId, StageSpec, StageWork};
+use crate::pipeline::{Pipeline, StageId, StageSpec, StageWork};
 use crate::reason::Reason;
 use crate::record::{LAST, LastRecord, PortValue, STAGE, StageRecord, decode, last_key};
 use crate::source;
@@ -339,36 +339,6 @@ impl<'a> Planner<'a> {
         files.map(|(name, blob)| (name.clone(), blob.digest)).collect()
     }
 
-    /// A file that the stage reads and that is not there.
-    fn absent(&self, spec: &StageSpec) -> Option<&'a Utf8PathBuf> {
-        let pipeline = self.pipeline;
-        let mut absent = pipeline.absent.iter();
-        absent.find(|absent| {
-            let is_it = |path: &str| pipeline.base.join(path) == **absent;
-            let is_asset = |reference: &Reference| match reference {
-                Reference::Asset(name) => {
-                    pipeline.assets.get(name).is_some_and(|asset| is_it(asset.path.as_str()))
-                }
-                Reference::Stage { .. } => false,
-            };
-            let mut references = spec.inputs.values().flat_map(|input| &input.references);
-            let mut paths = spec.kind.parameters.iter().filter(|parameter| {
-                matches!(
-                    parameter.parameter_type,
-                    ParameterType::File | ParameterType::SourcePath
-                )
-            });
-            references.any(is_asset)
-                || paths.any(|parameter| {
-                    matches!(spec.parameters.get(parameter.name), ParameterValue::Text(path) if is_it(path))
-                })
-        })
-    }
-
-    fn is_absent(&self, path: &Utf8PathBuf) -> bool {
-        self.pipeline.absent.contains(&self.pipeline.base.join(path))
-    }
-
     /// Assets and `File` parameters: content first, from the memo where it holds.
     fn look_at_files(&mut self, wanted: &BTreeSet<StageId>, sink: Sink) -> Result<(), PlanError> {
         for (name, asset) in &self.pipeline.assets {
@@ -480,16 +450,6 @@ impl StagePlan {
     pub fn scanned(spec: &StageSpec, keyed: Keyed, record: StageRecord) -> StagePlan {
         let work = Work::Scanned(record.clone());
         StagePlan { work, reused: 0, ..StagePlan::fresh(spec, keyed, record) }
-    }
-
-    /// A stage that reads a file that is not there yet.
-    fn without_file(path: &Utf8PathBuf) -> StagePlan {
-        let stages = vec![format!("`{path}`, which is not there")];
-        StagePlan {
-            pending: 1,
-            reasons: vec![Reason::WaitsFor { stages }],
-            ..StagePlan::unwanted()
-        }
     }
 
     fn waiting(stages: Vec<String>, arriving: &Arriving) -> StagePlan {

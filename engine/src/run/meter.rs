@@ -6,6 +6,7 @@ use std::time::Instant;
 use cache::CacheError;
 use stage_core::Place;
 use stage_core::event::Event;
+use stage_formats::dual_ar::Config;
 
 use super::item_stage::Queued;
 use super::schedule::{Schedule, State};
@@ -222,6 +223,7 @@ impl Schedule<'_> {
         let measure = Measure {
             kind: spec.kind.name.to_owned(),
             device,
+            model: self.model_of(id),
             is_probe: self.options.probe.is_some(),
             written: cache.fs().now() / 1_000_000_000,
             seconds: tally.seconds,
@@ -237,6 +239,21 @@ impl Schedule<'_> {
         self.tidy_measures()?;
         self.committer.note(Vec::new());
         Ok(())
+    }
+
+    /// The parameters of the text model that a stage works with.
+    fn model_of(&self, id: StageId) -> i64 {
+        if !measure::has_model(self.pipeline.stage(id)) {
+            return 0;
+        }
+        let artifacts = self.artifacts(id);
+        let model = measure::MODEL_PORTS.iter().find_map(|port| artifacts.get(*port)?.first());
+        // A model that cannot be read is told by the stage that uses it.
+        let config = model.and_then(|fields| {
+            let bytes = self.store.read(&fields.blob("config")?.digest).ok()?;
+            Config::parse(&bytes).ok()
+        });
+        config.map_or(0, |config| config.parameters())
     }
 
     /// What stages that have not come to their end took so far.
