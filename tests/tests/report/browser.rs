@@ -124,6 +124,40 @@ fn whoever_does_not_see_it_is_told_what_everything_is() {
     assert!(levels.windows(2).all(|pair| pair[1] <= pair[0] + 1), "{levels:?}");
 }
 
+/// The ratio that WCAG 2.2 asks for in section 1.4.3, by its formula.
+#[test]
+fn text_stands_out_from_its_ground_in_both_themes() {
+    let mut browser = open(12);
+    let faint = "(() => {
+        const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+        const light = (colour) => {
+            canvas.fillStyle = colour;
+            canvas.fillRect(0, 0, 1, 1);
+            const [red, green, blue] = [...canvas.getImageData(0, 0, 1, 1).data].map((value) => {
+                value /= 255;
+                return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+            });
+            return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+        };
+        const ground = (element) => {
+            const colour = getComputedStyle(element).backgroundColor;
+            return colour === 'rgba(0, 0, 0, 0)' ? ground(element.parentElement) : colour;
+        };
+        const faint = (element) => {
+            const lights = [getComputedStyle(element).color, ground(element)].map(light);
+            return (Math.max(...lights) + 0.05) / (Math.min(...lights) + 0.05) < 4.5;
+        };
+        const told = [...document.querySelectorAll('main *, nav *, footer *')].filter((element) =>
+            element instanceof HTMLElement && [...element.childNodes].some((node) =>
+                node.nodeType === Node.TEXT_NODE && node.textContent.trim()));
+        return told.filter(faint).map((element) => element.outerHTML.slice(0, 120));
+    })()";
+    for look in [WIDE, DARK] {
+        browser.look(look);
+        assert_eq!(browser.evaluate(faint), json!([]), "dark: {}", look.dark);
+    }
+}
+
 #[test]
 fn a_narrow_screen_is_not_scrolled_sideways() {
     let mut browser = open(12);
