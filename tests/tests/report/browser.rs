@@ -47,7 +47,7 @@ fn every_player_plays() {
                 const sound = document.getElementById(player.dataset.sound);
                 const plays = () => player.classList.contains('playing') && sound.currentTime > 0;
                 player.querySelector('button').click();
-                for (let waited = 0; !plays() && waited < 1000; waited += 1) {
+                for (let waited = 0; !plays() && waited < 4000; waited += 1) {
                     await new Promise(done => setTimeout(done, 5));
                 }
                 if (!plays()) silent.push(player.dataset.sound);
