@@ -14,7 +14,7 @@ use stage_core::{Chunk, Dataset, Fields};
 use crate::history;
 use crate::record::{
     CHECKPOINT, CHUNK, CheckpointRecord, ChunkRecord, ITEM, ItemRecord, LAST, LastRecord, MADE_OF,
-    MEMO, PortValue, RunRecord, STAGE, StageRecord, decode,
+    MEMO, PROGRESS, PortValue, RunRecord, STAGE, StageRecord, decode,
 };
 use crate::show::runlog;
 
@@ -75,7 +75,7 @@ pub fn plan(cache: &Cache, limits: &Limits) -> Result<Plan, CacheError> {
         mark_items(cache, &mut live)?;
     }
     let live_record = |table: Table, key: &Digest, value: &[u8]| match table {
-        CHECKPOINT => resumable.contains_key(key),
+        CHECKPOINT | PROGRESS => resumable.contains_key(key),
         _ => marks.keeps(table, key, value, &live),
     };
     let sweep = cache.sweep_plan(&|digest| live.contains(digest), &live_record)?;

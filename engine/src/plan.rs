@@ -2,6 +2,7 @@
 //!
 //! `plan` prints it, `run` executes the same value, `why` explains it.
 
+mod absent;
 mod diff;
 mod earlier;
 pub mod inputs;

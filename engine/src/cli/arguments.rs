@@ -145,6 +145,12 @@ pub struct Plan {
     /// Only these stages and what they need.
     #[arg(value_name = "STAGE")]
     pub stages: Vec<String>,
+    /// First try a few items of every item stage, and keep nothing but what they took.
+    ///
+    /// The estimates of these stages then rest on this machine instead of formulas. Stages that
+    /// work on a whole data set, training among them, are not tried, nor what needs their outcome.
+    #[arg(long)]
+    pub probe: bool,
     /// Print the plan as one JSON object.
     #[arg(long)]
     pub json: bool,

@@ -141,7 +141,7 @@ impl Schedule<'_> {
         Ok(ended)
     }
 
-    fn upstream_is_done(&self, id: StageId) -> bool {
+    pub fn upstream_is_done(&self, id: StageId) -> bool {
         let mut upstream = self.pipeline.stage(id).upstream();
         upstream.all(|above| matches!(self.states[above.0], State::Done))
     }
@@ -215,6 +215,7 @@ impl Schedule<'_> {
 
     fn end(&mut self, id: StageId) -> Result<(), EngineError> {
         self.states[id.0] = State::Done;
+        self.end_measure(id)?;
         self.remember_last(id)?;
         (self.sink)(Event::StageFinished {
             stage: self.pipeline.stage(id).name.clone(),
@@ -309,6 +310,7 @@ impl Schedule<'_> {
         &mut self,
         task: InFlight,
         result: Result<StageRecord, Failure>,
+        written: u64,
     ) -> Result<(), EngineError> {
         let id = task.stage;
         let State::Whole { attempt } = self.states[id.0] else { return Ok(()) };
@@ -317,6 +319,7 @@ impl Schedule<'_> {
         match result {
             Ok(mut record) => {
                 record.seconds = task.started.elapsed().as_secs_f64();
+                self.measure_whole(id, record.seconds, written);
                 self.counts[id.0].executed += 1;
                 self.notes[id.0] = record.notes.clone();
                 self.end_with(id, record, true)?;
@@ -328,6 +331,11 @@ impl Schedule<'_> {
             Err(Failure::Stage(StageError::Stopped)) => {
                 self.states[id.0] = State::Resting;
                 self.has_saved_for_limit(id);
+                self.has_saved_for_budget();
+            }
+            Err(Failure::Stage(StageError::NoSpace { message })) => {
+                self.states[id.0] = State::Resting;
+                self.disk_full(message);
             }
             Err(failure) => self.gather_failed(id, attempt, failure),
         }
@@ -390,7 +398,7 @@ impl Schedule<'_> {
                 0 => Outcome::Gather(Err(failure)),
                 count => Outcome::Items(vec![ItemOutcome::Failed(failure); count]),
             };
-            self.done(ticket, outcome, Vec::new())?;
+            self.done(ticket, outcome, Vec::new(), 0)?;
         }
         Ok(())
     }

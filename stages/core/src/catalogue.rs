@@ -10,6 +10,8 @@ pub mod report;
 pub mod speaker;
 pub mod text;
 mod train;
+pub mod vits;
+pub mod vits_tune;
 pub mod vq;
 
 use std::collections::BTreeMap;
@@ -27,6 +29,8 @@ const FAMILIES: &[&[&Kind]] = &[
     vq::KINDS,
     model::KINDS,
     fish::KINDS,
+    vits::KINDS,
+    vits_tune::KINDS,
     command::KINDS,
 ];
 

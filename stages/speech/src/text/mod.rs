@@ -5,6 +5,7 @@ pub mod audit;
 mod characters;
 pub mod normalize;
 pub mod number;
+pub mod reader;
 mod stage;
 pub mod vocabulary;
 
