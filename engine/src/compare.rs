@@ -225,21 +225,15 @@ fn measures(store: &Store, outcome: &StageRecord) -> Result<BTreeMap<String, f64
 }
 
 fn means(store: &Store, root: &Digest) -> Result<BTreeMap<String, f64>, ReadError> {
-    let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
-    let dataset = match store.dataset(root) {
+    let items = match store.items(root) {
         Err(ReadError::Lost(_)) => return Ok(BTreeMap::new()),
         other => other?,
     };
-    for bucket in dataset.buckets {
-        let chunk = match store.chunk(&bucket.chunk) {
-            Err(ReadError::Lost(_)) => return Ok(BTreeMap::new()),
-            other => other?,
-        };
-        for (name, value) in chunk.items.iter().flat_map(|item| item.fields.iter()) {
-            if let Some(number) = value.as_number().filter(|number| number.is_finite()) {
-                let sum = sums.entry(name.to_string()).or_default();
-                *sum = (sum.0 + number, sum.1 + 1.0);
-            }
+    let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+    for (name, value) in items.iter().flat_map(|item| item.fields.iter()) {
+        if let Some(number) = value.as_number().filter(|number| number.is_finite()) {
+            let sum = sums.entry(name.to_string()).or_default();
+            *sum = (sum.0 + number, sum.1 + 1.0);
         }
     }
     let mean = |(name, (sum, count))| (format!("mean of `{name}`"), sum / count);

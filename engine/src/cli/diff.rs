@@ -117,8 +117,9 @@ fn write_change(change: &StageChange, output: &mut dyn Write) -> std::io::Result
 fn shown(change: &Change) -> String {
     let number = |value: Option<f64>| value.map_or_else(|| "none".into(), units::number);
     let share = match (change.old, change.new) {
-        (Some(old), Some(new)) if old != 0.0 => {
-            format!(" ({:+.1} %)", (new - old) / old.abs() * 100.0)
+        // Of what may be below zero, as decibels are, a share says nothing.
+        (Some(old), Some(new)) if old > 0.0 && new >= 0.0 => {
+            format!(" ({:+.1} %)", (new / old - 1.0) * 100.0)
         }
         _ => String::new(),
     };
@@ -133,7 +134,7 @@ mod tests {
     fn a_change_is_told_in_figures_and_in_percent() {
         let change = |old, new| shown(&Change { old, new });
         assert_eq!(change(Some(8.0), Some(6.0)), "8 -> 6 (-25.0 %)");
-        assert_eq!(change(Some(-20.0), Some(-10.0)), "-20 -> -10 (+50.0 %)");
+        assert_eq!(change(Some(-20.0), Some(-10.0)), "-20 -> -10");
         assert_eq!(change(None, Some(0.5)), "none -> 0.5");
         assert_eq!(change(Some(0.0), Some(1.0)), "0 -> 1");
     }

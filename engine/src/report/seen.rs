@@ -72,23 +72,10 @@ impl<'a> Seen<'a> {
         else {
             return Ok(Vec::new());
         };
-        self.items_of(root)
-    }
-
-    fn items_of(&self, root: &cache::Digest) -> Result<Vec<Item>, ReadError> {
-        let dataset = match self.store.dataset(root) {
-            Err(ReadError::Lost(_)) => return Ok(Vec::new()),
-            other => other?,
-        };
-        let mut items = Vec::with_capacity(dataset.len());
-        for bucket in dataset.buckets {
-            match self.store.chunk(&bucket.chunk) {
-                Err(ReadError::Lost(_)) => {}
-                chunk => items.extend(chunk?.items),
-            }
+        match self.store.items(root) {
+            Err(ReadError::Lost(_)) => Ok(Vec::new()),
+            other => other,
         }
-        items.sort_by(|one, other| one.id.cmp(&other.id));
-        Ok(items)
     }
 
     /// The items by id.

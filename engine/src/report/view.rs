@@ -68,7 +68,10 @@ pub fn bar(share: f64) -> Markup {
 
 /// A sum of money, in whatever the manifest counts it.
 pub fn money(value: f64) -> String {
-    format!("{value:.2}")
+    match value {
+        ..0.1 => number(value),
+        _ => format!("{value:.2}"),
+    }
 }
 
 #[cfg(test)]

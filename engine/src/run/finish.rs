@@ -11,6 +11,7 @@ use super::item_stage::ItemStage;
 use super::message::{Failure, GatherSource, ItemOutcome, Outcome};
 use super::schedule::{InFlight, Schedule, State};
 use crate::engine::EngineError;
+use crate::history;
 use crate::pipeline::{Reference, StageId, StageWork};
 use crate::plan::inputs::{ITEMS, arriving, planned};
 use crate::plan::items::ItemReads;
@@ -44,6 +45,7 @@ impl Schedule<'_> {
             Work::Nothing(record) => {
                 self.counts[id.0].reused = record.items;
                 self.counts[id.0].quarantined = record.rejects.len() as u64;
+                self.keep_settled(id, &record)?;
                 self.plans[id.0].work = Work::Nothing(record);
                 return self.end(id);
             }
@@ -71,6 +73,19 @@ impl Schedule<'_> {
                 stage.rejects = self.plans[id.0].rejects.clone();
                 self.states[id.0] = State::Items(Box::new(stage));
             }
+        }
+        Ok(())
+    }
+
+    /// An outcome that the plan has put together from items that were all known is kept like any
+    /// other.
+    fn keep_settled(&mut self, id: StageId, record: &StageRecord) -> Result<(), EngineError> {
+        let (plan, cache) = (&self.plans[id.0], self.store.cache());
+        if let (Some(keyed), false) = (&plan.keyed, plan.unchanged)
+            && history::outcome_of(cache, &keyed.digest)?.is_none()
+        {
+            cache.record(STAGE, &keyed.digest, encode(record))?;
+            self.committer.note(Vec::new());
         }
         Ok(())
     }

@@ -134,7 +134,7 @@ fn odd(corpus: &Corpus, album: &mut Album) -> Markup {
             Cell::text(why),
             Cell::text(html! { code { (text(&clip.id)) } }),
             Cell::text(text(clip.speaker.as_deref().unwrap_or(""))),
-            Cell::text(text(clip.text.as_deref().unwrap_or(""))),
+            Cell::prose(text(clip.text.as_deref().unwrap_or(""))),
             Cell::number_or_empty(clip.measure(Measure::Seconds), units::seconds),
             figure(Measure::Pace),
             figure(Measure::Snr),

@@ -19,7 +19,7 @@ fn licenses(provenance: &Provenance) -> Markup {
     let mut table =
         Table::new("Licences, and what derives from works under them", &["Licence", "Stages"]);
     for (license, stages) in &provenance.licenses {
-        table.row([Cell::text(text(license)), Cell::text(text(&stages.join(", ")))]);
+        table.row([Cell::text(text(license)), Cell::prose(text(&stages.join(", ")))]);
     }
     let unknown = provenance.assets.iter().any(|asset| asset.license.is_none());
     html! {

@@ -30,8 +30,8 @@ pub fn section(all: &[Aside], album: &mut Album) -> Option<Section> {
         items.row([
             Cell::text(text(aside.stage)),
             Cell::text(html! { code { (text(aside.item)) } }),
-            Cell::text(text(&aside.reject.reason)),
-            Cell::text(text(aside.text.as_deref().unwrap_or(""))),
+            Cell::prose(text(&aside.reject.reason)),
+            Cell::prose(text(aside.text.as_deref().unwrap_or(""))),
             Cell::text(html! {
                 @if let Some(heard) = heard { (player(&heard, &format!("quarantined {}", aside.item))) }
             }),

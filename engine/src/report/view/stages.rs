@@ -7,7 +7,11 @@ use super::{Section, text};
 use crate::graph::{End, Graph, Node, State};
 use crate::pipeline::StageSpec;
 use crate::report::seen::{Seen, SeenStage};
+use crate::show::escape::{fit, width};
 use crate::show::units;
+
+/// Columns of a reason that is shown whole.
+const SHORT: usize = 140;
 
 const ENDS: [End; 4] = [End::Executed, End::Reused, End::Failed, End::Missed];
 
@@ -92,7 +96,7 @@ fn table(seen: &Seen) -> Markup {
             count(stage.counts.quarantined),
             stage.given().map_or_else(Cell::empty, count),
             Cell::number(units::seconds(stage.counts.seconds), stage.counts.seconds),
-            Cell::text(why(stage)),
+            Cell::prose(why(stage)),
         ]);
     }
     table.render()
@@ -105,11 +109,14 @@ fn why(stage: &SeenStage) -> Markup {
         @if let Some(failure) = &stage.failure { span.failed { (text(failure)) } }
         @else if !stage.was_reached() { span.none { "the run did not come to it" } }
         @else if reasons.is_empty() { span.none { "nothing changed" } }
-        @else if let [one] = reasons.as_slice() { (text(one)) }
+        @else if let [one] = reasons.as_slice() && width(one) <= SHORT { (text(one)) }
         @else {
             details {
-                summary { (text(&reasons[0])) span.unit { " and " (reasons.len() - 1) " more" } }
-                ul { @for reason in &reasons[1..] { li { (text(reason)) } } }
+                summary {
+                    (fit(&text(&reasons[0]), SHORT))
+                    @if reasons.len() > 1 { span.unit { " and " (reasons.len() - 1) " more" } }
+                }
+                ul { @for reason in reasons { li { (text(reason)) } } }
             }
         }
     }

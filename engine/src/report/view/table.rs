@@ -16,21 +16,27 @@ pub struct Table {
 pub struct Cell {
     shown: Markup,
     order: Option<String>,
+    is_prose: bool,
 }
 
 impl Cell {
     /// Sorted by what is read.
     pub fn text(shown: impl maud::Render) -> Cell {
-        Cell { shown: html! { (shown) }, order: None }
+        Cell { shown: html! { (shown) }, order: None, is_prose: false }
+    }
+
+    /// Text that may be long and broken anywhere.
+    pub fn prose(shown: impl maud::Render) -> Cell {
+        Cell { is_prose: true, ..Cell::text(shown) }
     }
 
     pub fn number(shown: impl maud::Render, order: f64) -> Cell {
-        Cell { shown: html! { (shown) }, order: Some(order.to_string()) }
+        Cell { order: Some(order.to_string()), ..Cell::text(shown) }
     }
 
     /// Nothing, which comes last in either order.
     pub fn empty() -> Cell {
-        Cell { shown: html! {}, order: Some(String::new()) }
+        Cell { order: Some(String::new()), ..Cell::text("") }
     }
 
     pub fn number_or_empty(number: Option<f64>, shown: impl Fn(f64) -> String) -> Cell {
@@ -79,7 +85,7 @@ impl Table {
         html! {
             tr.later[at >= FIRST] {
                 @for (cell, (_, is_number)) in row.iter().zip(&self.columns) {
-                    td.number[*is_number] data-order=[cell.order.as_deref()] { (cell.shown) }
+                    td.number[*is_number].prose[cell.is_prose] data-order=[cell.order.as_deref()] { (cell.shown) }
                 }
             }
         }
