@@ -5,6 +5,8 @@ mod archive;
 mod arguments;
 mod care;
 mod catalogue;
+#[cfg(test)]
+mod documents;
 mod doctor;
 mod error;
 mod export;
@@ -14,11 +16,13 @@ mod init;
 mod interrupt;
 mod items;
 mod log;
+mod manual;
 mod meter;
 mod output;
 mod plan;
 mod project;
 mod run;
+mod templates;
 mod terminal;
 mod why;
 mod worker;
@@ -102,6 +106,7 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
         Command::Schema => catalogue::schema(program, output),
         Command::Doctor(arguments) => doctor::doctor(program, arguments, output),
         Command::Completions(arguments) => completions(arguments, output),
+        Command::Man(arguments) => manual::man(arguments, output),
         Command::PackCache(arguments) => archive::pack(program, arguments, output),
         Command::UnpackCache(arguments) => archive::unpack(program, arguments, output),
         Command::Cache(command) => care::care(program, command, output),
