@@ -1,4 +1,4 @@
-//! Stages in plain Rust: corpora, audio, texts, data sets, speakers, models, reports and commands.
+//! Stages in plain Rust: corpora, audio, texts, data sets, speakers, tokens, models, reports and commands.
 //!
 //! Each family has its work as plain functions on bytes and values, and thin stages in front of
 //! them that read parameters and fields. [`stages`] lists them.
@@ -12,6 +12,7 @@ mod plain;
 pub mod report;
 pub mod speaker;
 pub mod text;
+pub mod vq;
 
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
         text::stages(),
         dataset::stages(),
         speaker::stages(),
+        vq::stages(),
         model::stages(),
         report::stages(),
         command::stages(),
