@@ -30,7 +30,7 @@ fn clip(id: &str, speaker: &str, seconds: f64) -> Item {
 
 #[test]
 fn every_kind_of_the_catalogue_that_runs_here_is_implemented() {
-    let families = ["corpus", "text", "dataset", "speaker", "report", "command"];
+    let families = ["corpus", "text", "dataset", "speaker", "quality", "report", "command"];
     let implemented: Vec<&str> =
         stage_speech::stages().iter().map(|stage| stage.kind().name).collect();
     for kind in Catalogue::built_in().iter() {

@@ -7,5 +7,6 @@ pub mod normalize;
 pub mod number;
 mod stage;
 pub mod vocabulary;
+pub(crate) mod written;
 
 pub use stage::stages;
