@@ -104,6 +104,17 @@ fn the_recipes_of_the_project_have_no_mistakes() {
 }
 
 #[test]
+fn the_recipe_of_the_page_on_quality_has_no_mistakes() {
+    let page = stored("quality.md");
+    let from = page.lines().skip_while(|line| *line != "    [pipeline]");
+    let lines = from.take_while(|line| line.is_empty() || line.starts_with("    "));
+    let text: String = lines.map(|line| format!("{}\n", line.trim_start_matches("    "))).collect();
+    let loaded = read(Utf8Path::new("pipeline.toml"), &text);
+    assert_eq!(loaded.pipeline.stages.len(), 11, "all stages of the page");
+    assert!(loaded.warnings.is_empty());
+}
+
+#[test]
 fn the_licence_of_the_weights_reaches_the_voice() {
     let recipes = recipes();
     let (path, text) =
