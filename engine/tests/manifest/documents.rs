@@ -160,6 +160,13 @@ outputs = { a = "a.txt" }
 [session]
 stop_after = "$time"
 price_per_hour = 1.2
+budget = 20.0
+[prices]
+a100 = { per_hour = 1.2, vram = "40GB" }
+t4 = { per_hour = 0.35, vram = "15GB", speed = 0.15 }
+[expect]
+clips = 4000
+sound = "8h"
 "#;
 
 #[test]
@@ -184,6 +191,10 @@ fn the_schema_refuses_what_the_manifest_refuses() {
         ("field = \"duration\", ", ""),
         ("[session]", "[sesion]"),
         ("license = ", "licence = "),
+        ("per_hour = 1.2, ", ""),
+        ("vram = \"40GB\"", "vram = 40"),
+        ("speed = 0.15", "speed = 0"),
+        ("sound = \"8h\"", "sound = 8"),
     ];
     for (written, changed) in changes {
         assert!(GOOD.contains(written), "{written}");
