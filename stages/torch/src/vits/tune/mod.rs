@@ -53,6 +53,9 @@ impl Tuning<'_> {
         let reading = Reading { model: &base, max_seconds: plan.max_seconds };
         let mut clips = reading.clips(&sides, context)?;
         let settings = plan.settings(&clips, &base.config)?;
+        if let Some(count) = voices::mixed(&base, &sides) {
+            clips.notes.add("speakers, whom the model takes for one", count);
+        }
 
         let parent = context.parent()?;
         let is_new = context.last_checkpoint()?.is_none();

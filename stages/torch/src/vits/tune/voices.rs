@@ -14,9 +14,7 @@ pub fn name(base: &mut Model, sides: &Sides<'_>) -> Result<(), StageError> {
     if places < 2 || base.speakers.is_some() {
         return Ok(());
     }
-    let items = sides.validation.unwrap_or_default().iter().chain(sides.training);
-    let speaker = |item: &'_ Item| item.fields.text("speaker").map(str::to_owned);
-    let names: BTreeSet<String> = items.filter_map(speaker).collect();
+    let names = names(sides);
     let is_number =
         |name: &String| name.parse().is_ok_and(|number: i64| (0..places).contains(&number));
     if names.iter().all(is_number) {
@@ -33,4 +31,16 @@ pub fn name(base: &mut Model, sides: &Sides<'_>) -> Result<(), StageError> {
     table.extend(rest.map(|number| format!("nobody {number}")));
     base.speakers = Some(table);
     Ok(())
+}
+
+/// How many speakers there are that the model takes for one.
+pub fn mixed(base: &Model, sides: &Sides<'_>) -> Option<u64> {
+    let count = names(sides).len() as u64;
+    (base.config.num_speakers < 2 && count > 1).then_some(count)
+}
+
+fn names(sides: &Sides<'_>) -> BTreeSet<String> {
+    let items = sides.validation.unwrap_or_default().iter().chain(sides.training);
+    let speaker = |item: &Item| item.fields.text("speaker").map(str::to_owned);
+    items.filter_map(speaker).collect()
 }
