@@ -6,6 +6,8 @@ mod arguments;
 mod care;
 mod catalogue;
 mod diff;
+#[cfg(test)]
+mod documents;
 mod doctor;
 mod error;
 mod export;
@@ -15,12 +17,14 @@ mod init;
 mod interrupt;
 mod items;
 mod log;
+mod manual;
 mod meter;
 mod output;
 mod plan;
 mod project;
 mod report;
 mod run;
+mod templates;
 mod terminal;
 mod why;
 mod worker;
@@ -106,6 +110,7 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
         Command::Schema => catalogue::schema(program, output),
         Command::Doctor(arguments) => doctor::doctor(program, arguments, output),
         Command::Completions(arguments) => completions(arguments, output),
+        Command::Man(arguments) => manual::man(arguments, output),
         Command::PackCache(arguments) => archive::pack(program, arguments, output),
         Command::UnpackCache(arguments) => archive::unpack(program, arguments, output),
         Command::Cache(command) => care::care(program, command, output),

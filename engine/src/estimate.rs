@@ -68,6 +68,17 @@ pub fn estimate(
     Estimator { pipeline, plan, flows, machine, threads: threads.max(1), assumed }.all()
 }
 
+/// The same on the machine that this is, which is asked only where there is something to do.
+pub fn estimate_here(
+    pipeline: &Pipeline,
+    plan: &Plan,
+    cache: &Cache,
+    threads: usize,
+) -> Result<Estimate, CacheError> {
+    let machine = if plan.is_fresh() { Machine::default() } else { Machine::look() };
+    estimate(pipeline, plan, cache, machine, threads)
+}
+
 impl Estimator<'_> {
     fn all(self) -> Result<Estimate, CacheError> {
         let mut stages: Stages = Vec::with_capacity(self.pipeline.stages.len());

@@ -29,7 +29,7 @@ use crossbeam_channel::unbounded;
 use stage_core::event::{Event, StageCounts, Status};
 
 use crate::engine::{Engine, EngineError, RunOptions, Sink, StopFlag};
-use crate::estimate::{Estimate, estimate};
+use crate::estimate::{Estimate, estimate_here};
 use crate::export::{self, Exported};
 use crate::machine::Machine;
 use crate::measure::Measure;
@@ -277,7 +277,7 @@ impl Pass<'_> {
     /// Tells what the run is expected to take.
     fn estimate(&self, plan: &Plan, sink: Sink) -> Result<Option<Estimate>, EngineError> {
         let threads = self.engine.threads;
-        let estimate = estimate(self.pipeline, plan, self.cache, Machine::look(), threads)?;
+        let estimate = estimate_here(self.pipeline, plan, self.cache, threads)?;
         let (stages, seconds) = (estimate.stages.clone(), estimate.total.seconds);
         sink(Event::Estimated { stages, seconds });
         Ok(Some(estimate))

@@ -4,6 +4,7 @@ use camino::Utf8PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use super::templates::{self, Template};
 use crate::show::items::Format;
 
 /// Declarative pipelines for speech and voice fine-tuning.
@@ -23,7 +24,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Write a commented manifest to begin with.
+    /// Write a commented manifest to begin with, and the data of the demo with that one.
     Init(Init),
     /// Check a manifest without looking at any data; all its errors are shown at once.
     Check(Check),
@@ -68,6 +69,11 @@ pub enum Command {
     Doctor(Doctor),
     /// Print the completion script of a shell.
     Completions(Completions),
+    /// Print the manual page of the program, or write those of all commands.
+    ///
+    /// `throstle man | man -l -` shows it; `throstle man --to ~/.local/share/man/man1` installs all
+    /// of them.
+    Man(Man),
     /// Write what the cache keeps into a few large files, to be carried to another machine.
     ///
     /// For platforms that keep a folder of few files between sessions and nothing else. Packed is
@@ -117,17 +123,9 @@ pub struct Init {
     /// The folder to begin in; it is made when it is not there.
     #[arg(value_name = "DIR", default_value = ".")]
     pub dir: Utf8PathBuf,
-    /// Which manifest to begin with.
-    #[arg(long, value_enum, default_value_t = Template::Corpus)]
-    pub template: Template,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Template {
-    /// A table of clips, resampled, checked and summed up.
-    Corpus,
-    /// The same, and encoded to packed VQ tokens.
-    Tokens,
+    /// What to begin with.
+    #[arg(long, default_value = "corpus", value_parser = templates::parser())]
+    pub template: &'static Template,
 }
 
 #[derive(Args, Debug)]
@@ -330,6 +328,13 @@ pub struct Completions {
     /// The shell to print for.
     #[arg(value_enum)]
     pub shell: Shell,
+}
+
+#[derive(Args, Debug)]
+pub struct Man {
+    /// The folder to write a page for every command to; it is made when it is not there.
+    #[arg(long, value_name = "DIR")]
+    pub to: Option<Utf8PathBuf>,
 }
 
 /// Where a cache is, for commands that need no manifest.

@@ -11,10 +11,9 @@ use super::arguments::{self, Settings};
 use super::error::{CliError, Exit, diagnostic};
 use super::project::{Program, Project};
 use crate::engine::Engine;
-use crate::estimate::{RunOutcome, Total, estimate};
+use crate::estimate::{RunOutcome, Total, estimate_here};
 use crate::gpu_hours::Budget;
 use crate::history;
-use crate::machine::Machine;
 use crate::pipeline::{Pipeline, StageId};
 use crate::plan::Plan;
 use crate::record::RunRecord;
@@ -76,7 +75,7 @@ pub fn plan(
     }
     let cache = program.open(&project)?;
     let plan = make(program, &engine, &project, &cache, &targets)?;
-    let estimate = estimate(&project.pipeline, &plan, &cache, Machine::look(), engine.threads)?;
+    let estimate = estimate_here(&project.pipeline, &plan, &cache, engine.threads)?;
     let before = before(program, arguments, &engine, &cache)?;
     let event = plan.event(&project.pipeline);
     let budget = budget(&project, &cache)?;
@@ -151,8 +150,7 @@ fn before(
     };
     let targets = project.targets(&arguments.stages)?;
     let plan = make(program, engine, &project, cache, &targets)?;
-    let machine = Machine::look();
-    Ok(Some(estimate(&project.pipeline, &plan, cache, machine, engine.threads)?.total))
+    Ok(Some(estimate_here(&project.pipeline, &plan, cache, engine.threads)?.total))
 }
 
 /// What is left of the weekly limit, where there is one.

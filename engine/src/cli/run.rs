@@ -13,8 +13,7 @@ use super::error::{CliError, Exit};
 use super::interrupt::{self, Shared};
 use super::project::{Program, Project};
 use crate::engine::{Engine, RunOptions, StopFlag};
-use crate::estimate::estimate;
-use crate::machine::Machine;
+use crate::estimate::estimate_here;
 use crate::show::Reporters;
 use crate::show::estimate::left_text;
 use crate::show::json::JsonLines;
@@ -76,7 +75,7 @@ fn tell_left(
 ) -> Result<(), CliError> {
     let pipeline = &project.pipeline;
     let plan = engine.plan(pipeline, cache, &options.targets, &mut |_| {})?;
-    let left = estimate(pipeline, &plan, cache, Machine::look(), engine.threads)?;
+    let left = estimate_here(pipeline, &plan, cache, engine.threads)?;
     program.tell(&left_text(&left, pipeline));
     Ok(())
 }

@@ -9,6 +9,7 @@ use super::flow::Flow;
 use crate::machine::Device;
 use crate::measure::{self, MEGABYTE, Measure};
 use crate::pipeline::{Reference, StageSpec, StageWork};
+use crate::plan::inputs::arriving_items;
 use crate::plan::items::ItemReads;
 use crate::plan::{ItemPlan, StagePlan, Work};
 use crate::run::{item_weight, threads_of};
@@ -47,13 +48,19 @@ pub struct Todo {
 
 impl Estimator<'_> {
     pub fn stage(&self, spec: &StageSpec) -> Result<StageEstimate, CacheError> {
-        let todo = self.todo(spec, self.plan.stage(spec.id));
         let device = self.machine.device(spec);
         let cache = self.flows.store.cache();
         let measured = match self.machine.label(&device) {
             Some(label) => measure::find(cache, spec, &label, self.model_size(spec))?,
             None => None,
         };
+        // The data sets are read only where a formula needs to know what is in them.
+        let by_formula = match spec.kind.cost {
+            Cost::Unknown => false,
+            Cost::Training(_) => true,
+            Cost::Rates(_) | Cost::Weights(_) => measured.is_none(),
+        };
+        let todo = self.todo(spec, self.plan.stage(spec.id), by_formula);
         let mut estimate = match (spec.kind.cost, measured) {
             (Cost::Training(training), measured) => {
                 self.training(spec, training, &todo, &device, measured)
@@ -76,16 +83,23 @@ impl Estimator<'_> {
         Ok(estimate)
     }
 
-    fn todo(&self, spec: &StageSpec, plan: &StagePlan) -> Todo {
-        let arriving = self.flows.arriving(spec, &self.assumed);
+    fn todo(&self, spec: &StageSpec, plan: &StagePlan, by_formula: bool) -> Todo {
+        let planned = match spec.work {
+            StageWork::Item => plan.executed + plan.pending,
+            _ => arriving_items(self.pipeline, &self.plan.stages, spec.id),
+        };
+        let arriving = match by_formula || planned == 0 {
+            true => self.flows.arriving(spec, &self.assumed),
+            false => Flow { items: planned as f64, seconds: 0.0 },
+        };
         match spec.work {
             StageWork::Item => self.items_todo(spec, plan, arriving),
-            StageWork::Source => {
+            StageWork::Source if by_formula => {
                 let port = spec.kind.outputs.first().map_or("", |port| port.name);
                 let flow = self.flows.of(spec.id, port, &self.assumed);
                 Todo { count: 1.0, size: Some(flow.items), flow }
             }
-            StageWork::Gather | StageWork::Train => {
+            StageWork::Source | StageWork::Gather | StageWork::Train => {
                 Todo { count: 1.0, size: Some(arriving.items), flow: arriving }
             }
         }

@@ -248,15 +248,15 @@ impl Estimator<'_> {
             let size = units::bytes(price.vram_bytes);
             match plan.fitting(price.vram_bytes as f64, scale) {
                 0 => format!("{}: not even a batch of 1 fits into {size}", price.name),
-                batch => {
-                    let accumulation = (rows + batch - 1) / batch;
-                    // As even as it goes, so that a step has no more rows than before.
-                    let batch = (rows + accumulation - 1) / accumulation;
+                most => {
+                    // Another number of rows a step would be another training.
+                    let fits = |batch: &i64| rows % batch == 0;
+                    let batch = (1..=most).rev().find(fits).unwrap_or(1);
+                    let accumulation = rows / batch;
                     format!(
                         "{}: batch = {batch} fits into {size}, with accumulation = {accumulation} \
-                         for {} rows a step",
-                        price.name,
-                        batch * accumulation
+                         for {rows} rows a step",
+                        price.name
                     )
                 }
             }

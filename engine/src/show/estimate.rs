@@ -256,6 +256,7 @@ pub fn money(sum: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manifest::testing::pipeline;
 
     #[test]
     fn a_band_is_told_unless_it_is_none() {
@@ -263,6 +264,68 @@ mod tests {
         assert_eq!(band(figure, units::seconds), "1m00s (30.0 s to 2h00m)");
         assert_eq!(band(Figure::exact(1.2345), money), "1.23");
         assert_eq!(cell(None, bytes), "-");
+    }
+
+    #[test]
+    fn a_plan_is_a_table_with_all_its_stages_together_and_the_gpus() {
+        let pipeline = pipeline(
+            "[pipeline]\nname = \"p\"\n[stage.clips]\nuse = \"corpus.folder\"\nfolder = \"d\"\n\
+             [stage.voice]\nuse = \"audio.resample\"\ninput = \"clips\"\n",
+        );
+        let seconds = Figure { low: 60.0, likely: 120.0, high: 240.0 };
+        let voice = StageEstimate {
+            basis: Basis::Measured,
+            seconds: Some(seconds),
+            disk_bytes: Some(Figure::exact(3e9)),
+            advice: vec!["t4: batch = 2 fits".to_owned()],
+            ..StageEstimate::unknown(4_000)
+        };
+        let total = Total {
+            seconds,
+            gpu_seconds: Figure::default(),
+            disk_bytes: Figure::exact(3e9),
+            ram_bytes: Figure::default(),
+            vram_bytes: Figure::default(),
+            money: Some(Figure::exact(1.5)),
+            basis: Basis::Unknown,
+            unknown: vec!["clips".to_owned()],
+        };
+        let gpu = |name: &str, fits, is_best| OnGpu {
+            name: name.to_owned(),
+            seconds,
+            gpu_seconds: seconds,
+            money: Figure::exact(2.0),
+            fits,
+            is_best,
+        };
+        let stages = [("clips".to_owned(), StageEstimate::unknown(1)), ("voice".to_owned(), voice)];
+        let estimate = Estimate {
+            stages: stages.into(),
+            total: total.clone(),
+            gpus: vec![gpu("t4", Fit::No, false), gpu("a100", Fit::Yes, true)],
+            assumptions: vec!["the moon is round".to_owned()],
+            fitted: None,
+            devices: Vec::new(),
+        };
+        let before = Total { seconds: Figure::exact(90.0), ..total };
+        let (pipeline, estimate) = (&pipeline, &estimate);
+        let text =
+            EstimateText { pipeline, estimate, before: Some(&before), paint: Paint::default() };
+        insta::assert_snapshot!(text.render(), @r#"
+
+        stage  items                    time  GPU  VRAM  RAM    disk  money  basis
+        clips      1                       -    -     -    -       -      -  unknown
+        voice  4,000  2m00s (1m00s to 4m00s)    -     -    -  3.0 GB      -  measured
+        all           2m00s (1m00s to 4m00s)    -     -    -  3.0 GB   1.50  unknown
+        voice on t4: batch = 2 fits
+        about 2m00s (1m00s to 4m00s) from beginning to end, 1.50 of money, and what clips takes, of which nothing is known
+
+        on                      time                     GPU  money  fits
+        t4    2m00s (1m00s to 4m00s)  2m00s (1m00s to 4m00s)   2.00  no
+        a100  2m00s (1m00s to 4m00s)  2m00s (1m00s to 4m00s)   2.00  yes   the cheapest that fits
+        against the manifest as it is: +30.0 s of time, +0.00 of money, +0 B of disk, +0 B of VRAM
+        assumed: the moon is round
+        "#);
     }
 
     #[test]

@@ -241,6 +241,36 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn what_was_expected_stands_beside_what_it_took() {
+        let mut summary = Summary::default();
+        let names = vec!["voice".to_owned(), "report".to_owned()];
+        summary.observe(&Event::Started { run: 1, pipeline: "p".into(), stages: names });
+        let seconds = Figure { low: 8.0, likely: 10.0, high: 12.5 };
+        let voice = StageEstimate { seconds: Some(seconds), ..StageEstimate::unknown(40) };
+        let stages = [("voice".to_owned(), voice)].into();
+        summary.observe(&Event::Estimated { stages, seconds });
+        let (seconds, disk_bytes) = (11.0, 1e6);
+        summary.observe(&Event::Measured {
+            stage: "voice".into(),
+            seconds,
+            disk_bytes,
+            ram_bytes: 0.0,
+            vram_bytes: 0.0,
+        });
+        let stages = [
+            ("voice".to_owned(), counts(40, 0, 0, 22.5)),
+            ("report".to_owned(), counts(1, 0, 0, 0.5)),
+        ];
+        let text = summary.render(Status::Done, &stages.into(), 12.0, Paint::default());
+        insta::assert_snapshot!(text, @r#"
+        stage   executed  reused  quarantined    time                   expected
+        voice         40       0            0  11.0 s  10.0 s (8.00 s to 12.5 s)
+        report         1       0            0  0.50 s
+        done in 12.0 s; expected: 10.0 s (8.00 s to 12.5 s)
+        "#);
+    }
+
+    #[test]
     fn a_run_that_had_nothing_to_do_is_one_line() {
         let stages = [("clips".to_owned(), counts(0, 30, 0, 0.0))].into();
         let text = Summary::default().render(Status::Done, &stages, 0.004, Paint::default());

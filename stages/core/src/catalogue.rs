@@ -6,6 +6,7 @@ pub mod corpus;
 pub mod dataset;
 pub mod fish;
 pub mod model;
+pub mod quality;
 pub mod report;
 pub mod speaker;
 pub mod text;
@@ -25,6 +26,7 @@ const FAMILIES: &[&[&Kind]] = &[
     text::KINDS,
     dataset::KINDS,
     speaker::KINDS,
+    quality::KINDS,
     report::KINDS,
     vq::KINDS,
     model::KINDS,

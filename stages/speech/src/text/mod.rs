@@ -8,5 +8,6 @@ pub mod number;
 pub mod reader;
 mod stage;
 pub mod vocabulary;
+pub(crate) mod written;
 
 pub use stage::stages;

@@ -13,10 +13,10 @@ use stage_formats::vits::Tokenizer;
 
 use super::audit::{self, Audit};
 use super::characters::Kind;
-use super::normalize::{self, Case, Form, Joiners, Normalized};
-use super::number::Language;
+use super::normalize::{self, Joiners, Normalized};
 use super::reader::Reader;
 use super::vocabulary::Vocabulary;
+use super::written;
 use crate::plain::{JSON, stage, to_json, unknown_choice};
 
 pub fn stages() -> Vec<Arc<dyn Stage>> {
@@ -28,30 +28,15 @@ struct Normalize(normalize::Options);
 fn open_normalize(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let parameters = &setup.parameters;
     let options = normalize::Options {
-        form: match parameters.text("form")? {
-            "nfc" => Form::Nfc,
-            "nfd" => Form::Nfd,
-            "nfkc" => Form::Nfkc,
-            other => return Err(unknown_choice("form", other)),
-        },
-        case: match parameters.text("case")? {
-            "keep" => Case::Keep,
-            "lower" => Case::Lower,
-            "upper" => Case::Upper,
-            other => return Err(unknown_choice("case", other)),
-        },
+        form: written::form(parameters)?,
+        case: written::case(parameters)?,
         joiners: match parameters.text("joiners")? {
             "indic" => Joiners::Indic,
             "keep" => Joiners::Keep,
             "remove" => Joiners::Remove,
             other => return Err(unknown_choice("joiners", other)),
         },
-        numbers: match parameters.text("numbers")? {
-            "keep" => None,
-            "fi" => Some(Language::Finnish),
-            "gu" => Some(Language::Gujarati),
-            other => return Err(unknown_choice("numbers", other)),
-        },
+        numbers: written::numbers(parameters)?,
         keep: kept_kinds(parameters)?,
     };
     Ok(Job::Item(Box::new(Normalize(options))))

@@ -124,8 +124,17 @@ impl Bench {
         ports: Vec<(&str, Vec<PortInput>)>,
     ) -> Result<GatherOutput, StageError> {
         let parameters = parameters(stage(name).kind(), written);
-        let Job::Gather(mut job) = self.open(name, Setup { parameters, ..Setup::default() })?
-        else {
+        self.gather_with(name, Setup { parameters, ..Setup::default() }, ports)
+    }
+
+    /// A gather of several ports, or with files.
+    pub fn gather_with(
+        &mut self,
+        name: &str,
+        setup: Setup,
+        ports: Vec<(&str, Vec<PortInput>)>,
+    ) -> Result<GatherOutput, StageError> {
+        let Job::Gather(mut job) = self.open(name, setup)? else {
             panic!("`{name}` gathers nothing");
         };
         let ports = ports.into_iter().map(|(port, inputs)| (port.to_owned(), inputs)).collect();
