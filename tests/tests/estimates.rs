@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
-use cache::CacheError;
+use cache::{Archiving, CacheError};
 use camino::Utf8PathBuf;
+use engine::archive;
 use engine::engine::{EngineError, WorkerCommand};
 use engine::estimate::{Estimate, RunOutcome, estimate};
+use engine::gc::Limits;
 use engine::machine::Machine;
 use engine::record::{ITEM, ItemRecord, SPENT, decode, encode};
 use engine::spending::{Spent, spent};
@@ -106,6 +108,20 @@ fn a_run_keeps_what_was_expected_beside_what_it_took() {
     assert!(loud.expected_seconds.is_some() && loud.seconds > 0.0, "{loud:?}");
     assert_eq!(loud.bytes, written(&ran, "loud"));
     assert!(outcome.seconds > 0.0);
+}
+
+#[test]
+fn what_is_measured_goes_with_the_archive() {
+    let (lab, other) = (lab(10), lab(0));
+    lab.run();
+    let folder = lab.base().join("archive");
+    let limits = Limits { keep_runs: 1, kept_since: None, most_bytes: None };
+    let how =
+        Archiving { folder: &folder, bases: &[], volume_bytes: 1 << 30, progress: &|_, _| {} };
+    archive::pack(&lab.cache(), &limits, &how).unwrap();
+    archive::unpack(&other.cache(), &[folder], &|_, _| {}).unwrap();
+    write_texts(&other, 20..25);
+    assert_eq!(stage(&other, "loud").basis, Basis::Measured);
 }
 
 #[test]
