@@ -73,8 +73,11 @@ fn files(path: &Utf8Path) -> FileKind {
     match (path.is_file(), path.is_dir()) {
         (true, _) => FileKind::File,
         (_, true) => FileKind::Folder,
-        _ if path.ends_with("data") || path.parent().is_some_and(|up| up.ends_with("models")) => {
-            FileKind::Folder
+        _ if path.components().any(|part| ["data", "models"].contains(&part.as_str())) => {
+            match path.extension() {
+                Some(_) => FileKind::File,
+                None => FileKind::Folder,
+            }
         }
         _ => FileKind::Missing,
     }

@@ -38,8 +38,8 @@ pub fn paired(expected: Vec<Expected>, has: impl Fn(&str) -> bool) -> Vec<Expect
     paired
 }
 
-/// The whole weight of a pair, in the type of the direction. A direction without length gives
-/// noughts.
+/// The whole weight of a pair, in f32: in a shorter type it would be rounded once more than the
+/// pair. A direction without length gives noughts.
 ///
 /// # Errors
 ///
@@ -60,14 +60,14 @@ pub fn fold(length: &Tensor, direction: &Tensor) -> Result<Tensor, FormatError> 
         filter.iter().map(move |value| (f64::from(*value) * factor) as f32)
     });
     let folded: Vec<f32> = folded.collect();
-    Tensor::from_f32(direction.shape(), &folded)?.to_float(direction.dtype())
+    Tensor::from_f32(direction.shape(), &folded)
 }
 
 /// What the direction of a filter of noughts is filled with: any would do, since its length is
 /// nought, but noughts have no length that one could divide by.
 pub const ANY: f32 = 1e-2;
 
-/// The length and the direction of a whole weight, in its type; the direction is the weight.
+/// The length of a whole weight, in f32, and its direction, which is the weight.
 pub fn split(weight: &Tensor) -> Result<(Tensor, Tensor), FormatError> {
     let (mut values, mut shape) = (weight.to_f32(), weight.shape().to_vec());
     let rows = shape.first().copied().unwrap_or(0);
@@ -80,7 +80,7 @@ pub fn split(weight: &Tensor) -> Result<(Tensor, Tensor), FormatError> {
         }
     }
     let direction = Tensor::from_f32(weight.shape(), &values)?.to_float(weight.dtype())?;
-    Ok((Tensor::from_f32(shape, &lengths)?.to_float(weight.dtype())?, direction))
+    Ok((Tensor::from_f32(shape, &lengths)?, direction))
 }
 
 fn norm(filter: &[f32]) -> f64 {

@@ -103,8 +103,8 @@ are those that the model has; where there is one alone, `export` names the file 
 
 The weights are one flat state dict in C order, under the names that the original has now, and
 `model.import` gives the same tensors again, to the bit unless `dtype` says otherwise. Of a VITS model
-there are the weights that it speaks with: those that transformers wants whole are made whole, and a
-discriminator is left out. A licence
+there are the weights that it speaks with: those that transformers wants whole are made whole, in f32
+unless `dtype` says otherwise, and a discriminator is left out. A licence
 that the model carries stands in the head of `README.md`, where `model.import` finds it.",
     work: Work::Gather,
     inputs: &[InputPort {

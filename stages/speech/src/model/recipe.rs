@@ -6,7 +6,7 @@ use stage_core::{Fields, StageError};
 use stage_formats::artifact::{self, FAMILY, VITS};
 use stage_formats::vits::{DISCRIMINATOR_PREFIX, is_normed, is_normed_in_transformers};
 use stage_formats::weight_norm::{self, DIRECTION, LENGTH, WHOLE, newer};
-use stage_formats::{FormatError, Tensor, TensorInfo};
+use stage_formats::{Dtype, FormatError, Tensor, TensorInfo};
 
 /// Names are those of the model's tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,16 +62,20 @@ impl Recipe {
         &self,
         mut read: impl FnMut(&str) -> Result<Tensor, StageError>,
     ) -> Result<TensorInfo, StageError> {
+        let (Recipe::Same(name)
+        | Recipe::DirectionOf(name)
+        | Recipe::LengthOf(name)
+        | Recipe::Folded { direction: name, .. }) = self;
+        let mut info = read(name)?.info().clone();
         match self {
-            Recipe::Same(name)
-            | Recipe::DirectionOf(name)
-            | Recipe::Folded { direction: name, .. } => Ok(read(name)?.info().clone()),
-            Recipe::LengthOf(name) => {
-                let mut info = read(name)?.info().clone();
+            Recipe::Same(_) | Recipe::DirectionOf(_) => {}
+            Recipe::Folded { .. } => info.dtype = Dtype::F32,
+            Recipe::LengthOf(_) => {
+                info.dtype = Dtype::F32;
                 info.shape.iter_mut().skip(1).for_each(|size| *size = 1);
-                Ok(info)
             }
         }
+        Ok(info)
     }
 
     pub fn make(
