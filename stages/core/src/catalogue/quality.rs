@@ -35,7 +35,7 @@ pub static MEASURE: Kind = Kind {
     summary: "Measures syntheses without another recording: levels, pauses, rate, pitch.",
     doc: "\
 Silence, clipping and noise are told as by `audio.check`, which sets bad recordings aside; here
-nothing is. `loudness` is after EBU R128. The pitch is found by YIN in frames of 10 ms at 16 kHz. A
+only what is no sound is. `loudness` is after EBU R128. The pitch is found by YIN in frames of 10 ms at 16 kHz. A
 measure that a recording is too short or too silent for is left out.
 
 `longest_silence` finds a voice that has stopped, `flatness` one that has become noise,
