@@ -10,11 +10,10 @@ use crate::CacheError;
 use crate::entry::{Entry, HEADER, Header, MOST_RECORD, PACK_MARK};
 use crate::fs::{Fs, FsError, FsFile, FsResult, LockKind, Open};
 use crate::layout::Layout;
+use crate::page_buffer::PageBuffer;
 
 /// A pack that has grown so far gets no more entries.
 pub(crate) const ROLL: u64 = 256 << 20;
-/// So much is written at a time: it still fits the caches of a core when the system copies it.
-const CHUNK: usize = 256 << 10;
 /// Some machines allow a process 64 open files in all.
 const MOST_OPEN: usize = 16;
 
@@ -123,12 +122,16 @@ impl OpenPack {
     /// Appends entries until all are written or the pack is full; returns how many.
     /// After an error the pack is as it was, or it must not be used again.
     pub fn append(&mut self, entries: &[Entry], placed: &mut Vec<Placed>) -> FsResult<usize> {
-        let mut buffer = Vec::new();
-        let mut written = self.end;
         let before = placed.len();
+        let appended = self.append_all(entries, placed);
+        appended.inspect_err(|_| placed.truncate(before))
+    }
+
+    fn append_all(&mut self, entries: &[Entry], placed: &mut Vec<Placed>) -> FsResult<usize> {
+        let mut buffer = PageBuffer::new(self.end);
         let mut position = self.end;
         if position == 0 {
-            buffer.extend_from_slice(PACK_MARK);
+            buffer.end().extend_from_slice(PACK_MARK);
             position = PACK_MARK.len() as u64;
         }
         let mut taken = 0;
@@ -136,23 +139,15 @@ impl OpenPack {
             if position >= ROLL {
                 break;
             }
-            entry.encode(self.number, position, &mut buffer);
+            entry.encode(self.number, position, buffer.end());
             placed.push((self.number, position, entry.clone()));
             position += entry.size();
             taken += 1;
-            if buffer.len() >= CHUNK {
-                self.write(&buffer, written).inspect_err(|_| placed.truncate(before))?;
-                written = position;
-                buffer.clear();
-            }
+            buffer.write_pages(&*self.file)?;
         }
-        self.write(&buffer, written).inspect_err(|_| placed.truncate(before))?;
+        buffer.write_all(&*self.file)?;
         self.end = position;
         Ok(taken)
-    }
-
-    fn write(&self, bytes: &[u8], offset: u64) -> FsResult<()> {
-        self.file.write_all_at(bytes, offset)
     }
 
     /// Makes everything appended durable.

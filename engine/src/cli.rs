@@ -5,7 +5,10 @@ mod archive;
 mod arguments;
 mod care;
 mod catalogue;
+mod diff;
 mod doctor;
+#[cfg(test)]
+mod documents;
 mod error;
 mod export;
 mod graph;
@@ -14,11 +17,14 @@ mod init;
 mod interrupt;
 mod items;
 mod log;
+mod manual;
 mod meter;
 mod output;
 mod plan;
 mod project;
+mod report;
 mod run;
+mod templates;
 mod terminal;
 mod why;
 mod worker;
@@ -97,11 +103,14 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
         Command::Graph(arguments) => graph::graph(program, arguments, output),
         Command::Items(arguments) => items::items(program, arguments, output),
         Command::Log(arguments) => log::log(program, arguments, output),
+        Command::Diff(arguments) => diff::diff(program, arguments, output),
+        Command::Report(arguments) => report::report(program, arguments, output),
         Command::Export(arguments) => export::export(program, arguments, output),
         Command::Stages(arguments) => catalogue::stages(program, arguments, output),
         Command::Schema => catalogue::schema(program, output),
         Command::Doctor(arguments) => doctor::doctor(program, arguments, output),
         Command::Completions(arguments) => completions(arguments, output),
+        Command::Man(arguments) => manual::man(arguments, output),
         Command::PackCache(arguments) => archive::pack(program, arguments, output),
         Command::UnpackCache(arguments) => archive::unpack(program, arguments, output),
         Command::Cache(command) => care::care(program, command, output),

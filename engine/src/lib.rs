@@ -5,6 +5,7 @@
 
 pub mod archive;
 pub mod cli;
+pub mod compare;
 pub mod engine;
 pub mod estimate;
 pub mod export;
@@ -20,6 +21,7 @@ pub mod pipeline;
 pub mod plan;
 pub mod reason;
 pub mod record;
+pub mod report;
 pub mod run;
 pub mod show;
 mod source;

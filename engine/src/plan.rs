@@ -23,7 +23,7 @@ use crate::pipeline::{Pipeline, StageId};
 use crate::reason::Reason;
 use crate::record::StageRecord;
 
-pub use diff::{DatasetDiff, compare_datasets};
+pub use diff::{DatasetDiff, compare_datasets, compare_keys};
 pub use planner::Planner;
 
 pub struct Plan {

@@ -48,6 +48,9 @@ pub const SPENT: Table = Table(15);
 /// Whole-stage key of a training stage to how far its newest checkpoint is, as steps done and in all.
 pub const PROGRESS: Table = Table(16);
 
+/// Whole-stage key to [`Previous`]: what it is made of, to compare runs.
+pub const MADE_OF: Table = Table(20);
+
 /// What training can go on from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointRecord {
@@ -185,7 +188,7 @@ mod tests {
     fn no_two_kinds_of_records_share_a_table() {
         let tables = [
             ITEM, CHUNK, STAGE, LAST, RUN, MEMO, LIMIT, EXPORT, EXPORTS, CHECKPOINT, PARENT, USAGE,
-            MEASURE, COST, SPENT, PROGRESS,
+            MEASURE, COST, SPENT, PROGRESS, MADE_OF,
         ];
         let numbers: BTreeSet<u8> = tables.iter().map(|table| table.0).collect();
         assert_eq!(numbers.len(), tables.len());

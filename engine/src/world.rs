@@ -6,14 +6,14 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use cache::fs::{FileKind, Fs, FsError, FsFile, Metadata, Open};
 use cache::stat::{self, Section, StatEntry, StatIndex, What};
-use cache::{CacheError, Digest};
+use cache::{CacheError, Digest, in_shares};
 use camino::{Utf8Path, Utf8PathBuf};
-use rayon::prelude::*;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Blob, FileFact, FileParts, NewValue, Reject, StageError, Value, World};
 
@@ -57,6 +57,9 @@ impl<'a> Current<'a> {
         self.section.get(at)
     }
 }
+
+/// So many files a thread hashes before it takes others.
+const SHARE: usize = 8;
 
 /// So many bytes are hashed without a word.
 const QUIET_BYTES: u64 = 64 << 20;
@@ -135,7 +138,13 @@ impl<'a> Watch<'a> {
         let hash = |path: &&Utf8PathBuf| hash_file(fs, base, path);
         match paths.len() {
             0..=8 => paths.iter().map(hash).collect(),
-            _ => paths.par_iter().map(hash).collect(),
+            count => {
+                let share = |range: Range<usize>| paths[range].iter().map(hash).collect();
+                let threads = std::thread::available_parallelism().map_or(1, usize::from);
+                // Where a thread panicked the files are hashed by this one.
+                in_shares(count, SHARE, threads, share)
+                    .unwrap_or_else(|| paths.iter().map(hash).collect())
+            }
         }
     }
 

@@ -61,6 +61,9 @@ impl ItemJob for Odd {
             let output = Output::default();
             return Ok(vec![Ok(output.clone()), Ok(output)]);
         }
+        if text.contains("NO SPACE") && call < NO_SPACE_CALLS {
+            return Err(StageError::NoSpace { message: "no space left on the device".into() });
+        }
         if call < self.failures {
             return Err(StageError::Transient { message: "not now".into() });
         }
@@ -68,6 +71,9 @@ impl ItemJob for Odd {
         Ok(vec![Ok(Output::default().with("body", output))])
     }
 }
+
+/// As long as a stage has not been called so often, there is no space for what says so.
+const NO_SPACE_CALLS: u64 = 31;
 
 /// Good texts in plenty, and this one.
 fn lab(odd: Odd, text: &str, policy: &str) -> Lab {
@@ -110,6 +116,26 @@ fn an_item_that_hangs_is_given_up_and_the_others_are_done() {
     assert_eq!(ran.status, Status::Done, "{:?}", ran.events);
     assert_eq!(quarantined(&ran), [("zed".to_owned(), "timed-out".to_owned())]);
     assert_eq!(lab.exports().len(), 30 + 1);
+}
+
+#[test]
+fn a_stage_without_space_pauses_the_run_and_the_rest_is_done_once_there_is_some() {
+    let lab = lab(Odd::default(), "no space", "");
+    let ran = lab.run();
+    assert_eq!((ran.status, quarantined(&ran)), (Status::Paused, vec![]), "{:?}", ran.events);
+    let why = |event: &Event| matches!(event, Event::Stopping { why } if why.contains("no space"));
+    assert!(ran.events.iter().any(why), "{:?}", ran.events);
+    let done = ran.executed("twice");
+    let again = loop {
+        // Each call without space counts, until there is some.
+        let again = lab.run();
+        if again.status != Status::Paused {
+            break again;
+        }
+    };
+    assert_eq!(again.status, Status::Done);
+    assert!(again.executed("twice") >= 1 && done + again.executed("twice") <= 31);
+    assert_eq!(lab.exports().len(), 31 + 1);
 }
 
 #[test]

@@ -13,10 +13,12 @@ use engine::archive;
 use engine::engine::{RunOptions, StopFlag, WorkerCommand};
 use engine::gc::{self, Limits};
 use engine::record::{CHECKPOINT, CheckpointRecord, decode};
-use stage_core::Fields;
 use stage_core::event::{Event, Status};
+use stage_core::{
+    Context, Fields, GatherInput, GatherJob, GatherOutput, Job, Kind, Setup, Stage, StageError,
+};
 use throstle_tests::processes::{Ended, start, wait};
-use throstle_tests::train::Remote;
+use throstle_tests::train::{Remote, TRAIN, Train};
 use throstle_tests::training::{MANIFEST, STEPS, checkpoint, lab, lab_in, steps, weights};
 use throstle_tests::worlds::{eager, faulty};
 use throstle_tests::{Lab, Ran};
@@ -316,4 +318,37 @@ fn a_full_disk_pauses_training_and_the_last_checkpoint_holds() {
         assert_eq!(ran.status == Status::Paused, faults.struck() > 0, "{place}: {:?}", ran.events);
         goes_on(&Lab::in_memory(&memory.kill()), &expected, &place);
     }
+}
+
+/// Finds the disk full before its first checkpoint.
+struct NoRoom;
+
+impl Stage for NoRoom {
+    fn kind(&self) -> &'static Kind {
+        &TRAIN
+    }
+
+    fn open(&self, _: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Ok(Job::Gather(Box::new(NoRoom)))
+    }
+}
+
+impl GatherJob for NoRoom {
+    fn run(&mut self, _: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
+        Err(StageError::NoSpace { message: "no room for a checkpoint".into() })
+    }
+}
+
+#[test]
+fn a_training_that_finds_no_room_pauses() {
+    let expected = straight();
+    let memory = MemoryFs::new();
+    let mut lab = lab_in(&memory);
+    lab.stages.retain(|stage| stage.kind().name != TRAIN.name);
+    lab.stages.push(Arc::new(NoRoom));
+    let ran = lab.run();
+    assert_eq!(ran.status, Status::Paused, "{:?}", ran.events);
+    lab.stages.pop();
+    lab.stages.push(Arc::new(Train(&TRAIN)));
+    goes_on(&lab, &expected, "with room again");
 }

@@ -1,8 +1,8 @@
 //! Compares a section with the files as they are: one stat a file, relative to
 //! the handle of its folder, on several threads.
 
+use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use camino::Utf8Path;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat};
@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use super::row::Row;
 use super::{Section, What};
 use crate::fs::{Fs, FsError, Metadata};
+use crate::in_shares;
 
 /// So many entries a thread takes at a time.
 const SHARE: usize = 512;
@@ -26,35 +27,12 @@ pub fn differing(fs: &dyn Fs, base: &Utf8Path, section: &Section, threads: usize
 
 /// The indices of the entries that differ from the files, or cannot be trusted.
 pub fn check(base: &Utf8Path, section: &Section, threads: usize) -> Vec<usize> {
-    let shares = section.len().div_ceil(SHARE);
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut different = Vec::new();
+    let work = |rows: Range<usize>| {
         let mut folder = Folder::new(base);
-        loop {
-            let share = next.fetch_add(1, Ordering::Relaxed);
-            if share >= shares {
-                return different;
-            }
-            let rows = share * SHARE..((share + 1) * SHARE).min(section.len());
-            different.extend(rows.filter(|index| differs(section, *index, &mut folder)));
-        }
+        rows.filter(|index| differs(section, *index, &mut folder)).collect()
     };
-    let helpers = threads.clamp(1, shares.max(1)) - 1;
-    let mut different = std::thread::scope(|scope| {
-        let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(work)).collect();
-        let mut different = work();
-        for helper in helpers {
-            // A helper that panicked took shares with it: then everything is looked at again.
-            match helper.join() {
-                Ok(found) => different.extend(found),
-                Err(_) => return (0..section.len()).collect(),
-            }
-        }
-        different
-    });
-    different.sort_unstable();
-    different
+    // Where a thread panicked everything is looked at again.
+    in_shares(section.len(), SHARE, threads, work).unwrap_or_else(|| (0..section.len()).collect())
 }
 
 /// The same through any file system, one file after the other.

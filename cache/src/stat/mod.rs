@@ -12,7 +12,7 @@ use camino::Utf8Path;
 
 use crate::cache::Cache;
 use crate::fs::{Fs, Metadata, Open, beside};
-use crate::objects::hash_open;
+use crate::objects::hash_up_to;
 use crate::{CacheError, Digest};
 
 pub use check::{check, check_through, differing};
@@ -123,7 +123,7 @@ pub fn hash_file(fs: &dyn Fs, path: &Utf8Path) -> Result<(Digest, StatEntry), Ca
     if !before.is_file() {
         return Err(CacheError::NotAFile { path: path.to_owned() });
     }
-    let (digest, size) = hash_open(&*file)?;
+    let (digest, size) = hash_up_to(&*file, before.size)?;
     let after = file.metadata()?;
     if before != after || size != after.size {
         return Err(CacheError::Changed { path: path.to_owned() });

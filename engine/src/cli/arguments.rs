@@ -4,6 +4,7 @@ use camino::Utf8PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use super::templates::{self, Template};
 use crate::show::items::Format;
 
 /// Declarative pipelines for speech and voice fine-tuning.
@@ -23,7 +24,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Write a commented manifest to begin with.
+    /// Write a commented manifest to begin with, and the data of the demo with that one.
     Init(Init),
     /// Check a manifest without looking at any data; all its errors are shown at once.
     Check(Check),
@@ -42,8 +43,22 @@ pub enum Command {
     Graph(Graph),
     /// List the data set or the artifact that a stage gives.
     Items(Items),
-    /// List earlier runs, or show what happened in one.
+    /// List earlier runs with how they ended and what they executed, or show what happened in one.
+    #[command(visible_alias = "history")]
     Log(Log),
+    /// Show what is other in one run than in another: stages, parameters, data, measures.
+    ///
+    /// A stage is named whose key is another, with what of it changed, how its items differ, and
+    /// what it measured in both runs: how training ended, numbers of artifacts, and the means of
+    /// numbers over the items.
+    Diff(Diff),
+    /// Write one page that shows a run: what ran and why, data, training, samples, cost, licences.
+    ///
+    /// A single HTML file that needs no network, light and dark, for screen and print. Everything
+    /// in it comes from the cache: nothing is run, and recordings that are in the cache no longer
+    /// are left out. It holds recordings of 12 MB at most, samples of models first, and says for
+    /// how many there was no room.
+    Report(Report),
     /// Write the exported files again from the cache, without running anything.
     Export(Export),
     /// List the stage kinds, or show the documentation of one.
@@ -54,6 +69,11 @@ pub enum Command {
     Doctor(Doctor),
     /// Print the completion script of a shell.
     Completions(Completions),
+    /// Print the manual page of the program, or write those of all commands.
+    ///
+    /// `throstle man | man -l -` shows it; `throstle man --to ~/.local/share/man/man1` installs all
+    /// of them.
+    Man(Man),
     /// Write what the cache keeps into a few large files, to be carried to another machine.
     ///
     /// For platforms that keep a folder of few files between sessions and nothing else. Packed is
@@ -103,17 +123,9 @@ pub struct Init {
     /// The folder to begin in; it is made when it is not there.
     #[arg(value_name = "DIR", default_value = ".")]
     pub dir: Utf8PathBuf,
-    /// Which manifest to begin with.
-    #[arg(long, value_enum, default_value_t = Template::Corpus)]
-    pub template: Template,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Template {
-    /// A table of clips, resampled, checked and summed up.
-    Corpus,
-    /// The same, and encoded to packed VQ tokens.
-    Tokens,
+    /// What to begin with.
+    #[arg(long, default_value = "corpus", value_parser = templates::parser())]
+    pub template: &'static Template,
 }
 
 #[derive(Args, Debug)]
@@ -260,6 +272,35 @@ pub struct Log {
 }
 
 #[derive(Args, Debug)]
+pub struct Diff {
+    /// The number of the one run, as `throstle history` lists it.
+    #[arg(value_name = "RUN")]
+    pub old: u64,
+    /// The number of the other.
+    #[arg(value_name = "RUN")]
+    pub new: u64,
+    /// Print both runs and their differences as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub location: CacheLocation,
+}
+
+#[derive(Args, Debug)]
+pub struct Report {
+    #[command(flatten)]
+    pub manifest: ManifestArgument,
+    /// The file to write, `-` for standard output; `report.html` beside the manifest unless given.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<Utf8PathBuf>,
+    /// The number of the run to show; the last one unless given.
+    #[arg(long, value_name = "N")]
+    pub run: Option<u64>,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+#[derive(Args, Debug)]
 pub struct Export {
     #[command(flatten)]
     pub manifest: ManifestArgument,
@@ -287,6 +328,13 @@ pub struct Completions {
     /// The shell to print for.
     #[arg(value_enum)]
     pub shell: Shell,
+}
+
+#[derive(Args, Debug)]
+pub struct Man {
+    /// The folder to write a page for every command to; it is made when it is not there.
+    #[arg(long, value_name = "DIR")]
+    pub to: Option<Utf8PathBuf>,
 }
 
 /// Where a cache is, for commands that need no manifest.

@@ -1,54 +1,78 @@
-//! `init`: a manifest to begin with.
+//! `init`: a manifest to begin with, and what belongs to it.
 
 use std::io::Write;
 
 use cache::fs::{Fs, RealFs};
+use camino::Utf8Path;
 
-use super::arguments::{Init, Template};
+use super::arguments::Init;
 use super::error::{CliError, Exit};
 
-const CORPUS: &str = include_str!("templates/corpus.toml");
-const TOKENS: &str = include_str!("templates/tokens.toml");
-
+/// Nothing that is there is overwritten. The manifest comes last, so that a folder that has one
+/// has the rest as well, and an interrupted `init` can be given again.
 pub fn init(arguments: &Init, output: &mut dyn Write) -> Result<Exit, CliError> {
-    let file = arguments.dir.join("pipeline.toml");
-    if RealFs.exists(&file)? {
-        return Err(CliError::usage(
-            format!("`{file}` is there already"),
-            "choose another folder, or remove it first",
-        ));
+    let manifest = arguments.dir.join("pipeline.toml");
+    if RealFs.exists(&manifest)? {
+        return Err(there_already(&manifest));
     }
-    RealFs.create_dir_all(&arguments.dir)?;
-    let text = match arguments.template {
-        Template::Corpus => CORPUS,
-        Template::Tokens => TOKENS,
-    };
-    RealFs.write_durably(&file, text.as_bytes())?;
-    writeln!(
-        output,
-        "`{file}` is written: put your clips where it says, then `throstle run {}`",
-        arguments.dir
-    )?;
+    let template = arguments.template;
+    let files = template.files();
+    for (path, bytes) in &files {
+        let file = arguments.dir.join(path);
+        if RealFs.exists(&file)? && RealFs.read(&file)? != *bytes {
+            return Err(there_already(&file));
+        }
+    }
+    for (path, bytes) in &files {
+        write(&arguments.dir.join(path), bytes)?;
+    }
+    write(&manifest, template.manifest_in(arguments.dir.as_str()).as_bytes())?;
+    let bring = template.bring.map(|bring| format!("{bring}, then ")).unwrap_or_default();
+    writeln!(output, "`{manifest}` is written: {bring}`throstle run {}`", arguments.dir)?;
     Ok(Exit::Done)
+}
+
+fn there_already(file: &Utf8Path) -> CliError {
+    CliError::usage(
+        format!("`{file}` is there already"),
+        "choose another folder, or remove it first",
+    )
+}
+
+fn write(file: &Utf8Path, bytes: &[u8]) -> Result<(), CliError> {
+    if let Some(folder) = file.parent().filter(|folder| !folder.as_str().is_empty()) {
+        RealFs.create_dir_all(folder)?;
+    }
+    Ok(RealFs.write_durably(file, bytes)?)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::cli::templates::TEMPLATES;
     use crate::manifest::{FileKind, LoadOptions, load};
     use stage_core::Catalogue;
 
     #[test]
     fn every_template_is_a_right_manifest() {
-        for text in [CORPUS, TOKENS] {
+        for template in TEMPLATES {
+            let text = template.manifest_in("voice");
             let options = LoadOptions { set: vec![], secrets: &|_| None };
             let files = |path: &camino::Utf8Path| match path.extension() {
                 Some(_) => FileKind::File,
                 None => FileKind::Folder,
             };
             let loaded =
-                load(text, "pipeline.toml".into(), &Catalogue::built_in(), &options, &files);
+                load(&text, "pipeline.toml".into(), &Catalogue::built_in(), &options, &files);
             assert!(loaded.as_ref().is_ok_and(|loaded| loaded.warnings.is_empty()), "{loaded:?}");
+        }
+    }
+
+    #[test]
+    fn the_commands_in_the_comments_name_the_folder_that_was_asked_for() {
+        for template in TEMPLATES.iter().filter(|template| template.name != "corpus") {
+            let text = template.manifest_in("voice");
+            let own = format!("pipelines/{}", template.name);
+            assert!(!text.contains(&own), "{template:?} still speaks of {own}");
         }
     }
 }

@@ -11,13 +11,16 @@ use super::item_stage::ItemStage;
 use super::message::{Failure, GatherSource, ItemOutcome, Outcome};
 use super::schedule::{InFlight, Schedule, State};
 use crate::engine::EngineError;
+use crate::history;
 use crate::pipeline::{Reference, StageId, StageWork};
 use crate::plan::inputs::{ITEMS, arriving, planned};
 use crate::plan::items::ItemReads;
 use crate::plan::planner::main_output;
 use crate::plan::reasons::differences;
 use crate::plan::{Planned, StagePlan, Work};
-use crate::record::{LAST, LastRecord, PortValue, STAGE, StageRecord, encode, last_key};
+use crate::record::{
+    LAST, LastRecord, MADE_OF, PortValue, Previous, STAGE, StageRecord, encode, last_key,
+};
 use crate::tables::close_dataset;
 
 impl Schedule<'_> {
@@ -42,6 +45,7 @@ impl Schedule<'_> {
             Work::Nothing(record) => {
                 self.counts[id.0].reused = record.items;
                 self.counts[id.0].quarantined = record.rejects.len() as u64;
+                self.keep_settled(id, &record)?;
                 self.plans[id.0].work = Work::Nothing(record);
                 return self.end(id);
             }
@@ -69,6 +73,19 @@ impl Schedule<'_> {
                 stage.rejects = self.plans[id.0].rejects.clone();
                 self.states[id.0] = State::Items(Box::new(stage));
             }
+        }
+        Ok(())
+    }
+
+    /// An outcome that the plan has put together from items that were all known is kept like any
+    /// other.
+    fn keep_settled(&mut self, id: StageId, record: &StageRecord) -> Result<(), EngineError> {
+        let (plan, cache) = (&self.plans[id.0], self.store.cache());
+        if let (Some(keyed), false) = (&plan.keyed, plan.unchanged)
+            && history::outcome_of(cache, &keyed.digest)?.is_none()
+        {
+            cache.record(STAGE, &keyed.digest, encode(record))?;
+            self.committer.note(Vec::new());
         }
         Ok(())
     }
@@ -225,6 +242,8 @@ impl Schedule<'_> {
                 _ => differences(&self.store, spec, last, &keyed),
             };
         }
+        let (digest, made_of) = (keyed.digest, (keyed.key.clone(), keyed.roots.clone()));
+        self.store.cache().record(MADE_OF, &digest, encode::<Previous>(&made_of))?;
         let record = LastRecord {
             run: self.run,
             reasons,
@@ -313,6 +332,10 @@ impl Schedule<'_> {
                 self.states[id.0] = State::Resting;
                 self.has_saved_for_limit(id);
                 self.has_saved_for_budget();
+            }
+            Err(Failure::Stage(StageError::NoSpace { message })) => {
+                self.states[id.0] = State::Resting;
+                self.disk_full(message);
             }
             Err(failure) => self.gather_failed(id, attempt, failure),
         }

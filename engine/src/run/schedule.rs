@@ -200,7 +200,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    fn disk_full(&mut self, why: String) {
+    pub fn disk_full(&mut self, why: String) {
         if !self.full {
             self.full = true;
             (self.sink)(Event::Stopping { why });

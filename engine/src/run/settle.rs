@@ -240,6 +240,7 @@ impl Schedule<'_> {
         let retries = self.pipeline.stage(id).policy.retries;
         match (failure, batch) {
             (Failure::Stage(StageError::Stopped), _) => {}
+            (Failure::Stage(StageError::NoSpace { message }), _) => self.disk_full(message),
             (Failure::Open(error) | Failure::Stage(error @ StageError::Unable { .. }), _) => {
                 self.fail(id, &error);
             }

@@ -34,6 +34,9 @@ pub enum StageError {
     /// The run was asked to stop.
     #[error("stopped on request")]
     Stopped,
+    /// The disk is full: the run stops, and goes on from here once there is room.
+    #[error("{message}")]
+    NoSpace { message: String },
     /// No item can be worked on, and none of them is to blame: the stage ends at once.
     #[error("{message}")]
     Unable { message: String, help: Option<String> },

@@ -11,6 +11,7 @@ pub mod checkpoint;
 pub mod dual_ar;
 mod error;
 pub mod npy;
+pub mod pattern;
 pub mod pickle;
 pub mod protos;
 pub mod pth;

@@ -25,6 +25,15 @@ const AUDIO_FOLDER: Parameter = Parameter {
     ..Parameter::BASE
 };
 
+const TOKENS: Parameter = Parameter {
+    name: "tokens",
+    parameter_type: ParameterType::SourcePath,
+    default: Default::Absent,
+    doc: "The folder with tokens that another tool has made, `ID.npy` for the clip `ID`; often the \
+          folder of the clips themselves. They become the field `found_tokens`, for `vq.adopt`.",
+    ..Parameter::BASE
+};
+
 const fn optional(name: &'static str, doc: &'static str) -> Parameter {
     Parameter { name, default: Default::Absent, doc, ..Parameter::BASE }
 }
@@ -55,6 +64,7 @@ pub static TABLE: Kind = Kind {
     parameters: &[
         source_path("table", "The table, in UTF-8."),
         AUDIO_FOLDER,
+        TOKENS,
         Parameter {
             name: "separator",
             parameter_type: ParameterType::Choice(&["auto", "bar", "comma", "tab"]),
@@ -89,7 +99,7 @@ pub static FOLDER: Kind = Kind {
     summary: "Reads clips with a `.lab` or `.txt` beside each, one folder a speaker.",
     doc: "The folder that a clip lies in is its speaker. Audio without a transcript, transcripts \
           without audio, and clips that are there twice are set aside.",
-    parameters: &[source_path("folder", "The folder with the speakers' folders.")],
+    parameters: &[source_path("folder", "The folder with the speakers' folders."), TOKENS],
     ..SOURCE
 };
 
@@ -101,6 +111,7 @@ pub static JSONL: Kind = Kind {
     parameters: &[
         source_path("file", "The file with one JSON object a line."),
         AUDIO_FOLDER,
+        TOKENS,
         names(
             "file_keys",
             "Keys of the audio path, the first that is there counts; the usual names if empty.",

@@ -4,7 +4,10 @@ use crate::cost::{Cost, Rates};
 use crate::kind::{Batching, FieldType, Fields, InputPort, Kind, OutputPort, Place, Work};
 use crate::parameter::{Default, Parameter, ParameterType, Role, Unit};
 
-pub const KINDS: &[&Kind] = &[&FIT, &ENCODE, &DECODE];
+pub const KINDS: &[&Kind] = &[&FIT, &ENCODE, &ADOPT, &DECODE];
+
+/// The field in which a corpus gives tokens that lay beside its clips, not yet looked at.
+pub const FOUND_TOKENS: &str = "found_tokens";
 
 const FITTED: Rates = Rates {
     start: 1.0,
@@ -14,6 +17,7 @@ const FITTED: Rates = Rates {
 };
 const ENCODED: Rates = Rates {
     start: 5e-3,
+    model: None,
     seconds_per_item: 5e-3,
     seconds_per_second: 0.03,
     // 21.5 frames of 10 codes of 2 bytes, and the head of an array.
@@ -163,6 +167,86 @@ as many threads as there is memory for.",
             default: Default::Bytes(8_000_000),
             doc: "How much audio is encoded at a time; less after it did not fit into memory.",
             ..BATCH
+        },
+    ],
+    ..Kind::BASE
+};
+
+/// A size of a codec that other tools have worked with.
+const fn codec_size(
+    name: &'static str,
+    most: i64,
+    default: i64,
+    unit: Unit,
+    doc: &'static str,
+) -> Parameter {
+    Parameter {
+        name,
+        parameter_type: ParameterType::Integer { min: 1, max: most },
+        default: Default::Integer(default),
+        unit,
+        doc,
+        ..Parameter::BASE
+    }
+}
+
+pub static ADOPT: Kind = Kind {
+    name: "vq.adopt",
+    summary: "Takes over tokens that another tool has made, after checking them.",
+    doc: "\
+Clips come with their tokens from a corpus stage that names their folder (`tokens`). Nothing is
+encoded and nothing copied: the arrays stay the files that they are, and what follows sees them as
+if `vq.encode` had made them.
+
+An array is taken if it is integers of `codebooks` by frames, if every token is one that the
+codec has, and if it is as long as the clip, to one frame either way. Others are set aside with
+the reason (`no-tokens`, `unreadable-tokens`, `token-shape`, `token-range`, `stale-tokens`), or
+with `others = \"keep\"` go on without tokens, to be encoded: `dataset.filter` tells them apart by
+the field `adopted`.
+
+The length is all that says which recording tokens were made of. If a clip is recorded again at the same
+length, remove its array. Give the clips as they were encoded, before they are trimmed.
+
+The defaults are those of the codec of Fish Speech, 21.5 frames a second.",
+    inputs: &[InputPort {
+        reads: Fields::These(&[("audio", FieldType::Blob)]),
+        may_read: &[(FOUND_TOKENS, FieldType::Blob)],
+        doc: "Clips of a corpus stage that has `tokens`, at any rate.",
+        ..InputPort::DATASET
+    }],
+    outputs: &[OutputPort {
+        writes: &[
+            ("tokens", FieldType::Blob),
+            ("frames", FieldType::Number),
+            ("adopted", FieldType::Text),
+        ],
+        doc: "`tokens` and `frames` as `vq.encode` gives them; `adopted` is `yes` or `no`.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[
+        codec_size("rate", 384_000, 44_100, Unit::Hertz, "The sample rate of the codec."),
+        codec_size("hop", 1_000_000, 2_048, Unit::Count, "Samples a frame at that rate."),
+        codec_size("codebooks", 64, 10, Unit::Count, "Tokens a frame."),
+        codec_size(
+            "first_entries",
+            65_536,
+            4_096,
+            Unit::Count,
+            "Different tokens of the first codebook.",
+        ),
+        codec_size(
+            "entries",
+            65_536,
+            1_024,
+            Unit::Count,
+            "Different tokens of every other codebook.",
+        ),
+        Parameter {
+            name: "others",
+            parameter_type: ParameterType::Choice(&["quarantine", "keep"]),
+            default: Default::Text("quarantine"),
+            doc: "What becomes of clips without tokens that can be taken.",
+            ..Parameter::BASE
         },
     ],
     ..Kind::BASE

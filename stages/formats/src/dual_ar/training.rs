@@ -3,7 +3,8 @@
 //! fast layers exist for a piece of the positions at a time.
 
 use super::{Config, Stack};
-use crate::training::{F32, Memory, Setting, names_module};
+use crate::pattern::is_match;
+use crate::training::{F32, Memory, Setting};
 
 /// Positions that have logits, and frames that are in the fast layers, at a time.
 const PIECE: f64 = 1024.0;
@@ -59,7 +60,7 @@ impl Config {
         let Some(adapters) = &setting.adapters else { return 0.0 };
         let named = |tensor: &str| {
             let module = tensor.strip_suffix(".weight").unwrap_or(tensor);
-            adapters.patterns.iter().any(|pattern| names_module(pattern, module))
+            adapters.patterns.iter().any(|pattern| is_match(pattern, module))
         };
         let tensors = self.tensors();
         let sides = tensors.iter().filter(|(name, shape)| shape.len() == 2 && named(name));

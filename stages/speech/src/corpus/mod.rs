@@ -7,6 +7,7 @@
 pub mod columns;
 mod error;
 pub mod folder;
+mod found_tokens;
 pub mod jsonl;
 pub mod parquet;
 mod parts;

@@ -13,8 +13,8 @@ use stage_core::{
 use super::folder::{self, Pair};
 use super::table::{Header, Quoting, Separator};
 use super::{
-    CorpusError, RowRecord, RowReject, Rows, Value, jsonl, parquet, path, sentences, table,
-    transcript,
+    CorpusError, RowRecord, RowReject, Rows, Value, found_tokens, jsonl, parquet, path, sentences,
+    table, transcript,
 };
 use crate::plain::{stage, unknown_choice};
 
@@ -35,6 +35,7 @@ type ReadRows = Box<dyn Fn(&[u8]) -> Result<Rows, CorpusError> + Send>;
 struct RowFile {
     file: Utf8PathBuf,
     audio: Utf8PathBuf,
+    tokens: Option<Utf8PathBuf>,
     read: ReadRows,
 }
 
@@ -82,7 +83,8 @@ fn row_file(parameters: &Parameters, name: &str, read: ReadRows) -> Result<Job, 
         true => Utf8PathBuf::from(parameters.text("audio")?),
         false => file.parent().map(Utf8Path::to_owned).unwrap_or_default(),
     };
-    Ok(Job::Source(Box::new(RowFile { file, audio, read })))
+    let tokens = found_tokens::folder(parameters)?;
+    Ok(Job::Source(Box::new(RowFile { file, audio, tokens, read })))
 }
 
 fn texts(parameters: &Parameters, name: &str) -> Result<Vec<String>, StageError> {
@@ -130,6 +132,7 @@ impl SourceJob for RowFile {
                 Err(reject) => output.rejects.push((row_name(&self.file, record.row), reject)),
             }
         }
+        found_tokens::add(self.tokens.as_deref(), &mut output, world)?;
         Ok(output)
     }
 
@@ -223,26 +226,32 @@ fn item(words: &mut Words, record: RowRecord, audio: Blob) -> Item {
     Item::new(record.id, fields)
 }
 
-struct Folder(Utf8PathBuf);
+struct Folder {
+    folder: Utf8PathBuf,
+    tokens: Option<Utf8PathBuf>,
+}
 
 fn open_folder(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
-    Ok(Job::Source(Box::new(Folder(setup.parameters.text("folder")?.into()))))
+    Ok(Job::Source(Box::new(Folder {
+        folder: setup.parameters.text("folder")?.into(),
+        tokens: found_tokens::folder(&setup.parameters)?,
+    })))
 }
 
 impl SourceJob for Folder {
     fn scan(&mut self, world: &mut dyn World) -> Result<SourceOutput, StageError> {
-        let listed = world.list(&self.0)?;
+        let listed = world.list(&self.folder)?;
         let listing = folder::pair(listed.iter().map(|path| path.as_str()));
         let mut output = SourceOutput::default();
         for (name, problem) in listing.problems {
             output.rejects.push((name, Reject::new(problem.code(), problem.to_string())));
         }
         let paths: Vec<Utf8PathBuf> =
-            listing.pairs.iter().map(|pair| self.0.join(&pair.audio)).collect();
+            listing.pairs.iter().map(|pair| self.folder.join(&pair.audio)).collect();
         let facts = world.files(&paths)?;
         let mut words = Words::default();
         for (pair, fact) in listing.pairs.into_iter().zip(facts) {
-            let bytes = world.read(&self.0.join(&pair.transcript))?;
+            let bytes = world.read(&self.folder.join(&pair.transcript))?;
             let made = fact.and_then(|fact| {
                 let text = transcript::read(&bytes).map_err(|problem| {
                     Reject::new(problem.code(), format!("`{}`: {problem}", pair.transcript))
@@ -260,6 +269,7 @@ impl SourceJob for Folder {
                 Err(reject) => output.rejects.push((pair.id, reject)),
             }
         }
+        found_tokens::add(self.tokens.as_deref(), &mut output, world)?;
         if listing.other_files > 0 {
             output.notes.push(("other files".to_owned(), listing.other_files as u64));
         }

@@ -8,7 +8,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::StageError;
 use tch::Tensor;
 
-use super::{no_room, not_resumed};
+use super::{not_kept, not_resumed};
 use crate::stored;
 use crate::train::{Checkpoint, Host};
 
@@ -68,7 +68,7 @@ impl Host for Disk {
         let digest = Digest::of(&bytes);
         if self.keeps == Keeps::File && self.files.insert(digest) {
             let file = RealFs.open(&self.path(&digest), Open::CreateNew);
-            file.and_then(|file| file.write_all_at(&bytes, 0)).map_err(no_room)?;
+            file.and_then(|file| file.write_all_at(&bytes, 0)).map_err(not_kept)?;
         }
         Ok(digest)
     }

@@ -51,7 +51,7 @@ pub(super) fn rehearse_as<T: Trainee, D: Data<T::Batch>>(
 ) -> Result<(), StageError> {
     let folder = context.scratch()?.join(FOLDER);
     // What a rehearsal that broke off has left.
-    RealFs.remove_dir_all(&folder).and_then(|()| RealFs.create_dir(&folder)).map_err(no_room)?;
+    RealFs.remove_dir_all(&folder).and_then(|()| RealFs.create_dir(&folder)).map_err(not_kept)?;
     let settings = shortened(settings);
     let mut rehearsal = Rehearsal { is_exact, models, data, clips, settings: &settings };
     let result = rehearsal.play(&folder, context);
@@ -211,9 +211,11 @@ fn not_resumed(why: &str) -> StageError {
     )
 }
 
-fn no_room(error: FsError) -> StageError {
-    StageError::with_help(
-        format!("a checkpoint cannot be kept: {error}: {}", error.source),
-        "make room where the cache is: a training needs that of three of them",
-    )
+fn not_kept(error: FsError) -> StageError {
+    let message = format!("a checkpoint cannot be kept: {error}: {}", error.source);
+    let advice = "a training needs room for three of them where the cache is";
+    match error.is_no_space() {
+        true => StageError::NoSpace { message: format!("{message}; {advice}") },
+        false => StageError::with_help(message, advice),
+    }
 }

@@ -1,0 +1,75 @@
+//! Work on many things by several threads, the calling one among them: it has nothing better to
+//! do, and a thread that is already running needs no core to be found for it.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Does the work on `0..count` in shares, each by whichever thread is free, and gives what came of
+/// them in order; none where a thread panicked.
+pub fn in_shares<T: Send>(
+    count: usize,
+    share: usize,
+    threads: usize,
+    work: impl Fn(Range<usize>) -> Vec<T> + Sync,
+) -> Option<Vec<T>> {
+    let share = share.max(1);
+    let next = AtomicUsize::new(0);
+    let take = || {
+        let mut done = Vec::new();
+        loop {
+            let first = next.fetch_add(share, Ordering::Relaxed);
+            if first >= count {
+                return done;
+            }
+            done.push((first, work(first..(first + share).min(count))));
+        }
+    };
+    let helpers = threads.clamp(1, count.div_ceil(share).max(1)) - 1;
+    let mut done = std::thread::scope(|scope| {
+        let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(take)).collect();
+        let own = take();
+        // All are waited for, whatever became of the first.
+        let others: Vec<_> = helpers.into_iter().map(|helper| helper.join()).collect();
+        others.into_iter().try_fold(own, |mut done, other| {
+            done.extend(other.ok()?);
+            Some(done)
+        })
+    })?;
+    done.sort_unstable_by_key(|(first, _)| *first);
+    Some(done.into_iter().flat_map(|(_, made)| made).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    #[test]
+    fn everything_is_done_once_and_in_order() {
+        for (count, share, threads) in [(0, 4, 3), (1, 4, 3), (10, 4, 2), (1_000, 7, 5), (9, 0, 0)]
+        {
+            let squares =
+                in_shares(count, share, threads, |range| range.map(|at| at * at).collect());
+            let expected: Vec<usize> = (0..count).map(|at| at * at).collect();
+            assert_eq!(squares, Some(expected), "{count} in shares of {share} by {threads}");
+        }
+    }
+
+    #[test]
+    fn a_panic_of_a_helper_is_told() {
+        let own = std::thread::current().id();
+        let helped = AtomicBool::new(false);
+        let done = in_shares(2, 1, 2, |range| {
+            if std::thread::current().id() != own {
+                helped.store(true, Ordering::Relaxed);
+                panic!("of a helper");
+            }
+            while !helped.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            vec![range.start]
+        });
+        assert_eq!(done, None);
+    }
+}

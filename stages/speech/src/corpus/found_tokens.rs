@@ -1,0 +1,45 @@
+//! Tokens that lie beside clips or in a folder of their own: each goes to the clip of its name.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use camino::{Utf8Path, Utf8PathBuf};
+use stage_core::catalogue::vq::FOUND_TOKENS;
+use stage_core::{Blob, Parameters, SourceOutput, StageError, Value, World};
+
+use super::path;
+
+/// The folder that the parameter `tokens` names, if it is given.
+pub fn folder(parameters: &Parameters) -> Result<Option<Utf8PathBuf>, StageError> {
+    parameters.is_set("tokens").then(|| Ok(parameters.text("tokens")?.into())).transpose()
+}
+
+/// Gives each clip the array of its name. Arrays of no clip are counted, and one that cannot be
+/// opened is as if it were not there: what is missing is for `vq.adopt` to say.
+pub fn add(
+    folder: Option<&Utf8Path>,
+    output: &mut SourceOutput,
+    world: &mut dyn World,
+) -> Result<(), StageError> {
+    let Some(folder) = folder else { return Ok(()) };
+    let mut arrays: HashMap<String, Utf8PathBuf> = HashMap::new();
+    for file in world.list(folder)? {
+        if let Some(stem) = file.as_str().strip_suffix(".npy") {
+            arrays.insert(path::id_of(stem), folder.join(&file));
+        }
+    }
+    let clips = (0..).zip(&output.items);
+    let (at, paths): (Vec<usize>, Vec<Utf8PathBuf>) =
+        clips.filter_map(|(at, item)| Some((at, arrays.remove(&*item.id)?))).unzip();
+    let kind: Arc<str> = "tokens/npy".into();
+    for (at, fact) in at.into_iter().zip(world.files(&paths)?) {
+        if let (Some(item), Ok(fact)) = (output.items.get_mut(at), fact) {
+            let blob = Blob { digest: fact.digest, size: fact.size, kind: kind.clone() };
+            item.fields.set(FOUND_TOKENS, Value::Blob(Arc::new(blob)));
+        }
+    }
+    if !arrays.is_empty() {
+        output.notes.push(("tokens without a clip".to_owned(), arrays.len() as u64));
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! A folder of tokens that another tool has made is taken over without being made again.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+
+use throstle_tests::{Project, wav};
+
+/// The stages of the guide for tokens that are there already, less the codec.
+const MANIFEST: &str = r#"
+[pipeline]
+name = "adopting"
+
+[stage.clips]
+use = "corpus.folder"
+folder = "data"
+tokens = "data"
+
+[stage.adopted]
+use = "vq.adopt"
+input = "clips"
+others = "keep"
+
+[stage.taken]
+use = "dataset.filter"
+input = "adopted"
+where = [{ field = "adopted", any_of = ["yes"] }]
+
+[stage.missing]
+use = "dataset.filter"
+input = "adopted"
+where = [{ field = "adopted", any_of = ["no"] }]
+
+[stage.packed]
+use = "dataset.pack"
+input = "taken"
+format = "protos"
+shards = 1
+export = "out/packed"
+"#;
+
+/// An array as NumPy writes it: ten codebooks of zeros, 64-bit integers.
+fn tokens(frames: usize) -> Vec<u8> {
+    let mut bytes = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+    let shape = format!("{{'descr': '<i8', 'fortran_order': False, 'shape': (10, {frames}), }}");
+    bytes.extend(format!("{shape:<117}\n").into_bytes());
+    bytes.resize(128 + 80 * frames, 0);
+    bytes
+}
+
+/// Four clips of 100 ms, which are 3 frames; one has stale tokens and one has none.
+fn project() -> Project {
+    let project = Project::new(MANIFEST);
+    for (level, name) in (1_000_i16..).zip(["a", "b", "c", "d"]) {
+        project.write(&format!("data/aino/{name}.wav"), wav(level));
+        project.write(&format!("data/aino/{name}.lab"), "Hei.");
+    }
+    for (name, frames) in [("a", 3), ("b", 4), ("c", 9)] {
+        project.write(&format!("data/aino/{name}.npy"), tokens(frames));
+    }
+    project
+}
+
+fn ids(project: &Project, stage: &str) -> Vec<String> {
+    let lines = project.printed(&["items", stage, "--format", "csv", "--fields", "speaker"]);
+    let id = |line: &str| line.split(',').next().unwrap().to_owned();
+    lines.lines().skip(1).map(id).collect()
+}
+
+#[test]
+fn stale_and_missing_tokens_are_told_apart_from_those_that_are_taken() {
+    let project = project();
+    let ran = project.run();
+    assert_eq!(ran.executed()["adopted"], 4);
+    assert_eq!(ids(&project, "taken"), ["aino/a", "aino/b"]);
+    assert_eq!(ids(&project, "missing"), ["aino/c", "aino/d"]);
+    project.run().assert_nothing_done();
+}
+
+#[test]
+fn an_array_that_arrives_or_a_clip_that_changes_is_looked_at_alone() {
+    let project = project();
+    project.run();
+    project.write("data/aino/d.npy", tokens(3));
+    assert_eq!(project.run().executed()["adopted"], 1);
+    assert_eq!(ids(&project, "missing"), ["aino/c"]);
+    // Twice as long: the tokens of the old recording are stale.
+    let longer = [wav(1_000), vec![0; 3_200]].concat();
+    let mut header = longer;
+    let (riff, data) = ((header.len() - 8) as u32, 6_400_u32);
+    header[4..8].copy_from_slice(&riff.to_le_bytes());
+    header[40..44].copy_from_slice(&data.to_le_bytes());
+    project.write("data/aino/a.wav", header);
+    assert_eq!(project.run().executed()["adopted"], 1);
+    assert_eq!(ids(&project, "missing"), ["aino/a", "aino/c"]);
+}
+
+#[test]
+fn without_being_kept_stale_tokens_set_their_clip_aside() {
+    let project = project();
+    project.replace("pipeline.toml", "others = \"keep\"", "quarantine = 0.5");
+    assert_eq!(project.run().quarantined("adopted"), 2);
+    let set_aside = project.printed(&["items", "adopted", "--quarantined"]);
+    assert!(set_aside.contains("aino/c  stale-tokens"), "{set_aside}");
+}

@@ -1,0 +1,73 @@
+//! What the guides tell people to type, typed: all that needs neither weights nor a GPU.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+
+use throstle_tests::{Project, copy_folder, wav};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn document(name: &str) -> String {
+    std::fs::read_to_string(root().join(name)).unwrap()
+}
+
+/// The lines of the blocks of this kind.
+fn blocks<'a>(text: &'a str, kind: &str) -> Vec<&'a str> {
+    let fence = format!("```{kind}");
+    let mut inside = false;
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        match (inside, line.starts_with("```")) {
+            (_, true) => inside = line == fence,
+            (true, false) => lines.push(line),
+            (false, false) => {}
+        }
+    }
+    lines
+}
+
+/// Types every command of a guide, and lays out the data in the folder of an `init`.
+fn follow(guide: &str, lay_out: impl Fn(&Project, &str)) {
+    let project = Project::default();
+    let text = document(guide);
+    let commands = blocks(&text, "sh");
+    assert!(commands.len() > 5, "{guide}: {commands:?}");
+    for command in commands {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        assert_eq!(words[0], "throstle", "{guide}: {command}");
+        let output = project.output(&words[1..]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{guide}: {command}: {errors}");
+        if words[1] == "init" {
+            lay_out(&project, words[2]);
+        }
+    }
+}
+
+#[test]
+fn every_command_of_the_finnish_guide_that_needs_no_gpu_works() {
+    follow("docs/guides/finnish-fish.md", |project, folder| {
+        // The weights are only looked for by what is run here.
+        project.write(&format!("{folder}/models/openaudio-s1-mini/config.json"), "{}");
+        let speaker = format!("{folder}/data/aino");
+        copy_folder(&root().join("pipelines/demo/data/wavs"), &project.file(&speaker), &[]);
+        for name in project.names(&speaker) {
+            project.write(&format!("{speaker}/{}", name.replace(".wav", ".lab")), "Hei.");
+        }
+    });
+}
+
+#[test]
+fn the_example_of_the_moving_page_runs() {
+    let text = document("docs/moving.md");
+    let project = Project::new(&blocks(&text, "toml").join("\n"));
+    for (name, level) in [("a", 1_000), ("b", 2_000)] {
+        project.write(&format!("data/wavs/{name}.wav"), wav(level));
+    }
+    project.write("data/metadata.csv", "a.wav|Yksi.\nb.wav|Kaksi.\n");
+    project.write("pitch.py", "import sys\nopen(sys.argv[2], 'w').write('pitch')\n");
+    assert_eq!(project.run().executed(), [("clips", 1), ("pitch", 2)].into());
+    assert_eq!(project.names("out/pitch"), ["a.npy", "b.npy"]);
+}
