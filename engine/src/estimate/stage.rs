@@ -215,7 +215,7 @@ impl Estimator<'_> {
 
     /// The parameters of the model that a stage works with, as a measure knows them.
     fn model_size(&self, spec: &StageSpec) -> i64 {
-        let model = measure::has_model(spec).then(|| self.text_model(spec)).flatten();
+        let model = measure::has_text_model(spec).then(|| self.text_model(spec)).flatten();
         model.map_or(0, |config| config.parameters())
     }
 
@@ -233,7 +233,7 @@ impl Estimator<'_> {
     /// How much less there is to compute than with the models that rates are for: the published
     /// codec, and the published text model.
     fn model_share(&self, spec: &StageSpec) -> f64 {
-        if spec.inputs.contains_key("model") {
+        if measure::has_text_model(spec) {
             let parameters =
                 self.text_model(spec).map_or(PUBLISHED, |model| model.parameters() as f64);
             return (parameters / PUBLISHED).max(LEAST_SHARE);
@@ -248,7 +248,7 @@ impl Estimator<'_> {
     /// The weights that a stage has in memory to work with.
     fn arriving_weights(&self, spec: &StageSpec) -> f64 {
         let has = |port: &str| spec.inputs.contains_key(port);
-        let model = if has("model") { self.weight_bytes(spec) } else { 0.0 };
+        let model = if measure::has_text_model(spec) { self.weight_bytes(spec) } else { 0.0 };
         let is_large = has("codec") && !self.has_small_codec(spec);
         model + if is_large { super::shape::CODEC_BYTES } else { 0.0 }
     }
