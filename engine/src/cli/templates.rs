@@ -61,7 +61,9 @@ pub static TEMPLATES: &[Template] = &[
     recipe!(
         "finnish-fish",
         "A Finnish voice from the weights of openaudio-s1-mini, in four phases",
-        Some("put the weights into its `models/openaudio-s1-mini` and the recordings into its `data`")
+        Some(
+            "put the weights into its `models/openaudio-s1-mini` and the recordings into its `data`"
+        )
     ),
 ];
 
