@@ -1,5 +1,6 @@
 # Everything from a fresh clone: needs Rust, python3 with pip, gcc and make.
-# Each target fetches libtorch first when there is none (tools/libtorch.sh).
+# Each target fetches libtorch first when there is none (tools/libtorch.sh), and `test` the browser
+# that looks at the report page (tools/chromium.sh, which needs apt and root to install one).
 
 .PHONY: build demo test lint doc bench parity parity-short soak fuzz clean
 .DEFAULT_GOAL := build
@@ -9,18 +10,22 @@ SHELL := bash
 # Every step names the whole workspace, so that the features of shared dependencies, and with
 # them the long build of the libtorch bindings, stay the same from step to step.
 LIBTORCH_ENV = LIBTORCH="$$(tools/libtorch.sh)"; export LIBTORCH;
+CHROMIUM_ENV = CHROMIUM="$$(tools/chromium.sh)"; export CHROMIUM;
 
 build:
 	@$(LIBTORCH_ENV) cargo build --release --workspace --bins
 
 demo: build
 	@target/release/throstle run pipelines/demo
+	@target/release/throstle run pipelines/demo/vits.toml
 	@echo "three new sentences are in pipelines/demo/out/spoken; beside it lie the recordings"
-	@echo "(wavs), their tokens, what is heard of these (heard), and the summary"
+	@echo "(wavs), their tokens, what is heard of these (heard), the summary, and what a model of"
+	@echo "another kind makes of the same clips (vits)"
 
 # The end-to-end tests start the programs, so those are built first.
 test:
-	@$(LIBTORCH_ENV) cargo build --workspace --bins --tests; cargo test --workspace --quiet
+	@$(LIBTORCH_ENV) $(CHROMIUM_ENV) cargo build --workspace --bins --tests; \
+		cargo test --workspace --quiet
 
 lint:
 	@cargo fmt --all --check

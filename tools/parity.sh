@@ -17,14 +17,14 @@ failures=0
 
 # A family is a script that takes a folder, `--seed`, and `--random`.
 families=()
-for script in make_fish_dual_ar make_fish_dac make_lora make_vits check_export; do
+for script in make_fish_dual_ar make_fish_dac make_lora make_vits check_export check_vits_export; do
     [ ! -e "$fixtures/$script.py" ] || families+=("$script")
 done
 
 make_and_check() {
     local script=$1 folder=$2
     shift 2
-    if [ "$script" = check_export ]; then
+    if [[ $script = check_* ]]; then
         "$python" "$fixtures/$script.py" "$folder" --throstle "$(dirname "$program")/throstle" "$@"
     else
         "$python" "$fixtures/$script.py" "$folder" "$@" && "$program" check-fixture "$folder"

@@ -10,10 +10,12 @@ use serde::de::DeserializeOwned;
 use crate::gc::{self, Limits};
 use crate::gpu_hours::UsageRecord;
 use crate::history;
+use crate::measure::Measure;
 use crate::record::{
-    CHECKPOINT, CheckpointRecord, EXPORT, EXPORTS, LAST, LIMIT, LastRecord, RUN, USAGE, decode,
-    encode, run_key,
+    CHECKPOINT, CheckpointRecord, EXPORT, EXPORTS, LAST, LIMIT, LastRecord, MEASURE, PROGRESS, RUN,
+    SPENT, USAGE, decode, encode, run_key,
 };
+use crate::spending::Spent;
 
 /// Packs what the garbage collection would keep under these limits.
 pub fn pack(cache: &Cache, limits: &Limits, how: &Archiving) -> Result<Archived, CacheError> {
@@ -65,15 +67,24 @@ fn latest<T: DeserializeOwned>(
 }
 
 /// Whether the second of two records under one key takes the place of the first. What has a run
-/// goes by its number, and a time that was being counted by its length; everything else was true
-/// before and stays.
+/// goes by its number, a time that was being counted by its length, and what stages took by when
+/// it was written; everything else was true before and stays.
 fn is_newer(table: Table, own: &[u8], other: &[u8]) -> bool {
     match table {
         LAST => is_later(own, other, |last: &LastRecord| last.run),
         CHECKPOINT => is_later(own, other, |checkpoint: &CheckpointRecord| checkpoint.run),
+        SPENT => {
+            let long = |bytes: &[u8]| decode::<Spent>(bytes).map(|record| record.seconds);
+            long(other) > long(own)
+        }
+        PROGRESS => decode::<(u64, u64)>(other) > decode::<(u64, u64)>(own),
         USAGE => {
             let long = |bytes: &[u8]| decode::<UsageRecord>(bytes).map(|record| record.seconds);
             long(other) > long(own)
+        }
+        MEASURE => {
+            let written = |bytes: &[u8]| decode::<Measure>(bytes).map(|measure| measure.written);
+            written(other) > written(own)
         }
         _ => false,
     }

@@ -5,6 +5,7 @@ mod archive;
 mod arguments;
 mod care;
 mod catalogue;
+mod diff;
 #[cfg(test)]
 mod documents;
 mod doctor;
@@ -21,6 +22,7 @@ mod meter;
 mod output;
 mod plan;
 mod project;
+mod report;
 mod run;
 mod templates;
 mod terminal;
@@ -103,6 +105,8 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
         Command::Graph(arguments) => graph::graph(program, arguments, output),
         Command::Items(arguments) => items::items(program, arguments, output),
         Command::Log(arguments) => log::log(program, arguments, output),
+        Command::Diff(arguments) => diff::diff(program, arguments, output),
+        Command::Report(arguments) => report::report(program, arguments, output),
         Command::Export(arguments) => export::export(program, arguments, output),
         Command::Stages(arguments) => catalogue::stages(program, arguments, output),
         Command::Schema => catalogue::schema(program, output),

@@ -51,6 +51,9 @@ pub struct RunOptions {
     /// When the run will be asked to stop; training saves before that.
     pub deadline: Option<Instant>,
     pub stop: StopFlag,
+    /// Tries so many items of each stage that was never measured here, and keeps nothing but what
+    /// they took.
+    pub probe: Option<u64>,
 }
 
 /// Receives events on the thread that runs the schedule.
@@ -165,6 +168,26 @@ impl Engine {
         sink: Sink,
     ) -> Result<Status, EngineError> {
         crate::run::run(self, pipeline, cache, options, sink)
+    }
+
+    /// Tries a few items of the stages that were never measured on this machine, and keeps nothing
+    /// but what they took. `open` opens the cache anew each time.
+    pub fn probe<E: From<EngineError> + From<CacheError>>(
+        &self,
+        pipeline: &Pipeline,
+        items: u64,
+        open: &dyn Fn() -> Result<Cache, E>,
+        sink: Sink,
+    ) -> Result<(), E> {
+        let options = RunOptions { probe: Some(items), ..RunOptions::default() };
+        // What was made is dropped with the cache that it was made in.
+        let measured = crate::run::probe(self, pipeline, &open()?, &options, sink)?;
+        let cache = open()?;
+        for (id, measure) in &measured {
+            crate::measure::add(&cache, pipeline.stage(*id), measure)?;
+        }
+        cache.commit()?;
+        Ok(())
     }
 }
 

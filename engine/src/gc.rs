@@ -13,8 +13,8 @@ use stage_core::{Chunk, Dataset, Fields};
 
 use crate::history;
 use crate::record::{
-    CHECKPOINT, CHUNK, CheckpointRecord, ChunkRecord, ITEM, ItemRecord, LAST, LastRecord, MEMO,
-    PortValue, RunRecord, STAGE, StageRecord, decode,
+    CHECKPOINT, CHUNK, CheckpointRecord, ChunkRecord, ITEM, ItemRecord, LAST, LastRecord, MADE_OF,
+    MEMO, PROGRESS, PortValue, RunRecord, STAGE, StageRecord, decode,
 };
 use crate::show::runlog;
 
@@ -75,7 +75,7 @@ pub fn plan(cache: &Cache, limits: &Limits) -> Result<Plan, CacheError> {
         mark_items(cache, &mut live)?;
     }
     let live_record = |table: Table, key: &Digest, value: &[u8]| match table {
-        CHECKPOINT => resumable.contains_key(key),
+        CHECKPOINT | PROGRESS => resumable.contains_key(key),
         _ => marks.keeps(table, key, value, &live),
     };
     let sweep = cache.sweep_plan(&|digest| live.contains(digest), &live_record)?;
@@ -252,7 +252,7 @@ impl Marks {
     fn keeps(&self, table: Table, key: &Digest, value: &[u8], live: &HashSet<Digest>) -> bool {
         let all_live = |fields: &Fields| fields.blobs().all(|blob| live.contains(&blob.digest));
         match table {
-            STAGE => self.outcomes.contains_key(key),
+            STAGE | MADE_OF => self.outcomes.contains_key(key),
             ITEM => match decode::<ItemRecord>(value) {
                 Some(ItemRecord::Done { fields, .. }) => all_live(&fields),
                 Some(ItemRecord::Rejected(_)) => true,

@@ -34,6 +34,17 @@ pub enum State {
     /// A stage that has not been planned.
     Stage,
     Planned(Verdict),
+    Ended(End),
+}
+
+/// What a run made of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Executed,
+    Reused,
+    Failed,
+    /// The run did not come to it.
+    Missed,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -45,7 +56,14 @@ pub struct Edge {
 }
 
 impl Graph {
+    /// As it stands before a run, with what that would do where there is a plan.
     pub fn new(pipeline: &Pipeline, plan: Option<&BTreeMap<String, PlannedStage>>) -> Graph {
+        let planned = |stage: &StageSpec| plan.and_then(|plan| plan.get(&stage.name));
+        Graph::drawn(pipeline, &|stage| stage_node(stage, planned(stage)))
+    }
+
+    /// With the stages drawn like this.
+    pub fn drawn(pipeline: &Pipeline, node: &dyn Fn(&StageSpec) -> Node) -> Graph {
         let mut graph = Graph::default();
         let mut assets = BTreeMap::new();
         for (name, asset) in &pipeline.assets {
@@ -59,8 +77,7 @@ impl Graph {
         }
         let first = graph.nodes.len();
         for (at, stage) in pipeline.stages.iter().enumerate() {
-            let planned = plan.and_then(|plan| plan.get(&stage.name));
-            graph.nodes.push(stage_node(stage, planned));
+            graph.nodes.push(node(stage));
             for reference in stage.inputs.values().flat_map(|input| &input.references) {
                 let edge = match reference {
                     Reference::Asset(name) => match assets.get(name.as_str()) {
@@ -163,6 +180,7 @@ fn title(planned: &PlannedStage) -> String {
     title
 }
 
+/// What the drawing of a plan can show.
 const STATES: [State; 5] = [
     State::Asset,
     State::Stage,
@@ -182,7 +200,10 @@ fn colours(state: State) -> Colours {
         State::Stage => ("#eff6ff", "#3b82f6"),
         State::Planned(Verdict::Fresh) => ("#dcfce7", "#16a34a"),
         State::Planned(Verdict::Dirty) => ("#fef3c7", "#d97706"),
-        State::Planned(Verdict::Unknown) => ("#e5e7eb", "#4b5563"),
+        State::Planned(Verdict::Unknown) | State::Ended(End::Missed) => ("#e5e7eb", "#4b5563"),
+        State::Ended(End::Executed) => ("#fef3c7", "#d97706"),
+        State::Ended(End::Reused) => ("#dcfce7", "#16a34a"),
+        State::Ended(End::Failed) => ("#fee2e2", "#dc2626"),
     };
     Colours { fill, line }
 }
@@ -194,6 +215,10 @@ fn class(state: State) -> &'static str {
         State::Planned(Verdict::Fresh) => "fresh",
         State::Planned(Verdict::Dirty) => "dirty",
         State::Planned(Verdict::Unknown) => "unknown",
+        State::Ended(End::Executed) => "executed",
+        State::Ended(End::Reused) => "reused",
+        State::Ended(End::Failed) => "failed",
+        State::Ended(End::Missed) => "missed",
     }
 }
 

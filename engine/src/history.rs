@@ -3,7 +3,8 @@
 use cache::{Cache, CacheError, Digest};
 
 use crate::record::{
-    LAST, LastRecord, RUN, RunRecord, STAGE, StageRecord, decode, encode, last_key, run_key,
+    LAST, LastRecord, MADE_OF, Previous, RUN, RunRecord, STAGE, StageRecord, decode, encode,
+    last_key, run_key,
 };
 use crate::show::runlog;
 
@@ -56,6 +57,12 @@ pub fn outcome(cache: &Cache, last: &LastRecord) -> Result<Option<StageRecord>, 
 /// The outcome of a whole-stage key.
 pub fn outcome_of(cache: &Cache, key: &Digest) -> Result<Option<StageRecord>, CacheError> {
     let record = cache.get(STAGE, key)?;
+    Ok(record.and_then(|bytes| decode(&bytes)))
+}
+
+/// What a whole-stage key was made of, and the data sets that went with it.
+pub fn made_of(cache: &Cache, key: &Digest) -> Result<Option<Previous>, CacheError> {
+    let record = cache.get(MADE_OF, key)?;
     Ok(record.and_then(|bytes| decode(&bytes)))
 }
 

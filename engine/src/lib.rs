@@ -5,21 +5,27 @@
 
 pub mod archive;
 pub mod cli;
+pub mod compare;
 pub mod engine;
+pub mod estimate;
 pub mod export;
 pub mod gc;
 pub mod gpu_hours;
 pub mod graph;
 pub mod history;
 mod leftovers;
+pub mod machine;
 pub mod manifest;
+pub mod measure;
 pub mod pipeline;
 pub mod plan;
 pub mod reason;
 pub mod record;
+pub mod report;
 pub mod run;
 pub mod show;
 mod source;
+pub mod spending;
 pub mod store;
 mod tables;
 mod world;

@@ -22,11 +22,15 @@ mod problem;
 mod reference;
 mod resolve;
 mod schema;
+mod session;
 mod source;
 mod target;
 mod unit;
 mod value;
 mod written;
+
+#[cfg(test)]
+pub(crate) mod testing;
 
 use camino::Utf8Path;
 use stage_core::Catalogue;

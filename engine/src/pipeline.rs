@@ -22,6 +22,8 @@ pub struct Pipeline {
     pub stages: Vec<StageSpec>,
     pub assets: BTreeMap<String, Asset>,
     pub session: Session,
+    /// Paths that the stages and assets name and that are not there; only a plan may have any.
+    pub absent: BTreeSet<Utf8PathBuf>,
 }
 
 impl Pipeline {
@@ -56,6 +58,29 @@ pub struct Session {
     pub price_per_hour: Option<f64>,
     /// How many hours of any seven days GPUs may be at work.
     pub gpu_hours_per_week: Option<f64>,
+    /// What all runs of the pipeline together may cost, in the currency of the price.
+    pub budget: Option<f64>,
+    /// In the order in which they are written.
+    pub prices: Vec<Price>,
+    pub expected: Expected,
+}
+
+/// A GPU that can be had by the hour.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Price {
+    pub name: String,
+    pub per_hour: f64,
+    pub vram_bytes: u64,
+    /// That of an A100 is 1.
+    pub speed: f64,
+}
+
+/// What estimates take for the recordings where these are not there yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Expected {
+    pub clips: Option<f64>,
+    /// Of all clips together.
+    pub sound_seconds: Option<f64>,
 }
 
 /// A file or folder that no stage made.

@@ -2,6 +2,7 @@
 //!
 //! `plan` prints it, `run` executes the same value, `why` explains it.
 
+mod absent;
 mod diff;
 mod earlier;
 pub mod inputs;
@@ -22,7 +23,7 @@ use crate::pipeline::{Pipeline, StageId};
 use crate::reason::Reason;
 use crate::record::StageRecord;
 
-pub use diff::{DatasetDiff, compare_datasets};
+pub use diff::{DatasetDiff, compare_datasets, compare_keys};
 pub use planner::Planner;
 
 pub struct Plan {

@@ -39,6 +39,17 @@ pub const PARENT: Table = Table(11);
 
 /// A time in which GPUs were at work to [`crate::gpu_hours::UsageRecord`].
 pub const USAGE: Table = Table(12);
+/// A kind of stage, its parameters and a device to [`crate::measure::Measure`].
+pub const MEASURE: Table = Table(13);
+/// Run number to [`crate::estimate::RunOutcome`].
+pub const COST: Table = Table(14);
+/// A run on a machine that is paid for to [`crate::spending::Spent`].
+pub const SPENT: Table = Table(15);
+/// Whole-stage key of a training stage to how far its newest checkpoint is, as steps done and in all.
+pub const PROGRESS: Table = Table(16);
+
+/// Whole-stage key to [`Previous`]: what it is made of, to compare runs.
+pub const MADE_OF: Table = Table(20);
 
 /// What training can go on from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -177,6 +188,7 @@ mod tests {
     fn no_two_kinds_of_records_share_a_table() {
         let tables = [
             ITEM, CHUNK, STAGE, LAST, RUN, MEMO, LIMIT, EXPORT, EXPORTS, CHECKPOINT, PARENT, USAGE,
+            MEASURE, COST, SPENT, PROGRESS, MADE_OF,
         ];
         let numbers: BTreeSet<u8> = tables.iter().map(|table| table.0).collect();
         assert_eq!(numbers.len(), tables.len());

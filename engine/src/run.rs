@@ -10,10 +10,13 @@ mod hands;
 mod item_stage;
 mod limit;
 mod message;
+mod meter;
 mod pool;
 mod schedule;
 mod scratch;
 mod settle;
+mod spending;
+mod total;
 mod train_stage;
 pub mod training;
 
@@ -22,12 +25,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cache::{Cache, CacheError, Claim};
-use camino::Utf8Path;
 use crossbeam_channel::unbounded;
 use stage_core::event::{Event, StageCounts, Status};
 
 use crate::engine::{Engine, EngineError, RunOptions, Sink, StopFlag};
+use crate::estimate::{Estimate, estimate_here};
 use crate::export::{self, Exported};
+use crate::machine::Machine;
+use crate::measure::Measure;
 use crate::pipeline::{Pipeline, StageId};
 use crate::plan::{Plan, Planner};
 use crate::record::{RUN, RunRecord, decode, encode, run_key};
@@ -35,9 +40,15 @@ use crate::record::{RUN, RunRecord, decode, encode, run_key};
 use commit::Committer;
 use gpu::Gpus;
 use hands::Hands;
+use meter::{Meter, Taken};
 use pool::Shared;
 use schedule::{Ending, Schedule, State};
 use scratch::Scratch;
+use spending::Spending;
+use total::Total;
+
+pub(crate) use item_stage::item_weight;
+pub(crate) use meter::threads_of;
 
 /// How often a run is planned again because something turned out to be lost.
 const PASSES: usize = 16;
@@ -114,6 +125,7 @@ pub fn run(
     let seconds = started.elapsed().as_secs_f64();
     let stages = total.named(pipeline, &wanted);
     let total_did_something = total.did_something();
+    let outcome = total.outcome(seconds);
     if total_did_something || status != Status::Done {
         let record = RunRecord {
             run: number,
@@ -127,6 +139,9 @@ pub fn run(
             pinned: false,
         };
         record_run(cache, &record)?;
+        if let (Some(outcome), false) = (outcome, cache.is_read_only()) {
+            outcome.keep(cache, number)?;
+        }
     }
     if let Err(error) = commit_rest(cache, held) {
         match error.is_no_space() {
@@ -144,42 +159,24 @@ pub fn run(
     Ok(status)
 }
 
-/// The counts of all passes together.
-struct Total {
-    counts: Vec<StageCounts>,
-    keys: BTreeMap<String, cache::Digest>,
-    exported: u64,
-}
-
-impl Total {
-    fn new(pipeline: &Pipeline) -> Total {
-        let counts = vec![StageCounts::default(); pipeline.stages.len()];
-        Total { counts, keys: BTreeMap::new(), exported: 0 }
-    }
-
-    /// What an earlier pass has executed counts; what was there is told by the last pass.
-    fn add(&mut self, counts: &[StageCounts]) {
-        for (total, pass) in self.counts.iter_mut().zip(counts) {
-            let before = total.executed;
-            total.executed += pass.executed;
-            total.reused = pass.reused.saturating_sub(before);
-            total.quarantined = pass.quarantined;
-            total.seconds += pass.seconds;
-        }
-    }
-
-    fn named(
-        &self,
-        pipeline: &Pipeline,
-        wanted: &BTreeSet<StageId>,
-    ) -> BTreeMap<String, StageCounts> {
-        let counts = |id: &StageId| (pipeline.stage(*id).name.clone(), self.counts[id.0]);
-        wanted.iter().map(counts).collect()
-    }
-
-    fn did_something(&self) -> bool {
-        self.exported > 0 || self.counts.iter().any(|counts| counts.executed > 0)
-    }
+/// Tries a few items of each stage and gives what they took. What they gave is in the memory of
+/// this handle of the cache: as long as nobody commits it, it is gone with it.
+pub fn probe(
+    engine: &Engine,
+    pipeline: &Pipeline,
+    cache: &Cache,
+    options: &RunOptions,
+    sink: Sink,
+) -> Result<Vec<(StageId, Measure)>, EngineError> {
+    let options = RunOptions { commit_every: Some(commit::NEVER), ..options.clone() };
+    let wanted = pipeline.ids().collect();
+    let (number, _claim) = next_run(cache)?;
+    let mut total = Total::new(pipeline);
+    let held = &mut Vec::new();
+    let (options, wanted) = (&options, &wanted);
+    let mut pass = Pass { engine, pipeline, cache, options, wanted, number, deep: false, held };
+    pass.run(&mut total, sink)?;
+    Ok(total.probed)
 }
 
 struct Pass<'a> {
@@ -197,11 +194,14 @@ struct Pass<'a> {
 impl Pass<'_> {
     fn run(&mut self, total: &mut Total, sink: Sink) -> Result<Ending, EngineError> {
         let mut planner = Planner::new(self.engine, self.pipeline, self.cache)?;
-        planner.is_run = true;
+        planner.is_run = self.options.probe.is_none();
         planner.deep |= self.deep;
         let plan = planner.plan(&self.options.targets, sink)?;
         if is_settled(&plan, self.wanted) {
             return self.take_over(plan, planner, total, sink);
+        }
+        if total.expected.is_none() && self.options.probe.is_none() {
+            total.expected = self.estimate(&plan, sink)?;
         }
         let (messages, received) = unbounded();
         let shared = Shared {
@@ -233,11 +233,13 @@ impl Pass<'_> {
             followers: HashMap::new(),
             options: self.options,
             sink: &mut *sink,
-            hands: Hands::new(shared, gpus(self.cache)),
+            hands: Hands::new(shared, Machine::gpu_devices(self.cache.fs().as_ref())),
+            meter: Meter::new(count, self.cache.fs().is_direct()),
             messages: received,
             committer: Committer::new(messages, self.options.commit_every),
             run: self.number,
             gpus: gpu_hours,
+            spending: Spending::begin(self.cache, self.pipeline, self.number)?,
             deaths: HashMap::new(),
             halted: false,
             failed: false,
@@ -246,12 +248,20 @@ impl Pass<'_> {
             next_ticket: 0,
         };
         let driven = schedule.drive();
-        let Schedule { hands, store, plans, states, counts, mut committer, .. } = schedule;
+        let taken: Vec<Taken> = self.pipeline.ids().map(|id| schedule.taken(id)).collect();
+        let done: Vec<bool> =
+            schedule.states.iter().map(|state| matches!(state, State::Done)).collect();
+        total.take_costs(self.pipeline, &taken, &done);
+        let Schedule { hands, store, plans, states, counts, mut committer, meter, .. } = schedule;
         hands.dismiss();
         // A commit under way moves the files that exports are made from.
         committer.join();
         self.held.push(committer);
         let ending = driven?;
+        if self.options.probe.is_some() {
+            total.probed = meter.probed;
+            return Ok(Ending::Paused);
+        }
         total.add(&counts);
         total.take_keys(self.pipeline, &plans);
         if ending != Ending::Again {
@@ -262,6 +272,15 @@ impl Pass<'_> {
             return Ok(self.with_exports(ending, exported));
         }
         Ok(ending)
+    }
+
+    /// Tells what the run is expected to take.
+    fn estimate(&self, plan: &Plan, sink: Sink) -> Result<Option<Estimate>, EngineError> {
+        let threads = self.engine.threads;
+        let estimate = estimate_here(self.pipeline, plan, self.cache, threads)?;
+        let (stages, seconds) = (estimate.stages.clone(), estimate.total.seconds);
+        sink(Event::Estimated { stages, seconds });
+        Ok(Some(estimate))
     }
 
     /// Nothing is to do: counts and exports alone, without a thread.
@@ -297,27 +316,9 @@ impl Pass<'_> {
     }
 }
 
-impl Total {
-    fn take_keys(&mut self, pipeline: &Pipeline, plans: &[crate::plan::StagePlan]) {
-        for (spec, plan) in pipeline.stages.iter().zip(plans) {
-            if let Some(keyed) = &plan.keyed {
-                self.keys.insert(spec.name.clone(), keyed.digest);
-            }
-        }
-    }
-}
-
 /// Every wanted stage is as it was at the last run, so there is nothing to remember either.
 fn is_settled(plan: &Plan, wanted: &BTreeSet<StageId>) -> bool {
     wanted.iter().all(|id| plan.stages[id.0].unchanged)
-}
-
-/// The GPUs of this machine, by the device files of their driver.
-fn gpus(cache: &Cache) -> Vec<String> {
-    let names = cache.fs().read_dir(Utf8Path::new("/dev")).unwrap_or_default();
-    let number = |name: &str| name.strip_prefix("nvidia")?.parse::<u32>().ok();
-    let numbers: BTreeSet<u32> = names.iter().filter_map(|entry| number(&entry.name)).collect();
-    (0..numbers.len()).map(|at| format!("cuda:{at}")).collect()
 }
 
 /// Everything that this pipeline needs is there again.

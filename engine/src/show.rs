@@ -5,6 +5,7 @@
 //! writes to what it is given.
 
 pub mod escape;
+pub mod estimate;
 pub mod items;
 pub mod json;
 pub mod lines;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use cache::stat::{StatEntry, StatIndex, What};
 use cache::{Cache, CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
-use stage_core::{Blob, Chunk, Dataset, NewValue, Value};
+use stage_core::{Blob, Chunk, Dataset, Item, NewValue, Value};
 
 /// A cheap handle; clones share everything.
 #[derive(Clone)]
@@ -216,6 +216,17 @@ impl Store {
     pub fn chunk(&self, digest: &Digest) -> Result<Chunk, ReadError> {
         let bytes = self.read(digest)?;
         Chunk::decode(&bytes).map_err(|error| ReadError::Unreadable(error.to_string()))
+    }
+
+    /// The items of a data set, by id.
+    pub fn items(&self, root: &Digest) -> Result<Vec<Item>, ReadError> {
+        let dataset = self.dataset(root)?;
+        let mut items = Vec::with_capacity(dataset.len());
+        for bucket in dataset.buckets {
+            items.extend(self.chunk(&bucket.chunk)?.items);
+        }
+        items.sort_by(|one, other| one.id.cmp(&other.id));
+        Ok(items)
     }
 
     pub fn put_dataset(&self, dataset: &Dataset) -> Result<Digest, CacheError> {

@@ -2,6 +2,7 @@
 //! projects in which the real programs run.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
+pub mod browser;
 mod lab;
 pub mod processes;
 mod project;
@@ -10,8 +11,9 @@ pub mod stages;
 pub mod train;
 pub mod training;
 pub mod unruly;
+pub mod voice;
 pub mod worlds;
 
 pub use lab::{Lab, MANIFEST, Ran};
-pub use project::{Project, RanProgram, command, copy_folder, wav, write_clips};
+pub use project::{Project, RanProgram, command, copy_folder, tone, wav, write_clips};
 pub use running::{Running, send};

@@ -199,11 +199,24 @@ pub fn write_clips(project: &Project, names: &[&str]) {
 
 /// 100 ms of one level at 16 kHz.
 pub fn wav(level: i16) -> Vec<u8> {
+    recording(std::iter::repeat_n(level, 1_600))
+}
+
+/// A hum of a pitch in hertz that swells and fades, at 16 kHz.
+pub fn tone(pitch: f64, seconds: f64, loudest: i16) -> Vec<u8> {
+    let frames = (seconds * 16_000.0) as u32;
+    let turn = |frame: u32, hertz: f64| f64::from(frame) / 16_000.0 * hertz * std::f64::consts::TAU;
+    let swell = |frame: u32| (turn(frame, 0.5 / seconds)).sin();
+    let sample = |frame| (turn(frame, pitch).sin() * swell(frame) * f64::from(loudest)) as i16;
+    recording((0..frames).map(sample))
+}
+
+fn recording(samples: impl Iterator<Item = i16>) -> Vec<u8> {
     let (bits_per_sample, sample_format) = (16, hound::SampleFormat::Int);
     let spec = hound::WavSpec { channels: 1, sample_rate: 16_000, bits_per_sample, sample_format };
     let mut bytes = Cursor::new(Vec::new());
     let mut writer = hound::WavWriter::new(&mut bytes, spec).unwrap();
-    (0..1_600).for_each(|_| writer.write_sample(level).unwrap());
+    samples.for_each(|sample| writer.write_sample(sample).unwrap());
     writer.finalize().unwrap();
     bytes.into_inner()
 }

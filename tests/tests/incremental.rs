@@ -1,6 +1,7 @@
 //! After a change, only what the change made necessary is done again.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
+use engine::history;
 use stage_core::event::Status;
 use throstle_tests::Lab;
 
@@ -44,6 +45,17 @@ fn one_changed_item_is_one_item_in_every_item_stage() {
     let ran = lab.run();
     assert_eq!(ran.all_executed(), [("joined", 1), ("lines", 1), ("loud", 1), ("twice", 1)]);
     assert_eq!(lab.read("out/ben1.txt").unwrap(), "SERVUS! SERVUS!");
+}
+
+#[test]
+fn a_stage_whose_items_were_all_known_has_an_outcome_like_any_other() {
+    let lab = lab();
+    lab.run();
+    lab.remove("data/ben1.txt");
+    assert_eq!(lab.run().executed("twice"), 0);
+    let last = history::last(&lab.cache(), "words", "twice").unwrap().unwrap();
+    let outcome = history::outcome(&lab.cache(), &last).unwrap().unwrap();
+    assert_eq!((last.run, outcome.items), (2, 2));
 }
 
 /// What the pipeline makes of these texts when it has never run before.

@@ -48,8 +48,22 @@ pub enum Command {
     Graph(Graph),
     /// List the data set or the artifact that a stage gives.
     Items(Items),
-    /// List earlier runs, or show what happened in one.
+    /// List earlier runs with how they ended and what they executed, or show what happened in one.
+    #[command(visible_alias = "history")]
     Log(Log),
+    /// Show what is other in one run than in another: stages, parameters, data, measures.
+    ///
+    /// A stage is named whose key is another, with what of it changed, how its items differ, and
+    /// what it measured in both runs: how training ended, numbers of artifacts, and the means of
+    /// numbers over the items.
+    Diff(Diff),
+    /// Write one page that shows a run: what ran and why, data, training, samples, cost, licences.
+    ///
+    /// A single HTML file that needs no network, light and dark, for screen and print. Everything
+    /// in it comes from the cache: nothing is run, and recordings that are in the cache no longer
+    /// are left out. It holds recordings of 12 MB at most, samples of models first, and says for
+    /// how many there was no room.
+    Report(Report),
     /// Write the exported files again from the cache, without running anything.
     Export(Export),
     /// List the stage kinds, or show the documentation of one.
@@ -134,6 +148,12 @@ pub struct Plan {
     /// Only these stages and what they need.
     #[arg(value_name = "STAGE")]
     pub stages: Vec<String>,
+    /// First try a few items of every item stage, and keep nothing but what they took.
+    ///
+    /// The estimates of these stages then rest on this machine instead of formulas. Stages that
+    /// work on a whole data set, training among them, are not tried, nor what needs their outcome.
+    #[arg(long)]
+    pub probe: bool,
     /// Print the plan as one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -254,6 +274,35 @@ pub struct Log {
     pub json: bool,
     #[command(flatten)]
     pub location: CacheLocation,
+}
+
+#[derive(Args, Debug)]
+pub struct Diff {
+    /// The number of the one run, as `throstle history` lists it.
+    #[arg(value_name = "RUN")]
+    pub old: u64,
+    /// The number of the other.
+    #[arg(value_name = "RUN")]
+    pub new: u64,
+    /// Print both runs and their differences as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub location: CacheLocation,
+}
+
+#[derive(Args, Debug)]
+pub struct Report {
+    #[command(flatten)]
+    pub manifest: ManifestArgument,
+    /// The file to write, `-` for standard output; `report.html` beside the manifest unless given.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<Utf8PathBuf>,
+    /// The number of the run to show; the last one unless given.
+    #[arg(long, value_name = "N")]
+    pub run: Option<u64>,
+    #[command(flatten)]
+    pub settings: Settings,
 }
 
 #[derive(Args, Debug)]

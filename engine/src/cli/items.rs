@@ -128,12 +128,7 @@ fn rows(
         Some(PortValue::Dataset { root, .. }) => {
             let index = Arc::new(StatIndex::load(cache)?);
             let store = Store::new(cache.clone(), &project.pipeline.base, index);
-            let mut items = Vec::new();
-            for bucket in store.dataset(root)?.buckets {
-                items.extend(store.chunk(&bucket.chunk)?.items);
-            }
-            items.sort_by(|a, b| a.id.cmp(&b.id));
-            Ok(items)
+            Ok(store.items(root)?)
         }
     }
 }

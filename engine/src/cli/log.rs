@@ -55,6 +55,7 @@ fn list(runs: &[RunRecord], paint: Paint) -> String {
         ">executed",
         ">reused",
         ">quarantined",
+        "most of it in",
         "",
     ];
     let mut table = Table::new(&headings);
@@ -71,10 +72,25 @@ fn list(runs: &[RunRecord], paint: Paint) -> String {
             sum(|counts| counts.executed),
             sum(|counts| counts.reused),
             sum(|counts| counts.quarantined),
+            executed(run),
             if run.pinned { "pinned".into() } else { String::new() },
         ]);
     }
     table.render()
+}
+
+/// Stages that are named of each run.
+const NAMED: usize = 3;
+
+/// The stages that had something to do, those that took longest first.
+fn executed(run: &RunRecord) -> String {
+    let mut stages: Vec<_> = run.stages.iter().filter(|(_, counts)| counts.executed > 0).collect();
+    stages.sort_by(|one, other| other.1.seconds.total_cmp(&one.1.seconds));
+    let names: Vec<_> = stages.iter().take(NAMED).map(|(name, _)| clean(name)).collect();
+    match stages.len() - names.len() {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    }
 }
 
 fn status(status: Status, paint: Paint) -> String {
@@ -92,27 +108,21 @@ fn one(
     json: bool,
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
-    let bytes = cache.fs().read(&runlog::path(cache.dir(), run)).map_err(|error| {
-        match error.is_not_found() {
-            true => CliError::usage(
-                format!("there is no log of run {run} in `{}`", cache.dir()),
-                "`throstle log` lists the runs",
-            ),
-            false => error.into(),
-        }
-    })?;
+    let missing = || {
+        CliError::usage(
+            format!("there is no log of run {run} in `{}`", cache.dir()),
+            "`throstle log` lists the runs",
+        )
+    };
     if json {
+        let bytes = cache
+            .fs()
+            .read(&runlog::path(cache.dir(), run))
+            .map_err(|error| if error.is_not_found() { missing() } else { error.into() })?;
         output.write_all(&bytes)?;
         return Ok(Exit::Done);
     }
-    let mut unreadable = 0;
-    let mut events = Vec::new();
-    for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        match serde_json::from_slice::<Event>(line) {
-            Ok(event) => events.push(event),
-            Err(_) => unreadable += 1,
-        }
-    }
+    let (events, unreadable) = runlog::read(cache, run)?.ok_or_else(missing)?;
     let mut text = Vec::new();
     let mut lines = Lines::replaying(&mut text, program.terminal.data);
     thinned(&events).try_for_each(|event| lines.event(event))?;
@@ -168,8 +178,8 @@ mod tests {
             pinned: true,
         };
         insta::assert_snapshot!(list(&[run], Paint::default()), @r"
-        run  started               pipeline        ended     time  executed  reused  quarantined
-         12  2026-09-21 14:13 UTC  voice\u{1b}[2J  stopped  3m20s     2,000       4            2  pinned
+        run  started               pipeline        ended     time  executed  reused  quarantined  most of it in
+         12  2026-09-21 14:13 UTC  voice\u{1b}[2J  stopped  3m20s     2,000       4            2  a, b           pinned
         ");
     }
 }

@@ -7,20 +7,23 @@ use cache::Cache;
 use serde_json::json;
 use stage_core::event::{Event, PlannedStage};
 
-use super::arguments;
+use super::arguments::{self, Settings};
 use super::error::{CliError, Exit, diagnostic};
 use super::project::{Program, Project};
 use crate::engine::Engine;
+use crate::estimate::{RunOutcome, Total, estimate_here};
 use crate::gpu_hours::Budget;
 use crate::history;
 use crate::pipeline::{Pipeline, StageId};
 use crate::plan::Plan;
 use crate::record::RunRecord;
 use crate::show::escape::clean;
+use crate::show::estimate::{EstimateText, accuracy};
 use crate::show::lines::message;
 use crate::show::plan::PlanText;
 use crate::show::table::Table;
 use crate::show::units;
+use crate::spending::Purse;
 
 pub fn check(
     program: &Program,
@@ -63,17 +66,30 @@ pub fn plan(
     arguments: &arguments::Plan,
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
-    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let project = program.load_to_plan(&arguments.manifest.manifest, &arguments.settings)?;
     program.count_warnings(&project);
     let targets = project.targets(&arguments.stages)?;
-    let cache = program.open(&project)?;
     let engine = program.engine(None, arguments.verify);
-    let event = make(program, &engine, &project, &cache, &targets)?.event(&project.pipeline);
+    if arguments.probe && project.pipeline.absent.is_empty() {
+        probe(program, &engine, &project)?;
+    }
+    let cache = program.open(&project)?;
+    let plan = make(program, &engine, &project, &cache, &targets)?;
+    let estimate = estimate_here(&project.pipeline, &plan, &cache, engine.threads)?;
+    let before = before(program, arguments, &engine, &cache)?;
+    let event = plan.event(&project.pipeline);
     let budget = budget(&project, &cache)?;
     if arguments.json {
         let mut plan = serde_json::to_value(&event).map_err(std::io::Error::from)?;
         if let Some(budget) = budget {
             plan["gpu_hours"] = json!(budget);
+        }
+        if let Some(purse) = Purse::read(&cache, &project.pipeline)? {
+            plan["budget"] = json!(purse);
+        }
+        plan["estimate"] = json!(estimate);
+        if let Some(before) = before {
+            plan["estimate"]["without_set"] = json!(before);
         }
         writeln!(output, "{plan}")?;
         return Ok(Exit::Done);
@@ -84,17 +100,57 @@ pub fn plan(
     };
     let order: Vec<String> =
         wanted.iter().map(|id| project.pipeline.stage(*id).name.clone()).collect();
-    let text = PlanText {
-        order: &order,
-        stages: &planned(event),
-        price_per_hour: project.pipeline.session.price_per_hour,
+    let text = PlanText { order: &order, stages: &planned(event), paint: program.terminal.data };
+    output.write_all(text.render().as_bytes())?;
+    let text = EstimateText {
+        pipeline: &project.pipeline,
+        estimate: &estimate,
+        before: before.as_ref(),
         paint: program.terminal.data,
     };
     output.write_all(text.render().as_bytes())?;
     if let Some(budget) = budget {
         writeln!(output, "{budget}")?;
     }
+    if let Some(purse) = Purse::read(&cache, &project.pipeline)? {
+        writeln!(output, "{purse}")?;
+    }
     Ok(Exit::Done)
+}
+
+/// How many items of a stage are tried.
+const PROBED: u64 = 8;
+
+fn probe(program: &Program, engine: &Engine, project: &Project) -> Result<(), CliError> {
+    let paint = program.terminal.errors;
+    let mut tell = |event: Event| {
+        if let Event::StageFailed { .. } | Event::WorkerStarted { .. } = &event
+            && let Some(text) = message(&event, paint)
+        {
+            program.tell(&text);
+        }
+    };
+    engine.probe(&project.pipeline, PROBED, &|| program.open(project), &mut tell)
+}
+
+/// What all would take with the manifest as it is, where something is set beside it.
+fn before(
+    program: &Program,
+    arguments: &arguments::Plan,
+    engine: &Engine,
+    cache: &Cache,
+) -> Result<Option<Total>, CliError> {
+    if arguments.settings.set.is_empty() {
+        return Ok(None);
+    }
+    let settings = Settings { set: Vec::new(), ..arguments.settings.clone() };
+    // A manifest may be whole only with what is set.
+    let Ok(project) = program.load_to_plan(&arguments.manifest.manifest, &settings) else {
+        return Ok(None);
+    };
+    let targets = project.targets(&arguments.stages)?;
+    let plan = make(program, engine, &project, cache, &targets)?;
+    Ok(Some(estimate_here(&project.pipeline, &plan, cache, engine.threads)?.total))
 }
 
 /// What is left of the weekly limit, where there is one.
@@ -123,10 +179,12 @@ pub fn status(
     let stages = planned(event);
     let runs = history::runs(&cache)?;
     let last = runs.iter().rev().find(|run| run.pipeline == project.pipeline.name);
+    let outcome = last.map(|last| RunOutcome::read(&cache, last.run)).transpose()?.flatten();
     if arguments.json {
         let state = json!({
             "pipeline": project.pipeline.name, "last": last, "stages": stages,
             "licenses": licenses(&project.pipeline), "gpu_hours": budget(&project, &cache)?,
+            "budget": Purse::read(&cache, &project.pipeline)?, "cost": outcome,
         });
         writeln!(output, "{state}")?;
         return Ok(Exit::Done);
@@ -149,6 +207,12 @@ pub fn status(
     output.write_all(table.render().as_bytes())?;
     if let Some(budget) = budget(&project, &cache)? {
         writeln!(output, "{budget}")?;
+    }
+    if let Some(purse) = Purse::read(&cache, &project.pipeline)? {
+        writeln!(output, "{purse}")?;
+    }
+    if let Some(outcome) = &outcome {
+        writeln!(output, "{}", accuracy(outcome))?;
     }
     for (license, stages) in licenses(&project.pipeline) {
         let stages = stages.iter().map(|stage| clean(stage)).collect::<Vec<_>>().join(", ");

@@ -1,6 +1,7 @@
 //! A manifest and its cache, found, read and opened.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cache::fs::{Fs, RealFs};
@@ -61,6 +62,34 @@ impl Program {
 
     /// Reads and checks a manifest.
     pub fn load(&self, manifest: &Utf8Path, settings: &Settings) -> Result<Project, CliError> {
+        self.load_with(manifest, settings, &file_kind)
+    }
+
+    /// The same for a plan, which needs no file that the manifest names to be there.
+    pub fn load_to_plan(
+        &self,
+        manifest: &Utf8Path,
+        settings: &Settings,
+    ) -> Result<Project, CliError> {
+        let absent = RefCell::new(BTreeSet::new());
+        let kind = |path: &Utf8Path| match file_kind(path) {
+            FileKind::Missing => {
+                absent.borrow_mut().insert(path.to_owned());
+                FileKind::File
+            }
+            kind => kind,
+        };
+        let mut project = self.load_with(manifest, settings, &kind)?;
+        project.pipeline.absent = absent.into_inner();
+        Ok(project)
+    }
+
+    fn load_with(
+        &self,
+        manifest: &Utf8Path,
+        settings: &Settings,
+        file_kind: &dyn Fn(&Utf8Path) -> FileKind,
+    ) -> Result<Project, CliError> {
         let file = manifest_file(manifest)?;
         let bytes = RealFs.read(&file)?;
         let text = String::from_utf8(bytes).map_err(|error| {
@@ -71,8 +100,8 @@ impl Program {
             )
         })?;
         let options = LoadOptions { set: settings.set.clone(), secrets: &secret };
-        let loaded = manifest::load(&text, &file, &self.catalogue, &options, &file_kind)
-            .map_err(Box::new)?;
+        let loaded =
+            manifest::load(&text, &file, &self.catalogue, &options, file_kind).map_err(Box::new)?;
         let cache_folder = cache_folder(&file, settings.cache.as_deref());
         refuse_exports_into(&cache_folder, &loaded.pipeline)?;
         Ok(Project { pipeline: loaded.pipeline, warnings: loaded.warnings, cache_folder })

@@ -11,9 +11,11 @@ use stage_core::event::{Event, Status};
 use super::arguments::Run;
 use super::error::{CliError, Exit};
 use super::interrupt::{self, Shared};
-use super::project::Program;
-use crate::engine::{RunOptions, StopFlag};
+use super::project::{Program, Project};
+use crate::engine::{Engine, RunOptions, StopFlag};
+use crate::estimate::estimate_here;
 use crate::show::Reporters;
+use crate::show::estimate::left_text;
 use crate::show::json::JsonLines;
 use crate::show::lines::Lines;
 use crate::show::live::Live;
@@ -48,7 +50,11 @@ pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
         let seconds = start.elapsed().as_secs_f64();
         feed.pass(Event::Finished { status, stages: [].into(), seconds });
     }
-    let exit = match result? {
+    let status = result?;
+    if status == Status::Paused && !arguments.json {
+        tell_left(program, &engine, &project, &cache, &options)?;
+    }
+    let exit = match status {
         Status::Done => Exit::Done,
         Status::Failed => Exit::Failed,
         Status::Paused => Exit::Paused,
@@ -57,6 +63,21 @@ pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
         Some(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(exit),
     }
+}
+
+/// Says what a run that was stopped leaves, and what that will take.
+fn tell_left(
+    program: &Program,
+    engine: &Engine,
+    project: &Project,
+    cache: &Cache,
+    options: &RunOptions,
+) -> Result<(), CliError> {
+    let pipeline = &project.pipeline;
+    let plan = engine.plan(pipeline, cache, &options.targets, &mut |_| {})?;
+    let left = estimate_here(pipeline, &plan, cache, engine.threads)?;
+    program.tell(&left_text(&left, pipeline));
+    Ok(())
 }
 
 /// Takes the events from the engine to the display.

@@ -92,12 +92,17 @@ fn what_no_kept_run_reaches_goes() {
     let cache = cache();
     let old = outcome(&cache, "old", &["a", "b"], 1.0);
     let new = outcome(&cache, "new", &["b", "c"], 1.0);
+    for key in [&old, &new] {
+        cache.record(MADE_OF, key, vec![1]).unwrap();
+    }
     run(&cache, 1, Status::Done, &[("s", old)], false);
     run(&cache, 2, Status::Done, &[("s", new)], false);
     assert_eq!(left(&cache, &keep_last(2), &["a", "b", "c"]), ["a", "b", "c"]);
     assert_eq!(left(&cache, &keep_last(1), &["a", "b", "c"]), ["b", "c"]);
-    assert!(cache.get(STAGE, &old).unwrap().is_none());
-    assert!(cache.get(STAGE, &new).unwrap().is_some());
+    for table in [STAGE, MADE_OF] {
+        assert!(cache.get(table, &old).unwrap().is_none());
+        assert!(cache.get(table, &new).unwrap().is_some());
+    }
 }
 
 #[test]

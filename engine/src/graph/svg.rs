@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::layout::{Place, Sizes, layout};
-use super::{Graph, Node, State, colours};
+use super::{Graph, Node, State, class, colours};
 use crate::show::escape::{clean, fit, width};
 
 const LETTER: f64 = 7.5;
@@ -49,8 +49,9 @@ fn write_node(text: &mut String, node: &Node, place: Place, columns: usize) {
     let title = format!("{}: {}\n{}", node.name, node.detail, node.title);
     let _ = writeln!(
         text,
-        "<g><title>{}</title><rect x=\"{:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{HEIGHT}\" \
+        "<g class=\"{}\"><title>{}</title><rect x=\"{:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{HEIGHT}\" \
          rx=\"{radius}\" fill=\"{}\" stroke=\"{}\"/>",
+        class(node.state),
         escape_lines(&title),
         x - width / 2.0,
         colours.fill,

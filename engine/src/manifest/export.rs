@@ -226,11 +226,12 @@ impl Exporter<'_> {
         let first = port.writes.iter().find(|(_, kind)| *kind == FieldType::Blob);
         let outputs = declared(self.kind, self.parameters).filter(|_| port.open);
         let mut outputs = outputs.unwrap_or_default();
+        outputs.retain(|(_, kind)| *kind == FieldType::Blob);
         let files = known.fields.iter().filter(|(_, kind)| **kind == FieldType::Blob);
         let files: Vec<&str> = files.map(|(name, _)| name.as_str()).collect();
         match (first, outputs.len(), files.as_slice()) {
             (Some((name, _)), ..) => return Some((*name).to_owned()),
-            (None, 1, _) => return outputs.pop(),
+            (None, 1, _) => return outputs.pop().map(|(name, _)| name),
             (None, _, [name]) => return Some((*name).to_owned()),
             _ => {}
         }

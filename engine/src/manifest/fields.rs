@@ -36,7 +36,7 @@ pub fn on_output(
     }
     match declared(kind, parameters).filter(|_| output.open) {
         Some(names) => {
-            known.fields.extend(names.into_iter().map(|name| (name, FieldType::Blob)));
+            known.fields.extend(names);
         }
         None => known.open |= output.open,
     }
@@ -54,14 +54,22 @@ fn common(passed: &[Arriving]) -> KnownFields {
     known
 }
 
-/// The names of declared outputs: the table `outputs` of a kind that has such a parameter.
-pub fn declared(kind: &Kind, parameters: &Parameters) -> Option<Vec<String>> {
+/// The declared outputs: the table `outputs` of a kind that has such a parameter. They are files,
+/// but for those that its list `texts` names.
+pub fn declared(kind: &Kind, parameters: &Parameters) -> Option<Vec<(String, FieldType)>> {
     let parameter = kind.parameter("outputs")?;
     if !matches!(parameter.parameter_type, ParameterType::Map(_)) {
         return None;
     }
     match parameters.get("outputs") {
-        ParameterValue::Map(outputs) => Some(outputs.keys().cloned().collect()),
+        ParameterValue::Map(outputs) => {
+            let texts = names_in(parameters.get("texts"));
+            let field = |name: &String| match texts.contains(name) {
+                true => (name.clone(), FieldType::Text),
+                false => (name.clone(), FieldType::Blob),
+            };
+            Some(outputs.keys().map(field).collect())
+        }
         _ => Some(Vec::new()),
     }
 }

@@ -12,12 +12,11 @@ use super::instance::{self, Instance, Instances};
 use super::order::order;
 use super::problem::{Collector, Problem, Span};
 use super::reference::{Names, Target};
+use super::session::session;
 use super::target::Targets;
 use super::value::{Checks, plain};
 use super::written::{Manifest, WrittenAsset, is_name};
-use crate::pipeline::{
-    Asset, Input, KnownFields, Pipeline, Reference, Session, StageId, StageSpec,
-};
+use crate::pipeline::{Asset, Input, KnownFields, Pipeline, Reference, StageId, StageSpec};
 
 pub fn resolve(
     manifest: Manifest,
@@ -52,7 +51,8 @@ pub fn resolve(
     let mut builder = Builder::new(&drafts, &instances, &assets, targets);
     builder.build(problems);
     let stages = builder.stages;
-    Some(Pipeline { name: name?, base, file: file.to_owned(), stages, assets, session })
+    let (file, absent) = (file.to_owned(), BTreeSet::new());
+    Some(Pipeline { name: name?, base, file, stages, assets, session, absent })
 }
 
 fn name(manifest: &Manifest, problems: &mut Collector) -> Option<String> {
@@ -75,31 +75,6 @@ fn seed(manifest: &Manifest, checks: &Checks, problems: &mut Collector) -> i64 {
         Some(ParameterValue::Integer(seed)) => seed,
         _ => 0,
     }
-}
-
-fn session(manifest: &Manifest, checks: &Checks, problems: &mut Collector) -> Session {
-    let mut session = Session::default();
-    if let Some(node) = &manifest.stop_after {
-        let parameter = plain("stop_after", ParameterType::Duration, Unit::None);
-        if let Some(ParameterValue::Seconds(seconds)) = checks.value(&parameter, node, problems) {
-            session.stop_after_seconds = Some(seconds);
-        }
-    }
-    if let Some(node) = &manifest.price_per_hour {
-        let prices = ParameterType::Number { min: 0.0, max: 1e9 };
-        let parameter = plain("price_per_hour", prices, Unit::None);
-        if let Some(ParameterValue::Number(price)) = checks.value(&parameter, node, problems) {
-            session.price_per_hour = Some(price);
-        }
-    }
-    if let Some(node) = &manifest.gpu_hours_per_week {
-        let hours = ParameterType::Number { min: 0.0, max: 168.0 };
-        let parameter = plain("gpu_hours_per_week", hours, Unit::None);
-        if let Some(ParameterValue::Number(hours)) = checks.value(&parameter, node, problems) {
-            session.gpu_hours_per_week = Some(hours);
-        }
-    }
-    session
 }
 
 fn assets(

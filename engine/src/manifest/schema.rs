@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 use stage_core::{Catalogue, Default, InputPort, Kind, Parameter, ParameterType, Unit};
 
 use super::policy::COMMON;
+use super::session::MOST_PRICES;
 
 const NAME: &str = "^[A-Za-z0-9_-]+$";
 
@@ -94,6 +95,44 @@ fn sections() -> Value {
                      and machines that share the cache or hand it on.",
                     or_param(json!({ "type": "number", "minimum": 0, "maximum": 168 })),
                 ),
+                "budget": described(
+                    "What all runs of the pipeline together may cost; needs `price_per_hour`.",
+                    or_param(json!({ "type": "number", "minimum": 0 })),
+                ),
+            },
+        },
+        "prices": {
+            "description": "GPUs that can be had by the hour, for the estimates of `plan`.",
+            "type": "object",
+            "maxProperties": MOST_PRICES,
+            "propertyNames": { "pattern": NAME },
+            "additionalProperties": {
+                "type": "object",
+                "required": ["per_hour", "vram"],
+                "additionalProperties": false,
+                "properties": {
+                    "per_hour": described(
+                        "What an hour costs, in any currency.",
+                        or_param(json!({ "type": "number", "minimum": 0 })),
+                    ),
+                    "vram": described("The memory of the GPU.", or_param(size())),
+                    "speed": described(
+                        "How fast it is; an A100 has 1, which is also taken if not given.",
+                        or_param(json!({ "type": "number", "exclusiveMinimum": 0 })),
+                    ),
+                },
+            },
+        },
+        "expect": {
+            "description": "What `plan` takes for recordings that are not there yet.",
+            "type": "object",
+            "additionalProperties": false,
+            "properties": {
+                "clips": described(
+                    "How many clips there will be.",
+                    or_param(json!({ "type": "number", "minimum": 0 })),
+                ),
+                "sound": described("How long all of them are together.", or_param(duration())),
             },
         },
     })
@@ -285,6 +324,10 @@ fn record(fields: &[Parameter]) -> Value {
 
 fn duration() -> Value {
     definition("duration")
+}
+
+fn size() -> Value {
+    definition("size")
 }
 
 fn bounds(schema: &mut Value, min: Option<Value>, max: Option<Value>) {

@@ -3,11 +3,15 @@
 use super::nearest::suggestion;
 use super::node::{Entry, Node, Spanned, Table, Value};
 use super::problem::{Collector, Problem, Span};
+use super::session::MOST_PRICES;
 
-pub const SECTIONS: &[&str] = &["pipeline", "assets", "params", "stage", "session"];
+pub const SECTIONS: &[&str] =
+    &["pipeline", "assets", "params", "stage", "session", "prices", "expect"];
 pub const PIPELINE_KEYS: &[&str] = &["name", "seed"];
 pub const ASSET_KEYS: &[&str] = &["path", "license"];
-pub const SESSION_KEYS: &[&str] = &["stop_after", "price_per_hour", "gpu_hours_per_week"];
+pub const SESSION_KEYS: &[&str] = &["stop_after", "price_per_hour", "gpu_hours_per_week", "budget"];
+pub const PRICE_KEYS: &[&str] = &["per_hour", "vram", "speed"];
+pub const EXPECT_KEYS: &[&str] = &["clips", "sound"];
 
 /// More stages than these in one pipeline are a data set in disguise.
 pub const MOST_STAGES: usize = 10_000;
@@ -21,6 +25,17 @@ pub struct Manifest {
     pub stop_after: Option<Node>,
     pub price_per_hour: Option<Node>,
     pub gpu_hours_per_week: Option<Node>,
+    pub budget: Option<Node>,
+    pub prices: Vec<WrittenPrice>,
+    pub clips: Option<Node>,
+    pub sound: Option<Node>,
+}
+
+pub struct WrittenPrice {
+    pub name: Spanned<String>,
+    pub per_hour: Option<Node>,
+    pub vram: Option<Node>,
+    pub speed: Option<Node>,
 }
 
 pub struct WrittenAsset {
@@ -50,6 +65,8 @@ impl Manifest {
                 "assets" => manifest.read_assets(table.1, problems),
                 "stage" => manifest.read_stages(table.1, problems),
                 "session" => manifest.read_session(table.1, problems),
+                "prices" => manifest.read_prices(table.1, problems),
+                "expect" => manifest.read_expected(table.1, problems),
                 _ => {}
             }
         }
@@ -86,7 +103,41 @@ impl Manifest {
                 "stop_after" => self.stop_after = Some(entry.node),
                 "price_per_hour" => self.price_per_hour = Some(entry.node),
                 "gpu_hours_per_week" => self.gpu_hours_per_week = Some(entry.node),
+                "budget" => self.budget = Some(entry.node),
                 _ => problems.add(unknown_key(&entry.key, "`[session]`", SESSION_KEYS)),
+            }
+        }
+    }
+
+    fn read_prices(&mut self, table: Table, problems: &mut Collector) {
+        if let Some(entry) = table.0.get(MOST_PRICES) {
+            let message = format!("there are more than {MOST_PRICES} GPUs");
+            problems.add(Problem::new("too_large", entry.key.span, message));
+            return;
+        }
+        for entry in table.0 {
+            check_name(&entry.key, "a GPU", problems);
+            let Some((name, table)) = expect_table(entry, problems) else { continue };
+            let place = format!("`[prices.{}]`", name.value);
+            let mut price = WrittenPrice { name, per_hour: None, vram: None, speed: None };
+            for entry in table.0 {
+                match entry.key.value.as_str() {
+                    "per_hour" => price.per_hour = Some(entry.node),
+                    "vram" => price.vram = Some(entry.node),
+                    "speed" => price.speed = Some(entry.node),
+                    _ => problems.add(unknown_key(&entry.key, &place, PRICE_KEYS)),
+                }
+            }
+            self.prices.push(price);
+        }
+    }
+
+    fn read_expected(&mut self, table: Table, problems: &mut Collector) {
+        for entry in table.0 {
+            match entry.key.value.as_str() {
+                "clips" => self.clips = Some(entry.node),
+                "sound" => self.sound = Some(entry.node),
+                _ => problems.add(unknown_key(&entry.key, "`[expect]`", EXPECT_KEYS)),
             }
         }
     }

@@ -76,6 +76,20 @@ pub fn arriving<'a>(
     Arriving { spec, ports: spec.inputs.iter().map(port).collect() }
 }
 
+/// How many items arrive at a stage on all its ports, as far as is known.
+pub fn arriving_items(pipeline: &Pipeline, stages: &[StagePlan], id: StageId) -> u64 {
+    let inputs = pipeline.stage(id).inputs.values();
+    let items = |reference: &Reference| match reference {
+        Reference::Stage { stage, port } => match stages[stage.0].outputs.get(port) {
+            Some(Planned::Root { items, .. }) => *items,
+            Some(Planned::Partial(partial)) => partial.items(),
+            _ => 0,
+        },
+        Reference::Asset(_) => 0,
+    };
+    inputs.flat_map(|input| &input.references).map(items).sum()
+}
+
 impl Arriving<'_> {
     /// The stages whose outcome is needed before this one has a key.
     pub fn missing(&self, items_may_come: bool) -> Vec<StageId> {

@@ -150,6 +150,9 @@ impl<'a> Planner<'a> {
         sink: Sink,
     ) -> Result<StagePlan, PlanError> {
         let pipeline = self.pipeline;
+        if let Some(path) = self.absent(spec) {
+            return Ok(StagePlan::without_file(path));
+        }
         if spec.work == StageWork::Source {
             return source::plan(self, spec, last, sink);
         }
@@ -339,13 +342,18 @@ impl<'a> Planner<'a> {
     /// Assets and `File` parameters: content first, from the memo where it holds.
     fn look_at_files(&mut self, wanted: &BTreeSet<StageId>, sink: Sink) -> Result<(), PlanError> {
         for (name, asset) in &self.pipeline.assets {
+            if self.is_absent(&asset.path) {
+                continue;
+            }
             let fields = self.look_at(&asset.path, sink)?;
             self.assets.insert(name.clone(), fields);
         }
         for spec in self.pipeline.stages.iter().filter(|spec| wanted.contains(&spec.id)) {
             for parameter in spec.kind.parameters {
                 let ParameterType::File = parameter.parameter_type else { continue };
-                if let ParameterValue::Text(path) = spec.parameters.get(parameter.name) {
+                if let ParameterValue::Text(path) = spec.parameters.get(parameter.name)
+                    && !self.is_absent(&Utf8PathBuf::from(path))
+                {
                     let fields = self.look_at(&Utf8PathBuf::from(path), sink)?;
                     if let Some(blob) = fields.blobs().next() {
                         let blob = Blob::clone(blob);

@@ -15,6 +15,9 @@ const EVERY: Duration = Duration::from_millis(500);
 /// what is left.
 const LARGE: u64 = 16 << 20;
 
+/// For a run that keeps nothing.
+pub const NEVER: Duration = Duration::MAX;
+
 pub struct Committer {
     messages: Sender<Message>,
     every: Duration,
@@ -47,7 +50,8 @@ impl Committer {
         if self.running.as_ref().is_some_and(JoinHandle::is_finished) {
             self.running = None;
         }
-        let due = self.last.elapsed() >= self.every || store.cache().pending_bytes() >= LARGE;
+        let is_much = self.every < NEVER && store.cache().pending_bytes() >= LARGE;
+        let due = self.last.elapsed() >= self.every || is_much;
         if !self.dirty || self.running.is_some() || !due {
             return;
         }

@@ -7,7 +7,7 @@ use cache::{CacheError, Digest, StagingDir};
 use camino::{Utf8Path, Utf8PathBuf};
 use crossbeam_channel::Sender;
 use stage_core::key::{HashSink, Sink};
-use stage_core::{Blob, Context, Fields, Kind, Output, StageError};
+use stage_core::{Blob, Context, Fields, Kind, NewValue, Output, StageError};
 
 use super::message::Message;
 use super::scratch::Scratch;
@@ -33,6 +33,8 @@ pub struct EngineContext {
     pub scratch: Scratch,
     /// Objects that turned out to be damaged or gone, and sources that changed.
     pub lost: Vec<Digest>,
+    /// Bytes of the objects that the job has made.
+    pub written: u64,
 }
 
 impl EngineContext {
@@ -49,6 +51,9 @@ impl EngineContext {
     pub fn keep_all(&mut self, output: Output) -> Result<Fields, StageError> {
         let mut fields = Fields::new();
         for (name, value) in output.values {
+            if let NewValue::Bytes { bytes, .. } = &value {
+                self.written += bytes.len() as u64;
+            }
             let value = self.store.keep(value).map_err(|error| self.cannot_keep(&error))?;
             fields.set(name, value);
         }
@@ -82,6 +87,7 @@ impl EngineContext {
         }
         let kept = self.store.cache().put_file(path);
         let (digest, size) = kept.map_err(|error| self.cannot_keep(&error))?;
+        self.written += size;
         Ok(Blob { digest, size, kind: kind.into() })
     }
 
@@ -157,6 +163,7 @@ impl Context for EngineContext {
         }
         let size = bytes.len() as u64;
         let digest = self.store.put(bytes).map_err(|error| self.cannot_keep(&error))?;
+        self.written += size;
         Ok(Blob { digest, size, kind: kind.into() })
     }
 

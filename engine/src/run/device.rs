@@ -19,11 +19,11 @@ use stage_core::{Context, GatherInput, Item, StageError};
 
 use super::context::EngineContext;
 use super::gather;
-use super::hands::is_gpu;
 use super::message::{
     Failure, GatherTask, ItemOutcome, ItemTask, JobHandle, Message, Outcome, Task,
 };
 use super::pool::{Shared, outcomes};
+use crate::machine::is_gpu;
 
 /// How much of the end of a worker's stderr is kept for the message of its death.
 const STDERR_LINES: usize = 20;
@@ -105,7 +105,7 @@ impl Host {
             Ok(results) => outcomes(task.items.len(), results, seconds, &mut context),
             Err(failure) => vec![ItemOutcome::Failed(failure); task.items.len()],
         };
-        self.shared.done(task.ticket, Outcome::Items(outcomes), context.lost);
+        self.shared.done(Outcome::Items(outcomes), context);
     }
 
     fn gather(&mut self, task: GatherTask) {
@@ -120,7 +120,7 @@ impl Host {
             let took = started.elapsed();
             gather::keep(&mut context, task.outputs, output, took).map_err(Failure::Stage)
         });
-        self.shared.done(task.ticket, Outcome::Gather(record), context.lost);
+        self.shared.done(Outcome::Gather(record), context);
     }
 
     #[allow(clippy::type_complexity)]

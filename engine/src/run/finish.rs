@@ -11,13 +11,16 @@ use super::item_stage::ItemStage;
 use super::message::{Failure, GatherSource, ItemOutcome, Outcome};
 use super::schedule::{InFlight, Schedule, State};
 use crate::engine::EngineError;
+use crate::history;
 use crate::pipeline::{Reference, StageId, StageWork};
 use crate::plan::inputs::{ITEMS, arriving, planned};
 use crate::plan::items::ItemReads;
 use crate::plan::planner::main_output;
 use crate::plan::reasons::differences;
 use crate::plan::{Planned, StagePlan, Work};
-use crate::record::{LAST, LastRecord, PortValue, STAGE, StageRecord, encode, last_key};
+use crate::record::{
+    LAST, LastRecord, MADE_OF, PortValue, Previous, STAGE, StageRecord, encode, last_key,
+};
 use crate::tables::close_dataset;
 
 impl Schedule<'_> {
@@ -42,6 +45,7 @@ impl Schedule<'_> {
             Work::Nothing(record) => {
                 self.counts[id.0].reused = record.items;
                 self.counts[id.0].quarantined = record.rejects.len() as u64;
+                self.keep_settled(id, &record)?;
                 self.plans[id.0].work = Work::Nothing(record);
                 return self.end(id);
             }
@@ -69,6 +73,19 @@ impl Schedule<'_> {
                 stage.rejects = self.plans[id.0].rejects.clone();
                 self.states[id.0] = State::Items(Box::new(stage));
             }
+        }
+        Ok(())
+    }
+
+    /// An outcome that the plan has put together from items that were all known is kept like any
+    /// other.
+    fn keep_settled(&mut self, id: StageId, record: &StageRecord) -> Result<(), EngineError> {
+        let (plan, cache) = (&self.plans[id.0], self.store.cache());
+        if let (Some(keyed), false) = (&plan.keyed, plan.unchanged)
+            && history::outcome_of(cache, &keyed.digest)?.is_none()
+        {
+            cache.record(STAGE, &keyed.digest, encode(record))?;
+            self.committer.note(Vec::new());
         }
         Ok(())
     }
@@ -124,7 +141,7 @@ impl Schedule<'_> {
         Ok(ended)
     }
 
-    fn upstream_is_done(&self, id: StageId) -> bool {
+    pub fn upstream_is_done(&self, id: StageId) -> bool {
         let mut upstream = self.pipeline.stage(id).upstream();
         upstream.all(|above| matches!(self.states[above.0], State::Done))
     }
@@ -198,6 +215,7 @@ impl Schedule<'_> {
 
     fn end(&mut self, id: StageId) -> Result<(), EngineError> {
         self.states[id.0] = State::Done;
+        self.end_measure(id)?;
         self.remember_last(id)?;
         (self.sink)(Event::StageFinished {
             stage: self.pipeline.stage(id).name.clone(),
@@ -224,6 +242,8 @@ impl Schedule<'_> {
                 _ => differences(&self.store, spec, last, &keyed),
             };
         }
+        let (digest, made_of) = (keyed.digest, (keyed.key.clone(), keyed.roots.clone()));
+        self.store.cache().record(MADE_OF, &digest, encode::<Previous>(&made_of))?;
         let record = LastRecord {
             run: self.run,
             reasons,
@@ -290,6 +310,7 @@ impl Schedule<'_> {
         &mut self,
         task: InFlight,
         result: Result<StageRecord, Failure>,
+        written: u64,
     ) -> Result<(), EngineError> {
         let id = task.stage;
         let State::Whole { attempt } = self.states[id.0] else { return Ok(()) };
@@ -298,6 +319,7 @@ impl Schedule<'_> {
         match result {
             Ok(mut record) => {
                 record.seconds = task.started.elapsed().as_secs_f64();
+                self.measure_whole(id, record.seconds, written);
                 self.counts[id.0].executed += 1;
                 self.notes[id.0] = record.notes.clone();
                 self.end_with(id, record, true)?;
@@ -309,6 +331,7 @@ impl Schedule<'_> {
             Err(Failure::Stage(StageError::Stopped)) => {
                 self.states[id.0] = State::Resting;
                 self.has_saved_for_limit(id);
+                self.has_saved_for_budget();
             }
             Err(Failure::Stage(StageError::NoSpace { message })) => {
                 self.states[id.0] = State::Resting;
@@ -375,7 +398,7 @@ impl Schedule<'_> {
                 0 => Outcome::Gather(Err(failure)),
                 count => Outcome::Items(vec![ItemOutcome::Failed(failure); count]),
             };
-            self.done(ticket, outcome, Vec::new())?;
+            self.done(ticket, outcome, Vec::new(), 0)?;
         }
         Ok(())
     }

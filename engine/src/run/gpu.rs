@@ -137,9 +137,15 @@ impl Schedule<'_> {
         self.hands.is_on_gpu(spec.kind, &spec.policy.device)
     }
 
-    /// Whether a stage has to wait for another week.
+    /// Whether a stage has to wait: for another week, or, where the time of GPUs is counted or
+    /// paid from a budget, until all that it reads is there.
     pub fn is_barred(&self, id: StageId) -> bool {
-        self.gpus.spent && self.is_on_gpu(id)
+        self.is_on_gpu(id) && (self.gpus.spent || (self.is_thrifty() && !self.upstream_is_done(id)))
+    }
+
+    fn is_thrifty(&self) -> bool {
+        let session = &self.pipeline.session;
+        session.budget.is_some() || session.gpu_hours_per_week.is_some()
     }
 
     /// The GPUs' time so far, and the limit.
@@ -173,7 +179,7 @@ impl Schedule<'_> {
             self.gpus.write(self.store.cache(), true)?;
             self.committer.note(Vec::new());
         }
-        if self.pipeline.ids().any(|id| self.waits(id) && self.is_barred(id)) {
+        if self.gpus.spent && self.pipeline.ids().any(|id| self.waits(id) && self.is_barred(id)) {
             self.tell_spent();
         }
         Ok(())

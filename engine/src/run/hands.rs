@@ -9,6 +9,7 @@ use stage_core::{Kind, Place};
 use super::device::{self, ProcessHandle};
 use super::message::Task;
 use super::pool::{self, Shared};
+use crate::machine::is_gpu;
 
 /// How many tasks may wait beside those that are being worked on, so that no thread idles
 /// while the schedule thinks.
@@ -37,10 +38,6 @@ struct Device {
 }
 
 const POOL: &str = "";
-
-pub fn is_gpu(device: &str) -> bool {
-    device.starts_with("cuda")
-}
 
 impl Hands {
     pub fn new(shared: Shared, gpus: Vec<String>) -> Hands {

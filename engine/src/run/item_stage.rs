@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use cache::Digest;
-use stage_core::{Bucket, Item, Reject};
+use stage_core::{Blob, Bucket, Item, Reject};
 
 use super::message::JobHandle;
 use crate::plan::items::ItemReads;
@@ -95,11 +95,19 @@ impl Ord for Queued {
 impl Queued {
     /// With the size of the blobs that the stage reads of the item, and the first of them.
     pub fn new(reads: &ItemReads, bucket: u32, item: Item, key: Digest) -> Queued {
-        let blobs = || reads.names.iter().filter_map(|name| item.fields.blob(name));
-        let weight = blobs().map(|blob| blob.size).sum();
-        let file = blobs().next().map(|blob| blob.digest);
+        let weight = item_weight(reads, &item);
+        let file = blobs(reads, &item).next().map(|blob| blob.digest);
         Queued { weight, file, bucket, item, key, attempt: 0 }
     }
+}
+
+fn blobs<'a>(reads: &'a ItemReads, item: &'a Item) -> impl Iterator<Item = &'a Arc<Blob>> {
+    reads.names.iter().filter_map(|name| item.fields.blob(name))
+}
+
+/// The size of the blobs that a stage reads of an item.
+pub fn item_weight(reads: &ItemReads, item: &Item) -> u64 {
+    blobs(reads, item).map(|blob| blob.size).sum()
 }
 
 impl ItemStage {
@@ -229,7 +237,7 @@ impl ItemStage {
 
 #[cfg(test)]
 mod tests {
-    use stage_core::{Blob, Value};
+    use stage_core::Value;
 
     use super::*;
 

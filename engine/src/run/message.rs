@@ -18,6 +18,8 @@ pub enum Message {
         ticket: u64,
         outcome: Outcome,
         lost: Vec<Digest>,
+        /// Bytes of the objects that were made.
+        written: u64,
     },
     Progress {
         ticket: u64,
@@ -50,7 +52,13 @@ pub enum Outcome {
 
 #[derive(Clone, Debug)]
 pub enum ItemOutcome {
-    Done { fields: Fields, notes: Vec<(String, u64)>, seconds: f32 },
+    Done {
+        fields: Fields,
+        notes: Vec<(String, u64)>,
+        seconds: f32,
+        /// Of new objects.
+        bytes: u64,
+    },
     Rejected(Reject),
     Failed(Failure),
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use cache::Digest;
 use crossbeam_channel::{Receiver, Sender};
 use stage_core::worker::shielded;
 use stage_core::{Batching, Item, ItemJob, Output, Reject, StageError};
@@ -41,12 +40,14 @@ impl Shared {
             staging: None,
             scratch: self.scratch.clone(),
             lost: Vec::new(),
+            written: 0,
         }
     }
 
-    pub fn done(&self, ticket: u64, outcome: Outcome, lost: Vec<Digest>) {
+    pub fn done(&self, outcome: Outcome, context: EngineContext) {
+        let EngineContext { ticket, lost, written, .. } = context;
         // The schedule is gone only when the run is over.
-        let _ = self.messages.send(Message::Done { ticket, outcome, lost });
+        let _ = self.messages.send(Message::Done { ticket, outcome, lost, written });
     }
 }
 
@@ -59,7 +60,6 @@ pub fn work(shared: Shared, tasks: Receiver<Task>) {
                 let mut context = shared.context(task.ticket, task.job.kind);
                 context.training = task.training;
                 let job = task.job.gather_job(&shared.engine, &mut context);
-                let ticket = task.ticket;
                 let result = job.and_then(|mut job| {
                     let input = gather::input(&mut context, &task.ports)?;
                     let started = Instant::now();
@@ -67,7 +67,7 @@ pub fn work(shared: Shared, tasks: Receiver<Task>) {
                     gather::keep(&mut context, task.outputs, output, started.elapsed())
                 });
                 let outcome = Outcome::Gather(result.map_err(Failure::Stage));
-                shared.done(ticket, outcome, context.lost);
+                shared.done(outcome, context);
             }
         }
     }
@@ -86,7 +86,7 @@ fn run_items(shared: &Shared, task: ItemTask) {
             Batching::ByBytes { .. } => run_batch(&job, &task.items, &mut context),
         },
     };
-    shared.done(task.ticket, Outcome::Items(outcomes), context.lost);
+    shared.done(Outcome::Items(outcomes), context);
 }
 
 fn run_batch(
@@ -119,8 +119,12 @@ pub fn outcomes(
         Err(reject) => ItemOutcome::Rejected(reject),
         Ok(output) => {
             let notes = output.notes.clone();
+            let before = context.written;
             match context.keep_all(output) {
-                Ok(fields) => ItemOutcome::Done { fields, notes, seconds },
+                Ok(fields) => {
+                    let bytes = context.written - before;
+                    ItemOutcome::Done { fields, notes, seconds, bytes }
+                }
                 Err(error) => ItemOutcome::Failed(Failure::Stage(error)),
             }
         }

@@ -18,6 +18,8 @@ use super::gpu::Gpus;
 use super::hands::Hands;
 use super::item_stage::{ItemStage, Queued};
 use super::message::{GatherTask, ItemTask, JobHandle, Message, Task};
+use super::meter::Meter;
+use super::spending::Spending;
 use crate::engine::{Engine, EngineError, RunOptions, Sink};
 use crate::pipeline::{Pipeline, StageId};
 use crate::plan::StagePlan;
@@ -92,6 +94,8 @@ pub struct Schedule<'a> {
     pub committer: Committer,
     pub run: u64,
     pub gpus: Gpus,
+    pub meter: Meter,
+    pub spending: Spending,
     /// Deaths of the worker without a result between them, by stage.
     pub deaths: HashMap<StageId, u32>,
     pub halted: bool,
@@ -104,6 +108,7 @@ pub struct Schedule<'a> {
 impl<'a> Schedule<'a> {
     /// Works until nothing more can be done.
     pub fn drive(&mut self) -> Result<Ending, EngineError> {
+        self.watch_spending()?;
         self.activate_all()?;
         let mut last_tick = Instant::now();
         loop {
@@ -120,7 +125,9 @@ impl<'a> Schedule<'a> {
             }
         }
         self.end_gpus()?;
-        if self.ending() != Ending::Done {
+        self.end_spending()?;
+        self.keep_measures()?;
+        if self.ending() != Ending::Done && self.options.probe.is_none() {
             let committed = self.committer.finish(&self.store);
             self.report_commit(committed)?;
         }
@@ -164,11 +171,16 @@ impl<'a> Schedule<'a> {
 
     fn handle(&mut self, message: Message) -> Result<(), EngineError> {
         match message {
-            Message::Done { ticket, outcome, lost } => self.done(ticket, outcome, lost)?,
+            Message::Done { ticket, outcome, lost, written } => {
+                self.done(ticket, outcome, lost, written)?;
+            }
             Message::Progress { ticket, done, total } => self.progress(ticket, done, total),
             Message::Metrics { ticket, step, values } => self.metrics(ticket, step, values),
-            Message::CheckpointKept { ticket, saved } => self.checkpoint_kept(ticket, saved),
-            Message::Event(event) => (self.sink)(event),
+            Message::CheckpointKept { ticket, saved } => self.checkpoint_kept(ticket, saved)?,
+            Message::Event(event) => {
+                self.meter.observe(&event);
+                (self.sink)(event);
+            }
             Message::Full { why } => self.disk_full(why),
             Message::Committed(result) => self.report_commit(result)?,
         }
@@ -199,6 +211,7 @@ impl<'a> Schedule<'a> {
         if let Some(task) = self.in_flight.get(&ticket) {
             let stage = self.pipeline.stage(task.stage).name.clone();
             let counts = self.counts[task.stage.0];
+            self.meter.has_come_to(task.stage, done, total);
             (self.sink)(Event::Progress { stage, done, total, counts });
         }
     }
@@ -217,6 +230,8 @@ impl<'a> Schedule<'a> {
             }
         }
         self.watch_gpus()?;
+        self.watch_spending()?;
+        self.watch_memory();
         self.committer.start_if_due(&self.store);
         self.end_overdue()
     }
@@ -238,7 +253,10 @@ impl<'a> Schedule<'a> {
         let mut moved = false;
         for id in self.pipeline.ids().rev() {
             let spec = self.pipeline.stage(id);
-            while !self.is_barred(id) && self.hands.is_free(spec.kind, &spec.policy.device) {
+            while !self.is_barred(id)
+                && !self.is_probed(id)
+                && self.hands.is_free(spec.kind, &spec.policy.device)
+            {
                 let handed = match &self.states[id.0] {
                     State::Ready { attempt } => {
                         let attempt = *attempt;
@@ -362,6 +380,7 @@ impl<'a> Schedule<'a> {
     ) -> Result<Vec<(Queued, Option<Claim>)>, EngineError> {
         let (mut picked, mut count, mut bytes) = (Vec::new(), 0, 0u64);
         let limit = self.batch_limit(id, kind);
+        let most = self.options.probe.unwrap_or(u64::MAX);
         while let State::Items(stage) = &mut self.states[id.0] {
             let full = match limit {
                 BatchLimit::Items(limit) => count >= limit,
@@ -370,7 +389,7 @@ impl<'a> Schedule<'a> {
                     count > 0 && bytes + next > limit
                 }
             };
-            if full {
+            if full || count as u64 >= most {
                 break;
             }
             let Some(queued) = stage.queue.pop() else { break };
@@ -416,7 +435,7 @@ impl<'a> Schedule<'a> {
         }
         let mut waiting = None;
         for id in self.pipeline.ids() {
-            if self.is_barred(id) {
+            if self.is_barred(id) || self.is_probed(id) {
                 continue;
             }
             match &mut self.states[id.0] {
@@ -441,7 +460,8 @@ impl<'a> Schedule<'a> {
     }
 
     fn any_queued(&self) -> bool {
-        self.pipeline.ids().any(|id| self.waits(id) && !self.is_barred(id))
+        let may = |id| !self.is_barred(id) && !self.is_probed(id);
+        self.pipeline.ids().any(|id| self.waits(id) && may(id))
     }
 
     /// Whether a stage has work that nobody does yet.

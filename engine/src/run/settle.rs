@@ -27,6 +27,7 @@ impl Schedule<'_> {
         ticket: u64,
         outcome: Outcome,
         lost: Vec<Digest>,
+        written: u64,
     ) -> Result<(), EngineError> {
         // A task that was given up on may still come back.
         let Some(task) = self.in_flight.remove(&ticket) else { return Ok(()) };
@@ -35,7 +36,7 @@ impl Schedule<'_> {
             self.note_lost(task.stage, &lost);
         }
         match outcome {
-            Outcome::Gather(result) => self.gather_done(task, result),
+            Outcome::Gather(result) => self.gather_done(task, result, written),
             Outcome::Items(outcomes) => self.items_done(task, outcomes),
         }
     }
@@ -78,7 +79,8 @@ impl Schedule<'_> {
         self.deaths.remove(&id);
         self.counts[id.0].executed += 1;
         let record = match outcome {
-            ItemOutcome::Done { fields, notes, seconds } => {
+            ItemOutcome::Done { fields, notes, seconds, bytes } => {
+                self.meter.item(id, &queued, f64::from(seconds), bytes);
                 if let State::Items(stage) = &mut self.states[id.0] {
                     let seconds = f64::from(seconds);
                     let first = stage.pace == 0.0;

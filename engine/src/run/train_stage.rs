@@ -8,6 +8,7 @@ use super::schedule::{Schedule, State};
 use super::training::{Pace, Saved, Training};
 use crate::engine::EngineError;
 use crate::pipeline::{StageId, StageWork};
+use crate::record::{PROGRESS, encode};
 
 impl Schedule<'_> {
     /// What the task of a training stage is known by. The choice of a parent is kept before the
@@ -26,20 +27,27 @@ impl Schedule<'_> {
             pipeline: self.pipeline.name.clone(),
             run: self.run,
             parent: parent.map_err(|error| error.at(spec.name.clone()))?,
-            pace: Pace::until(self.options.deadline.into_iter().chain(limit).min()),
+            pace: Pace::until(
+                [self.options.deadline, limit, self.spending.deadline()]
+                    .into_iter()
+                    .flatten()
+                    .min(),
+            ),
         }))
     }
 
     pub fn metrics(&mut self, ticket: u64, step: u64, values: BTreeMap<String, f64>) {
         if let Some(task) = self.in_flight.get(&ticket) {
-            let stage = self.pipeline.stage(task.stage).name.clone();
+            let id = task.stage;
+            let stage = self.pipeline.stage(id).name.clone();
+            self.measure_step(id, step, &values);
             (self.sink)(Event::Metrics { stage, step, values });
         }
     }
 
     /// A stage that has come further than before may fail in passing as often again.
-    pub fn checkpoint_kept(&mut self, ticket: u64, saved: Saved) {
-        let Some(task) = self.in_flight.get(&ticket) else { return };
+    pub fn checkpoint_kept(&mut self, ticket: u64, saved: Saved) -> Result<(), EngineError> {
+        let Some(task) = self.in_flight.get(&ticket) else { return Ok(()) };
         let id = task.stage;
         if let (State::Whole { attempt }, true) = (&mut self.states[id.0], saved.is_further) {
             *attempt = 0;
@@ -47,5 +55,16 @@ impl Schedule<'_> {
         let stage = self.pipeline.stage(id).name.clone();
         let Saved { bytes, seconds, .. } = saved;
         (self.sink)(Event::CheckpointKept { stage, bytes, seconds });
+        self.keep_progress(id)
+    }
+
+    /// How far a checkpoint is, for the estimate of what is left.
+    fn keep_progress(&mut self, id: StageId) -> Result<(), EngineError> {
+        let keyed = self.plans[id.0].keyed.as_ref();
+        if let (Some(keyed), Some(progress)) = (keyed, self.meter.progress(id)) {
+            self.store.cache().record(PROGRESS, &keyed.digest, encode(&progress))?;
+            self.committer.note(Vec::new());
+        }
+        Ok(())
     }
 }

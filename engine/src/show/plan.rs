@@ -18,7 +18,6 @@ const WORTH_TELLING: f64 = 0.1;
 pub struct PlanText<'a> {
     pub order: &'a [String],
     pub stages: &'a BTreeMap<String, PlannedStage>,
-    pub price_per_hour: Option<f64>,
     pub paint: Paint,
 }
 
@@ -53,23 +52,7 @@ impl PlanText<'_> {
         if open == 0 {
             return "nothing to do\n".into();
         }
-        let mut text = format!("\n{open} of {} stages have something to do", stages().count());
-        let seconds: f64 = stages().map(|stage| stage.seconds).sum();
-        let unmeasured = stages().any(|stage| stage.executed > 0 && stage.seconds == 0.0);
-        if seconds >= WORTH_TELLING {
-            let at_least = if unmeasured { "at least " } else { "" };
-            let _ = write!(text, ": {at_least}about {} of work", units::seconds(seconds));
-            if let Some(price) = self.price_per_hour {
-                let _ = write!(
-                    text,
-                    ", {at_least}{:.2} at {price:.2} an hour",
-                    seconds / 3600.0 * price
-                );
-            }
-            text.push_str(", going by earlier runs");
-        }
-        text.push('\n');
-        text
+        format!("\n{open} of {} stages have something to do\n", stages().count())
     }
 }
 
@@ -111,26 +94,20 @@ mod tests {
         }
     }
 
-    fn render(stages: &[(&str, PlannedStage)], price_per_hour: Option<f64>) -> String {
+    fn render(stages: &[(&str, PlannedStage)]) -> String {
         let order: Vec<String> = stages.iter().map(|(name, _)| name.to_string()).collect();
         let stages = stages.iter().map(|(name, stage)| (name.to_string(), stage.clone())).collect();
         let paint = Paint::default();
-        PlanText { order: &order, stages: &stages, price_per_hour, paint }.render()
+        PlanText { order: &order, stages: &stages, paint }.render()
     }
 
     #[test]
     fn a_plan_says_what_why_and_how_long() {
-        let text = render(
-            &[
-                ("clips", stage(Verdict::Fresh, 0, 30, &[])),
-                ("voice", stage(Verdict::Dirty, 3, 27, &["parameter `rate` changed from 1 to 2"])),
-                (
-                    "tokens",
-                    stage(Verdict::Unknown, 30, 0, &["waits for voice", "odd \u{1b}[2J id"]),
-                ),
-            ],
-            Some(1.2),
-        );
+        let text = render(&[
+            ("clips", stage(Verdict::Fresh, 0, 30, &[])),
+            ("voice", stage(Verdict::Dirty, 3, 27, &["parameter `rate` changed from 1 to 2"])),
+            ("tokens", stage(Verdict::Unknown, 30, 0, &["waits for voice", "odd \u{1b}[2J id"])),
+        ]);
         insta::assert_snapshot!(text, @r"
         clips   fresh: 30 to reuse
         voice   dirty: 3 to execute, 27 to reuse, about 3.00 s
@@ -139,13 +116,13 @@ mod tests {
             waits for voice
             odd \u{1b}[2J id
 
-        2 of 3 stages have something to do: about 33.0 s of work, 0.01 at 1.20 an hour, going by earlier runs
+        2 of 3 stages have something to do
         ");
     }
 
     #[test]
     fn a_plan_with_nothing_to_do_says_so() {
-        let text = render(&[("clips", stage(Verdict::Fresh, 0, 30, &[]))], None);
+        let text = render(&[("clips", stage(Verdict::Fresh, 0, 30, &[]))]);
         assert_eq!(text, "clips  fresh: 30 to reuse\nnothing to do\n");
     }
 
@@ -153,7 +130,7 @@ mod tests {
     fn only_the_first_reasons_are_listed() {
         let reasons: Vec<String> = (0..20).map(|number| format!("reason {number}")).collect();
         let reasons: Vec<&str> = reasons.iter().map(String::as_str).collect();
-        let text = render(&[("clips", stage(Verdict::Dirty, 0, 0, &reasons))], None);
+        let text = render(&[("clips", stage(Verdict::Dirty, 0, 0, &reasons))]);
         assert!(text.contains("reason 7") && !text.contains("reason 8"), "{text}");
         assert!(text.contains("and 12 more reasons"), "{text}");
     }

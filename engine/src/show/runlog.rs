@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cache::Cache;
-use cache::fs::{Fs, FsFile, Open};
+use cache::fs::{Fs, FsError, FsFile, Open};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::event::{Event, Status};
 
@@ -31,6 +31,18 @@ pub fn path(cache: &Utf8Path, run: u64) -> Utf8PathBuf {
 /// The run whose log has this file name.
 pub fn number(name: &str) -> Option<u64> {
     name.strip_suffix(".jsonl")?.parse().ok()
+}
+
+/// The events that were kept of a run, and how many lines cannot be read; `None` without a log.
+pub fn read(cache: &Cache, run: u64) -> Result<Option<(Vec<Event>, usize)>, FsError> {
+    let bytes = match cache.fs().read(&path(cache.dir(), run)) {
+        Err(error) if error.is_not_found() => return Ok(None),
+        other => other?,
+    };
+    let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let events: Vec<Option<Event>> = lines.map(|line| serde_json::from_slice(line).ok()).collect();
+    let unreadable = events.iter().filter(|event| event.is_none()).count();
+    Ok(Some((events.into_iter().flatten().collect(), unreadable)))
 }
 
 /// Starts a file when a run has something to do; until then events are held back, and of a run
@@ -159,10 +171,8 @@ mod tests {
         ];
         let told: Vec<Event> = [&events[..1], &events[..]].concat();
         log(&cache, &told);
-        let text = String::from_utf8(cache.fs().read(&path("/cache".into(), 7)).unwrap()).unwrap();
-        let stored: Vec<Event> =
-            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(stored, events);
+        assert_eq!(read(&cache, 7).unwrap(), Some((events.to_vec(), 0)));
+        assert_eq!(read(&cache, 8).unwrap(), None);
     }
 
     #[test]

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use stage_core::estimate::{Figure, StageEstimate};
 use stage_core::event::{Event, StageCounts, Status};
 
 use super::escape::clean;
+use super::estimate::band;
 use super::paint::Paint;
 use super::table::Table;
 use super::units;
@@ -25,6 +27,10 @@ pub struct Summary {
     notes: BTreeMap<String, BTreeMap<String, u64>>,
     exports: Vec<(String, u64)>,
     run: u64,
+    expected: BTreeMap<String, Figure>,
+    /// The time that stages took in the terms of what was expected.
+    taken: BTreeMap<String, f64>,
+    expected_seconds: Option<Figure>,
 }
 
 struct Quarantined {
@@ -39,6 +45,16 @@ impl Summary {
             Event::Started { run, stages, .. } => {
                 self.run = *run;
                 self.order = stages.clone();
+            }
+            Event::Estimated { stages, seconds } => {
+                let known =
+                    |(name, stage): (&String, &StageEstimate)| Some((name.clone(), stage.seconds?));
+                self.expected = stages.iter().filter_map(known).collect();
+                let is_known = stages.values().all(|stage| stage.seconds.is_some());
+                self.expected_seconds = is_known.then_some(*seconds);
+            }
+            Event::Measured { stage, seconds, .. } => {
+                self.taken.insert(stage.clone(), *seconds);
             }
             Event::ItemQuarantined { stage, item, reason, .. } => {
                 let (stage, item, reason) = (stage.clone(), item.clone(), reason.clone());
@@ -79,7 +95,12 @@ impl Summary {
             Status::Done if executed == 0 => {
                 format!("{}: {} reused, {total}", paint.good("nothing to do"), units::count(reused))
             }
-            Status::Done => format!("{} in {total}", paint.good("done")),
+            Status::Done => {
+                let expected = self.expected_seconds.map_or_else(String::new, |expected| {
+                    format!("; expected: {}", band(expected, units::seconds))
+                });
+                format!("{} in {total}{expected}", paint.good("done"))
+            }
             Status::Failed if self.failed.is_empty() => {
                 format!("{} after {total}", paint.bad("failed"))
             }
@@ -100,18 +121,28 @@ impl Summary {
     }
 
     fn table(&self, stages: &BTreeMap<String, StageCounts>) -> String {
-        let mut table = Table::new(&["stage", ">executed", ">reused", ">quarantined", ">time"]);
+        let has_expected = self.taken.keys().any(|stage| self.expected.contains_key(stage));
+        let mut headings = vec!["stage", ">executed", ">reused", ">quarantined", ">time"];
+        if has_expected {
+            headings.push(">expected");
+        }
+        let mut table = Table::new(&headings);
         let listed = self.order.iter().filter(|name| stages.contains_key(*name));
         let others = stages.keys().filter(|name| !self.order.contains(name));
         for name in listed.chain(others) {
             let counts = &stages[name];
-            table.row([
+            let taken = self.taken.get(name);
+            let expected = taken.and_then(|_| self.expected.get(name));
+            let cells = [
                 clean(name).into_owned(),
                 units::count(counts.executed),
                 units::count(counts.reused),
                 units::count(counts.quarantined),
-                units::seconds(counts.seconds),
-            ]);
+                units::seconds(taken.copied().unwrap_or(counts.seconds)),
+            ];
+            let expected =
+                expected.map_or_else(String::new, |expected| band(*expected, units::seconds));
+            table.row(cells.into_iter().chain(has_expected.then_some(expected)));
         }
         table.render()
     }
@@ -207,6 +238,36 @@ pub(crate) mod tests {
           `throstle items STAGE --quarantined` lists all of a stage
         done in 12.5 s
         ");
+    }
+
+    #[test]
+    fn what_was_expected_stands_beside_what_it_took() {
+        let mut summary = Summary::default();
+        let names = vec!["voice".to_owned(), "report".to_owned()];
+        summary.observe(&Event::Started { run: 1, pipeline: "p".into(), stages: names });
+        let seconds = Figure { low: 8.0, likely: 10.0, high: 12.5 };
+        let voice = StageEstimate { seconds: Some(seconds), ..StageEstimate::unknown(40) };
+        let stages = [("voice".to_owned(), voice)].into();
+        summary.observe(&Event::Estimated { stages, seconds });
+        let (seconds, disk_bytes) = (11.0, 1e6);
+        summary.observe(&Event::Measured {
+            stage: "voice".into(),
+            seconds,
+            disk_bytes,
+            ram_bytes: 0.0,
+            vram_bytes: 0.0,
+        });
+        let stages = [
+            ("voice".to_owned(), counts(40, 0, 0, 22.5)),
+            ("report".to_owned(), counts(1, 0, 0, 0.5)),
+        ];
+        let text = summary.render(Status::Done, &stages.into(), 12.0, Paint::default());
+        insta::assert_snapshot!(text, @r#"
+        stage   executed  reused  quarantined    time                   expected
+        voice         40       0            0  11.0 s  10.0 s (8.00 s to 12.5 s)
+        report         1       0            0  0.50 s
+        done in 12.0 s; expected: 10.0 s (8.00 s to 12.5 s)
+        "#);
     }
 
     #[test]

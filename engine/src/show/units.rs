@@ -42,6 +42,27 @@ pub fn count(number: u64) -> String {
     grouped
 }
 
+/// With three or four digits that count.
+pub fn number(value: f64) -> String {
+    let size = value.abs();
+    let digits = match size {
+        _ if !value.is_finite() => return "–".into(),
+        _ if size == 0.0 => return "0".into(),
+        _ if !(1e-4..1e7).contains(&size) => return format!("{value:.2e}"),
+        _ if size < 0.01 => 6,
+        _ if size < 1.0 => 4,
+        _ if size < 10.0 => 3,
+        _ if size < 100.0 => 2,
+        _ if size < 1000.0 => 1,
+        _ => 0,
+    };
+    let text = format!("{value:.digits$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
 /// `1 item`, `2 items`.
 pub fn items(number: u64) -> String {
     format!("{} {}", count(number), if number == 1 { "item" } else { "items" })
@@ -89,6 +110,12 @@ mod tests {
             "0 B 999 B 1.5 kB 64 MB 10 GB"
         );
         assert_eq!([7, 999, 1_000, 1_234_567].map(count).join(" "), "7 999 1,000 1,234,567");
+    }
+
+    #[test]
+    fn figures_have_the_digits_that_count() {
+        let shown = [0.0, 7.7350, 0.00021, 1e-9, 16_000.0, -23.456, f64::NAN].map(number);
+        assert_eq!(shown, ["0", "7.735", "0.00021", "1.00e-9", "16000", "-23.46", "–"]);
     }
 
     #[test]

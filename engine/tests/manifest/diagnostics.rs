@@ -3,5 +3,6 @@
 mod exports;
 mod graph;
 mod names;
+mod prices;
 mod text;
 mod values;

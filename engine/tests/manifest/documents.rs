@@ -73,8 +73,11 @@ fn files(path: &Utf8Path) -> FileKind {
     match (path.is_file(), path.is_dir()) {
         (true, _) => FileKind::File,
         (_, true) => FileKind::Folder,
-        _ if path.ends_with("data") || path.parent().is_some_and(|up| up.ends_with("models")) => {
-            FileKind::Folder
+        _ if path.components().any(|part| ["data", "models"].contains(&part.as_str())) => {
+            match path.extension() {
+                Some(_) => FileKind::File,
+                None => FileKind::Folder,
+            }
         }
         _ => FileKind::Missing,
     }
@@ -98,6 +101,17 @@ fn the_recipes_of_the_project_have_no_mistakes() {
             .collect();
         assert_eq!(warnings, Vec::<String>::new(), "{path}");
     }
+}
+
+#[test]
+fn the_recipe_of_the_page_on_quality_has_no_mistakes() {
+    let page = stored("quality.md");
+    let from = page.lines().skip_while(|line| *line != "    [pipeline]");
+    let lines = from.take_while(|line| line.is_empty() || line.starts_with("    "));
+    let text: String = lines.map(|line| format!("{}\n", line.trim_start_matches("    "))).collect();
+    let loaded = read(Utf8Path::new("pipeline.toml"), &text);
+    assert_eq!(loaded.pipeline.stages.len(), 11, "all stages of the page");
+    assert!(loaded.warnings.is_empty());
 }
 
 #[test]
@@ -146,6 +160,13 @@ outputs = { a = "a.txt" }
 [session]
 stop_after = "$time"
 price_per_hour = 1.2
+budget = 20.0
+[prices]
+a100 = { per_hour = 1.2, vram = "40GB" }
+t4 = { per_hour = 0.35, vram = "15GB", speed = 0.15 }
+[expect]
+clips = 4000
+sound = "8h"
 "#;
 
 #[test]
@@ -170,6 +191,10 @@ fn the_schema_refuses_what_the_manifest_refuses() {
         ("field = \"duration\", ", ""),
         ("[session]", "[sesion]"),
         ("license = ", "licence = "),
+        ("per_hour = 1.2, ", ""),
+        ("vram = \"40GB\"", "vram = 40"),
+        ("speed = 0.15", "speed = 0"),
+        ("sound = \"8h\"", "sound = 8"),
     ];
     for (written, changed) in changes {
         assert!(GOOD.contains(written), "{written}");

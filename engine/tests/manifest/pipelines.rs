@@ -30,6 +30,15 @@ device = "cuda:1"
 stop_after = "11h30m"
 price_per_hour = 1.20
 gpu_hours_per_week = 30
+budget = 20
+
+[prices]
+a100 = { per_hour = 1.2, vram = "40GB" }
+t4 = { per_hour = 0.35, vram = "15GB", speed = 0.15 }
+
+[expect]
+clips = 4000
+sound = "8h"
 "#;
 
 #[test]
@@ -54,6 +63,16 @@ fn everything_of_a_manifest_reaches_the_pipeline() {
     assert_eq!(pipeline.session.stop_after_seconds, Some(41_400.0));
     assert_eq!(pipeline.session.price_per_hour, Some(1.2));
     assert_eq!(pipeline.session.gpu_hours_per_week, Some(30.0));
+    assert_eq!(pipeline.session.budget, Some(20.0));
+    let prices: Vec<(&str, f64, u64, f64)> = pipeline
+        .session
+        .prices
+        .iter()
+        .map(|price| (price.name.as_str(), price.per_hour, price.vram_bytes, price.speed))
+        .collect();
+    assert_eq!(prices, [("a100", 1.2, 40_000_000_000, 1.0), ("t4", 0.35, 15_000_000_000, 0.15)]);
+    let expected = pipeline.session.expected;
+    assert_eq!((expected.clips, expected.sound_seconds), (Some(4000.0), Some(28_800.0)));
     let tokens = pipeline.find("tokens").unwrap();
     assert_eq!(tokens.policy.quarantine, 0.1, "a share in percent");
     assert_eq!(tokens.policy.retries, 0);
@@ -273,7 +292,10 @@ fn comments_formatting_and_the_order_of_keys_change_nothing() {
     let written = format!("{CORPUS}{VOICE}");
     let other = r#"
 # the same, in another hand
-session = { gpu_hours_per_week = 30, price_per_hour = 1.2, stop_after = '11h30m' }
+session = { gpu_hours_per_week = 30, price_per_hour = 1.2, stop_after = '11h30m', budget = 20.0 }
+expect = { sound = '480m', clips = 4_000.0 }
+prices.a100 = { vram = '40000MB', per_hour = 1.20, speed = 1 }
+prices.t4 = { vram = '15GB', per_hour = 0.35, speed = 0.15 }
 pipeline.name = "voice"
 stage.clips = { audio = "data/wavs", table = """data/metadata.csv""", use = 'corpus.table' }
 [stage.voice]

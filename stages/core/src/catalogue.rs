@@ -6,10 +6,13 @@ pub mod corpus;
 pub mod dataset;
 pub mod fish;
 pub mod model;
+pub mod quality;
 pub mod report;
 pub mod speaker;
 pub mod text;
 mod train;
+pub mod vits;
+pub mod vits_tune;
 pub mod vq;
 
 use std::collections::BTreeMap;
@@ -23,10 +26,13 @@ const FAMILIES: &[&[&Kind]] = &[
     text::KINDS,
     dataset::KINDS,
     speaker::KINDS,
+    quality::KINDS,
     report::KINDS,
     vq::KINDS,
     model::KINDS,
     fish::KINDS,
+    vits::KINDS,
+    vits_tune::KINDS,
     command::KINDS,
 ];
 

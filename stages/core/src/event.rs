@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::estimate::{Figure, StageEstimate};
+
 /// Counts of one stage. Item stages count items, other stages count 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StageCounts {
@@ -58,6 +60,21 @@ pub enum Event {
         run: u64,
         pipeline: String,
         stages: Vec<String>,
+    },
+    /// What the run is expected to take, by the stages that have something to do.
+    Estimated {
+        stages: BTreeMap<String, StageEstimate>,
+        /// From its beginning to its end.
+        seconds: Figure,
+    },
+    /// What the work of a stage took that has come to its end, in the terms of the estimate.
+    Measured {
+        stage: String,
+        seconds: f64,
+        disk_bytes: f64,
+        /// 0 where nobody saw it.
+        ram_bytes: f64,
+        vram_bytes: f64,
     },
     /// What the run waits for, when it is neither computing nor done.
     Waiting {

@@ -1,5 +1,6 @@
 //! The description of a stage kind: all that planning, checking and documentation need.
 
+use crate::cost::Cost;
 use crate::parameter::Parameter;
 
 /// What kind of work a stage does, which decides how the engine runs and counts it.
@@ -146,6 +147,8 @@ pub struct Kind {
     pub work: Work,
     pub place: Place,
     pub batching: Batching,
+    /// What it takes, as long as nothing was measured.
+    pub cost: Cost,
     pub inputs: &'static [InputPort],
     /// The first is what a reference without a port means.
     pub outputs: &'static [OutputPort],
@@ -162,6 +165,7 @@ impl Kind {
         work: Work::Item,
         place: Place::Here,
         batching: Batching::Single,
+        cost: Cost::Unknown,
         inputs: &[],
         outputs: &[],
         parameters: &[],

@@ -6,9 +6,11 @@
 //! and [`worker`] carry the same trait over a pipe to another process.
 
 pub mod catalogue;
+pub mod cost;
 mod dataset;
 mod detached;
 mod error;
+pub mod estimate;
 pub mod event;
 mod item;
 pub mod key;

@@ -17,6 +17,11 @@ pub const FAMILY: &str = "family";
 pub const CONFIG: &str = "config";
 pub const TOKENIZER: &str = "tokenizer.tiktoken";
 pub const SPECIAL_TOKENS: &str = "special_tokens.json";
+/// The symbols of the tokenizer of a VITS model, and what that does with texts.
+pub const VOCABULARY: &str = "vocab.json";
+pub const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+/// The names of the speakers by their numbers, a JSON array, where a model knows several.
+pub const SPEAKERS: &str = "speakers";
 /// The licence of the weights, where it is known.
 pub const LICENSE: &str = "license";
 /// Where adapters come from, JSON.
@@ -25,6 +30,7 @@ pub const LINEAGE: &str = "lineage";
 pub const DUAL_AR: &str = "fish-dual-ar";
 pub const DAC: &str = "fish-dac";
 pub const LORA: &str = "fish-lora";
+pub const VITS: &str = "vits";
 
 pub const TENSOR_KIND: &str = "tensor";
 pub const CONFIG_KIND: &str = "model/config";
@@ -48,6 +54,12 @@ pub fn tensors(fields: &Fields) -> impl Iterator<Item = (&str, &Arc<Blob>)> {
 /// A tensor as it is stored.
 pub fn tensor_value(tensor: &Tensor) -> Result<NewValue, FormatError> {
     Ok(NewValue::bytes(TENSOR_KIND, encode(tensor)?))
+}
+
+/// The fields of tensors that are stored already.
+pub fn stored_tensors(tensors: &[(String, Blob)]) -> Vec<(String, NewValue)> {
+    let field = |(name, blob): &(String, Blob)| (tensor_field(name), NewValue::blob(blob.clone()));
+    tensors.iter().map(field).collect()
 }
 
 /// A safetensors file with the tensor alone. The same tensor gives the same bytes.

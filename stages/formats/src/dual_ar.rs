@@ -1,6 +1,9 @@
 //! The text model of Fish Speech as its `config.json` describes it: sizes, with the defaults that
 //! the original loader has, and the names and shapes of all weights.
 
+pub mod fresh;
+mod training;
+
 use serde::Deserialize;
 
 use crate::error::FormatError;

@@ -1,7 +1,7 @@
-//! Integer arrays in NumPy's `.npy` format: a reader for hostile files and a plain writer.
+//! Arrays in NumPy's `.npy` format, integers or floats: readers for hostile files and plain
+//! writers.
 //!
-//! Only integers are read. An array of Python objects is a pickle, which is a program: it is
-//! refused by name.
+//! An array of Python objects is a pickle, which is a program: it is refused by name.
 
 use npyz::{DType, NpyFile, Order, TypeChar};
 
@@ -10,6 +10,13 @@ use npyz::{DType, NpyFile, Order, TypeChar};
 pub struct IntArray {
     pub shape: Vec<u64>,
     pub values: Vec<i64>,
+}
+
+/// An array of floats of 32 bits in C order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FloatArray {
+    pub shape: Vec<u64>,
+    pub values: Vec<f32>,
 }
 
 /// Width of the integers that are written.
@@ -35,6 +42,8 @@ pub enum NpyError {
     Objects,
     #[error("the `.npy` file holds `{found}`, not integers")]
     NotIntegers { found: String },
+    #[error("the `.npy` file holds `{found}`, not floats of 32 bits in C order")]
+    NotFloats { found: String },
     #[error(
         "the array has the shape {shape:?}, of which only one or two dimensions in this order are read"
     )]
@@ -56,37 +65,70 @@ const MAX_BRACKETS: usize = 16;
 
 /// Reads an array of integers of any width and byte order.
 pub fn read(bytes: &[u8]) -> Result<IntArray, NpyError> {
-    let data_at = check_header(bytes)?;
-    let file =
-        NpyFile::new(bytes).map_err(|error| NpyError::Header { message: error.to_string() })?;
-    if file.uses_pickled_array() {
-        return Err(NpyError::Objects);
-    }
-    let dtype = file.dtype();
-    let (width, is_signed) = integer_width(&dtype)?;
-    let expected = file.len().saturating_mul(width);
-    let found = (bytes.len() - data_at) as u64;
-    if expected != found {
-        return Err(NpyError::Length { expected, found });
-    }
+    let (file, data) = open(bytes)?;
+    let (width, is_signed) = integer_width(&file.dtype())?;
+    check_length(&file, width, data)?;
     let shape = file.shape().to_vec();
     let order = file.order();
     let values = values(file, width, is_signed)?;
     in_c_order(shape, order, values)
 }
 
+/// Reads an array of floats as [`write_floats`] writes it.
+pub fn read_floats(bytes: &[u8]) -> Result<FloatArray, NpyError> {
+    let (file, data) = open(bytes)?;
+    let found = file.dtype().descr();
+    if !found.contains("<f4") || file.order() != Order::C {
+        return Err(NpyError::NotFloats { found });
+    }
+    check_length(&file, size_of::<f32>() as u64, data)?;
+    let values = data.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    Ok(FloatArray { shape: file.shape().to_vec(), values })
+}
+
+/// The header, and the bytes behind it.
+fn open(bytes: &[u8]) -> Result<(NpyFile<&[u8]>, &[u8]), NpyError> {
+    let data_at = check_header(bytes)?;
+    let file =
+        NpyFile::new(bytes).map_err(|error| NpyError::Header { message: error.to_string() })?;
+    match file.uses_pickled_array() {
+        true => Err(NpyError::Objects),
+        false => Ok((file, &bytes[data_at..])),
+    }
+}
+
+fn check_length(file: &NpyFile<&[u8]>, width: u64, data: &[u8]) -> Result<(), NpyError> {
+    let (expected, found) = (file.len().saturating_mul(width), data.len() as u64);
+    match expected == found {
+        true => Ok(()),
+        false => Err(NpyError::Length { expected, found }),
+    }
+}
+
 /// Writes an array to the byte as NumPy does.
 pub fn write(array: &IntArray, width: Width) -> Result<Vec<u8>, NpyError> {
-    let fits = array.shape.iter().try_fold(1u64, |product, size| product.checked_mul(*size));
-    if fits != Some(array.values.len() as u64) {
-        return Err(NpyError::Mismatch { values: array.values.len(), shape: array.shape.clone() });
-    }
+    let shape = array.shape.as_slice();
+    check_shape(shape, array.values.len())?;
     match width {
-        Width::I64 => Ok(file("<i8", array, i64::to_le_bytes, &array.values)),
-        Width::I32 => Ok(file("<i4", array, i32::to_le_bytes, &narrow(array, "32 bits")?)),
+        Width::I64 => Ok(file("<i8", shape, i64::to_le_bytes, &array.values)),
+        Width::I32 => Ok(file("<i4", shape, i32::to_le_bytes, &narrow(array, "32 bits")?)),
         Width::U16 => {
-            Ok(file("<u2", array, u16::to_le_bytes, &narrow(array, "16 bits without a sign")?))
+            Ok(file("<u2", shape, u16::to_le_bytes, &narrow(array, "16 bits without a sign")?))
         }
+    }
+}
+
+/// Writes an array of floats to the byte as NumPy does.
+pub fn write_floats(array: &FloatArray) -> Result<Vec<u8>, NpyError> {
+    check_shape(&array.shape, array.values.len())?;
+    Ok(file("<f4", &array.shape, f32::to_le_bytes, &array.values))
+}
+
+fn check_shape(shape: &[u64], values: usize) -> Result<(), NpyError> {
+    let size = shape.iter().try_fold(1u64, |product, size| product.checked_mul(*size));
+    match size == Some(values as u64) {
+        true => Ok(()),
+        false => Err(NpyError::Mismatch { values, shape: shape.to_vec() }),
     }
 }
 
@@ -98,11 +140,11 @@ fn narrow<T: TryFrom<i64>>(array: &IntArray, into: &str) -> Result<Vec<T>, NpyEr
 /// The library behind the reader writes another header than NumPy, with the same meaning.
 fn file<T: Copy, const N: usize>(
     dtype: &str,
-    array: &IntArray,
+    shape: &[u64],
     bytes: fn(T) -> [u8; N],
     values: &[T],
 ) -> Vec<u8> {
-    let shape: Vec<String> = array.shape.iter().map(u64::to_string).collect();
+    let shape: Vec<String> = shape.iter().map(u64::to_string).collect();
     let comma = if shape.len() == 1 { "," } else { "" };
     let shape = shape.join(", ");
     let mut header =
@@ -306,6 +348,30 @@ mod tests {
         assert_eq!(cut, NpyError::Length { expected: 8, found: 7 });
     }
 
+    /// The first 128 bytes as `numpy.save` of NumPy 2.2.6 writes them.
+    #[test]
+    fn floats_are_written_as_numpy_writes_them() {
+        let array = FloatArray { shape: vec![3, 2], values: vec![0.0, -1.5, 2.0, 3.0, 4.0, 1e-6] };
+        let bytes = write_floats(&array).unwrap();
+        let head =
+            b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }";
+        assert!(bytes.starts_with(head));
+        assert_eq!((bytes.len(), &bytes[127..136]), (152, &b"\n\0\0\0\0\0\0\xc0\xbf"[..]));
+        assert_eq!(read_floats(&bytes).unwrap(), array);
+    }
+
+    #[test]
+    fn other_arrays_are_no_floats() {
+        let integers = IntArray { shape: vec![1], values: vec![1] };
+        let integers = write(&integers, Width::I32).unwrap();
+        assert!(matches!(read_floats(&integers), Err(NpyError::NotFloats { .. })));
+        let turned = "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2), }\n";
+        let turned = read_floats(&file(turned, &[0; 16]));
+        assert!(matches!(turned, Err(NpyError::NotFloats { .. })));
+        let cut = read_floats(&file(&header("<f4", "(2,)"), &[0; 7])).unwrap_err();
+        assert_eq!(cut, NpyError::Length { expected: 8, found: 7 });
+    }
+
     proptest! {
         #[test]
         fn a_damaged_file_gives_an_array_or_an_error(
@@ -316,8 +382,9 @@ mod tests {
             let mut bytes = write(&array, Width::I64).unwrap();
             bytes[place] = byte;
             bytes.truncate(length);
-            let _ = read(&bytes);
-            let _ = read(&file(&header(&dtype, &shape), &[0; 16]));
+            let _ = (read(&bytes), read_floats(&bytes));
+            let other = file(&header(&dtype, &shape), &[0; 16]);
+            let _ = (read(&other), read_floats(&other));
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Stages in plain Rust: corpora, audio, texts, data sets, speakers, tokens, models, reports and commands.
+//! Stages in plain Rust: corpora, audio, texts, data sets, speakers, tokens, models, the quality of
+//! syntheses, reports and commands.
 //!
 //! Each family has its work as plain functions on bytes and values, and thin stages in front of
 //! them that read parameters and fields. [`stages`] lists them.
@@ -8,7 +9,9 @@ pub mod command;
 pub mod corpus;
 pub mod dataset;
 pub mod model;
+mod numbers;
 mod plain;
+pub mod quality;
 pub mod report;
 pub mod speaker;
 pub mod text;
@@ -28,6 +31,7 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
         speaker::stages(),
         vq::stages(),
         model::stages(),
+        quality::stages(),
         report::stages(),
         command::stages(),
     ];

@@ -39,6 +39,24 @@ fn a_command_sees_fields_as_words_and_files() {
 }
 
 #[test]
+fn an_output_may_become_a_text() {
+    let mut bench = Bench::default();
+    let clip = clip(&mut bench);
+    let texts = ("texts", texts_value(&["result"]));
+    let mut run = |line: &str| {
+        let written = declared(line, std::slice::from_ref(&texts));
+        bench.process("command", &written, std::slice::from_ref(&clip)).unwrap().remove(0)
+    };
+    let output = run("printf 'namaste \\n\\n' > {out.result}").unwrap();
+    assert_eq!(output.values, [("result".to_owned(), NewValue::Text("namaste ".to_owned()))]);
+    let reject = run("printf '\\377' > {out.result}").unwrap_err();
+    assert_eq!(reject.code, "output-no-text");
+    let other = [("texts", texts_value(&["other"]))];
+    let error = bench.process("command", &declared("true", &other), &[]).unwrap_err().to_string();
+    assert_eq!(error, "`texts` names `other`, which is none of the `outputs`");
+}
+
+#[test]
 fn a_failing_command_rejects_its_item_or_ends_the_run() {
     let mut bench = Bench::default();
     let clip = clip(&mut bench);

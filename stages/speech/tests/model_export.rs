@@ -4,43 +4,12 @@
 
 mod support;
 
-use std::collections::BTreeMap;
-
-use bytes::Bytes;
-use stage_core::{
-    Fields, GatherInput, Job, NewValue, ParameterValue, PortInput, PortOutput, Setup, StageError,
-    Value,
+use stage_core::{Fields, StageError, Value};
+use stage_formats::{Dtype, Tensor, artifact};
+use support::models::{
+    CONFIG, Tensors, config, export, names, pth, stored, tensors, tokenizer, weights,
 };
-use stage_formats::{Dtype, Tensor, WeightFile, artifact};
-use support::models::{CONFIG, Tensors, config, import, model, pth, tensors, tokenizer};
-use support::{Bench, parameters, stage, text};
-
-type Files = BTreeMap<String, Bytes>;
-
-fn export(
-    bench: &mut Bench,
-    fields: Fields,
-    written: &[(&str, ParameterValue)],
-) -> Result<Files, StageError> {
-    let parameters = parameters(stage("model.export").kind(), written);
-    let setup = Setup { parameters, ..Setup::default() };
-    let Job::Gather(mut job) = bench.open("model.export", setup)? else { panic!("no gather") };
-    let input = vec![PortInput::Artifact { stage: "base".to_owned(), fields }];
-    let output = job.run(GatherInput { ports: [("model".to_owned(), input)].into() }, bench)?;
-    let PortOutput::Artifact(values) = &output.ports["files"] else { panic!("no artifact") };
-    let file = |(name, value): &(String, NewValue)| match value {
-        NewValue::Bytes { bytes, .. } => (name.clone(), bytes.clone()),
-        NewValue::Kept(Value::Blob(blob)) => (name.clone(), bench.blobs[&blob.digest].clone()),
-        other => panic!("`{name}` is no file: {other:?}"),
-    };
-    Ok(values.iter().map(file).collect())
-}
-
-/// What importing these files gives, as the fields that a later stage gets.
-fn stored(bench: &mut Bench, files: &[(&str, Vec<u8>)]) -> Fields {
-    let output = import(bench, files, &[]).unwrap();
-    model(&output).into_iter().map(|(name, value)| (name, bench.keep_value(value))).collect()
-}
+use support::{Bench, text};
 
 /// An artifact of a family with tensors and texts.
 fn artifact_of(bench: &mut Bench, tensors: &Tensors, texts: &[(&str, &str)]) -> Fields {
@@ -57,16 +26,6 @@ fn original() -> Vec<(&'static str, Vec<u8>)> {
     let [ranks, specials] = tokenizer(300);
     let card = ("README.md", b"---\nlicense: cc-by-nc-sa-4.0\n---\n".to_vec());
     vec![config(), ("model.pth", pth(&tensors(Dtype::Bf16))), ranks, specials, card]
-}
-
-fn names(files: &Files) -> Vec<&str> {
-    files.keys().map(String::as_str).collect()
-}
-
-fn weights(file: &[u8]) -> Tensors {
-    let file = WeightFile::read(file.to_vec()).unwrap();
-    let names: Vec<String> = file.tensors().keys().map(|name| (*name).to_owned()).collect();
-    names.into_iter().map(|name| (name.clone(), file.tensor(&name).unwrap())).collect()
 }
 
 #[test]

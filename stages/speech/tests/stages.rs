@@ -4,7 +4,8 @@
 mod support;
 
 use stage_core::{
-    Catalogue, Item, NewValue, ParameterValue, Place, Reject, SourceOutput, StageError, Value,
+    Catalogue, Item, NewValue, ParameterValue, Place, PortInput, Reject, SourceOutput, StageError,
+    Value,
 };
 use support::*;
 
@@ -168,6 +169,38 @@ fn an_audit_stops_on_unknown_characters_or_reports_them() {
         bench.gather("text.audit", &[known, ("on_unknown", text("report"))], texts()).unwrap();
     assert_eq!(artifact(&output, "output")["unknown"], &NewValue::Number(1.0));
     assert!(bench.gather("text.audit", &[], texts()).is_err());
+}
+
+#[test]
+fn an_audit_reads_as_the_model_reads() {
+    let mut bench = Bench::default();
+    let mut audit = |texts: &[&str], reading: &str, written: &[(&str, ParameterValue)]| {
+        let clip =
+            |(at, text): (usize, &&str)| item(&at.to_string(), &[("text", Value::text(*text))]);
+        let clips = dataset("clips", texts.iter().enumerate().map(clip).collect());
+        let files = [
+            ("vocab.json", bench.blob("model/tokenizer", r#"{"k": 0, "ä": 1, " ": 2}"#)),
+            ("tokenizer_config.json", bench.blob("model/tokenizer", reading.to_owned())),
+        ];
+        let model =
+            PortInput::Artifact { stage: "base".to_owned(), fields: files.into_iter().collect() };
+        bench.gather_ports(
+            "text.audit",
+            written,
+            vec![("input", vec![clips]), ("model", vec![model])],
+        )
+    };
+    let letters = r#"{"phonemize": false}"#;
+    // The ä is two characters here, which the model reads as one.
+    audit(&["KÄ ka\u{308}"], letters, &[]).unwrap();
+    let error = audit(&["kä", "k7"], letters, &[]).unwrap_err().to_string();
+    assert!(error.contains("unknown to the tokenizer: `7` U+0037"), "{error}");
+    let romanised = r#"{"phonemize": false, "is_uroman": true}"#;
+    let error = audit(&["kä", "k k"], romanised, &[]).unwrap_err();
+    assert_eq!(error.to_string(), "1 of 2 texts are not romanised, and the model reads no others");
+    assert!(error.help().unwrap().contains("uroman"));
+    let both = audit(&["k"], letters, &[("characters", text("k"))]).unwrap_err().to_string();
+    assert!(both.contains("a vocabulary beside it"), "{both}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Instant;
 use stage_torch::dual_ar::{Batch, Clip, Config, DualAr, DualArTrainee, Memory, Tokens};
 use stage_torch::random::Random;
 use stage_torch::train::adamw::{AdamW, AdamWSettings};
-use stage_torch::train::{Trainee, gradients};
+use stage_torch::train::{Trainee, Turn, gradients};
 
 /// The sizes, by the names that the reference's script has for them.
 struct Sizes(BTreeMap<String, i64>);
@@ -113,7 +113,13 @@ fn main() {
 }
 
 fn measure(sizes: &Sizes, recompute: bool, trainee: &mut DualArTrainee, batch: &Batch) {
-    let settings = AdamWSettings { beta1: 0.9, beta2: 0.95, epsilon: 1e-5, weight_decay: 0.0 };
+    let settings = AdamWSettings {
+        beta1: 0.9,
+        beta2: 0.95,
+        epsilon: 1e-5,
+        weight_decay: 0.0,
+        decays_all: false,
+    };
     let mut optimiser = AdamW::new(settings, trainee.parameters()).unwrap();
     let totals = DualArTrainee::count(batch);
     let (mut times, mut loss) = (Vec::new(), 0.0);
@@ -121,7 +127,7 @@ fn measure(sizes: &Sizes, recompute: bool, trainee: &mut DualArTrainee, batch: &
         let start = Instant::now();
         let parameters = trainee.parameters();
         gradients::clear(&parameters);
-        let losses = trainee.accumulate(batch, &totals, step as u64).unwrap();
+        let losses = trainee.accumulate(batch, &Turn::only(&totals, step as u64)).unwrap();
         let found = gradients::of(&parameters);
         let norm = gradients::norm(&found).unwrap();
         optimiser.step(&found, 1e-4, (1.0 / (norm + 1e-6)).min(1.0)).unwrap();

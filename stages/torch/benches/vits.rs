@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use stage_torch::vits::{
-    Clips, Config, Form, Lessons, LossWeights, Prepared, VitsTrainee, align, prepare,
+    Clips, Config, Form, Lessons, LossWeights, Nets, Prepared, align, prepare,
 };
 use stage_torch::weights::Weights;
 use tch::{Device, Kind, Tensor};
@@ -31,8 +31,9 @@ fn main() {
         });
     }
     let config = Config { model_type: "vits".into(), ..Config::default() };
-    let lessons = Lessons { bands: 80, weights: LossWeights::default(), dropout: false };
-    let mut trainee = VitsTrainee::new(&config, random(&config), lessons).unwrap();
+    let weights = LossWeights::default();
+    let lessons = Lessons { bands: 80, weights, dropout: false, kind: Kind::Float };
+    let mut trainee = Nets::new(&config, random(&config), lessons).unwrap();
     let model = trainee.generator();
     let options = (Kind::Float, Device::Cpu);
     let latents = Tensor::randn([1, config.flow_size, FRAMES], options);
@@ -45,7 +46,7 @@ fn main() {
     let wave: Vec<f32> = (0..FRAMES * config.hop()).map(|at| (at as f32 * 0.05).sin()).collect();
     let texts = model.texts(&[vec![1; TOKENS as usize]]).unwrap();
     let clips = Clips::new(model, trainee.analysis(), texts, &[&wave], None).unwrap();
-    let totals = VitsTrainee::count(&clips);
+    let totals = Nets::count(&clips);
     report("losses and gradients of a clip of 3.2 s", || {
         let made = trainee.make(&clips, 1).unwrap();
         trainee.judge(&made, &totals).unwrap();

@@ -14,6 +14,10 @@ use crate::train::precision::DeviceFacts;
 /// The release of libtorch that this was built with.
 pub const LIBTORCH: &str = env!("THROSTLE_LIBTORCH");
 
+/// Models with fewer parameters are computed on one thread of the CPU: to share products that
+/// small among threads costs more than it saves, and many times more where others want the cores.
+const SHARED: i64 = 50_000_000;
+
 /// What the stages of a worker share.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
@@ -48,11 +52,13 @@ impl Machine {
         }
     }
 
-    /// Lets libtorch use all threads, shared out among so many replicas, until the result is
-    /// dropped.
-    pub fn share_threads(&self, replicas: usize) -> SharedThreads {
-        tch::set_num_threads((self.threads() / replicas.max(1)).max(1) as i32);
-        SharedThreads(())
+    /// Lets libtorch use all threads, shared out among so many replicas of a model, until the
+    /// result is dropped; a model of few parameters stays on one.
+    pub fn share_threads(&self, parameters: i64, replicas: usize) -> Option<SharedThreads> {
+        (parameters >= SHARED).then(|| {
+            tch::set_num_threads((self.threads() / replicas.max(1)).max(1) as i32);
+            SharedThreads(())
+        })
     }
 
     /// How many clips may be worked on at a time.

@@ -36,6 +36,12 @@ impl MelShape {
         MelShape { rate, window: 1024, hop: 256, bands: 80 }
     }
 
+    /// For linear spectrograms, whose bands nobody looks at.
+    pub fn linear(rate: i64, window: i64, hop: i64) -> MelShape {
+        let size = |size: i64| usize::try_from(size).unwrap_or(0);
+        MelShape { rate: rate as u32, window: size(window), hop: size(hop), bands: 4 }
+    }
+
     pub fn frames(&self, samples: usize) -> usize {
         samples.div_ceil(self.hop)
     }

@@ -2,6 +2,12 @@
 //!
 //! libtorch's generator depends on the device and its release; what enters a key must not.
 
+use std::f64::consts::TAU;
+
+use tch::Tensor;
+
+use crate::error::TorchError;
+
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -18,6 +24,19 @@ impl Random {
     /// Evenly in [0, 1).
     pub fn fraction(&mut self) -> f64 {
         (self.draw() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A tensor of normally distributed numbers around nought, by Box and Muller's method.
+    pub fn normal(&mut self, shape: &[i64], deviation: f64) -> Result<Tensor, TorchError> {
+        let count = shape.iter().product::<i64>() as usize;
+        let mut values = Vec::with_capacity(count + 1);
+        while values.len() < count {
+            let radius = deviation * (-2.0 * (1.0 - self.fraction()).ln()).sqrt();
+            let (sine, cosine) = (TAU * self.fraction()).sin_cos();
+            values.extend([(radius * cosine) as f32, (radius * sine) as f32]);
+        }
+        values.truncate(count);
+        Ok(Tensor::f_from_slice(&values)?.f_view(shape)?)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Weights of convolutions as they are trained: whole, or as length and direction.
 
-use stage_formats::shapes::Expected;
-use stage_formats::weight_norm::{DIRECTION, LENGTH, WHOLE};
+use stage_formats::weight_norm::{ANY, DIRECTION, LENGTH, WHOLE, length_of};
 use tch::Tensor;
 
 use crate::error::TorchError;
@@ -31,16 +30,6 @@ impl Kernel {
         }
     }
 }
-
-/// The shape of the length of a weight.
-pub fn length_of(shape: &[i64]) -> Vec<i64> {
-    let ones = shape.iter().skip(1).map(|_| 1);
-    shape.iter().take(1).copied().chain(ones).collect()
-}
-
-/// What the direction of a filter of noughts is filled with: any would do, since its length is
-/// nought, but noughts have no length that one could divide by.
-const ANY: f64 = 1e-2;
 
 /// Makes whole weights of the pairs whose weight is to be folded; what has no partner stays. A
 /// direction without length gives noughts.
@@ -73,29 +62,11 @@ pub fn split(mut weights: Weights, is_split: impl Fn(&str) -> bool) -> Result<We
             continue;
         };
         let length = norm(&weight)?;
-        let direction = weight.f_masked_fill(&length.f_eq(0.0)?, ANY)?;
+        let direction = weight.f_masked_fill(&length.f_eq(0.0)?, f64::from(ANY))?;
         weights.insert(format!("{module}{LENGTH}"), length);
         weights.insert(format!("{module}{DIRECTION}"), direction);
     }
     Ok(weights)
-}
-
-/// What a file has to hold, from a list of whole weights: pairs where the file has one of a pair.
-pub fn paired(expected: Vec<Expected>, there: &Weights) -> Vec<Expected> {
-    let mut paired = Vec::with_capacity(expected.len());
-    for (name, shape) in expected {
-        let pair = name
-            .strip_suffix(WHOLE)
-            .map(|module| [LENGTH, DIRECTION].map(|part| format!("{module}{part}")));
-        match pair.filter(|pair| pair.iter().any(|name| there.contains(name))) {
-            Some([length, direction]) => {
-                paired.push((length, length_of(&shape)));
-                paired.push((direction, shape));
-            }
-            None => paired.push((name, shape)),
-        }
-    }
-    paired
 }
 
 /// The length of each filter, in the shape of `length_of`.
@@ -150,14 +121,5 @@ mod tests {
         let (length, direction) = (zeros(&[3, 1, 1]) + 2.0, zeros(&[3, 2, 4]));
         let pair = [("a.weight_g".to_owned(), length), ("a.weight_v".to_owned(), direction)];
         assert_eq!(is_nought(&fold(pair.into_iter().collect(), |_| true).unwrap()), 0.0);
-    }
-
-    #[test]
-    fn a_pair_is_asked_for_where_one_of_it_is_there() {
-        let expected = || vec![("a.weight".to_owned(), vec![3, 2, 4])];
-        assert_eq!(paired(expected(), &weights("a.weight")), expected());
-        let pair = paired(expected(), &weights("a.weight_v"));
-        let length = ("a.weight_g".to_owned(), vec![3, 1, 1]);
-        assert_eq!(pair, [length, ("a.weight_v".to_owned(), vec![3, 2, 4])]);
     }
 }

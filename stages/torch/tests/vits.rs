@@ -6,11 +6,11 @@ use std::path::Path;
 
 use stage_torch::random::Random;
 use stage_torch::vits::{
-    Analysis, Clips, Config, Form, Lessons, LossWeights, Made, Manner, Net, Prepared, Seeded,
-    Speech, Vits, VitsTrainee, prepare,
+    Analysis, Clips, Config, Form, Lessons, LossWeights, Made, Manner, Net, Nets, Prepared, Seeded,
+    Speech, Vits, prepare,
 };
 use stage_torch::weights::Weights;
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
 
 fn read(name: &str) -> Vec<u8> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/vits");
@@ -66,7 +66,7 @@ fn the_model_takes_what_its_configuration_asks_for_and_nothing_else() {
     for config in [one, several, bare, plain] {
         for form in [Form::Whole, Form::Normed] {
             let prepared = prepare(&config, made_up(&config), form, Device::Cpu).unwrap();
-            VitsTrainee::new(&config, prepared, lessons(false)).unwrap();
+            Nets::new(&config, prepared, lessons(false)).unwrap();
         }
     }
 }
@@ -180,14 +180,14 @@ fn what_cannot_be_spoken_is_refused() {
 }
 
 fn lessons(dropout: bool) -> Lessons {
-    Lessons { bands: 10, weights: LossWeights::default(), dropout }
+    Lessons { bands: 10, weights: LossWeights::default(), dropout, kind: Kind::Float }
 }
 
-fn trainee(dropout: bool) -> VitsTrainee {
-    VitsTrainee::new(&config(), prepared(file(), Form::Normed), lessons(dropout)).unwrap()
+fn trainee(dropout: bool) -> Nets {
+    Nets::new(&config(), prepared(file(), Form::Normed), lessons(dropout)).unwrap()
 }
 
-fn clips(trainee: &VitsTrainee) -> Clips {
+fn clips(trainee: &Nets) -> Clips {
     let waves: Vec<Vec<f32>> = [260, 150].map(wave).to_vec();
     let waves: Vec<&[f32]> = waves.iter().map(Vec::as_slice).collect();
     let model = trainee.generator();
@@ -199,7 +199,7 @@ fn wave(samples: usize) -> Vec<f32> {
     (0..samples).map(|at| (at as f32 * 0.7).sin() * 0.4 + (at as f32 * 2.1).cos() * 0.1).collect()
 }
 
-fn has_learned(trainee: &VitsTrainee, net: Net) -> usize {
+fn has_learned(trainee: &Nets, net: Net) -> usize {
     let gradients = trainee.parameters(net).iter().map(|(_, parameter)| parameter.grad());
     gradients.filter(|own| own.defined() && own.abs().max().double_value(&[]) > 0.0).count()
 }
@@ -208,7 +208,7 @@ fn has_learned(trainee: &VitsTrainee, net: Net) -> usize {
 fn each_net_learns_from_its_own_loss_only() {
     let mut trainee = trainee(false);
     let clips = clips(&trainee);
-    let totals = VitsTrainee::count(&clips);
+    let totals = Nets::count(&clips);
     let made = trainee.make(&clips, 1).unwrap();
     let all = |net: Net| trainee.parameters(net).len();
     let (speaking, judging) = (all(Net::Generator), all(Net::Discriminator));
@@ -226,7 +226,7 @@ fn all_randomness_of_training_comes_from_the_seed() {
     let losses = |dropout: bool, seed: u64| {
         let mut trainee = trainee(dropout);
         let clips = clips(&trainee);
-        let totals = VitsTrainee::count(&clips);
+        let totals = Nets::count(&clips);
         let made: Made = trainee.make(&clips, seed).unwrap();
         trainee.speak(&made, &totals).unwrap().means(&totals).unwrap()
     };
@@ -239,7 +239,7 @@ fn all_randomness_of_training_comes_from_the_seed() {
 fn evaluating_gives_the_losses_of_training_without_dropout() {
     let mut trainee = trainee(true);
     let clips = clips(&trainee);
-    let totals = VitsTrainee::count(&clips);
+    let totals = Nets::count(&clips);
     let evaluated = trainee.evaluate(&clips, 5).unwrap().means(&totals).unwrap();
     assert_eq!(evaluated, trainee.evaluate(&clips, 5).unwrap().means(&totals).unwrap());
     let mut without = self::trainee(false);
@@ -259,10 +259,10 @@ fn micro_batches_add_up_to_the_batch() {
         Clips::new(model, trainee.analysis(), texts, &[&wave(samples)], None).unwrap()
     };
     let parts = [alone(&LONG, 260), alone(&SHORT, 150)];
-    let totals = VitsTrainee::count(&whole);
+    let totals = Nets::count(&whole);
     // A row's noise is its own, so only the places of the parts have to be the same. The noise of
     // these seeds meets no curve so steep that the rounding of sums shows in its gradients.
-    let run = |trainee: &mut VitsTrainee, batches: &[(&Clips, &[i64], &[u64])]| {
+    let run = |trainee: &mut Nets, batches: &[(&Clips, &[i64], &[u64])]| {
         trainee.forget(Net::Generator).unwrap();
         for (clips, starts, seeds) in batches {
             let mut noise = Seeded::new(seeds.to_vec());

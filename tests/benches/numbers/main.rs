@@ -12,6 +12,7 @@ mod overhead;
 mod peers;
 mod project;
 mod raw;
+mod report;
 mod resampling;
 mod stages;
 mod table;
@@ -31,13 +32,14 @@ fn main() {
         return;
     }
     let mut table = Table::default();
-    let parts: [(&str, Measure); 6] = [
+    let parts: [(&str, Measure); 7] = [
         ("start-up", latency::start_up),
         ("latency", latency::measure),
         ("overhead", overhead::measure),
         ("throughput", throughput::measure),
         ("resampling", resampling::measure),
         ("memory", memory::measure),
+        ("report", report::measure),
     ];
     for (name, measure) in parts {
         if arguments.wants(name) {

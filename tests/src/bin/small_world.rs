@@ -1,13 +1,15 @@
-//! The command line with the stages of the small world, one of which hears no request to stop, and
-//! with one that does not behave.
+//! The command line with the stages of the small world, one of which hears no request to stop,
+//! with one that does not behave, and with a voice and the stages in plain Rust.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use throstle_tests::{stages, unruly};
+use throstle_tests::{stages, unruly, voice};
 
 fn main() -> ExitCode {
     let mut stages = stages::all();
     stages.push(Arc::new(unruly::Unruly));
+    stages.extend(voice::all());
+    stages.extend(stage_speech::stages());
     engine::cli::main(stages)
 }

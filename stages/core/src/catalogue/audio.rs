@@ -1,10 +1,24 @@
 //! The kinds of the family `audio`. All of them read any common container; what they
 //! write is 16-bit PCM WAV with a plain header.
 
+use crate::cost::{Cost, Rates};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort};
 use crate::parameter::{Default, Parameter, ParameterType, Unit};
 
 pub const KINDS: &[&Kind] = &[&DECODE, &RESAMPLE, &LOUDNESS, &TRIM, &CHECK];
+
+/// Sound that is read and written again.
+const REWRITTEN: Rates = Rates {
+    seconds_per_item: 5e-4,
+    seconds_per_second: 6e-4,
+    bytes_per_second: 88_200.0,
+    spread: 3.0,
+    origin: "sound is read, worked on and written at 1,700 times its speed on one core \
+             (docs/benchmarks.md, chain), as 16 bit mono of 44.1 kHz where no rate is known",
+    ..Rates::LIGHT
+};
+const DECODED: Rates = Rates { seconds_per_second: 3e-3, ..REWRITTEN };
+const HEARD: Rates = Rates { bytes_per_second: 0.0, ..REWRITTEN };
 
 const RECORDINGS: InputPort = InputPort {
     reads: Fields::These(&[("audio", FieldType::Blob)]),
@@ -47,6 +61,7 @@ pub static DECODE: Kind = Kind {
     doc: "Cut files, samples that are not numbers, and files that are no sound at all are set \
           aside with a reason that says what they are. Encoder delay is removed where the \
           container states it.",
+    cost: Cost::Rates(DECODED),
     inputs: &[RECORDINGS],
     outputs: &[OutputPort {
         writes: &[
@@ -67,6 +82,7 @@ pub static RESAMPLE: Kind = Kind {
     summary: "Converts audio to another sample rate.",
     doc: "Flat within 0.1 dB to 96 % of the band, aliases below -130 dB, no delay. Audio that has \
           the rate already passes untouched, bit for bit.",
+    cost: Cost::Rates(REWRITTEN),
     inputs: &[RECORDINGS],
     outputs: &[OutputPort {
         writes: &[("audio", FieldType::Blob)],
@@ -93,6 +109,7 @@ pub static LOUDNESS: Kind = Kind {
     name: "audio.loudness",
     summary: "Brings recordings to one loudness.",
     doc: "Integrated loudness after EBU R128; clips shorter than 0.4 s go by their plain level.",
+    cost: Cost::Rates(REWRITTEN),
     inputs: &[RECORDINGS],
     outputs: &[OutputPort {
         writes: &[("audio", FieldType::Blob), ("gain_db", FieldType::Number)],
@@ -134,6 +151,7 @@ pub static TRIM: Kind = Kind {
     version: 2,
     summary: "Cuts the silence before and behind the speech.",
     doc: "A voice activity detector says where speech is. A clip without any is set aside.",
+    cost: Cost::Rates(REWRITTEN),
     inputs: &[RECORDINGS],
     outputs: &[OutputPort {
         writes: &[("audio", FieldType::Blob), ("seconds", FieldType::Number)],
@@ -175,6 +193,7 @@ pub static CHECK: Kind = Kind {
     doc: "A recording that breaks a limit is set aside with every limit it breaks, value and limit \
           named. The recordings themselves are not changed. A measure that a clip is too short or \
           too silent for is 0 and breaks no limit.",
+    cost: Cost::Rates(HEARD),
     inputs: &[RECORDINGS],
     outputs: &[OutputPort {
         writes: &[

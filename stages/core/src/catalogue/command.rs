@@ -34,6 +34,16 @@ const OUTPUTS: Parameter = Parameter {
     ..Parameter::BASE
 };
 
+const TEXTS: Parameter = Parameter {
+    name: "texts",
+    parameter_type: ParameterType::List(&ParameterType::Text),
+    default: Default::Texts(&[]),
+    doc: "Those of `outputs` that become texts, without the end of their last line; the others are \
+          files. With `outputs = { text = \"text.txt\" }` and `texts = [\"text\"]` a program such \
+          as uroman writes the texts anew.",
+    ..Parameter::BASE
+};
+
 const SCRIPT: Parameter = Parameter {
     name: "script",
     parameter_type: ParameterType::File,
@@ -84,6 +94,7 @@ pub static COMMAND: Kind = Kind {
         LINE,
         FIELDS,
         OUTPUTS,
+        TEXTS,
         SCRIPT,
         ENVIRONMENT,
         VERSION,
@@ -112,6 +123,6 @@ pub static ONCE: Kind = Kind {
         ..DECLARED
     }],
     outputs: &[OutputPort { open: true, doc: "The outputs by name.", ..OutputPort::ARTIFACT }],
-    parameters: &[LINE, FIELDS, OUTPUTS, SCRIPT, ENVIRONMENT, VERSION, VERSION_COMMAND],
+    parameters: &[LINE, FIELDS, OUTPUTS, TEXTS, SCRIPT, ENVIRONMENT, VERSION, VERSION_COMMAND],
     ..Kind::BASE
 };

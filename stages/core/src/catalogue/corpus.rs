@@ -1,5 +1,6 @@
 //! The kinds of the family `corpus`: sources that read what people have on their disks.
 
+use crate::cost::{Cost, Rates};
 use crate::kind::{FieldType, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
@@ -13,7 +14,8 @@ const CLIPS: &[OutputPort] = &[OutputPort {
     ..OutputPort::DATASET
 }];
 
-const SOURCE: Kind = Kind { work: Work::Source, outputs: CLIPS, ..Kind::BASE };
+const SOURCE: Kind =
+    Kind { work: Work::Source, cost: Cost::Rates(Rates::LIGHT), outputs: CLIPS, ..Kind::BASE };
 
 const AUDIO_FOLDER: Parameter = Parameter {
     name: "audio",

@@ -1,5 +1,6 @@
 //! The kinds of the family `dataset`: gathers that look at whole data sets.
 
+use crate::cost::{Cost, Rates};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
@@ -18,6 +19,7 @@ pub static SPLIT: Kind = Kind {
           with fewer held-out clips than `minimum_per_speaker` gets more in the order of the hash; \
           only those can go back to training, when a newcomer of the speaker comes before them. \
           Texts that stand on both sides are counted in the notes: `group = \"text\"` keeps them together.",
+    cost: Cost::Rates(Rates::LIGHT),
     inputs: &[WHOLE],
     outputs: &[
         OutputPort { name: "training", doc: "What a model is trained on.", ..OutputPort::DATASET },
@@ -95,6 +97,7 @@ pub static FILTER: Kind = Kind {
     doc: "`where = [{ field = \"seconds\", min = 0.5, max = 20 }, { field = \"speaker\", any_of = \
           [\"anna\"] }]`. Items that are left out are no rejects; they are counted by condition. A \
           field that no item has is an error.",
+    cost: Cost::Rates(Rates::LIGHT),
     inputs: &[WHOLE],
     outputs: &[OutputPort { doc: "The items that are kept.", ..OutputPort::DATASET }],
     parameters: &[Parameter {
@@ -111,6 +114,7 @@ pub static MERGE: Kind = Kind {
     summary: "Joins several data sets to one.",
     doc: "An item that is the same in two sets is there once. One id for different items is an \
           error, unless `prefix = \"stage\"` puts the name of each item's stage before its id.",
+    cost: Cost::Rates(Rates::LIGHT),
     inputs: &[InputPort { many: true, ..WHOLE }],
     outputs: &[OutputPort { doc: "All items.", ..OutputPort::DATASET }],
     parameters: &[Parameter {
@@ -127,6 +131,7 @@ pub static ITEM: Kind = Kind {
     name: "dataset.item",
     summary: "Takes one item out, as an artifact.",
     doc: "Such as the clip that a voice is to be taken from. The artifact has the item's fields.",
+    cost: Cost::Rates(Rates::LIGHT),
     inputs: &[WHOLE],
     outputs: &[OutputPort { open: true, doc: "The fields of the item.", ..OutputPort::ARTIFACT }],
     parameters: &[Parameter { name: "id", doc: "The id of the item.", ..Parameter::BASE }],
@@ -140,6 +145,7 @@ pub static PACK: Kind = Kind {
     doc: "`protos` is the training format of Fish Speech. `npy` is an array of all tokens, codebooks \
           by frames, and an index in JSON. A clip's shard follows from its id alone, so that a new \
           clip rewrites one shard.",
+    cost: Cost::Rates(Rates { bytes_per_second: 450.0, bytes_per_item: 200.0, ..Rates::LIGHT }),
     inputs: &[InputPort {
         reads: Fields::These(&[("text", FieldType::Text), ("tokens", FieldType::Blob)]),
         may_read: &[("speaker", FieldType::Text)],

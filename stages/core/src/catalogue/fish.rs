@@ -3,10 +3,23 @@
 use super::train::{
     CHECKPOINTS, COUNT, SEED, TRAINING, absent, at_least_one, choice, count, join, number,
 };
+use crate::cost::{Cost, Family, Rates, Training, Weights};
 use crate::kind::{Batching, FieldType, Fields, InputPort, Kind, OutputPort, Place, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
 pub const KINDS: &[&Kind] = &[&INIT, &FINETUNE, &LORA, &MERGE, &SYNTHESIZE];
+
+const SPEECH: Rates = Rates {
+    seconds_per_item: 0.5,
+    // 21.5 frames for each second of speech, at 15 a second.
+    seconds_per_second: 1.4,
+    bytes_per_item: 500.0,
+    bytes_per_second: 88_200.0 + 430.0,
+    vram_per_second: 4.0 * 11.3e6,
+    spread: 3.0,
+    origin: "15 frames of speech a second without compilation on a RTX 4090, as the documents of \
+             Fish Speech say, and as many on other large GPUs",
+};
 
 /// What every model artifact has; its tensors and tokenizer files are further fields.
 const MODEL_FIELDS: &[(&str, FieldType)] =
@@ -98,6 +111,7 @@ Codebooks and their entries are those of `codec`, or of the parameters where it 
 fast layers are as wide as the slow ones.",
     work: Work::Gather,
     place: Place::Worker,
+    cost: Cost::Weights(Weights { written: 1.0 }),
     inputs: &[InputPort {
         name: "codec",
         reads: Fields::All,
@@ -148,6 +162,7 @@ pub static FINETUNE: Kind = Kind {
     doc: TRAINING_DOC,
     work: Work::Train,
     place: Place::Worker,
+    cost: Cost::Training(Training { family: Family::DualAr, adapters: false }),
     inputs: &[CLIPS, VALIDATION, BASE_MODEL],
     outputs: &[MODEL_OUTPUT, LOG, CHECKPOINTS],
     parameters: &FINETUNE_PARAMETERS,
@@ -169,6 +184,7 @@ Training is that of `fish.finetune`, and so are its preflight and `parity`. With
 turned off the loss must be that of the base, to the bit.",
     work: Work::Train,
     place: Place::Worker,
+    cost: Cost::Training(Training { family: Family::DualAr, adapters: true }),
     inputs: &[CLIPS, VALIDATION, BASE_MODEL, InputPort { optional: true, ..ADAPTERS }],
     outputs: &[
         OutputPort {
@@ -227,6 +243,7 @@ The sum is made in f32 and rounded once. Adapters of another base are refused; s
 adapters would have to be merged one after the other.",
     work: Work::Gather,
     place: Place::Worker,
+    cost: Cost::Weights(Weights { written: 1.0 }),
     inputs: &[BASE_MODEL, ADAPTERS],
     outputs: &[MODEL_OUTPUT],
     parameters: &[choice(
@@ -257,6 +274,7 @@ before is not spoken again, whatever training did since. Adapters need their bas
 checkpoints of a whole model need none there.",
     place: Place::Worker,
     batching: Batching::Single,
+    cost: Cost::Rates(SPEECH),
     inputs: &[
         InputPort {
             reads: Fields::These(&[("text", FieldType::Text)]),

@@ -1,5 +1,6 @@
 //! The kinds of the family `model`: published weights as artifacts, and the way back.
 
+use crate::cost::{Cost, Rates, Weights};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
@@ -16,9 +17,16 @@ so that models that share tensors share the space as well.
 
 Names lose what training tools put before them (`state_dict`, `model.`, `generator.`); rotation
 tables and masks are left out, since they are made anew; separate matrices of queries, keys and
-values become one. The tensors of a text model are compared with what its `config.json` asks for,
-and the size of its tokenizer with its vocabulary.",
+values become one. The tensors of a text model or a VITS model are compared with what its
+`config.json` asks for, and the size of its tokenizer with its vocabulary.
+
+VITS models are those of transformers (`vocab.json` and `tokenizer_config.json` beside), finetune-hf-vits
+at any moment of training, and the original project (`G_100000.pth`, `config.json`, `vocab.txt`, as MMS
+publishes them), which become models of transformers. Each weight stays whole, or a length and a
+direction, as the file has it; a discriminator stays where there is one. Models that read phonemes of
+espeak are refused.",
     work: Work::Gather,
+    cost: Cost::Weights(Weights { written: 1.0 }),
     inputs: &[InputPort {
         name: "asset",
         reads: Fields::All,
@@ -36,10 +44,10 @@ and the size of its tokenizer with its vocabulary.",
     parameters: &[
         Parameter {
             name: "family",
-            parameter_type: ParameterType::Choice(&["auto", "fish-dual-ar", "fish-dac"]),
+            parameter_type: ParameterType::Choice(&["auto", "fish-dual-ar", "fish-dac", "vits"]),
             default: Default::Text("auto"),
-            doc: "What the weights are: a text model of Fish Speech, its codec, or what the names \
-                  of the tensors say.",
+            doc: "What the weights are: a text model of Fish Speech, its codec, a VITS model, or \
+                  what the names of the tensors say.",
             ..Parameter::BASE
         },
         Parameter {
@@ -53,8 +61,15 @@ and the size of its tokenizer with its vocabulary.",
         Parameter {
             name: "config",
             default: Default::Absent,
-            doc: "The file in the asset with the configuration. If not given, a text model has \
+            doc: "The file in the asset with the configuration. If not given, a model has \
                   `config.json` beside the weights, and a codec is the published one.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "discriminator",
+            default: Default::Absent,
+            doc: "For VITS models of the original project: the file in the asset with the \
+                  discriminator, such as `D_100000.pth`, which training goes on with.",
             ..Parameter::BASE
         },
         Parameter {
@@ -82,19 +97,24 @@ pub static EXPORT: Kind = Kind {
 With `export = \"out/voice\"` the stage writes a folder that the original project loads. A text model
 has `model.pth`, `config.json`, `tokenizer.tiktoken` and `special_tokens.json`. A codec has
 `codec.pth`, and `codec.json` where it is not the published one. Adapters have `adapters.pth`, with
-the names that loralib gives, and `adapters.json` with their base, rank and alpha. Of these there
+the names that loralib gives, and `adapters.json` with their base, rank and alpha. A VITS model has
+`model.safetensors` (`pytorch_model.bin` as `pth`), `config.json`, `vocab.json` and
+`tokenizer_config.json`, which `VitsModel` and `VitsTokenizer` of transformers load. Of these there
 are those that the model has; where there is one alone, `export` names the file itself:
 `export = \"out/voice/codec.pth\"`.
 
 The weights are one flat state dict in C order, under the names that the original has now, and
-`model.import` gives the same tensors again, to the bit unless `dtype` says otherwise. A licence
+`model.import` gives the same tensors again, to the bit unless `dtype` says otherwise. Of a VITS model
+there are the weights that it speaks with: those that transformers wants whole are made whole, in f32
+unless `dtype` says otherwise, and a discriminator is left out. A licence
 that the model carries stands in the head of `README.md`, where `model.import` finds it.",
     work: Work::Gather,
+    cost: Cost::Weights(Weights { written: 1.0 }),
     inputs: &[InputPort {
         name: "model",
         reads: Fields::All,
-        doc: "A model or adapters: of `model.import`, `fish.init`, `fish.finetune`, `fish.lora` or \
-              `fish.merge`.",
+        doc: "A model or adapters: of `model.import`, `fish.finetune`, `fish.lora`, `fish.merge` or \
+              `vits.finetune`, for example.",
         ..InputPort::ARTIFACT
     }],
     outputs: &[OutputPort {
@@ -106,10 +126,10 @@ that the model carries stands in the head of `README.md`, where `model.import` f
     parameters: &[
         Parameter {
             name: "format",
-            parameter_type: ParameterType::Choice(&["pth", "safetensors"]),
-            default: Default::Text("pth"),
-            doc: "What the weights are written as, and how their file ends. The original project \
-                  reads `pth`.",
+            parameter_type: ParameterType::Choice(&["auto", "pth", "safetensors"]),
+            default: Default::Text("auto"),
+            doc: "What the weights are written as. `auto` is what the original project reads: \
+                  `pth` for Fish Speech, `safetensors` for VITS.",
             ..Parameter::BASE
         },
         Parameter {
@@ -128,7 +148,7 @@ pub static AUDITION: Kind = Kind {
     summary: "Has each checkpoint speak each sentence.",
     doc: "\
 Makes an item of every sentence and every checkpoint that a training kept, for one stage that
-speaks them all, such as `fish.synthesize`. The item of `hello` and `step-400` is
+speaks them all: `fish.synthesize` or `vits.synthesize`. The item of `hello` and `step-400` is
 `hello@step-400`. What is spoken follows from the sentence and the checkpoint's weights, so that
 another sentence costs as many syntheses as there are checkpoints, and a checkpoint that was kept
 before costs none.
@@ -136,6 +156,7 @@ before costs none.
 To go on with the one that sounds best, take it out with `dataset.item`, as a model or as adapters:
 `input = \"trained.checkpoints\"`, `id = \"step-400\"`.",
     work: Work::Gather,
+    cost: Cost::Rates(Rates::LIGHT),
     inputs: &[
         InputPort {
             reads: Fields::All,

@@ -1,5 +1,6 @@
 //! The kinds of the family `report`.
 
+use crate::cost::{Cost, Rates};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 
 pub const KINDS: &[&Kind] = &[&SUMMARY, &TENSORBOARD];
@@ -10,6 +11,7 @@ pub static SUMMARY: Kind = Kind {
     doc: "For each data set the number of items, what each field adds up to, and the items set \
           aside by reason. Artifacts that are JSON are taken in whole. Keys are sorted.",
     work: Work::Gather,
+    cost: Cost::Rates(Rates::LIGHT),
     inputs: &[
         InputPort {
             reads: Fields::All,
@@ -42,6 +44,7 @@ pub static TENSORBOARD: Kind = Kind {
           the `events` of the training, both are shown together: `export = \
           \"out/log/events.out.tfevents.1.heard\"`. The clock counts a second a step.",
     work: Work::Gather,
+    cost: Cost::Rates(Rates::LIGHT),
     inputs: &[InputPort {
         reads: Fields::These(&[("audio", FieldType::Blob)]),
         may_read: &[

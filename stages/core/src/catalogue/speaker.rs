@@ -1,5 +1,6 @@
 //! The kinds of the family `speaker`.
 
+use crate::cost::{Cost, Rates};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
@@ -11,6 +12,7 @@ pub static STATS: Kind = Kind {
     doc: "Minutes need the field `seconds`, which `audio.decode` and `audio.check` write. The median \
           signal-to-noise ratio needs `snr`, which `audio.check` writes.",
     work: Work::Gather,
+    cost: Cost::Rates(Rates::LIGHT),
     inputs: &[InputPort {
         may_read: &[
             ("seconds", FieldType::Number),
@@ -34,6 +36,7 @@ pub static SELECT: Kind = Kind {
     summary: "Keeps the clips of the speakers with the most to say.",
     doc: "Equal speakers come in the order of their names.",
     work: Work::Gather,
+    cost: Cost::Rates(Rates::LIGHT),
     inputs: &[InputPort {
         reads: Fields::All,
         doc: "Clips with their speakers.",

@@ -1,5 +1,6 @@
 //! The kinds of the family `text`.
 
+use crate::cost::{Cost, Rates};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
@@ -18,6 +19,7 @@ pub static NORMALIZE: Kind = Kind {
           case by choice. Every change is counted in the notes. Numbers are spelled out only where \
           their reading is plain; digits that are left are counted, for `text.audit` to stop on. A \
           second time changes nothing.",
+    cost: Cost::Rates(Rates::LIGHT),
     inputs: &[TEXTS],
     outputs: &[OutputPort {
         writes: &[("text", FieldType::Text)],
@@ -76,10 +78,25 @@ pub static AUDIT: Kind = Kind {
     name: "text.audit",
     summary: "Stops on characters that the target tokenizer does not know.",
     doc: "Tokenizers drop unknown characters in silence. The report lists each with its count, \
-          code point and the first clips that have it. The vocabulary is a `vocab.json`, a \
-          `tokenizer.json` or a text file with the characters, or `characters`.",
+          code point and the first clips that have it. The vocabulary is that of a VITS `model`, \
+          whose tokenizer then reads the texts, or a `vocab.json`, a `tokenizer.json` or a text \
+          file with the characters, or `characters`. Texts that are not romanised, where the \
+          model was trained on romanised ones, end the run as unknown characters do.",
     work: Work::Gather,
-    inputs: &[InputPort { reads_id: true, ..TEXTS }],
+    cost: Cost::Rates(Rates::LIGHT),
+    inputs: &[
+        InputPort { reads_id: true, ..TEXTS },
+        InputPort {
+            name: "model",
+            reads: Fields::These(&[
+                ("vocab.json", FieldType::Blob),
+                ("tokenizer_config.json", FieldType::Blob),
+            ]),
+            optional: true,
+            doc: "A VITS model that is to read the texts.",
+            ..InputPort::ARTIFACT
+        },
+    ],
     outputs: &[OutputPort {
         writes: &[
             ("report", FieldType::Blob),

@@ -92,6 +92,27 @@ pub(super) const CHECKPOINTS: OutputPort = OutputPort {
           once. For `model.audition`, or `dataset.item` to take one out.",
 };
 
+/// The one of [`TRAINING`] with this name, for families to which not all of them apply.
+pub(super) const fn shared(name: &str) -> Parameter {
+    let mut at = 0;
+    while at < COUNT {
+        if is_same(TRAINING[at].name, name) {
+            return TRAINING[at];
+        }
+        at += 1;
+    }
+    panic!("no training stage has a parameter of this name")
+}
+
+const fn is_same(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
+}
+
 pub(super) const COUNT: usize = 31;
 
 /// How long, how fast, in what portions, how exactly, and what is kept.

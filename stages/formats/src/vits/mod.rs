@@ -4,10 +4,16 @@
 mod check;
 mod config;
 mod names;
+mod original;
 mod tensors;
 mod tokenizer;
+mod training;
+mod vocabulary;
 
 pub use config::Config;
-pub use names::from_original;
-pub use tensors::{DISCRIMINATOR_PREFIX, is_normed};
+pub use names::{from_original, is_projection, plain_name};
+pub use original::{is_original, read_original};
+pub use tensors::{DISCRIMINATOR_PREFIX, is_normed, is_normed_in_transformers};
 pub use tokenizer::{Tokenizer, Tokens};
+pub use training::training_memory;
+pub use vocabulary::{TextRules, tokenizer_config_file, vocabulary_file};

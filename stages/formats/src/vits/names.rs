@@ -1,5 +1,17 @@
 //! What the tensors of the original VITS are called in transformers.
 
+use crate::weight_norm;
+
+/// The name in transformers, with weight norm in this project's spelling, of a tensor of any file.
+pub fn plain_name(name: &str, is_stochastic: bool) -> String {
+    from_original(name, is_stochastic).unwrap_or_else(|| weight_norm::plain(name))
+}
+
+/// Whether a weight is a matrix that originals store as a convolution, with a third axis of one.
+pub fn is_projection(name: &str) -> bool {
+    name.contains(".attention.") && name.ends_with("_proj.weight")
+}
+
 /// The name in transformers of a tensor of an original checkpoint (its `model`), generator or
 /// discriminator; none where there is no such tensor. What durations are predicted by tells two
 /// of the names apart. Only the names differ, but for the projections of the attention, whose

@@ -15,6 +15,12 @@ pub fn is_normed(name: &str) -> bool {
     name.ends_with(&format!(".{WHOLE}")) && inside.iter().any(|part| name.contains(part))
 }
 
+/// Whether transformers wants a weight as length and direction, which it does even for speaking:
+/// whole ones it would take for missing, and speak with random ones.
+pub fn is_normed_in_transformers(name: &str) -> bool {
+    name.contains(".wavenet.")
+}
+
 /// Collects names below a prefix.
 struct Scope<'a> {
     tensors: &'a mut Vec<Expected>,

@@ -74,6 +74,13 @@ pub fn level(clip: Clip, options: &Options) -> Result<Levelled, Fault> {
     })
 }
 
+/// How loud a clip is; none for digital silence.
+pub fn loudness(clip: Clip) -> Result<Option<Loudness>, Fault> {
+    let (rate, channels) = (clip.rate, clip.channels);
+    let (samples, _) = clip.into_pcm();
+    Ok(measure(&samples, rate, channels)?.map(|measured| measured.loudness))
+}
+
 struct Measured {
     loudness: Loudness,
     true_peak_db: f64,

@@ -29,11 +29,15 @@ pub struct Measures {
     /// The mean sample, full scale being 1.
     pub dc_offset: f64,
     pub silence_share: f64,
+    /// The longest stretch of silent frames.
+    pub longest_silence_seconds: f64,
     pub snr_db: Option<f64>,
     /// The highest frequency that is not buried: see `spectrum`.
     pub bandwidth_hz: Option<f64>,
     /// The frequency below which 99 % of the energy lies.
     pub rolloff_hz: Option<f64>,
+    /// From 0 for a tone to 1 for white noise: see `spectrum`.
+    pub flatness: Option<f64>,
     pub correlation: Option<f64>,
 }
 
@@ -58,9 +62,11 @@ pub fn measure(clip: &Clip, correlation: Option<f64>) -> Measures {
         clipped_share: pass.clipped as f64 / total,
         dc_offset: pass.sum as f64 / total / 32_768.0,
         silence_share: pass.silent as f64 / pass.frames.max(1) as f64,
+        longest_silence_seconds: (pass.longest_silence as f64 * FRAME_SECONDS).min(clip.seconds()),
         snr_db: pass.amplitudes.snr_db(),
         bandwidth_hz: shape.map(|shape| shape.bandwidth_hz),
         rolloff_hz: shape.map(|shape| shape.rolloff_hz),
+        flatness: shape.map(|shape| shape.flatness),
         correlation,
     }
 }
@@ -87,6 +93,9 @@ struct Pass {
     peak: u16,
     frames: u64,
     silent: u64,
+    /// Silent frames up to here, one after the other.
+    silence: u64,
+    longest_silence: u64,
     run: u64,
     clipped: u64,
     clipped_runs: u64,
@@ -103,10 +112,20 @@ impl Pass {
         self.energy += energy;
         self.peak = self.peak.max(peak);
         self.frames += 1;
-        self.silent += u64::from((energy as f64) < silence_energy() * frame.len() as f64);
+        self.silence(energy, frame.len());
         self.amplitudes.add(frame);
         if peak >= 32_767 || self.run > 0 {
             self.clipping(frame);
+        }
+    }
+
+    fn silence(&mut self, energy: u64, samples: usize) {
+        if (energy as f64) < silence_energy() * samples as f64 {
+            self.silent += 1;
+            self.silence += 1;
+            self.longest_silence = self.longest_silence.max(self.silence);
+        } else {
+            self.silence = 0;
         }
     }
 

@@ -22,6 +22,7 @@ mod pcm;
 mod riff;
 mod snr;
 mod sound;
+pub(crate) mod source;
 mod spectrum;
 mod stage;
 

@@ -1,5 +1,5 @@
-//! How far up the spectrum of a recording reaches. Telephone speech that was resampled
-//! to a high rate has an empty upper half, and a model trained on it sounds dull.
+//! How far up the spectrum of a recording reaches, and how even it is. Telephone speech that
+//! was resampled to a high rate has an empty upper half, and a model trained on it sounds dull.
 
 use realfft::num_complex::Complex;
 use realfft::{RealFftPlanner, RealToComplex};
@@ -15,13 +15,16 @@ const FRAMES: usize = 64;
 /// How far below the strongest frequency a frequency may lie and still count.
 const BURIED_DB: f64 = 60.0;
 
-/// The reach of a spectrum.
+/// The reach of a spectrum, and its evenness.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shape {
     /// The highest frequency within 60 dB of the strongest one.
     pub bandwidth_hz: f64,
     /// The frequency below which 99 % of the energy lies.
     pub rolloff_hz: f64,
+    /// The geometric mean of the power by frequency over the arithmetic one: 1 where all
+    /// frequencies are equally strong, as in white noise, and near 0 for a tone.
+    pub flatness: f64,
 }
 
 /// The shape of the first channel; none for digital silence and for clips shorter than
@@ -40,6 +43,7 @@ pub fn shape(interleaved: &[i16], channels: usize, rate: u32) -> Option<Shape> {
     Some(Shape {
         bandwidth_hz: bandwidth(&power) as f64 * bin_hz,
         rolloff_hz: rolloff(&power, total) as f64 * bin_hz,
+        flatness: flatness(&power[1..], total),
     })
 }
 
@@ -47,6 +51,15 @@ fn bandwidth(power: &[f64]) -> usize {
     let strongest = power.iter().copied().fold(0.0, f64::max);
     let floor = strongest * 10_f64.powf(-BURIED_DB / 10.0);
     power.iter().rposition(|power| *power >= floor).unwrap_or(0)
+}
+
+fn flatness(power: &[f64], total: f64) -> f64 {
+    /// A frequency this far below the mean counts as so far below: what rounding to 16 bits
+    /// leaves of it is no measure of anything.
+    const LEAST: f64 = 1e-9;
+    let mean = total / power.len() as f64;
+    let logarithms: f64 = power.iter().map(|power| (power / mean).max(LEAST).ln()).sum();
+    (logarithms / power.len() as f64).exp()
 }
 
 fn rolloff(power: &[f64], total: f64) -> usize {

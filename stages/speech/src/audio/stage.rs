@@ -3,21 +3,19 @@
 
 use super::check;
 use super::clip::Clip;
-use super::decode::{Decoded, Options, decode};
-use super::fault::Fault;
+use super::decode::{Decoded, Options};
 use super::loudness;
 use super::measure::Measures;
 use super::mix::Mix;
 use super::note::Note;
 use super::resample::resample;
-use super::sniff::Format;
+use super::source::Source;
 use super::trim;
 use super::wav;
-use bytes::Bytes;
 use stage_core::catalogue::audio as kinds;
 use stage_core::{
-    Blob, Context, Item, ItemJob, Job, Kind, NewValue, Output, ParameterValue, Parameters, Reject,
-    Setup, Stage, StageError, Value,
+    Context, Item, ItemJob, Job, Kind, NewValue, Output, ParameterValue, Parameters, Reject, Setup,
+    Stage, StageError, Value,
 };
 use std::sync::Arc;
 
@@ -40,12 +38,6 @@ struct AudioStage {
 /// What one kind does with a recording that was read.
 trait Work: Send + Sync {
     fn apply(&self, decoded: Decoded, source: &Source) -> Result<Output, Reject>;
-}
-
-/// Where a clip came from.
-struct Source {
-    blob: Arc<Blob>,
-    bytes: Bytes,
 }
 
 impl Stage for AudioStage {
@@ -82,18 +74,12 @@ impl AudioJob {
         item: &Item,
         context: &mut dyn Context,
     ) -> Result<Result<Output, Reject>, StageError> {
-        let Some(blob) = item.fields.blob("audio") else {
-            let reason = "the item has no field `audio` that holds a recording";
-            return Ok(Err(Reject::new("no-audio", reason)));
-        };
-        let bytes = context.read(blob)?;
-        Ok(self.read(Source { blob: blob.clone(), bytes }))
+        let source = Source::of(item, "audio", context)?;
+        Ok(source.and_then(|source| self.read(source)))
     }
 
     fn read(&self, source: Source) -> Result<Output, Reject> {
-        let options =
-            Options { declared: Format::of_media_type(&source.blob.kind), ..self.options.clone() };
-        let decoded = decode(&source.bytes, &options).map_err(reject)?;
+        let decoded = source.decode(&self.options)?;
         let codes: Vec<_> = decoded.notes.iter().map(Note::code).collect();
         let mut output = self.work.apply(decoded, &source)?;
         for code in codes {
@@ -101,10 +87,6 @@ impl AudioJob {
         }
         Ok(output)
     }
-}
-
-fn reject(fault: Fault) -> Reject {
-    Reject::new(fault.code(), fault.to_string())
 }
 
 /// How the kind's parameters want a recording to be read.
@@ -129,7 +111,7 @@ fn reading(kind: &Kind, parameters: &Parameters) -> Result<Options, StageError> 
 
 /// The clip in its stored form. A source that has this form already is not stored again.
 fn store(clip: Clip, source: &Source) -> Result<Output, Reject> {
-    let (bytes, clipped) = wav::write(clip).map_err(reject)?;
+    let (bytes, clipped) = wav::write(clip)?;
     let value = if bytes == source.bytes && &*source.blob.kind == wav::KIND {
         NewValue::Kept(Value::Blob(source.blob.clone()))
     } else {
@@ -171,7 +153,7 @@ fn resampling(parameters: &Parameters) -> Result<Box<dyn Work>, StageError> {
 
 impl Work for Resample {
     fn apply(&self, decoded: Decoded, source: &Source) -> Result<Output, Reject> {
-        let resampled = resample(decoded.clip, self.rate).map_err(reject)?;
+        let resampled = resample(decoded.clip, self.rate)?;
         let mut output = store(resampled.clip, source)?;
         note_clipping(&mut output, resampled.clipped);
         Ok(output)
@@ -190,7 +172,7 @@ fn levelling(parameters: &Parameters) -> Result<Box<dyn Work>, StageError> {
 
 impl Work for Level {
     fn apply(&self, decoded: Decoded, source: &Source) -> Result<Output, Reject> {
-        let levelled = loudness::level(decoded.clip, &self.0).map_err(reject)?;
+        let levelled = loudness::level(decoded.clip, &self.0)?;
         let mut output =
             store(levelled.clip, source)?.with("gain_db", NewValue::Number(levelled.gain_db));
         match levelled.held_by {
@@ -214,7 +196,7 @@ fn trimming(parameters: &Parameters) -> Result<Box<dyn Work>, StageError> {
 
 impl Work for Trim {
     fn apply(&self, decoded: Decoded, source: &Source) -> Result<Output, Reject> {
-        let trimmed = trim::trim(decoded.clip, &self.0).map_err(reject)?;
+        let trimmed = trim::trim(decoded.clip, &self.0)?;
         let seconds = trimmed.clip.seconds();
         let cut = trimmed.before + trimmed.behind > 0;
         let mut output = store(trimmed.clip, source)?.with("seconds", NewValue::Number(seconds));

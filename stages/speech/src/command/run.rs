@@ -64,6 +64,8 @@ pub enum CommandError {
     TooLarge { path: Utf8PathBuf, bytes: u64 },
     #[error("the output `{path}` is a link or a folder, not a file")]
     NotAFile { path: Utf8PathBuf },
+    #[error("the output `{path}` is to be a text and is no UTF-8")]
+    NotText { path: Utf8PathBuf },
     #[error("failed to {action} `{path}`: {error}")]
     Io { action: &'static str, path: Utf8PathBuf, error: io::Error },
 }
@@ -78,6 +80,7 @@ impl CommandError {
             CommandError::NoOutput { .. } => Some("no-output"),
             CommandError::TooLarge { .. } => Some("output-too-large"),
             CommandError::NotAFile { .. } => Some("output-no-file"),
+            CommandError::NotText { .. } => Some("output-no-text"),
             _ => None,
         }
     }

@@ -30,6 +30,8 @@ struct Declared {
     fields: Vec<String>,
     /// Name of the field, file name below the folder of the outputs.
     outputs: Vec<(String, Utf8PathBuf)>,
+    /// Those of them that become texts.
+    texts: Vec<String>,
     script: Option<Bytes>,
     environment: BTreeMap<String, String>,
     timeout: Option<Duration>,
@@ -61,6 +63,7 @@ impl Declared {
             line: parameters.text("command")?.to_owned(),
             fields: parameters.texts("fields")?.into_iter().map(str::to_owned).collect(),
             outputs: outputs(parameters)?,
+            texts: texts(parameters)?,
             script,
             environment: environment(setup)?,
             timeout: setup
@@ -156,13 +159,23 @@ impl Declared {
         run(&spec, || context.stopping())
     }
 
-    fn values(&self, finished: Finished) -> Vec<(String, NewValue)> {
-        let names = self.outputs.iter();
-        let value = |((name, file), bytes): (&(String, Utf8PathBuf), Bytes)| {
+    fn values(&self, finished: Finished) -> Result<Vec<(String, NewValue)>, CommandError> {
+        let outputs = self.outputs.iter().zip(finished.outputs);
+        outputs
+            .map(|((name, file), bytes)| Ok((name.clone(), self.value(name, file, bytes)?)))
+            .collect()
+    }
+
+    /// A text is what a line holds: tools end it with a line end that is no part of it.
+    fn value(&self, name: &str, file: &Utf8Path, bytes: Bytes) -> Result<NewValue, CommandError> {
+        if !self.texts.iter().any(|text| text == name) {
             let kind = format!("file/{}", file.extension().unwrap_or("unknown"));
-            (name.clone(), NewValue::bytes(kind, bytes))
-        };
-        names.zip(finished.outputs).map(value).collect()
+            return Ok(NewValue::bytes(kind, bytes));
+        }
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => Ok(NewValue::Text(text.trim_end_matches(['\r', '\n']).to_owned())),
+            Err(_) => Err(CommandError::NotText { path: file.to_owned() }),
+        }
     }
 }
 
@@ -193,6 +206,16 @@ fn outputs(parameters: &Parameters) -> Result<Vec<(String, Utf8PathBuf)>, StageE
         outputs.push((name.to_owned(), Utf8PathBuf::from(file)));
     }
     Ok(outputs)
+}
+
+/// The outputs that become texts.
+fn texts(parameters: &Parameters) -> Result<Vec<String>, StageError> {
+    let (texts, outputs) = (parameters.texts("texts")?, parameters.map("outputs")?);
+    if let Some(unknown) = texts.iter().find(|text| !outputs.contains_key(**text)) {
+        let message = format!("`texts` names `{unknown}`, which is none of the `outputs`");
+        return Err(StageError::failed(message));
+    }
+    Ok(texts.into_iter().map(str::to_owned).collect())
 }
 
 /// What the command sees of the environment: where programs and the user's own packages are, a
@@ -309,10 +332,9 @@ impl Each {
                 }
             };
         }
-        match self.declared.run(folder, &places, context) {
-            Ok(finished) => {
-                Ok(Ok(Output { values: self.declared.values(finished), notes: Vec::new() }))
-            }
+        let finished = self.declared.run(folder, &places, context);
+        match finished.and_then(|finished| self.declared.values(finished)) {
+            Ok(values) => Ok(Ok(Output { values, notes: Vec::new() })),
             Err(error) => match error.reject_code() {
                 Some(code) if self.rejects => Ok(Err(Reject::new(code, error.to_string()))),
                 Some(_) => Err(unable(&error)),
@@ -374,7 +396,7 @@ impl GatherJob for Once {
         write(&list, &self.lines(items, folder, context)?)?;
         places.insert(ITEMS_PLACE.to_owned(), list.into_string());
         let finished = self.0.run(folder, &places, context).map_err(fatal)?;
-        let artifact = PortOutput::Artifact(self.0.values(finished));
+        let artifact = PortOutput::Artifact(self.0.values(finished).map_err(fatal)?);
         Ok(GatherOutput::default().with("output", artifact))
     }
 }

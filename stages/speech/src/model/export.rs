@@ -15,12 +15,14 @@ use stage_core::{
 };
 use stage_formats::artifact::{
     self, CONFIG, DAC, DUAL_AR, FAMILY, LICENSE, LINEAGE, LORA, SPECIAL_TOKENS, TOKENIZER,
+    TOKENIZER_CONFIG, VITS, VOCABULARY,
 };
 use stage_formats::pth::PthWriter;
 use stage_formats::safetensors::SafetensorsWriter;
 use stage_formats::{Dtype, FileSink, FormatError, Tensor, TensorInfo};
 
 use super::import::{AS_PUBLISHED, MODEL_CARD, PUBLISHED_CONFIG};
+use super::recipe::{Recipe, recipes};
 use crate::plain::{self, JSON, to_json, unknown_choice};
 
 const CODEC_CONFIG: &str = "codec.json";
@@ -41,24 +43,27 @@ enum Format {
 }
 
 impl Format {
-    fn ending(self) -> &'static str {
-        match self {
-            Format::Pth => "pth",
-            Format::Safetensors => "safetensors",
+    /// What the original project of a family reads.
+    fn of(family: &str) -> Format {
+        match family {
+            VITS => Format::Safetensors,
+            _ => Format::Pth,
         }
     }
 }
 
 struct Export {
-    format: Format,
+    /// None: what the original project reads.
+    format: Option<Format>,
     /// None leaves each tensor as it is.
     dtype: Option<Dtype>,
 }
 
 fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let format = match setup.parameters.text("format")? {
-        "pth" => Format::Pth,
-        "safetensors" => Format::Safetensors,
+        "auto" => None,
+        "pth" => Some(Format::Pth),
+        "safetensors" => Some(Format::Safetensors),
         other => return Err(unknown_choice("format", other)),
     };
     let dtype = super::dtype(&setup.parameters)?;
@@ -74,31 +79,42 @@ impl GatherJob for Export {
         let model = input
             .artifact("model")
             .ok_or_else(|| StageError::failed("no model arrived on port `model`"))?;
-        let stem = stem(model)?;
-        let (blob, tensors) = self.weights(model, context)?;
+        let family = family(model)?;
+        let format = self.format.unwrap_or_else(|| Format::of(family));
+        let (blob, tensors) = self.weights(model, format, context)?;
         let mut values = descriptions(model, context)?;
-        let name = format!("{stem}.{}", self.format.ending());
-        values.push((name, NewValue::blob(blob)));
+        values.push((file_name(family, format).to_owned(), NewValue::blob(blob)));
         let notes = vec![("tensors".to_owned(), tensors)];
         let output = GatherOutput::default().with("files", PortOutput::Artifact(values));
         Ok(GatherOutput { notes, ..output })
     }
 }
 
-/// How the file of weights is called, without its ending.
-fn stem(model: &Fields) -> Result<&'static str, StageError> {
+/// The family of what can be exported.
+fn family(model: &Fields) -> Result<&str, StageError> {
     let why = match model.text(FAMILY) {
-        Some(DUAL_AR) => return Ok("model"),
-        Some(DAC) => return Ok("codec"),
-        Some(LORA) => return Ok("adapters"),
+        Some(family @ (DUAL_AR | DAC | LORA | VITS)) => return Ok(family),
         Some(other) => format!("it is `{other}`"),
         None => "it does not say what it is".to_owned(),
     };
     Err(StageError::with_help(
         format!("what arrived on `model` cannot be exported: {why}"),
-        "give it a stage of the kind `model.import`, `fish.init`, `fish.finetune`, `fish.lora` or \
-         `fish.merge`",
+        "give it a stage of the kind `model.import`, or one that makes a model or adapters, such \
+         as `fish.finetune` or `vits.finetune`",
     ))
+}
+
+/// How the file of weights is called.
+fn file_name(family: &str, format: Format) -> &'static str {
+    match (family, format) {
+        (DAC, Format::Pth) => "codec.pth",
+        (DAC, Format::Safetensors) => "codec.safetensors",
+        (LORA, Format::Pth) => "adapters.pth",
+        (LORA, Format::Safetensors) => "adapters.safetensors",
+        (VITS, Format::Pth) => "pytorch_model.bin",
+        (_, Format::Pth) => "model.pth",
+        (_, Format::Safetensors) => "model.safetensors",
+    }
 }
 
 /// All files but the weights.
@@ -107,7 +123,7 @@ fn descriptions(
     context: &mut dyn Context,
 ) -> Result<Vec<(String, NewValue)>, StageError> {
     let mut values = Vec::new();
-    for name in [TOKENIZER, SPECIAL_TOKENS] {
+    for name in [TOKENIZER, SPECIAL_TOKENS, VOCABULARY, TOKENIZER_CONFIG] {
         let file = model.blob(name).map(|blob| NewValue::blob(Blob::clone(blob)));
         values.extend(file.map(|file| (name.to_owned(), file)));
     }
@@ -146,9 +162,11 @@ impl Export {
     fn weights(
         &self,
         model: &Fields,
+        format: Format,
         context: &mut dyn Context,
     ) -> Result<(Blob, u64), StageError> {
-        let infos = self.infos(model, context)?;
+        let recipes = recipes(model);
+        let infos = self.infos(model, &recipes, context)?;
         if infos.is_empty() {
             return Err(StageError::failed("the model has no tensors"));
         }
@@ -162,13 +180,15 @@ impl Export {
         let path = path.map_err(|_| failed("its path is not UTF-8".to_owned()))?;
         let (sink, total) =
             (FileSink::create(&RealFs, &path).map_err(FormatError::from)?, infos.len() as u64);
-        let mut writer = Writer::new(self.format, sink, infos)?;
-        for (done, name) in writer.order().iter().enumerate() {
+        let mut writer = Writer::new(format, sink, infos)?;
+        let order = writer.order();
+        let made = order.iter().filter_map(|name| recipes.get(name));
+        for (done, recipe) in made.enumerate() {
             if context.stopping() {
                 return Err(StageError::Stopped);
             }
             context.progress(done as u64, total);
-            writer.write(&self.tensor(model, name, context)?)?;
+            writer.write(&self.tensor(model, recipe, context)?)?;
         }
         writer.finish()?;
         let bytes = RealFs::map(&path).map_err(FormatError::from)?;
@@ -181,16 +201,17 @@ impl Export {
     fn infos(
         &self,
         model: &Fields,
+        recipes: &BTreeMap<String, Recipe>,
         context: &mut dyn Context,
     ) -> Result<BTreeMap<String, TensorInfo>, StageError> {
         let mut infos = BTreeMap::new();
-        for (name, blob) in artifact::tensors(model) {
+        for (name, recipe) in recipes {
             if context.stopping() {
                 return Err(StageError::Stopped);
             }
-            let mut info = read(name, blob, context)?.info().clone();
+            let mut info = recipe.info(|name| read(model, name, context))?;
             info.dtype = self.dtype.filter(|_| info.dtype.is_float()).unwrap_or(info.dtype);
-            infos.insert(name.to_owned(), info);
+            infos.insert(name.clone(), info);
         }
         Ok(infos)
     }
@@ -198,25 +219,22 @@ impl Export {
     fn tensor(
         &self,
         model: &Fields,
-        name: &str,
+        recipe: &Recipe,
         context: &mut dyn Context,
     ) -> Result<Tensor, StageError> {
-        let blob = model.blob(&artifact::tensor_field(name));
-        let blob = blob.ok_or_else(|| StageError::failed(format!("`{name}` is gone")))?;
-        let tensor = read(name, blob, context)?;
+        let tensor = recipe.make(|name| read(model, name, context))?;
         match self.dtype.filter(|_| tensor.dtype().is_float()) {
-            Some(dtype) => tensor.to_float(dtype).map_err(|error| in_tensor(name, &error)),
+            Some(dtype) => Ok(tensor.to_float(dtype)?),
             None => Ok(tensor),
         }
     }
 }
 
-fn read(name: &str, blob: &Blob, context: &mut dyn Context) -> Result<Tensor, StageError> {
-    artifact::decode(context.read(blob)?).map_err(|error| in_tensor(name, &error))
-}
-
-fn in_tensor(name: &str, error: &FormatError) -> StageError {
-    StageError::failed(format!("`{name}`: {error}"))
+fn read(model: &Fields, name: &str, context: &mut dyn Context) -> Result<Tensor, StageError> {
+    let blob = model.blob(&artifact::tensor_field(name));
+    let blob = blob.ok_or_else(|| StageError::failed(format!("there is no `{name}`")))?;
+    artifact::decode(context.read(blob)?)
+        .map_err(|error| StageError::failed(format!("`{name}`: {error}")))
 }
 
 /// A writer of either format.

@@ -1,7 +1,7 @@
 //! What a file of weights is, and which file of an asset to take.
 
 use stage_core::{Fields, StageError};
-use stage_formats::artifact::{DAC, DUAL_AR};
+use stage_formats::artifact::{DAC, DUAL_AR, VITS};
 use stage_formats::shapes::listed;
 use stage_formats::weights::{ENDINGS, WeightFile};
 
@@ -9,25 +9,27 @@ use stage_formats::weights::{ENDINGS, WeightFile};
 pub enum Family {
     DualAr,
     Dac,
+    Vits,
 }
 
 impl Family {
     /// None for the name that leaves it open.
     pub fn from_name(name: &str) -> Option<Family> {
-        [Family::DualAr, Family::Dac].into_iter().find(|family| family.name() == name)
+        [Family::DualAr, Family::Dac, Family::Vits].into_iter().find(|family| family.name() == name)
     }
 
     pub fn name(self) -> &'static str {
         match self {
             Family::DualAr => DUAL_AR,
             Family::Dac => DAC,
+            Family::Vits => VITS,
         }
     }
 
     /// What tools of training put before the names.
     pub fn prefixes(self) -> &'static [&'static str] {
         match self {
-            Family::DualAr => &["model."],
+            Family::DualAr | Family::Vits => &["model."],
             Family::Dac => &["generator."],
         }
     }
@@ -35,7 +37,7 @@ impl Family {
     /// How the published file is called, without its ending.
     fn file_stem(self) -> &'static str {
         match self {
-            Family::DualAr => "model",
+            Family::DualAr | Family::Vits => "model",
             Family::Dac => "codec",
         }
     }
@@ -50,6 +52,10 @@ impl Family {
             Ok(Family::DualAr)
         } else if has(Family::Dac, &["encoder.", "quantizer.", "decoder."]) {
             Ok(Family::Dac)
+        } else if has(Family::Vits, &["text_encoder.", "posterior_encoder.", "flow."])
+            || has(Family::Vits, &["enc_p.", "enc_q.", "flow."])
+        {
+            Ok(Family::Vits)
         } else {
             let names = listed(file.tensors().keys().copied());
             Err(StageError::failed(format!(

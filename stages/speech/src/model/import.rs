@@ -3,22 +3,24 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cache::Digest;
 use stage_core::catalogue::model as kinds;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{
-    Blob, Context, Fields, GatherInput, GatherJob, GatherOutput, Job, NewValue, Output, Parameters,
-    PortOutput, Setup, Stage, StageError, Value,
+    Context, GatherInput, GatherJob, GatherOutput, Job, NewValue, Output, Parameters, PortOutput,
+    Setup, Stage, StageError, Value,
 };
 use stage_formats::artifact::{
     self, CONFIG, CONFIG_KIND, LICENSE, SPECIAL_TOKENS, TOKENIZER, TOKENIZER_KIND,
 };
 use stage_formats::bpe::Bpe;
-use stage_formats::shapes::listed;
 use stage_formats::{Dtype, WeightFile, dual_ar};
 
 use super::family::{Family, weight_file};
+use super::files::Files;
 use super::layout::Layout;
+use super::vits::Description;
 use crate::plain::{self, unknown_choice};
 
 /// The configuration that stands for the published one.
@@ -34,8 +36,22 @@ struct Import {
     family: Option<Family>,
     file: Option<String>,
     config: Option<String>,
+    discriminator: Option<String>,
     dtype: Option<Dtype>,
     license: Option<String>,
+}
+
+/// A file of weights, and which of its tensors are taken.
+pub struct Part {
+    pub digest: Digest,
+    pub file: WeightFile,
+    pub layout: Layout,
+}
+
+/// The tensors, and what is told of them.
+struct Described {
+    parts: Vec<Part>,
+    values: Vec<(String, NewValue)>,
 }
 
 fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
@@ -49,6 +65,7 @@ fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
         dtype: super::dtype(parameters)?,
         file: optional(parameters, "file")?,
         config: optional(parameters, "config")?,
+        discriminator: optional(parameters, "discriminator")?,
         license: optional(parameters, "license")?,
     };
     Ok(Job::Gather(Box::new(import)))
@@ -71,82 +88,95 @@ impl GatherJob for Import {
             .artifact("asset")
             .ok_or_else(|| StageError::failed("no files arrived on port `asset`"))?;
         let path = weight_file(asset, self.file.as_deref(), self.family)?;
-        let files = Files { asset, folder: path.rfind('/').map_or("", |at| &path[..=at]) };
-        let blob = files.exactly(path)?;
-        let failed = |error| StageError::failed(format!("`{path}`: {error}"));
-        let file = WeightFile::read(context.read(&blob)?).map_err(failed)?;
+        let files = Files::new(asset, path);
+        let (digest, file) = weights(&files, path, context)?;
         let family = match self.family {
             Some(family) => family,
             None => Family::of(&file, path)?,
         };
-        let layout = Layout::new(&file, family)?;
         let mut values = vec![(artifact::FAMILY.to_owned(), NewValue::Text(family.name().into()))];
-        values.extend(self.descriptions(family, &layout, &files, context)?);
-        let total = layout.len() as u64;
-        for (done, name) in layout.names().enumerate() {
+        let Described { parts, values: described } =
+            self.described(family, (digest, file), &files, context)?;
+        values.extend(described);
+        let names = parts.iter().flat_map(|part| part.layout.names().map(move |name| (part, name)));
+        let total: u64 = parts.iter().map(|part| part.layout.len() as u64).sum();
+        for (done, (part, name)) in names.enumerate() {
             if context.stopping() {
                 return Err(StageError::Stopped);
             }
             context.progress(done as u64, total);
-            let value = self.tensor(&blob.digest, &file, &layout, name, context)?;
+            let value = self.tensor(part, name, context)?;
             values.push((artifact::tensor_field(name), NewValue::Kept(value)));
         }
         context.progress(total, total);
-        let notes =
-            vec![("tensors".to_owned(), total), ("tensors left out".to_owned(), layout.dropped)];
+        let dropped = parts.iter().map(|part| part.layout.dropped).sum();
+        let notes = vec![("tensors".to_owned(), total), ("tensors left out".to_owned(), dropped)];
         let output = GatherOutput::default().with("model", PortOutput::Artifact(values));
         Ok(GatherOutput { notes, ..output })
     }
 }
 
 impl Import {
-    /// All fields but the family and the tensors; the tensors are checked against them.
-    fn descriptions(
+    /// The tensors, and all fields but these and the family; the two are checked against each
+    /// other.
+    fn described(
         &self,
         family: Family,
-        layout: &Layout,
+        (digest, file): (Digest, WeightFile),
         files: &Files,
         context: &mut dyn Context,
-    ) -> Result<Vec<(String, NewValue)>, StageError> {
-        let config = match (&self.config, family) {
-            (Some(config), _) => Some(files.exactly(config)?),
-            (None, Family::DualAr) => Some(files.beside(PUBLISHED_CONFIG).ok_or_else(|| {
-                let place = files.folder;
-                StageError::failed(format!(
-                    "the asset has no `{place}{PUBLISHED_CONFIG}`, which says what the model is"
-                ))
-            })?),
-            (None, Family::Dac) => None,
-        };
-        let config = match config {
-            Some(blob) => context.read(&blob)?,
-            None => AS_PUBLISHED.into(),
-        };
+    ) -> Result<Described, StageError> {
+        let config = self.config(family, files, context)?;
         let mut values = Vec::new();
-        if family == Family::DualAr {
-            let published = dual_ar::Config::parse(&config)?;
-            layout.check(&published.tensors())?;
-            values.extend(tokenizer(files, published.vocab_size as usize, context)?);
-        }
-        values.push((CONFIG.to_owned(), NewValue::bytes(CONFIG_KIND, config)));
+        let parts = if family == Family::Vits {
+            let judge = match &self.discriminator {
+                Some(path) => Some(weights(files, path, context)?),
+                None => None,
+            };
+            let description = Description::read(&config, files, context)?;
+            let parts = description.parts((digest, file), judge)?;
+            values.extend(description.values);
+            parts
+        } else {
+            let layout = Layout::new(&file, family)?;
+            if family == Family::DualAr {
+                let published = dual_ar::Config::parse(&config)?;
+                layout.check(&published.tensors())?;
+                values.extend(tokenizer(files, published.vocab_size as usize, context)?);
+            }
+            values.push((CONFIG.to_owned(), NewValue::bytes(CONFIG_KIND, config)));
+            vec![Part { digest, file, layout }]
+        };
         let license = match &self.license {
             Some(license) => Some(license.clone()),
             None => named_license(files, context)?,
         };
         values.extend(license.map(|text| (LICENSE.to_owned(), NewValue::Text(text))));
-        Ok(values)
+        Ok(Described { parts, values })
+    }
+
+    fn config(
+        &self,
+        family: Family,
+        files: &Files,
+        context: &mut dyn Context,
+    ) -> Result<Bytes, StageError> {
+        match (&self.config, family) {
+            (Some(config), _) => context.read(&*files.exactly(config)?),
+            (None, Family::Dac) => Ok(AS_PUBLISHED.into()),
+            (None, _) => files.needed(PUBLISHED_CONFIG, "what the model is", context),
+        }
     }
 
     fn tensor(
         &self,
-        source: &Digest,
-        file: &WeightFile,
-        layout: &Layout,
+        part: &Part,
         name: &str,
         context: &mut dyn Context,
     ) -> Result<Value, StageError> {
+        let Part { digest, file, layout } = part;
         let mut sink = HashSink::default();
-        sink.digest("file", source);
+        sink.digest("file", digest);
         sink.text("dtype", self.dtype.map_or("keep", Dtype::name));
         let stored = layout.stored(name);
         sink.group("parts", stored.len());
@@ -169,23 +199,14 @@ impl Import {
     }
 }
 
-/// The files of an asset, and the folder in it where the weights lie.
-struct Files<'a> {
-    asset: &'a Fields,
-    folder: &'a str,
-}
-
-impl Files<'_> {
-    fn exactly(&self, path: &str) -> Result<Arc<Blob>, StageError> {
-        self.asset.blob(path).cloned().ok_or_else(|| {
-            let names = listed(self.asset.iter().map(|(name, _)| &**name));
-            StageError::failed(format!("the asset has no file `{path}`, but {names}"))
-        })
-    }
-
-    fn beside(&self, name: &str) -> Option<Arc<Blob>> {
-        self.asset.blob(&format!("{}{name}", self.folder)).cloned()
-    }
+fn weights(
+    files: &Files,
+    path: &str,
+    context: &mut dyn Context,
+) -> Result<(Digest, WeightFile), StageError> {
+    let blob = files.exactly(path)?;
+    let failed = |error| StageError::failed(format!("`{path}`: {error}"));
+    Ok((blob.digest, WeightFile::read(context.read(&blob)?).map_err(failed)?))
 }
 
 /// The files of the tokenizer, where there are any, once they have been found to fit the model.

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use stage_core::StageError;
 use stage_formats::shapes::{self, Expected};
+use stage_formats::vits::{is_projection, plain_name};
+use stage_formats::weight_norm::paired;
 use stage_formats::{FormatError, Tensor, TensorInfo, WeightFile};
 
 use super::family::Family;
@@ -58,6 +60,30 @@ impl Layout {
         Ok(Layout { tensors, dropped })
     }
 
+    /// Of a VITS model, generator or discriminator, from a file of transformers or of the original;
+    /// each weight whole or in the pair that the file has. What durations are predicted by tells
+    /// some names apart.
+    pub fn of_vits(file: &WeightFile, is_stochastic: bool) -> Result<Layout, StageError> {
+        let infos = file.tensors();
+        let mut tensors: BTreeMap<String, Place> = BTreeMap::new();
+        for (name, stored) in file.plain_names(Family::Vits.prefixes()) {
+            let name = plain_name(&name, is_stochastic);
+            let Some(mut info) = infos.get(stored.as_str()).map(|info| (*info).clone()) else {
+                continue;
+            };
+            if is_projection(&name) && matches!(info.shape[..], [_, _, 1]) {
+                info.shape.pop();
+            }
+            let place = Place { info, stored: vec![stored] };
+            if tensors.insert(name.clone(), place).is_some() {
+                let message = format!("the file has two tensors for `{name}`");
+                return Err(StageError::failed(message));
+            }
+        }
+        let dropped = (infos.len() - tensors.len()) as u64;
+        Ok(Layout { tensors, dropped })
+    }
+
     pub fn len(&self) -> usize {
         self.tensors.len()
     }
@@ -73,13 +99,24 @@ impl Layout {
 
     pub fn tensor(&self, file: &WeightFile, name: &str) -> Result<Tensor, FormatError> {
         match self.stored(name) {
-            [one] => file.tensor(one),
+            [one] => {
+                let (tensor, place) = (file.tensor(one)?, self.tensors.get(name));
+                match place.filter(|place| place.info != *tensor.info()) {
+                    Some(place) => Tensor::new(place.info.clone(), tensor.data().clone()),
+                    None => Ok(tensor),
+                }
+            }
             several => {
                 let parts: Result<Vec<Tensor>, FormatError> =
                     several.iter().map(|part| file.tensor(part)).collect();
                 Tensor::stack_rows(&parts?)
             }
         }
+    }
+
+    /// The same for weights that may be stored in pairs.
+    pub fn check_paired(&self, expected: Vec<Expected>) -> Result<(), StageError> {
+        self.check(&paired(expected, |name| self.tensors.contains_key(name)))
     }
 
     pub fn check(&self, expected: &[Expected]) -> Result<(), StageError> {

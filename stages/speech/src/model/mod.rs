@@ -3,8 +3,11 @@
 mod audition;
 mod export;
 mod family;
+mod files;
 mod import;
 mod layout;
+mod recipe;
+mod vits;
 
 use std::sync::Arc;
 

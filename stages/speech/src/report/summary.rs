@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use stage_core::{Item, Reject, Value};
 
+use crate::numbers::quantile;
+
 /// The whole report, by the name of the stage.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Summary {
@@ -114,15 +116,10 @@ fn field(values: &[&Value]) -> Field {
     }
 }
 
-/// Sorted before they are added, so that the sum does not depend on the order of the items.
+/// Sorted by the median before they are added, so that the sum does not depend on the order of the items.
 fn number_field(mut numbers: Vec<f64>, items: u64) -> Field {
-    numbers.sort_by(f64::total_cmp);
+    let median = quantile(&mut numbers, 0.5).unwrap_or_default();
     let at = |index: usize| numbers.get(index).copied().unwrap_or_default();
-    let middle = numbers.len() / 2;
-    let median = match numbers.len() % 2 {
-        1 => at(middle),
-        _ => (at(middle.saturating_sub(1)) + at(middle)) / 2.0,
-    };
     let total = numbers.iter().sum();
     Field::Number { items, max: at(numbers.len().saturating_sub(1)), median, min: at(0), total }
 }

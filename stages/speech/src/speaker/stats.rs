@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::numbers::quantile;
+
 /// What the statistics look at in an item.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Clip<'a> {
@@ -64,18 +66,9 @@ impl Sums {
             clips: self.clips,
             minutes: self.microseconds as f64 / 60e6,
             characters: self.characters,
-            median_snr: median(&mut self.snrs),
+            median_snr: quantile(&mut self.snrs, 0.5),
             clips_without_duration: self.without_duration,
         }
-    }
-}
-
-fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let upper = values.get(values.len() / 2)?;
-    match values.len() % 2 {
-        0 => Some((values[values.len() / 2 - 1] + upper) / 2.0),
-        _ => Some(*upper),
     }
 }
 

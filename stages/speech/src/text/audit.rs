@@ -4,13 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use super::vocabulary::Vocabulary;
+use super::reader::Reader;
 
 /// What is checked, and what is let through.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The tokenizer lower-cases what it does not know before it gives up.
-    pub lower_case: bool,
     /// Characters that may be dropped, such as punctuation.
     pub allow: Vec<char>,
     /// Ids kept for each unknown character.
@@ -19,7 +17,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { lower_case: true, allow: Vec::new(), examples: 5 }
+        Options { allow: Vec::new(), examples: 5 }
     }
 }
 
@@ -43,7 +41,14 @@ pub struct Audit {
     pub clips: u64,
     pub characters: u64,
     pub digits: u64,
+    /// Texts in letters of their own, where the model was made for romanised ones.
+    #[serde(skip_serializing_if = "is_nought")]
+    pub not_romanised: u64,
     pub unknown: Vec<Unknown>,
+}
+
+fn is_nought(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The gate: what must be settled before a model is trained on the texts.
@@ -70,26 +75,17 @@ struct Count {
 /// Checks the texts of clips, given as id and text.
 pub fn audit<'a>(
     clips: impl IntoIterator<Item = (&'a str, &'a str)>,
-    vocabulary: &Vocabulary,
+    reader: &Reader,
     options: &Options,
 ) -> Audit {
     let mut audit = Audit::default();
     let mut counts: BTreeMap<char, Count> = BTreeMap::new();
     for (id, text) in clips {
         audit.clips += 1;
-        let mut seen: BTreeMap<char, u64> = BTreeMap::new();
-        for character in text.chars() {
-            audit.characters += 1;
-            audit.digits += u64::from(character.is_numeric());
-            let is_known = match options.lower_case {
-                true => vocabulary.knows_lowered(character),
-                false => vocabulary.contains(character),
-            };
-            if !is_known {
-                *seen.entry(character).or_default() += 1;
-            }
-        }
-        for (character, occurrences) in seen {
+        audit.characters += text.chars().count() as u64;
+        audit.digits += text.chars().filter(|character| character.is_numeric()).count() as u64;
+        audit.not_romanised += u64::from(reader.needs_uroman(text));
+        for (character, occurrences) in reader.unknown(text) {
             counts.entry(character).or_default().add(id, occurrences, options.examples);
         }
     }
@@ -178,16 +174,21 @@ fn kind(character: char) -> &'static str {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
+    use super::super::vocabulary::Vocabulary;
     use super::*;
 
     fn vocabulary() -> Vocabulary {
         Vocabulary::from_bytes(br#"{"<unk>": 0, "a": 1, "b": 2, " ": 3}"#).unwrap()
     }
 
+    fn reader(lower_case: bool) -> Reader {
+        Reader::Listed { vocabulary: vocabulary(), lower_case }
+    }
+
     #[test]
     fn unknown_characters_are_counted_with_the_first_ids() {
         let clips = [("c3", "a-b 7"), ("c1", "A B--"), ("c2", "ab")];
-        let audit = audit(clips, &vocabulary(), &Options::default());
+        let audit = audit(clips, &reader(true), &Options::default());
         let brief: Vec<_> = audit
             .unknown
             .iter()
@@ -202,19 +203,19 @@ mod tests {
     #[test]
     fn the_gate_opens_when_every_unknown_character_is_allowed() {
         let clips = [("c1", "a-b")];
-        let closed = audit(clips, &vocabulary(), &Options::default()).gate().unwrap_err();
+        let closed = audit(clips, &reader(true), &Options::default()).gate().unwrap_err();
         assert_eq!(
             closed.to_string(),
             "1 characters in 1 places are unknown to the tokenizer: `-` U+002D (1 times, as in `c1`); normalise them away, or `allow` what may be dropped"
         );
         let allowed = Options { allow: vec!['-'], ..Options::default() };
-        assert_eq!(audit(clips, &vocabulary(), &allowed).gate(), Ok(()));
+        assert_eq!(audit(clips, &reader(true), &allowed).gate(), Ok(()));
     }
 
     #[test]
     fn upper_case_counts_as_unknown_where_the_tokenizer_does_not_lower() {
-        let strict = Options { lower_case: false, ..Options::default() };
-        assert_eq!(audit([("c", "Ab")], &vocabulary(), &strict).unknown.len(), 1);
+        let strict = audit([("c", "Ab")], &reader(false), &Options::default());
+        assert_eq!(strict.unknown.len(), 1);
     }
 
     #[test]

@@ -5,7 +5,9 @@ pub mod audit;
 mod characters;
 pub mod normalize;
 pub mod number;
+pub mod reader;
 mod stage;
 pub mod vocabulary;
+pub(crate) mod written;
 
 pub use stage::stages;

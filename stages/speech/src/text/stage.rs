@@ -5,15 +5,18 @@ use std::sync::Arc;
 
 use stage_core::catalogue::text as kinds;
 use stage_core::{
-    Context, GatherInput, GatherJob, GatherOutput, Item, ItemJob, Job, NewValue, Output,
+    Context, Fields, GatherInput, GatherJob, GatherOutput, Item, ItemJob, Job, NewValue, Output,
     Parameters, PortOutput, Reject, Setup, Stage, StageError,
 };
+use stage_formats::artifact::{TOKENIZER_CONFIG, VOCABULARY};
+use stage_formats::vits::Tokenizer;
 
 use super::audit::{self, Audit};
 use super::characters::Kind;
-use super::normalize::{self, Case, Form, Joiners, Normalized};
-use super::number::Language;
+use super::normalize::{self, Joiners, Normalized};
+use super::reader::Reader;
 use super::vocabulary::Vocabulary;
+use super::written;
 use crate::plain::{JSON, stage, to_json, unknown_choice};
 
 pub fn stages() -> Vec<Arc<dyn Stage>> {
@@ -25,30 +28,15 @@ struct Normalize(normalize::Options);
 fn open_normalize(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     let parameters = &setup.parameters;
     let options = normalize::Options {
-        form: match parameters.text("form")? {
-            "nfc" => Form::Nfc,
-            "nfd" => Form::Nfd,
-            "nfkc" => Form::Nfkc,
-            other => return Err(unknown_choice("form", other)),
-        },
-        case: match parameters.text("case")? {
-            "keep" => Case::Keep,
-            "lower" => Case::Lower,
-            "upper" => Case::Upper,
-            other => return Err(unknown_choice("case", other)),
-        },
+        form: written::form(parameters)?,
+        case: written::case(parameters)?,
         joiners: match parameters.text("joiners")? {
             "indic" => Joiners::Indic,
             "keep" => Joiners::Keep,
             "remove" => Joiners::Remove,
             other => return Err(unknown_choice("joiners", other)),
         },
-        numbers: match parameters.text("numbers")? {
-            "keep" => None,
-            "fi" => Some(Language::Finnish),
-            "gu" => Some(Language::Gujarati),
-            other => return Err(unknown_choice("numbers", other)),
-        },
+        numbers: written::numbers(parameters)?,
         keep: kept_kinds(parameters)?,
     };
     Ok(Job::Item(Box::new(Normalize(options))))
@@ -110,17 +98,19 @@ fn notes(normalized: &Normalized, output: &mut Output) {
 }
 
 struct AuditJob {
-    vocabulary: Vocabulary,
+    /// None where a model is to tell.
+    reader: Option<Reader>,
     options: audit::Options,
     fails: bool,
 }
 
 fn open_audit(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
     let parameters = &setup.parameters;
+    let lower_case = parameters.flag("lower_case")?;
+    let vocabulary = vocabulary(&setup, context)?;
     Ok(Job::Gather(Box::new(AuditJob {
-        vocabulary: vocabulary(&setup, context)?,
+        reader: vocabulary.map(|vocabulary| Reader::Listed { vocabulary, lower_case }),
         options: audit::Options {
-            lower_case: parameters.flag("lower_case")?,
             allow: parameters.text("allow")?.chars().collect(),
             ..audit::Options::default()
         },
@@ -132,7 +122,7 @@ fn open_audit(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError
     })))
 }
 
-fn vocabulary(setup: &Setup, context: &mut dyn Context) -> Result<Vocabulary, StageError> {
+fn vocabulary(setup: &Setup, context: &mut dyn Context) -> Result<Option<Vocabulary>, StageError> {
     let extra = setup.parameters.text("characters")?;
     let file = match setup.files.get("vocabulary") {
         Some(blob) => Some(context.read(blob)?),
@@ -140,20 +130,62 @@ fn vocabulary(setup: &Setup, context: &mut dyn Context) -> Result<Vocabulary, St
     };
     let failed = |error: super::vocabulary::VocabularyError| StageError::failed(error.to_string());
     match file {
-        Some(bytes) => Ok(Vocabulary::from_bytes(&bytes).map_err(failed)?.with(extra)),
-        None if extra.is_empty() => Err(StageError::with_help(
-            "there is no vocabulary to check against",
-            "give `vocabulary`, a file, or `characters`",
-        )),
-        None => Vocabulary::from_text(extra).map_err(failed),
+        Some(bytes) => Ok(Some(Vocabulary::from_bytes(&bytes).map_err(failed)?.with(extra))),
+        None if extra.is_empty() => Ok(None),
+        None => Vocabulary::from_text(extra).map(Some).map_err(failed),
     }
 }
 
+impl AuditJob {
+    fn reader(
+        &self,
+        model: Option<&Fields>,
+        context: &mut dyn Context,
+    ) -> Result<Reader, StageError> {
+        match (&self.reader, model) {
+            (Some(reader), None) => Ok(reader.clone()),
+            (None, Some(model)) => tokenizer(model, context),
+            (None, None) => Err(StageError::with_help(
+                "there is no vocabulary to check against",
+                "give `model`, or `vocabulary`, a file, or `characters`",
+            )),
+            (Some(_), Some(_)) => Err(StageError::with_help(
+                "a model is given, and a vocabulary beside it",
+                "leave out one of them; what may be dropped is for `allow` to say",
+            )),
+        }
+    }
+}
+
+fn tokenizer(model: &Fields, context: &mut dyn Context) -> Result<Reader, StageError> {
+    let mut file = |name: &str| match model.blob(name) {
+        Some(blob) => context.read(blob),
+        None => Err(StageError::with_help(
+            format!("the model on `model` has no `{name}`"),
+            "give it a VITS model, of `model.import` for example",
+        )),
+    };
+    let (symbols, reading) = (file(VOCABULARY)?, file(TOKENIZER_CONFIG)?);
+    Ok(Reader::Model(Box::new(Tokenizer::read(&symbols, &reading)?)))
+}
+
 impl GatherJob for AuditJob {
-    fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        let reader = self.reader(input.artifact("model"), context)?;
         let clips = input.items("input")?.iter();
         let texts = clips.map(|item| (&*item.id, item.fields.text("text").unwrap_or_default()));
-        let audit = audit::audit(texts, &self.vocabulary, &self.options);
+        let audit = audit::audit(texts, &reader, &self.options);
+        if self.fails && audit.not_romanised > 0 {
+            let (texts, all) = (audit.not_romanised, audit.clips);
+            return Err(StageError::with_help(
+                format!("{texts} of {all} texts are not romanised, and the model reads no others"),
+                "put a `command` stage that runs uroman over the texts before this one",
+            ));
+        }
         if let (true, Err(gate)) = (self.fails, audit.gate()) {
             return Err(StageError::failed(gate.to_string()));
         }

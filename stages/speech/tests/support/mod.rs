@@ -114,13 +114,31 @@ impl Bench {
         written: &[(&str, ParameterValue)],
         inputs: Vec<PortInput>,
     ) -> Result<GatherOutput, StageError> {
+        self.gather_ports(name, written, vec![("input", inputs)])
+    }
+
+    pub fn gather_ports(
+        &mut self,
+        name: &str,
+        written: &[(&str, ParameterValue)],
+        ports: Vec<(&str, Vec<PortInput>)>,
+    ) -> Result<GatherOutput, StageError> {
         let parameters = parameters(stage(name).kind(), written);
-        let Job::Gather(mut job) = self.open(name, Setup { parameters, ..Setup::default() })?
-        else {
+        self.gather_with(name, Setup { parameters, ..Setup::default() }, ports)
+    }
+
+    /// A gather of several ports, or with files.
+    pub fn gather_with(
+        &mut self,
+        name: &str,
+        setup: Setup,
+        ports: Vec<(&str, Vec<PortInput>)>,
+    ) -> Result<GatherOutput, StageError> {
+        let Job::Gather(mut job) = self.open(name, setup)? else {
             panic!("`{name}` gathers nothing");
         };
-        let input = GatherInput { ports: [("input".to_owned(), inputs)].into() };
-        let output = job.run(input, self)?;
+        let ports = ports.into_iter().map(|(port, inputs)| (port.to_owned(), inputs)).collect();
+        let output = job.run(GatherInput { ports }, self)?;
         let declared: Vec<&str> = stage(name).kind().outputs.iter().map(|port| port.name).collect();
         let mut given: Vec<&str> = output.ports.keys().map(String::as_str).collect();
         given.sort_by_key(|port| declared.iter().position(|name| name == port));

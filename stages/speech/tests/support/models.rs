@@ -7,7 +7,10 @@ use stage_core::{
     StageError, Value,
 };
 use stage_formats::pth::PthWriter;
-use stage_formats::{Dtype, Tensor, TensorInfo, artifact, dual_ar, safetensors};
+use stage_formats::shapes::Expected;
+use stage_formats::{Dtype, Tensor, TensorInfo, WeightFile, artifact, dual_ar, safetensors};
+
+use bytes::Bytes;
 
 use super::{Bench, parameters, stage};
 
@@ -20,8 +23,11 @@ pub type Tensors = BTreeMap<String, Tensor>;
 
 /// The tensors of the small model, whose values tell them apart.
 pub fn tensors(dtype: Dtype) -> Tensors {
-    let shapes: BTreeMap<_, _> =
-        dual_ar::Config::parse(CONFIG.as_bytes()).unwrap().tensors().into_iter().collect();
+    numbered(dual_ar::Config::parse(CONFIG.as_bytes()).unwrap().tensors(), dtype)
+}
+
+pub fn numbered(shapes: Vec<Expected>, dtype: Dtype) -> Tensors {
+    let shapes: BTreeMap<_, _> = shapes.into_iter().collect();
     let numbered = shapes.into_iter().enumerate().map(|(number, (name, shape))| {
         let shape: Vec<usize> = shape.into_iter().map(|size| size as usize).collect();
         let count: usize = shape.iter().product();
@@ -93,4 +99,41 @@ pub fn tokenizer(size: usize) -> [(&'static str, Vec<u8>); 2] {
         ("tokenizer.tiktoken", lines.into()),
         ("special_tokens.json", format!("{{{}}}", names.join(",")).into()),
     ]
+}
+
+pub type Files = BTreeMap<String, Bytes>;
+
+pub fn export(
+    bench: &mut Bench,
+    fields: Fields,
+    written: &[(&str, ParameterValue)],
+) -> Result<Files, StageError> {
+    let parameters = parameters(stage("model.export").kind(), written);
+    let setup = Setup { parameters, ..Setup::default() };
+    let Job::Gather(mut job) = bench.open("model.export", setup)? else { panic!("no gather") };
+    let input = vec![PortInput::Artifact { stage: "base".to_owned(), fields }];
+    let output = job.run(GatherInput { ports: [("model".to_owned(), input)].into() }, bench)?;
+    let PortOutput::Artifact(values) = &output.ports["files"] else { panic!("no artifact") };
+    let file = |(name, value): &(String, NewValue)| match value {
+        NewValue::Bytes { bytes, .. } => (name.clone(), bytes.clone()),
+        NewValue::Kept(Value::Blob(blob)) => (name.clone(), bench.blobs[&blob.digest].clone()),
+        other => panic!("`{name}` is no file: {other:?}"),
+    };
+    Ok(values.iter().map(file).collect())
+}
+
+/// What importing these files gives, as the fields that a later stage gets.
+pub fn stored(bench: &mut Bench, files: &[(&str, Vec<u8>)]) -> Fields {
+    let output = import(bench, files, &[]).unwrap();
+    model(&output).into_iter().map(|(name, value)| (name, bench.keep_value(value))).collect()
+}
+
+pub fn weights(file: &[u8]) -> Tensors {
+    let file = WeightFile::read(file.to_vec()).unwrap();
+    let names: Vec<String> = file.tensors().keys().map(|name| (*name).to_owned()).collect();
+    names.into_iter().map(|name| (name.clone(), file.tensor(&name).unwrap())).collect()
+}
+
+pub fn names(files: &Files) -> Vec<&str> {
+    files.keys().map(String::as_str).collect()
 }

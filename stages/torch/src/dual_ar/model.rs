@@ -120,7 +120,7 @@ impl DualAr {
             let tensor = match name.rsplit('.').next() {
                 Some("bias") => Tensor::f_zeros(&shape, options)?,
                 _ if shape.len() == 1 => Tensor::f_ones(&shape, options)?,
-                _ => normal(&mut random, &shape, config.initializer_range)?,
+                _ => random.normal(&shape, config.initializer_range)?,
             };
             Ok((name, tensor))
         };
@@ -447,17 +447,4 @@ fn joined(mut weights: Weights) -> Result<Weights, TorchError> {
         weights.insert(format!("{prefix}wqkv.weight"), Tensor::f_cat(&parts, 0)?);
     }
     Ok(weights)
-}
-
-/// Box and Muller's method.
-fn normal(random: &mut Random, shape: &[i64], deviation: f64) -> Result<Tensor, TorchError> {
-    let count = shape.iter().product::<i64>() as usize;
-    let mut values = Vec::with_capacity(count + 1);
-    while values.len() < count {
-        let radius = deviation * (-2.0 * (1.0 - random.fraction()).ln()).sqrt();
-        let (sine, cosine) = (std::f64::consts::TAU * random.fraction()).sin_cos();
-        values.extend([(radius * cosine) as f32, (radius * sine) as f32]);
-    }
-    values.truncate(count);
-    Ok(Tensor::f_from_slice(&values)?.f_view(shape)?)
 }

@@ -14,7 +14,7 @@ use crate::chain::{Block as Link, Chain, leaf, send_back};
 use crate::error::TorchError;
 use crate::layers::Pass;
 use crate::random::scramble;
-use crate::train::{Losses, Totals, Trainee};
+use crate::train::{Losses, Totals, Trainee, Turn};
 
 /// The loss over tokens and the one over codes.
 pub const BASE: &str = "base";
@@ -197,12 +197,8 @@ impl Trainee for DualArTrainee {
         tensors
     }
 
-    fn accumulate(
-        &mut self,
-        batch: &Batch,
-        totals: &Totals,
-        seed: u64,
-    ) -> Result<Losses, TorchError> {
+    fn accumulate(&mut self, batch: &Batch, turn: &Turn<'_>) -> Result<Losses, TorchError> {
+        let Turn { totals, seed, .. } = *turn;
         let at = self.place(batch)?;
         let pass = Pass::Train { seed };
         let model = &self.model;

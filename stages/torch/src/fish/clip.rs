@@ -1,7 +1,5 @@
 //! Clips as a model is trained on them, from the texts and tokens that arrive.
 
-use std::collections::BTreeSet;
-
 use cache::Digest;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Context, Item, StageError};
@@ -11,9 +9,9 @@ use crate::dual_ar;
 use crate::dual_ar::prompt::{PromptFormat, Script, Spoken};
 use crate::error::TorchError;
 use crate::npy;
-use crate::train::order::{self, Row};
+use crate::train::clips::{self, Sides, Trainable, begin};
+use crate::train::order::Row;
 use crate::train::run::Data;
-use crate::train::split;
 
 /// A clip as the model reads it, with what it is to predict.
 #[derive(Clone, Debug)]
@@ -27,14 +25,7 @@ pub struct Clip {
     pub begin: String,
 }
 
-/// The clips of a training, and what became of those that are not among them.
-#[derive(Debug, Default)]
-pub struct Clips {
-    pub clips: Vec<Clip>,
-    /// Which ones are held out.
-    pub held_out: Vec<bool>,
-    pub notes: Vec<(String, u64)>,
-}
+pub type Clips = clips::Clips<Clip>;
 
 /// What decides how clips are read.
 pub struct Reading<'a> {
@@ -45,50 +36,15 @@ pub struct Reading<'a> {
 
 impl Reading<'_> {
     /// Reads the clips to train on, and those held out where they are given; else a fraction.
-    pub fn clips(
-        &self,
-        training: &[Item],
-        validation: Option<&[Item]>,
-        fraction: f64,
-        context: &mut dyn Context,
-    ) -> Result<Clips, StageError> {
-        let mut clips = Clips::default();
-        let mut known = BTreeSet::new();
-        // Held-out clips first, so that one that is on both sides stays held out.
-        for item in validation.unwrap_or_default() {
-            self.add(item, true, &mut clips, &mut known, context)?;
-        }
-        for item in training {
-            self.add(item, false, &mut clips, &mut known, context)?;
-        }
-        if validation.is_none() {
-            let ids: Vec<&str> = clips.clips.iter().map(|clip| clip.id.as_str()).collect();
-            clips.held_out = split::held_out(&ids, fraction, SALT);
-        }
-        let held = clips.held_out.iter().filter(|held| **held).count() as u64;
-        clips.note("clips held out", held);
-        clips.note("clips trained on", clips.clips.len() as u64 - held);
-        Ok(clips)
-    }
-
-    fn add(
-        &self,
-        item: &Item,
-        held_out: bool,
-        clips: &mut Clips,
-        known: &mut BTreeSet<String>,
-        context: &mut dyn Context,
-    ) -> Result<(), StageError> {
-        let clip = self.clip(item, context)?;
-        if clip.length > self.max_length {
-            clips.note("clips longer than `max_length`, left out", 1);
-        } else if !known.insert(clip.id.clone()) {
-            clips.note("clips that are there twice, left out", 1);
-        } else {
-            clips.clips.push(clip);
-            clips.held_out.push(held_out);
-        }
-        Ok(())
+    pub fn clips(&self, sides: &Sides<'_>, context: &mut dyn Context) -> Result<Clips, StageError> {
+        sides.clips(|item, notes| {
+            let clip = self.clip(item, context)?;
+            if clip.length > self.max_length {
+                notes.add("clips longer than `max_length`, left out", 1);
+                return Ok(None);
+            }
+            Ok(Some(clip))
+        })
     }
 
     fn clip(&self, item: &Item, context: &mut dyn Context) -> Result<Clip, StageError> {
@@ -112,13 +68,8 @@ pub fn script(vocabulary: &Vocabulary) -> Script<'_, Vocabulary> {
     Script::new(vocabulary, vocabulary.tokens(), vocabulary.codebooks())
 }
 
-/// Gives the held-out clips of one corpus another draw than those of another use of the hash.
-const SALT: &str = "fish";
-
-/// Enough of a text to know it by.
-fn begin(text: &str) -> String {
-    text.chars().take(40).collect()
-}
+/// Of the draw of held-out clips.
+pub const SALT: &str = "fish";
 
 fn unfit(text: &str, why: &str) -> StageError {
     let begin = begin(text);
@@ -136,23 +87,20 @@ fn id(text: &str, tokens: &Digest) -> String {
     sink.finish().to_string()
 }
 
-impl Clips {
-    fn note(&mut self, what: &str, count: u64) {
-        match self.notes.iter_mut().find(|(own, _)| own == what) {
-            Some((_, own)) => *own += count,
-            None => self.notes.push((what.to_owned(), count)),
-        }
+impl Trainable for Clip {
+    fn id(&self) -> &str {
+        &self.id
     }
 
+    fn length(&self) -> usize {
+        self.length
+    }
+}
+
+impl Clips {
     /// As the model takes them.
     pub fn data<'a>(&'a self, vocabulary: &Vocabulary) -> ClipData<'a> {
         ClipData { clips: &self.clips, codebooks: vocabulary.codebooks(), pad: vocabulary.pad() }
-    }
-
-    /// What the order of training looks at.
-    pub fn order(&self) -> Vec<order::Clip> {
-        let clip = |clip: &Clip| order::Clip { id: clip.id.clone(), length: clip.length };
-        self.clips.iter().map(clip).collect()
     }
 }
 
@@ -178,6 +126,8 @@ impl Data<dual_ar::Batch> for ClipData<'_> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeSet;
+
     use stage_core::Value;
 
     use super::*;
@@ -200,7 +150,7 @@ mod tests {
         let vocabulary = vocabulary();
         let reading =
             Reading { vocabulary: &vocabulary, format: PromptFormat::Interleave, max_length: 40 };
-        reading.clips(training, validation, fraction, bench)
+        reading.clips(&Sides { training, validation, fraction, salt: SALT }, bench)
     }
 
     #[test]
@@ -210,9 +160,9 @@ mod tests {
             [item(&mut bench, "a", 1), item(&mut bench, "b", 1), item(&mut bench, "b", 1)];
         let clips = read(&mut bench, &training, Some(&training[..1]), 0.5).unwrap();
         assert_eq!(clips.held_out, [true, false]);
-        let note = |what: &str| clips.notes.iter().find(|(own, _)| own == what).unwrap().1;
-        assert_eq!(note("clips that are there twice, left out"), 2);
-        assert_eq!((note("clips held out"), note("clips trained on")), (1, 1));
+        let notes = &clips.notes;
+        assert_eq!(notes.of("clips that are there twice, left out"), 2);
+        assert_eq!((notes.of("clips held out"), notes.of("clips trained on")), (1, 1));
     }
 
     #[test]

@@ -2,8 +2,6 @@
 
 pub mod clip;
 pub mod lineage;
-pub mod log;
-pub mod measure;
 pub mod model;
 pub mod plan;
 pub mod preflight;

@@ -2,7 +2,6 @@
 //! whether training and synthesis see the same, and whether a step can be made, saved, and gone
 //! on from. Each refusal says what is wrong and what to do.
 
-use cache::Digest;
 use stage_core::{Context, StageError};
 use tch::Tensor;
 
@@ -12,7 +11,7 @@ use crate::codec::Codes;
 use crate::dual_ar::{Batch, DualAr, DualArTrainee, Parity, PromptFormat, Sampling, Seeded, Stop};
 use crate::error::TorchError;
 use crate::layers::Pass;
-use crate::stored;
+use crate::train::frozen::{check_frozen, frozen};
 use crate::train::losses::Means;
 use crate::train::run::Data;
 use crate::train::{Settings, Trainee, rehearsal};
@@ -37,16 +36,9 @@ pub struct Preflight<'a> {
 }
 
 impl<'a> Preflight<'a> {
-    /// Looks at a few clips: held-out ones where there are any, whatever the order in which
-    /// clips arrived.
+    /// Looks at a few clips.
     pub fn new(model: &'a Model, parity: Parity, clips: &Clips) -> Preflight<'a> {
-        let mut chosen: Vec<usize> = (0..clips.clips.len()).collect();
-        chosen.sort_by_key(|at| (!clips.held_out[*at], &clips.clips[*at].id));
-        chosen.truncate(CLIPS);
-        let chosen = chosen.into_iter().map(|at| clips.clips[at].clone()).collect::<Vec<_>>();
-        let held_out = vec![false; chosen.len()];
-        let clips = Clips { clips: chosen, held_out, notes: Vec::new() };
-        Preflight { model, parity, clips }
+        Preflight { model, parity, clips: clips.sample(CLIPS) }
     }
 
     /// The losses on the chosen clips.
@@ -157,10 +149,10 @@ impl<'a> Preflight<'a> {
         settings: &Settings,
         context: &mut dyn Context,
     ) -> Result<(), StageError> {
-        let before = frozen(replicas[0].model())?;
+        let before = frozen(replicas[0].model().tensors())?;
         let data = self.clips.data(&self.model.vocabulary);
         rehearsal::rehearse(replicas, &data, &self.clips.order(), settings, context)?;
-        check_frozen(&before, &frozen(replicas[0].model())?)
+        check_frozen(&before, &frozen(replicas[0].model().tensors())?)
     }
 
     /// Speaks a few frames.
@@ -179,33 +171,6 @@ impl<'a> Preflight<'a> {
     }
 }
 
-/// The tensors that are not trained, by what they hold.
-pub type Frozen = Vec<(String, Digest)>;
-
-pub fn frozen(model: &DualAr) -> Result<Frozen, StageError> {
-    let tensors = model.tensors().into_iter().filter(|(_, tensor)| !tensor.requires_grad());
-    let digest =
-        |(name, tensor): (String, Tensor)| Ok((name, Digest::of(&stored::encode(&tensor)?)));
-    tensors.map(digest).collect()
-}
-
-/// Refuses a base that has moved although it is frozen.
-pub fn check_frozen(before: &Frozen, after: &Frozen) -> Result<(), StageError> {
-    let moved: Vec<&str> = before
-        .iter()
-        .zip(after)
-        .filter(|(one, other)| one != other)
-        .map(|((name, _), _)| name.as_str())
-        .collect();
-    match moved.first() {
-        None => Ok(()),
-        Some(first) => Err(StageError::with_help(
-            format!("{} frozen tensors moved in training, the first is `{first}`", moved.len()),
-            "nothing that was trained on them can be used; this is a defect: please report it",
-        )),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -218,6 +183,7 @@ mod tests {
     use crate::fish::lineage::ModelLineage;
     use crate::fish::testing::{config, vocabulary};
     use crate::train::lora::{self, LoraSettings};
+    use crate::train::notes::Notes;
 
     fn model() -> Model {
         let (fields, config_text) = (Fields::new(), String::new());
@@ -236,7 +202,7 @@ mod tests {
         let columns = script(&model.vocabulary).clip(PromptFormat::Interleave, &spoken).unwrap();
         let length = columns.tokens.len() / (model.vocabulary.codebooks() + 1);
         let clip = Clip { id: "one".into(), columns, length, begin: "sana".into() };
-        let clips = Clips { clips: vec![clip], held_out: vec![false], notes: Vec::new() };
+        let clips = Clips { clips: vec![clip], held_out: vec![false], notes: Notes::default() };
         Preflight { model, parity, clips }
     }
 
@@ -261,17 +227,17 @@ mod tests {
         let patterns = vec!["layers.*.attention.w*".to_owned()];
         let settings = LoraSettings { rank: 2, alpha: 4.0, dropout: 0.0, patterns };
         lora::attach(trainee.model_mut(), &settings, 1, Kind::Float).unwrap();
-        let before = frozen(trainee.model()).unwrap();
+        let before = frozen(trainee.model().tensors()).unwrap();
         let _guard = tch::no_grad_guard();
         for (_, mut adapter) in trainee.parameters() {
             let _ = adapter.g_add_scalar_(1.0);
         }
-        check_frozen(&before, &frozen(trainee.model()).unwrap()).unwrap();
+        check_frozen(&before, &frozen(trainee.model().tensors()).unwrap()).unwrap();
         let name = "layers.1.attention.wo.weight";
         let tensors = trainee.model().tensors();
         let (_, moved) = tensors.iter().find(|(own, _)| own == name).unwrap();
         let _ = moved.shallow_clone().g_mul_scalar_(1.0 + 1e-6);
-        let error = check_frozen(&before, &frozen(trainee.model()).unwrap()).unwrap_err();
+        let error = check_frozen(&before, &frozen(trainee.model().tensors()).unwrap()).unwrap_err();
         let expected = format!("1 frozen tensors moved in training, the first is `{name}`");
         assert_eq!(error.to_string(), expected);
     }

@@ -1,25 +1,24 @@
 //! A training of a text model, of all its weights or of adapters beside them: from what arrived
 //! on the ports to what was learnt.
 
-use stage_core::{Blob, Context, Fields, GatherInput, Item, PortInput, Setup, StageError};
+use stage_core::{Blob, Context, Fields, GatherInput, Setup, StageError};
 use tch::{Device, Kind};
 
-use super::clip::{Clips, Reading};
+use super::clip::{Clips, Reading, SALT};
 use super::lineage::{self, AdapterLineage};
 use super::model::Model;
 use super::plan::Plan;
-use super::preflight::{Preflight, check_frozen, frozen};
+use super::preflight::Preflight;
 use crate::dual_ar::{DualArTrainee, Memory};
 use crate::machine::Machine;
 use crate::stored;
+use crate::train::clips::Sides;
+use crate::train::frozen::{check_frozen, frozen};
 use crate::train::lora::{self, LoraSettings};
 use crate::train::losses::Means;
+use crate::train::patterns::Match;
 use crate::train::run::{Job, Trained, train};
 use crate::train::{ContextHost, Settings, Trainee};
-
-/// Models with fewer parameters are computed on one thread of the CPU: to share products that
-/// small among threads costs more than it saves, and many times more where others want the cores.
-const SHARED: i64 = 50_000_000;
 
 /// What is trained.
 pub enum Method {
@@ -49,7 +48,7 @@ impl Tuning<'_> {
         let facts = |device: &str| self.machine.facts(device);
         let plan = Plan::read(&self.setup.parameters, &self.setup.device, facts)?;
         let base = Model::read("base", input.artifact("base"), context)?;
-        let max_length = plan.max_length(base.config.max_seq_len)?;
+        let max_length = plan.max_length(base.config.max_seq_len);
         let mut clips = self.clips(&plan, &base, max_length, input, context)?;
         let keep_kind = match self.method {
             Method::Whole => Some(base.kind(context)?),
@@ -57,11 +56,11 @@ impl Tuning<'_> {
         };
         let settings = plan.settings(&clips, max_length, keep_kind)?;
 
-        let threads = (base.config.parameters() >= SHARED)
-            .then(|| self.machine.share_threads(plan.devices.len()));
+        let devices = plan.training.devices.len();
+        let threads = self.machine.share_threads(base.config.parameters(), devices);
         let is_new = context.last_checkpoint()?.is_none();
         let preflight =
-            (plan.preflight && is_new).then(|| Preflight::new(&base, plan.parity, &clips));
+            (plan.training.preflight && is_new).then(|| Preflight::new(&base, plan.parity, &clips));
         let parent = context.parent()?;
         let start = Start { plan: &plan, base: &base, parent: parent.as_ref(), input };
         let mut replicas = self.replicas(&start, preflight.as_ref(), &mut clips, context)?;
@@ -71,18 +70,18 @@ impl Tuning<'_> {
         }
         drop(preflight);
 
-        let before = frozen(replicas[0].model())?;
+        let before = frozen(replicas[0].model().tensors())?;
         let earlier = start.earlier(&self.method);
         let host = ContextHost::new(context, settings.steps).from(earlier.unwrap_or(&base.fields));
         let trained = train_on(&mut replicas, &base, &clips, &settings, host)?;
-        check_frozen(&before, &frozen(replicas[0].model())?)?;
+        check_frozen(&before, &frozen(replicas[0].model().tensors())?)?;
         drop(threads);
-        let weights = match (plan.take_best, trained.best.first()) {
+        let weights = match (plan.training.take_best, trained.best.first()) {
             (true, Some((_, weights))) => weights.clone(),
             _ => trained.last.clone(),
         };
         let parent = earlier.map(|earlier| lineage::digest(earlier).to_string());
-        Ok(Tuned { notes: notes(clips.notes, &trained), base, parent, trained, weights })
+        Ok(Tuned { notes: clips.notes.close(&trained), base, parent, trained, weights })
     }
 
     fn clips(
@@ -94,9 +93,8 @@ impl Tuning<'_> {
         context: &mut dyn Context,
     ) -> Result<Clips, StageError> {
         let reading = Reading { vocabulary: &base.vocabulary, format: plan.format, max_length };
-        let validation = items(input, "validation");
-        let fraction = plan.validation_fraction()?;
-        reading.clips(input.items("input")?, validation, fraction, context)
+        let sides = Sides::of(input, plan.training.validation_fraction, SALT)?;
+        reading.clips(&sides, context)
     }
 
     /// The model, once for each device, ready to be trained.
@@ -107,8 +105,8 @@ impl Tuning<'_> {
         clips: &mut Clips,
         context: &mut dyn Context,
     ) -> Result<Vec<DualArTrainee>, StageError> {
-        let mut replicas = Vec::with_capacity(start.plan.devices.len());
-        for (at, name) in start.plan.devices.iter().enumerate() {
+        let mut replicas = Vec::with_capacity(start.plan.training.devices.len());
+        for (at, name) in start.plan.training.devices.iter().enumerate() {
             let device = self.machine.open(name)?;
             let preflight = preflight.filter(|_| at == 0);
             let mut trainee = start.load(&self.method, device, context)?;
@@ -119,7 +117,7 @@ impl Tuning<'_> {
                 Method::Adapters(settings) => {
                     let matches = start.attach(&mut trainee, settings)?;
                     if at == 0 {
-                        clips.notes.extend(matches);
+                        matches.iter().for_each(|(what, count)| clips.notes.add(what, *count));
                     }
                     trainee
                 }
@@ -166,7 +164,7 @@ impl Start<'_> {
         device: Device,
         context: &mut dyn Context,
     ) -> Result<DualArTrainee, StageError> {
-        let kind = self.plan.precision.kind();
+        let kind = self.plan.training.precision.kind();
         let parity = self.plan.parity;
         let model = match (method, self.parent) {
             (Method::Whole, Some(parent)) => {
@@ -185,9 +183,9 @@ impl Start<'_> {
         trainee: &mut DualArTrainee,
         settings: &LoraSettings,
     ) -> Result<Vec<(String, u64)>, StageError> {
-        let kind: Kind = self.plan.precision.kind();
-        let matches = lora::attach(trainee.model_mut(), settings, self.plan.seed, kind)?;
-        let note = |one: lora::Match| (format!("modules of `{}`", one.pattern), one.modules as u64);
+        let kind: Kind = self.plan.training.precision.kind();
+        let matches = lora::attach(trainee.model_mut(), settings, self.plan.training.seed, kind)?;
+        let note = |one: Match| (format!("modules of `{}`", one.pattern), one.count as u64);
         Ok(matches.into_iter().map(note).collect())
     }
 
@@ -229,26 +227,4 @@ fn look(
     preflight.check_base(&losses)?;
     preflight.check_passes(trainee.model())?;
     Ok(losses)
-}
-
-fn items<'a>(input: &'a GatherInput, port: &str) -> Option<&'a [Item]> {
-    match input.ports.get(port)?.first()? {
-        PortInput::Dataset { items, .. } => Some(items),
-        PortInput::Artifact { .. } => None,
-    }
-}
-
-fn notes(mut notes: Vec<(String, u64)>, trained: &Trained<Blob>) -> Vec<(String, u64)> {
-    notes.push(("steps".to_owned(), trained.steps));
-    notes.push(("passes over the clips".to_owned(), trained.passes.round() as u64));
-    if trained.stopped_early {
-        notes.push(("ended by its patience".to_owned(), 1));
-    }
-    if trained.skipped > 0 {
-        notes.push(("steps skipped for gradients that are no numbers".to_owned(), trained.skipped));
-    }
-    if let Some(back) = trained.went_back {
-        notes.push((format!("went back to step {} after step {}", back.to, back.after), 1));
-    }
-    notes
 }

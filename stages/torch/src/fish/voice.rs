@@ -1,10 +1,5 @@
 //! The models that sentences are spoken with: one for all, or a checkpoint for each.
-//!
-//! One is in memory at a time; the engine hands out the sentences of a checkpoint together.
 
-use std::sync::{Mutex, PoisonError};
-
-use cache::Digest;
 use stage_core::{Blob, Context, Fields, StageError};
 use stage_formats::{artifact, checkpoint};
 use tch::{Device, Kind};
@@ -14,6 +9,7 @@ use super::model::{Model, adapted};
 use super::vocabulary::Vocabulary;
 use crate::codec::CodecFormat;
 use crate::dual_ar::{DualAr, Parity};
+use crate::loaded::Loaded;
 use crate::npy;
 use crate::train::lora;
 
@@ -33,8 +29,7 @@ pub struct Source {
 
 pub struct Voices {
     source: Source,
-    /// The model that spoke last. A tensor must not be shared by threads.
-    loaded: Mutex<Option<(Option<Digest>, Voice)>>,
+    loaded: Loaded<Voice>,
 }
 
 /// A model that is ready to speak.
@@ -55,7 +50,7 @@ impl Voices {
             }
             source.spoken_in(&model.vocabulary, context)?;
         }
-        Ok(Voices { source, loaded: Mutex::default() })
+        Ok(Voices { source, loaded: Loaded::default() })
     }
 
     /// Does something with the model that a sentence brings, or with the one on the port.
@@ -69,16 +64,7 @@ impl Voices {
         context: &mut dyn Context,
         work: impl FnOnce(&Voice) -> R,
     ) -> Result<R, StageError> {
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        let wanted = weights.map(|blob| blob.digest);
-        if let Some((_, voice)) = loaded.as_ref().filter(|(own, _)| *own == wanted) {
-            return Ok(work(voice));
-        }
-        // Two models at a time may not fit into the memory of the device.
-        *loaded = None;
-        let voice = self.source.load(weights, context).map_err(for_all)?;
-        let (_, voice) = loaded.insert((wanted, voice));
-        Ok(work(voice))
+        self.loaded.with(weights, || self.source.load(weights, context), work)
     }
 }
 
@@ -151,13 +137,5 @@ impl Source {
         vocabulary.check_codes(&codes)?;
         let codes = codes.values.iter().map(|code| i32::from(*code)).collect();
         Ok(Some((text.to_owned(), codes)))
-    }
-}
-
-/// An error that is not about one sentence.
-fn for_all(error: StageError) -> StageError {
-    match error {
-        StageError::Failed { message, help } => StageError::Unable { message, help },
-        other => other,
     }
 }

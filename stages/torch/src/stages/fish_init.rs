@@ -1,12 +1,12 @@
 //! `fish.init`: a text model with random weights.
 
-use serde_json::{Value, json};
 use stage_core::catalogue::fish;
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, Parameters, PortOutput,
     Setup, Stage, StageError,
 };
 use stage_formats::artifact;
+use stage_formats::dual_ar::fresh;
 
 use super::codec;
 use crate::codec::CodecFormat;
@@ -15,9 +15,6 @@ use crate::error::{TorchError, guarded};
 use crate::fish::lineage::{self, ModelLineage};
 use crate::fish::vocabulary::{MARKS, byte_level};
 use crate::stored;
-
-/// Tables of embeddings have a multiple of so many rows.
-const ROWS: i64 = 8;
 
 pub struct FishInit;
 
@@ -56,7 +53,8 @@ impl InitJob {
         context: &mut dyn Context,
     ) -> Result<GatherOutput, StageError> {
         let (codebooks, entries) = self.codes(format)?;
-        let published = self.published(codebooks, entries)?;
+        let words = 256 + MARKS.len() as i64;
+        let published = fresh::published(&self.parameters, (codebooks, entries), words)?;
         let text = serde_json::to_string_pretty(&published)
             .map_err(|error| StageError::failed(format!("the configuration: {error}")))?;
         let config = Config::parse(text.as_bytes())?;
@@ -99,8 +97,8 @@ impl InitJob {
             let entries = format.entries.iter().max().copied().unwrap_or(0);
             (format.entries.len() as i64, entries as i64)
         });
-        let preset = match self.is_s1_mini()? {
-            true => Some((10, 4096)),
+        let preset = match fresh::is_s1_mini(&self.parameters)? {
+            true => Some(fresh::PUBLISHED_CODES),
             false => None,
         };
         let (codebooks, entries) = known.or(preset).unwrap_or((0, 0));
@@ -113,48 +111,4 @@ impl InitJob {
             )),
         }
     }
-
-    fn is_s1_mini(&self) -> Result<bool, StageError> {
-        Ok(self.parameters.text("shape")? == "s1-mini")
-    }
-
-    /// The configuration in the words of the original project.
-    fn published(&self, codebooks: i64, entries: i64) -> Result<Value, StageError> {
-        let is_s1_mini = self.is_s1_mini()?;
-        let preset = |small: i64, large: i64| if is_s1_mini { large } else { small };
-        let dim = self.figure("dim", preset(128, 1024))?;
-        let heads = self.figure("heads", preset(4, 16))?;
-        let head_dim = preset(rounded_up(dim / heads, 2), 128);
-        let tokens = 256 + MARKS.len() as i64 + entries;
-        Ok(json!({
-            "model_type": "dual_ar",
-            "vocab_size": rounded_up(tokens, ROWS).max(preset(0, 155_776)),
-            "n_layer": self.figure("layers", preset(3, 28))?,
-            "dim": dim,
-            "n_head": heads,
-            "n_local_heads": self.figure("key_heads", preset(2, 8))?,
-            "head_dim": self.figure("head_dim", head_dim)?,
-            "intermediate_size": self.figure("intermediate", 3 * dim)?,
-            "attention_qk_norm": true,
-            "attention_qkv_bias": false,
-            "attention_o_bias": false,
-            "rope_base": 1_000_000,
-            "norm_eps": 1e-6,
-            "max_seq_len": self.figure("max_length", preset(1024, 8192))?,
-            "dropout": 0.0,
-            "tie_word_embeddings": false,
-            "codebook_size": entries,
-            "num_codebooks": codebooks,
-            "n_fast_layer": self.figure("fast_layers", preset(1, 4))?,
-            "fast_head_dim": preset(rounded_up(dim / heads, 2), 64),
-            "fast_attention_qk_norm": false,
-            "scale_codebook_embeddings": true,
-            "initializer_range": 0.03125,
-            "is_reward_model": false,
-        }))
-    }
-}
-
-fn rounded_up(number: i64, step: i64) -> i64 {
-    (number + step - 1) / step * step
 }

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use cache::Digest;
 use stage_core::catalogue::fish;
 use stage_core::{
     Context, Fields, Item, ItemJob, Job, Kind, NewValue, Output, Parameters, Reject, Setup, Stage,
@@ -15,13 +14,12 @@ use crate::codec::{Codec, Codes};
 use crate::dual_ar::{Parity, PromptFormat, Sampling, Seeded, Speech, Spoken, Stop};
 use crate::error::{TorchError, guarded};
 use crate::fish::clip::script;
-use crate::fish::measure::{Expectation, loudness_slope};
 use crate::fish::plan;
 use crate::fish::voice::{Source, Voice, Voices};
 use crate::machine::Machine;
+use crate::measure::{Expectation, Pace};
 use crate::npy;
-use crate::random::scramble;
-use crate::wave;
+use crate::utterance::{Utterance, sentence_seed};
 
 pub struct FishSynthesize {
     pub machine: Machine,
@@ -101,7 +99,7 @@ fn sampling(parameters: &Parameters, parity: Parity) -> Result<Sampling, StageEr
 fn expectation(parameters: &Parameters, frames_per_second: f64) -> Result<Expectation, StageError> {
     let most = parameters.integer("max_frames")?.max(0) as usize;
     Ok(Expectation {
-        characters_per_second: parameters.number("characters_per_second")?,
+        pace: Pace { characters_per_second: parameters.number("characters_per_second")? },
         frames_per_second,
         least: parameters.number("least")?,
         limit: parameters.number("limit")?,
@@ -150,20 +148,18 @@ impl SynthesizeJob {
             Codes { codebooks: voice.vocabulary.codebooks(), frames: speech.frames, values };
         let codes = clamped(codes, &self.codec.format().entries);
         let samples = self.codec.decode(&codes, seed)?;
-        let rate = self.codec.format().rate;
-        let seconds = samples.len() as f64 / f64::from(rate);
-        let audio = wave::write(rate, &samples)
-            .map_err(|error| TorchError::Input(format!("the audio cannot be written: {error}")))?;
-        let mut output = Output::default()
-            .with("audio", NewValue::bytes(wave::KIND, audio))
+        let utterance = Utterance {
+            text,
+            samples: &samples,
+            rate: self.codec.format().rate,
+            frames: codes.frames,
+            pace: self.expectation.pace,
+            begin,
+        };
+        let mut output = utterance
+            .output()?
             .with("tokens", NewValue::bytes(npy::KIND, npy::write(&codes)?))
-            .with("frames", NewValue::Number(codes.frames as f64))
-            .with("seconds", NewValue::Number(seconds))
-            .with("stop", NewValue::Text(stop(speech.stop).to_owned()))
-            .with("duration_ratio", NewValue::Number(self.expectation.ratio(text, seconds)))
-            .with("loudness_slope", NewValue::Number(loudness_slope(&samples, rate)));
-        output.note("milliseconds of audio", (seconds * 1000.0).round() as u64);
-        output.note("milliseconds of work", begin.elapsed().as_millis() as u64);
+            .with("stop", NewValue::Text(stop(speech.stop).to_owned()));
         output.note(format!("ended by {}", stop(speech.stop)), 1);
         Ok(Ok(output))
     }
@@ -194,11 +190,4 @@ fn clamped(mut codes: Codes, entries: &[usize]) -> Codes {
         row.iter_mut().for_each(|code| *code = (*code).min(most));
     }
     codes
-}
-
-/// A sentence's own random numbers: the same for the same text, whatever else is spoken.
-fn sentence_seed(seed: u64, text: &str) -> u64 {
-    let mut head = [0; 8];
-    head.copy_from_slice(&Digest::of(text.as_bytes()).as_bytes()[..8]);
-    scramble(scramble(seed) ^ u64::from_le_bytes(head))
 }

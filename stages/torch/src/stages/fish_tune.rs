@@ -9,11 +9,10 @@ use stage_formats::artifact;
 
 use crate::error::guarded;
 use crate::fish::lineage::{self, AdapterLineage, ModelLineage};
-use crate::fish::log;
 use crate::fish::tune::{Method, Tuned, Tuning};
 use crate::machine::Machine;
-use crate::train::kept;
 use crate::train::lora::LoraSettings;
+use crate::train::{kept, log};
 
 type Values = Vec<(String, NewValue)>;
 
@@ -77,8 +76,12 @@ impl GatherJob for TuneJob {
             None => (&fish::FINETUNE, "model", model(&tuned)),
             Some(lora) => (&fish::LORA, "adapters", adapters(&tuned, lora)),
         };
-        let with = |weights: &[(String, Blob)]| [common.clone(), tensors(weights)].concat();
-        let log = log::fields(&tuned.trained, kind, &self.setup.parameters)?;
+        let with = |weights: &[(String, Blob)]| {
+            [common.clone(), artifact::stored_tensors(weights)].concat()
+        };
+        let parameters = &self.setup.parameters;
+        let how = log::How { kind, parameters, more: &[], tag: |name| name };
+        let log = log::fields(&tuned.trained, &how)?;
         let output = GatherOutput::default()
             .with(port, PortOutput::Artifact(with(&tuned.weights)))
             .with("log", PortOutput::Artifact(log))
@@ -115,11 +118,4 @@ fn adapters(tuned: &Tuned, lora: &LoraSettings) -> Values {
         license.map(|license| (artifact::LICENSE.to_owned(), NewValue::Kept(license.clone()))),
     );
     values
-}
-
-fn tensors(weights: &[(String, Blob)]) -> Values {
-    let field = |(name, blob): &(String, Blob)| {
-        (artifact::tensor_field(name), NewValue::blob(blob.clone()))
-    };
-    weights.iter().map(field).collect()
 }

@@ -7,6 +7,14 @@ mod fish_synthesize;
 #[cfg(test)]
 mod fish_tests;
 mod fish_tune;
+#[cfg(test)]
+mod trial;
+mod vits_init;
+mod vits_spectrogram;
+mod vits_synthesize;
+#[cfg(test)]
+mod vits_tests;
+mod vits_tune;
 mod vq_decode;
 mod vq_encode;
 mod vq_fit;
@@ -28,6 +36,10 @@ pub fn all(machine: &Machine) -> Vec<Box<dyn Stage>> {
         Box::new(fish_tune::FishLora { machine: machine.clone() }),
         Box::new(fish_merge::FishMerge),
         Box::new(fish_synthesize::FishSynthesize { machine: machine.clone() }),
+        Box::new(vits_init::VitsInit),
+        Box::new(vits_spectrogram::VitsSpectrogram),
+        Box::new(vits_synthesize::VitsSynthesize { machine: machine.clone() }),
+        Box::new(vits_tune::VitsFinetune { machine: machine.clone() }),
     ]
 }
 
@@ -51,14 +63,13 @@ fn blob<'a>(item: &'a Item, field: &str) -> Result<&'a Blob, StageError> {
     blob.ok_or_else(|| StageError::failed(format!("item `{}` has no `{field}`", item.id)))
 }
 
-/// Refuses audio at another rate than the codec's.
-fn check_rate(rate: u32, codec: &dyn Codec) -> Result<(), Reject> {
-    let wanted = codec.format().rate;
+/// Refuses audio at another rate than that of whoever is to read it.
+fn check_rate(rate: u32, wanted: u32, reader: &str) -> Result<(), Reject> {
     if rate == wanted {
         return Ok(());
     }
     let advice = format!("put `audio.resample` with `rate = {wanted}` before this stage");
-    let reason = format!("the audio has {rate} Hz, the codec {wanted} Hz; {advice}");
+    let reason = format!("the audio has {rate} Hz, the {reader} {wanted} Hz; {advice}");
     Err(Reject::new("rate", reason))
 }
 

@@ -84,7 +84,7 @@ impl EncodeJob {
 
     fn read(&self, bytes: &Bytes) -> Result<Wave, Reject> {
         let wave = wave::read(bytes)?;
-        check_rate(wave.rate, &*self.codec)?;
+        check_rate(wave.rate, self.codec.format().rate, "codec")?;
         check_length(wave.samples.len(), &*self.codec)?;
         Ok(wave)
     }

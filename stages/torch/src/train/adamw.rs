@@ -20,8 +20,10 @@ pub struct AdamWSettings {
     pub beta1: f64,
     pub beta2: f64,
     pub epsilon: f64,
-    /// Applies to the parameters that decay ([`decays`]).
     pub weight_decay: f64,
+    /// The decay is on every parameter, as models are trained that were published so; else on
+    /// those that have directions to shrink ([`decays`]).
+    pub decays_all: bool,
 }
 
 /// Biases, norms and embeddings do not decay: they have no directions to shrink.
@@ -63,7 +65,7 @@ impl AdamW {
             Ok(Slot {
                 first: master.f_zeros_like()?,
                 second: master.f_zeros_like()?,
-                decays: decays(&name, &parameter),
+                decays: settings.decays_all || decays(&name, &parameter),
                 name,
                 parameter,
                 master,
@@ -71,12 +73,6 @@ impl AdamW {
         };
         let slots = parameters.into_iter().map(slot).collect::<Result<_, TorchError>>()?;
         Ok(AdamW { settings, slots, updates: 0 })
-    }
-
-    /// With the decay on every parameter, as models are trained that were published so.
-    pub fn decaying_all(mut self) -> AdamW {
-        self.slots.iter_mut().for_each(|slot| slot.decays = true);
-        self
     }
 
     pub fn updates(&self) -> u64 {
@@ -183,7 +179,7 @@ struct Update {
 
 impl Update {
     fn new(settings: &AdamWSettings, updates: u64, rate: f64, factor: f64) -> Update {
-        let AdamWSettings { beta1, beta2, epsilon, weight_decay } = *settings;
+        let AdamWSettings { beta1, beta2, epsilon, weight_decay, .. } = *settings;
         Update {
             beta1,
             beta2,
@@ -287,8 +283,13 @@ mod tests {
 
     use super::*;
 
-    const SETTINGS: AdamWSettings =
-        AdamWSettings { beta1: 0.9, beta2: 0.95, epsilon: 1e-5, weight_decay: 0.1 };
+    const SETTINGS: AdamWSettings = AdamWSettings {
+        beta1: 0.9,
+        beta2: 0.95,
+        epsilon: 1e-5,
+        weight_decay: 0.1,
+        decays_all: false,
+    };
 
     fn tensor(values: &[f32], kind: Kind) -> Tensor {
         Tensor::from_slice(values).to_kind(kind).set_requires_grad(true)

@@ -5,6 +5,7 @@
 //! `<module>.lora_A` [rank, inputs] and `<module>.lora_B` [outputs, rank].
 
 use serde::{Deserialize, Serialize};
+use stage_formats::pattern::is_match;
 use tch::{Kind, Tensor};
 
 use crate::error::TorchError;
@@ -12,6 +13,7 @@ use crate::layers::{Adapter, Embedding, Linear};
 use crate::random::Random;
 use crate::weights::Weights;
 
+use super::patterns::{Match, matches};
 use super::split::hash;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,13 +57,6 @@ pub enum Layer<'a> {
 pub trait Adaptable {
     /// Its layers by the names of their modules, such as `layers.0.attention.wqkv`.
     fn layers(&mut self) -> Vec<(String, Layer<'_>)>;
-}
-
-/// How many modules a pattern named.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Match {
-    pub pattern: String,
-    pub modules: usize,
 }
 
 impl Layer<'_> {
@@ -133,7 +128,7 @@ pub fn attach(
     settings.check()?;
     let mut layers = model.layers();
     let names: Vec<&str> = layers.iter().map(|(name, _)| name.as_str()).collect();
-    let matches = matches(&settings.patterns, &names)?;
+    let matches = matches(&settings.patterns, "module", &names)?;
     for (name, layer) in &mut layers {
         let _ = layer.weight().f_requires_grad_(false)?;
         if !settings.patterns.iter().any(|pattern| is_match(pattern, name)) {
@@ -195,40 +190,6 @@ pub fn merge(model: &mut impl Adaptable, kind: Kind) -> Result<usize, TorchError
         }
     }
     Ok(merged)
-}
-
-fn matches(patterns: &[String], names: &[&str]) -> Result<Vec<Match>, TorchError> {
-    let count = |pattern: &String| {
-        let modules = names.iter().filter(|name| is_match(pattern, name)).count();
-        if modules == 0 {
-            let known = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>();
-            let more = if known.len() > 8 { ", …" } else { "" };
-            let known = known[..known.len().min(8)].join(", ");
-            let message = format!("`{pattern}` names no module; there are {known}{more}");
-            return Err(TorchError::Input(message));
-        }
-        Ok(Match { pattern: pattern.clone(), modules })
-    };
-    patterns.iter().map(count).collect()
-}
-
-/// Whether a name fits a pattern in which `*` stands for any characters.
-fn is_match(pattern: &str, name: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = name.strip_prefix(first) else { return false };
-    let mut parts = parts.peekable();
-    if parts.peek().is_none() {
-        return rest.is_empty();
-    }
-    while let Some(part) = parts.next() {
-        if parts.peek().is_none() {
-            return rest.ends_with(part);
-        }
-        let Some(at) = rest.find(part) else { return false };
-        rest = &rest[at + part.len()..];
-    }
-    true
 }
 
 /// A draw from the normal distribution of mean 0 and variance 1: Box and Muller's way.
@@ -321,7 +282,7 @@ mod tests {
         let mut model = model(Kind::Float);
         let before = outputs(&model);
         let found = attach(&mut model, &settings(&["*"]), 1, Kind::Float).unwrap();
-        assert_eq!(found, [Match { pattern: "*".into(), modules: 2 }]);
+        assert_eq!(found, [Match { pattern: "*".into(), count: 2 }]);
         assert_eq!(outputs(&model), before);
         let names: Vec<String> = adapters(&mut model).into_iter().map(|(name, _)| name).collect();
         let expected = [
@@ -423,22 +384,6 @@ mod tests {
         attach(&mut model, &settings(&["*linear"]), 1, Kind::Float).unwrap();
         let error = attach(&mut model, &settings(&["*linear"]), 1, Kind::Float).unwrap_err();
         assert_eq!(error.to_string(), "`block.0.linear` has an adapter already: merge it");
-    }
-
-    #[test]
-    fn a_star_stands_for_any_characters() {
-        for (pattern, name, expected) in [
-            ("layers.*.attention.w*", "layers.12.attention.wqkv", true),
-            ("layers.*.attention.w*", "fast_layers.1.attention.wo", false),
-            ("*layers.*.w?", "layers.1.feed_forward.w1", false),
-            ("*.w1", "layers.1.feed_forward.w1", true),
-            ("output", "fast_output", false),
-            ("*output", "output", true),
-            ("a*a", "a", false),
-            ("", "", true),
-        ] {
-            assert_eq!(is_match(pattern, name), expected, "{pattern} {name}");
-        }
     }
 
     #[test]

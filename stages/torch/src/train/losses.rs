@@ -103,6 +103,10 @@ impl Means {
     pub fn total(&self) -> f64 {
         self.0.iter().map(|(_, mean)| mean).sum()
     }
+
+    pub fn of(&self, name: &str) -> Option<f64> {
+        self.0.iter().find(|(own, _)| *own == name).map(|(_, mean)| *mean)
+    }
 }
 
 #[cfg(test)]

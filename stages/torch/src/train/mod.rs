@@ -4,16 +4,23 @@
 //! implementing [`run::Data`], and whoever runs it by implementing [`host::Host`].
 
 pub mod adamw;
+pub mod clips;
 pub mod context_host;
 pub mod early_stop;
 mod exact;
+pub mod frozen;
 pub mod gradients;
 pub mod host;
 pub mod kept;
+pub mod log;
 pub mod lora;
 pub(crate) mod lora_fixture;
 pub mod losses;
+pub mod notes;
+pub mod optimisers;
 pub mod order;
+pub mod patterns;
+pub mod plan;
 pub mod precision;
 pub mod record;
 pub mod rehearsal;
@@ -31,7 +38,7 @@ pub use host::{Checkpoint, Host};
 pub use losses::{Losses, Means, Totals};
 pub use run::{Data, Job, Trained, train};
 pub use settings::Settings;
-pub use trainee::Trainee;
+pub use trainee::{Trainee, Turn};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -51,15 +51,19 @@ impl Record {
         &self.names
     }
 
-    /// As a file that TensorBoard reads, with the parameters of the training as a text. A step
-    /// takes a second of its clock.
-    pub fn events(&self, parameters: &str) -> Result<Vec<u8>, FormatError> {
+    /// As a file that TensorBoard reads, with the parameters of the training as a text; `tag` is
+    /// what a name is there. A step takes a second of its clock.
+    pub fn events(
+        &self,
+        parameters: &str,
+        tag: impl Fn(&str) -> &str,
+    ) -> Result<Vec<u8>, FormatError> {
         let mut writer = EventWriter::new(Vec::new(), 0.0)?;
         writer.text(Moment { step: 0, seconds: 0.0 }, "parameters", parameters)?;
         for values in self.values.chunk_by(|one, other| one.step == other.step) {
             let step = values[0].step;
             let at = Moment { step, seconds: step as f64 };
-            let named = values.iter().map(|entry| (self.names[entry.name].as_str(), entry.value));
+            let named = values.iter().map(|entry| (tag(&self.names[entry.name]), entry.value));
             writer.scalars(at, named)?;
         }
         writer.finish()
@@ -116,9 +120,9 @@ mod tests {
             record.push(step, "loss", 1.0 / (step as f64 + 1.0));
             record.push(step, "rate", 0.5);
         }
-        let events = record.events("| steps | 3 |").unwrap();
+        let events = record.events("| steps | 3 |", |name| name).unwrap();
         assert_eq!(whole_records(&events), events.len());
-        assert_eq!(record.events("| steps | 3 |").unwrap(), events);
+        assert_eq!(record.events("| steps | 3 |", |name| name).unwrap(), events);
         // One record for the version, one for the text, and one for each step.
         let named = events.windows(4).filter(|window| window == b"rate").count();
         assert_eq!(named, 3);

@@ -8,8 +8,9 @@
 use tch::Tensor;
 
 use super::gradients;
-use super::losses::{Losses, Totals};
-use super::trainee::Trainee;
+use super::losses::Losses;
+use super::optimisers::of_turn;
+use super::trainee::{Trainee, Turn};
 use crate::error::{TorchError, caught};
 
 /// A piece of work for one replica.
@@ -19,13 +20,14 @@ pub struct MicroBatch<'a, B> {
 }
 
 /// Accumulates a micro-batch on each replica at a time; at most as many as there are replicas.
+/// The seeds are those of the micro-batches, whatever `turn` has.
 pub fn accumulate<T: Trainee>(
     replicas: &mut [T],
     round: &[MicroBatch<'_, T::Batch>],
-    totals: &Totals,
+    turn: &Turn<'_>,
 ) -> Result<Losses, TorchError> {
     let work = |replica: &mut T, micro: &MicroBatch<'_, T::Batch>| {
-        replica.accumulate(micro.batch, totals, micro.seed)
+        replica.accumulate(micro.batch, &Turn { seed: micro.seed, ..*turn })
     };
     together(replicas, round, work)
 }
@@ -87,13 +89,16 @@ fn spread<T: Trainee>(
     Ok(losses)
 }
 
-/// The gradients of all replicas together, on the device of the first.
-pub fn gradients<T: Trainee>(replicas: &[T]) -> Result<Vec<Option<Tensor>>, TorchError> {
+/// The gradients of a turn's parameters, of all replicas together, on the device of the first.
+pub fn gradients<T: Trainee>(
+    replicas: &[T],
+    turn: usize,
+) -> Result<Vec<Option<Tensor>>, TorchError> {
     let Some((first, others)) = replicas.split_first() else { return Ok(Vec::new()) };
-    let parameters = first.parameters();
+    let parameters = of_turn(first, turn);
     let mut sums = gradients::of(&parameters);
     for other in others {
-        gradients::add(&mut sums, &parameters, &gradients::of(&other.parameters()))?;
+        gradients::add(&mut sums, &parameters, &gradients::of(&of_turn(other, turn)))?;
     }
     Ok(sums)
 }
@@ -104,11 +109,23 @@ pub fn clear_gradients<T: Trainee>(replicas: &[T]) {
 
 /// Gives the weights of the first replica to the others.
 pub fn share_weights<T: Trainee>(replicas: &[T]) -> Result<(), TorchError> {
+    share(replicas, Trainee::parameters)
+}
+
+/// The same of what a turn trains.
+pub fn share_turn<T: Trainee>(replicas: &[T], turn: usize) -> Result<(), TorchError> {
+    share(replicas, |replica| of_turn(replica, turn))
+}
+
+fn share<T: Trainee>(
+    replicas: &[T],
+    parameters: impl Fn(&T) -> Vec<(String, Tensor)>,
+) -> Result<(), TorchError> {
     let _guard = tch::no_grad_guard();
     let Some((first, others)) = replicas.split_first() else { return Ok(()) };
-    let weights = first.parameters();
+    let weights = parameters(first);
     for other in others {
-        for ((_, from), (_, to)) in weights.iter().zip(other.parameters()) {
+        for ((_, from), (_, to)) in weights.iter().zip(parameters(other)) {
             to.shallow_clone().f_copy_(from)?;
         }
     }
@@ -130,6 +147,10 @@ pub fn check<T: Trainee>(replicas: &[T]) -> Result<(), TorchError> {
     }
     if let Some(pair) = expected.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
         let message = format!("parameters out of order: `{}`, `{}`", pair[0].0, pair[1].0);
+        return Err(TorchError::Input(message));
+    }
+    if let Some(turn) = (0..T::TURNS.len()).find(|turn| of_turn(first, *turn).is_empty()) {
+        let message = format!("nothing is left to train in the turn `{}`", T::TURNS[turn]);
         return Err(TorchError::Input(message));
     }
     match others.iter().all(|other| describe(other) == expected) {

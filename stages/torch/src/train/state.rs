@@ -14,8 +14,11 @@ use super::precision::Scaler;
 pub struct State {
     /// Steps done.
     pub step: u64,
-    /// Updates that the optimiser made: fewer, where steps were skipped.
+    /// Updates that the optimiser of the first turn made: fewer, where steps were skipped.
     pub updates: u64,
+    /// The same of the other turns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub later_updates: Vec<u64>,
     pub cursor: Cursor,
     pub scaler: Scaler,
     /// Rows in a micro-batch; halved when they do not fit into the memory of the device.
@@ -45,6 +48,7 @@ impl State {
         State {
             step: 0,
             updates: 0,
+            later_updates: Vec::new(),
             cursor: Cursor::default(),
             scaler,
             rows,
@@ -56,6 +60,17 @@ impl State {
             ended: false,
             held_out: None,
             recorded: Vec::new(),
+        }
+    }
+
+    /// Updates by turn.
+    pub fn updates(&self) -> Vec<u64> {
+        [std::slice::from_ref(&self.updates), &self.later_updates].concat()
+    }
+
+    pub fn set_updates(&mut self, updates: &[u64]) {
+        if let Some((first, later)) = updates.split_first() {
+            (self.updates, self.later_updates) = (*first, later.to_vec());
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use tch::{Kind, Tensor};
 
+use super::cast::cast;
 use crate::convolution::Geometry;
 use crate::error::TorchError;
 use crate::layers::LayerNorm;
@@ -70,13 +71,14 @@ impl Conv {
     }
 
     pub fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
-        self.geometry.convolve(x, &self.weight()?, self.bias.as_ref())
+        let bias = self.bias.as_ref().map(cast);
+        self.geometry.convolve(&cast(x), &cast(&self.weight()?), bias.as_ref())
     }
 
     /// The same, of which the layer itself learns nothing.
     pub fn forward_frozen(&self, x: &Tensor) -> Result<Tensor, TorchError> {
-        let bias = self.bias.as_ref().map(Tensor::detach);
-        self.geometry.convolve(x, &self.weight()?.detach(), bias.as_ref())
+        let bias = self.bias.as_ref().map(|bias| cast(&bias.detach()));
+        self.geometry.convolve(&cast(x), &cast(&self.weight()?.detach()), bias.as_ref())
     }
 
     fn weight(&self) -> Result<Tensor, TorchError> {
@@ -108,7 +110,8 @@ impl Upsampler {
     }
 
     pub fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
-        self.geometry.convolve(x, &self.kernel.weight()?, Some(&self.bias))
+        let weight = cast(&self.kernel.weight()?);
+        self.geometry.convolve(&cast(x), &weight, Some(&cast(&self.bias)))
     }
 }
 

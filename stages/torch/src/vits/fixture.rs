@@ -9,14 +9,13 @@ use tch::{Device, Kind, Tensor};
 use super::load::{Form, Prepared, prepare};
 use super::losses::LossWeights;
 use super::model::{Manner, Texts, Vits};
+use super::nets::{Lessons, Net, Nets};
 use super::noise::Recorded;
-use super::trainee::{Lessons, Net, VitsTrainee};
 use super::training::{Clips, Made};
 use crate::error::TorchError;
 use crate::fixture::{Outputs, Steps, gradient_of};
 use crate::layers::Pass;
-use crate::train::Means;
-use crate::train::adamw::AdamW;
+use crate::train::adamw::{AdamW, AdamWSettings};
 use crate::weights::Weights;
 
 const NETS: [Net; 2] = [Net::Generator, Net::Discriminator];
@@ -68,8 +67,9 @@ pub fn outputs(
             ..LossWeights::default()
         },
         dropout: false,
+        kind: Kind::Float,
     };
-    let mut trainee = VitsTrainee::new(&config, prepared, lessons)?;
+    let mut trainee = Nets::new(&config, prepared, lessons)?;
     let clips = clips(&trainee, inputs)?;
     outputs.insert("learn.spectrogram".into(), clips.spectrograms.shallow_clone());
     let made = learn(&trainee, &clips, inputs)?;
@@ -134,7 +134,7 @@ fn spoken(
 }
 
 /// The waves are padded to the longest, of which each clip has its own samples.
-fn clips(trainee: &VitsTrainee, inputs: &Weights) -> Result<Clips, TorchError> {
+fn clips(trainee: &Nets, inputs: &Weights) -> Result<Clips, TorchError> {
     let (model, frames) = (trainee.generator(), numbers(inputs, "learn.frames")?);
     let waves = Vec::<f32>::try_from(input(inputs, "learn.waves")?.contiguous().view(-1))?;
     let width = waves.len() / frames.len().max(1);
@@ -146,13 +146,13 @@ fn clips(trainee: &VitsTrainee, inputs: &Weights) -> Result<Clips, TorchError> {
     Clips::new(model, trainee.analysis(), texts(model, inputs, "learn")?, &rows, speakers)
 }
 
-fn learn(trainee: &VitsTrainee, clips: &Clips, inputs: &Weights) -> Result<Made, TorchError> {
+fn learn(trainee: &Nets, clips: &Clips, inputs: &Weights) -> Result<Made, TorchError> {
     let starts = numbers(inputs, "learn.starts")?;
     trainee.make_of(clips, &starts, &mut noise(inputs, "learn"), Pass::Evaluate)
 }
 
 fn learned(
-    trainee: &VitsTrainee,
+    trainee: &Nets,
     made: &Made,
     clips: &Clips,
     outputs: &mut Outputs,
@@ -178,16 +178,16 @@ fn learned(
 
 /// The gradients of both nets, each from its own loss, and the losses.
 fn derived(
-    trainee: &mut VitsTrainee,
+    trainee: &mut Nets,
     clips: &Clips,
     made: &Made,
     weights: &LossWeights,
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
-    let totals = VitsTrainee::count(clips);
+    let totals = Nets::count(clips);
     let mut losses = trainee.judge(made, &totals)?.means(&totals)?.0;
     let spoken = trainee.speak(made, &totals)?.means(&totals)?;
-    losses.push(("total", weighted(&spoken, weights)));
+    losses.push(("total", weights.total(&spoken)));
     losses.extend(spoken.0);
     for (name, loss) in losses {
         outputs.insert(format!("loss.{name}"), Tensor::from_slice(&[loss]));
@@ -200,23 +200,20 @@ fn derived(
     Ok(())
 }
 
-fn weighted(means: &Means, weights: &LossWeights) -> f64 {
-    means.0.iter().map(|(name, mean)| mean * weights.of(name)).sum()
-}
-
 /// The discriminator first, and the generator by what it has become.
 fn steps(
-    trainee: &mut VitsTrainee,
+    trainee: &mut Nets,
     clips: &Clips,
     inputs: &Weights,
     (steps, weights): (&Steps, &LossWeights),
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
-    let totals = VitsTrainee::count(clips);
+    let totals = Nets::count(clips);
     let optimiser = |net: Net| -> Result<AdamW, TorchError> {
         let parameters = trainee.parameters(net).iter();
         let parameters = parameters.map(|(name, tensor)| (name.clone(), tensor.shallow_clone()));
-        Ok(AdamW::new(steps.settings(), parameters.collect())?.decaying_all())
+        let settings = AdamWSettings { decays_all: true, ..steps.settings() };
+        Ok(AdamW::new(settings, parameters.collect())?)
     };
     let (mut judging, mut speaking) = (optimiser(Net::Discriminator)?, optimiser(Net::Generator)?);
     let mut curve = Vec::with_capacity(2 * steps.steps);
@@ -225,7 +222,7 @@ fn steps(
         let made = learn(trainee, clips, inputs)?;
         curve.push(trainee.judge(&made, &totals)?.means(&totals)?.total());
         judging.step(&gradients(trainee, Net::Discriminator), steps.lr, 1.0)?;
-        curve.push(weighted(&trainee.speak(&made, &totals)?.means(&totals)?, weights));
+        curve.push(weights.total(&trainee.speak(&made, &totals)?.means(&totals)?));
         speaking.step(&gradients(trainee, Net::Generator), steps.lr, 1.0)?;
     }
     outputs.insert("curve".into(), Tensor::from_slice(&curve));
@@ -235,6 +232,6 @@ fn steps(
     Ok(())
 }
 
-fn gradients(trainee: &VitsTrainee, net: Net) -> Vec<Option<Tensor>> {
+fn gradients(trainee: &Nets, net: Net) -> Vec<Option<Tensor>> {
     trainee.parameters(net).iter().map(|(_, parameter)| Some(gradient_of(parameter))).collect()
 }

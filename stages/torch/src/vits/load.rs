@@ -1,12 +1,12 @@
 //! From the tensors of a file to those that the model computes with.
 
-use stage_formats::vits::{DISCRIMINATOR_PREFIX, from_original, is_normed};
-use stage_formats::weight_norm;
+use stage_formats::vits::{DISCRIMINATOR_PREFIX, is_normed, is_projection, plain_name};
+use stage_formats::weight_norm::paired;
 use tch::Device;
 
 use super::config::Config;
 use crate::error::TorchError;
-use crate::weight_norm::{fold, paired, split};
+use crate::weight_norm::{fold, split};
 use crate::weights::{Weights, usable};
 
 /// What the weights are for.
@@ -43,7 +43,7 @@ pub fn prepare(
     if has_discriminator {
         expected.extend(config.discriminator());
     }
-    given.check(&paired(expected, &given))?;
+    given.check(&paired(expected, |name| given.contains(name)))?;
     let mut weights = Weights::default();
     for (name, tensor) in given {
         let tensor = usable(&name, tensor, device)?;
@@ -65,12 +65,8 @@ fn renamed(config: &Config, given: Weights) -> Result<Weights, TorchError> {
     let is_stochastic = config.use_stochastic_duration_prediction;
     let mut weights = Weights::default();
     for (name, tensor) in given {
-        let name = match from_original(&name, is_stochastic) {
-            Some(name) => name,
-            None => weight_norm::plain(&name),
-        };
-        // The original has convolutions of single columns for the projections.
-        let tensor = match name.contains(".attention.") && name.ends_with("_proj.weight") {
+        let name = plain_name(&name, is_stochastic);
+        let tensor = match is_projection(&name) {
             true if tensor.dim() == 3 => tensor.f_squeeze_dim(2)?,
             _ => tensor,
         };

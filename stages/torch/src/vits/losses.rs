@@ -3,6 +3,7 @@
 use tch::{Kind, Tensor};
 
 use super::discriminator::Judgement;
+use crate::train::{Means, Totals};
 
 /// By how much each loss counts for the generator; the others count once.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,6 +37,26 @@ impl LossWeights {
     }
 }
 
+/// What each loss is a mean over: tokens, frames, or clips, in this order.
+pub fn totals([tokens, frames, clips]: [u64; 3]) -> Totals {
+    Totals::new(&[
+        (DURATION, tokens),
+        (KL, frames),
+        (MEL, clips),
+        (ADVERSARIAL, clips),
+        (FEATURES, clips),
+        (DISCRIMINATOR, clips),
+    ])
+}
+
+impl LossWeights {
+    /// Of the generator.
+    pub fn total(&self, means: &Means) -> f64 {
+        let own = means.0.iter().filter(|(name, _)| *name != DISCRIMINATOR);
+        own.map(|(name, mean)| mean * self.of(name)).sum()
+    }
+}
+
 impl Default for LossWeights {
     /// Those of the paper.
     fn default() -> LossWeights {
@@ -46,20 +67,21 @@ impl Default for LossWeights {
 /// How badly recordings were taken for made, and the other way round.
 pub fn discriminator(real: &Judgement, fake: &Judgement) -> Tensor {
     let wrong = |(real, fake): (&Tensor, &Tensor)| {
-        (real - 1.0).square().mean(Kind::Float) + fake.square().mean(Kind::Float)
+        (wide(real) - 1.0).square().mean(Kind::Float) + wide(fake).square().mean(Kind::Float)
     };
     total(real.scores.iter().zip(&fake.scores).map(wrong))
 }
 
 /// How easily made sound was found out.
 pub fn adversarial(fake: &Judgement) -> Tensor {
-    total(fake.scores.iter().map(|fake| (fake - 1.0).square().mean(Kind::Float)))
+    total(fake.scores.iter().map(|fake| (wide(fake) - 1.0).square().mean(Kind::Float)))
 }
 
 /// How far apart the discriminator sees the two, over all that it looks at.
 pub fn features(real: &Judgement, fake: &Judgement) -> Tensor {
     let pairs = real.features.iter().zip(&fake.features);
-    total(pairs.map(|(real, fake)| (real.detach() - fake).abs().mean(Kind::Float))) * 2.0
+    let apart = |(real, fake): (&Tensor, &Tensor)| (wide(&real.detach()) - wide(fake)).abs();
+    total(pairs.map(|pair| apart(pair).mean(Kind::Float))) * 2.0
 }
 
 pub fn mel(real: &Tensor, fake: &Tensor) -> Tensor {
@@ -86,6 +108,11 @@ pub fn kl(beliefs: &Beliefs) -> Tensor {
     let Beliefs { log_deviation, flowed, prior_mean, prior_log_deviation, mask } = beliefs;
     let apart = (*flowed - *prior_mean).square() * (*prior_log_deviation * -2.0).exp() * 0.5;
     ((*prior_log_deviation - *log_deviation - 0.5 + apart) * *mask).sum(Kind::Float)
+}
+
+/// Losses are computed in f32, whatever their inputs are.
+fn wide(x: &Tensor) -> Tensor {
+    x.to_kind(Kind::Float)
 }
 
 fn total(losses: impl Iterator<Item = Tensor>) -> Tensor {

@@ -5,7 +5,11 @@
 //! T frames, C hidden channels, F channels of latents, E of a speaker. Masks are 1 and 0.
 
 mod alignment;
+pub mod artifact;
 mod attention;
+mod batch;
+pub mod cached;
+mod cast;
 pub mod config;
 mod conv;
 mod decoder;
@@ -16,24 +20,31 @@ mod duration;
 mod duration_flow;
 pub mod fixture;
 mod flow;
+pub mod fresh;
 mod load;
 mod losses;
 mod model;
+mod nets;
 mod noise;
 mod separable;
 mod spectrogram;
 mod spline;
+#[cfg(test)]
+pub(crate) mod tests;
 mod text_encoder;
 mod trainee;
 mod training;
+pub mod tune;
 mod wavenet;
 
 pub use alignment::align;
+pub use batch::{Batch, Recording};
 pub use config::Config;
 pub use load::{Form, Prepared, prepare};
 pub use losses::LossWeights;
 pub use model::{Manner, Speech, Texts, Vits};
+pub use nets::{Lessons, Net, Nets};
 pub use noise::{NormalNoise, Recorded, Seeded};
 pub use spectrogram::Analysis;
-pub use trainee::{Lessons, Net, VitsTrainee};
+pub use trainee::VitsTrainee;
 pub use training::{Clips, Made};

@@ -24,6 +24,8 @@ pub struct Vits {
     pub duration_predictor: DurationPredictor,
     pub posterior_encoder: PosteriorEncoder,
     pub embed_speaker: Option<Embedding>,
+    /// Whether training changes the text encoder; where it does not, nothing is dropped in it.
+    pub learns_text: bool,
 }
 
 /// Texts of one batch, as tokens.
@@ -93,6 +95,7 @@ impl Vits {
             duration_predictor: DurationPredictor::load(all.under("duration_predictor"), &config)?,
             posterior_encoder: PosteriorEncoder::load(all.under("posterior_encoder"), &config)?,
             embed_speaker: table,
+            learns_text: true,
             config,
         };
         weights.finish()?;
@@ -150,6 +153,7 @@ impl Vits {
     }
 
     pub fn prior(&self, texts: &Texts, pass: Pass) -> Result<Prior, TorchError> {
+        let pass = if self.learns_text { pass } else { Pass::Evaluate };
         self.text_encoder.forward(&texts.ids, &texts.mask, pass)
     }
 

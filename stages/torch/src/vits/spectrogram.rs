@@ -21,14 +21,20 @@ pub struct Analysis {
 impl Analysis {
     /// The analysis that the configuration asks for, with so many mel bands for the loss.
     pub fn new(config: &Config, bands: usize, device: Device) -> Result<Analysis, TorchError> {
-        let shape = MelShape {
-            rate: config.sampling_rate as u32,
-            window: config.transform() as usize,
-            hop: config.hop() as usize,
-            bands,
-        };
+        Analysis::of(
+            MelShape {
+                rate: config.sampling_rate as u32,
+                window: config.transform() as usize,
+                hop: config.hop() as usize,
+                bands,
+            },
+            device,
+        )
+    }
+
+    pub fn of(shape: MelShape, device: Device) -> Result<Analysis, TorchError> {
         shape.check()?;
-        let size = [shape.bins() as i64, bands as i64];
+        let size = [shape.bins() as i64, shape.bands as i64];
         let filters = Tensor::f_from_slice(&slaney_filters(&shape))?.f_view(size)?;
         Ok(Analysis {
             filters: filters.f_transpose(0, 1)?.f_contiguous()?.f_to_device(device)?,

@@ -1,178 +1,123 @@
-//! The two nets that learn from each other, each by an optimiser of its own.
+//! The two nets as the shared trainer takes them: the discriminator learns in the first turn of
+//! a step, the generator in the second one, from a discriminator that has learnt already.
 
+use stage_formats::vits::DISCRIMINATOR_PREFIX;
 use tch::Tensor;
 
-use super::config::Config;
-use super::discriminator::Discriminator;
-use super::load::Prepared;
-use super::losses::{ADVERSARIAL, DISCRIMINATOR, DURATION, FEATURES, KL, LossWeights, MEL};
-use super::model::Vits;
-use super::noise::{NormalNoise, Seeded};
-use super::spectrogram::Analysis;
-use super::training::{Clips, Made, slice_start};
+use super::batch::Batch;
+use super::losses::{self, MEL};
+use super::nets::{Net, Nets};
+use super::training::{Clips, Made};
 use crate::error::TorchError;
-use crate::layers::Pass;
-use crate::random::{Random, scramble};
-use crate::train::{Losses, Totals};
-use crate::weights::Weights;
+use crate::train::{Losses, Means, Totals, Trainee, Turn};
 
-/// Which of the two nets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Net {
-    Generator,
-    Discriminator,
-}
+/// Where the parts and the noise of held-out clips begin: the same at every validation.
+const HELD_OUT: u64 = 0;
 
-/// What training of a model is told.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Lessons {
-    /// Mel bands of the loss.
-    pub bands: usize,
-    pub weights: LossWeights,
-    /// Drops entries as the paper does; the recipe that is used most does not.
-    pub dropout: bool,
-}
+/// The turn of the discriminator.
+const JUDGING: usize = 0;
 
-/// A model in training. A step is [`Self::make`], [`Self::judge`] and an update of the
-/// discriminator, [`Self::speak`] and an update of the generator.
 #[derive(Debug)]
 pub struct VitsTrainee {
-    generator: Vits,
-    discriminator: Discriminator,
-    parameters: [Vec<(String, Tensor)>; 2],
-    analysis: Analysis,
-    lessons: Lessons,
+    nets: Nets,
+    /// What was made for the discriminator and is wanted by the generator next.
+    kept: Option<Kept>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    step_seed: u64,
+    keys: Vec<u64>,
+    made: Made,
 }
 
 impl VitsTrainee {
-    /// From the tensors of a file, in the form for training and with a discriminator.
-    pub fn new(
-        config: &Config,
-        prepared: Prepared,
-        lessons: Lessons,
-    ) -> Result<VitsTrainee, TorchError> {
-        let Prepared { generator, discriminator } = prepared;
-        let discriminator = discriminator.ok_or_else(|| {
-            let advice = "take a file that has one, as those for further training do";
-            TorchError::Model(format!("it has no discriminator; {advice}"))
-        })?;
-        let parameters = [learning(&generator), learning(&discriminator)];
-        let generator = Vits::load(config.clone(), generator)?;
-        Ok(VitsTrainee {
-            analysis: Analysis::new(config, lessons.bands, generator.device)?,
-            discriminator: Discriminator::load(config, discriminator)?,
-            generator,
-            parameters,
-            lessons,
-        })
+    pub fn new(nets: Nets) -> VitsTrainee {
+        VitsTrainee { nets, kept: None }
     }
 
-    pub fn generator(&self) -> &Vits {
-        &self.generator
+    pub fn nets(&self) -> &Nets {
+        &self.nets
     }
 
-    pub fn analysis(&self) -> &Analysis {
-        &self.analysis
+    fn place(&self, batch: &Batch) -> Result<Clips, TorchError> {
+        batch.place(self.nets.generator(), self.nets.analysis())
     }
 
-    /// The tensors of a net that are trained, sorted by name.
-    pub fn parameters(&self, net: Net) -> &[(String, Tensor)] {
-        match net {
-            Net::Generator => &self.parameters[0],
-            Net::Discriminator => &self.parameters[1],
-        }
-    }
-
-    /// What the losses of a micro-batch are means over: tokens, frames, or clips.
-    pub fn count(clips: &Clips) -> Totals {
-        let number = |lengths: &[i64]| lengths.iter().sum::<i64>() as u64;
-        let rows = clips.frames.len() as u64;
-        Totals::new(&[
-            (DURATION, number(&clips.texts.lengths)),
-            (KL, number(&clips.frames)),
-            (MEL, rows),
-            (ADVERSARIAL, rows),
-            (FEATURES, rows),
-            (DISCRIMINATOR, rows),
-        ])
-    }
-
-    /// The forward pass; all randomness comes from the seed.
-    pub fn make(&self, clips: &Clips, seed: u64) -> Result<Made, TorchError> {
-        let (starts, mut noise) = self.drawn(clips, seed);
-        self.make_of(clips, &starts, &mut noise, Pass::Train { seed })
-    }
-
-    /// The part of each clip that is made, and the noise.
-    fn drawn(&self, clips: &Clips, seed: u64) -> (Vec<i64>, Seeded) {
-        let part = self.generator.config.segment_frames();
-        let mut places = Random::new(scramble(seed));
-        let frames = clips.frames.iter();
-        let starts = frames.map(|frames| slice_start(places.fraction(), *frames, part)).collect();
-        let rows = 0..clips.frames.len() as u64;
-        (starts, Seeded::new(rows.map(|row| scramble(seed ^ scramble(!row))).collect()))
-    }
-
-    /// The same with parts and noise that are given.
-    pub fn make_of(
-        &self,
-        clips: &Clips,
-        starts: &[i64],
-        noise: &mut dyn NormalNoise,
-        pass: Pass,
-    ) -> Result<Made, TorchError> {
-        let pass = if self.lessons.dropout { pass } else { Pass::Evaluate };
-        self.generator.learn(clips, &self.analysis, starts, noise, pass)
-    }
-
-    /// Adds to the discriminator's gradients, and to no others.
-    pub fn judge(&mut self, made: &Made, totals: &Totals) -> Result<Losses, TorchError> {
-        let loss = made.discriminator_loss(&self.discriminator)?;
-        (&loss * totals.weight(DISCRIMINATOR)).f_backward()?;
-        Ok(Losses::default().with(DISCRIMINATOR, &loss))
-    }
-
-    /// Adds to the generator's gradients, and to no others.
-    pub fn speak(&mut self, made: &Made, totals: &Totals) -> Result<Losses, TorchError> {
-        let mut losses = Losses::default();
-        let mut total: Option<Tensor> = None;
-        for (name, sum) in made.generator_losses(&self.discriminator, &self.analysis)? {
-            let part = &sum * (totals.weight(name) * self.lessons.weights.of(name));
-            total = Some(match total {
-                Some(total) => total + part,
-                None => part,
-            });
-            losses = losses.with(name, &sum);
-        }
-        if let Some(total) = total {
-            total.f_backward()?;
-        }
+    fn judge(&mut self, batch: &Batch, turn: &Turn<'_>) -> Result<Losses, TorchError> {
+        self.kept = None;
+        let clips = self.place(batch)?;
+        let make = || self.nets.make(&clips, turn.step_seed);
+        // What nobody derives needs no memory of how it was made.
+        let made = if turn.is_followed { make()? } else { tch::no_grad(make)? };
+        let losses = self.nets.judge(&made, turn.totals)?;
+        let (step_seed, keys) = (turn.step_seed, clips.keys);
+        self.kept = turn.is_followed.then_some(Kept { step_seed, keys, made });
         Ok(losses)
     }
 
-    /// The losses of the generator alone: no gradients, no dropout. The same seed takes the same
-    /// parts and the same noise, so that two moments of a training can be compared.
-    pub fn evaluate(&self, clips: &Clips, seed: u64) -> Result<Losses, TorchError> {
-        let _guard = tch::no_grad_guard();
-        let (starts, mut noise) = self.drawn(clips, seed);
-        let made = self.make_of(clips, &starts, &mut noise, Pass::Evaluate)?;
-        let losses = made.generator_losses(&self.discriminator, &self.analysis)?;
-        Ok(losses.iter().fold(Losses::default(), |losses, (name, sum)| losses.with(name, sum)))
-    }
-
-    /// Forgets the gradients of a net.
-    pub fn forget(&mut self, net: Net) -> Result<(), TorchError> {
-        for (_, parameter) in self.parameters(net) {
-            let mut gradient = parameter.f_grad()?;
-            if gradient.defined() {
-                let _ = gradient.f_detach_()?.f_zero_()?;
-            }
-        }
-        Ok(())
+    fn speak(&mut self, batch: &Batch, turn: &Turn<'_>) -> Result<Losses, TorchError> {
+        let made = match self.kept.take() {
+            Some(kept) if kept.is_of(batch, turn) => kept.made,
+            _ => self.nets.make(&self.place(batch)?, turn.step_seed)?,
+        };
+        self.nets.speak(&made, turn.totals)
     }
 }
 
-fn learning(weights: &Weights) -> Vec<(String, Tensor)> {
-    let tensors = weights.iter();
-    tensors.map(|(name, tensor)| (name.to_owned(), tensor.set_requires_grad(true))).collect()
+impl Kept {
+    fn is_of(&self, batch: &Batch, turn: &Turn<'_>) -> bool {
+        self.step_seed == turn.step_seed
+            && self.keys.iter().eq(batch.clips.iter().map(|clip| &clip.key))
+    }
+}
+
+impl Trainee for VitsTrainee {
+    type Batch = Batch;
+
+    const TURNS: &'static [&'static str] = &["discriminator", "generator"];
+
+    fn turn_of(parameter: &str) -> usize {
+        if parameter.starts_with(DISCRIMINATOR_PREFIX) { JUDGING } else { JUDGING + 1 }
+    }
+
+    fn parameters(&self) -> Vec<(String, Tensor)> {
+        let own = [Net::Generator, Net::Discriminator].map(|net| self.nets.parameters(net).iter());
+        let all = own.into_iter().flatten();
+        let mut parameters: Vec<(String, Tensor)> =
+            all.map(|(name, tensor)| (name.clone(), tensor.shallow_clone())).collect();
+        parameters.sort_by(|one, other| one.0.cmp(&other.0));
+        parameters
+    }
+
+    fn accumulate(&mut self, batch: &Batch, turn: &Turn<'_>) -> Result<Losses, TorchError> {
+        match turn.number {
+            JUDGING => self.judge(batch, turn),
+            _ => self.speak(batch, turn),
+        }
+    }
+
+    /// The generator's.
+    fn evaluate(&self, batch: &Batch) -> Result<Losses, TorchError> {
+        self.nets.evaluate(&self.place(batch)?, HELD_OUT)
+    }
+
+    fn count(batch: &Batch) -> Totals {
+        let [tokens, frames] = batch.lengths();
+        losses::totals([tokens, frames, batch.clips.len() as u64])
+    }
+
+    /// The generator's losses as they are weighted; no number where it was not its turn.
+    fn total(&self, means: &Means) -> f64 {
+        let weights = &self.nets.lessons().weights;
+        match means.of(MEL) {
+            Some(_) => weights.total(means),
+            None => f64::NAN,
+        }
+    }
+
+    /// The distance of spectrograms: the other losses are against a net that learns, too.
+    fn score(&self, means: &Means) -> f64 {
+        means.of(MEL).unwrap_or(f64::NAN)
+    }
 }

@@ -6,6 +6,7 @@ use std::f64::consts::TAU;
 use tch::{Kind, Tensor};
 
 use super::alignment::align_all;
+use super::cast::computed_in;
 use super::conv::mask;
 use super::discriminator::Discriminator;
 use super::duration::Said;
@@ -30,6 +31,14 @@ pub struct Clips {
     /// [B, T * hop].
     pub waves: Tensor,
     pub speakers: Option<Vec<i64>>,
+    /// Which noise each of them gets.
+    pub keys: Vec<u64>,
+}
+
+/// A recording and its linear spectrogram [bins, T].
+pub struct Sound<'a> {
+    pub wave: &'a [f32],
+    pub linear: Tensor,
 }
 
 /// What the generator made of clips.
@@ -64,32 +73,57 @@ impl Clips {
         waves: &[&[f32]],
         speakers: Option<Vec<i64>>,
     ) -> Result<Clips, TorchError> {
-        let (config, rows) = (&model.config, waves.len() as i64);
-        let (hop, part) = (config.hop(), config.segment_frames());
-        let frames: Vec<i64> = waves.iter().map(|wave| wave.len() as i64 / hop).collect();
+        let sounds = waves.iter().map(|wave| Sound::of(wave, model, analysis));
+        let sounds: Vec<Sound> = sounds.collect::<Result<_, _>>()?;
+        Clips::of(model, texts, &sounds, speakers)
+    }
+
+    /// The same from spectrograms that were computed before.
+    pub fn of(
+        model: &Vits,
+        texts: Texts,
+        sounds: &[Sound<'_>],
+        speakers: Option<Vec<i64>>,
+    ) -> Result<Clips, TorchError> {
+        let (config, rows) = (&model.config, sounds.len() as i64);
+        let hop = config.hop();
+        let frames: Vec<i64> = sounds.iter().map(|sound| sound.frames(hop)).collect();
         let of_texts = texts.lengths.len() as i64;
         if rows != of_texts || speakers.as_ref().is_some_and(|known| known.len() as i64 != rows) {
             return Err(TorchError::Input(format!("{rows} waves for {of_texts} texts")));
         }
-        if let Some(short) = frames.iter().find(|frames| **frames < part) {
-            return Err(TorchError::Input(format!(
-                "a clip of {short} frames, and training needs {part} at least"
-            )));
-        }
         let longest = frames.iter().copied().max().unwrap_or(0);
         let zeros = |size: [i64; 3]| Tensor::f_zeros(size, (Kind::Float, model.device));
         let spectrograms = zeros([rows, config.spectrogram_bins, longest])?;
-        let padded = zeros([rows, 1, longest * hop])?.f_squeeze_dim(1)?;
-        for (row, (wave, count)) in waves.iter().zip(&frames).enumerate() {
-            let wave = Tensor::f_from_slice(wave)?.f_to_device(model.device)?;
-            let wave = wave.f_narrow(0, 0, count * hop)?;
-            let linear = analysis.linear(&wave.f_unsqueeze(0)?)?.f_squeeze_dim(0)?;
-            let row = row as i64;
-            spectrograms.f_select(0, row)?.f_narrow(1, 0, *count)?.f_copy_(&linear)?;
-            padded.f_select(0, row)?.f_narrow(0, 0, count * hop)?.f_copy_(&wave)?;
+        let waves = zeros([rows, 1, longest * hop])?.f_squeeze_dim(1)?;
+        for (row, (sound, count)) in (0..).zip(sounds.iter().zip(&frames)) {
+            let wave = Tensor::f_from_slice(sound.wave)?.f_narrow(0, 0, count * hop)?;
+            spectrograms.f_select(0, row)?.f_narrow(1, 0, *count)?.f_copy_(&sound.linear)?;
+            waves.f_select(0, row)?.f_narrow(0, 0, count * hop)?.f_copy_(&wave)?;
         }
         let mask = mask(&frames, model.device);
-        Ok(Clips { texts, spectrograms, mask, frames, waves: padded, speakers })
+        let keys = (0..rows as u64).collect();
+        Ok(Clips { texts, spectrograms, mask, frames, waves, speakers, keys })
+    }
+}
+
+impl<'a> Sound<'a> {
+    /// Refuses waves that are too short for the part that is made of each.
+    pub fn of(wave: &'a [f32], model: &Vits, analysis: &Analysis) -> Result<Self, TorchError> {
+        let (hop, part) = (model.config.hop(), model.config.segment_frames());
+        let frames = wave.len() as i64 / hop;
+        if frames < part {
+            return Err(TorchError::Input(format!(
+                "a clip of {frames} frames, and training needs {part} at least"
+            )));
+        }
+        let whole = Tensor::f_from_slice(wave)?.f_to_device(model.device)?;
+        let whole = whole.f_narrow(0, 0, frames * hop)?.f_unsqueeze(0)?;
+        Ok(Sound { wave, linear: analysis.linear(&whole)?.f_squeeze_dim(0)? })
+    }
+
+    fn frames(&self, hop: i64) -> i64 {
+        self.wave.len() as i64 / hop
     }
 }
 
@@ -132,10 +166,14 @@ impl Vits {
         };
         let said = Said { hidden: &prior.hidden, mask: &texts.mask, speaker };
         let lasting = durations.unsqueeze(1);
-        let duration_loss = self.duration_predictor.loss(said, &lasting, drawn.as_ref(), pass)?;
+        // Curves and logarithms of durations are too steep for half precision.
+        let duration_loss = computed_in(Kind::Float, || {
+            self.duration_predictor.loss(said, &lasting, drawn.as_ref(), pass)
+        })?;
         let kl_loss = kl_loss(&prior, &posterior, &flowed, &durations, mask)?;
         let (hop, part) = (self.config.hop(), self.config.segment_frames());
         let wave = self.decoder.forward(&sliced(&posterior.latents, starts, part)?, speaker)?;
+        let wave = wave.f_to_kind(Kind::Float)?;
         let first: Vec<i64> = starts.iter().map(|start| start * hop).collect();
         let recorded = sliced(&clips.waves.f_unsqueeze(1)?, &first, part * hop)?;
         let recorded_mel = analysis.log_mel(&sliced(&clips.spectrograms, starts, part)?)?;

@@ -8,6 +8,7 @@ mod parameters;
 mod project;
 mod sound;
 mod training;
+mod vits;
 
 use project::{CLIPS, done, first};
 

@@ -14,90 +14,17 @@ use std::collections::BTreeMap;
 use cache::Digest;
 use stage_core::catalogue::fish;
 use stage_core::{
-    Blob, Context, Default as Preset, Fields, GatherInput, GatherOutput, Item, Job, Kind, Output,
-    ParameterValue, Parameters, PortInput, PortOutput, Setup, Stage, StageError, Value,
+    Blob, Context, Fields, Item, Job, Kind, ParameterValue, PortInput, Setup, StageError, Value,
 };
 use stage_formats::artifact;
 
-use super::all;
+use super::trial::{Ports, Written, artifact_of, gather, gathered, open, parameters, text, whole};
 use crate::codec::Codes;
 use crate::fish::vocabulary::byte_level;
-use crate::machine::Machine;
 use crate::mel::MelShape;
 use crate::mel_rvq::{Config, MelRvq};
 use crate::npy;
 use crate::testing::Bench;
-
-type Ports = BTreeMap<String, Fields>;
-type Written<'a> = &'a [(&'a str, ParameterValue)];
-
-fn whole(number: i64) -> ParameterValue {
-    ParameterValue::Integer(number)
-}
-
-fn text(text: &str) -> ParameterValue {
-    ParameterValue::Text(text.to_owned())
-}
-
-fn parameters(kind: &Kind, written: Written) -> Parameters {
-    let preset = |preset: &Preset| match preset {
-        Preset::Text(own) => text(own),
-        Preset::Integer(number) => whole(*number),
-        Preset::Number(number) => ParameterValue::Number(*number),
-        Preset::Flag(flag) => ParameterValue::Flag(*flag),
-        Preset::Seconds(seconds) => ParameterValue::Seconds(*seconds),
-        Preset::Texts(texts) => ParameterValue::List(texts.iter().map(|one| text(one)).collect()),
-        Preset::PipelineSeed => whole(1),
-        _ => ParameterValue::Absent,
-    };
-    let presets = kind.parameters.iter();
-    let mut values: BTreeMap<String, ParameterValue> =
-        presets.map(|one| (one.name.to_owned(), preset(&one.default))).collect();
-    for (name, value) in written {
-        assert!(values.contains_key(*name), "`{}` has no parameter `{name}`", kind.name);
-        values.insert((*name).to_owned(), value.clone());
-    }
-    Parameters(values)
-}
-
-fn open(kind: &'static Kind, setup: Setup, bench: &mut Bench) -> Result<Job, StageError> {
-    let stages = all(&Machine::default());
-    let stage = stages.iter().find(|stage| stage.kind().name == kind.name).unwrap();
-    Stage::open(&**stage, setup, bench)
-}
-
-fn gather(
-    kind: &'static Kind,
-    written: Written,
-    ports: Vec<(&str, PortInput)>,
-    bench: &mut Bench,
-) -> Result<Ports, StageError> {
-    let output = gathered(kind, written, ports, bench)?;
-    let fields = |(port, output): (String, PortOutput)| match output {
-        PortOutput::Artifact(values) => {
-            Some((port, bench.keep_all(Output { values, notes: Vec::new() })))
-        }
-        PortOutput::Dataset(_) => None,
-    };
-    Ok(output.ports.into_iter().filter_map(fields).collect())
-}
-
-fn gathered(
-    kind: &'static Kind,
-    written: Written,
-    ports: Vec<(&str, PortInput)>,
-    bench: &mut Bench,
-) -> Result<GatherOutput, StageError> {
-    let parameters = parameters(kind, written);
-    let setup = Setup { parameters, device: "cpu".into(), ..Setup::default() };
-    let Job::Gather(mut job) = open(kind, setup, bench)? else { panic!("no gather") };
-    let ports = ports.into_iter().map(|(port, input)| (port.to_owned(), vec![input])).collect();
-    job.run(GatherInput { ports }, bench)
-}
-
-fn artifact_of(fields: &Fields) -> PortInput {
-    PortInput::Artifact { stage: "above".into(), fields: fields.clone() }
-}
 
 /// A model of 3 codebooks of 24 entries.
 fn base(bench: &mut Bench) -> Fields {

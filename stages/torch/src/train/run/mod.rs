@@ -1,13 +1,14 @@
 //! The training loop.
 //!
-//! A step takes its rows, counts their labels, accumulates the gradients of its micro-batches,
-//! and updates the weights. Validation and checkpoints lie between steps. A step that is cut
-//! short leaves no trace: it is done again from its start, so that a training that was stopped
-//! or killed anywhere ends with the same bits as one that never was.
+//! A step takes its rows, counts their labels, and in each of its turns accumulates the gradients
+//! of its micro-batches and updates the weights ([`turn`]). Validation and checkpoints lie between
+//! steps. A step that is cut short leaves no trace: it is done again from its start, so that a
+//! training that was stopped or killed anywhere ends with the same bits as one that never was.
 
 mod report;
 mod rescue;
 mod save;
+mod turn;
 mod validate;
 
 use stage_core::StageError;
@@ -15,16 +16,14 @@ use stage_core::StageError;
 use self::report::Pace;
 use self::save::Saved;
 use crate::error::TorchError;
-use crate::random::scramble;
-use crate::train::adamw::AdamW;
 use crate::train::early_stop::Place;
-use crate::train::gradients::{clip_factor, norm};
 use crate::train::host::{Checkpoint, Host};
-use crate::train::losses::{Losses, Totals};
+use crate::train::losses::Totals;
+use crate::train::optimisers::Optimisers;
 use crate::train::order::{Clip, Order, Row};
 use crate::train::precision::Scaler;
 use crate::train::record::Record;
-use crate::train::replicas::{self, MicroBatch};
+use crate::train::replicas;
 use crate::train::settings::Settings;
 use crate::train::state::{Return, State};
 use crate::train::trainee::Trainee;
@@ -108,7 +107,7 @@ struct Run<'a, T: Trainee, D, K> {
     job: Job<'a, T, D>,
     order: Order,
     held_out: Vec<Row>,
-    adamw: AdamW,
+    optimisers: Optimisers,
     state: State,
     record: Record,
     /// The tensors of the best states, by step.
@@ -129,16 +128,16 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         let mut held_out_order = Order::new(settings.grouping, 0, job.clips, is_held)?;
         let mut held_out = held_out_order.pass(0).to_vec();
         held_out.sort_by_key(|row| held_out_order.length(row));
-        let adamw = AdamW::new(settings.adamw, job.replicas[0].parameters())?;
+        let optimisers = Optimisers::new(settings.adamw, &job.replicas[0])?;
         let state = State::new(Scaler::new(settings.precision), settings.rows.max(1));
         let now = host.seconds();
         let (saved, pace) = (Saved { step: 0, at: now }, Pace::new(now));
         let record = Record::default();
         let mut run =
-            Run { job, order, held_out, adamw, state, record, best: Vec::new(), saved, pace };
+            Run { job, order, held_out, optimisers, state, record, best: Vec::new(), saved, pace };
         match host.last()? {
             Some(checkpoint) => run.restore(&checkpoint, host)?,
-            None => run.adamw.refine(|name| host.origin(name))?,
+            None => run.optimisers.refine(|name| host.origin(name))?,
         }
         replicas::share_weights(run.job.replicas)?;
         // Whoever tried the model out before may have left some.
@@ -150,81 +149,33 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         self.state.ended || self.state.step >= self.job.settings.steps
     }
 
-    /// One optimiser step; false when it was given up because training shall stop.
+    /// One step; false when it was given up because training shall stop.
     fn step<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<bool, StageError> {
         let settings = self.job.settings;
         let mut cursor = self.state.cursor;
         let mut rows = self.order.take(&mut cursor, settings.rows_of_step());
         // Rows of like length in one micro-batch waste the least.
         rows.sort_by_key(|row| self.order.length(row));
-        let Some((losses, totals)) = self.accumulate(&rows, host)? else { return Ok(false) };
-
-        let gradients = replicas::gradients(self.job.replicas)?;
-        let means = losses.means(&totals)?;
-        let norm = norm(&gradients)? / self.state.scaler.scale();
-        let is_good = norm.is_finite() && means.total().is_finite();
         let rate = self.rate();
-        if is_good {
-            let factor = clip_factor(norm, settings.clip) / self.state.scaler.scale();
-            self.adamw.step(&gradients, rate, factor)?;
-            replicas::share_weights(self.job.replicas)?;
-        }
-        drop(gradients);
-        replicas::clear_gradients(self.job.replicas);
-        if self.is_lost(is_good, &means) {
+        let Some(done) = self.turns(&rows, rate, host)? else { return Ok(false) };
+        if self.is_lost(done.is_good, &done.means) {
             self.rescue(&rows, host)?;
         }
 
         self.pace.clips += cursor.clips - self.state.cursor.clips;
-        self.pace.labels += totals.labels();
+        self.pace.labels += done.labels;
         self.pace.steps += 1;
         self.state.cursor = cursor;
         self.state.step += 1;
-        self.state.updates = self.adamw.updates();
-        self.report(&means, rate, norm, host);
+        self.state.set_updates(&self.optimisers.updates());
+        self.report(&done, rate, host);
         Ok(true)
-    }
-
-    /// The gradients of a step's rows, in micro-batches that fit into memory; none when
-    /// training shall stop.
-    fn accumulate<H: Host>(
-        &mut self,
-        rows: &[Row],
-        host: &mut H,
-    ) -> Result<Option<(Losses, Totals)>, StageError> {
-        loop {
-            match self.accumulate_once(rows, host) {
-                Err(StageError::OutOfMemory { .. }) if self.state.rows > 1 => self.halve(),
-                result => return result,
-            }
-        }
     }
 
     /// Tries with smaller micro-batches from here on. A step still learns from as many rows.
     fn halve(&mut self) {
         self.state.rows = self.state.rows.div_ceil(2);
         replicas::clear_gradients(self.job.replicas);
-    }
-
-    fn accumulate_once<H: Host>(
-        &mut self,
-        rows: &[Row],
-        host: &mut H,
-    ) -> Result<Option<(Losses, Totals)>, StageError> {
-        let batches = self.batches(rows)?;
-        let totals = count::<T>(&batches).scaled(self.state.scaler.scale());
-        let seeds = (0..).map(|at| seed(self.job.settings.seed, self.state.step, at));
-        let micro: Vec<MicroBatch<'_, T::Batch>> =
-            batches.iter().zip(seeds).map(|(batch, seed)| MicroBatch { batch, seed }).collect();
-        let mut losses = Losses::default();
-        for round in micro.chunks(self.job.replicas.len()) {
-            if host.stopping() {
-                replicas::clear_gradients(self.job.replicas);
-                return Ok(None);
-            }
-            losses.add(replicas::accumulate(self.job.replicas, round, &totals)?)?;
-        }
-        Ok(Some((losses, totals)))
     }
 
     fn batches(&self, rows: &[Row]) -> Result<Vec<T::Batch>, TorchError> {
@@ -252,9 +203,4 @@ fn count<T: Trainee>(batches: &[T::Batch]) -> Totals {
     let mut totals = Totals::default();
     batches.iter().for_each(|batch| totals.add(&T::count(batch)));
     totals
-}
-
-/// The seed of a micro-batch: a matter of its place alone, not of the device it runs on.
-fn seed(run: u64, step: u64, micro_batch: u64) -> u64 {
-    scramble(scramble(scramble(run).wrapping_add(step)).wrapping_add(micro_batch))
 }

@@ -1,8 +1,8 @@
 //! What is told about the steps: their losses, and how fast they come.
 
+use super::turn::Done;
 use super::{Data, Run};
 use crate::train::host::Host;
-use crate::train::losses::Means;
 use crate::train::trainee::Trainee;
 
 /// What went through since the last report.
@@ -20,7 +20,7 @@ impl Pace {
 }
 
 impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
-    pub(super) fn report<H: Host>(&mut self, means: &Means, rate: f64, norm: f64, host: &mut H) {
+    pub(super) fn report<H: Host>(&mut self, done: &Done, rate: f64, host: &mut H) {
         let settings = self.job.settings;
         let step = self.state.step;
         let is_due = |every: u64| step.is_multiple_of(every.max(1)) || step == settings.steps;
@@ -28,13 +28,19 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         if !is_recorded && !is_told {
             return;
         }
-        let mut values: Vec<(String, f64)> = vec![("loss".into(), means.total())];
+        let means = &done.means;
+        let loss = self.job.replicas.first().map_or(f64::NAN, |trainee| trainee.total(means));
+        let mut values: Vec<(String, f64)> = vec![("loss".into(), loss)];
         if means.0.len() > 1 {
             values.extend(means.0.iter().map(|(name, mean)| (format!("loss/{name}"), *mean)));
         }
         let passes = self.order.passes(&self.state.cursor);
-        let more = [("rate", rate), ("gradient_norm", norm), ("passes", passes)];
-        values.extend(more.map(|(name, value)| (name.to_owned(), value)));
+        values.push(("rate".into(), rate));
+        values.extend(T::TURNS.iter().zip(&done.norms).map(|(turn, norm)| match T::TURNS.len() {
+            1 => ("gradient_norm".into(), *norm),
+            _ => (format!("gradient_norm/{turn}"), *norm),
+        }));
+        values.push(("passes".into(), passes));
         if self.state.scaler.scale() != 1.0 {
             values.push(("loss_scale".into(), self.state.scaler.scale()));
         }

@@ -61,7 +61,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         };
         let weights = self.best.iter().find(|(step, _)| *step == place.step);
         let weights = weights.map(|(_, weights)| weights.as_slice()).unwrap_or_default();
-        self.adamw.restart(|name| {
+        self.optimisers.restart(|name| {
             let kept = weights.iter().find(|(own, _)| own == name).map(|(_, kept)| kept);
             let kept =
                 kept.ok_or_else(|| StageError::failed(format!("the best state has no `{name}`")))?;

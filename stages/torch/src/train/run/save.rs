@@ -21,7 +21,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         host: &mut H,
     ) -> Result<Weights<K>, StageError> {
         let mut weights = Vec::new();
-        for (name, master) in self.adamw.masters() {
+        for (name, master) in self.optimisers.masters() {
             let kind = self.job.settings.keep_kind.unwrap_or(master.kind());
             let tensor = master.f_to_kind(kind).map_err(TorchError::from)?;
             weights.push((name.to_owned(), host.keep(&tensor)?));
@@ -60,7 +60,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         host: &mut H,
     ) -> Result<Checkpoint<K>, StageError> {
         let mut tensors = Vec::new();
-        for (role, name, tensor) in self.adamw.state() {
+        for (role, name, tensor) in self.optimisers.state() {
             tensors.push((format!("{role}/{name}"), host.keep(tensor)?));
         }
         for (step, weights) in &self.best {
@@ -82,10 +82,12 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         let wrong = |error| StageError::failed(format!("the checkpoint cannot be read: {error}"));
         self.state = serde_json::from_str(&checkpoint.state).map_err(wrong)?;
         self.state.rows = self.state.rows.min(self.job.settings.rows.max(1));
-        let updates = self.state.updates;
-        self.adamw.restore(updates, |role, name| -> Result<Tensor, StageError> {
-            host.recall(checkpoint.tensor(&format!("{role}/{name}"))?)
-        })?;
+        self.optimisers.restore(
+            &self.state.updates(),
+            |role, name| -> Result<Tensor, StageError> {
+                host.recall(checkpoint.tensor(&format!("{role}/{name}"))?)
+            },
+        )?;
         let record = host.recall(checkpoint.tensor("record")?)?;
         self.record = Record::from_tensor(&self.state.recorded, &record)?;
         for place in self.state.ranking.places() {

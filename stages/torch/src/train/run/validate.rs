@@ -22,7 +22,8 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
             return Ok(());
         }
         let means = self.held_out_means()?;
-        let (step, loss) = (self.state.step, means.total());
+        let score = self.job.replicas.first().map(|trainee| trainee.score(&means));
+        let (step, loss) = (self.state.step, score.unwrap_or(f64::NAN));
         let mut values: Vec<(String, f64)> = vec![("held_out".into(), loss)];
         if means.0.len() > 1 {
             values.extend(means.0.iter().map(|(name, mean)| (format!("held_out/{name}"), *mean)));

@@ -1,24 +1,26 @@
 //! The trainer at work on a model of letters.
 #![allow(clippy::unwrap_used)]
 
-mod memory;
+pub mod memory;
 mod rehearsal;
 mod rescue;
 mod resume;
 mod rules;
-mod several;
-mod tiny;
+pub mod several;
+pub mod tiny;
+mod turns;
+mod two;
 
 use stage_core::StageError;
 
 use self::memory::Memory;
-use self::tiny::{Corpus, Tiny};
+use self::tiny::{Corpus, Letters};
 use super::adamw::AdamWSettings;
 use super::order::{Clip, Grouping};
 use super::precision::Precision;
 use super::schedule::{Decay, Schedule};
 use super::settings::{Checkpoints, Settings};
-use super::{Job, Trained, train};
+use super::{Job, Trained, Trainee, train};
 use crate::threads::one_thread;
 
 fn settings() -> Settings {
@@ -29,7 +31,13 @@ fn settings() -> Settings {
         rows: 2,
         accumulate: 3,
         precision: Precision::F32,
-        adamw: AdamWSettings { beta1: 0.9, beta2: 0.95, epsilon: 1e-5, weight_decay: 0.01 },
+        adamw: AdamWSettings {
+            beta1: 0.9,
+            beta2: 0.95,
+            epsilon: 1e-5,
+            weight_decay: 0.01,
+            decays_all: false,
+        },
         schedule: Schedule { rate: 0.02, warm_up: 2, from_zero: true, decay: Decay::Constant },
         clip: Some(1.0),
         validate_every: 4,
@@ -56,8 +64,8 @@ fn held_out(corpus: &Corpus) -> Vec<bool> {
 }
 
 /// Trains replicas on a corpus of which every fifth clip is held out.
-fn run(
-    replicas: &mut [Tiny],
+fn run<T: Trainee<Batch = Letters>>(
+    replicas: &mut [T],
     corpus: &Corpus,
     settings: &Settings,
     host: &mut Memory,

@@ -12,9 +12,9 @@ use crate::train::order::Clip;
 use crate::train::precision::Precision;
 use crate::train::rehearsal::rehearse_as;
 use crate::train::settings::Settings;
-use crate::train::{Losses, Totals, Trainee};
+use crate::train::{Losses, Totals, Trainee, Turn};
 
-fn rehearsed<T: Trainee<Batch = Letters>>(
+pub fn rehearsed<T: Trainee<Batch = Letters>>(
     is_exact: bool,
     replicas: &mut [T],
     settings: &Settings,
@@ -75,14 +75,9 @@ impl Trainee for Forgetful {
         self.tiny.parameters()
     }
 
-    fn accumulate(
-        &mut self,
-        batch: &Letters,
-        totals: &Totals,
-        seed: u64,
-    ) -> Result<Losses, TorchError> {
+    fn accumulate(&mut self, batch: &Letters, turn: &Turn<'_>) -> Result<Losses, TorchError> {
         self.asked += 1;
-        let losses = self.tiny.accumulate(batch, totals, seed)?;
+        let losses = self.tiny.accumulate(batch, turn)?;
         if self.asked > self.from {
             for (_, tensor) in self.parameters() {
                 let _ = tensor.grad().g_mul_scalar_(-1.0);

@@ -17,12 +17,12 @@ use crate::train::state::Return;
 use crate::train::{Host, Trained};
 
 /// Two rows a step and a validation every second step; three bad steps are too many.
-fn narrow() -> Settings {
+pub fn narrow() -> Settings {
     Settings { rows: 1, accumulate: 2, validate_every: 2, keep_best: 1, ..settings() }
 }
 
 /// The rows that these steps take, which all lie in the first pass.
-fn rows_of(steps: Range<usize>, settings: &Settings, corpus: &Corpus) -> Vec<Row> {
+pub fn rows_of(steps: Range<usize>, settings: &Settings, corpus: &Corpus) -> Vec<Row> {
     let (clips, held) = (clips(corpus), held_out(corpus));
     let mut order = Order::new(settings.grouping, settings.seed, &clips, |at| !held[at]).unwrap();
     let rows = settings.rows_of_step();
@@ -30,7 +30,7 @@ fn rows_of(steps: Range<usize>, settings: &Settings, corpus: &Corpus) -> Vec<Row
 }
 
 /// A corpus whose loss is no number in these steps; `clips` of each row are to blame.
-fn spoiled(steps: Range<usize>, clips: usize) -> Corpus {
+pub fn spoiled(steps: Range<usize>, clips: usize) -> Corpus {
     let mut corpus = Corpus::new(150);
     for row in rows_of(steps, &narrow(), &corpus) {
         row.iter().take(clips).for_each(|clip| corpus.0[*clip][0] = POISON);
@@ -44,7 +44,7 @@ fn train(settings: &Settings, corpus: &Corpus) -> (Result<Trained<usize>, StageE
     (result, host)
 }
 
-fn recalled(host: &mut Memory, weights: &[(String, usize)]) -> Bits {
+pub fn recalled(host: &mut Memory, weights: &[(String, usize)]) -> Bits {
     let tensor = |(name, kept): &(String, usize)| (name.clone(), host.recall(kept).unwrap());
     bits(&weights.iter().map(tensor).collect::<Vec<_>>())
 }

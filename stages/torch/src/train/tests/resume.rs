@@ -1,10 +1,10 @@
 //! A training that was interrupted ends with the same bits as one that was not.
 
 use stage_core::StageError;
-use tch::Kind;
+use tch::{Kind, Tensor};
 
 use super::memory::Memory;
-use super::tiny::{Bits, Corpus, Tiny, bits};
+use super::tiny::{Bits, Corpus, Letters, Tiny, bits};
 use super::{run, settings};
 use crate::train::precision::Precision;
 use crate::train::record::Record;
@@ -20,30 +20,48 @@ pub struct Left {
     passes: f64,
 }
 
-fn left(tiny: &Tiny, trained: &Trained<usize>, host: &mut Memory) -> Left {
+/// A model of letters whose tensors can be looked at.
+pub trait Model: Trainee<Batch = Letters> {
+    /// All tensors but adapters, by name.
+    fn base(&self) -> Vec<(String, Tensor)> {
+        self.parameters()
+    }
+}
+
+impl Model for Tiny {
+    fn base(&self) -> Vec<(String, Tensor)> {
+        Tiny::base(self)
+    }
+}
+
+fn left<T: Model>(model: &T, trained: &Trained<usize>, host: &mut Memory) -> Left {
     let mut recall = |weights: &[(String, usize)]| {
         let tensor = |(name, kept): &(String, usize)| (name.clone(), host.recall(kept).unwrap());
         bits(&weights.iter().map(tensor).collect::<Vec<_>>())
     };
-    assert_eq!(recall(&trained.last).len(), tiny.parameters().len());
+    assert_eq!(recall(&trained.last).len(), model.parameters().len());
     Left {
-        parameters: bits(&tiny.parameters()),
+        parameters: bits(&model.parameters()),
         best: trained.best.iter().map(|(place, kept)| (place.step, recall(kept))).collect(),
         record: trained.record.clone(),
         passes: trained.passes,
     }
 }
 
-pub fn straight(make: &dyn Fn() -> Tiny, corpus: &Corpus, settings: &Settings) -> (Left, Memory) {
-    let (mut tiny, mut host) = (make(), Memory::default());
-    let trained = run(std::slice::from_mut(&mut tiny), corpus, settings, &mut host).unwrap();
-    (left(&tiny, &trained, &mut host), host)
+pub fn straight<T: Model>(
+    make: &dyn Fn() -> T,
+    corpus: &Corpus,
+    settings: &Settings,
+) -> (Left, Memory) {
+    let (mut model, mut host) = (make(), Memory::default());
+    let trained = run(std::slice::from_mut(&mut model), corpus, settings, &mut host).unwrap();
+    (left(&model, &trained, &mut host), host)
 }
 
 /// Starts again and again with a fresh model until a run gets through; `harm` says how each
 /// run ends.
-pub fn interrupted(
-    make: &dyn Fn() -> Tiny,
+pub fn interrupted<T: Model>(
+    make: &dyn Fn() -> T,
     corpus: &Corpus,
     settings: &Settings,
     harm: impl Fn(usize, &mut Memory),
@@ -51,16 +69,16 @@ pub fn interrupted(
     let mut host = Memory::default();
     for runs in 1.. {
         assert!(runs < 500, "no progress");
-        let mut tiny = make();
-        let base = bits(&tiny.base());
+        let mut model = make();
+        let base = bits(&model.base());
         host.survive();
         harm(runs, &mut host);
-        let result = run(std::slice::from_mut(&mut tiny), corpus, settings, &mut host);
-        if tiny.parameters().len() != tiny.base().len() {
-            assert_eq!(bits(&tiny.base()), base, "a frozen tensor has moved");
+        let result = run(std::slice::from_mut(&mut model), corpus, settings, &mut host);
+        if model.parameters().len() != model.base().len() {
+            assert_eq!(bits(&model.base()), base, "a frozen tensor has moved");
         }
         if let Ok(trained) = result {
-            return (left(&tiny, &trained, &mut host), runs);
+            return (left(&model, &trained, &mut host), runs);
         }
     }
     unreachable!("the loop ends only by returning")

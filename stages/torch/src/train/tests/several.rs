@@ -3,14 +3,23 @@
 use tch::{Kind, Tensor};
 
 use super::memory::Memory;
-use super::tiny::{Corpus, Tiny};
+use super::tiny::{Corpus, Letters, Tiny};
 use super::{run, settings};
 use crate::train::Trainee;
 use crate::train::settings::Settings;
 
 /// The parameters after a training without dropout, whose masks depend on the micro-batch.
 fn parameters(replicas: usize, settings: &Settings) -> Vec<(String, Tensor)> {
-    let mut replicas: Vec<Tiny> = (0..replicas).map(|_| Tiny::new(Kind::Float, 0.0)).collect();
+    trained(&|| Tiny::new(Kind::Float, 0.0), replicas, settings)
+}
+
+/// The same of any model.
+pub fn trained<T: Trainee<Batch = Letters>>(
+    make: &dyn Fn() -> T,
+    replicas: usize,
+    settings: &Settings,
+) -> Vec<(String, Tensor)> {
+    let mut replicas: Vec<T> = (0..replicas).map(|_| make()).collect();
     run(&mut replicas, &Corpus::new(30), settings, &mut Memory::default()).unwrap();
     let first = replicas[0].parameters();
     for other in &replicas[1..] {
@@ -19,7 +28,7 @@ fn parameters(replicas: usize, settings: &Settings) -> Vec<(String, Tensor)> {
     first
 }
 
-fn worst(one: &[(String, Tensor)], other: &[(String, Tensor)]) -> f64 {
+pub fn worst(one: &[(String, Tensor)], other: &[(String, Tensor)]) -> f64 {
     let far = |((_, one), (_, other)): (&(String, Tensor), &(String, Tensor))| {
         (one - other).abs().max().double_value(&[])
     };
@@ -83,6 +92,6 @@ fn replicas_of_different_models_are_refused() {
     let error = run(&mut replicas, &Corpus::new(30), &settings(), &mut Memory::default());
     let expected = "the replicas train different tensors";
     assert_eq!(error.unwrap_err().to_string(), expected);
-    let error = run(&mut [], &Corpus::new(30), &settings(), &mut Memory::default());
+    let error = run::<Tiny>(&mut [], &Corpus::new(30), &settings(), &mut Memory::default());
     assert_eq!(error.unwrap_err().to_string(), "there is no device to train on");
 }

@@ -9,7 +9,7 @@ use crate::layers::{Embedding, Linear, Pass, dropout};
 use crate::random::{Random, scramble};
 use crate::train::lora::{self, Adaptable, Layer, LoraSettings};
 use crate::train::order::Row;
-use crate::train::{Data, Losses, Totals, Trainee};
+use crate::train::{Data, Losses, Totals, Trainee, Turn};
 
 const LETTERS: i64 = 12;
 const WIDTH: i64 = 8;
@@ -83,7 +83,8 @@ impl Tiny {
         tensors.into_iter().map(own).collect()
     }
 
-    fn losses(&self, batch: &Letters, pass: Pass) -> Result<(Tensor, Tensor), TorchError> {
+    /// The sums over all letters but the last ones, and over these.
+    pub fn losses(&self, batch: &Letters, pass: Pass) -> Result<(Tensor, Tensor), TorchError> {
         if batch.rows > self.fits {
             return Err(TorchError::OutOfMemory("CUDA out of memory".into()));
         }
@@ -134,14 +135,9 @@ impl Trainee for Tiny {
         tensors
     }
 
-    fn accumulate(
-        &mut self,
-        batch: &Letters,
-        totals: &Totals,
-        seed: u64,
-    ) -> Result<Losses, TorchError> {
-        let (next, end) = self.losses(batch, Pass::Train { seed })?;
-        let loss = &next * totals.weight("next") + &end * totals.weight("end");
+    fn accumulate(&mut self, batch: &Letters, turn: &Turn<'_>) -> Result<Losses, TorchError> {
+        let (next, end) = self.losses(batch, Pass::Train { seed: turn.seed })?;
+        let loss = &next * turn.totals.weight("next") + &end * turn.totals.weight("end");
         loss.f_backward()?;
         Ok(Losses::default().with("next", &next).with("end", &end))
     }
@@ -157,12 +153,21 @@ impl Trainee for Tiny {
     }
 }
 
+#[derive(Clone)]
 pub struct Letters {
     rows: usize,
     letters: Vec<i64>,
     labels: Vec<i64>,
     /// 1 at the last letter of each clip.
     ends: Vec<f32>,
+}
+
+impl Letters {
+    /// With nothing in it that spoils a loss.
+    pub fn cured(&self) -> Letters {
+        let cured = |letter: &i64| if *letter == POISON { 0 } else { *letter };
+        Letters { letters: self.letters.iter().map(cured).collect(), ..self.clone() }
+    }
 }
 
 /// Clips of letters.

@@ -7,10 +7,23 @@ const PIECE_SECONDS: f64 = 0.1;
 /// Pieces so far below the loudest one are pauses.
 const GATE_DECIBEL: f64 = 40.0;
 
-/// How long texts are expected to take.
+/// How fast a language is spoken.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    pub characters_per_second: f64,
+}
+
+impl Pace {
+    /// At least half a second: a word alone is spoken slowly.
+    pub fn seconds(&self, text: &str) -> f64 {
+        (text.trim().chars().count() as f64 / self.characters_per_second).max(0.5)
+    }
+}
+
+/// How long texts are expected to take, and may.
 #[derive(Clone, Copy, Debug)]
 pub struct Expectation {
-    pub characters_per_second: f64,
+    pub pace: Pace,
     pub frames_per_second: f64,
     /// A sentence does not end before so many times its expected length.
     pub least: f64,
@@ -21,25 +34,17 @@ pub struct Expectation {
 }
 
 impl Expectation {
-    /// At least half a second: a word alone is spoken slowly.
-    pub fn seconds(&self, text: &str) -> f64 {
-        (text.trim().chars().count() as f64 / self.characters_per_second).max(0.5)
-    }
-
     /// Where a sentence is cut.
     pub fn limit(&self, text: &str) -> usize {
-        let frames = (self.seconds(text) * self.limit * self.frames_per_second).ceil().max(1.0);
+        let frames =
+            (self.pace.seconds(text) * self.limit * self.frames_per_second).ceil().max(1.0);
         (frames as usize).min(self.max_frames.unwrap_or(usize::MAX))
     }
 
     /// Before which frame a sentence does not end.
     pub fn least(&self, text: &str) -> usize {
-        let frames = (self.seconds(text) * self.least * self.frames_per_second).floor();
+        let frames = (self.pace.seconds(text) * self.least * self.frames_per_second).floor();
         (frames as usize).min(self.limit(text))
-    }
-
-    pub fn ratio(&self, text: &str, seconds: f64) -> f64 {
-        seconds / self.seconds(text)
     }
 }
 
@@ -102,7 +107,7 @@ mod tests {
     #[test]
     fn a_text_ends_between_two_multiples_of_what_it_would_take() {
         let mut expectation = Expectation {
-            characters_per_second: 10.0,
+            pace: Pace { characters_per_second: 10.0 },
             frames_per_second: 20.0,
             least: 0.5,
             limit: 3.0,
@@ -112,7 +117,7 @@ mod tests {
         assert_eq!(expectation.limit(text), 138);
         assert_eq!(expectation.limit("a"), 30);
         assert_eq!((expectation.least(text), expectation.least("a")), (23, 5));
-        assert_eq!(expectation.ratio(text, 4.6), 2.0);
+        assert_eq!((expectation.pace.seconds(text), expectation.pace.seconds("a")), (2.3, 0.5));
         expectation.max_frames = Some(100);
         assert_eq!(expectation.limit(text), 100);
         expectation.least = 9.0;

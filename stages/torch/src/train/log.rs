@@ -4,19 +4,30 @@ use serde_json::{Map, Value, json};
 use stage_core::{Kind, NewValue, Parameter, Parameters, Role};
 use stage_formats::tensorboard;
 
+use super::record::Record;
+use super::run::Trained;
 use crate::error::TorchError;
-use crate::train::record::Record;
-use crate::train::run::Trained;
+
+/// What a log says beside the figures of a training.
+pub struct How<'a> {
+    pub kind: &'a Kind,
+    pub parameters: &'a Parameters,
+    /// More fields of the JSON.
+    pub more: &'a [(&'static str, Value)],
+    /// What a figure is called in TensorBoard.
+    pub tag: fn(&str) -> &str,
+}
 
 /// The artifact `log` of a training.
 pub fn fields<K>(
     trained: &Trained<K>,
-    kind: &Kind,
-    parameters: &Parameters,
+    how: &How<'_>,
 ) -> Result<Vec<(String, NewValue)>, TorchError> {
-    let mut json = metrics(trained).to_string().into_bytes();
+    let mut metrics = metrics(trained);
+    how.more.iter().for_each(|(name, value)| metrics[*name] = value.clone());
+    let mut json = metrics.to_string().into_bytes();
     json.push(b'\n');
-    let events = trained.record.events(&table(kind, parameters))?;
+    let events = trained.record.events(&table(how.kind, how.parameters), how.tag)?;
     Ok(vec![
         ("metrics".into(), NewValue::bytes("application/json", json)),
         ("events".into(), NewValue::bytes(tensorboard::KIND, events)),

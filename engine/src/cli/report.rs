@@ -1,0 +1,71 @@
+//! `report`: one page that shows a run.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use cache::Cache;
+use cache::fs::{Fs, RealFs};
+use cache::stat::StatIndex;
+use camino::Utf8Path;
+
+use super::arguments;
+use super::error::{CliError, Exit};
+use super::project::{Program, Project};
+use crate::history;
+use crate::record::RunRecord;
+use crate::report::Report;
+use crate::show::units;
+use crate::store::Store;
+
+pub fn report(
+    program: &Program,
+    arguments: &arguments::Report,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
+    let cache = program.open(&project)?;
+    let run = run(&project, &cache, arguments.run)?;
+    let index = Arc::new(StatIndex::load(&cache)?);
+    let store = Store::new(cache, &project.pipeline.base, index);
+    let report = Report::of(&project.pipeline, &store, run)?;
+    let page = report.html.as_bytes();
+    match arguments.output.as_deref() {
+        Some(file) if file == "-" => output.write_all(page)?,
+        given => {
+            let beside = project.pipeline.base.join("report.html");
+            let file = given.unwrap_or(&beside);
+            RealFs.write_durably(file, page)?;
+            program.tell(&told(file, &report));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn told(file: &Utf8Path, report: &Report) -> String {
+    let (size, recordings) = (units::bytes(report.html.len() as u64), report.recordings);
+    let mut told = format!("{file}: {size}, {recordings} recordings");
+    if report.left_out > 0 {
+        told.push_str(&format!("; for {} more there was no room", report.left_out));
+    }
+    told
+}
+
+/// The run that was asked for, or else the last one of this pipeline.
+fn run(project: &Project, cache: &Cache, number: Option<u64>) -> Result<RunRecord, CliError> {
+    let name = &project.pipeline.name;
+    let own = |run: &RunRecord| run.pipeline == *name;
+    match number {
+        None => history::runs(cache)?.into_iter().rfind(own).ok_or_else(|| {
+            CliError::failed(
+                format!("no run of `{name}` has come to an end yet"),
+                format!("run it: `throstle run {}`", project.pipeline.file),
+            )
+        }),
+        Some(number) => history::run(cache, number)?.filter(own).ok_or_else(|| {
+            CliError::usage(
+                format!("there is no run {number} of `{name}`"),
+                "`throstle history` lists the runs",
+            )
+        }),
+    }
+}

@@ -1,0 +1,241 @@
+//! What is other in one run than in another: stages and their parameters, data, and what was
+//! measured.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cache::CacheError;
+use cache::Digest;
+use serde::Serialize;
+use stage_core::event::Event;
+
+use crate::history;
+use crate::pipeline::Reads;
+use crate::plan::{Keyed, compare_datasets, compare_keys};
+use crate::record::{LastRecord, PortValue, Previous, RunRecord, StageRecord};
+use crate::report::training::Ended;
+use crate::show::runlog;
+use crate::store::{ReadError, Store};
+
+/// The differences between two runs; what is the same is counted.
+#[derive(Debug, Default, Serialize)]
+pub struct Comparison {
+    pub only_in_old: Vec<String>,
+    pub only_in_new: Vec<String>,
+    pub changed: Vec<StageChange>,
+    pub same: usize,
+}
+
+/// A stage that had another key in the two runs.
+#[derive(Debug, Default, Serialize)]
+pub struct StageChange {
+    pub stage: String,
+    /// What of its key is other; `None` where what it was made of is no longer known.
+    pub reasons: Option<Vec<String>>,
+    /// Of its first data set.
+    pub items: Option<ItemCounts>,
+    pub quarantined: Option<Change>,
+    /// What it says of itself in figures, where they differ.
+    pub measures: Vec<Measure>,
+    /// It gives the same although its key is another.
+    pub gives_the_same: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ItemCounts {
+    pub added: u64,
+    pub removed: u64,
+    pub changed: u64,
+    pub same: u64,
+}
+
+/// A figure in both runs; none where a run has no such figure.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Change {
+    pub old: Option<f64>,
+    pub new: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measure {
+    pub name: String,
+    #[serde(flatten)]
+    pub change: Change,
+}
+
+impl Comparison {
+    pub fn of(store: &Store, old: &RunRecord, new: &RunRecord) -> Result<Comparison, ReadError> {
+        let mut comparison = Comparison::default();
+        let mut told = BTreeSet::new();
+        for stage in order(store, old, new)? {
+            match (old.keys.get(&stage), new.keys.get(&stage)) {
+                (Some(_), None) => comparison.only_in_old.push(stage),
+                (None, Some(_)) => comparison.only_in_new.push(stage),
+                (Some(one), Some(other)) if one != other => {
+                    let mut change = compare(store, stage, one, other)?;
+                    // Items carry the figures of earlier stages along.
+                    change.measures.retain(|measure| told.insert(measure.heard()));
+                    comparison.changed.push(change);
+                }
+                _ => comparison.same += 1,
+            }
+        }
+        Ok(comparison)
+    }
+}
+
+/// The stages of both runs in the order in which the later one had them, as far as it is known.
+fn order(store: &Store, old: &RunRecord, new: &RunRecord) -> Result<Vec<String>, ReadError> {
+    let mut order: Vec<String> = Vec::new();
+    for run in [new, old] {
+        let log = runlog::read(store.cache(), run.run);
+        let log = log.map_err(|error| ReadError::Cache(CacheError::Fs(error)))?;
+        let (events, _) = log.unwrap_or_default();
+        let known = events.into_iter().find_map(|event| match event {
+            Event::Started { stages, .. } => Some(stages),
+            _ => None,
+        });
+        let names = known.unwrap_or_default().into_iter().chain(run.keys.keys().cloned());
+        for name in names.filter(|name| run.keys.contains_key(name)) {
+            if !order.contains(&name) {
+                order.push(name);
+            }
+        }
+    }
+    Ok(order)
+}
+
+fn compare(
+    store: &Store,
+    stage: String,
+    old: &Digest,
+    new: &Digest,
+) -> Result<StageChange, ReadError> {
+    let cache = store.cache();
+    let made_of = |key| history::made_of(cache, key).map_err(ReadError::Cache);
+    let reasons = match (made_of(old)?, made_of(new)?) {
+        (Some(old), Some(new)) => Some(reasons(store, old, new)),
+        _ => None,
+    };
+    let mut change = StageChange { stage, reasons, ..StageChange::default() };
+    let outcome = |key| history::outcome_of(cache, key).map_err(ReadError::Cache);
+    if let (Some(old), Some(new)) = (outcome(old)?, outcome(new)?) {
+        change.compare_outcomes(store, &old, &new)?;
+    }
+    Ok(change)
+}
+
+fn reasons(store: &Store, old: Previous, new: Previous) -> Vec<String> {
+    let before =
+        LastRecord { key: old.0, roots: old.1, run: 0, reasons: Vec::new(), previous: None };
+    let now = Keyed { digest: new.0.digest(), key: new.0, roots: new.1 };
+    let reasons = compare_keys(store, &before, &now, &|_| Reads::All);
+    reasons.iter().map(ToString::to_string).collect()
+}
+
+impl StageChange {
+    fn compare_outcomes(
+        &mut self,
+        store: &Store,
+        old: &StageRecord,
+        new: &StageRecord,
+    ) -> Result<(), ReadError> {
+        self.gives_the_same = old.outputs == new.outputs && old.rejects == new.rejects;
+        self.items = items(store, old, new)?;
+        let aside = |record: &StageRecord| Some(record.rejects.len() as f64);
+        let quarantined = Change { old: aside(old), new: aside(new) };
+        self.quarantined = quarantined.is_one().then_some(quarantined);
+        let (mut before, mut now) = (measures(store, old)?, measures(store, new)?);
+        let names: BTreeSet<String> = before.keys().chain(now.keys()).cloned().collect();
+        for name in names {
+            let change = Change { old: before.remove(&name), new: now.remove(&name) };
+            if change.is_one() {
+                self.measures.push(Measure { name, change });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Change {
+    fn is_one(&self) -> bool {
+        self.old.map(f64::to_bits) != self.new.map(f64::to_bits)
+    }
+}
+
+impl Measure {
+    /// What tells it from others, to the bit.
+    fn heard(&self) -> (String, Option<u64>, Option<u64>) {
+        let bits = |value: Option<f64>| value.map(f64::to_bits);
+        (self.name.clone(), bits(self.change.old), bits(self.change.new))
+    }
+}
+
+/// How the first data sets differ, as far as both are still there.
+fn items(
+    store: &Store,
+    old: &StageRecord,
+    new: &StageRecord,
+) -> Result<Option<ItemCounts>, ReadError> {
+    let port = |name: &String| Some((old.outputs.get(name)?, new.outputs.get(name)?));
+    let roots = |(old, new): (&PortValue, &PortValue)| match (old, new) {
+        (PortValue::Dataset { root: old, .. }, PortValue::Dataset { root: new, .. }) => {
+            Some((*old, *new))
+        }
+        _ => None,
+    };
+    let Some((before, now)) = new.outputs.keys().filter_map(port).find_map(roots) else {
+        return Ok(None);
+    };
+    match compare_datasets(store, &before, &now, &Reads::All) {
+        Err(ReadError::Lost(_)) => Ok(None),
+        Err(error) => Err(error),
+        Ok(diff) => Ok(Some(ItemCounts {
+            added: diff.added.len() as u64,
+            removed: diff.removed.len() as u64,
+            changed: diff.changed_items,
+            same: diff.same,
+        })),
+    }
+}
+
+/// What an outcome says in figures: how training ended, numbers of artifacts, and the means of
+/// numbers over the items of data sets.
+fn measures(store: &Store, outcome: &StageRecord) -> Result<BTreeMap<String, f64>, ReadError> {
+    let mut measures = BTreeMap::new();
+    if let Some(ended) = Ended::read(store, outcome)? {
+        let figures = [
+            ("steps", Some(ended.steps as f64)),
+            ("last held-out loss", ended.held_out),
+            ("best held-out loss", ended.best.map(|(_, loss)| loss)),
+        ];
+        let known = figures.into_iter().filter_map(|(name, value)| Some((name.into(), value?)));
+        measures.extend(known);
+    }
+    for value in outcome.outputs.values() {
+        match value {
+            PortValue::Artifact(fields) => measures.extend(
+                fields
+                    .iter()
+                    .filter_map(|(name, value)| Some((name.to_string(), value.as_number()?))),
+            ),
+            PortValue::Dataset { root, .. } => measures.extend(means(store, root)?),
+        }
+    }
+    Ok(measures)
+}
+
+fn means(store: &Store, root: &Digest) -> Result<BTreeMap<String, f64>, ReadError> {
+    let items = match store.items(root) {
+        Err(ReadError::Lost(_)) => return Ok(BTreeMap::new()),
+        other => other?,
+    };
+    let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+    for (name, value) in items.iter().flat_map(|item| item.fields.iter()) {
+        if let Some(number) = value.as_number().filter(|number| number.is_finite()) {
+            let sum = sums.entry(name.to_string()).or_default();
+            *sum = (sum.0 + number, sum.1 + 1.0);
+        }
+    }
+    let mean = |(name, (sum, count))| (format!("mean of `{name}`"), sum / count);
+    Ok(sums.into_iter().map(mean).collect())
+}

@@ -1,0 +1,196 @@
+//! What a plan will take: time, memory, disk and money, as far as can be told before it is paid
+//! for. Each figure is a band and says what it rests on.
+
+mod assumptions;
+mod flow;
+mod outcome;
+mod room;
+mod shape;
+mod stage;
+mod total;
+mod training;
+
+use std::collections::BTreeMap;
+
+use cache::{Cache, CacheError};
+use serde::Serialize;
+use stage_core::estimate::StageEstimate;
+use stage_core::event::Verdict;
+
+use crate::gpu_hours::Budget;
+use crate::machine::{Device, Machine};
+use crate::pipeline::{Pipeline, Price, StageId, StageSpec};
+use crate::plan::Plan;
+use crate::spending::Purse;
+use assumptions::Assumptions;
+use flow::Flows;
+pub use outcome::{RunOutcome, StageOutcome};
+pub use room::{Fitted, Room};
+pub use total::{Fit, OnGpu, Total};
+use total::{Layout, Stages, mark_best, money};
+
+/// The estimate of a plan.
+#[derive(Clone, Debug, Serialize)]
+pub struct Estimate {
+    /// Those that have something to do.
+    pub stages: BTreeMap<String, StageEstimate>,
+    pub total: Total,
+    /// One for each GPU of the price table.
+    pub gpus: Vec<OnGpu>,
+    pub assumptions: Vec<String>,
+    /// What of it the session has room for, where that is limited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fitted: Option<Fitted>,
+    /// Where each stage would work, by its position in the pipeline.
+    #[serde(skip)]
+    pub devices: Vec<Device>,
+}
+
+struct Estimator<'a> {
+    pipeline: &'a Pipeline,
+    plan: &'a Plan,
+    flows: Flows<'a>,
+    machine: Machine,
+    threads: usize,
+    assumed: Assumptions,
+}
+
+/// What a plan takes on this machine, with so many threads; and on the GPUs of the price table.
+pub fn estimate(
+    pipeline: &Pipeline,
+    plan: &Plan,
+    cache: &Cache,
+    machine: Machine,
+    threads: usize,
+) -> Result<Estimate, CacheError> {
+    let flows = Flows::new(pipeline, plan, cache);
+    let assumed = Assumptions::default();
+    Estimator { pipeline, plan, flows, machine, threads: threads.max(1), assumed }.all()
+}
+
+/// The same on the machine that this is, which is asked only where there is something to do.
+pub fn estimate_here(
+    pipeline: &Pipeline,
+    plan: &Plan,
+    cache: &Cache,
+    threads: usize,
+) -> Result<Estimate, CacheError> {
+    let machine = if plan.is_fresh() { Machine::default() } else { Machine::look() };
+    estimate(pipeline, plan, cache, machine, threads)
+}
+
+impl Estimator<'_> {
+    fn all(self) -> Result<Estimate, CacheError> {
+        let mut stages: Stages = Vec::with_capacity(self.pipeline.stages.len());
+        for spec in &self.pipeline.stages {
+            stages.push(match self.has_work(spec.id) {
+                true => Some(self.stage(spec)?),
+                false => None,
+            });
+        }
+        let devices: Vec<Device> =
+            self.pipeline.stages.iter().map(|spec| self.machine.device(spec)).collect();
+        let own = self.own_price();
+        // Formulas are for a GPU of speed 1; what was measured is for the GPU that is here.
+        self.normalise(&mut stages, &devices, own);
+        let layout = Layout {
+            pipeline: self.pipeline,
+            devices: &devices,
+            stages: &stages,
+            threads: self.threads,
+            gpu_speed: 1.0,
+        };
+        let prices = &self.pipeline.session.prices;
+        let mut gpus: Vec<OnGpu> = prices.iter().map(|price| layout.on(price)).collect();
+        mark_best(&mut gpus);
+        let best = gpus.iter().position(|row| row.is_best).map(|at| &prices[at]);
+        let chosen = own.or_else(|| self.paid_for()).or(best);
+        let speed = chosen.map_or(1.0, |price| price.speed);
+        let per_hour = self.pipeline.session.price_per_hour.or(chosen.map(|price| price.per_hour));
+        let total = Layout { gpu_speed: speed, ..layout }.total(per_hour);
+        self.tell_gpu(&devices, &stages, chosen);
+        let room = self.room(per_hour)?;
+        let mut named = BTreeMap::new();
+        for (spec, stage) in self.pipeline.stages.iter().zip(stages) {
+            let Some(mut stage) = stage else { continue };
+            if let Device::Gpu(_) = devices[spec.id.0] {
+                stage.seconds = stage.seconds.map(|seconds| seconds.times(1.0 / speed));
+                stage.gpu_seconds = stage.seconds;
+            }
+            stage.money = stage.seconds.zip(per_hour).map(|(seconds, price)| money(seconds, price));
+            named.insert(spec.name.clone(), stage);
+        }
+        let assumptions = self.assumed.into_texts();
+        let estimate = Estimate { stages: named, total, gpus, assumptions, fitted: None, devices };
+        let fitted = room.is_limited().then(|| room.fit(self.pipeline, &estimate));
+        Ok(Estimate { fitted, ..estimate })
+    }
+
+    /// What is left of the session.
+    fn room(&self, price_per_hour: Option<f64>) -> Result<Room, CacheError> {
+        let (cache, session) = (self.flows.store.cache(), &self.pipeline.session);
+        let hours = session.gpu_hours_per_week.map(|hours| Budget::read(cache, hours * 3600.0));
+        let gpu_seconds = hours.transpose()?.map(|budget| budget.left_seconds());
+        let purse = Purse::read(cache, self.pipeline)?;
+        let room = Room { seconds: session.stop_after_seconds, gpu_seconds, price_per_hour };
+        Ok(room.with_seconds(purse.map(|purse| purse.left_seconds())))
+    }
+
+    fn has_work(&self, id: StageId) -> bool {
+        let stage = self.plan.stage(id);
+        let is_wanted = stage.executed + stage.pending > 0 || !stage.reasons.is_empty();
+        stage.verdict != Verdict::Fresh && is_wanted
+    }
+
+    /// The row of the price table whose name is part of the name of the GPU that is here.
+    fn own_price(&self) -> Option<&Price> {
+        let model = self.machine.gpus.first()?.to_lowercase();
+        let kind = |price: &Price| price.name.to_lowercase();
+        let is_own = |price: &&Price| {
+            kind(price).split(['-', '_']).next().is_some_and(|name| model.contains(name))
+        };
+        self.pipeline.session.prices.iter().find(is_own)
+    }
+
+    /// The row of the price table that costs what the session says.
+    fn paid_for(&self) -> Option<&Price> {
+        let session = &self.pipeline.session;
+        session.prices.iter().find(|price| Some(price.per_hour) == session.price_per_hour)
+    }
+
+    fn normalise(&self, stages: &mut Stages, devices: &[Device], own: Option<&Price>) {
+        use stage_core::estimate::Basis;
+        let speed = own.map_or(1.0, |price| price.speed);
+        for (stage, device) in stages.iter_mut().zip(devices) {
+            if let (Some(stage), Device::Gpu(_)) = (stage, device)
+                && stage.basis < Basis::Formula
+            {
+                stage.seconds = stage.seconds.map(|seconds| seconds.times(speed));
+            }
+        }
+    }
+
+    fn tell_gpu(&self, devices: &[Device], stages: &Stages, chosen: Option<&Price>) {
+        let mut stages = stages.iter().zip(devices);
+        if !stages.any(|(stage, device)| stage.is_some() && matches!(device, Device::Gpu(_))) {
+            return;
+        }
+        self.assumed.add(match chosen {
+            Some(price) => format!("times of GPUs are for `{}` of `[prices]`", price.name),
+            None => "times of GPUs are for an A100, which has speed 1: name those that can be had \
+                     under `[prices]`"
+                .to_owned(),
+        });
+    }
+}
+
+impl Estimate {
+    /// Stages that an estimate was made for, in the order of the pipeline.
+    pub fn in_order<'a>(
+        &'a self,
+        pipeline: &'a Pipeline,
+    ) -> impl Iterator<Item = (&'a StageSpec, &'a StageEstimate)> {
+        let stages = pipeline.stages.iter();
+        stages.filter_map(|spec| Some((spec, self.stages.get(&spec.name)?)))
+    }
+}

@@ -1,0 +1,254 @@
+//! What flows through a pipeline: how many items, and how much sound, from what is there, or from
+//! what is expected where it is not.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cache::stat::StatIndex;
+use cache::{Cache, Digest};
+use stage_core::{Fields, ParameterValue, PortType};
+
+use super::assumptions::Assumptions;
+use crate::history;
+use crate::pipeline::{Pipeline, Reference, StageId, StageSpec, StageWork};
+use crate::plan::inputs::ITEMS;
+use crate::plan::{PartialBucket, PartialDataset, PartialItem, Plan, Planned};
+use crate::record::PortValue;
+use crate::store::{ReadError, Store};
+
+/// Where nothing is known of the recordings.
+const CLIPS: f64 = 1000.0;
+const CLIP_SECONDS: f64 = 6.0;
+/// 16 bit mono of 44.1 kHz.
+pub const WAV_BYTES_PER_SECOND: f64 = 88_200.0;
+/// The same in a container that keeps every bit, and in one that does not.
+const LOSSLESS: f64 = 0.55;
+const LOSSY: f64 = 0.2;
+/// 21.5 frames of 10 codes of 2 bytes.
+const TOKEN_BYTES_PER_SECOND: f64 = 430.0;
+/// How fast people speak.
+const LETTERS_PER_SECOND: f64 = 14.0;
+/// The port on which a training gives its states, and the one where they arrive.
+const CHECKPOINTS: &str = "checkpoints";
+
+/// What a data set holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Flow {
+    pub items: f64,
+    /// Of sound, or of speech where there is only text.
+    pub seconds: f64,
+}
+
+impl Flow {
+    fn add(&mut self, fields: &Fields) {
+        self.items += 1.0;
+        self.seconds += seconds_of(fields);
+    }
+
+    fn add_all(&mut self, other: Flow) {
+        self.items += other.items;
+        self.seconds += other.seconds;
+    }
+
+    pub fn mean_seconds(&self) -> f64 {
+        if self.items > 0.0 { self.seconds / self.items } else { 0.0 }
+    }
+}
+
+pub struct Flows<'a> {
+    pipeline: &'a Pipeline,
+    plan: &'a Plan,
+    pub store: Store,
+    known: RefCell<HashMap<(StageId, &'static str), Flow>>,
+}
+
+impl<'a> Flows<'a> {
+    pub fn new(pipeline: &'a Pipeline, plan: &'a Plan, cache: &Cache) -> Flows<'a> {
+        let store = Store::new(cache.clone(), &pipeline.base, Arc::new(StatIndex::default()));
+        Flows { pipeline, plan, store, known: RefCell::default() }
+    }
+
+    /// What a stage gives on a port.
+    pub fn of(&self, id: StageId, port: &'static str, assumed: &Assumptions) -> Flow {
+        if let Some(flow) = self.known.borrow().get(&(id, port)) {
+            return *flow;
+        }
+        // What cannot be read now is told when it is used.
+        let flow = match self.plan.stage(id).outputs.get(port) {
+            Some(Planned::Root { root, .. }) => self.stored(root).ok(),
+            Some(Planned::Partial(partial)) => self.partial(id, partial, assumed).ok(),
+            _ => None,
+        };
+        let flow = flow.unwrap_or_else(|| self.guessed(id, port, assumed));
+        self.known.borrow_mut().insert((id, port), flow);
+        flow
+    }
+
+    /// What arrives on the ports for data sets, together.
+    pub fn arriving(&self, spec: &StageSpec, assumed: &Assumptions) -> Flow {
+        let mut sum = Flow::default();
+        for reference in spec.inputs.values().flat_map(|input| &input.references) {
+            if let Reference::Stage { stage, port } = reference
+                && is_dataset(self.pipeline.stage(*stage), port)
+            {
+                sum.add_all(self.of(*stage, port, assumed));
+            }
+        }
+        sum
+    }
+
+    fn main_input(&self, spec: &StageSpec, assumed: &Assumptions) -> Option<Flow> {
+        let references = &spec.inputs.get(ITEMS)?.references;
+        let flow = |reference: &Reference| match reference {
+            Reference::Stage { stage, port } => self.of(*stage, port, assumed),
+            Reference::Asset(_) => Flow::default(),
+        };
+        let mut sum = Flow::default();
+        references.iter().map(flow).for_each(|flow| sum.add_all(flow));
+        Some(sum)
+    }
+
+    fn stored(&self, root: &Digest) -> Result<Flow, ReadError> {
+        let mut flow = Flow::default();
+        for bucket in self.store.dataset(root)?.buckets {
+            self.add_chunk(&bucket.chunk, &mut flow)?;
+        }
+        Ok(flow)
+    }
+
+    fn add_chunk(&self, chunk: &Digest, flow: &mut Flow) -> Result<(), ReadError> {
+        self.store.chunk(chunk)?.items.iter().for_each(|item| flow.add(&item.fields));
+        Ok(())
+    }
+
+    /// Items that are still to come are like those that arrive.
+    fn partial(
+        &self,
+        id: StageId,
+        partial: &PartialDataset,
+        assumed: &Assumptions,
+    ) -> Result<Flow, ReadError> {
+        let (mut flow, mut pending) = (Flow::default(), 0.0);
+        for bucket in &partial.buckets {
+            match bucket {
+                PartialBucket::Closed(bucket) => self.add_chunk(&bucket.chunk, &mut flow)?,
+                PartialBucket::Open { items, .. } => items.iter().for_each(|item| match item {
+                    PartialItem::Known(item) => flow.add(&item.fields),
+                    PartialItem::Pending(_) => pending += 1.0,
+                }),
+            }
+        }
+        let arriving = self.main_input(self.pipeline.stage(id), assumed).unwrap_or_default();
+        flow.items += pending;
+        flow.seconds += pending * arriving.mean_seconds();
+        Ok(flow)
+    }
+
+    fn guessed(&self, id: StageId, port: &'static str, assumed: &Assumptions) -> Flow {
+        let spec = self.pipeline.stage(id);
+        if spec.work == StageWork::Source {
+            return self.expected(spec, assumed);
+        }
+        if port == CHECKPOINTS {
+            let kept = spec.parameters.integer("keep").unwrap_or(0).max(0) as f64;
+            return Flow { items: kept + 1.0, seconds: 0.0 };
+        }
+        if let Some(flow) = self.last_time(spec, port).filter(|_| spec.work != StageWork::Item) {
+            return flow;
+        }
+        let flow = self.main_input(spec, assumed).unwrap_or_default();
+        let states = spec.inputs.get(CHECKPOINTS).and_then(|input| input.references.first());
+        match states {
+            Some(Reference::Stage { stage, port }) => {
+                let states = self.of(*stage, port, assumed).items;
+                Flow { items: flow.items * states, seconds: flow.seconds * states }
+            }
+            _ => flow,
+        }
+    }
+
+    /// What the stage gave when it was last done.
+    fn last_time(&self, spec: &StageSpec, port: &str) -> Option<Flow> {
+        let cache = self.store.cache();
+        let last = history::last(cache, &self.pipeline.name, &spec.name).ok()??;
+        match history::outcome(cache, &last).ok()??.outputs.get(port)? {
+            PortValue::Dataset { root, .. } => self.stored(root).ok(),
+            PortValue::Artifact(_) => None,
+        }
+    }
+
+    fn expected(&self, spec: &StageSpec, assumed: &Assumptions) -> Flow {
+        if let ParameterValue::List(texts) = spec.parameters.get("sentences")
+            && !texts.is_empty()
+        {
+            let letters: usize = texts.iter().map(|text| text.to_string().chars().count()).sum();
+            return Flow {
+                items: texts.len() as f64,
+                seconds: letters as f64 / LETTERS_PER_SECOND,
+            };
+        }
+        let expected = self.pipeline.session.expected;
+        let items = expected.clips.unwrap_or(CLIPS);
+        let seconds = expected.sound_seconds.unwrap_or(items * CLIP_SECONDS);
+        let name = &spec.name;
+        let told = match expected.clips.is_some() || expected.sound_seconds.is_some() {
+            true => "as `[expect]` says".to_owned(),
+            false => "until `[expect]` says otherwise or they are there".to_owned(),
+        };
+        assumed.add(format!(
+            "`{name}` gives {items:.0} clips of {:.1} s each, {told}",
+            seconds / items.max(1.0)
+        ));
+        Flow { items, seconds }
+    }
+}
+
+fn is_dataset(spec: &StageSpec, port: &str) -> bool {
+    spec.kind.output(port).is_some_and(|port| port.port_type == PortType::Dataset)
+}
+
+/// How long the sound of an item is, as far as its fields say: a stage that measured it wrote
+/// `seconds`.
+pub fn seconds_of(fields: &Fields) -> f64 {
+    if let Some(seconds) = fields.number("seconds").filter(|seconds| seconds.is_finite()) {
+        return seconds.max(0.0);
+    }
+    if let Some(audio) = fields.blob("audio") {
+        let part = match &*audio.kind {
+            "audio/wav" | "audio/aiff" => 1.0,
+            "audio/flac" => LOSSLESS,
+            _ => LOSSY,
+        };
+        return audio.size as f64 / (WAV_BYTES_PER_SECOND * part);
+    }
+    if let Some(tokens) = fields.blob("tokens") {
+        return tokens.size as f64 / TOKEN_BYTES_PER_SECOND;
+    }
+    fields.text("text").map_or(0.0, |text| text.chars().count() as f64 / LETTERS_PER_SECOND)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stage_core::{Blob, Value};
+
+    fn blob(kind: &str, size: u64) -> Value {
+        let digest = Digest::of(kind.as_bytes());
+        Value::Blob(Arc::new(Blob { digest, size, kind: kind.into() }))
+    }
+
+    fn seconds(fields: &[(&str, Value)]) -> f64 {
+        seconds_of(&fields.iter().cloned().collect())
+    }
+
+    #[test]
+    fn the_length_is_what_was_measured_or_follows_from_the_size() {
+        let wav = blob("audio/wav", 441_000);
+        assert_eq!(seconds(&[("audio", wav.clone())]), 5.0);
+        assert_eq!(seconds(&[("audio", wav), ("seconds", Value::Number(4.0))]), 4.0);
+        assert_eq!(seconds(&[("tokens", blob("tokens/npy", 860))]), 2.0);
+        assert_eq!(seconds(&[("text", Value::text("x".repeat(28)))]), 2.0);
+        assert_eq!(seconds(&[]), 0.0);
+    }
+}

@@ -1,0 +1,64 @@
+//! What was expected of a run beside what it took.
+
+use std::collections::BTreeMap;
+
+use cache::{Cache, CacheError};
+use serde::{Deserialize, Serialize};
+use stage_core::estimate::Figure;
+
+use crate::record::{COST, decode, encode, run_key};
+
+/// The costs of so many runs are kept.
+const KEPT: u64 = 200;
+
+/// What a stage took in a run, and what had been expected of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StageOutcome {
+    pub expected_seconds: Option<Figure>,
+    pub seconds: f64,
+    pub expected_bytes: Option<Figure>,
+    pub bytes: f64,
+}
+
+/// The same of a whole run: of the stages that came to their end in it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunOutcome {
+    pub expected_seconds: Figure,
+    pub seconds: f64,
+    pub stages: BTreeMap<String, StageOutcome>,
+}
+
+impl RunOutcome {
+    pub fn read(cache: &Cache, run: u64) -> Result<Option<RunOutcome>, CacheError> {
+        Ok(cache.get(COST, &run_key(run))?.and_then(|bytes| decode(&bytes)))
+    }
+
+    /// Keeps it, and forgets that of a run of long ago.
+    pub fn keep(&self, cache: &Cache, run: u64) -> Result<(), CacheError> {
+        cache.record(COST, &run_key(run), encode(self))?;
+        match run.checked_sub(KEPT).filter(|old| *old > 0) {
+            Some(old) => cache.forget(COST, &run_key(old)),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use cache::Access;
+    use cache::fs::MemoryFs;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_runs_of_long_ago_took_is_forgotten() {
+        let fs = Arc::new(MemoryFs::new());
+        let cache = Cache::open("/cache".into(), fs, Access::ReadWrite).unwrap();
+        let outcome = RunOutcome { seconds: 2.0, ..RunOutcome::default() };
+        outcome.keep(&cache, 1).unwrap();
+        assert_eq!(RunOutcome::read(&cache, 1).unwrap(), Some(outcome.clone()));
+        outcome.keep(&cache, KEPT + 1).unwrap();
+        assert_eq!(RunOutcome::read(&cache, 1).unwrap(), None);
+    }
+}

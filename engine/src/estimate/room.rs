@@ -1,0 +1,200 @@
+//! What of a plan fits into what is left of a session: its time, its budget, and the hours of GPUs.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use stage_core::estimate::Figure;
+
+use super::Estimate;
+use super::total::money;
+use crate::machine::Device;
+use crate::pipeline::{Pipeline, StageId};
+
+/// What is left; `None`: no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Room {
+    pub seconds: Option<f64>,
+    pub gpu_seconds: Option<f64>,
+    pub price_per_hour: Option<f64>,
+}
+
+/// The stages that come to their end in what is left, and those that do not.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fitted {
+    pub room: Room,
+    pub fits: Vec<String>,
+    pub left_out: Vec<String>,
+    /// What those that do not fit take.
+    pub left_out_seconds: Figure,
+    pub left_out_gpu_seconds: Figure,
+    pub left_out_money: Option<Figure>,
+}
+
+impl Room {
+    pub fn is_limited(&self) -> bool {
+        self.seconds.is_some() || self.gpu_seconds.is_some()
+    }
+
+    /// The smaller of two bounds on the time.
+    pub fn with_seconds(self, seconds: Option<f64>) -> Room {
+        let bounds = [self.seconds, seconds].into_iter().flatten();
+        Room { seconds: bounds.reduce(f64::min), ..self }
+    }
+
+    /// Lays the stages out one after the other, those that need no GPU first, as far as what they
+    /// read is there by then.
+    pub fn fit(self, pipeline: &Pipeline, estimate: &Estimate) -> Fitted {
+        let mut fitted = Fitted {
+            room: self,
+            fits: Vec::new(),
+            left_out: Vec::new(),
+            left_out_seconds: Figure::default(),
+            left_out_gpu_seconds: Figure::default(),
+            left_out_money: self.price_per_hour.map(|_| Figure::default()),
+        };
+        let (mut seconds, mut gpu_seconds) = (0.0, 0.0);
+        let mut undone: BTreeSet<StageId> = BTreeSet::new();
+        for id in thriftily(pipeline, estimate) {
+            let spec = pipeline.stage(id);
+            let Some(stage) = estimate.stages.get(&spec.name) else { continue };
+            let likely = |figure: Option<Figure>| figure.unwrap_or_default().likely;
+            let (takes, gpu) = (likely(stage.seconds), likely(stage.gpu_seconds));
+            let within = |used: f64, limit: Option<f64>| limit.is_none_or(|limit| used <= limit);
+            let has_inputs = spec.upstream().all(|above| !undone.contains(&above));
+            if has_inputs
+                && within(seconds + takes, self.seconds)
+                && within(gpu_seconds + gpu, self.gpu_seconds.filter(|_| gpu > 0.0))
+            {
+                seconds += takes;
+                gpu_seconds += gpu;
+                fitted.fits.push(spec.name.clone());
+                continue;
+            }
+            undone.insert(id);
+            fitted.leave_out(&spec.name, stage);
+        }
+        fitted
+    }
+}
+
+impl Fitted {
+    fn leave_out(&mut self, name: &str, stage: &stage_core::estimate::StageEstimate) {
+        let seconds = stage.seconds.unwrap_or_default();
+        self.left_out.push(name.to_owned());
+        self.left_out_seconds = self.left_out_seconds + seconds;
+        self.left_out_gpu_seconds =
+            self.left_out_gpu_seconds + stage.gpu_seconds.unwrap_or_default();
+        let price = self.room.price_per_hour;
+        let cost = price.map(|price| money(seconds, price));
+        self.left_out_money = self.left_out_money.zip(cost).map(|(sum, cost)| sum + cost);
+    }
+}
+
+/// The stages in an order in which what a stage reads comes before it, and GPUs wait as long as
+/// there is other work.
+fn thriftily(pipeline: &Pipeline, estimate: &Estimate) -> Vec<StageId> {
+    let is_gpu = |id: StageId| matches!(estimate.devices.get(id.0), Some(Device::Gpu(_)));
+    let mut left: Vec<StageId> = pipeline.ids().collect();
+    let mut order = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        let is_ready =
+            |id: &StageId| pipeline.stage(*id).upstream().all(|above| !left.contains(&above));
+        let ready: Vec<usize> = (0..left.len()).filter(|at| is_ready(&left[*at])).collect();
+        // In the order of the pipeline the first is always ready.
+        let next = ready.iter().find(|at| !is_gpu(left[**at])).or(ready.first()).copied();
+        order.push(left.remove(next.unwrap_or(0)));
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::Total;
+    use crate::manifest::testing::pipeline;
+    use stage_core::estimate::{Basis, StageEstimate};
+
+    const MANIFEST: &str = r#"
+        [pipeline]
+        name = "p"
+        [assets.model]
+        path = "model"
+        [stage.clips]
+        use = "corpus.folder"
+        folder = "data"
+        [stage.codec]
+        use = "model.import"
+        asset = "assets.model"
+        family = "fish-dac"
+        [stage.tokens]
+        use = "vq.encode"
+        input = "clips"
+        codec = "codec"
+        device = "cuda:0"
+        [stage.voice]
+        use = "audio.resample"
+        input = "clips"
+        [stage.packed]
+        use = "dataset.pack"
+        input = "tokens"
+    "#;
+
+    /// A minute for each stage.
+    fn fitted(room: Room) -> Fitted {
+        let pipeline = pipeline(MANIFEST);
+        let minute = Some(Figure::exact(60.0));
+        let devices: Vec<Device> = pipeline
+            .stages
+            .iter()
+            .map(|spec| if spec.name == "tokens" { Device::Gpu(None) } else { Device::Here })
+            .collect();
+        let stage = |name: &str| StageEstimate {
+            basis: Basis::Measured,
+            seconds: minute,
+            gpu_seconds: minute.filter(|_| name == "tokens"),
+            ..StageEstimate::unknown(1)
+        };
+        let stages = pipeline.stages.iter().map(|spec| (spec.name.clone(), stage(&spec.name)));
+        let nothing = Figure::default();
+        let total = Total {
+            seconds: nothing,
+            gpu_seconds: nothing,
+            disk_bytes: nothing,
+            ram_bytes: nothing,
+            vram_bytes: nothing,
+            money: None,
+            basis: Basis::Measured,
+            unknown: Vec::new(),
+        };
+        let (gpus, assumptions) = (Vec::new(), Vec::new());
+        let estimate =
+            Estimate { stages: stages.collect(), total, gpus, assumptions, devices, fitted: None };
+        room.fit(&pipeline, &estimate)
+    }
+
+    #[test]
+    fn what_needs_no_gpu_comes_first_and_what_is_left_out_has_its_price() {
+        let room = Room { seconds: Some(200.0), gpu_seconds: None, price_per_hour: Some(60.0) };
+        let fitted = fitted(room);
+        assert_eq!(fitted.fits, ["clips", "codec", "voice"]);
+        assert_eq!(fitted.left_out, ["tokens", "packed"]);
+        assert_eq!(fitted.left_out_seconds.likely, 120.0);
+        assert_eq!(fitted.left_out_money.map(|money| money.likely), Some(2.0));
+    }
+
+    #[test]
+    fn without_hours_of_gpus_the_rest_goes_on() {
+        let room = Room { gpu_seconds: Some(30.0), ..Room::default() };
+        let fitted = fitted(room);
+        assert_eq!(fitted.left_out, ["tokens", "packed"]);
+        assert_eq!(fitted.fits.len(), 3);
+    }
+
+    #[test]
+    fn without_a_limit_all_fits() {
+        assert_eq!(fitted(Room::default()).left_out, [""; 0]);
+        assert!(!Room::default().is_limited());
+        let room = Room::default().with_seconds(Some(5.0)).with_seconds(Some(9.0));
+        assert_eq!(room.seconds, Some(5.0));
+    }
+}

@@ -1,0 +1,280 @@
+//! The estimate of one stage: from what was measured, else from the cost model of its kind.
+
+use cache::CacheError;
+use stage_core::cost::{Cost, Rates, WEIGHT_BYTES_PER_SECOND, Weights};
+use stage_core::estimate::{Basis, Figure, StageEstimate};
+
+use super::Estimator;
+use super::flow::Flow;
+use crate::machine::Device;
+use crate::measure::{self, MEGABYTE, Measure};
+use crate::pipeline::{Reference, StageSpec, StageWork};
+use crate::plan::inputs::arriving_items;
+use crate::plan::items::ItemReads;
+use crate::plan::{ItemPlan, StagePlan, Work};
+use crate::run::{item_weight, threads_of};
+
+/// What no spread of the past shows of a time, as a part of it; and of sizes, which hardly vary.
+const TIME_DOUBT: f64 = 0.1;
+const SIZE_DOUBT: f64 = 0.02;
+/// How far other parameters may put a measure off.
+const SIMILAR: f64 = 1.5;
+/// A processor core of today is so many times slower at what GPUs do than a GPU of speed 1.
+const CORE_SLOWNESS: f64 = 100.0;
+/// What the engine has for itself, and what a worker has: libtorch, and with a GPU its context.
+const ENGINE_RAM: f64 = 120e6;
+const WORKER_RAM: f64 = 6e8;
+const GPU_WORKER_RAM: f64 = 3e9;
+pub const GPU_CONTEXT: f64 = 6e8;
+const RAM_SPREAD: f64 = 1.7;
+/// Parameters of the published text model, and the least part of its time that a small one takes.
+const PUBLISHED: f64 = 860e6;
+const LEAST_SHARE: f64 = 0.01;
+/// What a stage takes before it does anything.
+const START: f64 = 5e-3;
+/// Clips of a batch on a GPU together, in seconds of sound.
+const BATCH_SECONDS: f64 = 60.0;
+
+/// What there is to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Todo {
+    /// Items, or 1.
+    pub count: f64,
+    /// What is read of them, in megabytes, or the number of items that a gather gets; `None`: not
+    /// known.
+    pub size: Option<f64>,
+    pub flow: Flow,
+}
+
+impl Estimator<'_> {
+    pub fn stage(&self, spec: &StageSpec) -> Result<StageEstimate, CacheError> {
+        let device = self.machine.device(spec);
+        let cache = self.flows.store.cache();
+        let measured = match self.machine.label(&device) {
+            Some(label) => measure::find(cache, spec, &label, self.model_size(spec))?,
+            None => None,
+        };
+        // The data sets are read only where a formula needs to know what is in them.
+        let by_formula = match spec.kind.cost {
+            Cost::Unknown => false,
+            Cost::Training(_) => true,
+            Cost::Rates(_) | Cost::Weights(_) => measured.is_none(),
+        };
+        let todo = self.todo(spec, self.plan.stage(spec.id), by_formula);
+        let mut estimate = match (spec.kind.cost, measured) {
+            (Cost::Training(training), measured) => {
+                self.training(spec, training, &todo, &device, measured)
+            }
+            (_, Some((measure, basis))) if spec.work == StageWork::Train => {
+                self.by_steps(spec, &todo, &measure, basis)
+            }
+            (_, Some((measure, basis))) => self.by_measure(spec, &todo, &measure, basis),
+            (Cost::Rates(rates), None) => self.by_rates(spec, &rates, &todo, &device),
+            (Cost::Weights(weights), None) => self.by_weights(spec, weights, &device),
+            (Cost::Unknown, None) => StageEstimate::unknown(0),
+        };
+        estimate.items = match spec.work {
+            StageWork::Item => todo.count.round() as u64,
+            _ => 1,
+        };
+        if matches!(device, Device::Gpu(_)) {
+            estimate.gpu_seconds = estimate.seconds;
+        }
+        Ok(estimate)
+    }
+
+    fn todo(&self, spec: &StageSpec, plan: &StagePlan, by_formula: bool) -> Todo {
+        let planned = match spec.work {
+            StageWork::Item => plan.executed + plan.pending,
+            _ => arriving_items(self.pipeline, &self.plan.stages, spec.id),
+        };
+        let arriving = match by_formula || planned == 0 {
+            true => self.flows.arriving(spec, &self.assumed),
+            false => Flow { items: planned as f64, seconds: 0.0 },
+        };
+        match spec.work {
+            StageWork::Item => self.items_todo(spec, plan, arriving),
+            StageWork::Source if by_formula => {
+                let port = spec.kind.outputs.first().map_or("", |port| port.name);
+                let flow = self.flows.of(spec.id, port, &self.assumed);
+                Todo { count: 1.0, size: Some(flow.items), flow }
+            }
+            StageWork::Source | StageWork::Gather | StageWork::Train => {
+                Todo { count: 1.0, size: Some(arriving.items), flow: arriving }
+            }
+        }
+    }
+
+    fn items_todo(&self, spec: &StageSpec, plan: &StagePlan, arriving: Flow) -> Todo {
+        let reads = ItemReads::of(spec);
+        let (mut weight, mut known) = (0u64, 0u64);
+        if let Work::Items(work) = &plan.work {
+            for item in work.open.iter().flat_map(|bucket| &bucket.items) {
+                if let ItemPlan::Todo { item, .. } = item {
+                    weight += item_weight(&reads, item);
+                    known += 1;
+                }
+            }
+        }
+        let planned = (plan.executed + plan.pending) as f64;
+        let count = if planned > 0.0 { planned } else { arriving.items };
+        let size = (known as f64 >= count).then_some(weight as f64 / MEGABYTE);
+        let flow = Flow { items: count, seconds: count * arriving.mean_seconds() };
+        Todo { count, size, flow }
+    }
+
+    fn threads(&self, spec: &StageSpec) -> f64 {
+        threads_of(spec, self.threads)
+    }
+
+    fn by_measure(
+        &self,
+        spec: &StageSpec,
+        todo: &Todo,
+        measure: &Measure,
+        basis: Basis,
+    ) -> StageEstimate {
+        let widened = |figure: Figure| match basis {
+            Basis::Similar => Figure {
+                low: figure.low / SIMILAR,
+                likely: figure.likely,
+                high: figure.high * SIMILAR,
+            },
+            _ => figure,
+        };
+        let size = |mean: f64| todo.size.unwrap_or(todo.count * mean);
+        let (time, bytes) = (&measure.seconds, &measure.bytes);
+        let seconds = time.total(todo.count, size(time.mean_size()), TIME_DOUBT);
+        let disk = bytes.total(todo.count, size(bytes.mean_size()), SIZE_DOUBT);
+        StageEstimate {
+            basis,
+            seconds: seconds.map(|seconds| widened(seconds).times(1.0 / self.threads(spec))),
+            disk_bytes: disk.map(widened),
+            ram_bytes: peak(measure.ram_bytes),
+            vram_bytes: peak(measure.vram_bytes),
+            ..StageEstimate::unknown(0)
+        }
+    }
+
+    /// A training whose model nobody here knows: its measure is by steps.
+    fn by_steps(
+        &self,
+        spec: &StageSpec,
+        todo: &Todo,
+        measure: &Measure,
+        basis: Basis,
+    ) -> StageEstimate {
+        let whole = self.by_measure(spec, todo, measure, basis);
+        let Ok(steps) = spec.parameters.integer("steps") else {
+            return StageEstimate { seconds: None, ..whole };
+        };
+        let left = steps as f64 * self.left_of(spec.id);
+        StageEstimate { seconds: measure.seconds.total(left, 0.0, TIME_DOUBT), ..whole }
+    }
+
+    fn by_rates(
+        &self,
+        spec: &StageSpec,
+        rates: &Rates,
+        todo: &Todo,
+        device: &Device,
+    ) -> StageEstimate {
+        self.assumed.add(rates.origin);
+        let Flow { items, seconds } = todo.flow;
+        let linear = |each: f64, second: f64| each * items + second * seconds;
+        let second = rates.seconds_per_second * self.model_share(spec);
+        let work = linear(rates.seconds_per_item, second) * self.slowness(device) + START;
+        let vram =
+            GPU_CONTEXT + self.arriving_weights(spec) + BATCH_SECONDS * rates.vram_per_second;
+        StageEstimate {
+            basis: Basis::Formula,
+            seconds: Some(Figure::within(work / self.threads(spec), rates.spread)),
+            disk_bytes: Some(Figure::within(
+                linear(rates.bytes_per_item, rates.bytes_per_second),
+                rates.spread.min(2.0),
+            )),
+            ram_bytes: Some(self.ram(spec, device)),
+            vram_bytes: matches!(device, Device::Gpu(_)).then(|| Figure::within(vram, RAM_SPREAD)),
+            ..StageEstimate::unknown(0)
+        }
+    }
+
+    fn by_weights(&self, spec: &StageSpec, weights: Weights, device: &Device) -> StageEstimate {
+        let bytes = self.weight_bytes(spec);
+        StageEstimate {
+            basis: Basis::Formula,
+            seconds: Some(Figure::within(bytes / WEIGHT_BYTES_PER_SECOND, 3.0)),
+            disk_bytes: Some(Figure::within(bytes * weights.written, 1.2)),
+            ram_bytes: Some(self.ram(spec, device) + Figure::within(bytes, RAM_SPREAD)),
+            ..StageEstimate::unknown(0)
+        }
+    }
+
+    /// The parameters of the model that a stage works with, as a measure knows them.
+    fn model_size(&self, spec: &StageSpec) -> i64 {
+        let model = measure::has_model(spec).then(|| self.text_model(spec)).flatten();
+        model.map_or(0, |config| config.parameters())
+    }
+
+    /// Whether the codec of a stage is the embedded one.
+    fn has_small_codec(&self, spec: &StageSpec) -> bool {
+        let codec = spec.inputs.get("codec").and_then(|input| input.references.first());
+        match codec {
+            Some(Reference::Stage { stage, .. }) => {
+                !matches!(self.pipeline.stage(*stage).kind.cost, Cost::Weights(_))
+            }
+            _ => false,
+        }
+    }
+
+    /// How much less there is to compute than with the models that rates are for: the published
+    /// codec, and the published text model.
+    fn model_share(&self, spec: &StageSpec) -> f64 {
+        if spec.inputs.contains_key("model") {
+            let parameters =
+                self.text_model(spec).map_or(PUBLISHED, |model| model.parameters() as f64);
+            return (parameters / PUBLISHED).max(LEAST_SHARE);
+        }
+        if self.has_small_codec(spec) {
+            self.assumed
+                .add("the embedded codec takes a hundredth of the time of the published one");
+            return LEAST_SHARE;
+        }
+        1.0
+    }
+
+    /// The weights that a stage has in memory to work with.
+    fn arriving_weights(&self, spec: &StageSpec) -> f64 {
+        let has = |port: &str| spec.inputs.contains_key(port);
+        let model = if has("model") { self.weight_bytes(spec) } else { 0.0 };
+        let is_large = has("codec") && !self.has_small_codec(spec);
+        model + if is_large { super::shape::CODEC_BYTES } else { 0.0 }
+    }
+
+    fn ram(&self, spec: &StageSpec, device: &Device) -> Figure {
+        Figure::within(
+            match device {
+                Device::Here => ENGINE_RAM,
+                Device::Cpu => WORKER_RAM + self.arriving_weights(spec),
+                Device::Gpu(_) => GPU_WORKER_RAM,
+            },
+            RAM_SPREAD,
+        )
+    }
+
+    /// How much longer a device takes than the one that a formula is for.
+    fn slowness(&self, device: &Device) -> f64 {
+        match device {
+            Device::Here | Device::Gpu(_) => 1.0,
+            Device::Cpu => {
+                self.assumed.add("a processor core does a hundredth of what an A100 does");
+                CORE_SLOWNESS / self.threads as f64
+            }
+        }
+    }
+}
+
+/// A peak that was seen, if one was.
+fn peak(bytes: f64) -> Option<Figure> {
+    (bytes > 0.0).then(|| Figure::around(bytes, TIME_DOUBT * bytes))
+}

@@ -1,0 +1,206 @@
+//! The stages of a pipeline together: how long until all is done, and on which GPU for how much.
+
+use serde::Serialize;
+use stage_core::estimate::{Basis, Figure, StageEstimate};
+
+use crate::machine::Device;
+use crate::pipeline::{Pipeline, Price, StageId, StageWork};
+use crate::plan::inputs::ITEMS;
+
+/// What all that is to do takes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Total {
+    /// From the beginning to the end.
+    pub seconds: Figure,
+    pub gpu_seconds: Figure,
+    pub disk_bytes: Figure,
+    /// Of the stage that needs most.
+    pub ram_bytes: Figure,
+    pub vram_bytes: Figure,
+    pub money: Option<Figure>,
+    /// What the weakest of its parts rests on.
+    pub basis: Basis,
+    /// Stages of which no time is known.
+    pub unknown: Vec<String>,
+}
+
+/// The same on a GPU of the price table.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OnGpu {
+    pub name: String,
+    pub seconds: Figure,
+    pub gpu_seconds: Figure,
+    pub money: Figure,
+    pub fits: Fit,
+    /// The cheapest that fits.
+    pub is_best: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fit {
+    Yes,
+    /// It may: the likely need fits and the highest does not.
+    Tight,
+    No,
+}
+
+/// The estimates of stages by their position in the pipeline; `None`: nothing to do.
+pub type Stages = Vec<Option<StageEstimate>>;
+
+/// Work that is laid out in time.
+pub struct Layout<'a> {
+    pub pipeline: &'a Pipeline,
+    pub devices: &'a [Device],
+    pub stages: &'a Stages,
+    pub threads: usize,
+    /// How many times faster GPUs are than the ones that the estimates are for.
+    pub gpu_speed: f64,
+}
+
+impl Layout<'_> {
+    fn seconds(&self, id: StageId) -> Figure {
+        let seconds = self.stages[id.0].as_ref().and_then(|stage| stage.seconds);
+        let speed = if self.is_gpu(id) { self.gpu_speed } else { 1.0 };
+        seconds.unwrap_or_default().times(1.0 / speed)
+    }
+
+    fn is_gpu(&self, id: StageId) -> bool {
+        matches!(self.devices[id.0], Device::Gpu(_))
+    }
+
+    /// The longest way through the pipeline, or what GPUs or the processor have to do in all,
+    /// whichever is longer; and at worst one thing after the other.
+    pub fn wall(&self) -> Figure {
+        let all: Figure = self.pipeline.ids().map(|id| self.seconds(id)).sum();
+        let here = |id: &StageId| self.devices[id.0] == Device::Here;
+        let processor: Figure = self.pipeline.ids().filter(here).map(|id| self.processor(id)).sum();
+        let longest = self.gpu().or_more(processor).or_more(self.longest_way());
+        Figure { high: all.high, ..longest }
+    }
+
+    /// The part of the processor that a stage takes: one that is not by items has one thread.
+    fn processor(&self, id: StageId) -> Figure {
+        let share = match self.pipeline.stage(id).work {
+            StageWork::Item => 1.0,
+            _ => 1.0 / self.threads.max(1) as f64,
+        };
+        self.seconds(id).times(share)
+    }
+
+    pub fn gpu(&self) -> Figure {
+        self.pipeline.ids().filter(|id| self.is_gpu(*id)).map(|id| self.seconds(id)).sum()
+    }
+
+    /// Items flow on while their stage works; all else waits for what it reads to be complete.
+    fn longest_way(&self) -> Figure {
+        let mut ends: Vec<(Figure, Figure)> = Vec::new();
+        for spec in &self.pipeline.stages {
+            let flowing = spec.inputs.get(ITEMS).filter(|_| spec.work == StageWork::Item);
+            let flows = |above: &StageId| {
+                flowing.is_some_and(|input| {
+                    input.references.iter().any(|reference| {
+                        matches!(reference, crate::pipeline::Reference::Stage { stage, .. } if stage == above)
+                    })
+                })
+            };
+            let (mut start, mut end) = (Figure::default(), Figure::default());
+            for above in spec.upstream() {
+                let (began, ended) = ends[above.0];
+                start = start.or_more(if flows(&above) { began } else { ended });
+                end = end.or_more(ended);
+            }
+            ends.push((start, end.or_more(start + self.seconds(spec.id))));
+        }
+        ends.into_iter().fold(Figure::default(), |longest, (_, end)| longest.or_more(end))
+    }
+
+    pub fn total(&self, price_per_hour: Option<f64>) -> Total {
+        let stages = || self.stages.iter().flatten();
+        let most = |of: fn(&StageEstimate) -> Option<Figure>| {
+            stages().filter_map(of).fold(Figure::default(), Figure::or_more)
+        };
+        let seconds = self.wall();
+        let unknown = self.pipeline.stages.iter().filter(|spec| {
+            self.stages[spec.id.0].as_ref().is_some_and(|stage| stage.seconds.is_none())
+        });
+        Total {
+            seconds,
+            gpu_seconds: self.gpu(),
+            disk_bytes: stages().filter_map(|stage| stage.disk_bytes).sum(),
+            ram_bytes: most(|stage| stage.ram_bytes),
+            vram_bytes: most(|stage| stage.vram_bytes),
+            money: price_per_hour.map(|price| money(seconds, price)),
+            basis: stages().map(|stage| stage.basis).max().unwrap_or(Basis::Unknown),
+            unknown: unknown.map(|spec| spec.name.clone()).collect(),
+        }
+    }
+
+    /// On a GPU of the table; the estimates are for a speed of 1 here.
+    pub fn on(&self, price: &Price) -> OnGpu {
+        let layout = Layout { gpu_speed: self.gpu_speed * price.speed, ..*self };
+        let seconds = layout.wall();
+        let vram = self.total(None).vram_bytes;
+        let size = price.vram_bytes as f64;
+        OnGpu {
+            name: price.name.clone(),
+            seconds,
+            gpu_seconds: layout.gpu(),
+            money: money(seconds, price.per_hour),
+            fits: match (vram.high <= size, vram.likely <= size) {
+                (true, _) => Fit::Yes,
+                (false, true) => Fit::Tight,
+                (false, false) => Fit::No,
+            },
+            is_best: false,
+        }
+    }
+}
+
+pub fn money(seconds: Figure, price_per_hour: f64) -> Figure {
+    seconds.times(price_per_hour / 3600.0)
+}
+
+/// Marks the cheapest that fits, or may fit where none surely does.
+pub fn mark_best(table: &mut [OnGpu]) {
+    let best = [Fit::Yes, Fit::Tight].into_iter().find_map(|fit| {
+        let fitting = table.iter().enumerate().filter(|(_, row)| row.fits == fit);
+        let cheapest = fitting.min_by(|(_, a), (_, b)| a.money.likely.total_cmp(&b.money.likely));
+        cheapest.map(|(at, _)| at)
+    });
+    if let Some(at) = best {
+        table[at].is_best = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(money: f64, fits: Fit) -> OnGpu {
+        OnGpu {
+            name: String::new(),
+            seconds: Figure::default(),
+            gpu_seconds: Figure::default(),
+            money: Figure::exact(money),
+            fits,
+            is_best: false,
+        }
+    }
+
+    fn best(rows: &[(f64, Fit)]) -> Option<usize> {
+        let mut table: Vec<OnGpu> = rows.iter().map(|(money, fits)| row(*money, *fits)).collect();
+        mark_best(&mut table);
+        table.iter().position(|row| row.is_best)
+    }
+
+    #[test]
+    fn the_cheapest_that_surely_fits_is_the_best() {
+        assert_eq!(
+            best(&[(1.0, Fit::No), (2.0, Fit::Tight), (4.0, Fit::Yes), (3.0, Fit::Yes)]),
+            Some(3)
+        );
+        assert_eq!(best(&[(1.0, Fit::No), (3.0, Fit::Tight), (2.0, Fit::Tight)]), Some(2));
+        assert_eq!(best(&[(1.0, Fit::No)]), None);
+    }
+}

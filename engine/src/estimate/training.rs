@@ -1,0 +1,290 @@
+//! The estimate of a training stage: steps from the clips, time and memory from the sizes of the
+//! model until a run has measured them, and the batch that fits.
+
+use stage_core::cost::{Family, Training};
+use stage_core::estimate::{Basis, Figure, StageEstimate};
+use stage_core::{Parameters, StageError};
+use stage_formats::dual_ar::Config;
+use stage_formats::training::{Adapters, Memory, Setting};
+use stage_formats::vits;
+
+use super::Estimator;
+use super::flow::Flow;
+use super::stage::{GPU_CONTEXT, Todo};
+use crate::machine::Device;
+use crate::measure::Measure;
+use crate::pipeline::{StageId, StageSpec};
+use crate::record::{CHECKPOINT, PROGRESS, decode};
+use crate::show::units;
+
+/// Codec frames of a second, and the tokens of the text that goes with it.
+const TOKENS_PER_SECOND: f64 = 21.5 + 5.5;
+/// Marks and the head of each clip.
+const TOKENS_PER_CLIP: f64 = 20.0;
+/// How full rows are of whole clips.
+const FILLED: f64 = 0.95;
+/// What a GPU of speed 1 does in half precision and in f32, operations a second.
+const HALF_SPEED: f64 = 3.5e13;
+const F32_SPEED: f64 = 1e13;
+const CORE_SPEED: f64 = 2e10;
+const SPEED_ORIGIN: &str = "training runs at 35 TFLOP/s in half precision on an A100, and at 10 in \
+    f32: users report 5.4 s for a step of 8 rows of 4,096 tokens with adapters";
+const TIME_SPREAD: f64 = 2.5;
+/// Validations, saves and the start, beside the steps.
+const BESIDE_STEPS: f64 = 1.1;
+/// What a batch takes however small it is, and a training before its first step: weights are read,
+/// and the preflight steps, saves, reloads and speaks.
+const BATCH_START: f64 = 0.05;
+const START: f64 = 5.0;
+/// Where training may end early it may be after this part of its steps.
+const EARLY: f64 = 0.2;
+/// How exact counting tensors is.
+const MEMORY_SPREAD: f64 = 1.2;
+/// Of the memory of a GPU, what a batch may be planned for.
+const USABLE: f64 = 0.94;
+/// Steps of VITS in f32: 1.13 a second for 2 x 16 clips on two T4, of which an A100 is six.
+const VITS_SECONDS_PER_CLIP: f64 = 1.0 / 1.13 / 16.0 / 6.0;
+const VITS_ORIGIN: &str = "VITS makes 1.13 steps a second with 16 clips of up to 6 s on a T4, as users report, and an \
+     A100 is taken for six times as fast";
+/// f32 copies and both moments of each trained value in a saved state.
+const STATE_BYTES: f64 = 12.0;
+
+/// What is trained, and how.
+struct Plan {
+    model: Model,
+    setting: Setting,
+    accumulation: i64,
+    clip_seconds: f64,
+    steps: f64,
+    may_end_early: bool,
+}
+
+enum Model {
+    Text(Box<Config>),
+    /// Of the published sizes.
+    Vits,
+}
+
+impl Plan {
+    fn memory(&self, rows: i64) -> Memory {
+        let setting = Setting { rows, ..self.setting.clone() };
+        match &self.model {
+            Model::Text(config) => config.training_memory(&setting),
+            Model::Vits => vits::training_memory(self.clip_seconds, &setting),
+        }
+    }
+
+    /// Rows that fit, at most those of a step; 0 where not even one does.
+    fn fitting(&self, bytes: f64, scale: f64) -> i64 {
+        let fits = |rows: &i64| GPU_CONTEXT + self.memory(*rows).total() * scale <= bytes * USABLE;
+        let most = self.setting.rows * self.accumulation;
+        (1..=most).take_while(fits).last().unwrap_or(0)
+    }
+
+    /// Saved states, and the weights that come out.
+    fn bytes(&self, saves: f64, kept: f64) -> f64 {
+        let memory = self.memory(1);
+        let trained = memory.gradients / self.setting.width();
+        saves * trained * STATE_BYTES + kept * trained * self.setting.width()
+    }
+}
+
+impl Estimator<'_> {
+    pub fn training(
+        &self,
+        spec: &StageSpec,
+        training: Training,
+        todo: &Todo,
+        device: &Device,
+        measured: Option<(Measure, Basis)>,
+    ) -> StageEstimate {
+        let Ok(plan) = self.plan_of(spec, training, todo.flow, device) else {
+            return StageEstimate::unknown(0);
+        };
+        let measured = measured.filter(|(_, basis)| *basis != Basis::Similar);
+        let total = plan.memory(plan.setting.rows).total();
+        let is_gpu = matches!(device, Device::Gpu(_));
+        let beside = if is_gpu { GPU_CONTEXT } else { 0.0 };
+        let memory = Figure::within(total, MEMORY_SPREAD) + Figure::exact(beside);
+        let mut estimate = StageEstimate {
+            basis: Basis::Formula,
+            seconds: None,
+            disk_bytes: Some(self.state_bytes(spec, &plan)),
+            ram_bytes: Some(match is_gpu {
+                true => Figure::within(3e9 + plan.memory(1).weights, 1.7),
+                false => memory + Figure::exact(4e8),
+            }),
+            vram_bytes: is_gpu.then_some(memory),
+            ..StageEstimate::unknown(0)
+        };
+        let mut scale = 1.0;
+        if let Some((measure, basis)) = measured {
+            if let Some(steps) = measure.seconds.total(plan.steps, 0.0, 0.1) {
+                estimate.seconds = Some(early(steps.times(BESIDE_STEPS), plan.may_end_early));
+                estimate.basis = basis;
+            }
+            estimate.disk_bytes =
+                measure.bytes.total(1.0, todo.flow.items, 0.05).or(estimate.disk_bytes);
+            let seen = |bytes: f64| (bytes > 0.0).then(|| Figure::around(bytes, 0.1 * bytes));
+            estimate.ram_bytes = seen(measure.ram_bytes).or(estimate.ram_bytes);
+            if let Some(vram) = seen(measure.vram_bytes).filter(|_| is_gpu) {
+                scale = ((vram.likely - GPU_CONTEXT) / total).clamp(0.25, 4.0);
+                estimate.vram_bytes = Some(vram);
+            }
+        }
+        if estimate.seconds.is_none() {
+            estimate.seconds = Some(self.formula_seconds(&plan, device));
+        }
+        let left = self.left_of(spec.id);
+        estimate.seconds = estimate.seconds.map(|seconds| seconds.times(left));
+        if is_gpu {
+            estimate.advice = self.batch_advice(&plan, scale);
+        }
+        estimate
+    }
+
+    /// The part of the steps that is left where a checkpoint is gone on from.
+    pub fn left_of(&self, id: StageId) -> f64 {
+        let cache = self.flows.store.cache();
+        let key = self.plan.stage(id).keyed.as_ref().map(|keyed| keyed.digest);
+        let has_states =
+            key.is_some_and(|key| cache.get(CHECKPOINT, &key).ok().flatten().is_some());
+        let progress = key.filter(|_| has_states).and_then(|key| {
+            let bytes = cache.get(PROGRESS, &key).ok()??;
+            decode::<(u64, u64)>(&bytes)
+        });
+        match progress {
+            Some((done, total)) if total > 0 => 1.0 - (done as f64 / total as f64).min(1.0),
+            _ => 1.0,
+        }
+    }
+
+    fn plan_of(
+        &self,
+        spec: &StageSpec,
+        training: Training,
+        flow: Flow,
+        device: &Device,
+    ) -> Result<Plan, StageError> {
+        let parameters = &spec.parameters;
+        let model = match training.family {
+            Family::Vits => Model::Vits,
+            Family::DualAr => Model::Text(Box::new(self.text_model(spec).ok_or_else(no_model)?)),
+        };
+        let flag = |name: &str| parameters.flag(name).unwrap_or(false);
+        let longest = match &model {
+            Model::Text(config) => config.max_seq_len,
+            Model::Vits => i64::MAX,
+        };
+        let tokens = flow.seconds * TOKENS_PER_SECOND + flow.items * TOKENS_PER_CLIP;
+        let length = parameters.integer("max_length").unwrap_or(1).min(longest);
+        let setting = Setting {
+            rows: parameters.integer("batch")?,
+            length: length.min(tokens.ceil() as i64).max(1),
+            is_half: is_half(parameters, device),
+            checkpointing: flag("gradient_checkpointing"),
+            adapters: match training.adapters {
+                true => Some(adapters(parameters)?),
+                false => None,
+            },
+        };
+        let accumulation = parameters.integer("accumulation").unwrap_or(1);
+        let held_out = parameters.number("validation_fraction").unwrap_or(0.0);
+        let rows_of_step = (setting.rows * accumulation) as f64;
+        let pass = match &model {
+            Model::Text(_) => (tokens * (1.0 - held_out) / (setting.length as f64 * FILLED)).ceil(),
+            Model::Vits => flow.items * (1.0 - held_out),
+        };
+        let steps = match parameters.is_set("steps") {
+            true => parameters.integer("steps")? as f64,
+            false => (parameters.number("epochs")? * pass / rows_of_step).ceil().max(1.0),
+        };
+        let may_end_early = parameters.integer("patience").unwrap_or(0) > 0;
+        let clip_seconds = flow.mean_seconds();
+        Ok(Plan { model, setting, accumulation, clip_seconds, steps, may_end_early })
+    }
+
+    fn formula_seconds(&self, plan: &Plan, device: &Device) -> Figure {
+        let rows = (plan.setting.rows * plan.accumulation) as f64;
+        let is_cpu = matches!(device, Device::Cpu);
+        let step = match &plan.model {
+            Model::Text(config) => {
+                let setting = Setting { rows: rows as i64, ..plan.setting.clone() };
+                let speed = match (is_cpu, plan.setting.is_half) {
+                    (true, _) => CORE_SPEED * self.threads as f64,
+                    (false, true) => HALF_SPEED,
+                    (false, false) => F32_SPEED,
+                };
+                self.assumed.add(match is_cpu {
+                    true => "training runs at 20 GFLOP/s on a core of the processor",
+                    false => SPEED_ORIGIN,
+                });
+                config.training_operations(&setting) / speed
+            }
+            Model::Vits => {
+                self.assumed.add(VITS_ORIGIN);
+                let slower = if is_cpu { 100.0 / self.threads as f64 } else { 1.0 };
+                rows * VITS_SECONDS_PER_CLIP * slower
+            }
+        };
+        self.assumed.add("a second of speech is 27 tokens with its text, and rows are 95 % full");
+        let batches = plan.accumulation as f64;
+        let all = (step + batches * BATCH_START) * plan.steps * BESIDE_STEPS + START;
+        early(Figure::within(all, TIME_SPREAD), plan.may_end_early)
+    }
+
+    fn state_bytes(&self, spec: &StageSpec, plan: &Plan) -> Figure {
+        let every = spec.parameters.integer("save_every").unwrap_or(0);
+        let saves = if every > 0 { plan.steps / every as f64 } else { 0.0 };
+        let kept = spec.parameters.integer("keep").unwrap_or(0).max(1) as f64;
+        let likely = plan.bytes(saves.floor() + 1.0, kept);
+        Figure { low: plan.bytes(1.0, 1.0), likely, high: 2.0 * likely }
+    }
+
+    /// The largest batch that fits, and what keeps as many rows to a step.
+    fn batch_advice(&self, plan: &Plan, scale: f64) -> Vec<String> {
+        let rows = plan.setting.rows * plan.accumulation;
+        let of = |price: &crate::pipeline::Price| {
+            let size = units::bytes(price.vram_bytes);
+            match plan.fitting(price.vram_bytes as f64, scale) {
+                0 => format!("{}: not even a batch of 1 fits into {size}", price.name),
+                most => {
+                    // Another number of rows a step would be another training.
+                    let fits = |batch: &i64| rows % batch == 0;
+                    let batch = (1..=most).rev().find(fits).unwrap_or(1);
+                    let accumulation = rows / batch;
+                    format!(
+                        "{}: batch = {batch} fits into {size}, with accumulation = {accumulation} \
+                         for {rows} rows a step",
+                        price.name
+                    )
+                }
+            }
+        };
+        self.pipeline.session.prices.iter().map(of).collect()
+    }
+}
+
+fn no_model() -> StageError {
+    StageError::failed("the sizes of the model are not known")
+}
+
+fn early(seconds: Figure, may_end_early: bool) -> Figure {
+    match may_end_early {
+        true => Figure { low: seconds.low * EARLY, ..seconds },
+        false => seconds,
+    }
+}
+
+fn is_half(parameters: &Parameters, device: &Device) -> bool {
+    match parameters.text("precision").unwrap_or("auto") {
+        "auto" => matches!(device, Device::Gpu(_)),
+        precision => precision != "f32",
+    }
+}
+
+fn adapters(parameters: &Parameters) -> Result<Adapters, StageError> {
+    let patterns = parameters.texts("modules")?;
+    let patterns = patterns.into_iter().map(str::to_owned).collect();
+    Ok(Adapters { rank: parameters.integer("rank")?, patterns })
+}

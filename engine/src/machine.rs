@@ -1,0 +1,115 @@
+//! The machine that this runs on: its GPUs, and names under which measures are kept.
+
+use std::collections::BTreeSet;
+
+use cache::fs::{Fs, RealFs};
+use camino::{Utf8Path, Utf8PathBuf};
+use stage_core::Place;
+
+use crate::pipeline::StageSpec;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Machine {
+    pub processor: String,
+    /// The models, by number.
+    pub gpus: Vec<String>,
+}
+
+/// Where a stage would work.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Device {
+    /// In the engine's own process.
+    Here,
+    Cpu,
+    /// Of this model; `None`: this machine has no such GPU.
+    Gpu(Option<String>),
+}
+
+pub fn is_gpu(device: &str) -> bool {
+    device.starts_with("cuda")
+}
+
+impl Machine {
+    /// Asks the kernel and the driver.
+    pub fn look() -> Machine {
+        Machine { processor: processor(), gpus: gpu_models() }
+    }
+
+    /// The GPUs as the devices of stages.
+    pub fn gpu_devices(fs: &dyn Fs) -> Vec<String> {
+        let names = fs.read_dir(Utf8Path::new("/dev")).unwrap_or_default();
+        let number = |name: &str| name.strip_prefix("nvidia")?.parse::<u32>().ok();
+        let numbers: BTreeSet<u32> = names.iter().filter_map(|entry| number(&entry.name)).collect();
+        (0..numbers.len()).map(|at| format!("cuda:{at}")).collect()
+    }
+
+    pub fn device(&self, spec: &StageSpec) -> Device {
+        let device = spec.policy.device.as_str();
+        if spec.kind.place == Place::Here {
+            return Device::Here;
+        }
+        let number = device.strip_prefix("cuda:").and_then(|number| number.parse().ok());
+        match is_gpu(device) || (device == "auto" && !self.gpus.is_empty()) {
+            true => Device::Gpu(self.gpus.get(number.unwrap_or(0)).cloned()),
+            false => Device::Cpu,
+        }
+    }
+
+    /// The name under which a device's measures are kept. `None`: nothing can be measured on it.
+    pub fn label(&self, device: &Device) -> Option<String> {
+        match device {
+            Device::Here | Device::Cpu => Some(self.processor.clone()),
+            Device::Gpu(model) => model.clone(),
+        }
+    }
+}
+
+fn processor() -> String {
+    let bytes = RealFs.read(Utf8Path::new("/proc/cpuinfo")).unwrap_or_default();
+    line_of(&bytes, "model name").unwrap_or_else(|| "processor".to_owned())
+}
+
+fn gpu_models() -> Vec<String> {
+    let folder = Utf8Path::new("/proc/driver/nvidia/gpus");
+    let mut places: Vec<Utf8PathBuf> = RealFs
+        .read_dir(folder)
+        .unwrap_or_default()
+        .into_iter()
+        .map(|entry| folder.join(entry.name).join("information"))
+        .collect();
+    places.sort();
+    let model = |path: &Utf8PathBuf| line_of(&RealFs.read(path).unwrap_or_default(), "Model");
+    places.iter().map(|path| model(path).unwrap_or_else(|| "GPU".to_owned())).collect()
+}
+
+/// The memory that a process has now, in bytes.
+pub fn resident_bytes(process: Option<u32>) -> Option<u64> {
+    let process = process.map_or_else(|| "self".to_owned(), |number| number.to_string());
+    let bytes = RealFs.read(&Utf8PathBuf::from(format!("/proc/{process}/status"))).ok()?;
+    let kilobytes: u64 = line_of(&bytes, "VmRSS")?.trim_end_matches("kB").trim().parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+/// What stands behind a name and a colon.
+fn line_of(bytes: &[u8], name: &str) -> Option<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_found_by_its_name() {
+        let text = b"VmPeak:\t 9 kB\nVmRSS:\t  1234 kB\n";
+        assert_eq!(line_of(text, "VmRSS").as_deref(), Some("1234 kB"));
+        assert_eq!(line_of(text, "VmHWM"), None);
+    }
+
+    #[test]
+    fn this_process_has_memory() {
+        assert!(resident_bytes(None).is_some_and(|bytes| bytes > 1 << 20));
+    }
+}

@@ -1,0 +1,211 @@
+//! What stages took in earlier runs, kept in the ledger for the estimates of later ones. It is
+//! part of no key, and of a bounded size: sums by kind, parameters and device, not observations.
+
+pub mod line;
+
+use cache::{Cache, CacheError, Digest};
+use serde::{Deserialize, Serialize};
+use stage_core::estimate::Basis;
+use stage_core::key::{HashSink, Sink};
+use stage_core::{Default as Unset, Parameter, Place, Role};
+
+use crate::pipeline::StageSpec;
+use crate::record::{MEASURE, decode, encode};
+use line::Line;
+
+/// Sizes are counted in these, so that their squares stay small.
+pub const MEGABYTE: f64 = 1e6;
+/// Where models arrive.
+pub const MODEL_PORTS: [&str; 2] = ["base", "model"];
+/// No more measures are kept; those that were written longest ago are forgotten.
+const MOST: usize = 512;
+/// The peaks of memory come down by this factor a run, so that one bad moment is not for ever.
+const FORGET: f64 = 0.9;
+
+/// What was measured of a kind of stage on a device. A unit is an item, a step of training, or
+/// the whole of a gather; its size is that of what the stage reads of an item, in megabytes, or the
+/// number of items that a gather got.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measure {
+    pub kind: String,
+    pub device: String,
+    /// The parameters of the model that the stage works with; 0 where it has none.
+    pub model: i64,
+    /// Only probes have run.
+    pub is_probe: bool,
+    /// Seconds since 1970.
+    pub written: i64,
+    pub seconds: Line,
+    /// Of new objects; of a whole training, not of a step.
+    pub bytes: Line,
+    pub ram_bytes: f64,
+    pub vram_bytes: f64,
+}
+
+impl Measure {
+    /// Both together.
+    fn with(&self, new: &Measure) -> Measure {
+        let peak = |old: f64, new: f64| if new > 0.0 { new.max(old * FORGET) } else { old };
+        Measure {
+            kind: new.kind.clone(),
+            device: new.device.clone(),
+            model: new.model,
+            is_probe: new.is_probe,
+            written: new.written,
+            seconds: self.seconds.with(&new.seconds),
+            bytes: self.bytes.with(&new.bytes),
+            ram_bytes: peak(self.ram_bytes, new.ram_bytes),
+            vram_bytes: peak(self.vram_bytes, new.vram_bytes),
+        }
+    }
+}
+
+/// How much alike two pieces of work are that share a measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Likeness {
+    /// Kind, version, parameters, the size of the model, and device.
+    Same,
+    /// Kind, version and device.
+    Kind,
+}
+
+fn key(spec: &StageSpec, device: &str, model: i64, likeness: Likeness) -> Digest {
+    let mut sink = HashSink::default();
+    sink.text("measure of", spec.kind.name);
+    sink.integer("version", i64::from(spec.kind.version));
+    sink.text("device", device);
+    if likeness == Likeness::Same {
+        sink.integer("model", model);
+        // Another seed is the same work.
+        let counts = |parameter: &&Parameter| {
+            parameter.role != Role::Secret && !matches!(parameter.default, Unset::PipelineSeed)
+        };
+        for parameter in spec.kind.parameters.iter().filter(counts) {
+            sink.text(parameter.name, &spec.parameters.get(parameter.name).to_string());
+        }
+    }
+    sink.finish()
+}
+
+/// Whether a stage works with a model, whose size then counts.
+pub fn has_model(spec: &StageSpec) -> bool {
+    let mut ports = MODEL_PORTS.iter();
+    spec.kind.place == Place::Worker && ports.any(|port| spec.inputs.contains_key(port))
+}
+
+/// The best that is known of a stage on a device, and what it is worth.
+pub fn find(
+    cache: &Cache,
+    spec: &StageSpec,
+    device: &str,
+    model: i64,
+) -> Result<Option<(Measure, Basis)>, CacheError> {
+    for (likeness, basis) in [(Likeness::Same, Basis::Measured), (Likeness::Kind, Basis::Similar)] {
+        if let Some(measure) = read(cache, &key(spec, device, model, likeness))? {
+            let basis = if measure.is_probe { basis.max(Basis::Probe) } else { basis };
+            return Ok(Some((measure, basis)));
+        }
+    }
+    Ok(None)
+}
+
+fn read(cache: &Cache, key: &Digest) -> Result<Option<Measure>, CacheError> {
+    Ok(cache.get(MEASURE, key)?.and_then(|bytes| decode(&bytes)))
+}
+
+/// Adds what was measured of a stage to what is known.
+pub fn add(cache: &Cache, spec: &StageSpec, new: &Measure) -> Result<(), CacheError> {
+    for likeness in [Likeness::Same, Likeness::Kind] {
+        let key = key(spec, &new.device, new.model, likeness);
+        let merged = match read(cache, &key)? {
+            Some(known) if new.is_probe && !known.is_probe => continue,
+            Some(known) if known.is_probe == new.is_probe => known.with(new),
+            _ => new.clone(),
+        };
+        cache.record(MEASURE, &key, encode(&merged))?;
+    }
+    Ok(())
+}
+
+/// Keeps the number of measures within its bound.
+pub fn forget_old(cache: &Cache) -> Result<(), CacheError> {
+    let records = cache.scan(MEASURE)?;
+    if records.len() <= MOST {
+        return Ok(());
+    }
+    let written = |bytes: &[u8]| decode::<Measure>(bytes).map_or(0, |measure| measure.written);
+    let mut old: Vec<(i64, Digest)> =
+        records.iter().map(|(key, bytes)| (written(bytes), *key)).collect();
+    old.sort_unstable();
+    old[..records.len() - MOST].iter().try_for_each(|(_, key)| cache.forget(MEASURE, key))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use cache::Access;
+    use cache::fs::MemoryFs;
+    use std::sync::Arc;
+
+    fn cache() -> Cache {
+        Cache::open("/cache".into(), Arc::new(MemoryFs::new()), Access::ReadWrite).unwrap()
+    }
+
+    fn spec(rate: &str) -> StageSpec {
+        let text = format!(
+            "[pipeline]\nname = \"p\"\n[stage.clips]\nuse = \"corpus.folder\"\nfolder = \"data\"\n\
+             [stage.voice]\nuse = \"audio.resample\"\ninput = \"clips\"\nrate = {rate}\n"
+        );
+        crate::manifest::testing::pipeline(&text).find("voice").unwrap().clone()
+    }
+
+    /// A run of so many items at a second each.
+    fn measured(items: usize, is_probe: bool) -> Measure {
+        let mut seconds = Line::default();
+        (0..items).for_each(|_| seconds.add(0.0, 1.0));
+        let (kind, device) = ("audio.resample".to_owned(), "cpu".to_owned());
+        Measure { kind, device, is_probe, seconds, ..Measure::default() }
+    }
+
+    #[test]
+    fn other_parameters_and_other_devices_are_not_the_same() {
+        let cache = cache();
+        add(&cache, &spec("16000"), &measured(3, false)).unwrap();
+        let found = |rate: &str, device: &str| {
+            find(&cache, &spec(rate), device, 0).unwrap().map(|(_, basis)| basis)
+        };
+        assert_eq!(found("16000", "cpu"), Some(Basis::Measured));
+        assert_eq!(found("22050", "cpu"), Some(Basis::Similar));
+        assert_eq!(found("16000", "another"), None);
+        let other_model = find(&cache, &spec("16000"), "cpu", 7).unwrap();
+        assert_eq!(other_model.map(|(_, basis)| basis), Some(Basis::Similar));
+    }
+
+    #[test]
+    fn a_run_takes_the_place_of_a_probe_and_not_the_other_way_round() {
+        let cache = cache();
+        let count = || find(&cache, &spec("16000"), "cpu", 0).unwrap().unwrap().0.seconds.count;
+        add(&cache, &spec("16000"), &measured(3, true)).unwrap();
+        assert_eq!(find(&cache, &spec("16000"), "cpu", 0).unwrap().unwrap().1, Basis::Probe);
+        add(&cache, &spec("16000"), &measured(100, false)).unwrap();
+        assert_eq!(count(), 100.0);
+        add(&cache, &spec("16000"), &measured(10, false)).unwrap();
+        add(&cache, &spec("16000"), &measured(3, true)).unwrap();
+        assert_eq!(count(), 110.0);
+    }
+
+    #[test]
+    fn the_number_of_measures_is_bounded() {
+        let cache = cache();
+        for at in 0..MOST as i64 + 10 {
+            let measure = Measure { written: at, ..Measure::default() };
+            let key = Digest::of(&at.to_le_bytes());
+            cache.record(MEASURE, &key, encode(&measure)).unwrap();
+        }
+        forget_old(&cache).unwrap();
+        let left = cache.scan(MEASURE).unwrap();
+        let oldest = left.iter().map(|(_, bytes)| decode::<Measure>(bytes).unwrap().written).min();
+        assert_eq!((left.len(), oldest), (MOST, Some(10)));
+    }
+}

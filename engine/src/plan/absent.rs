@@ -1,0 +1,52 @@
+//! Files and folders that are not there yet: a plan can be made without them, a run cannot.
+
+use camino::Utf8PathBuf;
+use stage_core::{ParameterType, ParameterValue};
+
+use super::{Planner, StagePlan};
+use crate::pipeline::{Reference, StageSpec};
+use crate::reason::Reason;
+
+impl<'a> Planner<'a> {
+    /// A file that the stage reads and that is not there.
+    pub fn absent(&self, spec: &StageSpec) -> Option<&'a Utf8PathBuf> {
+        let pipeline = self.pipeline;
+        let mut absent = pipeline.absent.iter();
+        absent.find(|absent| {
+            let is_it = |path: &str| pipeline.base.join(path) == **absent;
+            let is_asset = |reference: &Reference| match reference {
+                Reference::Asset(name) => {
+                    pipeline.assets.get(name).is_some_and(|asset| is_it(asset.path.as_str()))
+                }
+                Reference::Stage { .. } => false,
+            };
+            let mut references = spec.inputs.values().flat_map(|input| &input.references);
+            let mut paths = spec.kind.parameters.iter().filter(|parameter| {
+                matches!(
+                    parameter.parameter_type,
+                    ParameterType::File | ParameterType::SourcePath
+                )
+            });
+            references.any(is_asset)
+                || paths.any(|parameter| {
+                    matches!(spec.parameters.get(parameter.name), ParameterValue::Text(path) if is_it(path))
+                })
+        })
+    }
+
+    pub fn is_absent(&self, path: &Utf8PathBuf) -> bool {
+        self.pipeline.absent.contains(&self.pipeline.base.join(path))
+    }
+}
+
+impl StagePlan {
+    /// A stage that reads a file that is not there yet.
+    pub fn without_file(path: &Utf8PathBuf) -> StagePlan {
+        let stages = vec![format!("`{path}`, which is not there")];
+        StagePlan {
+            pending: 1,
+            reasons: vec![Reason::WaitsFor { stages }],
+            ..StagePlan::unwanted()
+        }
+    }
+}

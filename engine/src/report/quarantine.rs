@@ -1,0 +1,73 @@
+//! The items that were set aside, with their reasons.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use stage_core::{Blob, Item, Reject};
+
+use super::audio::{Album, Heard};
+use super::seen::{AUDIO, Seen, SeenStage};
+use crate::pipeline::StageSpec;
+use crate::store::ReadError;
+
+/// An item that a stage has set aside.
+pub struct Aside<'a> {
+    pub stage: &'a str,
+    pub item: &'a str,
+    pub reject: &'a Reject,
+    pub text: Option<Arc<str>>,
+    audio: Option<Arc<Blob>>,
+}
+
+/// All of them, by the stages in their order.
+pub fn aside<'a>(seen: &'a Seen) -> Result<Vec<Aside<'a>>, ReadError> {
+    let mut all = Vec::new();
+    for stage in &seen.stages {
+        let rejects = stage.outcome.as_ref().map_or(&[][..], |outcome| &outcome.rejects);
+        if !rejects.is_empty() {
+            let arrived = arrived(seen, stage.spec)?;
+            all.extend(rejects.iter().map(|reject| Aside::of(stage, reject, &arrived)));
+        }
+    }
+    Ok(all)
+}
+
+/// How many were set aside for each reason, the most frequent first.
+pub fn codes<'a>(all: &[Aside<'a>]) -> Vec<(&'a str, usize)> {
+    let mut codes: BTreeMap<&str, usize> = BTreeMap::new();
+    for aside in all {
+        *codes.entry(&aside.reject.code).or_default() += 1;
+    }
+    let mut codes: Vec<(&str, usize)> = codes.into_iter().collect();
+    codes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    codes
+}
+
+/// The items as they came to the stage, which is where those are that it set aside.
+fn arrived(seen: &Seen, spec: &StageSpec) -> Result<BTreeMap<Arc<str>, Item>, ReadError> {
+    match seen.carries_on(spec) {
+        Some((above, port)) => seen.by_id(above, port),
+        None => Ok(BTreeMap::new()),
+    }
+}
+
+impl<'a> Aside<'a> {
+    fn of(
+        stage: &'a SeenStage,
+        (item, reject): &'a (Arc<str>, Reject),
+        arrived: &BTreeMap<Arc<str>, Item>,
+    ) -> Aside<'a> {
+        let fields = arrived.get(item).map(|item| &item.fields);
+        Aside {
+            stage: &stage.spec.name,
+            item,
+            reject,
+            text: fields.and_then(|fields| fields.text("text")).map(Arc::from),
+            audio: fields.and_then(|fields| fields.blob(AUDIO)).cloned(),
+        }
+    }
+
+    pub fn hear(&self, album: &mut Album) -> Option<Heard> {
+        self.audio.as_ref().map(|blob| album.hear(blob))
+    }
+}

@@ -1,0 +1,187 @@
+//! A run as the report sees it: what it did, and what every stage of the pipeline gives.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cache::CacheError;
+use cache::fs::FsError;
+use stage_core::event::{Event, StageCounts};
+use stage_core::{FieldType, Item, PortType, Work};
+
+use crate::graph::End;
+use crate::history;
+use crate::pipeline::{Pipeline, Reference, StageId, StageSpec};
+use crate::record::{LastRecord, PortValue, RunRecord, StageRecord};
+use crate::show::runlog;
+use crate::store::{ReadError, Store};
+
+/// The field that recordings lie in.
+pub const AUDIO: &str = "audio";
+
+/// A run, the pipeline, and what is kept of both.
+pub struct Seen<'a> {
+    pub pipeline: &'a Pipeline,
+    pub store: &'a Store,
+    pub run: RunRecord,
+    /// By the position of the stage in the pipeline.
+    pub stages: Vec<SeenStage<'a>>,
+}
+
+/// A stage in that run.
+pub struct SeenStage<'a> {
+    pub spec: &'a StageSpec,
+    pub end: End,
+    pub counts: StageCounts,
+    /// Why it had something to do.
+    pub reasons: Vec<String>,
+    /// Why it failed.
+    pub failure: Option<String>,
+    /// What it gave then, or else what it gave last.
+    pub outcome: Option<StageRecord>,
+    /// Its state after the run that last reached it.
+    pub last: Option<LastRecord>,
+}
+
+/// What the log of the run adds to its record.
+#[derive(Default)]
+struct Told {
+    reasons: BTreeMap<String, Vec<String>>,
+    failures: BTreeMap<String, String>,
+}
+
+impl<'a> Seen<'a> {
+    pub fn look(
+        pipeline: &'a Pipeline,
+        store: &'a Store,
+        run: RunRecord,
+    ) -> Result<Seen<'a>, ReadError> {
+        let told = Told::of(&events(store, run.run)?);
+        let stage = |spec| SeenStage::look(pipeline, store, &run, &told, spec);
+        let stages = pipeline.stages.iter().map(stage).collect::<Result<_, _>>();
+        Ok(Seen { stages: stages.map_err(ReadError::Cache)?, pipeline, store, run })
+    }
+
+    pub fn stage(&self, id: StageId) -> &SeenStage<'a> {
+        &self.stages[id.0]
+    }
+
+    /// The items on an output of a stage, by id; none where it gave none, or no longer has them.
+    pub fn items(&self, id: StageId, port: &str) -> Result<Vec<Item>, ReadError> {
+        let outcome = self.stage(id).outcome.as_ref();
+        let Some(PortValue::Dataset { root, .. }) = outcome.and_then(|o| o.outputs.get(port))
+        else {
+            return Ok(Vec::new());
+        };
+        match self.store.items(root) {
+            Err(ReadError::Lost(_)) => Ok(Vec::new()),
+            other => other,
+        }
+    }
+
+    /// The items by id.
+    pub fn by_id(&self, id: StageId, port: &str) -> Result<BTreeMap<Arc<str>, Item>, ReadError> {
+        Ok(self.items(id, port)?.into_iter().map(|item| (item.id.clone(), item)).collect())
+    }
+
+    /// The stage whose items this one carries on, and on which output they come.
+    pub fn carries_on(&self, spec: &StageSpec) -> Option<(StageId, &'static str)> {
+        let port = spec.kind.outputs.first()?.passes?;
+        match spec.inputs.get(port)?.references.first()? {
+            Reference::Stage { stage, port } => Some((*stage, port)),
+            Reference::Asset(_) => None,
+        }
+    }
+
+    /// Whether a stage makes sound with a model, rather than working on sound that there is.
+    pub fn speaks(&self, spec: &StageSpec) -> bool {
+        let has_model =
+            |port: &stage_core::InputPort| port.port_type == PortType::Artifact && !port.optional;
+        let writes = spec.kind.outputs.first().map_or(&[][..], |port| port.writes);
+        spec.kind.work == Work::Item
+            && spec.kind.inputs.iter().any(has_model)
+            && writes.contains(&(AUDIO, FieldType::Blob))
+    }
+
+    /// The stage that made the sounds that a stage has, where a model did.
+    pub fn spoken_by(&self, spec: &StageSpec) -> Option<StageId> {
+        if self.speaks(spec) {
+            return Some(spec.id);
+        }
+        let (above, _) = self.carries_on(spec)?;
+        self.spoken_by(self.pipeline.stage(above))
+    }
+}
+
+impl<'a> SeenStage<'a> {
+    fn look(
+        pipeline: &Pipeline,
+        store: &Store,
+        run: &RunRecord,
+        told: &Told,
+        spec: &'a StageSpec,
+    ) -> Result<SeenStage<'a>, CacheError> {
+        let cache = store.cache();
+        let last = history::last(cache, &pipeline.name, &spec.name)?;
+        let mut outcome = match run.keys.get(&spec.name) {
+            Some(key) => history::outcome_of(cache, key)?,
+            None => None,
+        };
+        if let (None, Some(last)) = (&outcome, &last) {
+            outcome = history::outcome(cache, last)?;
+        }
+        let counts = run.stages.get(&spec.name).copied().unwrap_or_default();
+        let failure = told.failures.get(&spec.name).cloned();
+        let end = match run.keys.contains_key(&spec.name) {
+            _ if failure.is_some() => End::Failed,
+            _ if counts.executed > 0 => End::Executed,
+            true => End::Reused,
+            false => End::Missed,
+        };
+        let mut reasons = told.reasons.get(&spec.name).cloned().unwrap_or_default();
+        if let (true, Some(last)) = (reasons.is_empty(), &last)
+            && last.run == run.run
+        {
+            reasons = last.reasons.iter().map(ToString::to_string).collect();
+        }
+        Ok(SeenStage { spec, end, counts, reasons, failure, outcome, last })
+    }
+
+    /// How many items it gives on its first output, or 1 for an artifact.
+    pub fn given(&self) -> Option<u64> {
+        let port = self.spec.kind.outputs.first()?.name;
+        match self.outcome.as_ref()?.outputs.get(port)? {
+            PortValue::Dataset { items, .. } => Some(*items),
+            PortValue::Artifact(_) => Some(1),
+        }
+    }
+
+    /// Whether the run came to it.
+    pub fn was_reached(&self) -> bool {
+        self.end != End::Missed
+    }
+}
+
+impl Told {
+    fn of(events: &[Event]) -> Told {
+        let mut told = Told::default();
+        for event in events {
+            match event {
+                Event::StageStarted { stage, reasons, .. } => {
+                    told.reasons.insert(stage.clone(), reasons.clone());
+                }
+                Event::StageFailed { stage, message, .. } => {
+                    told.failures.insert(stage.clone(), message.clone());
+                }
+                _ => {}
+            }
+        }
+        told
+    }
+}
+
+/// What is kept of the log of a run. It is for people, so one that cannot be read is none.
+pub fn events(store: &Store, run: u64) -> Result<Vec<Event>, ReadError> {
+    let read = runlog::read(store.cache(), run);
+    let failed = |error: FsError| ReadError::Cache(CacheError::Fs(error));
+    Ok(read.map_err(failed)?.map(|(events, _)| events).unwrap_or_default())
+}

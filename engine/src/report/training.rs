@@ -1,0 +1,224 @@
+//! What training stages have told: figures by step, and the states that they kept.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use stage_core::event::Event;
+use stage_core::{PortType, Work};
+
+use super::chart::Curve;
+use super::seen::{Seen, SeenStage, events};
+use crate::record::{PortValue, StageRecord};
+use crate::store::{ReadError, Store};
+
+/// Larger logs are not read into a page.
+const MAX_LOG_BYTES: u64 = 256 << 20;
+/// The port with the figures of a finished training, and the part of it that has them as JSON.
+const LOG: (&str, &str) = ("log", "metrics");
+const CHECKPOINTS: &str = "checkpoints";
+/// What was measured before the first step is no curve.
+const PREFLIGHT: &str = "preflight/";
+
+/// One training stage.
+#[derive(Debug, Default)]
+pub struct Training {
+    pub stage: String,
+    pub curves: BTreeMap<String, Curve>,
+    /// `None` for one that has not come to its end, or that tells no more than figures.
+    pub ended: Option<Ended>,
+    pub checkpoints: Vec<Checkpoint>,
+}
+
+/// What a finished training says of itself.
+#[derive(Debug, Default, PartialEq)]
+pub struct Ended {
+    pub steps: u64,
+    pub passes: Option<f64>,
+    pub stopped_early: bool,
+    pub skipped: u64,
+    /// The step at which it went back to its best state.
+    pub went_back: Option<u64>,
+    pub held_out: Option<f64>,
+    pub best: Option<(u64, f64)>,
+}
+
+/// A state that was kept.
+#[derive(Debug, PartialEq)]
+pub struct Checkpoint {
+    pub id: String,
+    pub step: u64,
+    pub held_out: Option<f64>,
+}
+
+/// The training stages that have something to show.
+pub fn trainings(seen: &Seen) -> Result<Vec<Training>, ReadError> {
+    let stages = seen.stages.iter().filter(|stage| stage.spec.kind.work == Work::Train);
+    let trainings = stages.map(|stage| training(seen, stage)).collect::<Result<Vec<_>, _>>()?;
+    Ok(trainings.into_iter().filter(|training| !training.curves.is_empty()).collect())
+}
+
+fn training(seen: &Seen, stage: &SeenStage) -> Result<Training, ReadError> {
+    let mut training = Training { stage: stage.spec.name.clone(), ..Training::default() };
+    let log = stage.outcome.as_ref().map(|outcome| log(seen.store, outcome)).transpose()?;
+    match log.flatten() {
+        Some(log) => training.read(&log),
+        None => training.listen(seen, stage)?,
+    }
+    let ports = &stage.spec.kind.outputs;
+    if ports.iter().any(|port| port.name == CHECKPOINTS && port.port_type == PortType::Dataset) {
+        for item in seen.items(stage.spec.id, CHECKPOINTS)? {
+            let step = item.fields.number("step").unwrap_or(0.0).max(0.0) as u64;
+            let held_out = item.fields.number("held_out");
+            training.checkpoints.push(Checkpoint { id: item.id.to_string(), step, held_out });
+        }
+        training.checkpoints.sort_by_key(|checkpoint| checkpoint.step);
+    }
+    Ok(training)
+}
+
+/// The figures that a finished training left.
+fn log(store: &Store, outcome: &StageRecord) -> Result<Option<Value>, ReadError> {
+    let Some(PortValue::Artifact(fields)) = outcome.outputs.get(LOG.0) else { return Ok(None) };
+    let Some(blob) = fields.blob(LOG.1).filter(|blob| blob.size <= MAX_LOG_BYTES) else {
+        return Ok(None);
+    };
+    match store.read(&blob.digest) {
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+        Err(ReadError::Lost(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl Ended {
+    /// How the training ended that gave this outcome; `None` for one that tells nothing of it.
+    pub fn read(store: &Store, outcome: &StageRecord) -> Result<Option<Ended>, ReadError> {
+        Ok(log(store, outcome)?.as_ref().map(Ended::of))
+    }
+
+    fn of(log: &Value) -> Ended {
+        let count = |name: &str| log[name].as_u64().unwrap_or(0);
+        Ended {
+            steps: count("steps"),
+            passes: log["passes"].as_f64(),
+            stopped_early: log["stopped_early"].as_bool().unwrap_or(false),
+            skipped: count("skipped"),
+            went_back: log["went_back"].as_u64(),
+            held_out: log["held_out"].as_f64(),
+            best: log["best"]["step"].as_u64().zip(log["best"]["held_out"].as_f64()),
+        }
+    }
+}
+
+impl Training {
+    fn add(&mut self, name: &str, step: f64, value: f64) {
+        if !name.starts_with(PREFLIGHT) {
+            let curve = self.curves.entry(name.to_owned()).or_default();
+            curve.name = name.to_owned();
+            curve.points.push((step, value));
+        }
+    }
+
+    fn read(&mut self, log: &Value) {
+        self.ended = Some(Ended::of(log));
+        for values in log["values"].as_array().into_iter().flatten().filter_map(Value::as_object) {
+            let Some(step) = values.get("step").and_then(Value::as_f64) else { continue };
+            for (name, value) in values.iter().filter(|(name, _)| *name != "step") {
+                if let Some(value) = value.as_f64() {
+                    self.add(name, step, value);
+                }
+            }
+        }
+    }
+
+    /// The figures in the log of the run that trained, where the training left none.
+    fn listen(&mut self, seen: &Seen, stage: &SeenStage) -> Result<(), ReadError> {
+        let run = match (&stage.last, stage.counts.executed) {
+            (Some(last), 0) if stage.outcome.is_some() => last.run,
+            _ => seen.run.run,
+        };
+        for event in events(seen.store, run)? {
+            match event {
+                Event::Metrics { stage: own, step, values } if own == self.stage => {
+                    values.iter().for_each(|(name, value)| self.add(name, step as f64, *value));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The curves that belong into one chart, the losses first: those of one name before `/` are
+    /// parts of a whole.
+    pub fn charts(&self) -> Vec<(String, Vec<&Curve>)> {
+        let mut charts: Vec<(String, Vec<&Curve>)> = Vec::new();
+        let mut add = |title: &str, curve| match charts.iter_mut().find(|(own, _)| own == title) {
+            Some((_, curves)) => curves.push(curve),
+            None => charts.push((title.to_owned(), vec![curve])),
+        };
+        let is_shown = |name: &&String| *name != "passes";
+        for name in self.curves.keys().filter(is_shown) {
+            let (family, part) =
+                name.split_once('/').map_or((name.as_str(), false), |(f, _)| (f, true));
+            let title = match (family, part) {
+                ("loss" | "held_out", false) => "Loss",
+                ("loss", true) => "Parts of the loss",
+                ("held_out", true) => "Parts of the held-out loss",
+                ("rate", _) => "Learning rate",
+                ("gradient_norm", _) => "Norm of the gradients",
+                (other, _) => other,
+            };
+            add(title, &self.curves[name]);
+        }
+        for (_, curves) in &mut charts {
+            // What was trained on comes before what was held out.
+            curves.sort_by_key(|curve| curve.name == "held_out");
+        }
+        // The order of a reader: what was wanted, what was set, the rest.
+        charts.sort_by_key(|(title, _)| match title.as_str() {
+            "Loss" => 0,
+            "Learning rate" => 1,
+            "Norm of the gradients" => 2,
+            title if title.starts_with("Parts") => 3,
+            _ => 4,
+        });
+        charts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_log_is_read_by_step_and_by_name() {
+        let mut training = Training::default();
+        training.read(&json!({
+            "steps": 3, "passes": 1.5, "stopped_early": true, "skipped": 1, "went_back": null,
+            "held_out": 2.5, "best": {"step": 2, "held_out": 2.0},
+            "values": [
+                {"step": 1, "loss": 3.0, "rate": 0.1, "preflight/loss": 9.0},
+                {"step": 2, "loss": null, "held_out": 2.0, "loss/base": 1.0},
+                {"step": 3, "loss": 1.0},
+                "damaged", {"loss": 4.0},
+            ],
+        }));
+        let ended = training.ended.as_ref().unwrap();
+        assert_eq!((ended.steps, ended.best, ended.stopped_early), (3, Some((2, 2.0)), true));
+        assert_eq!(training.curves["loss"].points, [(1.0, 3.0), (3.0, 1.0)]);
+        let charts: Vec<(String, usize)> =
+            training.charts().into_iter().map(|(title, curves)| (title, curves.len())).collect();
+        let expected = [("Loss", 2), ("Learning rate", 1), ("Parts of the loss", 1)];
+        assert_eq!(charts, expected.map(|(title, count)| (title.to_owned(), count)));
+    }
+
+    #[test]
+    fn a_log_that_says_nothing_gives_no_curves() {
+        for log in [json!({}), json!([1]), json!({"values": "x"})] {
+            let mut training = Training::default();
+            training.read(&log);
+            assert!(training.curves.is_empty(), "{log}");
+        }
+    }
+}

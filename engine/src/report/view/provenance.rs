@@ -1,0 +1,88 @@
+//! Where everything came from, and under which licences.
+
+use maud::{Markup, html};
+
+use super::table::{Cell, Table};
+use super::{Section, text};
+use crate::report::provenance::{Provenance, StageOrigin};
+
+pub fn section(provenance: &Provenance) -> Section {
+    let body = html! {
+        (licenses(provenance))
+        (assets(provenance))
+        (stages(provenance))
+    };
+    Section { id: "provenance", title: "Where it came from", body }
+}
+
+fn licenses(provenance: &Provenance) -> Markup {
+    let mut table =
+        Table::new("Licences, and what derives from works under them", &["Licence", "Stages"]);
+    for (license, stages) in &provenance.licenses {
+        table.row([Cell::text(text(license)), Cell::prose(text(&stages.join(", ")))]);
+    }
+    let unknown = provenance.assets.iter().any(|asset| asset.license.is_none());
+    html! {
+        @if table.is_empty() { p.lead { "No asset names a licence." } }
+        @else { (table.render()) }
+        @if unknown { p.note { "Assets without a licence: ask who made them before you pass on what derives from them." } }
+    }
+}
+
+fn assets(provenance: &Provenance) -> Markup {
+    let mut table =
+        Table::new("Assets: what no stage made", &["Asset", "Path", "Licence", "Read by"]);
+    for asset in &provenance.assets {
+        let license = match &asset.license {
+            Some(license) => html! { (text(license)) },
+            None => html! { span.failed { "not stated" } },
+        };
+        table.row([
+            Cell::text(text(&asset.name)),
+            Cell::text(html! { code { (text(&asset.path)) } }),
+            Cell::text(license),
+            Cell::text(text(&asset.used_by.join(", "))),
+        ]);
+    }
+    if table.is_empty() {
+        html! {}
+    } else {
+        table.render()
+    }
+}
+
+fn stages(provenance: &Provenance) -> Markup {
+    let headings = ["Stage", "Kind", "Key", "Content", "Licences", "-Parameters"];
+    let mut table = Table::new("What each result was made of", &headings);
+    for origin in &provenance.stages {
+        let short = |digest: Option<&cache::Digest>| digest.map_or_else(String::new, |d| d.short());
+        let licenses: Vec<&str> = origin.licenses.iter().map(String::as_str).collect();
+        let source = if origin.is_source { " (source)" } else { "" };
+        table.row([
+            Cell::text(html! { (text(&origin.stage)) span.unit { (source) } }),
+            Cell::text(
+                html! { code { (origin.kind) } " " span.unit { "version " (origin.version) } },
+            ),
+            Cell::text(html! { code { (short(origin.key.as_ref())) } }),
+            Cell::text(html! { code { (short(origin.content.as_ref())) } }),
+            Cell::text(text(&licenses.join(", "))),
+            Cell::text(parameters(origin)),
+        ]);
+    }
+    table.render()
+}
+
+fn parameters(origin: &StageOrigin) -> Markup {
+    let count = origin.parameters.len() + origin.files.len();
+    html! {
+        @if count > 0 {
+            details {
+                summary { (count) }
+                dl.measures {
+                    @for (name, value) in &origin.parameters { div { dt { (name) } dd { (text(value)) } } }
+                    @for (name, digest) in &origin.files { div { dt { "file " (name) } dd { code { (digest.short()) } } } }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What was set aside, and why.
+
+use maud::html;
+
+use super::player::player;
+use super::table::{Cell, Table};
+use super::{Section, text};
+use crate::report::audio::Album;
+use crate::report::quarantine::{Aside, codes};
+use crate::show::units;
+
+/// Items that are listed; the others are counted by their reasons.
+const LISTED: usize = 200;
+
+pub fn section(all: &[Aside], album: &mut Album) -> Option<Section> {
+    if all.is_empty() {
+        return None;
+    }
+    let mut reasons = Table::new("How often for which reason", &["Reason", ">Items"]);
+    for (code, count) in codes(all) {
+        reasons.row([
+            Cell::text(html! { code { (text(code)) } }),
+            Cell::number(units::count(count as u64), count as f64),
+        ]);
+    }
+    let headings = ["Stage", "Item", "Reason", "Text", "-Listen"];
+    let mut items = Table::new("Items that were set aside", &headings);
+    for aside in all.iter().take(LISTED) {
+        let heard = aside.hear(album);
+        items.row([
+            Cell::text(text(aside.stage)),
+            Cell::text(html! { code { (text(aside.item)) } }),
+            Cell::prose(text(&aside.reject.reason)),
+            Cell::prose(text(aside.text.as_deref().unwrap_or(""))),
+            Cell::text(html! {
+                @if let Some(heard) = heard { (player(&heard, &format!("quarantined {}", aside.item))) }
+            }),
+        ]);
+    }
+    let body = html! {
+        p.lead { (units::items(all.len() as u64)) " set aside; the others went on without them." }
+        @if codes(all).len() > 1 { (reasons.render()) }
+        (items.render())
+        @if all.len() > LISTED {
+            p.note { (units::count((all.len() - LISTED) as u64)) " more are not listed: " code { "throstle items STAGE --quarantined" } " has them all." }
+        }
+    };
+    Some(Section { id: "quarantine", title: "Quarantined", body })
+}

@@ -1,0 +1,95 @@
+//! What models say: a grid of sentences and checkpoints, the recording beside the synthesis.
+
+use maud::{Markup, html};
+
+use super::player::player;
+use super::{Section, number, text};
+use crate::report::audio::Album;
+use crate::report::samples::{Cell, Column, Figure, Grid, Row};
+use crate::show::units;
+
+/// What one grid shows at most.
+const ROWS: usize = 40;
+const COLUMNS: usize = 16;
+
+pub fn section(grids: &[Grid], album: &mut Album) -> Option<Section> {
+    if grids.is_empty() {
+        return None;
+    }
+    let body = html! { @for grid in grids { (of(grid, album)) } };
+    Some(Section { id: "samples", title: "Samples", body })
+}
+
+fn of(grid: &Grid, album: &mut Album) -> Markup {
+    let title = format!("Spoken by {}", grid.stages.join(", "));
+    let rows = units::count(grid.rows.len() as u64);
+    html! {
+        h3 { (text(&title)) }
+        div.scroll tabindex="0" role="region" aria-label=(text(&title)) {
+            table.samples {
+                thead {
+                    tr {
+                        th scope="col" { "Sentence" }
+                        @if grid.has_originals() { th scope="col" { "Recording" } }
+                        @for column in grid.columns.iter().take(COLUMNS) { th scope="col" { (heading(column, grid)) } }
+                    }
+                }
+                tbody {
+                    @for (at, row) in grid.rows.iter().enumerate().take(ROWS) { (row_of(grid, at, row, album)) }
+                }
+            }
+        }
+        @if grid.rows.len() > ROWS { p.note { "The first " (ROWS) " of " (rows) " sentences." } }
+        @if grid.columns.len() > COLUMNS { p.note { "The first " (COLUMNS) " of " (grid.columns.len()) " checkpoints." } }
+    }
+}
+
+fn heading(column: &Column, grid: &Grid) -> Markup {
+    html! {
+        @match &column.checkpoint {
+            Some(checkpoint) => {
+                (text(checkpoint))
+                @if grid.stages.len() > 1 { br; span.unit { (text(&column.stage)) } }
+            },
+            None => (text(&column.stage)),
+        }
+    }
+}
+
+fn row_of(grid: &Grid, at: usize, row: &Row, album: &mut Album) -> Markup {
+    let original = row.original.as_ref().map(|blob| album.hear(blob));
+    html! {
+        tr {
+            th scope="row" {
+                span.sentence { (text(row.text.as_deref().unwrap_or(&row.sentence))) }
+                code { (text(&row.sentence)) }
+            }
+            @if grid.has_originals() {
+                td { @if let Some(heard) = original { (player(&heard, &format!("recording of {}", row.sentence))) } }
+            }
+            @for (place, column) in grid.columns.iter().enumerate().take(COLUMNS) {
+                td { @if let Some(cell) = grid.cells.get(&(at, place)) { (cell_of(cell, row, column, album)) } }
+            }
+        }
+    }
+}
+
+fn cell_of(cell: &Cell, row: &Row, column: &Column, album: &mut Album) -> Markup {
+    let by = column.checkpoint.as_deref().unwrap_or(&column.stage);
+    let heard = cell.audio.as_ref().map(|blob| album.hear(blob));
+    html! {
+        @if let Some(heard) = heard { (player(&heard, &format!("{} by {by}", row.sentence))) }
+        dl.measures {
+            @for (name, figure) in &cell.measures {
+                div { dt { (text(&name.replace('_', " "))) } dd { (shown(figure)) } }
+            }
+        }
+    }
+}
+
+fn shown(figure: &Figure) -> String {
+    match figure {
+        Figure::Number(value) => number(*value),
+        Figure::Word(word) => text(word).into_owned(),
+    }
+}

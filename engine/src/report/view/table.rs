@@ -1,0 +1,127 @@
+//! Tables that can be sorted. Long ones show their first rows until more are asked for; in print
+//! they are whole.
+
+use maud::{Markup, html};
+
+/// Rows that are seen at first.
+const FIRST: usize = 25;
+
+pub struct Table {
+    caption: String,
+    columns: Vec<(&'static str, bool)>,
+    rows: Vec<Vec<Cell>>,
+}
+
+/// What stands in a cell, and what it is sorted by.
+pub struct Cell {
+    shown: Markup,
+    order: Option<String>,
+    is_prose: bool,
+}
+
+impl Cell {
+    /// Sorted by what is read.
+    pub fn text(shown: impl maud::Render) -> Cell {
+        Cell { shown: html! { (shown) }, order: None, is_prose: false }
+    }
+
+    /// Text that may be long and broken anywhere.
+    pub fn prose(shown: impl maud::Render) -> Cell {
+        Cell { is_prose: true, ..Cell::text(shown) }
+    }
+
+    pub fn number(shown: impl maud::Render, order: f64) -> Cell {
+        Cell { order: Some(order.to_string()), ..Cell::text(shown) }
+    }
+
+    /// Nothing, which comes last in either order.
+    pub fn empty() -> Cell {
+        Cell { order: Some(String::new()), ..Cell::text("") }
+    }
+
+    pub fn number_or_empty(number: Option<f64>, shown: impl Fn(f64) -> String) -> Cell {
+        number.map_or_else(Cell::empty, |number| Cell::number(shown(number), number))
+    }
+}
+
+impl Table {
+    /// Headings; those that begin with `>` stand over numbers, and those that begin with `-` over
+    /// what has no order.
+    pub fn new(caption: impl Into<String>, headings: &[&'static str]) -> Table {
+        let columns = headings.iter().map(|heading| match heading.strip_prefix('>') {
+            Some(name) => (name, true),
+            None => (*heading, false),
+        });
+        Table { caption: caption.into(), columns: columns.collect(), rows: Vec::new() }
+    }
+
+    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    pub fn render(&self) -> Markup {
+        html! {
+            div.table {
+                // A table that is wider than the page is scrolled, with the keyboard as well.
+                div.scroll tabindex="0" role="region" aria-label=(self.caption) {
+                    table.sortable data-first=(FIRST) {
+                        caption { (self.caption) }
+                        thead { tr { @for (name, is_number) in &self.columns { (heading(name, *is_number)) } } }
+                        tbody { @for (at, row) in self.rows.iter().enumerate() { (self.render_row(at, row)) } }
+                    }
+                }
+                @if self.rows.len() > FIRST {
+                    button.more type="button" { "Show all " (self.rows.len()) " rows" }
+                }
+            }
+        }
+    }
+
+    fn render_row(&self, at: usize, row: &[Cell]) -> Markup {
+        html! {
+            tr.later[at >= FIRST] {
+                @for (cell, (_, is_number)) in row.iter().zip(&self.columns) {
+                    td.number[*is_number].prose[cell.is_prose] data-order=[cell.order.as_deref()] { (cell.shown) }
+                }
+            }
+        }
+    }
+}
+
+fn heading(name: &str, is_number: bool) -> Markup {
+    html! {
+        @match name.strip_prefix('-') {
+            Some(name) => th scope="col" { (name) },
+            None => th.number[is_number] scope="col" aria-sort="none" {
+                button type="button" { (name) }
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_text_stays_text() {
+        let mut table = Table::new("<b>\"x\"", &["name", ">size", "-sound"]);
+        table.row([Cell::text("<script>alert(1)</script>"), Cell::number("1", 1.0), Cell::empty()]);
+        let html = table.render().into_string();
+        assert!(!html.contains("<script") && !html.contains("<b>"), "{html}");
+        assert!(html.contains("aria-label=\"&lt;b&gt;&quot;x&quot;\""), "{html}");
+    }
+
+    #[test]
+    fn a_long_table_shows_its_first_rows() {
+        let mut table = Table::new("many", &["name"]);
+        (0..FIRST + 3).for_each(|at| table.row([Cell::text(at)]));
+        let html = table.render().into_string();
+        assert_eq!(html.matches("<tr class=\"later\">").count(), 3);
+        assert!(html.contains(&format!("Show all {} rows", FIRST + 3)));
+    }
+}

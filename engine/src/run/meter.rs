@@ -1,0 +1,270 @@
+//! What the stages of a run take, for the ledger and for the comparison with what was expected.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
+
+use cache::CacheError;
+use stage_core::Place;
+use stage_core::event::Event;
+use stage_formats::dual_ar::Config;
+
+use super::item_stage::Queued;
+use super::schedule::{Schedule, State};
+use crate::engine::EngineError;
+use crate::machine::{Device, Machine, resident_bytes};
+use crate::measure::line::Line;
+use crate::measure::{self, MEGABYTE, Measure};
+use crate::pipeline::{StageId, StageSpec, StageWork};
+
+/// The metric by which a worker tells what its GPU had taken at most.
+const VRAM: &str = "vram_peak_bytes";
+
+pub struct Meter {
+    machine: Machine,
+    tallies: Vec<Tally>,
+    taken: Vec<Taken>,
+    /// Of whole stages, as they tell it: done and in all.
+    progress: HashMap<StageId, (u64, u64)>,
+    /// The processes of the workers, by device.
+    workers: HashMap<String, u32>,
+    /// Of a probe, which writes nothing itself.
+    pub probed: Vec<(StageId, Measure)>,
+    has_tidied: bool,
+    /// The files are those of the machine, and so are its processes.
+    is_real: bool,
+}
+
+/// What is not in the ledger yet.
+#[derive(Default)]
+struct Tally {
+    seconds: Line,
+    bytes: Line,
+    ram_bytes: f64,
+    vram_bytes: f64,
+    /// The last step of training that was told of, and when.
+    step: Option<(u64, Instant)>,
+}
+
+/// What a stage took in this pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Taken {
+    pub seconds: f64,
+    pub bytes: f64,
+}
+
+impl Meter {
+    pub fn new(stages: usize, is_real: bool) -> Meter {
+        Meter {
+            machine: Machine::look(),
+            tallies: std::iter::repeat_with(Tally::default).take(stages).collect(),
+            taken: vec![Taken::default(); stages],
+            progress: HashMap::new(),
+            workers: HashMap::new(),
+            probed: Vec::new(),
+            has_tidied: false,
+            is_real,
+        }
+    }
+
+    /// An item is done: what it read, how long it took, and what it gave.
+    pub fn item(&mut self, id: StageId, queued: &Queued, seconds: f64, bytes: u64) {
+        let size = queued.weight as f64 / MEGABYTE;
+        self.tallies[id.0].seconds.add(size, seconds);
+        self.tallies[id.0].bytes.add(size, bytes as f64);
+        self.taken[id.0].seconds += seconds;
+        self.taken[id.0].bytes += bytes as f64;
+    }
+
+    pub fn has_come_to(&mut self, id: StageId, done: u64, total: u64) {
+        self.progress.insert(id, (done, total));
+    }
+
+    pub fn progress(&self, id: StageId) -> Option<(u64, u64)> {
+        self.progress.get(&id).copied()
+    }
+
+    pub fn observe(&mut self, event: &Event) {
+        match event {
+            Event::WorkerStarted { device, process } => {
+                self.workers.insert(device.clone(), *process);
+            }
+            Event::WorkerDied { device, .. } => {
+                self.workers.remove(device);
+            }
+            _ => {}
+        }
+    }
+
+    /// Figures of a step: the time since those before it is that of the steps between.
+    fn step(&mut self, id: StageId, step: u64, values: &BTreeMap<String, f64>) {
+        let tally = &mut self.tallies[id.0];
+        if let Some(vram) = values.get(VRAM) {
+            tally.vram_bytes = tally.vram_bytes.max(*vram);
+        }
+        let now = Instant::now();
+        if let Some((before, at)) = tally.step
+            && step > before
+        {
+            let each = (now - at).as_secs_f64() / (step - before) as f64;
+            (before..step).for_each(|_| tally.seconds.add(0.0, each));
+        }
+        tally.step = Some((step, now));
+    }
+}
+
+/// How many threads share the work of a stage.
+pub fn threads_of(spec: &StageSpec, threads: usize) -> f64 {
+    match (spec.work, spec.kind.place) {
+        (StageWork::Item, Place::Here) => threads.max(1) as f64,
+        _ => 1.0,
+    }
+}
+
+impl Schedule<'_> {
+    /// A whole stage is done, or rests until the next run.
+    pub fn measure_whole(&mut self, id: StageId, seconds: f64, bytes: u64) {
+        let size = self.arriving_items(id) as f64;
+        let tally = &mut self.meter.tallies[id.0];
+        if self.pipeline.stage(id).work != StageWork::Train {
+            tally.seconds.add(size, seconds);
+        }
+        tally.bytes.add(size, bytes as f64);
+        self.meter.taken[id.0].seconds += seconds;
+        self.meter.taken[id.0].bytes += bytes as f64;
+    }
+
+    pub fn measure_step(&mut self, id: StageId, step: u64, values: &BTreeMap<String, f64>) {
+        if self.pipeline.stage(id).work == StageWork::Train {
+            self.meter.step(id, step, values);
+        }
+    }
+
+    fn arriving_items(&self, id: StageId) -> u64 {
+        crate::plan::inputs::arriving_items(self.pipeline, &self.plans, id)
+    }
+
+    /// What a stage took in the terms of its estimate: with all threads to itself.
+    pub fn taken(&self, id: StageId) -> Taken {
+        let taken = self.meter.taken[id.0];
+        let spec = self.pipeline.stage(id);
+        let threads = threads_of(spec, self.engine.threads);
+        Taken { seconds: taken.seconds / threads, ..taken }
+    }
+
+    /// Tells what a stage took, and keeps it.
+    pub fn end_measure(&mut self, id: StageId) -> Result<(), EngineError> {
+        let taken = self.taken(id);
+        if self.counts[id.0].executed > 0 && taken != Taken::default() {
+            let tally = &self.meter.tallies[id.0];
+            (self.sink)(Event::Measured {
+                stage: self.pipeline.stage(id).name.clone(),
+                seconds: taken.seconds,
+                disk_bytes: taken.bytes,
+                ram_bytes: tally.ram_bytes,
+                vram_bytes: tally.vram_bytes,
+            });
+        }
+        self.keep_measure(id)
+    }
+
+    /// Looks at the memory of what works at this moment.
+    pub fn watch_memory(&mut self) {
+        if !self.meter.is_real {
+            return;
+        }
+        let mut own = None;
+        for id in self.pipeline.ids() {
+            let is_working = match &self.states[id.0] {
+                State::Items(stage) => stage.running > 0,
+                State::Whole { .. } => true,
+                _ => false,
+            };
+            if !is_working {
+                continue;
+            }
+            let resident = match self.meter.machine.device(self.pipeline.stage(id)) {
+                Device::Here => *own.get_or_insert_with(|| resident_bytes(None)),
+                device => self.worker_memory(&device),
+            };
+            let tally = &mut self.meter.tallies[id.0];
+            tally.ram_bytes = tally.ram_bytes.max(resident.unwrap_or(0) as f64);
+        }
+    }
+
+    fn worker_memory(&self, device: &Device) -> Option<u64> {
+        let is_gpu = matches!(device, Device::Gpu(_));
+        let workers = self.meter.workers.iter();
+        let of_device = workers.filter(|(name, _)| crate::machine::is_gpu(name) == is_gpu);
+        of_device.filter_map(|(_, process)| resident_bytes(Some(*process))).max()
+    }
+
+    /// Whether a probe has tried enough of a stage, or need not.
+    pub fn is_probed(&self, id: StageId) -> bool {
+        let Some(items) = self.options.probe else { return false };
+        let spec = self.pipeline.stage(id);
+        let running = match &self.states[id.0] {
+            State::Items(stage) => stage.running as u64,
+            _ => return true,
+        };
+        spec.work != StageWork::Item || self.counts[id.0].executed + running >= items
+    }
+
+    /// Adds to the ledger what was measured of a stage.
+    pub fn keep_measure(&mut self, id: StageId) -> Result<(), EngineError> {
+        let tally = std::mem::take(&mut self.meter.tallies[id.0]);
+        let cache = self.store.cache();
+        if (tally.seconds.is_empty() && tally.bytes.is_empty()) || cache.is_read_only() {
+            return Ok(());
+        }
+        let spec = self.pipeline.stage(id);
+        let Some(device) = self.meter.machine.label(&self.meter.machine.device(spec)) else {
+            return Ok(());
+        };
+        let measure = Measure {
+            kind: spec.kind.name.to_owned(),
+            device,
+            model: self.model_of(id),
+            is_probe: self.options.probe.is_some(),
+            written: cache.fs().now() / 1_000_000_000,
+            seconds: tally.seconds,
+            bytes: tally.bytes,
+            ram_bytes: tally.ram_bytes,
+            vram_bytes: tally.vram_bytes,
+        };
+        if measure.is_probe {
+            self.meter.probed.push((id, measure));
+            return Ok(());
+        }
+        measure::add(cache, spec, &measure)?;
+        self.tidy_measures()?;
+        self.committer.note(Vec::new());
+        Ok(())
+    }
+
+    /// The parameters of the text model that a stage works with.
+    fn model_of(&self, id: StageId) -> i64 {
+        if !measure::has_model(self.pipeline.stage(id)) {
+            return 0;
+        }
+        let artifacts = self.artifacts(id);
+        let model = measure::MODEL_PORTS.iter().find_map(|port| artifacts.get(*port)?.first());
+        // A model that cannot be read is told by the stage that uses it.
+        let config = model.and_then(|fields| {
+            let bytes = self.store.read(&fields.blob("config")?.digest).ok()?;
+            Config::parse(&bytes).ok()
+        });
+        config.map_or(0, |config| config.parameters())
+    }
+
+    /// What stages that have not come to their end took so far.
+    pub fn keep_measures(&mut self) -> Result<(), EngineError> {
+        self.pipeline.ids().try_for_each(|id| self.keep_measure(id))
+    }
+
+    fn tidy_measures(&mut self) -> Result<(), CacheError> {
+        match std::mem::replace(&mut self.meter.has_tidied, true) {
+            true => Ok(()),
+            false => measure::forget_old(self.store.cache()),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The cost of a run against the budget: written into the ledger while the run lasts, and when the
+//! budget is used up nothing more is begun. Training is told early enough to save.
+
+use std::time::{Duration, Instant};
+
+use cache::{Cache, CacheError};
+use stage_core::event::Event;
+
+use super::schedule::Schedule;
+use crate::engine::EngineError;
+use crate::pipeline::Pipeline;
+use crate::record::{SPENT, encode};
+use crate::spending::{Purse, Spent};
+
+/// How often the cost is written: what a kill leaves out of it.
+const WRITE: Duration = Duration::from_secs(10);
+
+pub struct Spending {
+    /// None where nobody said what an hour costs.
+    record: Option<Spent>,
+    purse: Option<Purse>,
+    began: Instant,
+    written: Option<Instant>,
+    told: bool,
+}
+
+impl Spending {
+    pub fn begin(cache: &Cache, pipeline: &Pipeline, run: u64) -> Result<Spending, CacheError> {
+        let price = pipeline.session.price_per_hour.filter(|_| !cache.is_read_only());
+        let record = price.map(|price_per_hour| Spent {
+            pipeline: pipeline.name.clone(),
+            run,
+            started: cache.fs().now(),
+            seconds: 0.0,
+            price_per_hour,
+        });
+        let purse = Purse::read(cache, pipeline)?;
+        Ok(Spending { record, purse, began: Instant::now(), written: None, told: false })
+    }
+
+    /// When the budget is used up.
+    pub fn deadline(&self) -> Option<Instant> {
+        let left = Duration::try_from_secs_f64(self.purse?.left_seconds()).ok()?;
+        self.began.checked_add(left)
+    }
+
+    fn is_over(&self) -> bool {
+        self.deadline().is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// True when something was recorded.
+    fn write(&mut self, cache: &Cache, is_end: bool) -> Result<bool, CacheError> {
+        let is_due = self.written.is_none_or(|written| written.elapsed() >= WRITE);
+        let Some(record) = self.record.as_mut().filter(|_| is_due || is_end) else {
+            return Ok(false);
+        };
+        self.written = Some(Instant::now());
+        record.seconds = self.began.elapsed().as_secs_f64();
+        cache.record(SPENT, &record.key(), encode(record))?;
+        Ok(true)
+    }
+
+    /// Says once that the money is used up.
+    fn why_stopped(&mut self) -> Option<String> {
+        let purse = self.purse.filter(|_| !self.told)?;
+        self.told = true;
+        let now = self.began.elapsed().as_secs_f64() / 3600.0 * purse.price_per_hour;
+        let purse = Purse { spent: purse.spent + now, ..purse };
+        Some(format!("{purse}; raise `budget` to go on"))
+    }
+}
+
+impl Schedule<'_> {
+    /// The cost so far; stops the run when the budget is used up.
+    pub fn watch_spending(&mut self) -> Result<(), EngineError> {
+        if self.spending.write(self.store.cache(), false)? {
+            self.committer.note(Vec::new());
+        }
+        if self.spending.is_over() {
+            self.stop_for_budget();
+        }
+        Ok(())
+    }
+
+    fn stop_for_budget(&mut self) {
+        if let Some(why) = self.spending.why_stopped() {
+            (self.sink)(Event::Stopping { why });
+        }
+        self.options.stop.request_after_batch();
+    }
+
+    /// Training has saved and stopped by itself since the money would not have lasted for a later
+    /// save.
+    pub fn has_saved_for_budget(&mut self) {
+        let others = [self.options.deadline, self.gpus.deadline(self.store.cache())];
+        let is_first = |budget: Instant| others.iter().flatten().all(|other| budget <= *other);
+        let stop = self.options.stop.is_requested() || self.full;
+        if !stop && self.spending.deadline().is_some_and(is_first) {
+            self.stop_for_budget();
+        }
+    }
+
+    pub fn end_spending(&mut self) -> Result<(), EngineError> {
+        if self.spending.write(self.store.cache(), true)? {
+            self.committer.note(Vec::new());
+        }
+        Ok(())
+    }
+}

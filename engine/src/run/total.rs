@@ -1,0 +1,90 @@
+//! What all passes of a run come to together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stage_core::event::StageCounts;
+
+use super::meter::Taken;
+use crate::estimate::{Estimate, RunOutcome, StageOutcome};
+use crate::measure::Measure;
+use crate::pipeline::{Pipeline, StageId};
+
+/// The counts of all passes together.
+pub struct Total {
+    pub counts: Vec<StageCounts>,
+    pub keys: BTreeMap<String, cache::Digest>,
+    pub exported: u64,
+    /// What was expected when the run began.
+    pub expected: Option<Estimate>,
+    pub costs: BTreeMap<String, StageOutcome>,
+    pub probed: Vec<(StageId, Measure)>,
+}
+
+impl Total {
+    pub fn new(pipeline: &Pipeline) -> Total {
+        let counts = vec![StageCounts::default(); pipeline.stages.len()];
+        Total {
+            counts,
+            keys: BTreeMap::new(),
+            exported: 0,
+            expected: None,
+            costs: BTreeMap::new(),
+            probed: Vec::new(),
+        }
+    }
+
+    /// What an earlier pass has executed counts; what was there is told by the last pass.
+    pub fn add(&mut self, counts: &[StageCounts]) {
+        for (total, pass) in self.counts.iter_mut().zip(counts) {
+            let before = total.executed;
+            total.executed += pass.executed;
+            total.reused = pass.reused.saturating_sub(before);
+            total.quarantined = pass.quarantined;
+            total.seconds += pass.seconds;
+        }
+    }
+
+    pub fn named(
+        &self,
+        pipeline: &Pipeline,
+        wanted: &BTreeSet<StageId>,
+    ) -> BTreeMap<String, StageCounts> {
+        let counts = |id: &StageId| (pipeline.stage(*id).name.clone(), self.counts[id.0]);
+        wanted.iter().map(counts).collect()
+    }
+
+    /// What the stages took that have come to their end.
+    pub fn take_costs(&mut self, pipeline: &Pipeline, taken: &[Taken], done: &[bool]) {
+        for (spec, taken) in pipeline.stages.iter().zip(taken) {
+            if !done[spec.id.0] || *taken == Taken::default() {
+                continue;
+            }
+            let expected =
+                self.expected.as_ref().and_then(|estimate| estimate.stages.get(&spec.name));
+            let cost = self.costs.entry(spec.name.clone()).or_insert_with(|| StageOutcome {
+                expected_seconds: expected.and_then(|stage| stage.seconds),
+                expected_bytes: expected.and_then(|stage| stage.disk_bytes),
+                ..StageOutcome::default()
+            });
+            cost.seconds += taken.seconds;
+            cost.bytes += taken.bytes;
+        }
+    }
+
+    pub fn outcome(&self, seconds: f64) -> Option<RunOutcome> {
+        let expected_seconds = self.expected.as_ref()?.total.seconds;
+        Some(RunOutcome { expected_seconds, seconds, stages: self.costs.clone() })
+    }
+
+    pub fn did_something(&self) -> bool {
+        self.exported > 0 || self.counts.iter().any(|counts| counts.executed > 0)
+    }
+
+    pub fn take_keys(&mut self, pipeline: &Pipeline, plans: &[crate::plan::StagePlan]) {
+        for (spec, plan) in pipeline.stages.iter().zip(plans) {
+            if let Some(keyed) = &plan.keyed {
+                self.keys.insert(spec.name.clone(), keyed.digest);
+            }
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! An estimate as text: a line per stage that has something to do, all of it together, and the
+//! GPUs that it could be done on.
+
+use std::fmt::Write;
+
+use stage_core::estimate::{Basis, Figure, StageEstimate};
+
+use super::escape::clean;
+use super::paint::Paint;
+use super::table::Table;
+use super::units;
+use crate::estimate::{Estimate, Fit, Fitted, OnGpu, RunOutcome, Total};
+use crate::pipeline::Pipeline;
+
+/// Bounds that are so near, as a part of the figure, are not told.
+const EXACT: f64 = 0.005;
+const NOTHING: &str = "-";
+
+pub struct EstimateText<'a> {
+    pub pipeline: &'a Pipeline,
+    pub estimate: &'a Estimate,
+    /// The total of the manifest as it is written, where something was set beside it.
+    pub before: Option<&'a Total>,
+    pub paint: Paint,
+}
+
+impl EstimateText<'_> {
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        if self.estimate.stages.is_empty() {
+            return text;
+        }
+        text.push('\n');
+        text.push_str(&self.stages());
+        self.advice(&mut text);
+        self.total(&mut text);
+        self.gpus(&mut text);
+        if let Some(fitted) = &self.estimate.fitted {
+            text.push_str(&room(fitted));
+        }
+        if let Some(before) = self.before {
+            self.difference(before, &mut text);
+        }
+        for assumption in &self.estimate.assumptions {
+            let line = format!("assumed: {}", clean(assumption));
+            let _ = writeln!(text, "{}", self.paint.faint(&line));
+        }
+        text
+    }
+
+    fn stages(&self) -> String {
+        let headings =
+            ["stage", ">items", ">time", ">GPU", ">VRAM", ">RAM", ">disk", ">money", "basis"];
+        let mut table = Table::new(&headings);
+        for (spec, stage) in self.estimate.in_order(self.pipeline) {
+            table.row([
+                clean(&spec.name).into_owned(),
+                units::count(stage.items),
+                cell(stage.seconds, units::seconds),
+                cell(stage.gpu_seconds, units::seconds),
+                cell(stage.vram_bytes, bytes),
+                cell(stage.ram_bytes, bytes),
+                cell(stage.disk_bytes, bytes),
+                cell(stage.money, money),
+                self.basis(stage),
+            ]);
+        }
+        table.row(self.sum());
+        table.render()
+    }
+
+    fn sum(&self) -> [String; 9] {
+        let total = &self.estimate.total;
+        [
+            "all".to_owned(),
+            String::new(),
+            cell(Some(total.seconds), units::seconds),
+            cell(some(total.gpu_seconds), units::seconds),
+            cell(some(total.vram_bytes), bytes),
+            cell(some(total.ram_bytes), bytes),
+            cell(Some(total.disk_bytes), bytes),
+            cell(total.money, money),
+            total.basis.to_string(),
+        ]
+    }
+
+    fn basis(&self, stage: &StageEstimate) -> String {
+        let text = stage.basis.to_string();
+        match stage.basis {
+            Basis::Unknown => self.paint.warning(&text),
+            Basis::Measured | Basis::Probe => self.paint.good(&text),
+            Basis::Similar | Basis::Formula => text,
+        }
+    }
+
+    fn advice(&self, text: &mut String) {
+        for (spec, stage) in self.estimate.in_order(self.pipeline) {
+            for advice in &stage.advice {
+                let _ = writeln!(text, "{} on {}", clean(&spec.name), clean(advice));
+            }
+        }
+    }
+
+    fn total(&self, text: &mut String) {
+        let total = &self.estimate.total;
+        let _ = write!(text, "about {} from beginning to end", band(total.seconds, units::seconds));
+        if let Some(cost) = total.money {
+            let _ = write!(text, ", {} of money", band(cost, money));
+        }
+        if !total.unknown.is_empty() {
+            let names = clean(&total.unknown.join(", ")).into_owned();
+            let _ = write!(text, ", and what {names} takes, of which nothing is known");
+        }
+        text.push('\n');
+    }
+
+    fn gpus(&self, text: &mut String) {
+        if self.estimate.gpus.is_empty() {
+            return;
+        }
+        let mut table = Table::new(&["on", ">time", ">GPU", ">money", "fits", ""]);
+        for row in &self.estimate.gpus {
+            table.row(self.gpu(row));
+        }
+        text.push('\n');
+        text.push_str(&table.render());
+    }
+
+    fn gpu(&self, row: &OnGpu) -> [String; 6] {
+        [
+            clean(&row.name).into_owned(),
+            cell(Some(row.seconds), units::seconds),
+            cell(Some(row.gpu_seconds), units::seconds),
+            cell(Some(row.money), money),
+            match row.fits {
+                Fit::Yes => self.paint.good("yes"),
+                Fit::Tight => self.paint.warning("tight"),
+                Fit::No => self.paint.bad("no"),
+            },
+            if row.is_best { self.paint.strong("the cheapest that fits") } else { String::new() },
+        ]
+    }
+
+    fn difference(&self, before: &Total, text: &mut String) {
+        let now = &self.estimate.total;
+        let seconds = signed(now.seconds.likely - before.seconds.likely, units::seconds);
+        let mut parts = vec![format!("{seconds} of time")];
+        if let (Some(now), Some(before)) = (now.money, before.money) {
+            parts.push(format!("{} of money", signed(now.likely - before.likely, money)));
+        }
+        parts.push(format!(
+            "{} of disk",
+            signed(now.disk_bytes.likely - before.disk_bytes.likely, bytes)
+        ));
+        let vram = signed(now.vram_bytes.likely - before.vram_bytes.likely, bytes);
+        parts.push(format!("{vram} of VRAM"));
+        let _ = writeln!(text, "against the manifest as it is: {}", parts.join(", "));
+    }
+}
+
+/// What this session has room for.
+fn room(fitted: &Fitted) -> String {
+    let limits = [(fitted.room.seconds, ""), (fitted.room.gpu_seconds, " of GPUs")];
+    let limits = limits.into_iter().filter_map(|(seconds, of)| {
+        Some(format!("{}{of}", units::seconds(seconds.filter(|seconds| seconds.is_finite())?)))
+    });
+    let limits: Vec<String> = limits.collect();
+    let left = limits.join(" and ");
+    match fitted.left_out.is_empty() {
+        true => format!("all of it fits into the {left} that are left of this session\n"),
+        false => format!("{left} are left of this session, which {}\n", left_out(fitted)),
+    }
+}
+
+/// `is not enough for tokens, packed: 2m00s (1m00s to 4m00s) more, 2.00`.
+pub fn left_out(fitted: &Fitted) -> String {
+    let names = clean(&fitted.left_out.join(", ")).into_owned();
+    let seconds = band(fitted.left_out_seconds, units::seconds);
+    let cost = fitted
+        .left_out_money
+        .map_or_else(String::new, |cost| format!(", {} of money", band(cost, money)));
+    format!("is not enough for {names}: {seconds} more{cost}")
+}
+
+/// Nothing where there is nothing.
+fn some(figure: Figure) -> Option<Figure> {
+    (figure.high > 0.0).then_some(figure)
+}
+
+fn cell(figure: Option<Figure>, unit: fn(f64) -> String) -> String {
+    figure.map_or_else(|| NOTHING.to_owned(), |figure| band(figure, unit))
+}
+
+/// `12m00s (5m00s to 30m00s)`.
+pub fn band(figure: Figure, unit: fn(f64) -> String) -> String {
+    let Figure { low, likely, high } = figure;
+    let (low_text, text, high_text) = (unit(low), unit(likely), unit(high));
+    match high - low <= EXACT * likely || (low_text == text && text == high_text) {
+        true => text,
+        false => format!("{text} ({low_text} to {high_text})"),
+    }
+}
+
+/// What is left of a run that was stopped: `left to do: tokens, packed; about 2m00s`.
+pub fn left_text(estimate: &Estimate, pipeline: &Pipeline) -> String {
+    let names: Vec<&str> =
+        estimate.in_order(pipeline).map(|(spec, _)| spec.name.as_str()).collect();
+    let seconds = band(estimate.total.seconds, units::seconds);
+    let mut text = format!("left to do: {}; about {seconds}", clean(&names.join(", ")));
+    if let Some(cost) = estimate.total.money {
+        let _ = write!(text, ", {} of money", band(cost, money));
+    }
+    if !estimate.total.unknown.is_empty() {
+        let _ = write!(text, ", of what is known");
+    }
+    text
+}
+
+/// How near an estimate came to what a run took.
+pub fn accuracy(outcome: &RunOutcome) -> String {
+    let expected = band(outcome.expected_seconds, units::seconds);
+    let mut text =
+        format!("it was expected to take {expected} and took {}", units::seconds(outcome.seconds));
+    let known = || outcome.stages.values().filter(|stage| stage.expected_seconds.is_some());
+    let within = known().filter(|stage| {
+        stage.expected_seconds.is_some_and(|band| (band.low..=band.high).contains(&stage.seconds))
+    });
+    if known().count() > 0 {
+        let _ = write!(
+            text,
+            "; {} of {} stages were within their bounds",
+            within.count(),
+            known().count()
+        );
+    }
+    text
+}
+
+fn signed(difference: f64, unit: fn(f64) -> String) -> String {
+    let sign = if difference < 0.0 { '-' } else { '+' };
+    format!("{sign}{}", unit(difference.abs()))
+}
+
+pub fn bytes(bytes: f64) -> String {
+    units::bytes(bytes.max(0.0) as u64)
+}
+
+/// With as many places as a small sum needs.
+pub fn money(sum: f64) -> String {
+    match sum {
+        sum if sum > 0.0 && sum < 0.01 => "0.00".to_owned(),
+        sum => format!("{sum:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::testing::pipeline;
+
+    #[test]
+    fn a_band_is_told_unless_it_is_none() {
+        let figure = Figure { low: 30.0, likely: 60.0, high: 7200.0 };
+        assert_eq!(band(figure, units::seconds), "1m00s (30.0 s to 2h00m)");
+        assert_eq!(band(Figure::exact(1.2345), money), "1.23");
+        assert_eq!(cell(None, bytes), "-");
+    }
+
+    #[test]
+    fn a_plan_is_a_table_with_all_its_stages_together_and_the_gpus() {
+        let pipeline = pipeline(
+            "[pipeline]\nname = \"p\"\n[stage.clips]\nuse = \"corpus.folder\"\nfolder = \"d\"\n\
+             [stage.voice]\nuse = \"audio.resample\"\ninput = \"clips\"\n",
+        );
+        let seconds = Figure { low: 60.0, likely: 120.0, high: 240.0 };
+        let voice = StageEstimate {
+            basis: Basis::Measured,
+            seconds: Some(seconds),
+            disk_bytes: Some(Figure::exact(3e9)),
+            advice: vec!["t4: batch = 2 fits".to_owned()],
+            ..StageEstimate::unknown(4_000)
+        };
+        let total = Total {
+            seconds,
+            gpu_seconds: Figure::default(),
+            disk_bytes: Figure::exact(3e9),
+            ram_bytes: Figure::default(),
+            vram_bytes: Figure::default(),
+            money: Some(Figure::exact(1.5)),
+            basis: Basis::Unknown,
+            unknown: vec!["clips".to_owned()],
+        };
+        let gpu = |name: &str, fits, is_best| OnGpu {
+            name: name.to_owned(),
+            seconds,
+            gpu_seconds: seconds,
+            money: Figure::exact(2.0),
+            fits,
+            is_best,
+        };
+        let stages = [("clips".to_owned(), StageEstimate::unknown(1)), ("voice".to_owned(), voice)];
+        let estimate = Estimate {
+            stages: stages.into(),
+            total: total.clone(),
+            gpus: vec![gpu("t4", Fit::No, false), gpu("a100", Fit::Yes, true)],
+            assumptions: vec!["the moon is round".to_owned()],
+            fitted: None,
+            devices: Vec::new(),
+        };
+        let before = Total { seconds: Figure::exact(90.0), ..total };
+        let (pipeline, estimate) = (&pipeline, &estimate);
+        let text =
+            EstimateText { pipeline, estimate, before: Some(&before), paint: Paint::default() };
+        insta::assert_snapshot!(text.render(), @r#"
+
+        stage  items                    time  GPU  VRAM  RAM    disk  money  basis
+        clips      1                       -    -     -    -       -      -  unknown
+        voice  4,000  2m00s (1m00s to 4m00s)    -     -    -  3.0 GB      -  measured
+        all           2m00s (1m00s to 4m00s)    -     -    -  3.0 GB   1.50  unknown
+        voice on t4: batch = 2 fits
+        about 2m00s (1m00s to 4m00s) from beginning to end, 1.50 of money, and what clips takes, of which nothing is known
+
+        on                      time                     GPU  money  fits
+        t4    2m00s (1m00s to 4m00s)  2m00s (1m00s to 4m00s)   2.00  no
+        a100  2m00s (1m00s to 4m00s)  2m00s (1m00s to 4m00s)   2.00  yes   the cheapest that fits
+        against the manifest as it is: +30.0 s of time, +0.00 of money, +0 B of disk, +0 B of VRAM
+        assumed: the moon is round
+        "#);
+    }
+
+    #[test]
+    fn a_difference_has_its_sign() {
+        assert_eq!(signed(-90.0, units::seconds), "-1m30s");
+        assert_eq!(signed(2e9, bytes), "+2.0 GB");
+    }
+}

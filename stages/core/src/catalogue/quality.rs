@@ -1,0 +1,320 @@
+//! The kinds of the family `quality`: how good a synthesis is.
+
+use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
+use crate::parameter::{Default, Parameter, ParameterType, Unit};
+
+pub const KINDS: &[&Kind] = &[&MEASURE, &PAIR, &COMPARE, &CER, &SIMILARITY, &REGRESSION];
+
+const LOWEST: Parameter = Parameter {
+    name: "lowest",
+    parameter_type: ParameterType::Number { min: 40.0, max: 1_000.0 },
+    default: Default::Number(60.0),
+    unit: Unit::Hertz,
+    doc: "The lowest pitch that is looked for.",
+    ..Parameter::BASE
+};
+
+const HIGHEST: Parameter = Parameter {
+    name: "highest",
+    default: Default::Number(500.0),
+    doc: "The highest pitch that is looked for.",
+    ..LOWEST
+};
+
+const LONGEST: Parameter = Parameter {
+    name: "longest",
+    parameter_type: ParameterType::Duration,
+    default: Default::Seconds(60.0),
+    unit: Unit::Seconds,
+    doc: "Longer recordings are set aside: time and memory grow with the product of the lengths.",
+    ..Parameter::BASE
+};
+
+pub static MEASURE: Kind = Kind {
+    name: "quality.measure",
+    summary: "Measures syntheses without another recording: levels, pauses, rate, pitch.",
+    doc: "\
+Silence, clipping and noise are told as by `audio.check`, which sets bad recordings aside; here
+nothing is. `loudness` is after EBU R128. The pitch is found by YIN in frames of 10 ms at 16 kHz. A
+measure that a recording is too short or too silent for is left out.
+
+`longest_silence` finds a voice that has stopped, `flatness` one that has become noise,
+`characters_per_second` one that skips or drags, and `f0_range` one that has become monotonous.",
+    inputs: &[InputPort {
+        reads: Fields::These(&[("audio", FieldType::Blob)]),
+        may_read: &[("text", FieldType::Text)],
+        doc: "Recordings, of `fish.synthesize` for example, with their texts.",
+        ..InputPort::DATASET
+    }],
+    outputs: &[OutputPort {
+        writes: &[
+            ("seconds", FieldType::Number),
+            ("silence_share", FieldType::Number),
+            ("longest_silence", FieldType::Number),
+            ("clipped_share", FieldType::Number),
+            ("loudness", FieldType::Number),
+            ("snr", FieldType::Number),
+            ("flatness", FieldType::Number),
+            ("characters_per_second", FieldType::Number),
+            ("f0_median", FieldType::Number),
+            ("f0_range", FieldType::Number),
+            ("voiced_share", FieldType::Number),
+        ],
+        doc: "`seconds`; `silence_share` of frames of 20 ms below -50 dBFS and the `longest_silence` \
+              in seconds; `clipped_share` of samples; `loudness` in LUFS; `snr` in dB; `flatness` of \
+              the spectrum from 0, a tone, to 1, white noise; `characters_per_second` of the text; \
+              `f0_median` in hertz, `f0_range` in semitones from the lowest to the highest \
+              twentieth, and the `voiced_share` of frames that have a pitch.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[LOWEST, HIGHEST],
+    ..Kind::BASE
+};
+
+pub static PAIR: Kind = Kind {
+    name: "quality.pair",
+    summary: "Puts beside each synthesis the recording of the same sentence.",
+    doc: "\
+A synthesis gets fields of the recording that has the same id, or the same text in a field: `audio`
+becomes `reference_audio`. Held-out clips that `fish.synthesize` has spoken keep their ids. Those of
+`model.audition` have the id of the sentence in `sentence`: `by = \"sentence\"`, `reference_by =
+\"id\"`. What has no recording is left out and counted in the notes; it is an error when nothing has
+one, and when two recordings come into question.",
+    work: Work::Gather,
+    inputs: &[
+        InputPort {
+            reads: Fields::All,
+            doc: "Syntheses with all their fields.",
+            ..InputPort::DATASET
+        },
+        InputPort {
+            name: "reference",
+            reads: Fields::All,
+            doc: "Recordings of the same sentences.",
+            ..InputPort::DATASET
+        },
+    ],
+    outputs: &[OutputPort {
+        open: true,
+        doc: "The syntheses with the taken fields, `reference_` before their names.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[
+        Parameter {
+            name: "by",
+            default: Default::Text("id"),
+            doc: "`id`, or the field of a synthesis whose text finds its recording.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "reference_by",
+            default: Default::Absent,
+            doc: "`id`, or the field of a recording by which it is found; as `by` if not given.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "take",
+            parameter_type: ParameterType::List(&ParameterType::Text),
+            default: Default::Texts(&["audio"]),
+            doc: "The fields of the recording that the synthesis gets.",
+            ..Parameter::BASE
+        },
+    ],
+    ..Kind::BASE
+};
+
+pub static COMPARE: Kind = Kind {
+    name: "quality.compare",
+    summary: "Compares each synthesis with a recording of the same sentence.",
+    doc: "\
+Both are brought to 16 kHz and cut into frames of 25 ms, one every 10 ms. Of each frame the mel
+cepstrum is taken: 40 triangular bands from 0 to 8 kHz, coefficients 1 to 13. Dynamic time warping
+finds which frame is which. `mcd`, in dB, is the mean over the aligned frames of
+`10 / ln 10 * sqrt(2 * sum((c - c')^2))` (Kubichek 1993): the root mean square difference of the two
+spectra over the mel scale, whatever the level. Bands 60 dB below the loudest one of a recording
+count as just that. Figures of other programs, whose cepstra are others, are not comparable.
+
+`f0_rmse`, in hertz, and `f0_correlation` are about the aligned frames that are voiced on both
+sides; they are left out where there are fewer than ten, or no pitch that moves.
+`voicing_difference` is the share of frames that are voiced on one side only, and `length_ratio`
+the length of the synthesis over that of the recording. Pauses before and behind count: take them
+away from both with `audio.trim` first.",
+    inputs: &[InputPort {
+        reads: Fields::These(&[("audio", FieldType::Blob), ("reference_audio", FieldType::Blob)]),
+        doc: "Syntheses with their recordings, of `quality.pair`.",
+        ..InputPort::DATASET
+    }],
+    outputs: &[OutputPort {
+        writes: &[
+            ("mcd", FieldType::Number),
+            ("f0_rmse", FieldType::Number),
+            ("f0_correlation", FieldType::Number),
+            ("voicing_difference", FieldType::Number),
+            ("length_ratio", FieldType::Number),
+        ],
+        doc: "The syntheses, and how far they are from their recordings.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[LOWEST, HIGHEST, LONGEST],
+    ..Kind::BASE
+};
+
+pub static CER: Kind = Kind {
+    name: "quality.cer",
+    summary: "Counts what a speech recogniser heard wrong of each text.",
+    doc: "\
+The recogniser is a program of your own in a `command` stage, which writes what it heard as a text
+file. The fewest edits that lead from the text to it are counted, by characters (code points, the
+spaces between words being some) and by words. `cer` and `wer` are edits over the length of the text
+and can exceed 1. What counts as no difference is for the parameters to say; both sides are
+written the same way first, as by `text.normalize`.",
+    inputs: &[InputPort {
+        reads: Fields::Named { parameter: "transcript", also: &[("text", FieldType::Text)] },
+        doc: "Items with the text that was to be said and the one that was heard.",
+        ..InputPort::DATASET
+    }],
+    outputs: &[OutputPort {
+        writes: &[
+            ("cer", FieldType::Number),
+            ("wer", FieldType::Number),
+            ("substitutions", FieldType::Number),
+            ("insertions", FieldType::Number),
+            ("deletions", FieldType::Number),
+            ("heard", FieldType::Text),
+        ],
+        doc: "Error rates; `substitutions`, `insertions` and `deletions` of characters; and what was \
+              `heard`, as it was compared.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[
+        Parameter {
+            name: "transcript",
+            default: Default::Text("transcript"),
+            doc: "The field with what was heard: a text, or a file in UTF-8.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "form",
+            parameter_type: ParameterType::Choice(&["nfc", "nfd", "nfkc"]),
+            default: Default::Text("nfc"),
+            doc: "The Unicode form in which both are compared.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "case",
+            parameter_type: ParameterType::Choice(&["keep", "lower", "upper"]),
+            default: Default::Text("lower"),
+            doc: "`keep` counts upper and lower case as different.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "punctuation",
+            parameter_type: ParameterType::Choice(&["keep", "remove"]),
+            default: Default::Text("remove"),
+            doc: "`remove` drops apostrophes and takes other signs for spaces.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "numbers",
+            parameter_type: ParameterType::Choice(&["keep", "fi", "gu"]),
+            default: Default::Text("keep"),
+            doc: "The language in which numbers are spelled out on both sides, since recognisers \
+                  write digits; or none.",
+            ..Parameter::BASE
+        },
+    ],
+    ..Kind::BASE
+};
+
+pub static SIMILARITY: Kind = Kind {
+    name: "quality.similarity",
+    summary: "Compares the voices of each synthesis and its recording by their embeddings.",
+    doc: "\
+`similarity` is the cosine of two speaker embeddings: 1 for the same direction, 0 for none in
+common. A `command` stage with a program of your own makes an embedding of each synthesis and of
+each recording, as a JSON list of numbers; `quality.pair` with `take = [\"embedding\"]` brings the
+two together.",
+    inputs: &[InputPort {
+        reads: Fields::These(&[
+            ("embedding", FieldType::Blob),
+            ("reference_embedding", FieldType::Blob),
+        ]),
+        doc: "Items with two embeddings.",
+        ..InputPort::DATASET
+    }],
+    outputs: &[OutputPort {
+        writes: &[("similarity", FieldType::Number)],
+        doc: "The items with the cosine, from -1 to 1.",
+        ..OutputPort::DATASET
+    }],
+    ..Kind::BASE
+};
+
+const MEASURES: &[Parameter] = &[
+    Parameter { name: "field", doc: "A field that is a number.", ..Parameter::BASE },
+    Parameter {
+        name: "better",
+        parameter_type: ParameterType::Choice(&["lower", "higher", "same"]),
+        default: Default::Text("lower"),
+        doc: "Which way is better; with `same` either way is worse.",
+        ..Parameter::BASE
+    },
+    Parameter {
+        name: "tolerance",
+        parameter_type: ParameterType::Number { min: 0.0, max: f64::MAX },
+        default: Default::Number(0.0),
+        doc: "By how much the mean may be worse, in the unit of the field.",
+        ..Parameter::BASE
+    },
+];
+
+pub static REGRESSION: Kind = Kind {
+    name: "quality.regression",
+    summary: "Says which measures have become worse than in a run that was good.",
+    doc: "\
+`measures = [{ field = \"cer\", tolerance = 0.02 }, { field = \"voiced_share\", better = \"same\",
+tolerance = 0.1 }]`. The report has the mean of each field over the items that have it, the mean of
+the baseline, and a verdict: `same` within the tolerance, `better`, `worse`, `new` where the
+baseline does not have the field, and `missing` where the items no longer do. `worse` and `missing`
+are regressions.
+
+The baseline is the report of a good run: export it, listen, and put a copy under a name of its own
+beside the manifest. It is yours to replace; no run does. With `fail` a regression ends the run, and
+the message has the figures.",
+    work: Work::Gather,
+    inputs: &[InputPort {
+        reads: Fields::Named { parameter: "measures", also: &[] },
+        reads_id: true,
+        doc: "Items with the measures, of the stages above.",
+        ..InputPort::DATASET
+    }],
+    outputs: &[OutputPort {
+        writes: &[("report", FieldType::Blob), ("regressions", FieldType::Number)],
+        doc: "The report as JSON, with the items that have the worst values, and the number of \
+              regressions.",
+        ..OutputPort::ARTIFACT
+    }],
+    parameters: &[
+        Parameter {
+            name: "measures",
+            parameter_type: ParameterType::List(&ParameterType::Record(MEASURES)),
+            doc: "What is looked at.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "baseline",
+            parameter_type: ParameterType::File,
+            default: Default::Absent,
+            doc: "The report of a good run. Without it every measure is `new`.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "fail",
+            parameter_type: ParameterType::Flag,
+            default: Default::Flag(false),
+            doc: "Whether a regression ends the run.",
+            ..Parameter::BASE
+        },
+    ],
+    ..Kind::BASE
+};

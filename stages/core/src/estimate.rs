@@ -1,0 +1,151 @@
+//! Estimates as values: a figure is never one number but a band, and says what it rests on.
+
+use serde::{Deserialize, Serialize};
+
+/// A quantity that is not known exactly: it is `likely`, and hardly below `low` or above `high`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    pub low: f64,
+    pub likely: f64,
+    pub high: f64,
+}
+
+impl Figure {
+    pub const fn exact(value: f64) -> Figure {
+        Figure { low: value, likely: value, high: value }
+    }
+
+    /// Right up to a factor.
+    pub fn within(likely: f64, factor: f64) -> Figure {
+        Figure { low: likely / factor, likely, high: likely * factor }
+    }
+
+    /// Right up to a difference, and never below nothing.
+    pub fn around(likely: f64, difference: f64) -> Figure {
+        Figure { low: (likely - difference).max(0.0), likely, high: likely + difference }
+    }
+
+    pub fn times(self, factor: f64) -> Figure {
+        Figure { low: self.low * factor, likely: self.likely * factor, high: self.high * factor }
+    }
+
+    /// Whichever is more, bound by bound.
+    pub fn or_more(self, other: Figure) -> Figure {
+        Figure {
+            low: self.low.max(other.low),
+            likely: self.likely.max(other.likely),
+            high: self.high.max(other.high),
+        }
+    }
+}
+
+/// Errors of estimates are not independent, so bounds are added to bounds.
+impl std::ops::Add for Figure {
+    type Output = Figure;
+
+    fn add(self, other: Figure) -> Figure {
+        Figure {
+            low: self.low + other.low,
+            likely: self.likely + other.likely,
+            high: self.high + other.high,
+        }
+    }
+}
+
+impl std::iter::Sum for Figure {
+    fn sum<I: Iterator<Item = Figure>>(figures: I) -> Figure {
+        figures.fold(Figure::default(), |sum, figure| sum + figure)
+    }
+}
+
+/// What an estimate rests on; the later, the less it is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Basis {
+    /// This kind of stage with these parameters has run on this device.
+    Measured,
+    /// A few items, or steps, were tried.
+    Probe,
+    /// This kind of stage has run on this device, with other parameters.
+    Similar,
+    /// Sizes of models and data, and the speeds that the kind's description gives.
+    Formula,
+    Unknown,
+}
+
+impl std::fmt::Display for Basis {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Basis::Measured => "measured",
+            Basis::Probe => "probe",
+            Basis::Similar => "similar",
+            Basis::Formula => "formula",
+            Basis::Unknown => "unknown",
+        })
+    }
+}
+
+/// What the rest of a stage's work takes; what is `None` nobody can tell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StageEstimate {
+    /// Items to execute, or 1.
+    pub items: u64,
+    pub basis: Basis,
+    /// From its beginning to its end, with all threads to itself.
+    pub seconds: Option<Figure>,
+    /// Of these, with a GPU at work.
+    pub gpu_seconds: Option<Figure>,
+    pub ram_bytes: Option<Figure>,
+    pub vram_bytes: Option<Figure>,
+    /// Of new objects, before equal ones are kept once.
+    pub disk_bytes: Option<Figure>,
+    pub money: Option<Figure>,
+    /// What follows for the parameters, such as the largest batch that fits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<String>,
+}
+
+impl StageEstimate {
+    /// Nothing is known but how many items there are.
+    pub fn unknown(items: u64) -> StageEstimate {
+        StageEstimate {
+            items,
+            basis: Basis::Unknown,
+            seconds: None,
+            gpu_seconds: None,
+            ram_bytes: None,
+            vram_bytes: None,
+            disk_bytes: None,
+            money: None,
+            advice: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_is_as_uncertain_as_all_its_parts_together() {
+        let sum: Figure = [Figure::within(10.0, 2.0), Figure::around(1.0, 3.0)].into_iter().sum();
+        assert_eq!(sum, Figure { low: 5.0, likely: 11.0, high: 24.0 });
+        assert_eq!(sum.times(2.0), Figure { low: 10.0, likely: 22.0, high: 48.0 });
+    }
+
+    #[test]
+    fn of_two_figures_each_bound_is_the_larger_one() {
+        let more = Figure::within(10.0, 2.0).or_more(Figure::exact(8.0));
+        assert_eq!(more, Figure { low: 8.0, likely: 10.0, high: 20.0 });
+    }
+
+    #[test]
+    fn what_was_measured_is_worth_more_than_a_formula() {
+        let mut bases = [Basis::Unknown, Basis::Formula, Basis::Measured, Basis::Similar];
+        bases.sort();
+        assert_eq!(
+            bases.map(|basis| basis.to_string()).join(" "),
+            "measured similar formula unknown"
+        );
+    }
+}

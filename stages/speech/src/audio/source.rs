@@ -1,0 +1,42 @@
+//! The recording in a field of an item, as stages get it.
+
+use super::decode::{Decoded, Options, decode};
+use super::fault::Fault;
+use super::sniff::Format;
+use bytes::Bytes;
+use stage_core::{Blob, Context, Item, Reject, StageError};
+use std::sync::Arc;
+
+/// Where a clip comes from.
+pub(crate) struct Source {
+    pub blob: Arc<Blob>,
+    pub bytes: Bytes,
+}
+
+impl Source {
+    /// The bytes in a field of this name; without such a field the item is set aside.
+    pub fn of(
+        item: &Item,
+        field: &str,
+        context: &mut dyn Context,
+    ) -> Result<Result<Source, Reject>, StageError> {
+        let Some(blob) = item.fields.blob(field) else {
+            let reason = format!("the item has no field `{field}` that holds a recording");
+            return Ok(Err(Reject::new("no-audio", reason)));
+        };
+        let bytes = context.read(blob)?;
+        Ok(Ok(Source { blob: blob.clone(), bytes }))
+    }
+
+    /// Reads the recording as what its media type promises.
+    pub fn decode(&self, options: &Options) -> Result<Decoded, Reject> {
+        let declared = Format::of_media_type(&self.blob.kind);
+        Ok(decode(&self.bytes, &Options { declared, ..options.clone() })?)
+    }
+}
+
+impl From<Fault> for Reject {
+    fn from(fault: Fault) -> Reject {
+        Reject::new(fault.code(), fault.to_string())
+    }
+}

@@ -1,0 +1,94 @@
+//! `quality.pair`: each synthesis with the recording of the same sentence.
+
+use std::collections::BTreeMap;
+
+use stage_core::{
+    Context, GatherInput, GatherJob, GatherOutput, Item, Job, NewItem, NewValue, PortOutput, Setup,
+    StageError,
+};
+
+struct Pair {
+    by: String,
+    reference_by: String,
+    take: Vec<String>,
+}
+
+pub fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+    let parameters = &setup.parameters;
+    let by = parameters.text("by")?.to_owned();
+    let reference_by = match parameters.is_set("reference_by") {
+        true => parameters.text("reference_by")?.to_owned(),
+        false => by.clone(),
+    };
+    let take = parameters.texts("take")?.into_iter().map(str::to_owned).collect();
+    Ok(Job::Gather(Box::new(Pair { by, reference_by, take })))
+}
+
+impl GatherJob for Pair {
+    fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
+        let syntheses = input.items("input")?;
+        let references = self.references(input.items("reference")?)?;
+        let mut pairs = Vec::new();
+        for item in syntheses {
+            if let Some(reference) = key(item, &self.by).and_then(|key| references.get(key)) {
+                pairs.push(self.pair(item, reference)?);
+            }
+        }
+        if pairs.is_empty() && !syntheses.is_empty() {
+            return Err(self.strangers(syntheses.len(), references.len()));
+        }
+        let alone = (syntheses.len() - pairs.len()) as u64;
+        let mut output = GatherOutput::default().with("output", PortOutput::Dataset(pairs));
+        if alone > 0 {
+            output.notes.push(("without a recording".to_owned(), alone));
+        }
+        Ok(output)
+    }
+}
+
+/// What pairs an item: its id, or the text in a field.
+fn key<'a>(item: &'a Item, by: &str) -> Option<&'a str> {
+    if by == "id" { Some(&item.id) } else { item.fields.text(by) }
+}
+
+impl Pair {
+    fn references<'a>(&self, items: &'a [Item]) -> Result<BTreeMap<&'a str, &'a Item>, StageError> {
+        let mut found: BTreeMap<&str, &Item> = BTreeMap::new();
+        for item in items {
+            let Some(key) = key(item, &self.reference_by) else { continue };
+            if let Some(other) = found.insert(key, item) {
+                return Err(StageError::with_help(
+                    format!(
+                        "the recordings `{}` and `{}` have the same `{}`",
+                        other.id, item.id, self.reference_by
+                    ),
+                    "keep one of them with `dataset.filter`, or pair by another field",
+                ));
+            }
+        }
+        Ok(found)
+    }
+
+    fn pair(&self, item: &Item, reference: &Item) -> Result<NewItem, StageError> {
+        self.take.iter().try_fold(NewItem::kept(item), |pair, name| {
+            let value = reference.fields.get(name).ok_or_else(|| {
+                StageError::with_help(
+                    format!("the recording `{}` has no field `{name}` to take", reference.id),
+                    "`take` names fields of the items on `reference`",
+                )
+            })?;
+            Ok(pair.with(&format!("reference_{name}"), NewValue::Kept(value.clone())))
+        })
+    }
+
+    fn strangers(&self, syntheses: usize, references: usize) -> StageError {
+        StageError::with_help(
+            format!(
+                "none of the {syntheses} syntheses has a recording among {references}: no `{}` of \
+                 `input` is a `{}` of `reference`",
+                self.by, self.reference_by
+            ),
+            "`throstle items STAGE` lists the ids; `by` and `reference_by` name other fields",
+        )
+    }
+}

@@ -1,0 +1,221 @@
+//! `quality.regression`: the means of measures against those of a run that was good.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use stage_core::{
+    Context, GatherInput, GatherJob, GatherOutput, Item, Job, NewValue, ParameterValue, Parameters,
+    PortOutput, Setup, StageError,
+};
+
+use crate::numbers::{mean, rounded};
+use crate::plain::{JSON, to_json, unknown_choice};
+
+/// Which way a measure is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Better {
+    Lower,
+    Higher,
+    /// Neither: a change is worse.
+    Same,
+}
+
+/// A measure that is looked at.
+#[derive(Debug, Clone, PartialEq)]
+struct Measure {
+    field: String,
+    better: Better,
+    tolerance: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    Same,
+    Better,
+    Worse,
+    /// The baseline does not have it.
+    New,
+    /// The baseline has it, and the items do not.
+    Missing,
+}
+
+impl Verdict {
+    fn is_regression(self) -> bool {
+        matches!(self, Verdict::Worse | Verdict::Missing)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Report {
+    measures: BTreeMap<String, Line>,
+    regressions: Vec<String>,
+}
+
+/// What became of one measure.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Line {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    baseline: Option<f64>,
+    /// Items that have it.
+    items: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mean: Option<f64>,
+    tolerance: f64,
+    verdict: Verdict,
+    /// The worst first.
+    worst: Vec<Worst>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Worst {
+    id: String,
+    value: f64,
+}
+
+/// Of a report, what a later run is held against.
+#[derive(Debug, Default, Deserialize)]
+struct Baseline {
+    measures: BTreeMap<String, Figure>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Figure {
+    #[serde(default)]
+    mean: Option<f64>,
+}
+
+/// Items named for each measure.
+const WORST: usize = 5;
+
+impl Measure {
+    fn read(written: &ParameterValue) -> Result<Measure, StageError> {
+        let ParameterValue::Map(map) = written else {
+            return Err(StageError::failed(format!("a measure is a table, not {written}")));
+        };
+        let table = Parameters(map.clone());
+        Ok(Measure {
+            field: table.text("field")?.to_owned(),
+            better: match table.text("better")? {
+                "lower" => Better::Lower,
+                "higher" => Better::Higher,
+                "same" => Better::Same,
+                other => return Err(unknown_choice("better", other)),
+            },
+            tolerance: table.number("tolerance")?,
+        })
+    }
+
+    /// How much worse one value is than another: above 0 if it is.
+    fn worse_by(&self, value: f64, than: f64) -> f64 {
+        match self.better {
+            Better::Lower => value - than,
+            Better::Higher => than - value,
+            Better::Same => (value - than).abs(),
+        }
+    }
+
+    fn verdict(&self, mean: Option<f64>, baseline: Option<f64>) -> Verdict {
+        let (mean, baseline) = match (mean, baseline) {
+            (_, None) => return Verdict::New,
+            (None, Some(_)) => return Verdict::Missing,
+            (Some(mean), Some(baseline)) => (mean, baseline),
+        };
+        // Rounded as the means are, so that a change of just the tolerance is within it.
+        let worse_by = rounded(self.worse_by(mean, baseline));
+        if worse_by > self.tolerance {
+            Verdict::Worse
+        } else if worse_by < -self.tolerance {
+            Verdict::Better
+        } else {
+            Verdict::Same
+        }
+    }
+
+    fn line(&self, items: &[Item], baseline: &Baseline) -> Line {
+        let value = |item: &Item| {
+            let value = item.fields.number(&self.field).filter(|value| value.is_finite())?;
+            Some(Worst { id: item.id.to_string(), value })
+        };
+        let mut worst: Vec<Worst> = items.iter().filter_map(value).collect();
+        let mut values: Vec<f64> = worst.iter().map(|one| one.value).collect();
+        let mean = mean(&mut values).map(rounded);
+        let baseline = baseline.measures.get(&self.field).and_then(|figure| figure.mean);
+        // Where neither way is better, far from the mean is bad.
+        let bad = |one: &Worst| self.worse_by(one.value, mean.unwrap_or_default());
+        worst.sort_by(|one, other| {
+            bad(other).total_cmp(&bad(one)).then_with(|| one.id.cmp(&other.id))
+        });
+        worst.truncate(WORST);
+        let verdict = self.verdict(mean, baseline);
+        Line { baseline, items: values.len(), mean, tolerance: self.tolerance, verdict, worst }
+    }
+}
+
+struct Regression {
+    measures: Vec<Measure>,
+    baseline: Baseline,
+    fails: bool,
+}
+
+pub fn open(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
+    let measures: Result<Vec<Measure>, StageError> =
+        setup.parameters.list("measures")?.iter().map(Measure::read).collect();
+    let baseline = match setup.files.get("baseline") {
+        None => Baseline::default(),
+        Some(blob) => serde_json::from_slice(&context.read(blob)?).map_err(|error| {
+            StageError::with_help(
+                format!("the baseline is no report of `quality.regression`: {error}"),
+                "take the file that an earlier run has exported",
+            )
+        })?,
+    };
+    let fails = setup.parameters.flag("fail")?;
+    Ok(Job::Gather(Box::new(Regression { measures: measures?, baseline, fails })))
+}
+
+impl GatherJob for Regression {
+    fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
+        let items = input.items("input")?;
+        let lines = self.measures.iter();
+        let measures: BTreeMap<String, Line> = lines
+            .map(|measure| (measure.field.clone(), measure.line(items, &self.baseline)))
+            .collect();
+        let regressed = measures.iter().filter(|(_, line)| line.verdict.is_regression());
+        let regressions: Vec<String> = regressed.map(|(field, _)| field.clone()).collect();
+        let report = Report { measures, regressions };
+        if self.fails && !report.regressions.is_empty() {
+            return Err(report.failure());
+        }
+        let count = report.regressions.len();
+        let artifact = PortOutput::Artifact(vec![
+            ("report".to_owned(), NewValue::bytes(JSON, to_json(&report)?)),
+            ("regressions".to_owned(), NewValue::Number(count as f64)),
+        ]);
+        let mut output = GatherOutput::default().with("output", artifact);
+        output.notes =
+            report.regressions.iter().map(|field| (format!("`{field}` is worse"), 1)).collect();
+        Ok(output)
+    }
+}
+
+impl Report {
+    fn failure(&self) -> StageError {
+        let line = |field: &String| {
+            let line = self.measures.get(field)?;
+            let baseline = line.baseline?;
+            Some(match line.mean {
+                Some(mean) => format!(
+                    "`{field}` is {mean} instead of {baseline}, with {} allowed",
+                    line.tolerance
+                ),
+                None => format!("`{field}` is on no item, and was {baseline}"),
+            })
+        };
+        let lines: Vec<String> = self.regressions.iter().filter_map(line).collect();
+        StageError::with_help(
+            format!("worse than the baseline: {}", lines.join("; ")),
+            "without `fail` the report names the worst items; a new baseline accepts them",
+        )
+    }
+}

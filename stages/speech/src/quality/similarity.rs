@@ -1,0 +1,46 @@
+//! Speaker embeddings, as programs of others write them.
+
+/// Reads a JSON list of numbers; the error completes "the embedding in ...".
+pub fn embedding(bytes: &[u8]) -> Result<Vec<f64>, String> {
+    let numbers: Vec<f64> = serde_json::from_slice(bytes)
+        .map_err(|error| format!("is no JSON list of numbers: {error}"))?;
+    if numbers.is_empty() { Err("is an empty list".to_owned()) } else { Ok(numbers) }
+}
+
+/// None for lists of two lengths, and where one of them is nothing but zeros.
+pub fn cosine(one: &[f64], other: &[f64]) -> Option<f64> {
+    let product = |one: &[f64], other: &[f64]| -> f64 {
+        one.iter().zip(other).map(|(one, other)| one * other).sum()
+    };
+    let scale = (product(one, one) * product(other, other)).sqrt();
+    let fits = one.len() == other.len() && scale > 0.0 && scale.is_finite();
+    fits.then(|| (product(one, other) / scale).clamp(-1.0, 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cosine_is_of_the_directions_alone() {
+        assert_eq!(cosine(&[3.0, 4.0], &[4.0, 3.0]), Some(0.96));
+        assert_eq!(cosine(&[3.0, 4.0], &[30.0, 40.0]), Some(1.0));
+        assert_eq!(cosine(&[1.0, 0.0], &[0.0, 2.0]), Some(0.0));
+        assert_eq!(cosine(&[1.0, 0.0], &[-1.0, 0.0]), Some(-1.0));
+    }
+
+    #[test]
+    fn what_has_no_direction_has_no_cosine() {
+        assert_eq!(cosine(&[0.0, 0.0], &[1.0, 0.0]), None);
+        assert_eq!(cosine(&[1.0], &[1.0, 0.0]), None);
+        assert_eq!(cosine(&[1e300, 1e300], &[1e300, 0.0]), None);
+    }
+
+    #[test]
+    fn only_lists_of_numbers_are_embeddings() {
+        assert_eq!(embedding(b"[0.5, -1, 2e1]\n"), Ok(vec![0.5, -1.0, 20.0]));
+        for bytes in [&b"[]"[..], b"[[1.0]]", b"[1, null]", b"{\"x\": 1}", b"1.0", b"\xff"] {
+            assert!(embedding(bytes).is_err(), "{bytes:?}");
+        }
+    }
+}

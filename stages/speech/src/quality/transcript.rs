@@ -1,0 +1,124 @@
+//! What a recogniser heard against what was to be said.
+
+use unicode_normalization::char::is_combining_mark;
+
+use super::edits::{Edits, edits};
+use crate::text::normalize::{self, normalize};
+
+/// What is no difference between two texts.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub text: normalize::Options,
+    /// Whether punctuation counts.
+    pub punctuation: bool,
+}
+
+/// The edits between the two texts, and what they are counted against.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Errors {
+    pub characters: Edits,
+    pub words: Edits,
+    /// What was to be said, as it was compared, in characters with single spaces, and in words.
+    pub length: usize,
+    pub word_count: usize,
+}
+
+impl Errors {
+    /// Over 1 where more is heard than was to be said.
+    pub fn cer(&self) -> f64 {
+        self.characters.total() as f64 / self.length as f64
+    }
+
+    pub fn wer(&self) -> f64 {
+        self.words.total() as f64 / self.word_count as f64
+    }
+}
+
+/// None where nothing of `wanted` is left to compare.
+pub fn errors(wanted: &str, heard: &str, options: &Options) -> Option<Errors> {
+    let (wanted, heard) = (compared(wanted, options), compared(heard, options));
+    if wanted.is_empty() {
+        return None;
+    }
+    let characters = |text: &str| text.chars().collect::<Vec<_>>();
+    fn words(text: &str) -> Vec<&str> {
+        text.split_whitespace().collect()
+    }
+    Some(Errors {
+        characters: edits(&characters(&wanted), &characters(&heard)),
+        words: edits(&words(&wanted), &words(&heard)),
+        length: wanted.chars().count(),
+        word_count: words(&wanted).len(),
+    })
+}
+
+/// A text as it is compared.
+pub fn compared(text: &str, options: &Options) -> String {
+    let text = normalize(text, &options.text).text;
+    if options.punctuation {
+        return text;
+    }
+    // What stands between words parts them, `linja-auto`; an apostrophe is within, `vaa'an`.
+    let letters = text.chars().filter(|character| *character != '\'');
+    let spaced: String =
+        letters.map(|character| if is_spoken(character) { character } else { ' ' }).collect();
+    spaced.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Letters, digits, and the signs of scripts such as Gujarati that are neither.
+fn is_spoken(character: char) -> bool {
+    let is_joiner = matches!(character, '\u{200C}' | '\u{200D}');
+    character.is_alphanumeric() || is_combining_mark(character) || is_joiner
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::normalize::Case;
+    use crate::text::number::Language;
+
+    fn options(punctuation: bool, case: Case) -> Options {
+        Options { text: normalize::Options { case, ..normalize::Options::default() }, punctuation }
+    }
+
+    fn rates(wanted: &str, heard: &str, options: &Options) -> Option<(f64, f64)> {
+        errors(wanted, heard, options).map(|errors| (errors.cer(), errors.wer()))
+    }
+
+    #[test]
+    fn case_punctuation_and_form_are_no_errors_unless_asked_for() {
+        let loose = options(false, Case::Lower);
+        let (wanted, heard) =
+            ("Hyvää päivää, \u{201D}linja-auto\u{201D}!", "hyva\u{308}a\u{308} päivää linja auto");
+        assert_eq!(rates(wanted, heard, &loose), Some((0.0, 0.0)));
+        // One sign after `päivää`, two quotes, a hyphen, an exclamation mark, and a capital.
+        let strict = errors(wanted, heard, &options(true, Case::Keep));
+        assert_eq!(strict.map(|errors| errors.characters.total()), Some(6));
+    }
+
+    #[test]
+    fn rates_are_edits_over_what_was_to_be_said() {
+        let loose = options(false, Case::Lower);
+        // A letter of 15 is wrong, and so is one word of 3.
+        assert_eq!(
+            rates("Kissa istuu yxi.", "kissa istuu yksi", &loose),
+            Some((2.0 / 15.0, 1.0 / 3.0))
+        );
+        assert_eq!(rates("ab", "", &loose), Some((1.0, 1.0)));
+        assert_eq!(rates("ab", "ab ab ab", &loose), Some((3.0, 2.0)));
+        assert_eq!(rates("...", "jotain", &loose), None);
+    }
+
+    #[test]
+    fn signs_of_a_script_are_no_punctuation() {
+        assert_eq!(compared("ક્ષ, હું.", &options(false, Case::Lower)), "ક્ષ હું");
+        assert_eq!(compared("vaa'an -- puu", &options(false, Case::Lower)), "vaaan puu");
+    }
+
+    #[test]
+    fn numbers_are_spelled_out_where_a_language_is_given() {
+        let mut loose = options(false, Case::Lower);
+        loose.text.numbers = Some(Language::Finnish);
+        assert_eq!(rates("kolme kissaa", "3 kissaa", &loose), Some((0.0, 0.0)));
+    }
+}

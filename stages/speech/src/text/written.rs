@@ -1,0 +1,35 @@
+//! The parameters that say how a text is written, as several stages have them.
+
+use stage_core::{Parameters, StageError};
+
+use super::normalize::{Case, Form};
+use super::number::Language;
+use crate::plain::unknown_choice;
+
+pub(crate) fn form(parameters: &Parameters) -> Result<Form, StageError> {
+    match parameters.text("form")? {
+        "nfc" => Ok(Form::Nfc),
+        "nfd" => Ok(Form::Nfd),
+        "nfkc" => Ok(Form::Nfkc),
+        other => Err(unknown_choice("form", other)),
+    }
+}
+
+pub(crate) fn case(parameters: &Parameters) -> Result<Case, StageError> {
+    match parameters.text("case")? {
+        "keep" => Ok(Case::Keep),
+        "lower" => Ok(Case::Lower),
+        "upper" => Ok(Case::Upper),
+        other => Err(unknown_choice("case", other)),
+    }
+}
+
+/// The language in which numbers are spelled out, or none.
+pub(crate) fn numbers(parameters: &Parameters) -> Result<Option<Language>, StageError> {
+    match parameters.text("numbers")? {
+        "keep" => Ok(None),
+        "fi" => Ok(Some(Language::Finnish)),
+        "gu" => Ok(Some(Language::Gujarati)),
+        other => Err(unknown_choice("numbers", other)),
+    }
+}

@@ -1,0 +1,50 @@
+//! The models that sentences are spoken with: one for all, or a checkpoint for each.
+//!
+//! One is in memory at a time; the engine hands out the sentences of a checkpoint together.
+
+use std::sync::{Mutex, PoisonError};
+
+use cache::Digest;
+use stage_core::{Blob, StageError};
+
+/// A tensor must not be shared by threads, hence the lock.
+pub struct Loaded<M>(Mutex<Option<(Option<Digest>, M)>>);
+
+impl<M> Default for Loaded<M> {
+    fn default() -> Loaded<M> {
+        Loaded(Mutex::default())
+    }
+}
+
+impl<M> Loaded<M> {
+    /// Does something with the model of these weights, or with that of no weights of its own; it
+    /// is loaded unless it was the last one.
+    ///
+    /// # Errors
+    ///
+    /// [`StageError::Unable`] when there is no such model: other sentences would fare no better.
+    pub fn with<R>(
+        &self,
+        weights: Option<&Blob>,
+        load: impl FnOnce() -> Result<M, StageError>,
+        work: impl FnOnce(&M) -> R,
+    ) -> Result<R, StageError> {
+        let mut loaded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = weights.map(|blob| blob.digest);
+        if let Some((_, model)) = loaded.as_ref().filter(|(own, _)| *own == wanted) {
+            return Ok(work(model));
+        }
+        // Two models at a time may not fit into the memory of the device.
+        *loaded = None;
+        let (_, model) = loaded.insert((wanted, load().map_err(for_all)?));
+        Ok(work(model))
+    }
+}
+
+/// An error that is not about one sentence.
+fn for_all(error: StageError) -> StageError {
+    match error {
+        StageError::Failed { message, help } => StageError::Unable { message, help },
+        other => other,
+    }
+}

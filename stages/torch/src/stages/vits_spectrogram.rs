@@ -1,0 +1,110 @@
+//! `vits.spectrogram`: audio to the linear spectrograms that VITS learns from.
+
+use stage_core::catalogue::vits;
+use stage_core::{
+    Context, Fields, Item, ItemJob, Job, Kind, NewValue, Output, Parameters, Reject, Setup, Stage,
+    StageError,
+};
+use tch::{Device, Tensor};
+
+use super::{blob, check_rate};
+use crate::error::{TorchError, guarded};
+use crate::mel::MelShape;
+use crate::vits::artifact::Model;
+use crate::vits::{Analysis, cached};
+use crate::wave;
+
+/// What defines a spectrogram where no model does: the figures of MMS.
+const PUBLISHED: [(&str, i64); 3] = [("rate", 16_000), ("transform", 1024), ("hop", 256)];
+
+pub struct VitsSpectrogram;
+
+impl Stage for VitsSpectrogram {
+    fn kind(&self) -> &'static Kind {
+        &vits::SPECTROGRAM
+    }
+
+    fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
+        let model = setup.artifacts.get("model").and_then(|artifacts| artifacts.first());
+        let shape = match model {
+            Some(model) => shape_of(model, &setup.parameters, context)?,
+            None => shape(&setup.parameters)?,
+        };
+        shape.check()?;
+        Ok(Job::Item(Box::new(SpectrogramJob(shape))))
+    }
+}
+
+fn shape_of(
+    model: &Fields,
+    parameters: &Parameters,
+    context: &mut dyn Context,
+) -> Result<MelShape, StageError> {
+    if let Some((name, _)) = PUBLISHED.iter().find(|(name, _)| parameters.is_set(name)) {
+        return Err(StageError::with_help(
+            format!("`{name}` is given, and a model on port `model` that says it too"),
+            format!("leave out `{name}`, or the model"),
+        ));
+    }
+    let config = Model::read("model", Some(model), context)?.config;
+    Ok(MelShape::linear(config.sampling_rate, config.transform(), config.hop()))
+}
+
+fn shape(parameters: &Parameters) -> Result<MelShape, StageError> {
+    let mut figures = [0; PUBLISHED.len()];
+    for (figure, (name, published)) in figures.iter_mut().zip(PUBLISHED) {
+        *figure = if parameters.is_set(name) { parameters.integer(name)? } else { published };
+    }
+    let [rate, transform, hop] = figures;
+    Ok(MelShape::linear(rate, transform, hop))
+}
+
+struct SpectrogramJob(MelShape);
+
+impl ItemJob for SpectrogramJob {
+    fn process(
+        &self,
+        items: &[Item],
+        context: &mut dyn Context,
+    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
+        let analysis = guarded(|| Ok(Analysis::of(self.0, Device::Cpu)?))?;
+        let mut outputs = Vec::with_capacity(items.len());
+        for item in items {
+            let bytes = context.read(blob(item, "audio")?)?;
+            outputs.push(match wave::read(&bytes).and_then(|wave| self.check(wave)) {
+                Ok(samples) => Ok(guarded(|| Ok(output(&analysis, &samples)?))?),
+                Err(reject) => Err(reject),
+            });
+        }
+        Ok(outputs)
+    }
+}
+
+impl SpectrogramJob {
+    /// The samples of whole frames.
+    fn check(&self, wave: wave::Wave) -> Result<Vec<f32>, Reject> {
+        let shape = &self.0;
+        check_rate(wave.rate, shape.rate, "model")?;
+        let mut samples = wave.samples;
+        samples.truncate(samples.len() / shape.hop * shape.hop);
+        let margin = shape.margin();
+        if samples.len() <= margin {
+            let reason = format!(
+                "{} samples in whole frames, and what is mirrored at an end takes {margin}; leave \
+                 such clips out with `audio.check` and `min_duration`",
+                samples.len()
+            );
+            return Err(Reject::new("too-short", reason));
+        }
+        Ok(samples)
+    }
+}
+
+fn output(analysis: &Analysis, samples: &[f32]) -> Result<Output, TorchError> {
+    let wave = Tensor::f_from_slice(samples)?.f_unsqueeze(0)?;
+    let spectrogram = analysis.linear(&wave)?.f_squeeze_dim(0)?;
+    let frames = spectrogram.size()[1] as f64;
+    Ok(Output::default()
+        .with("spectrogram", NewValue::bytes(cached::KIND, cached::write(&spectrogram)?))
+        .with("frames", NewValue::Number(frames)))
+}

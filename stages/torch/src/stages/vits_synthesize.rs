@@ -1,0 +1,194 @@
+//! `vits.synthesize`: sentences spoken by a VITS model.
+
+use std::time::Instant;
+
+use stage_core::catalogue::vits;
+use stage_core::{
+    Context, Fields, Item, ItemJob, Job, Kind, NewValue, Output, Parameters, Reject, Setup, Stage,
+    StageError,
+};
+use stage_formats::checkpoint::{self, WEIGHTS};
+use stage_formats::vits::Tokens;
+use tch::Device;
+
+use crate::error::{TorchError, guarded};
+use crate::loaded::Loaded;
+use crate::machine::Machine;
+use crate::measure::Pace;
+use crate::mel::to_vec;
+use crate::utterance::{Utterance, sentence_seed};
+use crate::vits::artifact::Model;
+use crate::vits::{Form, Manner, Seeded, Vits};
+
+pub struct VitsSynthesize {
+    pub machine: Machine,
+}
+
+impl Stage for VitsSynthesize {
+    fn kind(&self) -> &'static Kind {
+        &vits::SYNTHESIZE
+    }
+
+    fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
+        guarded(|| Ok(Job::Item(Box::new(self.job(&setup, context)?))))
+    }
+}
+
+/// Speaks one sentence after the other.
+struct SynthesizeJob {
+    /// The model on the port; needed for sentences that bring none.
+    base: Option<Fields>,
+    loaded: Loaded<Voice>,
+    device: Device,
+    manner: Asked,
+    speaker: Option<String>,
+    pace: Pace,
+    seed: u64,
+}
+
+/// A model that is ready to speak.
+struct Voice {
+    model: Model,
+    net: Vits,
+}
+
+/// What the manifest says of how to speak; the model says the rest.
+struct Asked {
+    noise_scale: Option<f64>,
+    noise_scale_duration: Option<f64>,
+    speaking_rate: Option<f64>,
+    most_seconds: f64,
+}
+
+impl VitsSynthesize {
+    fn job(&self, setup: &Setup, context: &mut dyn Context) -> Result<SynthesizeJob, StageError> {
+        let parameters = &setup.parameters;
+        let base = setup.artifacts.get("model").and_then(|artifacts| artifacts.first());
+        if base.is_some() {
+            // Before a sentence is waited for, and without loading a tensor.
+            Model::read("model", base, context)?;
+        }
+        let speaker = match parameters.is_set("speaker") {
+            true => Some(parameters.text("speaker")?.to_owned()),
+            false => None,
+        };
+        Ok(SynthesizeJob {
+            base: base.cloned(),
+            loaded: Loaded::default(),
+            device: self.machine.open(&setup.device)?,
+            manner: Asked::of(parameters)?,
+            speaker,
+            pace: Pace { characters_per_second: parameters.number("characters_per_second")? },
+            seed: parameters.integer("seed")? as u64,
+        })
+    }
+}
+
+impl Asked {
+    fn of(parameters: &Parameters) -> Result<Asked, StageError> {
+        let number = |name: &str| match parameters.is_set(name) {
+            true => parameters.number(name).map(Some),
+            false => Ok(None),
+        };
+        Ok(Asked {
+            noise_scale: number("noise_scale")?,
+            noise_scale_duration: number("noise_scale_duration")?,
+            speaking_rate: number("speaking_rate")?,
+            most_seconds: parameters.seconds("max_duration")?,
+        })
+    }
+
+    fn of_model(&self, net: &Vits) -> Manner {
+        let own = Manner::of(&net.config);
+        let frames = self.most_seconds * net.config.sampling_rate as f64 / net.config.hop() as f64;
+        Manner {
+            noise_scale: self.noise_scale.unwrap_or(own.noise_scale),
+            noise_scale_duration: self.noise_scale_duration.unwrap_or(own.noise_scale_duration),
+            speaking_rate: self.speaking_rate.unwrap_or(own.speaking_rate),
+            most_frames: frames as i64,
+        }
+    }
+}
+
+impl ItemJob for SynthesizeJob {
+    fn process(
+        &self,
+        items: &[Item],
+        context: &mut dyn Context,
+    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
+        let mut outputs = Vec::with_capacity(items.len());
+        for item in items {
+            if context.stopping() {
+                return Err(StageError::Stopped);
+            }
+            let weights = item.fields.blob(WEIGHTS).map(|blob| &**blob);
+            outputs.push(guarded(|| {
+                let load = || self.load(weights, context);
+                self.loaded.with(weights, load, |voice| self.speak(voice, item))?
+            })?);
+        }
+        Ok(outputs)
+    }
+}
+
+impl SynthesizeJob {
+    fn load(
+        &self,
+        weights: Option<&stage_core::Blob>,
+        context: &mut dyn Context,
+    ) -> Result<Voice, StageError> {
+        let brought = match weights {
+            Some(blob) => Some(checkpoint::read(&context.read(blob)?)?),
+            None => None,
+        };
+        let model = Model::read("model", brought.as_ref().or(self.base.as_ref()), context)?;
+        let prepared = model.prepared(Form::Whole, self.device, context)?;
+        let net = Vits::load(model.config.clone(), prepared.generator)?;
+        Ok(Voice { model, net })
+    }
+
+    fn speak(&self, voice: &Voice, item: &Item) -> Result<Result<Output, Reject>, StageError> {
+        let text = item.fields.text("text").unwrap_or_default();
+        let tokens = match voice.model.tokens(text) {
+            Ok(tokens) => tokens,
+            Err(reject) => return Ok(Err(reject)),
+        };
+        let begin = Instant::now();
+        let name = self.speaker.as_deref().or_else(|| item.fields.text("speaker"));
+        let (samples, frames) = match self.generate(voice, text, &tokens, name) {
+            Err(TorchError::Input(reason)) => return Ok(Err(Reject::new("sentence", reason))),
+            spoken => spoken?,
+        };
+        let utterance = Utterance {
+            text,
+            samples: &samples,
+            rate: voice.net.config.sampling_rate as u32,
+            frames: frames as usize,
+            pace: self.pace,
+            begin,
+        };
+        let dropped: String = tokens.unknown.keys().collect();
+        let mut output = utterance.output()?.with("unknown", NewValue::Text(dropped));
+        for (character, count) in &tokens.unknown {
+            output.note(format!("U+{:04X} dropped", *character as u32), *count as u64);
+        }
+        Ok(Ok(output))
+    }
+
+    /// The samples, and of how many frames they are.
+    fn generate(
+        &self,
+        voice: &Voice,
+        text: &str,
+        tokens: &Tokens,
+        speaker: Option<&str>,
+    ) -> Result<(Vec<f32>, i64), TorchError> {
+        let speaker = voice.model.speaker(speaker)?.map(|number| vec![number]);
+        let texts = voice.net.texts(std::slice::from_ref(&tokens.ids))?;
+        let mut noise = Seeded::new(vec![sentence_seed(self.seed, text)]);
+        let manner = self.manner.of_model(&voice.net);
+        let speech = voice.net.speak(&texts, speaker.as_deref(), &manner, &mut noise)?;
+        let samples = speech.waves.first().map(to_vec).transpose()?.unwrap_or_default();
+        Ok((samples, speech.frames.iter().sum()))
+    }
+}

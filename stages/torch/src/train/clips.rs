@@ -1,0 +1,106 @@
+//! The clips of a training: which are there twice, which are held out, which come first.
+
+use std::collections::BTreeSet;
+
+use stage_core::{GatherInput, Item, PortInput, StageError};
+
+use super::notes::Notes;
+use super::order;
+use super::split;
+
+/// What training looks at in a clip, whatever model it is for.
+pub trait Trainable {
+    /// Follows from the content alone: the same clip under another name is the same clip.
+    fn id(&self) -> &str;
+
+    /// In the positions that a row is made of.
+    fn length(&self) -> usize;
+}
+
+/// The clips of a training, and what became of those that are not among them.
+#[derive(Debug)]
+pub struct Clips<C> {
+    pub clips: Vec<C>,
+    /// Which ones are held out.
+    pub held_out: Vec<bool>,
+    pub notes: Notes,
+}
+
+/// Where clips come from, and which of them are held out.
+pub struct Sides<'a> {
+    pub training: &'a [Item],
+    pub validation: Option<&'a [Item]>,
+    /// How many are held out where no validation is given.
+    pub fraction: f64,
+    /// Gives the held-out clips of one corpus another draw than those of another use of the hash.
+    pub salt: &'a str,
+}
+
+impl<'a> Sides<'a> {
+    /// The ports `input` and `validation`.
+    pub fn of(
+        input: &'a GatherInput,
+        fraction: f64,
+        salt: &'a str,
+    ) -> Result<Sides<'a>, StageError> {
+        let validation = input.ports.get("validation").and_then(|ports| match ports.first()? {
+            PortInput::Dataset { items, .. } => Some(items.as_slice()),
+            PortInput::Artifact { .. } => None,
+        });
+        Ok(Sides { training: input.items("input")?, validation, fraction, salt })
+    }
+
+    /// All items as clips; `read` gives none for one that is left out, and notes why.
+    pub fn clips<C: Trainable>(
+        &self,
+        mut read: impl FnMut(&Item, &mut Notes) -> Result<Option<C>, StageError>,
+    ) -> Result<Clips<C>, StageError> {
+        let mut clips = Clips { clips: Vec::new(), held_out: Vec::new(), notes: Notes::default() };
+        let mut known = BTreeSet::new();
+        // Held-out clips first, so that one that is on both sides stays held out.
+        let validation = self.validation.unwrap_or_default().iter().map(|item| (item, true));
+        for (item, is_held) in validation.chain(self.training.iter().map(|item| (item, false))) {
+            let Some(clip) = read(item, &mut clips.notes)? else { continue };
+            if !known.insert(clip.id().to_owned()) {
+                clips.notes.add("clips that are there twice, left out", 1);
+                continue;
+            }
+            clips.clips.push(clip);
+            clips.held_out.push(is_held);
+        }
+        if self.validation.is_none() {
+            let ids: Vec<&str> = clips.clips.iter().map(C::id).collect();
+            clips.held_out = split::held_out(&ids, self.fraction, self.salt);
+        }
+        let held = clips.held_out.iter().filter(|held| **held).count() as u64;
+        clips.notes.add("clips held out", held);
+        clips.notes.add("clips trained on", clips.clips.len() as u64 - held);
+        Ok(clips)
+    }
+}
+
+impl<C: Trainable> Clips<C> {
+    /// What the order of training looks at.
+    pub fn order(&self) -> Vec<order::Clip> {
+        let clip = |clip: &C| order::Clip { id: clip.id().to_owned(), length: clip.length() };
+        self.clips.iter().map(clip).collect()
+    }
+
+    /// A few to look at before training: held-out ones where there are any, whatever the order in
+    /// which clips arrived.
+    pub fn sample(&self, count: usize) -> Clips<C>
+    where
+        C: Clone,
+    {
+        let mut chosen: Vec<usize> = (0..self.clips.len()).collect();
+        chosen.sort_by_key(|at| (!self.held_out[*at], self.clips[*at].id()));
+        chosen.truncate(count);
+        let clips: Vec<C> = chosen.into_iter().map(|at| self.clips[at].clone()).collect();
+        Clips { held_out: vec![false; clips.len()], clips, notes: Notes::default() }
+    }
+}
+
+/// Enough of a text to know it by.
+pub fn begin(text: &str) -> String {
+    text.chars().take(40).collect()
+}

@@ -1,0 +1,35 @@
+//! Proof that what is not trained stays as it was.
+
+use cache::Digest;
+use stage_core::StageError;
+use tch::Tensor;
+
+use crate::stored;
+
+/// The tensors that are not trained, by what they hold.
+pub type Frozen = Vec<(String, Digest)>;
+
+/// Of all tensors of a model.
+pub fn frozen(tensors: Vec<(String, Tensor)>) -> Result<Frozen, StageError> {
+    let tensors = tensors.into_iter().filter(|(_, tensor)| !tensor.requires_grad());
+    let digest =
+        |(name, tensor): (String, Tensor)| Ok((name, Digest::of(&stored::encode(&tensor)?)));
+    tensors.map(digest).collect()
+}
+
+/// Refuses a base that has moved although it is frozen.
+pub fn check_frozen(before: &Frozen, after: &Frozen) -> Result<(), StageError> {
+    let moved: Vec<&str> = before
+        .iter()
+        .zip(after)
+        .filter(|(one, other)| one != other)
+        .map(|((name, _), _)| name.as_str())
+        .collect();
+    match moved.first() {
+        None => Ok(()),
+        Some(first) => Err(StageError::with_help(
+            format!("{} frozen tensors moved in training, the first is `{first}`", moved.len()),
+            "nothing that was trained on them can be used; this is a defect: please report it",
+        )),
+    }
+}

@@ -1,0 +1,36 @@
+//! What a training says beside its results, each with a count.
+
+use super::run::Trained;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notes(pub Vec<(String, u64)>);
+
+impl Notes {
+    /// Counts on where the same was told before.
+    pub fn add(&mut self, what: &str, count: u64) {
+        match self.0.iter_mut().find(|(own, _)| own == what) {
+            Some((_, own)) => *own += count,
+            None => self.0.push((what.to_owned(), count)),
+        }
+    }
+
+    pub fn of(&self, what: &str) -> u64 {
+        self.0.iter().find(|(own, _)| own == what).map_or(0, |(_, count)| *count)
+    }
+
+    /// How a training went.
+    pub fn close<K>(mut self, trained: &Trained<K>) -> Vec<(String, u64)> {
+        self.add("steps", trained.steps);
+        self.add("passes over the clips", trained.passes.round() as u64);
+        if trained.stopped_early {
+            self.add("ended by its patience", 1);
+        }
+        if trained.skipped > 0 {
+            self.add("steps skipped for gradients that are no numbers", trained.skipped);
+        }
+        if let Some(back) = trained.went_back {
+            self.add(&format!("went back to step {} after step {}", back.to, back.after), 1);
+        }
+        self.0
+    }
+}

@@ -1,0 +1,85 @@
+//! The optimisers of a training: one for each turn of a step.
+
+use tch::Tensor;
+
+use super::adamw::{AdamW, AdamWSettings};
+use super::trainee::Trainee;
+use crate::error::TorchError;
+
+#[derive(Debug)]
+pub struct Optimisers(Vec<AdamW>);
+
+impl Optimisers {
+    pub fn new<T: Trainee>(settings: AdamWSettings, trainee: &T) -> Result<Self, TorchError> {
+        let turns = 0..T::TURNS.len();
+        let optimiser = |turn| AdamW::new(settings, of_turn(trainee, turn));
+        Ok(Optimisers(turns.map(optimiser).collect::<Result<_, _>>()?))
+    }
+
+    /// One update of the parameters of a turn: see [`AdamW::step`].
+    pub fn step(
+        &mut self,
+        turn: usize,
+        gradients: &[Option<Tensor>],
+        rate: f64,
+        factor: f64,
+    ) -> Result<(), TorchError> {
+        match self.0.get_mut(turn) {
+            Some(adamw) => adamw.step(gradients, rate, factor),
+            None => Err(TorchError::Input(format!("there is no turn {turn}"))),
+        }
+    }
+
+    /// How often the parameters of each turn were updated.
+    pub fn updates(&self) -> Vec<u64> {
+        self.0.iter().map(AdamW::updates).collect()
+    }
+
+    /// The tensors that a checkpoint has to keep: role, name of the parameter, tensor.
+    pub fn state(&self) -> impl Iterator<Item = (&'static str, &str, &Tensor)> {
+        self.0.iter().flat_map(AdamW::state)
+    }
+
+    /// The f32 copies of the parameters.
+    pub fn masters(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.0.iter().flat_map(AdamW::masters)
+    }
+
+    /// See [`AdamW::refine`].
+    pub fn refine<E: From<TorchError>>(
+        &mut self,
+        mut exact: impl FnMut(&str) -> Result<Option<Tensor>, E>,
+    ) -> Result<(), E> {
+        self.0.iter_mut().try_for_each(|adamw| adamw.refine(&mut exact))
+    }
+
+    /// See [`AdamW::restart`].
+    pub fn restart<E: From<TorchError>>(
+        &mut self,
+        mut weights: impl FnMut(&str) -> Result<Tensor, E>,
+    ) -> Result<(), E> {
+        self.0.iter_mut().try_for_each(|adamw| adamw.restart(&mut weights))
+    }
+
+    /// See [`AdamW::restore`]; `updates` as [`Self::updates`] gave them.
+    pub fn restore<E: From<TorchError>>(
+        &mut self,
+        updates: &[u64],
+        mut recall: impl FnMut(&'static str, &str) -> Result<Tensor, E>,
+    ) -> Result<(), E> {
+        if updates.len() != self.0.len() {
+            let (saved, own) = (updates.len(), self.0.len());
+            let text = format!("the checkpoint has {saved} optimisers, the training {own}");
+            return Err(TorchError::Input(text).into());
+        }
+        let mut pairs = self.0.iter_mut().zip(updates);
+        pairs.try_for_each(|(adamw, updates)| adamw.restore(*updates, &mut recall))
+    }
+}
+
+/// The parameters that a turn trains, in the order of [`Trainee::parameters`].
+pub fn of_turn<T: Trainee>(trainee: &T, turn: usize) -> Vec<(String, Tensor)> {
+    let mut parameters = trainee.parameters();
+    parameters.retain(|(name, _)| T::turn_of(name) == turn);
+    parameters
+}

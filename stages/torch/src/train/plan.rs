@@ -1,0 +1,158 @@
+//! What the parameters that all training stages have mean for the trainer.
+
+use stage_core::{Parameters, StageError};
+
+use super::adamw::AdamWSettings;
+use super::early_stop::EarlyStopSettings;
+use super::order::{Clip, Grouping, Order};
+use super::precision::{DeviceFacts, Precision};
+use super::schedule::{Decay, Schedule};
+use super::settings::{Checkpoints, Settings};
+
+/// The parameters that are read before there are clips.
+#[derive(Clone, Debug)]
+pub struct TrainingPlan {
+    parameters: Parameters,
+    pub precision: Precision,
+    pub seed: u64,
+    pub preflight: bool,
+    pub take_best: bool,
+    pub validation_fraction: f64,
+    /// The devices to train on, at least one.
+    pub devices: Vec<String>,
+}
+
+/// The clips of a training and how they become rows.
+pub struct Rows<'a> {
+    pub clips: &'a [Clip],
+    pub held_out: &'a [bool],
+    pub grouping: Grouping,
+}
+
+impl Rows<'_> {
+    /// How many rows one pass over the clips to train on has.
+    pub fn of_a_pass(&self, seed: u64) -> Result<usize, StageError> {
+        let is_trained_on = |at: usize| !self.held_out[at];
+        Ok(Order::new(self.grouping, seed, self.clips, is_trained_on)?.pass(0).len())
+    }
+}
+
+impl TrainingPlan {
+    /// `own` is the device of the stage.
+    pub fn read(
+        parameters: &Parameters,
+        own: &str,
+        facts: impl Fn(&str) -> DeviceFacts,
+    ) -> Result<TrainingPlan, StageError> {
+        let mut devices: Vec<String> =
+            parameters.texts("devices")?.into_iter().map(str::to_owned).collect();
+        if devices.is_empty() {
+            devices.push(own.to_owned());
+        }
+        let facts: Vec<DeviceFacts> = devices.iter().map(|device| facts(device)).collect();
+        Ok(TrainingPlan {
+            precision: precision(parameters.text("precision")?, &facts)?,
+            seed: parameters.integer("seed")? as u64,
+            preflight: parameters.flag("preflight")?,
+            take_best: parameters.text("take")? == "best",
+            validation_fraction: parameters.number("validation_fraction")?,
+            parameters: parameters.clone(),
+            devices,
+        })
+    }
+
+    /// What the trainer is told.
+    pub fn settings(&self, rows: &Rows<'_>) -> Result<Settings, StageError> {
+        let whole = |name: &str| self.parameters.integer(name).map(|number| number.max(0) as u64);
+        let number = |name: &str| self.parameters.number(name);
+        let steps = self.steps(rows)?;
+        // What is recorded is part of the result, how often it is told is not.
+        let record_every = (steps / 100).clamp(1, 10);
+        let patience = whole("patience")?;
+        let early_stop = EarlyStopSettings { patience, min_delta: number("min_delta")? };
+        let positive = |value: f64| (value > 0.0).then_some(value);
+        Ok(Settings {
+            seed: self.seed,
+            steps,
+            grouping: rows.grouping,
+            rows: whole("batch")? as usize,
+            accumulate: whole("accumulation")? as usize,
+            precision: self.precision,
+            adamw: AdamWSettings {
+                beta1: number("beta_1")?,
+                beta2: number("beta_2")?,
+                epsilon: number("epsilon")?,
+                weight_decay: number("weight_decay")?,
+                decays_all: false,
+            },
+            schedule: self.schedule(steps)?,
+            clip: positive(number("clip")?),
+            validate_every: whole("validate_every")?,
+            early_stop: (patience > 0).then_some(early_stop),
+            keep_best: (whole("keep")? as usize).max(usize::from(self.take_best)),
+            keep_kind: None,
+            checkpoint: Checkpoints {
+                steps: Some(whole("save_every")?).filter(|steps| *steps > 0),
+                seconds: positive(self.parameters.seconds("save_interval")?),
+            },
+            bad_steps: whole("max_skipped")?,
+            record_every,
+            report_every: match self.parameters.is_set("report_every") {
+                true => whole("report_every")?,
+                false => record_every,
+            },
+        })
+    }
+
+    /// Rows that one step learns from.
+    pub fn rows_of_step(&self) -> Result<usize, StageError> {
+        let whole = |name: &str| self.parameters.integer(name).map(|number| number.max(1) as usize);
+        Ok(whole("batch")? * whole("accumulation")?)
+    }
+
+    fn steps(&self, rows: &Rows<'_>) -> Result<u64, StageError> {
+        let (steps, epochs) = ("steps", "epochs");
+        match (self.parameters.is_set(steps), self.parameters.is_set(epochs)) {
+            (true, false) => Ok(self.parameters.integer(steps)?.max(1) as u64),
+            (false, true) => {
+                let rows = rows.of_a_pass(self.seed)? as f64 * self.parameters.number(epochs)?;
+                Ok((rows / self.rows_of_step()? as f64).ceil().max(1.0) as u64)
+            }
+            _ => Err(StageError::with_help(
+                "how long to train is not said",
+                "give either `steps` or `epochs`",
+            )),
+        }
+    }
+
+    fn schedule(&self, steps: u64) -> Result<Schedule, StageError> {
+        let warm_up = self.parameters.integer("warm_up")?.max(0) as u64;
+        let floor = self.parameters.number("final_rate")?;
+        let decay = match self.parameters.text("schedule")? {
+            "linear" => Decay::Linear { end: steps, floor },
+            "cosine" => Decay::Cosine { end: steps, floor },
+            "exponential" => {
+                let falling = steps.saturating_sub(warm_up).max(1) as f64;
+                Decay::Exponential { factor: floor.powf(1.0 / falling), every: 1 }
+            }
+            _ => Decay::Constant,
+        };
+        let rate = self.parameters.number("learning_rate")?;
+        Ok(Schedule { rate, warm_up, from_zero: true, decay })
+    }
+}
+
+/// The precision that was asked for, which every device must have.
+fn precision(name: &str, devices: &[DeviceFacts]) -> Result<Precision, StageError> {
+    let precision = match name {
+        "f32" => Precision::F32,
+        "bf16" => Precision::Bf16,
+        "fp16" => Precision::Fp16,
+        _ => match devices.iter().map(Precision::best).collect::<Vec<_>>()[..] {
+            [first, ref others @ ..] if others.iter().all(|other| *other == first) => first,
+            _ => Precision::F32,
+        },
+    };
+    devices.iter().try_for_each(|device| precision.check(device))?;
+    Ok(precision)
+}

@@ -1,0 +1,118 @@
+//! The turns of a step: each accumulates gradients over all rows and updates its parameters, so
+//! that the next one sees what it has made of them.
+//!
+//! A turn whose losses or gradients are not all finite updates nothing and ends the step; what
+//! the turns before it have learnt stays, since that was good. Once a turn has updated its
+//! parameters the step goes through: half a step is never saved, and a wish to stop waits for it.
+
+use stage_core::StageError;
+
+use super::{Data, Run, count};
+use crate::random::scramble;
+use crate::train::gradients::{clip_factor, norm};
+use crate::train::host::Host;
+use crate::train::losses::{Losses, Means, Totals};
+use crate::train::order::Row;
+use crate::train::replicas::{self, MicroBatch};
+use crate::train::trainee::{Trainee, Turn};
+
+/// What came of a step.
+pub(super) struct Done {
+    pub is_good: bool,
+    /// Of the turns that were taken.
+    pub means: Means,
+    /// Of the gradients of each of these turns, before they were clipped.
+    pub norms: Vec<f64>,
+    pub labels: u64,
+}
+
+impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
+    /// None when training shall stop; then nothing has changed.
+    pub(super) fn turns<H: Host>(
+        &mut self,
+        rows: &[Row],
+        rate: f64,
+        host: &mut H,
+    ) -> Result<Option<Done>, StageError> {
+        let (means, norms) = (Means(Vec::new()), Vec::new());
+        let mut done = Done { is_good: true, means, norms, labels: 0 };
+        for turn in 0..T::TURNS.len() {
+            let Some((losses, totals)) = self.accumulate(turn, rows, host)? else {
+                return Ok(None);
+            };
+            let means = losses.means(&totals)?;
+            let norm = self.update(turn, &means, rate)?;
+            done.is_good = norm.is_finite() && means.total().is_finite();
+            done.means.0.extend(means.0);
+            done.norms.push(norm);
+            done.labels = totals.labels();
+            if !done.is_good {
+                break;
+            }
+        }
+        Ok(Some(done))
+    }
+
+    /// Learns from what was accumulated where that is finite; gives the norm of the gradients.
+    fn update(&mut self, turn: usize, means: &Means, rate: f64) -> Result<f64, StageError> {
+        let gradients = replicas::gradients(self.job.replicas, turn)?;
+        let norm = norm(&gradients)? / self.state.scaler.scale();
+        if norm.is_finite() && means.total().is_finite() {
+            let factor = clip_factor(norm, self.job.settings.clip) / self.state.scaler.scale();
+            self.optimisers.step(turn, &gradients, rate, factor)?;
+            replicas::share_turn(self.job.replicas, turn)?;
+        }
+        drop(gradients);
+        replicas::clear_gradients(self.job.replicas);
+        Ok(norm)
+    }
+
+    /// The gradients of a step's rows, in micro-batches that fit into memory; none when
+    /// training shall stop.
+    fn accumulate<H: Host>(
+        &mut self,
+        turn: usize,
+        rows: &[Row],
+        host: &mut H,
+    ) -> Result<Option<(Losses, Totals)>, StageError> {
+        loop {
+            match self.accumulate_once(turn, rows, host) {
+                Err(StageError::OutOfMemory { .. }) if self.state.rows > 1 => self.halve(),
+                result => return result,
+            }
+        }
+    }
+
+    fn accumulate_once<H: Host>(
+        &mut self,
+        number: usize,
+        rows: &[Row],
+        host: &mut H,
+    ) -> Result<Option<(Losses, Totals)>, StageError> {
+        let batches = self.batches(rows)?;
+        let totals = count::<T>(&batches).scaled(self.state.scaler.scale());
+        let step_seed = seed_of_step(self.job.settings.seed, self.state.step);
+        let seeds = (0..).map(|at| seed(step_seed, at));
+        let micro: Vec<MicroBatch<'_, T::Batch>> =
+            batches.iter().zip(seeds).map(|(batch, seed)| MicroBatch { batch, seed }).collect();
+        let is_followed = number + 1 < T::TURNS.len() && micro.len() <= self.job.replicas.len();
+        let turn = Turn { number, step_seed, is_followed, ..Turn::only(&totals, 0) };
+        let mut losses = Losses::default();
+        for round in micro.chunks(self.job.replicas.len()) {
+            if number == 0 && host.stopping() {
+                replicas::clear_gradients(self.job.replicas);
+                return Ok(None);
+            }
+            losses.add(replicas::accumulate(self.job.replicas, round, &turn)?)?;
+        }
+        Ok(Some((losses, totals)))
+    }
+}
+
+fn seed_of_step(run: u64, step: u64) -> u64 {
+    scramble(scramble(run).wrapping_add(step))
+}
+
+fn seed(step_seed: u64, micro_batch: u64) -> u64 {
+    scramble(step_seed.wrapping_add(micro_batch))
+}

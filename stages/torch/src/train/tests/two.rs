@@ -1,0 +1,94 @@
+//! Two nets of letters that learn in turns: the loss of the second grows with the weights that the
+//! first has by then.
+
+use tch::{Kind, Tensor};
+
+use super::resume::Model;
+use super::tiny::{Letters, Tiny};
+use crate::error::TorchError;
+use crate::layers::Pass;
+use crate::train::{Losses, Means, Totals, Trainee, Turn};
+
+pub struct Two {
+    pub nets: [Tiny; 2],
+    /// Whether poison acts, by turn.
+    pub is_sick: [bool; 2],
+    /// Whether the first net has an influence on the second one.
+    pub is_coupled: bool,
+    /// What the first turn kept, and how often the second one found it.
+    pub kept: Option<u64>,
+    pub reused: usize,
+}
+
+impl Two {
+    pub fn new(kind: Kind, dropout: f64) -> Two {
+        let net = || Tiny::new(kind, dropout);
+        let (is_sick, is_coupled) = ([true; 2], true);
+        Two { nets: [net(), net()], is_sick, is_coupled, kept: None, reused: 0 }
+    }
+
+    fn batch(&self, turn: usize, batch: &Letters) -> Letters {
+        if self.is_sick[turn] { batch.clone() } else { batch.cured() }
+    }
+
+    /// Over all letters.
+    fn echo(&self, batch: &Letters, pass: Pass) -> Result<Tensor, TorchError> {
+        let (next, end) = self.nets[1].losses(&self.batch(1, batch), pass)?;
+        Ok((next + end) * if self.is_coupled { 1.0 + self.pull() } else { 1.0 })
+    }
+
+    pub fn pull(&self) -> f64 {
+        let square = |(_, tensor): (String, Tensor)| {
+            tensor.detach().square().sum(Kind::Double).double_value(&[])
+        };
+        self.nets[0].base().into_iter().map(square).sum()
+    }
+}
+
+impl Model for Two {}
+
+impl Trainee for Two {
+    type Batch = Letters;
+
+    const TURNS: &'static [&'static str] = &["first", "second"];
+
+    fn turn_of(parameter: &str) -> usize {
+        usize::from(parameter.starts_with("second."))
+    }
+
+    fn parameters(&self) -> Vec<(String, Tensor)> {
+        let names = Self::TURNS.iter().zip(&self.nets);
+        let own = |(turn, net): (&&str, &Tiny)| {
+            let named = |(name, tensor)| (format!("{turn}.{name}"), tensor);
+            net.base().into_iter().map(named).collect::<Vec<_>>()
+        };
+        names.flat_map(own).collect()
+    }
+
+    fn accumulate(&mut self, batch: &Letters, turn: &Turn<'_>) -> Result<Losses, TorchError> {
+        if turn.number == 0 {
+            self.kept = turn.is_followed.then_some(turn.seed);
+            let batch = self.batch(0, batch);
+            return self.nets[0].accumulate(&batch, turn);
+        }
+        self.reused += usize::from(self.kept.take() == Some(turn.seed));
+        let echo = self.echo(batch, Pass::Train { seed: turn.step_seed })?;
+        (&echo * turn.totals.weight("echo")).f_backward()?;
+        Ok(Losses::default().with("echo", &echo))
+    }
+
+    fn evaluate(&self, batch: &Letters) -> Result<Losses, TorchError> {
+        let losses = self.nets[0].evaluate(&self.batch(0, batch))?;
+        Ok(losses.with("echo", &self.echo(batch, Pass::Evaluate)?))
+    }
+
+    fn count(batch: &Letters) -> Totals {
+        let mut totals = Tiny::count(batch);
+        totals.add(&Totals::new(&[("echo", totals.labels())]));
+        totals
+    }
+
+    fn score(&self, means: &Means) -> f64 {
+        means.of("echo").unwrap_or(f64::NAN)
+    }
+}

@@ -1,0 +1,51 @@
+//! A sentence that has been spoken, by whichever model: its audio and what tells it from a bad one.
+
+use std::time::Instant;
+
+use cache::Digest;
+use stage_core::{NewValue, Output};
+
+use crate::error::TorchError;
+use crate::measure::{Pace, loudness_slope};
+use crate::random::scramble;
+use crate::wave;
+
+pub struct Utterance<'a> {
+    pub text: &'a str,
+    /// Between -1 and 1.
+    pub samples: &'a [f32],
+    /// Samples a second.
+    pub rate: u32,
+    pub frames: usize,
+    pub pace: Pace,
+    /// When work on it began.
+    pub begin: Instant,
+}
+
+impl Utterance<'_> {
+    /// `audio`, `frames`, `seconds`, `duration_ratio` and `loudness_slope`; what it took is in the
+    /// notes.
+    pub fn output(&self) -> Result<Output, TorchError> {
+        let seconds = self.samples.len() as f64 / f64::from(self.rate);
+        let audio = wave::write(self.rate, self.samples)
+            .map_err(|error| TorchError::Input(format!("the audio cannot be written: {error}")))?;
+        let ratio = seconds / self.pace.seconds(self.text);
+        let slope = loudness_slope(self.samples, self.rate);
+        let mut output = Output::default()
+            .with("audio", NewValue::bytes(wave::KIND, audio))
+            .with("frames", NewValue::Number(self.frames as f64))
+            .with("seconds", NewValue::Number(seconds))
+            .with("duration_ratio", NewValue::Number(ratio))
+            .with("loudness_slope", NewValue::Number(slope));
+        output.note("milliseconds of audio", (seconds * 1000.0).round() as u64);
+        output.note("milliseconds of work", self.begin.elapsed().as_millis() as u64);
+        Ok(output)
+    }
+}
+
+/// A sentence's own random numbers: the same for the same text, whatever else is spoken.
+pub fn sentence_seed(seed: u64, text: &str) -> u64 {
+    let mut head = [0; 8];
+    head.copy_from_slice(&Digest::of(text.as_bytes()).as_bytes()[..8]);
+    scramble(scramble(seed) ^ u64::from_le_bytes(head))
+}

@@ -1,0 +1,160 @@
+//! A model as an artifact: what is read of it, and what is written again.
+
+use stage_core::{Context, Fields, NewValue, Reject, StageError};
+use stage_formats::artifact;
+use stage_formats::vits::{Tokenizer, Tokens};
+use tch::Device;
+
+use super::config::Config;
+use super::load::{Form, Prepared, prepare};
+use crate::error::TorchError;
+use crate::fish::lineage::{self, ModelLineage};
+use crate::stored;
+
+/// What travels unchanged from a model to those made of it.
+const CARRIED: [&str; 5] = [
+    artifact::CONFIG,
+    artifact::VOCABULARY,
+    artifact::TOKENIZER_CONFIG,
+    artifact::LICENSE,
+    artifact::SPEAKERS,
+];
+
+/// A model that arrived on a port; its tensors are still in the store.
+#[derive(Debug)]
+pub struct Model {
+    pub fields: Fields,
+    pub config: Config,
+    pub tokenizer: Tokenizer,
+    /// Who has which number, where that is known.
+    pub speakers: Option<Vec<String>>,
+    pub lineage: ModelLineage,
+}
+
+impl Model {
+    pub fn read(
+        port: &str,
+        fields: Option<&Fields>,
+        context: &mut dyn Context,
+    ) -> Result<Model, StageError> {
+        let fields = fields
+            .ok_or_else(|| StageError::failed(format!("no model arrived on port `{port}`")))?;
+        match fields.text(artifact::FAMILY) {
+            Some(artifact::VITS) => (),
+            Some(other) => return Err(no_model(port, &format!("it is `{other}`"))),
+            None => return Err(no_model(port, "it does not say what it is")),
+        }
+        let config = super::config::parse(&file(port, fields, artifact::CONFIG, context)?)?;
+        let vocabulary = file(port, fields, artifact::VOCABULARY, context)?;
+        let settings = file(port, fields, artifact::TOKENIZER_CONFIG, context)?;
+        let tokenizer = Tokenizer::read(&vocabulary, &settings)?;
+        if tokenizer.size() > config.vocab_size {
+            let (tokens, rows) = (tokenizer.size(), config.vocab_size);
+            let why = format!("its tokenizer has {tokens} tokens, and its embeddings {rows} rows");
+            return Err(no_model(port, &why));
+        }
+        Ok(Model {
+            speakers: speakers(port, fields, &config)?,
+            lineage: ModelLineage::of(fields),
+            fields: fields.clone(),
+            config,
+            tokenizer,
+        })
+    }
+
+    /// Its tensors on a device, in the form that is asked for.
+    pub fn prepared(
+        &self,
+        form: Form,
+        device: Device,
+        context: &mut dyn Context,
+    ) -> Result<Prepared, StageError> {
+        Ok(prepare(&self.config, stored::weights(&self.fields, context)?, form, device)?)
+    }
+
+    /// The fields of a model made of this one, without its tensors.
+    pub fn carried(&self, lineage: &ModelLineage) -> Vec<(String, NewValue)> {
+        let carried = CARRIED.iter().filter_map(|name| {
+            let value = self.fields.get(name)?;
+            Some(((*name).to_owned(), NewValue::Kept(value.clone())))
+        });
+        let own = [
+            (artifact::FAMILY.to_owned(), NewValue::Text(artifact::VITS.into())),
+            (artifact::LINEAGE.to_owned(), NewValue::Text(lineage::to_text(lineage))),
+        ];
+        carried.chain(own).collect()
+    }
+
+    /// A text as the model takes it; what it has no symbol for is told beside.
+    pub fn tokens(&self, text: &str) -> Result<Tokens, Reject> {
+        let tokens = self.tokenizer.encode(&Tokenizer::prepare(text));
+        if tokens.needs_uroman {
+            let advice = "put a `command` stage that runs uroman over the texts before this stage";
+            let reason = format!("the model speaks romanised text, and this one is not; {advice}");
+            return Err(Reject::new("uroman", reason));
+        }
+        match tokens.ids.is_empty() {
+            true => Err(Reject::new("unknown", "the model knows none of the text's characters")),
+            false => Ok(tokens),
+        }
+    }
+
+    /// The number of a speaker, by name or as digits; none where the model knows one alone.
+    ///
+    /// # Errors
+    ///
+    /// When the model knows several, and not this one.
+    pub fn speaker(&self, name: Option<&str>) -> Result<Option<i64>, TorchError> {
+        let count = self.config.num_speakers;
+        if count < 2 {
+            return Ok(None);
+        }
+        let known = self.speakers.as_deref().unwrap_or_default();
+        let number = name.and_then(|name| {
+            let place = known.iter().position(|own| own == name).map(|place| place as i64);
+            place.or_else(|| name.parse().ok().filter(|number| (0..count).contains(number)))
+        });
+        let asked = name.map_or("nobody is named".to_owned(), |name| format!("`{name}` is none"));
+        number.map(Some).ok_or_else(|| {
+            let names = match known {
+                [] => format!("0 to {}", count - 1),
+                known => known.join(", "),
+            };
+            TorchError::Input(format!("the model has the speakers {names}, and {asked} of them"))
+        })
+    }
+}
+
+fn file(
+    port: &str,
+    fields: &Fields,
+    name: &str,
+    context: &mut dyn Context,
+) -> Result<bytes::Bytes, StageError> {
+    let blob = fields.blob(name);
+    context.read(blob.ok_or_else(|| no_model(port, &format!("it has no `{name}`")))?)
+}
+
+fn speakers(
+    port: &str,
+    fields: &Fields,
+    config: &Config,
+) -> Result<Option<Vec<String>>, StageError> {
+    let Some(text) = fields.text(artifact::SPEAKERS) else { return Ok(None) };
+    let names: Vec<String> = serde_json::from_str(text)
+        .map_err(|error| no_model(port, &format!("its list of speakers is damaged: {error}")))?;
+    match names.len() as i64 == config.num_speakers {
+        true => Ok(Some(names)),
+        false => {
+            let (names, known) = (names.len(), config.num_speakers);
+            Err(no_model(port, &format!("it names {names} speakers and has {known}")))
+        }
+    }
+}
+
+fn no_model(port: &str, why: &str) -> StageError {
+    StageError::with_help(
+        format!("what arrived on `{port}` is no VITS model: {why}"),
+        "give it a stage of the kind `model.import`, `vits.init` or `vits.finetune`",
+    )
+}

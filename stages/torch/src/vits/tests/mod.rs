@@ -1,0 +1,141 @@
+//! VITS in the shared trainer, on the model of the fixture (`fixtures/make_vits.py`).
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+
+mod precision;
+mod training;
+
+use std::path::Path;
+
+use stage_core::StageError;
+use tch::{Device, Kind};
+
+use super::nets::{Lessons, Nets};
+use super::{Batch, Config, Form, LossWeights, Prepared, Recording, VitsTrainee, prepare};
+use crate::error::TorchError;
+use crate::random::{Random, scramble};
+use crate::threads::one_thread;
+use crate::train::adamw::AdamWSettings;
+use crate::train::order::{Clip, Grouping, Row};
+use crate::train::precision::Precision;
+use crate::train::schedule::{Decay, Schedule};
+use crate::train::settings::{Checkpoints, Settings};
+use crate::train::tests::memory::Memory;
+use crate::train::{Data, Job, Trained, train};
+use crate::weights::Weights;
+
+fn read(name: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/vits");
+    std::fs::read(folder.join(name)).unwrap()
+}
+
+pub fn config() -> Config {
+    let fixture: serde_json::Value = serde_json::from_slice(&read("fixture.json")).unwrap();
+    Config::parse(fixture["settings"]["config"].to_string().as_bytes()).unwrap()
+}
+
+pub fn file() -> Weights {
+    Weights::from_safetensors(&read("model.safetensors")).unwrap()
+}
+
+fn prepared() -> Prepared {
+    prepare(&config(), file(), Form::Normed, Device::Cpu).unwrap()
+}
+
+fn lessons() -> Lessons {
+    let weights = LossWeights { mel: 35.0, kl: 1.5, ..LossWeights::default() };
+    Lessons { bands: 10, weights, dropout: false, kind: Kind::Float }
+}
+
+fn nets(lessons: Lessons) -> Nets {
+    Nets::new(&config(), prepared(), lessons).unwrap()
+}
+
+fn trainee() -> VitsTrainee {
+    VitsTrainee::new(nets(lessons()))
+}
+
+/// Clips of two tones each, of about a fiftieth of a second.
+struct Tones(Vec<Recording>);
+
+impl Tones {
+    fn new(count: usize) -> Tones {
+        Tones((0..count as u64).map(recording).collect())
+    }
+
+    fn clips(&self) -> Vec<Clip> {
+        let frames = |one: &Recording| one.wave.len() / config().hop() as usize;
+        let clip = |(at, one)| Clip { id: format!("clip{at}"), length: frames(one) };
+        self.0.iter().enumerate().map(clip).collect()
+    }
+}
+
+fn recording(number: u64) -> Recording {
+    let mut random = Random::new(scramble(number));
+    let letters = 2 + random.draw() % 3;
+    let mut tokens = vec![0];
+    tokens.extend((0..letters).flat_map(|_| [(random.draw() % 12) as i64, 0]));
+    let pitches = [0.2 + random.fraction(), 1.0 + random.fraction()];
+    let sample = |at: usize| {
+        let at = at as f64;
+        (0.4 * (pitches[0] * at).sin() + 0.15 * (pitches[1] * at).sin()) as f32
+    };
+    let wave = (0..150 + (random.draw() % 120) as usize).map(sample).collect();
+    Recording { key: scramble(!number), tokens, wave, spectrogram: None, speaker: None }
+}
+
+impl Data<Batch> for Tones {
+    fn batch(&self, rows: &[Row]) -> Result<Batch, TorchError> {
+        let clips = rows.iter().flatten().map(|clip| self.0[*clip].clone()).collect();
+        Ok(Batch { clips, hop: config().hop() })
+    }
+
+    fn name(&self, clip: usize) -> String {
+        format!("clip {clip}")
+    }
+}
+
+fn settings() -> Settings {
+    Settings {
+        seed: 1,
+        steps: 5,
+        grouping: Grouping::Buckets { length: 40, rows: 4 },
+        rows: 2,
+        accumulate: 2,
+        precision: Precision::F32,
+        adamw: AdamWSettings {
+            beta1: 0.8,
+            beta2: 0.99,
+            epsilon: 1e-9,
+            weight_decay: 0.01,
+            decays_all: true,
+        },
+        schedule: Schedule {
+            rate: 1e-3,
+            warm_up: 0,
+            from_zero: true,
+            decay: Decay::Exponential { factor: 0.999875, every: 2 },
+        },
+        clip: Some(1000.0),
+        validate_every: 2,
+        early_stop: None,
+        keep_best: 1,
+        keep_kind: None,
+        checkpoint: Checkpoints { steps: Some(2), seconds: None },
+        bad_steps: 3,
+        record_every: 1,
+        report_every: 1,
+    }
+}
+
+/// Trains replicas on clips of which every fifth is held out.
+fn run(
+    replicas: &mut [VitsTrainee],
+    tones: &Tones,
+    settings: &Settings,
+    host: &mut Memory,
+) -> Result<Trained<usize>, StageError> {
+    one_thread();
+    let clips = tones.clips();
+    let held_out: Vec<bool> = (0..clips.len()).map(|at| at % 5 == 4).collect();
+    train(Job { replicas, data: tones, clips: &clips, held_out: &held_out, settings }, host)
+}

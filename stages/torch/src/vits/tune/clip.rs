@@ -1,0 +1,242 @@
+//! Clips as a model learns from them, from the texts and the audio that arrive.
+
+use bytes::Bytes;
+use cache::Digest;
+use stage_core::key::{HashSink, Sink};
+use stage_core::{Context, Item, Reject, StageError};
+
+use crate::error::TorchError;
+use crate::train::clips::{self, Sides, Trainable, begin};
+use crate::train::notes::Notes;
+use crate::train::order::Row;
+use crate::train::run::Data;
+use crate::vits::artifact::Model;
+use crate::vits::{Batch, Config, Recording, cached};
+use crate::wave;
+
+/// Of the draw of held-out clips.
+pub const SALT: &str = "vits";
+
+/// Spectrograms beyond so many bytes are not kept in memory but computed anew when they are
+/// wanted, which gives the same ones.
+const KEPT: u64 = 1 << 30;
+
+/// What a clip needs to be trained on; its audio stays as it is stored.
+#[derive(Clone, Debug)]
+pub struct Clip {
+    /// Follows from text, audio and speaker alone.
+    id: String,
+    key: u64,
+    tokens: Vec<i64>,
+    audio: Bytes,
+    spectrogram: Option<Bytes>,
+    frames: usize,
+    speaker: Option<i64>,
+    /// How its text begins.
+    begin: String,
+}
+
+pub type Clips = clips::Clips<Clip>;
+
+/// What decides which clips are read.
+pub struct Reading<'a> {
+    pub model: &'a Model,
+    pub max_seconds: f64,
+}
+
+impl Reading<'_> {
+    pub fn clips(&self, sides: &Sides<'_>, context: &mut dyn Context) -> Result<Clips, StageError> {
+        let mut kept = 0;
+        let clips = sides.clips(|item, notes| {
+            let Some(mut clip) = self.clip(item, notes, context)? else { return Ok(None) };
+            kept += clip.spectrogram.as_ref().map_or(0, |bytes| bytes.len() as u64);
+            if kept > KEPT {
+                clip.spectrogram = None;
+            }
+            Ok(Some(clip))
+        })?;
+        match clips.held_out.iter().any(|held| !held) {
+            true => Ok(clips),
+            false => Err(nothing_left(&clips.notes)),
+        }
+    }
+
+    /// None where it is left out.
+    fn clip(
+        &self,
+        item: &Item,
+        notes: &mut Notes,
+        context: &mut dyn Context,
+    ) -> Result<Option<Clip>, StageError> {
+        let missing = |field: &str| StageError::failed(format!("a clip has no `{field}`"));
+        let text = item.fields.text("text").ok_or_else(|| missing("text"))?;
+        let blob = item.fields.blob("audio").ok_or_else(|| missing("audio"))?;
+        let Some(tokens) = self.tokens(text, notes) else { return Ok(None) };
+        let audio = context.read(blob)?;
+        let frames = self.frames(&audio).map_err(|reject| unfit(text, &reject.reason))?;
+        if let Some(why) = self.misfit(frames, tokens.len()) {
+            notes.add(why, 1);
+            return Ok(None);
+        }
+        let speaker = item.fields.text("speaker");
+        let number =
+            self.model.speaker(speaker).map_err(|error| unfit(text, &error.to_string()))?;
+        let spectrogram = item.fields.blob("spectrogram");
+        let spectrogram = spectrogram.map(|blob| context.read(blob)).transpose()?;
+        if let Some(bytes) = &spectrogram {
+            self.check(bytes, frames).map_err(|error| unfit(text, &error.to_string()))?;
+        }
+        let digest = id(text, &blob.digest, number);
+        let mut key = [0; 8];
+        key.copy_from_slice(&digest.as_bytes()[..8]);
+        Ok(Some(Clip {
+            id: digest.to_string(),
+            key: u64::from_le_bytes(key),
+            tokens,
+            audio,
+            spectrogram,
+            frames,
+            speaker: number,
+            begin: begin(text),
+        }))
+    }
+
+    fn tokens(&self, text: &str, notes: &mut Notes) -> Option<Vec<i64>> {
+        let tokens = match self.model.tokens(text) {
+            Ok(tokens) => tokens,
+            Err(Reject { code, .. }) if code == "uroman" => {
+                notes.add("clips whose text is not romanised as the model's was, left out", 1);
+                return None;
+            }
+            Err(_) => {
+                notes.add("clips whose text the model knows no character of, left out", 1);
+                return None;
+            }
+        };
+        if tokens.unknown.keys().any(|character| character.is_alphanumeric()) {
+            notes.add("clips with letters or digits that the model has no symbol for, left out", 1);
+            return None;
+        }
+        let marks: usize = tokens.unknown.values().sum();
+        if marks > 0 {
+            notes.add("marks in texts that the model has no symbol for, dropped", marks as u64);
+        }
+        Some(tokens.ids)
+    }
+
+    /// Of audio at the model's rate.
+    fn frames(&self, audio: &[u8]) -> Result<usize, Reject> {
+        let (wave, config) = (wave::read(audio)?, &self.model.config);
+        let rate = config.sampling_rate;
+        if i64::from(wave.rate) != rate {
+            let advice = format!("put `audio.resample` with `rate = {rate}` before this stage");
+            let reason = format!("its audio has {} Hz, the model {rate} Hz; {advice}", wave.rate);
+            return Err(Reject::new("rate", reason));
+        }
+        Ok(wave.samples.len() / config.hop() as usize)
+    }
+
+    /// Why a clip of so many frames and tokens cannot be learnt from.
+    fn misfit(&self, frames: usize, tokens: usize) -> Option<&'static str> {
+        let config = &self.model.config;
+        let seconds = frames as f64 * config.hop() as f64 / config.sampling_rate as f64;
+        if seconds > self.max_seconds {
+            return Some("clips longer than `max_seconds`, left out");
+        }
+        if (frames as i64) < config.segment_frames() {
+            return Some("clips shorter than the part that is made of each, left out");
+        }
+        (frames < tokens).then_some("clips with fewer frames than their text has tokens, left out")
+    }
+
+    fn check(&self, spectrogram: &[u8], frames: usize) -> Result<(), TorchError> {
+        let own = cached::read(spectrogram, &self.model.config)?.size()[1];
+        match own == frames as i64 {
+            true => Ok(()),
+            false => Err(TorchError::Input(format!(
+                "its spectrogram has {own} frames and its audio {frames}: it is of other audio"
+            ))),
+        }
+    }
+}
+
+fn unfit(text: &str, why: &str) -> StageError {
+    StageError::with_help(
+        format!("the clip with the text `{}` does not fit the model: {why}", begin(text)),
+        "clips need mono WAV at the model's rate, spectrograms of `vits.spectrogram` made for this \
+         model, and a speaker that it knows",
+    )
+}
+
+fn nothing_left(notes: &Notes) -> StageError {
+    let told: Vec<String> = notes.0.iter().map(|(what, count)| format!("{count} {what}")).collect();
+    StageError::with_help(
+        format!("there are no clips to train on: {}", told.join("; ")),
+        "look at what was left out; at least one clip must stay for training",
+    )
+}
+
+/// The same clip under another name is the same clip.
+fn id(text: &str, audio: &Digest, speaker: Option<i64>) -> Digest {
+    let mut sink = HashSink::default();
+    sink.text("text", text);
+    sink.digest("audio", audio);
+    if let Some(speaker) = speaker {
+        sink.text("speaker", &speaker.to_string());
+    }
+    sink.finish()
+}
+
+impl Trainable for Clip {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn length(&self) -> usize {
+        self.frames
+    }
+}
+
+impl Clip {
+    pub fn tokens(&self) -> &[i64] {
+        &self.tokens
+    }
+
+    pub fn speaker(&self) -> Option<i64> {
+        self.speaker
+    }
+
+    fn recording(&self) -> Result<Recording, TorchError> {
+        let wave = wave::read(&self.audio).map_err(|reject| TorchError::Input(reject.reason))?;
+        Ok(Recording {
+            key: self.key,
+            tokens: self.tokens.clone(),
+            wave: wave.samples,
+            spectrogram: self.spectrogram.clone(),
+            speaker: self.speaker,
+        })
+    }
+}
+
+impl Clips {
+    pub fn data(&self, config: &Config) -> ClipData<'_> {
+        ClipData { clips: &self.clips, hop: config.hop() }
+    }
+}
+
+/// Makes batches of clips.
+pub struct ClipData<'a> {
+    clips: &'a [Clip],
+    hop: i64,
+}
+
+impl Data<Batch> for ClipData<'_> {
+    fn batch(&self, rows: &[Row]) -> Result<Batch, TorchError> {
+        let clips = rows.iter().flatten().map(|clip| self.clips[*clip].recording());
+        Ok(Batch { clips: clips.collect::<Result<_, _>>()?, hop: self.hop })
+    }
+
+    fn name(&self, clip: usize) -> String {
+        self.clips[clip].begin.clone()
+    }
+}

@@ -1,0 +1,134 @@
+//! A training of VITS: from what arrived on the ports to what was learnt.
+
+pub mod clip;
+mod plan;
+mod preflight;
+mod start;
+mod voices;
+
+use stage_core::{Blob, Context, GatherInput, Setup, StageError};
+use tch::Device;
+
+use self::clip::{Clips, Reading, SALT};
+use self::plan::Plan;
+use self::preflight::Preflight;
+use self::start::Start;
+use super::artifact::Model;
+use super::trainee::VitsTrainee;
+use crate::fish::lineage;
+use crate::machine::Machine;
+use crate::stored;
+use crate::train::clips::Sides;
+use crate::train::frozen::{Frozen, check_frozen, frozen};
+use crate::train::run::{Job, Trained, train};
+use crate::train::{ContextHost, Settings, Trainee};
+
+/// What came of it.
+pub struct Tuned {
+    pub base: Model,
+    /// The digest of what training went on from, where it did not begin anew.
+    pub parent: Option<String>,
+    pub trained: Trained<Blob>,
+    /// The trained tensors of the result, by name, and those that were frozen.
+    pub weights: Vec<(String, Blob)>,
+    pub frozen: Vec<(String, Blob)>,
+    /// Where the discriminator came from.
+    pub discriminator: &'static str,
+    pub notes: Vec<(String, u64)>,
+}
+
+pub struct Tuning<'a> {
+    pub setup: &'a Setup,
+    pub machine: &'a Machine,
+}
+
+impl Tuning<'_> {
+    pub fn run(&self, input: &GatherInput, context: &mut dyn Context) -> Result<Tuned, StageError> {
+        let facts = |device: &str| self.machine.facts(device);
+        let plan = Plan::read(&self.setup.parameters, &self.setup.device, facts)?;
+        let sides = Sides::of(input, plan.training.validation_fraction, SALT)?;
+        let mut base = Model::read("base", input.artifact("base"), context)?;
+        voices::name(&mut base, &sides)?;
+        plan.set_segment(&mut base.config)?;
+        let reading = Reading { model: &base, max_seconds: plan.max_seconds };
+        let mut clips = reading.clips(&sides, context)?;
+        let settings = plan.settings(&clips, &base.config)?;
+
+        let parent = context.parent()?;
+        let is_new = context.last_checkpoint()?.is_none();
+        let other = input.artifact("discriminator");
+        let start = Start { plan: &plan, base: &base, parent: parent.as_ref(), other };
+        let devices = plan.training.devices.len();
+        let threads = self.machine.share_threads(start.parameters(), devices);
+        let (mut replicas, discriminator) = self.replicas(&start, &mut clips, context)?;
+        if plan.training.preflight && is_new {
+            let preflight = Preflight::new(&base, &clips);
+            preflight.look(&replicas[0], context)?;
+            preflight.rehearse(&mut replicas, &settings, context)?;
+            preflight.speak(replicas[0].nets().generator())?;
+        }
+        let before = unmoved(&replicas[0])?;
+        let host = ContextHost::new(context, settings.steps);
+        let trained = train_on(&mut replicas, &base, &clips, &settings, host)?;
+        check_frozen(&before, &unmoved(&replicas[0])?)?;
+        drop(threads);
+        let frozen = kept(replicas[0].nets().frozen(), context)?;
+        let weights = match (plan.training.take_best, trained.best.first()) {
+            (true, Some((_, weights))) => weights.clone(),
+            _ => trained.last.clone(),
+        };
+        let parent = parent.map(|parent| lineage::digest(&parent).to_string());
+        let notes = clips.notes.close(&trained);
+        Ok(Tuned { base, parent, trained, weights, frozen, discriminator, notes })
+    }
+
+    /// The model, once for each device, ready to be trained.
+    fn replicas(
+        &self,
+        start: &Start<'_>,
+        clips: &mut Clips,
+        context: &mut dyn Context,
+    ) -> Result<(Vec<VitsTrainee>, &'static str), StageError> {
+        let mut replicas = Vec::new();
+        let (weights, discriminator) = start.weights(context)?;
+        clips.notes.add(&format!("discriminator: {discriminator}"), 1);
+        for (at, name) in start.plan.training.devices.iter().enumerate() {
+            let mut nets = start.nets(&weights, self.machine.open(name)?)?;
+            for one in nets.freeze(&start.plan.freeze)? {
+                if at == 0 {
+                    clips.notes.add(&format!("tensors of `{}`", one.pattern), one.count as u64);
+                }
+            }
+            replicas.push(VitsTrainee::new(nets));
+        }
+        Ok((replicas, discriminator))
+    }
+}
+
+fn train_on(
+    replicas: &mut [VitsTrainee],
+    base: &Model,
+    clips: &Clips,
+    settings: &Settings,
+    host: ContextHost<'_>,
+) -> Result<Trained<Blob>, StageError> {
+    let (data, order) = (clips.data(&base.config), clips.order());
+    let device = |replica: &VitsTrainee| Some(replica.parameters().first()?.1.device());
+    let devices: Vec<Device> = replicas.iter().filter_map(device).collect();
+    let job = Job { replicas, data: &data, clips: &order, held_out: &clips.held_out, settings };
+    train(job, &mut host.on(&devices))
+}
+
+fn unmoved(trainee: &VitsTrainee) -> Result<Frozen, StageError> {
+    let tensors = trainee.nets().frozen().iter();
+    frozen(tensors.map(|(name, tensor)| (name.clone(), tensor.shallow_clone())).collect())
+}
+
+fn kept(
+    tensors: &[(String, tch::Tensor)],
+    context: &mut dyn Context,
+) -> Result<Vec<(String, Blob)>, StageError> {
+    let keep =
+        |(name, tensor): &(String, tch::Tensor)| Ok((name.clone(), stored::keep(tensor, context)?));
+    tensors.iter().map(keep).collect()
+}

@@ -1,0 +1,110 @@
+//! What the parameters of the stage mean.
+
+use stage_core::{Parameters, StageError};
+
+use super::clip::Clips;
+use crate::train::adamw::AdamWSettings;
+use crate::train::order::Grouping;
+use crate::train::plan::{Rows, TrainingPlan};
+use crate::train::precision::DeviceFacts;
+use crate::train::schedule::{Decay, Schedule};
+use crate::train::settings::Settings;
+use crate::vits::{Config, Lessons, LossWeights};
+
+/// Where the discriminator comes from if no other model is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    Auto,
+    Base,
+    New,
+}
+
+/// The parameters that are read before there are clips.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub training: TrainingPlan,
+    pub lessons: Lessons,
+    pub freeze: Vec<String>,
+    pub source: Source,
+    pub max_seconds: f64,
+    segment: Option<f64>,
+    /// Of the learning rate, a pass; none with another schedule.
+    decay: Option<f64>,
+}
+
+impl Plan {
+    /// `own` is the device of the stage.
+    pub fn read(
+        parameters: &Parameters,
+        own: &str,
+        facts: impl Fn(&str) -> DeviceFacts,
+    ) -> Result<Plan, StageError> {
+        let training = TrainingPlan::read(parameters, own, facts)?;
+        let number = |name: &str| parameters.number(name);
+        let is_exponential = parameters.text("schedule")? == "exponential";
+        let is_set = parameters.is_set("segment");
+        Ok(Plan {
+            lessons: Lessons {
+                bands: parameters.integer("bands")? as usize,
+                weights: LossWeights {
+                    mel: number("mel_weight")?,
+                    kl: number("kl_weight")?,
+                    duration: number("duration_weight")?,
+                    adversarial: number("adversarial_weight")?,
+                    features: number("feature_weight")?,
+                },
+                dropout: parameters.text("dropout")? == "original",
+                kind: training.precision.kind(),
+            },
+            freeze: parameters.texts("freeze")?.into_iter().map(str::to_owned).collect(),
+            source: match parameters.text("discriminator")? {
+                "base" => Source::Base,
+                "new" => Source::New,
+                _ => Source::Auto,
+            },
+            max_seconds: parameters.seconds("max_seconds")?,
+            segment: is_set.then(|| parameters.seconds("segment")).transpose()?,
+            decay: is_exponential.then(|| number("rate_decay")).transpose()?,
+            training,
+        })
+    }
+
+    /// Puts the part that is made of each clip in place of the model's own.
+    pub fn set_segment(&self, config: &mut Config) -> Result<(), StageError> {
+        let Some(seconds) = self.segment else { return Ok(()) };
+        let samples = seconds * config.sampling_rate as f64;
+        let frames = (samples / config.hop() as f64).round().max(1.0);
+        config.segment_size = frames as i64 * config.hop();
+        // What is mirrored at the ends of a part has to lie within it.
+        let least = config.transform() / 2;
+        match config.segment_size > least {
+            true => Ok(()),
+            false => Err(StageError::with_help(
+                format!(
+                    "a `segment` of {} samples is too short to be analysed",
+                    config.segment_size
+                ),
+                format!(
+                    "it needs more than {least} samples; the model's own has about half a second"
+                ),
+            )),
+        }
+    }
+
+    pub fn settings(&self, clips: &Clips, config: &Config) -> Result<Settings, StageError> {
+        let frames = self.max_seconds * config.sampling_rate as f64 / config.hop() as f64;
+        let rows_of_step = self.training.rows_of_step()?;
+        let grouping = Grouping::Buckets { length: frames.ceil() as usize, rows: rows_of_step };
+        let order = clips.order();
+        let rows = Rows { clips: &order, held_out: &clips.held_out, grouping };
+        let settings = self.training.settings(&rows)?;
+        let adamw = AdamWSettings { decays_all: true, ..settings.adamw };
+        let every = rows.of_a_pass(self.training.seed)?.div_ceil(rows_of_step).max(1) as u64;
+        let decay = match self.decay {
+            Some(factor) => Decay::Exponential { factor, every },
+            None => settings.schedule.decay,
+        };
+        let schedule = Schedule { decay, ..settings.schedule };
+        Ok(Settings { adamw, schedule, ..settings })
+    }
+}

@@ -1,0 +1,86 @@
+//! What is looked at before hours of training begin: whether the losses are numbers, whether a
+//! step can be made, saved and gone on from, and whether the model can be heard.
+
+use stage_core::{Context, StageError};
+use tch::Kind;
+
+use super::clip::Clips;
+use super::unmoved;
+use crate::train::frozen::check_frozen;
+use crate::train::run::Data;
+use crate::train::{Settings, Trainee, rehearsal};
+use crate::vits::artifact::Model;
+use crate::vits::{Manner, Seeded, Vits, VitsTrainee};
+
+/// Clips that are looked at.
+const CLIPS: usize = 8;
+
+/// A model that was trained is not softer than this, as the root of the mean square.
+const SILENCE: f64 = 1e-4;
+
+pub struct Preflight<'a> {
+    base: &'a Model,
+    clips: Clips,
+}
+
+impl<'a> Preflight<'a> {
+    pub fn new(base: &'a Model, clips: &Clips) -> Preflight<'a> {
+        Preflight { base, clips: clips.sample(CLIPS) }
+    }
+
+    /// Tells the losses of the base, and refuses those that are no numbers.
+    pub fn look(&self, trainee: &VitsTrainee, context: &mut dyn Context) -> Result<(), StageError> {
+        let rows: Vec<Vec<usize>> = (0..self.clips.clips.len()).map(|clip| vec![clip]).collect();
+        let batch = self.clips.data(&self.base.config).batch(&rows)?;
+        let means = trainee.evaluate(&batch)?.means(&VitsTrainee::count(&batch))?;
+        let named: Vec<(String, f64)> =
+            means.0.iter().map(|(name, mean)| (format!("preflight/{name}"), *mean)).collect();
+        let told: Vec<(&str, f64)> = named.iter().map(|(name, mean)| (&**name, *mean)).collect();
+        context.metrics(0, &told);
+        match named.iter().find(|(_, mean)| !mean.is_finite()) {
+            None => Ok(()),
+            Some((name, mean)) => Err(StageError::with_help(
+                format!("before training `{name}` is {mean}"),
+                "the base is damaged, or its numbers are too large for the precision: try \
+                 `precision = \"f32\"`",
+            )),
+        }
+    }
+
+    /// Makes two steps, and again with a stop, a save and a reload between them; then all is as
+    /// it was before.
+    pub fn rehearse(
+        &self,
+        replicas: &mut [VitsTrainee],
+        settings: &Settings,
+        context: &mut dyn Context,
+    ) -> Result<(), StageError> {
+        let before = unmoved(&replicas[0])?;
+        let data = self.clips.data(&self.base.config);
+        rehearsal::rehearse(replicas, &data, &self.clips.order(), settings, context)?;
+        check_frozen(&before, &unmoved(&replicas[0])?)
+    }
+
+    /// Speaks the text of a clip: a base whose decoder was lost on the way is silent.
+    pub fn speak(&self, model: &Vits) -> Result<(), StageError> {
+        let Some(clip) = self.clips.clips.first() else { return Ok(()) };
+        let texts = model.texts(&[clip.tokens().to_vec()])?;
+        let speakers = clip.speaker().map(|speaker| vec![speaker]);
+        let mut noise = Seeded::new(vec![0]);
+        let spoken =
+            model.speak(&texts, speakers.as_deref(), &Manner::of(&model.config), &mut noise);
+        // One that has learnt nothing may ask for hours.
+        let spoken = match spoken {
+            Err(_) if self.base.lineage.random => return Ok(()),
+            spoken => spoken?,
+        };
+        let square = spoken.waves[0].square().mean(Kind::Double).double_value(&[]);
+        match self.base.lineage.random || square.sqrt() > SILENCE {
+            true => Ok(()),
+            false => Err(StageError::with_help(
+                format!("the base speaks nothing: its sound has a level of {}", square.sqrt()),
+                "the weights of its decoder were lost on the way: import the published files again",
+            )),
+        }
+    }
+}

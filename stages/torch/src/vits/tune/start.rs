@@ -1,0 +1,79 @@
+//! What a training begins with: a generator, and a discriminator from one of several places.
+
+use stage_core::{Context, Fields, StageError};
+use stage_formats::vits::DISCRIMINATOR_PREFIX;
+use tch::Device;
+
+use super::plan::{Plan, Source};
+use crate::stored;
+use crate::vits::artifact::Model;
+use crate::vits::{Form, Nets, fresh, prepare};
+use crate::weights::Weights;
+
+pub struct Start<'a> {
+    pub plan: &'a Plan,
+    pub base: &'a Model,
+    /// The result that training goes on from, where it does.
+    pub parent: Option<&'a Fields>,
+    /// A model whose discriminator is taken.
+    pub other: Option<&'a Fields>,
+}
+
+impl Start<'_> {
+    /// Of both nets.
+    pub fn parameters(&self) -> i64 {
+        let config = &self.base.config;
+        let tensors = config.generator().into_iter().chain(config.discriminator());
+        tensors.map(|(_, shape)| shape.iter().product::<i64>()).sum()
+    }
+
+    /// The tensors of both nets as they are stored, and where the discriminator is from.
+    pub fn weights(
+        &self,
+        context: &mut dyn Context,
+    ) -> Result<(Weights, &'static str), StageError> {
+        if let Some(parent) = self.parent {
+            let parent = Model::read("parent", Some(parent), context)?;
+            return Ok((stored::weights(&parent.fields, context)?, "parent"));
+        }
+        let weights = stored::weights(&self.base.fields, context)?;
+        let (judge, mut weights) = parted(weights);
+        let (judge, from) = match (self.other, self.plan.source, judge.is_empty()) {
+            (Some(other), ..) => {
+                let other = Model::read("discriminator", Some(other), context)?;
+                (parted(stored::weights(&other.fields, context)?).0, "port")
+            }
+            (None, Source::Auto | Source::Base, false) => (judge, "base"),
+            (None, Source::Base, true) => (judge, "none"),
+            _ => (self.fresh()?, "new"),
+        };
+        if judge.is_empty() {
+            return Err(StageError::with_help(
+                "the model has no discriminator, which training needs",
+                "leave `discriminator` at `auto` for a fresh one, or give a model that has one on \
+                 the port `discriminator`",
+            ));
+        }
+        judge.into_iter().for_each(|(name, tensor)| weights.insert(name, tensor));
+        Ok((weights, from))
+    }
+
+    /// Both nets on a device.
+    pub fn nets(&self, weights: &Weights, device: Device) -> Result<Nets, StageError> {
+        let copy = weights.iter().map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone()));
+        let prepared = prepare(&self.base.config, copy.collect(), Form::Normed, device)?;
+        Ok(Nets::new(&self.base.config, prepared, self.plan.lessons)?)
+    }
+
+    fn fresh(&self) -> Result<Vec<(String, tch::Tensor)>, StageError> {
+        let seed = self.plan.training.seed;
+        Ok(fresh::discriminator(&self.base.config, seed)?.into_iter().collect())
+    }
+}
+
+/// The tensors of the discriminator, and the others.
+fn parted(weights: Weights) -> (Vec<(String, tch::Tensor)>, Weights) {
+    let (judge, others): (Vec<_>, Vec<_>) =
+        weights.into_iter().partition(|(name, _)| name.starts_with(DISCRIMINATOR_PREFIX));
+    (judge, others.into_iter().collect())
+}

@@ -1,0 +1,38 @@
+//! The variant with a model that needs no tokens.
+
+use std::path::Path;
+
+use throstle_tests::Project;
+
+use crate::project::CLIPS;
+
+/// The demo, with the manifest of the variant in place of its own and a short training.
+fn variant() -> Project {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../pipelines/demo");
+    let demo = Project::copy_of(&source, &["out", ".throstle"]);
+    let manifest = demo.text("vits.toml");
+    let shortened = manifest.replace("steps = 6", "steps = 2\npreflight = false");
+    assert_ne!(shortened, manifest);
+    demo.write("pipeline.toml", shortened);
+    demo.remove("vits.toml");
+    demo
+}
+
+#[test]
+fn clips_become_a_voice_that_transformers_loads_and_a_sentence_costs_a_sentence() {
+    let demo = variant();
+    let ran = demo.run();
+    assert_eq!(ran.code, Some(0), "{}", ran.errors);
+    let executed = ran.executed();
+    assert_eq!((executed["spectrograms"], executed["trained"]), (CLIPS, 1));
+    assert_eq!((executed["characters"], executed["spoken_sentences"]), (1, 2));
+    assert_eq!(demo.names("out/vits/spoken"), ["001.wav", "002.wav"]);
+    assert_eq!(
+        demo.names("out/vits/model"),
+        ["config.json", "model.safetensors", "tokenizer_config.json", "vocab.json"]
+    );
+    demo.run().assert_nothing_done();
+    demo.replace("pipeline.toml", "Koira nukkui", "Kissa nukkui");
+    let expected = [("sentences", 1), ("spoken_sentences", 1)];
+    assert_eq!(demo.run().executed(), expected.into());
+}

@@ -1,0 +1,256 @@
+//! Estimates before a run, what it took after it, and a budget that stops it.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use cache::CacheError;
+use camino::Utf8PathBuf;
+use engine::engine::{EngineError, WorkerCommand};
+use engine::estimate::{Estimate, RunOutcome, estimate};
+use engine::machine::Machine;
+use engine::record::{ITEM, ItemRecord, SPENT, decode, encode};
+use engine::spending::{Spent, spent};
+use stage_core::estimate::{Basis, StageEstimate};
+use stage_core::event::{Event, Status};
+use stage_core::{Context, Job, Kind, Setup, Stage, StageError};
+use throstle_tests::train::Remote;
+use throstle_tests::training::{MANIFEST, STEPS, checkpoint, steps};
+use throstle_tests::{Lab, Ran, stages};
+
+/// The small pipeline with so many texts, of 100 letters and one more each.
+fn lab(texts: usize) -> Lab {
+    let lab = Lab::new();
+    write_texts(&lab, 0..texts);
+    lab
+}
+
+fn write_texts(lab: &Lab, numbers: std::ops::Range<usize>) {
+    for number in numbers {
+        let text = format!("{number:03}").repeat(34) + &"x".repeat(number);
+        lab.write(&format!("data/clip{number:03}.txt"), &text);
+    }
+}
+
+fn estimated(lab: &Lab) -> Estimate {
+    let (pipeline, plan, cache) = (lab.pipeline(), lab.plan(), lab.cache());
+    estimate(&pipeline, &plan, &cache, Machine::look(), lab.threads).unwrap()
+}
+
+fn stage(lab: &Lab, name: &str) -> StageEstimate {
+    estimated(lab).stages[name].clone()
+}
+
+/// The bytes that the work of a stage came to in a run, as it told.
+fn written(ran: &Ran, name: &str) -> f64 {
+    let bytes = |event: &Event| match event {
+        Event::Measured { stage, disk_bytes, .. } if stage == name => Some(*disk_bytes),
+        _ => None,
+    };
+    ran.events.iter().find_map(bytes).unwrap()
+}
+
+#[test]
+fn what_never_ran_has_no_estimate_and_says_so() {
+    let lab = lab(5);
+    let estimate = estimated(&lab);
+    let loud = &estimate.stages["loud"];
+    assert_eq!((loud.basis, loud.items, loud.seconds), (Basis::Unknown, 5, None));
+    assert!(estimate.total.unknown.contains(&"loud".to_owned()), "{:?}", estimate.total);
+}
+
+#[test]
+fn the_disk_of_new_items_is_known_to_five_percent_after_one_run() {
+    let lab = lab(60);
+    lab.run();
+    write_texts(&lab, 60..80);
+    let expected = stage(&lab, "loud");
+    assert_eq!((expected.basis, expected.items), (Basis::Measured, 20));
+    let ran = lab.run();
+    let (disk, took) = (expected.disk_bytes.unwrap().likely, written(&ran, "loud"));
+    assert!(took > 0.0 && (disk / took - 1.0).abs() < 0.05, "{disk} for {took}");
+}
+
+/// No clock is compared with another one: what the ledger says that items took is what another
+/// run of the same items is expected to take.
+#[test]
+fn the_time_of_items_is_that_of_the_last_run() {
+    let lab = lab(60);
+    lab.run();
+    let records = lab.cache().scan(ITEM).unwrap();
+    let seconds = |bytes: &[u8]| match decode(bytes) {
+        Some(ItemRecord::Done { seconds, .. }) => f64::from(seconds),
+        _ => 0.0,
+    };
+    let all: f64 = records.iter().map(|(_, bytes)| seconds(bytes)).sum();
+    lab.write(
+        "pipeline.toml",
+        &lab.read("pipeline.toml").unwrap().replace("\"!\"", "\"!\"\nsalt = \"2\""),
+    );
+    let estimate = estimated(&lab);
+    let (loud, twice) = (&estimate.stages["loud"], &estimate.stages["twice"]);
+    assert_eq!((loud.basis, loud.items, twice.items), (Basis::Measured, 60, 60));
+    let expected = loud.seconds.unwrap().likely + twice.seconds.unwrap().likely;
+    let expected = expected * lab.threads as f64;
+    assert!((expected / all - 1.0).abs() < 0.25, "{expected} for {all}");
+}
+
+#[test]
+fn a_run_keeps_what_was_expected_beside_what_it_took() {
+    let lab = lab(10);
+    lab.run();
+    write_texts(&lab, 10..15);
+    let ran = lab.run();
+    assert!(ran.events.iter().any(|event| matches!(event, Event::Estimated { .. })));
+    let outcome = RunOutcome::read(&lab.cache(), 2).unwrap().unwrap();
+    let loud = outcome.stages["loud"];
+    assert!(loud.expected_seconds.is_some() && loud.seconds > 0.0, "{loud:?}");
+    assert_eq!(loud.bytes, written(&ran, "loud"));
+    assert!(outcome.seconds > 0.0);
+}
+
+#[test]
+fn what_is_measured_changes_no_key() {
+    let lab = lab(10);
+    lab.run();
+    assert!(lab.run().nothing_executed());
+    assert!(estimated(&lab).stages.is_empty(), "nothing is left to do");
+}
+
+#[test]
+fn a_probe_keeps_what_items_took_and_nothing_else() {
+    let lab = lab(40);
+    let open = || -> Result<cache::Cache, ProbeError> { Ok(lab.open_cache()?) };
+    lab.engine().probe(&lab.pipeline(), 4, &open, &mut |_| {}).unwrap();
+    let expected = estimated(&lab);
+    let bases = ["loud", "twice", "joined"].map(|name| expected.stages[name].basis);
+    assert_eq!(bases, [Basis::Probe, Basis::Probe, Basis::Unknown]);
+    assert_eq!(lab.item_records(), 0);
+    assert_eq!(lab.exports().len(), 0);
+    let ran = lab.run();
+    assert_eq!((ran.executed("loud"), ran.executed("twice")), (40, 40));
+    write_texts(&lab, 40..41);
+    assert_eq!(stage(&lab, "loud").basis, Basis::Measured);
+}
+
+#[derive(Debug)]
+struct ProbeError;
+
+impl From<EngineError> for ProbeError {
+    fn from(_: EngineError) -> ProbeError {
+        ProbeError
+    }
+}
+
+impl From<CacheError> for ProbeError {
+    fn from(_: CacheError) -> ProbeError {
+        ProbeError
+    }
+}
+
+#[test]
+fn a_training_that_was_stopped_is_expected_to_take_the_rest() {
+    let lab =
+        paid(lab_with(&MANIFEST.replace("retries = 2", "steps = 100000\npause = \"10ms\"")), 1.0);
+    assert_eq!(lab.run().status, Status::Paused);
+    let whole = 100_000.0 * 0.010;
+    let left = stage(&lab, "model").seconds.unwrap().likely;
+    let done = checkpoint(&lab) as f64 / 100_000.0;
+    assert!(done > 0.0 && left > whole * (1.0 - done) * 0.75, "{left}");
+}
+
+fn lab_with(manifest: &str) -> Lab {
+    let lab = lab(4);
+    lab.write("pipeline.toml", manifest);
+    lab
+}
+
+/// With a budget of 10, of which so much is left, at 1 a second.
+fn paid(lab: Lab, left: f64) -> Lab {
+    let manifest = lab.read("pipeline.toml").unwrap();
+    let session = "[session]\nprice_per_hour = 3600\nbudget = 10\n";
+    lab.write("pipeline.toml", &format!("{manifest}\n{session}"));
+    let (pipeline, run, seconds) = ("voice".to_owned(), 1, 10.0 - left);
+    let record = Spent { pipeline, run, started: 1, seconds, price_per_hour: 3600.0 };
+    let cache = lab.cache();
+    cache.record(SPENT, &record.key(), encode(&record)).unwrap();
+    cache.commit().unwrap();
+    lab
+}
+
+#[test]
+fn a_budget_that_is_used_up_lets_nothing_begin() {
+    let lab = paid(lab_with(MANIFEST), 0.0);
+    let ran = lab.run();
+    assert_eq!((ran.status, ran.executed("loud")), (Status::Paused, 0));
+    let told = ran.stopping();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("budget: 10.00 of 10.00 spent, 0.00 left"), "{told:?}");
+    assert!(told[0].ends_with("raise `budget` to go on"), "{told:?}");
+}
+
+#[test]
+fn training_saves_before_the_budget_is_used_up() {
+    let manifest =
+        MANIFEST.replace("retries = 2", "steps = 100000\nevery = 50000\npause = \"20ms\"");
+    let lab = paid(lab_with(&manifest), 1.5);
+    let ran = lab.run();
+    assert_eq!(ran.status, Status::Paused, "{:?}", ran.failures());
+    assert_eq!(ran.stopping().len(), 1, "{:?}", ran.stopping());
+    assert_eq!(Some(&checkpoint(&lab)), steps(&ran).last());
+    assert!(spent(&lab.cache(), "voice").unwrap() > 8.5, "the run is counted");
+}
+
+#[test]
+fn a_run_within_its_budget_comes_to_its_end() {
+    let lab = paid(lab_with(MANIFEST), 9.0);
+    let ran = lab.run();
+    assert_eq!((ran.status, steps(&ran).last()), (Status::Done, Some(&STEPS)));
+}
+
+#[test]
+fn the_plan_says_what_the_session_has_no_room_for() {
+    let manifest = MANIFEST.replace("retries = 2", "steps = 100000\npause = \"10ms\"");
+    let lab = paid(lab_with(&manifest), 1.0);
+    lab.run();
+    let manifest = lab.read("pipeline.toml").unwrap().replace("budget = 10", "budget = 50");
+    lab.write("pipeline.toml", &manifest);
+    let fitted = estimated(&lab).fitted.unwrap();
+    assert_eq!(fitted.left_out, ["model"]);
+    assert!(fitted.left_out_money.unwrap().likely > 50.0, "{fitted:?}");
+}
+
+/// A stage in the worker, of which there is only the description here.
+struct Far;
+
+impl Stage for Far {
+    fn kind(&self) -> &'static Kind {
+        &stages::REMOTE
+    }
+
+    fn open(&self, _: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Err(StageError::failed("this stage runs in the worker"))
+    }
+}
+
+#[test]
+fn where_gpus_are_counted_they_wait_until_all_is_there() {
+    let mut lab = Lab::new();
+    for number in 0..6 {
+        lab.write(&format!("data/slow{number}.txt"), &format!("slow {number}"));
+    }
+    let manifest = "[pipeline]\nname = \"far\"\n\
+        [stage.lines]\nuse = \"test.lines\"\nfolder = \"data\"\n\
+        [stage.loud]\nuse = \"test.shout\"\ninput = \"lines\"\n\
+        [stage.far]\nuse = \"test.remote\"\ninput = \"loud\"\ndevice = \"cuda:0\"\n\
+        [session]\ngpu_hours_per_week = 30\n";
+    lab.write("pipeline.toml", manifest);
+    lab.stages.extend([Arc::new(Far) as Arc<dyn Stage>, Arc::new(Remote)]);
+    let program = Some(Utf8PathBuf::from(env!("CARGO_BIN_EXE_fake_worker")));
+    lab.worker = WorkerCommand { program, ..WorkerCommand::default() };
+    let ran = lab.run();
+    assert_eq!((ran.status, ran.executed("far")), (Status::Done, 6), "{:?}", ran.failures());
+    let at = |wanted: &dyn Fn(&Event) -> bool| ran.events.iter().position(wanted).unwrap();
+    let ready = at(&|event| matches!(event, Event::StageFinished { stage, .. } if stage == "loud"));
+    let began = at(&|event| matches!(event, Event::WorkerStarted { .. }));
+    assert!(ready < began, "the worker began at event {began}, all was there at {ready}");
+}

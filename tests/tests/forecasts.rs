@@ -1,0 +1,133 @@
+//! The plan of the Finnish workflow where there are neither weights nor recordings: all of it from
+//! formulas, and changes move it the right way.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cache::fs::MemoryFs;
+use cache::{Access, Cache};
+use camino::{Utf8Path, Utf8PathBuf};
+use engine::estimate::{Estimate, Fit, estimate};
+use engine::machine::Machine;
+use engine::manifest::{FileKind, LoadOptions, load};
+use engine::pipeline::Pipeline;
+use stage_core::Catalogue;
+use stage_core::estimate::{Basis, Figure, StageEstimate};
+use throstle_tests::Lab;
+
+const MANIFEST: &str = include_str!("../../pipelines/finnish-fish/pipeline.toml");
+const ABSENT: [&str; 2] = ["/voice/data", "/voice/models/openaudio-s1-mini"];
+
+fn pipeline(set: &[&str]) -> Pipeline {
+    let set = set.iter().map(|argument| (*argument).to_owned()).collect();
+    let options = LoadOptions { set, secrets: &|_| None };
+    let file = Utf8Path::new("/voice/pipeline.toml");
+    let loaded = load(MANIFEST, file, &Catalogue::built_in(), &options, &|_| FileKind::File);
+    let absent: BTreeSet<Utf8PathBuf> = ABSENT.iter().map(Utf8PathBuf::from).collect();
+    Pipeline { absent, ..loaded.unwrap_or_else(|problems| panic!("{problems}")).pipeline }
+}
+
+/// On a machine that has no GPU and was never measured.
+fn forecast(set: &[&str]) -> Estimate {
+    let memory = MemoryFs::new();
+    let mut lab = Lab::in_memory(&memory);
+    lab.stages = stage_speech::stages();
+    let cache = Cache::open("/voice/cache".into(), Arc::new(memory), Access::ReadWrite).unwrap();
+    let pipeline = pipeline(set);
+    let plan = lab.engine().plan(&pipeline, &cache, &[], &mut |_| {}).unwrap();
+    let machine = Machine { processor: "some".to_owned(), gpus: Vec::new() };
+    estimate(&pipeline, &plan, &cache, machine, 8).unwrap()
+}
+
+fn stage(set: &[&str], name: &str) -> StageEstimate {
+    forecast(set).stages[name].clone()
+}
+
+fn likely(figure: Option<Figure>) -> f64 {
+    figure.unwrap().likely
+}
+
+#[test]
+fn the_table_is_full_and_its_assumptions_are_named() {
+    let forecast = forecast(&[]);
+    assert_eq!(forecast.stages.len(), pipeline(&[]).stages.len());
+    for (name, stage) in &forecast.stages {
+        assert_eq!(stage.basis, Basis::Formula, "{name}");
+        for figure in [stage.seconds, stage.disk_bytes, stage.ram_bytes, stage.money] {
+            let Figure { low, likely, high } = figure.unwrap_or_else(|| panic!("{name}"));
+            assert!(low <= likely && likely <= high, "{name}: {figure:?}");
+        }
+    }
+    let assumed = forecast.assumptions.join("\n");
+    for part in ["4000 clips of 7.2 s", "openaudio-s1-mini", "1.87 GB", "users report", "[prices]"]
+    {
+        assert!(assumed.contains(part), "{part} in {assumed}");
+    }
+}
+
+#[test]
+fn the_cheapest_gpu_that_fits_is_marked() {
+    let forecast = forecast(&[]);
+    let fits: Vec<(&str, Fit)> =
+        forecast.gpus.iter().map(|row| (row.name.as_str(), row.fits)).collect();
+    assert_eq!(fits, [("a100-40", Fit::Yes), ("rtx-4090", Fit::Yes), ("t4", Fit::No)]);
+    let best = forecast.gpus.iter().filter(|row| row.is_best).map(|row| row.name.as_str());
+    assert_eq!(best.collect::<Vec<_>>(), ["rtx-4090"]);
+}
+
+#[test]
+fn more_rows_more_exact_numbers_and_no_checkpointing_need_more_memory() {
+    let vram = |set: &[&str]| likely(stage(set, "finnish").vram_bytes);
+    let usual = vram(&[]);
+    assert!(vram(&["stage.finnish.batch=8"]) > usual);
+    assert!(vram(&["stage.finnish.max_length=2048"]) < usual);
+    assert!(vram(&["stage.finnish.precision=\"f32\""]) > usual);
+    assert!(vram(&["stage.finnish.gradient_checkpointing=false"]) > usual);
+}
+
+#[test]
+fn a_higher_rank_needs_more_memory_and_more_disk() {
+    let of = |rank: &str| stage(&[&format!("stage.adapters.rank={rank}")], "adapters");
+    let (low, high) = (of("8"), of("128"));
+    assert!(likely(low.vram_bytes) < likely(high.vram_bytes));
+    assert!(likely(low.disk_bytes) < likely(high.disk_bytes));
+    let whole = stage(&[], "finnish");
+    assert!(likely(high.vram_bytes) < likely(whole.vram_bytes));
+}
+
+#[test]
+fn time_follows_what_is_computed() {
+    let seconds = |set: &[&str]| likely(stage(set, "finnish").seconds);
+    let usual = seconds(&[]);
+    let twice = seconds(&["stage.finnish.epochs=6.0"]);
+    assert!((1.8..2.2).contains(&(twice / usual)), "{twice} for {usual}");
+    assert!(seconds(&["stage.finnish.precision=\"f32\""]) > usual);
+    assert!(seconds(&["stage.finnish.gradient_checkpointing=false"]) < usual);
+    let more = seconds(&["expect.clips=8000", "expect.sound=\"16h\""]);
+    assert!((1.8..2.2).contains(&(more / usual)), "{more} for {usual}");
+}
+
+#[test]
+fn a_faster_gpu_is_done_earlier_and_one_at_half_the_price_costs_half() {
+    let row = |set: &[&str]| forecast(set).gpus[0].clone();
+    let usual = row(&[]);
+    let fast = row(&["prices.a100-40.speed=2"]);
+    assert!(fast.seconds.likely < 0.6 * usual.seconds.likely, "{fast:?}");
+    let cheap = row(&["prices.a100-40.per_hour=0.60"]);
+    assert!((cheap.money.likely / usual.money.likely - 0.5).abs() < 1e-9, "{cheap:?}");
+}
+
+#[test]
+fn the_largest_batch_that_fits_keeps_the_rows_of_a_step() {
+    let advice = |set: &[&str]| stage(set, "finnish").advice.join("\n");
+    let usual = advice(&[]);
+    assert!(usual.contains("a100-40: batch = 8 fits into 40 GB, with accumulation = 1"), "{usual}");
+    assert!(usual.contains("t4: not even a batch of 1 fits into 15 GB"), "{usual}");
+    let large = advice(&["stage.finnish.batch=32", "prices.a100-40.vram=\"20GB\""]);
+    let line = large.lines().find(|line| line.starts_with("a100-40")).unwrap();
+    assert_eq!(
+        line,
+        "a100-40: batch = 4 fits into 20 GB, with accumulation = 16 for 64 rows a step"
+    );
+}
