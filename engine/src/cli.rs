@@ -6,9 +6,9 @@ mod arguments;
 mod care;
 mod catalogue;
 mod diff;
+mod doctor;
 #[cfg(test)]
 mod documents;
-mod doctor;
 mod error;
 mod export;
 mod graph;

@@ -94,11 +94,10 @@ impl<'a> Seen<'a> {
 
     /// Whether a stage makes sound with a model, rather than working on sound that there is.
     pub fn speaks(&self, spec: &StageSpec) -> bool {
-        let has_model =
-            |port: &stage_core::InputPort| port.port_type == PortType::Artifact && !port.optional;
+        let is_model = |port: &stage_core::InputPort| port.port_type == PortType::Artifact;
         let writes = spec.kind.outputs.first().map_or(&[][..], |port| port.writes);
         spec.kind.work == Work::Item
-            && spec.kind.inputs.iter().any(has_model)
+            && spec.kind.inputs.iter().any(is_model)
             && writes.contains(&(AUDIO, FieldType::Blob))
     }
 

@@ -17,6 +17,8 @@ pub enum Cost {
 /// stage of the worker.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
+    /// Before the first item.
+    pub start: f64,
     pub seconds_per_item: f64,
     /// Seconds of work for each second of sound that comes in, or of speech that comes out.
     pub seconds_per_second: f64,
@@ -34,13 +36,14 @@ pub struct Rates {
 impl Rates {
     /// Work whose time is that of looking at each item once.
     pub const LIGHT: Rates = Rates {
+        start: 5e-3,
         seconds_per_item: 2e-5,
         seconds_per_second: 0.0,
         bytes_per_item: 0.0,
         bytes_per_second: 0.0,
         vram_per_second: 0.0,
         spread: 5.0,
-        origin: "looking at an item takes 20 µs (docs/benchmarks.md, overhead per item)",
+        origin: "looking at an item takes 20 µs (the benchmark of the overhead per item)",
     };
 }
 

@@ -167,7 +167,7 @@ The recogniser is a program of your own in a `command` stage, which writes what 
 file. The fewest edits that lead from the text to it are counted, by characters (code points, the
 spaces between words being some) and by words. `cer` and `wer` are edits over the length of the text
 and can exceed 1. What counts as no difference is for the parameters to say; both sides are
-written the same way first, as by `text.normalize`.",
+written the same way first, as by `text.normalize`. Texts over 10,000 characters are set aside.",
     inputs: &[InputPort {
         reads: Fields::Named { parameter: "transcript", also: &[("text", FieldType::Text)] },
         doc: "Items with the text that was to be said and the one that was heard.",
