@@ -46,6 +46,20 @@ fn clips_that_cannot_be_learnt_from_are_left_out_and_counted() {
 }
 
 #[test]
+fn texts_that_were_to_be_romanised_are_left_out_and_counted() {
+    let mut bench = Bench::default();
+    let mut base = model(&[], &mut bench);
+    let rules = br#"{"phonemize": false, "is_uroman": true}"#;
+    let blob = bench.keep(artifact::TOKENIZER_KIND, rules);
+    base.set(artifact::TOKENIZER_CONFIG, Value::Blob(blob.into()));
+    let mut items = clips(&mut bench);
+    items.push(with_text(clip(&mut bench, 7), "hyvä"));
+    let notes = notes(items, &base, &mut bench);
+    assert_eq!(notes.of("clips whose text is not romanised as the model's was, left out"), 1);
+    assert_eq!(notes.of("clips trained on") + notes.of("clips held out"), 6);
+}
+
+#[test]
 fn when_nothing_is_left_the_reasons_are_told() {
     let mut bench = Bench::default();
     let base = model(&[], &mut bench);
@@ -113,6 +127,24 @@ fn speakers_get_numbers_in_the_order_of_their_names_whatever_the_order_of_the_cl
         message.contains("the speakers aino, veikko, nobody 2, and `eino` is none"),
         "{message}"
     );
+}
+
+#[test]
+fn a_continued_training_keeps_the_numbers_of_its_parent() {
+    let mut bench = Bench::default();
+    let base = model(&[("speakers", whole(2))], &mut bench);
+    let mut items = clips(&mut bench);
+    for (item, name) in items.iter_mut().zip(["veikko", "aino"].into_iter().cycle()) {
+        item.fields.set("speaker", Value::text(name));
+    }
+    let parent = tune_on(items.clone(), &[], &[("base", &base)], &mut bench).unwrap();
+    bench.parent = Some(parent["model"].clone());
+    // Alone he would be the first by name.
+    items.retain(|item| item.fields.text("speaker") == Some("veikko"));
+    let next = tune_on(items, &[], &[("base", &base)], &mut bench).unwrap();
+    let names = |ports: &Ports| ports["model"].text(artifact::SPEAKERS).map(str::to_owned);
+    assert_eq!(names(&next), names(&parent));
+    assert_eq!(names(&parent).as_deref(), Some(r#"["aino","veikko"]"#));
 }
 
 #[test]

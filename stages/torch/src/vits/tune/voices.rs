@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use stage_core::{Item, StageError};
+use stage_core::{Context, Fields, Item, StageError};
 
 use crate::train::clips::Sides;
 use crate::vits::artifact::Model;
@@ -30,6 +30,18 @@ pub fn name(base: &mut Model, sides: &Sides<'_>) -> Result<(), StageError> {
     let rest = table.len() as i64..places;
     table.extend(rest.map(|number| format!("nobody {number}")));
     base.speakers = Some(table);
+    Ok(())
+}
+
+/// Keeps the numbers of what training goes on from, whoever has joined since.
+pub fn take_over(
+    base: &mut Model,
+    parent: Option<&Fields>,
+    context: &mut dyn Context,
+) -> Result<(), StageError> {
+    let Some(parent) = parent else { return Ok(()) };
+    let parent = Model::read("parent", Some(parent), context)?;
+    base.speakers = parent.speakers.or(base.speakers.take());
     Ok(())
 }
 
