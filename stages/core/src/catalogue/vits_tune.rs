@@ -33,7 +33,7 @@ another rate than the model's is refused. `spectrogram`, of `vits.spectrogram`, 
 have it, and else computed. Where the model knows several speakers, `speaker` says who speaks.
 
 Published models of MMS have no discriminator: a fresh one is drawn from the seed, or one is taken
-from `discriminator`. The result has one, so that training can go on, and synthesis ignores it.
+from the model on `judge`. The result has one, so that training can go on, and synthesis ignores it.
 
 Before the first step a preflight looks for what would spoil the run: it makes two steps, again with
 a stop, a save and a reload between them, refuses frozen tensors that move and losses that are no
@@ -63,7 +63,7 @@ numbers, and speaks one short text, which must not be silent.",
             ..InputPort::ARTIFACT
         },
         InputPort {
-            name: "discriminator",
+            name: "judge",
             reads: Fields::All,
             optional: true,
             doc: "A model whose discriminator is taken in place of that of `base`.",

@@ -35,7 +35,7 @@ fn a_base_without_one_gets_a_fresh_one_and_that_is_told() {
     let (own, from) = begun(&[("seed", whole(7))], &[("base", &whole_base)], &mut bench).unwrap();
     assert_eq!(from, "base");
     assert_eq!(own.len(), fresh.len());
-    let ports = [("base", &bare), ("discriminator", &whole_base)];
+    let ports = [("base", &bare), ("judge", &whole_base)];
     assert_eq!(begun(&[], &ports, &mut bench).unwrap(), (own.clone(), "port".to_owned()));
     let new = [("discriminator", text("new")), ("seed", whole(7))];
     let (new, from) = begun(&new, &[("base", &whole_base)], &mut bench).unwrap();
@@ -49,7 +49,7 @@ fn one_that_is_asked_for_and_not_there_is_refused() {
     let asked = [("discriminator", text("base"))];
     let (message, help) = refusal(begun(&asked, &[("base", &bare)], &mut bench));
     assert_eq!(message, "the model has no discriminator, which training needs");
-    assert!(help.contains("on the port `discriminator`"), "{help}");
-    let ports = [("base", &bare), ("discriminator", &bare)];
+    assert!(help.contains("on the port `judge`"), "{help}");
+    let ports = [("base", &bare), ("judge", &bare)];
     assert_eq!(refusal(begun(&[], &ports, &mut bench)).0, message);
 }

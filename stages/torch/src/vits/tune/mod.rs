@@ -60,7 +60,7 @@ impl Tuning<'_> {
         }
 
         let is_new = context.last_checkpoint()?.is_none();
-        let other = input.artifact("discriminator");
+        let other = input.artifact("judge");
         let start = Start { plan: &plan, base: &base, parent: parent.as_ref(), other };
         let devices = plan.training.devices.len();
         let threads = self.machine.share_threads(start.parameters(), devices);

@@ -40,7 +40,7 @@ impl Start<'_> {
         let (judge, mut weights) = parted(weights);
         let (judge, from) = match (self.other, self.plan.source, judge.is_empty()) {
             (Some(other), ..) => {
-                let other = Model::read("discriminator", Some(other), context)?;
+                let other = Model::read("judge", Some(other), context)?;
                 (parted(stored::weights(&other.fields, context)?).0, "port")
             }
             (None, Source::Auto | Source::Base, false) => (judge, "base"),
@@ -51,7 +51,7 @@ impl Start<'_> {
             return Err(StageError::with_help(
                 "the model has no discriminator, which training needs",
                 "leave `discriminator` at `auto` for a fresh one, or give a model that has one on \
-                 the port `discriminator`",
+                 the port `judge`",
             ));
         }
         judge.into_iter().for_each(|(name, tensor)| weights.insert(name, tensor));
