@@ -12,6 +12,7 @@ mod cost;
 mod page;
 mod provenance;
 mod quarantine;
+mod regression;
 mod samples;
 mod seen;
 pub mod training;
@@ -39,6 +40,7 @@ struct Found<'a> {
     aside: Vec<quarantine::Aside<'a>>,
     trainings: Vec<training::Training>,
     grids: Vec<samples::Grid>,
+    findings: Vec<regression::Finding>,
     cost: cost::Cost,
     provenance: provenance::Provenance,
 }
@@ -52,6 +54,7 @@ impl Report {
             aside: quarantine::aside(&seen)?,
             trainings: training::trainings(&seen)?,
             grids: samples::grids(&seen)?,
+            findings: regression::findings(&seen)?,
             cost: cost::Cost::of(&seen).map_err(ReadError::Cache)?,
             provenance: provenance::Provenance::of(&seen),
             seen: &seen,

@@ -62,6 +62,15 @@ use = "test.speak"
 input = "checked"
 model = "model"
 
+[stage.measured]
+use = "quality.measure"
+input = "again"
+
+[stage.regression]
+use = "quality.regression"
+input = "measured"
+measures = [{ field = "duration_ratio", tolerance = 0.1 }]
+
 [session]
 price_per_hour = 1.2
 "#;

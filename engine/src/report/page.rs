@@ -58,7 +58,7 @@ fn content(found: &Found, album: &mut Album) -> Markup {
 
 /// Recordings find room in the order in which they matter, which is not that of the page.
 fn sections(found: &Found, album: &mut Album) -> Vec<Section> {
-    let samples = view::samples::section(&found.grids, album);
+    let samples = view::samples::section(&found.grids, &found.findings, album);
     let aside = view::quarantine::section(&found.aside, album);
     let data = view::clips::section(&found.corpora, album);
     let sections = [

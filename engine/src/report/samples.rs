@@ -94,9 +94,9 @@ impl<'a> Spoken<'a> {
             let own = written(later);
             for item in seen.items(later.id, port(later))? {
                 let Some(known) = items.get_mut(&item.id) else { continue };
-                for name in &own {
+                for name in own.iter().map(String::as_str).chain([REFERENCE]) {
                     if let Some(value) = item.fields.get(name) {
-                        known.fields.set(name.as_str(), value.clone());
+                        known.fields.set(name, value.clone());
                     }
                 }
             }
@@ -114,6 +114,9 @@ impl<'a> Spoken<'a> {
 fn follows(seen: &Seen, later: &StageSpec, spoken: StageId) -> bool {
     !seen.speaks(later) && seen.spoken_by(later) == Some(spoken)
 }
+
+/// Where `quality.pair` puts the recording of a sentence.
+const REFERENCE: &str = "reference_audio";
 
 /// What is seen without being told: the text, and the length beside the player.
 const PLAIN: [&str; 3] = ["text", "seconds", "frames"];
@@ -143,7 +146,8 @@ impl Grid {
             let step = step.filter(|step| step.is_finite()).unwrap_or(f64::INFINITY);
             let column = self.column(Column { stage: stage.clone(), checkpoint, step });
             let original = spoken.originals.get(&item.id);
-            let original = original.and_then(|item| item.fields.blob(AUDIO)).cloned();
+            let original = original.and_then(|item| item.fields.blob(AUDIO));
+            let original = original.or_else(|| fields.blob(REFERENCE)).cloned();
             let row = self.row(sentence(item), fields, original);
             let figure = |name: &String| Some((name.clone(), Figure::of(fields, name)?));
             self.cells.insert(

@@ -94,11 +94,10 @@ impl<'a> Seen<'a> {
 
     /// Whether a stage makes sound with a model, rather than working on sound that there is.
     pub fn speaks(&self, spec: &StageSpec) -> bool {
-        let has_model =
-            |port: &stage_core::InputPort| port.port_type == PortType::Artifact && !port.optional;
+        let is_model = |port: &stage_core::InputPort| port.port_type == PortType::Artifact;
         let writes = spec.kind.outputs.first().map_or(&[][..], |port| port.writes);
         spec.kind.work == Work::Item
-            && spec.kind.inputs.iter().any(has_model)
+            && spec.kind.inputs.iter().any(is_model)
             && writes.contains(&(AUDIO, FieldType::Blob))
     }
 
@@ -184,4 +183,24 @@ pub fn events(store: &Store, run: u64) -> Result<Vec<Event>, ReadError> {
     let read = runlog::read(store.cache(), run);
     let failed = |error: FsError| ReadError::Cache(CacheError::Fs(error));
     Ok(read.map_err(failed)?.map(|(events, _)| events).unwrap_or_default())
+}
+
+/// Larger ones are not read into a page.
+const MAX_JSON_BYTES: u64 = 256 << 20;
+
+/// A part of an artifact that is JSON, by its port and field; `None` where it is none, or gone.
+pub fn json(
+    store: &Store,
+    outcome: &StageRecord,
+    (port, field): (&str, &str),
+) -> Result<Option<serde_json::Value>, ReadError> {
+    let Some(PortValue::Artifact(fields)) = outcome.outputs.get(port) else { return Ok(None) };
+    let Some(blob) = fields.blob(field).filter(|blob| blob.size <= MAX_JSON_BYTES) else {
+        return Ok(None);
+    };
+    match store.read(&blob.digest) {
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+        Err(ReadError::Lost(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }

@@ -7,12 +7,10 @@ use stage_core::event::Event;
 use stage_core::{PortType, Work};
 
 use super::chart::Curve;
-use super::seen::{Seen, SeenStage, events};
-use crate::record::{PortValue, StageRecord};
+use super::seen::{Seen, SeenStage, events, json};
+use crate::record::StageRecord;
 use crate::store::{ReadError, Store};
 
-/// Larger logs are not read into a page.
-const MAX_LOG_BYTES: u64 = 256 << 20;
 /// The port with the figures of a finished training, and the part of it that has them as JSON.
 const LOG: (&str, &str) = ("log", "metrics");
 const CHECKPOINTS: &str = "checkpoints";
@@ -59,7 +57,7 @@ pub fn trainings(seen: &Seen) -> Result<Vec<Training>, ReadError> {
 
 fn training(seen: &Seen, stage: &SeenStage) -> Result<Training, ReadError> {
     let mut training = Training { stage: stage.spec.name.clone(), ..Training::default() };
-    let log = stage.outcome.as_ref().map(|outcome| log(seen.store, outcome)).transpose()?;
+    let log = stage.outcome.as_ref().map(|outcome| json(seen.store, outcome, LOG)).transpose()?;
     match log.flatten() {
         Some(log) => training.read(&log),
         None => training.listen(seen, stage)?,
@@ -76,23 +74,10 @@ fn training(seen: &Seen, stage: &SeenStage) -> Result<Training, ReadError> {
     Ok(training)
 }
 
-/// The figures that a finished training left.
-fn log(store: &Store, outcome: &StageRecord) -> Result<Option<Value>, ReadError> {
-    let Some(PortValue::Artifact(fields)) = outcome.outputs.get(LOG.0) else { return Ok(None) };
-    let Some(blob) = fields.blob(LOG.1).filter(|blob| blob.size <= MAX_LOG_BYTES) else {
-        return Ok(None);
-    };
-    match store.read(&blob.digest) {
-        Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
-        Err(ReadError::Lost(_)) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 impl Ended {
     /// How the training ended that gave this outcome; `None` for one that tells nothing of it.
     pub fn read(store: &Store, outcome: &StageRecord) -> Result<Option<Ended>, ReadError> {
-        Ok(log(store, outcome)?.as_ref().map(Ended::of))
+        Ok(json(store, outcome, LOG)?.as_ref().map(Ended::of))
     }
 
     fn of(log: &Value) -> Ended {

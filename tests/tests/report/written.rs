@@ -35,6 +35,9 @@ fn every_part_of_a_run_has_its_place() {
         "Loss",
         "step-30",
         "duration ratio",
+        // What later stages have measured of the samples, and how it stands to a good run.
+        "voiced share",
+        "Measures against a run that was good",
         "CC-BY-NC-SA-4.0",
         "not stated",
     ] {

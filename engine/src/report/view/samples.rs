@@ -3,8 +3,10 @@
 use maud::{Markup, html};
 
 use super::player::player;
+use super::table::{self, Table};
 use super::{Section, number, text};
 use crate::report::audio::Album;
+use crate::report::regression::Finding;
 use crate::report::samples::{Cell, Column, Figure, Grid, Row};
 use crate::show::units;
 
@@ -12,12 +14,40 @@ use crate::show::units;
 const ROWS: usize = 40;
 const COLUMNS: usize = 16;
 
-pub fn section(grids: &[Grid], album: &mut Album) -> Option<Section> {
-    if grids.is_empty() {
+pub fn section(grids: &[Grid], findings: &[Finding], album: &mut Album) -> Option<Section> {
+    if grids.is_empty() && findings.is_empty() {
         return None;
     }
-    let body = html! { @for grid in grids { (of(grid, album)) } };
+    let body = html! {
+        (regressions(findings))
+        @for grid in grids { (of(grid, album)) }
+    };
     Some(Section { id: "samples", title: "Samples", body })
+}
+
+fn regressions(findings: &[Finding]) -> Markup {
+    let headings =
+        ["Measure", "Verdict", ">Mean", ">In the good run", ">Tolerance", "Worst", "Stage"];
+    let mut table = Table::new("Measures against a run that was good", &headings);
+    for finding in findings {
+        let figure = |value| table::Cell::number_or_empty(value, number);
+        table.row([
+            table::Cell::text(text(&finding.measure.replace('_', " "))),
+            table::Cell::text(
+                html! { span.failed[finding.is_regression()] { (text(&finding.verdict)) } },
+            ),
+            figure(finding.mean),
+            figure(finding.baseline),
+            figure(finding.tolerance),
+            table::Cell::prose(text(&finding.worst.join(", "))),
+            table::Cell::text(text(&finding.stage)),
+        ]);
+    }
+    if table.is_empty() {
+        html! {}
+    } else {
+        table.render()
+    }
 }
 
 fn of(grid: &Grid, album: &mut Album) -> Markup {

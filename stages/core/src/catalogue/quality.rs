@@ -36,7 +36,7 @@ pub static MEASURE: Kind = Kind {
     summary: "Measures syntheses without another recording: levels, pauses, rate, pitch.",
     doc: "\
 Silence, clipping and noise are told as by `audio.check`, which sets bad recordings aside; here
-nothing is. `loudness` is after EBU R128. The pitch is found by YIN in frames of 10 ms at 16 kHz. A
+only what is no sound is. `loudness` is after EBU R128. The pitch is found by YIN in frames of 10 ms at 16 kHz. A
 measure that a recording is too short or too silent for is left out.
 
 `longest_silence` finds a voice that has stopped, `flatness` one that has become noise,
@@ -169,7 +169,7 @@ The recogniser is a program of your own in a `command` stage, which writes what 
 file. The fewest edits that lead from the text to it are counted, by characters (code points, the
 spaces between words being some) and by words. `cer` and `wer` are edits over the length of the text
 and can exceed 1. What counts as no difference is for the parameters to say; both sides are
-written the same way first, as by `text.normalize`.",
+written the same way first, as by `text.normalize`. Texts over 10,000 characters are set aside.",
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[InputPort {
         reads: Fields::Named { parameter: "transcript", also: &[("text", FieldType::Text)] },
