@@ -62,6 +62,7 @@ pub(crate) fn to_page(bytes: &[u8]) -> usize {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::Arc;
 

@@ -26,6 +26,7 @@ mod report;
 mod run;
 mod templates;
 mod terminal;
+mod watch;
 mod why;
 mod worker;
 
@@ -98,6 +99,7 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
         Command::Check(arguments) => plan::check(program, arguments, output),
         Command::Plan(arguments) => plan::plan(program, arguments, output),
         Command::Run(arguments) => run::run(program, arguments),
+        Command::Watch(arguments) => watch::watch(program, arguments),
         Command::Status(arguments) => plan::status(program, arguments, output),
         Command::Why(arguments) => why::why(program, arguments, output),
         Command::Graph(arguments) => graph::graph(program, arguments, output),

@@ -5,9 +5,10 @@ pub mod line;
 
 use cache::{Cache, CacheError, Digest};
 use serde::{Deserialize, Serialize};
+use stage_core::cost::Family;
 use stage_core::estimate::Basis;
 use stage_core::key::{HashSink, Sink};
-use stage_core::{Default as Unset, Parameter, Place, Role};
+use stage_core::{Default as Unset, Parameter, Role};
 
 use crate::pipeline::StageSpec;
 use crate::record::{MEASURE, decode, encode};
@@ -87,10 +88,9 @@ fn key(spec: &StageSpec, device: &str, model: i64, likeness: Likeness) -> Digest
     sink.finish()
 }
 
-/// Whether a stage works with a model, whose size then counts.
-pub fn has_model(spec: &StageSpec) -> bool {
-    let mut ports = MODEL_PORTS.iter();
-    spec.kind.place == Place::Worker && ports.any(|port| spec.inputs.contains_key(port))
+/// Whether a stage works with a text model, whose size then counts.
+pub fn has_text_model(spec: &StageSpec) -> bool {
+    spec.kind.cost.family() == Some(Family::DualAr)
 }
 
 /// The best that is known of a stage on a device, and what it is worth.

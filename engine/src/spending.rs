@@ -36,7 +36,9 @@ impl Spent {
 pub fn spent(cache: &Cache, pipeline: &str) -> Result<f64, CacheError> {
     let records = cache.scan(SPENT)?;
     let records = records.iter().filter_map(|(_, bytes)| decode::<Spent>(bytes));
-    Ok(records.filter(|spent| spent.pipeline == pipeline).map(|spent| spent.money()).sum())
+    let own = records.filter(|spent| spent.pipeline == pipeline);
+    // The sum of nothing would be a nought below nought.
+    Ok(own.fold(0.0, |sum, spent| sum + spent.money()))
 }
 
 /// A budget, and what is used of it.

@@ -3,16 +3,22 @@
 
 use std::sync::Arc;
 
-use cache::CacheError;
+use cache::{Archiving, CacheError};
 use camino::Utf8PathBuf;
+use engine::archive;
 use engine::engine::{EngineError, WorkerCommand};
 use engine::estimate::{Estimate, RunOutcome, estimate};
+use engine::gc::Limits;
 use engine::machine::Machine;
 use engine::record::{ITEM, ItemRecord, SPENT, decode, encode};
 use engine::spending::{Spent, spent};
+use stage_core::cost::{Cost, Family, Training};
 use stage_core::estimate::{Basis, StageEstimate};
 use stage_core::event::{Event, Status};
-use stage_core::{Context, Job, Kind, Setup, Stage, StageError};
+use stage_core::{
+    Context, Default, FieldSet, FieldType, InputPort, Job, Kind, OutputPort, Parameter,
+    ParameterType, Place, Setup, Stage, StageError, Work,
+};
 use throstle_tests::train::Remote;
 use throstle_tests::training::{MANIFEST, STEPS, checkpoint, steps};
 use throstle_tests::{Lab, Ran, stages};
@@ -106,6 +112,20 @@ fn a_run_keeps_what_was_expected_beside_what_it_took() {
     assert!(loud.expected_seconds.is_some() && loud.seconds > 0.0, "{loud:?}");
     assert_eq!(loud.bytes, written(&ran, "loud"));
     assert!(outcome.seconds > 0.0);
+}
+
+#[test]
+fn what_is_measured_goes_with_the_archive() {
+    let (lab, other) = (lab(10), lab(0));
+    lab.run();
+    let folder = lab.base().join("archive");
+    let limits = Limits { keep_runs: 1, kept_since: None, most_bytes: None };
+    let how =
+        Archiving { folder: &folder, bases: &[], volume_bytes: 1 << 30, progress: &|_, _| {} };
+    archive::pack(&lab.cache(), &limits, &how).unwrap();
+    archive::unpack(&other.cache(), &[folder], &|_, _| {}).unwrap();
+    write_texts(&other, 20..25);
+    assert_eq!(stage(&other, "loud").basis, Basis::Measured);
 }
 
 #[test]
@@ -246,11 +266,76 @@ fn where_gpus_are_counted_they_wait_until_all_is_there() {
     lab.write("pipeline.toml", manifest);
     lab.stages.extend([Arc::new(Far) as Arc<dyn Stage>, Arc::new(Remote)]);
     let program = Some(Utf8PathBuf::from(env!("CARGO_BIN_EXE_fake_worker")));
-    lab.worker = WorkerCommand { program, ..WorkerCommand::default() };
+    lab.worker = WorkerCommand { program, ..std::default::Default::default() };
     let ran = lab.run();
     assert_eq!((ran.status, ran.executed("far")), (Status::Done, 6), "{:?}", ran.failures());
     let at = |wanted: &dyn Fn(&Event) -> bool| ran.events.iter().position(wanted).unwrap();
     let ready = at(&|event| matches!(event, Event::StageFinished { stage, .. } if stage == "loud"));
     let began = at(&|event| matches!(event, Event::WorkerStarted { .. }));
     assert!(ready < began, "the worker began at event {began}, all was there at {ready}");
+}
+
+/// As a stage that fine-tunes VITS is described.
+struct FineTune;
+
+static FINE_TUNE: Kind = Kind {
+    name: "test.vits",
+    summary: "Trains.",
+    work: Work::Train,
+    place: Place::Worker,
+    cost: Cost::Training(Training { family: Family::Vits, adapters: false }),
+    inputs: &[InputPort {
+        reads: FieldSet::These(&[("body", FieldType::Blob)]),
+        ..InputPort::DATASET
+    }],
+    outputs: &[OutputPort::ARTIFACT],
+    parameters: &[
+        integer("batch", 16),
+        integer("steps", 1_000),
+        Parameter {
+            name: "precision",
+            parameter_type: ParameterType::Choice(&["f32", "fp16"]),
+            default: Default::Text("f32"),
+            ..Parameter::BASE
+        },
+    ],
+    ..Kind::BASE
+};
+
+const fn integer(name: &'static str, default: i64) -> Parameter {
+    Parameter {
+        name,
+        parameter_type: ParameterType::Integer { min: 1, max: 1_000_000 },
+        default: Default::Integer(default),
+        ..Parameter::BASE
+    }
+}
+
+impl Stage for FineTune {
+    fn kind(&self) -> &'static Kind {
+        &FINE_TUNE
+    }
+
+    fn open(&self, _: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Err(StageError::failed("this stage runs in the worker"))
+    }
+}
+
+#[test]
+fn training_vits_has_a_formula_too() {
+    let forecast = |parameters: &str| {
+        let mut lab = lab(4);
+        lab.stages.push(Arc::new(FineTune));
+        let manifest = "[pipeline]\nname = \"vits\"\n\
+            [stage.lines]\nuse = \"test.lines\"\nfolder = \"data\"\n\
+            [stage.voice]\nuse = \"test.vits\"\ninput = \"lines\"\ndevice = \"cuda:0\"\n";
+        lab.write("pipeline.toml", &format!("{manifest}{parameters}\n"));
+        let voice = stage(&lab, "voice");
+        assert_eq!(voice.basis, Basis::Formula);
+        (voice.vram_bytes.unwrap().likely, voice.seconds.unwrap().likely)
+    };
+    let (usual, small) = (forecast(""), forecast("batch = 4"));
+    assert!(small.0 < usual.0 && small.1 < usual.1, "{small:?} {usual:?}");
+    assert!(forecast("precision = \"fp16\"").0 < usual.0);
+    assert!(forecast("steps = 2000").1 > 1.8 * usual.1);
 }

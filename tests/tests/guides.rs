@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use throstle_tests::{Project, copy_folder, wav};
+use throstle_tests::{Project, copy_folder, tone, wav};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -56,6 +56,33 @@ fn every_command_of_the_finnish_guide_that_needs_no_gpu_works() {
         for name in project.names(&speaker) {
             project.write(&format!("{speaker}/{}", name.replace(".wav", ".lab")), "Hei.");
         }
+    });
+}
+
+/// Recordings in two folders with their tables, and a folder for the weights.
+fn lay_out_vits(project: &Project, folder: &str, model: &str) {
+    project.write(&format!("{folder}/models/{model}/config.json"), "{}");
+    for (side, pitch) in [("train", 110.0), ("valid", 220.0)] {
+        for clip in 0..3 {
+            let hum = tone(pitch + f64::from(clip), 1.0, 8_000);
+            project.write(&format!("{folder}/data/{side}/wavs/{clip}.wav"), hum);
+        }
+        let rows = (0..3).map(|clip| format!("wavs/{clip}.wav|Hei {clip}.|meera\n"));
+        project.write(&format!("{folder}/data/{side}/metadata.csv"), rows.collect::<String>());
+    }
+}
+
+#[test]
+fn every_command_of_the_gujarati_guide_that_needs_no_gpu_works() {
+    follow("docs/guides/gujarati-mms.md", |project, folder| {
+        lay_out_vits(project, folder, "mms-tts-guj");
+    });
+}
+
+#[test]
+fn every_command_of_the_kaggle_guide_that_needs_no_gpu_works() {
+    follow("docs/guides/kaggle-vits.md", |project, folder| {
+        lay_out_vits(project, folder, "mms-tts-fin");
     });
 }
 

@@ -35,6 +35,11 @@ pub enum Command {
     /// Ctrl-C or SIGTERM once stops cleanly: what is under way is finished or saved, and the exit
     /// code is 75. A second time stops at once; what was finished before is kept in any case.
     Run(Run),
+    /// Run, and run again whenever the manifest or what it reads has changed.
+    ///
+    /// A run begins when nothing more has changed for a moment. A mistake in the manifest or a stage
+    /// that fails ends that run, not the watching; Ctrl-C ends both.
+    Watch(Run),
     /// Show the state of every stage and the last run.
     Status(Status),
     /// Explain why a stage, or one of its items, has to be done again, or why it was last time.

@@ -8,9 +8,11 @@ use stage_core::event::{Event, Status};
 use super::arguments;
 use super::error::{CliError, Exit};
 use super::project::Program;
+use crate::estimate::RunOutcome;
 use crate::history;
 use crate::record::RunRecord;
 use crate::show::escape::clean;
+use crate::show::estimate::band;
 use crate::show::lines::Lines;
 use crate::show::paint::Paint;
 use crate::show::table::Table;
@@ -33,7 +35,9 @@ pub fn log(
         }
         (None, false) => {
             let runs = history::runs(&cache)?;
-            output.write_all(list(&runs, program.terminal.data).as_bytes())?;
+            let outcome = |run: &RunRecord| RunOutcome::read(&cache, run.run);
+            let outcomes: Vec<_> = runs.iter().map(outcome).collect::<Result<_, _>>()?;
+            output.write_all(list(&runs, &outcomes, program.terminal.data).as_bytes())?;
             for run in history::open_runs(&cache, &runs)? {
                 writeln!(output, "run {run} has no end: it was killed, or is under way")?;
             }
@@ -42,7 +46,8 @@ pub fn log(
     }
 }
 
-fn list(runs: &[RunRecord], paint: Paint) -> String {
+/// The runs, each with what had been expected of it, as far as that is known.
+fn list(runs: &[RunRecord], outcomes: &[Option<RunOutcome>], paint: Paint) -> String {
     if runs.is_empty() {
         return "no runs yet\n".into();
     }
@@ -52,6 +57,7 @@ fn list(runs: &[RunRecord], paint: Paint) -> String {
         "pipeline",
         "ended",
         ">time",
+        ">expected",
         ">executed",
         ">reused",
         ">quarantined",
@@ -59,7 +65,8 @@ fn list(runs: &[RunRecord], paint: Paint) -> String {
         "",
     ];
     let mut table = Table::new(&headings);
-    for run in runs {
+    for (run, outcome) in runs.iter().zip(outcomes) {
+        let expected = outcome.as_ref().map(|outcome| outcome.expected_seconds);
         let sum = |part: fn(&stage_core::event::StageCounts) -> u64| {
             units::count(run.stages.values().map(part).sum())
         };
@@ -69,6 +76,7 @@ fn list(runs: &[RunRecord], paint: Paint) -> String {
             clean(&run.pipeline).into_owned(),
             status(run.status, paint),
             units::seconds(run.seconds),
+            expected.map_or_else(String::new, |expected| band(expected, units::seconds)),
             sum(|counts| counts.executed),
             sum(|counts| counts.reused),
             sum(|counts| counts.quarantined),
@@ -151,6 +159,7 @@ fn thinned(events: &[Event]) -> impl Iterator<Item = &Event> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stage_core::estimate::Figure;
     use stage_core::event::StageCounts;
 
     #[test]
@@ -177,9 +186,11 @@ mod tests {
             licenses: [].into(),
             pinned: true,
         };
-        insta::assert_snapshot!(list(&[run], Paint::default()), @r"
-        run  started               pipeline        ended     time  executed  reused  quarantined  most of it in
-         12  2026-09-21 14:13 UTC  voice\u{1b}[2J  stopped  3m20s     2,000       4            2  a, b           pinned
+        let expected_seconds = Figure { low: 150.0, likely: 180.0, high: 240.0 };
+        let outcome = RunOutcome { expected_seconds, ..RunOutcome::default() };
+        insta::assert_snapshot!(list(&[run], &[Some(outcome)], Paint::default()), @r"
+        run  started               pipeline        ended     time                 expected  executed  reused  quarantined  most of it in
+         12  2026-09-21 14:13 UTC  voice\u{1b}[2J  stopped  3m20s  3m00s (2m30s to 4m00s)     2,000       4            2  a, b           pinned
         ");
     }
 }

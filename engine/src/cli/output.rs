@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::process::Stdio;
 use std::sync::Arc;
 
 /// The standard output that the program was started with. Clones write to the same.
@@ -20,6 +21,11 @@ impl Output {
         let own = io::stdout().as_fd().try_clone_to_owned()?;
         nix::unistd::dup2_stdout(io::stderr())?;
         Ok(Output(Arc::new(File::from(own))))
+    }
+
+    /// The same for a program that is started.
+    pub fn for_program(&self) -> io::Result<Stdio> {
+        Ok(Stdio::from(self.0.try_clone()?))
     }
 }
 

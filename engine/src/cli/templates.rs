@@ -65,6 +65,21 @@ pub static TEMPLATES: &[Template] = &[
             "put the weights into its `models/openaudio-s1-mini` and the recordings into its `data`"
         )
     ),
+    recipe!(
+        "gujarati-mms",
+        "A Gujarati voice from the weights of MMS, on one T4",
+        Some("put the weights into its `models/mms-tts-guj` and the recordings into its `data`")
+    ),
+    Template {
+        beside: &[("run.ipynb", include_bytes!("../../../pipelines/kaggle-vits/run.ipynb"))],
+        ..recipe!(
+            "kaggle-vits",
+            "A Finnish voice from the weights of MMS, in sessions on Kaggle's two T4",
+            Some(
+                "put the weights into its `models/mms-tts-fin` and the recordings into its `data`"
+            )
+        )
+    },
 ];
 
 impl Template {

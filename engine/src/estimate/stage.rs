@@ -30,8 +30,10 @@ const RAM_SPREAD: f64 = 1.7;
 /// Parameters of the published text model, and the least part of its time that a small one takes.
 const PUBLISHED: f64 = 860e6;
 const LEAST_SHARE: f64 = 0.01;
-/// What a stage takes before it does anything.
-const START: f64 = 5e-3;
+/// The same of the embedded codec, beside the published one.
+const EMBEDDED_SHARE: f64 = 0.002;
+const EMBEDDED_ORIGIN: &str =
+    "the embedded codec takes a five-hundredth of the time of the published one";
 /// Clips of a batch on a GPU together, in seconds of sound.
 const BATCH_SECONDS: f64 = 60.0;
 
@@ -182,8 +184,9 @@ impl Estimator<'_> {
         self.assumed.add(rates.origin);
         let Flow { items, seconds } = todo.flow;
         let linear = |each: f64, second: f64| each * items + second * seconds;
-        let second = rates.seconds_per_second * self.model_share(spec);
-        let work = linear(rates.seconds_per_item, second) * self.slowness(device) + START;
+        // Handing an item over takes the same on every device.
+        let second = rates.seconds_per_second * self.model_share(spec) * self.slowness(device);
+        let work = linear(rates.seconds_per_item, second) + rates.start;
         let vram =
             GPU_CONTEXT + self.arriving_weights(spec) + BATCH_SECONDS * rates.vram_per_second;
         StageEstimate {
@@ -212,7 +215,7 @@ impl Estimator<'_> {
 
     /// The parameters of the model that a stage works with, as a measure knows them.
     fn model_size(&self, spec: &StageSpec) -> i64 {
-        let model = measure::has_model(spec).then(|| self.text_model(spec)).flatten();
+        let model = measure::has_text_model(spec).then(|| self.text_model(spec)).flatten();
         model.map_or(0, |config| config.parameters())
     }
 
@@ -230,15 +233,14 @@ impl Estimator<'_> {
     /// How much less there is to compute than with the models that rates are for: the published
     /// codec, and the published text model.
     fn model_share(&self, spec: &StageSpec) -> f64 {
-        if spec.inputs.contains_key("model") {
+        if measure::has_text_model(spec) {
             let parameters =
                 self.text_model(spec).map_or(PUBLISHED, |model| model.parameters() as f64);
             return (parameters / PUBLISHED).max(LEAST_SHARE);
         }
         if self.has_small_codec(spec) {
-            self.assumed
-                .add("the embedded codec takes a hundredth of the time of the published one");
-            return LEAST_SHARE;
+            self.assumed.add(EMBEDDED_ORIGIN);
+            return EMBEDDED_SHARE;
         }
         1.0
     }
@@ -246,7 +248,7 @@ impl Estimator<'_> {
     /// The weights that a stage has in memory to work with.
     fn arriving_weights(&self, spec: &StageSpec) -> f64 {
         let has = |port: &str| spec.inputs.contains_key(port);
-        let model = if has("model") { self.weight_bytes(spec) } else { 0.0 };
+        let model = if measure::has_text_model(spec) { self.weight_bytes(spec) } else { 0.0 };
         let is_large = has("codec") && !self.has_small_codec(spec);
         model + if is_large { super::shape::CODEC_BYTES } else { 0.0 }
     }

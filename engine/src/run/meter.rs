@@ -243,7 +243,7 @@ impl Schedule<'_> {
 
     /// The parameters of the text model that a stage works with.
     fn model_of(&self, id: StageId) -> i64 {
-        if !measure::has_model(self.pipeline.stage(id)) {
+        if !measure::has_text_model(self.pipeline.stage(id)) {
             return 0;
         }
         let artifacts = self.artifacts(id);

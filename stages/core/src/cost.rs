@@ -13,10 +13,23 @@ pub enum Cost {
     Training(Training),
 }
 
+impl Cost {
+    /// The family of the model that a stage trains or works with.
+    pub fn family(&self) -> Option<Family> {
+        match self {
+            Cost::Training(training) => Some(training.family),
+            Cost::Rates(rates) => rates.model,
+            Cost::Unknown | Cost::Weights(_) => None,
+        }
+    }
+}
+
 /// Of one thread for a stage in the engine's process, and of a GPU of `speed = 1` (an A100) for a
 /// stage of the worker.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
+    /// Before the first item.
+    pub start: f64,
     pub seconds_per_item: f64,
     /// Seconds of work for each second of sound that comes in, or of speech that comes out.
     pub seconds_per_second: f64,
@@ -25,6 +38,8 @@ pub struct Rates {
     pub bytes_per_second: f64,
     /// Taken on the GPU beside the model, for each second of sound in a batch.
     pub vram_per_second: f64,
+    /// The family of the model that works, where its size counts: the rates are for the published one.
+    pub model: Option<Family>,
     /// The truth is hardly beyond this factor either way.
     pub spread: f64,
     /// Where these figures come from: it stands among the assumptions of a plan.
@@ -34,13 +49,15 @@ pub struct Rates {
 impl Rates {
     /// Work whose time is that of looking at each item once.
     pub const LIGHT: Rates = Rates {
+        start: 5e-3,
         seconds_per_item: 2e-5,
         seconds_per_second: 0.0,
         bytes_per_item: 0.0,
         bytes_per_second: 0.0,
         vram_per_second: 0.0,
+        model: None,
         spread: 5.0,
-        origin: "looking at an item takes 20 µs (docs/benchmarks.md, overhead per item)",
+        origin: "looking at an item takes 20 µs (the benchmark of the overhead per item)",
     };
 }
 

@@ -12,9 +12,13 @@ const VOICE: &[u8] = include_bytes!("../../../pipelines/demo/data/wavs/aino_01.w
 const OTHER: &[u8] = include_bytes!("../../../pipelines/demo/data/wavs/eero_01.wav");
 
 fn wav(samples: impl Iterator<Item = i16>) -> Vec<u8> {
+    wav_at(16_000, samples)
+}
+
+fn wav_at(sample_rate: u32, samples: impl Iterator<Item = i16>) -> Vec<u8> {
     let spec = hound::WavSpec {
         channels: 1,
-        sample_rate: 16_000,
+        sample_rate,
         bits_per_sample: 16,
         sample_format: hound::SampleFormat::Int,
     };
@@ -23,10 +27,6 @@ fn wav(samples: impl Iterator<Item = i16>) -> Vec<u8> {
     samples.for_each(|sample| writer.write_sample(sample).unwrap());
     writer.finalize().unwrap();
     bytes.into_inner()
-}
-
-fn samples_of(bytes: &[u8]) -> Vec<i16> {
-    hound::WavReader::new(bytes).unwrap().samples::<i16>().map(Result::unwrap).collect()
 }
 
 /// The numbers of an outcome.
@@ -155,8 +155,11 @@ fn a_recording_against_itself_is_no_distance_away() {
 
 #[test]
 fn a_later_start_is_nearer_than_another_sentence() {
-    let samples = samples_of(VOICE);
-    let later = wav(std::iter::repeat_n(0, 160).chain(samples.iter().copied()));
+    let mut voice = hound::WavReader::new(VOICE).unwrap();
+    let rate = voice.spec().sample_rate;
+    let samples = voice.samples::<i16>().map(Result::unwrap);
+    // 10 ms.
+    let later = wav_at(rate, std::iter::repeat_n(0, rate as usize / 100).chain(samples));
     let (shifted, other) = (compared(&later, VOICE), compared(OTHER, VOICE));
     assert!(shifted["mcd"] < 0.5, "{shifted:?}");
     assert!(other["mcd"] > 3.0, "{other:?}");
@@ -357,6 +360,14 @@ fn a_report_is_the_baseline_of_the_next_run_and_names_the_worst() {
     let kept = String::from_utf8(json).unwrap();
     let (report, count, _) = against(Some(&kept), true, items()).unwrap();
     assert_eq!((verdicts(&report), count), (["same", "same"], 0.0));
+}
+
+#[test]
+fn a_measure_that_is_named_twice_is_an_error() {
+    let twice = vec![measure("cer", "lower", 0.1), measure("cer", "higher", 0.1)];
+    let written = [("measures", ParameterValue::List(twice))];
+    let error = Bench::default().gather("quality.regression", &written, vec![]).unwrap_err();
+    assert_eq!(error.to_string(), "`measures` names `cer` twice");
 }
 
 #[test]

@@ -52,6 +52,13 @@ fn main() {
         trainee.judge(&made, &totals).unwrap();
         trainee.speak(&made, &totals).unwrap();
     });
+    report("the same where the generator's turn makes it again", || {
+        let made = tch::no_grad(|| trainee.make(&clips, 1)).unwrap();
+        trainee.judge(&made, &totals).unwrap();
+        drop(made);
+        let made = trainee.make(&clips, 1).unwrap();
+        trainee.speak(&made, &totals).unwrap();
+    });
 }
 
 fn random(config: &Config) -> Prepared {

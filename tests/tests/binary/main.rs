@@ -4,6 +4,7 @@
 
 mod archives;
 mod escapes;
+mod estimates;
 mod reading;
 mod runs;
 mod signals;

@@ -10,6 +10,8 @@ use crate::parameter::{Default, Parameter, ParameterType};
 pub const KINDS: &[&Kind] = &[&INIT, &FINETUNE, &LORA, &MERGE, &SYNTHESIZE];
 
 const SPEECH: Rates = Rates {
+    start: 5e-3,
+    model: Some(Family::DualAr),
     seconds_per_item: 0.5,
     // 21.5 frames for each second of speech, at 15 a second.
     seconds_per_second: 1.4,

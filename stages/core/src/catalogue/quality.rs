@@ -1,5 +1,6 @@
 //! The kinds of the family `quality`: how good a synthesis is.
 
+use crate::cost::{Cost, Rates};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType, Unit};
 
@@ -35,7 +36,7 @@ pub static MEASURE: Kind = Kind {
     summary: "Measures syntheses without another recording: levels, pauses, rate, pitch.",
     doc: "\
 Silence, clipping and noise are told as by `audio.check`, which sets bad recordings aside; here
-nothing is. `loudness` is after EBU R128. The pitch is found by YIN in frames of 10 ms at 16 kHz. A
+only what is no sound is. `loudness` is after EBU R128. The pitch is found by YIN in frames of 10 ms at 16 kHz. A
 measure that a recording is too short or too silent for is left out.
 
 `longest_silence` finds a voice that has stopped, `flatness` one that has become noise,
@@ -81,6 +82,7 @@ becomes `reference_audio`. Held-out clips that `fish.synthesize` has spoken keep
 \"id\"`. What has no recording is left out and counted in the notes; it is an error when nothing has
 one, and when two recordings come into question.",
     work: Work::Gather,
+    cost: Cost::Rates(Rates::LIGHT),
     inputs: &[
         InputPort {
             reads: Fields::All,
@@ -167,7 +169,8 @@ The recogniser is a program of your own in a `command` stage, which writes what 
 file. The fewest edits that lead from the text to it are counted, by characters (code points, the
 spaces between words being some) and by words. `cer` and `wer` are edits over the length of the text
 and can exceed 1. What counts as no difference is for the parameters to say; both sides are
-written the same way first, as by `text.normalize`.",
+written the same way first, as by `text.normalize`. Texts over 10,000 characters are set aside.",
+    cost: Cost::Rates(Rates::LIGHT),
     inputs: &[InputPort {
         reads: Fields::Named { parameter: "transcript", also: &[("text", FieldType::Text)] },
         doc: "Items with the text that was to be said and the one that was heard.",
@@ -234,6 +237,7 @@ pub static SIMILARITY: Kind = Kind {
 common. A `command` stage with a program of your own makes an embedding of each synthesis and of
 each recording, as a JSON list of numbers; `quality.pair` with `take = [\"embedding\"]` brings the
 two together.",
+    cost: Cost::Rates(Rates::LIGHT),
     inputs: &[InputPort {
         reads: Fields::These(&[
             ("embedding", FieldType::Blob),
@@ -282,6 +286,7 @@ The baseline is the report of a good run: export it, listen, and put a copy unde
 beside the manifest. It is yours to replace; no run does. With `fail` a regression ends the run, and
 the message has the figures.",
     work: Work::Gather,
+    cost: Cost::Rates(Rates::LIGHT),
     inputs: &[InputPort {
         reads: Fields::Named { parameter: "measures", also: &[] },
         reads_id: true,

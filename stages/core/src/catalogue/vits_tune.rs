@@ -1,6 +1,7 @@
 //! The kind `vits.finetune`: VITS trained on clips.
 
 use super::train::{CHECKPOINTS, absent, at_least_one, choice, count, number, shared};
+use crate::cost::{Cost, Family, Training};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Place, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
@@ -39,6 +40,7 @@ a stop, a save and a reload between them, refuses frozen tensors that move and l
 numbers, and speaks one short text, which must not be silent.",
     work: Work::Train,
     place: Place::Worker,
+    cost: Cost::Training(Training { family: Family::Vits, adapters: false }),
     inputs: &[
         InputPort {
             reads: Fields::These(CLIP),

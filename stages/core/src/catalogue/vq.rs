@@ -9,7 +9,15 @@ pub const KINDS: &[&Kind] = &[&FIT, &ENCODE, &ADOPT, &DECODE];
 /// The field in which a corpus gives tokens that lay beside its clips, not yet looked at.
 pub const FOUND_TOKENS: &str = "found_tokens";
 
+const FITTED: Rates = Rates {
+    start: 1.0,
+    bytes_per_item: 0.0,
+    origin: "the embedded codec is fitted in a second or a few on two cores",
+    ..Rates::LIGHT
+};
 const ENCODED: Rates = Rates {
+    start: 5e-3,
+    model: None,
     seconds_per_item: 5e-3,
     seconds_per_second: 0.03,
     // 21.5 frames of 10 codes of 2 bytes, and the head of an array.
@@ -64,6 +72,7 @@ before this stage. All drawn clips must have the same sample rate, which becomes
 codec.",
     work: Work::Gather,
     place: Place::Worker,
+    cost: Cost::Rates(FITTED),
     inputs: &[InputPort {
         reads: Fields::These(&[("audio", FieldType::Blob)]),
         doc: "Clips as mono `audio/wav`, all at one rate.",

@@ -1,6 +1,6 @@
 //! `quality.regression`: the means of measures against those of a run that was good.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use stage_core::{
@@ -170,8 +170,12 @@ pub fn open(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> 
             )
         })?,
     };
-    let fails = setup.parameters.flag("fail")?;
-    Ok(Job::Gather(Box::new(Regression { measures: measures?, baseline, fails })))
+    let (measures, fails) = (measures?, setup.parameters.flag("fail")?);
+    let mut fields = BTreeSet::new();
+    if let Some(again) = measures.iter().find(|measure| !fields.insert(&measure.field)) {
+        return Err(StageError::failed(format!("`measures` names `{}` twice", again.field)));
+    }
+    Ok(Job::Gather(Box::new(Regression { measures, baseline, fails })))
 }
 
 impl GatherJob for Regression {

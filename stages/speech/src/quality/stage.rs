@@ -13,7 +13,7 @@ use super::frames;
 use super::measure::{Quality, quality};
 use super::pitch::Range;
 use super::similarity::{cosine, embedding};
-use super::transcript::{self, Errors, compared, errors};
+use super::transcript::{self, Errors, errors};
 use super::{pair, regression};
 use crate::audio::decode::Options;
 use crate::audio::source::Source;
@@ -206,10 +206,8 @@ impl Judge for Cer {
     fn judge(&self, item: &Item, context: &mut dyn Context) -> Result<Output, Trouble> {
         let heard = self.heard(item, context)?;
         let wanted = item.fields.text("text").unwrap_or_default();
-        let found: Errors = errors(wanted, &heard, &self.options).ok_or_else(|| {
-            let reason = "the item has no text that what was heard can be compared with";
-            Reject::new("no-text", reason)
-        })?;
+        let found: Errors = errors(wanted, &heard, &self.options)
+            .map_err(|unfit| Reject::new(unfit.code(), unfit.to_string()))?;
         let edits = found.characters;
         let counted = figures([
             ("cer", Some(found.cer())),
@@ -218,7 +216,7 @@ impl Judge for Cer {
             ("insertions", Some(edits.insertions as f64)),
             ("deletions", Some(edits.deletions as f64)),
         ]);
-        Ok(counted.with("heard", NewValue::Text(compared(&heard, &self.options))))
+        Ok(counted.with("heard", NewValue::Text(found.heard)))
     }
 }
 

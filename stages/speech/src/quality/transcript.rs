@@ -13,9 +13,35 @@ pub struct Options {
     pub punctuation: bool,
 }
 
+/// Texts that cannot be compared.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    #[error("the item has no text that what was heard can be compared with")]
+    NoText,
+    #[error(
+        "{characters} characters are more than the {LONGEST} that are compared; cut the text into sentences"
+    )]
+    TooLong { characters: usize },
+}
+
+impl Unfit {
+    /// A stable word for counting.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Unfit::NoText => "no-text",
+            Unfit::TooLong { .. } => "too-long",
+        }
+    }
+}
+
+/// Time grows with the product of the lengths; this is minutes of speech.
+const LONGEST: usize = 10_000;
+
 /// The edits between the two texts, and what they are counted against.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Errors {
+    /// What was heard, as it was compared.
+    pub heard: String,
     pub characters: Edits,
     pub words: Edits,
     /// What was to be said, as it was compared, in characters with single spaces, and in words.
@@ -34,26 +60,31 @@ impl Errors {
     }
 }
 
-/// None where nothing of `wanted` is left to compare.
-pub fn errors(wanted: &str, heard: &str, options: &Options) -> Option<Errors> {
+/// Counts the edits from what was to be said to what was heard.
+pub fn errors(wanted: &str, heard: &str, options: &Options) -> Result<Errors, Unfit> {
     let (wanted, heard) = (compared(wanted, options), compared(heard, options));
-    if wanted.is_empty() {
-        return None;
+    let (length, heard_length) = (wanted.chars().count(), heard.chars().count());
+    if length == 0 {
+        return Err(Unfit::NoText);
+    }
+    if length.max(heard_length) > LONGEST {
+        return Err(Unfit::TooLong { characters: length.max(heard_length) });
     }
     let characters = |text: &str| text.chars().collect::<Vec<_>>();
     fn words(text: &str) -> Vec<&str> {
         text.split_whitespace().collect()
     }
-    Some(Errors {
+    Ok(Errors {
         characters: edits(&characters(&wanted), &characters(&heard)),
         words: edits(&words(&wanted), &words(&heard)),
-        length: wanted.chars().count(),
+        length,
         word_count: words(&wanted).len(),
+        heard,
     })
 }
 
 /// A text as it is compared.
-pub fn compared(text: &str, options: &Options) -> String {
+fn compared(text: &str, options: &Options) -> String {
     let text = normalize(text, &options.text).text;
     if options.punctuation {
         return text;
@@ -81,7 +112,7 @@ mod tests {
         Options { text: normalize::Options { case, ..normalize::Options::default() }, punctuation }
     }
 
-    fn rates(wanted: &str, heard: &str, options: &Options) -> Option<(f64, f64)> {
+    fn rates(wanted: &str, heard: &str, options: &Options) -> Result<(f64, f64), Unfit> {
         errors(wanted, heard, options).map(|errors| (errors.cer(), errors.wer()))
     }
 
@@ -90,23 +121,25 @@ mod tests {
         let loose = options(false, Case::Lower);
         let (wanted, heard) =
             ("Hyvää päivää, \u{201D}linja-auto\u{201D}!", "hyva\u{308}a\u{308} päivää linja auto");
-        assert_eq!(rates(wanted, heard, &loose), Some((0.0, 0.0)));
+        assert_eq!(rates(wanted, heard, &loose), Ok((0.0, 0.0)));
         // One sign after `päivää`, two quotes, a hyphen, an exclamation mark, and a capital.
         let strict = errors(wanted, heard, &options(true, Case::Keep));
-        assert_eq!(strict.map(|errors| errors.characters.total()), Some(6));
+        assert_eq!(strict.map(|errors| errors.characters.total()), Ok(6));
     }
 
     #[test]
     fn rates_are_edits_over_what_was_to_be_said() {
         let loose = options(false, Case::Lower);
-        // A letter of 15 is wrong, and so is one word of 3.
+        // It takes two letters of 15, and one word of 3.
         assert_eq!(
             rates("Kissa istuu yxi.", "kissa istuu yksi", &loose),
-            Some((2.0 / 15.0, 1.0 / 3.0))
+            Ok((2.0 / 15.0, 1.0 / 3.0))
         );
-        assert_eq!(rates("ab", "", &loose), Some((1.0, 1.0)));
-        assert_eq!(rates("ab", "ab ab ab", &loose), Some((3.0, 2.0)));
-        assert_eq!(rates("...", "jotain", &loose), None);
+        assert_eq!(rates("ab", "", &loose), Ok((1.0, 1.0)));
+        assert_eq!(rates("ab", "ab ab ab", &loose), Ok((3.0, 2.0)));
+        assert_eq!(rates("...", "jotain", &loose), Err(Unfit::NoText));
+        let endless = rates("ab", &"ab ".repeat(5_000), &loose);
+        assert_eq!(endless, Err(Unfit::TooLong { characters: 14_999 }));
     }
 
     #[test]
@@ -119,6 +152,6 @@ mod tests {
     fn numbers_are_spelled_out_where_a_language_is_given() {
         let mut loose = options(false, Case::Lower);
         loose.text.numbers = Some(Language::Finnish);
-        assert_eq!(rates("kolme kissaa", "3 kissaa", &loose), Some((0.0, 0.0)));
+        assert_eq!(rates("kolme kissaa", "3 kissaa", &loose), Ok((0.0, 0.0)));
     }
 }

@@ -15,6 +15,8 @@ mod vits_synthesize;
 #[cfg(test)]
 mod vits_tests;
 mod vits_tune;
+#[cfg(test)]
+mod vits_tune_tests;
 mod vq_decode;
 mod vq_encode;
 mod vq_fit;

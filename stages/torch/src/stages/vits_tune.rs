@@ -72,11 +72,10 @@ fn model(tuned: &Tuned) -> Values {
         ..ModelLineage::from(&tuned.base.fields, vits_tune::FINETUNE.name)
     };
     let mut values = tuned.base.carried(&lineage);
-    if let Some(names) = &tuned.base.speakers
-        && tuned.base.fields.get(artifact::SPEAKERS).is_none()
-    {
-        let names = json!(names).to_string();
-        values.push((artifact::SPEAKERS.to_owned(), NewValue::Text(names)));
+    if let Some(names) = &tuned.base.speakers {
+        values.retain(|(name, _)| name != artifact::SPEAKERS);
+        let names = NewValue::Text(json!(names).to_string());
+        values.push((artifact::SPEAKERS.to_owned(), names));
     }
     values
 }

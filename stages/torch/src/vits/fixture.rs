@@ -213,7 +213,7 @@ fn steps(
         let parameters = trainee.parameters(net).iter();
         let parameters = parameters.map(|(name, tensor)| (name.clone(), tensor.shallow_clone()));
         let settings = AdamWSettings { decays_all: true, ..steps.settings() };
-        Ok(AdamW::new(settings, parameters.collect())?)
+        AdamW::new(settings, parameters.collect())
     };
     let (mut judging, mut speaking) = (optimiser(Net::Discriminator)?, optimiser(Net::Generator)?);
     let mut curve = Vec::with_capacity(2 * steps.steps);

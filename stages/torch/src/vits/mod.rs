@@ -30,7 +30,7 @@ mod separable;
 mod spectrogram;
 mod spline;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 mod text_encoder;
 mod trainee;
 mod training;

@@ -16,7 +16,7 @@ use crate::testing::Bench;
 /// Half a second is 31 frames; every figure is as small as it may be.
 const TINY: [(&str, i64); 3] = [("hidden", 4), ("layers", 1), ("channels", 16)];
 
-fn model(more: Written, bench: &mut Bench) -> Fields {
+pub fn model(more: Written, bench: &mut Bench) -> Fields {
     let tiny = TINY.map(|(name, figure)| (name, whole(figure)));
     let written = [&tiny[..], more].concat();
     gather(&vits::INIT, &written, Vec::new(), bench).unwrap().remove("model").unwrap()
@@ -41,7 +41,7 @@ fn job(
     }
 }
 
-fn sentence(text: &str) -> Item {
+pub fn sentence(text: &str) -> Item {
     Item::new("", [("text", Value::text(text))].into_iter().collect())
 }
 
@@ -50,7 +50,7 @@ fn kept(results: Vec<Result<Output, Reject>>, bench: &mut Bench) -> Vec<Result<F
     results.into_iter().map(|result| result.map(|output| bench.keep_all(output))).collect()
 }
 
-fn speak(
+pub fn speak(
     written: Written,
     artifacts: &[(&str, &Fields)],
     items: &[Item],

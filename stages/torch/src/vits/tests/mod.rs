@@ -1,6 +1,7 @@
 //! VITS in the shared trainer, on the model of the fixture (`fixtures/make_vits.py`).
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
+mod overfit;
 mod precision;
 mod training;
 
@@ -28,12 +29,12 @@ fn read(name: &str) -> Vec<u8> {
     std::fs::read(folder.join(name)).unwrap()
 }
 
-pub fn config() -> Config {
+fn config() -> Config {
     let fixture: serde_json::Value = serde_json::from_slice(&read("fixture.json")).unwrap();
     Config::parse(fixture["settings"]["config"].to_string().as_bytes()).unwrap()
 }
 
-pub fn file() -> Weights {
+fn file() -> Weights {
     Weights::from_safetensors(&read("model.safetensors")).unwrap()
 }
 

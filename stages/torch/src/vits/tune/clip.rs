@@ -86,7 +86,7 @@ impl Reading<'_> {
         if let Some(bytes) = &spectrogram {
             self.check(bytes, frames).map_err(|error| unfit(text, &error.to_string()))?;
         }
-        let digest = id(text, &blob.digest, number);
+        let digest = id(text, &blob.digest, speaker.filter(|_| number.is_some()));
         let mut key = [0; 8];
         key.copy_from_slice(&digest.as_bytes()[..8]);
         Ok(Some(Clip {
@@ -177,12 +177,12 @@ fn nothing_left(notes: &Notes) -> StageError {
 }
 
 /// The same clip under another name is the same clip.
-fn id(text: &str, audio: &Digest, speaker: Option<i64>) -> Digest {
+fn id(text: &str, audio: &Digest, speaker: Option<&str>) -> Digest {
     let mut sink = HashSink::default();
     sink.text("text", text);
     sink.digest("audio", audio);
     if let Some(speaker) = speaker {
-        sink.text("speaker", &speaker.to_string());
+        sink.text("speaker", speaker);
     }
     sink.finish()
 }

@@ -48,13 +48,17 @@ impl Tuning<'_> {
         let plan = Plan::read(&self.setup.parameters, &self.setup.device, facts)?;
         let sides = Sides::of(input, plan.training.validation_fraction, SALT)?;
         let mut base = Model::read("base", input.artifact("base"), context)?;
+        let parent = context.parent()?;
+        voices::take_over(&mut base, parent.as_ref(), context)?;
         voices::name(&mut base, &sides)?;
         plan.set_segment(&mut base.config)?;
         let reading = Reading { model: &base, max_seconds: plan.max_seconds };
         let mut clips = reading.clips(&sides, context)?;
         let settings = plan.settings(&clips, &base.config)?;
+        if let Some(count) = voices::mixed(&base, &sides) {
+            clips.notes.add("speakers, whom the model takes for one", count);
+        }
 
-        let parent = context.parent()?;
         let is_new = context.last_checkpoint()?.is_none();
         let other = input.artifact("discriminator");
         let start = Start { plan: &plan, base: &base, parent: parent.as_ref(), other };

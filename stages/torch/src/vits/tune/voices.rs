@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use stage_core::{Item, StageError};
+use stage_core::{Context, Fields, Item, StageError};
 
 use crate::train::clips::Sides;
 use crate::vits::artifact::Model;
@@ -14,9 +14,7 @@ pub fn name(base: &mut Model, sides: &Sides<'_>) -> Result<(), StageError> {
     if places < 2 || base.speakers.is_some() {
         return Ok(());
     }
-    let items = sides.validation.unwrap_or_default().iter().chain(sides.training);
-    let speaker = |item: &'_ Item| item.fields.text("speaker").map(str::to_owned);
-    let names: BTreeSet<String> = items.filter_map(speaker).collect();
+    let names = names(sides);
     let is_number =
         |name: &String| name.parse().is_ok_and(|number: i64| (0..places).contains(&number));
     if names.iter().all(is_number) {
@@ -33,4 +31,28 @@ pub fn name(base: &mut Model, sides: &Sides<'_>) -> Result<(), StageError> {
     table.extend(rest.map(|number| format!("nobody {number}")));
     base.speakers = Some(table);
     Ok(())
+}
+
+/// Keeps the numbers of what training goes on from, whoever has joined since.
+pub fn take_over(
+    base: &mut Model,
+    parent: Option<&Fields>,
+    context: &mut dyn Context,
+) -> Result<(), StageError> {
+    let Some(parent) = parent else { return Ok(()) };
+    let parent = Model::read("parent", Some(parent), context)?;
+    base.speakers = parent.speakers.or(base.speakers.take());
+    Ok(())
+}
+
+/// How many speakers there are that the model takes for one.
+pub fn mixed(base: &Model, sides: &Sides<'_>) -> Option<u64> {
+    let count = names(sides).len() as u64;
+    (base.config.num_speakers < 2 && count > 1).then_some(count)
+}
+
+fn names(sides: &Sides<'_>) -> BTreeSet<String> {
+    let items = sides.validation.unwrap_or_default().iter().chain(sides.training);
+    let speaker = |item: &Item| item.fields.text("speaker").map(str::to_owned);
+    items.filter_map(speaker).collect()
 }

@@ -1,0 +1,162 @@
+//! Which clips are trained on, and what is said of the others.
+
+use super::*;
+use crate::train::notes::Notes;
+use crate::vits::{Analysis, cached};
+
+fn notes(items: Vec<Item>, base: &Fields, bench: &mut Bench) -> Notes {
+    one_thread();
+    bench.checkpoints.clear();
+    let ports = vec![("input", dataset(items)), ("base", artifact_of(base))];
+    Notes(gathered(&FINETUNE, &quick(), ports, bench).unwrap().notes)
+}
+
+fn with_text(mut item: Item, text: &str) -> Item {
+    item.fields.set("text", Value::text(text));
+    item
+}
+
+#[test]
+fn clips_that_cannot_be_learnt_from_are_left_out_and_counted() {
+    let mut bench = Bench::default();
+    let base = model(&[], &mut bench);
+    let mut items = clips(&mut bench);
+    let clip = |bench: &mut Bench, text: &str| with_text(clip(bench, 7), text);
+    items.push(clip(&mut bench, "huone 12"));
+    items.push(clip(&mut bench, "σ!"));
+    items.push(clip(&mut bench, "!?"));
+    items.push(clip(&mut bench, "niin, niin!"));
+    items.push(clip(&mut bench, "pitkä teksti, jolle ei ole puoliakaan kehyksiä tässä"));
+    items.push(with_text(wave_item(&mut bench, 8, RATE, &wave(0)[..1_300]), "hei"));
+    items.push(with_text(wave_item(&mut bench, 9, RATE, &vec![0.1; 21 * RATE as usize]), "hei"));
+    items.push(items[0].clone());
+    let notes = notes(items, &base, &mut bench);
+    for (what, count) in [
+        ("clips with letters or digits that the model has no symbol for, left out", 1),
+        ("clips whose text the model knows no character of, left out", 2),
+        ("marks in texts that the model has no symbol for, dropped", 3),
+        ("clips with fewer frames than their text has tokens, left out", 1),
+        ("clips shorter than the part that is made of each, left out", 1),
+        ("clips longer than `max_seconds`, left out", 1),
+        ("clips that are there twice, left out", 1),
+    ] {
+        assert_eq!(notes.of(what), count, "{what}: {notes:?}");
+    }
+    assert_eq!(notes.of("clips trained on") + notes.of("clips held out"), 7);
+}
+
+#[test]
+fn texts_that_were_to_be_romanised_are_left_out_and_counted() {
+    let mut bench = Bench::default();
+    let mut base = model(&[], &mut bench);
+    let rules = br#"{"phonemize": false, "is_uroman": true}"#;
+    let blob = bench.keep(artifact::TOKENIZER_KIND, rules);
+    base.set(artifact::TOKENIZER_CONFIG, Value::Blob(blob.into()));
+    let mut items = clips(&mut bench);
+    items.push(with_text(clip(&mut bench, 7), "hyvä"));
+    let notes = notes(items, &base, &mut bench);
+    assert_eq!(notes.of("clips whose text is not romanised as the model's was, left out"), 1);
+    assert_eq!(notes.of("clips trained on") + notes.of("clips held out"), 6);
+}
+
+#[test]
+fn when_nothing_is_left_the_reasons_are_told() {
+    let mut bench = Bench::default();
+    let base = model(&[], &mut bench);
+    let items = vec![with_text(clip(&mut bench, 1), "123")];
+    let (message, _) = refusal(tune_on(items, &[], &[("base", &base)], &mut bench));
+    assert!(message.starts_with("there are no clips to train on: 1 clips whose text"), "{message}");
+}
+
+#[test]
+fn audio_at_another_rate_is_refused_with_advice() {
+    let mut bench = Bench::default();
+    let base = model(&[], &mut bench);
+    let items = vec![with_text(wave_item(&mut bench, 0, 22_050, &wave(0)), "hei")];
+    let (message, _) = refusal(tune_on(items, &[], &[("base", &base)], &mut bench));
+    let expected = "the clip with the text `hei` does not fit the model: its audio has 22050 Hz, the \
+                    model 16000 Hz; put `audio.resample` with `rate = 16000` before this stage";
+    assert_eq!(message, expected);
+}
+
+#[test]
+fn spectrograms_that_were_computed_before_change_nothing_and_others_are_refused() {
+    let mut bench = Bench::default();
+    let base = model(&[], &mut bench);
+    let computed = tune(&[], &base, &mut bench).unwrap();
+    let read = crate::vits::artifact::Model::read("base", Some(&base), &mut bench);
+    let config = read.unwrap().config;
+    let analysis = Analysis::new(&config, 80, tch::Device::Cpu).unwrap();
+    let mut items = clips(&mut bench);
+    for item in &mut items {
+        let bytes = Context::read(&mut bench, item.fields.blob("audio").unwrap()).unwrap();
+        let samples = crate::wave::read(&bytes).unwrap().samples;
+        let whole = samples.len() as i64 / config.hop() * config.hop();
+        let wave = tch::Tensor::from_slice(&samples).narrow(0, 0, whole).unsqueeze(0);
+        let linear = analysis.linear(&wave).unwrap().squeeze_dim(0);
+        let blob = bench.keep(cached::KIND, &cached::write(&linear).unwrap());
+        item.fields.set("spectrogram", Value::Blob(blob.into()));
+    }
+    let given = tune_on(items.clone(), &[], &[("base", &base)], &mut bench).unwrap();
+    assert_eq!(given, computed);
+    let other = items[5].fields.get("spectrogram").unwrap().clone();
+    items[0].fields.set("spectrogram", other);
+    let (message, _) = refusal(tune_on(items, &[], &[("base", &base)], &mut bench));
+    assert!(message.ends_with("it is of other audio"), "{message}");
+}
+
+#[test]
+fn speakers_get_numbers_in_the_order_of_their_names_whatever_the_order_of_the_clips() {
+    let mut bench = Bench::default();
+    let base = model(&[("speakers", whole(3))], &mut bench);
+    let mut items = clips(&mut bench);
+    for (item, name) in items.iter_mut().zip(["veikko", "aino", "veikko", "aino", "aino", "veikko"])
+    {
+        item.fields.set("speaker", Value::text(name));
+    }
+    let first = tune_on(items.clone(), &[], &[("base", &base)], &mut bench).unwrap();
+    let names = first["model"].text(artifact::SPEAKERS).unwrap();
+    assert_eq!(names, r#"["aino","veikko","nobody 2"]"#);
+    items.reverse();
+    let second = tune_on(items.clone(), &[], &[("base", &base)], &mut bench).unwrap();
+    assert_eq!(second, first);
+    // What has learnt them knows them by name.
+    items.iter_mut().for_each(|item| item.fields.set("speaker", Value::text("eino")));
+    let (message, _) = refusal(tune_on(items, &[], &[("base", &first["model"])], &mut bench));
+    assert!(
+        message.contains("the speakers aino, veikko, nobody 2, and `eino` is none"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_continued_training_keeps_the_numbers_of_its_parent() {
+    let mut bench = Bench::default();
+    let base = model(&[("speakers", whole(2))], &mut bench);
+    let mut items = clips(&mut bench);
+    for (item, name) in items.iter_mut().zip(["veikko", "aino"].into_iter().cycle()) {
+        item.fields.set("speaker", Value::text(name));
+    }
+    let parent = tune_on(items.clone(), &[], &[("base", &base)], &mut bench).unwrap();
+    bench.parent = Some(parent["model"].clone());
+    // Alone he would be the first by name.
+    items.retain(|item| item.fields.text("speaker") == Some("veikko"));
+    let next = tune_on(items, &[], &[("base", &base)], &mut bench).unwrap();
+    let names = |ports: &Ports| ports["model"].text(artifact::SPEAKERS).map(str::to_owned);
+    assert_eq!(names(&next), names(&parent));
+    assert_eq!(names(&parent).as_deref(), Some(r#"["aino","veikko"]"#));
+}
+
+#[test]
+fn speakers_are_optional_where_the_model_knows_one() {
+    let mut bench = Bench::default();
+    let base = model(&[], &mut bench);
+    let mut items = clips(&mut bench);
+    assert_eq!(
+        notes(items.clone(), &base, &mut bench).of("speakers, whom the model takes for one"),
+        0
+    );
+    items[0].fields.set("speaker", Value::text("aino"));
+    items[1].fields.set("speaker", Value::text("veikko"));
+    assert_eq!(notes(items, &base, &mut bench).of("speakers, whom the model takes for one"), 2);
+}
