@@ -13,6 +13,8 @@ use crate::show::units;
 /// What one grid shows at most.
 const ROWS: usize = 40;
 const COLUMNS: usize = 16;
+/// Measures that are seen at first.
+const FIRST: usize = 5;
 
 pub fn section(grids: &[Grid], findings: &[Finding], album: &mut Album) -> Option<Section> {
     if grids.is_empty() && findings.is_empty() {
@@ -107,10 +109,20 @@ fn row_of(grid: &Grid, at: usize, row: &Row, album: &mut Album) -> Markup {
 fn cell_of(cell: &Cell, row: &Row, column: &Column, album: &mut Album) -> Markup {
     let by = column.checkpoint.as_deref().unwrap_or(&column.stage);
     let heard = cell.audio.as_ref().map(|blob| album.hear(blob));
+    let (first, rest) = cell.measures.split_at(cell.measures.len().min(FIRST));
     html! {
         @if let Some(heard) = heard { (player(&heard, &format!("{} by {by}", row.sentence))) }
+        (measures(first))
+        @if !rest.is_empty() {
+            details { summary.unit { (rest.len()) " more" } (measures(rest)) }
+        }
+    }
+}
+
+fn measures(measures: &[(String, Figure)]) -> Markup {
+    html! {
         dl.measures {
-            @for (name, figure) in &cell.measures {
+            @for (name, figure) in measures {
                 div { dt { (text(&name.replace('_', " "))) } dd { (shown(figure)) } }
             }
         }
