@@ -189,7 +189,7 @@ mod tests {
         let expected_seconds = Figure { low: 150.0, likely: 180.0, high: 240.0 };
         let outcome = RunOutcome { expected_seconds, ..RunOutcome::default() };
         insta::assert_snapshot!(list(&[run], &[Some(outcome)], Paint::default()), @r"
-        run  started               pipeline        ended     time                 expected  executed  reused  quarantined  most of it in
+        run  started               pipeline        ended     time                expected  executed  reused  quarantined  most of it in
          12  2026-09-21 14:13 UTC  voice\u{1b}[2J  stopped  3m20s  3m00s (2m30s to 4m00s)     2,000       4            2  a, b           pinned
         ");
     }
