@@ -6,6 +6,13 @@ use crate::parameter::{Default, Parameter, ParameterType, Unit};
 
 pub const KINDS: &[&Kind] = &[&MEASURE, &PAIR, &COMPARE, &CER, &SIMILARITY, &REGRESSION];
 
+const HEARD: Rates = Rates {
+    seconds_per_second: 6e-3,
+    origin: "to measure sound is taken for ten times the work of reading and writing it, which nobody \
+             has timed",
+    ..Rates::LIGHT
+};
+
 const LOWEST: Parameter = Parameter {
     name: "lowest",
     parameter_type: ParameterType::Number { min: 40.0, max: 1_000.0 },
@@ -41,6 +48,7 @@ measure that a recording is too short or too silent for is left out.
 
 `longest_silence` finds a voice that has stopped, `flatness` one that has become noise,
 `characters_per_second` one that skips or drags, and `f0_range` one that has become monotonous.",
+    cost: Cost::Rates(HEARD),
     inputs: &[InputPort {
         reads: Fields::These(&[("audio", FieldType::Blob)]),
         may_read: &[("text", FieldType::Text)],
@@ -141,6 +149,7 @@ sides; they are left out where there are fewer than ten, or no pitch that moves.
 `voicing_difference` is the share of frames that are voiced on one side only, and `length_ratio`
 the length of the synthesis over that of the recording. Pauses before and behind count: take them
 away from both with `audio.trim` first.",
+    cost: Cost::Rates(HEARD),
     inputs: &[InputPort {
         reads: Fields::These(&[("audio", FieldType::Blob), ("reference_audio", FieldType::Blob)]),
         doc: "Syntheses with their recordings, of `quality.pair`.",
