@@ -1,7 +1,7 @@
 //! The training loop.
 //!
 //! A step takes its rows, counts their labels, and in each of its turns accumulates the gradients
-//! of its micro-batches and updates the weights ([`turn`]). Validation and checkpoints lie between
+//! of its micro-batches and updates the weights (`turn`). Validation and checkpoints lie between
 //! steps. A step that is cut short leaves no trace: it is done again from its start, so that a
 //! training that was stopped or killed anywhere ends with the same bits as one that never was.
 
