@@ -1,15 +1,18 @@
-//! How long a training step of the text model takes at a size given on the command line: with
-//! and without running blocks again. `dual_ar.py` beside this measures the reference;
-//! `tools/bench_models.sh` runs both.
+//! How long a training step of the text model takes at a size given on the command line, and
+//! what it takes of a GPU's memory: with and without running blocks again, of all weights or of
+//! adapters. `dual_ar.py` beside this measures the reference; `tools/bench_models.sh` runs both.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use stage_torch::dual_ar::{Batch, Clip, Config, DualAr, DualArTrainee, Memory, Tokens};
+use stage_torch::gpu_memory_used;
 use stage_torch::random::Random;
 use stage_torch::train::adamw::{AdamW, AdamWSettings};
+use stage_torch::train::lora::{LoraSettings, attach};
 use stage_torch::train::{Trainee, Turn, gradients};
+use tch::{Device, Kind};
 
 /// The sizes, by the names that the reference's script has for them.
 struct Sizes(BTreeMap<String, i64>);
@@ -28,6 +31,14 @@ impl Sizes {
             ("rows", 2),
             ("text", 64),
             ("frames", 192),
+            ("head-dim", 64),
+            ("length", 1024),
+            // The number of a GPU; below nought the CPU.
+            ("gpu", -1),
+            // Whether it is bf16 instead of f32.
+            ("bf16", 0),
+            // Of adapters; without any all weights are trained.
+            ("rank", 0),
         ];
         let mut sizes: BTreeMap<String, i64> =
             defaults.map(|(name, size)| (name.to_owned(), size)).into();
@@ -48,21 +59,54 @@ impl Sizes {
         let dim = self.of("dim");
         let json = format!(
             r#"{{"model_type": "dual_ar", "vocab_size": {}, "n_layer": {}, "n_head": {},
-                "n_local_heads": {}, "dim": {dim}, "head_dim": 64, "intermediate_size": {},
-                "max_seq_len": 1024, "tie_word_embeddings": false, "attention_qk_norm": true,
+                "n_local_heads": {}, "dim": {dim}, "head_dim": {}, "intermediate_size": {},
+                "max_seq_len": {}, "tie_word_embeddings": false, "attention_qk_norm": true,
                 "codebook_size": {}, "num_codebooks": {}, "scale_codebook_embeddings": true,
-                "n_fast_layer": {}, "fast_attention_qk_norm": false, "rope_base": 1e6,
+                "n_fast_layer": {}, "fast_attention_qk_norm": false, "fast_head_dim": 64, "rope_base": 1e6,
                 "norm_eps": 1e-6}}"#,
             self.of("vocab"),
             self.of("layers"),
             dim / 64,
             dim / 128,
+            self.of("head-dim"),
             3 * dim,
+            self.of("length"),
             self.of("codebook-size"),
             self.of("codebooks"),
             self.of("fast-layers"),
         );
         Config::parse(json.as_bytes()).unwrap()
+    }
+
+    fn device(&self) -> Device {
+        usize::try_from(self.of("gpu")).map_or(Device::Cpu, Device::Cuda)
+    }
+
+    /// The adapters, as the reference places them: at every layer.
+    fn adapters(&self) -> Option<LoraSettings> {
+        let rank = self.of("rank");
+        let alpha = 2.0 * rank as f64;
+        let patterns = vec!["*".to_owned()];
+        (rank > 0).then_some(LoraSettings { rank, alpha, dropout: 0.0, patterns })
+    }
+
+    /// A model to train, with random weights.
+    fn trainee(&self, config: Config, tokens: Tokens, memory: Memory) -> DualArTrainee {
+        let kind = if self.of("bf16") > 0 { Kind::BFloat16 } else { Kind::Float };
+        let weights = DualAr::fresh(&config, 1).unwrap().moved(self.device(), Some(kind)).unwrap();
+        let mut model = DualAr::load(config, tokens, weights).unwrap();
+        match self.adapters() {
+            Some(settings) => {
+                attach(&mut model, &settings, 1, kind).unwrap();
+                DualArTrainee::new(model, memory).unwrap()
+            }
+            None => DualArTrainee::new(model, memory).unwrap().train_all(),
+        }
+    }
+
+    /// What the driver says is taken of the GPU.
+    fn memory_used(&self) -> Option<u64> {
+        gpu_memory_used(usize::try_from(self.of("gpu")).ok()?)
     }
 
     /// Text, then frames and an end that are learned.
@@ -95,7 +139,9 @@ impl Sizes {
 fn main() {
     let sizes = Sizes::parse(std::env::args().skip(1));
     tch::set_num_threads(sizes.of("threads") as i32);
-    for recompute in [false, true] {
+    let before = sizes.memory_used();
+    // The one that takes less memory comes first: libtorch gives nothing back.
+    for recompute in [true, false] {
         let config = sizes.config();
         let begin = config.vocab_size - config.codebook_size;
         let tokens = Tokens { semantic_begin: begin, im_end: begin - 1 };
@@ -104,11 +150,12 @@ fn main() {
             (0..sizes.of("rows")).map(|_| sizes.clip(tokens, &mut random)).collect();
         let rows: Vec<Vec<&Clip>> = clips.iter().map(|clip| vec![clip]).collect();
         let batch = Batch::new(config.num_codebooks as usize, &rows, 0).unwrap();
-        let weights = DualAr::fresh(&config, 1).unwrap();
-        let model = DualAr::load(config, tokens, weights).unwrap();
         let memory = Memory { recompute, ..Memory::default() };
-        let mut trainee = DualArTrainee::new(model, memory).unwrap().train_all();
+        let mut trainee = sizes.trainee(config, tokens, memory);
         measure(&sizes, recompute, &mut trainee, &batch);
+        if let (Some(before), Some(after)) = (before, sizes.memory_used()) {
+            println!("{:28} {:8.2} GB", "", (after as f64 - before as f64) / 1e9);
+        }
     }
 }
 

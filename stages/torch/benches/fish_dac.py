@@ -1,7 +1,7 @@
 """The reference's share of the benchmark of the Fish codec: how much audio a second it encodes,
 all clips as one padded batch as its own tool does, and decodes.
 
-    fish_dac.py FOLDER THREADS
+    fish_dac.py FOLDER THREADS [GPU]
 """
 
 import json
@@ -25,6 +25,8 @@ def report(what, work):
     for _ in range(ROUNDS):
         start = time.perf_counter()
         work()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
         best = min(best, time.perf_counter() - start)
     print(f"reference  {what}: {sum(SECONDS) / best:.2f} s of audio a second")
 
@@ -33,16 +35,19 @@ def report(what, work):
 def main():
     folder, threads = pathlib.Path(sys.argv[1]), int(sys.argv[2])
     torch.set_num_threads(threads)
+    device = torch.device(f"cuda:{sys.argv[3]}" if len(sys.argv) > 3 else "cpu")
     with safe_open(folder / "model.safetensors", "pt") as file:
         codec = reference.build(json.loads(file.metadata()["config"]))
         weights = {name: file.get_tensor(name).float() for name in file.keys()}
     codec.load_state_dict(weights, strict=False)
+    codec.to(device)
     rate = codec.sample_rate
     lengths = torch.tensor([int(seconds * rate) for seconds in SECONDS])
     waves = torch.zeros(len(lengths), 1, int(lengths.max()))
     for row, length in zip(waves, lengths.tolist()):
         at = torch.arange(length)
         row[0, :length] = torch.sin(at * 0.02) * 0.4 + torch.sin(at * 0.31) * 0.1
+    lengths, waves = lengths.to(device), waves.to(device)
     codes, frames = codec.encode(waves, lengths)
     report("encode", lambda: codec.encode(waves, lengths))
     report("encode, a clip at a time", lambda: [

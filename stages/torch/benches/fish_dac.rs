@@ -1,5 +1,5 @@
 //! How much audio a second the Fish codec encodes and decodes: the model of the fixture in the
-//! folder on the command line, on as many threads. `fish_dac.py` beside this measures the
+//! folder on the command line, on as many threads, or on the GPU of a number behind them. `fish_dac.py` beside this measures the
 //! reference; `tools/bench_codec.sh` runs both.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods)]
 
@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use stage_torch::codec::Codec;
 use stage_torch::dac::Dac;
+use tch::Device;
 
 /// Seconds of the clips, and how often all are gone through; the script in Python has the same.
 const SECONDS: [f64; 8] = [6.0, 2.5, 4.0, 3.0, 5.0, 3.5, 2.0, 4.5];
@@ -16,10 +17,16 @@ fn main() {
     // What cargo adds is let pass.
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     // Nothing to measure: cargo runs benchmarks as tests, too.
-    let [folder, threads] = words.as_slice() else { return };
+    let (folder, threads, gpu) = match words.as_slice() {
+        [folder, threads] => (folder, threads, None),
+        [folder, threads, gpu] => (folder, threads, Some(gpu)),
+        _ => return,
+    };
     let threads = threads.parse().expect("a number of threads");
+    let device =
+        gpu.map_or(Device::Cpu, |gpu| Device::Cuda(gpu.parse().expect("the number of a GPU")));
     let bytes = std::fs::read(format!("{folder}/model.safetensors")).unwrap();
-    let codec = Dac::load(&bytes, tch::Device::Cpu).unwrap().with_threads(threads);
+    let codec = Dac::load(&bytes, device).unwrap().with_threads(threads);
     let rate = f64::from(codec.format().rate);
     let wave = |seconds: &f64| {
         let sample = |at: usize| (at as f32 * 0.02).sin() * 0.4 + (at as f32 * 0.31).sin() * 0.1;

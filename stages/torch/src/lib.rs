@@ -38,3 +38,4 @@ pub mod weights;
 pub mod worker;
 
 pub use error::TorchError;
+pub use machine::gpu_memory_used;
