@@ -15,6 +15,7 @@ pub mod fixture;
 mod griffin_lim;
 mod kmeans;
 pub mod layers;
+mod lineage;
 mod loaded;
 mod machine;
 mod measure;

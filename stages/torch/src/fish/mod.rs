@@ -1,7 +1,6 @@
 //! Fish Speech from clips to sentences: what stands between the stages and the text model.
 
 pub mod clip;
-pub mod lineage;
 pub mod model;
 pub mod plan;
 pub mod preflight;

@@ -4,10 +4,10 @@ use stage_core::{Context, Fields, NewValue, StageError};
 use stage_formats::artifact;
 use tch::{Device, Kind};
 
-use super::lineage::{self, AdapterLineage, ModelLineage};
 use super::vocabulary::Vocabulary;
 use crate::dual_ar::{Config, DualAr, Parity};
 use crate::error::TorchError;
+use crate::lineage::{self, AdapterLineage, ModelLineage};
 use crate::stored;
 use crate::train::lora::{self, LoraSettings};
 use crate::weights::Weights;

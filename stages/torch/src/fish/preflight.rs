@@ -180,8 +180,8 @@ mod tests {
     use super::*;
     use crate::dual_ar::{Memory, Spoken};
     use crate::fish::clip::Clip;
-    use crate::fish::lineage::ModelLineage;
     use crate::fish::testing::{config, vocabulary};
+    use crate::lineage::ModelLineage;
     use crate::train::lora::{self, LoraSettings};
     use crate::train::notes::Notes;
 

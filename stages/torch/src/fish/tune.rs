@@ -5,11 +5,11 @@ use stage_core::{Blob, Context, Fields, GatherInput, Setup, StageError};
 use tch::{Device, Kind};
 
 use super::clip::{Clips, Reading, SALT};
-use super::lineage::{self, AdapterLineage};
 use super::model::Model;
 use super::plan::Plan;
 use super::preflight::Preflight;
 use crate::dual_ar::{DualArTrainee, Memory};
+use crate::lineage::{self, AdapterLineage};
 use crate::machine::Machine;
 use crate::stored;
 use crate::train::clips::Sides;

@@ -4,11 +4,11 @@ use stage_core::{Blob, Context, Fields, StageError};
 use stage_formats::{artifact, checkpoint};
 use tch::{Device, Kind};
 
-use super::lineage::AdapterLineage;
 use super::model::{Model, adapted};
 use super::vocabulary::Vocabulary;
 use crate::codec::CodecFormat;
 use crate::dual_ar::{DualAr, Parity};
+use crate::lineage::AdapterLineage;
 use crate::loaded::Loaded;
 use crate::npy;
 use crate::train::lora;

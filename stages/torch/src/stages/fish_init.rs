@@ -12,8 +12,8 @@ use super::codec;
 use crate::codec::CodecFormat;
 use crate::dual_ar::{Config, DualAr};
 use crate::error::{TorchError, guarded};
-use crate::fish::lineage::{self, ModelLineage};
 use crate::fish::vocabulary::{MARKS, byte_level};
+use crate::lineage::{self, ModelLineage};
 use crate::stored;
 
 pub struct FishInit;

@@ -10,8 +10,8 @@ use tch::{Device, Tensor};
 
 use crate::dual_ar::DualAr;
 use crate::error::{TorchError, guarded};
-use crate::fish::lineage::{self, AdapterLineage, ModelLineage};
 use crate::fish::model::{Model, adapted};
+use crate::lineage::{self, AdapterLineage, ModelLineage};
 use crate::stored;
 use crate::train::lora;
 

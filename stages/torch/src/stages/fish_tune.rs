@@ -8,8 +8,8 @@ use stage_core::{
 use stage_formats::artifact;
 
 use crate::error::guarded;
-use crate::fish::lineage::{self, AdapterLineage, ModelLineage};
 use crate::fish::tune::{Method, Tuned, Tuning};
+use crate::lineage::{self, AdapterLineage, ModelLineage};
 use crate::machine::Machine;
 use crate::train::lora::LoraSettings;
 use crate::train::{kept, log};

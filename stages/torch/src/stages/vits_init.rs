@@ -9,7 +9,7 @@ use stage_formats::artifact::{self, CONFIG_KIND, TOKENIZER_KIND};
 use stage_formats::vits::{TextRules, tokenizer_config_file, vocabulary_file};
 
 use crate::error::guarded;
-use crate::fish::lineage::{self, ModelLineage};
+use crate::lineage::{self, ModelLineage};
 use crate::stored;
 use crate::vits::{Config, fresh};
 

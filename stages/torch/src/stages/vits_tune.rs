@@ -9,7 +9,7 @@ use stage_core::{
 use stage_formats::artifact;
 
 use crate::error::guarded;
-use crate::fish::lineage::ModelLineage;
+use crate::lineage::ModelLineage;
 use crate::machine::Machine;
 use crate::train::{kept, log};
 use crate::vits::tune::{Tuned, Tuning};

@@ -8,7 +8,7 @@ use tch::Device;
 use super::config::Config;
 use super::load::{Form, Prepared, prepare};
 use crate::error::TorchError;
-use crate::fish::lineage::{self, ModelLineage};
+use crate::lineage::{self, ModelLineage};
 use crate::stored;
 
 /// What travels unchanged from a model to those made of it.

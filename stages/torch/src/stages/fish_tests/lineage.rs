@@ -1,7 +1,7 @@
 //! Where models and adapters come from, as it travels with them.
 
 use super::*;
-use crate::fish::lineage::digest;
+use crate::lineage::digest;
 
 #[test]
 fn adapters_merge_into_their_own_base_only() {

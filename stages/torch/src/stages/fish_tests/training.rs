@@ -1,7 +1,7 @@
 //! Trainings that are stopped, looked at before, and gone on with.
 
 use super::*;
-use crate::fish::lineage::digest;
+use crate::lineage::digest;
 
 #[test]
 fn training_that_is_stopped_at_any_look_ends_with_the_same_outputs() {

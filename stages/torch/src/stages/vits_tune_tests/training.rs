@@ -4,7 +4,7 @@ use stage_core::Output;
 
 use super::super::vits_tests::{sentence, speak};
 use super::*;
-use crate::fish::lineage::digest;
+use crate::lineage::digest;
 
 #[test]
 fn training_that_is_stopped_at_any_look_ends_with_the_same_outputs() {

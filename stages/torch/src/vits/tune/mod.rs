@@ -15,7 +15,7 @@ use self::preflight::Preflight;
 use self::start::Start;
 use super::artifact::Model;
 use super::trainee::VitsTrainee;
-use crate::fish::lineage;
+use crate::lineage;
 use crate::machine::Machine;
 use crate::stored;
 use crate::train::clips::Sides;
