@@ -14,6 +14,9 @@ const EVERY: Duration = Duration::from_millis(500);
 /// So much pending is committed at once, whatever the clock says: at the end of a run all wait for
 /// what is left.
 const LARGE: u64 = 16 << 20;
+/// Towards the end that is less and less, down to this: what waits then is written after the last
+/// item, when there is nothing else to do.
+const SMALL: u64 = 1 << 20;
 
 /// For a run that keeps nothing.
 pub const NEVER: Duration = Duration::MAX;
@@ -24,6 +27,8 @@ pub struct Committer {
     /// Claims whose results wait for the next commit.
     claims: Vec<Claim>,
     dirty: bool,
+    /// So much pending is much.
+    large: u64,
     last: Instant,
     running: Option<JoinHandle<()>>,
 }
@@ -35,6 +40,7 @@ impl Committer {
             every: every.unwrap_or(EVERY),
             claims: Vec::new(),
             dirty: false,
+            large: LARGE,
             last: Instant::now(),
             running: None,
         }
@@ -46,11 +52,16 @@ impl Committer {
         self.dirty = true;
     }
 
+    /// About so many bytes are to come yet.
+    pub fn expect(&mut self, bytes: u64) {
+        self.large = (bytes / 2).clamp(SMALL, LARGE);
+    }
+
     pub fn start_if_due(&mut self, store: &Store) {
         if self.running.as_ref().is_some_and(JoinHandle::is_finished) {
             self.running = None;
         }
-        let is_much = self.every < NEVER && store.cache().pending_bytes() >= LARGE;
+        let is_much = self.every < NEVER && store.cache().pending_bytes() >= self.large;
         let due = self.last.elapsed() >= self.every || is_much;
         if !self.dirty || self.running.is_some() || !due {
             return;

@@ -14,6 +14,9 @@ use crate::machine::is_gpu;
 /// How many tasks may wait beside those that are being worked on, so that no thread idles
 /// while the schedule thinks.
 const AHEAD: usize = 1;
+/// The same for the threads of this process, which are done sooner and as a rule have taken all
+/// cores when the schedule wants one.
+const AHEAD_HERE: usize = 2;
 
 pub struct Hands {
     shared: Shared,
@@ -99,7 +102,7 @@ impl Hands {
 
     pub fn is_free(&self, kind: &Kind, device: &str) -> bool {
         match kind.place {
-            Place::Here => self.pool.busy < self.threads + AHEAD,
+            Place::Here => self.pool.busy < self.threads + AHEAD_HERE,
             Place::Worker => {
                 let chosen = self.choose(device).and_then(|device| self.devices.get(&device));
                 chosen.is_none_or(|device| device.lane.busy <= AHEAD)

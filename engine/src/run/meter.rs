@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use cache::CacheError;
 use stage_core::Place;
-use stage_core::event::Event;
+use stage_core::event::{Event, StageCounts};
 use stage_formats::dual_ar::Config;
 
 use super::item_stage::Queued;
@@ -121,6 +121,23 @@ pub fn threads_of(spec: &StageSpec, threads: usize) -> f64 {
 }
 
 impl Schedule<'_> {
+    /// What the items that are left will give, by what those before them gave. Very much where
+    /// nothing is known yet.
+    pub fn bytes_to_come(&self) -> u64 {
+        let mut bytes = 0;
+        for (at, state) in self.states.iter().enumerate() {
+            let State::Items(stage) = state else { continue };
+            let StageCounts { executed, reused, .. } = self.counts[at];
+            let left = stage.total.saturating_sub(executed + reused);
+            if executed == 0 && left > 0 {
+                return u64::MAX;
+            }
+            let each = self.meter.taken[at].bytes / executed.max(1) as f64;
+            bytes += (left as f64 * each) as u64;
+        }
+        bytes
+    }
+
     /// A whole stage is done, or rests until the next run.
     pub fn measure_whole(&mut self, id: StageId, seconds: f64, bytes: u64) {
         let size = self.arriving_items(id) as f64;
