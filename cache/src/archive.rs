@@ -4,8 +4,10 @@
 //! whose large objects are cut into pieces. An overlay has only what the archives it builds on
 //! have not. The format is described in `docs/store.md`.
 
+mod assembly;
 mod contents;
 mod index;
+mod lock;
 mod merge;
 mod pack;
 mod unpack;
@@ -55,6 +57,8 @@ pub struct Unpacking<'a> {
     /// The base first, then what builds on it.
     pub folders: &'a [Utf8PathBuf],
     pub prefers: &'a Prefers,
+    /// Which tables are read; records of others stay where they are.
+    pub takes: &'a dyn Fn(Table) -> bool,
     /// Told how many bytes of the volumes have been read, and of how many.
     pub progress: &'a dyn Fn(u64, u64),
 }

@@ -3,77 +3,11 @@
 
 mod common;
 
-use std::sync::Arc;
-
 use cache::fs::{Fs, MemoryFs, Open};
-use cache::{Access, Archived, Archiving, Cache, CacheError, Digest, Kept, TakenIn, Unpacking};
-use cache::{Table, VerifyOptions};
+use cache::{CacheError, Digest};
 use camino::Utf8PathBuf;
+use common::archive::*;
 use common::open;
-
-const RECORDS: Table = Table(3);
-/// Large enough for one piece of a large object, and too small for two.
-const VOLUME: u64 = 9 << 19;
-const LARGE: usize = 5 << 20;
-
-/// Hard to compress, and different for every seed.
-fn large(seed: u32) -> Vec<u8> {
-    let word = |at: u32| (at ^ seed).wrapping_mul(0x9e37_79b9).to_le_bytes();
-    (0..LARGE as u32 / 4).flat_map(word).collect()
-}
-
-fn fill(cache: &Cache, seed: u32) {
-    let object = cache.put(&large(seed)).unwrap();
-    cache.record(RECORDS, &object, seed.to_le_bytes().to_vec()).unwrap();
-    for number in 0..20 {
-        let object = cache.put(format!("small {seed} {number}").as_bytes()).unwrap();
-        cache.record(RECORDS, &object, vec![number; 100]).unwrap();
-    }
-    cache.commit().unwrap();
-}
-
-fn pack_to(cache: &Cache, folder: &str, bases: &[&str]) -> Result<Archived, CacheError> {
-    let bases: Vec<Utf8PathBuf> = bases.iter().map(Utf8PathBuf::from).collect();
-    let kept = Kept { object: &|_| true, record: &|_, _| true };
-    let (folder, volume_bytes) = (folder.into(), VOLUME);
-    cache.archive(&kept, &Archiving { folder, bases: &bases, volume_bytes, progress: &|_, _| {} })
-}
-
-fn unpack_into(cache: &Cache, folders: &[&str]) -> Result<TakenIn, CacheError> {
-    let folders: Vec<Utf8PathBuf> = folders.iter().map(Utf8PathBuf::from).collect();
-    let prefers = |_: Table, own: &[u8], other: &[u8]| other > own;
-    cache.take_in(&Unpacking { folders: &folders, prefers: &prefers, progress: &|_, _| {} })
-}
-
-fn elsewhere(fs: &MemoryFs) -> Cache {
-    Cache::open("/elsewhere".into(), Arc::new(fs.clone()), Access::ReadWrite).unwrap()
-}
-
-fn assert_has(cache: &Cache, seed: u32) {
-    let object = Digest::of(&large(seed));
-    assert_eq!(cache.read(&object).unwrap(), large(seed));
-    assert_eq!(cache.get(RECORDS, &object).unwrap().unwrap(), seed.to_le_bytes()[..]);
-    for number in 0..20u8 {
-        let bytes = format!("small {seed} {number}");
-        assert_eq!(cache.read(&Digest::of(bytes.as_bytes())).unwrap(), bytes.as_bytes());
-        let record = cache.get(RECORDS, &Digest::of(bytes.as_bytes())).unwrap();
-        assert_eq!(record.unwrap(), vec![number; 100]);
-    }
-}
-
-fn assert_sound(cache: &Cache) {
-    let options = VerifyOptions { read_data: true, ..VerifyOptions::default() };
-    let report = cache.verify(options, &|_, _| {}).unwrap();
-    assert!(report.is_clean(), "{:?}", report.damages);
-}
-
-/// In place of the file there is one with a bit flipped.
-fn flip(fs: &MemoryFs, path: &str, at: u64) {
-    let mut bytes = fs.read(path.into()).unwrap();
-    bytes[at as usize] ^= 1;
-    fs.remove_file(path.into()).unwrap();
-    fs.write_new(path.into(), &bytes).unwrap();
-}
 
 #[test]
 fn what_is_packed_comes_back_whole_over_several_volumes() {

@@ -22,13 +22,17 @@ pub fn pack(cache: &Cache, limits: &Limits, how: &Archiving) -> Result<Archived,
     let gone = gc::plan(cache, limits)?.sweep;
     let objects: HashSet<&Digest> = gone.objects().collect();
     let records: HashSet<(Table, &Digest)> = gone.records().collect();
-    let travels = |table: Table| ![EXPORT, EXPORTS, LIMIT].contains(&table);
     let kept = Kept {
         object: &|digest| !objects.contains(digest),
-        // What was exported lies on this machine and on no other, and so do its GPUs.
         record: &|table, key| travels(table) && !records.contains(&(table, key)),
     };
     cache.archive(&kept, how)
+}
+
+/// What was exported lies on this machine and on no other, and so do its GPUs. Nor is it believed
+/// of an archive: an export would take back files here that were written elsewhere.
+fn travels(table: Table) -> bool {
+    ![EXPORT, EXPORTS, LIMIT].contains(&table)
 }
 
 /// Takes archives into a cache: the base first, then what builds on it.
@@ -37,7 +41,8 @@ pub fn unpack(
     folders: &[Utf8PathBuf],
     progress: &dyn Fn(u64, u64),
 ) -> Result<TakenIn, CacheError> {
-    let taken = cache.take_in(&Unpacking { folders, prefers: &is_newer, progress })?;
+    let how = Unpacking { folders, prefers: &is_newer, takes: &travels, progress };
+    let taken = cache.take_in(&how)?;
     raise_run_number(cache)?;
     Ok(taken)
 }
@@ -67,30 +72,32 @@ fn latest<T: DeserializeOwned>(
 }
 
 /// Whether the second of two records under one key takes the place of the first. What has a run
-/// goes by its number, a time that was being counted by its length, and what stages took by when
+/// goes by its number, checkpoints of one run by their step, a time that was being counted by its length, and what stages took by when
 /// it was written; everything else was true before and stays.
 fn is_newer(table: Table, own: &[u8], other: &[u8]) -> bool {
     match table {
         LAST => is_later(own, other, |last: &LastRecord| last.run),
-        CHECKPOINT => is_later(own, other, |checkpoint: &CheckpointRecord| checkpoint.run),
-        SPENT => {
-            let long = |bytes: &[u8]| decode::<Spent>(bytes).map(|record| record.seconds);
-            long(other) > long(own)
-        }
-        PROGRESS => decode::<(u64, u64)>(other) > decode::<(u64, u64)>(own),
-        USAGE => {
-            let long = |bytes: &[u8]| decode::<UsageRecord>(bytes).map(|record| record.seconds);
-            long(other) > long(own)
-        }
-        MEASURE => {
-            let written = |bytes: &[u8]| decode::<Measure>(bytes).map(|measure| measure.written);
-            written(other) > written(own)
-        }
+        CHECKPOINT => is_later(own, other, |checkpoint: &CheckpointRecord| {
+            // Of two archives of one run the later one has gone further.
+            let step = checkpoint.states.first().and_then(|state| state.number("step"));
+            (checkpoint.run, step)
+        }),
+        SPENT => is_later(own, other, |spent: &Spent| spent.seconds),
+        PROGRESS => is_later(own, other, |progress: &(u64, u64)| *progress),
+        USAGE => is_later(own, other, |usage: &UsageRecord| usage.seconds),
+        MEASURE => is_later(own, other, |measure: &Measure| measure.written),
         _ => false,
     }
 }
 
-fn is_later<T: DeserializeOwned>(own: &[u8], other: &[u8], run: fn(&T) -> u64) -> bool {
-    let run = |bytes: &[u8]| decode::<T>(bytes).map(|record| run(&record));
-    run(other) > run(own)
+fn is_later<T: DeserializeOwned, O: PartialOrd>(
+    own: &[u8],
+    other: &[u8],
+    order: fn(&T) -> O,
+) -> bool {
+    let order = |bytes: &[u8]| decode::<T>(bytes).map(|record| order(&record));
+    order(other) > order(own)
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@
 //! are read once more then. Names that are gone are synced, since nothing would look for them.
 
 mod gone;
-mod paths;
+pub(crate) mod paths;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -12,7 +12,9 @@ use crate::fs::{Fs, random};
 use crate::{CacheError, Digest};
 
 const NAME: &str = "ARCHIVE";
-const MARK: &str = "throstle archive 1";
+/// What the first line says before the number of the format.
+const MARK: &str = "throstle archive ";
+const FORMAT: u32 = 1;
 /// The longest index that is read, which is one of some ten thousand volumes.
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -52,19 +54,26 @@ impl Index {
     /// The index of the archive in a folder.
     pub fn read(fs: &dyn Fs, folder: &Utf8Path) -> Result<Index, CacheError> {
         let path = folder.join(NAME);
-        let advice = "copy it once more, or use a newer program if that wrote it";
+        let advice = "copy it once more";
         let damaged = || CacheError::DamagedArchive { path: path.clone(), advice };
+        let unusable = |reason| CacheError::Archive { folder: folder.to_owned(), reason };
         match fs.metadata(&path) {
             Ok(metadata) if metadata.is_file() && metadata.size <= MOST_BYTES => {}
             Ok(_) => return Err(damaged()),
             Err(error) if error.is_not_found() => {
                 let reason = "it has no file `ARCHIVE`, which `pack-cache` writes last".to_owned();
-                return Err(CacheError::Archive { folder: folder.to_owned(), reason });
+                return Err(unusable(reason));
             }
             Err(error) => return Err(error.into()),
         }
         let text = String::from_utf8_lossy(&fs.read(&path)?).into_owned();
-        Index::parse(&text).ok_or_else(damaged)
+        let format = |line: &str| line.strip_prefix(MARK)?.parse::<u32>().ok();
+        match text.lines().next().and_then(format) {
+            Some(found) if found > FORMAT => Err(unusable(format!(
+                "it has format {found}, this program knows {FORMAT}: use a newer program"
+            ))),
+            _ => Index::parse(&text).ok_or_else(damaged),
+        }
     }
 
     /// Makes the volumes an archive, durably.
@@ -73,7 +82,7 @@ impl Index {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("{MARK}\nid {}\n", self.id);
+        let mut text = format!("{MARK}{FORMAT}\nid {}\n", self.id);
         // Writing to a text cannot fail.
         for base in &self.bases {
             let _ = writeln!(text, "base {base}");
@@ -95,7 +104,8 @@ impl Index {
         if last.trim_end() != format!("check {}", check(body)) {
             return None;
         }
-        let mut lines = body.strip_prefix(MARK)?.strip_prefix("\nid ")?.lines();
+        let first = format!("{MARK}{FORMAT}\nid ");
+        let mut lines = body.strip_prefix(&first)?.lines();
         let id = lines.next()?.parse().ok()?;
         let mut index = Index { id, bases: Vec::new(), has_losses: false, volumes: Vec::new() };
         for line in lines {

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use super::Prefers;
 use crate::{Cache, CacheError, Digest, Table};
 
-/// So many are looked up at once.
+/// So many are looked up at once, unless so much is waiting before.
 const MOST: usize = 4096;
+const MOST_BYTES: usize = 16 << 20;
 
 /// Records that wait for being looked up, by table.
 pub struct Merge<'a> {
@@ -16,25 +17,28 @@ pub struct Merge<'a> {
     prefers: &'a Prefers,
     waiting: BTreeMap<Table, Vec<(Digest, Bytes)>>,
     count: usize,
+    /// The length of all values that wait.
+    bytes: usize,
     /// How many took their places.
     pub taken: u64,
 }
 
 impl<'a> Merge<'a> {
     pub fn new(cache: &'a Cache, prefers: &'a Prefers) -> Merge<'a> {
-        Merge { cache, prefers, waiting: BTreeMap::new(), count: 0, taken: 0 }
+        Merge { cache, prefers, waiting: BTreeMap::new(), count: 0, bytes: 0, taken: 0 }
     }
 
     pub fn add(&mut self, table: Table, key: Digest, value: Bytes) -> Result<(), CacheError> {
         // Kept apart from the buffer of the volume it was read from, which is much larger.
         let value = Bytes::copy_from_slice(&value);
-        self.waiting.entry(table).or_default().push((key, value));
         self.count += 1;
-        if self.count >= MOST { self.flush() } else { Ok(()) }
+        self.bytes += value.len();
+        self.waiting.entry(table).or_default().push((key, value));
+        if self.count >= MOST || self.bytes >= MOST_BYTES { self.flush() } else { Ok(()) }
     }
 
     pub fn flush(&mut self) -> Result<(), CacheError> {
-        self.count = 0;
+        (self.count, self.bytes) = (0, 0);
         for (table, records) in std::mem::take(&mut self.waiting) {
             let keys: Vec<Digest> = records.iter().map(|(key, _)| *key).collect();
             let there = self.cache.get_many(table, &keys)?;
@@ -47,5 +51,35 @@ impl<'a> Merge<'a> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::Access;
+    use crate::fs::MemoryFs;
+
+    #[test]
+    fn what_waits_is_bounded_by_its_size_and_by_its_number() {
+        const TABLE: Table = Table(1);
+        let fs = Arc::new(MemoryFs::new());
+        let cache = Cache::open("/cache".into(), fs, Access::ReadWrite).unwrap();
+        let prefers = |_: Table, _: &[u8], _: &[u8]| false;
+        for (count, size) in [(20u32, 1 << 20), (5000, 1)] {
+            let mut merge = Merge::new(&cache, &prefers);
+            let value = Bytes::from(vec![7; size]);
+            for number in 0..count {
+                let key = Digest::of(&[number, size as u32].map(u32::to_le_bytes).concat());
+                merge.add(TABLE, key, value.clone()).unwrap();
+                assert!(merge.bytes < MOST_BYTES && merge.count < MOST);
+            }
+            assert!((1..u64::from(count)).contains(&merge.taken), "{}", merge.taken);
+            merge.flush().unwrap();
+            assert_eq!(merge.taken, u64::from(count));
+        }
     }
 }

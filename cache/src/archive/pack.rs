@@ -23,10 +23,7 @@ impl Cache {
     /// and set aside; the rest of the archive is whole.
     pub fn archive(&self, kept: &Kept, how: &Archiving) -> Result<Archived, CacheError> {
         let fs = &*self.0.fs;
-        if Index::is_there(fs, how.folder)? {
-            let reason = "it has an archive already: name another folder".to_owned();
-            return Err(CacheError::Archive { folder: how.folder.to_owned(), reason });
-        }
+        let volumes = Volumes::new(fs, how.folder, how.volume_bytes)?;
         let mut contents = Contents::default();
         how.bases.iter().try_for_each(|base| contents.add(fs, base))?;
         let (objects, records) = self.0.rows()?;
@@ -38,7 +35,6 @@ impl Cache {
         report.in_bases -= objects.len() as u64;
         objects.sort_by_key(|(_, location)| location.pack_end().unwrap_or((u32::MAX, u64::MAX)));
         let total = objects.iter().map(|(_, location)| location.size()).sum();
-        let volumes = Volumes::new(fs, how.folder, how.volume_bytes)?;
         let mut packing = Packing { cache: self, contents: &contents, volumes, report };
         let mut done = 0;
         for (digest, location) in objects {
@@ -51,7 +47,7 @@ impl Cache {
                 packing.record(table, key, known)?;
             }
         }
-        packing.finish(Index::new(fs, contents.bases.clone()), how)
+        packing.finish(Index::new(fs, contents.bases.clone()))
     }
 }
 
@@ -134,12 +130,11 @@ impl Packing<'_> {
         self.volumes.add(&Entry::Record { table, key, sequence: SEQUENCE, value })
     }
 
-    fn finish(mut self, mut index: Index, how: &Archiving) -> Result<Archived, CacheError> {
-        index.volumes = self.volumes.finish()?;
+    fn finish(mut self, mut index: Index) -> Result<Archived, CacheError> {
         index.has_losses = !self.report.damaged.is_empty() || self.cache.has_losses();
-        index.write(&*self.cache.0.fs, how.folder)?;
-        self.report.volumes = index.volumes.len() as u64;
-        self.report.bytes = index.volumes.iter().map(|volume| volume.bytes).sum();
+        let volumes = self.volumes.finish(index)?;
+        self.report.volumes = volumes.len() as u64;
+        self.report.bytes = volumes.iter().map(|volume| volume.bytes).sum();
         Ok(self.report)
     }
 }

@@ -1,18 +1,20 @@
 //! Takes archives into a cache: each entry is checked by itself, and what is damaged costs nothing
-//! else. The archive that builds on the others comes first, since its records are the newest.
+//! else. All objects come in before the first record, so a record that is here speaks of nothing
+//! that is still on its way. Of the records those of the archive that builds on the others come
+//! first, since they are the newest.
 
 use camino::{Utf8Path, Utf8PathBuf};
 
+use super::assembly::Assembly;
 use super::index::{Index, Volume, volume_path};
 use super::merge::Merge;
 use super::{TakenIn, Unpacking};
-use crate::cache::{Cache, Shared};
+use crate::cache::Cache;
 use crate::entry::Entry;
-use crate::fs::{FsError, FsFile, Open};
-use crate::pending::Waiting;
+use crate::fs::{FsFile, Open};
 use crate::scan::{Found, Scan};
 use crate::verify::describe;
-use crate::{CacheError, Damage, Digest, Hasher};
+use crate::{CacheError, Damage, Digest, Table};
 
 /// So much pending is committed at once.
 const LARGE: u64 = 64 << 20;
@@ -25,92 +27,203 @@ impl Cache {
         let fs = &*self.0.fs;
         let indexes = how.folders.iter().map(|folder| Index::read(fs, folder));
         let indexes = indexes.collect::<Result<Vec<Index>, CacheError>>()?;
-        let archives: Vec<(&Utf8PathBuf, Index)> = how.folders.iter().zip(indexes).collect();
-        // Records come in before objects of the archives below: until those are there, nothing is
-        // believed without a look at its objects.
-        let had_losses = self.has_losses();
-        self.0.note_losses();
-        fs.sync_dir(self.dir())?;
-        let volumes = archives.iter().flat_map(|(_, index)| &index.volumes);
-        let total = volumes.fold(0u64, |sum, volume| sum.saturating_add(volume.bytes));
-        let mut unpack = Unpack {
-            cache: self,
-            merge: Merge::new(self, how.prefers),
-            assembly: None,
-            report: TakenIn::default(),
-            progress: &|done| (how.progress)(done, total),
-        };
-        for (folder, index) in archives.iter().rev() {
-            unpack.archive(folder, index)?;
+        let newest_first = how.folders.iter().zip(&indexes).rev();
+        let mut readings: Vec<Reading> =
+            newest_first.map(|(folder, index)| Reading::new(folder, index)).collect();
+        let mut unpack = Unpack::new(self, how, &indexes);
+        for reading in &mut readings {
+            unpack.objects(reading)?;
         }
-        let mut report = unpack.report;
-        report.records = unpack.merge.taken;
-        let ids: Vec<Digest> = archives.iter().map(|(_, index)| index.id).collect();
-        let lacks = |index: &Index| index.bases.iter().any(|base| !ids.contains(base));
-        report.without_base = archives
-            .iter()
-            .filter(|(_, index)| lacks(index))
-            .map(|(folder, _)| (*folder).clone())
-            .collect();
-        let is_whole = archives.iter().all(|(_, index)| !index.has_losses);
-        if !had_losses && is_whole && report.damages.is_empty() && report.without_base.is_empty() {
-            self.clear_losses()?;
+        unpack.report.without_base = without_base(how.folders, &indexes);
+        if indexes.iter().any(|index| index.has_losses) || !unpack.is_whole() {
+            unpack.note_losses()?;
         }
-        Ok(report)
+        for reading in &mut readings {
+            unpack.records(reading)?;
+        }
+        unpack.finish()
     }
+}
+
+/// The archives that build on others which were not named.
+fn without_base(folders: &[Utf8PathBuf], indexes: &[Index]) -> Vec<Utf8PathBuf> {
+    let ids: Vec<Digest> = indexes.iter().map(|index| index.id).collect();
+    let lacks = |index: &Index| index.bases.iter().any(|base| !ids.contains(base));
+    let lacking = folders.iter().zip(indexes).filter(|(_, index)| lacks(index));
+    lacking.map(|(folder, _)| folder.clone()).collect()
+}
+
+/// An archive, and how far it has been read.
+struct Reading<'a> {
+    folder: &'a Utf8Path,
+    index: &'a Index,
+    /// The volume that is next, counted from 0, and where in it.
+    volume: usize,
+    offset: u64,
+    /// What was found before that place.
+    entries: u64,
+    first_wrong: Option<u64>,
+}
+
+impl<'a> Reading<'a> {
+    fn new(folder: &'a Utf8Path, index: &'a Index) -> Reading<'a> {
+        Reading { folder, index, volume: 0, offset: 0, entries: 0, first_wrong: None }
+    }
+
+    fn number(&self) -> u32 {
+        self.volume as u32 + 1
+    }
+
+    /// What the index says of the volume that is next, if there is one.
+    fn expected(&self) -> Option<Volume> {
+        self.index.volumes.get(self.volume).copied()
+    }
+
+    fn next_volume(&mut self) {
+        *self = Reading { volume: self.volume + 1, ..Reading::new(self.folder, self.index) };
+    }
+}
+
+/// How far an archive is read.
+#[derive(Clone, Copy, PartialEq)]
+enum Until {
+    FirstRecord,
+    End,
 }
 
 struct Unpack<'a> {
     cache: &'a Cache,
     merge: Merge<'a>,
+    takes: &'a dyn Fn(Table) -> bool,
     /// The large object whose pieces are coming in.
     assembly: Option<Assembly<'a>>,
+    /// All that must be here in the end.
+    objects: Vec<Digest>,
     report: TakenIn,
-    progress: &'a dyn Fn(u64),
+    progress: &'a dyn Fn(u64, u64),
+    total: u64,
 }
 
 impl<'a> Unpack<'a> {
-    fn archive(&mut self, folder: &Utf8Path, index: &Index) -> Result<(), CacheError> {
-        for (number, volume) in (1..).zip(&index.volumes) {
-            let path = volume_path(folder, number);
-            let before = self.report.bytes;
-            match self.cache.0.fs.open(&path, Open::Read) {
-                Ok(file) => self.volume(&*file, number, *volume)?,
-                Err(error) => self.damage(&path, None, &describe(&error)),
-            }
-            self.report.bytes = before.saturating_add(volume.bytes);
+    fn new(cache: &'a Cache, how: &Unpacking<'a>, indexes: &[Index]) -> Unpack<'a> {
+        let volumes = indexes.iter().flat_map(|index| &index.volumes);
+        Unpack {
+            cache,
+            merge: Merge::new(cache, how.prefers),
+            takes: how.takes,
+            assembly: None,
+            objects: Vec::new(),
+            report: TakenIn::default(),
+            progress: how.progress,
+            total: volumes.fold(0, |sum, volume| sum.saturating_add(volume.bytes)),
         }
+    }
+
+    /// The part of an archive that comes before its first record.
+    fn objects(&mut self, reading: &mut Reading) -> Result<(), CacheError> {
+        self.read(reading, Until::FirstRecord)?;
+        self.assembly = None;
+        self.commit()
+    }
+
+    fn records(&mut self, reading: &mut Reading) -> Result<(), CacheError> {
+        self.read(reading, Until::End)?;
         self.assembly = None;
         self.merge.flush()?;
         self.commit()
     }
 
-    fn volume(&mut self, file: &dyn FsFile, number: u32, volume: Volume) -> Result<(), CacheError> {
-        let before = self.report.bytes;
-        let length = file.len()?;
-        let mut scan = Scan::new(file, number, 0)?;
-        let (mut entries, mut first_wrong) = (0, None);
+    fn is_whole(&self) -> bool {
+        self.report.damages.is_empty() && self.report.without_base.is_empty()
+    }
+
+    /// Durably, since it has to be known before the records are that may speak of what is missing.
+    fn note_losses(&self) -> Result<(), CacheError> {
+        self.cache.0.note_losses();
+        Ok(self.cache.0.fs.sync_dir(self.cache.dir())?)
+    }
+
+    fn finish(mut self) -> Result<TakenIn, CacheError> {
+        self.report.records = self.merge.taken;
+        // A sweep by another process, before the records were here, found nobody who wants them.
+        self.cache.refresh()?;
+        self.objects.sort_unstable();
+        let is_there = self.cache.contains_all(&self.objects)?;
+        if !self.is_whole() || is_there.contains(&false) {
+            self.note_losses()?;
+        }
+        Ok(self.report)
+    }
+
+    fn read(&mut self, reading: &mut Reading, until: Until) -> Result<(), CacheError> {
+        while let Some(expected) = reading.expected() {
+            let (before, from) = (self.report.bytes, reading.offset);
+            let path = volume_path(reading.folder, reading.number());
+            match self.cache.0.fs.open(&path, Open::Read) {
+                Ok(file) => {
+                    if self.volume(&*file, reading, until)? == Until::FirstRecord {
+                        self.report.bytes = before.saturating_add(reading.offset - from);
+                        return Ok(());
+                    }
+                    self.compare(&*file, reading, expected)?;
+                }
+                Err(error) => self.damage(&path, None, &describe(&error)),
+            }
+            self.report.bytes = before.saturating_add(expected.bytes.saturating_sub(from));
+            reading.next_volume();
+        }
+        Ok(())
+    }
+
+    /// Takes a volume in from where the reading is; says where it came to.
+    fn volume(
+        &mut self,
+        file: &dyn FsFile,
+        reading: &mut Reading,
+        until: Until,
+    ) -> Result<Until, CacheError> {
+        let (before, from) = (self.report.bytes, reading.offset);
+        let mut scan = Scan::new(file, reading.number(), from)?;
         loop {
             let at = scan.position();
             match scan.next() {
-                Ok(None) => break,
+                Ok(None) => return Ok(Until::End),
+                Ok(Some(Found::Entry { entry: Entry::Record { .. }, .. }))
+                    if until == Until::FirstRecord =>
+                {
+                    reading.offset = at;
+                    return Ok(Until::FirstRecord);
+                }
                 Ok(Some(Found::Entry { entry, .. })) => {
-                    entries += 1;
+                    reading.entries += 1;
                     self.entry(entry, file.path(), at)?;
                 }
-                Ok(Some(Found::Damaged | Found::Garbage)) => _ = first_wrong.get_or_insert(at),
+                Ok(Some(Found::Damaged | Found::Garbage)) => {
+                    _ = reading.first_wrong.get_or_insert(at);
+                }
                 Err(error) => {
                     self.damage(file.path(), Some(at), &describe(&error));
                     scan.step_over();
                 }
             }
-            (self.progress)(before.saturating_add(scan.position()));
+            let done = before.saturating_add(scan.position().saturating_sub(from));
+            (self.progress)(done, self.total);
         }
-        // Of another length it is the volume of another archive, or a part of this one.
-        if entries != volume.entries || first_wrong.is_some() || length != volume.bytes {
+    }
+
+    /// Of another length it is the volume of another archive, or a part of this one.
+    fn compare(
+        &mut self,
+        file: &dyn FsFile,
+        reading: &Reading,
+        expected: Volume,
+    ) -> Result<(), CacheError> {
+        let length = file.len()?;
+        let (entries, first_wrong) = (reading.entries, reading.first_wrong);
+        if entries != expected.entries || first_wrong.is_some() || length != expected.bytes {
             let what = format!(
                 "{entries} of {} entries could be read in {length} of {} bytes",
-                volume.entries, volume.bytes
+                expected.entries, expected.bytes
             );
             self.damage(file.path(), first_wrong, &what);
         }
@@ -122,18 +235,14 @@ impl<'a> Unpack<'a> {
             Entry::Object { digest, bytes } => {
                 // Copied, or it would keep the whole buffer it was read into.
                 self.cache.put_with_digest(digest, bytes.to_vec().into())?;
+                self.objects.push(digest);
             }
             Entry::Piece { of, offset, bytes } => self.piece(of, offset, &bytes)?,
-            Entry::Loose { digest, size } => {
-                let assembly = self.assembly.take().filter(|assembly| assembly.of == digest);
-                if !assembly.is_some_and(|assembly| assembly.finish(size)) {
-                    let what = "pieces of a large object are missing".to_owned();
-                    let (path, offset) = (path.to_owned(), Some(at));
-                    let object = Some(digest);
-                    self.report.damages.push(Damage { path, offset, object, record: None, what });
-                }
+            Entry::Loose { digest, size } => self.close(digest, size, path, at),
+            Entry::Record { table, key, value, .. } if (self.takes)(table) => {
+                self.merge.add(table, key, value)?;
             }
-            Entry::Record { table, key, value, .. } => self.merge.add(table, key, value)?,
+            Entry::Record { .. } => {}
             // No archive has them.
             Entry::Gone { .. } => {}
         }
@@ -151,6 +260,18 @@ impl<'a> Unpack<'a> {
         Ok(())
     }
 
+    /// All pieces of a large object should be there.
+    fn close(&mut self, digest: Digest, size: u64, path: &Utf8Path, at: u64) {
+        let assembly = self.assembly.take().filter(|assembly| assembly.of == digest);
+        if assembly.is_some_and(|assembly| assembly.finish(size)) {
+            self.objects.push(digest);
+            return;
+        }
+        let what = "pieces of a large object are missing".to_owned();
+        let (path, offset, object) = (path.to_owned(), Some(at), Some(digest));
+        self.report.damages.push(Damage { path, offset, object, record: None, what });
+    }
+
     fn commit(&mut self) -> Result<(), CacheError> {
         self.report.objects += self.cache.commit()?.objects;
         Ok(())
@@ -159,58 +280,5 @@ impl<'a> Unpack<'a> {
     fn damage(&mut self, path: &Utf8Path, offset: Option<u64>, what: &str) {
         let (path, what) = (path.to_owned(), what.to_owned());
         self.report.damages.push(Damage { path, offset, object: None, record: None, what });
-    }
-}
-
-/// A large object that is put together again from its pieces.
-struct Assembly<'a> {
-    shared: &'a Shared,
-    of: Digest,
-    hasher: Hasher,
-    size: u64,
-    /// None where the cache has the object already.
-    file: Option<Box<dyn FsFile>>,
-}
-
-impl<'a> Assembly<'a> {
-    fn begin(cache: &'a Cache, of: Digest) -> Result<Assembly<'a>, CacheError> {
-        let shared: &Shared = &cache.0;
-        let file = match cache.contains(&of)? {
-            true => None,
-            false => Some(shared.fs.open(&shared.waiting_path()?, Open::CreateNew)?),
-        };
-        Ok(Assembly { shared, of, hasher: Hasher::new(), size: 0, file })
-    }
-
-    fn add(&mut self, bytes: &[u8]) -> Result<(), CacheError> {
-        if let Some(file) = &self.file {
-            let failed =
-                |error: FsError| CacheError::while_writing(error, file.path(), bytes.len() as u64);
-            file.write_all_at(bytes, self.size).map_err(failed)?;
-            self.hasher.update(bytes);
-        }
-        self.size += bytes.len() as u64;
-        Ok(())
-    }
-
-    /// Hands the object over if it is whole and right; false where it is not.
-    fn finish(mut self, size: u64) -> bool {
-        let Some(file) = &self.file else { return true };
-        if self.size != size || self.hasher.finish() != self.of {
-            return false;
-        }
-        let path = file.path().to_owned();
-        self.file = None;
-        self.shared.enqueue(self.of, Waiting::File { path, size });
-        true
-    }
-}
-
-impl Drop for Assembly<'_> {
-    fn drop(&mut self) {
-        if let Some(file) = self.file.take() {
-            // What cannot be removed now goes with the folder it is in.
-            let _ = self.shared.fs.remove_file(file.path());
-        }
     }
 }

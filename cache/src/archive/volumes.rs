@@ -1,9 +1,10 @@
 //! The volumes of an archive in the making: each is written under a name of its own, synced, and
-//! renamed when it is full.
+//! renamed when it is full. Those that no index names go with the attempt to write them.
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use super::index::{Volume, volume_path};
+use super::index::{Index, Volume, volume_path};
+use super::lock::Lock;
 use crate::CacheError;
 use crate::entry::{Entry, PACK_MARK};
 use crate::fs::{Fs, FsFile, FsResult, Open};
@@ -19,6 +20,10 @@ pub struct Volumes<'a> {
     limit: u64,
     finished: Vec<Volume>,
     open: Option<OpenVolume>,
+    /// The index names them.
+    belong: bool,
+    /// Dropped last.
+    _lock: Lock<'a>,
 }
 
 struct OpenVolume {
@@ -35,12 +40,26 @@ impl<'a> Volumes<'a> {
     /// In a folder without an index; what a process that died left there is removed.
     pub fn new(fs: &'a dyn Fs, folder: &'a Utf8Path, limit: u64) -> Result<Self, CacheError> {
         fs.create_dir_all(folder)?;
-        for entry in fs.read_dir(folder)? {
-            if is_volume(&entry.name) {
-                fs.remove_file(&folder.join(&entry.name))?;
+        let lock = Lock::take(fs, folder)?;
+        let unusable = |reason| Err(CacheError::Archive { folder: folder.to_owned(), reason });
+        if Index::is_there(fs, folder)? {
+            return unusable("it has an archive already: name another folder".to_owned());
+        }
+        let entries = fs.read_dir(folder)?;
+        let left: Vec<Utf8PathBuf> = entries
+            .iter()
+            .filter(|entry| is_volume(&entry.name))
+            .map(|entry| folder.join(&entry.name))
+            .collect();
+        for path in &left {
+            if !is_ours(fs, path)? {
+                let name = path.file_name().unwrap_or_default();
+                return unusable(format!("`{name}` in it is no volume: name another folder"));
             }
         }
-        Ok(Volumes { fs, folder, limit, finished: Vec::new(), open: None })
+        left.iter().try_for_each(|path| fs.remove_file(path))?;
+        let (finished, open) = (Vec::new(), None);
+        Ok(Volumes { fs, folder, limit, finished, open, belong: false, _lock: lock })
     }
 
     pub fn add(&mut self, entry: &Entry) -> Result<(), CacheError> {
@@ -80,19 +99,33 @@ impl<'a> Volumes<'a> {
         Ok(())
     }
 
-    /// Makes the names of all volumes durable.
-    pub fn finish(mut self) -> Result<Vec<Volume>, CacheError> {
+    /// Makes all volumes durable, and then an archive.
+    pub fn finish(mut self, mut index: Index) -> Result<Vec<Volume>, CacheError> {
         self.close()?;
         self.fs.sync_dir(self.folder)?;
-        Ok(std::mem::take(&mut self.finished))
+        index.volumes.clone_from(&self.finished);
+        let written = index.write(self.fs, self.folder);
+        self.belong = written.is_ok() || Index::is_there(self.fs, self.folder).unwrap_or(true);
+        written?;
+        Ok(index.volumes)
+    }
+
+    /// Makes room: the disk may have been too small for them.
+    fn remove(&self) {
+        let open = self.open.iter().map(|open| open.path.clone());
+        let finished =
+            (1..).zip(&self.finished).map(|(number, _)| volume_path(self.folder, number));
+        for path in open.chain(finished) {
+            // What cannot be removed now is removed by the next try.
+            let _ = self.fs.remove_file(&path);
+        }
     }
 }
 
 impl Drop for Volumes<'_> {
     fn drop(&mut self) {
-        if let Some(open) = &self.open {
-            // What cannot be removed now is removed by the next try.
-            let _ = self.fs.remove_file(&open.path);
+        if !self.belong {
+            self.remove();
         }
     }
 }
@@ -121,4 +154,12 @@ fn is_volume(name: &str) -> bool {
             && number.bytes().all(|digit| digit.is_ascii_digit())
             && ["pack", UNFINISHED].contains(&extension)
     })
+}
+
+/// Whether a file begins like a volume, or like one of which a power cut left less.
+fn is_ours(fs: &dyn Fs, path: &Utf8Path) -> FsResult<bool> {
+    let mut start = [0u8; PACK_MARK.len()];
+    let filled = fs.open(path, Open::Read)?.read_full_at(&mut start, 0)?;
+    let same = |(found, mark): (&u8, &u8)| found == mark || *found == 0;
+    Ok(start[..filled].iter().zip(PACK_MARK).all(same))
 }

@@ -1,6 +1,7 @@
 //! Opening caches in memory.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod archive;
 pub mod work;
 
 use std::sync::Arc;

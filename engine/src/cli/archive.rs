@@ -12,6 +12,7 @@ use super::error::{CliError, Exit};
 use super::meter::Meter;
 use super::project::{Program, is_denied};
 use crate::archive;
+use crate::export::paths::real;
 use crate::gc::Limits;
 use crate::show::escape::clean;
 use crate::show::units;
@@ -51,14 +52,13 @@ pub fn pack(
 
 /// An archive in the cache would be neither found nor carried anywhere.
 fn refuse_inside(cache: &Cache, folder: &Utf8Path) -> Result<(), CliError> {
-    let absolute = |path: &Utf8Path| std::path::absolute(path).ok();
-    match (absolute(cache.dir()), absolute(folder)) {
-        (Some(cache), Some(folder)) if folder.starts_with(&cache) => {
-            let message = format!("`{}` is in the cache itself", folder.display());
-            Err(CliError::usage(message, "name a folder somewhere else with `--to`"))
-        }
-        _ => Ok(()),
+    let real = |path| real(&**cache.fs(), path).map_err(CacheError::from);
+    let real_folder = real(folder)?;
+    if real_folder.starts_with(real(cache.dir())?) {
+        let message = format!("`{real_folder}` is in the cache itself");
+        return Err(CliError::usage(message, "name a folder somewhere else with `--to`"));
     }
+    Ok(())
 }
 
 fn explain(error: CacheError) -> CliError {

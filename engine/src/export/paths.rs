@@ -41,7 +41,7 @@ impl<'a> Ground<'a> {
 }
 
 /// The path without links, as far as it exists.
-fn real(fs: &dyn Fs, path: &Utf8Path) -> FsResult<Utf8PathBuf> {
+pub fn real(fs: &dyn Fs, path: &Utf8Path) -> FsResult<Utf8PathBuf> {
     let mut missing = Vec::new();
     let mut there = path;
     loop {

@@ -24,7 +24,8 @@ impl Default for Geometry {
 
 impl Geometry {
     /// [B, C, L] to [B, D, length that follows]; the weight is [D, C / groups, K], and
-    /// [C, D, K] where it is transposed.
+    /// [C, D, K] where it is transposed. Rows of planes, [B, C, L, P], with a weight of one axis
+    /// of length 1 more, are each taken by themselves.
     pub fn convolve(
         self,
         input: &Tensor,
@@ -32,14 +33,16 @@ impl Geometry {
         bias: Option<&Tensor>,
     ) -> Result<Tensor, TorchError> {
         let (benchmark, deterministic, cudnn, tf32) = (false, true, true, false);
+        let axes = input.dim().saturating_sub(2).clamp(1, 2);
+        let along = |first: i64, beside: i64| [first, beside][..axes].to_vec();
         Ok(input.f_internal_convolution(
             weight,
             bias,
-            [self.stride],
-            [self.padding],
-            [self.dilation],
+            along(self.stride, 1),
+            along(self.padding, 0),
+            along(self.dilation, 1),
             self.transposed,
-            [0],
+            along(0, 0),
             self.groups,
             benchmark,
             deterministic,

@@ -105,15 +105,19 @@ fn a_damaged_archive_gives_what_is_whole_and_the_rest_is_made_anew() {
 fn folders_that_cannot_be_meant_are_refused() {
     let project = done();
     project.printed(&["pack-cache", "--to", "base"]);
+    std::os::unix::fs::symlink(".throstle", project.file("link")).unwrap();
     for arguments in [
         &["pack-cache", "--to", "base"][..],
         &["pack-cache", "--to", ".throstle/base"],
+        &["pack-cache", "--to", "data/../.throstle/base"],
+        &["pack-cache", "--to", "link/base"],
         &["pack-cache", "--to", "overlay", "--base", "data"],
         &["unpack-cache", "--from", "data"],
     ] {
         let output = project.output(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
     }
+    assert!(!project.file(".throstle/base").exists());
     project.edit("base/ARCHIVE", |text| text.replace("volume", "Volume"));
     let output = project.output(&["unpack-cache", "--from", "base"]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();

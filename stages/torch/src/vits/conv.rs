@@ -1,4 +1,4 @@
-//! Convolutions over columns: [B, C, L].
+//! Convolutions over columns: [B, C, L], or over planes of which each row is by itself, [B, C, L, P].
 
 use tch::{Kind, Tensor};
 
@@ -44,7 +44,7 @@ impl Shape {
         Shape { has_bias: false, ..self }
     }
 
-    /// The file has it as a convolution over planes that is one column wide.
+    /// Over planes, one column wide.
     pub fn flat(self) -> Shape {
         Shape { is_flat: true, ..self }
     }
@@ -55,7 +55,6 @@ pub struct Conv {
     kernel: Kernel,
     bias: Option<Tensor>,
     geometry: Geometry,
-    is_flat: bool,
 }
 
 impl Conv {
@@ -67,23 +66,21 @@ impl Conv {
         let kernel = Kernel::load(&mut scope, &size[..axes])?;
         let padding = (shape.kernel - 1) * dilation / 2;
         let geometry = Geometry { stride, padding, dilation, groups, transposed: false };
-        Ok(Conv { kernel, bias, geometry, is_flat: shape.is_flat })
+        Ok(Conv { kernel, bias, geometry })
     }
 
     pub fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
         let bias = self.bias.as_ref().map(cast);
-        self.geometry.convolve(&cast(x), &cast(&self.weight()?), bias.as_ref())
+        self.geometry.convolve(&cast(x), &cast(&self.kernel.weight()?), bias.as_ref())
     }
 
-    /// The same, of which the layer itself learns nothing.
-    pub fn forward_frozen(&self, x: &Tensor) -> Result<Tensor, TorchError> {
-        let bias = self.bias.as_ref().map(|bias| cast(&bias.detach()));
-        self.geometry.convolve(&cast(x), &cast(&self.weight()?.detach()), bias.as_ref())
-    }
-
-    fn weight(&self) -> Result<Tensor, TorchError> {
-        let weight = self.kernel.weight()?;
-        if self.is_flat { Ok(weight.f_squeeze_dim(3)?) } else { Ok(weight) }
+    /// The layer as it is now, made once for several passes, of which it learns nothing.
+    pub fn frozen(&self) -> Result<Conv, TorchError> {
+        Ok(Conv {
+            kernel: Kernel::Whole(tch::no_grad(|| self.kernel.weight())?.f_detach()?),
+            bias: self.bias.as_ref().map(Tensor::f_detach).transpose()?,
+            geometry: self.geometry,
+        })
     }
 }
 
@@ -116,7 +113,7 @@ impl Upsampler {
 }
 
 /// max(x, slope x), for slopes other than the library's own.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Leaky(f64);
 
 impl Leaky {
@@ -125,8 +122,10 @@ impl Leaky {
     }
 
     pub fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
-        let slope = Tensor::f_full([1], self.0, (x.kind(), x.device()))?;
-        Ok(x.f_prelu(&slope)?)
+        // The binding of the function itself has no slope. Its derivative has one, and at x is
+        // the function; libtorch derives it as such where the place is held fixed. (A slope as a
+        // tensor would be learned from, which takes five times as long.)
+        Ok(x.f_detach()?.f_leaky_relu_backward(x, self.0, false)?)
     }
 }
 
@@ -141,4 +140,20 @@ pub fn mask(lengths: &[i64], device: tch::Device) -> Tensor {
     let lengths = Tensor::from_slice(lengths).to_device(device).unsqueeze(1);
     let columns = Tensor::arange(longest, (Kind::Int64, device)).unsqueeze(0);
     columns.lt_tensor(&lengths).to_kind(Kind::Float).unsqueeze(1)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_leaky_bend_and_its_slope_are_those_of_the_definition() {
+        let x = Tensor::from_slice(&[-3.0f32, -0.5, 0.0, 0.25, 7.0]).set_requires_grad(true);
+        let bent = Leaky::new(0.125).forward(&x).unwrap();
+        let values = |tensor: &Tensor| Vec::<f32>::try_from(tensor).unwrap();
+        assert_eq!(values(&bent), [-0.375, -0.0625, 0.0, 0.25, 7.0]);
+        (bent * 2.0).sum(Kind::Float).backward();
+        assert_eq!(values(&x.grad()), [0.25, 0.25, 0.25, 2.0, 2.0]);
+    }
 }

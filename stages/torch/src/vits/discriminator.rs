@@ -14,8 +14,8 @@ use crate::weights::{Scope, Weights};
 struct Part {
     convs: Vec<Conv>,
     final_conv: Conv,
-    /// Samples from look to look; one for the wave itself.
-    period: i64,
+    /// Samples from look to look; none for the wave itself.
+    period: Option<i64>,
 }
 
 #[derive(Debug)]
@@ -48,31 +48,42 @@ impl Discriminator {
 
     /// Judges waves [B, 1, L].
     pub fn forward(&self, waves: &Tensor) -> Result<Judgement, TorchError> {
-        self.judge(waves, Conv::forward)
-    }
-
-    /// The same where only the waves are to learn from it.
-    pub fn forward_frozen(&self, waves: &Tensor) -> Result<Judgement, TorchError> {
-        self.judge(waves, Conv::forward_frozen)
-    }
-
-    fn judge(
-        &self,
-        waves: &Tensor,
-        convolve: impl Fn(&Conv, &Tensor) -> Result<Tensor, TorchError>,
-    ) -> Result<Judgement, TorchError> {
         let mut judgement = Judgement::default();
         for part in &self.parts {
-            let mut x = part.columns(waves)?;
+            let mut x = part.planes(waves)?;
             for conv in &part.convs {
-                x = self.leaky.forward(&convolve(conv, &x)?)?;
+                x = self.leaky.forward(&conv.forward(&x)?)?;
                 judgement.features.push(x.shallow_clone());
             }
-            let scores = convolve(&part.final_conv, &x)?;
+            let scores = part.final_conv.forward(&x)?;
             judgement.features.push(scores.shallow_clone());
             judgement.scores.push(scores);
         }
         Ok(judgement)
+    }
+
+    /// The same as it is now, which learns nothing: its weights are made of their pairs once.
+    pub fn frozen(&self) -> Result<Discriminator, TorchError> {
+        let parts = self.parts.iter().map(Part::frozen).collect::<Result<_, _>>()?;
+        Ok(Discriminator { parts, leaky: self.leaky.clone() })
+    }
+}
+
+impl Judgement {
+    /// Of a batch of which the first half are recordings: what was thought of each half.
+    pub fn halves(&self) -> Result<[Judgement; 2], TorchError> {
+        let half = |tensor: &Tensor, second: i64| {
+            let rows = tensor.size()[0] / 2;
+            tensor.f_narrow(0, second * rows, rows)
+        };
+        let of = |second: i64| {
+            let halves = |tensors: &[Tensor]| {
+                tensors.iter().map(|tensor| half(tensor, second)).collect::<Result<Vec<_>, _>>()
+            };
+            let (scores, features) = (halves(&self.scores)?, halves(&self.features)?);
+            Ok::<_, TorchError>(Judgement { scores, features })
+        };
+        Ok([of(0)?, of(1)?])
     }
 }
 
@@ -85,7 +96,7 @@ impl Part {
             Shape::new(inputs, outputs, 41).strided(4).grouped(groups)
         }));
         shapes.push(Shape::new(last, last, 5));
-        Part::load(&mut scope, &shapes, Shape::new(last, 1, 3), 1)
+        Part::load(&mut scope, &shapes, Shape::new(last, 1, 3), None)
     }
 
     fn period(mut scope: Scope, config: &Config, period: i64) -> Result<Part, TorchError> {
@@ -99,14 +110,14 @@ impl Part {
             })
             .collect();
         shapes.push(Shape::new(last, last, kernel).flat());
-        Part::load(&mut scope, &shapes, Shape::new(last, 1, 3).flat(), period)
+        Part::load(&mut scope, &shapes, Shape::new(last, 1, 3).flat(), Some(period))
     }
 
     fn load(
         scope: &mut Scope,
         shapes: &[Shape],
         final_conv: Shape,
-        period: i64,
+        period: Option<i64>,
     ) -> Result<Part, TorchError> {
         let convs = shapes.iter().enumerate();
         let convs =
@@ -115,17 +126,18 @@ impl Part {
         Ok(Part { convs, final_conv: Conv::load(scope.under("final_conv"), final_conv)?, period })
     }
 
-    /// Every p-th sample as a row of its own: [B, 1, L] to [B p, 1, L / p], the end mirrored
-    /// where L is no multiple of p.
-    fn columns(&self, waves: &Tensor) -> Result<Tensor, TorchError> {
-        let period = self.period;
-        if period == 1 {
-            return Ok(waves.shallow_clone());
-        }
+    fn frozen(&self) -> Result<Part, TorchError> {
+        let convs = self.convs.iter().map(Conv::frozen).collect::<Result<_, _>>()?;
+        Ok(Part { convs, final_conv: self.final_conv.frozen()?, period: self.period })
+    }
+
+    /// Every p-th sample as a row of its own: [B, 1, L] to [B, 1, L / p, p], the end mirrored
+    /// where L is no multiple of p. The wave itself stays as it is.
+    fn planes(&self, waves: &Tensor) -> Result<Tensor, TorchError> {
+        let Some(period) = self.period else { return Ok(waves.shallow_clone()) };
         let (rows, _, length) = waves.size3()?;
         let missing = (period - length % period) % period;
         let padded = waves.f_reflection_pad1d([0, missing])?;
-        let planes = padded.f_view([rows, (length + missing) / period, period])?;
-        Ok(planes.f_transpose(1, 2)?.f_reshape([rows * period, 1, -1])?)
+        Ok(padded.f_view([rows, 1, (length + missing) / period, period])?)
     }
 }

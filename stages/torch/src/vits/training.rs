@@ -207,8 +207,9 @@ impl Made {
     /// What the discriminator learns from, summed over the clips; the generator learns nothing
     /// through it.
     pub fn discriminator_loss(&self, judge: &Discriminator) -> Result<Tensor, TorchError> {
-        let real = judge.forward(&self.recorded)?;
-        let fake = judge.forward(&self.wave.detach())?;
+        // At once, so that each weight is made and learns once.
+        let both = Tensor::f_cat(&[&self.recorded, &self.wave.detach()], 0)?;
+        let [real, fake] = judge.forward(&both)?.halves()?;
         Ok(losses::discriminator(&real, &fake) * self.wave.size()[0] as f64)
     }
 
@@ -219,8 +220,9 @@ impl Made {
         judge: &Discriminator,
         analysis: &Analysis,
     ) -> Result<Vec<(&'static str, Tensor)>, TorchError> {
-        let real = tch::no_grad(|| judge.forward_frozen(&self.recorded))?;
-        let fake = judge.forward_frozen(&self.wave)?;
+        let judge = judge.frozen()?;
+        let real = tch::no_grad(|| judge.forward(&self.recorded))?;
+        let fake = judge.forward(&self.wave)?;
         let clips = self.wave.size()[0] as f64;
         Ok(vec![
             (losses::ADVERSARIAL, losses::adversarial(&fake) * clips),
