@@ -71,13 +71,7 @@ fn model(tuned: &Tuned) -> Values {
         parent: tuned.parent.clone(),
         ..ModelLineage::from(&tuned.base.fields, vits_tune::FINETUNE.name)
     };
-    let mut values = tuned.base.carried(&lineage);
-    if let Some(names) = &tuned.base.speakers {
-        values.retain(|(name, _)| name != artifact::SPEAKERS);
-        let names = NewValue::Text(json!(names).to_string());
-        values.push((artifact::SPEAKERS.to_owned(), names));
-    }
-    values
+    tuned.base.carried(&lineage)
 }
 
 /// As the original project calls a figure in TensorBoard.

@@ -34,11 +34,6 @@ fn a_preflight_changes_nothing_in_what_comes_out() {
     assert!(mel.is_some_and(|mel| *mel > 0.0));
 }
 
-/// A step that moves nothing.
-fn still() -> [(&'static str, ParameterValue); 3] {
-    [("steps", whole(1)), ("learning_rate", ParameterValue::Number(0.0)), ("take", text("last"))]
-}
-
 #[test]
 fn a_continued_training_begins_with_both_nets_of_its_parent() {
     let mut bench = Bench::default();
