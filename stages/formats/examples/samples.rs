@@ -9,6 +9,7 @@ use std::fs::File;
 use std::path::Path;
 
 use stage_formats::npy::{self, IntArray, Width};
+use stage_formats::picture::Picture;
 use stage_formats::pth::PthWriter;
 use stage_formats::safetensors::SafetensorsWriter;
 use stage_formats::tensorboard::{Audio, EventWriter, Moment, file_name};
@@ -75,7 +76,7 @@ fn tokens(folder: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// A loss of `1 / (1 + step)`, one clip and one text.
+/// A loss of `1 / (1 + step)`, one clip, one picture and one text.
 fn events(folder: &Path) -> Outcome<()> {
     let folder = folder.join("events");
     std::fs::create_dir_all(&folder)?;
@@ -88,6 +89,8 @@ fn events(folder: &Path) -> Outcome<()> {
     let at = Moment { step: 4, seconds: 1_700_000_005.0 };
     let audio = Audio { rate: 44_100, channels: 1, frames: 0, wav: b"RIFF\x04\0\0\0WAVE" };
     writer.audio(at, "sample", audio)?;
+    // A black line below a white one.
+    writer.image(at, "picture", Picture::draw(2, &[0, 0, 255, 255])?.image())?;
     writer.text(Moment { step: 0, ..at }, "parameters", "| päivä |")?;
     writer.finish()?;
     Ok(())

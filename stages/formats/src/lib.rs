@@ -13,6 +13,7 @@ mod error;
 pub mod npy;
 pub mod pattern;
 pub mod pickle;
+pub mod picture;
 pub mod protos;
 pub mod pth;
 pub mod safetensors;

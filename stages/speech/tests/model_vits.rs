@@ -229,6 +229,81 @@ fn an_export_has_the_weights_that_transformers_speaks_with() {
     }
 }
 
+#[test]
+fn a_discriminator_is_exported_beside_the_model_and_comes_back_to_the_bit() {
+    let judge = in_pairs(&discriminator(), OLDER, |_| true);
+    let all: Tensors = generator().into_iter().chain(judge.clone()).collect();
+    let mut bench = Bench::default();
+    let fields = stored(&mut bench, &around(("model.safetensors", safe(&all))));
+    let plain = export(&mut bench, fields.clone(), &[]).unwrap();
+    for (format, file) in [("auto", "discriminator.safetensors"), ("pth", "discriminator.pth")] {
+        let written = [("discriminator", ParameterValue::Flag(true)), ("format", text(format))];
+        let mut files = export(&mut bench, fields.clone(), &written).unwrap();
+        let own = weights(&files[file]);
+        // What the original calls them, whose state dict this is.
+        assert!(own.contains_key("discriminators.1.conv_post.weight_g"), "{:?}", names_of(&own));
+        assert_eq!(own.len(), judge.len());
+        if format == "auto" {
+            let again: Vec<File> = vec![
+                ("model.safetensors", files["model.safetensors"].to_vec()),
+                ("discriminator.safetensors", files[file].to_vec()),
+            ];
+            let mut around = around(again[0].clone());
+            around.push(again[1].clone());
+            let said = [("discriminator", text(file)), ("file", text("model.safetensors"))];
+            let output = import(&mut bench, &around, &said).unwrap();
+            let mut back = imported(&bench, &output);
+            back.retain(|name, _| judge.contains_key(name));
+            assert_eq!(back, judge);
+            files.remove(file);
+            assert_eq!(files, plain, "the rest is as without it");
+        }
+    }
+    let bare = stored(&mut bench, &around(("model.safetensors", safe(&generator()))));
+    let written = [("discriminator", ParameterValue::Flag(true))];
+    let error = export(&mut bench, bare, &written).unwrap_err().to_string();
+    assert_eq!(error, "the model has no discriminator to export");
+}
+
+#[test]
+fn speakers_keep_their_names_on_the_way_out_and_in() {
+    let config = CONFIG.replace(
+        r#""vocab_size": 4,"#,
+        r#""vocab_size": 4, "num_speakers": 3, "speaker_embedding_size": 4,"#,
+    );
+    let tensors = numbered(Config::parse(config.as_bytes()).unwrap().generator(), Dtype::F32);
+    let mut files = around(("model.safetensors", safe(&tensors)));
+    files[0].1 = config.clone().into_bytes();
+    let list = br#"[ "aino", "eero", "veikko" ]"#;
+    files.push(("speakers.json", list.to_vec()));
+    let mut bench = Bench::default();
+    let fields = stored(&mut bench, &files);
+    assert_eq!(fields.text("speakers"), Some(r#"["aino","eero","veikko"]"#));
+    let exported = export(&mut bench, fields.clone(), &[]).unwrap();
+    let again: Vec<File> = vec![
+        ("config.json", exported["config.json"].to_vec()),
+        ("vocab.json", exported["vocab.json"].to_vec()),
+        ("tokenizer_config.json", exported["tokenizer_config.json"].to_vec()),
+        ("speakers.json", exported["speakers.json"].to_vec()),
+        ("model.safetensors", exported["model.safetensors"].to_vec()),
+    ];
+    assert_eq!(stored(&mut bench, &again).text("speakers"), fields.text("speakers"));
+    files.last_mut().unwrap().1 = br#"["aino"]"#.to_vec();
+    assert_eq!(failure(&files, &[]), "the list names 1 speakers and the model has 3");
+}
+
+#[test]
+fn a_model_of_romanised_texts_is_taken_and_that_is_told() {
+    let told = |reading: &str| {
+        let mut files = around(("model.safetensors", safe(&generator())));
+        files[2].1 = reading.as_bytes().to_vec();
+        let notes = import(&mut Bench::default(), &files, &[]).unwrap().notes;
+        notes.iter().any(|(note, _)| note.contains("uroman"))
+    };
+    assert!(told(r#"{"phonemize": false, "is_uroman": true}"#));
+    assert!(!told(READING));
+}
+
 fn names_of(tensors: &Tensors) -> Vec<&str> {
     tensors.keys().map(String::as_str).collect()
 }

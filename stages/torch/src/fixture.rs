@@ -11,6 +11,7 @@ use cache::fs::{Fs, RealFs};
 use camino::Utf8Path;
 use safetensors::tensor::{Dtype, SafeTensors};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tch::{Kind, Tensor};
 
 use crate::codec::Codec;
@@ -45,6 +46,12 @@ pub struct Fixture {
     /// What else the model has to know.
     #[serde(default)]
     pub settings: serde_json::Value,
+}
+
+/// What else a model has to know, as it takes it.
+pub fn settings<T: DeserializeOwned>(settings: &serde_json::Value) -> Result<T, TorchError> {
+    serde_json::from_value(settings.clone())
+        .map_err(|error| TorchError::Input(format!("`settings`: {error}")))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

@@ -5,7 +5,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use cache::Digest;
-use stage_core::{Blob, StageError};
+use stage_core::{Blob, Context, Fields, StageError};
+use stage_formats::checkpoint;
 
 /// A tensor must not be shared by threads, hence the lock.
 pub struct Loaded<M>(Mutex<Option<(Option<Digest>, M)>>);
@@ -39,6 +40,15 @@ impl<M> Loaded<M> {
         let (_, model) = loaded.insert((wanted, load().map_err(for_all)?));
         Ok(work(model))
     }
+}
+
+/// The model or the adapters in the weights that a sentence brings.
+pub fn brought(
+    weights: Option<&Blob>,
+    context: &mut dyn Context,
+) -> Result<Option<Fields>, StageError> {
+    let Some(blob) = weights else { return Ok(None) };
+    Ok(Some(checkpoint::read(&context.read(blob)?)?))
 }
 
 /// An error that is not about one sentence.

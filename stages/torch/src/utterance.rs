@@ -1,14 +1,18 @@
-//! A sentence that has been spoken, by whichever model: its audio and what tells it from a bad one.
+//! Sentences that are spoken, by whichever model: their audio and what tells it from a bad one.
 
 use std::time::Instant;
 
 use cache::Digest;
-use stage_core::{NewValue, Output};
+use stage_core::{Blob, Context, Item, NewValue, Output, Reject, StageError};
+use stage_formats::checkpoint::WEIGHTS;
 
-use crate::error::TorchError;
+use crate::error::{TorchError, guarded};
 use crate::measure::{Pace, loudness_slope};
 use crate::random::scramble;
 use crate::wave;
+
+/// What came of a sentence.
+pub type Said = Result<Output, Reject>;
 
 pub struct Utterance<'a> {
     pub text: &'a str,
@@ -41,6 +45,23 @@ impl Utterance<'_> {
         output.note("milliseconds of work", self.begin.elapsed().as_millis() as u64);
         Ok(output)
     }
+}
+
+/// Speaks one sentence after the other; `speak` gets each with the weights that it brings.
+pub fn speak_each(
+    items: &[Item],
+    context: &mut dyn Context,
+    mut speak: impl FnMut(&Item, Option<&Blob>, &mut dyn Context) -> Result<Said, StageError>,
+) -> Result<Vec<Said>, StageError> {
+    let mut said = Vec::with_capacity(items.len());
+    for item in items {
+        if context.stopping() {
+            return Err(StageError::Stopped);
+        }
+        let weights = item.fields.blob(WEIGHTS).map(|blob| &**blob);
+        said.push(guarded(|| speak(item, weights, context))?);
+    }
+    Ok(said)
 }
 
 /// A sentence's own random numbers: the same for the same text, whatever else is spoken.

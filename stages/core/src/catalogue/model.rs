@@ -23,8 +23,11 @@ values become one. The tensors of a text model or a VITS model are compared with
 VITS models are those of transformers (`vocab.json` and `tokenizer_config.json` beside), finetune-hf-vits
 at any moment of training, and the original project (`G_100000.pth`, `config.json`, `vocab.txt`, as MMS
 publishes them), which become models of transformers. Each weight stays whole, or a length and a
-direction, as the file has it; a discriminator stays where there is one. Models that read phonemes of
-espeak are refused.",
+direction, as the file has it; a discriminator stays where there is one. `speakers.json`, as
+`model.export` writes it, names the speakers. Models that read phonemes of espeak are refused. Models
+that read romanised texts (`is_uroman`) are taken, and the notes say so: `text.audit`, `vits.finetune`
+and `vits.synthesize` set aside or refuse texts with letters or digits beyond ASCII for them, which a
+`command` stage with uroman has to write anew before.",
     work: Work::Gather,
     cost: Cost::Weights(Weights { written: 1.0 }),
     inputs: &[InputPort {
@@ -99,15 +102,16 @@ has `model.pth`, `config.json`, `tokenizer.tiktoken` and `special_tokens.json`. 
 `codec.pth`, and `codec.json` where it is not the published one. Adapters have `adapters.pth`, with
 the names that loralib gives, and `adapters.json` with their base, rank and alpha. A VITS model has
 `model.safetensors` (`pytorch_model.bin` as `pth`), `config.json`, `vocab.json` and
-`tokenizer_config.json`, which `VitsModel` and `VitsTokenizer` of transformers load. Of these there
+`tokenizer_config.json`, which `VitsModel` and `VitsTokenizer` of transformers load, and
+`speakers.json` where its speakers have names. Of these there
 are those that the model has; where there is one alone, `export` names the file itself:
 `export = \"out/voice/codec.pth\"`.
 
 The weights are one flat state dict in C order, under the names that the original has now, and
 `model.import` gives the same tensors again, to the bit unless `dtype` says otherwise. Of a VITS model
 there are the weights that it speaks with: those that transformers wants whole are made whole, in f32
-unless `dtype` says otherwise, and a discriminator is left out. A licence
-that the model carries stands in the head of `README.md`, where `model.import` finds it.",
+unless `dtype` says otherwise, and a discriminator is left out unless `discriminator` asks for it. A
+licence that the model carries stands in the head of `README.md`, where `model.import` finds it.",
     work: Work::Gather,
     cost: Cost::Weights(Weights { written: 1.0 }),
     inputs: &[InputPort {
@@ -130,6 +134,16 @@ that the model carries stands in the head of `README.md`, where `model.import` f
             default: Default::Text("auto"),
             doc: "What the weights are written as. `auto` is what the original project reads: \
                   `pth` for Fish Speech, `safetensors` for VITS.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "discriminator",
+            parameter_type: ParameterType::Flag,
+            default: Default::Flag(false),
+            doc: "For VITS models: writes the discriminator beside, so that training can go on \
+                  elsewhere, as `discriminator.safetensors` or `discriminator.pth`: a flat state dict \
+                  under the names of the original project, weights in pairs. `model.import` takes it \
+                  back with its own `discriminator`, to the bit unless `dtype` says otherwise.",
             ..Parameter::BASE
         },
         Parameter {

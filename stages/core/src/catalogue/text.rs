@@ -80,8 +80,9 @@ pub static AUDIT: Kind = Kind {
     doc: "Tokenizers drop unknown characters in silence. The report lists each with its count, \
           code point and the first clips that have it. The vocabulary is that of a VITS `model`, \
           whose tokenizer then reads the texts, or a `vocab.json`, a `tokenizer.json` or a text \
-          file with the characters, or `characters`. Texts that are not romanised, where the \
-          model was trained on romanised ones, end the run as unknown characters do.",
+          file with the characters, or `characters`. Texts with letters or digits beyond \
+          ASCII, where the model was trained on romanised ones (`is_uroman`), end the run as \
+          unknown characters do.",
     work: Work::Gather,
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[

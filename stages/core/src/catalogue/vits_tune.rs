@@ -14,6 +14,7 @@ const MAY_READ: &[(&str, FieldType)] =
 
 pub static FINETUNE: Kind = Kind {
     name: "vits.finetune",
+    version: 2,
     summary: "Trains a VITS model and its discriminator on clips.",
     doc: "\
 A step has two turns. First the discriminator learns, from all clips of the step, to tell recorded
@@ -23,14 +24,28 @@ each clip one part of `segment` is made into sound. Held-out clips are never tra
 validation the same parts of them are made with the same noise, and the distance of the mel
 spectrograms (`held_out/mel`) decides what is kept (`take`) and when to end (`patience`).
 
+So that progress can be heard and seen in TensorBoard, up to 17 validations, evenly spread, leave
+samples of up to three held-out clips in the log: the text of a short, a middling and a long one as
+the model speaks it (`full_generation_sample0` to `2`; none while it would take more than 20
+seconds), and of the first of them the mel spectrogram of a part as it was recorded and as it was
+made (`slice/mel_org`, `slice/mel_gen`), that of the whole clip (`all/mel`), and which frames belong
+to which token (`all/attn`).
+
 A run that is stopped, killed or cut off goes on from its last checkpoint and ends with the same
 weights to the bit as one that never was, on the CPU.
 
 Clips are left out, and counted in the notes, where they are shorter than a part or longer than
 `max_seconds`, where they have fewer frames than their text has tokens, and where their text has
 letters or digits that the model has no symbol for; marks that it has none for are dropped. Audio at
-another rate than the model's is refused. `spectrogram`, of `vits.spectrogram`, is taken where clips
-have it, and else computed. Where the model knows several speakers, `speaker` says who speaks.
+another rate than the model's is refused. A clip whose text has letters or digits beyond ASCII is left out
+where the model reads romanised texts (`is_uroman`). `spectrogram`, of `vits.spectrogram`, is taken where clips
+have it, and else computed.
+
+Where the model knows several speakers, `speaker` says who speaks. A model that does not name them
+takes the names of the clips, sorted; one that does keeps its own, and `new_speakers` says what is to
+become of others: they are refused, or each gets a row of its own behind those of the known speakers,
+whose rows are taken over to the bit. Such a row is drawn from `seed` and the name about the mean of
+the known ones and as far from it as they are; who joined is in the notes.
 
 Published models of MMS have no discriminator: a fresh one is drawn from the seed, or one is taken
 from the model on `judge`. The result has one, so that training can go on, and synthesis ignores it.
@@ -85,8 +100,9 @@ numbers, and speaks one short text, which must not be silent.",
             writes: &[("metrics", FieldType::Blob), ("events", FieldType::Blob)],
             doc: "`metrics`: losses, norms, learning rate and passes by step, and where the discriminator came \
                   from, as JSON. `events`: the same and the parameters as an event file of TensorBoard, \
-                  under the names of the original project, such as `loss/g/mel`. Its clock counts a second \
-                  a step, so that equal runs give equal files.",
+                  under the names of the original project, such as `loss/g/mel`, with sound and pictures \
+                  of held-out clips. Its clock counts a second a step, so that equal runs give equal \
+                  files.",
             ..OutputPort::ARTIFACT
         },
         CHECKPOINTS,
@@ -103,7 +119,7 @@ const fn with_count(name: &str, default: i64) -> Parameter {
     Parameter { default: Default::Integer(default), ..shared(name) }
 }
 
-static PARAMETERS: [Parameter; 40] = [
+static PARAMETERS: [Parameter; 41] = [
     shared("steps"),
     shared("epochs"),
     with_number("learning_rate", 2e-5),
@@ -149,6 +165,12 @@ static PARAMETERS: [Parameter; 40] = [
         &["auto", "base", "new"],
         "Where it comes from if none is given on the port: that of the base, or a fresh one where the \
          base has none (`auto`) or in any case (`new`).",
+    ),
+    choice(
+        "new_speakers",
+        &["refuse", "add"],
+        "What becomes of speakers of the clips whom a model that names its speakers does not name. \
+         `add` lets them join it.",
     ),
     Parameter {
         name: "segment",

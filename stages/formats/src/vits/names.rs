@@ -1,5 +1,6 @@
 //! What the tensors of the original VITS are called in transformers.
 
+use super::tensors::DISCRIMINATOR_PREFIX;
 use crate::weight_norm;
 
 /// The name in transformers, with weight norm in this project's spelling, of a tensor of any file.
@@ -39,6 +40,12 @@ pub fn from_original(name: &str, is_stochastic: bool) -> Option<String> {
         _ => return None,
     };
     Some(mapped)
+}
+
+/// The other way for a tensor of the discriminator; none for one of the generator.
+pub fn of_original_discriminator(name: &str) -> Option<String> {
+    let own = name.strip_prefix(DISCRIMINATOR_PREFIX)?;
+    Some(own.replace(".final_conv.", ".conv_post."))
 }
 
 fn joined(parts: &[&str]) -> String {

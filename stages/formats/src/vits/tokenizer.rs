@@ -49,8 +49,17 @@ pub struct Tokens {
     /// Characters that the vocabulary lacks, and how often they were left out. A letter or a
     /// digit among them is not spoken.
     pub unknown: BTreeMap<char, usize>,
-    /// The model was trained on romanised text, and this one was not romanised.
+    /// The model was trained on romanised text, and this one was not romanised: it has letters or
+    /// digits beyond ASCII. Other signs, such as dashes, are dropped like any that are unknown.
     pub needs_uroman: bool,
+}
+
+/// What to do where [`Tokens::needs_uroman`].
+pub const ROMANISE: &str =
+    "put a `command` stage that runs uroman over the texts before this stage";
+
+fn is_not_romanised(character: char) -> bool {
+    !character.is_ascii() && character.is_alphanumeric()
 }
 
 impl Tokenizer {
@@ -91,6 +100,11 @@ impl Tokenizer {
         self.size
     }
 
+    /// Whether the model was trained on romanised texts alone.
+    pub fn is_romanised(&self) -> bool {
+        self.settings.is_uroman
+    }
+
     /// What the original leaves to whoever calls it: letters and their marks become one
     /// character, and whatever is space becomes single spaces, so that neither is deleted.
     pub fn prepare(text: &str) -> String {
@@ -112,7 +126,7 @@ impl Tokenizer {
             text = text.replace('\u{021B}', "\u{0163}");
         }
         let mut tokens = Tokens {
-            needs_uroman: self.settings.is_uroman && !text.is_ascii(),
+            needs_uroman: self.settings.is_uroman && text.chars().any(is_not_romanised),
             ..Tokens::default()
         };
         for character in text.chars() {
@@ -208,7 +222,9 @@ mod tests {
     fn a_text_that_has_to_be_romanised_is_told() {
         let uroman = tokenizer(r#"{"phonemize": false, "is_uroman": true}"#);
         assert!(uroman.encode("kä").needs_uroman);
-        assert!(!uroman.encode("ka").needs_uroman);
+        assert!(uroman.encode("ka \u{ae6}").needs_uroman, "a digit of Gujarati");
+        let dashed = uroman.encode("ka – “ka”");
+        assert!(!dashed.needs_uroman && dashed.unknown.contains_key(&'–'));
         assert!(!tokenizer(PLAIN).encode("kä").needs_uroman);
     }
 

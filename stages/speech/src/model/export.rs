@@ -14,15 +14,16 @@ use stage_core::{
     Stage, StageError,
 };
 use stage_formats::artifact::{
-    self, CONFIG, DAC, DUAL_AR, FAMILY, LICENSE, LINEAGE, LORA, SPECIAL_TOKENS, TOKENIZER,
-    TOKENIZER_CONFIG, VITS, VOCABULARY,
+    self, CONFIG, DAC, DUAL_AR, FAMILY, LICENSE, LINEAGE, LORA, SPEAKERS, SPECIAL_TOKENS,
+    TOKENIZER, TOKENIZER_CONFIG, VITS, VOCABULARY,
 };
 use stage_formats::pth::PthWriter;
 use stage_formats::safetensors::SafetensorsWriter;
+use stage_formats::vits::SPEAKERS_FILE;
 use stage_formats::{Dtype, FileSink, FormatError, Tensor, TensorInfo};
 
 use super::import::{AS_PUBLISHED, MODEL_CARD, PUBLISHED_CONFIG};
-use super::recipe::{Recipe, recipes};
+use super::recipe::{Recipe, of_discriminator, recipes};
 use crate::plain::{self, JSON, to_json, unknown_choice};
 
 const CODEC_CONFIG: &str = "codec.json";
@@ -57,6 +58,8 @@ struct Export {
     format: Option<Format>,
     /// None leaves each tensor as it is.
     dtype: Option<Dtype>,
+    /// Whether that of a VITS model is written as well.
+    discriminator: bool,
 }
 
 fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
@@ -67,7 +70,8 @@ fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
         other => return Err(unknown_choice("format", other)),
     };
     let dtype = super::dtype(&setup.parameters)?;
-    Ok(Job::Gather(Box::new(Export { format, dtype })))
+    let discriminator = setup.parameters.flag("discriminator")?;
+    Ok(Job::Gather(Box::new(Export { format, dtype, discriminator })))
 }
 
 impl GatherJob for Export {
@@ -81,9 +85,16 @@ impl GatherJob for Export {
             .ok_or_else(|| StageError::failed("no model arrived on port `model`"))?;
         let family = family(model)?;
         let format = self.format.unwrap_or_else(|| Format::of(family));
-        let (blob, tensors) = self.weights(model, format, context)?;
-        let mut values = descriptions(model, context)?;
-        values.push((file_name(family, format).to_owned(), NewValue::blob(blob)));
+        let mut files = vec![(file_name(family, format), recipes(model))];
+        if self.discriminator {
+            files.push((judge_name(format), judge(model)?));
+        }
+        let (mut values, mut tensors) = (descriptions(model, context)?, 0);
+        for (name, recipes) in &files {
+            let blob = self.weights(model, recipes, format, context)?;
+            values.push(((*name).to_owned(), NewValue::blob(blob)));
+            tensors += recipes.len() as u64;
+        }
         let notes = vec![("tensors".to_owned(), tensors)];
         let output = GatherOutput::default().with("files", PortOutput::Artifact(values));
         Ok(GatherOutput { notes, ..output })
@@ -117,6 +128,26 @@ fn file_name(family: &str, format: Format) -> &'static str {
     }
 }
 
+/// And that of the discriminator.
+fn judge_name(format: Format) -> &'static str {
+    match format {
+        Format::Pth => "discriminator.pth",
+        Format::Safetensors => "discriminator.safetensors",
+    }
+}
+
+/// The tensors of the discriminator.
+fn judge(model: &Fields) -> Result<BTreeMap<String, Recipe>, StageError> {
+    let judge = of_discriminator(model);
+    match judge.is_empty() {
+        false => Ok(judge),
+        true => Err(StageError::with_help(
+            "the model has no discriminator to export",
+            "leave out `discriminator`, or give it a model of `vits.finetune`",
+        )),
+    }
+}
+
 /// All files but the weights.
 fn descriptions(
     model: &Fields,
@@ -127,6 +158,8 @@ fn descriptions(
         let file = model.blob(name).map(|blob| NewValue::blob(Blob::clone(blob)));
         values.extend(file.map(|file| (name.to_owned(), file)));
     }
+    let speakers = model.text(SPEAKERS).map(|list| NewValue::bytes(JSON, format!("{list}\n")));
+    values.extend(speakers.map(|list| (SPEAKERS_FILE.to_owned(), list)));
     if let Some(config) = model.blob(CONFIG) {
         let is_codec = model.text(FAMILY) == Some(DAC);
         let name = if is_codec { CODEC_CONFIG } else { PUBLISHED_CONFIG };
@@ -158,15 +191,15 @@ fn card(license: &str) -> NewValue {
 }
 
 impl Export {
-    /// The file of weights, and how many tensors it has.
+    /// A file of weights.
     fn weights(
         &self,
         model: &Fields,
+        recipes: &BTreeMap<String, Recipe>,
         format: Format,
         context: &mut dyn Context,
-    ) -> Result<(Blob, u64), StageError> {
-        let recipes = recipes(model);
-        let infos = self.infos(model, &recipes, context)?;
+    ) -> Result<Blob, StageError> {
+        let infos = self.infos(model, recipes, context)?;
         if infos.is_empty() {
             return Err(StageError::failed("the model has no tensors"));
         }
@@ -194,7 +227,7 @@ impl Export {
         let bytes = RealFs::map(&path).map_err(FormatError::from)?;
         let blob = context.keep(WEIGHTS_KIND, bytes)?;
         context.progress(total, total);
-        Ok((blob, total))
+        Ok(blob)
     }
 
     /// What will be written. The file begins with all of it, so each tensor is looked at twice.

@@ -52,6 +52,7 @@ pub struct Part {
 struct Described {
     parts: Vec<Part>,
     values: Vec<(String, NewValue)>,
+    notes: Vec<(String, u64)>,
 }
 
 fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
@@ -95,7 +96,7 @@ impl GatherJob for Import {
             None => Family::of(&file, path)?,
         };
         let mut values = vec![(artifact::FAMILY.to_owned(), NewValue::Text(family.name().into()))];
-        let Described { parts, values: described } =
+        let Described { parts, values: described, notes: told } =
             self.described(family, (digest, file), &files, context)?;
         values.extend(described);
         let names = parts.iter().flat_map(|part| part.layout.names().map(move |name| (part, name)));
@@ -110,7 +111,9 @@ impl GatherJob for Import {
         }
         context.progress(total, total);
         let dropped = parts.iter().map(|part| part.layout.dropped).sum();
-        let notes = vec![("tensors".to_owned(), total), ("tensors left out".to_owned(), dropped)];
+        let mut notes =
+            vec![("tensors".to_owned(), total), ("tensors left out".to_owned(), dropped)];
+        notes.extend(told);
         let output = GatherOutput::default().with("model", PortOutput::Artifact(values));
         Ok(GatherOutput { notes, ..output })
     }
@@ -127,7 +130,7 @@ impl Import {
         context: &mut dyn Context,
     ) -> Result<Described, StageError> {
         let config = self.config(family, files, context)?;
-        let mut values = Vec::new();
+        let (mut values, mut notes) = (Vec::new(), Vec::new());
         let parts = if family == Family::Vits {
             let judge = match &self.discriminator {
                 Some(path) => Some(weights(files, path, context)?),
@@ -136,6 +139,7 @@ impl Import {
             let description = Description::read(&config, files, context)?;
             let parts = description.parts((digest, file), judge)?;
             values.extend(description.values);
+            notes.extend(description.notes);
             parts
         } else {
             let layout = Layout::new(&file, family)?;
@@ -152,7 +156,7 @@ impl Import {
             None => named_license(files, context)?,
         };
         values.extend(license.map(|text| (LICENSE.to_owned(), NewValue::Text(text))));
-        Ok(Described { parts, values })
+        Ok(Described { parts, values, notes })
     }
 
     fn config(

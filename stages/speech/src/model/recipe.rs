@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use stage_core::{Fields, StageError};
 use stage_formats::artifact::{self, FAMILY, VITS};
-use stage_formats::vits::{DISCRIMINATOR_PREFIX, is_normed, is_normed_in_transformers};
+use stage_formats::vits::{
+    DISCRIMINATOR_PREFIX, is_normed, is_normed_in_transformers, of_original_discriminator,
+};
 use stage_formats::weight_norm::{self, DIRECTION, LENGTH, WHOLE, newer};
 use stage_formats::{Dtype, FormatError, Tensor, TensorInfo};
 
@@ -33,6 +35,22 @@ pub fn recipes(model: &Fields) -> BTreeMap<String, Recipe> {
             .collect(),
         _ => tensors.map(|name| (name.to_owned(), Recipe::Same(name.to_owned()))).collect(),
     }
+}
+
+/// The tensors of a VITS model's discriminator by name, as the original project trains it: its
+/// weights in pairs.
+pub fn of_discriminator(model: &Fields) -> BTreeMap<String, Recipe> {
+    let of = |name: &str| {
+        let own = of_original_discriminator(name)?;
+        let Some(module) = own.strip_suffix(WHOLE).filter(|_| is_normed(name)) else {
+            return Some(vec![(own, Recipe::Same(name.to_owned()))]);
+        };
+        Some(vec![
+            (format!("{module}{LENGTH}"), Recipe::LengthOf(name.to_owned())),
+            (format!("{module}{DIRECTION}"), Recipe::DirectionOf(name.to_owned())),
+        ])
+    };
+    artifact::tensors(model).filter_map(|(name, _)| of(name)).flatten().collect()
 }
 
 fn of_vits(name: &str) -> Vec<(String, Recipe)> {

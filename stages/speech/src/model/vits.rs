@@ -2,10 +2,12 @@
 
 use cache::Digest;
 use stage_core::{Context, NewValue, StageError};
-use stage_formats::artifact::{CONFIG, CONFIG_KIND, TOKENIZER_CONFIG, TOKENIZER_KIND, VOCABULARY};
+use stage_formats::artifact::{
+    CONFIG, CONFIG_KIND, SPEAKERS, TOKENIZER_CONFIG, TOKENIZER_KIND, VOCABULARY,
+};
 use stage_formats::vits::{
-    Config, DISCRIMINATOR_PREFIX, Tokenizer, is_original, read_original, tokenizer_config_file,
-    vocabulary_file,
+    Config, DISCRIMINATOR_PREFIX, SPEAKERS_FILE, Tokenizer, is_original, read_original,
+    read_speakers, tokenizer_config_file, vocabulary_file, write_speakers,
 };
 use stage_formats::{FormatError, WeightFile};
 
@@ -16,10 +18,15 @@ use super::layout::Layout;
 /// Where the original keeps its symbols, one a line.
 const SYMBOLS: &str = "vocab.txt";
 
+/// Told of a model that is of no use for other texts, which all who read texts for it refuse.
+const ROMANISED: &str = "reads romanised texts only: those in other letters have to go through uroman, \
+                         in a `command` stage";
+
 /// The descriptions of a model, in the form of transformers whoever wrote them.
 pub struct Description {
     config: Config,
     pub values: Vec<(String, NewValue)>,
+    pub notes: Vec<(String, u64)>,
 }
 
 impl Description {
@@ -43,7 +50,8 @@ impl Description {
                 (own, text, vocabulary_file(&symbols)?, reading)
             }
         };
-        let size = Tokenizer::read(&vocabulary, &reading)?.size();
+        let tokenizer = Tokenizer::read(&vocabulary, &reading)?;
+        let size = tokenizer.size();
         if size > config.vocab_size {
             let rows = config.vocab_size;
             return Err(StageError::failed(format!(
@@ -51,12 +59,17 @@ impl Description {
                  another model"
             )));
         }
-        let values = vec![
+        let mut values = vec![
             (VOCABULARY.to_owned(), NewValue::bytes(TOKENIZER_KIND, vocabulary)),
             (TOKENIZER_CONFIG.to_owned(), NewValue::bytes(TOKENIZER_KIND, reading)),
             (CONFIG.to_owned(), NewValue::bytes(CONFIG_KIND, text)),
         ];
-        Ok(Description { config, values })
+        if let Some(list) = files.beside(SPEAKERS_FILE) {
+            let names = read_speakers(&context.read(&list)?, &config)?;
+            values.push((SPEAKERS.to_owned(), NewValue::Text(write_speakers(&names))));
+        }
+        let notes = tokenizer.is_romanised().then(|| (ROMANISED.to_owned(), 1));
+        Ok(Description { config, values, notes: notes.into_iter().collect() })
     }
 
     /// The tensors of the model, with those of a discriminator in a file of its own.

@@ -9,7 +9,7 @@ use stage_core::{
     Parameters, PortOutput, Reject, Setup, Stage, StageError,
 };
 use stage_formats::artifact::{TOKENIZER_CONFIG, VOCABULARY};
-use stage_formats::vits::Tokenizer;
+use stage_formats::vits::{ROMANISE, Tokenizer};
 
 use super::audit::{self, Audit};
 use super::characters::Kind;
@@ -183,7 +183,7 @@ impl GatherJob for AuditJob {
             let (texts, all) = (audit.not_romanised, audit.clips);
             return Err(StageError::with_help(
                 format!("{texts} of {all} texts are not romanised, and the model reads no others"),
-                "put a `command` stage that runs uroman over the texts before this one",
+                ROMANISE,
             ));
         }
         if let (true, Err(gate)) = (self.fails, audit.gate()) {

@@ -10,7 +10,7 @@ use super::model::{DualAr, Parity, Tokens};
 use super::sampler::{Noise, Sampling};
 use super::trainee::{BASE, DualArTrainee, Memory, Placed, SEMANTIC};
 use crate::error::TorchError;
-use crate::fixture::{Outputs, Steps, gradient_of};
+use crate::fixture::{self, Outputs, Steps, gradient_of};
 use crate::layers::Pass;
 use crate::train::adamw::AdamW;
 use crate::train::{Losses, Means, Totals, Trainee, Turn};
@@ -35,8 +35,7 @@ pub fn outputs(
     weights: &[u8],
     inputs: &Weights,
 ) -> Result<Outputs, TorchError> {
-    let settings: Settings = serde_json::from_value(settings.clone())
-        .map_err(|error| TorchError::Input(format!("`settings`: {error}")))?;
+    let settings: Settings = fixture::settings(settings)?;
     let config = Config::parse(settings.config.to_string().as_bytes())?;
     let weights = Weights::from_safetensors(weights)?;
     let model = DualAr::load(config, settings.tokens, weights)?.with_parity(settings.parity);

@@ -1,7 +1,7 @@
 //! The models that sentences are spoken with: one for all, or a checkpoint for each.
 
 use stage_core::{Blob, Context, Fields, StageError};
-use stage_formats::{artifact, checkpoint};
+use stage_formats::artifact;
 use tch::{Device, Kind};
 
 use super::model::{Model, adapted};
@@ -9,7 +9,7 @@ use super::vocabulary::Vocabulary;
 use crate::codec::CodecFormat;
 use crate::dual_ar::{DualAr, Parity};
 use crate::lineage::AdapterLineage;
-use crate::loaded::Loaded;
+use crate::loaded::{Loaded, brought};
 use crate::npy;
 use crate::train::lora;
 
@@ -70,10 +70,7 @@ impl Voices {
 
 impl Source {
     fn load(&self, weights: Option<&Blob>, context: &mut dyn Context) -> Result<Voice, StageError> {
-        let brought = match weights {
-            Some(blob) => Some(checkpoint::read(&context.read(blob)?)?),
-            None => None,
-        };
+        let brought = brought(weights, context)?;
         let are_adapters = |fields: &&Fields| fields.text(artifact::FAMILY) == Some(artifact::LORA);
         let (base, adapters) = match brought.as_ref() {
             Some(adapters) if are_adapters(&adapters) => {

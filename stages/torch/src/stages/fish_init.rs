@@ -2,19 +2,16 @@
 
 use stage_core::catalogue::fish;
 use stage_core::{
-    Context, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, Parameters, PortOutput,
-    Setup, Stage, StageError,
+    Context, GatherInput, GatherJob, GatherOutput, Job, Kind, Parameters, Setup, Stage, StageError,
 };
 use stage_formats::artifact;
-use stage_formats::dual_ar::fresh;
+use stage_formats::dual_ar::fresh as published;
 
-use super::codec;
+use super::{codec, fresh};
 use crate::codec::CodecFormat;
 use crate::dual_ar::{Config, DualAr};
 use crate::error::{TorchError, guarded};
 use crate::fish::vocabulary::{MARKS, byte_level};
-use crate::lineage::{self, ModelLineage};
-use crate::stored;
 
 pub struct FishInit;
 
@@ -54,34 +51,23 @@ impl InitJob {
     ) -> Result<GatherOutput, StageError> {
         let (codebooks, entries) = self.codes(format)?;
         let words = 256 + MARKS.len() as i64;
-        let published = fresh::published(&self.parameters, (codebooks, entries), words)?;
-        let text = serde_json::to_string_pretty(&published)
-            .map_err(|error| StageError::failed(format!("the configuration: {error}")))?;
-        let config = Config::parse(text.as_bytes())?;
+        let shape = published::published(&self.parameters, (codebooks, entries), words)?;
+        let text = fresh::config_file(&shape)?;
+        let config = Config::parse(&text)?;
         let (ranks, marks) = byte_level(entries);
-        let lineage = ModelLineage {
-            made_by: fish::INIT.name.to_owned(),
-            random: true,
-            ..ModelLineage::default()
-        };
-        let file = |kind: &str, text: String| NewValue::bytes(kind, text.into_bytes());
-        let mut values = vec![
-            (artifact::CONFIG.to_owned(), file(artifact::CONFIG_KIND, text)),
-            (artifact::TOKENIZER.to_owned(), file(artifact::TOKENIZER_KIND, ranks)),
-            (artifact::SPECIAL_TOKENS.to_owned(), file(artifact::TOKENIZER_KIND, marks)),
-            (artifact::FAMILY.to_owned(), NewValue::Text(artifact::DUAL_AR.to_owned())),
-            (artifact::LINEAGE.to_owned(), NewValue::Text(lineage::to_text(&lineage))),
+        let files = vec![
+            (artifact::CONFIG, text),
+            (artifact::TOKENIZER, ranks.into_bytes()),
+            (artifact::SPECIAL_TOKENS, marks.into_bytes()),
         ];
         let kind = match self.parameters.text("dtype")? {
             "bf16" => tch::Kind::BFloat16,
             _ => tch::Kind::Float,
         };
-        for (name, tensor) in DualAr::fresh(&config, self.parameters.integer("seed")? as u64)? {
-            let tensor = tensor.f_to_kind(kind).map_err(TorchError::from)?;
-            let kept = stored::keep(&tensor, context)?;
-            values.push((artifact::tensor_field(&name), NewValue::blob(kept)));
-        }
-        Ok(GatherOutput::default().with("model", PortOutput::Artifact(values)))
+        let tensors = DualAr::fresh(&config, self.parameters.integer("seed")? as u64)?;
+        let stored = |(name, tensor): (String, tch::Tensor)| Ok((name, tensor.f_to_kind(kind)?));
+        let tensors: Vec<_> = tensors.into_iter().map(stored).collect::<Result<_, TorchError>>()?;
+        fresh::output((&fish::INIT, artifact::DUAL_AR), files, tensors, context)
     }
 
     fn figure(&self, name: &str, default: i64) -> Result<i64, StageError> {
@@ -97,8 +83,8 @@ impl InitJob {
             let entries = format.entries.iter().max().copied().unwrap_or(0);
             (format.entries.len() as i64, entries as i64)
         });
-        let preset = match fresh::is_s1_mini(&self.parameters)? {
-            true => Some(fresh::PUBLISHED_CODES),
+        let preset = match published::is_s1_mini(&self.parameters)? {
+            true => Some(published::PUBLISHED_CODES),
             false => None,
         };
         let (codebooks, entries) = known.or(preset).unwrap_or((0, 0));

@@ -4,10 +4,9 @@ use std::time::Instant;
 
 use stage_core::catalogue::fish;
 use stage_core::{
-    Context, Fields, Item, ItemJob, Job, Kind, NewValue, Output, Parameters, Reject, Setup, Stage,
+    Context, Fields, Item, ItemJob, Job, Kind, NewValue, Parameters, Reject, Setup, Stage,
     StageError,
 };
-use stage_formats::checkpoint::WEIGHTS;
 
 use super::codec::{self, CodecUse};
 use crate::codec::{Codec, Codes};
@@ -19,7 +18,7 @@ use crate::fish::voice::{Source, Voice, Voices};
 use crate::machine::Machine;
 use crate::measure::{Expectation, Pace};
 use crate::npy;
-use crate::utterance::{Utterance, sentence_seed};
+use crate::utterance::{Said, Utterance, sentence_seed, speak_each};
 
 pub struct FishSynthesize {
     pub machine: Machine,
@@ -108,28 +107,16 @@ fn expectation(parameters: &Parameters, frames_per_second: f64) -> Result<Expect
 }
 
 impl ItemJob for SynthesizeJob {
-    fn process(
-        &self,
-        items: &[Item],
-        context: &mut dyn Context,
-    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
-        let mut outputs = Vec::with_capacity(items.len());
-        for item in items {
-            if context.stopping() {
-                return Err(StageError::Stopped);
-            }
+    fn process(&self, items: &[Item], context: &mut dyn Context) -> Result<Vec<Said>, StageError> {
+        speak_each(items, context, |item, weights, context| {
             let text = item.fields.text("text").unwrap_or_default();
-            let weights = item.fields.blob(WEIGHTS).map(|blob| &**blob);
-            outputs.push(guarded(|| {
-                self.voices.with(weights, context, |voice| self.speak(voice, text))?
-            })?);
-        }
-        Ok(outputs)
+            self.voices.with(weights, context, |voice| self.speak(voice, text))?
+        })
     }
 }
 
 impl SynthesizeJob {
-    fn speak(&self, voice: &Voice, text: &str) -> Result<Result<Output, Reject>, StageError> {
+    fn speak(&self, voice: &Voice, text: &str) -> Result<Said, StageError> {
         if text.trim().is_empty() {
             return Ok(Err(Reject::new("empty", "there is no text to speak")));
         }

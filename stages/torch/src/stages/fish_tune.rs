@@ -2,8 +2,7 @@
 
 use stage_core::catalogue::fish;
 use stage_core::{
-    Blob, Context, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, PortOutput, Setup,
-    Stage, StageError,
+    Context, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, Setup, Stage, StageError,
 };
 use stage_formats::artifact;
 
@@ -11,8 +10,9 @@ use crate::error::guarded;
 use crate::fish::tune::{Method, Tuned, Tuning};
 use crate::lineage::{self, AdapterLineage, ModelLineage};
 use crate::machine::Machine;
+use crate::train::log;
 use crate::train::lora::LoraSettings;
-use crate::train::{kept, log};
+use crate::train::outputs::Outcome;
 
 type Values = Vec<(String, NewValue)>;
 
@@ -76,17 +76,10 @@ impl GatherJob for TuneJob {
             None => (&fish::FINETUNE, "model", model(&tuned)),
             Some(lora) => (&fish::LORA, "adapters", adapters(&tuned, lora)),
         };
-        let with = |weights: &[(String, Blob)]| {
-            [common.clone(), artifact::stored_tensors(weights)].concat()
-        };
         let parameters = &self.setup.parameters;
-        let how = log::How { kind, parameters, more: &[], tag: |name| name };
-        let log = log::fields(&tuned.trained, &how)?;
-        let output = GatherOutput::default()
-            .with(port, PortOutput::Artifact(with(&tuned.weights)))
-            .with("log", PortOutput::Artifact(log))
-            .with("checkpoints", PortOutput::Dataset(kept::items(&tuned.trained, with)?));
-        Ok(GatherOutput { notes: tuned.notes, ..output })
+        let how = log::How { kind, parameters, more: &[], tag: |name| name, rate: 0 };
+        let (weights, trained, notes) = (&tuned.weights, &tuned.trained, tuned.notes);
+        Outcome { port, common, weights, trained, notes }.output(&how, context)
     }
 }
 

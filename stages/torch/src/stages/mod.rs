@@ -7,6 +7,7 @@ mod fish_synthesize;
 #[cfg(test)]
 mod fish_tests;
 mod fish_tune;
+mod fresh;
 #[cfg(test)]
 mod trial;
 mod vits_init;

@@ -2,16 +2,14 @@
 
 use stage_core::catalogue::vits;
 use stage_core::{
-    Context, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, Parameters, PortOutput,
-    Setup, Stage, StageError,
+    Context, GatherInput, GatherJob, GatherOutput, Job, Kind, Parameters, Setup, Stage, StageError,
 };
-use stage_formats::artifact::{self, CONFIG_KIND, TOKENIZER_KIND};
+use stage_formats::artifact;
 use stage_formats::vits::{TextRules, tokenizer_config_file, vocabulary_file};
 
+use super::fresh;
 use crate::error::guarded;
-use crate::lineage::{self, ModelLineage};
-use crate::stored;
-use crate::vits::{Config, fresh};
+use crate::vits::{Config, fresh as drawn};
 
 pub struct VitsInit;
 
@@ -45,34 +43,21 @@ impl InitJob {
             self.parameters.text("characters")?.chars().map(String::from).collect();
         let rules = TextRules { add_blank: true, is_uroman: false };
         let vocabulary = vocabulary_file(&symbols)?;
-        let text = serde_json::to_string_pretty(&self.config(symbols.len() as i64)?)
-            .map_err(|error| StageError::failed(format!("the configuration: {error}")))?;
-        let config = Config::parse(text.as_bytes())?;
-        let lineage = ModelLineage {
-            made_by: vits::INIT.name.to_owned(),
-            random: true,
-            ..ModelLineage::default()
-        };
-        let file = |kind: &str, bytes: Vec<u8>| NewValue::bytes(kind, bytes);
-        let reading = tokenizer_config_file(&symbols, rules);
-        let mut values = vec![
-            (artifact::CONFIG.to_owned(), file(CONFIG_KIND, text.into_bytes())),
-            (artifact::VOCABULARY.to_owned(), file(TOKENIZER_KIND, vocabulary)),
-            (artifact::TOKENIZER_CONFIG.to_owned(), file(TOKENIZER_KIND, reading)),
-            (artifact::FAMILY.to_owned(), NewValue::Text(artifact::VITS.to_owned())),
-            (artifact::LINEAGE.to_owned(), NewValue::Text(lineage::to_text(&lineage))),
+        let text = fresh::config_file(&self.config(symbols.len() as i64)?)?;
+        let config = Config::parse(&text)?;
+        let files = vec![
+            (artifact::CONFIG, text),
+            (artifact::VOCABULARY, vocabulary),
+            (artifact::TOKENIZER_CONFIG, tokenizer_config_file(&symbols, rules)),
         ];
         let seed = self.parameters.integer("seed")? as u64;
         let judge = match self.parameters.flag("discriminator")? {
-            true => Some(fresh::discriminator(&config, seed)?),
+            true => Some(drawn::discriminator(&config, seed)?),
             false => None,
         };
-        let weights = fresh::generator(&config, seed)?;
-        for (name, tensor) in weights.into_iter().chain(judge.into_iter().flatten()) {
-            let kept = stored::keep(&tensor, context)?;
-            values.push((artifact::tensor_field(&name), NewValue::blob(kept)));
-        }
-        Ok(GatherOutput::default().with("model", PortOutput::Artifact(values)))
+        let generator = drawn::generator(&config, seed)?;
+        let tensors = generator.into_iter().chain(judge.into_iter().flatten());
+        fresh::output((&vits::INIT, artifact::VITS), files, tensors, context)
     }
 
     fn config(&self, symbols: i64) -> Result<Config, StageError> {

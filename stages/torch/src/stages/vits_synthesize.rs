@@ -4,19 +4,18 @@ use std::time::Instant;
 
 use stage_core::catalogue::vits;
 use stage_core::{
-    Context, Fields, Item, ItemJob, Job, Kind, NewValue, Output, Parameters, Reject, Setup, Stage,
+    Context, Fields, Item, ItemJob, Job, Kind, NewValue, Parameters, Reject, Setup, Stage,
     StageError,
 };
-use stage_formats::checkpoint::{self, WEIGHTS};
 use stage_formats::vits::Tokens;
 use tch::Device;
 
 use crate::error::{TorchError, guarded};
-use crate::loaded::Loaded;
+use crate::loaded::{Loaded, brought};
 use crate::machine::Machine;
 use crate::measure::Pace;
 use crate::mel::to_vec;
-use crate::utterance::{Utterance, sentence_seed};
+use crate::utterance::{Said, Utterance, sentence_seed, speak_each};
 use crate::vits::artifact::Model;
 use crate::vits::{Form, Manner, Seeded, Vits};
 
@@ -111,23 +110,11 @@ impl Asked {
 }
 
 impl ItemJob for SynthesizeJob {
-    fn process(
-        &self,
-        items: &[Item],
-        context: &mut dyn Context,
-    ) -> Result<Vec<Result<Output, Reject>>, StageError> {
-        let mut outputs = Vec::with_capacity(items.len());
-        for item in items {
-            if context.stopping() {
-                return Err(StageError::Stopped);
-            }
-            let weights = item.fields.blob(WEIGHTS).map(|blob| &**blob);
-            outputs.push(guarded(|| {
-                let load = || self.load(weights, context);
-                self.loaded.with(weights, load, |voice| self.speak(voice, item))?
-            })?);
-        }
-        Ok(outputs)
+    fn process(&self, items: &[Item], context: &mut dyn Context) -> Result<Vec<Said>, StageError> {
+        speak_each(items, context, |item, weights, context| {
+            let load = || self.load(weights, context);
+            self.loaded.with(weights, load, |voice| self.speak(voice, item))?
+        })
     }
 }
 
@@ -137,17 +124,14 @@ impl SynthesizeJob {
         weights: Option<&stage_core::Blob>,
         context: &mut dyn Context,
     ) -> Result<Voice, StageError> {
-        let brought = match weights {
-            Some(blob) => Some(checkpoint::read(&context.read(blob)?)?),
-            None => None,
-        };
+        let brought = brought(weights, context)?;
         let model = Model::read("model", brought.as_ref().or(self.base.as_ref()), context)?;
         let prepared = model.prepared(Form::Whole, self.device, context)?;
         let net = Vits::load(model.config.clone(), prepared.generator)?;
         Ok(Voice { model, net })
     }
 
-    fn speak(&self, voice: &Voice, item: &Item) -> Result<Result<Output, Reject>, StageError> {
+    fn speak(&self, voice: &Voice, item: &Item) -> Result<Said, StageError> {
         let text = item.fields.text("text").unwrap_or_default();
         let tokens = match voice.model.tokens(text) {
             Ok(tokens) => tokens,

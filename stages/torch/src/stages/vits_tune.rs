@@ -3,15 +3,15 @@
 use serde_json::json;
 use stage_core::catalogue::vits_tune;
 use stage_core::{
-    Blob, Context, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, PortOutput, Setup,
-    Stage, StageError,
+    Context, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, Setup, Stage, StageError,
 };
 use stage_formats::artifact;
 
 use crate::error::guarded;
 use crate::lineage::ModelLineage;
 use crate::machine::Machine;
-use crate::train::{kept, log};
+use crate::train::log;
+use crate::train::outputs::Outcome;
 use crate::vits::tune::{Tuned, Tuning};
 
 type Values = Vec<(String, NewValue)>;
@@ -44,24 +44,12 @@ impl GatherJob for TuneJob {
         let tuning = Tuning { setup: &self.setup, machine: &self.machine };
         let tuned = guarded(|| tuning.run(&input, context))?;
         let common = [model(&tuned), artifact::stored_tensors(&tuned.frozen)].concat();
-        let with = |weights: &[(String, Blob)]| {
-            [common.clone(), artifact::stored_tensors(weights)].concat()
-        };
         let more = [("discriminator", json!(tuned.discriminator))];
-        let how =
-            log::How { kind: self.kind(), parameters: &self.setup.parameters, more: &more, tag };
-        let log = log::fields(&tuned.trained, &how)?;
-        let output = GatherOutput::default()
-            .with("model", PortOutput::Artifact(with(&tuned.weights)))
-            .with("log", PortOutput::Artifact(log))
-            .with("checkpoints", PortOutput::Dataset(kept::items(&tuned.trained, with)?));
-        Ok(GatherOutput { notes: tuned.notes, ..output })
-    }
-}
-
-impl TuneJob {
-    fn kind(&self) -> &'static Kind {
-        &vits_tune::FINETUNE
+        let (kind, parameters) = (&vits_tune::FINETUNE, &self.setup.parameters);
+        let rate = tuned.base.config.sampling_rate as u32;
+        let how = log::How { kind, parameters, more: &more, tag, rate };
+        let (weights, trained, notes) = (&tuned.weights, &tuned.trained, tuned.notes);
+        Outcome { port: "model", common, weights, trained, notes }.output(&how, context)
     }
 }
 
@@ -71,13 +59,7 @@ fn model(tuned: &Tuned) -> Values {
         parent: tuned.parent.clone(),
         ..ModelLineage::from(&tuned.base.fields, vits_tune::FINETUNE.name)
     };
-    let mut values = tuned.base.carried(&lineage);
-    if let Some(names) = &tuned.base.speakers {
-        values.retain(|(name, _)| name != artifact::SPEAKERS);
-        let names = NewValue::Text(json!(names).to_string());
-        values.push((artifact::SPEAKERS.to_owned(), names));
-    }
-    values
+    tuned.base.carried(&lineage)
 }
 
 /// As the original project calls a figure in TensorBoard.

@@ -1,12 +1,14 @@
-//! What a training leaves to be looked at: figures by step, as JSON and for TensorBoard.
+//! What a training leaves to be looked at: figures by step, as JSON and for TensorBoard, and what
+//! it made of held-out clips.
 
 use serde_json::{Map, Value, json};
-use stage_core::{Kind, NewValue, Parameter, Parameters, Role};
+use stage_core::{Blob, Context, Kind, NewValue, Parameter, Parameters, Role, StageError};
 use stage_formats::tensorboard;
 
 use super::record::Record;
 use super::run::Trained;
-use crate::error::TorchError;
+use super::samples::{Sample, Shown};
+use crate::stored;
 
 /// What a log says beside the figures of a training.
 pub struct How<'a> {
@@ -16,22 +18,32 @@ pub struct How<'a> {
     pub more: &'a [(&'static str, Value)],
     /// What a figure is called in TensorBoard.
     pub tag: fn(&str) -> &str,
+    /// Of the sound among the samples, in Hz; 0 where there is none.
+    pub rate: u32,
 }
 
 /// The artifact `log` of a training.
-pub fn fields<K>(
-    trained: &Trained<K>,
+pub fn fields(
+    trained: &Trained<Blob>,
     how: &How<'_>,
-) -> Result<Vec<(String, NewValue)>, TorchError> {
+    context: &mut dyn Context,
+) -> Result<Vec<(String, NewValue)>, StageError> {
     let mut metrics = metrics(trained);
     how.more.iter().for_each(|(name, value)| metrics[*name] = value.clone());
     let mut json = metrics.to_string().into_bytes();
     json.push(b'\n');
-    let events = trained.record.events(&table(how.kind, how.parameters), how.tag)?;
+    let shown = trained.samples.iter().map(|sample| shown(sample, how.rate, context));
+    let shown: Vec<Shown> = shown.collect::<Result<_, _>>()?;
+    let events = trained.record.events(&table(how.kind, how.parameters), how.tag, &shown)?;
     Ok(vec![
         ("metrics".into(), NewValue::bytes("application/json", json)),
         ("events".into(), NewValue::bytes(tensorboard::KIND, events)),
     ])
+}
+
+fn shown(sample: &Sample<Blob>, rate: u32, context: &mut dyn Context) -> Result<Shown, StageError> {
+    let tensor = stored::recall(&sample.kept, context)?;
+    Ok(Shown { step: sample.step, tag: sample.tag.clone(), tensor, rate })
 }
 
 /// The parameters that the result depends on, as Markdown. The others would make equal results

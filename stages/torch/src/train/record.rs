@@ -3,10 +3,10 @@
 //! Only what the training computed, such as losses: the same work leaves the same record,
 //! however often it was interrupted. Clocks have no place here.
 
-use stage_formats::FormatError;
 use stage_formats::tensorboard::{EventWriter, Moment};
 use tch::{Kind, Tensor};
 
+use super::samples::Shown;
 use crate::error::TorchError;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -51,13 +51,15 @@ impl Record {
         &self.names
     }
 
-    /// As a file that TensorBoard reads, with the parameters of the training as a text; `tag` is
-    /// what a name is there. A step takes a second of its clock.
+    /// As a file that TensorBoard reads, with the parameters of the training as a text and its
+    /// samples behind the values of their steps; `tag` is what a name is there. A step takes a
+    /// second of its clock.
     pub fn events(
         &self,
         parameters: &str,
         tag: impl Fn(&str) -> &str,
-    ) -> Result<Vec<u8>, FormatError> {
+        samples: &[Shown],
+    ) -> Result<Vec<u8>, TorchError> {
         let mut writer = EventWriter::new(Vec::new(), 0.0)?;
         writer.text(Moment { step: 0, seconds: 0.0 }, "parameters", parameters)?;
         for values in self.values.chunk_by(|one, other| one.step == other.step) {
@@ -65,8 +67,10 @@ impl Record {
             let at = Moment { step, seconds: step as f64 };
             let named = values.iter().map(|entry| (tag(&self.names[entry.name]), entry.value));
             writer.scalars(at, named)?;
+            let mut own = samples.iter().filter(|sample| sample.step == step);
+            own.try_for_each(|sample| sample.write(at, &mut writer))?;
         }
-        writer.finish()
+        Ok(writer.finish()?)
     }
 
     /// [values, 3]: step, number of the name, value.
@@ -120,9 +124,20 @@ mod tests {
             record.push(step, "loss", 1.0 / (step as f64 + 1.0));
             record.push(step, "rate", 0.5);
         }
-        let events = record.events("| steps | 3 |", |name| name).unwrap();
+        let written =
+            |samples: &[Shown]| record.events("| steps | 3 |", |name| name, samples).unwrap();
+        let events = written(&[]);
         assert_eq!(whole_records(&events), events.len());
-        assert_eq!(record.events("| steps | 3 |", |name| name).unwrap(), events);
+        assert_eq!(written(&[]), events);
+        let sound = Tensor::from_slice(&[0.5f32; 8]);
+        let shown = |tag: &str, tensor| Shown { step: 1, tag: tag.to_owned(), tensor, rate: 8000 };
+        let picture = Tensor::from_slice(&[9u8; 6]).view([2, 3]);
+        let with = written(&[shown("heard", sound), shown("seen", picture)]);
+        assert_eq!(whole_records(&with), with.len());
+        for (part, count) in [(&b"RIFF"[..], 1), (b"\x89PNG", 1), (b"heard", 1), (b"seen", 1)] {
+            let found = with.windows(part.len()).filter(|window| *window == part).count();
+            assert_eq!(found, count, "{part:?}");
+        }
         // One record for the version, one for the text, and one for each step.
         let named = events.windows(4).filter(|window| window == b"rate").count();
         assert_eq!(named, 3);

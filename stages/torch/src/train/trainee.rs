@@ -3,6 +3,7 @@
 use tch::Tensor;
 
 use super::losses::{Losses, Means, Totals};
+use super::samples::Made;
 use crate::error::TorchError;
 
 /// A model that can be trained. Copies on several devices make one data-parallel trainee.
@@ -33,6 +34,12 @@ pub trait Trainee: Send {
     /// The losses alone: no gradients, no dropout. The same batch has the same losses as long as
     /// the weights stay.
     fn evaluate(&self, batch: &Self::Batch) -> Result<Losses, TorchError>;
+
+    /// What the log shows of a held-out clip, which is alone in its batch; `number` counts these
+    /// clips from 0. The same weights show the same. Nothing, unless a model has something to show.
+    fn show(&self, _batch: &Self::Batch, _number: usize) -> Result<Made, TorchError> {
+        Ok(Made::new())
+    }
 
     /// How many labels of each loss a micro-batch has, from the data alone.
     fn count(batch: &Self::Batch) -> Totals;

@@ -1,8 +1,12 @@
 //! A model as an artifact: what is read of it, and what is written again.
 
-use stage_core::{Context, Fields, NewValue, Reject, StageError};
+use std::sync::Arc;
+
+use stage_core::{Blob, Context, Fields, NewValue, Reject, StageError, Value};
 use stage_formats::artifact;
-use stage_formats::vits::{Tokenizer, Tokens};
+use stage_formats::vits::{
+    ROMANISE, Tokenizer, Tokens, config_for_speakers, read_speakers, write_speakers,
+};
 use tch::Device;
 
 use super::config::Config;
@@ -12,13 +16,7 @@ use crate::lineage::{self, ModelLineage};
 use crate::stored;
 
 /// What travels unchanged from a model to those made of it.
-const CARRIED: [&str; 5] = [
-    artifact::CONFIG,
-    artifact::VOCABULARY,
-    artifact::TOKENIZER_CONFIG,
-    artifact::LICENSE,
-    artifact::SPEAKERS,
-];
+const CARRIED: [&str; 3] = [artifact::VOCABULARY, artifact::TOKENIZER_CONFIG, artifact::LICENSE];
 
 /// A model that arrived on a port; its tensors are still in the store.
 #[derive(Debug)]
@@ -29,6 +27,7 @@ pub struct Model {
     /// Who has which number, where that is known.
     pub speakers: Option<Vec<String>>,
     pub lineage: ModelLineage,
+    config_file: Arc<Blob>,
 }
 
 impl Model {
@@ -44,7 +43,8 @@ impl Model {
             Some(other) => return Err(no_model(port, &format!("it is `{other}`"))),
             None => return Err(no_model(port, "it does not say what it is")),
         }
-        let config = super::config::parse(&file(port, fields, artifact::CONFIG, context)?)?;
+        let config_file = blob(port, fields, artifact::CONFIG)?;
+        let config = super::config::parse(&context.read(config_file)?)?;
         let vocabulary = file(port, fields, artifact::VOCABULARY, context)?;
         let settings = file(port, fields, artifact::TOKENIZER_CONFIG, context)?;
         let tokenizer = Tokenizer::read(&vocabulary, &settings)?;
@@ -59,7 +59,24 @@ impl Model {
             fields: fields.clone(),
             config,
             tokenizer,
+            config_file: config_file.clone(),
         })
+    }
+
+    /// Names all speakers that it has from here on.
+    pub fn set_speakers(
+        &mut self,
+        names: Vec<String>,
+        context: &mut dyn Context,
+    ) -> Result<(), StageError> {
+        let count = names.len() as i64;
+        if count != self.config.num_speakers {
+            let file = config_for_speakers(&context.read(&self.config_file)?, count)?;
+            self.config_file = context.keep(artifact::CONFIG_KIND, file.into())?.into();
+            self.config.num_speakers = count;
+        }
+        self.speakers = Some(names);
+        Ok(())
     }
 
     /// Its tensors on a device, in the form that is asked for.
@@ -78,19 +95,24 @@ impl Model {
             let value = self.fields.get(name)?;
             Some(((*name).to_owned(), NewValue::Kept(value.clone())))
         });
+        let text = |name: &str, text: String| (name.to_owned(), NewValue::Text(text));
+        let config = NewValue::Kept(Value::Blob(self.config_file.clone()));
         let own = [
-            (artifact::FAMILY.to_owned(), NewValue::Text(artifact::VITS.into())),
-            (artifact::LINEAGE.to_owned(), NewValue::Text(lineage::to_text(lineage))),
+            (artifact::CONFIG.to_owned(), config),
+            text(artifact::FAMILY, artifact::VITS.into()),
+            text(artifact::LINEAGE, lineage::to_text(lineage)),
         ];
-        carried.chain(own).collect()
+        let speakers = self.speakers.as_deref().map(write_speakers);
+        let speakers = speakers.map(|names| text(artifact::SPEAKERS, names));
+        carried.chain(own).chain(speakers).collect()
     }
 
     /// A text as the model takes it; what it has no symbol for is told beside.
     pub fn tokens(&self, text: &str) -> Result<Tokens, Reject> {
         let tokens = self.tokenizer.encode(&Tokenizer::prepare(text));
         if tokens.needs_uroman {
-            let advice = "put a `command` stage that runs uroman over the texts before this stage";
-            let reason = format!("the model speaks romanised text, and this one is not; {advice}");
+            let reason =
+                format!("the model speaks romanised text, and this one is not; {ROMANISE}");
             return Err(Reject::new("uroman", reason));
         }
         match tokens.ids.is_empty() {
@@ -131,8 +153,11 @@ fn file(
     name: &str,
     context: &mut dyn Context,
 ) -> Result<bytes::Bytes, StageError> {
-    let blob = fields.blob(name);
-    context.read(blob.ok_or_else(|| no_model(port, &format!("it has no `{name}`")))?)
+    context.read(blob(port, fields, name)?)
+}
+
+fn blob<'a>(port: &str, fields: &'a Fields, name: &str) -> Result<&'a Arc<Blob>, StageError> {
+    fields.blob(name).ok_or_else(|| no_model(port, &format!("it has no `{name}`")))
 }
 
 fn speakers(
@@ -140,16 +165,9 @@ fn speakers(
     fields: &Fields,
     config: &Config,
 ) -> Result<Option<Vec<String>>, StageError> {
-    let Some(text) = fields.text(artifact::SPEAKERS) else { return Ok(None) };
-    let names: Vec<String> = serde_json::from_str(text)
-        .map_err(|error| no_model(port, &format!("its list of speakers is damaged: {error}")))?;
-    match names.len() as i64 == config.num_speakers {
-        true => Ok(Some(names)),
-        false => {
-            let (names, known) = (names.len(), config.num_speakers);
-            Err(no_model(port, &format!("it names {names} speakers and has {known}")))
-        }
-    }
+    let list = fields.text(artifact::SPEAKERS);
+    let names = list.map(|list| read_speakers(list.as_bytes(), config)).transpose();
+    names.map_err(|error| no_model(port, &error.to_string()))
 }
 
 fn no_model(port: &str, why: &str) -> StageError {

@@ -13,7 +13,7 @@ use super::nets::{Lessons, Net, Nets};
 use super::noise::Recorded;
 use super::training::{Clips, Made};
 use crate::error::TorchError;
-use crate::fixture::{Outputs, Steps, gradient_of};
+use crate::fixture::{self, Outputs, Steps, gradient_of};
 use crate::layers::Pass;
 use crate::train::adamw::{AdamW, AdamWSettings};
 use crate::weights::Weights;
@@ -48,8 +48,7 @@ pub fn outputs(
     weights: &[u8],
     inputs: &Weights,
 ) -> Result<Outputs, TorchError> {
-    let settings: Settings = serde_json::from_value(settings.clone())
-        .map_err(|error| TorchError::Input(format!("`settings`: {error}")))?;
+    let settings: Settings = fixture::settings(settings)?;
     let config = super::config::parse(settings.config.to_string().as_bytes())?;
     let read = || Weights::from_safetensors(weights);
     let mut outputs = Outputs::new();

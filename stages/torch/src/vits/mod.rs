@@ -27,6 +27,7 @@ mod model;
 mod nets;
 mod noise;
 mod separable;
+mod show;
 mod spectrogram;
 mod spline;
 #[cfg(test)]

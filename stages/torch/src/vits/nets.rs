@@ -180,10 +180,15 @@ impl Nets {
     /// parts and the same noise, so that two moments of a training can be compared.
     pub fn evaluate(&self, clips: &Clips, seed: u64) -> Result<Losses, TorchError> {
         let _guard = tch::no_grad_guard();
-        let (starts, mut noise) = self.drawn(clips, seed);
-        let made = self.make_of(clips, &starts, &mut noise, Pass::Evaluate)?;
-        let losses = self.losses(&made)?;
+        let losses = self.losses(&self.held_out(clips, seed)?)?;
         Ok(losses.iter().fold(Losses::default(), |losses, (name, sum)| losses.with(name, sum)))
+    }
+
+    /// What the losses of [`Self::evaluate`] are of.
+    pub fn held_out(&self, clips: &Clips, seed: u64) -> Result<Made, TorchError> {
+        let _guard = tch::no_grad_guard();
+        let (starts, mut noise) = self.drawn(clips, seed);
+        self.make_of(clips, &starts, &mut noise, Pass::Evaluate)
     }
 
     fn losses(&self, made: &Made) -> Result<Vec<(&'static str, Tensor)>, TorchError> {

@@ -7,9 +7,10 @@ use tch::Tensor;
 use super::batch::Batch;
 use super::losses::{self, MEL};
 use super::nets::{Net, Nets};
+use super::show;
 use super::training::{Clips, Made};
 use crate::error::TorchError;
-use crate::train::{Losses, Means, Totals, Trainee, Turn};
+use crate::train::{Losses, Means, Totals, Trainee, Turn, samples};
 
 /// Where the parts and the noise of held-out clips begin: the same at every validation.
 const HELD_OUT: u64 = 0;
@@ -100,6 +101,16 @@ impl Trainee for VitsTrainee {
     /// The generator's.
     fn evaluate(&self, batch: &Batch) -> Result<Losses, TorchError> {
         self.nets.evaluate(&self.place(batch)?, HELD_OUT)
+    }
+
+    /// Sound of each clip's text, and pictures of the first clip.
+    fn show(&self, batch: &Batch, number: usize) -> Result<samples::Made, TorchError> {
+        let clips = self.place(batch)?;
+        let mut shown = show::sound(&self.nets, &clips, number)?;
+        if number == 0 {
+            shown.extend(show::pictures(&self.nets, &clips, HELD_OUT)?);
+        }
+        Ok(shown)
     }
 
     fn count(batch: &Batch) -> Totals {

@@ -1,15 +1,7 @@
 //! Which clips are trained on, and what is said of the others.
 
 use super::*;
-use crate::train::notes::Notes;
 use crate::vits::{Analysis, cached};
-
-fn notes(items: Vec<Item>, base: &Fields, bench: &mut Bench) -> Notes {
-    one_thread();
-    bench.checkpoints.clear();
-    let ports = vec![("input", dataset(items)), ("base", artifact_of(base))];
-    Notes(gathered(&FINETUNE, &quick(), ports, bench).unwrap().notes)
-}
 
 fn with_text(mut item: Item, text: &str) -> Item {
     item.fields.set("text", Value::text(text));
@@ -30,7 +22,7 @@ fn clips_that_cannot_be_learnt_from_are_left_out_and_counted() {
     items.push(with_text(wave_item(&mut bench, 8, RATE, &wave(0)[..1_300]), "hei"));
     items.push(with_text(wave_item(&mut bench, 9, RATE, &vec![0.1; 21 * RATE as usize]), "hei"));
     items.push(items[0].clone());
-    let notes = notes(items, &base, &mut bench);
+    let notes = notes(items, &[], &base, &mut bench);
     for (what, count) in [
         ("clips with letters or digits that the model has no symbol for, left out", 1),
         ("clips whose text the model knows no character of, left out", 2),
@@ -54,7 +46,7 @@ fn texts_that_were_to_be_romanised_are_left_out_and_counted() {
     base.set(artifact::TOKENIZER_CONFIG, Value::Blob(blob.into()));
     let mut items = clips(&mut bench);
     items.push(with_text(clip(&mut bench, 7), "hyvä"));
-    let notes = notes(items, &base, &mut bench);
+    let notes = notes(items, &[], &base, &mut bench);
     assert_eq!(notes.of("clips whose text is not romanised as the model's was, left out"), 1);
     assert_eq!(notes.of("clips trained on") + notes.of("clips held out"), 6);
 }
@@ -103,60 +95,4 @@ fn spectrograms_that_were_computed_before_change_nothing_and_others_are_refused(
     items[0].fields.set("spectrogram", other);
     let (message, _) = refusal(tune_on(items, &[], &[("base", &base)], &mut bench));
     assert!(message.ends_with("it is of other audio"), "{message}");
-}
-
-#[test]
-fn speakers_get_numbers_in_the_order_of_their_names_whatever_the_order_of_the_clips() {
-    let mut bench = Bench::default();
-    let base = model(&[("speakers", whole(3))], &mut bench);
-    let mut items = clips(&mut bench);
-    for (item, name) in items.iter_mut().zip(["veikko", "aino", "veikko", "aino", "aino", "veikko"])
-    {
-        item.fields.set("speaker", Value::text(name));
-    }
-    let first = tune_on(items.clone(), &[], &[("base", &base)], &mut bench).unwrap();
-    let names = first["model"].text(artifact::SPEAKERS).unwrap();
-    assert_eq!(names, r#"["aino","veikko","nobody 2"]"#);
-    items.reverse();
-    let second = tune_on(items.clone(), &[], &[("base", &base)], &mut bench).unwrap();
-    assert_eq!(second, first);
-    // What has learnt them knows them by name.
-    items.iter_mut().for_each(|item| item.fields.set("speaker", Value::text("eino")));
-    let (message, _) = refusal(tune_on(items, &[], &[("base", &first["model"])], &mut bench));
-    assert!(
-        message.contains("the speakers aino, veikko, nobody 2, and `eino` is none"),
-        "{message}"
-    );
-}
-
-#[test]
-fn a_continued_training_keeps_the_numbers_of_its_parent() {
-    let mut bench = Bench::default();
-    let base = model(&[("speakers", whole(2))], &mut bench);
-    let mut items = clips(&mut bench);
-    for (item, name) in items.iter_mut().zip(["veikko", "aino"].into_iter().cycle()) {
-        item.fields.set("speaker", Value::text(name));
-    }
-    let parent = tune_on(items.clone(), &[], &[("base", &base)], &mut bench).unwrap();
-    bench.parent = Some(parent["model"].clone());
-    // Alone he would be the first by name.
-    items.retain(|item| item.fields.text("speaker") == Some("veikko"));
-    let next = tune_on(items, &[], &[("base", &base)], &mut bench).unwrap();
-    let names = |ports: &Ports| ports["model"].text(artifact::SPEAKERS).map(str::to_owned);
-    assert_eq!(names(&next), names(&parent));
-    assert_eq!(names(&parent).as_deref(), Some(r#"["aino","veikko"]"#));
-}
-
-#[test]
-fn speakers_are_optional_where_the_model_knows_one() {
-    let mut bench = Bench::default();
-    let base = model(&[], &mut bench);
-    let mut items = clips(&mut bench);
-    assert_eq!(
-        notes(items.clone(), &base, &mut bench).of("speakers, whom the model takes for one"),
-        0
-    );
-    items[0].fields.set("speaker", Value::text("aino"));
-    items[1].fields.set("speaker", Value::text("veikko"));
-    assert_eq!(notes(items, &base, &mut bench).of("speakers, whom the model takes for one"), 2);
 }

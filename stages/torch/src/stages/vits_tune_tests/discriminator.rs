@@ -10,15 +10,13 @@ fn judge(fields: &Fields) -> BTreeMap<String, Digest> {
     contents
 }
 
-/// A step that moves nothing, so that the result shows what training began with.
 fn begun(
     more: Written,
     artifacts: &[(&str, &Fields)],
     bench: &mut Bench,
 ) -> Result<(BTreeMap<String, Digest>, String), StageError> {
-    let still = [("steps", whole(1)), ("learning_rate", ParameterValue::Number(0.0))];
     let items = clips(bench);
-    let ports = tune_on(items, &[&still[..], more].concat(), artifacts, bench)?;
+    let ports = tune_on(items, &[&still()[..], more].concat(), artifacts, bench)?;
     let from = log(&ports, bench)["discriminator"].as_str().unwrap().to_owned();
     Ok((judge(&ports["model"]), from))
 }

@@ -3,6 +3,7 @@
 
 mod clips;
 mod discriminator;
+mod speakers;
 mod training;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use super::trial::{Ports, Written, artifact_of, gather, gathered, text, whole};
 use super::vits_tests::model;
 use crate::testing::{Bench, wave_item};
 use crate::threads::one_thread;
+use crate::train::notes::Notes;
 
 const RATE: u32 = 16_000;
 
@@ -82,6 +84,11 @@ fn tune_on(
     gather(&FINETUNE, &written, ports, bench)
 }
 
+/// A step that moves nothing, so that the result shows what training began with.
+fn still() -> [(&'static str, ParameterValue); 3] {
+    [("steps", whole(1)), ("learning_rate", ParameterValue::Number(0.0)), ("take", text("last"))]
+}
+
 /// The tensors of a model, by content.
 fn contents(fields: &Fields) -> BTreeMap<String, Digest> {
     artifact::tensors(fields).map(|(name, blob)| (name.to_owned(), blob.digest)).collect()
@@ -90,6 +97,14 @@ fn contents(fields: &Fields) -> BTreeMap<String, Digest> {
 fn log(ports: &Ports, bench: &mut Bench) -> serde_json::Value {
     let blob = ports["log"].blob("metrics").unwrap();
     serde_json::from_slice(&Context::read(bench, blob).unwrap()).unwrap()
+}
+
+fn notes(items: Vec<Item>, more: Written, base: &Fields, bench: &mut Bench) -> Notes {
+    one_thread();
+    bench.checkpoints.clear();
+    let ports = vec![("input", dataset(items)), ("base", artifact_of(base))];
+    let written = [&quick()[..], more].concat();
+    Notes(gathered(&FINETUNE, &written, ports, bench).unwrap().notes)
 }
 
 fn refusal<T: std::fmt::Debug>(result: Result<T, StageError>) -> (String, String) {

@@ -34,11 +34,6 @@ fn a_preflight_changes_nothing_in_what_comes_out() {
     assert!(mel.is_some_and(|mel| *mel > 0.0));
 }
 
-/// A step that moves nothing.
-fn still() -> [(&'static str, ParameterValue); 3] {
-    [("steps", whole(1)), ("learning_rate", ParameterValue::Number(0.0)), ("take", text("last"))]
-}
-
 #[test]
 fn a_continued_training_begins_with_both_nets_of_its_parent() {
     let mut bench = Bench::default();
@@ -120,6 +115,28 @@ fn the_figures_have_the_names_of_the_original_in_tensorboard() {
     for tag in ["loss/g/total", "loss/g/mel", "loss/d/total", "grad_norm_d", "learning_rate"] {
         assert!(events.windows(tag.len()).any(|own| own == tag.as_bytes()), "{tag}");
     }
+}
+
+#[test]
+fn the_log_shows_and_plays_held_out_clips_before_and_after() {
+    let mut bench = Bench::default();
+    let base = model(&[], &mut bench);
+    let ports = tune(&[], &base, &mut bench).unwrap();
+    let events = Context::read(&mut bench, ports["log"].blob("events").unwrap()).unwrap();
+    let count = |part: &[u8]| events.windows(part.len()).filter(|window| *window == part).count();
+    // At each of three validations: the base, the middle and the end.
+    let pictures = ["slice/mel_org", "slice/mel_gen", "all/mel", "all/attn"];
+    for tag in pictures.into_iter().chain(["full_generation_sample0"]) {
+        assert_eq!(count(tag.as_bytes()), 3, "{tag}");
+    }
+    let held_out = log(&ports, &mut bench)["values"][0]["held_out"].is_number();
+    assert!(held_out, "nothing to show");
+    assert_eq!(count(b"\x89PNG"), 3 * pictures.len());
+    assert_eq!(count(b"RIFF"), count(b"full_generation_sample"));
+    let none = ("validation_fraction", ParameterValue::Number(0.0));
+    let ports = tune(&[none], &base, &mut bench).unwrap();
+    let events = Context::read(&mut bench, ports["log"].blob("events").unwrap()).unwrap();
+    assert!(!events.windows(4).any(|window| window == b"\x89PNG"));
 }
 
 #[test]

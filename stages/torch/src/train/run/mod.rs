@@ -24,6 +24,7 @@ use crate::train::order::{Clip, Order, Row};
 use crate::train::precision::Scaler;
 use crate::train::record::Record;
 use crate::train::replicas;
+use crate::train::samples::Sample;
 use crate::train::settings::Settings;
 use crate::train::state::{Return, State};
 use crate::train::trainee::Trainee;
@@ -64,6 +65,8 @@ pub struct Trained<K> {
     /// The loss of the last state on held-out clips.
     pub held_out: Option<f64>,
     pub record: Record,
+    /// What was made of held-out clips on the way, by step and name.
+    pub samples: Vec<Sample<K>>,
 }
 
 /// Trained tensors by the names of the parameters.
@@ -112,6 +115,7 @@ struct Run<'a, T: Trainee, D, K> {
     record: Record,
     /// The tensors of the best states, by step.
     best: Vec<(u64, Weights<K>)>,
+    samples: Vec<Sample<K>>,
     saved: Saved,
     pace: Pace,
 }
@@ -133,8 +137,9 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         let now = host.seconds();
         let (saved, pace) = (Saved { step: 0, at: now }, Pace::new(now));
         let record = Record::default();
+        let (best, samples) = (Vec::new(), Vec::new());
         let mut run =
-            Run { job, order, held_out, optimisers, state, record, best: Vec::new(), saved, pace };
+            Run { job, order, held_out, optimisers, state, record, best, samples, saved, pace };
         match host.last()? {
             Some(checkpoint) => run.restore(&checkpoint, host)?,
             None => run.optimisers.refine(|name| host.origin(name))?,
@@ -182,7 +187,8 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         rows.chunks(self.state.rows).map(|rows| self.job.data.batch(rows)).collect()
     }
 
-    fn finish<H: Host<Kept = K>>(self, host: &mut H) -> Result<Trained<K>, StageError> {
+    fn finish<H: Host<Kept = K>>(mut self, host: &mut H) -> Result<Trained<K>, StageError> {
+        self.samples.sort_by(|one, other| (one.step, &one.tag).cmp(&(other.step, &other.tag)));
         let weights = |step: u64| self.best.iter().find(|(own, _)| *own == step);
         let best = |place: &Place| weights(place.step).map(|(_, kept)| (*place, kept.clone()));
         Ok(Trained {
@@ -195,6 +201,7 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
             last: self.keep_weights(host)?,
             held_out: self.state.held_out.map(|place| place.loss),
             record: self.record,
+            samples: self.samples,
         })
     }
 }

@@ -7,7 +7,11 @@ use super::{Data, Run, Weights};
 use crate::error::TorchError;
 use crate::train::host::{Checkpoint, Host};
 use crate::train::record::Record;
+use crate::train::samples::Sample;
 use crate::train::trainee::Trainee;
+
+/// What the names of samples begin with.
+const SAMPLE: &str = "sample/";
 
 /// The last save.
 pub(super) struct Saved {
@@ -67,6 +71,9 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
             let name = |name: &str| format!("best/{step}/{name}");
             tensors.extend(weights.iter().map(|(own, kept)| (name(own), kept.clone())));
         }
+        for Sample { step, tag, kept } in &self.samples {
+            tensors.push((format!("{SAMPLE}{step}/{tag}"), kept.clone()));
+        }
         tensors.push(("record".into(), host.keep(&self.record.to_tensor()?)?));
         self.state.recorded = self.record.names().to_vec();
         let state = serde_json::to_string(&self.state)
@@ -97,7 +104,14 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
             };
             self.best.push((place.step, checkpoint.tensors.iter().filter_map(own).collect()));
         }
+        self.samples = checkpoint.tensors.iter().filter_map(sample).collect();
         self.saved.step = self.state.step;
         Ok(())
     }
+}
+
+/// None for what is no sample.
+fn sample<K: Clone>((name, kept): &(String, K)) -> Option<Sample<K>> {
+    let (step, tag) = name.strip_prefix(SAMPLE)?.split_once('/')?;
+    Some(Sample { step: step.parse().ok()?, tag: tag.to_owned(), kept: kept.clone() })
 }

@@ -3,10 +3,12 @@
 use stage_core::StageError;
 
 use super::{Data, Run, count};
+use crate::error::{TorchError, caught};
 use crate::train::early_stop::Place;
 use crate::train::host::Host;
 use crate::train::losses::{Losses, Means};
 use crate::train::replicas::{self, MicroBatch};
+use crate::train::samples::{self, Sample};
 use crate::train::trainee::Trainee;
 
 impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
@@ -37,6 +39,9 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         if let Some(early_stop) = &settings.early_stop {
             self.state.ended = self.state.early_stop.update(early_stop, loss);
         }
+        if samples::is_due(step, settings, self.state.ended) {
+            self.show(host)?;
+        }
         // What was there before the first step is no result.
         if step > 0 && self.state.ranking.admits(settings.keep_best, loss) {
             self.best.push((step, self.keep_weights(host)?));
@@ -47,6 +52,25 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         }
         // The time of a validation is not the time of the steps.
         self.pace.since = host.seconds();
+        Ok(())
+    }
+
+    /// Makes samples of a few held-out clips. No training ends because they do not fit into the
+    /// memory of the device beside it: then there are fewer.
+    fn show<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<(), StageError> {
+        let _guard = tch::no_grad_guard();
+        let (step, places) = (self.state.step, samples::places(self.held_out.len()));
+        for (number, place) in places.into_iter().enumerate() {
+            let Some(trainee) = self.job.replicas.first() else { break };
+            let batch = self.job.data.batch(&self.held_out[place..=place])?;
+            let made = match caught(|| trainee.show(&batch, number)) {
+                Err(TorchError::OutOfMemory(_)) => continue,
+                made => made?,
+            };
+            for (tag, tensor) in made {
+                self.samples.push(Sample { step, tag, kept: host.keep(&tensor)? });
+            }
+        }
         Ok(())
     }
 

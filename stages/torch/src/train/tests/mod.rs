@@ -23,7 +23,7 @@ use super::settings::{Checkpoints, Settings};
 use super::{Job, Trained, Trainee, train};
 use crate::threads::one_thread;
 
-fn settings() -> Settings {
+pub fn settings() -> Settings {
     Settings {
         seed: 1,
         steps: 12,

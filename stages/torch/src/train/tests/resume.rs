@@ -17,6 +17,7 @@ pub struct Left {
     parameters: Bits,
     best: Vec<(u64, Bits)>,
     record: Record,
+    samples: Vec<(u64, Bits)>,
     passes: f64,
 }
 
@@ -44,6 +45,11 @@ fn left<T: Model>(model: &T, trained: &Trained<usize>, host: &mut Memory) -> Lef
         parameters: bits(&model.parameters()),
         best: trained.best.iter().map(|(place, kept)| (place.step, recall(kept))).collect(),
         record: trained.record.clone(),
+        samples: trained
+            .samples
+            .iter()
+            .map(|own| (own.step, recall(&[(own.tag.clone(), own.kept)])))
+            .collect(),
         passes: trained.passes,
     }
 }
@@ -163,8 +169,8 @@ fn a_frozen_tensor_is_never_saved() {
     let (_, host) = straight(&Tiny::adapted, &Corpus::new(30), &settings());
     let checkpoint = host.checkpoint.unwrap();
     let names = checkpoint.tensors.iter().map(|(name, _)| name.as_str());
-    let others: Vec<&str> = names.filter(|name| !name.contains("lora_")).collect();
-    assert_eq!(others, ["record"]);
+    let is_frozen = |name: &&str| !name.contains("lora_") && !name.starts_with("sample/");
+    assert_eq!(names.filter(is_frozen).collect::<Vec<_>>(), ["record"]);
 }
 
 #[test]

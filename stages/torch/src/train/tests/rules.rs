@@ -21,6 +21,22 @@ fn train(
 }
 
 #[test]
+fn a_training_that_is_shown_of_a_few_held_out_clips_goes_on_where_they_do_not_fit() {
+    let corpus = Corpus::new(60);
+    let shown = |tiny: &mut Tiny| {
+        let trained = train(tiny, &corpus, &settings()).0.unwrap();
+        let named = trained.samples.iter().map(|sample| (sample.step, sample.tag.clone()));
+        named.collect::<Vec<_>>()
+    };
+    let clips = ["losses/0", "losses/1", "losses/2"];
+    let all = [0, 4, 8, 12].map(|step| clips.map(|tag| (step, tag.to_owned())));
+    assert_eq!(shown(&mut Tiny::new(Kind::Float, 0.0)), all.concat());
+    let mut tight = Tiny::new(Kind::Float, 0.0);
+    tight.can_show = false;
+    assert_eq!(shown(&mut tight), []);
+}
+
+#[test]
 fn the_loss_on_held_out_clips_falls_in_every_precision() {
     for precision in [Precision::F32, Precision::Bf16, Precision::Fp16] {
         let settings = Settings { steps: 60, precision, ..settings() };

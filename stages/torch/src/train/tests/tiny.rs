@@ -9,7 +9,7 @@ use crate::layers::{Embedding, Linear, Pass, dropout};
 use crate::random::{Random, scramble};
 use crate::train::lora::{self, Adaptable, Layer, LoraSettings};
 use crate::train::order::Row;
-use crate::train::{Data, Losses, Totals, Trainee, Turn};
+use crate::train::{Data, Losses, Totals, Trainee, Turn, samples};
 
 const LETTERS: i64 = 12;
 const WIDTH: i64 = 8;
@@ -25,6 +25,8 @@ pub struct Tiny {
     is_adapted: bool,
     /// Batches of more rows do not fit into the memory.
     pub fits: usize,
+    /// Nor does what it would show where this is false.
+    pub can_show: bool,
 }
 
 fn noise(random: &mut Random, shape: &[i64], kind: Kind) -> Tensor {
@@ -48,6 +50,7 @@ impl Tiny {
             dropout,
             is_adapted: false,
             fits: usize::MAX,
+            can_show: true,
         }
     }
 
@@ -145,6 +148,15 @@ impl Trainee for Tiny {
     fn evaluate(&self, batch: &Letters) -> Result<Losses, TorchError> {
         let (next, end) = self.losses(batch, Pass::Evaluate)?;
         Ok(Losses::default().with("next", &next).with("end", &end))
+    }
+
+    /// The losses of the clip.
+    fn show(&self, batch: &Letters, number: usize) -> Result<samples::Made, TorchError> {
+        if !self.can_show {
+            return Err(TorchError::OutOfMemory("CUDA out of memory".into()));
+        }
+        let (next, end) = self.losses(batch, Pass::Evaluate)?;
+        Ok(vec![(format!("losses/{number}"), Tensor::stack(&[next, end], 0))])
     }
 
     fn count(batch: &Letters) -> Totals {

@@ -50,7 +50,8 @@ impl Tuning<'_> {
         let mut base = Model::read("base", input.artifact("base"), context)?;
         let parent = context.parent()?;
         voices::take_over(&mut base, parent.as_ref(), context)?;
-        voices::name(&mut base, &sides)?;
+        voices::name(&mut base, &sides, context)?;
+        let joined = voices::join(&mut base, &sides, plan.may_join, context)?;
         plan.set_segment(&mut base.config)?;
         let reading = Reading { model: &base, max_seconds: plan.max_seconds };
         let mut clips = reading.clips(&sides, context)?;
@@ -59,6 +60,9 @@ impl Tuning<'_> {
             clips.notes.add("speakers, whom the model takes for one", count);
         }
 
+        for name in &joined {
+            clips.notes.add(&format!("speaker `{name}`, who joined the model"), 1);
+        }
         let is_new = context.last_checkpoint()?.is_none();
         let other = input.artifact("judge");
         let start = Start { plan: &plan, base: &base, parent: parent.as_ref(), other };

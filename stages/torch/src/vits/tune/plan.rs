@@ -27,6 +27,8 @@ pub struct Plan {
     pub freeze: Vec<String>,
     pub source: Source,
     pub max_seconds: f64,
+    /// Speakers whom the model does not name may join it.
+    pub may_join: bool,
     segment: Option<f64>,
     /// Of the learning rate, a pass; none with another schedule.
     decay: Option<f64>,
@@ -63,6 +65,7 @@ impl Plan {
                 _ => Source::Auto,
             },
             max_seconds: parameters.seconds("max_seconds")?,
+            may_join: parameters.text("new_speakers")? == "add",
             segment: is_set.then(|| parameters.seconds("segment")).transpose()?,
             decay: is_exponential.then(|| number("rate_decay")).transpose()?,
             training,

@@ -5,6 +5,7 @@ use stage_formats::vits::DISCRIMINATOR_PREFIX;
 use tch::Device;
 
 use super::plan::{Plan, Source};
+use super::voices;
 use crate::stored;
 use crate::vits::artifact::Model;
 use crate::vits::{Form, Nets, fresh, prepare};
@@ -27,11 +28,19 @@ impl Start<'_> {
         tensors.map(|(_, shape)| shape.iter().product::<i64>()).sum()
     }
 
-    /// The tensors of both nets as they are stored, and where the discriminator is from.
+    /// The tensors of both nets as they are stored, with rows for speakers who join the model, and
+    /// where the discriminator is from.
     pub fn weights(
         &self,
         context: &mut dyn Context,
     ) -> Result<(Weights, &'static str), StageError> {
+        let (mut weights, from) = self.stored(context)?;
+        let names = self.base.speakers.as_deref().unwrap_or_default();
+        voices::seat(&mut weights, names, self.plan.training.seed)?;
+        Ok((weights, from))
+    }
+
+    fn stored(&self, context: &mut dyn Context) -> Result<(Weights, &'static str), StageError> {
         if let Some(parent) = self.parent {
             let parent = Model::read("parent", Some(parent), context)?;
             return Ok((stored::weights(&parent.fields, context)?, "parent"));

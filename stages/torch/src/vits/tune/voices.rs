@@ -2,14 +2,27 @@
 
 use std::collections::BTreeSet;
 
+use stage_core::key::{HashSink, Sink};
 use stage_core::{Context, Fields, Item, StageError};
+use stage_formats::shapes::listed;
+use tch::{Kind, Tensor};
 
+use crate::error::TorchError;
+use crate::random::Random;
 use crate::train::clips::Sides;
 use crate::vits::artifact::Model;
+use crate::weights::Weights;
+
+/// The tensor of their embeddings.
+const TABLE: &str = "embed_speaker.weight";
 
 /// Gives the speakers of the clips the numbers of a model that knows several and names none:
 /// sorted by name. A model that names its speakers keeps them.
-pub fn name(base: &mut Model, sides: &Sides<'_>) -> Result<(), StageError> {
+pub fn name(
+    base: &mut Model,
+    sides: &Sides<'_>,
+    context: &mut dyn Context,
+) -> Result<(), StageError> {
     let places = base.config.num_speakers;
     if places < 2 || base.speakers.is_some() {
         return Ok(());
@@ -29,8 +42,66 @@ pub fn name(base: &mut Model, sides: &Sides<'_>) -> Result<(), StageError> {
     let mut table: Vec<String> = names.into_iter().collect();
     let rest = table.len() as i64..places;
     table.extend(rest.map(|number| format!("nobody {number}")));
-    base.speakers = Some(table);
+    base.set_speakers(table, context)
+}
+
+/// Gives speakers of the clips whom a model that names its speakers does not name the numbers
+/// behind those of the others, sorted by name, where they may join it; tells who they are.
+pub fn join(
+    base: &mut Model,
+    sides: &Sides<'_>,
+    may_join: bool,
+    context: &mut dyn Context,
+) -> Result<Vec<String>, StageError> {
+    let Some(mut known) = base.speakers.clone().filter(|known| known.len() > 1) else {
+        return Ok(Vec::new());
+    };
+    let is_new = |name: &String| base.speaker(Some(name)).is_err();
+    let new: Vec<String> = names(sides).into_iter().filter(is_new).collect();
+    match (new.is_empty(), may_join) {
+        (true, _) => return Ok(new),
+        (false, true) => (),
+        (false, false) => {
+            return Err(StageError::with_help(
+                format!(
+                    "the model has the speakers {}, and {} of the clips is none of them",
+                    known.join(", "),
+                    listed(new.iter().map(String::as_str))
+                ),
+                "let them join the model with `new_speakers = \"add\"`, correct the names, or leave \
+                 these clips out with `dataset.filter`",
+            ));
+        }
+    }
+    known.extend(new.iter().cloned());
+    base.set_speakers(known, context)?;
+    Ok(new)
+}
+
+/// The rows of the speakers by their numbers, with those who have joined behind the others. Their
+/// rows follow from the seed, their names and the rows that are there.
+pub fn seat(weights: &mut Weights, names: &[String], seed: u64) -> Result<(), TorchError> {
+    let Some(table) = weights.get(TABLE) else { return Ok(()) };
+    let [rows, width] = table.size()[..] else { return Ok(()) };
+    let known = table.f_to_kind(Kind::Double)?;
+    let mean = known.f_mean_dim([0i64].as_slice(), false, Kind::Double)?;
+    let deviation = known.f_std_dim([0i64].as_slice(), false, false)?;
+    let mut parts = vec![table.shallow_clone()];
+    for name in names.iter().skip(rows as usize) {
+        let mut random = Random::new(seed ^ number_of(name));
+        let row = &mean + random.normal(&[width], 1.0)? * &deviation;
+        parts.push(row.f_unsqueeze(0)?.f_to_kind(table.kind())?);
+    }
+    weights.insert(TABLE, Tensor::f_cat(&parts, 0)?);
     Ok(())
+}
+
+/// The same for a name everywhere.
+fn number_of(name: &str) -> u64 {
+    let mut sink = HashSink::default();
+    sink.text("speaker", name);
+    let digest = sink.finish();
+    digest.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 /// Keeps the numbers of what training goes on from, whoever has joined since.
@@ -41,8 +112,10 @@ pub fn take_over(
 ) -> Result<(), StageError> {
     let Some(parent) = parent else { return Ok(()) };
     let parent = Model::read("parent", Some(parent), context)?;
-    base.speakers = parent.speakers.or(base.speakers.take());
-    Ok(())
+    match parent.speakers {
+        Some(names) => base.set_speakers(names, context),
+        None => Ok(()),
+    }
 }
 
 /// How many speakers there are that the model takes for one.

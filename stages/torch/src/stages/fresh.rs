@@ -1,0 +1,39 @@
+//! What all stages that draw a model from a seed have in common.
+
+use serde::Serialize;
+use stage_core::{Context, GatherOutput, Kind, NewValue, PortOutput, StageError};
+use stage_formats::artifact::{self, CONFIG, CONFIG_KIND, TOKENIZER_KIND};
+use tch::Tensor;
+
+use crate::lineage::{self, ModelLineage};
+use crate::stored;
+
+/// A `config.json`.
+pub fn config_file(config: &impl Serialize) -> Result<Vec<u8>, StageError> {
+    serde_json::to_vec_pretty(config)
+        .map_err(|error| StageError::failed(format!("the configuration: {error}")))
+}
+
+/// The output `model`, of a configuration and the files of a tokenizer by their names, and of
+/// tensors.
+pub fn output(
+    (kind, family): (&Kind, &str),
+    files: Vec<(&str, Vec<u8>)>,
+    tensors: impl IntoIterator<Item = (String, Tensor)>,
+    context: &mut dyn Context,
+) -> Result<GatherOutput, StageError> {
+    let lineage =
+        ModelLineage { made_by: kind.name.to_owned(), random: true, ..ModelLineage::default() };
+    let file = |(name, bytes): (&str, Vec<u8>)| {
+        let kind = if name == CONFIG { CONFIG_KIND } else { TOKENIZER_KIND };
+        (name.to_owned(), NewValue::bytes(kind, bytes))
+    };
+    let mut values: Vec<(String, NewValue)> = files.into_iter().map(file).collect();
+    values.push((artifact::FAMILY.to_owned(), NewValue::Text(family.to_owned())));
+    values.push((artifact::LINEAGE.to_owned(), NewValue::Text(lineage::to_text(&lineage))));
+    for (name, tensor) in tensors {
+        let kept = stored::keep(&tensor, context)?;
+        values.push((artifact::tensor_field(&name), NewValue::blob(kept)));
+    }
+    Ok(GatherOutput::default().with("model", PortOutput::Artifact(values)))
+}

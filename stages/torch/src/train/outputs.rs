@@ -1,0 +1,34 @@
+//! The outputs that all trainings have: the result, its log, and the states that were kept.
+
+use stage_core::{Blob, Context, GatherOutput, NewValue, PortOutput, StageError};
+use stage_formats::artifact::stored_tensors;
+
+use super::run::Trained;
+use super::{kept, log};
+
+/// What came of a training.
+pub struct Outcome<'a> {
+    /// Of the result, which has these fields beside its trained tensors.
+    pub port: &'a str,
+    pub common: Vec<(String, NewValue)>,
+    pub weights: &'a [(String, Blob)],
+    pub trained: &'a Trained<Blob>,
+    pub notes: Vec<(String, u64)>,
+}
+
+impl Outcome<'_> {
+    pub fn output(
+        self,
+        how: &log::How<'_>,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        let Outcome { port, common, weights, trained, notes } = self;
+        let with = |weights: &[(String, Blob)]| [common.clone(), stored_tensors(weights)].concat();
+        let log = log::fields(trained, how, context)?;
+        let output = GatherOutput::default()
+            .with(port, PortOutput::Artifact(with(weights)))
+            .with("log", PortOutput::Artifact(log))
+            .with("checkpoints", PortOutput::Dataset(kept::items(trained, with)?));
+        Ok(GatherOutput { notes, ..output })
+    }
+}

@@ -1,0 +1,71 @@
+//! What is shown of a held-out clip while a model learns: pictures under the names of the original
+//! project, and sound under that of finetune-hf-vits.
+
+use tch::{Device, Kind, Tensor};
+
+use super::model::{Manner, spread_out};
+use super::nets::Nets;
+use super::noise::Seeded;
+use super::training::Clips;
+use crate::error::TorchError;
+use crate::train::samples::{Made, picture};
+
+/// A model that has not learnt durations yet may ask for hours.
+const LONGEST_SECONDS: i64 = 20;
+
+/// The text of the only clip as the model speaks it by itself, in the manner of its configuration;
+/// the noise is the clip's own, the same each time. Nothing while it would be too long.
+pub fn sound(nets: &Nets, clips: &Clips, number: usize) -> Result<Made, TorchError> {
+    let model = nets.generator();
+    let most_frames = LONGEST_SECONDS * model.config.sampling_rate / model.config.hop();
+    let manner = Manner { most_frames, ..Manner::of(&model.config) };
+    let mut noise = Seeded::new(clips.keys.clone());
+    let spoken = model.speak(&clips.texts, clips.speakers.as_deref(), &manner, &mut noise);
+    let speech = match spoken {
+        Err(TorchError::Input(_)) => return Ok(Made::new()),
+        spoken => spoken?,
+    };
+    let tag = format!("full_generation_sample{number}");
+    let waves = speech.waves.into_iter().take(1);
+    waves.map(|wave| Ok((tag.clone(), wave.f_to_device(Device::Cpu)?))).collect()
+}
+
+/// Of the only clip: the mel spectrograms of the part that validation makes, recorded and made, in
+/// the same greys; that of the whole recording; and which token each of its frames belongs to.
+pub fn pictures(nets: &Nets, clips: &Clips, seed: u64) -> Result<Made, TorchError> {
+    let (made, analysis) = (nets.held_out(clips, seed)?, nets.analysis());
+    let whole = analysis.log_mel(&clips.spectrograms)?;
+    let bound = |bound: Tensor| bound.f_double_value(&[]);
+    let (least, most) = (bound(whole.f_min()?)?, bound(whole.f_max()?)?);
+    let drawn = |mel: &Tensor| picture(&mel.f_squeeze_dim(0)?, least, most);
+    let named = [
+        ("slice/mel_org", drawn(&made.recorded_mel)?),
+        ("slice/mel_gen", drawn(&made.mel(analysis)?)?),
+        ("all/mel", drawn(&whole)?),
+        ("all/attn", alignment(&made.durations)?),
+    ];
+    let on_cpu =
+        |(tag, picture): (&str, Tensor)| Ok((tag.to_owned(), picture.f_to_device(Device::Cpu)?));
+    named.into_iter().map(on_cpu).collect()
+}
+
+/// White where a frame belongs to a token: durations [1, N] to [N, T].
+fn alignment(durations: &Tensor) -> Result<Tensor, TorchError> {
+    let (places, _) = spread_out(durations, i64::MAX >> 8)?;
+    let tokens = Tensor::f_arange(durations.size()[1], (Kind::Int64, Device::Cpu))?;
+    picture(&places.f_eq_tensor(&tokens.f_unsqueeze(1)?)?, 0.0, 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn an_alignment_climbs_from_token_to_token() {
+        let drawn = alignment(&Tensor::from_slice(&[2f32, 0.0, 1.0]).view([1, 3])).unwrap();
+        assert_eq!(drawn.size(), [3, 3]);
+        let greys = Vec::<u8>::try_from(drawn.view(-1)).unwrap();
+        assert_eq!(greys, [255, 255, 0, 0, 0, 0, 0, 0, 255]);
+    }
+}
