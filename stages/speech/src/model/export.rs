@@ -21,11 +21,10 @@ use stage_formats::pth::PthWriter;
 use stage_formats::safetensors::SafetensorsWriter;
 use stage_formats::{Dtype, FileSink, FormatError, Tensor, TensorInfo};
 
-use super::import::{AS_PUBLISHED, MODEL_CARD, PUBLISHED_CONFIG};
+use super::import::{AS_PUBLISHED, CODEC_CONFIG, MODEL_CARD, PUBLISHED_CONFIG};
 use super::recipe::{Recipe, recipes};
 use crate::plain::{self, JSON, to_json, unknown_choice};
 
-const CODEC_CONFIG: &str = "codec.json";
 const ADAPTER_CONFIG: &str = "adapters.json";
 const WEIGHTS_KIND: &str = "model/weights";
 const TEXT_KIND: &str = "text/markdown";
