@@ -3,6 +3,7 @@
 
 mod check;
 mod config;
+mod fresh;
 mod names;
 mod original;
 mod tensors;
@@ -11,6 +12,7 @@ mod training;
 mod vocabulary;
 
 pub use config::Config;
+pub use fresh::config as fresh_config;
 pub use names::{from_original, is_projection, plain_name};
 pub use original::{is_original, read_original};
 pub use tensors::{DISCRIMINATOR_PREFIX, is_normed, is_normed_in_transformers};
