@@ -48,6 +48,9 @@ impl Machine {
         if spec.kind.place == Place::Here {
             return Device::Here;
         }
+        if spec.kind.cost.is_on_processor() {
+            return Device::Cpu;
+        }
         let number = device.strip_prefix("cuda:").and_then(|number| number.parse().ok());
         match is_gpu(device) || (device == "auto" && !self.gpus.is_empty()) {
             true => Device::Gpu(self.gpus.get(number.unwrap_or(0)).cloned()),

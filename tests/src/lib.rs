@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 pub mod browser;
+pub mod guide;
 mod lab;
 pub mod processes;
 mod project;

@@ -7,16 +7,19 @@ use camino::Utf8Path;
 
 use super::arguments::Init;
 use super::error::{CliError, Exit};
+use super::project::MANIFEST;
 
 /// Nothing that is there is overwritten. The manifest comes last, so that a folder that has one
 /// has the rest as well, and an interrupted `init` can be given again.
 pub fn init(arguments: &Init, output: &mut dyn Write) -> Result<Exit, CliError> {
-    let manifest = arguments.dir.join("pipeline.toml");
+    let manifest = arguments.dir.join(MANIFEST);
     if RealFs.exists(&manifest)? {
         return Err(there_already(&manifest));
     }
     let template = arguments.template;
-    let files = template.files();
+    let manifests = template.manifests_in(arguments.dir.as_str());
+    let texts = manifests.iter().map(|(name, text)| ((*name).to_owned(), text.as_bytes()));
+    let files: Vec<(String, &[u8])> = template.files().into_iter().chain(texts).collect();
     for (path, bytes) in &files {
         let file = arguments.dir.join(path);
         if RealFs.exists(&file)? && RealFs.read(&file)? != *bytes {
@@ -26,7 +29,6 @@ pub fn init(arguments: &Init, output: &mut dyn Write) -> Result<Exit, CliError> 
     for (path, bytes) in &files {
         write(&arguments.dir.join(path), bytes)?;
     }
-    write(&manifest, template.manifest_in(arguments.dir.as_str()).as_bytes())?;
     let bring = template.bring.map(|bring| format!("{bring}, then ")).unwrap_or_default();
     writeln!(output, "`{manifest}` is written: {bring}`throstle run {}`", arguments.dir)?;
     Ok(Exit::Done)
@@ -55,24 +57,26 @@ mod tests {
     #[test]
     fn every_template_is_a_right_manifest() {
         for template in TEMPLATES {
-            let text = template.manifest_in("voice");
-            let options = LoadOptions { set: vec![], secrets: &|_| None };
-            let files = |path: &camino::Utf8Path| match path.extension() {
-                Some(_) => FileKind::File,
-                None => FileKind::Folder,
-            };
-            let loaded =
-                load(&text, "pipeline.toml".into(), &Catalogue::built_in(), &options, &files);
-            assert!(loaded.as_ref().is_ok_and(|loaded| loaded.warnings.is_empty()), "{loaded:?}");
+            for (name, text) in template.manifests_in("voice") {
+                let options = LoadOptions { set: vec![], secrets: &|_| None };
+                let files = |path: &camino::Utf8Path| match path.extension() {
+                    Some(_) => FileKind::File,
+                    None => FileKind::Folder,
+                };
+                let loaded = load(&text, name.into(), &Catalogue::built_in(), &options, &files);
+                let is_right = loaded.as_ref().is_ok_and(|loaded| loaded.warnings.is_empty());
+                assert!(is_right, "{template:?} {name}: {loaded:?}");
+            }
         }
     }
 
     #[test]
     fn the_commands_in_the_comments_name_the_folder_that_was_asked_for() {
         for template in TEMPLATES.iter().filter(|template| template.name != "corpus") {
-            let text = template.manifest_in("voice");
             let own = format!("pipelines/{}", template.name);
-            assert!(!text.contains(&own), "{template:?} still speaks of {own}");
+            for (name, text) in template.manifests_in("voice") {
+                assert!(!text.contains(&own), "{template:?} {name} still speaks of {own}");
+            }
         }
     }
 }

@@ -19,7 +19,8 @@ use crate::manifest::{self, FileKind, LoadOptions, Problem};
 use crate::pipeline::{Pipeline, StageId, StageSpec, TemplatePart};
 use crate::show::escape::clean;
 
-const MANIFEST: &str = "pipeline.toml";
+/// The file that a folder's manifest is in.
+pub const MANIFEST: &str = "pipeline.toml";
 const CACHE: &str = ".throstle";
 
 /// What a program brings along, and where it shows its output.

@@ -5,13 +5,17 @@ use std::fmt;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use include_dir::{Dir, include_dir};
 
+use super::project::MANIFEST;
+
 /// A manifest to begin with, and the files that belong to it.
 pub struct Template {
     pub name: &'static str,
     /// One line for the help.
     pub summary: &'static str,
     pub manifest: &'static str,
-    /// Files beside the manifest, by their path.
+    /// Manifests beside that one, by their file names.
+    pub variants: &'static [(&'static str, &'static str)],
+    /// Other files beside the manifest, by their path.
     pub beside: &'static [(&'static str, &'static [u8])],
     /// What lies in the folder `data`.
     pub data: Option<&'static Dir<'static>>,
@@ -28,6 +32,7 @@ macro_rules! recipe {
             name: $name,
             summary: $summary,
             manifest: include_str!(concat!("../../../pipelines/", $name, "/pipeline.toml")),
+            variants: &[],
             beside: &[],
             data: None,
             bring: $bring,
@@ -42,6 +47,7 @@ pub static TEMPLATES: &[Template] = &[
         name: "corpus",
         summary: "A table of clips, brought to one rate",
         manifest: include_str!("templates/corpus.toml"),
+        variants: &[],
         beside: &[],
         data: None,
         bring: CLIPS,
@@ -50,11 +56,13 @@ pub static TEMPLATES: &[Template] = &[
         name: "tokens",
         summary: "The same, and encoded to packed VQ tokens",
         manifest: include_str!("templates/tokens.toml"),
+        variants: &[],
         beside: &[],
         data: None,
         bring: CLIPS,
     },
     Template {
+        variants: &[("vits.toml", include_str!("../../../pipelines/demo/vits.toml"))],
         data: Some(&DEMO_DATA),
         ..recipe!("demo", "From recordings to a small voice in a minute, recordings included", None)
     },
@@ -83,7 +91,7 @@ pub static TEMPLATES: &[Template] = &[
 ];
 
 impl Template {
-    /// The files to write but for the manifest, by their path in the folder.
+    /// The files to write but for manifests, by their path in the folder.
     pub fn files(&self) -> Vec<(String, &'static [u8])> {
         let mut files: Vec<(String, &'static [u8])> = Vec::new();
         let mut folders: Vec<&'static Dir<'static>> = self.data.into_iter().collect();
@@ -96,9 +104,12 @@ impl Template {
         files
     }
 
-    /// The manifest, whose comments name the folder that it is written to.
-    pub fn manifest_in(&self, folder: &str) -> String {
-        self.manifest.replace(&format!("pipelines/{}", self.name), folder)
+    /// The manifests by their file names, `pipeline.toml` last; their comments name the folder
+    /// that they are written to.
+    pub fn manifests_in(&self, folder: &str) -> Vec<(&'static str, String)> {
+        let own = format!("pipelines/{}", self.name);
+        let all = self.variants.iter().copied().chain([(MANIFEST, self.manifest)]);
+        all.map(|(name, text)| (name, text.replace(&own, folder))).collect()
     }
 }
 

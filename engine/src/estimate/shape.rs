@@ -1,7 +1,8 @@
 //! The sizes of the models that flow through a pipeline, from their configurations alone.
 
-use camino::Utf8PathBuf;
-use stage_core::cost::Cost;
+use bytes::Bytes;
+use camino::{Utf8Path, Utf8PathBuf};
+use stage_core::catalogue::fish;
 use stage_formats::dual_ar::{Config, fresh};
 
 use super::Estimator;
@@ -12,6 +13,8 @@ use crate::plan::Planned;
 const MODELS: [&str; 3] = ["base", "model", "asset"];
 const CONFIG: &str = "config";
 const CONFIG_FILE: &str = "config.json";
+/// How the names of files of weights end.
+const WEIGHTS: [&str; 5] = ["safetensors", "pth", "pt", "ckpt", "bin"];
 /// Words of the tokenizer of `fish.init` beside the codes, to the nearest multiple of the table.
 const WORDS: i64 = 271;
 /// The published codec, as one file of f32.
@@ -19,10 +22,27 @@ pub const CODEC_BYTES: f64 = 1.87e9;
 /// Published weights are in bf16.
 const WEIGHT_BYTES: f64 = 2.0;
 
+/// How the configuration of a family of models is read, and found in the parameters of a stage that
+/// makes such a model anew.
+pub struct Family<T> {
+    pub parse: fn(&[u8]) -> Option<T>,
+    pub made: fn(&Estimator<'_>, &StageSpec) -> Option<T>,
+}
+
+const TEXT: Family<Config> = Family { parse: |bytes| Config::parse(bytes).ok(), made: drawn };
+
+fn drawn(estimator: &Estimator<'_>, spec: &StageSpec) -> Option<Config> {
+    if spec.kind.name != fish::INIT.name {
+        return None;
+    }
+    let published = fresh::published(&spec.parameters, estimator.codes(spec), WORDS).ok()?;
+    Config::parse(published.to_string().as_bytes()).ok()
+}
+
 impl Estimator<'_> {
     /// The text model that arrives at a stage, or that it makes.
     pub fn text_model(&self, spec: &StageSpec) -> Option<Config> {
-        self.find_model(spec).or_else(|| {
+        self.find_model(spec, &TEXT).or_else(|| {
             self.assumed.add(
                 "a text model that is not there is taken for openaudio-s1-mini: 860 million \
                  parameters, 28 layers of 1,024, kept in bf16",
@@ -31,38 +51,49 @@ impl Estimator<'_> {
         })
     }
 
-    fn find_model(&self, spec: &StageSpec) -> Option<Config> {
-        if let Some(config) = self.known_config(spec.id) {
+    /// The model of this family that arrives at a stage, or that it makes.
+    pub fn find_model<T>(&self, spec: &StageSpec, family: &Family<T>) -> Option<T> {
+        let known = self.known_config(spec.id).and_then(|bytes| (family.parse)(&bytes));
+        if let Some(config) = known.or_else(|| (family.made)(self, spec)) {
             return Some(config);
-        }
-        if spec.parameters.is_set("shape") && matches!(spec.kind.cost, Cost::Weights(_)) {
-            let published = fresh::published(&spec.parameters, self.codes(spec), WORDS).ok()?;
-            return Config::parse(published.to_string().as_bytes()).ok();
         }
         let input = MODELS.iter().find_map(|port| spec.inputs.get(port))?;
         match input.references.first()? {
-            Reference::Stage { stage, .. } => self.find_model(self.pipeline.stage(*stage)),
-            Reference::Asset(name) => self.asset_config(name),
+            Reference::Stage { stage, .. } => self.find_model(self.pipeline.stage(*stage), family),
+            Reference::Asset(name) => {
+                let path = self.asset_path(name)?.join(CONFIG_FILE);
+                (family.parse)(&self.flows.store.cache().fs().read(&path).ok()?)
+            }
         }
     }
 
     /// The configuration of a model that is there.
-    fn known_config(&self, id: StageId) -> Option<Config> {
+    fn known_config(&self, id: StageId) -> Option<Bytes> {
         let port = self.pipeline.stage(id).kind.outputs.first()?.name;
         let Some(Planned::Artifact(fields)) = self.plan.stage(id).outputs.get(port) else {
             return None;
         };
-        let bytes = self.flows.store.read(&fields.blob(CONFIG)?.digest).ok()?;
-        Config::parse(&bytes).ok()
-    }
-
-    fn asset_config(&self, name: &str) -> Option<Config> {
-        let path = self.asset_path(name)?.join(CONFIG_FILE);
-        Config::parse(&self.flows.store.cache().fs().read(&path).ok()?).ok()
+        self.flows.store.read(&fields.blob(CONFIG)?.digest).ok()
     }
 
     fn asset_path(&self, name: &str) -> Option<Utf8PathBuf> {
         Some(self.pipeline.base.join(&self.pipeline.assets.get(name)?.path))
+    }
+
+    /// The size of the file of weights that a stage imports, where it is there.
+    fn asset_bytes(&self, spec: &StageSpec, is_codec: bool) -> Option<f64> {
+        let Reference::Asset(name) = spec.inputs.get("asset")?.references.first()? else {
+            return None;
+        };
+        let (fs, path) = (self.flows.store.cache().fs(), self.asset_path(name)?);
+        let is_weights = |file: &str| {
+            let extension = Utf8Path::new(file).extension().unwrap_or_default();
+            WEIGHTS.contains(&extension) && file.starts_with("codec") == is_codec
+        };
+        let files = fs.read_dir(&path).ok()?.into_iter().filter(|entry| is_weights(&entry.name));
+        // Of several forms of the same weights one is imported.
+        let sizes = files.filter_map(|entry| Some(fs.metadata(&path.join(&entry.name)).ok()?.size));
+        sizes.max().map(|size| size as f64)
     }
 
     /// Codebooks and entries of the codec that a new model is for.
@@ -81,10 +112,16 @@ impl Estimator<'_> {
 
     /// The bytes of the weights that a stage carries from one form to another.
     pub fn weight_bytes(&self, spec: &StageSpec) -> f64 {
-        let family = spec.parameters.text("family").unwrap_or_default();
-        if family == "fish-dac" {
+        let is_codec = spec.parameters.text("family") == Ok("fish-dac");
+        if let Some(bytes) = self.asset_bytes(spec, is_codec) {
+            return bytes;
+        }
+        if is_codec {
             self.assumed.add("a codec is taken for the published one of Fish Speech: 1.87 GB");
             return CODEC_BYTES;
+        }
+        if self.is_vits(spec) {
+            return self.vits_bytes(spec);
         }
         let model = self.text_model(spec);
         let each = match spec.parameters.text("dtype") {

@@ -1,11 +1,12 @@
 //! The estimate of one stage: from what was measured, else from the cost model of its kind.
 
 use cache::CacheError;
-use stage_core::cost::{Cost, Rates, WEIGHT_BYTES_PER_SECOND, Weights};
+use stage_core::cost::{Cost, Family, Rates, WEIGHT_BYTES_PER_SECOND, Weights};
 use stage_core::estimate::{Basis, Figure, StageEstimate};
 
 use super::Estimator;
 use super::flow::Flow;
+use super::shape_vits::vits_share;
 use crate::machine::Device;
 use crate::measure::{self, MEGABYTE, Measure};
 use crate::pipeline::{Reference, StageSpec, StageWork};
@@ -29,7 +30,7 @@ pub const GPU_CONTEXT: f64 = 6e8;
 const RAM_SPREAD: f64 = 1.7;
 /// Parameters of the published text model, and the least part of its time that a small one takes.
 const PUBLISHED: f64 = 860e6;
-const LEAST_SHARE: f64 = 0.01;
+pub const LEAST_SHARE: f64 = 0.01;
 /// The same of the embedded codec, beside the published one.
 const EMBEDDED_SHARE: f64 = 0.002;
 const EMBEDDED_ORIGIN: &str =
@@ -185,7 +186,8 @@ impl Estimator<'_> {
         let Flow { items, seconds } = todo.flow;
         let linear = |each: f64, second: f64| each * items + second * seconds;
         // Handing an item over takes the same on every device.
-        let second = rates.seconds_per_second * self.model_share(spec) * self.slowness(device);
+        let slowness = if rates.on_processor { 1.0 } else { self.slowness(device) };
+        let second = rates.seconds_per_second * self.model_share(spec) * slowness;
         let work = linear(rates.seconds_per_item, second) + rates.start;
         let vram =
             GPU_CONTEXT + self.arriving_weights(spec) + BATCH_SECONDS * rates.vram_per_second;
@@ -233,6 +235,9 @@ impl Estimator<'_> {
     /// How much less there is to compute than with the models that rates are for: the published
     /// codec, and the published text model.
     fn model_share(&self, spec: &StageSpec) -> f64 {
+        if spec.kind.cost.family() == Some(Family::Vits) {
+            return vits_share(&self.vits_model(spec));
+        }
         if measure::has_text_model(spec) {
             let parameters =
                 self.text_model(spec).map_or(PUBLISHED, |model| model.parameters() as f64);
@@ -248,7 +253,8 @@ impl Estimator<'_> {
     /// The weights that a stage has in memory to work with.
     fn arriving_weights(&self, spec: &StageSpec) -> f64 {
         let has = |port: &str| spec.inputs.contains_key(port);
-        let model = if measure::has_text_model(spec) { self.weight_bytes(spec) } else { 0.0 };
+        let has_model = spec.kind.cost.family().is_some();
+        let model = if has_model { self.weight_bytes(spec) } else { 0.0 };
         let is_large = has("codec") && !self.has_small_codec(spec);
         model + if is_large { super::shape::CODEC_BYTES } else { 0.0 }
     }

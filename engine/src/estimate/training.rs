@@ -10,6 +10,7 @@ use stage_formats::vits;
 
 use super::Estimator;
 use super::flow::Flow;
+use super::shape_vits::vits_share;
 use super::stage::{GPU_CONTEXT, Todo};
 use crate::machine::Device;
 use crate::measure::Measure;
@@ -29,6 +30,7 @@ const F32_SPEED: f64 = 1e13;
 const CORE_SPEED: f64 = 2e10;
 const SPEED_ORIGIN: &str = "training runs at 35 TFLOP/s in half precision on an A100, and at 10 in \
     f32: users report 5.4 s for a step of 8 rows of 4,096 tokens with adapters";
+const ROWS_ORIGIN: &str = "a second of speech is 27 tokens with its text, and rows are 95 % full";
 const TIME_SPREAD: f64 = 2.5;
 /// Validations, saves and the start, beside the steps.
 const BESIDE_STEPS: f64 = 1.1;
@@ -61,8 +63,7 @@ struct Plan {
 
 enum Model {
     Text(Box<Config>),
-    /// Of the published sizes.
-    Vits,
+    Vits(Box<vits::Config>),
 }
 
 impl Plan {
@@ -70,7 +71,7 @@ impl Plan {
         let setting = Setting { rows, ..self.setting.clone() };
         match &self.model {
             Model::Text(config) => config.training_memory(&setting),
-            Model::Vits => vits::training_memory(self.clip_seconds, &setting),
+            Model::Vits(config) => vits::training_memory(config, self.clip_seconds, &setting),
         }
     }
 
@@ -168,13 +169,13 @@ impl Estimator<'_> {
     ) -> Result<Plan, StageError> {
         let parameters = &spec.parameters;
         let model = match training.family {
-            Family::Vits => Model::Vits,
+            Family::Vits => Model::Vits(Box::new(self.vits_model(spec))),
             Family::DualAr => Model::Text(Box::new(self.text_model(spec).ok_or_else(no_model)?)),
         };
         let flag = |name: &str| parameters.flag(name).unwrap_or(false);
         let longest = match &model {
             Model::Text(config) => config.max_seq_len,
-            Model::Vits => i64::MAX,
+            Model::Vits(_) => i64::MAX,
         };
         let tokens = flow.seconds * TOKENS_PER_SECOND + flow.items * TOKENS_PER_CLIP;
         let length = parameters.integer("max_length").unwrap_or(1).min(longest);
@@ -193,7 +194,7 @@ impl Estimator<'_> {
         let rows_of_step = (setting.rows * accumulation) as f64;
         let pass = match &model {
             Model::Text(_) => (tokens * (1.0 - held_out) / (setting.length as f64 * FILLED)).ceil(),
-            Model::Vits => flow.items * (1.0 - held_out),
+            Model::Vits(_) => flow.items * (1.0 - held_out),
         };
         let steps = match parameters.is_set("steps") {
             true => parameters.integer("steps")? as f64,
@@ -219,15 +220,15 @@ impl Estimator<'_> {
                     true => "training runs at 20 GFLOP/s on a core of the processor",
                     false => SPEED_ORIGIN,
                 });
+                self.assumed.add(ROWS_ORIGIN);
                 config.training_operations(&setting) / speed
             }
-            Model::Vits => {
+            Model::Vits(config) => {
                 self.assumed.add(VITS_ORIGIN);
                 let slower = if is_cpu { 100.0 / self.threads as f64 } else { 1.0 };
-                rows * VITS_SECONDS_PER_CLIP * slower
+                rows * VITS_SECONDS_PER_CLIP * slower * vits_share(config)
             }
         };
-        self.assumed.add("a second of speech is 27 tokens with its text, and rows are 95 % full");
         let batches = plan.accumulation as f64;
         let all = (step + batches * BATCH_START) * plan.steps * BESIDE_STEPS + START;
         early(Figure::within(all, TIME_SPREAD), plan.may_end_early)

@@ -121,8 +121,11 @@ fn range(values: impl Iterator<Item = f64> + Clone) -> Option<Range<f64>> {
     ((range.end - range.start).is_normal() && range.end.abs() < 1e15).then_some(range)
 }
 
+/// With a little room; what hardly moves is shown as hardly moving, since no label could tell its
+/// values apart.
 fn padded(range: &Range<f64>) -> Range<f64> {
-    let padding = (range.end - range.start) * 0.04;
+    let (width, largest) = (range.end - range.start, range.start.abs().max(range.end.abs()));
+    let padding = (width * 0.04).max((largest * 0.02 - width) / 2.0);
     range.start - padding..range.end + padding
 }
 
@@ -211,6 +214,14 @@ mod tests {
         assert!(histogram(&many).unwrap().len() < few.len() + 40 * 130);
         let long = curve((0..50_000).map(|step| (f64::from(step), f64::from(step % 7))));
         assert!(lines(&[long]).unwrap().len() < 20_000);
+    }
+
+    #[test]
+    fn labels_tell_values_apart_that_hardly_move() {
+        let axis = padded(&(0.000_999_8..0.001));
+        let labels = [axis.start, axis.end].map(|value| shown(value, &axis));
+        assert_ne!(labels[0], labels[1]);
+        assert_eq!(padded(&(1.0..2.0)), 0.96..2.04);
     }
 
     #[test]

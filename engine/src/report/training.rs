@@ -6,9 +6,10 @@ use serde_json::Value;
 use stage_core::event::Event;
 use stage_core::{PortType, Work};
 
-use super::chart::Curve;
+use super::chart::{Curve, LINES};
 use super::seen::{Seen, SeenStage, events, json};
-use crate::record::StageRecord;
+use crate::history;
+use crate::record::{RunRecord, StageRecord};
 use crate::store::{ReadError, Store};
 
 /// The port with the figures of a finished training, and the part of it that has them as JSON.
@@ -16,6 +17,9 @@ const LOG: (&str, &str) = ("log", "metrics");
 const CHECKPOINTS: &str = "checkpoints";
 /// What was measured before the first step is no curve.
 const PREFLIGHT: &str = "preflight/";
+
+/// Of a step.
+type Figures = (u64, BTreeMap<String, f64>);
 
 /// One training stage.
 #[derive(Debug, Default)]
@@ -115,27 +119,37 @@ impl Training {
         }
     }
 
-    /// The figures in the log of the run that trained, where the training left none.
+    /// The figures in the logs of the runs that trained, where the training left none.
     fn listen(&mut self, seen: &Seen, stage: &SeenStage) -> Result<(), ReadError> {
         let run = match (&stage.last, stage.counts.executed) {
             (Some(last), 0) if stage.outcome.is_some() => last.run,
             _ => seen.run.run,
         };
-        for event in events(seen.store, run)? {
-            match event {
-                Event::Metrics { stage: own, step, values } if own == self.stage => {
-                    values.iter().for_each(|(name, value)| self.add(name, step as f64, *value));
-                }
-                _ => {}
-            }
+        let runs = history::runs(seen.store.cache()).map_err(ReadError::Cache)?;
+        let own =
+            |earlier: &&RunRecord| earlier.pipeline == seen.run.pipeline && earlier.run <= run;
+        let logs = runs.iter().rev().filter(own).map(|run| events(seen.store, run.run));
+        for (step, values) in joined(logs, &self.stage)? {
+            values.iter().for_each(|(name, value)| self.add(name, step as f64, *value));
         }
         Ok(())
     }
 
+    /// Whether the losses of training and of held-out clips are of one size. Those of VITS are not:
+    /// one is a sum of many, the other a distance of spectrograms.
+    fn has_one_loss(&self) -> bool {
+        let largest = |name: &str| {
+            let points = self.curves.get(name).map_or(&[][..], |curve| &curve.points);
+            points.iter().map(|(_, value)| value.abs()).fold(0.0, f64::max)
+        };
+        let (loss, held_out) = (largest("loss"), largest("held_out"));
+        loss.max(held_out) < 8.0 * loss.min(held_out)
+    }
+
     /// The curves that belong into one chart, the losses first: those of one name before `/` are
-    /// parts of a whole.
-    pub fn charts(&self) -> Vec<(String, Vec<&Curve>)> {
-        let mut charts: Vec<(String, Vec<&Curve>)> = Vec::new();
+    /// parts of a whole. A chart has at most [`LINES`].
+    pub fn charts<'a>(&'a self) -> Vec<(String, Vec<&'a Curve>)> {
+        let mut charts: Vec<(String, Vec<&'a Curve>)> = Vec::new();
         let mut add = |title: &str, curve| match charts.iter_mut().find(|(own, _)| own == title) {
             Some((_, curves)) => curves.push(curve),
             None => charts.push((title.to_owned(), vec![curve])),
@@ -145,6 +159,7 @@ impl Training {
             let (family, part) =
                 name.split_once('/').map_or((name.as_str(), false), |(f, _)| (f, true));
             let title = match (family, part) {
+                ("held_out", false) if !self.has_one_loss() => "Held-out loss",
                 ("loss" | "held_out", false) => "Loss",
                 ("loss", true) => "Parts of the loss",
                 ("held_out", true) => "Parts of the held-out loss",
@@ -161,13 +176,49 @@ impl Training {
         // The order of a reader: what was wanted, what was set, the rest.
         charts.sort_by_key(|(title, _)| match title.as_str() {
             "Loss" => 0,
-            "Learning rate" => 1,
-            "Norm of the gradients" => 2,
-            title if title.starts_with("Parts") => 3,
-            _ => 4,
+            "Held-out loss" => 1,
+            "Learning rate" => 2,
+            "Norm of the gradients" => 3,
+            title if title.starts_with("Parts") => 4,
+            _ => 5,
         });
-        charts
+        let parts = |(title, curves): (String, Vec<&'a Curve>)| {
+            let parts: Vec<Vec<&Curve>> = curves.chunks(LINES).map(<[_]>::to_vec).collect();
+            parts.into_iter().map(move |curves| (title.clone(), curves))
+        };
+        charts.into_iter().flat_map(parts).collect()
     }
+}
+
+/// The figures of a training that has no log of its own, from those of the runs, the newest first: a
+/// training that was stopped went on in a later one, from a step behind those that are kept.
+fn joined(
+    logs: impl Iterator<Item = Result<Vec<Event>, ReadError>>,
+    stage: &str,
+) -> Result<Vec<Figures>, ReadError> {
+    let mut figures: Vec<Figures> = Vec::new();
+    for log in logs {
+        let log = log?;
+        let is_end = |event: &Event| matches!(event, Event::StageFinished { stage: own, .. } if own == stage);
+        if !figures.is_empty() && log.iter().any(is_end) {
+            break;
+        }
+        let next = figures.first().map_or(u64::MAX, |(step, _)| *step);
+        let own = log.into_iter().filter_map(|event| match event {
+            Event::Metrics { stage: own, step, values } if own == stage && step < next => {
+                Some((step, values))
+            }
+            _ => None,
+        });
+        let is_trained =
+            |(_, values): &Figures| values.keys().any(|name| !name.starts_with(PREFLIGHT));
+        let own: Vec<Figures> = own.filter(is_trained).collect();
+        figures.splice(0..0, own);
+        if figures.first().is_some_and(|(step, _)| *step <= 1) {
+            break;
+        }
+    }
+    Ok(figures)
 }
 
 #[cfg(test)]
@@ -195,6 +246,60 @@ mod tests {
         let charts: Vec<(String, usize)> =
             training.charts().into_iter().map(|(title, curves)| (title, curves.len())).collect();
         let expected = [("Loss", 2), ("Learning rate", 1), ("Parts of the loss", 1)];
+        assert_eq!(charts, expected.map(|(title, count)| (title.to_owned(), count)));
+    }
+
+    fn told(steps: &[u64], is_finished: bool) -> Result<Vec<Event>, ReadError> {
+        let stage = "voice".to_owned();
+        let values = |step: u64| BTreeMap::from([("loss".to_owned(), 1.0 / step as f64)]);
+        let metrics = |step: &u64| Event::Metrics {
+            stage: stage.clone(),
+            step: *step,
+            values: values(*step),
+        };
+        let preflight = Event::Metrics {
+            stage: stage.clone(),
+            step: 0,
+            values: BTreeMap::from([(format!("{PREFLIGHT}loss"), 9.0)]),
+        };
+        let (counts, notes) = Default::default();
+        let finished = Event::StageFinished { stage: stage.clone(), counts, notes };
+        let mut log = vec![preflight];
+        log.extend(steps.iter().map(metrics));
+        log.extend(is_finished.then_some(finished));
+        Ok(log)
+    }
+
+    #[test]
+    fn a_training_in_several_runs_has_all_its_figures_once() {
+        let steps = |logs: Vec<Result<Vec<Event>, ReadError>>| -> Vec<u64> {
+            joined(logs.into_iter(), "voice").unwrap().iter().map(|(step, _)| *step).collect()
+        };
+        // The last run did a step again of which no state was kept.
+        let logs = vec![
+            told(&[5, 6], false),
+            told(&[], false),
+            told(&[3, 4, 5], false),
+            told(&[1, 2], false),
+        ];
+        assert_eq!(steps(logs), [1, 2, 3, 4, 5, 6]);
+        let other = vec![told(&[1, 2], false), told(&[1, 2, 3], false)];
+        assert_eq!(steps(other), [1, 2]);
+        let ended = vec![told(&[5, 6], false), told(&[1, 2, 3, 4], true)];
+        assert_eq!(steps(ended), [5, 6]);
+    }
+
+    #[test]
+    fn losses_of_other_sizes_have_charts_of_their_own_and_all_parts_are_drawn() {
+        let mut training = Training::default();
+        for name in ["loss", "loss/a", "loss/b", "loss/c", "loss/d", "loss/e"] {
+            training.add(name, 1.0, 100.0);
+        }
+        training.add("held_out", 1.0, 3.0);
+        let charts: Vec<(String, usize)> =
+            training.charts().into_iter().map(|(title, curves)| (title, curves.len())).collect();
+        let parts = "Parts of the loss";
+        let expected = [("Loss", 1), ("Held-out loss", 1), (parts, LINES), (parts, 1)];
         assert_eq!(charts, expected.map(|(title, count)| (title.to_owned(), count)));
     }
 

@@ -22,6 +22,11 @@ impl Cost {
             Cost::Unknown | Cost::Weights(_) => None,
         }
     }
+
+    /// Whether a stage of the worker leaves a GPU alone.
+    pub fn is_on_processor(&self) -> bool {
+        matches!(self, Cost::Rates(rates) if rates.on_processor)
+    }
 }
 
 /// Of one thread for a stage in the engine's process, and of a GPU of `speed = 1` (an A100) for a
@@ -40,6 +45,8 @@ pub struct Rates {
     pub vram_per_second: f64,
     /// The family of the model that works, where its size counts: the rates are for the published one.
     pub model: Option<Family>,
+    /// In the worker, and on the processor wherever that is: the rates are of one core.
+    pub on_processor: bool,
     /// The truth is hardly beyond this factor either way.
     pub spread: f64,
     /// Where these figures come from: it stands among the assumptions of a plan.
@@ -56,6 +63,7 @@ impl Rates {
         bytes_per_second: 0.0,
         vram_per_second: 0.0,
         model: None,
+        on_processor: false,
         spread: 5.0,
         origin: "looking at an item takes 20 µs (the benchmark of the overhead per item)",
     };

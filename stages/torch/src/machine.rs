@@ -106,7 +106,8 @@ fn open_cuda() -> Result<(), StageError> {
     };
     Err(StageError::with_help(
         format!("the CUDA part of libtorch cannot be loaded: {}", text.unwrap_or_default()),
-        "run `tools/libtorch.sh` on this machine, which installs it whole where there is a GPU",
+        "run `tools/libtorch.sh` on this machine, which installs it whole where there is a GPU; \
+         without one, set `device = \"cpu\"`",
     ))
 }
 
@@ -115,7 +116,10 @@ fn check_cuda(number: usize) -> Result<(), StageError> {
     if !Cuda::is_available() || count == 0 {
         return Err(StageError::with_help(
             "libtorch finds no usable GPU",
-            format!("`nvidia-smi` must list it, with a driver for the CUDA of torch {LIBTORCH}"),
+            format!(
+                "`nvidia-smi` must list it, with a driver for the CUDA of torch {LIBTORCH}; \
+                 without a GPU, set `device = \"cpu\"`"
+            ),
         ));
     }
     if number as i64 >= count {

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::table::{Cell, Table};
 use super::{Section, chart, number, text};
-use crate::report::chart::{Curve, LINES, lines};
+use crate::report::chart::{Curve, lines};
 use crate::report::training::{Ended, Training};
 use crate::show::units;
 
@@ -33,14 +33,13 @@ fn of(training: &Training) -> Markup {
 }
 
 fn curves_of(title: &str, curves: &[&Curve]) -> Markup {
-    let drawn: Vec<Curve> = curves.iter().take(LINES).map(|curve| (*curve).clone()).collect();
+    let drawn: Vec<Curve> = curves.iter().map(|curve| (*curve).clone()).collect();
     let legend = html! {
         @if drawn.len() > 1 {
             span.legend {
                 @for (at, curve) in drawn.iter().enumerate() {
                     span class={ "series series-" (at + 1) } { (text(&label(&curve.name))) }
                 }
-                @if curves.len() > LINES { span.unit { (curves.len() - LINES) " more not drawn" } }
             }
         }
     };
@@ -74,7 +73,7 @@ fn lead(training: &Training) -> String {
         None => {
             let steps = training.curves.values().filter_map(|curve| curve.points.last());
             let last = steps.map(|(step, _)| *step).fold(0.0, f64::max);
-            format!("Figures up to step {}, from the log of the run.", number(last))
+            format!("Figures up to step {}, from the logs of the runs.", number(last))
         }
     }
 }

@@ -12,6 +12,7 @@ pub const KINDS: &[&Kind] = &[&INIT, &FINETUNE, &LORA, &MERGE, &SYNTHESIZE];
 const SPEECH: Rates = Rates {
     start: 5e-3,
     model: Some(Family::DualAr),
+    on_processor: false,
     seconds_per_item: 0.5,
     // 21.5 frames for each second of speech, at 15 a second.
     seconds_per_second: 1.4,

@@ -8,6 +8,7 @@ pub const KINDS: &[&Kind] = &[&IMPORT, &EXPORT, &AUDITION];
 
 pub static IMPORT: Kind = Kind {
     name: "model.import",
+    version: 2,
     summary: "Turns published weights into a model.",
     doc: "\
 The asset is a folder with a file of weights (`.safetensors`, `.pth`, `.pt`, `.ckpt` or `.bin`),
@@ -65,7 +66,8 @@ and `vits.synthesize` set aside or refuse texts with letters or digits beyond AS
             name: "config",
             default: Default::Absent,
             doc: "The file in the asset with the configuration. If not given, a model has \
-                  `config.json` beside the weights, and a codec is the published one.",
+                  `config.json` beside the weights; a codec has `codec.json`, or is the \
+                  published one where there is none.",
             ..Parameter::BASE
         },
         Parameter {

@@ -1,10 +1,38 @@
 //! The kinds of the family `vits` but training: a model to begin with, spectrograms, sentences.
 
 use super::train::{SEED, absent, at_least_one, choice, count, number};
+use crate::cost::{Cost, Family, Rates, Weights};
 use crate::kind::{Batching, FieldType, Fields, InputPort, Kind, OutputPort, Place, Work};
 use crate::parameter::{Default, Parameter, ParameterType, Role, Unit};
 
 pub const KINDS: &[&Kind] = &[&INIT, &SPECTROGRAM, &SYNTHESIZE];
+
+/// 513 magnitudes in f32 for every 256 samples of 16 kHz.
+const ANALYSED: Rates = Rates {
+    seconds_per_item: 1e-3,
+    seconds_per_second: 2e-3,
+    bytes_per_item: 128.0,
+    bytes_per_second: 513.0 * 4.0 * 62.5,
+    on_processor: true,
+    spread: 3.0,
+    origin: "a core makes spectrograms of 500 s of sound in a second, at 128 kB for each, with \
+             what it takes to write them (measured on a virtual machine)",
+    ..Rates::LIGHT
+};
+
+const SPEECH: Rates = Rates {
+    seconds_per_item: 0.02,
+    seconds_per_second: 5e-3,
+    bytes_per_item: 44.0,
+    bytes_per_second: 32_000.0,
+    // The decoder's widest layers: 32 channels of f32 for each sample, some of them alive.
+    vram_per_second: 16_000.0 * 32.0 * 4.0 * 4.0,
+    model: Some(Family::Vits),
+    spread: 3.0,
+    origin: "VITS of the published size takes half a second of a processor core for a second of \
+             speech (measured), and a hundredth of that on an A100",
+    ..Rates::LIGHT
+};
 
 const MODEL: InputPort =
     InputPort { name: "model", reads: Fields::All, optional: true, doc: "", ..InputPort::ARTIFACT };
@@ -35,6 +63,7 @@ training, a discriminator. It knows nothing, and speech of good quality takes da
 from published weights with `model.import` for that.",
     work: Work::Gather,
     place: Place::Worker,
+    cost: Cost::Weights(Weights { written: 1.0 }),
     inputs: &[],
     outputs: &[OutputPort {
         name: "model",
@@ -89,6 +118,7 @@ depends on the clip and these figures only, not on the batch. It is computed on 
 Training computes what is not given to it; with this stage that work is done once, is kept, and is
 the same whatever is trained.",
     place: Place::Worker,
+    cost: Cost::Rates(ANALYSED),
     batching: Batching::ByBytes { parameter: "batch" },
     inputs: &[
         InputPort {
@@ -152,6 +182,7 @@ is in the notes, from which the real-time factor follows.
 
 Sentences of `model.audition` bring the checkpoint that speaks each; then `model` is not needed.",
     place: Place::Worker,
+    cost: Cost::Rates(SPEECH),
     batching: Batching::Single,
     inputs: &[
         InputPort {

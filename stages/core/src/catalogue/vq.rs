@@ -18,6 +18,7 @@ const FITTED: Rates = Rates {
 const ENCODED: Rates = Rates {
     start: 5e-3,
     model: None,
+    on_processor: false,
     seconds_per_item: 5e-3,
     seconds_per_second: 0.03,
     // 21.5 frames of 10 codes of 2 bytes, and the head of an array.

@@ -3,6 +3,7 @@
 
 mod check;
 mod config;
+mod fresh;
 mod names;
 mod original;
 mod speakers;
@@ -12,6 +13,7 @@ mod training;
 mod vocabulary;
 
 pub use config::Config;
+pub use fresh::config as fresh_config;
 pub use names::{from_original, is_projection, of_original_discriminator, plain_name};
 pub use original::{is_original, read_original};
 pub use speakers::{SPEAKERS_FILE, config_for_speakers, read_speakers, write_speakers};

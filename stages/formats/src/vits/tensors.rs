@@ -48,6 +48,10 @@ impl Scope<'_> {
     }
 }
 
+fn count(tensors: &[Expected]) -> i64 {
+    tensors.iter().map(|(_, shape)| shape.iter().product::<i64>()).sum()
+}
+
 impl Config {
     /// Of the generator, which speaks; the posterior encoder, which it only learns from,
     /// included.
@@ -77,6 +81,16 @@ impl Config {
             self.period(&mut root.under(format!("discriminators.{at}")));
         }
         tensors
+    }
+
+    /// How many numbers the generator has.
+    pub fn speaking_parameters(&self) -> i64 {
+        count(&self.generator())
+    }
+
+    /// The same of the discriminator.
+    pub fn judging_parameters(&self) -> i64 {
+        count(&self.discriminator())
     }
 
     fn text_encoder(&self, scope: &mut Scope) {

@@ -1,11 +1,11 @@
-//! The memory of training VITS at the published sizes. The figures were measured on a CPU as the
-//! bytes that a step keeps for its way back, in f32, for one clip of 3.2 s.
+//! The memory of training VITS. The figures were measured on a CPU as the bytes that a step keeps
+//! for its way back, in f32, for one clip of 3.2 s at the published sizes; of other sizes they are
+//! taken to follow the parameters and the widths.
 
+use super::Config;
 use crate::training::{F32, Memory, Setting};
 
 const MEBIBYTE: f64 = 1024.0 * 1024.0;
-/// Of generator and discriminators: 1.33 GB of weights, gradients and moments in f32.
-const PARAMETERS: f64 = 1.33e9 / 16.0;
 /// Normed copies of weights: posterior, flow, decoder, and the discriminators in both passes.
 const ONCE: f64 = (26.0 + 26.0 + 52.0 + 2.0 * 178.0) * MEBIBYTE;
 /// Text encoder, posterior, flow and duration predictor, which see the whole clip.
@@ -15,10 +15,17 @@ const CLIP_SECONDS: f64 = 3.2;
 const SLICE: f64 = 0.23 * 1024.0 * MEBIBYTE - WHOLE_CLIP;
 
 /// What a step takes at its worst moment, for clips of so many seconds.
-pub fn training_memory(seconds: f64, setting: &Setting) -> Memory {
-    let each = WHOLE_CLIP * seconds / CLIP_SECONDS + SLICE;
-    let activations = (ONCE + each * setting.rows as f64) * setting.width() / F32;
-    Memory { activations, ..Memory::of_values(0.0, PARAMETERS, setting) }
+pub fn training_memory(config: &Config, seconds: f64, setting: &Setting) -> Memory {
+    let parameters =
+        |config: &Config| (config.speaking_parameters() + config.judging_parameters()) as f64;
+    let (own, published) = (parameters(config), Config::mms());
+    let beside = |own: i64, published: i64| own as f64 / published as f64;
+    let clip = WHOLE_CLIP * beside(config.hidden_size, published.hidden_size);
+    let channels = beside(config.upsample_initial_channel, published.upsample_initial_channel);
+    let each = clip * seconds / CLIP_SECONDS + SLICE * channels;
+    let once = ONCE * own / parameters(&published);
+    let activations = (once + each * setting.rows as f64) * setting.width() / F32;
+    Memory { activations, ..Memory::of_values(0.0, own, setting) }
 }
 
 #[cfg(test)]
@@ -27,7 +34,7 @@ mod tests {
 
     fn total(rows: i64, seconds: f64, is_half: bool) -> f64 {
         let setting = Setting { rows, length: 0, is_half, checkpointing: false, adapters: None };
-        training_memory(seconds, &setting).total()
+        training_memory(&Config::mms(), seconds, &setting).total()
     }
 
     /// 16 clips of about 3 s in f32 were derived to take about 6 GB with what the program takes.
@@ -35,6 +42,20 @@ mod tests {
     fn a_usual_batch_takes_what_was_derived_by_hand() {
         let bytes = total(16, 3.0, false);
         assert!((5.2e9..6.2e9).contains(&bytes), "{bytes}");
+    }
+
+    /// 1.33 GB of weights, gradients and moments in f32 for generator and discriminator.
+    #[test]
+    fn a_smaller_model_takes_less_of_everything() {
+        let setting =
+            Setting { rows: 4, length: 0, is_half: false, checkpointing: false, adapters: None };
+        let published = training_memory(&Config::mms(), 3.0, &setting);
+        let states = published.total() - published.activations;
+        assert!((states / 1.33e9 - 1.0).abs() < 0.01, "{states}");
+        let narrow = Config { upsample_initial_channel: 32, hidden_size: 48, ..Config::mms() };
+        let small = training_memory(&narrow, 3.0, &setting);
+        assert!(small.activations < 0.75 * published.activations, "{small:?}");
+        assert!(small.total() < published.total());
     }
 
     #[test]

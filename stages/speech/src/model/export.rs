@@ -22,11 +22,10 @@ use stage_formats::safetensors::SafetensorsWriter;
 use stage_formats::vits::SPEAKERS_FILE;
 use stage_formats::{Dtype, FileSink, FormatError, Tensor, TensorInfo};
 
-use super::import::{AS_PUBLISHED, MODEL_CARD, PUBLISHED_CONFIG};
+use super::import::{AS_PUBLISHED, CODEC_CONFIG, MODEL_CARD, PUBLISHED_CONFIG};
 use super::recipe::{Recipe, of_discriminator, recipes};
 use crate::plain::{self, JSON, to_json, unknown_choice};
 
-const CODEC_CONFIG: &str = "codec.json";
 const ADAPTER_CONFIG: &str = "adapters.json";
 const WEIGHTS_KIND: &str = "model/weights";
 const TEXT_KIND: &str = "text/markdown";

@@ -26,6 +26,8 @@ use crate::plain::{self, unknown_choice};
 /// The configuration that stands for the published one.
 pub const AS_PUBLISHED: &[u8] = b"{}\n";
 pub const PUBLISHED_CONFIG: &str = "config.json";
+/// Of a codec that is not the published one.
+pub const CODEC_CONFIG: &str = "codec.json";
 pub const MODEL_CARD: &str = "README.md";
 
 pub fn stage() -> Arc<dyn Stage> {
@@ -167,7 +169,10 @@ impl Import {
     ) -> Result<Bytes, StageError> {
         match (&self.config, family) {
             (Some(config), _) => context.read(&*files.exactly(config)?),
-            (None, Family::Dac) => Ok(AS_PUBLISHED.into()),
+            (None, Family::Dac) => match files.beside(CODEC_CONFIG) {
+                Some(config) => context.read(&config),
+                None => Ok(AS_PUBLISHED.into()),
+            },
             (None, _) => files.needed(PUBLISHED_CONFIG, "what the model is", context),
         }
     }

@@ -75,7 +75,8 @@ impl<'a> Preflight<'a> {
                 KNOWING * uniform
             ),
             "its weights were lost, or the tokens are of another codec: import the published \
-             files again, and encode the clips with the codec beside them",
+             files again, and encode the clips with the codec beside them; if it is meant to \
+             know nothing, set `preflight = false`",
         ))
     }
 

@@ -18,7 +18,6 @@ path = "dac"
 [stage.codec]
 use = "model.import"
 asset = "assets.dac"
-config = "codec.json"
 
 [stage.clips]
 use = "corpus.table"

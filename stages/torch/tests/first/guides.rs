@@ -1,0 +1,97 @@
+//! What README and guides tell people to type, typed, line by line.
+
+use throstle_tests::Project;
+use throstle_tests::guide::{document, typed};
+
+use crate::{models, recordings};
+
+/// What is typed and not run here: how it begins, and why.
+const NOT_RUN: [(&str, &str); 3] = [
+    ("tensorboard ", "a program of others: its files are read in the tests of the formats"),
+    ("make ", "builds everything, and runs these tests among others"),
+    ("throstle watch", "never ends: tests/tests/watching.rs runs it"),
+];
+
+pub fn is_run(command: &str) -> bool {
+    !NOT_RUN.iter().any(|(start, _)| command.starts_with(start))
+}
+
+/// Types a command in the project's folder, which stands for the machine's own; what it says.
+pub fn typed_in(project: &Project, command: &str) -> String {
+    let kaggle = project.file("kaggle-machine");
+    let command = command.replace("/tmp/project", "kaggle");
+    let command = command.replace("/kaggle/", &format!("{}/", kaggle.display()));
+    let words: Vec<&str> = command.split_whitespace().collect();
+    assert_eq!(words[0], "throstle", "{command}");
+    let output = project.output(&words[1..]);
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    assert_eq!(output.status.code(), Some(0), "{command}: {said:?}");
+    said.concat()
+}
+
+/// Where a session finds what the one before has written.
+pub fn attach_output(project: &Project) {
+    let machine = project.file("kaggle-machine");
+    std::fs::create_dir_all(machine.join("input")).unwrap();
+    std::fs::create_dir_all(machine.join("working")).unwrap();
+    std::os::unix::fs::symlink("../working", machine.join("input/session-1")).unwrap();
+}
+
+/// Types every command of a guide, and brings along what a user has to bring after each `init`.
+fn follow(guide: &str, bring: impl Fn(&Project, &str)) {
+    let project = Project::default();
+    attach_output(&project);
+    let text = document(guide);
+    let lines = typed(&text).into_iter();
+    let commands: Vec<&str> =
+        lines.filter_map(|(kind, line)| kind.starts_with("sh").then_some(line)).collect();
+    assert!(commands.len() > 10, "{guide}: {commands:?}");
+    for command in commands.into_iter().filter(|command| is_run(command)) {
+        typed_in(&project, command);
+        if let Some(begun) = command.strip_prefix("throstle init ") {
+            let folder = begun.split(' ').next().unwrap();
+            let manifest = format!("{folder}/pipeline.toml");
+            project.replace(&manifest, "device = \"cuda:0\"", "device = \"cpu\"");
+            project.edit(&manifest, |text| {
+                text.replace("precision = \"bf16\"", "precision = \"f32\"")
+                    .replace("precision = \"fp16\"", "precision = \"f32\"")
+            });
+            bring(&project, folder);
+        }
+    }
+}
+
+#[test]
+fn every_command_of_the_finnish_guide_works() {
+    follow("docs/guides/finnish-fish.md", |project, folder| {
+        models::write_fish(&project.file(&format!("{folder}/models/openaudio-s1-mini")));
+        recordings::write_folders(project, folder);
+        let manifest = format!("{folder}/pipeline.toml");
+        // The preflight would find, rightly, that the base knows nothing.
+        project.replace(&manifest, "epochs = 3.0", "steps = 1\npreflight = false");
+        project.replace(&manifest, "epochs = 10.0", "steps = 1\npreflight = false");
+        // Who has learnt nothing does not know when to end.
+        let speaks = "use = \"fish.synthesize\"\n";
+        project.replace(&manifest, speaks, &format!("{speaks}max_frames = 9\n"));
+    });
+}
+
+#[test]
+fn every_command_of_the_gujarati_guide_works() {
+    follow("docs/guides/gujarati-mms.md", |project, folder| {
+        models::write_vits(&project.file(&format!("{folder}/models/mms-tts-guj")));
+        recordings::write_tables(project, folder, "આજે હવામાન ખૂબ સરસ છે.");
+        project.replace(&format!("{folder}/pipeline.toml"), "epochs = 200.0", "steps = 1");
+    });
+}
+
+#[test]
+fn every_command_of_the_kaggle_guide_works() {
+    follow("docs/guides/kaggle-vits.md", |project, folder| {
+        models::write_vits(&project.file(&format!("{folder}/models/mms-tts-fin")));
+        recordings::write_tables(project, folder, "Kello löi 8.");
+        let manifest = format!("{folder}/pipeline.toml");
+        project.replace(&manifest, "devices = [\"cuda:0\", \"cuda:1\"]", "devices = []");
+        project.replace(&manifest, "steps = 100_000", "steps = 1");
+    });
+}

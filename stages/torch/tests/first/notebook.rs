@@ -1,0 +1,123 @@
+//! The notebook for Kaggle, cell by cell, on a machine that forgets everything between sessions.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use throstle_tests::guide::document;
+use throstle_tests::{Project, command};
+
+use crate::templates::assert_sounds;
+use crate::{models, recordings};
+
+const RECIPE: &str = "pipelines/kaggle-vits/pipeline.toml";
+/// Where the data set with the sources is attached.
+const SOURCES: &str = "kaggle/input/throstle";
+const STEPS: u64 = 12;
+/// Sessions get longer, so that one of them is long enough on any machine.
+const MOST_SESSIONS: u32 = 5;
+
+/// The cells that are run, which all but the first of code are: that one installs torch and builds
+/// the programs, for a quarter of an hour and from the network.
+fn cells() -> Vec<String> {
+    let notebook: Value =
+        serde_json::from_str(&document("pipelines/kaggle-vits/run.ipynb")).unwrap();
+    let cells = notebook["cells"].as_array().unwrap().iter();
+    let code = cells.filter(|cell| cell["cell_type"] == "code");
+    let text = |cell: &Value| {
+        let lines = cell["source"].as_array().unwrap().iter();
+        lines.map(|line| line.as_str().unwrap()).collect::<String>()
+    };
+    let texts: Vec<String> = code.map(text).collect();
+    assert!(texts[0].contains("pip install") && texts[0].contains("make build"));
+    texts[1..].to_vec()
+}
+
+/// Runs a cell with this folder as the root of the machine.
+fn run_cell(root: &Path, cell: &str) {
+    let script = cell.strip_prefix("%%bash\n").unwrap();
+    let place =
+        |script: String, path: &str| script.replace(path, &format!("{}{path}", root.display()));
+    let script = ["/kaggle/", "/tmp/project"].into_iter().fold(script.to_owned(), place);
+    let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+    assert!(output.status.success(), "{script}\n{output:?}");
+}
+
+/// What the cells do in the session of this number, which has four times the time of the one before.
+fn session(root: &Project, number: u32) {
+    let recipe = document(RECIPE)
+        .replace("stop_after = \"11h30m\"", &format!("stop_after = \"{}s\"", 1 << (2 * number)));
+    let small = [
+        ("device = \"cuda:0\"", "device = \"cpu\""),
+        ("devices = [\"cuda:0\", \"cuda:1\"]", "devices = []"),
+        ("precision = \"fp16\"", "precision = \"f32\""),
+        ("batch = 16\naccumulation = 2", "batch = 2\npreflight = false"),
+        ("steps = 100_000", &format!("steps = {STEPS}\nreport_every = 1")),
+    ];
+    let recipe = small.iter().fold(recipe, |recipe, (published, own)| {
+        assert!(recipe.contains(published), "{published}");
+        recipe.replace(published, own)
+    });
+    root.write(&format!("{SOURCES}/{RECIPE}"), recipe);
+    let programs = root.file("kaggle/working/programs");
+    std::fs::create_dir_all(&programs).unwrap();
+    let throstle = command("throstle", root.path(), &[]).get_program().to_owned();
+    std::os::unix::fs::symlink(throstle, programs.join("throstle")).unwrap();
+    cells().iter().for_each(|cell| run_cell(root.path(), cell));
+}
+
+/// Kaggle keeps what lies in `working`, and nothing else.
+fn forget(root: &Project, number: u32) {
+    let input = root.file(&format!("kaggle/input/session-{number}"));
+    std::fs::rename(root.file("kaggle/working"), input).unwrap();
+    std::fs::remove_dir_all(root.file("tmp")).unwrap();
+}
+
+/// How the runs of all sessions ended, the first one first.
+fn statuses(root: &Project) -> Vec<String> {
+    let history = root.printed(&["history", "-m", "tmp/project", "--json"]);
+    let of = |line: &str| {
+        let run: Value = serde_json::from_str(line).unwrap();
+        run["status"].as_str().unwrap().to_owned()
+    };
+    history.lines().map(of).collect()
+}
+
+#[test]
+fn sessions_on_machines_that_forget_are_one_training() {
+    let root = Project::default();
+    models::write_vits(&root.file("kaggle/input/voice/models/mms-tts-fin"));
+    recordings::write_tables(&root, "kaggle/input/voice", "Kello löi 8.");
+    let (mut ended, mut steps) = (Vec::new(), Vec::new());
+    for number in 1..=MOST_SESSIONS {
+        std::fs::create_dir_all(root.file("tmp")).unwrap();
+        session(&root, number - 1);
+        ended = statuses(&root);
+        steps.extend(told_steps(&root, ended.len()));
+        if ended.last().is_some_and(|status| status == "done") {
+            break;
+        }
+        forget(&root, number);
+    }
+    let stopped = ended.len() - 1;
+    let expected: Vec<&str> = std::iter::repeat_n("paused", stopped).chain(["done"]).collect();
+    assert_eq!(ended, expected);
+    assert!(stopped > 0, "a session of a second is too short for all of it");
+    for name in ["001.wav", "002.wav"] {
+        assert_sounds(&root.read(&format!("kaggle/working/out/heard/{name}")), name);
+    }
+    assert_eq!(steps, (1..=STEPS).collect::<Vec<_>>());
+}
+
+/// The steps of the training that the last run's log tells of, in order.
+fn told_steps(root: &Project, run: usize) -> Vec<u64> {
+    let log = root.printed(&["history", &run.to_string(), "-m", "tmp/project", "--json"]);
+    let events = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let of_training = |event: &Value| event["event"] == "metrics" && event["stage"] == "trained";
+    let mut steps: Vec<u64> =
+        events.filter(of_training).filter_map(|event| event["step"].as_u64()).collect();
+    // A step may be told of twice in a row: its losses, and those of held-out clips after it.
+    steps.dedup();
+    steps.retain(|step| *step > 0);
+    steps
+}

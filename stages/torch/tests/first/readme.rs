@@ -1,0 +1,76 @@
+//! The commands of the README, in its order, on a demo whose trainings are short.
+
+use throstle_tests::Project;
+use throstle_tests::guide::{document, root};
+
+use crate::guides::{attach_output, is_run, typed_in};
+
+const DEMO: &str = "pipelines/demo";
+const CLIP: &str = "pipelines/demo/data/wavs/aino_17.wav";
+
+/// What the README says to type: in blocks, and between backticks.
+fn commands(text: &str) -> Vec<String> {
+    let starts = |line: &&str| line.starts_with("throstle ") || line.starts_with("make ");
+    let of = |line: &str| -> Vec<String> {
+        let found: Vec<&str> = match line.strip_prefix("    ") {
+            Some(block) => vec![block.strip_prefix("$ ").unwrap_or(block)],
+            None => line.split('`').skip(1).step_by(2).collect(),
+        };
+        found.into_iter().filter(starts).map(str::to_owned).collect()
+    };
+    text.lines().flat_map(of).collect()
+}
+
+/// The demo and a recipe where the README has them, the trainings of the demo at two steps.
+fn project() -> Project {
+    let project = Project::default();
+    for recipe in [DEMO, "pipelines/finnish-fish"] {
+        let without = ["out", ".throstle", "report.html"];
+        throstle_tests::copy_folder(&root().join(recipe), &project.file(recipe), &without);
+    }
+    let manifest = format!("{DEMO}/pipeline.toml");
+    for steps in ["steps = 100\n", "steps = 40\n"] {
+        project.replace(&manifest, steps, "steps = 2\npreflight = false\n");
+    }
+    attach_output(&project);
+    project
+}
+
+/// What stands for a name in capitals, and what needs a folder that the text leaves out.
+fn completed(command: &str) -> String {
+    let command = command.replace("KIND", "vq.fit").replace("/kaggle/input/", "/kaggle/working/");
+    let needs_demo =
+        ["history", "diff 1 2", "plan", "report", "items tokens", "graph --format svg"];
+    match command.strip_prefix("throstle ").filter(|rest| needs_demo.contains(rest)) {
+        Some("history" | "diff 1 2" | "items tokens") => format!("{command} -m {DEMO}"),
+        Some(_) => format!("{command} {DEMO}"),
+        None if command == "throstle completions" => format!("{command} bash"),
+        None => command,
+    }
+}
+
+#[test]
+fn every_command_of_the_readme_works_and_says_what_it_shows() {
+    let project = project();
+    let text = document("README.md");
+    let commands = commands(&text);
+    assert!(commands.len() > 20, "{commands:?}");
+    let run = format!("throstle run {DEMO}");
+    let mut runs = Vec::new();
+    for command in commands.iter().filter(|command| is_run(command)) {
+        if *command == run && runs.len() == 2 {
+            let mut wav = project.read(CLIP);
+            let last = wav.len() - 1;
+            wav[last] ^= 1;
+            project.write(CLIP, wav);
+        }
+        let printed = typed_in(&project, &completed(command));
+        runs.extend((*command == run).then_some(printed));
+    }
+    let expected =
+        ["done in", "nothing to do", "file `data/wavs/aino_17.wav` changed from ", "nothing to do"];
+    for (ran, expected) in runs.iter().zip(expected) {
+        assert!(ran.contains(expected), "{expected}: {ran}");
+    }
+    assert_eq!(runs.len(), expected.len());
+}

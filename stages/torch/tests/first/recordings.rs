@@ -1,0 +1,32 @@
+//! A few recordings of the demo, laid out as the recipes want them.
+
+use throstle_tests::Project;
+use throstle_tests::guide::root;
+
+const CLIPS: [&str; 6] = ["aino_01", "aino_07", "aino_13", "aino_16", "eero_01", "eero_08"];
+
+/// `data/SPEAKER/CLIP.wav` with a transcript beside each.
+pub fn write_folders(project: &Project, folder: &str) {
+    for clip in CLIPS {
+        let (speaker, _) = clip.split_once('_').unwrap();
+        let path = format!("{folder}/data/{speaker}/{clip}");
+        project.write(&format!("{path}.wav"), recording(clip));
+        project.write(&format!("{path}.lab"), "Kello löi 8.");
+    }
+}
+
+/// `data/train` and `data/valid`, each with a table in which every clip says this.
+pub fn write_tables(project: &Project, folder: &str, text: &str) {
+    for (side, clips) in [("train", &CLIPS[..4]), ("valid", &CLIPS[4..])] {
+        let side = format!("{folder}/data/{side}");
+        for clip in clips {
+            project.write(&format!("{side}/wavs/{clip}.wav"), recording(clip));
+        }
+        let rows = clips.iter().map(|clip| format!("wavs/{clip}.wav|{text}|meera\n"));
+        project.write(&format!("{side}/metadata.csv"), rows.collect::<String>());
+    }
+}
+
+fn recording(clip: &str) -> Vec<u8> {
+    std::fs::read(root().join(format!("pipelines/demo/data/wavs/{clip}.wav"))).unwrap()
+}

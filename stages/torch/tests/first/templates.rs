@@ -1,0 +1,126 @@
+//! Each template from `init` to a sentence that somebody can listen to.
+
+use throstle_tests::browser::Browser;
+use throstle_tests::{Project, RanProgram};
+
+use crate::{models, recordings};
+
+/// What the recipes for GPUs are given on a machine without one.
+pub const ON_THE_CPU: [&str; 2] = ["params.device=cpu", "params.precision=f32"];
+
+/// A template in the folder `voice` of a project, and what is set beside its manifest.
+struct Journey {
+    project: Project,
+    manifest: &'static str,
+    set: Vec<&'static str>,
+}
+
+impl Journey {
+    fn of(template: &str, set: &[&'static str]) -> Journey {
+        let project = Project::default();
+        project.printed(&["init", "voice", "--template", template]);
+        Journey { project, manifest: "voice", set: set.to_vec() }
+    }
+
+    fn on_the_cpu(template: &str, set: &[&'static str]) -> Journey {
+        Journey::of(template, &[&ON_THE_CPU, set].concat())
+    }
+
+    fn arguments<'a>(&'a self, command: &[&'a str]) -> Vec<&'a str> {
+        let set = self.set.iter().flat_map(|set| ["--set", set]);
+        [command[0], self.manifest]
+            .into_iter()
+            .chain(command[1..].iter().copied())
+            .chain(set)
+            .collect()
+    }
+
+    fn run(&self) -> RanProgram {
+        RanProgram::of(self.project.output(&self.arguments(&["run", "--json"])))
+    }
+
+    /// What a user does, in order; `samples` is the folder of the sentences in `out`.
+    fn travel(&self, samples: &str) -> Vec<String> {
+        self.project.printed(&self.arguments(&["check"]));
+        let plan = self.project.printed(&self.arguments(&["plan"]));
+        assert!(plan.contains("stages have something to do"), "{plan}");
+        let ran = self.run();
+        assert_eq!(ran.code, Some(0), "{} {:?}", ran.errors, ran.all("stage-failed"));
+        self.run().assert_nothing_done();
+        let samples = format!("voice/out/{samples}");
+        let names = self.project.names(&samples);
+        for name in &names {
+            assert_sounds(&self.project.read(&format!("{samples}/{name}")), name);
+        }
+        names
+    }
+
+    fn assert_report_opens(&self) {
+        self.project.printed(&self.arguments(&["report"]));
+        let mut browser = Browser::open(&self.project.file("voice/report.html"));
+        let players = browser.evaluate("document.querySelectorAll('.player').length");
+        assert!(players.as_u64().unwrap() > 0, "no player");
+        assert_eq!(browser.complaints(), [""; 0]);
+    }
+}
+
+/// A wav of a tenth of a second at least in which something is heard.
+pub fn assert_sounds(wav: &[u8], name: &str) {
+    let wave = stage_torch::wave::read(wav).unwrap();
+    let loudest = wave.samples.iter().fold(0f32, |loudest, sample| loudest.max(sample.abs()));
+    let seconds = wave.samples.len() as f64 / f64::from(wave.rate);
+    assert!(seconds > 0.1 && loudest > 1e-3, "{name}: {seconds} s, loudest {loudest}");
+}
+
+#[test]
+fn the_demo_speaks() {
+    let journey = Journey::of(
+        "demo",
+        &[
+            "trained.steps=2",
+            "adapted.steps=2",
+            "trained.preflight=false",
+            "spoken_sentences.limit=0.6",
+        ],
+    );
+    assert_eq!(journey.travel("spoken"), ["001.wav", "002.wav", "003.wav"]);
+    journey.assert_report_opens();
+}
+
+#[test]
+fn the_demo_of_the_other_kind_speaks() {
+    let set = ["trained.steps=2", "trained.validate_every=2"];
+    let journey = Journey { manifest: "voice/vits.toml", ..Journey::of("demo", &set) };
+    assert_eq!(journey.travel("vits/spoken"), ["001.wav", "002.wav"]);
+    journey.assert_report_opens();
+}
+
+#[test]
+fn fish_speech_speaks_finnish() {
+    // The preflight would find, rightly, that the base knows nothing.
+    let set = [
+        "finnish.epochs=1",
+        "finnish.preflight=false",
+        "adapters.epochs=1",
+        "adapters.preflight=false",
+        "sentences.sentences=[\"Hei vaan.\"]",
+    ];
+    let journey = Journey::on_the_cpu("finnish-fish", &set);
+    models::write_fish(&journey.project.file("voice/models/openaudio-s1-mini"));
+    recordings::write_folders(&journey.project, "voice");
+    assert_eq!(journey.travel("heard"), ["001.wav"]);
+    assert!(!journey.project.names("voice/out/auditions").is_empty());
+    assert!(journey.project.names("voice/out/voice").contains(&"model.pth".to_owned()));
+    journey.assert_report_opens();
+}
+
+#[test]
+fn mms_speaks_gujarati() {
+    let journey = Journey::on_the_cpu("gujarati-mms", &["trained.epochs=2"]);
+    models::write_vits(&journey.project.file("voice/models/mms-tts-guj"));
+    recordings::write_tables(&journey.project, "voice", "આજે હવામાન ખૂબ સરસ છે.");
+    assert_eq!(journey.travel("heard"), ["001.wav", "002.wav", "003.wav"]);
+    assert!(!journey.project.names("voice/out/auditions").is_empty());
+    assert!(journey.project.names("voice/out/voice").contains(&"vocab.json".to_owned()));
+    journey.assert_report_opens();
+}
