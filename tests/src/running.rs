@@ -34,12 +34,13 @@ impl Running {
 
     /// Reads events up to the first that is wanted.
     pub fn read_until(&mut self, is_wanted: impl Fn(&Value) -> bool) -> Value {
-        while let Some(event) = self.next() {
-            if is_wanted(&event) {
-                return event;
-            }
-        }
-        panic!("the output ends before the event: {:?}", self.events);
+        let event = self.find(is_wanted);
+        event.unwrap_or_else(|| panic!("the output ends before the event: {:?}", self.events))
+    }
+
+    /// The same, where it may end before.
+    pub fn find(&mut self, is_wanted: impl Fn(&Value) -> bool) -> Option<Value> {
+        std::iter::from_fn(|| self.next()).find(is_wanted)
     }
 
     /// Waits for the end, and gives all events, those that were read before as well.

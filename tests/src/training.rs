@@ -2,6 +2,7 @@
 
 use cache::fs::MemoryFs;
 use engine::record::{CHECKPOINT, CheckpointRecord, decode};
+use stage_core::Fields;
 use stage_core::event::Event;
 
 use crate::worlds::TEXTS;
@@ -61,9 +62,14 @@ pub fn steps(ran: &Ran) -> Vec<u64> {
     ran.events.iter().filter_map(step).collect()
 }
 
-/// The step of the newest checkpoint that is durable.
-pub fn checkpoint(lab: &Lab) -> u64 {
+/// The checkpoints of the only training that has any, the newest first.
+pub fn states(lab: &Lab) -> Vec<Fields> {
     let records = lab.cache().scan(CHECKPOINT).unwrap();
     let record: Option<CheckpointRecord> = records.first().and_then(|(_, bytes)| decode(bytes));
-    record.map_or(0, |record| record.states[0].number("step").unwrap() as u64)
+    record.map(|record| record.states).unwrap_or_default()
+}
+
+/// The step of the newest checkpoint that is durable.
+pub fn checkpoint(lab: &Lab) -> u64 {
+    states(lab).first().map_or(0, |state| state.number("step").unwrap() as u64)
 }

@@ -12,14 +12,13 @@ use camino::Utf8PathBuf;
 use engine::archive;
 use engine::engine::{RunOptions, StopFlag, WorkerCommand};
 use engine::gc::{self, Limits};
-use engine::record::{CHECKPOINT, CheckpointRecord, decode};
 use stage_core::event::{Event, Status};
 use stage_core::{
     Context, Fields, GatherInput, GatherJob, GatherOutput, Job, Kind, Setup, Stage, StageError,
 };
 use throstle_tests::processes::{Ended, start, wait};
 use throstle_tests::train::{Remote, TRAIN, Train};
-use throstle_tests::training::{MANIFEST, STEPS, checkpoint, lab, lab_in, steps, weights};
+use throstle_tests::training::{MANIFEST, STEPS, checkpoint, lab, lab_in, states, steps, weights};
 use throstle_tests::worlds::{eager, faulty};
 use throstle_tests::{Lab, Ran};
 
@@ -270,7 +269,7 @@ fn a_damaged_checkpoint_falls_back_to_the_one_before_it() {
         };
         let from = checkpoint(&lab);
         assert!(from >= 4, "{from}");
-        let state = newest_states(&lab).remove(ruined);
+        let state = states(&lab).remove(ruined);
         ruin(&lab, &state);
         let ran = lab.run();
         assert_eq!((ran.status, weights(&lab)), (Status::Done, expected.clone()), "{ruined}");
@@ -285,11 +284,6 @@ fn events_to_the_second_checkpoint() -> usize {
     let is_kept = |(_, event): &(usize, &Event)| matches!(event, Event::CheckpointKept { .. });
     let ran = lab().run();
     ran.events.iter().enumerate().filter(is_kept).nth(1).unwrap().0
-}
-
-fn newest_states(lab: &Lab) -> Vec<Fields> {
-    let (_, bytes) = lab.cache().scan(CHECKPOINT).unwrap().remove(0);
-    decode::<CheckpointRecord>(&bytes).unwrap().states
 }
 
 /// Flips a bit of the weights of a checkpoint.

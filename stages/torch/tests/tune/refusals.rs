@@ -113,7 +113,7 @@ fn each_training_in_vain_is_refused_for_its_own_reason() {
         ),
         (
             "tokens_trained",
-            "the clip with the text `sana ",
+            "the clip with the text `sa",
             "encode the clips with the codec that the model was made for",
         ),
         (

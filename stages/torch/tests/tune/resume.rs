@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use nix::sys::signal::Signal;
-use throstle_tests::{Project, RanProgram, Running, send};
+use camino::Utf8Path;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use stage_core::Fields;
+use throstle_tests::training::states;
+use throstle_tests::{Lab, Project, RanProgram, Running, send};
 
 use crate::project::{figures, outputs, with};
 
@@ -18,6 +22,7 @@ input = "tokens"
 base = "base"
 rank = 2
 dropout = 0.2
+max_length = 80
 export = { adapters = "out/adapters", log = "out/log" }
 "#;
 
@@ -26,6 +31,18 @@ const TRAINED: &str = r#"
 use = "fish.finetune"
 input = "tokens"
 base = "base"
+max_length = 80
+export = { model = "out/model", log = "out/log" }
+"#;
+
+/// Two nets with an optimiser each, and samples of held-out clips.
+const SPOKEN: &str = r#"
+[stage.trained]
+use = "vits.finetune"
+input = "clips"
+base = "voice_base"
+segment = "100ms"
+dropout = "original"
 export = { model = "out/model", log = "out/log" }
 "#;
 
@@ -34,7 +51,6 @@ learning_rate = 1e-2
 schedule = "cosine"
 batch = 1
 accumulation = 2
-max_length = 80
 validate_every = 9
 validation_fraction = 0.2
 save_every = 5
@@ -45,6 +61,8 @@ patience = 50
 struct Straight {
     outputs: BTreeMap<String, Vec<u8>>,
     losses: Vec<(u64, f64)>,
+    /// The last checkpoint: weights, optimisers, scaler, place in the data.
+    saved: Fields,
 }
 
 fn project(stage: &str) -> Project {
@@ -53,16 +71,23 @@ fn project(stage: &str) -> Project {
 }
 
 fn straight(stage: &'static str) -> &'static Straight {
-    static TWO: [OnceLock<Straight>; 2] = [const { OnceLock::new() }; 2];
-    TWO[usize::from(stage == ADAPTED)].get_or_init(|| {
+    const STAGES: [&str; 3] = [TRAINED, ADAPTED, SPOKEN];
+    static ALL: [OnceLock<Straight>; 3] = [const { OnceLock::new() }; 3];
+    let at = STAGES.iter().position(|own| *own == stage).unwrap();
+    ALL[at].get_or_init(|| {
         let project = project(stage);
         let ran = project.run();
         assert_eq!(ran.executed(), [("trained", 1)].into(), "{:?}", ran.all("stage-failed"));
         let losses = figures(&ran, "trained", "loss");
         let steps: Vec<u64> = losses.iter().map(|(step, _)| *step).collect();
         assert_eq!(steps, (1..=STEPS).collect::<Vec<_>>());
-        Straight { outputs: outputs(&project), losses }
+        Straight { outputs: outputs(&project), losses, saved: saved(&project) }
     })
+}
+
+fn saved(project: &Project) -> Fields {
+    let folder = Utf8Path::from_path(project.path()).unwrap();
+    states(&Lab::in_folder(folder)).remove(0)
 }
 
 fn start(project: &Project) -> Running {
@@ -181,4 +206,45 @@ fn a_training_that_has_little_time_goes_on_until_it_is_done() {
     assert!(pauses > 0, "it had so much time that it never paused");
     assert_eq!(runs.last().unwrap().code, Some(0));
     assert!(outputs(&project) == straight.outputs);
+}
+
+/// Runs that get a little time each, until one of them has made a step before the engine's own
+/// deadline stopped it. From its first step on the worker sleeps until the deadline is over, so
+/// that no run is done before.
+fn stopped_by_its_deadline(project: &Project, seconds: &mut f64) -> RanProgram {
+    loop {
+        let limit = format!("{seconds}s");
+        let mut running =
+            Running::start(project.throstle(&["run", ".", "--json", "--stop-after", &limit]));
+        let worker = running.find(|event| event["event"] == "worker-started");
+        let step = running.find(|event| event["values"]["loss"].is_number());
+        if let (Some(worker), Some(_)) = (worker, step) {
+            let process = Pid::from_raw(worker["process"].as_i64().unwrap() as i32);
+            // One that has made its last step may be gone.
+            let _ = kill(process, Signal::SIGSTOP);
+            running.find(|event| event["event"] == "stopping");
+            let _ = kill(process, Signal::SIGCONT);
+            return running.ended();
+        }
+        assert_eq!(running.ended().code, Some(75));
+        *seconds *= 1.3;
+    }
+}
+
+#[test]
+fn two_nets_that_ten_deadlines_have_stopped_are_those_of_a_run_without_any() {
+    let straight = straight(SPOKEN);
+    let project = project(SPOKEN);
+    let (mut seconds, mut runs) = (1.0, Vec::new());
+    for _ in 0..10 {
+        let ran = stopped_by_its_deadline(&project, &mut seconds);
+        assert_eq!((ran.code, &ran.last()["status"]), (Some(75), &"paused".into()));
+        runs.push(ran);
+    }
+    runs.push(project.run());
+    let steps = runs.iter().flat_map(|ran| figures(ran, "trained", "loss"));
+    assert_eq!(steps.collect::<Vec<_>>(), straight.losses, "each step is done once");
+    assert!(outputs(&project) == straight.outputs, "the outputs differ");
+    assert_eq!(saved(&project), straight.saved);
+    project.run().assert_nothing_done();
 }
