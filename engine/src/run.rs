@@ -19,6 +19,7 @@ mod spending;
 mod total;
 mod train_stage;
 pub mod training;
+mod trial;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -159,7 +160,8 @@ pub fn run(
     Ok(status)
 }
 
-/// Tries a few items of each stage and gives what they took. What they gave is in the memory of
+/// Tries a few items of each stage, and a few steps of each training whose inputs are there, and
+/// gives what they took. What they gave is in the memory of
 /// this handle of the cache: as long as nobody commits it, it is gone with it.
 pub fn probe(
     engine: &Engine,
@@ -171,6 +173,7 @@ pub fn probe(
     let options = RunOptions { commit_every: Some(commit::NEVER), ..options.clone() };
     let wanted = pipeline.ids().collect();
     let (number, _claim) = next_run(cache)?;
+    let pipeline = &trial::shortened(pipeline);
     let mut total = Total::new(pipeline);
     let held = &mut Vec::new();
     let (options, wanted) = (&options, &wanted);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cache::{Archiving, CacheError};
 use camino::Utf8PathBuf;
 use engine::archive;
-use engine::engine::{EngineError, WorkerCommand};
+use engine::engine::{EngineError, RunOptions, WorkerCommand};
 use engine::estimate::{Estimate, RunOutcome, estimate};
 use engine::gc::Limits;
 use engine::machine::Machine;
@@ -150,6 +150,25 @@ fn a_probe_keeps_what_items_took_and_nothing_else() {
     assert_eq!((ran.executed("loud"), ran.executed("twice")), (40, 40));
     write_texts(&lab, 40..41);
     assert_eq!(stage(&lab, "loud").basis, Basis::Measured);
+}
+
+#[test]
+fn a_probe_tries_steps_of_a_training_whose_inputs_are_there_and_keeps_nothing() {
+    let slow = MANIFEST.replace("retries = 2", "steps = 100000\npause = \"10ms\"");
+    let lab = lab_with(&slow);
+    let open = || -> Result<cache::Cache, ProbeError> { Ok(lab.open_cache()?) };
+    let probe = || lab.engine().probe(&lab.pipeline(), 2, &open, &mut |_| {}).unwrap();
+    probe();
+    assert_eq!(stage(&lab, "model").basis, Basis::Unknown, "what it reads is not there");
+    let targets = vec![lab.pipeline().find("loud").unwrap().id];
+    lab.run_with(&RunOptions { targets, ..RunOptions::default() });
+    probe();
+    let model = stage(&lab, "model");
+    assert_eq!((model.basis, model.disk_bytes), (Basis::Probe, None));
+    // A pause is never shorter than it was asked for.
+    assert!(model.seconds.unwrap().likely >= 1000.0, "{model:?}");
+    assert_eq!((checkpoint(&lab), lab.exports().len()), (0, 0));
+    assert!(!lab.reasons("model").is_empty(), "it is still to be done");
 }
 
 #[derive(Debug)]

@@ -148,10 +148,12 @@ pub struct Plan {
     /// Only these stages and what they need.
     #[arg(value_name = "STAGE")]
     pub stages: Vec<String>,
-    /// First try a few items of every item stage, and keep nothing but what they took.
+    /// First try a few items of every item stage and ten steps of every training whose inputs are
+    /// there, and keep nothing but what they took.
     ///
-    /// The estimates of these stages then rest on this machine instead of formulas. Stages that
-    /// work on a whole data set, training among them, are not tried, nor what needs their outcome.
+    /// The estimates of these stages then rest on this machine instead of formulas. Other stages
+    /// that work on a whole data set are not tried, nor what needs their outcome: run the stages
+    /// that a training reads first.
     #[arg(long)]
     pub probe: bool,
     /// Print the plan as one JSON object.

@@ -125,7 +125,7 @@ fn range(values: impl Iterator<Item = f64> + Clone) -> Option<Range<f64>> {
 /// values apart.
 fn padded(range: &Range<f64>) -> Range<f64> {
     let (width, largest) = (range.end - range.start, range.start.abs().max(range.end.abs()));
-    let padding = (width * 0.04).max((largest * 0.02 - width) / 2.0);
+    let padding = (width * 0.04).max((largest * 0.1 - width) / 2.0);
     range.start - padding..range.end + padding
 }
 

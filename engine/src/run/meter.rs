@@ -219,11 +219,14 @@ impl Schedule<'_> {
     pub fn is_probed(&self, id: StageId) -> bool {
         let Some(items) = self.options.probe else { return false };
         let spec = self.pipeline.stage(id);
-        let running = match &self.states[id.0] {
-            State::Items(stage) => stage.running as u64,
-            _ => return true,
-        };
-        spec.work != StageWork::Item || self.counts[id.0].executed + running >= items
+        match (&self.states[id.0], spec.work) {
+            (State::Items(stage), StageWork::Item) => {
+                self.counts[id.0].executed + stage.running as u64 >= items
+            }
+            // A training whose inputs are there, of which few steps are tried.
+            (State::Ready { .. }, StageWork::Train) => false,
+            _ => true,
+        }
     }
 
     /// Adds to the ledger what was measured of a stage.
@@ -237,14 +240,17 @@ impl Schedule<'_> {
         let Some(device) = self.meter.machine.label(&self.meter.machine.device(spec)) else {
             return Ok(());
         };
+        let is_probe = self.options.probe.is_some();
+        // What a few steps have left says nothing of the states that a training keeps.
+        let is_short = is_probe && spec.work == StageWork::Train;
         let measure = Measure {
             kind: spec.kind.name.to_owned(),
             device,
             model: self.model_of(id),
-            is_probe: self.options.probe.is_some(),
+            is_probe,
             written: cache.fs().now() / 1_000_000_000,
             seconds: tally.seconds,
-            bytes: tally.bytes,
+            bytes: if is_short { Line::default() } else { tally.bytes },
             ram_bytes: tally.ram_bytes,
             vram_bytes: tally.vram_bytes,
         };

@@ -27,6 +27,7 @@ impl Schedule<'_> {
             pipeline: self.pipeline.name.clone(),
             run: self.run,
             parent: parent.map_err(|error| error.at(spec.name.clone()))?,
+            is_probe: self.options.probe.is_some(),
             pace: Pace::until(
                 [self.options.deadline, limit, self.spending.deadline()]
                     .into_iter()

@@ -35,7 +35,7 @@ fn of(training: &Training) -> Markup {
 fn curves_of(title: &str, curves: &[&Curve]) -> Markup {
     let drawn: Vec<Curve> = curves.iter().map(|curve| (*curve).clone()).collect();
     let legend = html! {
-        @if drawn.len() > 1 {
+        @if drawn.len() > 1 || drawn.iter().any(|curve| curve.name.contains('/')) {
             span.legend {
                 @for (at, curve) in drawn.iter().enumerate() {
                     span class={ "series series-" (at + 1) } { (text(&label(&curve.name))) }

@@ -6,7 +6,7 @@ use throstle_tests::{Project, RanProgram};
 use crate::{models, recordings};
 
 /// What the recipes for GPUs are given on a machine without one.
-pub const ON_THE_CPU: [&str; 2] = ["params.device=cpu", "params.precision=f32"];
+const ON_THE_CPU: [&str; 2] = ["params.device=cpu", "params.precision=f32"];
 
 /// A template in the folder `voice` of a project, and what is set beside its manifest.
 struct Journey {
@@ -55,12 +55,15 @@ impl Journey {
         names
     }
 
-    fn assert_report_opens(&self) {
+    /// The page complains of nothing, plays something, and shows all of these.
+    fn assert_report_shows(&self, parts: &[&str]) {
         self.project.printed(&self.arguments(&["report"]));
         let mut browser = Browser::open(&self.project.file("voice/report.html"));
         let players = browser.evaluate("document.querySelectorAll('.player').length");
         assert!(players.as_u64().unwrap() > 0, "no player");
         assert_eq!(browser.complaints(), [""; 0]);
+        let page = self.project.text("voice/report.html");
+        parts.iter().for_each(|part| assert!(page.contains(part), "nothing of `{part}`"));
     }
 }
 
@@ -84,7 +87,7 @@ fn the_demo_speaks() {
         ],
     );
     assert_eq!(journey.travel("spoken"), ["001.wav", "002.wav", "003.wav"]);
-    journey.assert_report_opens();
+    journey.assert_report_shows(&["Parts of the loss"]);
 }
 
 #[test]
@@ -92,7 +95,7 @@ fn the_demo_of_the_other_kind_speaks() {
     let set = ["trained.steps=2", "trained.validate_every=2"];
     let journey = Journey { manifest: "voice/vits.toml", ..Journey::of("demo", &set) };
     assert_eq!(journey.travel("vits/spoken"), ["001.wav", "002.wav"]);
-    journey.assert_report_opens();
+    journey.assert_report_shows(&["Held-out loss", "generator", "discriminator", "mel"]);
 }
 
 #[test]
@@ -111,7 +114,7 @@ fn fish_speech_speaks_finnish() {
     assert_eq!(journey.travel("heard"), ["001.wav"]);
     assert!(!journey.project.names("voice/out/auditions").is_empty());
     assert!(journey.project.names("voice/out/voice").contains(&"model.pth".to_owned()));
-    journey.assert_report_opens();
+    journey.assert_report_shows(&["CC-BY-NC-SA-4.0"]);
 }
 
 #[test]
@@ -122,5 +125,5 @@ fn mms_speaks_gujarati() {
     assert_eq!(journey.travel("heard"), ["001.wav", "002.wav", "003.wav"]);
     assert!(!journey.project.names("voice/out/auditions").is_empty());
     assert!(journey.project.names("voice/out/voice").contains(&"vocab.json".to_owned()));
-    journey.assert_report_opens();
+    journey.assert_report_shows(&["CC-BY-NC-4.0", "Held-out loss"]);
 }

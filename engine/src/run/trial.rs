@@ -1,0 +1,65 @@
+//! What a probe tries of a training: its first steps, and nothing beside them. It is another
+//! training by its key, so that what it gives is never taken for the one that is wanted.
+
+use stage_core::ParameterValue::{self, Absent, Flag, Integer, Seconds, Text};
+
+use crate::pipeline::{Pipeline, StageSpec, StageWork};
+
+/// The first one tells when to begin to measure.
+const STEPS: i64 = 11;
+/// More than a trial lasts, in steps and in seconds.
+const NEVER: i64 = 1_000_000_000;
+
+/// The pipeline with short trainings.
+pub fn shortened(pipeline: &Pipeline) -> Pipeline {
+    let mut tried = pipeline.clone();
+    let trainings = tried.stages.iter_mut().filter(|spec| spec.work == StageWork::Train);
+    trainings.for_each(shorten);
+    tried
+}
+
+/// Sets what the kind has of these.
+fn shorten(spec: &mut StageSpec) {
+    let steps = spec.parameters.integer("steps").map_or(STEPS, |steps| steps.min(STEPS));
+    let short: [(&str, ParameterValue); 10] = [
+        ("steps", Integer(steps)),
+        ("epochs", Absent),
+        ("report_every", Integer(1)),
+        ("validate_every", Integer(NEVER)),
+        ("save_every", Integer(0)),
+        ("save_interval", Seconds(NEVER as f64)),
+        ("keep", Integer(0)),
+        ("patience", Integer(0)),
+        ("preflight", Flag(false)),
+        ("on_change", Text("retrain".to_owned())),
+    ];
+    for (name, value) in short {
+        if spec.kind.parameters.iter().any(|parameter| parameter.name == name) {
+            spec.parameters.0.insert(name.to_owned(), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::manifest::testing::pipeline;
+
+    #[test]
+    fn trainings_are_cut_short_and_all_else_stays() {
+        let pipeline = pipeline(include_str!("../../../pipelines/finnish-fish/pipeline.toml"));
+        let tried = shortened(&pipeline);
+        for (before, after) in pipeline.stages.iter().zip(&tried.stages) {
+            let is_training = before.work == StageWork::Train;
+            assert_eq!(before.parameters != after.parameters, is_training, "{}", before.name);
+            if is_training {
+                assert_eq!(after.parameters.integer("steps").unwrap(), STEPS);
+                assert!(!after.parameters.is_set("epochs"));
+                for same in ["batch", "accumulation", "max_length", "learning_rate"] {
+                    assert_eq!(before.parameters.get(same), after.parameters.get(same));
+                }
+            }
+        }
+    }
+}
