@@ -200,8 +200,10 @@ impl Pass<'_> {
         if is_settled(&plan, self.wanted) {
             return self.take_over(plan, planner, total, sink);
         }
+        let spending = Spending::begin(self.cache, self.pipeline, self.number)?;
         if total.expected.is_none() && self.options.probe.is_none() {
             total.expected = self.estimate(&plan, sink)?;
+            spending.session(self.pipeline, self.options.deadline).into_iter().for_each(&mut *sink);
         }
         let (messages, received) = unbounded();
         let shared = Shared {
@@ -239,7 +241,7 @@ impl Pass<'_> {
             committer: Committer::new(messages, self.options.commit_every),
             run: self.number,
             gpus: gpu_hours,
-            spending: Spending::begin(self.cache, self.pipeline, self.number)?,
+            spending,
             deaths: HashMap::new(),
             halted: false,
             failed: false,

@@ -4,9 +4,11 @@
 
 pub mod browser;
 mod lab;
+pub mod picture;
 pub mod processes;
 mod project;
 mod running;
+pub mod screen;
 pub mod stages;
 pub mod train;
 pub mod training;
