@@ -1,5 +1,6 @@
 //! Runs a plan: passes of planning and working until nothing is left to do.
 
+pub(crate) mod arrived;
 mod commit;
 mod context;
 mod device;
@@ -9,9 +10,10 @@ mod gpu;
 mod hands;
 mod item_stage;
 mod limit;
-mod message;
+pub(crate) mod message;
 mod meter;
 mod pool;
+pub(crate) mod replay;
 mod schedule;
 mod scratch;
 mod settle;
@@ -213,6 +215,7 @@ impl Pass<'_> {
             stop: self.options.stop.clone(),
             gpu_stop: StopFlag::default(),
             scratch: Scratch::default(),
+            kept: None,
         };
         let hours = self.pipeline.session.gpu_hours_per_week;
         let gpu_hours = Gpus::begin(self.cache, &self.pipeline.name, self.number, hours)?;
