@@ -3,10 +3,9 @@
 
 use std::path::Path;
 
+use throstle_tests::Project;
 use throstle_tests::browser::{Browser, Look};
 use throstle_tests::picture::{DARK, LIGHT, Palette};
-
-use throstle_tests::Project;
 use throstle_tests::screen::Screen;
 
 use crate::long_run::{HELD, project, start, wait_for_training};
@@ -15,13 +14,17 @@ use crate::long_run::{HELD, project, start, wait_for_training};
 fn voice() -> Project {
     let project = project();
     for (old, new) in [
+        // Every item is work of its own.
+        (
+            "fields = [\"speaker\"]\ncommand = \"case {speaker} in h",
+            "fields = [\"speaker\", \"body\"]\ncommand = \"case {speaker} in h",
+        ),
         ("lines", "clips"),
         ("use = \"test.clips\"", "use = \"test.lines\""),
         ("held", "tokens"),
         ("model", "trained"),
         ("joined", "summary"),
         (HELD, "sleep 0.1"),
-        ("[\"speaker\"]", "[\"speaker\", \"body\"]"),
         ("price_per_hour = 3600.0", "price_per_hour = 1.2\nstop_after = \"11h30m\""),
         ("100000.0", "5.0"),
         ("steps = 100000", "steps = 1200"),
@@ -39,12 +42,8 @@ fn wait_for_more(screen: &Screen) {
     wait_for_training(screen);
     let is_more = |shown: &str| shown.matches('▁').count() > 3 && !shown.contains("/1 ");
     screen.wait_until("more of the curve", is_more);
-    screen.wait_until("tokens", |shown| {
-        let done = shown
-            .lines()
-            .find_map(|line| line.split_once("/209")?.0.rsplit(' ').next()?.parse().ok());
-        done.is_some_and(|done: u32| done > 90)
-    });
+    let is_half = |shown: &str| (90..209).any(|done| shown.contains(&format!(" {done}/209 ")));
+    screen.wait_until("half of the tokens", is_half);
 }
 
 fn keep(name: &str, bytes: &[u8]) -> std::path::PathBuf {
