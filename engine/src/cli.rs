@@ -22,6 +22,7 @@ mod meter;
 mod output;
 mod plan;
 mod project;
+mod replay;
 mod report;
 mod run;
 mod templates;
@@ -102,6 +103,7 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
         Command::Watch(arguments) => watch::watch(program, arguments),
         Command::Status(arguments) => plan::status(program, arguments, output),
         Command::Why(arguments) => why::why(program, arguments, output),
+        Command::Replay(arguments) => replay::replay(program, arguments, output),
         Command::Graph(arguments) => graph::graph(program, arguments, output),
         Command::Items(arguments) => items::items(program, arguments, output),
         Command::Log(arguments) => log::log(program, arguments, output),

@@ -9,6 +9,7 @@ pub mod compare;
 pub mod engine;
 pub mod estimate;
 pub mod export;
+pub mod gauge;
 pub mod gc;
 pub mod gpu_hours;
 pub mod graph;

@@ -94,7 +94,7 @@ pub fn resident_bytes(process: Option<u32>) -> Option<u64> {
 }
 
 /// What stands behind a name and a colon.
-fn line_of(bytes: &[u8], name: &str) -> Option<String> {
+pub fn line_of(bytes: &[u8], name: &str) -> Option<String> {
     let text = String::from_utf8_lossy(bytes);
     let line = text.lines().find(|line| line.starts_with(name))?;
     Some(line.split_once(':')?.1.trim().to_owned())

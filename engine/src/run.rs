@@ -1,5 +1,6 @@
 //! Runs a plan: passes of planning and working until nothing is left to do.
 
+pub(crate) mod arrived;
 mod commit;
 mod context;
 mod device;
@@ -9,9 +10,10 @@ mod gpu;
 mod hands;
 mod item_stage;
 mod limit;
-mod message;
+pub(crate) mod message;
 mod meter;
 mod pool;
+pub(crate) mod replay;
 mod schedule;
 mod scratch;
 mod settle;
@@ -203,8 +205,10 @@ impl Pass<'_> {
         if is_settled(&plan, self.wanted) {
             return self.take_over(plan, planner, total, sink);
         }
+        let spending = Spending::begin(self.cache, self.pipeline, self.number)?;
         if total.expected.is_none() && self.options.probe.is_none() {
             total.expected = self.estimate(&plan, sink)?;
+            spending.session(self.pipeline, self.options.deadline).into_iter().for_each(&mut *sink);
         }
         let (messages, received) = unbounded();
         let shared = Shared {
@@ -214,6 +218,7 @@ impl Pass<'_> {
             stop: self.options.stop.clone(),
             gpu_stop: StopFlag::default(),
             scratch: Scratch::default(),
+            kept: None,
         };
         let hours = self.pipeline.session.gpu_hours_per_week;
         let gpu_hours = Gpus::begin(self.cache, &self.pipeline.name, self.number, hours)?;
@@ -242,7 +247,7 @@ impl Pass<'_> {
             committer: Committer::new(messages, self.options.commit_every),
             run: self.number,
             gpus: gpu_hours,
-            spending: Spending::begin(self.cache, self.pipeline, self.number)?,
+            spending,
             deaths: HashMap::new(),
             halted: false,
             failed: false,

@@ -25,6 +25,9 @@ use stage_core::event::Event;
 pub trait Reporter: Send {
     /// An error means that nobody can see the output any more.
     fn event(&mut self, event: &Event) -> io::Result<()>;
+
+    /// The process is about to end before the run does: what was drawn is taken away.
+    fn leave(&mut self) {}
 }
 
 /// Several reporters that see the same events.
@@ -45,5 +48,9 @@ impl Reporter for Reporters {
             result = result.and(reporter.event(event));
         }
         result
+    }
+
+    fn leave(&mut self) {
+        self.0.iter_mut().for_each(|reporter| reporter.leave());
     }
 }

@@ -5,9 +5,11 @@
 pub mod browser;
 pub mod guide;
 mod lab;
+pub mod picture;
 pub mod processes;
 mod project;
 mod running;
+pub mod screen;
 pub mod stages;
 pub mod train;
 pub mod training;

@@ -132,7 +132,7 @@ impl GatherJob for TrainJob {
             }
             std::thread::sleep(self.pause);
             state.step(&data);
-            context.metrics(state.step, &[("loss", 1.0 / state.step as f64)]);
+            context.metrics(state.step, &[("loss", loss(state.step)), ("rate", 1e-4)]);
             context.progress(state.step, self.steps);
             if state.step % self.every == 0 {
                 state.save(context)?;
@@ -143,6 +143,12 @@ impl GatherJob for TrainJob {
         let values = values.into_iter().filter(|(name, _)| name != "step").collect();
         Ok(GatherOutput::default().with("output", PortOutput::Artifact(values)))
     }
+}
+
+/// Falls quickly, then slowly, and wavers.
+fn loss(step: u64) -> f64 {
+    let step = step as f64;
+    1.8 + 3.0 / (1.0 + step / 60.0) + 0.1 * (step * 0.7).sin()
 }
 
 impl State {

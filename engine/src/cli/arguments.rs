@@ -44,6 +44,16 @@ pub enum Command {
     Status(Status),
     /// Explain why a stage, or one of its items, has to be done again, or why it was last time.
     Why(Why),
+    /// Do one item of a stage again, or a stage as a whole, in a folder that is kept.
+    ///
+    /// The folder has what the stage was given and what it made, as files where they are files, its
+    /// parameters and a log; of a command also the line as it was run, its private folder and what
+    /// it said. It is told whether the cache holds the same. An item that is quarantined can be
+    /// replayed like any other. Nothing in the cache becomes another one by it. The exit code is 1
+    /// when the stage fails, or the cache holds something else. Sources and training cannot be
+    /// replayed.
+    #[command(allow_missing_positional = true)]
+    Replay(Replay),
     /// Draw the graph of the stages, coloured by what a run would do.
     Graph(Graph),
     /// List the data set or the artifact that a stage gives.
@@ -212,6 +222,24 @@ pub struct Why {
     /// Also show every part of the key.
     #[arg(long)]
     pub key: bool,
+    #[command(flatten)]
+    pub manifest: ManifestOption,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+#[derive(Args, Debug)]
+pub struct Replay {
+    /// The id of an item that arrives at the stage; of stages that work on all items together,
+    /// none.
+    pub item: Option<String>,
+    /// The stage.
+    #[arg(required = true)]
+    pub stage: String,
+    /// The folder to leave, which must be empty; `replay/STAGE/ITEM` in the cache folder unless
+    /// given, which the next replay of the same empties.
+    #[arg(long, value_name = "DIR")]
+    pub to: Option<Utf8PathBuf>,
     #[command(flatten)]
     pub manifest: ManifestOption,
     #[command(flatten)]

@@ -166,6 +166,7 @@ mod tests {
             errors: paint,
             data_is_seen: false,
             errors_are_seen: false,
+            errors_are_drawn: false,
             columns: 80,
         };
         error.render(&terminal)

@@ -3,7 +3,7 @@
 //! Only `exit` can be noticed from inside. What is ended by a signal, such as an abort or an
 //! overflow of the stack, has a status that says so by itself.
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,6 +14,9 @@ static REGISTERED: Once = Once::new();
 
 const MESSAGE: &[u8] = b"error: a stage ended the whole program by calling `exit`\n  \
     help: run again to go on, what was finished is kept; such work belongs into a `command` stage\n";
+
+/// Of what is drawn of a run, from the cursor on.
+const ERASE: &[u8] = b"\r\x1b[J";
 
 /// While it lives, whoever ends the process by `exit` ends it as failed.
 pub struct Guard(());
@@ -44,6 +47,9 @@ pub fn stand_down() {
 
 extern "C" fn at_exit() {
     if IS_WORKING.load(Ordering::SeqCst) {
+        if io::stderr().is_terminal() {
+            let _ = nix::unistd::write(io::stderr(), ERASE);
+        }
         // Not through the handle of the standard library, which may be locked for good.
         let _ = nix::unistd::write(io::stderr(), MESSAGE);
         // SAFETY: it ends the process and touches nothing.

@@ -12,10 +12,15 @@ use stage_core::event::Event;
 use super::error::PAUSED;
 use super::guard;
 use crate::engine::StopFlag;
-use crate::show::{Reporter, units};
+use crate::show::{Reporter, Reporters, units};
 
 /// Reporters that several threads tell.
 pub type Shared = Arc<Mutex<dyn Reporter>>;
+
+/// For what has no display.
+pub fn silent() -> Shared {
+    Arc::new(Mutex::new(Reporters::default()))
+}
 
 /// The second signal ends the process at once; nothing that is finished can be lost by that.
 pub fn on_signals(stop: StopFlag, display: Shared) -> io::Result<()> {
@@ -23,6 +28,10 @@ pub fn on_signals(stop: StopFlag, display: Shared) -> io::Result<()> {
     thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
             if stop.is_pressing() && signal != SIGHUP {
+                // Whoever holds the display for longer than a moment is stuck in it.
+                if let Ok(mut display) = display.try_lock() {
+                    display.leave();
+                }
                 guard::stand_down();
                 std::process::exit(i32::from(PAUSED));
             }

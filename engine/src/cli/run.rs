@@ -5,20 +5,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use cache::Cache;
-use indicatif::ProgressDrawTarget;
 use stage_core::event::{Event, Status};
 
 use super::arguments::Run;
 use super::error::{CliError, Exit};
 use super::interrupt::{self, Shared};
 use super::project::{Program, Project};
+use super::terminal;
 use crate::engine::{Engine, RunOptions, StopFlag};
 use crate::estimate::estimate_here;
+use crate::gauge;
 use crate::show::Reporters;
 use crate::show::estimate::left_text;
 use crate::show::json::JsonLines;
 use crate::show::lines::Lines;
-use crate::show::live::Live;
+use crate::show::live::{Live, Surface};
 use crate::show::runlog::RunLog;
 
 pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
@@ -29,7 +30,7 @@ pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     let cache = program.open(&project)?;
     let engine = program.engine(arguments.threads, arguments.verify);
     let stop = StopFlag::default();
-    let display = display(arguments.json, program, &cache);
+    let display = display(arguments.json, program, &cache)?;
     interrupt::on_signals(stop.clone(), display.clone())?;
     let limit = arguments.stop_after.or(project.pipeline.session.stop_after_seconds);
     if let Some(seconds) = limit {
@@ -59,7 +60,7 @@ pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
         Status::Failed => Exit::Failed,
         Status::Paused => Exit::Paused,
     };
-    match feed.closed {
+    match feed.closed.take() {
         Some(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(exit),
     }
@@ -103,19 +104,28 @@ impl Feed {
     }
 }
 
-fn display(json: bool, program: &Program, cache: &Cache) -> Shared {
+/// Also where the run ends in a panic, while other threads hold the display.
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.display.lock().unwrap_or_else(PoisonError::into_inner).leave();
+    }
+}
+
+fn display(json: bool, program: &Program, cache: &Cache) -> io::Result<Shared> {
     let mut reporters = Reporters::default();
     reporters.add(RunLog::new(cache));
     let terminal = &program.terminal;
-    match (json, terminal.errors_are_seen) {
+    match (json, terminal.errors_are_drawn) {
         (true, _) => reporters.add(JsonLines(program.output.clone())),
-        (false, true) => {
-            let lines = Box::new(Unminded(io::stderr()));
-            reporters.add(Live::new(ProgressDrawTarget::stderr(), lines, terminal.errors));
-        }
+        (false, true) => reporters.add(Live::new(Surface {
+            output: Box::new(Unminded(io::stderr())),
+            paint: terminal.errors,
+            size: Box::new(terminal::size),
+            gauges: Box::new(gauge::of_this_machine),
+        })?),
         (false, false) => reporters.add(Lines::new(Unminded(io::stderr()), terminal.errors)),
     }
-    Arc::new(Mutex::new(reporters))
+    Ok(Arc::new(Mutex::new(reporters)))
 }
 
 /// Standard error: a run goes on when nobody reads it.

@@ -14,34 +14,45 @@ pub struct Terminal {
     pub data_is_seen: bool,
     /// Somebody may be looking at standard error.
     pub errors_are_seen: bool,
+    /// Standard error is a terminal on which the cursor can be moved.
+    pub errors_are_drawn: bool,
     pub columns: usize,
 }
 
 /// Without a terminal to ask.
 const COLUMNS: usize = 100;
+const ROWS: usize = 24;
 
 impl Terminal {
     pub fn look() -> Terminal {
         let stdout = std::io::stdout().is_terminal();
         let stderr = std::io::stderr().is_terminal();
-        let wanted = (stdout || stderr) && wants_colour();
+        let is_able = std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        let wanted = is_able && wants_colour();
         Terminal {
             data: Paint { colour: stdout && wanted },
             errors: Paint { colour: stderr && wanted },
             data_is_seen: stdout,
             errors_are_seen: stderr,
+            errors_are_drawn: stderr && is_able,
             columns: if stderr { columns() } else { COLUMNS },
         }
     }
 }
 
 fn wants_colour() -> bool {
-    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 fn columns() -> usize {
-    let size = rustix::termios::tcgetwinsize(std::io::stderr());
-    let columns = size.map_or(COLUMNS, |size| usize::from(size.ws_col));
+    let (columns, _) = size();
     if columns < 20 { COLUMNS } else { columns.min(160) }
+}
+
+/// The columns and rows of the terminal at this moment.
+pub fn size() -> (usize, usize) {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr());
+    let size = size.map_or((0, 0), |size| (usize::from(size.ws_col), usize::from(size.ws_row)));
+    let known = |given, otherwise| if given == 0 { otherwise } else { given };
+    (known(size.0, COLUMNS), known(size.1, ROWS))
 }

@@ -31,6 +31,8 @@ pub struct EngineContext {
     /// Where the worker writes large objects; gone with the task.
     pub staging: Option<StagingDir>,
     pub scratch: Scratch,
+    /// The folder of a replay, in which all is done anew.
+    pub kept: Option<Utf8PathBuf>,
     /// Objects that turned out to be damaged or gone, and sources that changed.
     pub lost: Vec<Digest>,
     /// Bytes of the objects that the job has made.
@@ -137,6 +139,9 @@ impl Context for EngineContext {
     }
 
     fn recall(&mut self, key: &Digest) -> Result<Option<Fields>, StageError> {
+        if self.kept.is_some() {
+            return Ok(None);
+        }
         let failed = |error: CacheError| unsteady("", &error);
         let kept = self.store.cache().get(MEMO, &self.part_key(key)).map_err(failed)?;
         let Some(fields) = kept.and_then(|bytes| decode::<Fields>(&bytes)) else {
@@ -152,6 +157,9 @@ impl Context for EngineContext {
 
     fn remember(&mut self, key: &Digest, output: Output) -> Result<Fields, StageError> {
         let fields = self.keep_all(output)?;
+        if self.kept.is_some() {
+            return Ok(fields);
+        }
         let kept = self.store.cache().record(MEMO, &self.part_key(key), encode(&fields));
         kept.map_err(|error| self.cannot_keep(&error))?;
         Ok(fields)
@@ -201,7 +209,14 @@ impl Context for EngineContext {
         let _ = self.messages.send(Message::Metrics { ticket: self.ticket, step, values });
     }
 
+    fn kept(&mut self) -> Option<Utf8PathBuf> {
+        self.kept.clone()
+    }
+
     fn scratch(&mut self) -> Result<Utf8PathBuf, StageError> {
+        if let Some(kept) = &self.kept {
+            return Ok(kept.clone());
+        }
         self.scratch.folder(self.store.cache()).map_err(|error| self.cannot_keep(&error))
     }
 

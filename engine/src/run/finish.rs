@@ -7,8 +7,9 @@ use std::time::Duration;
 use stage_core::event::Event;
 use stage_core::{Fields, StageError};
 
+use super::arrived::{self, GatherSources};
 use super::item_stage::ItemStage;
-use super::message::{Failure, GatherSource, ItemOutcome, Outcome};
+use super::message::{Failure, ItemOutcome, Outcome};
 use super::schedule::{InFlight, Schedule, State};
 use crate::engine::EngineError;
 use crate::history;
@@ -422,44 +423,12 @@ impl Schedule<'_> {
     /// The artifacts that arrive at a stage, by port.
     pub fn artifacts(&self, id: StageId) -> BTreeMap<String, Vec<Fields>> {
         let spec = self.pipeline.stage(id);
-        let arriving = arriving(self.pipeline, &self.plans, &self.planner.assets, spec);
-        let ports = arriving.ports.iter().map(|(port, arrived)| {
-            let fields = arrived.iter().filter_map(|one| one.artifact().cloned());
-            ((*port).to_owned(), fields.collect::<Vec<_>>())
-        });
-        ports.filter(|(_, fields)| !fields.is_empty()).collect()
+        arrived::artifacts(self.pipeline, &self.plans, &self.planner.assets, spec)
     }
 
-    pub fn gather_sources(&self, id: StageId) -> BTreeMap<&'static str, Vec<GatherSource>> {
+    pub fn gather_sources(&self, id: StageId) -> GatherSources {
         let spec = self.pipeline.stage(id);
-        let mut ports = BTreeMap::new();
-        for (port, input) in &spec.inputs {
-            let reads_rejects = spec.kind.input(port).is_some_and(|port| port.reads_rejects);
-            let source = |reference: &Reference| match reference {
-                Reference::Asset(name) => GatherSource::Artifact {
-                    stage: format!("assets.{name}"),
-                    fields: self.planner.assets.get(name).cloned().unwrap_or_default(),
-                },
-                Reference::Stage { stage, port } => {
-                    let plan = &self.plans[stage.0];
-                    let stage = self.pipeline.stage(*stage).name.clone();
-                    match plan.outputs.get(port) {
-                        Some(Planned::Root { root, .. }) => GatherSource::Dataset {
-                            stage,
-                            root: *root,
-                            reads: input.reads.clone(),
-                            rejects: if reads_rejects { plan.rejects.clone() } else { Vec::new() },
-                        },
-                        Some(Planned::Artifact(fields)) => {
-                            GatherSource::Artifact { stage, fields: fields.clone() }
-                        }
-                        _ => GatherSource::Artifact { stage, fields: Fields::new() },
-                    }
-                }
-            };
-            ports.insert(*port, input.references.iter().map(source).collect());
-        }
-        ports
+        arrived::gather_sources(self.pipeline, &self.plans, &self.planner.assets, spec)
     }
 }
 

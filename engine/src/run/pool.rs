@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use camino::Utf8PathBuf;
 use crossbeam_channel::{Receiver, Sender};
 use stage_core::worker::shielded;
 use stage_core::{Batching, Item, ItemJob, Output, Reject, StageError};
@@ -24,6 +25,8 @@ pub struct Shared {
     /// For what works on GPUs.
     pub gpu_stop: StopFlag,
     pub scratch: Scratch,
+    /// Where a stage leaves the folders that it works in, for somebody who wants to look at them.
+    pub kept: Option<Utf8PathBuf>,
 }
 
 impl Shared {
@@ -39,6 +42,7 @@ impl Shared {
             training: None,
             staging: None,
             scratch: self.scratch.clone(),
+            kept: self.kept.clone(),
             lost: Vec::new(),
             written: 0,
         }

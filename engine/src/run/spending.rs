@@ -44,6 +44,16 @@ impl Spending {
         self.began.checked_add(left)
     }
 
+    /// What there is to tell of the time and the money of a run; nothing where neither is limited.
+    pub fn session(&self, pipeline: &Pipeline, deadline: Option<Instant>) -> Option<Event> {
+        let left = |deadline: Instant| deadline.saturating_duration_since(self.began);
+        let seconds_left = deadline.map(|deadline| left(deadline).as_secs_f64());
+        let price_per_hour = pipeline.session.price_per_hour;
+        let (spent, budget) = (self.purse.map(|p| p.spent), self.purse.map(|p| p.budget));
+        let is_limited = seconds_left.is_some() || price_per_hour.is_some();
+        is_limited.then_some(Event::Session { seconds_left, price_per_hour, spent, budget })
+    }
+
     fn is_over(&self) -> bool {
         self.deadline().is_some_and(|deadline| Instant::now() >= deadline)
     }

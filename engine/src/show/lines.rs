@@ -53,6 +53,10 @@ impl<W: Write + Send> Lines<W> {
         Lines { interval: Duration::ZERO, ..Lines::new(output, paint) }
     }
 
+    pub fn output(&self) -> &W {
+        &self.output
+    }
+
     fn progress(&mut self, stage: &str, done: u64, total: u64) -> io::Result<()> {
         let now = Instant::now();
         let interval = self.interval;

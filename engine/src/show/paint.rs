@@ -21,6 +21,11 @@ impl Paint {
         self.wrap("31;1", text)
     }
 
+    /// For a curve or what else is neither good nor bad.
+    pub fn figure(self, text: &str) -> String {
+        self.wrap("36", text)
+    }
+
     pub fn strong(self, text: &str) -> String {
         self.wrap("1", text)
     }

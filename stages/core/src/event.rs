@@ -67,6 +67,15 @@ pub enum Event {
         /// From its beginning to its end.
         seconds: Figure,
     },
+    /// What limits the run and what it costs, where anything does; once, before the first stage.
+    Session {
+        /// Until it is asked to stop.
+        seconds_left: Option<f64>,
+        price_per_hour: Option<f64>,
+        /// By earlier runs of the pipeline, where there is a budget.
+        spent: Option<f64>,
+        budget: Option<f64>,
+    },
     /// What the work of a stage took that has come to its end, in the terms of the estimate.
     Measured {
         stage: String,

@@ -83,6 +83,12 @@ pub trait Context {
     /// Tells figures such as the loss at a step of training. Shown and logged, never a result.
     fn metrics(&mut self, step: u64, values: &[(&str, f64)]);
 
+    /// Where a stage that works in folders of its own leaves them, with what was said in them,
+    /// when it is replayed for somebody to look at.
+    fn kept(&mut self) -> Option<Utf8PathBuf> {
+        None
+    }
+
     /// A folder for files that are needed while the stage works and are gone after the run.
     fn scratch(&mut self) -> Result<Utf8PathBuf, StageError> {
         Err(StageError::failed("there is no folder for files here"))

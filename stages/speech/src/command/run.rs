@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -30,7 +30,12 @@ pub struct CommandSpec<'a> {
     /// Files that must be there afterwards, relative to the folder.
     pub outputs: Vec<Utf8PathBuf>,
     pub timeout: Option<Duration>,
+    /// A folder in which all that it says is kept, and not the last of it alone.
+    pub said: Option<&'a Utf8Path>,
 }
+
+/// Where that is.
+const SAID: [&str; 2] = ["stdout.txt", "stderr.txt"];
 
 /// What a successful program has made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,8 +118,9 @@ pub fn run(
     mut stopping: impl FnMut() -> bool,
 ) -> Result<Finished, CommandError> {
     let mut group = Group::start(spec)?;
-    let stdout = group.child.stdout.take().map(tail_of);
-    let stderr = group.child.stderr.take().map(tail_of);
+    let [own, errors] = copies(spec)?;
+    let stdout = group.child.stdout.take().map(|stream| tail_of(stream, own));
+    let stderr = group.child.stderr.take().map(|stream| tail_of(stream, errors));
     let started = Instant::now();
     let outcome = loop {
         if let Some(status) = group.finished()? {
@@ -157,6 +163,7 @@ pub fn check_program(
         environment: environment.clone(),
         outputs: Vec::new(),
         timeout: None,
+        said: None,
     };
     match run(&spec, || false) {
         Err(CommandError::Failed { .. } | CommandError::NotFound { .. }) => {
@@ -227,13 +234,28 @@ impl Drop for Group {
     }
 }
 
+/// The files that all of both streams goes to, where anybody wants it.
+fn copies(spec: &CommandSpec<'_>) -> Result<[Option<fs::File>; 2], CommandError> {
+    let Some(folder) = spec.said else { return Ok([None, None]) };
+    let [own, errors] = SAID.map(|name| {
+        let path = folder.join(name);
+        let failed = |error| CommandError::Io { action: "make", path: path.clone(), error };
+        fs::File::create(&path).map_err(failed)
+    });
+    Ok([Some(own?), Some(errors?)])
+}
+
 /// Reads a stream to its end on a thread of its own and keeps the last of it.
-fn tail_of(mut stream: impl Read + Send + 'static) -> Receiver<String> {
+fn tail_of(mut stream: impl Read + Send + 'static, mut copy: Option<fs::File>) -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         let mut kept: VecDeque<u8> = VecDeque::with_capacity(2 * KEPT_BYTES);
         let mut buffer = [0; KEPT_BYTES];
         while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            if let Some(copy) = &mut copy {
+                // A full disk must not hold up the program.
+                let _ = copy.write_all(&buffer[..count]);
+            }
             kept.extend(&buffer[..count]);
             kept.drain(..kept.len().saturating_sub(KEPT_BYTES));
         }

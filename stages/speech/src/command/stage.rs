@@ -42,6 +42,9 @@ struct Declared {
 const INPUTS: &str = "in";
 const OUTPUTS: &str = "out";
 const SCRIPT: &str = "script";
+/// The private folder in that of a replay, and in it the line as it was run.
+const KEPT: &str = "command";
+const LINE: &str = "line.sh";
 const ITEMS: &str = "items.jsonl";
 
 /// How long a program may take to say its version.
@@ -102,6 +105,7 @@ impl Declared {
             environment: self.environment.clone(),
             outputs: Vec::new(),
             timeout: Some(VERSION_TIMEOUT),
+            said: None,
         };
         let finished = run(&spec, || context.stopping()).map_err(fatal)?;
         let said = format!("{}{}", finished.stdout, finished.stderr);
@@ -155,7 +159,13 @@ impl Declared {
             environment,
             outputs: outputs.collect(),
             timeout: self.timeout,
+            said: context.kept().is_some().then_some(folder),
         };
+        if spec.said.is_some() {
+            let path = folder.join(LINE);
+            let failed = |error| CommandError::Io { action: "write", path: path.clone(), error };
+            fs::write(&path, format!("{}\n", spec.line)).map_err(failed)?;
+        }
         run(&spec, || context.stopping())
     }
 
@@ -236,10 +246,10 @@ fn environment(setup: &Setup) -> Result<BTreeMap<String, String>, StageError> {
     Ok(environment)
 }
 
-/// A folder that is gone with its content when it is dropped.
+/// A folder that is gone with its content when it is dropped, unless the stage is replayed.
 struct Private {
     path: Utf8PathBuf,
-    _folder: tempfile::TempDir,
+    _folder: Option<tempfile::TempDir>,
 }
 
 impl Private {
@@ -247,6 +257,11 @@ impl Private {
         let failed = |why: String| {
             StageError::failed(format!("failed to make a folder for the command: {why}"))
         };
+        if let Some(kept) = context.kept() {
+            let path = kept.join(KEPT);
+            create(&path)?;
+            return Ok(Private { path, _folder: None });
+        }
         // The command runs elsewhere, and the cache may have been named by a relative path.
         let above = std::path::absolute(context.scratch()?);
         let made =
@@ -254,7 +269,7 @@ impl Private {
         let folder = made.map_err(|error| failed(error.to_string()))?;
         let path = Utf8PathBuf::from_path_buf(folder.path().to_owned());
         let path = path.map_err(|_| failed("its path is not UTF-8".to_owned()))?;
-        Ok(Private { path, _folder: folder })
+        Ok(Private { path, _folder: Some(folder) })
     }
 
     fn path(&self) -> &Utf8Path {

@@ -19,6 +19,7 @@ impl Place {
             environment: [("PATH".to_owned(), "/usr/bin:/bin".into())].into(),
             outputs: outputs.iter().map(Utf8PathBuf::from).collect(),
             timeout: Some(Duration::from_secs(60)),
+            said: None,
         }
     }
 

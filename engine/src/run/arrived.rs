@@ -1,0 +1,64 @@
+//! What arrives at a stage whose inputs are complete, in the form in which its job is given it.
+
+use std::collections::BTreeMap;
+
+use stage_core::Fields;
+
+use super::message::GatherSource;
+use crate::pipeline::{Pipeline, Reference, StageSpec};
+use crate::plan::inputs::arriving;
+use crate::plan::{Planned, StagePlan};
+
+/// By port, one for each reference.
+pub type GatherSources = BTreeMap<&'static str, Vec<GatherSource>>;
+
+/// The artifacts by port.
+pub fn artifacts(
+    pipeline: &Pipeline,
+    plans: &[StagePlan],
+    assets: &BTreeMap<String, Fields>,
+    spec: &StageSpec,
+) -> BTreeMap<String, Vec<Fields>> {
+    let arriving = arriving(pipeline, plans, assets, spec);
+    let ports = arriving.ports.iter().map(|(port, arrived)| {
+        let fields = arrived.iter().filter_map(|one| one.artifact().cloned());
+        ((*port).to_owned(), fields.collect::<Vec<_>>())
+    });
+    ports.filter(|(_, fields)| !fields.is_empty()).collect()
+}
+
+pub fn gather_sources(
+    pipeline: &Pipeline,
+    plans: &[StagePlan],
+    assets: &BTreeMap<String, Fields>,
+    spec: &StageSpec,
+) -> GatherSources {
+    let mut ports = BTreeMap::new();
+    for (port, input) in &spec.inputs {
+        let reads_rejects = spec.kind.input(port).is_some_and(|port| port.reads_rejects);
+        let source = |reference: &Reference| match reference {
+            Reference::Asset(name) => GatherSource::Artifact {
+                stage: format!("assets.{name}"),
+                fields: assets.get(name).cloned().unwrap_or_default(),
+            },
+            Reference::Stage { stage, port } => {
+                let plan = &plans[stage.0];
+                let stage = pipeline.stage(*stage).name.clone();
+                match plan.outputs.get(port) {
+                    Some(Planned::Root { root, .. }) => GatherSource::Dataset {
+                        stage,
+                        root: *root,
+                        reads: input.reads.clone(),
+                        rejects: if reads_rejects { plan.rejects.clone() } else { Vec::new() },
+                    },
+                    Some(Planned::Artifact(fields)) => {
+                        GatherSource::Artifact { stage, fields: fields.clone() }
+                    }
+                    _ => GatherSource::Artifact { stage, fields: Fields::new() },
+                }
+            }
+        };
+        ports.insert(*port, input.references.iter().map(source).collect());
+    }
+    ports
+}

@@ -1,0 +1,280 @@
+//! One item of a stage, or a stage as a whole, done again by itself: with what a run would give
+//! it, and nothing kept but in the memory of a cache that is only read.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cache::{Cache, Digest};
+use camino::Utf8Path;
+use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
+use stage_core::event::{Event, StageCounts};
+use stage_core::{Item, bucket_of};
+
+use super::arrived::{GatherSources, artifacts, gather_sources};
+use super::hands::Hands;
+use super::message::{
+    Failure, GatherTask, ItemOutcome, ItemTask, JobHandle, Message, Outcome, Task,
+};
+use super::pool::Shared;
+use super::scratch::Scratch;
+use crate::engine::{Engine, EngineError, Sink, StopFlag};
+use crate::history;
+use crate::machine::Machine;
+use crate::pipeline::{Pipeline, StageSpec, StageWork};
+use crate::plan::inputs::arriving;
+use crate::plan::items::ItemReads;
+use crate::plan::planner::Planner;
+use crate::plan::{PartialBucket, PartialDataset, PartialItem, Plan, Planned};
+use crate::record::{ItemRecord, StageRecord};
+use crate::store::{ReadError, Store};
+
+/// What was given, what came of it, and what a run had made of the same.
+pub struct Replay {
+    pub given: Given,
+    pub made: Made,
+    pub seconds: f64,
+    pub store: Store,
+}
+
+pub enum Given {
+    Item(Item),
+    Whole(GatherSources),
+}
+
+pub enum Made {
+    Item { outcome: ItemOutcome, known: Option<ItemRecord> },
+    Whole { outcome: Result<StageRecord, Failure>, known: Option<StageRecord> },
+}
+
+/// Why there is nothing to replay.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error("{0}")]
+    Read(#[from] ReadError),
+    #[error("what arrives at `{0}` is not known before the stages above it have run")]
+    Early(String),
+    #[error("no item `{item}` arrives at `{stage}`")]
+    NoItem { stage: String, item: String },
+    #[error("`{0}` works on each item by itself")]
+    Items(String),
+    #[error("`{0}` works on all items together")]
+    NoItems(String),
+    #[error("`{stage}` {why}")]
+    Unfit { stage: String, why: &'static str },
+}
+
+impl From<cache::CacheError> for ReplayError {
+    fn from(error: cache::CacheError) -> ReplayError {
+        EngineError::Cache(error).into()
+    }
+}
+
+/// The only task there is.
+const TICKET: u64 = 1;
+/// How often it is looked whether it was asked to stop.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+pub struct Replayer<'a> {
+    pub engine: &'a Engine,
+    pub pipeline: &'a Pipeline,
+    /// Opened to be read alone.
+    pub cache: &'a Cache,
+    pub spec: &'a StageSpec,
+    /// Where stages that work in folders of their own leave them.
+    pub folder: &'a Utf8Path,
+    pub stop: StopFlag,
+}
+
+impl Replayer<'_> {
+    pub fn replay(&self, item: Option<&str>, sink: Sink) -> Result<Replay, ReplayError> {
+        self.check(item)?;
+        let mut planner = Planner::new(self.engine, self.pipeline, self.cache)?;
+        let plan = planner.plan(&[self.spec.id], sink)?;
+        let given = self.given(&planner, &plan, item)?;
+        let job = Arc::new(self.job(&planner, &plan)?);
+        let task = match &given {
+            Given::Item(item) => {
+                let items = vec![ItemReads::of(self.spec).visible(item)];
+                Task::Items(ItemTask { ticket: TICKET, job, items })
+            }
+            Given::Whole(_) => Task::Gather(Box::new(GatherTask {
+                ticket: TICKET,
+                job,
+                outputs: self.spec.kind.outputs,
+                ports: gather_sources(self.pipeline, &plan.stages, &planner.assets, self.spec),
+                training: None,
+            })),
+        };
+        let started = Instant::now();
+        let outcome = self.work(&planner.store, task, sink);
+        let seconds = started.elapsed().as_secs_f64();
+        let made = self.made(&planner, &plan, &given, outcome)?;
+        Ok(Replay { given, made, seconds, store: planner.store.clone() })
+    }
+
+    fn check(&self, item: Option<&str>) -> Result<(), ReplayError> {
+        let stage = self.spec.name.clone();
+        match (self.spec.work, item) {
+            (StageWork::Source, _) => {
+                let why = "reads what is outside of the cache, which every plan does again";
+                Err(ReplayError::Unfit { stage, why })
+            }
+            (StageWork::Train, _) => {
+                let why = "trains: its course is in its log, and a run goes on from its checkpoint";
+                Err(ReplayError::Unfit { stage, why })
+            }
+            (StageWork::Item, None) => Err(ReplayError::Items(stage)),
+            (StageWork::Item, Some(_)) => Ok(()),
+            (_, Some(_)) => Err(ReplayError::NoItems(stage)),
+            (_, None) => Ok(()),
+        }
+    }
+
+    fn given(
+        &self,
+        planner: &Planner,
+        plan: &Plan,
+        item: Option<&str>,
+    ) -> Result<Given, ReplayError> {
+        let assets = &planner.assets;
+        let arrived = arriving(self.pipeline, &plan.stages, assets, self.spec);
+        if !arrived.missing(item.is_some()).is_empty() {
+            return Err(ReplayError::Early(self.spec.name.clone()));
+        }
+        let Some(id) = item else {
+            let sources = gather_sources(self.pipeline, &plan.stages, assets, self.spec);
+            return Ok(Given::Whole(sources));
+        };
+        let found = match arrived.items() {
+            Some(Planned::Root { root, .. }) => find(&planner.store, root, id)?,
+            Some(Planned::Partial(partial)) => find_partial(&planner.store, partial, id)?,
+            _ => None,
+        };
+        let no_item = || ReplayError::NoItem { stage: self.spec.name.clone(), item: id.to_owned() };
+        found.map(Given::Item).ok_or_else(no_item)
+    }
+
+    fn job(&self, planner: &Planner, plan: &Plan) -> Result<JobHandle, EngineError> {
+        let spec = self.spec;
+        let at = |error| EngineError::Stage { stage: spec.name.clone(), error };
+        let mut setup = self.engine.setup(self.pipeline, spec).map_err(at)?;
+        setup.artifacts = artifacts(self.pipeline, &plan.stages, &planner.assets, spec);
+        setup.files = planner.files[spec.id.0].clone();
+        Ok(JobHandle::new(1, spec.kind, setup))
+    }
+
+    /// Hands the task to whoever does such work in a run, and tells what is told meanwhile.
+    fn work(&self, store: &Store, task: Task, sink: Sink) -> Outcome {
+        let (messages, received) = unbounded();
+        let shared = Shared {
+            engine: Arc::new(Engine { threads: 1, ..self.engine.clone() }),
+            store: store.clone(),
+            messages,
+            stop: self.stop.clone(),
+            gpu_stop: StopFlag::default(),
+            scratch: Scratch::default(),
+            kept: Some(self.folder.to_owned()),
+        };
+        let mut hands = Hands::new(shared, Machine::gpu_devices(self.cache.fs().as_ref()));
+        hands.hand_out(self.spec.kind, &self.spec.policy.device, task);
+        let outcome = self.wait(&received, sink);
+        hands.dismiss();
+        outcome
+    }
+
+    fn wait(&self, received: &Receiver<Message>, sink: Sink) -> Outcome {
+        let stage = || self.spec.name.clone();
+        loop {
+            match received.recv_timeout(PATIENCE) {
+                Ok(Message::Done { outcome, .. }) => return outcome,
+                Ok(Message::Progress { done, total, .. }) => {
+                    let counts = StageCounts::default();
+                    sink(Event::Progress { stage: stage(), done, total, counts });
+                }
+                Ok(Message::Metrics { step, values, .. }) => {
+                    sink(Event::Metrics { stage: stage(), step, values });
+                }
+                Ok(Message::Event(event)) => sink(event),
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) if !self.stop.is_urgent() => {}
+                Err(_) => {
+                    let message = "it was given up".to_owned();
+                    return Outcome::Gather(Err(Failure::Died { message }));
+                }
+            }
+        }
+    }
+
+    fn made(
+        &self,
+        planner: &Planner,
+        plan: &Plan,
+        given: &Given,
+        outcome: Outcome,
+    ) -> Result<Made, ReplayError> {
+        match (given, outcome) {
+            (Given::Item(item), Outcome::Items(outcomes)) => {
+                let arrived = arriving(self.pipeline, &plan.stages, &planner.assets, self.spec);
+                let job = arrived.job_key(&planner.file_digests(self.spec)).digest();
+                let key = ItemReads::of(self.spec).key(&job, item);
+                let known = planner.store.known_items(&[key])?.pop().flatten();
+                let none = || Failure::Died { message: "it gave no outcome".to_owned() };
+                let outcome = outcomes.into_iter().next();
+                let outcome = outcome.unwrap_or_else(|| ItemOutcome::Failed(none()));
+                Ok(Made::Item { outcome, known })
+            }
+            (Given::Item(_), Outcome::Gather(result)) => {
+                let none = || Failure::Died { message: "it gave no outcome".to_owned() };
+                let failure = result.err().unwrap_or_else(none);
+                Ok(Made::Item { outcome: ItemOutcome::Failed(failure), known: None })
+            }
+            (Given::Whole(_), Outcome::Gather(outcome)) => {
+                let keyed = plan.stage(self.spec.id).keyed.as_ref();
+                let known = match keyed {
+                    Some(keyed) => history::outcome_of(self.cache, &keyed.digest)?,
+                    None => None,
+                };
+                Ok(Made::Whole { outcome, known })
+            }
+            (Given::Whole(_), Outcome::Items(_)) => {
+                let message = "it gave items".to_owned();
+                let outcome = Err(Failure::Died { message });
+                Ok(Made::Whole { outcome, known: None })
+            }
+        }
+    }
+}
+
+fn find(store: &Store, root: &Digest, id: &str) -> Result<Option<Item>, ReadError> {
+    let dataset = store.dataset(root)?;
+    let number = bucket_of(id, dataset.bits);
+    let bucket = dataset.buckets.iter().find(|bucket| bucket.number == number);
+    let items = bucket.map(|bucket| store.chunk(&bucket.chunk)).transpose()?;
+    Ok(items.and_then(|chunk| chunk.items.into_iter().find(|item| *item.id == *id)))
+}
+
+/// Among what the stage above has given so far.
+fn find_partial(
+    store: &Store,
+    partial: &PartialDataset,
+    id: &str,
+) -> Result<Option<Item>, ReadError> {
+    for bucket in &partial.buckets {
+        let found = match bucket {
+            PartialBucket::Closed(bucket) => {
+                let items = store.chunk(&bucket.chunk)?.items;
+                items.into_iter().find(|item| *item.id == *id)
+            }
+            PartialBucket::Open { items, .. } => items.iter().find_map(|item| match item {
+                PartialItem::Known(item) if *item.id == *id => Some(item.clone()),
+                _ => None,
+            }),
+        };
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}

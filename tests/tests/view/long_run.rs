@@ -1,0 +1,91 @@
+//! A run that is as long as a test wants: stages that wait, a training, a GPU that is none.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use throstle_tests::screen::Screen;
+use throstle_tests::{Project, command};
+
+/// The training goes on until it is stopped; `held` waits for the file `go`.
+const MANIFEST: &str = r#"
+[pipeline]
+name = "long"
+
+[session]
+price_per_hour = 3600.0
+budget = 100000.0
+
+[stage.lines]
+use = "test.lines"
+folder = "data"
+
+[stage.checked]
+use = "command"
+input = "lines"
+fields = ["speaker"]
+command = "case {speaker} in z) echo no such voice >&2; exit 3;; esac; echo {speaker} > {out.said}"
+outputs = { said = "said.txt" }
+quarantine = 0.5
+export = "out/{id}.txt"
+
+[stage.held]
+use = "command"
+input = "lines"
+fields = ["speaker"]
+command = "case {speaker} in h*) while ! [ -e {base}/go ]; do sleep 0.02; done;; esac; echo {speaker} > {out.said}"
+outputs = { said = "said.txt" }
+
+[stage.model]
+use = "test.train"
+input = "lines"
+steps = 100000
+every = 20
+pause = "5ms"
+frozen = "1KB"
+
+[stage.joined]
+use = "report.summary"
+input = ["lines", "held"]
+artifacts = ["model"]
+export = "out/joined.json"
+"#;
+
+/// What `held` does, which waits for the file `go` when it comes to the item `h`.
+pub const HELD: &str = "case {speaker} in h*) while ! [ -e {base}/go ]; do sleep 0.02; done;; esac";
+
+/// Answers as NVIDIA's program does, for ever.
+const GPU: &str =
+    "#!/bin/sh\nwhile :; do echo '0, NVIDIA H100 80GB HBM3, 97, 31200, 81559'; sleep 1; done\n";
+
+pub fn project() -> Project {
+    let project = Project::new(MANIFEST);
+    for name in ["a", "b", "c", "d", "e", "f", "g", "h", "z"] {
+        project.write(&format!("data/{name}.txt"), name);
+    }
+    project.write("programs/nvidia-smi", GPU);
+    let program = project.file("programs/nvidia-smi");
+    std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    project
+}
+
+/// `run` in that project, with the GPU that is none, in sixteen colours.
+pub fn program(project: &Project, arguments: &[&str]) -> Command {
+    let mut command = command("small_world", project.path(), &[&["run", "."], arguments].concat());
+    let path = std::env::var("PATH").unwrap();
+    command.env("PATH", format!("{}:{path}", project.file("programs").display()));
+    command.env("TERM", "xterm").env_remove("NO_COLOR");
+    command
+}
+
+pub fn start(project: &Project, columns: u16, rows: u16) -> Screen {
+    Screen::start(program(project, &["--threads", "4"]), columns, rows)
+}
+
+/// Until the training has told a few losses and kept a checkpoint, and the GPU was asked.
+pub fn wait_for_training(screen: &Screen) -> String {
+    screen.wait_for("checkpoint at");
+    screen.wait_for("cuda:0");
+    screen.wait_until("a curve of the loss", |shown| {
+        shown.matches(|letter| ('▁'..='█').contains(&letter)).count() >= 5
+    })
+}
