@@ -1,64 +1,121 @@
-//! How fast VITS of the published size is, with random weights, on as many threads as the
-//! command line says: the alignment of frames and tokens, sound from latents, and the losses of
-//! a clip with their gradients. `vits.py` beside this measures the reference;
-//! `tools/bench_vits.sh` runs both.
+//! How fast VITS speaks and learns, with random weights and at the size that it is told. `vits.py`
+//! beside this has it take turns with the reference: each line that arrives names a piece of
+//! work, and is answered with the seconds that this took, by the clock and as CPU time of the
+//! program itself. `tools/bench_vits.sh` runs the two.
+//!
+//!     vits THREADS FRAMES TOKENS CONFIG
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::hint::black_box;
 use std::time::Instant;
 
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use stage_torch::train::adamw::{AdamW, AdamWSettings};
+use stage_torch::train::gradients;
 use stage_torch::vits::{
-    Clips, Config, Form, Lessons, LossWeights, Nets, Prepared, align, prepare,
+    Clips, Config, Form, Lessons, LossWeights, Net, Nets, Prepared, align, prepare,
 };
 use stage_torch::weights::Weights;
 use tch::{Device, Kind, Tensor};
 
-/// The script in Python has the same.
-const ROUNDS: usize = 5;
-const FRAMES: i64 = 200;
-const TOKENS: i64 = 121;
+/// As in `vits.py`, where those are of the recipe that is used most.
+const RATE: f64 = 2e-4;
+const SETTINGS: AdamWSettings =
+    AdamWSettings { beta1: 0.8, beta2: 0.99, epsilon: 1e-9, weight_decay: 0.01, decays_all: true };
 
 fn main() {
     // What cargo adds is let pass.
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     // Nothing to measure: cargo runs benchmarks as tests, too.
-    let [threads] = words.as_slice() else { return };
+    let [threads, frames, tokens, config] = words.as_slice() else { return };
     tch::set_num_threads(threads.parse().expect("a number of threads"));
-    for (frames, tokens) in [(200, 121), (625, 301), (1250, 601)] {
-        let scores: Vec<f32> = (0..frames * tokens).map(|at| (at as f32 * 0.37).sin()).collect();
-        report(&format!("align {frames} frames, {tokens} tokens"), || {
-            black_box(align(&scores, frames, tokens, tokens).unwrap());
-        });
+    let config = Config::parse(config.as_bytes()).unwrap();
+    let mut bench = Bench::new(config, frames.parse().unwrap(), tokens.parse().unwrap());
+    for line in std::io::stdin().lines() {
+        let (wall, user) = (Instant::now(), user_seconds());
+        bench.work(&line.unwrap());
+        println!("{} {}", wall.elapsed().as_secs_f64(), user_seconds() - user);
     }
-    let config = Config { model_type: "vits".into(), ..Config::default() };
-    let weights = LossWeights::default();
-    let lessons = Lessons { bands: 80, weights, dropout: false, kind: Kind::Float };
-    let mut trainee = Nets::new(&config, random(&config), lessons).unwrap();
-    let model = trainee.generator();
-    let options = (Kind::Float, Device::Cpu);
-    let latents = Tensor::randn([1, config.flow_size, FRAMES], options);
-    let mask = Tensor::ones([1, 1, FRAMES], options);
-    report("sound from 200 frames (3.2 s)", || {
+}
+
+fn user_seconds() -> f64 {
+    getrusage(UsageWho::RUSAGE_SELF).unwrap().user_time().num_microseconds() as f64 * 1e-6
+}
+
+struct Bench {
+    nets: Nets,
+    optimisers: [AdamW; 2],
+    clips: Clips,
+    latents: Tensor,
+    frames: i64,
+    tokens: i64,
+}
+
+impl Bench {
+    fn new(config: Config, frames: i64, tokens: i64) -> Bench {
+        let weights = LossWeights::default();
+        let lessons = Lessons { bands: 80, weights, dropout: false, kind: Kind::Float };
+        let nets = Nets::new(&config, random(&config), lessons).unwrap();
+        let wave: Vec<f32> =
+            (0..frames * config.hop()).map(|at| (at as f32 * 0.05).sin()).collect();
+        let texts = nets.generator().texts(&[vec![1; tokens as usize]]).unwrap();
+        let clips = Clips::new(nets.generator(), nets.analysis(), texts, &[&wave], None).unwrap();
+        let shared = |(name, tensor): &(String, Tensor)| (name.clone(), tensor.shallow_clone());
+        let optimiser = |net| {
+            let parameters = nets.parameters(net).iter().map(shared).collect();
+            AdamW::new(SETTINGS, parameters).unwrap()
+        };
+        let optimisers = [Net::Discriminator, Net::Generator].map(optimiser);
+        let latents = Tensor::randn([1, config.flow_size, frames], (Kind::Float, Device::Cpu));
+        Bench { nets, optimisers, clips, latents, frames, tokens }
+    }
+
+    fn work(&mut self, name: &str) {
+        match name {
+            "align" => self.align(),
+            "speak" => self.speak(),
+            "step" => self.step(true),
+            "step, made twice" => self.step(false),
+            other => panic!("`{other}` is no work"),
+        }
+    }
+
+    /// The alignment of frames and tokens.
+    fn align(&self) {
+        let (frames, tokens) = (self.frames as usize, self.tokens as usize);
+        let scores: Vec<f32> = (0..frames * tokens).map(|at| (at as f32 * 0.37).sin()).collect();
+        black_box(align(&scores, frames, tokens, tokens).unwrap());
+    }
+
+    /// Sound from latents.
+    fn speak(&self) {
         let _guard = tch::no_grad_guard();
-        let latents = model.flow.reverse(&latents, &mask, None).unwrap();
+        let model = self.nets.generator();
+        let mask = Tensor::ones([1, 1, self.frames], (Kind::Float, Device::Cpu));
+        let latents = model.flow.reverse(&self.latents, &mask, None).unwrap();
         drop(model.decoder.forward(&latents, None).unwrap());
-    });
-    let wave: Vec<f32> = (0..FRAMES * config.hop()).map(|at| (at as f32 * 0.05).sin()).collect();
-    let texts = model.texts(&[vec![1; TOKENS as usize]]).unwrap();
-    let clips = Clips::new(model, trainee.analysis(), texts, &[&wave], None).unwrap();
-    let totals = Nets::count(&clips);
-    report("losses and gradients of a clip of 3.2 s", || {
-        let made = trainee.make(&clips, 1).unwrap();
-        trainee.judge(&made, &totals).unwrap();
-        trainee.speak(&made, &totals).unwrap();
-    });
-    report("the same where the generator's turn makes it again", || {
-        let made = tch::no_grad(|| trainee.make(&clips, 1)).unwrap();
-        trainee.judge(&made, &totals).unwrap();
-        drop(made);
-        let made = trainee.make(&clips, 1).unwrap();
-        trainee.speak(&made, &totals).unwrap();
-    });
+    }
+
+    /// A training step of both nets. Where it is not kept, what the generator made is made again
+    /// for its own turn.
+    fn step(&mut self, keeps: bool) {
+        let Bench { nets, optimisers: [judging, speaking], clips, .. } = self;
+        let totals = Nets::count(clips);
+        for net in [Net::Discriminator, Net::Generator] {
+            gradients::clear(nets.parameters(net));
+        }
+        let make = || nets.make(clips, 1).unwrap();
+        let mut made = if keeps { make() } else { tch::no_grad(make) };
+        nets.judge(&made, &totals).unwrap();
+        judging.step(&gradients::of(nets.parameters(Net::Discriminator)), RATE, 1.0).unwrap();
+        if !keeps {
+            drop(made);
+            made = nets.make(clips, 1).unwrap();
+        }
+        nets.speak(&made, &totals).unwrap();
+        speaking.step(&gradients::of(nets.parameters(Net::Generator)), RATE, 1.0).unwrap();
+    }
 }
 
 fn random(config: &Config) -> Prepared {
@@ -69,15 +126,4 @@ fn random(config: &Config) -> Prepared {
     };
     let weights: Weights = tensors.map(|(name, shape)| (name, tensor(&shape))).collect();
     prepare(config, weights, Form::Normed, Device::Cpu).unwrap()
-}
-
-/// The best round: others were disturbed.
-fn report(what: &str, mut work: impl FnMut()) {
-    let mut best = f64::INFINITY;
-    for _ in 0..ROUNDS {
-        let start = Instant::now();
-        work();
-        best = best.min(start.elapsed().as_secs_f64());
-    }
-    println!("throstle   {what}: {:.3} ms", best * 1e3);
 }

@@ -196,9 +196,6 @@ impl Update {
 
 impl Slot {
     fn step(&mut self, update: &Update, gradient: Option<&Tensor>) -> Result<(), TorchError> {
-        if self.decays && update.shrink != 1.0 {
-            let _ = self.master.f_mul_scalar_(update.shrink)?;
-        }
         let flat = |tensor: &Tensor| tensor.f_view(-1);
         let (master, first, second) =
             (flat(&self.master)?, flat(&self.first)?, flat(&self.second)?);
@@ -209,6 +206,9 @@ impl Slot {
             let length = most.min(count - start);
             let piece = |tensor: &Tensor| tensor.f_narrow(0, start, length);
             let gradient = gradient.as_ref().map(piece).transpose()?;
+            if self.decays && update.shrink != 1.0 {
+                let _ = piece(&master)?.f_mul_scalar_(update.shrink)?;
+            }
             update.apply(piece(&master)?, piece(&first)?, piece(&second)?, gradient)?;
         }
         self.publish()
