@@ -29,7 +29,7 @@ pub struct Comparison {
 #[derive(Debug, Default, Serialize)]
 pub struct StageChange {
     pub stage: String,
-    /// What of its key is other; `None` where what it was made of is no longer known.
+    /// What of its key is other; `None` where what it was made of is not known of both.
     pub reasons: Option<Vec<String>>,
     /// Of its first data set.
     pub items: Option<ItemCounts>,

@@ -156,6 +156,13 @@ pub struct Policy {
     pub device: String,
 }
 
+impl Policy {
+    /// Whether so many quarantined items of all are more than the stage may set aside.
+    pub fn is_exceeded(&self, quarantined: u64, items: u64) -> bool {
+        quarantined as f64 > self.quarantine * items as f64
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct StageSpec {
     pub id: StageId,

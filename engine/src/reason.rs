@@ -109,6 +109,11 @@ pub enum Reason {
     WaitsFor {
         stages: Vec<String>,
     },
+    /// Every outcome is known, and too many of them are items that were set aside.
+    TooManyQuarantined {
+        quarantined: u64,
+        items: u64,
+    },
 }
 
 impl fmt::Display for Reason {
@@ -170,6 +175,10 @@ impl fmt::Display for Reason {
             ObjectLost { digest } => write!(formatter, "object {digest} was damaged or lost"),
             ResultGone => write!(formatter, "its result is no longer in the cache"),
             WaitsFor { stages } => write!(formatter, "waits for {}", stages.join(", ")),
+            TooManyQuarantined { quarantined, items } => write!(
+                formatter,
+                "{quarantined} of {items} items are quarantined, more than the stage may set aside"
+            ),
         }
     }
 }

@@ -205,10 +205,9 @@ impl Pass<'_> {
         if is_settled(&plan, self.wanted) {
             return self.take_over(plan, planner, total, sink);
         }
-        let spending = Spending::begin(self.cache, self.pipeline, self.number)?;
-        if total.expected.is_none() && self.options.probe.is_none() {
+        let is_first = total.expected.is_none() && self.options.probe.is_none();
+        if is_first {
             total.expected = self.estimate(&plan, sink)?;
-            spending.session(self.pipeline, self.options.deadline).into_iter().for_each(&mut *sink);
         }
         let (messages, received) = unbounded();
         let shared = Shared {
@@ -247,7 +246,7 @@ impl Pass<'_> {
             committer: Committer::new(messages, self.options.commit_every),
             run: self.number,
             gpus: gpu_hours,
-            spending,
+            spending: Spending::begin(self.cache, self.pipeline, self.number)?,
             deaths: HashMap::new(),
             halted: false,
             failed: false,
@@ -255,6 +254,9 @@ impl Pass<'_> {
             full: false,
             next_ticket: 0,
         };
+        if is_first {
+            schedule.tell_session();
+        }
         let driven = schedule.drive();
         let taken: Vec<Taken> = self.pipeline.ids().map(|id| schedule.taken(id)).collect();
         let done: Vec<bool> =

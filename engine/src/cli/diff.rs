@@ -84,7 +84,8 @@ fn write_change(change: &StageChange, output: &mut dyn Write) -> std::io::Result
     let same = if change.gives_the_same { " (gives the same)" } else { "" };
     writeln!(output, "{}{same}", clean(&change.stage))?;
     match &change.reasons {
-        None => writeln!(output, "  what it was made of is no longer known")?,
+        // It was collected since, or the stage has not come to its end in one of the runs.
+        None => writeln!(output, "  what it was made of is not known of both runs")?,
         Some(reasons) => {
             for reason in reasons.iter().take(REASONS) {
                 writeln!(output, "  {}", clean(reason))?;

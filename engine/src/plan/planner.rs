@@ -218,6 +218,7 @@ impl<'a> Planner<'a> {
         let mut lost = Vec::new();
         if let Some(keyed) = &keyed
             && let Some(record) = self.known(&keyed.digest, &mut lost)?
+            && !spec.policy.is_exceeded(record.rejects.len() as u64, record.items)
         {
             return Ok(StagePlan::fresh(spec, keyed.clone(), record));
         }
@@ -238,7 +239,10 @@ impl<'a> Planner<'a> {
         lost.sort_unstable();
         lost.dedup();
         let seconds = last.as_ref().and_then(|last| self.seconds(last)).unwrap_or(0.0);
-        if let (Some(keyed), true) = (&keyed, work.is_settled()) {
+        let quarantined = counts.rejects.len() as u64;
+        // Of a stage that fails by what it has set aside nothing is settled.
+        let is_exceeded = work.is_settled() && spec.policy.is_exceeded(quarantined, counts.reused);
+        if let (Some(keyed), true, false) = (&keyed, work.is_settled(), is_exceeded) {
             let record = crate::tables::settle(&self.store, spec, &work, &counts, seconds)?;
             return Ok(StagePlan::fresh(spec, keyed.clone(), record));
         }
@@ -247,18 +251,24 @@ impl<'a> Planner<'a> {
             (last.run, differences)
         });
         let reasons = match &keyed {
+            Some(_) if is_exceeded => {
+                vec![Reason::TooManyQuarantined { quarantined, items: counts.reused }]
+            }
             Some(_) => reasons_from(spec, differences.as_ref(), &lost, counts.todo),
             None => self.pending_reasons(spec, last.as_ref(), arriving, &job, &lost),
         };
         Ok(StagePlan {
             unchanged: false,
             differences,
-            verdict: if counts.todo > 0 { Verdict::Dirty } else { Verdict::Unknown },
+            verdict: match counts.todo > 0 || is_exceeded {
+                true => Verdict::Dirty,
+                false => Verdict::Unknown,
+            },
             reasons,
             executed: counts.todo,
             pending: counts.pending,
             reused: counts.reused,
-            quarantined: counts.rejects.len() as u64,
+            quarantined,
             seconds: self.item_seconds(last.as_ref(), counts.todo + counts.pending),
             keyed,
             outputs: main_output(spec, Planned::Partial(Arc::new(work.output()))),

@@ -102,9 +102,9 @@ impl Schedule<'_> {
         };
         let bad = record.rejects.len() as u64;
         let total = bad + record.outputs.values().map(found).max().unwrap_or(0);
-        let share = self.pipeline.stage(id).policy.quarantine;
-        if bad as f64 > share * total as f64 {
-            self.fail(id, &too_many(bad, total, share, &record.rejects));
+        let policy = &self.pipeline.stage(id).policy;
+        if policy.is_exceeded(bad, total) {
+            self.fail(id, &too_many(bad, total, policy.quarantine, &record.rejects));
             return Ok(());
         }
         self.end_with(id, record, true)
@@ -156,7 +156,7 @@ impl Schedule<'_> {
         // What the stages above have set aside meanwhile never arrived.
         let kept: u64 = stage.closed.iter().map(|bucket| u64::from(bucket.items)).sum();
         let total = kept + bad;
-        if bad as f64 > spec.policy.quarantine * total as f64 {
+        if spec.policy.is_exceeded(bad, total) {
             let error = too_many(bad, total, spec.policy.quarantine, &stage.rejects);
             self.fail(id, &error);
             return Ok(());

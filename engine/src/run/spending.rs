@@ -44,16 +44,6 @@ impl Spending {
         self.began.checked_add(left)
     }
 
-    /// What there is to tell of the time and the money of a run; nothing where neither is limited.
-    pub fn session(&self, pipeline: &Pipeline, deadline: Option<Instant>) -> Option<Event> {
-        let left = |deadline: Instant| deadline.saturating_duration_since(self.began);
-        let seconds_left = deadline.map(|deadline| left(deadline).as_secs_f64());
-        let price_per_hour = pipeline.session.price_per_hour;
-        let (spent, budget) = (self.purse.map(|p| p.spent), self.purse.map(|p| p.budget));
-        let is_limited = seconds_left.is_some() || price_per_hour.is_some();
-        is_limited.then_some(Event::Session { seconds_left, price_per_hour, spent, budget })
-    }
-
     fn is_over(&self) -> bool {
         self.deadline().is_some_and(|deadline| Instant::now() >= deadline)
     }
@@ -81,6 +71,18 @@ impl Spending {
 }
 
 impl Schedule<'_> {
+    /// What there is to tell of the time and the money of a run; nothing where neither is limited.
+    pub fn tell_session(&mut self) {
+        let left = |deadline: Instant| deadline.saturating_duration_since(self.spending.began);
+        let seconds_left = self.options.deadline.map(|deadline| left(deadline).as_secs_f64());
+        let price_per_hour = self.pipeline.session.price_per_hour;
+        let purse = self.spending.purse;
+        let (spent, budget) = (purse.map(|purse| purse.spent), purse.map(|purse| purse.budget));
+        if seconds_left.is_some() || price_per_hour.is_some() {
+            (self.sink)(Event::Session { seconds_left, price_per_hour, spent, budget });
+        }
+    }
+
     /// The cost so far; stops the run when the budget is used up.
     pub fn watch_spending(&mut self) -> Result<(), EngineError> {
         if self.spending.write(self.store.cache(), false)? {
