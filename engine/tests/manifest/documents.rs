@@ -103,15 +103,26 @@ fn the_recipes_of_the_project_have_no_mistakes() {
     }
 }
 
-#[test]
-fn the_recipe_of_the_page_on_quality_has_no_mistakes() {
-    let page = stored("quality.md");
-    let from = page.lines().skip_while(|line| *line != "    [pipeline]");
+/// The indented lines of a page that begin with this one.
+fn shown(page: &str, first: &str) -> String {
+    let from = page.lines().skip_while(|line| *line != format!("    {first}"));
     let lines = from.take_while(|line| line.is_empty() || line.starts_with("    "));
-    let text: String = lines.map(|line| format!("{}\n", line.trim_start_matches("    "))).collect();
-    let loaded = read(Utf8Path::new("pipeline.toml"), &text);
-    assert_eq!(loaded.pipeline.stages.len(), 11, "all stages of the page");
-    assert!(loaded.warnings.is_empty());
+    lines.map(|line| format!("{}\n", line.trim_start_matches("    "))).collect()
+}
+
+#[test]
+fn the_recipe_of_the_page_on_quality_has_no_mistakes_with_either_recogniser() {
+    let page = stored("quality.md");
+    let by_command = shown(&page, "[pipeline]");
+    let (before, from) = by_command.split_once("[stage.transcribed]").expect("the stage");
+    let (_, behind) = from.split_once("[stage.understood]").expect("the stage behind it");
+    let by_checkpoint = shown(&page, "[assets.recogniser]");
+    let by_checkpoint = format!("{before}{by_checkpoint}[stage.understood]{behind}");
+    for (text, stages) in [(by_command, 11), (by_checkpoint, 13)] {
+        let loaded = read(Utf8Path::new("pipeline.toml"), &text);
+        assert_eq!(loaded.pipeline.stages.len(), stages, "all stages of the page");
+        assert!(loaded.warnings.is_empty());
+    }
 }
 
 #[test]

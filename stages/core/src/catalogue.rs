@@ -1,5 +1,6 @@
 //! The catalogue: the description of every stage kind, without any implementation.
 
+pub mod asr;
 pub mod audio;
 pub mod command;
 pub mod corpus;
@@ -26,6 +27,7 @@ const FAMILIES: &[&[&Kind]] = &[
     text::KINDS,
     dataset::KINDS,
     speaker::KINDS,
+    asr::KINDS,
     quality::KINDS,
     report::KINDS,
     vq::KINDS,

@@ -17,9 +17,12 @@ pub const FAMILY: &str = "family";
 pub const CONFIG: &str = "config";
 pub const TOKENIZER: &str = "tokenizer.tiktoken";
 pub const SPECIAL_TOKENS: &str = "special_tokens.json";
-/// The symbols of the tokenizer of a VITS model, and what that does with texts.
+/// The symbols of the tokenizer of a VITS model or of a recogniser.
 pub const VOCABULARY: &str = "vocab.json";
+/// What the tokenizer of a VITS model does with texts.
 pub const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+/// How sound is handed to a recogniser.
+pub const PREPROCESSOR: &str = "preprocessor_config.json";
 /// The names of the speakers by their numbers, a JSON array, where a model knows several.
 pub const SPEAKERS: &str = "speakers";
 /// The licence of the weights, where it is known.
@@ -31,6 +34,7 @@ pub const DUAL_AR: &str = "fish-dual-ar";
 pub const DAC: &str = "fish-dac";
 pub const LORA: &str = "fish-lora";
 pub const VITS: &str = "vits";
+pub const WAV2VEC2: &str = "wav2vec2";
 
 pub const TENSOR_KIND: &str = "tensor";
 pub const CONFIG_KIND: &str = "model/config";

@@ -24,6 +24,7 @@ use crate::threads::one_thread;
 use crate::train::adamw::AdamWSettings;
 use crate::train::lora_fixture;
 use crate::vits;
+use crate::wav2vec2;
 use crate::weights::{self, Weights};
 
 /// The content of `fixture.json`.
@@ -66,6 +67,8 @@ pub enum Model {
     Lora,
     #[serde(rename = "vits")]
     Vits,
+    #[serde(rename = "wav2vec2")]
+    Wav2Vec2,
 }
 
 /// How far one output is off.
@@ -102,6 +105,10 @@ pub fn check(folder: &Path) -> Result<Vec<Comparison>, TorchError> {
         Model::Vits => {
             let inputs = inputs(&tensors)?;
             flat(vits::fixture::outputs(&fixture.settings, &weights, &inputs)?)?
+        }
+        Model::Wav2Vec2 => {
+            let wave = singles(&tensors, "input.wave")?;
+            flat(wav2vec2::fixture::outputs(&fixture.settings, &weights, &wave)?)?
         }
     };
     let mut comparisons = Vec::new();
@@ -179,7 +186,7 @@ fn flat(outputs: Outputs) -> Result<Values, TorchError> {
 
 fn mel_rvq(weights: &[u8], tensors: &SafeTensors) -> Result<Values, TorchError> {
     let model = MelRvq::load(weights)?;
-    let wave: Vec<f32> = values(tensors, "input.wave")?.iter().map(|v| *v as f32).collect();
+    let wave = singles(tensors, "input.wave")?;
     let log_mel = Mel::new(model.config().mel)?.frames(&wave)?;
     let codes = model.encode(&[&wave])?.remove(0);
     let wide = |values: Vec<f32>| values.into_iter().map(f64::from).collect();
@@ -192,7 +199,7 @@ fn mel_rvq(weights: &[u8], tensors: &SafeTensors) -> Result<Values, TorchError> 
 
 fn fish_dac(weights: &[u8], tensors: &SafeTensors) -> Result<Values, TorchError> {
     let inputs = dac::fixture::Inputs {
-        waves: values(tensors, "input.waves")?.iter().map(|v| *v as f32).collect(),
+        waves: singles(tensors, "input.waves")?,
         lengths: values(tensors, "input.lengths")?.iter().map(|v| *v as usize).collect(),
         spoken: values(tensors, "input.codes")?.iter().map(|v| *v as u16).collect(),
         codes: values(tensors, "expected.codes")?,
@@ -203,7 +210,7 @@ fn fish_dac(weights: &[u8], tensors: &SafeTensors) -> Result<Values, TorchError>
 
 fn lora(weights: &[u8], tensors: &SafeTensors) -> Result<Values, TorchError> {
     let tokens: Vec<i64> = values(tensors, "input.tokens")?.iter().map(|v| *v as i64).collect();
-    let slope: Vec<f32> = values(tensors, "input.slope")?.iter().map(|v| *v as f32).collect();
+    let slope = singles(tensors, "input.slope")?;
     let (tokens, slope) = (Tensor::f_from_slice(&tokens)?, Tensor::f_from_slice(&slope)?);
     flat(lora_fixture::outputs(weights, &tokens, &slope)?)
 }
@@ -233,6 +240,11 @@ fn read(folder: &Path, name: &str) -> Result<Vec<u8>, TorchError> {
     let path = Utf8Path::from_path(&path)
         .ok_or_else(|| TorchError::Input(format!("`{}` is not UTF-8", path.display())))?;
     RealFs.read(path).map_err(|error| TorchError::Input(format!("{error}: {}", error.source)))
+}
+
+/// The values of a tensor of f32.
+fn singles(tensors: &SafeTensors, name: &str) -> Result<Vec<f32>, TorchError> {
+    Ok(values(tensors, name)?.into_iter().map(|value| value as f32).collect())
 }
 
 fn values(tensors: &SafeTensors, name: &str) -> Result<Vec<f64>, TorchError> {

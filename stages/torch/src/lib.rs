@@ -33,6 +33,7 @@ mod threads;
 pub mod train;
 mod utterance;
 pub mod vits;
+pub mod wav2vec2;
 pub mod wave;
 mod weight_norm;
 pub mod weights;

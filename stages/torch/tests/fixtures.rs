@@ -102,3 +102,17 @@ fn vits_agrees_with_its_reference() {
         assert!(comparison.is_good(), "{comparison:?}");
     }
 }
+
+#[test]
+fn the_recogniser_agrees_with_its_reference_in_either_norm() {
+    for norm in ["group", "layer"] {
+        let folder =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/wav2vec2_{norm}"));
+        let comparisons = stage_torch::fixture::check(&folder).unwrap();
+        let names: Vec<&str> = comparisons.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!(names, ["frames", "logits", "text"], "{norm}");
+        for comparison in &comparisons {
+            assert!(comparison.is_good(), "{norm}: {comparison:?}");
+        }
+    }
+}

@@ -18,8 +18,8 @@ so that models that share tensors share the space as well.
 
 Names lose what training tools put before them (`state_dict`, `model.`, `generator.`); rotation
 tables and masks are left out, since they are made anew; separate matrices of queries, keys and
-values become one. The tensors of a text model or a VITS model are compared with what its
-`config.json` asks for, and the size of its tokenizer with its vocabulary.
+values become one. The tensors of a text model, a VITS model or a speech recogniser are compared
+with what its `config.json` asks for, and the size of its tokenizer with its vocabulary.
 
 VITS models are those of transformers (`vocab.json` and `tokenizer_config.json` beside), finetune-hf-vits
 at any moment of training, and the original project (`G_100000.pth`, `config.json`, `vocab.txt`, as MMS
@@ -28,7 +28,10 @@ direction, as the file has it; a discriminator stays where there is one. `speake
 `model.export` writes it, names the speakers. Models that read phonemes of espeak are refused. Models
 that read romanised texts (`is_uroman`) are taken, and the notes say so: `text.audit`, `vits.finetune`
 and `vits.synthesize` set aside or refuse texts with letters or digits beyond ASCII for them, which a
-`command` stage with uroman has to write anew before.",
+`command` stage with uroman has to write anew before.
+
+Speech recognisers (`wav2vec2`) are checkpoints of `Wav2Vec2ForCTC` of transformers without adapters,
+with `vocab.json` and `preprocessor_config.json` beside; `asr.transcribe` hears with them.",
     work: Work::Gather,
     cost: Cost::Weights(Weights { written: 1.0 }),
     inputs: &[InputPort {
@@ -48,10 +51,10 @@ and `vits.synthesize` set aside or refuse texts with letters or digits beyond AS
     parameters: &[
         Parameter {
             name: "family",
-            parameter_type: ParameterType::Choice(&["auto", "fish-dual-ar", "fish-dac", "vits"]),
+            parameter_type: ParameterType::Choice(&["auto", "fish-dual-ar", "fish-dac", "vits", "wav2vec2"]),
             default: Default::Text("auto"),
-            doc: "What the weights are: a text model of Fish Speech, its codec, a VITS model, or \
-                  what the names of the tensors say.",
+            doc: "What the weights are: a text model of Fish Speech, its codec, a VITS model, a \
+                  speech recogniser, or what the names of the tensors say.",
             ..Parameter::BASE
         },
         Parameter {

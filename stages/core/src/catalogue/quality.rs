@@ -29,7 +29,7 @@ const HIGHEST: Parameter = Parameter {
     ..LOWEST
 };
 
-const LONGEST: Parameter = Parameter {
+pub(super) const LONGEST: Parameter = Parameter {
     name: "longest",
     parameter_type: ParameterType::Duration,
     default: Default::Seconds(60.0),
@@ -174,8 +174,8 @@ pub static CER: Kind = Kind {
     name: "quality.cer",
     summary: "Counts what a speech recogniser heard wrong of each text.",
     doc: "\
-The recogniser is a program of your own in a `command` stage, which writes what it heard as a text
-file. The fewest edits that lead from the text to it are counted, by characters (code points, the
+The recogniser is a checkpoint that `asr.transcribe` hears with, or a program of your own in a
+`command` stage, which writes what it heard as a text file. The fewest edits that lead from the text to it are counted, by characters (code points, the
 spaces between words being some) and by words. `cer` and `wer` are edits over the length of the text
 and can exceed 1. What counts as no difference is for the parameters to say; both sides are
 written the same way first, as by `text.normalize`. Texts over 10,000 characters are set aside.",

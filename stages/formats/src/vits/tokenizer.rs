@@ -6,6 +6,7 @@ use serde::Deserialize;
 use unicode_normalization::UnicodeNormalization;
 
 use crate::error::FormatError;
+use crate::symbols::{damaged, rows};
 
 /// The token that is put before, between and behind the others; in many vocabularies it is a
 /// letter as well.
@@ -73,13 +74,8 @@ impl Tokenizer {
                            made here; use a model of letters, such as those of MMS";
             return Err(FormatError::Unsupported { message: message.into() });
         }
-        let damaged = |why: String| FormatError::damaged("vocab.json", why);
-        let map: serde_json::Map<String, serde_json::Value> =
-            serde_json::from_slice(vocabulary).map_err(|error| damaged(error.to_string()))?;
         let (mut symbols, mut ids, mut size) = (Vec::new(), BTreeMap::new(), 0);
-        for (symbol, id) in map {
-            let id = id.as_i64().filter(|id| (0..1 << 24).contains(id));
-            let id = id.ok_or_else(|| damaged(format!("`{symbol}` has no number of a row")))?;
+        for (symbol, id) in rows(vocabulary)? {
             size = size.max(id + 1);
             let mut characters = symbol.chars();
             match (characters.next(), characters.next()) {
@@ -90,7 +86,7 @@ impl Tokenizer {
             symbols.push(symbol);
         }
         match ids.is_empty() {
-            true => Err(damaged("it has no symbol of a single character".into())),
+            true => Err(damaged("it has no symbol of a single character")),
             false => Ok(Tokenizer { settings, symbols, ids, size }),
         }
     }

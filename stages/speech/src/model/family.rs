@@ -1,7 +1,7 @@
 //! What a file of weights is, and which file of an asset to take.
 
 use stage_core::{Fields, StageError};
-use stage_formats::artifact::{DAC, DUAL_AR, VITS};
+use stage_formats::artifact::{DAC, DUAL_AR, VITS, WAV2VEC2};
 use stage_formats::shapes::listed;
 use stage_formats::weights::{ENDINGS, WeightFile};
 
@@ -10,12 +10,15 @@ pub enum Family {
     DualAr,
     Dac,
     Vits,
+    Wav2Vec2,
 }
+
+const FAMILIES: [Family; 4] = [Family::DualAr, Family::Dac, Family::Vits, Family::Wav2Vec2];
 
 impl Family {
     /// None for the name that leaves it open.
     pub fn from_name(name: &str) -> Option<Family> {
-        [Family::DualAr, Family::Dac, Family::Vits].into_iter().find(|family| family.name() == name)
+        FAMILIES.into_iter().find(|family| family.name() == name)
     }
 
     pub fn name(self) -> &'static str {
@@ -23,6 +26,7 @@ impl Family {
             Family::DualAr => DUAL_AR,
             Family::Dac => DAC,
             Family::Vits => VITS,
+            Family::Wav2Vec2 => WAV2VEC2,
         }
     }
 
@@ -31,13 +35,14 @@ impl Family {
         match self {
             Family::DualAr | Family::Vits => &["model."],
             Family::Dac => &["generator."],
+            Family::Wav2Vec2 => &[],
         }
     }
 
     /// How the published file is called, without its ending.
     fn file_stem(self) -> &'static str {
         match self {
-            Family::DualAr | Family::Vits => "model",
+            Family::DualAr | Family::Vits | Family::Wav2Vec2 => "model",
             Family::Dac => "codec",
         }
     }
@@ -56,6 +61,8 @@ impl Family {
             || has(Family::Vits, &["enc_p.", "enc_q.", "flow."])
         {
             Ok(Family::Vits)
+        } else if has(Family::Wav2Vec2, &["wav2vec2.feature_extractor.", "lm_head."]) {
+            Ok(Family::Wav2Vec2)
         } else {
             let names = listed(file.tensors().keys().copied());
             Err(StageError::failed(format!(

@@ -21,6 +21,7 @@ use super::family::{Family, weight_file};
 use super::files::Files;
 use super::layout::Layout;
 use super::vits::Description;
+use super::wav2vec2;
 use crate::plain::{self, unknown_choice};
 
 /// The configuration that stands for the published one.
@@ -143,6 +144,9 @@ impl Import {
             values.extend(description.values);
             notes.extend(description.notes);
             parts
+        } else if family == Family::Wav2Vec2 {
+            values.extend(wav2vec2::described(&config, files, context)?);
+            vec![wav2vec2::part(&config, (digest, file))?]
         } else {
             let layout = Layout::new(&file, family)?;
             if family == Family::DualAr {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use stage_core::StageError;
 use stage_formats::shapes::{self, Expected};
 use stage_formats::vits::{is_projection, plain_name};
+use stage_formats::wav2vec2;
 use stage_formats::weight_norm::paired;
 use stage_formats::{FormatError, Tensor, TensorInfo, WeightFile};
 
@@ -64,16 +65,32 @@ impl Layout {
     /// each weight whole or in the pair that the file has. What durations are predicted by tells
     /// some names apart.
     pub fn of_vits(file: &WeightFile, is_stochastic: bool) -> Result<Layout, StageError> {
-        let infos = file.tensors();
-        let mut tensors: BTreeMap<String, Place> = BTreeMap::new();
-        for (name, stored) in file.plain_names(Family::Vits.prefixes()) {
-            let name = plain_name(&name, is_stochastic);
-            let Some(mut info) = infos.get(stored.as_str()).map(|info| (*info).clone()) else {
-                continue;
-            };
-            if is_projection(&name) && matches!(info.shape[..], [_, _, 1]) {
+        let rename = |name: &str| Some(plain_name(name, is_stochastic));
+        let mut layout = Layout::renamed(file, Family::Vits, rename)?;
+        for (name, Place { info, .. }) in &mut layout.tensors {
+            if is_projection(name) && matches!(info.shape[..], [_, _, 1]) {
                 info.shape.pop();
             }
+        }
+        Ok(layout)
+    }
+
+    /// Of a speech recogniser.
+    pub fn of_wav2vec2(file: &WeightFile) -> Result<Layout, StageError> {
+        Layout::renamed(file, Family::Wav2Vec2, wav2vec2::plain_name)
+    }
+
+    /// The tensors of a file under other names, those that get one.
+    fn renamed(
+        file: &WeightFile,
+        family: Family,
+        rename: impl Fn(&str) -> Option<String>,
+    ) -> Result<Layout, StageError> {
+        let infos = file.tensors();
+        let mut tensors: BTreeMap<String, Place> = BTreeMap::new();
+        for (name, stored) in file.plain_names(family.prefixes()) {
+            let info = infos.get(stored.as_str()).map(|info| (*info).clone());
+            let (Some(name), Some(info)) = (rename(&name), info) else { continue };
             let place = Place { info, stored: vec![stored] };
             if tensors.insert(name.clone(), place).is_some() {
                 let message = format!("the file has two tensors for `{name}`");

@@ -8,6 +8,7 @@ mod import;
 mod layout;
 mod recipe;
 mod vits;
+mod wav2vec2;
 
 use std::sync::Arc;
 

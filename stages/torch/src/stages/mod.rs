@@ -1,5 +1,8 @@
 //! The stages that the worker serves.
 
+#[cfg(test)]
+mod asr_tests;
+mod asr_transcribe;
 pub mod codec;
 mod fish_init;
 mod fish_merge;
@@ -43,6 +46,7 @@ pub fn all(machine: &Machine) -> Vec<Box<dyn Stage>> {
         Box::new(vits_spectrogram::VitsSpectrogram),
         Box::new(vits_synthesize::VitsSynthesize { machine: machine.clone() }),
         Box::new(vits_tune::VitsFinetune { machine: machine.clone() }),
+        Box::new(asr_transcribe::AsrTranscribe { machine: machine.clone() }),
     ]
 }
 

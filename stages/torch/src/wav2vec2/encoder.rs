@@ -1,0 +1,167 @@
+//! The transformer that reads the frames.
+
+use stage_formats::wav2vec2::Config;
+use stage_formats::weight_norm::{DIRECTION, LENGTH};
+use tch::Tensor;
+
+use crate::convolution::Geometry;
+use crate::error::TorchError;
+use crate::layers::{LayerNorm, Linear, Pass};
+use crate::weights::Scope;
+
+#[derive(Debug)]
+pub struct Encoder {
+    places: Places,
+    layer_norm: LayerNorm,
+    layers: Vec<Layer>,
+    /// Norms stand before the parts of a layer and behind the last layer, instead of behind the
+    /// parts and before the first.
+    is_stable: bool,
+}
+
+/// What tells places apart: a convolution over many frames.
+#[derive(Debug)]
+struct Places {
+    weight: Tensor,
+    bias: Tensor,
+    geometry: Geometry,
+}
+
+#[derive(Debug)]
+struct Layer {
+    attention: Attention,
+    layer_norm: LayerNorm,
+    intermediate_dense: Linear,
+    output_dense: Linear,
+    final_layer_norm: LayerNorm,
+}
+
+#[derive(Debug)]
+struct Attention {
+    q_proj: Linear,
+    k_proj: Linear,
+    v_proj: Linear,
+    out_proj: Linear,
+    heads: i64,
+}
+
+impl Encoder {
+    pub fn load(mut scope: Scope, config: &Config) -> Result<Encoder, TorchError> {
+        let layer =
+            |at: i64, scope: &mut Scope| Layer::load(scope.under(&format!("layers.{at}")), config);
+        Ok(Encoder {
+            places: Places::load(scope.under("pos_conv_embed.conv"), config)?,
+            layer_norm: norm(&mut scope, "layer_norm", config)?,
+            layers: (0..config.num_hidden_layers)
+                .map(|at| layer(at, &mut scope))
+                .collect::<Result<_, _>>()?,
+            is_stable: config.do_stable_layer_norm,
+        })
+    }
+
+    /// [B, T, C] to [B, T, C].
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
+        let mut x = x.f_add(&self.places.forward(x)?)?;
+        if !self.is_stable {
+            x = self.layer_norm.forward(&x);
+        }
+        for layer in &self.layers {
+            x = layer.forward(&x, self.is_stable)?;
+        }
+        Ok(if self.is_stable { self.layer_norm.forward(&x) } else { x })
+    }
+}
+
+impl Places {
+    fn load(mut scope: Scope, config: &Config) -> Result<Places, TorchError> {
+        let (width, kernel) = (config.hidden_size, config.num_conv_pos_embeddings);
+        let groups = config.num_conv_pos_embedding_groups;
+        let length = scope.take(LENGTH, &[1, 1, kernel])?;
+        let direction = scope.take(DIRECTION, &[width, width / groups, kernel])?;
+        Ok(Places {
+            weight: Tensor::f_internal_weight_norm(&direction, &length, 2)?,
+            bias: scope.take("bias", &[width])?,
+            geometry: Geometry { padding: kernel / 2, groups, ..Geometry::default() },
+        })
+    }
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
+        let places =
+            self.geometry.convolve(&x.f_transpose(1, 2)?, &self.weight, Some(&self.bias))?;
+        // An even kernel has no middle, and makes one frame too many.
+        let places = places.f_narrow(2, 0, x.size()[1])?;
+        Ok(places.f_gelu("none")?.f_transpose(1, 2)?)
+    }
+}
+
+impl Layer {
+    fn load(mut scope: Scope, config: &Config) -> Result<Layer, TorchError> {
+        let (width, inner) = (config.hidden_size, config.intermediate_size);
+        let mut dense = |name: &str, inputs: i64, outputs: i64| {
+            Linear::load(&mut scope.under(&format!("feed_forward.{name}")), inputs, outputs, true)
+        };
+        Ok(Layer {
+            intermediate_dense: dense("intermediate_dense", width, inner)?,
+            output_dense: dense("output_dense", inner, width)?,
+            attention: Attention::load(scope.under("attention"), config)?,
+            layer_norm: norm(&mut scope, "layer_norm", config)?,
+            final_layer_norm: norm(&mut scope, "final_layer_norm", config)?,
+        })
+    }
+
+    fn forward(&self, x: &Tensor, is_stable: bool) -> Result<Tensor, TorchError> {
+        if is_stable {
+            let x = x.f_add(&self.attention.forward(&self.layer_norm.forward(x))?)?;
+            let changed = self.feed_forward(&self.final_layer_norm.forward(&x))?;
+            return Ok(x.f_add(&changed)?);
+        }
+        let x = self.layer_norm.forward(&x.f_add(&self.attention.forward(x)?)?);
+        Ok(self.final_layer_norm.forward(&x.f_add(&self.feed_forward(&x)?)?))
+    }
+
+    fn feed_forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
+        let inner = self.intermediate_dense.forward(x, Pass::Evaluate).f_gelu("none")?;
+        Ok(self.output_dense.forward(&inner, Pass::Evaluate))
+    }
+}
+
+impl Attention {
+    fn load(mut scope: Scope, config: &Config) -> Result<Attention, TorchError> {
+        let width = config.hidden_size;
+        let mut linear = |name: &str| Linear::load(&mut scope.under(name), width, width, true);
+        Ok(Attention {
+            q_proj: linear("q_proj")?,
+            k_proj: linear("k_proj")?,
+            v_proj: linear("v_proj")?,
+            out_proj: linear("out_proj")?,
+            heads: config.num_attention_heads,
+        })
+    }
+
+    /// [B, T, C] to [B, T, C]; each frame sees all.
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
+        let (batch, length, width) = x.size3()?;
+        let split = |linear: &Linear| {
+            let y = linear.forward(x, Pass::Evaluate);
+            y.f_view([batch, length, self.heads, width / self.heads])?.f_transpose(1, 2)
+        };
+        let (queries, keys, values) =
+            (split(&self.q_proj)?, split(&self.k_proj)?, split(&self.v_proj)?);
+        let y = Tensor::f_scaled_dot_product_attention(
+            &queries,
+            &keys,
+            &values,
+            None::<&Tensor>,
+            0.0,
+            false,
+            None,
+            false,
+        )?;
+        let y = y.f_transpose(1, 2)?.f_reshape([batch, length, width])?;
+        Ok(self.out_proj.forward(&y, Pass::Evaluate))
+    }
+}
+
+fn norm(scope: &mut Scope, name: &str, config: &Config) -> Result<LayerNorm, TorchError> {
+    LayerNorm::load(&mut scope.under(name), config.hidden_size, config.layer_norm_eps)
+}

@@ -1,0 +1,74 @@
+//! The convolutions that make frames of sound.
+
+use stage_formats::wav2vec2::{Config, Norm};
+use tch::Tensor;
+
+use crate::convolution::Geometry;
+use crate::error::TorchError;
+use crate::layers::LayerNorm;
+use crate::weights::Scope;
+
+/// Of the norms between the convolutions, which the configuration does not say.
+const EPSILON: f64 = 1e-5;
+
+/// One after the other, each with its activation.
+#[derive(Debug)]
+pub struct Features(Vec<Layer>);
+
+#[derive(Debug)]
+struct Layer {
+    weight: Tensor,
+    bias: Option<Tensor>,
+    geometry: Geometry,
+    norm: Option<(Norm, LayerNorm)>,
+}
+
+impl Features {
+    pub fn load(mut scope: Scope, config: &Config) -> Result<Features, TorchError> {
+        let mut layers = Vec::with_capacity(config.conv_dim.len());
+        let mut inputs = 1;
+        let shapes = config.conv_dim.iter().zip(&config.conv_kernel).zip(&config.conv_stride);
+        for (at, ((outputs, kernel), stride)) in shapes.enumerate() {
+            let mut layer = scope.under(&format!("conv_layers.{at}"));
+            let mut convolution = layer.under("conv");
+            let weight = convolution.take("weight", &[*outputs, inputs, *kernel])?;
+            let bias =
+                config.conv_bias.then(|| convolution.take("bias", &[*outputs])).transpose()?;
+            let is_normed = at == 0 || config.feat_extract_norm == Norm::Layer;
+            let mut norm = || LayerNorm::load(&mut layer.under("layer_norm"), *outputs, EPSILON);
+            let norm = is_normed.then(&mut norm).transpose()?;
+            layers.push(Layer {
+                weight,
+                bias,
+                geometry: Geometry { stride: *stride, ..Geometry::default() },
+                norm: norm.map(|norm| (config.feat_extract_norm, norm)),
+            });
+            inputs = *outputs;
+        }
+        Ok(Features(layers))
+    }
+
+    /// Samples [B, N] to frames [B, T, C].
+    pub fn forward(&self, waves: &Tensor) -> Result<Tensor, TorchError> {
+        let mut x = waves.f_unsqueeze(1)?;
+        for layer in &self.0 {
+            x = layer.forward(&x)?;
+        }
+        Ok(x.f_transpose(1, 2)?)
+    }
+}
+
+impl Layer {
+    /// [B, C, T] to [B, D, T that follows].
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
+        let x = self.geometry.convolve(x, &self.weight, self.bias.as_ref())?;
+        let x = match &self.norm {
+            None => x,
+            Some((Norm::Layer, norm)) => norm.forward(&x.f_transpose(1, 2)?).f_transpose(1, 2)?,
+            Some((Norm::Group, LayerNorm { weight, bias, eps })) => {
+                x.f_group_norm(x.size()[1], Some(weight), Some(bias), *eps, true)?
+            }
+        };
+        Ok(x.f_gelu("none")?)
+    }
+}

@@ -1,0 +1,43 @@
+//! What a recogniser makes of the recording of a fixture.
+
+use serde::Deserialize;
+use stage_formats::wav2vec2::{Config, Preprocessor, Vocabulary};
+use tch::{Device, Tensor};
+
+use super::model::Wav2Vec2;
+use crate::error::TorchError;
+use crate::fixture::{self, Outputs};
+use crate::weights::Weights;
+
+/// `settings` of the fixture: the three files around the weights.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    config: serde_json::Value,
+    preprocessor: serde_json::Value,
+    vocabulary: serde_json::Value,
+}
+
+/// What the convolutions make of the samples, how likely each symbol is, and the text as the
+/// numbers of its characters.
+pub fn outputs(
+    settings: &serde_json::Value,
+    weights: &[u8],
+    samples: &[f32],
+) -> Result<Outputs, TorchError> {
+    let settings: Settings = fixture::settings(settings)?;
+    let config = Config::parse(settings.config.to_string().as_bytes())?;
+    let preprocessor = Preprocessor::parse(settings.preprocessor.to_string().as_bytes())?;
+    let vocabulary = Vocabulary::read(settings.vocabulary.to_string().as_bytes(), &config)?;
+    let weights = Weights::from_safetensors(weights)?;
+    let model = Wav2Vec2::load(&config, preprocessor, weights, Device::Cpu)?;
+    let frames = model.frames(samples)?;
+    let logits = model.logits(&frames)?;
+    let text = vocabulary.spell(&model.hear(samples)?);
+    let text: Vec<i32> = text.chars().map(|character| character as i32).collect();
+    Ok(Outputs::from([
+        ("frames".into(), frames),
+        ("logits".into(), logits),
+        ("text".into(), Tensor::f_from_slice(&text)?),
+    ]))
+}
