@@ -14,6 +14,10 @@ use super::guard;
 use crate::engine::StopFlag;
 use crate::show::{Reporter, Reporters, units};
 
+/// The user's own programs are ended at the first signal; a second one that follows at once leaves
+/// them so long, or they would go on alone.
+const LAST: Duration = Duration::from_millis(100);
+
 /// Reporters that several threads tell.
 pub type Shared = Arc<Mutex<dyn Reporter>>;
 
@@ -33,6 +37,7 @@ pub fn on_signals(stop: StopFlag, display: Shared) -> io::Result<()> {
                     display.leave();
                 }
                 guard::stand_down();
+                thread::sleep(LAST);
                 std::process::exit(i32::from(PAUSED));
             }
             if !stop.is_pressing() {
