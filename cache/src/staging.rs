@@ -1,12 +1,13 @@
 //! Private folders for work in progress. Each is owned through a lock beside it,
 //! so that what a dead process left can be told from what a living one uses.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::CacheError;
-use crate::fs::{FileKind, Fs, FsFile, LockKind, Open, random};
+use crate::fs::{FileKind, Fs, FsError, FsFile, LockKind, Open, random};
 use crate::layout::Layout;
 use crate::ledger::Ledger;
 
@@ -72,7 +73,12 @@ pub(crate) fn sweep(fs: &dyn Fs, layout: &Layout, ledger: &Ledger) -> Result<(),
                 None => continue,
             };
             if is_abandoned(fs, &dir)? {
-                fs.remove_dir_all(&dir)?;
+                match fs.remove_dir_all(&dir) {
+                    // A program that the dead process started works there to its end: the next
+                    // sweep finds what it leaves.
+                    Err(error) if is_in_use(&error) => continue,
+                    other => other?,
+                }
                 match fs.remove_file(&lock_path(&dir)) {
                     Err(error) if !error.is_not_found() => return Err(error.into()),
                     _ => {}
@@ -81,6 +87,11 @@ pub(crate) fn sweep(fs: &dyn Fs, layout: &Layout, ledger: &Ledger) -> Result<(),
         }
         Ok(())
     })
+}
+
+/// Files came or went while the folder was emptied.
+fn is_in_use(error: &FsError) -> bool {
+    error.is_not_found() || error.kind() == ErrorKind::DirectoryNotEmpty
 }
 
 fn is_abandoned(fs: &dyn Fs, dir: &Utf8Path) -> Result<bool, CacheError> {

@@ -3,9 +3,11 @@
 
 mod common;
 
-use cache::fs::{Fs, MemoryFs};
+use std::sync::Arc;
+
+use cache::fs::{Call, Fault, FaultFs, Fs, MemoryFs};
 use cache::{Access, Cache, CacheError, Committed, Digest, LOOSE_SIZE, Materialised, Table};
-use common::{DIR, open, reopen};
+use common::{DIR, open, open_over, reopen};
 
 #[test]
 fn what_was_put_is_read_before_and_after_the_commit() {
@@ -104,6 +106,27 @@ fn a_staging_folder_goes_with_its_owner() {
     let killed = fs.kill();
     open(&killed);
     assert!(!killed.exists(kept.path()).unwrap(), "a dead owner's folder stayed");
+}
+
+/// A worker ends a moment after its engine was killed.
+#[test]
+fn a_folder_in_which_somebody_still_writes_is_swept_later() {
+    const ENOENT: i32 = 2;
+    const ENOTEMPTY: i32 = 39;
+    for (call, error) in [(Call::RemoveFile, ENOENT), (Call::RemoveDir, ENOTEMPTY)] {
+        let fs = MemoryFs::new();
+        let cache = open(&fs);
+        let staging = cache.staging().unwrap();
+        fs.write_new(&staging.path().join("half"), b"so").unwrap();
+        let killed = fs.kill();
+        let faulty = Arc::new(FaultFs::new(Arc::new(killed.clone())));
+        faulty.set(vec![Fault::Every { call, error }]);
+        open_over(faulty.clone());
+        assert!(faulty.struck() > 0);
+        assert!(killed.exists(staging.path()).unwrap());
+        open(&killed);
+        assert!(!killed.exists(staging.path()).unwrap(), "it stayed");
+    }
 }
 
 #[test]

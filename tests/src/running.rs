@@ -1,6 +1,7 @@
 //! A program at work, whose events are read while it runs.
 
-use std::io::{BufRead, BufReader};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
@@ -14,13 +15,17 @@ pub struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
     events: Vec<Value>,
+    /// What it says to people, which may be more than a pipe holds.
+    errors: File,
 }
 
 impl Running {
     pub fn start(mut command: Command) -> Running {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let errors = tempfile::tempfile().unwrap();
+        let said = errors.try_clone().unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(said).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
-        Running { child, lines, events: Vec::new() }
+        Running { child, lines, events: Vec::new(), errors }
     }
 
     pub fn send(&self, signal: Signal) {
@@ -35,7 +40,10 @@ impl Running {
     /// Reads events up to the first that is wanted.
     pub fn read_until(&mut self, is_wanted: impl Fn(&Value) -> bool) -> Value {
         let event = self.find(is_wanted);
-        event.unwrap_or_else(|| panic!("the output ends before the event: {:?}", self.events))
+        event.unwrap_or_else(|| {
+            let (code, errors) = (self.code(), self.errors());
+            panic!("the output ends before the event, code {code:?}: {:?}\n{errors}", self.events)
+        })
     }
 
     /// The same, where it may end before.
@@ -47,7 +55,14 @@ impl Running {
     pub fn ended(mut self) -> RanProgram {
         while self.next().is_some() {}
         let (code, events) = (self.code(), std::mem::take(&mut self.events));
-        RanProgram { code, events, errors: String::new() }
+        RanProgram { code, events, errors: self.errors() }
+    }
+
+    fn errors(&mut self) -> String {
+        let mut errors = Vec::new();
+        self.errors.rewind().unwrap();
+        self.errors.read_to_end(&mut errors).unwrap();
+        String::from_utf8_lossy(&errors).into_owned()
     }
 
     pub fn code(&mut self) -> Option<i32> {
