@@ -147,7 +147,7 @@ impl Training {
     }
 
     /// The curves that belong into one chart, the losses first: those of one name before `/` are
-    /// parts of a whole. A chart has at most [`LINES`].
+    /// parts of a whole. A chart has at most `LINES`.
     pub fn charts<'a>(&'a self) -> Vec<(String, Vec<&'a Curve>)> {
         let mut charts: Vec<(String, Vec<&'a Curve>)> = Vec::new();
         let mut add = |title: &str, curve| match charts.iter_mut().find(|(own, _)| own == title) {
