@@ -19,8 +19,8 @@ const MOMENTS: u64 = 16;
 /// Held-out clips that samples are made of.
 const CLIPS: usize = 3;
 
-/// What was made of a clip, by what it is called: sound as samples between -1 and 1, [samples],
-/// or a picture as lines of greys from the bottom to the top, [height, width] of bytes.
+/// What was made of a clip, by what it is called: sound as samples between -1 and 1, `[samples]`,
+/// or a picture as lines of greys from the bottom to the top, `[height, width]` of bytes.
 pub type Made = Vec<(String, Tensor)>;
 
 /// A tensor of [`Made`] that is kept.
