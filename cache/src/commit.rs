@@ -43,10 +43,12 @@ impl Cache {
         let result = writer.write_batch(shared, &batch);
         // Else the batch could not be taken back without copying it.
         drop(batch);
-        let mut pending = shared.pending_mut();
         match &result {
-            Ok(_) => pending.landed(),
-            Err(_) => pending.turn_back(),
+            Ok(_) => {
+                let landed = shared.pending_mut().landed();
+                drop(landed);
+            }
+            Err(_) => shared.pending_mut().turn_back(),
         }
         result
     }

@@ -109,8 +109,10 @@ impl Pending {
         batch
     }
 
-    pub fn landed(&mut self) {
-        self.flight = None;
+    /// After a commit. Gives what has landed: freeing it takes long enough that nobody should wait
+    /// for it.
+    pub fn landed(&mut self) -> Option<Arc<Batch>> {
+        self.flight.take()
     }
 
     /// After a failed commit: everything waits for the next one.
