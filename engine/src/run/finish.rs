@@ -258,10 +258,11 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Plans the stages that waited for this one.
+    /// Plans the stages that waited for this one, as far as the plan of all could not yet.
     fn wake(&mut self, id: StageId) -> Result<(), EngineError> {
         for below in self.consumers(id) {
-            if matches!(self.states[below.0], State::Waiting) {
+            let is_waiting = matches!(self.states[below.0], State::Waiting);
+            if is_waiting && matches!(self.plans[below.0].work, Work::Later) {
                 self.plan_waiting(below)?;
             }
         }

@@ -161,7 +161,12 @@ impl Chunk {
         let number = |name: &str| names.binary_search(&name).unwrap_or_default() as u32;
         let mut items = Vec::with_capacity(self.items.len());
         for item in &self.items {
-            let fields = item.fields.iter().map(|(name, value)| (number(name), value));
+            // Both are sorted: who has as many names has them all.
+            let has_all = item.fields.len() == names.len();
+            let fields = item.fields.iter().enumerate().map(|(at, (name, value))| match has_all {
+                true => (at as u32, value),
+                false => (number(name), value),
+            });
             items.push((&*item.id, fields.collect()));
         }
         encode(&Packing { names: &names, items })
@@ -170,9 +175,17 @@ impl Chunk {
     /// The names of all fields, sorted.
     fn names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
-        for (name, _) in self.items.iter().flat_map(|item| item.fields.iter()) {
-            if let Err(place) = names.binary_search(&&**name) {
-                names.insert(place, name);
+        let mut before: Option<&Item> = None;
+        for item in &self.items {
+            // As a rule an item has the names of the one before it.
+            if before.is_some_and(|before| before.fields.has_names_of(&item.fields)) {
+                continue;
+            }
+            before = Some(item);
+            for (name, _) in item.fields.iter() {
+                if let Err(place) = names.binary_search(&&**name) {
+                    names.insert(place, name);
+                }
             }
         }
         names

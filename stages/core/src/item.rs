@@ -126,6 +126,12 @@ impl Fields {
         self.0.is_empty()
     }
 
+    pub(crate) fn has_names_of(&self, other: &Fields) -> bool {
+        let mut pairs = self.0.iter().zip(&other.0);
+        let is_same = |one: &Arc<str>, two: &Arc<str>| Arc::ptr_eq(one, two) || one == two;
+        self.len() == other.len() && pairs.all(|((one, _), (two, _))| is_same(one, two))
+    }
+
     /// All the blobs among the values.
     pub fn blobs(&self) -> impl Iterator<Item = &Arc<Blob>> {
         self.0.iter().filter_map(|(_, value)| value.as_blob())
