@@ -134,6 +134,14 @@ impl View {
         Ok(())
     }
 
+    /// Whether there is any record of a table, be it that one is gone.
+    pub fn has_records(&self, table: Table) -> IndexResult<bool> {
+        let first = record_key(table, &Digest::from_bytes([0; 32]));
+        let last = record_key(table, &Digest::from_bytes([255; 32]));
+        let mut rows = self.records.range::<&[u8; 33]>(&first..=&last).map_err(broken)?;
+        Ok(rows.next().is_some())
+    }
+
     /// The packs that were indexed, and how far.
     pub fn packs(&self) -> IndexResult<Vec<(u32, u64)>> {
         let mut packs = Vec::new();

@@ -61,6 +61,14 @@ impl Cache {
         Ok(values)
     }
 
+    /// Whether a table may have records; one that was never written to has none.
+    pub fn has_records(&self, table: Table) -> Result<bool, CacheError> {
+        if self.0.pending().has_records(table) {
+            return Ok(true);
+        }
+        self.0.ledger().read(|view| view.has_records(table))
+    }
+
     /// All records of a table, by key.
     pub fn scan(&self, table: Table) -> Result<Vec<(Digest, Bytes)>, CacheError> {
         // Taken first: what a commit moves to the index meanwhile is then seen twice, not never.

@@ -10,6 +10,7 @@ mod gpu;
 mod hands;
 mod item_stage;
 mod limit;
+mod lookups;
 pub(crate) mod message;
 mod meter;
 mod pool;
@@ -43,6 +44,7 @@ use crate::record::{RUN, RunRecord, decode, encode, run_key};
 use commit::Committer;
 use gpu::Gpus;
 use hands::Hands;
+use lookups::Lookups;
 use meter::{Meter, Taken};
 use pool::Shared;
 use schedule::{Ending, Schedule, State};
@@ -238,6 +240,7 @@ impl Pass<'_> {
             reported: vec![u64::MAX; count],
             in_flight: HashMap::new(),
             followers: HashMap::new(),
+            lookups: Lookups::begin(self.cache)?,
             options: self.options,
             sink: &mut *sink,
             hands: Hands::new(shared, Machine::gpu_devices(self.cache.fs().as_ref())),

@@ -16,16 +16,17 @@ fn slow(lab: &Lab) {
     }
 }
 
-/// Waits for all and gives how many items they executed together.
-fn executed(children: Vec<Child>) -> u64 {
+/// Waits for all and gives how many items they executed together, and how often the gather ran.
+fn executed(children: Vec<Child>) -> (u64, u64) {
     let count = |child| match wait(child) {
         Ended::Itself(Event::Finished { status: Status::Done, stages, .. }) => {
-            stages["loud"].executed
+            (stages["loud"].executed, stages["joined"].executed)
         }
         Ended::Itself(other) => panic!("{other:?}"),
         Ended::Killed => panic!("killed"),
     };
-    children.into_iter().map(count).sum()
+    let counts: Vec<(u64, u64)> = children.into_iter().map(count).collect();
+    counts.into_iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
 fn together(processes: usize) {
@@ -34,8 +35,9 @@ fn together(processes: usize) {
     slow(&expected);
     expected.run();
     let children = (0..processes).map(|_| start(PROGRAM, &lab.base(), &[])).collect();
-    let done = executed(children);
+    let (done, gathered) = executed(children);
     assert!(done <= ITEMS + ITEMS / 20, "{done} executions for {ITEMS} items");
+    assert_eq!(gathered, 1, "who waited for the gather takes over its result");
     assert_eq!(lab.exports(), expected.exports());
     assert!(lab.run().nothing_executed());
     assert!(lab.verify().is_clean());
@@ -67,8 +69,10 @@ fn different_manifests_on_one_cache_do_not_disturb_each_other() {
     other.write("pipeline.toml", &MANIFEST.replace("mark = \"!\"", "mark = \"?\""));
     let cache = one.base().join("shared");
     let start = |lab: &Lab| start(PROGRAM, &lab.base(), &["--cache", cache.as_str()]);
-    let done = executed(vec![start(&one), start(&other), start(&one), start(&other)]);
+    let children = vec![start(&one), start(&other), start(&one), start(&other)];
+    let (done, gathered) = executed(children);
     assert!(done <= 2 * (ITEMS + ITEMS / 20), "{done} executions");
+    assert_eq!(gathered, 2, "once for each manifest");
     assert_eq!(one.read("out/slow07.txt").unwrap(), "SLOW 7! SLOW 7!");
     assert_eq!(other.read("out/slow07.txt").unwrap(), "SLOW 7? SLOW 7?");
 }
@@ -82,6 +86,6 @@ fn who_comes_later_waits_for_the_work_of_who_was_killed_no_longer() {
     let second = start(PROGRAM, &lab.base(), &[]);
     first.kill().unwrap();
     first.wait().unwrap();
-    assert!(executed(vec![second]) <= ITEMS);
+    assert!(executed(vec![second]).0 <= ITEMS);
     assert_eq!(lab.read("out/slow07.txt").unwrap(), "SLOW 7! SLOW 7!");
 }

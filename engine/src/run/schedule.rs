@@ -17,6 +17,7 @@ use super::commit::Committer;
 use super::gpu::Gpus;
 use super::hands::Hands;
 use super::item_stage::{ItemStage, Queued};
+use super::lookups::Lookups;
 use super::message::{GatherTask, ItemTask, JobHandle, Message, Task};
 use super::meter::Meter;
 use super::spending::Spending;
@@ -87,6 +88,7 @@ pub struct Schedule<'a> {
     pub in_flight: HashMap<u64, InFlight>,
     /// Items whose key is being worked on for another item of this run.
     pub followers: HashMap<Digest, Vec<(StageId, Queued)>>,
+    pub lookups: Lookups,
     pub options: &'a RunOptions,
     pub sink: Sink<'a>,
     pub hands: Hands,
@@ -288,7 +290,7 @@ impl<'a> Schedule<'a> {
         if key.is_some() && claim.is_none() {
             return Ok(false);
         }
-        if self.store.cache().refresh()? && self.plan_again(id)? {
+        if self.plan_again(id)? {
             return Ok(true);
         }
         let spec = self.pipeline.stage(id);
@@ -352,7 +354,10 @@ impl<'a> Schedule<'a> {
         }
         // Asked once they are claimed, so that what others have committed is seen.
         let keys: Vec<Digest> = picked.iter().map(|(queued, _)| queued.key).collect();
-        let known = self.store.known_items(&keys)?;
+        let known = match self.lookups.may_find(self.store.cache(), &keys)? {
+            true => self.store.known_items(&keys)?,
+            false => vec![None; keys.len()],
+        };
         let (mut items, mut claims) = (Vec::new(), Vec::new());
         for ((queued, claim), record) in picked.into_iter().zip(known) {
             match (record, claim) {
@@ -455,7 +460,6 @@ impl<'a> Schedule<'a> {
         let what = "another run that works on the same items".to_owned();
         (self.sink)(Event::Waiting { what });
         self.store.cache().wait_for(&key, TICK)?;
-        self.store.cache().refresh()?;
         Ok(true)
     }
 

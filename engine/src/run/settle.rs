@@ -94,6 +94,7 @@ impl Schedule<'_> {
             ItemOutcome::Failed(_) => return Ok(()),
         };
         self.store.cache().record(ITEM, &queued.key, encode(&record))?;
+        self.lookups.note(&queued.key);
         self.apply_to_all(id, queued, record)
     }
 
