@@ -13,28 +13,30 @@ use rayon::prelude::*;
 use stage_core::{Blob, Detached, Fields, Item, ItemJob, Job, NewValue, Output, Value};
 
 use crate::arguments::Arguments;
-use crate::clock::timed;
+use crate::clock::{medians_in_turn, timed};
 use crate::corpus::Size;
 use crate::inside;
 use crate::project::{MANIFEST, Project};
 use crate::table::Table;
 
+const ROUNDS: usize = 9;
+
 pub fn measure(arguments: &Arguments, table: &mut Table) {
     let size = Size::of(arguments.scaled(2_000));
     let project = Project::new(arguments, size);
-    let (mut cold, mut bare) = (Vec::new(), Vec::new());
     let mut unique = 0;
-    for _ in 0..3 {
+    let cold = || {
         project.forget();
-        cold.push(project.run().time);
+        project.run().time
+    };
+    let bare = || {
         let (time, bytes) = timed(|| Bare::open(&project).run(&project));
-        bare.push(time);
         unique = bytes;
-    }
-    cold.sort();
-    bare.sort();
+        time
+    };
+    let (cold, bare) = medians_in_turn(ROUNDS, cold, bare);
     let what = format!("cold run, {} clips of 2 s, resampled and checked", size.clips);
-    table.within(&what, cold[1], ("the same functions in a bare rayon loop", bare[1]), 1.15);
+    table.within(&what, cold, ("the same functions in a bare rayon loop", bare), 1.15);
     let ratio = project.cache_bytes() as f64 / unique as f64;
     table.judged(
         "store size",
