@@ -3,6 +3,7 @@
 //! A model is a codec behind [`codec::Codec`]. The worker program serves the stages to the
 //! engine over a pipe, so that `throstle` itself never links libtorch.
 
+mod arrived;
 mod budget;
 mod chain;
 pub mod codec;

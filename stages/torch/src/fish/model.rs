@@ -5,6 +5,7 @@ use stage_formats::artifact;
 use tch::{Device, Kind};
 
 use super::vocabulary::Vocabulary;
+use crate::arrived::{Arrived, Family};
 use crate::dual_ar::{Config, DualAr, Parity};
 use crate::error::TorchError;
 use crate::lineage::{self, AdapterLineage, ModelLineage};
@@ -15,6 +16,12 @@ use crate::weights::Weights;
 /// What travels unchanged from a model to those made of it.
 const CARRIED: [&str; 4] =
     [artifact::CONFIG, artifact::TOKENIZER, artifact::SPECIAL_TOKENS, artifact::LICENSE];
+
+const FAMILY: Family = Family {
+    name: artifact::DUAL_AR,
+    title: "text model of Fish Speech",
+    advice: "give it a stage of the kind `model.import`, `fish.init`, `fish.finetune` or `fish.merge`",
+};
 
 /// A model that arrived on a port; its tensors are still in the store.
 #[derive(Debug)]
@@ -32,12 +39,9 @@ impl Model {
         fields: Option<&Fields>,
         context: &mut dyn Context,
     ) -> Result<Model, StageError> {
-        let fields = fields
-            .ok_or_else(|| StageError::failed(format!("no model arrived on port `{port}`")))?;
-        check_family(port, fields)?;
-        let config = fields.blob(artifact::CONFIG);
-        let config = config.ok_or_else(|| no_model(port, "it has no `config`"))?;
-        let bytes = context.read(config)?;
+        let arrived = Arrived::on(port, fields, &FAMILY)?;
+        let fields = arrived.fields;
+        let bytes = arrived.file(artifact::CONFIG, context)?;
         let config = Config::parse(&bytes)?;
         let vocabulary = Vocabulary::of(fields, &config, context)?;
         Ok(Model {
@@ -52,14 +56,15 @@ impl Model {
     /// What one of its tensors is kept in.
     pub fn kind_of(&self, name: &str, context: &mut dyn Context) -> Result<Kind, StageError> {
         let blob = self.fields.blob(&artifact::tensor_field(name));
-        let blob = blob.ok_or_else(|| no_model("base", &format!("it has no tensor `{name}`")))?;
+        let blob =
+            blob.ok_or_else(|| FAMILY.refusal("base", &format!("it has no tensor `{name}`")))?;
         Ok(stored::recall(blob, context)?.kind())
     }
 
     /// What its tensors are kept in: that of its largest one.
     pub fn kind(&self, context: &mut dyn Context) -> Result<Kind, StageError> {
         let largest = artifact::tensors(&self.fields).max_by_key(|(_, blob)| blob.size);
-        let (_, blob) = largest.ok_or_else(|| no_model("base", "it has no tensors"))?;
+        let (_, blob) = largest.ok_or_else(|| FAMILY.refusal("base", "it has no tensors"))?;
         Ok(stored::recall(blob, context)?.kind())
     }
 
@@ -109,21 +114,4 @@ pub fn adapted(
     };
     lora::attach(model, &settings, 0, Kind::Float)?;
     Ok(lora::load(model, stored::weights(adapters, context)?)?)
-}
-
-fn check_family(port: &str, fields: &Fields) -> Result<(), StageError> {
-    match fields.text(artifact::FAMILY) {
-        Some(artifact::DUAL_AR) => Ok(()),
-        Some(artifact::DAC) => Err(no_model(port, "it is a codec")),
-        Some(artifact::LORA) => Err(no_model(port, "these are adapters, without their base")),
-        Some(other) => Err(no_model(port, &format!("it is `{other}`"))),
-        None => Err(no_model(port, "it does not say what it is")),
-    }
-}
-
-fn no_model(port: &str, why: &str) -> StageError {
-    StageError::with_help(
-        format!("what arrived on `{port}` is no text model of Fish Speech: {why}"),
-        "give it a stage of the kind `model.import`, `fish.init`, `fish.finetune` or `fish.merge`",
-    )
 }

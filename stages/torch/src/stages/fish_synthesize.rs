@@ -8,7 +8,8 @@ use stage_core::{
     StageError,
 };
 
-use super::codec::{self, CodecUse};
+use super::codec::CodecUse;
+use super::open_codec;
 use crate::codec::{Codec, Codes};
 use crate::dual_ar::{Parity, PromptFormat, Sampling, Seeded, Speech, Spoken, Stop};
 use crate::error::{TorchError, guarded};
@@ -47,9 +48,8 @@ impl FishSynthesize {
     fn job(&self, setup: &Setup, context: &mut dyn Context) -> Result<SynthesizeJob, StageError> {
         let parameters = &setup.parameters;
         let device = self.machine.open(&setup.device)?;
-        let codec = port(setup, "codec");
-        let codec = codec.ok_or_else(|| StageError::failed("no codec arrived on port `codec`"))?;
-        let codec = codec::open(codec, CodecUse::new(&self.machine, &setup.device)?, context)?;
+        let how = CodecUse::new(&self.machine, &setup.device)?;
+        let codec = open_codec(setup, how, context)?;
         let format = codec.format();
         let kind = match parameters.text("precision")? {
             "f32" => Some(tch::Kind::Float),

@@ -11,12 +11,19 @@ use tch::Device;
 
 use super::config::Config;
 use super::load::{Form, Prepared, prepare};
+use crate::arrived::{Arrived, Family};
 use crate::error::TorchError;
 use crate::lineage::{self, ModelLineage};
 use crate::stored;
 
 /// What travels unchanged from a model to those made of it.
 const CARRIED: [&str; 3] = [artifact::VOCABULARY, artifact::TOKENIZER_CONFIG, artifact::LICENSE];
+
+const FAMILY: Family = Family {
+    name: artifact::VITS,
+    title: "VITS model",
+    advice: "give it a stage of the kind `model.import`, `vits.init` or `vits.finetune`",
+};
 
 /// A model that arrived on a port; its tensors are still in the store.
 #[derive(Debug)]
@@ -36,27 +43,21 @@ impl Model {
         fields: Option<&Fields>,
         context: &mut dyn Context,
     ) -> Result<Model, StageError> {
-        let fields = fields
-            .ok_or_else(|| StageError::failed(format!("no model arrived on port `{port}`")))?;
-        match fields.text(artifact::FAMILY) {
-            Some(artifact::VITS) => (),
-            Some(other) => return Err(no_model(port, &format!("it is `{other}`"))),
-            None => return Err(no_model(port, "it does not say what it is")),
-        }
-        let config_file = blob(port, fields, artifact::CONFIG)?;
+        let arrived = Arrived::on(port, fields, &FAMILY)?;
+        let config_file = arrived.blob(artifact::CONFIG)?;
         let config = super::config::parse(&context.read(config_file)?)?;
-        let vocabulary = file(port, fields, artifact::VOCABULARY, context)?;
-        let settings = file(port, fields, artifact::TOKENIZER_CONFIG, context)?;
+        let vocabulary = arrived.file(artifact::VOCABULARY, context)?;
+        let settings = arrived.file(artifact::TOKENIZER_CONFIG, context)?;
         let tokenizer = Tokenizer::read(&vocabulary, &settings)?;
         if tokenizer.size() > config.vocab_size {
             let (tokens, rows) = (tokenizer.size(), config.vocab_size);
             let why = format!("its tokenizer has {tokens} tokens, and its embeddings {rows} rows");
-            return Err(no_model(port, &why));
+            return Err(arrived.refused(&why));
         }
         Ok(Model {
-            speakers: speakers(port, fields, &config)?,
-            lineage: ModelLineage::of(fields),
-            fields: fields.clone(),
+            speakers: speakers(&arrived, &config)?,
+            lineage: ModelLineage::of(arrived.fields),
+            fields: arrived.fields.clone(),
             config,
             tokenizer,
             config_file: config_file.clone(),
@@ -147,32 +148,8 @@ impl Model {
     }
 }
 
-fn file(
-    port: &str,
-    fields: &Fields,
-    name: &str,
-    context: &mut dyn Context,
-) -> Result<bytes::Bytes, StageError> {
-    context.read(blob(port, fields, name)?)
-}
-
-fn blob<'a>(port: &str, fields: &'a Fields, name: &str) -> Result<&'a Arc<Blob>, StageError> {
-    fields.blob(name).ok_or_else(|| no_model(port, &format!("it has no `{name}`")))
-}
-
-fn speakers(
-    port: &str,
-    fields: &Fields,
-    config: &Config,
-) -> Result<Option<Vec<String>>, StageError> {
-    let list = fields.text(artifact::SPEAKERS);
+fn speakers(arrived: &Arrived, config: &Config) -> Result<Option<Vec<String>>, StageError> {
+    let list = arrived.fields.text(artifact::SPEAKERS);
     let names = list.map(|list| read_speakers(list.as_bytes(), config)).transpose();
-    names.map_err(|error| no_model(port, &error.to_string()))
-}
-
-fn no_model(port: &str, why: &str) -> StageError {
-    StageError::with_help(
-        format!("what arrived on `{port}` is no VITS model: {why}"),
-        "give it a stage of the kind `model.import`, `vits.init` or `vits.finetune`",
-    )
+    names.map_err(|error| arrived.refused(&error.to_string()))
 }

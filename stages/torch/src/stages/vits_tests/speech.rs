@@ -133,6 +133,6 @@ fn another_model_is_refused_before_any_sentence() {
     let mut bench = Bench::default();
     let fields: Fields = [(artifact::FAMILY, Value::text(artifact::DAC))].into_iter().collect();
     let error = speak(&[], &[(MODEL, &fields)], &[], &mut bench).unwrap_err();
-    assert!(error.to_string().contains("is no VITS model: it is `fish-dac`"), "{error}");
+    assert!(error.to_string().contains("is no VITS model: it is a codec"), "{error}");
     assert!(error.help().unwrap().contains("`vits.init`"));
 }

@@ -1,0 +1,68 @@
+//! What every reader of a model begins with: something arrived on a port, and is of the family that
+//! it should be of, and has the files that it should have.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use stage_core::{Blob, Context, Fields, StageError};
+use stage_formats::artifact;
+
+/// The models that one reader takes.
+pub struct Family {
+    /// As the artifact has it.
+    pub name: &'static str,
+    /// As errors have it.
+    pub title: &'static str,
+    /// Where such a model comes from.
+    pub advice: &'static str,
+}
+
+/// A model of the right family on a port.
+pub struct Arrived<'a> {
+    port: &'a str,
+    family: &'static Family,
+    pub fields: &'a Fields,
+}
+
+impl<'a> Arrived<'a> {
+    /// # Errors
+    ///
+    /// When nothing arrived, or something else.
+    pub fn on(
+        port: &'a str,
+        fields: Option<&'a Fields>,
+        family: &'static Family,
+    ) -> Result<Arrived<'a>, StageError> {
+        let fields = fields
+            .ok_or_else(|| StageError::failed(format!("no model arrived on port `{port}`")))?;
+        match fields.text(artifact::FAMILY) {
+            Some(name) if name == family.name => Ok(Arrived { port, family, fields }),
+            Some(artifact::DAC) => Err(family.refusal(port, "it is a codec")),
+            Some(artifact::LORA) => {
+                Err(family.refusal(port, "these are adapters, without their base"))
+            }
+            Some(other) => Err(family.refusal(port, &format!("it is `{other}`"))),
+            None => Err(family.refusal(port, "it does not say what it is")),
+        }
+    }
+
+    pub fn blob(&self, name: &str) -> Result<&'a Arc<Blob>, StageError> {
+        self.fields.blob(name).ok_or_else(|| self.refused(&format!("it has no `{name}`")))
+    }
+
+    pub fn file(&self, name: &str, context: &mut dyn Context) -> Result<Bytes, StageError> {
+        context.read(self.blob(name)?)
+    }
+
+    /// The error that it is of no use, and why.
+    pub fn refused(&self, why: &str) -> StageError {
+        self.family.refusal(self.port, why)
+    }
+}
+
+impl Family {
+    pub fn refusal(&self, port: &str, why: &str) -> StageError {
+        let message = format!("what arrived on `{port}` is no {}: {why}", self.title);
+        StageError::with_help(message, self.advice)
+    }
+}
