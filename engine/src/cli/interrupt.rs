@@ -8,15 +8,12 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use stage_core::event::Event;
+use stage_core::programs;
 
 use super::error::PAUSED;
 use super::guard;
 use crate::engine::StopFlag;
 use crate::show::{Reporter, Reporters, units};
-
-/// The user's own programs are ended at the first signal; a second one that follows at once leaves
-/// them so long, or they would go on alone.
-const LAST: Duration = Duration::from_millis(100);
 
 /// Reporters that several threads tell.
 pub type Shared = Arc<Mutex<dyn Reporter>>;
@@ -36,8 +33,8 @@ pub fn on_signals(stop: StopFlag, display: Shared) -> io::Result<()> {
                 if let Ok(mut display) = display.try_lock() {
                     display.leave();
                 }
+                programs::end_all();
                 guard::stand_down();
-                thread::sleep(LAST);
                 std::process::exit(i32::from(PAUSED));
             }
             if !stop.is_pressing() {

@@ -16,6 +16,7 @@ mod item;
 pub mod key;
 mod kind;
 mod parameter;
+pub mod programs;
 mod stage;
 pub mod wire;
 pub mod worker;

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use throstle_tests::{Project, RanProgram, Running, command, write_clips};
 
 use crate::small;
@@ -23,7 +24,11 @@ use = "command"
 input = "clips"
 fields = ["text"]
 command = """
-case {text} in *c.) touch {base}/begun; while ! [ -e {base}/go ]; do sleep 0.02; done;; esac
+case {text} in *c.)
+    echo $$ > {base}/process
+    touch {base}/begun
+    while [ -e {base}/data ] && ! [ -e {base}/go ]; do sleep 0.02; done;;
+esac
 echo {text} > {out.said}"""
 outputs = { said = "said.txt" }
 export = "out/{id}.txt"
@@ -56,6 +61,25 @@ fn a_signal_stops_the_run_with_75_and_the_next_goes_on_where_it_was() {
         assert_eq!(ran.executed()["held"], 5 - first, "nothing is done twice");
         assert_eq!(project.text("out/c.txt"), "Sana c.\n");
         project.run().assert_nothing_done();
+    }
+}
+
+#[test]
+fn a_second_signal_ends_the_users_own_programs_as_well() {
+    for _ in 0..10 {
+        let project = Project::new(HELD);
+        write_clips(&project, &["c"]);
+        let mut running = Running::start(project.throstle(&["run", ".", "--json"]));
+        wait_for(&project.file("begun"));
+        running.send(Signal::SIGTERM);
+        running.send(Signal::SIGTERM);
+        assert_eq!(running.code(), Some(75));
+        let program = Pid::from_raw(project.text("process").trim().parse().unwrap());
+        let start = Instant::now();
+        while kill(program, None).is_ok() {
+            assert!(start.elapsed() < Duration::from_secs(10), "{program} goes on alone");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 

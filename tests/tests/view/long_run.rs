@@ -32,7 +32,7 @@ export = "out/{id}.txt"
 use = "command"
 input = "lines"
 fields = ["speaker"]
-command = "case {speaker} in h*) while ! [ -e {base}/go ]; do sleep 0.02; done;; esac; echo {speaker} > {out.said}"
+command = "case {speaker} in h*) while [ -e {base}/data ] && ! [ -e {base}/go ]; do sleep 0.02; done;; esac; echo {speaker} > {out.said}"
 outputs = { said = "said.txt" }
 
 [stage.model]
@@ -51,7 +51,7 @@ export = "out/joined.json"
 "#;
 
 /// What `held` does, which waits for the file `go` when it comes to the item `h`.
-pub const HELD: &str = "case {speaker} in h*) while ! [ -e {base}/go ]; do sleep 0.02; done;; esac";
+pub const HELD: &str = "case {speaker} in h*) while [ -e {base}/data ] && ! [ -e {base}/go ]; do sleep 0.02; done;; esac";
 
 /// Answers as NVIDIA's program does, for ever.
 const GPU: &str =

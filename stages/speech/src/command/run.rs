@@ -17,6 +17,7 @@ use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use stage_core::programs::{self, Running};
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -198,23 +199,22 @@ enum Outcome {
 struct Group {
     child: Child,
     is_reaped: bool,
+    running: Option<Running>,
 }
 
 impl Group {
     fn start(spec: &CommandSpec<'_>) -> Result<Group, CommandError> {
-        let child = Command::new("/bin/sh")
-            .arg("-c")
-            .arg(&spec.line)
-            .current_dir(spec.folder)
-            .env_clear()
-            .envs(&spec.environment)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .map_err(CommandError::Start)?;
-        Ok(Group { child, is_reaped: false })
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(&spec.line).current_dir(spec.folder).env_clear();
+        command.envs(&spec.environment).process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let end = |child: &Child| -> programs::End {
+            let group = group_of(child);
+            Box::new(move || kill_group(group))
+        };
+        let started = programs::start(|| command.spawn(), end);
+        let (child, running) = started.map_err(CommandError::Start)?;
+        Ok(Group { child, is_reaped: false, running: Some(running) })
     }
 
     fn finished(&mut self) -> Result<Option<ExitStatus>, CommandError> {
@@ -226,12 +226,22 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The group outlives its leader as long as a member does; an empty one is no error.
-        let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
+        kill_group(group_of(&self.child));
+        // Before its number is free for others.
+        drop(self.running.take());
         if !self.is_reaped {
             let _ = self.child.wait();
         }
     }
+}
+
+fn group_of(leader: &Child) -> Pid {
+    Pid::from_raw(leader.id() as i32)
+}
+
+fn kill_group(group: Pid) {
+    // It outlives its leader as long as a member does; an empty one is no error.
+    let _ = killpg(group, Signal::SIGKILL);
 }
 
 /// The files that all of both streams goes to, where anybody wants it.
