@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Compares the models with their reference implementations on inputs and weights made up here:
 # every family with its default sizes, then with sizes drawn from seeds. Files of weights are
-# carried to the references and back as well.
+# carried to the references and back as well, and the libraries of the original projects read what
+# we write in their formats.
 #
 #     tools/parity.sh PROGRAM [FIRST_SEED] [SEEDS]
 #
-# PROGRAM is `throstle-torch`, with `throstle` beside it. One line a fixture; its folder is kept
+# PROGRAM is `throstle-torch`, with `throstle` and `examples/samples` beside it. One line a fixture; its folder is kept
 # where one is off.
 set -euo pipefail
 
@@ -24,7 +25,10 @@ done
 make_and_check() {
     local script=$1 folder=$2
     shift 2
-    if [[ $script = check_* ]]; then
+    if [[ $script = check_samples ]]; then
+        "$(dirname "$program")/examples/samples" "$folder" &&
+            "$python" "$root/stages/formats/tests/fixtures/$script.py" "$folder"
+    elif [[ $script = check_* ]]; then
         "$python" "$fixtures/$script.py" "$folder" --throstle "$(dirname "$program")/throstle" "$@"
     else
         "$python" "$fixtures/$script.py" "$folder" "$@" && "$program" check-fixture "$folder"
@@ -35,7 +39,7 @@ check() {
     local name=$1 folder=$scratch/$1 script=$2
     shift 2
     if make_and_check "$script" "$folder" "$@" >"$folder.log" 2>&1; then
-        printf '%-24s %s tensors agree\n' "$name" "$(grep -c ' ok$' "$folder.log")"
+        printf '%-24s %s agree\n' "$name" "$(grep -c ' ok$' "$folder.log")"
         rm -rf "$folder" "$folder.log"
     else
         failures=$((failures + 1))
@@ -45,6 +49,7 @@ check() {
 }
 
 python=$("$root/tools/reference.sh")
+check check_samples check_samples
 for family in "${families[@]}"; do
     check "$family" "$family"
     for ((seed = first; seed < first + seeds; seed++)); do

@@ -14,11 +14,12 @@ python=$home/bin/python
 # what the models do import of those is replaced by stubs in the generators.
 models=(fish-speech==0.1.0 descript-audio-codec==1.0.0 loralib==0.1.2 transformers==4.57.6)
 plain=(
-    certifi==2025.11.12 charset-normalizer==3.4.4 einops==0.8.2 filelock==3.20.0 fsspec==2025.10.0
-    huggingface-hub==0.36.0 idna==3.11 jinja2==3.1.6 loguru==0.7.3 markupsafe==3.0.3 mpmath==1.3.0
-    networkx==3.5 numpy==2.2.6 packaging==25.0 protobuf==6.33.0 pyyaml==6.0.3 regex==2025.11.3
-    requests==2.32.5 safetensors==0.6.2 sympy==1.14.0 tensorboard==2.20.0 tiktoken==0.12.0
-    tokenizers==0.22.1 tqdm==4.67.1 typing-extensions==4.15.0 urllib3==2.5.0
+    absl-py==2.3.1 certifi==2025.11.12 charset-normalizer==3.4.4 einops==0.8.2 filelock==3.20.0
+    fsspec==2025.10.0 huggingface-hub==0.36.0 idna==3.11 jinja2==3.1.6 loguru==0.7.3
+    markupsafe==3.0.3 mpmath==1.3.0 networkx==3.5 numpy==2.2.6 packaging==25.0 protobuf==6.33.0
+    pyyaml==6.0.3 regex==2025.11.3 requests==2.32.5 safetensors==0.6.2 sympy==1.14.0
+    tensorboard==2.20.0 tiktoken==0.12.0 tokenizers==0.22.1 tqdm==4.67.1
+    typing-extensions==4.15.0 urllib3==2.5.0
 )
 wanted=$(printf '%s\n' "${models[@]}" "${plain[@]}")
 
