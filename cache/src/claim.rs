@@ -134,7 +134,5 @@ const BYTES: u64 = 1024;
 
 /// The byte that stands for a key.
 fn offset_of(key: &Digest) -> u64 {
-    let mut bytes = [0u8; 8];
-    bytes.copy_from_slice(&key.as_bytes()[..8]);
-    u64::from_le_bytes(bytes) % BYTES
+    key.start() % BYTES
 }

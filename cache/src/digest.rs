@@ -28,6 +28,13 @@ impl Digest {
         &self.0
     }
 
+    /// The first eight bytes as a number, which stays the same for ever.
+    pub fn start(&self) -> u64 {
+        let mut start = [0; 8];
+        start.copy_from_slice(&self.0[..8]);
+        u64::from_le_bytes(start)
+    }
+
     /// The first twelve digits: enough for people to tell digests apart.
     pub fn short(&self) -> String {
         let mut text = self.to_string();

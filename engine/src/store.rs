@@ -142,12 +142,12 @@ impl Store {
             let mut places = Vec::new();
             for (number, section) in sections().enumerate() {
                 let digests = (0..section.len()).filter_map(|at| Some((at, section.digest(at)?)));
-                places.extend(digests.map(|(at, own)| (start(&own), number as u32, at as u32)));
+                places.extend(digests.map(|(at, own)| (own.start(), number as u32, at as u32)));
             }
             places.sort_unstable();
             places
         });
-        let start = start(digest);
+        let start = digest.start();
         let first = places.partition_point(|(own, _, _)| *own < start);
         let places = places[first..].iter().take_while(|(own, _, _)| *own == start);
         let entry = |(_, section, at): &Place| {
@@ -241,10 +241,4 @@ fn blobs_of(at: usize, record: &Option<ItemRecord>) -> impl Iterator<Item = (usi
         _ => None,
     };
     fields.into_iter().flat_map(move |fields| fields.blobs().map(move |blob| (at, blob.digest)))
-}
-
-fn start(digest: &Digest) -> u64 {
-    let mut start = [0; 8];
-    start.copy_from_slice(&digest.as_bytes()[..8]);
-    u64::from_be_bytes(start)
 }

@@ -30,19 +30,13 @@ impl Lookups {
             self.own = None;
         }
         let Some(own) = &self.own else { return Ok(true) };
-        Ok(keys.iter().any(|key| own.contains(&start(key))))
+        Ok(keys.iter().any(|key| own.contains(&key.start())))
     }
 
     /// An outcome is kept by this run.
     pub fn note(&mut self, key: &Digest) {
         if let Some(own) = &mut self.own {
-            own.insert(start(key));
+            own.insert(key.start());
         }
     }
-}
-
-fn start(key: &Digest) -> u64 {
-    let mut start = [0; 8];
-    start.copy_from_slice(&key.as_bytes()[..8]);
-    u64::from_le_bytes(start)
 }

@@ -128,8 +128,7 @@ impl Fields {
 
     pub(crate) fn has_names_of(&self, other: &Fields) -> bool {
         let mut pairs = self.0.iter().zip(&other.0);
-        let is_same = |one: &Arc<str>, two: &Arc<str>| Arc::ptr_eq(one, two) || one == two;
-        self.len() == other.len() && pairs.all(|((one, _), (two, _))| is_same(one, two))
+        self.len() == other.len() && pairs.all(|((one, _), (two, _))| one == two)
     }
 
     /// All the blobs among the values.

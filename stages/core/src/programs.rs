@@ -9,7 +9,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 /// Ends a program and all that it has started.
 pub type End = Box<dyn Fn() + Send>;
 
-#[derive(Default)]
 struct Register {
     last: u64,
     programs: BTreeMap<u64, End>,

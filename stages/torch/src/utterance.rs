@@ -66,7 +66,5 @@ pub fn speak_each(
 
 /// A sentence's own random numbers: the same for the same text, whatever else is spoken.
 pub fn sentence_seed(seed: u64, text: &str) -> u64 {
-    let mut head = [0; 8];
-    head.copy_from_slice(&Digest::of(text.as_bytes()).as_bytes()[..8]);
-    scramble(scramble(seed) ^ u64::from_le_bytes(head))
+    scramble(scramble(seed) ^ Digest::of(text.as_bytes()).start())
 }

@@ -87,7 +87,5 @@ impl DecodeJob {
 
 /// A clip's own random numbers: the same for the same tokens, whatever else is decoded.
 fn clip_seed(seed: u64, blob: &Blob) -> u64 {
-    let mut head = [0; 8];
-    head.copy_from_slice(&blob.digest.as_bytes()[..8]);
-    scramble(scramble(seed) ^ u64::from_le_bytes(head))
+    scramble(scramble(seed) ^ blob.digest.start())
 }

@@ -119,9 +119,7 @@ impl FitJob {
 
 /// Another hash than that of the frames, so that both draws are independent.
 fn clip_rank(seed: u64, blob: &Blob) -> u64 {
-    let mut head = [0; 8];
-    head.copy_from_slice(&blob.digest.as_bytes()[..8]);
-    scramble(scramble(!seed) ^ u64::from_le_bytes(head))
+    scramble(scramble(!seed) ^ blob.digest.start())
 }
 
 fn read_wave(id: &str, blob: &Blob, context: &mut dyn Context) -> Result<Wave, StageError> {

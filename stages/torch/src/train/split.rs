@@ -5,10 +5,7 @@ use cache::Digest;
 
 /// A number that belongs to an id for ever.
 pub(super) fn hash(salt: &str, id: &str) -> u64 {
-    let digest = Digest::of(format!("{} {salt}{id}", salt.len()).as_bytes());
-    let mut first = [0; 8];
-    first.copy_from_slice(&digest.as_bytes()[..8]);
-    u64::from_le_bytes(first)
+    Digest::of(format!("{} {salt}{id}", salt.len()).as_bytes()).start()
 }
 
 /// True for each id that is held out: `fraction` of them on average. Where chance would hold

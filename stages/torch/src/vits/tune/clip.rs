@@ -87,11 +87,9 @@ impl Reading<'_> {
             self.check(bytes, frames).map_err(|error| unfit(text, &error.to_string()))?;
         }
         let digest = id(text, &blob.digest, speaker.filter(|_| number.is_some()));
-        let mut key = [0; 8];
-        key.copy_from_slice(&digest.as_bytes()[..8]);
         Ok(Some(Clip {
             id: digest.to_string(),
-            key: u64::from_le_bytes(key),
+            key: digest.start(),
             tokens,
             audio,
             spectrogram,
