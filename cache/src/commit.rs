@@ -45,6 +45,7 @@ impl Cache {
         drop(batch);
         match &result {
             Ok(_) => {
+                // A statement of its own, so that the lock is gone when the batch is freed.
                 let landed = shared.pending_mut().landed();
                 drop(landed);
             }
