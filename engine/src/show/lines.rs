@@ -15,6 +15,8 @@ use super::units;
 
 /// How often a running stage tells how far it is.
 const INTERVAL: Duration = Duration::from_secs(30);
+/// How the names of losses on held-out clips begin.
+const HELD_OUT: &str = "held_out";
 /// How many quarantined items a stage names as they come.
 const NAMED: u64 = 10;
 
@@ -33,7 +35,16 @@ struct Running {
     told: Instant,
     /// When figures of training were last told.
     metrics: Option<Instant>,
+    /// The newest figures, while they are not told.
+    untold: Option<(u64, BTreeMap<String, f64>)>,
     named: u64,
+}
+
+impl Running {
+    fn new() -> Running {
+        let now = Instant::now();
+        Running { since: now, told: now, metrics: None, untold: None, named: 0 }
+    }
 }
 
 impl<W: Write + Send> Lines<W> {
@@ -77,11 +88,32 @@ impl<W: Write + Send> Lines<W> {
     ) -> io::Result<()> {
         let (now, interval) = (Instant::now(), self.interval);
         let Some(running) = self.running.get_mut(stage) else { return Ok(()) };
-        if running.metrics.is_some_and(|told| now.duration_since(told) < interval) {
-            return Ok(());
+        // What was measured on held-out clips is seldom, and what people wait for.
+        let is_held_out = values.keys().any(|name| name.starts_with(HELD_OUT));
+        if !is_held_out {
+            if running.metrics.is_some_and(|told| now.duration_since(told) < interval) {
+                running.untold = Some((step, values.clone()));
+                return Ok(());
+            }
+            (running.metrics, running.untold) = (Some(now), None);
         }
-        running.metrics = Some(now);
         writeln!(self.output, "{}: {}", clean(stage), figures(step, values))
+    }
+
+    /// The last figures of a training, which came too soon after others to be told.
+    fn last_metrics(&mut self, stage: &str) -> io::Result<()> {
+        match self.running.get_mut(stage).and_then(|running| running.untold.take()) {
+            Some((step, values)) => {
+                writeln!(self.output, "{}: {}", clean(stage), figures(step, &values))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn all_last_metrics(&mut self) -> io::Result<()> {
+        let mut stages: Vec<String> = self.running.keys().cloned().collect();
+        stages.sort_unstable();
+        stages.iter().try_for_each(|stage| self.last_metrics(stage))
     }
 
     /// The same is told again only now and then.
@@ -123,9 +155,7 @@ impl<W: Write + Send> Reporter for Lines<W> {
         self.summary.observe(event);
         match event {
             Event::StageStarted { stage, total, reasons } => {
-                let now = Instant::now();
-                let running = Running { since: now, told: now, metrics: None, named: 0 };
-                self.running.insert(stage.clone(), running);
+                self.running.insert(stage.clone(), Running::new());
                 writeln!(self.output, "{}", started(stage, *total, reasons))
             }
             Event::Waiting { what } => self.waiting(what),
@@ -135,6 +165,7 @@ impl<W: Write + Send> Reporter for Lines<W> {
                 self.quarantined(stage, item, reason)
             }
             Event::StageFinished { stage, counts, .. } => {
+                self.last_metrics(stage)?;
                 self.running.remove(stage);
                 match counts.executed {
                     0 => Ok(()),
@@ -142,6 +173,7 @@ impl<W: Write + Send> Reporter for Lines<W> {
                 }
             }
             Event::Finished { status, stages, seconds } => {
+                self.all_last_metrics()?;
                 let text = self.summary.render(*status, stages, *seconds, self.paint);
                 self.output.write_all(text.as_bytes())?;
                 self.output.flush()
@@ -382,6 +414,56 @@ mod tests {
             "s: step 1,200, loss 2.3457, none 0, rate 1.00e-5, tokens 12345.6\n\
              s: checkpoint kept, 2.0 MB in 0.50 s\n"
         );
+    }
+
+    #[test]
+    fn losses_on_held_out_clips_and_the_last_figures_are_always_told() {
+        let metrics = |step, name: &str, value| Event::Metrics {
+            stage: "s".into(),
+            step,
+            values: [(name.to_owned(), value)].into(),
+        };
+        let done = Event::StageFinished {
+            stage: "s".into(),
+            counts: counts(1, 0, 0, 0.5),
+            notes: [].into(),
+        };
+        let text = lines(&[
+            Event::StageStarted { stage: "s".into(), total: 1, reasons: vec![] },
+            metrics(0, "held_out", 9.5),
+            metrics(1, "loss", 9.25),
+            metrics(2, "loss", 8.5),
+            metrics(2, "held_out", 8.75),
+            metrics(3, "loss", 7.5),
+            metrics(4, "loss", 6.5),
+            metrics(4, "held_out", 7.75),
+            done,
+        ]);
+        insta::assert_snapshot!(text, @r"
+        s: started, 1 item
+        s: step 0, held_out 9.5000
+        s: step 1, loss 9.2500
+        s: step 2, held_out 8.7500
+        s: step 4, held_out 7.7500
+        s: step 4, loss 6.5000
+        s: done, 1 executed, 0.50 s
+        ");
+    }
+
+    #[test]
+    fn a_training_that_is_stopped_tells_its_last_figures() {
+        let metrics = |step| Event::Metrics {
+            stage: "s".into(),
+            step,
+            values: [("loss".to_owned(), 1.5)].into(),
+        };
+        let text = lines(&[
+            Event::StageStarted { stage: "s".into(), total: 1, reasons: vec![] },
+            metrics(1),
+            metrics(2),
+            Event::Finished { status: Status::Paused, stages: [].into(), seconds: 0.5 },
+        ]);
+        assert!(text.contains("s: step 2, loss 1.5000\n"), "{text}");
     }
 
     #[test]
