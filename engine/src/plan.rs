@@ -7,6 +7,7 @@ mod diff;
 mod earlier;
 pub mod inputs;
 pub mod items;
+pub mod names;
 mod parent;
 pub mod planner;
 pub mod reasons;

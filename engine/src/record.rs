@@ -103,6 +103,26 @@ pub struct StageRecord {
     pub notes: BTreeMap<String, u64>,
     /// The time that the work took when it was done.
     pub seconds: f64,
+    /// Of a stage that works on all items together and has set some aside. The last field, so that
+    /// records that were written without it are still read.
+    #[serde(deserialize_with = "or_none")]
+    pub aside: Option<Aside>,
+}
+
+/// What is to be known of items that a stage has set aside beside their names and reasons.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Aside {
+    /// Of so many items that arrived.
+    pub of: u64,
+    /// For each of them the port, and what the stage saw of it: a stage that does not read names has
+    /// the same outcome when they change. Empty where the stage reads them.
+    pub seen: Vec<(String, Digest)>,
+    /// The data sets that the names are of, by port.
+    pub roots: BTreeMap<String, Digest>,
+}
+
+fn or_none<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Aside>, D::Error> {
+    Ok(Option::<Aside>::deserialize(from).unwrap_or_default())
 }
 
 /// What was last exported, as durable knowledge beside the memo of the files' stats.
@@ -183,6 +203,38 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stage_record_without_what_was_set_aside_is_still_read() {
+        #[derive(Serialize)]
+        struct Before {
+            outputs: BTreeMap<String, PortValue>,
+            rejects: Vec<(Arc<str>, Reject)>,
+            items: u64,
+            notes: BTreeMap<String, u64>,
+            seconds: f64,
+        }
+        let before = Before {
+            outputs: [("output".to_owned(), PortValue::Artifact(Fields::new()))].into(),
+            rejects: vec![("a".into(), Reject::new("bad", "for a reason"))],
+            items: 3,
+            notes: [("note".to_owned(), 2)].into(),
+            seconds: 1.5,
+        };
+        let read = decode::<StageRecord>(&encode(&before));
+        let expected = StageRecord {
+            outputs: before.outputs,
+            rejects: before.rejects,
+            items: 3,
+            notes: before.notes,
+            seconds: 1.5,
+            aside: None,
+        };
+        assert_eq!(read, Some(expected.clone()));
+        let aside = Some(Aside { of: 7, ..Aside::default() });
+        let with = StageRecord { aside, ..expected };
+        assert_eq!(decode(&encode(&with)), Some(with));
+    }
 
     #[test]
     fn no_two_kinds_of_records_share_a_table() {

@@ -1,6 +1,7 @@
 //! Runs a plan: passes of planning and working until nothing is left to do.
 
 pub(crate) mod arrived;
+mod aside;
 mod commit;
 mod context;
 mod device;
@@ -24,7 +25,7 @@ mod train_stage;
 pub mod training;
 mod trial;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -251,6 +252,7 @@ impl Pass<'_> {
             gpus: gpu_hours,
             spending: Spending::begin(self.cache, self.pipeline, self.number)?,
             deaths: HashMap::new(),
+            aside: HashSet::new(),
             halted: false,
             failed: false,
             lost: false,

@@ -244,6 +244,7 @@ fn write(
         rejects: found.rejects.into_iter().map(|(id, reject)| (id.into(), reject)).collect(),
         items: 1,
         notes: found.notes.into_iter().collect(),
+        aside: None,
         seconds: 0.0,
     })
 }

@@ -110,5 +110,6 @@ pub fn settle(
         items: counts.reused,
         notes: Default::default(),
         seconds,
+        aside: None,
     })
 }

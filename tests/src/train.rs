@@ -7,10 +7,12 @@ use stage_core::catalogue::ON_CHANGE;
 use stage_core::{
     Blob, Context, Default, FieldSet, FieldType, Fields, GatherInput, GatherJob, GatherOutput,
     InputPort, Job, Kind, NewValue, Output, OutputPort, Parameter, ParameterType, Place,
-    PortOutput, Role, Setup, Stage, StageError, Work,
+    PortOutput, Reject, Role, Setup, Stage, StageError, Work,
 };
 
 const KIND: &str = "tensor";
+/// A text with this in it is set aside.
+const ODD: &[u8] = b"ODD";
 /// How often the weights are repeated, so that they lie in a file of their own.
 const REPEATED: usize = 20_000;
 
@@ -207,9 +209,14 @@ fn blob<'a>(fields: &'a Fields, name: &str) -> Result<&'a Blob, StageError> {
 }
 
 fn digest_of(input: &GatherInput, context: &mut dyn Context) -> Result<Digest, StageError> {
-    let mut all = Vec::new();
-    for item in input.items("input")? {
-        all.extend_from_slice(&context.read(blob(&item.fields, "body")?)?);
+    let (mut all, mut odd) = (Vec::new(), Vec::new());
+    for (place, item) in input.items("input")?.iter().enumerate() {
+        let text = context.read(blob(&item.fields, "body")?)?;
+        match text.windows(ODD.len()).any(|part| part == ODD) {
+            true => odd.push((place, Reject::new("odd", "nothing is to be learnt from it"))),
+            false => all.extend_from_slice(&text),
+        }
     }
+    context.set_aside("input", odd)?;
     Ok(Digest::of(&all))
 }

@@ -90,7 +90,9 @@ fn outcome(
     if let (Verdict::Fresh, Some(keyed)) = (stage.verdict, &stage.keyed)
         && let Some(record) = history::outcome_of(cache, &keyed.digest)?
     {
-        return Ok(record);
+        // Under the names that they have now.
+        let rejects = stage.rejects.clone();
+        return Ok(StageRecord { rejects, ..record });
     }
     let last = history::last(cache, &project.pipeline.name, &spec.name)?;
     let record = match &last {

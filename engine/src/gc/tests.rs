@@ -51,6 +51,7 @@ fn outcome(cache: &Cache, stage: &str, items: &[&str], seconds: f32) -> Digest {
         items,
         notes: BTreeMap::new(),
         seconds: 0.0,
+        aside: None,
     };
     let key = Digest::of(stage.as_bytes());
     cache.record(STAGE, &key, encode(&record)).unwrap();

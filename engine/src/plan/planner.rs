@@ -13,6 +13,7 @@ use stage_core::{Blob, Fields, ParameterType, ParameterValue, StageError, Value,
 use super::earlier::Earlier;
 use super::inputs::{Arriving, arriving, names, planned};
 use super::items::{ItemPlanner, ItemReads};
+use super::names::with_names_of;
 use super::reasons::{differences, reasons_from};
 use super::{Keyed, Plan, Planned, StagePlan, Work};
 use crate::engine::{Engine, EngineError, Sink};
@@ -175,18 +176,19 @@ impl<'a> Planner<'a> {
     ) -> Result<StagePlan, PlanError> {
         let mut keyed = arriving.key(&self.store, &self.file_digests(spec), false)?;
         let mut lost = Vec::new();
-        let mut known = self.known(&keyed.digest, &mut lost)?;
+        let mut known = self.known_outcome(spec, &keyed, &mut lost)?;
         if known.is_none()
             && let Some(parent) = self.parent_of(spec, &keyed, last.as_ref())?
         {
             keyed = keyed.with_parent(parent);
             lost.clear();
-            known = self.known(&keyed.digest, &mut lost)?;
+            known = self.known_outcome(spec, &keyed, &mut lost)?;
         }
-        if let Some(record) = known {
-            return Ok(StagePlan::fresh(spec, keyed, record));
-        }
-        let mut reasons = self.reasons(spec, last.as_ref(), &keyed, &lost, 1);
+        let mut reasons = match known.map(|record| (exceeded(spec, &record), record)) {
+            Some((None, record)) => return Ok(StagePlan::fresh(spec, keyed, record)),
+            Some((Some(reason), _)) => vec![reason],
+            None => self.reasons(spec, last.as_ref(), &keyed, &lost, 1),
+        };
         if spec.work == StageWork::Train {
             self.tell_of_checkpoint(&keyed, &mut reasons)?;
         }
@@ -291,6 +293,28 @@ impl<'a> Planner<'a> {
             self.look_for(value, lost)?;
         }
         Ok(lost.is_empty().then_some(record))
+    }
+
+    /// The stored outcome of a stage that works on all items together, as it is called now.
+    fn known_outcome(
+        &self,
+        spec: &StageSpec,
+        keyed: &Keyed,
+        lost: &mut Vec<Digest>,
+    ) -> Result<Option<StageRecord>, PlanError> {
+        let known = self.known(&keyed.digest, lost)?;
+        known.map(|record| with_names_of(&self.store, spec, keyed, record)).transpose()
+    }
+
+    /// The same, unless it has set aside more than the stage may.
+    pub fn known_whole(
+        &self,
+        spec: &StageSpec,
+        keyed: &Keyed,
+        lost: &mut Vec<Digest>,
+    ) -> Result<Option<StageRecord>, PlanError> {
+        let known = self.known_outcome(spec, keyed, lost)?;
+        Ok(known.filter(|record| exceeded(spec, record).is_none()))
     }
 
     fn look_for(&self, value: &PortValue, lost: &mut Vec<Digest>) -> Result<(), PlanError> {
@@ -429,6 +453,14 @@ impl PlanError {
             }
         }
     }
+}
+
+/// Why an outcome does not count for a stage that may set fewer items aside.
+fn exceeded(spec: &StageSpec, record: &StageRecord) -> Option<Reason> {
+    let aside = record.aside.as_ref()?;
+    let (quarantined, items) = (record.rejects.len() as u64, aside.of);
+    let is_exceeded = spec.policy.is_exceeded(quarantined, items);
+    is_exceeded.then_some(Reason::TooManyQuarantined { quarantined, items })
 }
 
 /// The outputs of an item stage: one data set.

@@ -45,10 +45,11 @@ pub fn codes<'a>(all: &[Aside<'a>]) -> Vec<(&'a str, usize)> {
 
 /// The items as they came to the stage, which is where those are that it set aside.
 fn arrived(seen: &Seen, spec: &StageSpec) -> Result<BTreeMap<Arc<str>, Item>, ReadError> {
-    match seen.carries_on(spec) {
-        Some((above, port)) => seen.by_id(above, port),
-        None => Ok(BTreeMap::new()),
+    let mut arrived = BTreeMap::new();
+    for (above, port) in seen.items_of(spec) {
+        arrived.extend(seen.by_id(above, port)?);
     }
+    Ok(arrived)
 }
 
 impl<'a> Aside<'a> {

@@ -92,6 +92,23 @@ impl<'a> Seen<'a> {
         }
     }
 
+    /// Where the items come from that a stage works on: those that it carries on, or of a stage that
+    /// works on all of them the data sets.
+    pub fn items_of(&self, spec: &StageSpec) -> Vec<(StageId, &'static str)> {
+        if let Some(carried) = self.carries_on(spec) {
+            return vec![carried];
+        }
+        let is_dataset = |port: &str| {
+            spec.kind.input(port).is_some_and(|port| port.port_type == PortType::Dataset)
+        };
+        let ports = spec.inputs.iter().filter(|(port, _)| is_dataset(port));
+        let stage = |reference: &Reference| match reference {
+            Reference::Stage { stage, port } => Some((*stage, *port)),
+            Reference::Asset(_) => None,
+        };
+        ports.flat_map(|(_, input)| input.references.iter().filter_map(stage)).collect()
+    }
+
     /// Whether a stage makes sound with a model, rather than working on sound that there is.
     pub fn speaks(&self, spec: &StageSpec) -> bool {
         let is_model = |port: &stage_core::InputPort| port.port_type == PortType::Artifact;

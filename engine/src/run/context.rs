@@ -7,12 +7,14 @@ use cache::{CacheError, Digest, StagingDir};
 use camino::{Utf8Path, Utf8PathBuf};
 use crossbeam_channel::Sender;
 use stage_core::key::{HashSink, Sink};
-use stage_core::{Blob, Context, Fields, Kind, NewValue, Output, StageError};
+use stage_core::{Blob, Context, Fields, Kind, NewValue, Output, Reject, StageError};
 
+use super::aside::Asides;
 use super::message::Message;
 use super::scratch::Scratch;
 use super::training::{Training, is_there};
 use crate::engine::StopFlag;
+use crate::plan::planner::PlanError;
 use crate::record::{MEMO, decode, encode};
 use crate::store::{ReadError, Store};
 
@@ -31,6 +33,8 @@ pub struct EngineContext {
     /// Where the worker writes large objects; gone with the task.
     pub staging: Option<StagingDir>,
     pub scratch: Scratch,
+    /// Of a task on all items together: those that the stage sets aside.
+    pub aside: Option<Asides>,
     /// The folder of a replay, in which all is done anew.
     pub kept: Option<Utf8PathBuf>,
     /// Objects that turned out to be damaged or gone, and sources that changed.
@@ -201,6 +205,21 @@ impl Context for EngineContext {
     fn parent(&mut self) -> Result<Option<Fields>, StageError> {
         let parent = self.training.as_ref().and_then(|training| training.parent.as_ref());
         Ok(parent.map(|(_, fields)| fields.clone()))
+    }
+
+    fn set_aside(&mut self, port: &str, rejects: Vec<(usize, Reject)>) -> Result<(), StageError> {
+        let Some(aside) = &mut self.aside else {
+            return Err(StageError::failed("only stages that work on all items set some aside so"));
+        };
+        let new = aside.add(&self.store, port, rejects).map_err(|error| {
+            if let PlanError::Read(ReadError::Lost(digest)) = &error {
+                self.lost.push(*digest);
+            }
+            StageError::failed(error.to_string())
+        })?;
+        // Nobody listens any more only when the run is over.
+        let _ = self.messages.send(Message::SetAside { ticket: self.ticket, rejects: new });
+        aside.check()
     }
 
     fn metrics(&mut self, step: u64, values: &[(&str, f64)]) {

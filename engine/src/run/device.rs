@@ -17,6 +17,7 @@ use stage_core::event::Event;
 use stage_core::wire::{Answer, MAX_FRAME, PROTOCOL, Question, Reply, Request, receive, send};
 use stage_core::{Context, GatherInput, Item, StageError};
 
+use super::aside::Asides;
 use super::context::EngineContext;
 use super::gather;
 use super::message::{
@@ -111,6 +112,7 @@ impl Host {
     fn gather(&mut self, task: GatherTask) {
         let mut context = self.shared.context(task.ticket, task.job.kind);
         context.training = task.training;
+        context.aside = Some(Asides::new(task.policy, task.ports.clone()));
         context.device_stop = is_gpu(&self.device).then(|| self.shared.gpu_stop.clone());
         self.last_said = None;
         let started = Instant::now();
@@ -299,6 +301,10 @@ fn answer(question: Question, context: &mut EngineContext) -> Answer {
         Question::Checkpoint(state) => Answer::Saved(context.checkpoint(state)),
         Question::LastCheckpoint => Answer::Found(context.last_checkpoint()),
         Question::Parent => Answer::Found(context.parent()),
+        Question::SetAside(port, rejects) => {
+            let rejects = rejects.into_iter().map(|(place, reject)| (place as usize, reject));
+            Answer::SetAside(context.set_aside(&port, rejects.collect()))
+        }
         Question::Stopping => Answer::Stopping(context.stopping()),
     }
 }

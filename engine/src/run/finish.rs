@@ -82,8 +82,10 @@ impl Schedule<'_> {
     /// other.
     fn keep_settled(&mut self, id: StageId, record: &StageRecord) -> Result<(), EngineError> {
         let (plan, cache) = (&self.plans[id.0], self.store.cache());
+        // Of an outcome that was kept the names of what was set aside may be others.
+        let is_kept = |kept: &StageRecord| kept.aside == record.aside;
         if let (Some(keyed), false) = (&plan.keyed, plan.unchanged)
-            && history::outcome_of(cache, &keyed.digest)?.is_none()
+            && !history::outcome_of(cache, &keyed.digest)?.is_some_and(|kept| is_kept(&kept))
         {
             cache.record(STAGE, &keyed.digest, encode(record))?;
             self.committer.note(Vec::new());
@@ -174,6 +176,7 @@ impl Schedule<'_> {
             items,
             notes: self.notes[id.0].clone(),
             seconds: if pace > 0.0 { pace * items as f64 } else { known },
+            aside: None,
         };
         self.end_with(id, record, stage.failures == 0)
     }
@@ -287,7 +290,7 @@ impl Schedule<'_> {
     pub fn plan_again(&mut self, id: StageId) -> Result<bool, EngineError> {
         let Some(keyed) = self.plans[id.0].keyed.clone() else { return Ok(false) };
         let mut lost = Vec::new();
-        let known = self.planner.known(&keyed.digest, &mut lost);
+        let known = self.planner.known_whole(self.pipeline.stage(id), &keyed, &mut lost);
         match self.or_lost(id, known)?.flatten() {
             None => Ok(false),
             Some(record) => {
@@ -433,7 +436,7 @@ impl Schedule<'_> {
     }
 }
 
-fn too_many(
+pub(super) fn too_many(
     bad: u64,
     total: u64,
     share: f64,

@@ -8,6 +8,7 @@ use stage_core::{
     Fields, GatherInput, GatherOutput, Item, NewItem, OutputPort, PortInput, PortOutput, StageError,
 };
 
+use super::aside::Asides;
 use super::context::EngineContext;
 use super::message::GatherSource;
 use crate::pipeline::Reads;
@@ -99,12 +100,14 @@ pub fn keep(
     if let Some(missing) = ports.iter().find(|port| !outputs.contains_key(port.name)) {
         return Err(StageError::failed(format!("the stage gave no output `{}`", missing.name)));
     }
+    let (rejects, aside) = context.aside.take().map(Asides::close).unwrap_or_default();
     Ok(StageRecord {
         outputs,
-        rejects: Vec::new(),
+        rejects,
         items: 1,
         notes: output.notes.into_iter().collect(),
         seconds: took.as_secs_f64(),
+        aside,
     })
 }
 

@@ -7,10 +7,11 @@ use cache::{CacheError, Digest};
 use stage_core::event::Event;
 use stage_core::{Fields, GatherJob, Item, ItemJob, Job, Kind, Reject, Setup, StageError};
 
+use super::arrived::GatherSources;
 use super::context::EngineContext;
 use super::training::{Saved, Training};
 use crate::engine::Engine;
-use crate::pipeline::Reads;
+use crate::pipeline::{Policy, Reads};
 use crate::record::StageRecord;
 
 pub enum Message {
@@ -30,6 +31,11 @@ pub enum Message {
         ticket: u64,
         step: u64,
         values: BTreeMap<String, f64>,
+    },
+    /// Items that a stage sets aside that works on all of them.
+    SetAside {
+        ticket: u64,
+        rejects: Vec<(Arc<str>, Reject)>,
     },
     /// A checkpoint is durable.
     CheckpointKept {
@@ -103,7 +109,8 @@ pub struct GatherTask {
     pub ticket: u64,
     pub job: Arc<JobHandle>,
     pub outputs: &'static [stage_core::OutputPort],
-    pub ports: BTreeMap<&'static str, Vec<GatherSource>>,
+    pub ports: Arc<GatherSources>,
+    pub policy: Policy,
     pub training: Option<Training>,
 }
 

@@ -8,6 +8,7 @@ use crossbeam_channel::{Receiver, Sender};
 use stage_core::worker::shielded;
 use stage_core::{Batching, Item, ItemJob, Output, Reject, StageError};
 
+use super::aside::Asides;
 use super::context::EngineContext;
 use super::gather;
 use super::message::{Failure, ItemOutcome, ItemTask, Message, Outcome, Task};
@@ -43,6 +44,7 @@ impl Shared {
             staging: None,
             scratch: self.scratch.clone(),
             kept: self.kept.clone(),
+            aside: None,
             lost: Vec::new(),
             written: 0,
         }
@@ -63,6 +65,7 @@ pub fn work(shared: Shared, tasks: Receiver<Task>) {
             Task::Gather(task) => {
                 let mut context = shared.context(task.ticket, task.job.kind);
                 context.training = task.training;
+                context.aside = Some(Asides::new(task.policy, task.ports.clone()));
                 let job = task.job.gather_job(&shared.engine, &mut context);
                 let result = job.and_then(|mut job| {
                     let input = gather::input(&mut context, &task.ports)?;

@@ -103,7 +103,13 @@ impl Replayer<'_> {
                 ticket: TICKET,
                 job,
                 outputs: self.spec.kind.outputs,
-                ports: gather_sources(self.pipeline, &plan.stages, &planner.assets, self.spec),
+                ports: Arc::new(gather_sources(
+                    self.pipeline,
+                    &plan.stages,
+                    &planner.assets,
+                    self.spec,
+                )),
+                policy: self.spec.policy.clone(),
                 training: None,
             })),
         };

@@ -4,14 +4,14 @@
 //! goes on to the next at once; what is nearest to the end of the pipeline is handed out first,
 //! and of one stage the longest item.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cache::{CacheError, Claim, Digest};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use stage_core::event::{Event, StageCounts};
-use stage_core::{Batching, Kind, Place, StageError};
+use stage_core::{Batching, Kind, Place, Reject, StageError};
 
 use super::commit::Committer;
 use super::gpu::Gpus;
@@ -100,6 +100,9 @@ pub struct Schedule<'a> {
     pub spending: Spending,
     /// Deaths of the worker without a result between them, by stage.
     pub deaths: HashMap<StageId, u32>,
+    /// What stages have set aside that work on all items, as far as it was told: another attempt
+    /// says the same again.
+    pub aside: HashSet<(StageId, Arc<str>)>,
     pub halted: bool,
     pub failed: bool,
     pub lost: bool,
@@ -178,6 +181,7 @@ impl<'a> Schedule<'a> {
             }
             Message::Progress { ticket, done, total } => self.progress(ticket, done, total),
             Message::Metrics { ticket, step, values } => self.metrics(ticket, step, values),
+            Message::SetAside { ticket, rejects } => self.set_aside(ticket, rejects),
             Message::CheckpointKept { ticket, saved } => self.checkpoint_kept(ticket, saved)?,
             Message::Event(event) => {
                 self.meter.observe(&event);
@@ -206,6 +210,15 @@ impl<'a> Schedule<'a> {
         if !self.full {
             self.full = true;
             (self.sink)(Event::Stopping { why });
+        }
+    }
+
+    fn set_aside(&mut self, ticket: u64, rejects: Vec<(Arc<str>, Reject)>) {
+        let Some(id) = self.in_flight.get(&ticket).map(|task| task.stage) else { return };
+        for (item, reject) in rejects {
+            if self.aside.insert((id, item.clone())) {
+                self.tell_quarantined(id, &item, &reject);
+            }
         }
     }
 
@@ -300,7 +313,8 @@ impl<'a> Schedule<'a> {
             ticket,
             job: Arc::new(self.job_handle(id)?),
             outputs: spec.kind.outputs,
-            ports: self.gather_sources(id),
+            ports: Arc::new(self.gather_sources(id)),
+            policy: spec.policy.clone(),
             training,
         }));
         self.in_flight.insert(

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use cache::Digest;
 
-use crate::error::StageError;
+use crate::error::{Reject, StageError};
 use crate::item::{Blob, Fields};
 use crate::stage::{Context, Output};
 
@@ -53,6 +53,10 @@ impl Context for Detached {
 
     fn parent(&mut self) -> Result<Option<Fields>, StageError> {
         Ok(None)
+    }
+
+    fn set_aside(&mut self, _: &str, _: Vec<(usize, Reject)>) -> Result<(), StageError> {
+        nothing_is_kept()
     }
 
     fn metrics(&mut self, _: u64, _: &[(&str, f64)]) {}

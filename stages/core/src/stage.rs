@@ -80,6 +80,12 @@ pub trait Context {
     /// there: see [`crate::catalogue::ON_CHANGE`].
     fn parent(&mut self) -> Result<Option<Fields>, StageError>;
 
+    /// Sets items aside that the stage can do nothing with, by their place in the data set that
+    /// arrived on a port. A run names and lists them as it does those of item stages. It is an error,
+    /// which the stage returns, when there are more than the manifest allows: so a stage says it
+    /// before it begins what takes long.
+    fn set_aside(&mut self, port: &str, rejects: Vec<(usize, Reject)>) -> Result<(), StageError>;
+
     /// Tells figures such as the loss at a step of training. Shown and logged, never a result.
     fn metrics(&mut self, step: u64, values: &[(&str, f64)]);
 

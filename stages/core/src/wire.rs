@@ -18,7 +18,7 @@ use crate::item::{Blob, Fields, Item};
 use crate::stage::{GatherInput, GatherOutput, Output, Setup};
 
 /// Raised when the messages change; both sides must have the same.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 pub const MAX_FRAME: u32 = 1 << 30;
 
 /// From the engine to the worker.
@@ -67,6 +67,7 @@ pub enum Answer {
     /// To the questions for the last checkpoint and for the parent.
     Found(Result<Option<Fields>, StageError>),
     Stopping(bool),
+    SetAside(Result<(), StageError>),
 }
 
 /// From the worker to the engine.
@@ -105,6 +106,8 @@ pub enum Question {
     LastCheckpoint,
     Parent,
     Stopping,
+    /// Items of a port, by their place in what arrived.
+    SetAside(String, Vec<(u64, Reject)>),
 }
 
 /// Writes one message as a frame and flushes it.

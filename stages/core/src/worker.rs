@@ -298,6 +298,14 @@ impl Context for PipeContext<'_, '_> {
         }
     }
 
+    fn set_aside(&mut self, port: &str, rejects: Vec<(usize, Reject)>) -> Result<(), StageError> {
+        let rejects = rejects.into_iter().map(|(place, reject)| (place as u64, reject)).collect();
+        match self.ask(Question::SetAside(port.to_owned(), rejects))? {
+            Answer::SetAside(result) => result,
+            _ => out_of_turn(),
+        }
+    }
+
     fn metrics(&mut self, step: u64, values: &[(&str, f64)]) {
         let values = values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
         // A lost engine is noticed at the next question.

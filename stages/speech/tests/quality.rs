@@ -227,13 +227,22 @@ fn paired(
     syntheses: Vec<Item>,
     references: Vec<Item>,
 ) -> Result<GatherOutput, StageError> {
+    paired_on(&mut Bench::default(), written, syntheses, references)
+}
+
+fn paired_on(
+    bench: &mut Bench,
+    written: &[(&str, ParameterValue)],
+    syntheses: Vec<Item>,
+    references: Vec<Item>,
+) -> Result<GatherOutput, StageError> {
     let parameters = parameters(stage("quality.pair").kind(), written);
     let ports = vec![
         ("input", vec![dataset("heard", syntheses)]),
         ("reference", vec![dataset("clips", references)]),
     ];
     let setup = Setup { parameters, ..Setup::default() };
-    Bench::default().gather_with("quality.pair", setup, ports)
+    bench.gather_with("quality.pair", setup, ports)
 }
 
 fn spoken(id: &str, sentence: &str) -> Item {
@@ -244,12 +253,37 @@ fn spoken(id: &str, sentence: &str) -> Item {
 fn a_synthesis_gets_the_recording_of_its_id() {
     let heard = vec![spoken("a", ""), spoken("b", ""), spoken("c", "")];
     let clips = vec![item("c", &[("audio", Value::text("the recording of c"))])];
-    let output = paired(&[], heard, clips).unwrap();
+    let mut bench = Bench::default();
+    let output = paired_on(&mut bench, &[], heard, clips).unwrap();
     let [pair] = items(&output, "output") else { panic!("{output:?}") };
     let taken = pair.values.iter().find(|(name, _)| name == "reference_audio").unwrap();
     assert_eq!((pair.id.as_str(), pair.values.len()), ("c", 3));
     assert_eq!(taken.1, NewValue::Kept(Value::text("the recording of c")));
-    assert_eq!(output.notes, [("without a recording".to_owned(), 2)]);
+    assert_eq!(bench.set_aside(), ["input 0 no-recording", "input 1 no-recording"]);
+    assert_eq!(bench.aside[0].2.reason, "no recording has the `id` `a`");
+}
+
+#[test]
+fn items_of_which_nothing_was_measured_are_set_aside() {
+    let mut bench = Bench::default();
+    let measure = |field: &str| {
+        map(&[
+            ("field", text(field)),
+            ("better", text("lower")),
+            ("tolerance", ParameterValue::Number(0.1)),
+        ])
+    };
+    let measures = ParameterValue::List(vec![measure("cer"), measure("f0_median")]);
+    let items = vec![
+        item("a", &[("cer", Value::Number(0.1))]),
+        item("b", &[]),
+        item("c", &[("cer", Value::Number(f64::NAN)), ("f0_median", Value::Number(1.0))]),
+        item("d", &[("cer", Value::Number(f64::NAN))]),
+    ];
+    let inputs = vec![dataset("measured", items)];
+    bench.gather("quality.regression", &[("measures", measures)], inputs).unwrap();
+    assert_eq!(bench.set_aside(), ["input 1 no-measure", "input 3 no-measure"]);
+    assert_eq!(bench.aside[0].2.reason, "it has none of the measures `cer`, `f0_median`");
 }
 
 #[test]

@@ -277,6 +277,38 @@ fn a_filter_counts_what_it_leaves_out_and_refuses_fields_that_nothing_has() {
 }
 
 #[test]
+fn a_filter_sets_aside_what_it_cannot_test_and_not_what_is_empty() {
+    let mut bench = Bench::default();
+    let clips = || {
+        let bare = item("c", &[("speaker", Value::text("anna"))]);
+        vec![dataset("clips", vec![clip("a", "anna", 3.0), clip("b", "anna", 0.1), bare])]
+    };
+    let long = map(&[("field", text("seconds")), ("min", ParameterValue::Number(0.5))]);
+    let full = map(&[("field", text("text")), ("not_empty", ParameterValue::Flag(true))]);
+    let mut filtered = |conditions: Vec<ParameterValue>| {
+        let conditions = ParameterValue::List(conditions);
+        let output = bench.gather("dataset.filter", &[("where", conditions)], clips()).unwrap();
+        (items(&output, "output").len(), output.notes, bench.set_aside())
+    };
+    let one = |name: &str| vec![(name.to_owned(), 1)];
+    assert_eq!(filtered(vec![full]), (2, one("left out by `text`"), vec![]));
+    let aside = vec!["input 2 no-field".to_owned()];
+    assert_eq!(filtered(vec![long]), (1, one("left out by `seconds`"), aside));
+}
+
+#[test]
+fn items_without_what_a_stage_is_about_are_set_aside() {
+    let mut bench = Bench::default();
+    let bare = || item("b", &[("seconds", Value::Number(1.0))]);
+    let clips = || vec![dataset("clips", vec![clip("a", "anna", 1.0), bare()])];
+    let output = bench.gather("speaker.select", &[], clips()).unwrap();
+    assert_eq!(items(&output, "output").len(), 1);
+    let all = ("characters", text("teksti a"));
+    bench.gather("text.audit", &[all], clips()).unwrap();
+    assert_eq!(bench.set_aside(), ["input 1 no-speaker", "input 1 no-text"]);
+}
+
+#[test]
 fn sets_merge_by_id() {
     let mut bench = Bench::default();
     let sets = || {

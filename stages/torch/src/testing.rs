@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use bytes::Bytes;
 use cache::Digest;
 use camino::Utf8PathBuf;
-use stage_core::{Blob, Context, Fields, Item, NewValue, Output, StageError, Value};
+use stage_core::{Blob, Context, Fields, Item, NewValue, Output, Reject, StageError, Value};
 
 use crate::wave;
 
@@ -24,6 +24,10 @@ pub struct Bench {
     pub metrics: Vec<(u64, BTreeMap<String, f64>)>,
     /// Asks to stop after so many looks.
     pub stop_after: Option<usize>,
+    /// What was set aside, by port and place.
+    pub aside: Vec<(String, usize, Reject)>,
+    /// Nothing may be set aside.
+    pub allows_none: bool,
     scratch: Option<tempfile::TempDir>,
 }
 
@@ -94,6 +98,15 @@ impl Context for Bench {
 
     fn parent(&mut self) -> Result<Option<Fields>, StageError> {
         Ok(self.parent.clone())
+    }
+
+    fn set_aside(&mut self, port: &str, rejects: Vec<(usize, Reject)>) -> Result<(), StageError> {
+        let rejects = rejects.into_iter();
+        self.aside.extend(rejects.map(|(place, reject)| (port.to_owned(), place, reject)));
+        match self.allows_none && !self.aside.is_empty() {
+            true => Err(StageError::failed("none may be set aside")),
+            false => Ok(()),
+        }
     }
 
     fn metrics(&mut self, step: u64, values: &[(&str, f64)]) {

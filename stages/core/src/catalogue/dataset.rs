@@ -95,7 +95,8 @@ pub static FILTER: Kind = Kind {
     name: "dataset.filter",
     summary: "Keeps the items that meet every condition.",
     doc: "`where = [{ field = \"seconds\", min = 0.5, max = 20 }, { field = \"speaker\", any_of = \
-          [\"anna\"] }]`. Items that are left out are no rejects; they are counted by condition. A \
+          [\"anna\"] }]`. Items that do not meet one are no rejects; they are counted by condition. An \
+          item without the field that a condition tests is set aside, unless the test is `not_empty`. A \
           field that no item has is an error.",
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[WHOLE],

@@ -87,8 +87,8 @@ pub static PAIR: Kind = Kind {
 A synthesis gets fields of the recording that has the same id, or the same text in a field: `audio`
 becomes `reference_audio`. Held-out clips that `fish.synthesize` has spoken keep their ids. Those of
 `model.audition` have the id of the sentence in `sentence`: `by = \"sentence\"`, `reference_by =
-\"id\"`. What has no recording is left out and counted in the notes; it is an error when nothing has
-one, and when two recordings come into question.",
+\"id\"`. What has no recording is set aside; where that is meant, `quarantine = 1.0` allows it. It is an
+error when nothing has one, and when two recordings come into question.",
     work: Work::Gather,
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[
@@ -289,7 +289,7 @@ pub static REGRESSION: Kind = Kind {
 tolerance = 0.1 }]`. The report has the mean of each field over the items that have it, the mean of
 the baseline, and a verdict: `same` within the tolerance, `better`, `worse`, `new` where the
 baseline does not have the field, and `missing` where the items no longer do. `worse` and `missing`
-are regressions.
+are regressions. Items that have none of the fields are set aside.
 
 The baseline is the report of a good run: export it, listen, and put a copy under a name of its own
 beside the manifest. It is yours to replace; no run does. With `fail` a regression ends the run, and

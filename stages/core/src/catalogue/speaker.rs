@@ -34,7 +34,7 @@ pub static STATS: Kind = Kind {
 pub static SELECT: Kind = Kind {
     name: "speaker.select",
     summary: "Keeps the clips of the speakers with the most to say.",
-    doc: "Equal speakers come in the order of their names.",
+    doc: "Equal speakers come in the order of their names. Clips that name no speaker are set aside.",
     work: Work::Gather,
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[InputPort {

@@ -82,7 +82,7 @@ pub static AUDIT: Kind = Kind {
           whose tokenizer then reads the texts, or a `vocab.json`, a `tokenizer.json` or a text \
           file with the characters, or `characters`. Texts with letters or digits beyond \
           ASCII, where the model was trained on romanised ones (`is_uroman`), end the run as \
-          unknown characters do.",
+          unknown characters do. An item without a text is set aside.",
     work: Work::Gather,
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[

@@ -144,8 +144,8 @@ pub(super) const TRAINING: [Parameter; COUNT] = [
         count(
             "max_length",
             4096,
-            "The longest row, in tokens. A row holds whole clips; a clip that is longer is left out \
-             and counted in the notes.",
+            "The longest row, in tokens. A row holds whole clips; a clip that is longer is set \
+             aside.",
         ),
         1_000_000,
     ),

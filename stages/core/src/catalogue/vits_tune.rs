@@ -34,11 +34,12 @@ to which token (`all/attn`).
 A run that is stopped, killed or cut off goes on from its last checkpoint and ends with the same
 weights to the bit as one that never was, on the CPU.
 
-Clips are left out, and counted in the notes, where they are shorter than a part or longer than
-`max_seconds`, where they have fewer frames than their text has tokens, and where their text has
-letters or digits that the model has no symbol for; marks that it has none for are dropped. Audio at
-another rate than the model's is refused. A clip whose text has letters or digits beyond ASCII is left out
-where the model reads romanised texts (`is_uroman`). `spectrogram`, of `vits.spectrogram`, is taken where clips
+Clips are set aside where they are shorter than a part or longer than `max_seconds`, where they have
+fewer frames than their text has tokens, and where their text has letters or digits that the model has
+no symbol for; marks that it has none for are dropped, and counted in the notes. Audio at another rate
+than the model's is refused. A clip whose text has letters or digits beyond ASCII is set aside where the
+model reads romanised texts (`is_uroman`). When more than `quarantine` are set aside, the stage fails
+before its first step. `spectrogram`, of `vits.spectrogram`, is taken where clips
 have it, and else computed.
 
 Where the model knows several speakers, `speaker` says who speaks. A model that does not name them

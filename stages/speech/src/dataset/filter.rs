@@ -1,6 +1,6 @@
 //! `dataset.filter`: items that meet every condition.
 
-use stage_core::{Item, Value};
+use stage_core::{Item, Reject, Value};
 
 /// One condition on one field.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,6 +43,18 @@ impl Condition {
         };
         let is_met = self.test.is_met(value.as_ref()).ok_or(Failure::Missing)?;
         if is_met { Ok(()) } else { Err(Failure::Unmet) }
+    }
+
+    /// Whether an item without the field is what the condition looks for.
+    pub fn is_for_missing(&self) -> bool {
+        self.test == Test::NotEmpty
+    }
+
+    /// Why an item is set aside that cannot be tested.
+    pub fn untested(&self) -> Reject {
+        let field = &self.field;
+        let reason = format!("it has no field `{field}` that the condition can test");
+        Reject::new("no-field", reason)
     }
 }
 

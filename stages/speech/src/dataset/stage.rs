@@ -154,20 +154,28 @@ fn conditions_of(written: &ParameterValue) -> Result<Vec<Condition>, StageError>
 }
 
 impl GatherJob for Filter {
-    fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
         let items = input.items("input")?;
         let mut unmet: BTreeMap<String, u64> = BTreeMap::new();
         let mut missing: BTreeMap<&str, usize> = BTreeMap::new();
-        let mut kept = Vec::new();
-        for item in items {
+        let (mut kept, mut untested) = (Vec::new(), Vec::new());
+        for (place, item) in items.iter().enumerate() {
             let failed = self.0.iter().find_map(|condition| {
-                condition.check(item).err().map(|failure| (condition.field.as_str(), failure))
+                condition.check(item).err().map(|failure| (condition, failure))
             });
             match failed {
                 None => kept.push(NewItem::kept(item)),
-                Some((field, failure)) => {
-                    *unmet.entry(format!("left out by `{field}`")).or_default() += 1;
+                Some((condition, failure)) => {
+                    let field = condition.field.as_str();
                     *missing.entry(field).or_default() += usize::from(failure == Failure::Missing);
+                    match failure == Failure::Missing && !condition.is_for_missing() {
+                        true => untested.push((place, condition.untested())),
+                        false => *unmet.entry(format!("left out by `{field}`")).or_default() += 1,
+                    }
                 }
             }
         }
@@ -178,6 +186,7 @@ impl GatherJob for Filter {
                 "no item has a field `{field}` that the condition can test"
             )));
         }
+        context.set_aside("input", untested)?;
         let output = GatherOutput::default().with("output", PortOutput::Dataset(kept));
         Ok(GatherOutput { notes: unmet.into_iter().collect(), ..output })
     }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use stage_core::{
-    Context, GatherInput, GatherJob, GatherOutput, Item, Job, NewItem, NewValue, PortOutput, Setup,
-    StageError,
+    Context, GatherInput, GatherJob, GatherOutput, Item, Job, NewItem, NewValue, PortOutput,
+    Reject, Setup, StageError,
 };
 
 struct Pair {
@@ -25,24 +25,25 @@ pub fn open(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
 }
 
 impl GatherJob for Pair {
-    fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
         let syntheses = input.items("input")?;
         let references = self.references(input.items("reference")?)?;
-        let mut pairs = Vec::new();
-        for item in syntheses {
-            if let Some(reference) = key(item, &self.by).and_then(|key| references.get(key)) {
-                pairs.push(self.pair(item, reference)?);
+        let (mut pairs, mut alone) = (Vec::new(), Vec::new());
+        for (place, item) in syntheses.iter().enumerate() {
+            match key(item, &self.by).and_then(|key| references.get(key)) {
+                Some(reference) => pairs.push(self.pair(item, reference)?),
+                None => alone.push((place, self.alone(item))),
             }
         }
         if pairs.is_empty() && !syntheses.is_empty() {
             return Err(self.strangers(syntheses.len(), references.len()));
         }
-        let alone = (syntheses.len() - pairs.len()) as u64;
-        let mut output = GatherOutput::default().with("output", PortOutput::Dataset(pairs));
-        if alone > 0 {
-            output.notes.push(("without a recording".to_owned(), alone));
-        }
-        Ok(output)
+        context.set_aside("input", alone)?;
+        Ok(GatherOutput::default().with("output", PortOutput::Dataset(pairs)))
     }
 }
 
@@ -79,6 +80,15 @@ impl Pair {
             })?;
             Ok(pair.with(&format!("reference_{name}"), NewValue::Kept(value.clone())))
         })
+    }
+
+    fn alone(&self, item: &Item) -> Reject {
+        let (by, reference_by) = (&self.by, &self.reference_by);
+        let reason = match key(item, by) {
+            Some(key) => format!("no recording has the `{reference_by}` `{key}`"),
+            None => format!("it has no text in `{by}`, which would find its recording"),
+        };
+        Reject::new("no-recording", reason)
     }
 
     fn strangers(&self, syntheses: usize, references: usize) -> StageError {

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Item, Job, NewValue, ParameterValue, Parameters,
-    PortOutput, Setup, StageError,
+    PortOutput, Reject, Setup, StageError,
 };
+
+use stage_formats::shapes::listed;
 
 use crate::numbers::{mean, rounded};
 use crate::plain::{JSON, to_json, unknown_choice};
@@ -132,11 +134,12 @@ impl Measure {
         }
     }
 
+    fn value(&self, item: &Item) -> Option<f64> {
+        item.fields.number(&self.field).filter(|value| value.is_finite())
+    }
+
     fn line(&self, items: &[Item], baseline: &Baseline) -> Line {
-        let value = |item: &Item| {
-            let value = item.fields.number(&self.field).filter(|value| value.is_finite())?;
-            Some(Worst { id: item.id.to_string(), value })
-        };
+        let value = |item: &Item| Some(Worst { id: item.id.to_string(), value: self.value(item)? });
         let mut worst: Vec<Worst> = items.iter().filter_map(value).collect();
         let mut values: Vec<f64> = worst.iter().map(|one| one.value).collect();
         let mean = mean(&mut values).map(rounded);
@@ -179,8 +182,13 @@ pub fn open(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> 
 }
 
 impl GatherJob for Regression {
-    fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
         let items = input.items("input")?;
+        context.set_aside("input", self.unmeasured(items))?;
         let lines = self.measures.iter();
         let measures: BTreeMap<String, Line> = lines
             .map(|measure| (measure.field.clone(), measure.line(items, &self.baseline)))
@@ -200,6 +208,18 @@ impl GatherJob for Regression {
         output.notes =
             report.regressions.iter().map(|field| (format!("`{field}` is worse"), 1)).collect();
         Ok(output)
+    }
+}
+
+impl Regression {
+    /// Items of which no mean says anything.
+    fn unmeasured(&self, items: &[Item]) -> Vec<(usize, Reject)> {
+        let is_measured =
+            |item: &Item| self.measures.iter().any(|measure| measure.value(item).is_some());
+        let fields: Vec<&str> = self.measures.iter().map(|measure| &*measure.field).collect();
+        let reason = format!("it has none of the measures {}", listed(fields.into_iter()));
+        let places = items.iter().enumerate().filter(|(_, item)| !is_measured(item));
+        places.map(|(place, _)| (place, Reject::new("no-measure", reason.clone()))).collect()
     }
 }
 

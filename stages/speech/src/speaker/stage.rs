@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use stage_core::catalogue::speaker as kinds;
 use stage_core::{
-    Context, GatherInput, GatherJob, GatherOutput, Item, Job, NewItem, NewValue, PortOutput, Setup,
-    Stage, StageError,
+    Context, GatherInput, GatherJob, GatherOutput, Item, Job, NewItem, NewValue, PortOutput,
+    Reject, Setup, Stage, StageError,
 };
 
 use super::select::{By, select};
-use super::stats::{Clip, Speaker, stats};
+use super::stats::{Clip, Speaker, UNNAMED, stats};
 use crate::plain::{JSON, stage, to_json, unknown_choice};
 
 pub fn stages() -> Vec<Arc<dyn Stage>> {
@@ -44,6 +44,14 @@ impl GatherJob for Stats {
     }
 }
 
+/// Clips that no choice of speakers can take.
+fn nameless(items: &[Item]) -> Vec<(usize, Reject)> {
+    let is_nameless = |item: &Item| item.fields.text("speaker").unwrap_or(UNNAMED) == UNNAMED;
+    let reject = || Reject::new("no-speaker", "the clip does not name its speaker");
+    let places = items.iter().enumerate().filter(|(_, item)| is_nameless(item));
+    places.map(|(place, _)| (place, reject())).collect()
+}
+
 struct Select {
     by: By,
     top: usize,
@@ -60,11 +68,16 @@ fn open_select(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
 }
 
 impl GatherJob for Select {
-    fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
         let items = input.items("input")?;
         let speakers = stats(items.iter().map(clip));
         let names = select(&speakers, self.by, self.top)
             .map_err(|error| StageError::failed(error.to_string()))?;
+        context.set_aside("input", nameless(items))?;
         let is_selected = |speaker: &str| names.iter().any(|name| name == speaker);
         let kept = items
             .iter()

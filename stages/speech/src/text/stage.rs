@@ -176,7 +176,9 @@ impl GatherJob for AuditJob {
         context: &mut dyn Context,
     ) -> Result<GatherOutput, StageError> {
         let reader = self.reader(input.artifact("model"), context)?;
-        let clips = input.items("input")?.iter();
+        let items = input.items("input")?;
+        context.set_aside("input", textless(items))?;
+        let clips = items.iter();
         let texts = clips.map(|item| (&*item.id, item.fields.text("text").unwrap_or_default()));
         let audit = audit::audit(texts, &reader, &self.options);
         if self.fails && audit.not_romanised > 0 {
@@ -193,6 +195,12 @@ impl GatherJob for AuditJob {
         output.notes = audit_notes(&audit);
         Ok(output)
     }
+}
+
+/// Items that there is nothing to check of.
+fn textless(items: &[Item]) -> Vec<(usize, Reject)> {
+    let places = items.iter().enumerate().filter(|(_, item)| item.fields.text("text").is_none());
+    places.map(|(place, _)| (place, Reject::new("no-text", "the item has no text"))).collect()
 }
 
 fn report(audit: &Audit) -> Result<PortOutput, StageError> {

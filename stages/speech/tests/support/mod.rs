@@ -21,6 +21,8 @@ pub struct Bench {
     pub parts: HashMap<Digest, Fields>,
     pub files: BTreeMap<Utf8PathBuf, Bytes>,
     pub is_stopping: bool,
+    /// What was set aside, by port and place.
+    pub aside: Vec<(String, usize, Reject)>,
     pub scratch: Option<tempfile::TempDir>,
 }
 
@@ -106,6 +108,14 @@ impl Bench {
             panic!("`{name}` works on no items");
         };
         job.process(items, self)
+    }
+
+    /// What was set aside: port, place and code.
+    pub fn set_aside(&self) -> Vec<String> {
+        let one = |(port, place, reject): &(String, usize, Reject)| {
+            format!("{port} {place} {}", reject.code)
+        };
+        self.aside.iter().map(one).collect()
     }
 
     pub fn gather(
@@ -221,6 +231,12 @@ impl Context for Bench {
 
     fn parent(&mut self) -> Result<Option<Fields>, StageError> {
         Ok(None)
+    }
+
+    fn set_aside(&mut self, port: &str, rejects: Vec<(usize, Reject)>) -> Result<(), StageError> {
+        let rejects = rejects.into_iter();
+        self.aside.extend(rejects.map(|(place, reject)| (port.to_owned(), place, reject)));
+        Ok(())
     }
 
     fn metrics(&mut self, _: u64, _: &[(&str, f64)]) {}

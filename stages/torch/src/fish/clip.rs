@@ -2,7 +2,7 @@
 
 use cache::Digest;
 use stage_core::key::{HashSink, Sink};
-use stage_core::{Context, Item, StageError};
+use stage_core::{Context, Item, Reject, StageError};
 
 use super::vocabulary::Vocabulary;
 use crate::dual_ar;
@@ -37,14 +37,21 @@ pub struct Reading<'a> {
 impl Reading<'_> {
     /// Reads the clips to train on, and those held out where they are given; else a fraction.
     pub fn clips(&self, sides: &Sides<'_>, context: &mut dyn Context) -> Result<Clips, StageError> {
-        sides.clips(|item, notes| {
+        let mut clips = sides.clips(|item, _| {
             let clip = self.clip(item, context)?;
-            if clip.length > self.max_length {
-                notes.add("clips longer than `max_length`, left out", 1);
-                return Ok(None);
-            }
-            Ok(Some(clip))
-        })
+            Ok(if clip.length > self.max_length { Err(self.too_long(&clip)) } else { Ok(clip) })
+        })?;
+        std::mem::take(&mut clips.aside).tell(context)?;
+        Ok(clips)
+    }
+
+    fn too_long(&self, clip: &Clip) -> Reject {
+        let reason = format!(
+            "the clip takes {} places of a row, and a row has {}: raise `max_length` if the model \
+             allows it, or cut the recording",
+            clip.length, self.max_length
+        );
+        Reject::new("too-long", reason)
     }
 
     fn clip(&self, item: &Item, context: &mut dyn Context) -> Result<Clip, StageError> {
@@ -163,6 +170,24 @@ mod tests {
         let notes = &clips.notes;
         assert_eq!(notes.of("clips that are there twice, left out"), 2);
         assert_eq!((notes.of("clips held out"), notes.of("clips trained on")), (1, 1));
+    }
+
+    #[test]
+    fn clips_that_are_too_long_are_set_aside_by_their_place() {
+        let mut bench = Bench::default();
+        let long = "sana ".repeat(9);
+        let training = [item(&mut bench, "a", 1), item(&mut bench, &long, 1)];
+        let validation = [item(&mut bench, &long, 2), item(&mut bench, "b", 1)];
+        let clips = read(&mut bench, &training, Some(&validation), 0.5).unwrap();
+        assert_eq!(clips.held_out, [true, false]);
+        let places: Vec<(&str, usize, &str)> = bench
+            .aside
+            .iter()
+            .map(|(port, place, reject)| (port.as_str(), *place, reject.code.as_str()))
+            .collect();
+        assert_eq!(places, [("validation", 0, "too-long"), ("input", 1, "too-long")]);
+        let reason = &bench.aside[0].2.reason;
+        assert!(reason.contains("a row has 40: raise `max_length`"), "{reason}");
     }
 
     #[test]

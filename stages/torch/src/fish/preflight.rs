@@ -183,6 +183,7 @@ mod tests {
     use crate::fish::clip::Clip;
     use crate::fish::testing::{config, vocabulary};
     use crate::lineage::ModelLineage;
+    use crate::train::clips::Aside;
     use crate::train::lora::{self, LoraSettings};
     use crate::train::notes::Notes;
 
@@ -203,7 +204,8 @@ mod tests {
         let columns = script(&model.vocabulary).clip(PromptFormat::Interleave, &spoken).unwrap();
         let length = columns.tokens.len() / (model.vocabulary.codebooks() + 1);
         let clip = Clip { id: "one".into(), columns, length, begin: "sana".into() };
-        let clips = Clips { clips: vec![clip], held_out: vec![false], notes: Notes::default() };
+        let (held_out, notes) = (vec![false], Notes::default());
+        let clips = Clips { clips: vec![clip], held_out, aside: Aside::default(), notes };
         Preflight { model, parity, clips }
     }
 

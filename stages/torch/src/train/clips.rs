@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use stage_core::{GatherInput, Item, PortInput, StageError};
+use stage_core::{Context, GatherInput, Item, PortInput, Reject, StageError};
 
 use super::notes::Notes;
 use super::order;
@@ -23,8 +23,36 @@ pub struct Clips<C> {
     pub clips: Vec<C>,
     /// Which ones are held out.
     pub held_out: Vec<bool>,
+    pub aside: Aside,
     pub notes: Notes,
 }
+
+/// Clips that cannot be learnt from, by their place on each port.
+#[derive(Debug, Default)]
+pub struct Aside {
+    validation: Vec<(usize, Reject)>,
+    training: Vec<(usize, Reject)>,
+}
+
+impl Aside {
+    /// Says so before anything is trained; an error when there are too many.
+    pub fn tell(self, context: &mut dyn Context) -> Result<(), StageError> {
+        for (port, rejects) in [(VALIDATION, self.validation), (TRAINING, self.training)] {
+            if !rejects.is_empty() {
+                context.set_aside(port, rejects)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn of(&mut self, is_held: bool) -> &mut Vec<(usize, Reject)> {
+        if is_held { &mut self.validation } else { &mut self.training }
+    }
+}
+
+/// The ports of clips.
+const TRAINING: &str = "input";
+const VALIDATION: &str = "validation";
 
 /// Where clips come from, and which of them are held out.
 pub struct Sides<'a> {
@@ -43,24 +71,32 @@ impl<'a> Sides<'a> {
         fraction: f64,
         salt: &'a str,
     ) -> Result<Sides<'a>, StageError> {
-        let validation = input.ports.get("validation").and_then(|ports| match ports.first()? {
+        let validation = input.ports.get(VALIDATION).and_then(|ports| match ports.first()? {
             PortInput::Dataset { items, .. } => Some(items.as_slice()),
             PortInput::Artifact { .. } => None,
         });
-        Ok(Sides { training: input.items("input")?, validation, fraction, salt })
+        Ok(Sides { training: input.items(TRAINING)?, validation, fraction, salt })
     }
 
-    /// All items as clips; `read` gives none for one that is left out, and notes why.
+    /// All items as clips, but for those that `read` says cannot be learnt from.
     pub fn clips<C: Trainable>(
         &self,
-        mut read: impl FnMut(&Item, &mut Notes) -> Result<Option<C>, StageError>,
+        mut read: impl FnMut(&Item, &mut Notes) -> Result<Result<C, Reject>, StageError>,
     ) -> Result<Clips<C>, StageError> {
-        let mut clips = Clips { clips: Vec::new(), held_out: Vec::new(), notes: Notes::default() };
+        let mut clips = Clips::none();
         let mut known = BTreeSet::new();
         // Held-out clips first, so that one that is on both sides stays held out.
-        let validation = self.validation.unwrap_or_default().iter().map(|item| (item, true));
-        for (item, is_held) in validation.chain(self.training.iter().map(|item| (item, false))) {
-            let Some(clip) = read(item, &mut clips.notes)? else { continue };
+        let validation = self.validation.unwrap_or_default().iter().enumerate();
+        let training = self.training.iter().enumerate().map(|(at, item)| (at, item, false));
+        let all = validation.map(|(at, item)| (at, item, true)).chain(training);
+        for (at, item, is_held) in all {
+            let clip = match read(item, &mut clips.notes)? {
+                Ok(clip) => clip,
+                Err(reject) => {
+                    clips.aside.of(is_held).push((at, reject));
+                    continue;
+                }
+            };
             if !known.insert(clip.id().to_owned()) {
                 clips.notes.add("clips that are there twice, left out", 1);
                 continue;
@@ -76,6 +112,13 @@ impl<'a> Sides<'a> {
         clips.notes.add("clips held out", held);
         clips.notes.add("clips trained on", clips.clips.len() as u64 - held);
         Ok(clips)
+    }
+}
+
+impl<C> Clips<C> {
+    fn none() -> Clips<C> {
+        let (clips, held_out) = (Vec::new(), Vec::new());
+        Clips { clips, held_out, aside: Aside::default(), notes: Notes::default() }
     }
 }
 
@@ -96,7 +139,7 @@ impl<C: Trainable> Clips<C> {
         chosen.sort_by_key(|at| (!self.held_out[*at], self.clips[*at].id()));
         chosen.truncate(count);
         let clips: Vec<C> = chosen.into_iter().map(|at| self.clips[at].clone()).collect();
-        Clips { held_out: vec![false; clips.len()], clips, notes: Notes::default() }
+        Clips { held_out: vec![false; clips.len()], clips, ..Clips::none() }
     }
 }
 

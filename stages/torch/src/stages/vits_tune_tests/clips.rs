@@ -9,7 +9,7 @@ fn with_text(mut item: Item, text: &str) -> Item {
 }
 
 #[test]
-fn clips_that_cannot_be_learnt_from_are_left_out_and_counted() {
+fn clips_that_cannot_be_learnt_from_are_set_aside_with_their_reasons() {
     let mut bench = Bench::default();
     let base = model(&[], &mut bench);
     let mut items = clips(&mut bench);
@@ -24,21 +24,48 @@ fn clips_that_cannot_be_learnt_from_are_left_out_and_counted() {
     items.push(items[0].clone());
     let notes = notes(items, &[], &base, &mut bench);
     for (what, count) in [
-        ("clips with letters or digits that the model has no symbol for, left out", 1),
-        ("clips whose text the model knows no character of, left out", 2),
         ("marks in texts that the model has no symbol for, dropped", 3),
-        ("clips with fewer frames than their text has tokens, left out", 1),
-        ("clips shorter than the part that is made of each, left out", 1),
-        ("clips longer than `max_seconds`, left out", 1),
         ("clips that are there twice, left out", 1),
     ] {
         assert_eq!(notes.of(what), count, "{what}: {notes:?}");
     }
     assert_eq!(notes.of("clips trained on") + notes.of("clips held out"), 7);
+    let aside: Vec<(&str, usize, &str)> = bench
+        .aside
+        .iter()
+        .map(|(port, place, reject)| (port.as_str(), *place, reject.code.as_str()))
+        .collect();
+    assert_eq!(
+        aside,
+        [
+            ("input", 6, "unknown-letters"),
+            ("input", 7, "unknown"),
+            ("input", 8, "unknown"),
+            ("input", 10, "too-much-text"),
+            ("input", 11, "too-short"),
+            ("input", 12, "too-long"),
+        ]
+    );
+    let reasons: Vec<&str> =
+        bench.aside.iter().map(|(_, _, reject)| reject.reason.as_str()).collect();
+    assert!(reasons[0].contains("`1`, `2`"), "{reasons:?}");
+    assert!(reasons[5].contains(" s are longer than `max_seconds` = 20 s"), "{reasons:?}");
 }
 
 #[test]
-fn texts_that_were_to_be_romanised_are_left_out_and_counted() {
+fn nothing_is_trained_when_too_many_clips_are_set_aside() {
+    let mut bench = Bench::default();
+    bench.allows_none = true;
+    let base = model(&[], &mut bench);
+    let mut items = clips(&mut bench);
+    items.push(with_text(clip(&mut bench, 7), "huone 12"));
+    let (message, _) = refusal(tune_on(items, &[], &[("base", &base)], &mut bench));
+    assert_eq!(message, "none may be set aside");
+    assert_eq!((bench.metrics.len(), bench.checkpoints.len()), (0, 0));
+}
+
+#[test]
+fn texts_that_were_to_be_romanised_are_set_aside() {
     let mut bench = Bench::default();
     let mut base = model(&[], &mut bench);
     let rules = br#"{"phonemize": false, "is_uroman": true}"#;
@@ -47,17 +74,19 @@ fn texts_that_were_to_be_romanised_are_left_out_and_counted() {
     let mut items = clips(&mut bench);
     items.push(with_text(clip(&mut bench, 7), "hyvä"));
     let notes = notes(items, &[], &base, &mut bench);
-    assert_eq!(notes.of("clips whose text is not romanised as the model's was, left out"), 1);
+    let codes: Vec<&str> = bench.aside.iter().map(|(_, _, reject)| &*reject.code).collect();
+    assert_eq!(codes, ["uroman"]);
     assert_eq!(notes.of("clips trained on") + notes.of("clips held out"), 6);
 }
 
 #[test]
-fn when_nothing_is_left_the_reasons_are_told() {
+fn a_training_without_clips_is_refused() {
     let mut bench = Bench::default();
     let base = model(&[], &mut bench);
     let items = vec![with_text(clip(&mut bench, 1), "123")];
     let (message, _) = refusal(tune_on(items, &[], &[("base", &base)], &mut bench));
-    assert!(message.starts_with("there are no clips to train on: 1 clips whose text"), "{message}");
+    assert!(message.starts_with("there are no clips to train on"), "{message}");
+    assert_eq!(bench.aside.len(), 1);
 }
 
 #[test]

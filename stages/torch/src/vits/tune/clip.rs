@@ -47,36 +47,41 @@ pub struct Reading<'a> {
 impl Reading<'_> {
     pub fn clips(&self, sides: &Sides<'_>, context: &mut dyn Context) -> Result<Clips, StageError> {
         let mut kept = 0;
-        let clips = sides.clips(|item, notes| {
-            let Some(mut clip) = self.clip(item, notes, context)? else { return Ok(None) };
+        let mut clips = sides.clips(|item, notes| {
+            let mut clip = match self.clip(item, notes, context)? {
+                Ok(clip) => clip,
+                Err(reject) => return Ok(Err(reject)),
+            };
             kept += clip.spectrogram.as_ref().map_or(0, |bytes| bytes.len() as u64);
             if kept > KEPT {
                 clip.spectrogram = None;
             }
-            Ok(Some(clip))
+            Ok(Ok(clip))
         })?;
+        std::mem::take(&mut clips.aside).tell(context)?;
         match clips.held_out.iter().any(|held| !held) {
             true => Ok(clips),
-            false => Err(nothing_left(&clips.notes)),
+            false => Err(nothing_left(&clips)),
         }
     }
 
-    /// None where it is left out.
     fn clip(
         &self,
         item: &Item,
         notes: &mut Notes,
         context: &mut dyn Context,
-    ) -> Result<Option<Clip>, StageError> {
+    ) -> Result<Result<Clip, Reject>, StageError> {
         let missing = |field: &str| StageError::failed(format!("a clip has no `{field}`"));
         let text = item.fields.text("text").ok_or_else(|| missing("text"))?;
         let blob = item.fields.blob("audio").ok_or_else(|| missing("audio"))?;
-        let Some(tokens) = self.tokens(text, notes) else { return Ok(None) };
+        let tokens = match self.tokens(text, notes) {
+            Ok(tokens) => tokens,
+            Err(reject) => return Ok(Err(reject)),
+        };
         let audio = context.read(blob)?;
         let frames = self.frames(&audio).map_err(|reject| unfit(text, &reject.reason))?;
-        if let Some(why) = self.misfit(frames, tokens.len()) {
-            notes.add(why, 1);
-            return Ok(None);
+        if let Some(reject) = self.misfit(frames, tokens.len()) {
+            return Ok(Err(reject));
         }
         let speaker = item.fields.text("speaker");
         let number =
@@ -87,7 +92,7 @@ impl Reading<'_> {
             self.check(bytes, frames).map_err(|error| unfit(text, &error.to_string()))?;
         }
         let digest = id(text, &blob.digest, speaker.filter(|_| number.is_some()));
-        Ok(Some(Clip {
+        Ok(Ok(Clip {
             id: digest.to_string(),
             key: digest.start(),
             tokens,
@@ -99,27 +104,23 @@ impl Reading<'_> {
         }))
     }
 
-    fn tokens(&self, text: &str, notes: &mut Notes) -> Option<Vec<i64>> {
-        let tokens = match self.model.tokens(text) {
-            Ok(tokens) => tokens,
-            Err(Reject { code, .. }) if code == "uroman" => {
-                notes.add("clips whose text is not romanised as the model's was, left out", 1);
-                return None;
-            }
-            Err(_) => {
-                notes.add("clips whose text the model knows no character of, left out", 1);
-                return None;
-            }
-        };
-        if tokens.unknown.keys().any(|character| character.is_alphanumeric()) {
-            notes.add("clips with letters or digits that the model has no symbol for, left out", 1);
-            return None;
+    fn tokens(&self, text: &str, notes: &mut Notes) -> Result<Vec<i64>, Reject> {
+        let tokens = self.model.tokens(text)?;
+        let unknown = tokens.unknown.keys().filter(|character| character.is_alphanumeric());
+        let unknown: Vec<String> = unknown.map(|character| format!("`{character}`")).collect();
+        if !unknown.is_empty() {
+            let reason = format!(
+                "the model has no symbol for {} of the text: write it with others, with \
+                 `text.normalize` for example",
+                unknown.join(", ")
+            );
+            return Err(Reject::new("unknown-letters", reason));
         }
         let marks: usize = tokens.unknown.values().sum();
         if marks > 0 {
             notes.add("marks in texts that the model has no symbol for, dropped", marks as u64);
         }
-        Some(tokens.ids)
+        Ok(tokens.ids)
     }
 
     /// Of audio at the model's rate.
@@ -135,16 +136,28 @@ impl Reading<'_> {
     }
 
     /// Why a clip of so many frames and tokens cannot be learnt from.
-    fn misfit(&self, frames: usize, tokens: usize) -> Option<&'static str> {
+    fn misfit(&self, frames: usize, tokens: usize) -> Option<Reject> {
         let config = &self.model.config;
-        let seconds = frames as f64 * config.hop() as f64 / config.sampling_rate as f64;
-        if seconds > self.max_seconds {
-            return Some("clips longer than `max_seconds`, left out");
+        let seconds =
+            |frames: i64| frames as f64 * config.hop() as f64 / config.sampling_rate as f64;
+        let (own, part) = (seconds(frames as i64), config.segment_frames());
+        if own > self.max_seconds {
+            let most = self.max_seconds;
+            let reason = format!("{own:.2} s are longer than `max_seconds` = {most} s");
+            return Some(Reject::new("too-long", reason));
         }
-        if (frames as i64) < config.segment_frames() {
-            return Some("clips shorter than the part that is made of each, left out");
+        if (frames as i64) < part {
+            let part = seconds(part);
+            let reason = format!("{own:.2} s are shorter than the part of {part:.2} s, `segment`");
+            return Some(Reject::new("too-short", reason));
         }
-        (frames < tokens).then_some("clips with fewer frames than their text has tokens, left out")
+        (frames < tokens).then(|| {
+            let reason = format!(
+                "the text has {tokens} symbols and the recording only {frames} frames: one of the two \
+                 is not whole"
+            );
+            Reject::new("too-much-text", reason)
+        })
     }
 
     fn check(&self, spectrogram: &[u8], frames: usize) -> Result<(), TorchError> {
@@ -166,11 +179,13 @@ fn unfit(text: &str, why: &str) -> StageError {
     )
 }
 
-fn nothing_left(notes: &Notes) -> StageError {
-    let told: Vec<String> = notes.0.iter().map(|(what, count)| format!("{count} {what}")).collect();
+fn nothing_left(clips: &Clips) -> StageError {
+    let held = clips.held_out.len();
     StageError::with_help(
-        format!("there are no clips to train on: {}", told.join("; ")),
-        "look at what was left out; at least one clip must stay for training",
+        format!(
+            "there are no clips to train on: {held} are held out, and none is left beside them"
+        ),
+        "look at what was set aside; at least one clip must stay for training",
     )
 }
 

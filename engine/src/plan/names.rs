@@ -1,0 +1,89 @@
+//! The names of items that a stage gets without them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cache::Digest;
+use stage_core::key::item_key;
+
+use super::Keyed;
+use super::planner::PlanError;
+use crate::pipeline::{Reads, StageSpec};
+use crate::record::{Aside, StageRecord};
+use crate::store::Store;
+
+/// The items of a data set in the order in which a stage gets them that works on all of them, each
+/// with what the stage sees of it.
+pub struct Names(Vec<(Option<Digest>, Arc<str>)>);
+
+impl Names {
+    pub fn of(store: &Store, root: &Digest, reads: &Reads) -> Result<Names, PlanError> {
+        let names: Option<Vec<&str>> = match reads {
+            Reads::Fields { names, id: false } => Some(names.iter().map(String::as_str).collect()),
+            _ => None,
+        };
+        let base = Digest::of(b"projection");
+        let mut all = Vec::new();
+        for bucket in &store.dataset(root)?.buckets {
+            for item in store.chunk(&bucket.chunk)?.items {
+                let seen = names.as_ref().map(|names| item_key(&base, names, false, &item));
+                all.push((seen, item.id));
+            }
+        }
+        all.sort();
+        Ok(Names(all))
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether other names would be the same input.
+    pub fn may_change(&self) -> bool {
+        self.0.iter().any(|(seen, _)| seen.is_some())
+    }
+
+    /// What the stage sees of an item, where it does not see the name, and its name.
+    pub fn at(&self, place: usize) -> Option<(Option<Digest>, &Arc<str>)> {
+        self.0.get(place).map(|(seen, name)| (*seen, name))
+    }
+
+    /// The names by what is seen; equal items have several.
+    fn by_content(self) -> BTreeMap<Digest, Vec<Arc<str>>> {
+        let mut names: BTreeMap<Digest, Vec<Arc<str>>> = BTreeMap::new();
+        for (seen, name) in self.0.into_iter().rev() {
+            names.entry(seen.unwrap_or(Digest::of(b""))).or_default().push(name);
+        }
+        names
+    }
+}
+
+/// The record with the names that the items it has set aside have now: they may have been renamed
+/// since, which makes no other outcome.
+pub fn with_names_of(
+    store: &Store,
+    spec: &StageSpec,
+    keyed: &Keyed,
+    record: StageRecord,
+) -> Result<StageRecord, PlanError> {
+    let Some(aside) = &record.aside else { return Ok(record) };
+    let now = |port: &String| keyed.roots.get(port).and_then(|roots| roots.first()).copied();
+    if aside.roots.iter().all(|(port, root)| now(port) == Some(*root)) {
+        return Ok(record);
+    }
+    let (mut names, mut roots) = (BTreeMap::new(), BTreeMap::new());
+    for port in aside.roots.keys() {
+        let (Some(root), Some(input)) = (now(port), spec.inputs.get(port.as_str())) else {
+            return Ok(record);
+        };
+        names.insert(port, Names::of(store, &root, &input.reads)?.by_content());
+        roots.insert(port.clone(), root);
+    }
+    let mut renamed = record.rejects.clone();
+    for ((name, _), (port, seen)) in renamed.iter_mut().zip(&aside.seen) {
+        let found = names.get_mut(port).and_then(|names| names.get_mut(seen)?.pop());
+        *name = found.unwrap_or_else(|| name.clone());
+    }
+    let aside = Aside { roots, ..aside.clone() };
+    Ok(StageRecord { rejects: renamed, aside: Some(aside), ..record })
+}

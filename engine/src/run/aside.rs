@@ -1,0 +1,93 @@
+//! Items that a stage sets aside that works on all items together: their names, which it may not
+//! know, and whether they are too many.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use stage_core::{Reject, StageError};
+
+use super::arrived::GatherSources;
+use super::finish::too_many;
+use super::message::GatherSource;
+use crate::pipeline::Policy;
+use crate::plan::names::Names;
+use crate::plan::planner::PlanError;
+use crate::record::Aside;
+use crate::store::Store;
+
+/// What has been set aside so far.
+pub struct Asides {
+    policy: Policy,
+    ports: Arc<GatherSources>,
+    /// Of the ports on which there were any.
+    names: BTreeMap<String, Names>,
+    rejects: Vec<(Arc<str>, Reject)>,
+    known: HashSet<Arc<str>>,
+    record: Aside,
+}
+
+impl Asides {
+    pub fn new(policy: Policy, ports: Arc<GatherSources>) -> Asides {
+        Asides {
+            policy,
+            ports,
+            names: BTreeMap::new(),
+            rejects: Vec::new(),
+            known: HashSet::new(),
+            record: Aside::default(),
+        }
+    }
+
+    /// Names them; gives those that are new.
+    pub fn add(
+        &mut self,
+        store: &Store,
+        port: &str,
+        rejects: Vec<(usize, Reject)>,
+    ) -> Result<Vec<(Arc<str>, Reject)>, PlanError> {
+        self.look_at(store, port)?;
+        let Some(names) = self.names.get(port) else { return Ok(Vec::new()) };
+        let mut new = Vec::new();
+        for (place, reject) in rejects {
+            let Some((seen, name)) = names.at(place) else { continue };
+            // A clip that is on two ports is one clip.
+            if self.known.insert(name.clone()) {
+                self.record.seen.extend(seen.map(|seen| (port.to_owned(), seen)));
+                new.push((name.clone(), reject));
+            }
+        }
+        self.rejects.extend(new.iter().cloned());
+        Ok(new)
+    }
+
+    fn look_at(&mut self, store: &Store, port: &str) -> Result<(), PlanError> {
+        let source = self.ports.get(port).and_then(|sources| sources.first());
+        let (false, Some(GatherSource::Dataset { root, reads, .. })) =
+            (self.names.contains_key(port), source)
+        else {
+            return Ok(());
+        };
+        let names = Names::of(store, root, reads)?;
+        self.record.of += names.len() as u64;
+        if names.may_change() {
+            self.record.roots.insert(port.to_owned(), *root);
+        }
+        self.names.insert(port.to_owned(), names);
+        Ok(())
+    }
+
+    /// An error when there are more than the stage may set aside.
+    pub fn check(&self) -> Result<(), StageError> {
+        let (bad, of) = (self.rejects.len() as u64, self.record.of);
+        match self.policy.is_exceeded(bad, of) {
+            true => Err(too_many(bad, of, self.policy.quarantine, &self.rejects)),
+            false => Ok(()),
+        }
+    }
+
+    /// What is kept of them.
+    pub fn close(self) -> (Vec<(Arc<str>, Reject)>, Option<Aside>) {
+        let aside = (!self.rejects.is_empty()).then_some(self.record);
+        (self.rejects, aside)
+    }
+}
