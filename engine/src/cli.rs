@@ -19,6 +19,7 @@ mod items;
 mod log;
 mod manual;
 mod meter;
+mod outlet;
 mod output;
 mod plan;
 mod project;
@@ -36,10 +37,12 @@ use std::io::{self, BufWriter, Write};
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use stage_core::Stage;
+use stage_core::programs::watcher;
 
 use arguments::{Arguments, Command};
 use error::{CliError, Exit, FAILED};
@@ -50,16 +53,25 @@ use terminal::Terminal;
 
 use crate::show::escape::clean_lines;
 
+/// The one argument of the watcher of programs, which is this program as well.
+const WATCH: &str = "--watch-programs";
+
 /// The whole program for these stages and those of the worker. Another binary with stages of its
 /// own is this call and nothing else.
 pub fn main(stages: Vec<Arc<dyn Stage>>) -> ExitCode {
+    let began = Instant::now();
+    if std::env::args_os().skip(1).eq([WATCH]) {
+        // Nobody hears of it: the one who started it is gone.
+        return watcher::watch().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
+    watcher::enable(WATCH);
     remember_panics();
     // Whatever was half-done is not visible, so nothing is used that a panic may have broken.
-    let code = panic::catch_unwind(AssertUnwindSafe(|| start(stages)));
+    let code = panic::catch_unwind(AssertUnwindSafe(|| start(stages, began)));
     ExitCode::from(code.unwrap_or_else(|panic| report_panic(&*panic)))
 }
 
-fn start(stages: Vec<Arc<dyn Stage>>) -> u8 {
+fn start(stages: Vec<Arc<dyn Stage>>, began: Instant) -> u8 {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return report_arguments(&error),
@@ -70,7 +82,7 @@ fn start(stages: Vec<Arc<dyn Stage>>) -> u8 {
         Ok(output) => output,
         Err(error) => return report_error(&CliError::Output(error), &terminal),
     };
-    let program = Program::new(stages, terminal, output);
+    let program = Program::new(stages, terminal, output, began);
     match execute(&program, &arguments.command) {
         Ok(exit) => exit.code(),
         Err(error) => report_error(&error, &program.terminal),

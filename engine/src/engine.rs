@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use cache::{Cache, CacheError};
@@ -62,7 +62,14 @@ pub type Sink<'a> = &'a mut dyn FnMut(Event);
 /// Asks a run to stop: once for a clean stop, twice for an immediate one. The end of the time
 /// that a run has asks more gently: what works on items may finish its batch.
 #[derive(Clone, Debug, Default)]
-pub struct StopFlag(Arc<AtomicU8>);
+pub struct StopFlag(Arc<Stop>);
+
+#[derive(Debug, Default)]
+struct Stop {
+    level: AtomicU8,
+    /// The run reads, and has nothing under way that is worth waiting for.
+    is_reading: AtomicBool,
+}
 
 const AFTER_BATCH: u8 = 1;
 const SOON: u8 = 2;
@@ -70,27 +77,43 @@ const NOW: u8 = 3;
 
 impl StopFlag {
     pub fn request(&self) {
-        let _ = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |level| {
+        let _ = self.0.level.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |level| {
             Some(if level < SOON { SOON } else { NOW })
         });
     }
 
     /// Nothing new is begun, and batches are finished.
     pub fn request_after_batch(&self) {
-        self.0.fetch_max(AFTER_BATCH, Ordering::SeqCst);
+        self.0.level.fetch_max(AFTER_BATCH, Ordering::SeqCst);
     }
 
     pub fn is_requested(&self) -> bool {
-        self.0.load(Ordering::SeqCst) >= AFTER_BATCH
+        self.0.level.load(Ordering::SeqCst) >= AFTER_BATCH
     }
 
     /// Somebody waits for it to stop.
     pub fn is_pressing(&self) -> bool {
-        self.0.load(Ordering::SeqCst) >= SOON
+        self.0.level.load(Ordering::SeqCst) >= SOON
     }
 
     pub fn is_urgent(&self) -> bool {
-        self.0.load(Ordering::SeqCst) >= NOW
+        self.0.level.load(Ordering::SeqCst) >= NOW
+    }
+
+    /// Does what only reads: who waits for the end of the run need not wait for that.
+    pub fn while_reading<T>(&self, read: impl FnOnce() -> T) -> T {
+        self.begin_reading();
+        let result = read();
+        self.0.is_reading.store(false, Ordering::SeqCst);
+        result
+    }
+
+    pub fn begin_reading(&self) {
+        self.0.is_reading.store(true, Ordering::SeqCst);
+    }
+
+    pub fn is_reading(&self) -> bool {
+        self.0.is_reading.load(Ordering::SeqCst)
     }
 }
 

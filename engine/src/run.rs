@@ -24,6 +24,7 @@ mod total;
 mod train_stage;
 pub mod training;
 mod trial;
+mod vigil;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -52,6 +53,7 @@ use schedule::{Ending, Schedule, State};
 use scratch::Scratch;
 use spending::Spending;
 use total::Total;
+use vigil::Vigil;
 
 pub(crate) use item_stage::item_weight;
 pub(crate) use meter::threads_of;
@@ -83,7 +85,7 @@ pub fn run(
     let mut held = Vec::new();
     for at in 0..PASSES {
         if at == PATIENCE {
-            crate::plan::planner::look_through(cache, sink)?;
+            options.stop.while_reading(|| crate::plan::planner::look_through(cache, sink))?;
         }
         let mut pass = Pass {
             engine,
@@ -204,7 +206,8 @@ impl Pass<'_> {
         let mut planner = Planner::new(self.engine, self.pipeline, self.cache)?;
         planner.is_run = self.options.probe.is_none();
         planner.deep |= self.deep;
-        let plan = planner.plan(&self.options.targets, sink)?;
+        let stop = &self.options.stop;
+        let plan = stop.while_reading(|| planner.plan(&self.options.targets, sink))?;
         if is_settled(&plan, self.wanted) {
             return self.take_over(plan, planner, total, sink);
         }
@@ -251,6 +254,7 @@ impl Pass<'_> {
             run: self.number,
             gpus: gpu_hours,
             spending: Spending::begin(self.cache, self.pipeline, self.number)?,
+            vigil: Vigil::default(),
             deaths: HashMap::new(),
             aside: HashSet::new(),
             halted: false,
@@ -268,6 +272,10 @@ impl Pass<'_> {
             schedule.states.iter().map(|state| matches!(state, State::Done)).collect();
         total.take_costs(self.pipeline, &taken, &done);
         let Schedule { hands, store, plans, states, counts, mut committer, meter, .. } = schedule;
+        if driven.is_err() {
+            // What they work on is not waited for.
+            hands.leave_workers();
+        }
         hands.dismiss();
         // A commit under way moves the files that exports are made from.
         committer.join();

@@ -4,7 +4,7 @@ use std::process;
 
 use stage_core::{
     Context, FieldSet, FieldType, InputPort, Item, ItemJob, Job, Kind, NewValue, Output,
-    OutputPort, Reject, Setup, Stage, StageError,
+    OutputPort, Reject, Setup, SourceJob, SourceOutput, Stage, StageError, Work, World,
 };
 
 /// Prints, panics, ends the process or overflows its stack where the text of an item says so.
@@ -63,4 +63,33 @@ impl Unruly {
 fn deeper(depth: u64) -> u64 {
     let here = std::hint::black_box([depth; 64]);
     deeper(depth + 1) + here[0]
+}
+
+/// A source that never has read what it reads.
+pub struct Stuck;
+
+static STUCK: Kind = Kind {
+    name: "test.stuck",
+    summary: "Reads for ever.",
+    work: Work::Source,
+    outputs: &[OutputPort { passes: None, ..OutputPort::DATASET }],
+    ..Kind::BASE
+};
+
+impl Stage for Stuck {
+    fn kind(&self) -> &'static Kind {
+        &STUCK
+    }
+
+    fn open(&self, _: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Ok(Job::Source(Box::new(Stuck)))
+    }
+}
+
+impl SourceJob for Stuck {
+    fn scan(&mut self, _: &mut dyn World) -> Result<SourceOutput, StageError> {
+        loop {
+            std::thread::park();
+        }
+    }
 }

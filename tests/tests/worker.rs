@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use camino::Utf8PathBuf;
-use engine::engine::WorkerCommand;
+use engine::engine::{RunOptions, StopFlag, WorkerCommand};
+use nix::sys::signal::Signal;
 use stage_core::event::{Event, Status};
 use stage_core::{Context, Job, Kind, Setup, Stage, StageError};
-use throstle_tests::{Lab, Ran, stages};
+use throstle_tests::{Lab, Ran, send, stages};
 
 const MANIFEST: &str = r#"
 [pipeline]
@@ -157,6 +158,50 @@ fn a_worker_that_hangs_is_ended_after_the_time_limit() {
     lab.write("pipeline.toml", &text.replace("retries = 3", "timeout = \"100ms\"\nretries = 0"));
     let ran = lab.run();
     assert_eq!(ran.status, Status::Failed);
+}
+
+/// Asks the run to stop when its worker is there, after something was done to that.
+fn stopped(lab: &Lab, meanwhile: fn(u32)) -> Ran {
+    let stop = StopFlag::default();
+    let options = RunOptions { stop: stop.clone(), ..RunOptions::default() };
+    let mut events = Vec::new();
+    let mut sink = |event: Event| {
+        if let Event::WorkerStarted { process, .. } = &event {
+            meanwhile(*process);
+            stop.request();
+        }
+        events.push(event);
+    };
+    let cache = lab.cache();
+    let status = lab.engine().run(&lab.pipeline(), &cache, &options, &mut sink).unwrap();
+    Ran { status, stages: Default::default(), events }
+}
+
+fn notes(ran: &Ran) -> Vec<&str> {
+    let note = |event| match event {
+        &Event::Note { ref message, .. } => Some(message.as_str()),
+        _ => None,
+    };
+    ran.events.iter().filter_map(note).collect()
+}
+
+#[test]
+fn a_worker_that_hangs_does_not_keep_a_run_from_stopping() {
+    let mut lab = lab(&["hang"]);
+    let ran = stopped(&lab, |_| ());
+    assert_eq!((ran.status, ran.failures()), (Status::Paused, vec![]), "{:?}", ran.events);
+    assert!(notes(&ran)[0].contains("is ended"), "{:?}", ran.events);
+    lab.worker.arguments.clear();
+    let ran = lab.run();
+    assert_eq!((ran.status, ran.executed("far")), (Status::Done, 12));
+}
+
+#[test]
+fn a_worker_that_somebody_has_stopped_is_woken_to_finish() {
+    let lab = lab(&[]);
+    let ran = stopped(&lab, |process| send(process, Signal::SIGSTOP));
+    assert_eq!((ran.status, notes(&ran)), (Status::Paused, vec![]), "{:?}", ran.events);
+    assert_eq!(lab.run().status, Status::Done);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Asks a run to stop: signals and the end of the time it has.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,14 @@ use stage_core::event::Event;
 use stage_core::programs;
 
 use super::error::PAUSED;
-use super::guard;
 use crate::engine::StopFlag;
 use crate::show::{Reporter, Reporters, units};
+
+/// How long a run that is to stop may go on reading.
+const PATIENCE: Duration = Duration::from_secs(3);
+const LOOK: Duration = Duration::from_millis(50);
+/// How long the terminal may hold up the end of a run that is ended at once.
+const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// Reporters that several threads tell.
 pub type Shared = Arc<Mutex<dyn Reporter>>;
@@ -24,26 +29,65 @@ pub fn silent() -> Shared {
 }
 
 /// The second signal ends the process at once; nothing that is finished can be lost by that.
+///
+/// The thread that takes the signals waits for nothing and nobody: what there is to tell is told
+/// by others.
 pub fn on_signals(stop: StopFlag, display: Shared) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
             if stop.is_pressing() && signal != SIGHUP {
-                // Whoever holds the display for longer than a moment is stuck in it.
-                if let Ok(mut display) = display.try_lock() {
-                    display.leave();
-                }
-                programs::end_all();
-                guard::stand_down();
-                std::process::exit(i32::from(PAUSED));
+                end_at_once(&display);
             }
             if !stop.is_pressing() {
                 stop.request();
-                tell(&display, "asked to by a signal; once more stops at once");
+                aside(&display, |display| {
+                    tell(display, "asked to by a signal; once more stops at once");
+                });
+                let stop = stop.clone();
+                aside(&display, move |display| end_what_hangs(&stop, display));
             }
         }
     })?;
     Ok(())
+}
+
+/// Does something that may take its time.
+fn aside(display: &Shared, what: impl FnOnce(&Shared) + Send + 'static) {
+    let display = display.clone();
+    // Without another thread it is not done; the next signal ends the run all the same.
+    let _ = thread::Builder::new().name("stopping".into()).spawn(move || what(&display));
+}
+
+/// Whatever the process would do at its end may be stuck, so nothing of it is waited for.
+fn end_at_once(display: &Shared) -> ! {
+    let (left, leaving) = mpsc::channel();
+    aside(display, move |display| {
+        // Whoever holds the display for longer than a moment is stuck in it.
+        if let Ok(mut display) = display.try_lock() {
+            display.leave();
+        }
+        let _ = left.send(());
+    });
+    programs::end_all();
+    let _ = leaving.recv_timeout(LAST_WORDS);
+    thread::sleep(LOOK);
+    // SAFETY: it ends the process and touches nothing.
+    unsafe { libc::_exit(i32::from(PAUSED)) }
+}
+
+/// A run that is stopped while it only reads has nothing to save: where it does not come to the
+/// end of what it reads, it is not waited for.
+fn end_what_hangs(stop: &StopFlag, display: &Shared) -> ! {
+    let mut begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        thread::sleep(LOOK);
+        if !stop.is_reading() {
+            begun = Instant::now();
+        }
+    }
+    aside(display, |display| tell(display, "what it reads does not come"));
+    end_at_once(display);
 }
 
 /// Stops the run when so many seconds have passed since `start`.

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use cache::fs::{Fs, RealFs};
 use cache::{Access, Cache, CacheError};
@@ -29,13 +30,20 @@ pub struct Program {
     pub stages: Vec<Arc<dyn Stage>>,
     pub terminal: Terminal,
     pub output: Output,
+    /// When the process began.
+    pub began: Instant,
 }
 
 impl Program {
-    pub fn new(stages: Vec<Arc<dyn Stage>>, terminal: Terminal, output: Output) -> Program {
+    pub fn new(
+        stages: Vec<Arc<dyn Stage>>,
+        terminal: Terminal,
+        output: Output,
+        began: Instant,
+    ) -> Program {
         let mut catalogue = Catalogue::built_in();
         stages.iter().for_each(|stage| catalogue.add(stage.kind()));
-        Program { catalogue, stages, terminal, output }
+        Program { catalogue, stages, terminal, output, began }
     }
 
     /// A line on standard error.

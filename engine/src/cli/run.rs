@@ -1,15 +1,14 @@
 //! `run`: executes the plan and shows the events.
 
-use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
-
 use cache::Cache;
 use stage_core::event::{Event, Status};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::arguments::Run;
 use super::error::{CliError, Exit};
 use super::interrupt::{self, Shared};
+use super::outlet::Outlet;
 use super::project::{Program, Project};
 use super::terminal;
 use crate::engine::{Engine, RunOptions, StopFlag};
@@ -23,14 +22,15 @@ use crate::show::live::{Live, Surface};
 use crate::show::runlog::RunLog;
 
 pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
-    let start = Instant::now();
+    let start = program.began;
     let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
     program.count_warnings(&project);
     let targets = project.targets(&arguments.stages)?;
     let cache = program.open(&project)?;
     let engine = program.engine(arguments.threads, arguments.verify);
     let stop = StopFlag::default();
-    let display = display(arguments.json, program, &cache)?;
+    let output = outlet(arguments.json, program, &stop)?;
+    let display = display(arguments.json, program, &cache, output.clone())?;
     interrupt::on_signals(stop.clone(), display.clone())?;
     let limit = arguments.stop_after.or(project.pipeline.session.stop_after_seconds);
     if let Some(seconds) = limit {
@@ -43,7 +43,7 @@ pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
         stop: stop.clone(),
         ..RunOptions::default()
     };
-    let mut feed = Feed { display, stop, closed: None, finished: false };
+    let mut feed = Feed { display, output: Some(output), stop, closed: None, finished: false };
     let result = engine.run(&project.pipeline, &cache, &options, &mut |event| feed.pass(event));
     if !feed.finished {
         let status =
@@ -51,10 +51,14 @@ pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
         let seconds = start.elapsed().as_secs_f64();
         feed.pass(Event::Finished { status, stages: [].into(), seconds });
     }
+    // From here on nothing is lost by an end.
+    options.stop.begin_reading();
     let status = result?;
     if status == Status::Paused && !arguments.json {
-        tell_left(program, &engine, &project, &cache, &options)?;
+        let left = left(&engine, &project, &cache, &options)?;
+        feed.say(&left);
     }
+    feed.end();
     let exit = match status {
         Status::Done => Exit::Done,
         Status::Failed => Exit::Failed,
@@ -66,24 +70,24 @@ pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     }
 }
 
-/// Says what a run that was stopped leaves, and what that will take.
-fn tell_left(
-    program: &Program,
+/// What a run that was stopped leaves, and what that will take.
+fn left(
     engine: &Engine,
     project: &Project,
     cache: &Cache,
     options: &RunOptions,
-) -> Result<(), CliError> {
+) -> Result<String, CliError> {
     let pipeline = &project.pipeline;
     let plan = engine.plan(pipeline, cache, &options.targets, &mut |_| {})?;
     let left = estimate_here(pipeline, &plan, cache, engine.threads)?;
-    program.tell(&left_text(&left, pipeline));
-    Ok(())
+    Ok(left_text(&left, pipeline))
 }
 
 /// Takes the events from the engine to the display.
 struct Feed {
     display: Shared,
+    /// What the display writes to.
+    output: Option<Outlet>,
     stop: StopFlag,
     /// Why the display can no longer be written.
     closed: Option<io::Error>,
@@ -95,11 +99,30 @@ impl Feed {
     fn pass(&mut self, event: Event) {
         self.finished |= matches!(event, Event::Finished { .. });
         let mut display = self.display.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Err(error), None) = (display.event(&event), &self.closed) {
+        let shown = display.event(&event);
+        drop(display);
+        self.heed(shown);
+    }
+
+    fn heed(&mut self, shown: io::Result<()>) {
+        if let (Err(error), None) = (shown, &self.closed) {
             self.closed = Some(error);
             if !self.stop.is_requested() {
                 self.stop.request();
             }
+        }
+    }
+
+    /// A line for people, below what the display has shown.
+    fn say(&mut self, text: &str) {
+        let said = self.output.as_mut().map_or(Ok(()), |output| writeln!(output, "{text}"));
+        self.heed(said);
+    }
+
+    /// Waits until all is shown.
+    fn end(&mut self) {
+        if let Some(output) = self.output.take() {
+            self.heed(output.end());
         }
     }
 }
@@ -108,22 +131,31 @@ impl Feed {
 impl Drop for Feed {
     fn drop(&mut self) {
         self.display.lock().unwrap_or_else(PoisonError::into_inner).leave();
+        self.end();
     }
 }
 
-fn display(json: bool, program: &Program, cache: &Cache) -> io::Result<Shared> {
+/// Where the display writes to. A run that shows itself to people goes on when nobody reads it.
+fn outlet(json: bool, program: &Program, stop: &StopFlag) -> io::Result<Outlet> {
+    match json {
+        true => Outlet::new(program.output.clone(), stop),
+        false => Outlet::new(Unminded(io::stderr()), stop),
+    }
+}
+
+fn display(json: bool, program: &Program, cache: &Cache, output: Outlet) -> io::Result<Shared> {
     let mut reporters = Reporters::default();
     reporters.add(RunLog::new(cache));
     let terminal = &program.terminal;
     match (json, terminal.errors_are_drawn) {
-        (true, _) => reporters.add(JsonLines(program.output.clone())),
+        (true, _) => reporters.add(JsonLines(output)),
         (false, true) => reporters.add(Live::new(Surface {
-            output: Box::new(Unminded(io::stderr())),
+            output: Box::new(output),
             paint: terminal.errors,
             size: Box::new(terminal::size),
             gauges: Box::new(gauge::of_this_machine),
         })?),
-        (false, false) => reporters.add(Lines::new(Unminded(io::stderr()), terminal.errors)),
+        (false, false) => reporters.add(Lines::new(output, terminal.errors)),
     }
     Ok(Arc::new(Mutex::new(reporters)))
 }
@@ -160,7 +192,8 @@ mod tests {
     fn a_run_that_nobody_reads_any_more_is_asked_to_stop_once() {
         let stop = StopFlag::default();
         let display: Shared = Arc::new(Mutex::new(Broken));
-        let mut feed = Feed { display, stop: stop.clone(), closed: None, finished: false };
+        let output = None;
+        let mut feed = Feed { display, output, stop: stop.clone(), closed: None, finished: false };
         for _ in 0..3 {
             feed.pass(Event::Waiting { what: "x".into() });
         }

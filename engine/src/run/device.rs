@@ -6,14 +6,14 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::io::{BufRead, BufReader, BufWriter};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 use stage_core::event::Event;
+use stage_core::programs::{self, Handle, Program};
 use stage_core::wire::{Answer, MAX_FRAME, PROTOCOL, Question, Reply, Request, receive, send};
 use stage_core::{Context, GatherInput, Item, StageError};
 
@@ -29,35 +29,79 @@ use crate::machine::is_gpu;
 /// How much of the end of a worker's stderr is kept for the message of its death.
 const STDERR_LINES: usize = 20;
 
-/// Lets the schedule give up on a task by ending the process that works on it.
+/// How long a worker that has nothing to do any more may take to end.
+const PARTING: Duration = Duration::from_secs(5);
+
+/// Lets the schedule watch the process that works on a task, and give up on it.
 #[derive(Clone, Default)]
 pub struct ProcessHandle(Arc<HandleState>);
 
 #[derive(Default)]
 struct HandleState {
-    process: AtomicU32,
+    process: Mutex<Option<Handle>>,
     /// The latest task that was given up on. It, and one before it, may not have reached the
     /// process yet; one before it that was not given up on is tried again.
     condemned: AtomicU64,
+    /// The run is to stop, and the process does not.
+    is_left: AtomicBool,
+    /// How many messages have come from it.
+    messages: AtomicU64,
 }
 
 impl ProcessHandle {
     pub fn end_task(&self, ticket: u64) {
         self.0.condemned.fetch_max(ticket, Ordering::SeqCst);
-        let process = self.0.process.load(Ordering::SeqCst) as i32;
-        if process > 0 {
-            // It may have ended by itself meanwhile.
-            let process = nix::unistd::Pid::from_raw(process);
-            let _ = nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGKILL);
+        self.end();
+    }
+
+    /// Ends the process since the run is to stop: what it works on is left for the next one.
+    pub fn leave(&self) {
+        self.0.is_left.store(true, Ordering::SeqCst);
+        self.end();
+    }
+
+    fn end(&self) {
+        let process = self.process().clone();
+        if let Some(process) = process {
+            process.end();
         }
     }
 
-    fn set_process(&self, process: u32) {
-        self.0.process.store(process, Ordering::SeqCst);
+    /// Lets a process that somebody has stopped go on.
+    pub fn wake(&self) {
+        if let Some(process) = &*self.process() {
+            process.wake();
+        }
+    }
+
+    /// Something that is another when the process has done anything in between.
+    pub fn pulse(&self) -> (u64, Option<u64>) {
+        let ticks = self.process().as_ref().and_then(Handle::ticks);
+        (self.0.messages.load(Ordering::SeqCst), ticks)
+    }
+
+    fn process(&self) -> MutexGuard<'_, Option<Handle>> {
+        self.0.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_process(&self, process: Option<Handle>) {
+        *self.process() = process;
+        // Who left it meanwhile did not see it.
+        if self.is_left() {
+            self.end();
+        }
     }
 
     fn is_condemned(&self, ticket: u64) -> bool {
         self.0.condemned.load(Ordering::SeqCst) >= ticket
+    }
+
+    fn is_left(&self) -> bool {
+        self.0.is_left.load(Ordering::SeqCst)
+    }
+
+    fn has_said_something(&self) {
+        self.0.messages.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -86,7 +130,7 @@ struct Host {
 }
 
 struct Worker {
-    child: Child,
+    program: Program,
     input: BufWriter<ChildStdin>,
     output: BufReader<ChildStdout>,
     stderr: Arc<Mutex<VecDeque<String>>>,
@@ -178,8 +222,8 @@ impl Host {
 
     fn start(&mut self) -> Result<(), Failure> {
         let worker = Worker::start(&self.shared.engine).map_err(Failure::Open)?;
-        let process = worker.child.id();
-        self.handle.set_process(process);
+        let process = worker.program.id();
+        self.handle.set_process(Some(worker.program.handle()));
         self.worker = Some(worker);
         self.tell(Event::WorkerStarted { device: self.device.clone(), process });
         let hello = Request::Hello {
@@ -216,7 +260,9 @@ impl Host {
                 return Err(self.died(&error.to_string()));
             }
             loop {
-                match receive(&mut worker.output) {
+                let reply = receive(&mut worker.output);
+                self.handle.has_said_something();
+                match reply {
                     Ok(Some(Reply::Question(question))) => {
                         message = Request::Answer(answer(question, context));
                         break;
@@ -239,6 +285,10 @@ impl Host {
     }
 
     fn died(&mut self, why: &str) -> Failure {
+        if self.handle.is_left() {
+            self.end();
+            return Failure::Stage(StageError::Stopped);
+        }
         let mut message = match self.worker.take() {
             Some(worker) => worker.last_words(why),
             None => why.to_owned(),
@@ -246,7 +296,7 @@ impl Host {
         if let Some(said) = self.last_said.take() {
             message.push_str(&format!("; it had come to {said}"));
         }
-        self.handle.set_process(0);
+        self.handle.set_process(None);
         self.tell(Event::WorkerDied { device: self.device.clone(), message: message.clone() });
         Failure::Died { message }
     }
@@ -257,20 +307,21 @@ impl Host {
     }
 
     fn end(&mut self) {
-        self.handle.set_process(0);
+        self.handle.set_process(None);
         if let Some(worker) = self.worker.take() {
             worker.last_words("");
         }
     }
 
     fn shut_down(&mut self) {
-        self.handle.set_process(0);
-        if let Some(mut worker) = self.worker.take() {
-            // A worker that does not answer is ended by the closing of its pipe.
-            let _ = send(&mut worker.input, &Request::Shutdown);
-            drop(worker.input);
-            let _ = worker.child.wait();
-        }
+        self.handle.set_process(None);
+        let Some(Worker { program, mut input, .. }) = self.worker.take() else { return };
+        // It is at the end of a task and reads, so this does not wait for it. One that does not
+        // answer is ended by the closing of its pipe.
+        let _ = send(&mut input, &Request::Shutdown);
+        drop(input);
+        let _ = program.ends_within(PARTING);
+        let _ = program.end();
     }
 
     fn tell(&self, event: Event) {
@@ -332,25 +383,20 @@ impl Worker {
             let message = format!("cannot start the worker `{program}`: {error}");
             StageError::with_help(message, "run `throstle doctor` to see what is missing")
         };
-        let mut child = Command::new(program)
-            .args(&engine.worker.arguments)
-            .envs(engine.worker.environment.iter().cloned())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            // Ctrl-C in a terminal is for the engine, which lets the worker finish its batch.
-            .process_group(0)
-            .spawn()
-            .map_err(failed)?;
-        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let (Some(input), Some(output), Some(errors)) = pipes else {
+        let mut command = Command::new(program);
+        command.args(&engine.worker.arguments).envs(engine.worker.environment.iter().cloned());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Ctrl-C in a terminal is for the engine, which lets the worker finish its batch: it has
+        // a process group of its own.
+        let mut program = programs::start(&mut command).map_err(failed)?;
+        let (Some(input), Some(output), Some(errors)) = program.pipes() else {
             return Err(StageError::failed("the worker has no pipes"));
         };
         let stderr = Arc::new(Mutex::new(VecDeque::new()));
         let kept = stderr.clone();
         let reader = std::thread::spawn(move || keep_last_lines(errors, &kept));
         Ok(Worker {
-            child,
+            program,
             input: BufWriter::with_capacity(1 << 16, input),
             output: BufReader::with_capacity(1 << 16, output),
             stderr,
@@ -361,8 +407,7 @@ impl Worker {
 
     /// Ends the process and says how it went.
     fn last_words(mut self, why: &str) -> String {
-        let _ = self.child.kill();
-        let status = self.child.wait();
+        let status = self.program.end();
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();
         }

@@ -166,6 +166,17 @@ impl Hands {
         }
     }
 
+    /// The workers that have something to do.
+    pub fn busy_workers(&self) -> impl Iterator<Item = (&str, &ProcessHandle)> {
+        let busy = self.devices.iter().filter(|(_, device)| device.lane.busy > 0);
+        busy.map(|(name, device)| (name.as_str(), &device.process))
+    }
+
+    /// Ends all workers, whatever they do.
+    pub fn leave_workers(&self) {
+        self.devices.values().for_each(|device| device.process.leave());
+    }
+
     /// Ends the workers in good order.
     pub fn dismiss(self) {
         for (_, device) in self.devices {

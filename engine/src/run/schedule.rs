@@ -21,6 +21,7 @@ use super::lookups::Lookups;
 use super::message::{GatherTask, ItemTask, JobHandle, Message, Task};
 use super::meter::Meter;
 use super::spending::Spending;
+use super::vigil::Vigil;
 use crate::engine::{Engine, EngineError, RunOptions, Sink};
 use crate::pipeline::{Pipeline, StageId};
 use crate::plan::StagePlan;
@@ -98,6 +99,7 @@ pub struct Schedule<'a> {
     pub gpus: Gpus,
     pub meter: Meter,
     pub spending: Spending,
+    pub vigil: Vigil,
     /// Deaths of the worker without a result between them, by stage.
     pub deaths: HashMap<StageId, u32>,
     /// What stages have set aside that work on all items, as far as it was told: another attempt
@@ -247,6 +249,7 @@ impl<'a> Schedule<'a> {
         self.watch_gpus()?;
         self.watch_spending()?;
         self.watch_memory();
+        self.watch_workers();
         self.committer.start_if_due(&self.store);
         self.end_overdue()
     }

@@ -9,6 +9,7 @@ use throstle_tests::{stages, unruly, voice};
 fn main() -> ExitCode {
     let mut stages = stages::all();
     stages.push(Arc::new(unruly::Unruly));
+    stages.push(Arc::new(unruly::Stuck));
     stages.extend(voice::all());
     stages.extend(stage_speech::stages());
     engine::cli::main(stages)

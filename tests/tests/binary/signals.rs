@@ -1,11 +1,14 @@
 //! Stopping: once cleanly, twice at once, and by nobody reading any more.
 
+use std::io::{PipeReader, PipeWriter, Write};
 use std::path::Path;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use throstle_tests::{Project, RanProgram, Running, command, write_clips};
+use throstle_tests::{Project, RanProgram, Running, command, send, write_clips};
 
 use crate::small;
 
@@ -112,6 +115,128 @@ fn a_second_signal_ends_a_run_that_does_not_come_to_an_end() {
     project.write("data/one.txt", "hearing");
     let output = command("small_world", project.path(), &arguments).output().unwrap();
     assert_eq!(RanProgram::of(output).executed()["loud"], 1);
+}
+
+/// A pipe that nobody reads and that has no room for one byte more.
+fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let flags = fcntl(&writer, FcntlArg::F_GETFL).unwrap();
+    let flags = OFlag::from_bits_retain(flags);
+    fcntl(&writer, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).unwrap();
+    while (&writer).write(b"x").is_ok() {}
+    fcntl(&writer, FcntlArg::F_SETFL(flags)).unwrap();
+    (reader, writer)
+}
+
+/// The exit code of a process that has to come to its end by itself.
+fn code_of(child: &mut Child) -> Option<i32> {
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        if begin.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("it goes on whatever it is told");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_signal_stops_a_run_that_nobody_reads() {
+    for arguments in [&["run", "."][..], &["run", ".", "--json"]] {
+        let project = Project::new(HELD);
+        write_clips(&project, &["c"]);
+        let (_reader, full) = full_pipe();
+        let mut command = project.throstle(arguments);
+        match arguments.contains(&"--json") {
+            true => command.stdout(full).stderr(Stdio::null()),
+            false => command.stderr(full).stdout(Stdio::null()),
+        };
+        let mut child = command.spawn().unwrap();
+        wait_for(&project.file("begun"));
+        send(child.id(), Signal::SIGINT);
+        assert_eq!(code_of(&mut child), Some(75), "{arguments:?}");
+        project.write("go", "");
+        assert_eq!(project.run().executed()["held"], 1);
+    }
+}
+
+#[test]
+fn a_second_signal_ends_a_run_that_nobody_reads_at_once() {
+    for arguments in [&["run", "."][..], &["run", ".", "--json"]] {
+        // Without an export there is a warning before the run begins.
+        let project = Project::new(&format!("{DEAF}export = \"out/{{id}}.txt\"\n"));
+        // More than the run holds back of what is not read.
+        (0..4_000).for_each(|number| project.write(&format!("data/{number}.txt"), "bad"));
+        project.write("data/one.txt", "deaf");
+        let (_reader, full) = full_pipe();
+        let mut command = command("small_world", project.path(), arguments);
+        match arguments.contains(&"--json") {
+            true => command.stdout(full).stderr(Stdio::null()),
+            false => command.stderr(full).stdout(Stdio::null()),
+        };
+        let mut child = command.spawn().unwrap();
+        wait_for(&project.file(".throstle/runs/000001.jsonl"));
+        send(child.id(), Signal::SIGINT);
+        send(child.id(), Signal::SIGTERM);
+        assert_eq!(code_of(&mut child), Some(75), "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_first_signal_ends_a_run_whose_reading_hangs() {
+    let stuck = "[pipeline]\nname = \"stuck\"\n[stage.all]\nuse = \"test.stuck\"\n";
+    let project = Project::new(stuck);
+    let mut running =
+        Running::start(command("small_world", project.path(), &["run", ".", "--json"]));
+    running.read_to("started");
+    running.send(Signal::SIGTERM);
+    assert_eq!(running.code(), Some(75));
+}
+
+/// Says what it started, in its own group and in another, and waits.
+const FAMILY: &str = r#"
+[pipeline]
+name = "family"
+
+[stage.clips]
+use = "corpus.table"
+table = "data/metadata.csv"
+audio = "data/wavs"
+
+[stage.held]
+use = "command"
+input = "clips"
+fields = ["text"]
+command = """
+sleep 600 & echo $! > {base}/child
+setsid sh -c 'echo $$ > {base}/apart; exec sleep 600' &
+while ! [ -s {base}/apart ]; do sleep 0.02; done
+echo $$ > {base}/process
+touch {base}/begun
+wait
+echo {text} > {out.said}"""
+outputs = { said = "said.txt" }
+"#;
+
+#[test]
+fn no_program_outlives_an_engine_that_was_killed() {
+    let project = Project::new(FAMILY);
+    write_clips(&project, &["c"]);
+    let mut running = Running::start(project.throstle(&["run", ".", "--json"]));
+    wait_for(&project.file("begun"));
+    running.send(Signal::SIGKILL);
+    assert_eq!(running.code(), None);
+    for name in ["process", "child", "apart"] {
+        let process = Pid::from_raw(project.text(name).trim().parse().unwrap());
+        let begin = Instant::now();
+        while kill(process, None).is_ok() {
+            assert!(begin.elapsed() < Duration::from_secs(20), "`{name}` goes on alone");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 }
 
 #[test]

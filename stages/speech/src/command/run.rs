@@ -8,16 +8,15 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
-use stage_core::programs::{self, Running};
+use nix::sys::signal::Signal;
+use stage_core::programs::{self, Program};
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -118,14 +117,15 @@ pub fn run(
     spec: &CommandSpec<'_>,
     mut stopping: impl FnMut() -> bool,
 ) -> Result<Finished, CommandError> {
-    let mut group = Group::start(spec)?;
+    let mut program = start(spec)?;
     let [own, errors] = copies(spec)?;
-    let stdout = group.child.stdout.take().map(|stream| tail_of(stream, own));
-    let stderr = group.child.stderr.take().map(|stream| tail_of(stream, errors));
+    let (_, stdout, stderr) = program.pipes();
+    let stdout = stdout.map(|stream| tail_of(stream, own));
+    let stderr = stderr.map(|stream| tail_of(stream, errors));
     let started = Instant::now();
     let outcome = loop {
-        if let Some(status) = group.finished()? {
-            break Outcome::Ended(status);
+        if program.has_ended().map_err(CommandError::Start)? {
+            break Outcome::Ended;
         }
         if stopping() {
             break Outcome::Stopped;
@@ -136,15 +136,15 @@ pub fn run(
         std::thread::sleep(POLL);
     };
     // Before the streams are waited for: what the program left running holds them open.
-    drop(group);
+    let status = program.end().map_err(CommandError::Start);
     let (stdout, stderr) = (collected(stdout), collected(stderr));
     match outcome {
         Outcome::Stopped => Err(CommandError::Stopped),
         Outcome::Late(timeout) => {
             Err(CommandError::Timeout { seconds: timeout.as_secs_f64(), end: End(stderr) })
         }
-        Outcome::Ended(status) => {
-            check_status(status, &spec.line, &stderr)?;
+        Outcome::Ended => {
+            check_status(status?, &spec.line, &stderr)?;
             Ok(Finished { outputs: outputs(spec, &stderr)?, stdout, stderr })
         }
     }
@@ -190,58 +190,17 @@ fn is_assignment(word: &str) -> bool {
 }
 
 enum Outcome {
-    Ended(ExitStatus),
+    Ended,
     Late(Duration),
     Stopped,
 }
 
-/// A running program with all that it started. Dropping it kills what is left.
-struct Group {
-    child: Child,
-    is_reaped: bool,
-    running: Option<Running>,
-}
-
-impl Group {
-    fn start(spec: &CommandSpec<'_>) -> Result<Group, CommandError> {
-        let mut command = Command::new("/bin/sh");
-        command.arg("-c").arg(&spec.line).current_dir(spec.folder).env_clear();
-        command.envs(&spec.environment).process_group(0);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let end = |child: &Child| -> programs::End {
-            let group = group_of(child);
-            Box::new(move || kill_group(group))
-        };
-        let started = programs::start(|| command.spawn(), end);
-        let (child, running) = started.map_err(CommandError::Start)?;
-        Ok(Group { child, is_reaped: false, running: Some(running) })
-    }
-
-    fn finished(&mut self) -> Result<Option<ExitStatus>, CommandError> {
-        let status = self.child.try_wait().map_err(CommandError::Start)?;
-        self.is_reaped |= status.is_some();
-        Ok(status)
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        kill_group(group_of(&self.child));
-        // Before its number is free for others.
-        drop(self.running.take());
-        if !self.is_reaped {
-            let _ = self.child.wait();
-        }
-    }
-}
-
-fn group_of(leader: &Child) -> Pid {
-    Pid::from_raw(leader.id() as i32)
-}
-
-fn kill_group(group: Pid) {
-    // It outlives its leader as long as a member does; an empty one is no error.
-    let _ = killpg(group, Signal::SIGKILL);
+fn start(spec: &CommandSpec<'_>) -> Result<Program, CommandError> {
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(&spec.line).current_dir(spec.folder).env_clear();
+    command.envs(&spec.environment);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    programs::start(&mut command).map_err(CommandError::Start)
 }
 
 /// The files that all of both streams goes to, where anybody wants it.

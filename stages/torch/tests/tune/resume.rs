@@ -161,10 +161,14 @@ fn the_engine_may_be_killed_at_any_step() {
         let mut runs = Vec::new();
         for moment in MOMENTS {
             let mut running = start(&project);
+            let worker = running.read_to("worker-started")["process"].as_i64().unwrap();
             read_to(&mut running, moment);
             running.send(Signal::SIGKILL);
             let ran = running.ended();
             assert_eq!(ran.code, None);
+            while kill(Pid::from_raw(worker as i32), None).is_ok() {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
             runs.push(ran);
         }
         assert_goes_on_to_the_same(&project, runs, straight(stage));

@@ -1,0 +1,124 @@
+//! The end of a run that was asked to stop, whatever its workers do.
+//!
+//! A worker finishes its batch or saves its training, which takes as long as it takes. One that
+//! was stopped by a signal is woken for that. One that neither says anything nor uses the
+//! processor for a while has hung, and is ended; so is one that never comes to an end. What it
+//! worked on is left for the next run, as after a kill.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use stage_core::event::Event;
+
+use super::schedule::Schedule;
+use crate::show::units;
+
+/// How long a worker may show no sign of life.
+const SILENCE: Duration = Duration::from_secs(8);
+/// How long it may go on at all, once somebody waits for the end.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// What is known of the workers since the run was asked to stop.
+#[derive(Default)]
+pub struct Vigil {
+    /// When somebody began to wait.
+    pressed: Option<Instant>,
+    lives: HashMap<String, Life>,
+}
+
+type Pulse = (u64, Option<u64>);
+
+/// The last sign of life of a worker.
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    pulse: Pulse,
+    seen: Instant,
+    is_left: bool,
+}
+
+impl Life {
+    fn new(pulse: Pulse, now: Instant) -> Life {
+        Life { pulse, seen: now, is_left: false }
+    }
+
+    fn see(&mut self, pulse: Pulse, now: Instant) {
+        if self.pulse != pulse {
+            (self.pulse, self.seen) = (pulse, now);
+        }
+    }
+
+    /// Why it is not waited for any longer.
+    fn verdict(&self, pressed: Option<Instant>, now: Instant) -> Option<String> {
+        let silent = now.saturating_duration_since(self.seen);
+        let waited = pressed.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let (what, limit) = match (silent >= SILENCE, waited >= PATIENCE) {
+            (true, _) => ("shows no sign of life for", SILENCE),
+            (false, true) => ("goes on for", PATIENCE),
+            (false, false) => return None,
+        };
+        Some(format!("{what} {}", units::seconds(limit.as_secs_f64())))
+    }
+}
+
+impl Schedule<'_> {
+    /// Ends workers that would keep the run from its end.
+    pub fn watch_workers(&mut self) {
+        let stop = &self.options.stop;
+        if !stop.is_requested() && !self.full {
+            return;
+        }
+        let now = Instant::now();
+        if stop.is_pressing() {
+            self.vigil.pressed.get_or_insert(now);
+        }
+        let pressed = self.vigil.pressed;
+        let mut left = Vec::new();
+        for (device, process) in self.hands.busy_workers() {
+            let pulse = process.pulse();
+            let life = self.vigil.lives.entry(device.to_owned()).or_insert_with(|| {
+                process.wake();
+                Life::new(pulse, now)
+            });
+            life.see(pulse, now);
+            if let (Some(why), false) = (life.verdict(pressed, now), life.is_left) {
+                life.is_left = true;
+                process.leave();
+                left.push(format!(
+                    "the worker for `{device}` {why} and is ended: its work is left for the next run"
+                ));
+            }
+        }
+        left.into_iter().for_each(|message| (self.sink)(Event::Note { stage: None, message }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(start: Instant, seconds: u64) -> Instant {
+        start + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_worker_without_a_sign_of_life_is_not_waited_for() {
+        let start = Instant::now();
+        let mut life = Life::new((1, Some(5)), start);
+        life.see((1, Some(5)), after(start, 7));
+        assert_eq!(life.verdict(None, after(start, 7)), None);
+        assert!(life.verdict(None, after(start, 8)).is_some());
+    }
+
+    #[test]
+    fn one_that_works_may_go_on_until_patience_is_at_an_end() {
+        let start = Instant::now();
+        let mut life = Life::new((1, Some(5)), start);
+        for second in (1..600).step_by(5) {
+            life.see((1, Some(5 + second)), after(start, second));
+            assert_eq!(life.verdict(Some(start), after(start, second)), None, "{second}");
+        }
+        life.see((2, None), after(start, 600));
+        assert!(life.verdict(Some(start), after(start, 600)).is_some());
+        assert_eq!(life.verdict(None, after(start, 600)), None, "nobody waits for it");
+    }
+}

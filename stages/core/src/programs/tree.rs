@@ -1,0 +1,172 @@
+//! The processes of a program: those of its group, and all below them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cache::fs::{Fs, RealFs};
+use camino::Utf8Path;
+use rustix::process::{Pid, Signal};
+
+/// How often processes are listed anew, since some start others meanwhile.
+const ROUNDS: usize = 50;
+/// On every machine that Linux runs on, whatever its clock ticks at.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Process {
+    id: i32,
+    parent: i32,
+    group: i32,
+    /// Ticks since the start of the machine.
+    started: u64,
+}
+
+/// Kills all processes of these groups and all below them. With a time, only those are of the
+/// groups that had started then: a number that is somebody else's meanwhile does no harm.
+pub fn kill(groups: &[i32], started: Option<u64>) {
+    if groups.is_empty() {
+        return;
+    }
+    let mut found: BTreeMap<i32, Process> = BTreeMap::new();
+    for _ in 0..ROUNDS {
+        let all = list();
+        let new: Vec<Process> = doomed(&all, groups, started)
+            .into_iter()
+            .filter(|process| found.get(&process.id) != Some(process))
+            .collect();
+        if new.is_empty() {
+            break;
+        }
+        // What is stopped starts nothing that would not be found.
+        new.iter().for_each(|process| signal(process, Signal::STOP));
+        found.extend(new.into_iter().map(|process| (process.id, process)));
+    }
+    found.values().for_each(|process| signal(process, Signal::KILL));
+}
+
+/// The processes of these groups and all below them, but for this one.
+fn doomed(all: &[Process], groups: &[i32], started: Option<u64>) -> Vec<Process> {
+    let is_in_time = |process: &Process| started.is_none_or(|time| process.started <= time);
+    let own = std::process::id() as i32;
+    let mut ids: BTreeSet<i32> = all
+        .iter()
+        .filter(|process| groups.contains(&process.group) && is_in_time(process))
+        .map(|process| process.id)
+        .collect();
+    loop {
+        let below = all.iter().filter(|process| ids.contains(&process.parent));
+        let before = ids.len();
+        let below: Vec<i32> = below.map(|process| process.id).collect();
+        ids.extend(below);
+        if ids.len() == before {
+            break;
+        }
+    }
+    let is_other = |process: &&Process| ids.contains(&process.id) && process.id != own;
+    all.iter().filter(is_other).copied().collect()
+}
+
+/// Signals this very process, and none that has its number meanwhile.
+fn signal(process: &Process, signal: Signal) {
+    let Some(id) = Pid::from_raw(process.id) else { return };
+    let is_it = || read(process.id).is_some_and(|now| now.started == process.started);
+    send(id, signal, is_it);
+}
+
+#[cfg(target_os = "linux")]
+fn send(id: Pid, signal: Signal, is_it: impl FnOnce() -> bool) {
+    use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
+    let Ok(held) = pidfd_open(id, PidfdFlags::empty()) else { return };
+    // From here on the number may change hands, and what is held does not. Who has ended by
+    // itself needs no signal.
+    if is_it() {
+        let _ = pidfd_send_signal(held, signal);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn send(_: Pid, _: Signal, _: impl FnOnce() -> bool) {}
+
+fn list() -> Vec<Process> {
+    let entries = RealFs.read_dir(Utf8Path::new("/proc")).unwrap_or_default();
+    entries.iter().filter_map(|entry| read(entry.name.parse().ok()?)).collect()
+}
+
+fn read(id: i32) -> Option<Process> {
+    parse(id, &stat(id)?)
+}
+
+fn stat(id: i32) -> Option<String> {
+    let bytes = RealFs.read(Utf8Path::new(&format!("/proc/{id}/stat"))).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The fields behind the name, which may hold anything.
+fn fields(stat: &str) -> Vec<&str> {
+    stat.rsplit_once(')').map_or_else(Vec::new, |(_, rest)| rest.split_whitespace().collect())
+}
+
+/// None for what has ended and is not reaped.
+fn parse(id: i32, stat: &str) -> Option<Process> {
+    let fields = fields(stat);
+    let number = |at: usize| fields.get(at)?.parse::<i64>().ok();
+    if matches!(*fields.first()?, "Z" | "X") {
+        return None;
+    }
+    Some(Process {
+        id,
+        parent: number(1)? as i32,
+        group: number(2)? as i32,
+        started: number(19)? as u64,
+    })
+}
+
+/// The processor time that a process has had.
+pub fn ticks(id: u32) -> Option<u64> {
+    let stat = stat(i32::try_from(id).ok()?)?;
+    let fields = fields(&stat);
+    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    Some(number(11)? + number(12)?)
+}
+
+/// The time since the start of the machine, in ticks.
+pub fn now() -> Option<u64> {
+    let bytes = RealFs.read(Utf8Path::new("/proc/uptime")).ok()?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let seconds: f64 = text.split_whitespace().next()?.parse().ok()?;
+    Some((seconds * TICKS_PER_SECOND) as u64 + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(id: i32, parent: i32, group: i32, started: u64) -> Process {
+        Process { id, parent, group, started }
+    }
+
+    #[test]
+    fn all_below_a_group_belong_to_it_and_what_came_later_does_not() {
+        let all = [
+            process(10, 1, 10, 5),
+            process(11, 10, 10, 6),
+            process(12, 11, 12, 7),
+            process(13, 12, 13, 9),
+            process(20, 1, 20, 5),
+            process(30, 1, 30, 50),
+        ];
+        let ids = |groups: &[i32], time| -> Vec<i32> {
+            doomed(&all, groups, time).iter().map(|process| process.id).collect()
+        };
+        assert_eq!(ids(&[10], None), [10, 11, 12, 13]);
+        assert_eq!(ids(&[10, 30], Some(8)), [10, 11, 12, 13]);
+        assert_eq!(ids(&[99], None), [0; 0]);
+    }
+
+    #[test]
+    fn the_name_of_a_program_may_hold_anything() {
+        let rest = "S 4 3 2 0 -1 0 0 0 0 0 7 8 0 0 20 0 1 0 99 0";
+        let seen = parse(5, &format!("5 (a) Z) {rest}"));
+        assert_eq!(seen, Some(process(5, 4, 3, 99)));
+        assert_eq!(parse(5, "5 (x) Z 4 3 2 0 -1 0 0 0 0 0 7 8 0 0 20 0 1 0 99 0"), None);
+    }
+}

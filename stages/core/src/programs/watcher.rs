@@ -1,0 +1,126 @@
+//! The watcher: a process beside the engine that ends the programs of an engine that was killed.
+//!
+//! There is one for each engine, started with its first program. Its standard input is a pipe that
+//! the engine holds and nobody writes to, so that it closes with the engine, however that ends.
+//! Its standard output is a table in memory with the groups of the programs that run: a program
+//! costs the engine two writes into it, and the watcher nothing.
+
+use std::fs::File;
+use std::io::{self, PipeWriter};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+use super::tree;
+
+/// This program itself, even where its file was replaced meanwhile.
+const SELF: &str = "/proc/self/exe";
+
+/// The argument by which the program knows that it is to be the watcher.
+static ARGUMENT: OnceLock<&'static str> = OnceLock::new();
+
+/// The bytes of an entry of the table; 0 is none.
+const ENTRY: usize = size_of::<u32>();
+
+/// From here on the first program that is started has a watcher: this program itself with that
+/// one argument, which must call [`watch`].
+pub fn enable(argument: &'static str) {
+    // The first one stays.
+    let _ = ARGUMENT.set(argument);
+}
+
+/// What the engine has of its watcher.
+pub(super) struct Watched {
+    table: File,
+    /// Entries that are not in use.
+    free: Vec<u64>,
+    entries: u64,
+    _pipe: PipeWriter,
+    _watcher: Child,
+}
+
+/// An entry of the table.
+pub(super) struct Slot(u64);
+
+/// Enters a group. Without a watcher programs run all the same.
+pub(super) fn enter(watched: &mut Option<Watched>, group: u32) -> Option<Slot> {
+    if watched.is_none() {
+        *watched = ARGUMENT.get().and_then(|argument| begin(argument).ok());
+    }
+    let watched = watched.as_mut()?;
+    let slot = watched.free.pop().unwrap_or(watched.entries);
+    watched.entries = watched.entries.max(slot + 1);
+    watched.write(slot, group);
+    Some(Slot(slot))
+}
+
+pub(super) fn leave(watched: &mut Option<Watched>, slot: Option<Slot>) {
+    if let (Some(watched), Some(Slot(slot))) = (watched, slot) {
+        watched.write(slot, 0);
+        watched.free.push(slot);
+    }
+}
+
+impl Watched {
+    fn write(&self, slot: u64, group: u32) {
+        // It is memory: where there is none, the program is not watched.
+        let _ = self.table.write_all_at(&group.to_le_bytes(), slot * ENTRY as u64);
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn table() -> io::Result<File> {
+    use rustix::fs::{MemfdFlags, memfd_create};
+    Ok(File::from(memfd_create("programs", MemfdFlags::CLOEXEC)?))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn table() -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+fn begin(argument: &str) -> io::Result<Watched> {
+    let table = table()?;
+    let (ours, pipe) = io::pipe()?;
+    let watcher = Command::new(SELF)
+        .arg(argument)
+        .env_clear()
+        .current_dir("/")
+        .stdin(ours)
+        .stdout(table.try_clone()?)
+        .stderr(Stdio::null())
+        // What ends the group of the engine leaves it alone.
+        .process_group(0)
+        .spawn()?;
+    Ok(Watched { table, free: Vec::new(), entries: 0, _pipe: pipe, _watcher: watcher })
+}
+
+/// What the watcher does: waits for the end of the engine, and ends what is left.
+///
+/// # Errors
+///
+/// Where standard input or the table cannot be read.
+pub fn watch() -> io::Result<()> {
+    // Nobody writes to it.
+    io::copy(&mut io::stdin().lock(), &mut io::sink())?;
+    let now = tree::now();
+    let table = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    tree::kill(&groups(&table)?, now);
+    Ok(())
+}
+
+fn groups(table: &File) -> io::Result<Vec<i32>> {
+    let mut bytes = Vec::new();
+    let mut chunk = [0; 4096];
+    loop {
+        match table.read_at(&mut chunk, bytes.len() as u64)? {
+            0 => break,
+            count => bytes.extend_from_slice(&chunk[..count]),
+        }
+    }
+    let entries = bytes.chunks_exact(ENTRY).filter_map(|entry| entry.try_into().ok());
+    let groups = entries.map(i32::from_le_bytes);
+    Ok(groups.filter(|group| *group > 0).collect())
+}
