@@ -8,6 +8,7 @@ pub mod cli;
 pub mod compare;
 pub mod engine;
 pub mod estimate;
+mod excess;
 pub mod export;
 pub mod gauge;
 pub mod gc;

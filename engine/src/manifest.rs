@@ -5,6 +5,7 @@
 //! reported at once, each with its place and advice. Nothing is read here but the text: files and
 //! the environment are asked for through functions.
 
+mod artifacts;
 mod draft;
 mod export;
 mod fields;

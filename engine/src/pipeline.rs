@@ -3,10 +3,14 @@
 //! Immutable once built. Stages are in topological order and known by dense ids; names are for
 //! the edges only.
 
+mod tolerance;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use camino::Utf8PathBuf;
 use stage_core::{FieldType, Kind, Parameters};
+
+pub use tolerance::Tolerance;
 
 /// The position of a stage in [`Pipeline::stages`]; what it refers to comes before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -144,8 +148,8 @@ pub enum TemplatePart {
 /// How the engine treats a stage; none of it enters a key but `salt`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// The share of items that may be quarantined before the stage fails, 0 to 1.
-    pub quarantine: f64,
+    /// How many items may be quarantined before the stage fails.
+    pub quarantine: Tolerance,
     /// How often a transient failure is tried again.
     pub retries: u32,
     /// For one item or batch, or for a gather as a whole.
@@ -154,13 +158,6 @@ pub struct Policy {
     pub salt: Option<String>,
     /// `cpu`, `cuda`, `cuda:1`, or `auto`, for stages of the worker.
     pub device: String,
-}
-
-impl Policy {
-    /// Whether so many quarantined items of all are more than the stage may set aside.
-    pub fn is_exceeded(&self, quarantined: u64, items: u64) -> bool {
-        quarantined as f64 > self.quarantine * items as f64
-    }
 }
 
 #[derive(Clone, Debug)]

@@ -48,6 +48,10 @@ pub const SPENT: Table = Table(15);
 /// Whole-stage key of a training stage to how far its newest checkpoint is, as steps done and in all.
 pub const PROGRESS: Table = Table(16);
 
+/// A stage of a pipeline, and each part of its list, to what it had set aside when it failed by its
+/// limit: see [`crate::excess`].
+pub const EXCESS: Table = Table(21);
+
 /// Whole-stage key to [`Previous`]: what it is made of, to compare runs.
 pub const MADE_OF: Table = Table(20);
 
@@ -240,7 +244,7 @@ mod tests {
     fn no_two_kinds_of_records_share_a_table() {
         let tables = [
             ITEM, CHUNK, STAGE, LAST, RUN, MEMO, LIMIT, EXPORT, EXPORTS, CHECKPOINT, PARENT, USAGE,
-            MEASURE, COST, SPENT, PROGRESS, MADE_OF,
+            MEASURE, COST, SPENT, PROGRESS, EXCESS, MADE_OF,
         ];
         let numbers: BTreeSet<u8> = tables.iter().map(|table| table.0).collect();
         assert_eq!(numbers.len(), tables.len());

@@ -5,6 +5,7 @@ mod aside;
 mod commit;
 mod context;
 mod device;
+mod doubt;
 mod finish;
 mod gather;
 mod gpu;
@@ -26,7 +27,7 @@ pub mod training;
 mod trial;
 mod vigil;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -256,7 +257,7 @@ impl Pass<'_> {
             spending: Spending::begin(self.cache, self.pipeline, self.number)?,
             vigil: Vigil::default(),
             deaths: HashMap::new(),
-            aside: HashSet::new(),
+            aside: BTreeMap::new(),
             halted: false,
             failed: false,
             lost: false,

@@ -210,7 +210,9 @@ fn a_rejected_item_is_quarantined_with_its_reason_and_not_tried_again() {
 #[test]
 fn too_many_rejected_items_fail_the_stage() {
     let lab = lab();
-    lab.write("data/zed.txt", "a bad text");
+    for number in 0..4 {
+        lab.write(&format!("data/zed{number}.txt"), &format!("bad text {number}"));
+    }
     let ran = lab.run();
     assert_eq!((ran.status, ran.executed("joined")), (Status::Failed, 0));
 }

@@ -1,6 +1,9 @@
 //! A stage that has set aside more than it may.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
+
+use serde_json::Value;
 use throstle_tests::{Project, RanProgram, command, write_clips};
 
 const MANIFEST: &str = r#"
@@ -63,4 +66,97 @@ fn with_a_wider_limit_it_is_done_without_work_and_with_a_narrower_it_fails() {
     throstle(&project, &["run", ".", "--json"]).assert_nothing_done();
     project.replace("pipeline.toml", "quarantine = 0.25", "quarantine = 0.2");
     assert_eq!(throstle(&project, &["run", ".", "--json"]).code, Some(1));
+}
+
+/// Clips `0` to `count`, those below `bad` bad, and `limit` as a line of the stage.
+fn clips(count: usize, bad: usize, limit: &str) -> Project {
+    let project = Project::new(&MANIFEST.replace("quarantine = 0.2", limit));
+    let name = |number| format!("{}{number:02}", if number < bad { "bad" } else { "good" });
+    let names: Vec<String> = (0..count).map(name).collect();
+    write_clips(&project, &names.iter().map(String::as_str).collect::<Vec<_>>());
+    project
+}
+
+fn failure(ran: &RanProgram) -> String {
+    assert_eq!(ran.code, Some(1), "{:?}", ran.last());
+    ran.all("stage-failed")[0]["message"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn few_bad_items_stop_nothing_however_few_there_are() {
+    for (count, bad) in [(19, 1), (2, 1), (5, 3)] {
+        let ran = throstle(&clips(count, bad, ""), &["run", ".", "--json"]);
+        assert_eq!(ran.executed()["summary"], 1, "{bad} of {count}");
+        assert_eq!(ran.quarantined("words"), bad as u64);
+    }
+}
+
+#[test]
+fn more_than_the_share_and_more_than_a_few_fail_and_all_always_do() {
+    let run = |count, bad| throstle(&clips(count, bad, ""), &["run", ".", "--json"]);
+    let both = "4 of 19 items were quarantined, more than 5 % and more than 3 items; the first is";
+    let message = failure(&run(19, 4));
+    assert!(message.starts_with(both), "{message}");
+    let message = failure(&run(2, 2));
+    assert!(message.starts_with("all 2 items were quarantined; the first is"), "{message}");
+}
+
+#[test]
+fn a_share_that_is_written_is_the_limit_for_one_item_too() {
+    let ran = throstle(&clips(19, 1, "quarantine = 0.05"), &["run", ".", "--json"]);
+    let message = failure(&ran);
+    assert!(message.starts_with("1 of 19 items were quarantined, more than 5 %;"), "{message}");
+}
+
+fn listed(project: &Project, stage: &str) -> Vec<Value> {
+    let arguments = ["items", stage, "--quarantined", "--format", "jsonl"];
+    let output = command("small_world", project.path(), &arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn ids(rows: &[Value]) -> BTreeSet<&str> {
+    rows.iter().map(|row| row["id"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_stage_that_fails_by_its_limit_lists_what_it_set_aside() {
+    let project = clips(19, 2, "quarantine = 0.05");
+    // A second run sets nothing aside anew.
+    for _ in 0..2 {
+        failure(&throstle(&project, &["run", ".", "--json"]));
+        let rows = listed(&project, "words");
+        assert_eq!(ids(&rows), ["bad00", "bad01"].into());
+        assert_eq!(rows[0]["code"], "command-failed");
+        let written = command("small_world", project.path(), &["report", "."]).output().unwrap();
+        assert_eq!(written.status.code(), Some(0), "{written:?}");
+        let page = project.text("report.html");
+        assert!(page.contains("bad01") && page.contains("ended with status 3"), "{page}");
+    }
+    project.replace("pipeline.toml", "quarantine = 0.05", "quarantine = 0.5");
+    assert_eq!(throstle(&project, &["run", ".", "--json"]).code, Some(0));
+    assert_eq!(ids(&listed(&project, "words")), ["bad00", "bad01"].into());
+}
+
+#[test]
+fn items_without_a_verdict_are_listed_as_well() {
+    let project = clips(4, 0, "quarantine = 0\ntimeout = \"100ms\"");
+    project.replace("pipeline.toml", "exit 3;; esac;", "exit 3;; *02.) sleep 60;; esac;");
+    failure(&throstle(&project, &["run", ".", "--json"]));
+    let rows = listed(&project, "words");
+    let found = rows.iter().find(|row| row["id"] == "good02");
+    assert_eq!(found.map(|row| &row["code"]), Some(&"timed-out".into()), "{rows:?}");
+}
+
+#[test]
+fn a_source_that_fails_by_its_limit_lists_what_it_set_aside() {
+    let project = clips(3, 0, "");
+    for name in ["good00", "good01", "good02"] {
+        project.remove(&format!("data/wavs/{name}.wav"));
+    }
+    let message = failure(&throstle(&project, &["run", ".", "--json"]));
+    assert!(message.starts_with("all 3 items were quarantined"), "{message}");
+    let rows = ["metadata.csv:1", "metadata.csv:2", "metadata.csv:3"];
+    assert_eq!(ids(&listed(&project, "clips")), rows.into());
 }

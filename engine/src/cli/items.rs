@@ -13,12 +13,16 @@ use super::arguments;
 use super::error::{CliError, Exit};
 use super::plan::make;
 use super::project::{Program, Project};
+use crate::excess;
 use crate::history;
 use crate::pipeline::StageSpec;
+use crate::plan::StagePlan;
 use crate::record::{PortValue, StageRecord};
 use crate::show::escape::clean;
 use crate::show::items::{Format, Listing, render};
 use crate::store::Store;
+
+type Rejects = Vec<(Arc<str>, Reject)>;
 
 pub fn items(
     program: &Program,
@@ -28,10 +32,12 @@ pub fn items(
     let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
     let (spec, port) = output_port(&project, &arguments.stage)?;
     let cache = program.open(&project)?;
-    let record = outcome(program, &project, &cache, spec)?;
     let rows = match arguments.quarantined {
-        true => record.rejects.iter().map(quarantined).collect(),
-        false => rows(&project, &cache, &record, spec, port)?,
+        true => set_aside(program, &project, &cache, spec)?.iter().map(quarantined).collect(),
+        false => {
+            let record = outcome(program, &project, &cache, spec)?;
+            rows(&project, &cache, &record, spec, port)?
+        }
     };
     let listing = Listing::new(rows, &arguments.fields).map_err(|field| {
         CliError::usage(
@@ -86,32 +92,91 @@ fn outcome(
 ) -> Result<StageRecord, CliError> {
     let engine = program.engine(None, false);
     let plan = make(program, &engine, project, cache, &[spec.id])?;
-    let stage = plan.stage(spec.id);
-    if let (Verdict::Fresh, Some(keyed)) = (stage.verdict, &stage.keyed)
-        && let Some(record) = history::outcome_of(cache, &keyed.digest)?
-    {
-        // Under the names that they have now.
-        let rejects = stage.rejects.clone();
-        return Ok(StageRecord { rejects, ..record });
+    if let Some(record) = present(cache, plan.stage(spec.id))? {
+        return Ok(record);
     }
-    let last = history::last(cache, &project.pipeline.name, &spec.name)?;
-    let record = match &last {
-        Some(last) => history::outcome(cache, last)?,
-        None => None,
-    };
-    match (last, record) {
-        (Some(last), Some(record)) => {
-            program.warn(&format!(
-                "`{}` is not up to date: this is what run {} gave",
-                spec.name, last.run
-            ));
+    match earlier(project, cache, spec)? {
+        Some((run, record)) => {
+            tell_of_earlier(program, spec, run);
             Ok(record)
         }
-        _ => Err(CliError::failed(
-            format!("`{}` has given nothing yet", spec.name),
-            format!("run it: `throstle run {} {}`", project.pipeline.file, spec.name),
-        )),
+        None => Err(nothing_yet(project, spec)),
     }
+}
+
+/// What the stage has set aside now, or else when it last came to its end, be that a failure.
+fn set_aside(
+    program: &Program,
+    project: &Project,
+    cache: &Cache,
+    spec: &StageSpec,
+) -> Result<Rejects, CliError> {
+    let engine = program.engine(None, false);
+    let mut plan = make(program, &engine, project, cache, &[spec.id])?;
+    if let Some(record) = present(cache, plan.stage(spec.id))? {
+        return Ok(record.rejects);
+    }
+    let given = earlier(project, cache, spec)?;
+    let failed = excess::last(cache, &project.pipeline.name, &spec.name)?;
+    let ended = given.as_ref().map_or(0, |(run, _)| *run);
+    if let Some(failed) = failed.filter(|failed| failed.run > ended) {
+        program.warn(&format!(
+            "`{}` failed in run {}: this is what it had set aside",
+            spec.name, failed.run
+        ));
+        return Ok(failed.rejects);
+    }
+    let known = std::mem::take(&mut plan.stages[spec.id.0].rejects);
+    match given {
+        Some((run, record)) => {
+            tell_of_earlier(program, spec, run);
+            Ok(record.rejects)
+        }
+        None if !known.is_empty() => {
+            program.warn(&format!(
+                "`{}` is not finished: this is what it has set aside so far",
+                spec.name
+            ));
+            Ok(known)
+        }
+        None => Err(nothing_yet(project, spec)),
+    }
+}
+
+/// The outcome of a stage that is up to date.
+fn present(cache: &Cache, stage: &StagePlan) -> Result<Option<StageRecord>, CliError> {
+    match (stage.verdict, &stage.keyed) {
+        (Verdict::Fresh, Some(keyed)) => {
+            let record = history::outcome_of(cache, &keyed.digest)?;
+            // Under the names that they have now.
+            let rejects = stage.rejects.clone();
+            Ok(record.map(|record| StageRecord { rejects, ..record }))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The run that last brought the stage to an outcome, and that outcome.
+fn earlier(
+    project: &Project,
+    cache: &Cache,
+    spec: &StageSpec,
+) -> Result<Option<(u64, StageRecord)>, CliError> {
+    let Some(last) = history::last(cache, &project.pipeline.name, &spec.name)? else {
+        return Ok(None);
+    };
+    Ok(history::outcome(cache, &last)?.map(|record| (last.run, record)))
+}
+
+fn tell_of_earlier(program: &Program, spec: &StageSpec, run: u64) {
+    program.warn(&format!("`{}` is not up to date: this is what run {run} gave", spec.name));
+}
+
+fn nothing_yet(project: &Project, spec: &StageSpec) -> CliError {
+    CliError::failed(
+        format!("`{}` has given nothing yet", spec.name),
+        format!("run it: `throstle run {} {}`", project.pipeline.file, spec.name),
+    )
 }
 
 fn rows(

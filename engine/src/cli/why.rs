@@ -16,8 +16,10 @@ use super::plan::make;
 use super::project::Program;
 use crate::history;
 use crate::pipeline::{Reads, StageSpec, StageWork};
-use crate::plan::StagePlan;
-use crate::record::LastRecord;
+use crate::plan::reasons::beside_items;
+use crate::plan::{Keyed, StagePlan};
+use crate::reason::Reason;
+use crate::record::{LastRecord, Previous};
 use crate::show::escape::clean;
 use crate::show::units;
 use crate::store::Store;
@@ -145,11 +147,11 @@ impl One<'_> {
             return self.explain_unknown(output);
         };
         let now = self.find(keyed.roots.get(port))?;
-        let (run, roots) = self.before(&keyed.digest);
-        let before = self.find(roots.and_then(|roots| roots.get(port)))?;
+        let (run, state) = self.before(&keyed.digest);
+        let before = self.find(state.as_ref().and_then(|(_, roots)| roots.get(port)))?;
         match (&before, &now) {
             (None, None) => return Err(self.no_item()),
-            (None, Some(_)) if roots.is_none() => {
+            (None, Some(_)) if state.is_none() => {
                 let as_before =
                     self.last.map_or_else(String::new, |last| format!(" as at run {}", last.run));
                 writeln!(
@@ -159,7 +161,16 @@ impl One<'_> {
             }
             (None, Some(_)) => writeln!(output, "item `{id}` is new since {run}")?,
             (Some(_), None) => writeln!(output, "item `{id}` is gone since {run}")?,
-            (Some(before), Some(now)) => self.compare(port, before, now, &run, output)?,
+            (Some(before), Some(now)) => {
+                let fields = self.compare(port, before, now, &run, output)?;
+                let settings = self.settings(port, state.as_ref(), keyed);
+                for reason in &settings {
+                    writeln!(output, "{} since {run}", clean(&reason.to_string()))?;
+                }
+                if !fields && settings.is_empty() {
+                    self.explain_unchanged(&run, output)?;
+                }
+            }
         }
         if let Some((_, reject)) = self.stage.rejects.iter().find(|(own, _)| **own == *self.id) {
             let (code, reason) = (clean(&reject.code), clean(&reject.reason));
@@ -199,20 +210,23 @@ impl One<'_> {
 
     /// The state to compare with: the last run's, or where that is the present one, what stood
     /// before it.
-    fn before(
-        &self,
-        now: &Digest,
-    ) -> (String, Option<&std::collections::BTreeMap<String, Vec<Digest>>>) {
+    fn before(&self, now: &Digest) -> (String, Option<Previous>) {
         match self.last {
             None => ("the last run".into(), None),
             Some(last) if last.key.digest() != *now => {
-                (format!("run {}", last.run), Some(&last.roots))
+                (format!("run {}", last.run), Some((last.key.clone(), last.roots.clone())))
             }
             Some(last) => {
-                let previous = last.previous.as_ref().map(|previous| &previous.1);
+                let previous = last.previous.as_deref().cloned();
                 (format!("the run before run {}", last.run), previous)
             }
         }
+    }
+
+    /// What has changed beside the items: parameters, files, artifacts, other data sets.
+    fn settings(&self, port: &str, before: Option<&Previous>, now: &Keyed) -> Vec<Reason> {
+        let Some(before) = before else { return Vec::new() };
+        beside_items(self.store, self.spec, port, before, now)
     }
 
     fn find(&self, roots: Option<&Vec<Digest>>) -> Result<Option<Item>, CliError> {
@@ -240,6 +254,7 @@ impl One<'_> {
         }
     }
 
+    /// True when a field that the stage reads has changed.
     fn compare(
         &self,
         port: &str,
@@ -247,7 +262,7 @@ impl One<'_> {
         now: &Item,
         run: &str,
         output: &mut dyn Write,
-    ) -> Result<(), CliError> {
+    ) -> Result<bool, CliError> {
         let id = clean(self.id);
         let names = before.fields.iter().chain(now.fields.iter()).map(|(name, _)| name.clone());
         let names: BTreeSet<Arc<str>> = names.collect();
@@ -270,12 +285,15 @@ impl One<'_> {
                 "field `{name}` of `{id}` changed since {run} from {old} to {new}{unread}"
             )?;
         }
-        if !changed {
-            writeln!(output, "nothing that the stage reads of `{id}` has changed since {run}")?;
-            let settings = self.stage.reasons.iter().map(ToString::to_string);
-            for reason in settings.filter(|_| self.stage.verdict != Verdict::Fresh) {
-                writeln!(output, "  but {}", clean(&reason))?;
-            }
+        Ok(changed)
+    }
+
+    fn explain_unchanged(&self, run: &str, output: &mut dyn Write) -> Result<(), CliError> {
+        let id = clean(self.id);
+        writeln!(output, "nothing that the stage reads of `{id}` has changed since {run}")?;
+        let reasons = self.stage.reasons.iter().map(ToString::to_string);
+        for reason in reasons.filter(|_| self.stage.verdict != Verdict::Fresh) {
+            writeln!(output, "  but {}", clean(&reason))?;
         }
         Ok(())
     }

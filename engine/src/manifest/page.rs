@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use stage_core::{
     Catalogue, Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType,
-    PortType, Role, Unit, Work,
+    PortType, Role, Unit, Work, artifact,
 };
 
 use super::fields::describe;
@@ -13,10 +13,12 @@ use super::policy::COMMON;
 use super::unit;
 
 const INTRODUCTION: &str = include_str!("reference_intro.md");
+/// Where the introduction has the table of them.
+const KINDS_OF_ARTIFACTS: &str = "KINDS_OF_ARTIFACTS";
 
 /// The manual of the manifest: what stands in one, and a chapter for every kind of stage.
 pub fn reference(catalogue: &Catalogue) -> String {
-    let mut page = INTRODUCTION.trim_end().to_owned();
+    let mut page = INTRODUCTION.trim_end().replace(KINDS_OF_ARTIFACTS, &artifact_table());
     page.push_str("\n\n## Keys of every stage\n\n");
     parameter_table(&mut page, COMMON);
     let mut family = "";
@@ -29,6 +31,14 @@ pub fn reference(catalogue: &Catalogue) -> String {
         chapter(&mut page, kind);
     }
     page
+}
+
+fn artifact_table() -> String {
+    let mut table = "| kind of artifact | what it is |\n|---|---|".to_owned();
+    for (kind, what) in artifact::ALL {
+        let _ = write!(table, "\n| `{kind}` | {what} |");
+    }
+    table
 }
 
 fn chapter(page: &mut String, kind: &Kind) {
@@ -94,13 +104,23 @@ pub fn kind_page(kind: &Kind) -> String {
         page.push_str("\nINPUTS\n");
     }
     for port in kind.inputs {
-        entry(&mut page, port.name, &input_type(port), &[port.doc, &said("reads", reads(port))]);
+        entry(
+            &mut page,
+            port.name,
+            &plain(&input_type(port)),
+            &[port.doc, &said("reads", reads(port))],
+        );
     }
     if !kind.outputs.is_empty() {
         page.push_str("\nOUTPUTS\n");
     }
     for port in kind.outputs {
-        entry(&mut page, port.name, output_type(port), &[port.doc, &said("adds", adds(port))]);
+        entry(
+            &mut page,
+            port.name,
+            &plain(&output_type(port)),
+            &[port.doc, &said("adds", adds(port))],
+        );
     }
     if !kind.parameters.is_empty() {
         page.push_str("\nPARAMETERS\n");
@@ -118,6 +138,11 @@ pub fn kind_page(kind: &Kind) -> String {
     let common: Vec<&str> = COMMON.iter().map(|parameter| parameter.name).collect();
     let _ = write!(page, "\nEvery stage also takes {}, export and matrix.\n", common.join(", "));
     page
+}
+
+/// Without the marks of Markdown.
+fn plain(text: &str) -> String {
+    text.replace('`', "")
 }
 
 fn said(what: &str, names: String) -> String {
@@ -156,7 +181,7 @@ fn work(kind: &Kind) -> &'static str {
 }
 
 fn input_type(port: &InputPort) -> String {
-    let what = port_type(port.port_type);
+    let what = port_type(port.port_type, port.takes);
     match (port.many, port.optional) {
         (true, true) => format!("{what}, or a list of them; may be left out."),
         (true, false) => format!("{what}, or a list of them."),
@@ -165,17 +190,19 @@ fn input_type(port: &InputPort) -> String {
     }
 }
 
-fn output_type(port: &OutputPort) -> &'static str {
-    match port.port_type {
-        PortType::Dataset => "data set.",
-        PortType::Artifact => "artifact.",
-    }
+fn output_type(port: &OutputPort) -> String {
+    format!("{}.", port_type(port.port_type, port.gives))
 }
 
-fn port_type(port_type: PortType) -> &'static str {
-    match port_type {
-        PortType::Dataset => "data set",
-        PortType::Artifact => "artifact",
+/// A data set, or an artifact with the kinds that it may be of.
+pub fn port_type(port_type: PortType, kinds: &[&str]) -> String {
+    match (port_type, kinds) {
+        (PortType::Dataset, _) => "data set".to_owned(),
+        (PortType::Artifact, []) => "artifact".to_owned(),
+        (PortType::Artifact, kinds) => {
+            let kinds = list(kinds.iter().copied()).replace("`, `", "` or `");
+            format!("artifact: {kinds}")
+        }
     }
 }
 

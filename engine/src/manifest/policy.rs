@@ -6,16 +6,18 @@ use super::mistake::with_use;
 use super::node::Entry;
 use super::problem::{Collector, Problem};
 use super::value::Checks;
-use crate::pipeline::Policy;
+use crate::pipeline::{Policy, Tolerance};
 
 /// Common keys with a value of one type; `use`, `export` and `matrix` have shapes of their own.
 pub static COMMON: &[Parameter] = &[
     Parameter {
         name: "quarantine",
         parameter_type: ParameterType::Number { min: 0.0, max: 1.0 },
-        default: Default::Number(0.05),
+        default: Default::Absent,
         role: Role::Execution,
-        doc: "The share of items that may be set aside before the stage fails: `\"5%\"` or `0.05`.",
+        doc: "The share of items that may be set aside before the stage fails: `\"5%\"` or `0.05`. \
+              If it is not written, a stage fails when more than 5 % and more than 3 items are set \
+              aside, or all of them.",
         ..Parameter::BASE
     },
     Parameter {
@@ -57,7 +59,7 @@ pub fn is_common(key: &str) -> bool {
 
 pub fn usual() -> Policy {
     Policy {
-        quarantine: 0.05,
+        quarantine: Tolerance::USUAL,
         retries: 2,
         timeout_seconds: None,
         salt: None,
@@ -73,7 +75,9 @@ pub fn read(policy: &mut Policy, entry: &Entry, checks: &Checks, problems: &mut 
     let node = &entry.node;
     let Some(value) = checks.value(parameter, node, problems) else { return };
     match (parameter.name, value) {
-        ("quarantine", ParameterValue::Number(share)) => policy.quarantine = share,
+        ("quarantine", ParameterValue::Number(share)) => {
+            policy.quarantine = Tolerance::of_share(share);
+        }
         ("retries", ParameterValue::Integer(retries)) => policy.retries = retries as u32,
         ("timeout", ParameterValue::Seconds(seconds)) => policy.timeout_seconds = Some(seconds),
         ("salt", ParameterValue::Text(salt)) => policy.salt = Some(salt),

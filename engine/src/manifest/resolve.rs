@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::{Catalogue, ParameterType, ParameterValue, Parameters, Unit};
 
+use super::artifacts::{Alternatives, ArrivingArtifact};
 use super::draft::{self, Draft};
 use super::export::Exporter;
 use super::fields::{self, Arriving, Reader};
@@ -48,7 +49,7 @@ pub fn resolve(
         read.push((Utf8PathBuf::from(name), Span::default()));
     }
     let targets = Targets::new(&base, read);
-    let mut builder = Builder::new(&drafts, &instances, &assets, targets);
+    let mut builder = Builder::new(&drafts, &instances, &assets, catalogue, targets);
     builder.build(problems);
     let stages = builder.stages;
     let (file, absent) = (file.to_owned(), BTreeSet::new());
@@ -163,6 +164,7 @@ struct Builder<'a> {
     drafts: &'a [Option<Draft>],
     instances: &'a Instances,
     assets: &'a BTreeMap<String, Asset>,
+    catalogue: &'a Catalogue,
     stages: Vec<StageSpec>,
     targets: Targets,
     /// For messages: which written stages add a field.
@@ -174,6 +176,7 @@ impl<'a> Builder<'a> {
         drafts: &'a [Option<Draft>],
         instances: &'a Instances,
         assets: &'a BTreeMap<String, Asset>,
+        catalogue: &'a Catalogue,
         targets: Targets,
     ) -> Builder<'a> {
         let mut writers: HashMap<&'static str, Vec<String>> = HashMap::new();
@@ -182,7 +185,7 @@ impl<'a> Builder<'a> {
                 writers.entry(name).or_default().push(draft.name.value.clone());
             }
         }
-        Builder { drafts, instances, assets, stages: Vec::new(), targets, writers }
+        Builder { drafts, instances, assets, catalogue, stages: Vec::new(), targets, writers }
     }
 
     fn build(&mut self, problems: &mut Collector) {
@@ -196,6 +199,7 @@ impl<'a> Builder<'a> {
 
     fn stage(&mut self, instance: &Instance, draft: &Draft, problems: &mut Collector) -> StageSpec {
         let references = self.references(instance, draft, problems);
+        self.check_artifacts(draft, &references, problems);
         let arriving = self.arriving(&references);
         self.check_fields(instance, draft, &arriving, problems);
         let broken = |port: &str| draft.is_broken(port, references.get(port).map_or(0, Vec::len));
@@ -284,6 +288,34 @@ impl<'a> Builder<'a> {
             (*port, references.iter().filter_map(arrived).collect())
         };
         references.iter().map(port).collect()
+    }
+
+    fn check_artifacts(
+        &self,
+        draft: &Draft,
+        references: &BTreeMap<&'static str, Vec<(Reference, Span)>>,
+        problems: &mut Collector,
+    ) {
+        let alternatives = Alternatives { drafts: self.drafts, catalogue: self.catalogue };
+        for (name, references) in references {
+            let Some(port) = draft.kind.input(name) else { continue };
+            for (reference, span) in references {
+                // What an asset is only its content says.
+                let Reference::Stage { stage, port: output } = reference else { continue };
+                let Some(stage) = self.stages.get(stage.0) else { continue };
+                let Some(output) = stage.kind.output(output) else { continue };
+                let is_first =
+                    stage.kind.outputs.first().is_some_and(|one| one.name == output.name);
+                let base = base_name(&stage.name);
+                let name = match is_first {
+                    true => base.to_owned(),
+                    false => format!("{base}.{}", output.name),
+                };
+                let given = output.given(&stage.parameters);
+                let arriving = ArrivingArtifact { given, name, span: *span };
+                alternatives.check(&draft.name.value, port, &arriving, problems);
+            }
+        }
     }
 
     fn check_fields(

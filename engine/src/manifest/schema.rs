@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use stage_core::{Catalogue, Default, InputPort, Kind, Parameter, ParameterType, Unit};
 
+use super::page::port_type;
 use super::policy::COMMON;
 use super::session::MOST_PRICES;
 
@@ -142,7 +143,8 @@ fn kind_schema(kind: &Kind) -> Value {
     let mut properties = Map::new();
     properties.insert("use".to_owned(), json!({ "const": kind.name }));
     for port in kind.inputs {
-        properties.insert(port.name.to_owned(), described(port.doc, port_schema(port)));
+        let doc = format!("{} ({})", port.doc, port_type(port.port_type, port.takes));
+        properties.insert(port.name.to_owned(), described(doc.trim(), port_schema(port)));
     }
     let mut matrix = Map::new();
     for parameter in kind.parameters {

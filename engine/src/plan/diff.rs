@@ -151,8 +151,10 @@ pub fn compare_keys(
 ) -> Vec<Reason> {
     let mut reasons = Vec::new();
     compare_settings(&last.key, &now.key, &mut reasons);
-    for (port, new) in &now.key.inputs {
+    let ports: BTreeSet<&String> = last.key.inputs.keys().chain(now.key.inputs.keys()).collect();
+    for port in ports {
         let old = last.key.inputs.get(port).map_or(&[][..], Vec::as_slice);
+        let new = now.key.inputs.get(port).map_or(&[][..], Vec::as_slice);
         if old.len() != new.len() {
             let (old, new) = (old.len(), new.len());
             reasons.push(Reason::InputsChanged { port: port.clone(), old, new });

@@ -220,7 +220,7 @@ impl<'a> Planner<'a> {
         let mut lost = Vec::new();
         if let Some(keyed) = &keyed
             && let Some(record) = self.known(&keyed.digest, &mut lost)?
-            && !spec.policy.is_exceeded(record.rejects.len() as u64, record.items)
+            && !spec.policy.quarantine.is_exceeded(record.rejects.len() as u64, record.items)
         {
             return Ok(StagePlan::fresh(spec, keyed.clone(), record));
         }
@@ -243,7 +243,8 @@ impl<'a> Planner<'a> {
         let seconds = last.as_ref().and_then(|last| self.seconds(last)).unwrap_or(0.0);
         let quarantined = counts.rejects.len() as u64;
         // Of a stage that fails by what it has set aside nothing is settled.
-        let is_exceeded = work.is_settled() && spec.policy.is_exceeded(quarantined, counts.reused);
+        let is_exceeded =
+            work.is_settled() && spec.policy.quarantine.is_exceeded(quarantined, counts.reused);
         if let (Some(keyed), true, false) = (&keyed, work.is_settled(), is_exceeded) {
             let record = crate::tables::settle(&self.store, spec, &work, &counts, seconds)?;
             return Ok(StagePlan::fresh(spec, keyed.clone(), record));
@@ -459,7 +460,7 @@ impl PlanError {
 fn exceeded(spec: &StageSpec, record: &StageRecord) -> Option<Reason> {
     let aside = record.aside.as_ref()?;
     let (quarantined, items) = (record.rejects.len() as u64, aside.of);
-    let is_exceeded = spec.policy.is_exceeded(quarantined, items);
+    let is_exceeded = spec.policy.quarantine.is_exceeded(quarantined, items);
     is_exceeded.then_some(Reason::TooManyQuarantined { quarantined, items })
 }
 

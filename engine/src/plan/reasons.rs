@@ -11,7 +11,7 @@ use super::inputs::{Arriving, ITEMS, names};
 use super::planner::Planner;
 use crate::pipeline::{Reads, StageSpec, StageWork};
 use crate::reason::Reason;
-use crate::record::LastRecord;
+use crate::record::{LastRecord, Previous};
 use crate::store::Store;
 
 impl Planner<'_> {
@@ -70,6 +70,27 @@ pub fn differences(
         None => Reads::All,
     };
     compare_keys(store, last, keyed, &reads)
+}
+
+/// What differs from an earlier state beside the items on a port: parameters, files, artifacts and
+/// other data sets.
+pub fn beside_items(
+    store: &Store,
+    spec: &StageSpec,
+    port: &str,
+    before: &Previous,
+    now: &Keyed,
+) -> Vec<Reason> {
+    let (key, roots) = before;
+    let before = LastRecord {
+        key: key.without(port),
+        roots: roots.clone(),
+        run: 0,
+        reasons: Vec::new(),
+        previous: None,
+    };
+    let now = Keyed { key: now.key.without(port), ..now.clone() };
+    differences(store, spec, &before, &now)
 }
 
 /// The differences from the last run's state, which is none where the stage was never run, as the

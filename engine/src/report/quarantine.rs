@@ -15,6 +15,8 @@ pub struct Aside<'a> {
     pub stage: &'a str,
     pub item: &'a str,
     pub reject: &'a Reject,
+    /// Whether the stage failed.
+    pub is_fatal: bool,
     pub text: Option<Arc<str>>,
     audio: Option<Arc<Blob>>,
 }
@@ -23,7 +25,7 @@ pub struct Aside<'a> {
 pub fn aside<'a>(seen: &'a Seen) -> Result<Vec<Aside<'a>>, ReadError> {
     let mut all = Vec::new();
     for stage in &seen.stages {
-        let rejects = stage.outcome.as_ref().map_or(&[][..], |outcome| &outcome.rejects);
+        let rejects = stage.rejects();
         if !rejects.is_empty() {
             let arrived = arrived(seen, stage.spec)?;
             all.extend(rejects.iter().map(|reject| Aside::of(stage, reject, &arrived)));
@@ -63,6 +65,7 @@ impl<'a> Aside<'a> {
             stage: &stage.spec.name,
             item,
             reject,
+            is_fatal: stage.failed_with_items(),
             text: fields.and_then(|fields| fields.text("text")).map(Arc::from),
             audio: fields.and_then(|fields| fields.blob(AUDIO)).cloned(),
         }

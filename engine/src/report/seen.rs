@@ -6,8 +6,9 @@ use std::sync::Arc;
 use cache::CacheError;
 use cache::fs::FsError;
 use stage_core::event::{Event, StageCounts};
-use stage_core::{FieldType, Item, PortType, Work};
+use stage_core::{FieldType, Item, PortType, Reject, Work};
 
+use crate::excess::{self, Excess};
 use crate::graph::End;
 use crate::history;
 use crate::pipeline::{Pipeline, Reference, StageId, StageSpec};
@@ -38,6 +39,8 @@ pub struct SeenStage<'a> {
     pub failure: Option<String>,
     /// What it gave then, or else what it gave last.
     pub outcome: Option<StageRecord>,
+    /// What it had set aside, where it failed.
+    failed_with: Option<Excess>,
     /// Its state after the run that last reached it.
     pub last: Option<LastRecord>,
 }
@@ -147,6 +150,8 @@ impl<'a> SeenStage<'a> {
         }
         let counts = run.stages.get(&spec.name).copied().unwrap_or_default();
         let failure = told.failures.get(&spec.name).cloned();
+        let failed_with = excess::last(cache, &pipeline.name, &spec.name)?;
+        let failed_with = failed_with.filter(|excess| excess.run == run.run);
         let end = match run.keys.contains_key(&spec.name) {
             _ if failure.is_some() => End::Failed,
             _ if counts.executed > 0 => End::Executed,
@@ -159,7 +164,7 @@ impl<'a> SeenStage<'a> {
         {
             reasons = last.reasons.iter().map(ToString::to_string).collect();
         }
-        Ok(SeenStage { spec, end, counts, reasons, failure, outcome, last })
+        Ok(SeenStage { spec, end, counts, reasons, failure, outcome, failed_with, last })
     }
 
     /// How many items it gives on its first output, or 1 for an artifact.
@@ -169,6 +174,21 @@ impl<'a> SeenStage<'a> {
             PortValue::Dataset { items, .. } => Some(*items),
             PortValue::Artifact(_) => Some(1),
         }
+    }
+
+    /// What it set aside in this run, or else what it had set aside when it last gave something.
+    pub fn rejects(&self) -> &[(Arc<str>, Reject)] {
+        let outcome = || self.outcome.as_ref().map(|outcome| &outcome.rejects);
+        self.failed_with
+            .as_ref()
+            .map(|excess| &excess.rejects)
+            .or_else(outcome)
+            .map_or(&[], |all| all)
+    }
+
+    /// Whether it failed after it had set items aside.
+    pub fn failed_with_items(&self) -> bool {
+        self.failed_with.is_some()
     }
 
     /// Whether the run came to it.

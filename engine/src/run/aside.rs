@@ -79,8 +79,9 @@ impl Asides {
     /// An error when there are more than the stage may set aside.
     pub fn check(&self) -> Result<(), StageError> {
         let (bad, of) = (self.rejects.len() as u64, self.record.of);
-        match self.policy.is_exceeded(bad, of) {
-            true => Err(too_many(bad, of, self.policy.quarantine, &self.rejects)),
+        let limit = self.policy.quarantine;
+        match limit.is_exceeded(bad, of) {
+            true => Err(too_many(limit, (bad, of), self.rejects.first())),
             false => Ok(()),
         }
     }

@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stage_core::event::Event;
-use stage_core::{Fields, StageError};
+use stage_core::{Fields, Reject, StageError};
 
 use super::arrived::{self, GatherSources};
+use super::doubt::Doubt;
 use super::item_stage::ItemStage;
 use super::message::{Failure, ItemOutcome, Outcome};
 use super::schedule::{InFlight, Schedule, State};
 use crate::engine::EngineError;
+use crate::excess::{self, Excess};
 use crate::history;
-use crate::pipeline::{Reference, StageId, StageWork};
+use crate::pipeline::{Reference, StageId, StageWork, Tolerance};
 use crate::plan::inputs::{ITEMS, arriving, planned};
 use crate::plan::items::ItemReads;
 use crate::plan::planner::main_output;
@@ -61,7 +63,8 @@ impl Schedule<'_> {
             }
             Work::Items(work) => {
                 let plan = &self.plans[id.0];
-                let total = plan.executed + plan.pending + plan.reused;
+                let todo = plan.executed + plan.pending;
+                let total = todo + plan.reused;
                 self.counts[id.0].reused = plan.reused;
                 self.counts[id.0].quarantined = plan.quarantined;
                 self.tell_started(id, total);
@@ -70,6 +73,7 @@ impl Schedule<'_> {
                 let job = Arc::new(self.job_handle(id)?);
                 let mut stage = ItemStage::new(work, reads, key, job);
                 stage.total = total;
+                stage.doubt = Doubt::of(self.pipeline.stage(id), todo);
                 stage.limit_bytes = self.known_limit(id)?;
                 stage.rejects = self.plans[id.0].rejects.clone();
                 self.states[id.0] = State::Items(Box::new(stage));
@@ -102,11 +106,9 @@ impl Schedule<'_> {
             PortValue::Dataset { items, .. } => *items,
             PortValue::Artifact(_) => 1,
         };
-        let bad = record.rejects.len() as u64;
-        let total = bad + record.outputs.values().map(found).max().unwrap_or(0);
-        let policy = &self.pipeline.stage(id).policy;
-        if policy.is_exceeded(bad, total) {
-            self.fail(id, &too_many(bad, total, policy.quarantine, &record.rejects));
+        let total =
+            record.rejects.len() as u64 + record.outputs.values().map(found).max().unwrap_or(0);
+        if self.exceeds_limit(id, total, &[&record.rejects])? {
             return Ok(());
         }
         self.end_with(id, record, true)
@@ -154,13 +156,11 @@ impl Schedule<'_> {
         let State::Items(stage) = std::mem::replace(&mut self.states[id.0], State::Waiting) else {
             return Ok(());
         };
-        let bad = stage.rejects.len() as u64 + stage.failures;
+        let bad = (stage.rejects.len() + stage.failures.len()) as u64;
         // What the stages above have set aside meanwhile never arrived.
         let kept: u64 = stage.closed.iter().map(|bucket| u64::from(bucket.items)).sum();
         let total = kept + bad;
-        if spec.policy.is_exceeded(bad, total) {
-            let error = too_many(bad, total, spec.policy.quarantine, &stage.rejects);
-            self.fail(id, &error);
+        if self.exceeds_limit(id, total, &[&stage.rejects, &stage.failures])? {
             return Ok(());
         }
         let value = close_dataset(&self.store, stage.bits, stage.closed)?;
@@ -178,7 +178,7 @@ impl Schedule<'_> {
             seconds: if pace > 0.0 { pace * items as f64 } else { known },
             aside: None,
         };
-        self.end_with(id, record, stage.failures == 0)
+        self.end_with(id, record, stage.failures.is_empty())
     }
 
     /// The key of an item stage whose items were on their way when it was planned.
@@ -342,12 +342,17 @@ impl Schedule<'_> {
                 self.states[id.0] = State::Resting;
                 self.disk_full(message);
             }
-            Err(failure) => self.gather_failed(id, attempt, failure),
+            Err(failure) => self.gather_failed(id, attempt, failure)?,
         }
         Ok(())
     }
 
-    fn gather_failed(&mut self, id: StageId, attempt: u32, failure: Failure) {
+    fn gather_failed(
+        &mut self,
+        id: StageId,
+        attempt: u32,
+        failure: Failure,
+    ) -> Result<(), EngineError> {
         let spec = self.pipeline.stage(id);
         let passing =
             matches!(failure, Failure::Died { .. } | Failure::Stage(StageError::Transient { .. }));
@@ -355,7 +360,7 @@ impl Schedule<'_> {
             let (stage, what, attempt) = (spec.name.clone(), spec.name.clone(), attempt + 1);
             (self.sink)(Event::Retried { stage, what, attempt });
             self.states[id.0] = State::Ready { attempt };
-            return;
+            return Ok(());
         }
         let error = match failure {
             Failure::Stage(error) | Failure::Open(error) => error,
@@ -366,6 +371,46 @@ impl Schedule<'_> {
             ),
         };
         self.fail(id, &error);
+        let own = self.aside.iter().filter(|((stage, _), _)| *stage == id);
+        let own: Vec<_> = own.map(|((_, item), reject)| (item.clone(), reject.clone())).collect();
+        match own.is_empty() {
+            true => Ok(()),
+            false => self.keep_excess(id, own),
+        }
+    }
+
+    /// Fails a stage that has set aside more of its items than it may. True when it has; what
+    /// was set aside is kept to be listed.
+    pub fn exceeds_limit(
+        &mut self,
+        id: StageId,
+        total: u64,
+        aside: &[&[(Arc<str>, Reject)]],
+    ) -> Result<bool, EngineError> {
+        let bad = aside.iter().map(|list| list.len() as u64).sum();
+        let limit = self.pipeline.stage(id).policy.quarantine;
+        if !limit.is_exceeded(bad, total) {
+            return Ok(false);
+        }
+        self.keep_excess(id, aside.concat())?;
+        let first = aside.iter().copied().flatten().next();
+        let error = too_many(limit, (bad, total), first);
+        self.fail(id, &error);
+        Ok(true)
+    }
+
+    /// Keeps what a stage that fails by its limit has set aside.
+    pub fn keep_excess(
+        &mut self,
+        id: StageId,
+        mut rejects: Vec<(Arc<str>, Reject)>,
+    ) -> Result<(), EngineError> {
+        let (pipeline, stage) = (&self.pipeline.name, &self.pipeline.stage(id).name);
+        rejects.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let excess = Excess { run: self.run, rejects };
+        excess::keep(self.store.cache(), pipeline, stage, &excess)?;
+        self.committer.note(Vec::new());
+        Ok(())
     }
 
     /// A stage cannot go on; what depends on it is not begun.
@@ -436,17 +481,18 @@ impl Schedule<'_> {
     }
 }
 
+/// That a stage has set aside more of its items than it may.
 pub(super) fn too_many(
-    bad: u64,
-    total: u64,
-    share: f64,
-    rejects: &[(Arc<str>, stage_core::Reject)],
+    limit: Tolerance,
+    (bad, total): (u64, u64),
+    first: Option<&(Arc<str>, Reject)>,
 ) -> StageError {
-    let first = rejects.first().map_or(String::new(), |(item, reject)| {
+    let first = first.map_or(String::new(), |(item, reject)| {
         format!("; the first is `{item}`: {}", reject.reason)
     });
     StageError::with_help(
-        format!("{bad} of {total} items were quarantined, more than {} %{first}", share * 100.0),
-        "mend these items, or raise `quarantine` of the stage",
+        format!("{}{first}", limit.violation(bad, total)),
+        "mend these items, or raise `quarantine` of the stage; `throstle items STAGE --quarantined` \
+         lists them",
     )
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cache::Digest;
 use stage_core::{Blob, Bucket, Item, Reject};
 
+use super::doubt::Doubt;
 use super::message::JobHandle;
 use crate::plan::items::ItemReads;
 use crate::plan::{ItemPlan, ItemWork, PartialBucket, PartialDataset, PartialItem};
@@ -24,8 +25,10 @@ pub struct ItemStage {
     pub elsewhere: VecDeque<Queued>,
     pub running: usize,
     pub rejects: Vec<(Arc<str>, Reject)>,
-    /// Items that failed without a verdict that could be kept.
-    pub failures: u64,
+    /// Items that failed without a verdict that could be kept, and why.
+    pub failures: Vec<(Arc<str>, Reject)>,
+    /// As long as its first failures may be those of a broken program.
+    pub doubt: Option<Doubt>,
     /// The batch size that held after a lack of memory.
     pub limit_bytes: Option<u64>,
     /// A running mean of the seconds that an item takes.
@@ -55,7 +58,7 @@ pub enum Slot {
     Undecided,
     Known(Item),
     Rejected(Reject),
-    Failed,
+    Failed(Reject),
 }
 
 /// An item to do. The longest come first; of equally long ones, those that read the same file
@@ -123,7 +126,8 @@ impl ItemStage {
             elsewhere: VecDeque::new(),
             running: 0,
             rejects: Vec::new(),
-            failures: 0,
+            failures: Vec::new(),
+            doubt: None,
             limit_bytes: None,
             pace: 0.0,
             total: 0,
@@ -168,9 +172,9 @@ impl ItemStage {
         bucket.undecided -= 1;
         match &slot {
             Slot::Rejected(reject) => self.rejects.push((id.clone(), reject.clone())),
-            Slot::Failed => {
+            Slot::Failed(reject) => {
                 bucket.tainted = true;
-                self.failures += 1;
+                self.failures.push((id.clone(), reject.clone()));
             }
             Slot::Known(_) | Slot::Undecided => {}
         }
@@ -209,7 +213,7 @@ impl ItemStage {
             match slot {
                 Slot::Known(item) => closed.items.push(item),
                 Slot::Rejected(reject) => closed.rejects.push((id, reject)),
-                Slot::Failed | Slot::Undecided => {}
+                Slot::Failed(_) | Slot::Undecided => {}
             }
         }
         Some(closed)
@@ -223,7 +227,7 @@ impl ItemStage {
             let items = bucket.slots.iter().filter_map(|(id, slot)| match slot {
                 Slot::Known(item) => Some(PartialItem::Known(item.clone())),
                 Slot::Undecided => Some(PartialItem::Pending(id.clone())),
-                Slot::Rejected(_) | Slot::Failed => None,
+                Slot::Rejected(_) | Slot::Failed(_) => None,
             });
             buckets.push(PartialBucket::Open { number: *number, items: items.collect() });
         }

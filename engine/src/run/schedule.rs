@@ -4,7 +4,7 @@
 //! goes on to the next at once; what is nearest to the end of the pipeline is handed out first,
 //! and of one stage the longest item.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -104,7 +104,7 @@ pub struct Schedule<'a> {
     pub deaths: HashMap<StageId, u32>,
     /// What stages have set aside that work on all items, as far as it was told: another attempt
     /// says the same again.
-    pub aside: HashSet<(StageId, Arc<str>)>,
+    pub aside: BTreeMap<(StageId, Arc<str>), Reject>,
     pub halted: bool,
     pub failed: bool,
     pub lost: bool,
@@ -122,8 +122,13 @@ impl<'a> Schedule<'a> {
             if self.may_start() {
                 self.dispatch()?;
             }
-            if self.in_flight.is_empty() && !self.wait_elsewhere()? {
-                break;
+            if self.in_flight.is_empty() {
+                if self.trust_all()? {
+                    continue;
+                }
+                if !self.wait_elsewhere()? {
+                    break;
+                }
             }
             self.receive()?;
             if last_tick.elapsed() >= TICK {
@@ -218,7 +223,7 @@ impl<'a> Schedule<'a> {
     fn set_aside(&mut self, ticket: u64, rejects: Vec<(Arc<str>, Reject)>) {
         let Some(id) = self.in_flight.get(&ticket).map(|task| task.stage) else { return };
         for (item, reject) in rejects {
-            if self.aside.insert((id, item.clone())) {
+            if self.aside.insert((id, item.clone()), reject.clone()).is_none() {
                 self.tell_quarantined(id, &item, &reject);
             }
         }

@@ -7,6 +7,7 @@ use cache::Digest;
 use stage_core::event::Event;
 use stage_core::{Item, Reject, StageError};
 
+use super::doubt::Unfit;
 use super::item_stage::{Arrived, Queued, Slot};
 use super::message::{Failure, ItemOutcome, Outcome};
 use super::schedule::{InFlight, Schedule, State};
@@ -78,9 +79,10 @@ impl Schedule<'_> {
         outcome: ItemOutcome,
     ) -> Result<(), EngineError> {
         self.deaths.remove(&id);
-        self.counts[id.0].executed += 1;
         let record = match outcome {
             ItemOutcome::Done { fields, notes, seconds, bytes } => {
+                self.counts[id.0].executed += 1;
+                self.trust(id)?;
                 self.meter.item(id, &queued, f64::from(seconds), bytes);
                 if let State::Items(stage) = &mut self.states[id.0] {
                     let seconds = f64::from(seconds);
@@ -90,9 +92,25 @@ impl Schedule<'_> {
                 }
                 ItemRecord::Done { fields, notes, seconds }
             }
-            ItemOutcome::Rejected(reject) => ItemRecord::Rejected(reject),
+            ItemOutcome::Rejected(reject) => {
+                return self.judge(id, Unfit { queued, reject, is_verdict: true });
+            }
             ItemOutcome::Failed(_) => return Ok(()),
         };
+        self.keep(id, queued, record)
+    }
+
+    /// A verdict on an item.
+    pub fn reject(
+        &mut self,
+        id: StageId,
+        queued: Queued,
+        reject: Reject,
+    ) -> Result<(), EngineError> {
+        self.keep(id, queued, ItemRecord::Rejected(reject))
+    }
+
+    fn keep(&mut self, id: StageId, queued: Queued, record: ItemRecord) -> Result<(), EngineError> {
         self.store.cache().record(ITEM, &queued.key, encode(&record))?;
         self.lookups.note(&queued.key);
         self.apply_to_all(id, queued, record)
@@ -259,7 +277,7 @@ impl Schedule<'_> {
                     queued.attempt += 1;
                     self.retry(id, queued);
                 } else {
-                    self.item_fails(id, queued, "worker-died", message)?;
+                    self.give_up(id, queued, "worker-died", message)?;
                 }
             }
             (Failure::Stage(StageError::Transient { .. }), _) if queued.attempt < retries => {
@@ -269,21 +287,33 @@ impl Schedule<'_> {
             (Failure::Stage(error @ StageError::OutOfMemory { .. }), None) => {
                 let weight = queued.weight;
                 let message = format!("{error}, with this item of {weight} B alone in its batch");
-                self.item_fails(id, queued, "out-of-memory", message)?;
+                self.give_up(id, queued, "out-of-memory", message)?;
             }
             (Failure::Stage(error), _) => {
-                self.item_fails(id, queued, "failed", error.to_string())?;
+                self.give_up(id, queued, "failed", error.to_string())?;
             }
             (Failure::TimedOut { seconds }, _) => {
                 let message =
                     format!("not done after {seconds} s: raise `timeout` if it needs more");
-                self.item_fails(id, queued, "timed-out", message)?;
+                self.give_up(id, queued, "timed-out", message)?;
             }
         }
         Ok(())
     }
 
-    fn requeue(&mut self, id: StageId, queued: Queued) {
+    /// An item that failed without a verdict and is not tried again by this run.
+    fn give_up(
+        &mut self,
+        id: StageId,
+        queued: Queued,
+        code: &str,
+        reason: String,
+    ) -> Result<(), EngineError> {
+        let reject = Reject::new(code, reason);
+        self.judge(id, Unfit { queued, reject, is_verdict: false })
+    }
+
+    pub fn requeue(&mut self, id: StageId, queued: Queued) {
         if let State::Items(stage) = &mut self.states[id.0] {
             stage.queue.push(queued);
         }
@@ -307,20 +337,21 @@ impl Schedule<'_> {
     }
 
     /// The item is set aside for this run only; too many of them fail the stage.
-    fn item_fails(
+    pub fn item_fails(
         &mut self,
         id: StageId,
         queued: Queued,
-        code: &str,
-        reason: String,
+        reject: Reject,
     ) -> Result<(), EngineError> {
-        self.counts[id.0].executed += 1;
-        let reject = Reject::new(code, reason);
         self.tell_quarantined(id, &queued.item.id, &reject);
-        self.decide(id, queued.bucket, queued.item.id.clone(), Slot::Failed)?;
+        let slot = Slot::Failed(reject.clone());
+        self.decide(id, queued.bucket, queued.item.id.clone(), slot)?;
         let State::Items(stage) = &self.states[id.0] else { return Ok(()) };
-        let bad = stage.failures + stage.rejects.len() as u64;
-        if bad as f64 > self.pipeline.stage(id).policy.quarantine * stage.total as f64 {
+        let aside = stage.failures.len() + stage.rejects.len();
+        let limit = self.pipeline.stage(id).policy.quarantine;
+        if limit.is_exceeded(aside as u64, stage.total) {
+            let aside = [&stage.rejects[..], &stage.failures[..]].concat();
+            self.keep_excess(id, aside)?;
             let error = StageError::with_help(
                 format!("item `{}`: {}", queued.item.id, reject.reason),
                 "these items are tried again at the next run",

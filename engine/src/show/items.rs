@@ -13,6 +13,9 @@ use super::escape::{clean, fit};
 use super::table::Table;
 use super::units;
 
+/// The heading of the ids.
+const ID: &str = "id";
+
 /// How wide a value may be in a table for reading.
 const COLUMNS: usize = 48;
 
@@ -37,16 +40,20 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// All fields that any row has, or the chosen ones; an unknown one is the error.
+    /// All fields that any row has, or the chosen ones; an unknown one is the error. The id is
+    /// shown in any case, first, and may be chosen alone.
     pub fn new(rows: Vec<Item>, chosen: &[String]) -> Result<Listing, String> {
         let names: BTreeSet<Arc<str>> =
             rows.iter().flat_map(|row| row.fields.iter().map(|(name, _)| name.clone())).collect();
         if chosen.is_empty() {
             return Ok(Listing { rows, fields: names.into_iter().collect() });
         }
-        let unknown = |field: &&String| !rows.is_empty() && !names.contains(field.as_str());
+        // An item may have a field of that name as well.
+        let is_id = |field: &String| field == ID && !names.contains(ID);
+        let chosen: Vec<&String> = chosen.iter().filter(|field| !is_id(field)).collect();
+        let unknown = |field: &&&String| !rows.is_empty() && !names.contains(field.as_str());
         match chosen.iter().find(unknown) {
-            Some(field) => Err(field.clone()),
+            Some(field) => Err((*field).clone()),
             None => Ok(Listing {
                 rows,
                 fields: chosen.iter().map(|name| name.as_str().into()).collect(),

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// What stands in a reason before the words of a program.
+pub const SAID: &str = "; it said: ";
+
 /// A verdict on one item that follows from its content: it is set aside with this reason and
 /// not tried again until its content or the stage changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -16,6 +19,19 @@ pub struct Reject {
 impl Reject {
     pub fn new(code: impl Into<String>, reason: impl Into<String>) -> Reject {
         Reject { code: code.into(), reason: reason.into() }
+    }
+
+    /// That a program failed: how it ended, and what it said.
+    pub fn said(code: impl Into<String>, what: &str, said: &str) -> Reject {
+        match said.trim() {
+            "" => Reject::new(code, what),
+            said => Reject::new(code, format!("{what}{SAID}{said}")),
+        }
+    }
+
+    /// How a program ended and what it said; of other reasons the whole, and nothing.
+    pub fn parts(&self) -> (&str, &str) {
+        self.reason.split_once(SAID).unwrap_or((&self.reason, ""))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The description of a stage kind: all that planning, checking and documentation need.
 
 use crate::cost::Cost;
-use crate::parameter::Parameter;
+use crate::parameter::{Parameter, Parameters};
 
 /// What kind of work a stage does, which decides how the engine runs and counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,17 @@ pub enum Batching {
     /// Of similar length, together at most as many bytes of input blobs as the size
     /// parameter of this name says. For 16-bit audio that is a bound on total duration.
     ByBytes { parameter: &'static str },
+}
+
+/// Where the reasons come from for which a stage sets items aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdicts {
+    /// The stage itself judges the item.
+    Own,
+    /// A program of the user's own failed on the item. When the first items all fail alike, the
+    /// program or its environment is broken: the stage fails and sets none of them aside, unless
+    /// the parameter of this name has this value.
+    OfProgram { parameter: &'static str, unless: &'static str },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +89,9 @@ pub struct InputPort {
     /// Takes a list of references.
     pub many: bool,
     pub optional: bool,
+    /// The kinds of artifacts that fit, by the words of [`crate::artifact`] or words of one's
+    /// own; none: every artifact does.
+    pub takes: &'static [&'static str],
     pub doc: &'static str,
 }
 
@@ -92,6 +106,7 @@ impl InputPort {
         reads_rejects: false,
         many: false,
         optional: false,
+        takes: &[],
         doc: "",
     };
 
@@ -109,6 +124,10 @@ pub struct OutputPort {
     pub passes: Option<&'static str>,
     /// More fields than those listed may appear (table columns, declared outputs).
     pub open: bool,
+    /// The kinds of artifacts that it may give; none: that is not known beforehand.
+    pub gives: &'static [&'static str],
+    /// The parameter that says which of them, where its value is one of them.
+    pub given_by: Option<&'static str>,
     pub doc: &'static str,
 }
 
@@ -120,6 +139,8 @@ impl OutputPort {
         writes: &[],
         passes: Some("input"),
         open: false,
+        gives: &[],
+        given_by: None,
         doc: "",
     };
 
@@ -129,8 +150,26 @@ impl OutputPort {
         writes: &[],
         passes: None,
         open: false,
+        gives: &[],
+        given_by: None,
         doc: "",
     };
+
+    /// The kinds of artifacts that it may give under these parameters.
+    pub fn given(&self, parameters: &Parameters) -> &'static [&'static str] {
+        let chosen = self.given_by.and_then(|name| parameters.text(name).ok());
+        let at = self.gives.iter().position(|kind| Some(*kind) == chosen);
+        at.map_or(self.gives, |at| &self.gives[at..=at])
+    }
+}
+
+impl InputPort {
+    /// Whether an artifact of one of these kinds may fit; of what is not known it may.
+    pub fn fits(&self, given: &[&str]) -> bool {
+        self.takes.is_empty()
+            || given.is_empty()
+            || given.iter().any(|kind| self.takes.contains(kind))
+    }
 }
 
 /// A stage kind of the catalogue.
@@ -147,6 +186,7 @@ pub struct Kind {
     pub work: Work,
     pub place: Place,
     pub batching: Batching,
+    pub verdicts: Verdicts,
     /// What it takes, as long as nothing was measured.
     pub cost: Cost,
     pub inputs: &'static [InputPort],
@@ -165,6 +205,7 @@ impl Kind {
         work: Work::Item,
         place: Place::Here,
         batching: Batching::Single,
+        verdicts: Verdicts::Own,
         cost: Cost::Unknown,
         inputs: &[],
         outputs: &[],

@@ -5,6 +5,7 @@
 //! the descriptions of the built-in kinds, so that planning needs no implementation; [`wire`]
 //! and [`worker`] carry the same trait over a pipe to another process.
 
+pub mod artifact;
 pub mod catalogue;
 pub mod cost;
 mod dataset;
@@ -24,10 +25,11 @@ pub mod worker;
 pub use catalogue::Catalogue;
 pub use dataset::{Bucket, Chunk, Dataset, DatasetError, DatasetParts, bucket_of};
 pub use detached::Detached;
-pub use error::{Reject, StageError};
+pub use error::{Reject, SAID, StageError};
 pub use item::{Blob, Fields, Item, Value};
 pub use kind::{
-    Batching, FieldType, Fields as FieldSet, InputPort, Kind, OutputPort, Place, PortType, Work,
+    Batching, FieldType, Fields as FieldSet, InputPort, Kind, OutputPort, Place, PortType,
+    Verdicts, Work,
 };
 pub use parameter::{Default, Parameter, ParameterType, ParameterValue, Parameters, Role, Unit};
 pub use stage::{

@@ -30,11 +30,7 @@ pub const LICENSE: &str = "license";
 /// Where adapters come from, JSON.
 pub const LINEAGE: &str = "lineage";
 
-pub const DUAL_AR: &str = "fish-dual-ar";
-pub const DAC: &str = "fish-dac";
-pub const LORA: &str = "fish-lora";
-pub const VITS: &str = "vits";
-pub const WAV2VEC2: &str = "wav2vec2";
+pub use stage_core::artifact::{DAC, DUAL_AR, LORA, VITS, WAV2VEC2};
 
 pub const TENSOR_KIND: &str = "tensor";
 pub const CONFIG_KIND: &str = "model/config";

@@ -6,6 +6,7 @@ mod archives;
 mod escapes;
 mod estimates;
 mod reading;
+mod reasons;
 mod runs;
 mod signals;
 mod small;

@@ -17,6 +17,10 @@ fn items_are_listed_in_every_form() {
     let csv = project.printed(&["items", "words", "--format", "csv", "--fields", "speaker,text"]);
     assert_eq!(csv.lines().next(), Some("id,speaker,text"));
     assert_eq!(csv.lines().nth(5), Some("e,aino,Sana e."));
+    let ids = project.printed(&["items", "words", "--format", "csv", "--fields", "id"]);
+    assert_eq!(ids, "id\na\nb\nc\nd\ne\n");
+    let ids = project.printed(&["items", "words", "--format", "csv", "--fields", "text,id"]);
+    assert_eq!(ids.lines().next(), Some("id,text"));
     project.printed(&["items", "words", "--format", "parquet", "-o", "words.parquet"]);
     let parquet = project.read("words.parquet");
     assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));

@@ -1,5 +1,7 @@
 //! What was set aside, and why.
 
+use std::collections::BTreeSet;
+
 use maud::html;
 
 use super::player::player;
@@ -11,6 +13,20 @@ use crate::show::units;
 
 /// Items that are listed; the others are counted by their reasons.
 const LISTED: usize = 200;
+
+/// What became of the other items.
+fn lead(all: &[Aside]) -> String {
+    let fatal = all.iter().filter(|aside| aside.is_fatal).map(|aside| aside.stage);
+    let fatal: BTreeSet<&str> = fatal.collect();
+    match fatal.is_empty() {
+        true => " set aside; the others went on without them.".to_owned(),
+        false => {
+            let stages: Vec<String> =
+                fatal.into_iter().map(|stage| text(stage).into_owned()).collect();
+            format!(" set aside; {} failed.", stages.join(", "))
+        }
+    }
+}
 
 pub fn section(all: &[Aside], album: &mut Album) -> Option<Section> {
     if all.is_empty() {
@@ -38,7 +54,7 @@ pub fn section(all: &[Aside], album: &mut Album) -> Option<Section> {
         ]);
     }
     let body = html! {
-        p.lead { (units::items(all.len() as u64)) " set aside; the others went on without them." }
+        p.lead { (units::items(all.len() as u64)) (lead(all)) }
         @if codes(all).len() > 1 { (reasons.render()) }
         (items.render())
         @if all.len() > LISTED {

@@ -147,7 +147,7 @@ Error: throstle::wrong_port
 fn an_artifact_without_what_is_read_is_named() {
     let shown = errors(
         r#"[stage.fit]
-use = "report.summary"
+use = "vq.fit"
 input = "clips"
 [stage.spoken]
 use = "fish.synthesize"
@@ -172,7 +172,7 @@ Error: throstle::unknown_field
     :             ^^|^^
     :               `-- no `text` here
     `----
-  help: `fit` has the fields `summary`; `text` is written by `clips`
+  help: `fit` has no fields; `text` is written by `clips`
 
 Error: throstle::unknown_field
 
@@ -184,7 +184,7 @@ Error: throstle::unknown_field
     :             ^^|^^
     :               `-- no `tokens` here
     `----
-  help: `fit` has the fields `summary`; `tokens` is written by `spoken`
+  help: `fit` has no fields; `tokens` is written by `spoken`
 "#);
 }
 

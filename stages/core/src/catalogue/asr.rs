@@ -1,6 +1,7 @@
 //! The kind of the family `asr`: a speech recogniser.
 
 use super::quality::LONGEST;
+use crate::artifact;
 use crate::cost::{Cost, Rates};
 use crate::kind::{Batching, FieldType, Fields, InputPort, Kind, OutputPort, Place};
 use crate::parameter::Parameter;
@@ -45,6 +46,7 @@ made of (25 ms) are set aside. `quality.cer` compares `transcript` with the text
             name: "model",
             reads: Fields::All,
             doc: "The recogniser, of `model.import`.",
+            takes: &[artifact::WAV2VEC2],
             ..InputPort::ARTIFACT
         },
     ],

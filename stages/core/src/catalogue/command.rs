@@ -1,6 +1,6 @@
 //! The kinds of the family `command`: programs of the user's own.
 
-use crate::kind::{Fields, InputPort, Kind, OutputPort, Work};
+use crate::kind::{Fields, InputPort, Kind, OutputPort, Verdicts, Work};
 use crate::parameter::{Default, Parameter, ParameterType, Role};
 
 pub const KINDS: &[&Kind] = &[&COMMAND, &ONCE];
@@ -83,7 +83,15 @@ const DOC: &str = "The command runs in a private folder with a clean environment
 pub static COMMAND: Kind = Kind {
     name: "command",
     summary: "Runs a command for every item.",
-    doc: DOC,
+    doc: "\
+The command runs in a private folder with a clean environment. It must end with status 0 and write
+every declared output. When it takes too long or the run is stopped, it and all that it started are
+killed.
+
+When the first 20 items of more than 20 fail alike, with the same status and the same last line, the
+command or its environment is taken to be broken: the stage fails with that line, and none of these
+items is set aside.",
+    verdicts: Verdicts::OfProgram { parameter: "on_failure", unless: "reject-all" },
     inputs: &[DECLARED],
     outputs: &[OutputPort {
         open: true,
@@ -101,10 +109,11 @@ pub static COMMAND: Kind = Kind {
         VERSION_COMMAND,
         Parameter {
             name: "on_failure",
-            parameter_type: ParameterType::Choice(&["reject", "fail"]),
+            parameter_type: ParameterType::Choice(&["reject", "reject-all", "fail"]),
             default: Default::Text("reject"),
             role: Role::Execution,
-            doc: "Whether a status other than 0 sets the item aside or ends the run.",
+            doc: "Whether a status other than 0 sets the item aside or ends the run. With `reject-all` \
+                  items are set aside even where the first 20 fail alike.",
             ..Parameter::BASE
         },
     ],

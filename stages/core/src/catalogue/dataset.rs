@@ -1,5 +1,6 @@
 //! The kinds of the family `dataset`: gathers that look at whole data sets.
 
+use crate::artifact;
 use crate::cost::{Cost, Rates};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
@@ -157,6 +158,7 @@ pub static PACK: Kind = Kind {
     outputs: &[OutputPort {
         open: true,
         doc: "The shards by file name: `00000000.protos`, or `00000000.npy` with `00000000.json`. Shards without clips are left out.",
+        gives: &[artifact::SHARDS],
         ..OutputPort::ARTIFACT
     }],
     parameters: &[

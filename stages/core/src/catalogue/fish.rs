@@ -3,6 +3,7 @@
 use super::train::{
     CHECKPOINTS, COUNT, SEED, TRAINING, absent, at_least_one, choice, count, join, number,
 };
+use crate::artifact;
 use crate::cost::{Cost, Family, Rates, Training, Weights};
 use crate::kind::{Batching, FieldType, Fields, InputPort, Kind, OutputPort, Place, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
@@ -34,6 +35,7 @@ const MODEL_OUTPUT: OutputPort = OutputPort {
     open: true,
     doc: "The model: `config`, the tokenizer's files, `lineage` (what it was made from, as JSON), \
           and one field `tensor/NAME` for each tensor.",
+    gives: &[artifact::DUAL_AR],
     ..OutputPort::ARTIFACT
 };
 
@@ -41,6 +43,7 @@ const BASE_MODEL: InputPort = InputPort {
     name: "base",
     reads: Fields::All,
     doc: "The model to begin from: of `model.import`, `fish.init`, `fish.finetune` or `fish.merge`.",
+    takes: &[artifact::DUAL_AR],
     ..InputPort::ARTIFACT
 };
 
@@ -48,6 +51,7 @@ const ADAPTERS: InputPort = InputPort {
     name: "adapters",
     reads: Fields::All,
     doc: "Adapters of `fish.lora`.",
+    takes: &[artifact::LORA],
     ..InputPort::ARTIFACT
 };
 
@@ -77,6 +81,7 @@ const LOG: OutputPort = OutputPort {
     doc: "`metrics`: losses, learning rate and passes by step, as JSON. `events`: the same and \
           the parameters as an event file of TensorBoard, whose clock counts a second a step, so that equal runs give \
           equal files.",
+    gives: &[artifact::LOG],
     ..OutputPort::ARTIFACT
 };
 
@@ -120,6 +125,7 @@ fast layers are as wide as the slow ones.",
         reads: Fields::All,
         optional: true,
         doc: "The codec whose tokens the model is for.",
+        takes: artifact::CODECS,
         ..InputPort::ARTIFACT
     }],
     outputs: &[MODEL_OUTPUT],
@@ -196,6 +202,7 @@ turned off the loss must be that of the base, to the bit.",
             open: true,
             doc: "The adapters alone, one field `tensor/NAME` for each matrix, and `lineage`: their \
                   base, rank and alpha, as JSON.",
+            gives: &[artifact::LORA],
             ..OutputPort::ARTIFACT
         },
         LOG,
@@ -290,6 +297,7 @@ checkpoints of a whole model need none there.",
             reads: Fields::All,
             optional: true,
             doc: "The text model; not needed where each sentence brings its own.",
+            takes: &[artifact::DUAL_AR],
             ..InputPort::ARTIFACT
         },
         InputPort { optional: true, ..ADAPTERS },
@@ -297,6 +305,7 @@ checkpoints of a whole model need none there.",
             name: "codec",
             reads: Fields::All,
             doc: "The codec whose tokens the model was trained on.",
+            takes: artifact::CODECS,
             ..InputPort::ARTIFACT
         },
         InputPort {
@@ -304,6 +313,7 @@ checkpoints of a whole model need none there.",
             reads: Fields::These(CLIP),
             optional: true,
             doc: "A clip whose voice is to be spoken in, of `dataset.item`; else a voice at random.",
+            takes: &[artifact::ITEM],
             ..InputPort::ARTIFACT
         },
     ],

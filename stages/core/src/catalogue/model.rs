@@ -1,10 +1,14 @@
 //! The kinds of the family `model`: published weights as artifacts, and the way back.
 
+use crate::artifact;
 use crate::cost::{Cost, Rates, Weights};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
 
 pub const KINDS: &[&Kind] = &[&IMPORT, &EXPORT, &AUDITION];
+
+/// What published weights may be; the words are those of the parameter `family`.
+const MODELS: &[&str] = &[artifact::DUAL_AR, artifact::DAC, artifact::VITS, artifact::WAV2VEC2];
 
 pub static IMPORT: Kind = Kind {
     name: "model.import",
@@ -38,6 +42,7 @@ with `vocab.json` and `preprocessor_config.json` beside; `asr.transcribe` hears 
         name: "asset",
         reads: Fields::All,
         doc: "The files, of `[assets]`.",
+        takes: &[artifact::FILES],
         ..InputPort::ARTIFACT
     }],
     outputs: &[OutputPort {
@@ -46,6 +51,8 @@ with `vocab.json` and `preprocessor_config.json` beside; `asr.transcribe` hears 
         open: true,
         doc: "The model: `config`, `family`, the tokenizer's files, `license` where it is known, \
               and one field `tensor/NAME` for each tensor.",
+        gives: MODELS,
+        given_by: Some("family"),
         ..OutputPort::ARTIFACT
     }],
     parameters: &[
@@ -124,12 +131,14 @@ licence that the model carries stands in the head of `README.md`, where `model.i
         reads: Fields::All,
         doc: "A model or adapters: of `model.import`, `fish.finetune`, `fish.lora`, `fish.merge` or \
               `vits.finetune`, for example.",
+        takes: &[artifact::DUAL_AR, artifact::LORA, artifact::DAC, artifact::VITS],
         ..InputPort::ARTIFACT
     }],
     outputs: &[OutputPort {
         name: "files",
         open: true,
         doc: "One field for each file, named like it.",
+        gives: &[artifact::FILES],
         ..OutputPort::ARTIFACT
     }],
     parameters: &[

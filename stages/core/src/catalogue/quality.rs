@@ -1,5 +1,6 @@
 //! The kinds of the family `quality`: how good a synthesis is.
 
+use crate::artifact;
 use crate::cost::{Cost, Rates};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType, Unit};
@@ -306,6 +307,7 @@ the message has the figures.",
         writes: &[("report", FieldType::Blob), ("regressions", FieldType::Number)],
         doc: "The report as JSON, with the items that have the worst values, and the number of \
               regressions.",
+        gives: &[artifact::REPORT],
         ..OutputPort::ARTIFACT
     }],
     parameters: &[

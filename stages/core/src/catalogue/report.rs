@@ -1,5 +1,6 @@
 //! The kinds of the family `report`.
 
+use crate::artifact;
 use crate::cost::{Cost, Rates};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 
@@ -31,6 +32,7 @@ pub static SUMMARY: Kind = Kind {
     outputs: &[OutputPort {
         writes: &[("summary", FieldType::Blob)],
         doc: "The report.",
+        gives: &[artifact::REPORT],
         ..OutputPort::ARTIFACT
     }],
     ..Kind::BASE
@@ -60,6 +62,7 @@ pub static TENSORBOARD: Kind = Kind {
     outputs: &[OutputPort {
         writes: &[("events", FieldType::Blob)],
         doc: "The event file.",
+        gives: &[artifact::EVENTS],
         ..OutputPort::ARTIFACT
     }],
     ..Kind::BASE

@@ -1,5 +1,6 @@
 //! The kinds of the family `speaker`.
 
+use crate::artifact;
 use crate::cost::{Cost, Rates};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
@@ -26,6 +27,7 @@ pub static STATS: Kind = Kind {
     outputs: &[OutputPort {
         writes: &[("report", FieldType::Blob), ("speakers", FieldType::Number)],
         doc: "A list of the speakers as JSON, by name, and their number.",
+        gives: &[artifact::REPORT],
         ..OutputPort::ARTIFACT
     }],
     ..Kind::BASE
@@ -48,6 +50,7 @@ pub static SELECT: Kind = Kind {
             name: "speakers",
             writes: &[("names", FieldType::Text), ("report", FieldType::Blob)],
             doc: "The selected names, one a line, and what each adds up to, as JSON.",
+            gives: &[artifact::REPORT],
             ..OutputPort::ARTIFACT
         },
     ],

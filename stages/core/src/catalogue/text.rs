@@ -1,5 +1,6 @@
 //! The kinds of the family `text`.
 
+use crate::artifact;
 use crate::cost::{Cost, Rates};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
@@ -95,6 +96,7 @@ pub static AUDIT: Kind = Kind {
             ]),
             optional: true,
             doc: "A VITS model that is to read the texts.",
+            takes: &[artifact::VITS],
             ..InputPort::ARTIFACT
         },
     ],
@@ -106,6 +108,7 @@ pub static AUDIT: Kind = Kind {
             ("unknown", FieldType::Number),
         ],
         doc: "The table as JSON; characters and digits in all texts, and kinds of unknown characters.",
+        gives: &[artifact::REPORT],
         ..OutputPort::ARTIFACT
     }],
     parameters: &[

@@ -90,6 +90,7 @@ pub(super) const CHECKPOINTS: OutputPort = OutputPort {
           held-out clips, where it was measured), all fields of a model or of adapters, and \
           `weights`, which names those fields in one file. A tensor that did not change is stored \
           once. For `model.audition`, or `dataset.item` to take one out.",
+    ..OutputPort::DATASET
 };
 
 /// The one of [`TRAINING`] with this name, for families to which not all of them apply.

@@ -1,6 +1,7 @@
 //! The kinds of the family `vits` but training: a model to begin with, spectrograms, sentences.
 
 use super::train::{SEED, absent, at_least_one, choice, count, number};
+use crate::artifact;
 use crate::cost::{Cost, Family, Rates, Weights};
 use crate::kind::{Batching, FieldType, Fields, InputPort, Kind, OutputPort, Place, Work};
 use crate::parameter::{Default, Parameter, ParameterType, Role, Unit};
@@ -34,8 +35,14 @@ const SPEECH: Rates = Rates {
     ..Rates::LIGHT
 };
 
-const MODEL: InputPort =
-    InputPort { name: "model", reads: Fields::All, optional: true, doc: "", ..InputPort::ARTIFACT };
+const MODEL: InputPort = InputPort {
+    name: "model",
+    reads: Fields::All,
+    optional: true,
+    doc: "",
+    takes: &[artifact::VITS],
+    ..InputPort::ARTIFACT
+};
 
 const CLIP: &[(&str, FieldType)] = &[("audio", FieldType::Blob)];
 
@@ -71,6 +78,7 @@ from published weights with `model.import` for that.",
         open: true,
         doc: "The model: `config`, the tokenizer's files, `lineage` (what it was made from, as \
               JSON), and one field `tensor/NAME` for each tensor.",
+        gives: &[artifact::VITS],
         ..OutputPort::ARTIFACT
     }],
     parameters: &[

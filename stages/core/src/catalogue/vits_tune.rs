@@ -1,6 +1,7 @@
 //! The kind `vits.finetune`: VITS trained on clips.
 
 use super::train::{CHECKPOINTS, absent, at_least_one, choice, count, number, shared};
+use crate::artifact;
 use crate::cost::{Cost, Family, Training};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort, Place, Work};
 use crate::parameter::{Default, Parameter, ParameterType};
@@ -76,6 +77,7 @@ numbers, and speaks one short text, which must not be silent.",
             name: "base",
             reads: Fields::All,
             doc: "The model to begin from: of `model.import`, `vits.init` or `vits.finetune`.",
+            takes: &[artifact::VITS],
             ..InputPort::ARTIFACT
         },
         InputPort {
@@ -83,6 +85,7 @@ numbers, and speaks one short text, which must not be silent.",
             reads: Fields::All,
             optional: true,
             doc: "A model whose discriminator is taken in place of that of `base`.",
+            takes: &[artifact::VITS],
             ..InputPort::ARTIFACT
         },
     ],
@@ -94,6 +97,7 @@ numbers, and speaks one short text, which must not be silent.",
             doc: "The model with its discriminator: `config`, the tokenizer's files, `lineage` (what it was made \
                   from, as JSON), `speakers` where it knows several, and one field `tensor/NAME` for each \
                   tensor, named as in transformers, weights in pairs where they are trained so.",
+            gives: &[artifact::VITS],
             ..OutputPort::ARTIFACT
         },
         OutputPort {
@@ -104,6 +108,7 @@ numbers, and speaks one short text, which must not be silent.",
                   under the names of the original project, such as `loss/g/mel`, with sound and pictures \
                   of held-out clips. Its clock counts a second a step, so that equal runs give equal \
                   files.",
+            gives: &[artifact::LOG],
             ..OutputPort::ARTIFACT
         },
         CHECKPOINTS,

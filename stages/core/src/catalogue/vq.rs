@@ -1,5 +1,6 @@
 //! The kinds of the family `vq`: audio to tokens and back.
 
+use crate::artifact;
 use crate::cost::{Cost, Rates};
 use crate::kind::{Batching, FieldType, Fields, InputPort, Kind, OutputPort, Place, Work};
 use crate::parameter::{Default, Parameter, ParameterType, Role, Unit};
@@ -40,6 +41,7 @@ const CODEC: InputPort = InputPort {
     name: "codec",
     reads: Fields::All,
     doc: "The codec: a `vq.fit` stage, or `model.import` with the file of a Fish codec.",
+    takes: artifact::CODECS,
     ..InputPort::ARTIFACT
 };
 
@@ -82,6 +84,7 @@ codec.",
     outputs: &[OutputPort {
         writes: MODEL,
         doc: "The codec, as one file in the safetensors format.",
+        gives: &[artifact::MEL_RVQ],
         ..OutputPort::ARTIFACT
     }],
     parameters: &[

@@ -100,7 +100,7 @@ impl std::fmt::Display for End {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0.trim().is_empty() {
             true => Ok(()),
-            false => write!(formatter, "; it said: {}", self.0.trim()),
+            false => write!(formatter, "{}{}", stage_core::SAID, self.0.trim()),
         }
     }
 }
@@ -137,7 +137,9 @@ pub fn run(
     };
     // Before the streams are waited for: what the program left running holds them open.
     let status = program.end().map_err(CommandError::Start);
-    let (stdout, stderr) = (collected(stdout), collected(stderr));
+    let stdout = collected(stdout);
+    // The folder has another name each time, and a reason does not depend on it.
+    let stderr = collected(stderr).replace(spec.folder.as_str(), ".");
     match outcome {
         Outcome::Stopped => Err(CommandError::Stopped),
         Outcome::Late(timeout) => {

@@ -311,7 +311,7 @@ struct Each {
 
 fn open_each(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
     let rejects = match setup.parameters.text("on_failure")? {
-        "reject" => true,
+        "reject" | "reject-all" => true,
         "fail" => false,
         other => return Err(unknown_choice("on_failure", other)),
     };

@@ -1,0 +1,86 @@
+//! What a stage had set aside when it failed by its limit.
+//!
+//! It is no result: no key leads to it and nothing is made from it. It is kept to be listed, since
+//! a stage that failed has no outcome that could be asked.
+
+use std::sync::Arc;
+
+use cache::{Cache, CacheError, Digest};
+use serde::{Deserialize, Serialize};
+use stage_core::Reject;
+use stage_core::key::{HashSink, Sink};
+
+use crate::record::{EXCESS, decode, encode, last_key};
+
+/// A record holds so many items at most: a whole corpus may have been set aside.
+const PART: usize = 1_000;
+
+/// The last failure of a stage by its limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Excess {
+    pub run: u64,
+    pub rejects: Vec<(Arc<str>, Reject)>,
+}
+
+/// The record of the stage; the items are in parts beside it.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    run: u64,
+    parts: u64,
+}
+
+/// Keeps what a stage had set aside when it failed in a run, in place of an earlier failure.
+pub fn keep(cache: &Cache, pipeline: &str, stage: &str, excess: &Excess) -> Result<(), CacheError> {
+    let stage = last_key(pipeline, stage);
+    let parts = excess.rejects.chunks(PART);
+    let head = Head { run: excess.run, parts: parts.len() as u64 };
+    for (number, part) in parts.enumerate() {
+        cache.record(EXCESS, &part_key(&stage, number as u64), encode(&part))?;
+    }
+    cache.record(EXCESS, &stage, encode(&head))
+}
+
+/// What the stage had set aside when it last failed by its limit, whatever has been since.
+pub fn last(cache: &Cache, pipeline: &str, stage: &str) -> Result<Option<Excess>, CacheError> {
+    let stage = last_key(pipeline, stage);
+    let head = cache.get(EXCESS, &stage)?;
+    let Some(Head { run, parts }) = head.and_then(|bytes| decode(&bytes)) else { return Ok(None) };
+    let mut rejects = Vec::new();
+    for number in 0..parts {
+        let part = cache.get(EXCESS, &part_key(&stage, number))?;
+        let part = part.and_then(|bytes| decode::<Vec<(Arc<str>, Reject)>>(&bytes));
+        rejects.extend(part.unwrap_or_default());
+    }
+    Ok(Some(Excess { run, rejects }))
+}
+
+fn part_key(stage: &Digest, number: u64) -> Digest {
+    let mut sink = HashSink::default();
+    sink.digest("set aside by stage", stage);
+    sink.integer("part", number as i64);
+    sink.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use cache::Access;
+    use cache::fs::MemoryFs;
+
+    fn excess(run: u64, count: usize) -> Excess {
+        let reject = |number| (format!("item {number}").into(), Reject::new("bad", "is bad"));
+        Excess { run, rejects: (0..count).map(reject).collect() }
+    }
+
+    #[test]
+    fn a_long_list_is_kept_in_parts_and_a_later_one_takes_its_place() {
+        let cache =
+            Cache::open("/cache".into(), Arc::new(MemoryFs::new()), Access::ReadWrite).unwrap();
+        for (run, count) in [(1, 2 * PART + 5), (2, PART), (3, 7)] {
+            keep(&cache, "p", "s", &excess(run, count)).unwrap();
+            assert_eq!(last(&cache, "p", "s").unwrap(), Some(excess(run, count)));
+        }
+        assert_eq!(last(&cache, "p", "other").unwrap(), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! Whether the artifacts that arrive on ports are of kinds that fit.
+
+use stage_core::{Catalogue, InputPort, OutputPort, PortType};
+
+use super::draft::Draft;
+use super::nearest::list;
+use super::problem::{Collector, Problem, Span};
+
+/// An artifact that arrives on a port.
+pub struct ArrivingArtifact<'a> {
+    /// What it may be, as far as that is known.
+    pub given: &'a [&'a str],
+    /// The reference, as it would be written.
+    pub name: String,
+    /// Where it is referred to.
+    pub span: Span,
+}
+
+/// What can be named in place of a wrong artifact.
+pub struct Alternatives<'a> {
+    pub drafts: &'a [Option<Draft>],
+    pub catalogue: &'a Catalogue,
+}
+
+impl Alternatives<'_> {
+    /// Reports an artifact of the wrong kind.
+    pub fn check(
+        &self,
+        reader: &str,
+        port: &InputPort,
+        arriving: &ArrivingArtifact,
+        problems: &mut Collector,
+    ) {
+        if port.fits(arriving.given) {
+            return;
+        }
+        let (wanted, found) = (either(port.takes), either(arriving.given));
+        let message = format!(
+            "`{}` of stage `{reader}` takes {wanted}, but `{}` gives {found}",
+            port.name, arriving.name
+        );
+        let problem = Problem::new("wrong_artifact", arriving.span, message);
+        // That it lacks the fields of the right kind would be no news.
+        problems.add_last(problem.label(found).help(self.help(reader, port)));
+    }
+
+    /// The outputs of this manifest that fit, else the kinds of stages that would give one.
+    fn help(&self, reader: &str, port: &InputPort) -> String {
+        let others = self.drafts.iter().flatten().filter(|draft| draft.name.value != reader);
+        let fitting: Vec<String> = others.flat_map(|draft| fitting(draft, port)).collect();
+        if !fitting.is_empty() {
+            let verb = if fitting.len() == 1 { "fits" } else { "fit" };
+            return format!("{} {verb}", list(fitting.iter().map(String::as_str)));
+        }
+        let gives = |output: &OutputPort| is_fitting(output.gives, port);
+        let kinds = self.catalogue.iter().filter(|kind| kind.outputs.iter().any(gives));
+        let kinds: Vec<&str> = kinds.map(|kind| kind.name).collect();
+        match kinds.len() {
+            0 => format!("`{}`: {}", port.name, port.doc),
+            _ => format!("no stage of this manifest gives it; stages of {} do", list(kinds)),
+        }
+    }
+}
+
+/// The outputs of a stage that surely fit, as they would be written.
+fn fitting(draft: &Draft, port: &InputPort) -> Vec<String> {
+    let name = &draft.name.value;
+    let fits = |output: &&OutputPort| is_fitting(output.given(&draft.values), port);
+    let outputs = draft.kind.outputs.iter().filter(|port| port.port_type == PortType::Artifact);
+    let first = draft.kind.outputs.first().map(|output| output.name);
+    let written = |output: &OutputPort| match first == Some(output.name) {
+        true => name.clone(),
+        false => format!("{name}.{}", output.name),
+    };
+    outputs.filter(fits).map(written).collect()
+}
+
+fn is_fitting(given: &[&str], port: &InputPort) -> bool {
+    !given.is_empty() && port.fits(given)
+}
+
+fn either(kinds: &[&str]) -> String {
+    list(kinds.iter().copied()).replace("`, `", "` or `")
+}

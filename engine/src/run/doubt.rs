@@ -1,0 +1,175 @@
+//! Whether a program of the user's own is broken: then the first items all fail alike.
+//!
+//! Until one of them turns out otherwise their failures are held back. A verdict that is recorded
+//! would stay when the program or its environment is mended, since neither is in any key.
+
+use stage_core::{Parameters, Reject, StageError, Verdicts};
+
+use super::item_stage::Queued;
+use super::schedule::{Schedule, State};
+use crate::engine::EngineError;
+use crate::pipeline::{StageId, StageSpec};
+
+/// So many alike, and none other, are the fault of the program.
+const ALIKE: usize = 20;
+
+/// An item that is to be set aside.
+pub struct Unfit {
+    pub queued: Queued,
+    pub reject: Reject,
+    /// A verdict is recorded; other failures are tried again by the next run.
+    pub is_verdict: bool,
+}
+
+/// The first failures of a stage, as long as nothing else has come out of it.
+pub struct Doubt {
+    held: Vec<Unfit>,
+    /// What sets items aside in any case, for the advice.
+    way_out: String,
+}
+
+/// What holding back a failure has led to.
+enum Judged {
+    /// Nothing is known yet.
+    Held,
+    /// It is the program.
+    Broken,
+    /// It is the items.
+    Trusted(Vec<Unfit>),
+}
+
+impl Doubt {
+    /// `None` where so many failures alike could not come together, or mean nothing.
+    pub fn of(spec: &StageSpec, todo: u64) -> Option<Doubt> {
+        let Verdicts::OfProgram { parameter, unless } = spec.kind.verdicts else { return None };
+        let is_trusted = |parameters: &Parameters| parameters.text(parameter) == Ok(unless);
+        let doubted = todo > ALIKE as u64 && !is_trusted(&spec.parameters);
+        let way_out = format!("{parameter} = \"{unless}\"");
+        doubted.then(|| Doubt { held: Vec::new(), way_out })
+    }
+
+    fn judge(&mut self, unfit: Unfit) -> Judged {
+        let is_alike = |first: &Unfit| alike(&first.reject) == alike(&unfit.reject);
+        let agrees = self.held.first().is_none_or(is_alike);
+        self.held.push(unfit);
+        match (agrees, self.held.len()) {
+            (false, _) => Judged::Trusted(std::mem::take(&mut self.held)),
+            (true, ALIKE) => Judged::Broken,
+            (true, _) => Judged::Held,
+        }
+    }
+
+    fn error(&self) -> StageError {
+        let told = self.held.first().map(|unfit| alike(&unfit.reject));
+        let (_, what, last) = told.unwrap_or_default();
+        let said = if last.is_empty() { String::new() } else { format!("; it said: {last}") };
+        StageError::with_help(
+            format!("the first {ALIKE} items failed alike: {what}{said}"),
+            format!(
+                "mend the command or what it needs, and run again: none of these items is set \
+                 aside. If it is the items, write `{}`",
+                self.way_out
+            ),
+        )
+    }
+}
+
+/// What makes two failures the same: the code, how the program ended, and its last line.
+fn alike(reject: &Reject) -> (&str, &str, &str) {
+    let (what, said) = reject.parts();
+    let last = said.lines().rfind(|line| !line.trim().is_empty());
+    (&reject.code, what, last.unwrap_or_default().trim())
+}
+
+impl Schedule<'_> {
+    /// Sets an item aside, unless the program is to blame.
+    pub fn judge(&mut self, id: StageId, unfit: Unfit) -> Result<(), EngineError> {
+        self.counts[id.0].executed += 1;
+        let judged = match &mut self.states[id.0] {
+            State::Items(stage) => match &mut stage.doubt {
+                Some(doubt) => doubt.judge(unfit),
+                None => Judged::Trusted(vec![unfit]),
+            },
+            // What comes in behind the failure of a program is as doubtful as what came before.
+            _ if self.pipeline.stage(id).kind.verdicts != Verdicts::Own => {
+                self.free_followers(&unfit.queued);
+                return Ok(());
+            }
+            _ => Judged::Trusted(vec![unfit]),
+        };
+        match judged {
+            Judged::Held => Ok(()),
+            Judged::Broken => {
+                self.fail_broken(id);
+                Ok(())
+            }
+            Judged::Trusted(held) => self.settle_doubt(id, held),
+        }
+    }
+
+    /// An item came out well: the program works, and earlier failures were the items' own.
+    pub fn trust(&mut self, id: StageId) -> Result<(), EngineError> {
+        let State::Items(stage) = &mut self.states[id.0] else { return Ok(()) };
+        let Some(doubt) = stage.doubt.take() else { return Ok(()) };
+        self.settle_doubt(id, doubt.held)
+    }
+
+    /// Nothing more comes that could tell: too few failed to blame the program. True when there
+    /// were any.
+    pub fn trust_all(&mut self) -> Result<bool, EngineError> {
+        let mut any = false;
+        for id in self.pipeline.ids() {
+            if let State::Items(stage) = &self.states[id.0] {
+                any |= stage.doubt.as_ref().is_some_and(|doubt| !doubt.held.is_empty());
+                self.trust(id)?;
+            }
+        }
+        Ok(any)
+    }
+
+    fn settle_doubt(&mut self, id: StageId, held: Vec<Unfit>) -> Result<(), EngineError> {
+        if let State::Items(stage) = &mut self.states[id.0] {
+            stage.doubt = None;
+        }
+        held.into_iter().try_for_each(|unfit| match unfit.is_verdict {
+            true => self.reject(id, unfit.queued, unfit.reject),
+            false => self.item_fails(id, unfit.queued, unfit.reject),
+        })
+    }
+
+    fn fail_broken(&mut self, id: StageId) {
+        let State::Items(stage) = &mut self.states[id.0] else { return };
+        let Some(doubt) = stage.doubt.take() else { return };
+        self.fail(id, &doubt.error());
+        doubt.held.iter().for_each(|unfit| self.free_followers(&unfit.queued));
+    }
+
+    /// Items with the key of one that came to nothing are done by their own stages.
+    fn free_followers(&mut self, queued: &Queued) {
+        for (id, follower) in self.followers.remove(&queued.key).unwrap_or_default() {
+            self.requeue(id, follower);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_alike_by_the_end_of_the_program_and_its_last_line() {
+        let of = |what: &str, said: &str| Reject::said("command-failed", what, said);
+        let first = of("ended with status 1", "Traceback\n  in line 3\nno module `x`\n\n");
+        let same = of("ended with status 1", "no module `x`");
+        assert_eq!(alike(&first), ("command-failed", "ended with status 1", "no module `x`"));
+        assert_eq!(alike(&first), alike(&same));
+        for other in [
+            of("ended with status 2", "no module `x`"),
+            of("ended with status 1", "no module `y`"),
+            of("ended with status 1", ""),
+            Reject::said("no-output", "ended with status 1", "no module `x`"),
+        ] {
+            assert_ne!(alike(&first), alike(&other), "{other}");
+        }
+    }
+}

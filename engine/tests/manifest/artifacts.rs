@@ -1,0 +1,180 @@
+//! Artifacts of a kind that does not fit are refused before anything runs.
+
+use engine::manifest::{Problem, kind_page, reference, schema_text};
+use stage_core::{Catalogue, InputPort, Kind, OutputPort, PortType, Work};
+
+use crate::support::{CORPUS, load_from};
+
+/// The built-in kinds, and two of somebody's own.
+fn catalogue() -> Catalogue {
+    let mut catalogue = Catalogue::built_in();
+    catalogue.add(&MAKE);
+    catalogue.add(&HEAR);
+    catalogue
+}
+
+static MAKE: Kind = Kind {
+    name: "my.make",
+    work: Work::Gather,
+    outputs: &[OutputPort { gives: &["my-horn"], ..OutputPort::ARTIFACT }],
+    ..Kind::BASE
+};
+
+static HEAR: Kind = Kind {
+    name: "my.hear",
+    work: Work::Gather,
+    inputs: &[InputPort { name: "horn", takes: &["my-horn"], ..InputPort::ARTIFACT }],
+    ..Kind::BASE
+};
+
+/// Stages that give artifacts of several kinds.
+const STAGES: &str = r#"
+[assets.weights]
+path = "models/codec.safetensors"
+
+[stage.codec]
+use = "vq.fit"
+input = "clips"
+
+[stage.model]
+use = "fish.init"
+
+[stage.imported]
+use = "model.import"
+asset = "assets.weights"
+
+[stage.dac]
+use = "model.import"
+asset = "assets.weights"
+family = "fish-dac"
+
+[stage.numbers]
+use = "speaker.stats"
+input = "clips"
+
+[stage.horn]
+use = "my.make"
+"#;
+
+fn problems(rest: &str) -> Vec<Problem> {
+    match load_from(&catalogue(), &format!("{CORPUS}{STAGES}{rest}"), &[]) {
+        Ok(_) => Vec::new(),
+        Err(problems) => problems.iter().cloned().collect(),
+    }
+}
+
+fn reads(kind: &str, port: &str, reference: &str) -> Vec<Problem> {
+    let input = if kind.starts_with("my") { "" } else { "input = \"clips\"" };
+    problems(&format!("[stage.reader]\nuse = \"{kind}\"\n{input}\n{port} = \"{reference}\"\n"))
+}
+
+#[test]
+fn a_model_is_no_codec_and_a_codec_is_no_model() {
+    let found = reads("vq.encode", "codec", "model");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].name(), "wrong_artifact");
+    assert_eq!(
+        found[0].message(),
+        "`codec` of stage `reader` takes `mel-rvq` or `fish-dac`, but `model` gives `fish-dual-ar`"
+    );
+    // One that may be anything is no advice.
+    assert_eq!(found[0].advice(), Some("`codec`, `imported`, `dac` fit"));
+    let (line, _) = found[0].position();
+    let text = format!("{CORPUS}{STAGES}");
+    assert_eq!(line, text.lines().count() + 4, "the place of the reference");
+    for (kind, port, wrong) in [
+        ("vits.finetune", "base", "model"),
+        ("vits.finetune", "base", "codec"),
+        ("asr.transcribe", "model", "dac"),
+        ("fish.synthesize", "codec", "numbers"),
+        ("text.audit", "model", "horn"),
+    ] {
+        let found = reads(kind, port, wrong);
+        let wrong = found.iter().find(|problem| problem.name() == "wrong_artifact");
+        assert!(wrong.is_some(), "{kind} {port}: {found:?}");
+    }
+}
+
+#[test]
+fn what_may_be_of_the_right_kind_passes() {
+    for right in ["codec", "dac", "imported"] {
+        let found = reads("vq.encode", "codec", right);
+        assert!(found.is_empty(), "{right}: {found:?}");
+    }
+    assert!(reads("vq.encode", "codec", "assets.weights").is_empty(), "only its content says");
+}
+
+#[test]
+fn a_parameter_says_what_an_import_is() {
+    let import = "[stage.text]\nuse = \"model.import\"\nasset = \"assets.weights\"\n\
+                  matrix = { family = [\"fish-dac\", \"fish-dual-ar\"] }\n\
+                  [stage.reader]\nuse = \"vq.encode\"\ninput = \"clips\"\ncodec = \"text\"\n";
+    let found = problems(import);
+    assert_eq!(found.len(), 1, "the text model alone: {found:?}");
+    assert!(found[0].message().ends_with("but `text` gives `fish-dual-ar`"), "{found:?}");
+}
+
+#[test]
+fn stages_from_elsewhere_have_kinds_of_their_own() {
+    assert!(reads("my.hear", "horn", "horn").is_empty());
+    let found = reads("my.hear", "horn", "codec");
+    assert_eq!(found[0].advice(), Some("`horn` fits"));
+    let found = reads("model.export", "model", "horn");
+    assert!(found.iter().any(|problem| problem.name() == "wrong_artifact"), "{found:?}");
+}
+
+#[test]
+fn where_nothing_fits_the_kinds_that_would_are_named() {
+    let text = format!(
+        "{CORPUS}[stage.numbers]\nuse = \"speaker.stats\"\ninput = \"clips\"\n\
+         [stage.reader]\nuse = \"vits.spectrogram\"\ninput = \"clips\"\nmodel = \"numbers\"\n"
+    );
+    let Err(problems) = load_from(&catalogue(), &text, &[]) else { panic!("{text}") };
+    let found: Vec<&Problem> = problems.iter().collect();
+    assert_eq!(found.len(), 1, "that its fields are others is no news: {found:?}");
+    assert_eq!(
+        found[0].advice(),
+        Some(
+            "no stage of this manifest gives it; stages of `model.import`, `vits.finetune`, `vits.init` do"
+        )
+    );
+    let found = reads("fish.synthesize", "codec = \"codec\"\nreference", "numbers");
+    let advice = found[0].advice().unwrap();
+    assert!(advice.starts_with("`reference`: ") && advice.contains("`dataset.item`"), "{advice}");
+}
+
+#[test]
+fn the_documents_show_the_kinds() {
+    let catalogue = catalogue();
+    let encode = kind_page(catalogue.get("vq.encode").unwrap());
+    assert!(encode.contains("codec  (artifact: mel-rvq or fish-dac)"), "{encode}");
+    let make = kind_page(catalogue.get("my.make").unwrap());
+    assert!(make.contains("output  (artifact: my-horn)"), "{make}");
+    assert!(reference(&catalogue).contains("artifact: `mel-rvq` or `fish-dac`."));
+    assert!(schema_text(&catalogue).contains("(artifact: `my-horn`)"));
+}
+
+#[test]
+fn every_kind_of_artifact_in_the_catalogue_is_described_and_can_be_had() {
+    let catalogue = Catalogue::built_in();
+    let words: Vec<&str> = stage_core::artifact::ALL.iter().map(|(word, _)| *word).collect();
+    let given: Vec<&str> = catalogue
+        .iter()
+        .flat_map(|kind| kind.outputs)
+        .flat_map(|port| port.gives)
+        .copied()
+        .collect();
+    for kind in catalogue.iter() {
+        for port in kind.outputs {
+            let is_known = port.gives.iter().all(|word| words.contains(word));
+            assert!(is_known && (port.gives.is_empty() || port.port_type == PortType::Artifact));
+            let chosen = port.given_by.is_none_or(|name| kind.parameter(name).is_some());
+            assert!(chosen, "{}", kind.name);
+        }
+        for port in kind.inputs {
+            // An item is taken out by a stage that cannot know what it is.
+            let can_be_had = |word: &&&str| given.contains(word) || ***word == *"item";
+            assert_eq!(port.takes.iter().filter(can_be_had).count(), port.takes.len());
+        }
+    }
+}

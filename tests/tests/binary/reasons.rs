@@ -1,0 +1,64 @@
+//! What `why` says of one item.
+
+use throstle_tests::{Project, RanProgram, command, voice};
+
+use crate::small::done;
+
+fn small_world(project: &Project, arguments: &[&str]) -> String {
+    let output = command("small_world", project.path(), arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn run(project: &Project) {
+    let output = command("small_world", project.path(), &["run", ".", "--json"]).output().unwrap();
+    assert_eq!(RanProgram::of(output).code, Some(0));
+}
+
+#[test]
+fn a_new_model_is_why_an_item_was_done_again() {
+    let project = voice::project(4);
+    run(&project);
+    project.replace("pipeline.toml", "steps = 60", "steps = 50");
+    run(&project);
+    let why = small_world(&project, &["why", "again", "clip00001"]);
+    let model = "`weights` of the artifact on `model` changed from tensor ";
+    assert!(why.starts_with(model) && why.contains(" since the run before run 2"), "{why}");
+    assert!(!why.contains("nothing"), "{why}");
+}
+
+#[test]
+fn a_changed_parameter_is_why_an_item_is_done_again() {
+    let project = done();
+    project.replace("pipeline.toml", "| wc -w >", "| wc -c >");
+    for (before, since) in [(true, "run 1"), (false, "the run before run 2")] {
+        if !before {
+            assert_eq!(project.run().executed()["words"], 5);
+        }
+        let why = project.why(&["words", "a"]);
+        assert!(why.starts_with("parameter `command` changed from "), "{why}");
+        assert!(why.trim_end().ends_with(&format!(" since {since}")), "{why}");
+    }
+}
+
+#[test]
+fn an_item_that_changed_together_with_a_parameter_has_both_reasons() {
+    let project = done();
+    project.replace("pipeline.toml", "| wc -w >", "| wc -c >");
+    project.replace("data/metadata.csv", "Sana a.", "Toinen sana a.");
+    assert_eq!(project.run().executed()["words"], 5);
+    let why = project.why(&["words", "a"]);
+    assert!(why.contains("field `text` of `a` changed since the run before run 2"), "{why}");
+    assert!(why.contains("parameter `command` changed"), "{why}");
+    let why = project.why(&["words", "b"]);
+    assert!(!why.contains("field") && why.contains("parameter `command` changed"), "{why}");
+}
+
+#[test]
+fn an_input_that_is_no_longer_there_is_a_reason() {
+    let project = voice::project(4);
+    run(&project);
+    project.replace("pipeline.toml", "base = \"assets.base\"\n", "");
+    let why = small_world(&project, &["why", "model"]);
+    assert!(why.contains("`base` had 1 references and has 0"), "{why}");
+}
