@@ -106,6 +106,7 @@ fn too_many_fail_the_stage_before_its_first_step() {
     let failures = ran.failures();
     assert!(failures[0].starts_with("2 of 8 items were quarantined"), "{failures:?}");
     assert_eq!(told(&ran.events), BOTH);
+    assert_eq!(listed(&lab), ["odd1", "odd2"], "although the stage has given nothing");
     allow(&lab, "0.5");
     assert_eq!(lab.run().status, Status::Done);
 }
