@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stage_core::{Catalogue, Kind, ParameterValue, Parameters, Work};
+use stage_core::{Catalogue, Kind, Parameter, ParameterValue, Parameters, Work};
 
 use super::export::WrittenExport;
 use super::nearest::{list, nearest, suggestion};
@@ -56,9 +56,59 @@ pub fn read(
     checks: &Checks,
     problems: &mut Collector,
 ) -> Option<Draft> {
-    let kind = find_kind(stage.kind.as_ref()?, catalogue, problems)?;
+    // Where there is none, that has been told.
+    let found = stage.kind.as_ref().map(|node| find_kind(node, catalogue, problems));
+    match found.unwrap_or(Found::Unknown) {
+        Found::Known(kind) => Some(read_as(&stage, kind, checks, problems)),
+        Found::Meant(kind) => read_as_meant(stage, kind, checks, problems),
+        Found::Unknown => {
+            read_common(&stage, checks, problems);
+            None
+        }
+    }
+}
+
+/// The kind is misspelled. If everything else in the stage fits the one that was probably meant,
+/// it is, and what is wrong with the rest is told as well.
+fn read_as_meant(
+    stage: WrittenStage,
+    kind: &'static Kind,
+    checks: &Checks,
+    problems: &mut Collector,
+) -> Option<Draft> {
+    let mut own = Collector::default();
+    let draft = read_as(&stage, kind, checks, &mut own);
+    match own.has_any(&["unknown_key", "missing_key", "missing_port"]) {
+        true => {
+            read_common(&stage, checks, problems);
+            None
+        }
+        false => {
+            problems.take(own);
+            Some(draft)
+        }
+    }
+}
+
+/// What can be told of a stage of an unknown kind.
+fn read_common(stage: &WrittenStage, checks: &Checks, problems: &mut Collector) {
+    let mut policy = policy::usual();
+    for entry in stage.entries.iter().filter(|entry| policy::is_common(&entry.key.value)) {
+        policy::read(&mut policy, entry, checks, problems);
+    }
+    if let Some(export) = &stage.export {
+        super::export::check(export, problems);
+    }
+}
+
+fn read_as(
+    stage: &WrittenStage,
+    kind: &'static Kind,
+    checks: &Checks,
+    problems: &mut Collector,
+) -> Draft {
     let mut draft = Draft {
-        name: stage.name,
+        name: stage.name.clone(),
         kind,
         values: Parameters::default(),
         places: BTreeMap::new(),
@@ -79,36 +129,42 @@ pub fn read(
     if let Some(export) = &stage.export {
         draft.exports = super::export::read(export, kind, problems);
     }
-    Some(draft)
+    draft
 }
 
-fn find_kind(
-    node: &Node,
-    catalogue: &Catalogue,
-    problems: &mut Collector,
-) -> Option<&'static Kind> {
+/// What the key `use` names.
+enum Found {
+    Known(&'static Kind),
+    /// None, but one has a similar name.
+    Meant(&'static Kind),
+    Unknown,
+}
+
+fn find_kind(node: &Node, catalogue: &Catalogue, problems: &mut Collector) -> Found {
     let Some(name) = node.text() else {
         let message = "`use` should be the name of a stage kind";
         problems.add(
             Problem::new("wrong_type", node.span, message)
                 .label(format!("this is {}", node.describe())),
         );
-        return None;
+        return Found::Unknown;
     };
-    let kind = catalogue.get(name);
-    if kind.is_none() {
-        let message = format!("there is no stage kind `{}`", name.escape_debug());
-        let near = nearest(name, catalogue.iter().map(|kind| kind.name));
-        let help = near.map(|near| format!("did you mean `{near}`?"));
-        let help = help.unwrap_or_else(|| {
-            "`throstle stages` lists the kinds; one of somebody else's needs the program that it is \
-             linked into"
-                .to_owned()
-        });
-        problems
-            .add(Problem::new("unknown_kind", node.span, message).label("not known").help(help));
+    if let Some(kind) = catalogue.get(name) {
+        return Found::Known(kind);
     }
-    kind
+    let message = format!("there is no stage kind `{}`", name.escape_debug());
+    let near = nearest(name, catalogue.iter().map(|kind| kind.name));
+    let help = near.map(|near| format!("did you mean `{near}`?"));
+    let help = help.unwrap_or_else(|| {
+        "`throstle stages` lists the kinds; one of somebody else's needs the program that it is \
+         linked into"
+            .to_owned()
+    });
+    problems.add(Problem::new("unknown_kind", node.span, message).label("not known").help(help));
+    match near.and_then(|near| catalogue.get(near)) {
+        Some(kind) => Found::Meant(kind),
+        None => Found::Unknown,
+    }
 }
 
 impl Draft {
@@ -242,6 +298,24 @@ impl Draft {
     /// Whether the port is written but could not be read, which has been reported.
     fn failed(&self, port: &str) -> bool {
         self.ports.get(port).is_some_and(Vec::is_empty) || self.meant.contains(&port)
+    }
+
+    /// Reports what is wrong with the parameters of an instance taken together.
+    pub fn check(&self, parameters: &Parameters, problems: &mut Collector) {
+        let is_unknown = |parameter: &Parameter| {
+            let required = matches!(parameter.default, stage_core::Default::Required);
+            let written = required
+                || self.places.contains_key(parameter.name)
+                || self.meant.contains(&parameter.name);
+            written && !parameters.0.contains_key(parameter.name)
+        };
+        let unknown = self.kind.parameters.iter().filter(|parameter| is_unknown(parameter));
+        let unknown: Vec<&str> = unknown.map(|parameter| parameter.name).collect();
+        for mistake in (self.kind.check)(parameters, &unknown) {
+            let place = self.places.get(mistake.parameter).copied().unwrap_or(self.name.span);
+            let problem = Problem::new("wrong_value", place, mistake.message);
+            problems.add(problem.help_if(mistake.help));
+        }
     }
 
     /// Whether what arrives on the port is not known because of an error.

@@ -21,6 +21,8 @@ pub struct WrittenExport {
     field: Option<String>,
     key_span: Span,
     template: Template,
+    /// Whether the path may be written to at all; what is wrong with it has been told.
+    is_safe: bool,
     pub span: Span,
 }
 
@@ -67,12 +69,26 @@ fn add(
     (text, node): (&str, &Node),
     problems: &mut Collector,
 ) {
-    match template(text) {
-        Ok(template) => {
-            exports.push(WrittenExport { port, field, key_span, template, span: node.span });
-        }
-        Err((message, help)) => {
-            problems.add(Problem::new("unsafe_path", node.span, message).help(help));
+    let (template, refusals) = template(text);
+    let is_safe = refusals.is_empty();
+    for (message, help) in refusals {
+        problems.add(Problem::new("unsafe_path", node.span, message).help(help));
+    }
+    exports.push(WrittenExport { port, field, key_span, template, is_safe, span: node.span });
+}
+
+/// Reports the templates of a stage whose kind is not known.
+pub fn check(entry: &Entry, problems: &mut Collector) {
+    let mut nodes = vec![&entry.node];
+    while let Some(node) = nodes.pop() {
+        match &node.value {
+            Value::Text(text) => {
+                for (message, help) in template(text).1 {
+                    problems.add(Problem::new("unsafe_path", node.span, message).help(help));
+                }
+            }
+            Value::Table(table) => nodes.extend(table.0.iter().map(|entry| &entry.node)),
+            _ => problems.add(not_a_template(node)),
         }
     }
 }
@@ -83,57 +99,65 @@ fn not_a_template(node: &Node) -> Problem {
         .help("write `export = \"out/{id}.wav\"` or `export = { audio = \"out/{id}.wav\" }`")
 }
 
-/// The parts of a template. Paths stay below the folder of the manifest and out of the store.
-fn template(text: &str) -> Result<Template, (String, &'static str)> {
-    let help = "export to a folder beside the manifest, such as `out/{id}.wav`";
-    let refuse = |what: &str| Err((format!("an export path {what}"), help));
-    if text.is_empty() || text.chars().any(char::is_control) {
-        return refuse("cannot be empty or have control characters");
-    }
-    if text.starts_with('/') || text.contains('\\') || text.contains(':') {
-        return refuse("must be relative, with `/` between folders");
-    }
-    if text.split('/').any(|part| part == "..") {
-        return refuse("cannot go up with `..`");
-    }
+/// What is wrong with a template, and what to do about it.
+type Refusal = (String, &'static str);
+
+/// The parts of a template, with all that is wrong with it. Paths stay below the folder of the
+/// manifest and out of the store.
+fn template(text: &str) -> (Template, Vec<Refusal>) {
     let folders: Vec<&str> =
         text.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
-    if folders.first().is_some_and(|first| first.eq_ignore_ascii_case(STORE)) {
-        return refuse("cannot lead into the cache folder");
+    let (template, mut refusals) = places(&folders.join("/"));
+    let first = folders.first().copied().unwrap_or_default();
+    for (wrong, what) in [
+        (
+            text.is_empty() || text.chars().any(char::is_control),
+            "cannot be empty or have control characters",
+        ),
+        (
+            text.starts_with('/') || text.contains(['\\', ':']),
+            "must be relative, with `/` between folders",
+        ),
+        (folders.contains(&".."), "cannot go up with `..`"),
+        (first.eq_ignore_ascii_case(STORE), "cannot lead into the cache folder"),
+        (
+            !text.is_empty() && (folders.is_empty() || text.ends_with('/')),
+            "needs the name of a file at its end",
+        ),
+        (first.starts_with('{') && folders.len() == 1, "needs a folder or a fixed beginning"),
+    ] {
+        if wrong {
+            let help = "export to a folder beside the manifest, such as `out/{id}.wav`";
+            refusals.push((format!("an export path {what}"), help));
+        }
     }
-    if folders.is_empty() || text.ends_with('/') {
-        return refuse("needs the name of a file at its end");
-    }
-    if folders.first().is_some_and(|first| first.starts_with('{')) && folders.len() == 1 {
-        return refuse("needs a folder or a fixed beginning");
-    }
-    places(&folders.join("/"))
+    (template, refusals)
 }
 
-fn places(text: &str) -> Result<Template, (String, &'static str)> {
-    let mut parts = Vec::new();
+/// The places that can be told apart, and what is wrong with the others.
+fn places(text: &str) -> (Template, Vec<Refusal>) {
+    let help = "write the name of a field in braces: `{speaker}`";
+    let (mut parts, mut refusals) = (Vec::new(), Vec::new());
     let mut rest = text;
     while let Some(open) = rest.find('{') {
         let Some(length) = rest[open..].find('}') else { break };
         let name = &rest[open + 1..open + length];
-        if name.is_empty() || name.contains(['{', '/']) {
-            let message = format!("`{{{name}}}` is not a place for a field");
-            return Err((message, "write the name of a field in braces: `{speaker}`"));
-        }
         if open > 0 {
             parts.push(TemplatePart::Text(rest[..open].to_owned()));
         }
-        parts.push(TemplatePart::Field(name.to_owned()));
+        match name.is_empty() || name.contains(['{', '/']) {
+            true => refusals.push((format!("`{{{name}}}` is not a place for a field"), help)),
+            false => parts.push(TemplatePart::Field(name.to_owned())),
+        }
         rest = &rest[open + length + 1..];
     }
     if rest.contains(['{', '}']) {
-        let message = "a brace without its other half in an export path".to_owned();
-        return Err((message, "write the name of a field in braces: `{speaker}`"));
+        refusals.push(("a brace without its other half in an export path".to_owned(), help));
     }
     if !rest.is_empty() {
         parts.push(TemplatePart::Text(rest.to_owned()));
     }
-    Ok(Template(parts))
+    (Template(parts), refusals)
 }
 
 /// What an instance of a stage exports.
@@ -149,11 +173,11 @@ impl Exporter<'_> {
     pub fn resolve(&self, written: &WrittenExport, problems: &mut Collector) -> Option<Export> {
         let port = self.port(written, problems)?;
         let field = match (port.port_type, &written.field) {
-            (PortType::Artifact, None) => None,
-            _ => Some(self.field(port, written, problems)?),
+            (PortType::Artifact, None) => Some(None),
+            _ => self.field(port, written, problems).map(Some),
         };
-        let template = self.template(port, written, problems)?;
-        Some(Export { port: port.name, field, template })
+        let template = self.template(port, written, problems);
+        Some(Export { port: port.name, field: field?, template: template? })
     }
 
     /// The output that is named, else the first that has the field that is named, else the first.
@@ -260,6 +284,7 @@ impl Exporter<'_> {
         let is_dataset = port.port_type == PortType::Dataset;
         let mut parts: Vec<TemplatePart> = Vec::new();
         let mut places = 0;
+        let mut is_whole = written.is_safe;
         for part in &written.template.0 {
             let part = match part {
                 TemplatePart::Field(name) if name == "matrix" && !self.suffix.is_empty() => {
@@ -267,7 +292,7 @@ impl Exporter<'_> {
                 }
                 TemplatePart::Field(name) => {
                     places += 1;
-                    self.check_place(name, known, is_dataset, written.span, problems)?;
+                    is_whole &= self.check_place(name, known, is_dataset, written.span, problems);
                     part.clone()
                 }
                 TemplatePart::Text(_) => part.clone(),
@@ -279,16 +304,17 @@ impl Exporter<'_> {
                 (_, part) => parts.push(part),
             }
         }
-        if is_dataset && places == 0 {
+        if is_dataset && places == 0 && is_whole {
             let message =
                 format!("every item of stage `{}` would be exported to the same file", self.stage);
             let problem = Problem::new("duplicate_export", written.span, message);
             problems.add(problem.help("put a field into the path that tells items apart: `{id}`"));
             return None;
         }
-        Some(Template(parts))
+        is_whole.then_some(Template(parts))
     }
 
+    /// Whether the place can be filled.
     fn check_place(
         &self,
         name: &str,
@@ -296,14 +322,14 @@ impl Exporter<'_> {
         is_dataset: bool,
         span: Span,
         problems: &mut Collector,
-    ) -> Option<()> {
+    ) -> bool {
         if is_dataset && name == "id" {
-            return Some(());
+            return true;
         }
         let found = known.fields.get(name).filter(|_| is_dataset);
         match found {
-            Some(FieldType::Text | FieldType::Number) => return Some(()),
-            None if known.open && is_dataset => return Some(()),
+            Some(FieldType::Text | FieldType::Number) => return true,
+            None if known.open && is_dataset => return true,
             _ => {}
         }
         let texts = known.fields.iter().filter(|(_, kind)| **kind != FieldType::Blob);
@@ -340,6 +366,6 @@ impl Exporter<'_> {
             }
         };
         problems.add(problem);
-        None
+        false
     }
 }

@@ -1,6 +1,6 @@
 //! What is said about values that are wrong.
 
-use stage_core::{Parameter, ParameterType, ParameterValue};
+use stage_core::{Parameter, ParameterType, ParameterValue, Unit};
 
 use super::nearest::list;
 use super::node::{Node, Value};
@@ -23,6 +23,23 @@ impl Wanted {
     }
 }
 
+/// What a value is for, as messages name it: a parameter, or a key of a parameter that is a table.
+pub struct Key {
+    pub name: String,
+    pub unit: Unit,
+}
+
+impl Key {
+    pub fn of(parameter: &Parameter) -> Key {
+        Key { name: parameter.name.to_owned(), unit: parameter.unit }
+    }
+
+    /// A key of this table.
+    pub fn below(&self, name: &str) -> Key {
+        Key { name: format!("{}.{}", self.name, name.escape_debug()), unit: self.unit }
+    }
+}
+
 pub fn bounds(min: Option<String>, max: Option<String>) -> String {
     match (min, max) {
         (Some(min), Some(max)) => format!("between {min} and {max}"),
@@ -33,17 +50,17 @@ pub fn bounds(min: Option<String>, max: Option<String>) -> String {
 }
 
 pub fn out_of_range(
-    parameter: &Parameter,
+    key: &Key,
     found: &str,
     bounds: &str,
     node: &Node,
     problems: &mut Collector,
 ) -> Option<ParameterValue> {
-    let unit = match unit::name(parameter.unit) {
+    let unit = match unit::name(key.unit) {
         "" | "a count" => String::new(),
         unit => format!(" {unit}"),
     };
-    let message = format!("`{}` must be {bounds}{unit}", parameter.name);
+    let message = format!("`{}` must be {bounds}{unit}", key.name);
     let problem =
         Problem::new("out_of_range", node.span, message).label(format!("this is {found}"));
     problems.add(with_use(problem, node));
@@ -51,35 +68,35 @@ pub fn out_of_range(
 }
 
 pub fn not_a_number(
-    parameter: &Parameter,
+    key: &Key,
     what: &str,
     node: &Node,
     problems: &mut Collector,
 ) -> Option<ParameterValue> {
-    match (unit::example(parameter.unit), &node.value) {
+    match (unit::example(key.unit), &node.value) {
         (Some(example), Value::Text(_)) => {
-            let wanted = format!("{what} in {}", unit::name(parameter.unit));
-            wrong_unit(parameter, &wanted, example, node, problems)
+            let wanted = format!("{what} in {}", unit::name(key.unit));
+            wrong_unit(key, &wanted, example, node, problems)
         }
         (example, _) => {
             let wanted = Wanted {
                 what: what.to_owned(),
                 help: example.map(|text| format!("such as {text}")),
             };
-            problems.add(wrong_type(parameter, wanted, node));
+            problems.add(wrong_type(key, wanted, node));
             None
         }
     }
 }
 
 pub fn wrong_unit(
-    parameter: &Parameter,
+    key: &Key,
     wanted: &str,
     example: &str,
     node: &Node,
     problems: &mut Collector,
 ) -> Option<ParameterValue> {
-    let message = format!("`{}` should be {wanted}", parameter.name);
+    let message = format!("`{}` should be {wanted}", key.name);
     let problem = Problem::new("wrong_unit", node.span, message)
         .label("not understood")
         .help(format!("write {example}"));
@@ -87,8 +104,8 @@ pub fn wrong_unit(
     None
 }
 
-pub fn wrong_type(parameter: &Parameter, wanted: Wanted, node: &Node) -> Problem {
-    let message = format!("`{}` should be {}", parameter.name, wanted.what);
+pub fn wrong_type(key: &Key, wanted: Wanted, node: &Node) -> Problem {
+    let message = format!("`{}` should be {}", key.name, wanted.what);
     let problem = Problem::new("wrong_type", node.span, message)
         .label(format!("this is {}", node.describe()))
         .help_if(wanted.help);

@@ -14,6 +14,8 @@ pub struct Node {
     pub span: Span,
     /// Where the value is used, if a parameter of the pipeline stands in its place.
     pub used: Option<Span>,
+    /// As it stands on the command line, where quotes are the shell's: text where text is wanted.
+    pub bare: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -39,13 +41,13 @@ pub struct Entry {
 
 impl Node {
     pub fn new(value: Value, span: Span) -> Node {
-        Node { value, span, used: None }
+        Node { value, span, used: None, bare: None }
     }
 
     pub fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) => Some(text),
-            _ => None,
+            _ => self.bare.as_deref(),
         }
     }
 

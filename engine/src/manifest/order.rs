@@ -17,15 +17,36 @@ const SHOWN: usize = 24;
 type Graph = DiGraph<(), Span>;
 
 /// The stages so that each one comes after all that it reads, as written where that leaves a
-/// choice. Stages of a cycle are left out, and the cycle is reported.
-pub fn order(drafts: &[Option<Draft>], problems: &mut Collector) -> Vec<usize> {
-    let graph = graph(drafts);
-    for component in kosaraju_scc(&graph) {
-        if let Some(path) = cycle(&graph, &component) {
-            problems.add(describe(drafts, &graph, &path));
+/// choice. A cycle is reported, and its references are taken out, so that what else is wrong with
+/// its stages can be found.
+pub fn order(drafts: &mut [Option<Draft>], problems: &mut Collector) -> Vec<usize> {
+    let whole = graph(drafts);
+    let mut is_cyclic = false;
+    for component in kosaraju_scc(&whole) {
+        if let Some(path) = cycle(&whole, &component) {
+            problems.add(describe(drafts, &whole, &path));
+            take_out(drafts, &component);
+            is_cyclic = true;
         }
     }
-    sorted(&graph)
+    match is_cyclic {
+        true => sorted(&graph(drafts)),
+        false => sorted(&whole),
+    }
+}
+
+/// Takes the references of these stages to each other out.
+fn take_out(drafts: &mut [Option<Draft>], component: &[NodeIndex]) {
+    let members: BTreeSet<usize> = component.iter().map(|node| node.index()).collect();
+    for member in &members {
+        let Some(draft) = &mut drafts[*member] else { continue };
+        for targets in draft.inputs.values_mut() {
+            targets.retain(|(target, _)| match target {
+                Target::Stage { stage, .. } => !members.contains(stage),
+                Target::Asset(_) => true,
+            });
+        }
+    }
 }
 
 fn graph(drafts: &[Option<Draft>]) -> Graph {

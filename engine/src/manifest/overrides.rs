@@ -43,11 +43,15 @@ fn split(path: &str, source: usize) -> Option<Vec<Spanned<String>>> {
     Some(keys)
 }
 
-/// TOML where it is TOML, else the text as it is, so that shells need no second quotes.
+/// TOML where it is TOML, else the text as it is, so that shells need no second quotes. What is
+/// TOML is a text as well where one is wanted.
 fn value_of(text: &str, source: usize, offset: usize, problems: &mut Collector) -> Node {
     let span = Span::new(source, offset..offset + text.len());
     match parse::value(text, source, offset, problems) {
-        Some(node) if !matches!(node.value, Value::Date) => Node { span, ..node },
+        Some(node) if matches!(node.value, Value::Text(_)) => Node { span, ..node },
+        Some(node) if !matches!(node.value, Value::Date) => {
+            Node { span, bare: Some(text.to_owned()), ..node }
+        }
         _ => Node::new(Value::Text(text.to_owned()), span),
     }
 }

@@ -230,6 +230,18 @@ impl Collector {
         self.secrets.push(span);
     }
 
+    /// Whether there are problems with one of these codes.
+    pub fn has_any(&self, codes: &[&str]) -> bool {
+        self.problems.iter().any(|problem| codes.contains(&problem.code))
+    }
+
+    /// Takes over what another one has collected.
+    pub fn take(&mut self, other: Collector) {
+        other.problems.into_iter().for_each(|problem| self.add(problem));
+        self.secrets.extend(other.secrets);
+        self.done.extend(other.done);
+    }
+
     fn has_errors(&self) -> bool {
         self.problems.iter().any(Problem::is_error)
     }

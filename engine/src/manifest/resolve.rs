@@ -41,7 +41,7 @@ pub fn resolve(
     let asset_names: BTreeSet<String> = asset_spans.keys().cloned().collect();
     find_references(&mut drafts, &stages, &asset_names, problems);
     warn_unused(&drafts, &asset_spans, problems);
-    let order = order(&drafts, problems);
+    let order = order(&mut drafts, problems);
     let instances = instance::expand(&drafts, &order, problems);
     let base = checks.base.to_owned();
     let mut read = checks.paths();
@@ -201,6 +201,7 @@ impl<'a> Builder<'a> {
         let references = self.references(instance, draft, problems);
         self.check_artifacts(draft, &references, problems);
         let arriving = self.arriving(&references);
+        draft.check(&instance.parameters, problems);
         self.check_fields(instance, draft, &arriving, problems);
         let broken = |port: &str| draft.is_broken(port, references.get(port).map_or(0, Vec::len));
         let fields: BTreeMap<&'static str, KnownFields> = draft

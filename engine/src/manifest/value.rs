@@ -7,7 +7,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::{Default, Parameter, ParameterType, ParameterValue, Role, Unit};
 
 use super::mistake::{
-    bounds, describe, not_a_number, out_of_range, with_use, wrong_type, wrong_unit,
+    Key, bounds, describe, not_a_number, out_of_range, with_use, wrong_type, wrong_unit,
 };
 use super::nearest::{list, nearest};
 use super::node::{Node, Table, Value};
@@ -69,7 +69,8 @@ impl<'a> Checks<'a> {
         node: &Node,
         problems: &mut Collector,
     ) -> Option<ParameterValue> {
-        let value = self.typed(parameter, &parameter.parameter_type, node, problems)?;
+        let key = Key::of(parameter);
+        let value = self.typed(&key, &parameter.parameter_type, node, problems)?;
         if parameter.role == Role::Secret {
             self.check_secret(parameter, node, problems);
         }
@@ -78,27 +79,26 @@ impl<'a> Checks<'a> {
 
     fn typed(
         &self,
-        parameter: &Parameter,
+        key: &Key,
         wanted: &ParameterType,
         node: &Node,
         problems: &mut Collector,
     ) -> Option<ParameterValue> {
+        let bare = node.bare.clone().filter(|_| is_text(wanted));
+        let bare = bare.map(|text| Node { value: Value::Text(text), ..node.clone() });
+        let node = bare.as_ref().unwrap_or(node);
         match (wanted, &node.value) {
             (ParameterType::Text, Value::Text(text)) => Some(ParameterValue::Text(text.clone())),
             (ParameterType::Flag, Value::Flag(flag)) => Some(ParameterValue::Flag(*flag)),
             (ParameterType::Choice(names), Value::Text(text)) => {
-                choice(parameter, names, text, node, problems)
+                choice(key, names, text, node, problems)
             }
-            (ParameterType::Integer { min, max }, _) => {
-                integer(parameter, (*min, *max), node, problems)
-            }
-            (ParameterType::Number { min, max }, _) => {
-                number(parameter, (*min, *max), node, problems)
-            }
+            (ParameterType::Integer { min, max }, _) => integer(key, (*min, *max), node, problems),
+            (ParameterType::Number { min, max }, _) => number(key, (*min, *max), node, problems),
             (ParameterType::Duration, Value::Text(text)) => match unit::duration(text) {
                 Some(seconds) => Some(ParameterValue::Seconds(seconds)),
                 None => wrong_unit(
-                    parameter,
+                    key,
                     "a duration",
                     "`\"90s\"`, `\"1.5h\"` or `\"11h30m\"`",
                     node,
@@ -107,9 +107,7 @@ impl<'a> Checks<'a> {
             },
             (ParameterType::Size, Value::Text(text)) => match unit::size(text) {
                 Some(bytes) => Some(ParameterValue::Bytes(bytes)),
-                None => {
-                    wrong_unit(parameter, "a size", "`\"64MB\"` or `\"12GiB\"`", node, problems)
-                }
+                None => wrong_unit(key, "a size", "`\"64MB\"` or `\"12GiB\"`", node, problems),
             },
             (ParameterType::File | ParameterType::SourcePath, Value::Text(text)) => {
                 let file = matches!(wanted, ParameterType::File);
@@ -117,16 +115,16 @@ impl<'a> Checks<'a> {
                 Some(ParameterValue::Text(text.clone()))
             }
             (ParameterType::List(inner), Value::List(nodes)) => {
-                self.list(parameter, inner, nodes, problems)
+                self.list(key, inner, nodes, problems)
             }
             (ParameterType::Map(inner), Value::Table(table)) => {
-                self.map(parameter, inner, table, problems)
+                self.map(key, inner, table, problems)
             }
             (ParameterType::Record(fields), Value::Table(table)) => {
-                self.record(parameter, fields, table, node.span, problems)
+                self.record(key, fields, table, node.span, problems)
             }
             _ => {
-                problems.add(wrong_type(parameter, describe(wanted), node));
+                problems.add(wrong_type(key, describe(wanted), node));
                 None
             }
         }
@@ -134,19 +132,19 @@ impl<'a> Checks<'a> {
 
     fn list(
         &self,
-        parameter: &Parameter,
+        key: &Key,
         inner: &ParameterType,
         nodes: &[Node],
         problems: &mut Collector,
     ) -> Option<ParameterValue> {
         let values: Vec<Option<ParameterValue>> =
-            nodes.iter().map(|node| self.typed(parameter, inner, node, problems)).collect();
+            nodes.iter().map(|node| self.typed(key, inner, node, problems)).collect();
         Some(ParameterValue::List(values.into_iter().collect::<Option<_>>()?))
     }
 
     fn map(
         &self,
-        parameter: &Parameter,
+        key: &Key,
         inner: &ParameterType,
         table: &Table,
         problems: &mut Collector,
@@ -154,7 +152,7 @@ impl<'a> Checks<'a> {
         let mut values = BTreeMap::new();
         let mut whole = true;
         for entry in &table.0 {
-            match self.typed(parameter, inner, &entry.node, problems) {
+            match self.typed(&key.below(&entry.key.value), inner, &entry.node, problems) {
                 Some(value) => drop(values.insert(entry.key.value.clone(), value)),
                 None => whole = false,
             }
@@ -164,13 +162,13 @@ impl<'a> Checks<'a> {
 
     fn record(
         &self,
-        parameter: &Parameter,
+        key: &Key,
         fields: &[Parameter],
         table: &Table,
         span: Span,
         problems: &mut Collector,
     ) -> Option<ParameterValue> {
-        let place = format!("`{}`", parameter.name);
+        let place = format!("`{}`", key.name);
         let known: Vec<&str> = fields.iter().map(|field| field.name).collect();
         // A misspelled name is one mistake, not also a missing one.
         let mut meant: Vec<&str> = Vec::new();
@@ -261,12 +259,18 @@ impl<'a> Checks<'a> {
     }
 }
 
+/// Whether a value of the type is written as any text.
+fn is_text(wanted: &ParameterType) -> bool {
+    use ParameterType::*;
+    matches!(wanted, Text | Choice(_) | File | SourcePath)
+}
+
 fn shown(base: &Utf8Path) -> &str {
     if base.as_str().is_empty() { "." } else { base.as_str() }
 }
 
 fn choice(
-    parameter: &Parameter,
+    key: &Key,
     names: &[&str],
     text: &str,
     node: &Node,
@@ -275,7 +279,7 @@ fn choice(
     if names.contains(&text) {
         return Some(ParameterValue::Text(text.to_owned()));
     }
-    let message = format!("`{}` cannot be `{}`", parameter.name, text.escape_debug());
+    let message = format!("`{}` cannot be `{}`", key.name, text.escape_debug());
     let help = format!("one of {}", list(names.iter().copied()));
     let near = nearest(text, names.iter().copied());
     let help = near.map_or(help.clone(), |near| format!("did you mean `{near}`? it is {help}"));
@@ -284,7 +288,7 @@ fn choice(
 }
 
 fn integer(
-    parameter: &Parameter,
+    key: &Key,
     (min, max): (i64, i64),
     node: &Node,
     problems: &mut Collector,
@@ -292,14 +296,14 @@ fn integer(
     let found = match &node.value {
         Value::Integer(number) => *number,
         Value::Text(text) => {
-            let number = unit::number(text, parameter.unit);
+            let number = unit::number(text, key.unit);
             let whole = number.filter(|number| (number - number.round()).abs() < 1e-6);
             match whole {
                 Some(number) => number.round() as i64,
-                None => return not_a_number(parameter, "an integer", node, problems),
+                None => return not_a_number(key, "an integer", node, problems),
             }
         }
-        _ => return not_a_number(parameter, "an integer", node, problems),
+        _ => return not_a_number(key, "an integer", node, problems),
     };
     if (min..=max).contains(&found) {
         return Some(ParameterValue::Integer(found));
@@ -308,11 +312,11 @@ fn integer(
         (min != i64::MIN).then(|| min.to_string()),
         (max != i64::MAX).then(|| max.to_string()),
     );
-    out_of_range(parameter, &found.to_string(), &bounds, node, problems)
+    out_of_range(key, &found.to_string(), &bounds, node, problems)
 }
 
 fn number(
-    parameter: &Parameter,
+    key: &Key,
     (min, max): (f64, f64),
     node: &Node,
     problems: &mut Collector,
@@ -320,19 +324,19 @@ fn number(
     let found = match &node.value {
         Value::Integer(number) => *number as f64,
         Value::Number(number) => *number,
-        Value::Text(text) if unit::is_share(parameter.unit, min, max) => {
+        Value::Text(text) if unit::is_share(key.unit, min, max) => {
             match unit::number(text, Unit::Percent) {
                 Some(percent) => percent / 100.0,
                 None => {
-                    return wrong_unit(parameter, "a share", "`0.05` or `\"5%\"`", node, problems);
+                    return wrong_unit(key, "a share", "`0.05` or `\"5%\"`", node, problems);
                 }
             }
         }
-        Value::Text(text) => match unit::number(text, parameter.unit) {
+        Value::Text(text) => match unit::number(text, key.unit) {
             Some(number) => number,
-            None => return not_a_number(parameter, "a number", node, problems),
+            None => return not_a_number(key, "a number", node, problems),
         },
-        _ => return not_a_number(parameter, "a number", node, problems),
+        _ => return not_a_number(key, "a number", node, problems),
     };
     if found.is_finite() && (min..=max).contains(&found) {
         // Adding zero turns -0.0, which would be another key, into 0.0.
@@ -342,7 +346,7 @@ fn number(
         (min > f64::MIN).then(|| min.to_string()),
         (max < f64::MAX).then(|| max.to_string()),
     );
-    out_of_range(parameter, &found.to_string(), &bounds, node, problems)
+    out_of_range(key, &found.to_string(), &bounds, node, problems)
 }
 
 /// A value that the manifest writes outside of stages, checked the same way.

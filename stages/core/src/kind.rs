@@ -172,6 +172,15 @@ impl InputPort {
     }
 }
 
+/// What is wrong with the values of parameters taken together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// Where it stands.
+    pub parameter: &'static str,
+    pub message: String,
+    pub help: Option<String>,
+}
+
 /// A stage kind of the catalogue.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
@@ -193,6 +202,10 @@ pub struct Kind {
     /// The first is what a reference without a port means.
     pub outputs: &'static [OutputPort],
     pub parameters: &'static [Parameter],
+    /// Finds what is wrong with values that are right each by itself, so that `check` can tell
+    /// before anything runs. Of the parameters that are named the values are not known, since
+    /// they are wrong or missing, which has been told.
+    pub check: fn(&Parameters, unknown: &[&str]) -> Vec<Mistake>,
 }
 
 impl Kind {
@@ -210,6 +223,7 @@ impl Kind {
         inputs: &[],
         outputs: &[],
         parameters: &[],
+        check: |_, _| Vec::new(),
     };
 
     pub fn input(&self, name: &str) -> Option<&'static InputPort> {

@@ -16,6 +16,7 @@ pub mod event;
 mod item;
 pub mod key;
 mod kind;
+pub mod line;
 mod parameter;
 pub mod programs;
 mod stage;
@@ -28,7 +29,7 @@ pub use detached::Detached;
 pub use error::{Reject, SAID, StageError};
 pub use item::{Blob, Fields, Item, Value};
 pub use kind::{
-    Batching, FieldType, Fields as FieldSet, InputPort, Kind, OutputPort, Place, PortType,
+    Batching, FieldType, Fields as FieldSet, InputPort, Kind, Mistake, OutputPort, Place, PortType,
     Verdicts, Work,
 };
 pub use parameter::{Default, Parameter, ParameterType, ParameterValue, Parameters, Role, Unit};

@@ -1,7 +1,9 @@
 //! The kinds of the family `command`: programs of the user's own.
 
+use crate::kind::Mistake;
 use crate::kind::{Fields, InputPort, Kind, OutputPort, Verdicts, Work};
-use crate::parameter::{Default, Parameter, ParameterType, Role};
+use crate::line::{Piece, pieces};
+use crate::parameter::{Default, Parameter, ParameterType, ParameterValue, Parameters, Role};
 
 pub const KINDS: &[&Kind] = &[&COMMAND, &ONCE];
 
@@ -117,6 +119,7 @@ items is set aside.",
             ..Parameter::BASE
         },
     ],
+    check: |parameters, unknown| Line::new(parameters, unknown, &[]).mistakes(),
     ..Kind::BASE
 };
 
@@ -133,5 +136,142 @@ pub static ONCE: Kind = Kind {
     }],
     outputs: &[OutputPort { open: true, doc: "The outputs by name.", ..OutputPort::ARTIFACT }],
     parameters: &[LINE, FIELDS, OUTPUTS, TEXTS, SCRIPT, ENVIRONMENT, VERSION, VERSION_COMMAND],
+    check: |parameters, unknown| Line::new(parameters, unknown, &["items"]).mistakes(),
     ..Kind::BASE
 };
+
+/// A command line with all that it may name.
+struct Line<'a> {
+    parameters: &'a Parameters,
+    unknown: &'a [&'a str],
+    /// Places that only this kind of command has.
+    more: &'a [&'a str],
+}
+
+impl<'a> Line<'a> {
+    fn new(parameters: &'a Parameters, unknown: &'a [&'a str], more: &'a [&'a str]) -> Line<'a> {
+        Line { parameters, unknown, more }
+    }
+
+    fn mistakes(&self) -> Vec<Mistake> {
+        let mut mistakes = self.places();
+        mistakes.extend(self.texts());
+        mistakes.extend(self.files());
+        mistakes.extend(self.variables());
+        mistakes
+    }
+
+    fn is_known(&self, parameter: &str) -> bool {
+        !self.unknown.contains(&parameter)
+    }
+
+    /// Every place must have a value.
+    fn places(&self) -> Vec<Mistake> {
+        let Ok(line) = self.parameters.text("command") else { return Vec::new() };
+        let Ok(pieces) = pieces(line) else {
+            return vec![Mistake {
+                parameter: "command",
+                message: "a brace in `command` is not closed".to_owned(),
+                help: Some("write `{{` for a plain brace".to_owned()),
+            }];
+        };
+        let known = self.names();
+        let mut mistakes: Vec<Mistake> = Vec::new();
+        for piece in pieces {
+            let Piece::Place(name) = piece else { continue };
+            if known.iter().any(|known| known == name) || self.may_be_known(name) {
+                continue;
+            }
+            let listed: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+            let mistake = Mistake {
+                parameter: "command",
+                message: format!("`{{{name}}}` in `command` names no value"),
+                help: Some(format!(
+                    "there are {}; `fields` names the fields that the command sees, and `{{{{` is \
+                     a plain brace",
+                    listed.join(", ")
+                )),
+            };
+            if !mistakes.contains(&mistake) {
+                mistakes.push(mistake);
+            }
+        }
+        mistakes
+    }
+
+    fn names(&self) -> Vec<String> {
+        let fields = self.parameters.texts("fields").unwrap_or_default();
+        let mut names: Vec<String> = fields.into_iter().map(str::to_owned).collect();
+        let outputs = self.parameters.map("outputs").unwrap_or_default();
+        names.extend(outputs.keys().map(|name| format!("out.{name}")));
+        names.extend(self.parameters.is_set("script").then(|| "script".to_owned()));
+        names.extend(self.more.iter().map(|name| (*name).to_owned()));
+        names.push("base".to_owned());
+        names
+    }
+
+    /// Whether what is wrong elsewhere may hold the name.
+    fn may_be_known(&self, name: &str) -> bool {
+        match name {
+            "script" => !self.is_known("script"),
+            _ if name.starts_with("out.") => !self.is_known("outputs"),
+            _ => !self.is_known("fields"),
+        }
+    }
+
+    fn texts(&self) -> Vec<Mistake> {
+        let (Ok(texts), Ok(outputs)) =
+            (self.parameters.texts("texts"), self.parameters.map("outputs"))
+        else {
+            return Vec::new();
+        };
+        if !self.is_known("outputs") {
+            return Vec::new();
+        }
+        let unknown = texts.into_iter().filter(|text| !outputs.contains_key(text));
+        unknown
+            .map(|text| Mistake {
+                parameter: "texts",
+                message: format!("`texts` names `{text}`, which is none of the `outputs`"),
+                help: None,
+            })
+            .collect()
+    }
+
+    /// Outputs are files of their own below the folder of the outputs.
+    fn files(&self) -> Vec<Mistake> {
+        let outputs = self.parameters.map("outputs").unwrap_or_default();
+        let mut seen: Vec<Vec<&str>> = Vec::new();
+        let mut mistakes = Vec::new();
+        for (name, value) in outputs {
+            let ParameterValue::Text(file) = value else { continue };
+            let parts: Vec<&str> =
+                file.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+            let leads_out = file.starts_with('/') || parts.contains(&"..");
+            let message = if parts.is_empty() || leads_out {
+                format!("the output `{name}` cannot be the file `{}`", file.escape_debug())
+            } else if seen.contains(&parts) {
+                format!("two outputs are the file `{file}`")
+            } else {
+                seen.push(parts);
+                continue;
+            };
+            let help = Some("each output is a file of its own, such as `words.txt`".to_owned());
+            mistakes.push(Mistake { parameter: "outputs", message, help });
+        }
+        mistakes
+    }
+
+    fn variables(&self) -> Vec<Mistake> {
+        let variables = self.parameters.map("environment").unwrap_or_default();
+        let is_wrong = |name: &&str| name.is_empty() || name.contains(['=', '\0']);
+        let wrong = variables.into_keys().filter(is_wrong);
+        wrong
+            .map(|name| Mistake {
+                parameter: "environment",
+                message: format!("the variable `{}` cannot be set", name.escape_debug()),
+                help: None,
+            })
+            .collect()
+    }
+}

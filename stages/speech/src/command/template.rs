@@ -1,9 +1,10 @@
 //! Command lines with places for values: `say {text} -o {out.audio}`.
 //!
-//! A value always is one word to the shell, whatever it holds. `${NAME}` is the shell's own, and
-//! `{{` and `}}` are plain braces.
+//! A value always is one word to the shell, whatever it holds.
 
 use std::collections::BTreeMap;
+
+use stage_core::line::{Piece, pieces};
 
 /// Why a command line cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,42 +19,15 @@ pub enum TemplateError {
 
 /// Fills in the values, each quoted for the shell.
 pub fn fill(command: &str, values: &BTreeMap<String, String>) -> Result<String, TemplateError> {
+    let unclosed = |_| TemplateError::Unclosed { command: command.to_owned() };
     let mut filled = String::with_capacity(command.len());
-    let mut rest = command;
-    while let Some(at) = rest.find(['{', '}']) {
-        let (before, behind) = rest.split_at(at);
-        filled.push_str(before);
-        if behind.starts_with("{{") || behind.starts_with("}}") {
-            filled.push_str(&behind[..1]);
-            rest = &behind[2..];
-        } else if behind.starts_with('}') || before.ends_with('$') {
-            filled.push_str(&behind[..1]);
-            rest = &behind[1..];
-        } else {
-            let unclosed = || TemplateError::Unclosed { command: command.to_owned() };
-            let end = behind.find('}').ok_or_else(unclosed)?;
-            filled.push_str(&quoted(&behind[1..end], values)?);
-            rest = &behind[end + 1..];
+    for piece in pieces(command).map_err(unclosed)? {
+        match piece {
+            Piece::Text(text) => filled.push_str(text),
+            Piece::Place(name) => filled.push_str(&quoted(name, values)?),
         }
     }
-    filled.push_str(rest);
     Ok(filled)
-}
-
-/// The names of all places of a command line.
-pub fn names(command: &str) -> Result<Vec<String>, TemplateError> {
-    let mut found = Vec::new();
-    let mut values = BTreeMap::new();
-    loop {
-        match fill(command, &values) {
-            Ok(_) => return Ok(found),
-            Err(TemplateError::Unknown { name, .. }) => {
-                values.insert(name.clone(), String::new());
-                found.push(name);
-            }
-            Err(other) => return Err(other),
-        }
-    }
 }
 
 fn quoted(name: &str, values: &BTreeMap<String, String>) -> Result<String, TemplateError> {
@@ -97,7 +71,6 @@ mod tests {
             "`{texts}` names no field; there are `text`; write `{{` for a plain brace"
         );
         assert!(matches!(fill("say {text", &values), Err(TemplateError::Unclosed { .. })));
-        assert_eq!(names("a {x} {y.z} {{w}} ${V} {x}").unwrap(), ["x", "y.z"]);
     }
 
     proptest! {
@@ -110,7 +83,7 @@ mod tests {
 
         #[test]
         fn any_command_is_filled_or_refused(command in "[a-z{}$ .]{0,30}") {
-            let _ = names(&command);
+            let _ = fill(&command, &BTreeMap::new());
         }
     }
 }

@@ -1,0 +1,147 @@
+//! `check` finds every mistake of a file at once, and none hides another.
+
+use engine::manifest::Problem;
+use stage_core::Catalogue;
+
+use crate::support::{CORPUS, load_from};
+
+fn problems_with(rest: &str, set: &[&str]) -> Vec<Problem> {
+    match load_from(&Catalogue::built_in(), &format!("{CORPUS}{rest}"), set) {
+        Ok(_) => Vec::new(),
+        Err(problems) => problems.iter().cloned().collect(),
+    }
+}
+
+fn messages(rest: &str) -> Vec<String> {
+    problems_with(rest, &[]).iter().map(|problem| problem.message().to_owned()).collect()
+}
+
+/// A `command` with more lines.
+fn command(lines: &str) -> String {
+    format!(
+        "[stage.words]\nuse = \"command\"\ninput = \"clips\"\nfields = [\"text\"]\n\
+         outputs = {{ words = \"words.txt\" }}\nexport = \"out/{{id}}.txt\"\n{lines}\n"
+    )
+}
+
+#[test]
+fn every_wrong_place_of_a_command_is_found_before_it_runs() {
+    let found =
+        problems_with(&command("command = \"say {texts} {text} > {out.word}; {{x}} ${Y}\""), &[]);
+    let messages: Vec<&str> = found.iter().map(Problem::message).collect();
+    assert_eq!(
+        messages,
+        ["`{out.word}` in `command` names no value", "`{texts}` in `command` names no value"]
+    );
+    let advice = "there are `text`, `out.words`, `base`; ";
+    assert!(found[0].advice().unwrap().starts_with(advice), "{found:?}");
+    let (line, _) = found[0].position();
+    assert_eq!(line, CORPUS.lines().count() + 7, "the place of the command");
+    assert_eq!(messages_of("say > {out.words} {text"), ["a brace in `command` is not closed"]);
+    assert!(messages_of("say {text} > {out.words}").is_empty());
+}
+
+fn messages_of(line: &str) -> Vec<String> {
+    messages(&command(&format!("command = \"{line}\"")))
+}
+
+#[test]
+fn what_a_command_declares_is_found_together() {
+    let text = "[stage.words]\nuse = \"command.once\"\ncommand = \"x {items} {script} {out.a}\"\n\
+                outputs = { a = \"../a\", b = \"b.txt\", c = \"./b.txt\" }\ntexts = [\"d\"]\n\
+                environment = { \"A=B\" = \"1\" }\nexport = \"out/words\"\n";
+    assert_eq!(
+        messages(text),
+        [
+            "`{script}` in `command` names no value",
+            "the output `a` cannot be the file `../a`",
+            "two outputs are the file `./b.txt`",
+            "`texts` names `d`, which is none of the `outputs`",
+            "the variable `A=B` cannot be set",
+        ]
+    );
+}
+
+#[test]
+fn what_follows_from_a_wrong_value_is_not_told_as_well() {
+    let text = command("command = \"say {text} {more} > {out.words}\"")
+        .replace("outputs = { words = \"words.txt\" }", "outputs = 5");
+    assert_eq!(messages(&text).len(), 2, "the table and `more`: {:?}", messages(&text));
+}
+
+#[test]
+fn every_mistake_of_an_export_is_told() {
+    let text = "[stage.voice]\nuse = \"audio.resample\"\ninput = \"clips\"\n\
+                export = { text = \"/out/../{speakers}/{sound}.wav\" }\n";
+    let found = messages(text).join("\n");
+    for mistake in [
+        "the field `text` is a text, and only files are exported",
+        "an export path must be relative",
+        "an export path cannot go up with `..`",
+    ] {
+        assert!(found.contains(mistake), "{mistake}: {found}");
+    }
+    let text = "[stage.numbers]\nuse = \"speaker.stats\"\ninput = \"clips\"\n\
+                export = \"/out/{speakers}/{sound}.json\"\n";
+    let found = messages(text);
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(found.iter().any(|one| one.contains("so there is no field `speakers`")), "{found:?}");
+    assert!(found.iter().any(|one| one.contains("so there is no field `sound`")), "{found:?}");
+}
+
+#[test]
+fn a_misspelled_kind_hides_nothing_of_its_stage() {
+    let text = "[stage.voice]\nuse = \"audio.resampel\"\ninput = \"clip\"\nrate = \"fast\"\n\
+                quarantine = 7\nexport = \"/out/{id}.wav\"\n";
+    let found = messages(text);
+    assert_eq!(found.len(), 5, "{found:?}");
+    // Where too little fits the kind that may have been meant, what holds for all is told.
+    let text = "[stage.voice]\nuse = \"audio.resampel\"\nloudness = 3\nquarantine = 7\n\
+                export = \"/out/{id}.wav\"\n";
+    let found = messages(text);
+    assert_eq!(found.len(), 3, "{found:?}");
+    let text = "[stage.voice]\nuse = \"nothing.like.it\"\nquarantine = 7\nexport = [1]\n";
+    assert_eq!(messages(text).len(), 3, "{:?}", messages(text));
+}
+
+#[test]
+fn a_cycle_hides_nothing_of_its_stages_and_of_their_readers() {
+    let text = "[stage.a]\nuse = \"audio.resample\"\ninput = \"b\"\nexport = \"out/fixed.wav\"\n\
+                [stage.b]\nuse = \"audio.resample\"\ninput = \"a\"\n\
+                [stage.c]\nuse = \"audio.resample\"\ninput = \"b\"\nexport = \"out/same.wav\"\n";
+    let found = messages(text);
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(found[0].contains("need each other"), "{found:?}");
+}
+
+#[test]
+fn what_is_set_is_a_text_where_a_text_is_wanted() {
+    let text = command(
+        "command = \"say {text} > {out.words}\"\nenvironment = { FLOOR = \"1\", DAY = \"x\" }",
+    );
+    let set = [
+        "words.environment.FLOOR=3",
+        "words.environment.DAY=2024-01-31",
+        "words.salt=1.10",
+        "words.version=true",
+        "words.command=5",
+    ];
+    let text = format!("{CORPUS}{text}");
+    let loaded = load_from(&Catalogue::built_in(), &text, &set).unwrap();
+    let words = loaded.pipeline.find("words").unwrap();
+    let environment = words.parameters.get("environment").to_string();
+    assert_eq!(environment, "{ DAY = \"2024-01-31\", FLOOR = \"3\" }");
+    assert_eq!(words.policy.salt.as_deref(), Some("1.10"));
+    assert_eq!(words.parameters.text("version").unwrap(), "true");
+    assert_eq!(words.parameters.text("command").unwrap(), "5");
+}
+
+#[test]
+fn a_wrong_value_in_a_table_is_told_by_its_key() {
+    let text =
+        command("command = \"say {text} > {out.words}\"\nenvironment = { FLOOR = 3, DAY = true }");
+    assert_eq!(
+        messages(&text),
+        ["`environment.FLOOR` should be a text", "`environment.DAY` should be a text"]
+    );
+}
