@@ -2,6 +2,7 @@
 //! for. Each figure is a band and says what it rests on.
 
 mod assumptions;
+mod beside;
 mod flow;
 mod outcome;
 mod room;

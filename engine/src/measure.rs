@@ -41,6 +41,19 @@ pub struct Measure {
     pub bytes: Line,
     pub ram_bytes: f64,
     pub vram_bytes: f64,
+    /// Of a training, what it takes beside its steps: a validation, a checkpoint, and all else, by
+    /// whether there was a preflight (1) or not (0). The last fields, so that records that were
+    /// written without them are still read.
+    #[serde(deserialize_with = "or_empty")]
+    pub validation: Line,
+    #[serde(deserialize_with = "or_empty")]
+    pub save: Line,
+    #[serde(deserialize_with = "or_empty")]
+    pub start: Line,
+}
+
+fn or_empty<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Line, D::Error> {
+    Ok(Line::deserialize(from).unwrap_or_default())
 }
 
 impl Measure {
@@ -57,6 +70,9 @@ impl Measure {
             bytes: self.bytes.with(&new.bytes),
             ram_bytes: peak(self.ram_bytes, new.ram_bytes),
             vram_bytes: peak(self.vram_bytes, new.vram_bytes),
+            validation: self.validation.with(&new.validation),
+            save: self.save.with(&new.save),
+            start: self.start.with(&new.start),
         }
     }
 }
@@ -166,6 +182,15 @@ mod tests {
         (0..items).for_each(|_| seconds.add(0.0, 1.0));
         let (kind, device) = ("audio.resample".to_owned(), "cpu".to_owned());
         Measure { kind, device, is_probe, seconds, ..Measure::default() }
+    }
+
+    #[test]
+    fn a_measure_without_what_a_training_takes_beside_its_steps_is_still_read() {
+        let measure = measured(3, false);
+        let mut bytes = encode(&measure);
+        let new = encode(&(Line::default(), Line::default(), Line::default())).len();
+        bytes.truncate(bytes.len() - new);
+        assert_eq!(decode(&bytes), Some(measure));
     }
 
     #[test]

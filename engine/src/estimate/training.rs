@@ -9,8 +9,8 @@ use stage_formats::training::{Adapters, Memory, Setting};
 use stage_formats::vits;
 
 use super::Estimator;
+use super::beside::Beside;
 use super::flow::Flow;
-use super::shape_vits::vits_share;
 use super::stage::{GPU_CONTEXT, Todo};
 use crate::machine::Device;
 use crate::measure::Measure;
@@ -32,12 +32,8 @@ const SPEED_ORIGIN: &str = "training runs at 35 TFLOP/s in half precision on an 
     f32: users report 5.4 s for a step of 8 rows of 4,096 tokens with adapters";
 const ROWS_ORIGIN: &str = "a second of speech is 27 tokens with its text, and rows are 95 % full";
 const TIME_SPREAD: f64 = 2.5;
-/// Validations, saves and the start, beside the steps.
-const BESIDE_STEPS: f64 = 1.1;
-/// What a batch takes however small it is, and a training before its first step: weights are read,
-/// and the preflight steps, saves, reloads and speaks.
+/// What a batch takes however small it is.
 const BATCH_START: f64 = 0.05;
-const START: f64 = 5.0;
 /// Where training may end early it may be after this part of its steps.
 const EARLY: f64 = 0.2;
 /// How exact counting tensors is.
@@ -58,6 +54,8 @@ struct Plan {
     accumulation: i64,
     clip_seconds: f64,
     steps: f64,
+    /// Rows of a pass over the clips.
+    pass: f64,
     may_end_early: bool,
 }
 
@@ -118,10 +116,19 @@ impl Estimator<'_> {
             vram_bytes: is_gpu.then_some(memory),
             ..StageEstimate::unknown(0)
         };
+        let left = plan.steps * self.left_of(spec.id);
+        let rows = (plan.setting.rows * plan.accumulation) as f64;
+        let beside = Beside {
+            state_bytes: plan.bytes(1.0, 0.0),
+            ..self.beside(spec, left, rows, plan.pass)
+        };
         let mut scale = 1.0;
         if let Some((measure, basis)) = measured {
-            if let Some(steps) = measure.seconds.total(plan.steps, 0.0, 0.1) {
-                estimate.seconds = Some(early(steps.times(BESIDE_STEPS), plan.may_end_early));
+            if let (Some(steps), Some(step)) =
+                (measure.seconds.total(left, 0.0, 0.1), measure.seconds.total(1.0, 0.0, 0.0))
+            {
+                let all = steps + beside.seconds(step.likely, Some(&measure));
+                estimate.seconds = Some(early(all, plan.may_end_early));
                 estimate.basis = basis;
             }
             estimate.disk_bytes =
@@ -134,23 +141,28 @@ impl Estimator<'_> {
             }
         }
         if estimate.seconds.is_none() {
-            estimate.seconds = Some(self.formula_seconds(&plan, device));
+            let step = self.step_seconds(&plan, device);
+            let all = Figure::within(step * left, TIME_SPREAD) + beside.seconds(step, None);
+            estimate.seconds = Some(early(all, plan.may_end_early));
         }
-        let left = self.left_of(spec.id);
-        estimate.seconds = estimate.seconds.map(|seconds| seconds.times(left));
         if is_gpu {
             estimate.advice = self.batch_advice(&plan, scale);
         }
         estimate
     }
 
+    /// Whether there is a state to go on from.
+    pub fn has_checkpoint(&self, id: StageId) -> bool {
+        let key = self.plan.stage(id).keyed.as_ref().map(|keyed| keyed.digest);
+        let cache = self.flows.store.cache();
+        key.is_some_and(|key| cache.get(CHECKPOINT, &key).ok().flatten().is_some())
+    }
+
     /// The part of the steps that is left where a checkpoint is gone on from.
     pub fn left_of(&self, id: StageId) -> f64 {
         let cache = self.flows.store.cache();
         let key = self.plan.stage(id).keyed.as_ref().map(|keyed| keyed.digest);
-        let has_states =
-            key.is_some_and(|key| cache.get(CHECKPOINT, &key).ok().flatten().is_some());
-        let progress = key.filter(|_| has_states).and_then(|key| {
+        let progress = key.filter(|_| self.has_checkpoint(id)).and_then(|key| {
             let bytes = cache.get(PROGRESS, &key).ok()??;
             decode::<(u64, u64)>(&bytes)
         });
@@ -202,10 +214,10 @@ impl Estimator<'_> {
         };
         let may_end_early = parameters.integer("patience").unwrap_or(0) > 0;
         let clip_seconds = flow.mean_seconds();
-        Ok(Plan { model, setting, accumulation, clip_seconds, steps, may_end_early })
+        Ok(Plan { model, setting, accumulation, clip_seconds, steps, pass, may_end_early })
     }
 
-    fn formula_seconds(&self, plan: &Plan, device: &Device) -> Figure {
+    fn step_seconds(&self, plan: &Plan, device: &Device) -> f64 {
         let rows = (plan.setting.rows * plan.accumulation) as f64;
         let is_cpu = matches!(device, Device::Cpu);
         let step = match &plan.model {
@@ -226,12 +238,11 @@ impl Estimator<'_> {
             Model::Vits(config) => {
                 self.assumed.add(VITS_ORIGIN);
                 let slower = if is_cpu { 100.0 / self.threads as f64 } else { 1.0 };
-                rows * VITS_SECONDS_PER_CLIP * slower * vits_share(config)
+                rows * VITS_SECONDS_PER_CLIP * slower * vits::training_share(config)
             }
         };
         let batches = plan.accumulation as f64;
-        let all = (step + batches * BATCH_START) * plan.steps * BESIDE_STEPS + START;
-        early(Figure::within(all, TIME_SPREAD), plan.may_end_early)
+        step + batches * BATCH_START
     }
 
     fn state_bytes(&self, spec: &StageSpec, plan: &Plan) -> Figure {

@@ -324,6 +324,7 @@ impl Schedule<'_> {
         match result {
             Ok(mut record) => {
                 record.seconds = task.started.elapsed().as_secs_f64();
+                self.end_training(id, record.seconds);
                 self.measure_whole(id, record.seconds, written);
                 self.counts[id.0].executed += 1;
                 self.notes[id.0] = record.notes.clone();
@@ -335,6 +336,7 @@ impl Schedule<'_> {
             Err(_) if self.lost => self.states[id.0] = State::Waiting,
             Err(Failure::Stage(StageError::Stopped)) => {
                 self.states[id.0] = State::Resting;
+                self.end_training(id, task.started.elapsed().as_secs_f64());
                 self.has_saved_for_limit(id);
                 self.has_saved_for_budget();
             }

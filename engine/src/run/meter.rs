@@ -18,6 +18,11 @@ use crate::pipeline::{StageId, StageSpec, StageWork};
 
 /// The metric by which a worker tells what its GPU had taken at most.
 const VRAM: &str = "vram_peak_bytes";
+/// Those by which a training tells what a step took since it last said so, without what lay between
+/// the steps, and what a validation and a checkpoint took.
+const STEP: &str = "step_seconds";
+const VALIDATION: &str = "validation_seconds";
+const SAVE: &str = "save_seconds";
 
 pub struct Meter {
     machine: Machine,
@@ -43,6 +48,22 @@ struct Tally {
     vram_bytes: f64,
     /// The last step of training that was told of, and when.
     step: Option<(u64, Instant)>,
+    training: Session,
+}
+
+/// What a training does in a run.
+#[derive(Default)]
+struct Session {
+    /// The step of the checkpoint that it goes on from.
+    from: u64,
+    validation: Line,
+    save: Line,
+    start: Line,
+    /// Of the steps, validations and checkpoints that were told.
+    told_seconds: f64,
+    /// Up to which step.
+    told: u64,
+    has_preflight: bool,
 }
 
 /// What a stage took in this pass.
@@ -101,6 +122,25 @@ impl Meter {
         if let Some(vram) = values.get(VRAM) {
             tally.vram_bytes = tally.vram_bytes.max(*vram);
         }
+        let training = &mut tally.training;
+        for (name, line) in [(VALIDATION, &mut training.validation), (SAVE, &mut training.save)] {
+            if let Some(seconds) = values.get(name) {
+                line.add(0.0, *seconds);
+                training.told_seconds += seconds;
+            }
+        }
+        if let Some(each) = values.get(STEP) {
+            let before = training.told.max(training.from);
+            let steps = step.saturating_sub(before);
+            (0..steps).for_each(|_| tally.seconds.add(0.0, *each));
+            training.told_seconds += steps as f64 * each;
+            training.told = step;
+            return;
+        }
+        // Others tell no more than that they have done a step.
+        if training.told > 0 || values.contains_key(VALIDATION) || values.contains_key(SAVE) {
+            return;
+        }
         let now = Instant::now();
         if let Some((before, at)) = tally.step
             && step > before
@@ -109,6 +149,17 @@ impl Meter {
             (before..step).for_each(|_| tally.seconds.add(0.0, each));
         }
         tally.step = Some((step, now));
+    }
+}
+
+impl Session {
+    /// The training has come to its end or was stopped, after so many seconds.
+    fn end(&mut self, seconds: f64) {
+        // Of one that tells nothing of itself there is nothing to know.
+        if self.told > 0 {
+            let preflight = f64::from(u8::from(self.has_preflight));
+            self.start.add(preflight, (seconds - self.told_seconds).max(0.0));
+        }
     }
 }
 
@@ -148,6 +199,20 @@ impl Schedule<'_> {
         tally.bytes.add(size, bytes as f64);
         self.meter.taken[id.0].seconds += seconds;
         self.meter.taken[id.0].bytes += bytes as f64;
+    }
+
+    /// A training begins, or goes on from a step.
+    pub fn begin_training(&mut self, id: StageId, from: u64) {
+        let preflight = self.pipeline.stage(id).parameters.flag("preflight").unwrap_or(false);
+        let has_preflight = preflight && from == 0;
+        self.meter.tallies[id.0].training = Session { from, has_preflight, ..Session::default() };
+    }
+
+    /// It is done or was stopped.
+    pub fn end_training(&mut self, id: StageId, seconds: f64) {
+        if self.options.probe.is_none() {
+            self.meter.tallies[id.0].training.end(seconds);
+        }
     }
 
     pub fn measure_step(&mut self, id: StageId, step: u64, values: &BTreeMap<String, f64>) {
@@ -253,6 +318,9 @@ impl Schedule<'_> {
             bytes: if is_short { Line::default() } else { tally.bytes },
             ram_bytes: tally.ram_bytes,
             vram_bytes: tally.vram_bytes,
+            validation: tally.training.validation,
+            save: tally.training.save,
+            start: tally.training.start,
         };
         if measure.is_probe {
             self.meter.probed.push((id, measure));
@@ -289,5 +357,36 @@ impl Schedule<'_> {
             true => Ok(()),
             false => measure::forget_old(self.store.cache()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(step: u64, values: &[(&str, f64)], meter: &mut Meter) {
+        let values = values.iter().map(|(name, value)| ((*name).to_owned(), *value));
+        meter.step(StageId(0), step, &values.collect());
+    }
+
+    #[test]
+    fn steps_validations_checkpoints_and_the_start_of_a_training_are_told_apart() {
+        let mut meter = Meter::new(1, false);
+        meter.tallies[0].training = Session { from: 5, has_preflight: true, ..Session::default() };
+        let step = |step, meter: &mut Meter| told(step, &[("loss", 1.0), (STEP, 2.0)], meter);
+        told(0, &[("preflight/loss", 1.0)], &mut meter);
+        told(5, &[("held_out", 1.0), (VALIDATION, 7.0)], &mut meter);
+        step(10, &mut meter);
+        told(10, &[("held_out", 1.0), (VALIDATION, 5.0)], &mut meter);
+        step(15, &mut meter);
+        told(15, &[(SAVE, 0.5)], &mut meter);
+        let Tally { seconds, training, .. } = &mut meter.tallies[0];
+        training.end(50.0);
+        let mean = |line: &Line| (line.count, line.total(1.0, 1.0, 0.0).map(|mean| mean.likely));
+        assert_eq!(mean(seconds), (10.0, Some(2.0)));
+        assert_eq!(mean(&training.validation), (2.0, Some(6.0)));
+        assert_eq!(mean(&training.save), (1.0, Some(0.5)));
+        // 50 s without 20 s of steps, 12 s of validations and half a second of saving.
+        assert_eq!(mean(&training.start), (1.0, Some(17.5)));
     }
 }

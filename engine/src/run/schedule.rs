@@ -21,6 +21,7 @@ use super::lookups::Lookups;
 use super::message::{GatherTask, ItemTask, JobHandle, Message, Task};
 use super::meter::Meter;
 use super::spending::Spending;
+use super::training::steps_done;
 use super::vigil::Vigil;
 use crate::engine::{Engine, EngineError, RunOptions, Sink};
 use crate::pipeline::{Pipeline, StageId};
@@ -316,6 +317,9 @@ impl<'a> Schedule<'a> {
         }
         let spec = self.pipeline.stage(id);
         let training = self.training(id)?;
+        if let Some(training) = &training {
+            self.begin_training(id, steps_done(&self.store, &training.key)?);
+        }
         let ticket = self.ticket();
         let task = Task::Gather(Box::new(GatherTask {
             ticket,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use cache::{CacheError, Digest};
 use stage_core::Fields;
 
-use crate::record::{CHECKPOINT, CheckpointRecord, decode, encode};
+use crate::record::{CHECKPOINT, CheckpointRecord, PROGRESS, decode, encode};
 use crate::store::Store;
 
 /// How many checkpoints are kept: should the newest be damaged, there is the one before it.
@@ -81,6 +81,15 @@ pub struct Saved {
 pub fn checkpoints(store: &Store, key: &Digest) -> Result<Option<CheckpointRecord>, CacheError> {
     let record = store.cache().get(CHECKPOINT, key)?;
     Ok(record.and_then(|bytes| decode(&bytes)))
+}
+
+/// The step of the newest checkpoint of a key, as far as it was told; 0 without one.
+pub fn steps_done(store: &Store, key: &Digest) -> Result<u64, CacheError> {
+    if checkpoints(store, key)?.is_none() {
+        return Ok(0);
+    }
+    let progress = store.cache().get(PROGRESS, key)?;
+    Ok(progress.and_then(|bytes| decode::<(u64, u64)>(&bytes)).map_or(0, |(done, _)| done))
 }
 
 /// The state, if all that it refers to is there.

@@ -92,7 +92,12 @@ impl<W: Write + Send> Lines<W> {
         let is_held_out = values.keys().any(|name| name.starts_with(HELD_OUT));
         if !is_held_out {
             if running.metrics.is_some_and(|told| now.duration_since(told) < interval) {
-                running.untold = Some((step, values.clone()));
+                let untold = running.untold.get_or_insert_default();
+                // A step is told of more than once, when something is done after it.
+                if untold.0 != step {
+                    *untold = (step, BTreeMap::new());
+                }
+                untold.1.extend(values.iter().map(|(name, value)| (name.clone(), *value)));
                 return Ok(());
             }
             (running.metrics, running.untold) = (Some(now), None);
@@ -437,6 +442,7 @@ mod tests {
             metrics(3, "loss", 7.5),
             metrics(4, "loss", 6.5),
             metrics(4, "held_out", 7.75),
+            metrics(4, "save_seconds", 0.5),
             done,
         ]);
         insta::assert_snapshot!(text, @r"
@@ -445,7 +451,7 @@ mod tests {
         s: step 1, loss 9.2500
         s: step 2, held_out 8.7500
         s: step 4, held_out 7.7500
-        s: step 4, loss 6.5000
+        s: step 4, loss 6.5000, save_seconds 0.5000
         s: done, 1 executed, 0.50 s
         ");
     }

@@ -18,6 +18,8 @@ pub struct Bench {
     pub reads: usize,
     /// All that were made, the newest last.
     pub checkpoints: Vec<Fields>,
+    /// How far it had said to be when they were made.
+    pub saved_at: Vec<(u64, u64)>,
     /// What training goes on from.
     pub parent: Option<Fields>,
     /// By step, in the order in which they were told.
@@ -89,6 +91,7 @@ impl Context for Bench {
     fn checkpoint(&mut self, state: Output) -> Result<Fields, StageError> {
         let state = self.keep_all(state);
         self.checkpoints.push(state.clone());
+        self.saved_at.extend(self.progress.last());
         Ok(state)
     }
 

@@ -19,5 +19,5 @@ pub use original::{is_original, read_original};
 pub use speakers::{SPEAKERS_FILE, config_for_speakers, read_speakers, write_speakers};
 pub use tensors::{DISCRIMINATOR_PREFIX, is_normed, is_normed_in_transformers};
 pub use tokenizer::{ROMANISE, Tokenizer, Tokens};
-pub use training::training_memory;
+pub use training::{training_memory, training_share};
 pub use vocabulary::{TextRules, tokenizer_config_file, vocabulary_file};

@@ -58,7 +58,9 @@ impl Host for ContextHost<'_> {
         blob.map(|blob| stored::recall(&blob, self.context)).transpose()
     }
 
-    fn commit(&mut self, checkpoint: &Checkpoint<Blob>) -> Result<(), StageError> {
+    fn commit(&mut self, step: u64, checkpoint: &Checkpoint<Blob>) -> Result<(), StageError> {
+        // What is left is counted from here.
+        self.context.progress(step.min(self.steps), self.steps);
         let mut state = Output::default().with(STATE, NewValue::Text(checkpoint.state.clone()));
         for (name, blob) in &checkpoint.tensors {
             state = state.with(artifact::tensor_field(name), NewValue::blob(blob.clone()));

@@ -14,7 +14,7 @@ pub trait Host {
     fn recall(&mut self, kept: &Self::Kept) -> Result<Tensor, StageError>;
 
     /// Makes a checkpoint durable, in place of the one before.
-    fn commit(&mut self, checkpoint: &Checkpoint<Self::Kept>) -> Result<(), StageError>;
+    fn commit(&mut self, step: u64, checkpoint: &Checkpoint<Self::Kept>) -> Result<(), StageError>;
 
     /// The checkpoint to go on from.
     fn last(&mut self) -> Result<Option<Checkpoint<Self::Kept>>, StageError>;

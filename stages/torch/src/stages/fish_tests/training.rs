@@ -28,6 +28,17 @@ fn training_that_is_stopped_at_any_look_ends_with_the_same_outputs() {
 }
 
 #[test]
+fn a_checkpoint_comes_with_the_step_that_it_is_of_however_seldom_steps_are_reported() {
+    for kind in KINDS {
+        let mut bench = Bench::default();
+        let base = base(&mut bench);
+        let seldom = [QUIET, ("report_every", whole(4)), ("validate_every", whole(4))];
+        tune(kind, &seldom, &base, &mut bench).unwrap();
+        assert_eq!(bench.saved_at, [(2, 4), (4, 4)]);
+    }
+}
+
+#[test]
 fn a_preflight_changes_nothing_in_what_comes_out() {
     for kind in KINDS {
         let mut bench = Bench::default();

@@ -82,7 +82,7 @@ impl Host for Disk {
         }
     }
 
-    fn commit(&mut self, checkpoint: &Checkpoint<Digest>) -> Result<(), StageError> {
+    fn commit(&mut self, _: u64, checkpoint: &Checkpoint<Digest>) -> Result<(), StageError> {
         self.last = Some(checkpoint.clone());
         Ok(())
     }

@@ -72,6 +72,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
             ("clips_per_second", clips as f64 / seconds),
             ("tokens_per_second", labels as f64 / seconds),
             ("seconds_left", left * seconds / steps as f64),
+            ("step_seconds", seconds / steps as f64),
         ];
         values.map(|(name, value)| (name.to_owned(), value)).to_vec()
     }

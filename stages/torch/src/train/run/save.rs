@@ -48,7 +48,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         }
         let start = host.seconds();
         let checkpoint = self.checkpoint(host)?;
-        host.commit(&checkpoint)?;
+        host.commit(self.state.step, &checkpoint)?;
         let end = host.seconds();
         self.saved = Saved { step: self.state.step, at: end };
         host.report(self.state.step, &[("save_seconds", end - start)]);

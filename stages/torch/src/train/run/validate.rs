@@ -23,6 +23,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         if self.held_out.is_empty() {
             return Ok(());
         }
+        let start = host.seconds();
         let means = self.held_out_means()?;
         let score = self.job.replicas.first().map(|trainee| trainee.score(&means));
         let (step, loss) = (self.state.step, score.unwrap_or(f64::NAN));
@@ -31,9 +32,6 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
             values.extend(means.0.iter().map(|(name, mean)| (format!("held_out/{name}"), *mean)));
         }
         values.iter().for_each(|(name, value)| self.record.push(step, name, *value));
-        let shown: Vec<(&str, f64)> =
-            values.iter().map(|(name, value)| (name.as_str(), *value)).collect();
-        host.report(step, &shown);
         self.state.held_out = Some(Place { step, loss });
         let settings = self.job.settings;
         if let Some(early_stop) = &settings.early_stop {
@@ -50,8 +48,13 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
                 self.best.retain(|(step, _)| *step != out.step);
             }
         }
+        let end = host.seconds();
+        values.push(("validation_seconds".into(), end - start));
+        let shown: Vec<(&str, f64)> =
+            values.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        host.report(step, &shown);
         // The time of a validation is not the time of the steps.
-        self.pace.since = host.seconds();
+        self.pace.since += end - start;
         Ok(())
     }
 

@@ -63,7 +63,7 @@ impl Host for Memory {
         Ok(self.tensors[*kept].copy())
     }
 
-    fn commit(&mut self, checkpoint: &Checkpoint<usize>) -> Result<(), StageError> {
+    fn commit(&mut self, _: u64, checkpoint: &Checkpoint<usize>) -> Result<(), StageError> {
         self.live()?;
         self.commits += 1;
         self.checkpoint = Some(checkpoint.clone());

@@ -1,0 +1,144 @@
+//! What a training takes beside its steps: its start, with the preflight of a new one, validations
+//! and checkpoints.
+
+use stage_core::cost::WEIGHT_BYTES_PER_SECOND;
+use stage_core::estimate::Figure;
+
+use super::Estimator;
+use crate::measure::Measure;
+use crate::measure::line::Line;
+use crate::pipeline::{Reference, StageSpec};
+
+/// A worker starts and reads weights.
+const START: f64 = 5.0;
+/// Rows that a preflight computes there and back: two steps, a stop between them, and both again, of
+/// two rows at most; beside them a few clips are looked at and one is spoken.
+const PREFLIGHT_STEPS: f64 = 5.0;
+const PREFLIGHT_ROWS: f64 = 2.0;
+/// How often it writes the state of the training.
+const PREFLIGHT_SAVES: f64 = 3.0;
+/// Of the time of a row there and back, what the way there takes.
+const FORWARD: f64 = 0.4;
+/// How far the formulas may be off.
+const SPREAD: f64 = 2.5;
+/// What no spread of the past shows of a time.
+const DOUBT: f64 = 0.1;
+
+/// How much of it a training has.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Beside {
+    /// Nothing of it is done yet, and it begins with a preflight.
+    pub has_preflight: bool,
+    pub validations: f64,
+    pub saves: f64,
+    /// Rows that a step learns from, and that are held out.
+    pub rows: f64,
+    pub held_out: f64,
+    /// What is saved.
+    pub state_bytes: f64,
+}
+
+impl Beside {
+    /// With steps of so many seconds.
+    pub fn seconds(&self, step: f64, measure: Option<&Measure>) -> Figure {
+        let row = step / self.rows.max(1.0);
+        let save = self.state_bytes / WEIGHT_BYTES_PER_SECOND;
+        let preflight =
+            PREFLIGHT_STEPS * self.rows.min(PREFLIGHT_ROWS) * row + PREFLIGHT_SAVES * save;
+        let start = START + if self.has_preflight { preflight } else { 0.0 };
+        let measured = |line: fn(&Measure) -> &Line, count: f64, size: f64| {
+            measure.and_then(|measure| line(measure).total(count, size, DOUBT))
+        };
+        let formula = |seconds: f64| Figure::within(seconds, SPREAD);
+        let has_preflight = f64::from(u8::from(self.has_preflight));
+        let start = measured(|measure| &measure.start, 1.0, has_preflight)
+            .unwrap_or_else(|| formula(start));
+        let validations = measured(|measure| &measure.validation, self.validations, 0.0)
+            .unwrap_or_else(|| formula(self.validations * self.held_out * row * FORWARD));
+        let saves = measured(|measure| &measure.save, self.saves, 0.0)
+            .unwrap_or_else(|| formula(self.saves * save));
+        start + validations + saves
+    }
+}
+
+impl Estimator<'_> {
+    /// Of a training that has so many steps before it, of a pass of so many rows.
+    pub fn beside(&self, spec: &StageSpec, steps: f64, rows: f64, pass: f64) -> Beside {
+        let count = |name: &str| spec.parameters.integer(name).unwrap_or(0) as f64;
+        let is_new = !self.has_checkpoint(spec.id);
+        let held_out = self.held_out(spec, pass);
+        let (every, first) = (count("validate_every"), f64::from(u8::from(is_new)));
+        let validations = if every > 0.0 { (steps / every).ceil() + first } else { 0.0 };
+        let saves =
+            if count("save_every") > 0.0 { (steps / count("save_every")).floor() } else { 0.0 };
+        Beside {
+            has_preflight: is_new && spec.parameters.flag("preflight").unwrap_or(false),
+            validations: if held_out > 0.0 { validations } else { 0.0 },
+            saves: saves + 1.0,
+            rows,
+            held_out,
+            state_bytes: 0.0,
+        }
+    }
+
+    /// Rows that are held out, beside those of a pass.
+    fn held_out(&self, spec: &StageSpec, pass: f64) -> f64 {
+        let items = |port: &str| {
+            let references = spec.inputs.get(port).map(|input| &input.references[..]);
+            let flow = |reference: &Reference| match reference {
+                Reference::Stage { stage, port } => {
+                    self.flows.of(*stage, port, &self.assumed).items
+                }
+                Reference::Asset(_) => 0.0,
+            };
+            references.map(|references| references.iter().map(flow).sum::<f64>())
+        };
+        match (items("validation"), items("input")) {
+            (Some(held), Some(trained)) if trained > 0.0 => pass * held / trained,
+            _ => {
+                let fraction = spec.parameters.number("validation_fraction").unwrap_or(0.0);
+                (pass * fraction / (1.0 - fraction)).ceil()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn beside() -> Beside {
+        Beside {
+            has_preflight: true,
+            validations: 3.0,
+            saves: 2.0,
+            rows: 4.0,
+            held_out: 10.0,
+            state_bytes: 6e8,
+        }
+    }
+
+    #[test]
+    fn start_preflight_validations_and_saves_are_terms_of_their_own() {
+        let seconds = |beside: Beside| beside.seconds(8.0, None).likely;
+        // Rows of 2 s: ten there and back and three saves of 2 s, 30 of them there, two saves.
+        assert_eq!(seconds(beside()), (5.0 + 20.0 + 6.0) + 24.0 + 4.0);
+        let without = Beside { has_preflight: false, ..beside() };
+        assert_eq!(seconds(without), 5.0 + 24.0 + 4.0);
+        let blind = Beside { validations: 0.0, ..without };
+        assert_eq!(seconds(blind), 5.0 + 4.0);
+    }
+
+    #[test]
+    fn what_was_measured_takes_the_place_of_each_term() {
+        let mut measure = Measure::default();
+        measure.validation.add(0.0, 7.0);
+        assert_eq!(beside().seconds(8.0, Some(&measure)).likely, 31.0 + 21.0 + 4.0);
+        measure.save.add(0.0, 0.5);
+        measure.start.add(1.0, 40.0);
+        measure.start.add(0.0, 10.0);
+        assert_eq!(beside().seconds(8.0, Some(&measure)).likely, 40.0 + 21.0 + 1.0);
+        let going_on = Beside { has_preflight: false, ..beside() };
+        assert_eq!(going_on.seconds(8.0, Some(&measure)).likely, 10.0 + 21.0 + 1.0);
+    }
+}
