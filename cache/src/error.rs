@@ -1,18 +1,21 @@
 //! What can go wrong with a cache, as situations someone can act on.
 
+use std::io::ErrorKind;
+
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::Digest;
-use crate::fs::FsError;
+use crate::fs::{FsError, MachineFault};
 
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     #[error(transparent)]
-    Fs(#[from] FsError),
+    Fs(FsError),
 
-    #[error("no space for {needed} bytes more at `{path}`: free some, then run again")]
+    #[error("{}", no_space(.path, *.needed, .source))]
     NoSpace {
         path: Utf8PathBuf,
+        /// 0 where that is not known.
         needed: u64,
         #[source]
         source: FsError,
@@ -62,9 +65,30 @@ pub enum CacheError {
     NotAFile { path: Utf8PathBuf },
 }
 
+/// What was needed where, and what to do.
+fn no_space(path: &Utf8Path, needed: u64, source: &FsError) -> String {
+    let (what, advice) = match source.kind() {
+        ErrorKind::FileTooLarge => ("the limit on the size of files leaves no space", "raise it"),
+        ErrorKind::QuotaExceeded => ("the disk quota leaves no space", "free some"),
+        _ => ("no space", "free some"),
+    };
+    match needed {
+        0 => format!("{what} for at least one block more at `{path}`: {advice}, then run again"),
+        _ => format!("{what} for {needed} bytes more at `{path}`: {advice}, then run again"),
+    }
+}
+
+/// A full disk is named as such wherever it is met.
+impl From<FsError> for CacheError {
+    fn from(error: FsError) -> CacheError {
+        let path = error.path.clone();
+        CacheError::while_writing(error, &path, 0)
+    }
+}
+
 impl CacheError {
     /// Names a full disk as such, with what the failed step would have needed.
-    pub(crate) fn while_writing(error: FsError, path: &Utf8Path, needed: u64) -> CacheError {
+    pub fn while_writing(error: FsError, path: &Utf8Path, needed: u64) -> CacheError {
         if error.is_no_space() {
             CacheError::NoSpace { path: path.to_owned(), needed, source: error }
         } else {
@@ -74,15 +98,65 @@ impl CacheError {
 
     /// The disk, or a quota on it, is full.
     pub fn is_no_space(&self) -> bool {
+        self.machine_fault() == Some(MachineFault::DiskFull)
+    }
+
+    /// None where the error tells of what is stored, or of the folder.
+    pub fn machine_fault(&self) -> Option<MachineFault> {
         match self {
-            CacheError::NoSpace { .. } => true,
-            CacheError::Fs(error) => error.is_no_space(),
-            _ => false,
+            CacheError::NoSpace { .. } => Some(MachineFault::DiskFull),
+            CacheError::Fs(error) => error.machine_fault(),
+            _ => None,
+        }
+    }
+
+    /// The message with its cause, for where it is shown alone.
+    pub fn whole(&self) -> String {
+        match self {
+            CacheError::Fs(error) => format!("{error}: {}", error.source),
+            error => error.to_string(),
         }
     }
 
     /// Whether the object asked for has to be made again.
     pub fn is_lost_object(&self) -> bool {
         matches!(self, CacheError::Missing { .. } | CacheError::Damaged { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::fs::Call;
+    use crate::fs::fault::{EDQUOT, EFBIG, EIO, ENOSPC};
+
+    fn failed(number: i32) -> FsError {
+        FsError::new(Call::Write, "/c/x".into(), io::Error::from_raw_os_error(number))
+    }
+
+    #[test]
+    fn a_full_disk_is_told_with_what_was_needed() {
+        let while_writing =
+            |number| CacheError::while_writing(failed(number), "/c".into(), 7).whole();
+        assert_eq!(
+            while_writing(ENOSPC),
+            "no space for 7 bytes more at `/c`: free some, then run again"
+        );
+        assert_eq!(
+            while_writing(EDQUOT),
+            "the disk quota leaves no space for 7 bytes more at `/c`: free some, then run again"
+        );
+        assert_eq!(
+            while_writing(EFBIG),
+            "the limit on the size of files leaves no space for 7 bytes more at `/c`: raise it, \
+             then run again"
+        );
+        assert_eq!(
+            CacheError::from(failed(ENOSPC)).whole(),
+            "no space for at least one block more at `/c/x`: free some, then run again"
+        );
+        assert!(CacheError::from(failed(EIO)).whole().starts_with("cannot write `/c/x`: "));
     }
 }

@@ -25,6 +25,7 @@ mod plan;
 mod project;
 mod replay;
 mod report;
+mod retry;
 mod run;
 mod templates;
 mod terminal;
@@ -76,6 +77,7 @@ fn start(stages: Vec<Arc<dyn Stage>>, began: Instant) -> u8 {
         Ok(arguments) => arguments,
         Err(error) => return report_arguments(&error),
     };
+    cache::fs::outlive_file_size_limit();
     let terminal = Terminal::look();
     let _guard = Guard::new();
     let output = match Output::take() {
@@ -116,6 +118,7 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
         Command::Status(arguments) => plan::status(program, arguments, output),
         Command::Why(arguments) => why::why(program, arguments, output),
         Command::Replay(arguments) => replay::replay(program, arguments, output),
+        Command::Retry(arguments) => retry::retry(program, arguments, output),
         Command::Graph(arguments) => graph::graph(program, arguments, output),
         Command::Items(arguments) => items::items(program, arguments, output),
         Command::Log(arguments) => log::log(program, arguments, output),

@@ -128,6 +128,19 @@ pub enum EngineError {
     Internal { message: String },
 }
 
+impl EngineError {
+    /// What the machine could not do, if that is why: running again goes on from where it was.
+    pub fn machine_fault(&self) -> Option<String> {
+        match self {
+            EngineError::Cache(error) => error.machine_fault().map(|_| error.whole()),
+            EngineError::Stage { stage, error } if error.is_of_machine() => {
+                Some(format!("stage `{stage}`: {error}"))
+            }
+            EngineError::Stage { .. } | EngineError::Internal { .. } => None,
+        }
+    }
+}
+
 impl Engine {
     pub fn implementation(&self, kind: &str) -> Option<&Arc<dyn Stage>> {
         self.stages.iter().find(|stage| stage.kind().name == kind)
@@ -176,7 +189,11 @@ impl Engine {
     ) -> Result<Plan, EngineError> {
         let plan = Planner::new(self, pipeline, cache)?.plan(targets, sink)?;
         if !cache.is_read_only() {
-            cache.commit()?;
+            match cache.commit() {
+                // What was seen is seen again by whoever comes next.
+                Err(error) if error.machine_fault().is_some() => {}
+                other => drop(other?),
+            }
         }
         Ok(plan)
     }

@@ -24,6 +24,7 @@ pub mod plan;
 pub mod reason;
 pub mod record;
 pub mod report;
+mod retry;
 pub mod run;
 pub mod show;
 mod source;

@@ -73,13 +73,44 @@ pub fn run(
     sink: Sink,
 ) -> Result<Status, EngineError> {
     let started = Instant::now();
-    let begun = cache.fs().now() / 1_000_000_000;
     let mut total = Total::new(pipeline);
-    let (number, _claim) = next_run(cache)?;
     let wanted: BTreeSet<StageId> = match options.targets.as_slice() {
         [] => pipeline.ids().collect(),
         targets => pipeline.with_upstream(targets),
     };
+    let ended = run_wanted(engine, pipeline, cache, options, &wanted, &mut total, sink);
+    let status = ended.or_else(|error| pause_for(error, &mut total, sink))?;
+    let seconds = started.elapsed().as_secs_f64();
+    sink(Event::Finished { status, stages: total.named(pipeline, &wanted), seconds });
+    Ok(status)
+}
+
+/// What the machine could not do pauses a run wherever it is met: what is finished stays, and
+/// the rest goes on once the machine can. The first time is told, since the others follow from it.
+fn pause_for(error: EngineError, total: &mut Total, sink: Sink) -> Result<Status, EngineError> {
+    match error.machine_fault() {
+        Some(why) => {
+            if !std::mem::replace(&mut total.is_unable, true) {
+                sink(Event::Stopping { why });
+            }
+            Ok(Status::Paused)
+        }
+        None => Err(error),
+    }
+}
+
+fn run_wanted(
+    engine: &Engine,
+    pipeline: &Pipeline,
+    cache: &Cache,
+    options: &RunOptions,
+    wanted: &BTreeSet<StageId>,
+    total: &mut Total,
+    sink: Sink,
+) -> Result<Status, EngineError> {
+    let started = Instant::now();
+    let begun = cache.fs().now() / 1_000_000_000;
+    let (number, _claim) = next_run(cache)?;
     let names = wanted.iter().map(|id| pipeline.stage(*id).name.clone()).collect();
     sink(Event::Started { run: number, pipeline: pipeline.name.clone(), stages: names });
     let mut ending = Ending::Again;
@@ -93,12 +124,12 @@ pub fn run(
             pipeline,
             cache,
             options,
-            wanted: &wanted,
+            wanted,
             number,
             deep: at > 0,
             held: &mut held,
         };
-        let ended = pass.run(&mut total, sink).and_then(|ending| {
+        let ended = pass.run(total, sink).and_then(|ending| {
             // The next pass may work on the same items: their claims are given up first.
             if ending == Ending::Again {
                 commit_rest(cache, std::mem::take(&mut held))?;
@@ -106,12 +137,11 @@ pub fn run(
             Ok(ending)
         });
         ending = match ended {
-            // What is finished stays, and the rest goes on once there is space.
-            Err(EngineError::Cache(error)) if error.is_no_space() => {
-                sink(Event::Stopping { why: error.to_string() });
+            Err(error) => {
+                pause_for(error, total, sink)?;
                 Ending::Paused
             }
-            other => other?,
+            Ok(ending) => ending,
         };
         if ending != Ending::Again {
             break;
@@ -132,7 +162,7 @@ pub fn run(
         clear_losses(cache)?;
     }
     let seconds = started.elapsed().as_secs_f64();
-    let stages = total.named(pipeline, &wanted);
+    let stages = total.named(pipeline, wanted);
     let total_did_something = total.did_something();
     let outcome = total.outcome(seconds);
     if total_did_something || status != Status::Done {
@@ -142,8 +172,8 @@ pub fn run(
             started: begun,
             seconds,
             status,
-            stages: stages.clone(),
-            keys: total.keys,
+            stages,
+            keys: std::mem::take(&mut total.keys),
             licenses: pipeline.stages.iter().flat_map(|s| s.licenses.clone()).collect(),
             pinned: false,
         };
@@ -153,18 +183,11 @@ pub fn run(
         }
     }
     if let Err(error) = commit_rest(cache, held) {
-        match error.is_no_space() {
-            false => return Err(error.into()),
-            true => {
-                sink(Event::Stopping { why: error.to_string() });
-                status = Status::Paused;
-            }
-        }
+        status = pause_for(error.into(), total, sink)?;
     }
-    if total_did_something {
+    if total_did_something && !total.is_unable {
         tidy(cache)?;
     }
-    sink(Event::Finished { status, stages, seconds });
     Ok(status)
 }
 
@@ -261,13 +284,14 @@ impl Pass<'_> {
             halted: false,
             failed: false,
             lost: false,
-            full: false,
+            unable: false,
             next_ticket: 0,
         };
         if is_first {
             schedule.tell_session();
         }
         let driven = schedule.drive();
+        total.is_unable |= schedule.unable;
         let taken: Vec<Taken> = self.pipeline.ids().map(|id| schedule.taken(id)).collect();
         let done: Vec<bool> =
             schedule.states.iter().map(|state| matches!(state, State::Done)).collect();
@@ -281,12 +305,12 @@ impl Pass<'_> {
         // A commit under way moves the files that exports are made from.
         committer.join();
         self.held.push(committer);
+        total.add(&counts);
         let ending = driven?;
         if self.options.probe.is_some() {
             total.probed = meter.probed;
             return Ok(Ending::Paused);
         }
-        total.add(&counts);
         total.take_keys(self.pipeline, &plans);
         if ending != Ending::Again {
             let done = |id: &StageId| matches!(states[id.0], State::Done);
@@ -390,12 +414,12 @@ fn commit_rest(cache: &Cache, mut held: Vec<Committer>) -> Result<(), CacheError
     }
 }
 
-/// The index shrinks where that is worth it; a full disk is no reason to fail now.
+/// The index shrinks where that is worth it; that the machine cannot now is no reason to fail.
 fn tidy(cache: &Cache) -> Result<(), CacheError> {
     match cache.is_read_only() {
         true => Ok(()),
         false => match cache.tidy() {
-            Err(error) if error.is_no_space() => Ok(()),
+            Err(error) if error.machine_fault().is_some() => Ok(()),
             other => other.map(drop),
         },
     }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use cache::stat::{StatEntry, StatIndex, What};
 use cache::{Cache, CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
-use stage_core::{Blob, Chunk, Dataset, Item, NewValue, Value};
+use stage_core::{Blob, Chunk, Dataset, Item, NewValue, StageError, Value};
 
 /// A cheap handle; clones share everything.
 #[derive(Clone)]
@@ -45,6 +45,15 @@ pub enum ReadError {
     Cache(CacheError),
     #[error("{0}")]
     Unreadable(String),
+}
+
+impl From<ReadError> for StageError {
+    fn from(error: ReadError) -> StageError {
+        match error {
+            ReadError::Cache(error) => StageError::of_cache("", &error),
+            error => StageError::failed(error.to_string()),
+        }
+    }
 }
 
 impl Store {
@@ -126,6 +135,10 @@ impl Store {
             let bytes = self.0.cache.fs().read(&self.0.base.join(&entry.path));
             match bytes {
                 Ok(bytes) if Digest::of(&bytes) == *digest => return Ok(bytes.into()),
+                // The content may well be there.
+                Err(error) if error.machine_fault().is_some() => {
+                    return Err(ReadError::Cache(error.into()));
+                }
                 _ => changed = Some(Utf8PathBuf::from(entry.path)),
             }
         }

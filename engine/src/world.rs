@@ -157,7 +157,7 @@ impl<'a> Watch<'a> {
             (Ok(before), Ok(listed)) => (before, listed),
             (Err(error), _) | (_, Err(error)) => {
                 self.note_absent(folder);
-                return Err(unreadable(&error));
+                return Err(StageError::of_file(error));
             }
         };
         let mut sink = HashSink::default();
@@ -181,7 +181,7 @@ impl<'a> Watch<'a> {
     ) -> Result<(), StageError> {
         for (name, kind) in self.list_one(folder)? {
             let kind = match kind {
-                FileKind::Symlink => self.behind_link(&folder.join(&name)),
+                FileKind::Symlink => self.behind_link(&folder.join(&name))?,
                 other => other,
             };
             match kind {
@@ -194,10 +194,12 @@ impl<'a> Watch<'a> {
     }
 
     /// Links to files are followed; links to folders are not, since they can form a ring.
-    fn behind_link(&self, path: &Utf8Path) -> FileKind {
+    fn behind_link(&self, path: &Utf8Path) -> Result<FileKind, StageError> {
         match self.fs().metadata(&self.full(path)) {
-            Ok(metadata) if metadata.is_file() => FileKind::File,
-            _ => FileKind::Other,
+            Ok(metadata) if metadata.is_file() => Ok(FileKind::File),
+            // Else the file would be missed for as long as the folder stays as it is.
+            Err(error) if error.machine_fault().is_some() => Err(StageError::of_file(error)),
+            _ => Ok(FileKind::Other),
         }
     }
 
@@ -242,7 +244,7 @@ impl World for Watch<'_> {
             Ok(found) => found,
             Err(error) => {
                 self.note_absent(path);
-                return Err(unreadable(&error));
+                return Err(StageError::of_file(error));
             }
         };
         let digest = Digest::of(&bytes);
@@ -261,7 +263,7 @@ impl World for Watch<'_> {
         seen.by_digest = false;
         let entry = seen.clone();
         let file = self.fs().open(&self.full(path), Open::Read);
-        Ok(Arc::new(Unchanged { file: file.map_err(|error| unreadable(&error))?, entry }))
+        Ok(Arc::new(Unchanged { file: file.map_err(StageError::of_file)?, entry }))
     }
 
     fn list(&mut self, folder: &Utf8Path) -> Result<Vec<Utf8PathBuf>, StageError> {
@@ -312,7 +314,7 @@ impl World for Watch<'_> {
 
     fn keep(&mut self, kind: &str, bytes: Bytes) -> Result<Blob, StageError> {
         let value = self.store.keep(NewValue::bytes(kind, bytes));
-        match value.map_err(|error| StageError::failed(error.to_string()))? {
+        match value.map_err(|error| StageError::of_cache("", &error))? {
             Value::Blob(blob) => Ok(std::sync::Arc::unwrap_or_clone(blob)),
             _ => Err(StageError::failed("bytes did not become a blob")),
         }
@@ -347,7 +349,7 @@ impl FileParts for Unchanged {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.check()?;
         let read = self.file.read_at(buffer, offset);
-        let count = read.map_err(|error| io::Error::new(error.kind(), error.to_string()))?;
+        let count = read.map_err(|error| io::Error::new(error.kind(), error))?;
         self.check()?;
         Ok(count)
     }
@@ -369,7 +371,10 @@ impl Watch<'_> {
                 self.note_absent(path);
                 Ok(Err(Reject::new("missing-file", format!("there is no file `{path}`"))))
             }
-            Err(CacheError::Fs(error)) if !is_about_the_file(&error) => Err(unreadable(&error)),
+            Err(error) if error.machine_fault().is_some() => Err(StageError::of_cache("", &error)),
+            Err(CacheError::Fs(error)) if !is_about_the_file(&error) => {
+                Err(StageError::of_file(error))
+            }
             Err(CacheError::Fs(error)) => {
                 self.note_absent(path);
                 let reason = format!("{error}: {}", error.source);
@@ -383,21 +388,14 @@ impl Watch<'_> {
     }
 }
 
-/// Whether an error tells of this file; others tell of the machine, such as too many open files,
-/// and must not become a verdict on an item.
+/// Whether an error tells of this file, so that it may become a verdict on an item.
 fn is_about_the_file(error: &FsError) -> bool {
     use std::io::ErrorKind;
-    const BAD_MEDIUM: i32 = 5;
-    error.source.raw_os_error() == Some(BAD_MEDIUM)
-        || matches!(
-            error.kind(),
-            ErrorKind::PermissionDenied
-                | ErrorKind::IsADirectory
-                | ErrorKind::InvalidFilename
-                | ErrorKind::InvalidInput
-        )
-}
-
-fn unreadable(error: &FsError) -> StageError {
-    StageError::failed(format!("{error}: {}", error.source))
+    matches!(
+        error.kind(),
+        ErrorKind::PermissionDenied
+            | ErrorKind::IsADirectory
+            | ErrorKind::InvalidFilename
+            | ErrorKind::InvalidInput
+    )
 }

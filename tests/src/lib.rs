@@ -10,6 +10,7 @@ pub mod processes;
 mod project;
 mod running;
 pub mod screen;
+pub mod small_disk;
 pub mod stages;
 pub mod train;
 pub mod training;

@@ -30,11 +30,15 @@ pub enum Fault {
 pub const EINTR: i32 = 4;
 pub const EIO: i32 = 5;
 pub const EACCES: i32 = 13;
+pub const ENOMEM: i32 = 12;
+pub const ENFILE: i32 = 23;
 pub const EMFILE: i32 = 24;
+pub const EFBIG: i32 = 27;
 pub const ENOSPC: i32 = 28;
 pub const EROFS: i32 = 30;
 pub const ENOLCK: i32 = 37;
 pub const EOPNOTSUPP: i32 = 95;
+pub const EDQUOT: i32 = 122;
 
 #[derive(Debug, Default)]
 pub struct Faults {

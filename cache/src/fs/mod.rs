@@ -7,9 +7,11 @@
 mod counting;
 pub mod fault;
 mod layer;
+mod machine;
 mod memory;
 mod real;
 mod retry;
+mod space;
 
 use std::fmt::Debug;
 use std::io;
@@ -20,9 +22,11 @@ use camino::{Utf8Path, Utf8PathBuf};
 pub use counting::{Counter, CountingFs};
 pub use fault::{Fault, FaultFs, Faults};
 pub use layer::{Interceptor, Layer};
+pub use machine::{MachineFault, outlive_file_size_limit};
 pub use memory::MemoryFs;
 pub use real::RealFs;
 pub use retry::{Retry, RetryFs};
+pub use space::Space;
 
 /// An operation on a file system that failed: on what, doing what, and why.
 #[derive(Debug, thiserror::Error)]
@@ -47,8 +51,14 @@ impl FsError {
         matches!(self.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
     }
 
+    /// The disk, a quota, or the limit on the size of files leaves no room.
     pub fn is_no_space(&self) -> bool {
-        matches!(self.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        self.machine_fault() == Some(MachineFault::DiskFull)
+    }
+
+    /// None where the error tells of the file itself.
+    pub fn machine_fault(&self) -> Option<MachineFault> {
+        MachineFault::of(&self.source)
     }
 
     /// The file system cannot do this at all, now or later.

@@ -54,6 +54,13 @@ pub enum Command {
     /// replayed.
     #[command(allow_missing_positional = true)]
     Replay(Replay),
+    /// Forget why items of a stage were quarantined, so that the next run tries them again.
+    ///
+    /// A quarantine verdict is kept until the item or the stage changes. Failures of the machine
+    /// (a full disk, a killed program) are never kept; this is for everything else that has been
+    /// repaired outside of the pipeline, such as a program or a server that a `command` uses.
+    /// Finished items stay finished.
+    Retry(Retry),
     /// Draw the graph of the stages, coloured by what a run would do.
     Graph(Graph),
     /// List the data set or the artifact that a stage gives.
@@ -240,6 +247,21 @@ pub struct Replay {
     /// given, which the next replay of the same empties.
     #[arg(long, value_name = "DIR")]
     pub to: Option<Utf8PathBuf>,
+    #[command(flatten)]
+    pub manifest: ManifestOption,
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+#[derive(Args, Debug)]
+pub struct Retry {
+    /// The stage; its name without brackets means every instance of a matrix.
+    pub stage: String,
+    /// The id of a quarantined item; all quarantined items of the stage unless given.
+    pub item: Option<String>,
+    /// Print the items as one JSON object.
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub manifest: ManifestOption,
     #[command(flatten)]

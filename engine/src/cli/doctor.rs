@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cache::fs::{Fs, RealFs};
+use cache::fs::{Fs, RealFs, Space};
 use cache::{Access, Cache, CacheError};
 use camino::Utf8Path;
 
@@ -199,14 +199,13 @@ fn disk(folder: &Utf8Path) -> Finding {
         place = place.parent().unwrap_or(Utf8Path::new(""));
     }
     let place = if place.as_str().is_empty() { Utf8Path::new(".") } else { place };
-    match rustix::fs::statvfs(place.as_std_path()) {
+    match Space::of(place) {
         Err(error) => {
             Finding::new("disk", State::Wrong, format!("`{place}` cannot be looked at: {error}"))
         }
         Ok(space) => {
-            let free = space.f_bavail.saturating_mul(space.f_frsize);
-            let shown = units::bytes(free);
-            match free < LITTLE_SPACE {
+            let shown = units::bytes(space.free);
+            match space.free < LITTLE_SPACE {
                 true => Finding::new(
                     "disk",
                     State::Wrong,

@@ -65,6 +65,18 @@ impl CliError {
         CliError::Failed { message: message.into(), help: Some(help.into()) }
     }
 
+    /// What the machine could not do, if that is why.
+    pub fn machine_fault(&self) -> Option<String> {
+        match self {
+            CliError::Engine(error) => error.machine_fault(),
+            CliError::Cache(error) => error.machine_fault().map(|_| error.whole()),
+            CliError::File(error) => {
+                error.machine_fault().map(|_| format!("{error}: {}", error.source))
+            }
+            _ => None,
+        }
+    }
+
     pub fn code(&self) -> u8 {
         match self {
             CliError::Usage { .. } | CliError::Manifest(_) => USAGE,

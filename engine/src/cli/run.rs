@@ -1,6 +1,7 @@
 //! `run`: executes the plan and shows the events.
 
-use cache::Cache;
+use cache::fs::{MachineFault, RealFs};
+use cache::{Access, Cache};
 use stage_core::event::{Event, Status};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +22,31 @@ use crate::show::lines::Lines;
 use crate::show::live::{Live, Surface};
 use crate::show::runlog::RunLog;
 
+/// What the machine could not do ends the run like a request to stop, also before it began.
 pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
+    match run_to_end(program, arguments) {
+        Err(error) => match error.machine_fault() {
+            Some(why) => tell_pause(program, arguments, why),
+            None => Err(error),
+        },
+        ended => ended,
+    }
+}
+
+/// Nothing has told of the run yet.
+fn tell_pause(program: &Program, arguments: &Run, why: String) -> Result<Exit, CliError> {
+    let stop = StopFlag::default();
+    let output = outlet(arguments.json, program, &stop)?;
+    let display = display(arguments.json, program, None, output.clone())?;
+    let mut feed = Feed { display, output: Some(output), stop, closed: None, finished: false };
+    feed.pass(Event::Stopping { why });
+    let seconds = program.began.elapsed().as_secs_f64();
+    feed.pass(Event::Finished { status: Status::Paused, stages: [].into(), seconds });
+    feed.end();
+    Ok(Exit::Paused)
+}
+
+fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     let start = program.began;
     let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
     program.count_warnings(&project);
@@ -30,7 +55,7 @@ pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     let engine = program.engine(arguments.threads, arguments.verify);
     let stop = StopFlag::default();
     let output = outlet(arguments.json, program, &stop)?;
-    let display = display(arguments.json, program, &cache, output.clone())?;
+    let display = display(arguments.json, program, Some(&cache), output.clone())?;
     interrupt::on_signals(stop.clone(), display.clone())?;
     let limit = arguments.stop_after.or(project.pipeline.session.stop_after_seconds);
     if let Some(seconds) = limit {
@@ -55,8 +80,10 @@ pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     options.stop.begin_reading();
     let status = result?;
     if status == Status::Paused && !arguments.json {
-        let left = left(&engine, &project, &cache, &options)?;
-        feed.say(&left);
+        // That nobody can say makes no difference to how the run ended.
+        if let Ok(left) = left(&engine, &project, &options) {
+            feed.say(&left);
+        }
     }
     feed.end();
     let exit = match status {
@@ -65,21 +92,22 @@ pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
         Status::Paused => Exit::Paused,
     };
     match feed.closed.take() {
+        Some(error) if status == Status::Paused && MachineFault::of(&error).is_some() => {
+            program.warn(&format!("standard output: {error}"));
+            Ok(exit)
+        }
         Some(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(exit),
     }
 }
 
-/// What a run that was stopped leaves, and what that will take.
-fn left(
-    engine: &Engine,
-    project: &Project,
-    cache: &Cache,
-    options: &RunOptions,
-) -> Result<String, CliError> {
+/// What a run that was stopped leaves, and what that will take. Nothing is written for it: the disk
+/// may be full.
+fn left(engine: &Engine, project: &Project, options: &RunOptions) -> Result<String, CliError> {
     let pipeline = &project.pipeline;
-    let plan = engine.plan(pipeline, cache, &options.targets, &mut |_| {})?;
-    let left = estimate_here(pipeline, &plan, cache, engine.threads)?;
+    let cache = Cache::open(&project.cache_folder, Arc::new(RealFs), Access::ReadOnly)?;
+    let plan = engine.plan(pipeline, &cache, &options.targets, &mut |_| {})?;
+    let left = estimate_here(pipeline, &plan, &cache, engine.threads)?;
     Ok(left_text(&left, pipeline))
 }
 
@@ -143,9 +171,16 @@ fn outlet(json: bool, program: &Program, stop: &StopFlag) -> io::Result<Outlet> 
     }
 }
 
-fn display(json: bool, program: &Program, cache: &Cache, output: Outlet) -> io::Result<Shared> {
+fn display(
+    json: bool,
+    program: &Program,
+    cache: Option<&Cache>,
+    output: Outlet,
+) -> io::Result<Shared> {
     let mut reporters = Reporters::default();
-    reporters.add(RunLog::new(cache));
+    if let Some(cache) = cache {
+        reporters.add(RunLog::new(cache));
+    }
     let terminal = &program.terminal;
     match (json, terminal.errors_are_drawn) {
         (true, _) => reporters.add(JsonLines(output)),

@@ -165,7 +165,7 @@ fn is_ours(store: &Store, file: &Utf8Path, digest: &Digest) -> FsResult<bool> {
         Ok((found, entry)) => {
             Ok(found == *digest || entry.size == 0 || is_torn(store, file, digest)?)
         }
-        Err(CacheError::Fs(error)) => Err(error),
+        Err(CacheError::Fs(error) | CacheError::NoSpace { source: error, .. }) => Err(error),
         // A folder, or a file that somebody is writing.
         Err(_) => Ok(false),
     }
@@ -176,7 +176,9 @@ fn is_torn(store: &Store, file: &Utf8Path, digest: &Digest) -> FsResult<bool> {
     let found = store.cache().fs().read(file)?;
     let whole = match store.cache().read(digest) {
         Ok(whole) => whole,
-        Err(CacheError::Fs(error)) => return Err(error),
+        Err(CacheError::Fs(error) | CacheError::NoSpace { source: error, .. }) => {
+            return Err(error);
+        }
         // Nobody knows any more what was written.
         Err(_) => return Ok(false),
     };

@@ -123,7 +123,11 @@ impl<'a> Planner<'a> {
             };
             stages.push(plan.map_err(|error| (spec.name.clone(), error))?);
         }
-        self.save_index().map_err(|error| (String::new(), error.into()))?;
+        match self.save_index() {
+            // The next look hashes again.
+            Err(error) if !self.is_run && error.machine_fault().is_some() => {}
+            other => other.map_err(|error| (String::new(), error.into()))?,
+        }
         Ok(Plan { stages, seconds: started.elapsed().as_secs_f64() })
     }
 
@@ -449,9 +453,17 @@ impl PlanError {
         match self {
             PlanError::Cache(error) => EngineError::Cache(error),
             PlanError::Stage(error) => EngineError::Stage { stage, error },
-            PlanError::Read(error) => {
-                EngineError::Stage { stage, error: StageError::failed(error.to_string()) }
-            }
+            PlanError::Read(error) => EngineError::Stage { stage, error: error.into() },
+        }
+    }
+}
+
+impl From<PlanError> for StageError {
+    fn from(error: PlanError) -> StageError {
+        match error {
+            PlanError::Cache(error) => StageError::of_cache("", &error),
+            PlanError::Read(error) => error.into(),
+            PlanError::Stage(error) => error,
         }
     }
 }

@@ -99,7 +99,9 @@ impl EngineContext {
 
     /// What was stored a while ago may have been collected before anything referred to it.
     fn require(&self, fields: &Fields) -> Result<(), StageError> {
-        match is_there(&self.store, fields.clone()).map_err(|error| unsteady("", &error))? {
+        match is_there(&self.store, fields.clone())
+            .map_err(|error| StageError::of_cache("", &error))?
+        {
             Some(_) => Ok(()),
             None => {
                 let message = "an object that was stored a moment ago is gone".to_owned();
@@ -115,17 +117,7 @@ impl EngineContext {
             let _ = self.messages.send(Message::Full { why: error.to_string() });
             return StageError::Stopped;
         }
-        unsteady("an output cannot be kept: ", error)
-    }
-}
-
-/// What the machine could not do now it may do a moment later.
-fn unsteady(what: &str, error: &CacheError) -> StageError {
-    match error {
-        CacheError::Fs(error) => {
-            StageError::Transient { message: format!("{what}{error}: {}", error.source) }
-        }
-        error => StageError::failed(format!("{what}{error}")),
+        StageError::of_cache("an output cannot be kept: ", error)
     }
 }
 
@@ -135,10 +127,7 @@ impl Context for EngineContext {
             if let ReadError::Lost(digest) | ReadError::Changed { digest, .. } = &error {
                 self.lost.push(*digest);
             }
-            match error {
-                ReadError::Cache(error) => unsteady("", &error),
-                error => StageError::failed(error.to_string()),
-            }
+            error.into()
         })
     }
 
@@ -146,7 +135,7 @@ impl Context for EngineContext {
         if self.kept.is_some() {
             return Ok(None);
         }
-        let failed = |error: CacheError| unsteady("", &error);
+        let failed = |error: CacheError| StageError::of_cache("", &error);
         let kept = self.store.cache().get(MEMO, &self.part_key(key)).map_err(failed)?;
         let Some(fields) = kept.and_then(|bytes| decode::<Fields>(&bytes)) else {
             return Ok(None);
@@ -198,7 +187,8 @@ impl Context for EngineContext {
 
     fn last_checkpoint(&mut self) -> Result<Option<Fields>, StageError> {
         let Some(training) = &mut self.training else { return Ok(None) };
-        let states = training.states(&self.store).map_err(|error| unsteady("", &error))?;
+        let states =
+            training.states(&self.store).map_err(|error| StageError::of_cache("", &error))?;
         Ok(states.into_iter().next())
     }
 

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use cache::fs::MachineFault;
 use crossbeam_channel::Receiver;
 use stage_core::event::Event;
 use stage_core::programs::{self, Handle, Program};
@@ -381,6 +382,9 @@ impl Worker {
         })?;
         let failed = |error: std::io::Error| {
             let message = format!("cannot start the worker `{program}`: {error}");
+            if MachineFault::of(&error).is_some() {
+                return StageError::of_io(message, &error);
+            }
             StageError::with_help(message, "run `throstle doctor` to see what is missing")
         };
         let mut command = Command::new(program);

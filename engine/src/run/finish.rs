@@ -340,11 +340,7 @@ impl Schedule<'_> {
                 self.has_saved_for_limit(id);
                 self.has_saved_for_budget();
             }
-            Err(Failure::Stage(StageError::NoSpace { message })) => {
-                self.states[id.0] = State::Resting;
-                self.disk_full(message);
-            }
-            Err(failure) => self.gather_failed(id, attempt, failure)?,
+            Err(failure) => self.gather_failed(id, attempt, failure.of_the_item())?,
         }
         Ok(())
     }
@@ -356,8 +352,11 @@ impl Schedule<'_> {
         failure: Failure,
     ) -> Result<(), EngineError> {
         let spec = self.pipeline.stage(id);
-        let passing =
-            matches!(failure, Failure::Died { .. } | Failure::Stage(StageError::Transient { .. }));
+        let passing = matches!(
+            failure,
+            Failure::Died { .. }
+                | Failure::Stage(StageError::Transient { .. } | StageError::Machine { .. })
+        );
         if passing && attempt < spec.policy.retries {
             let (stage, what, attempt) = (spec.name.clone(), spec.name.clone(), attempt + 1);
             (self.sink)(Event::Retried { stage, what, attempt });
@@ -365,6 +364,11 @@ impl Schedule<'_> {
             return Ok(());
         }
         let error = match failure {
+            Failure::Stage(error) if error.is_of_machine() => {
+                self.states[id.0] = State::Resting;
+                self.pause_at(id, &error);
+                return Ok(());
+            }
             Failure::Stage(error) | Failure::Open(error) => error,
             Failure::Died { message } => StageError::failed(message),
             Failure::TimedOut { seconds } => StageError::with_help(

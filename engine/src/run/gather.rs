@@ -76,7 +76,7 @@ fn lost(context: &mut EngineContext, error: PlanError) -> StageError {
     if let PlanError::Read(ReadError::Lost(digest)) = &error {
         context.lost.push(*digest);
     }
-    StageError::failed(error.to_string())
+    error.into()
 }
 
 /// Keeps the output of a gather and gives the record of it.

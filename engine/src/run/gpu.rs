@@ -187,7 +187,7 @@ impl Schedule<'_> {
 
     /// Training has saved and stopped by itself since the limit is near.
     pub fn has_saved_for_limit(&mut self, id: StageId) {
-        let stop = self.options.stop.is_requested() || self.full;
+        let stop = self.options.stop.is_requested() || self.unable;
         let limit = self.gpus.deadline(self.store.cache());
         let is_ours = match (limit, self.options.deadline) {
             (Some(limit), Some(deadline)) => limit < deadline,

@@ -84,6 +84,19 @@ pub enum Failure {
     },
 }
 
+impl Failure {
+    /// What the machine could not do, or a request to stop, means for one item what it means for
+    /// all of them.
+    pub fn of_the_item(self) -> Failure {
+        match self {
+            Failure::Open(error) if error.is_of_machine() || error == StageError::Stopped => {
+                Failure::Stage(error)
+            }
+            other => other,
+        }
+    }
+}
+
 pub enum Task {
     Items(ItemTask),
     Gather(Box<GatherTask>),
@@ -141,11 +154,18 @@ impl JobHandle {
         context: &mut EngineContext,
     ) -> Result<Arc<dyn ItemJob>, StageError> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = || match engine.open(self.kind, self.setup.clone(), context)? {
-            Job::Item(job) => Ok(Arc::from(job)),
+        if let Some(opened) = &*opened {
+            return opened.clone();
+        }
+        let now = engine.open(self.kind, self.setup.clone(), context).and_then(|job| match job {
+            Job::Item(job) => Ok(Arc::<dyn ItemJob>::from(job)),
             _ => Err(StageError::failed(format!("`{}` is no item stage", self.kind.name))),
-        };
-        opened.get_or_insert_with(open).clone()
+        });
+        // What the machine could not do now it may do for the next item.
+        if !now.as_ref().is_err_and(StageError::is_of_machine) {
+            *opened = Some(now.clone());
+        }
+        now
     }
 
     pub fn gather_job(

@@ -109,7 +109,8 @@ pub struct Schedule<'a> {
     pub halted: bool,
     pub failed: bool,
     pub lost: bool,
-    pub full: bool,
+    /// The machine could not do something, and the run stops for it.
+    pub unable: bool,
     pub next_ticket: u64,
 }
 
@@ -148,7 +149,7 @@ impl<'a> Schedule<'a> {
     }
 
     fn ending(&self) -> Ending {
-        if self.lost && !self.options.stop.is_requested() && !self.full {
+        if self.lost && !self.options.stop.is_requested() && !self.unable {
             return Ending::Again;
         }
         let unfinished = self
@@ -164,7 +165,7 @@ impl<'a> Schedule<'a> {
 
     /// Nothing new is begun once a stop is asked for or a failure ends the run.
     pub fn may_start(&self) -> bool {
-        !self.halted && !self.lost && !self.full && !self.options.stop.is_requested()
+        !self.halted && !self.lost && !self.unable && !self.options.stop.is_requested()
     }
 
     fn receive(&mut self) -> Result<(), EngineError> {
@@ -195,7 +196,7 @@ impl<'a> Schedule<'a> {
                 self.meter.observe(&event);
                 (self.sink)(event);
             }
-            Message::Full { why } => self.disk_full(why),
+            Message::Full { why } => self.pause(why),
             Message::Committed(result) => self.report_commit(result)?,
         }
         self.committer.start_if_due(&self.store);
@@ -206,17 +207,18 @@ impl<'a> Schedule<'a> {
     pub fn report_commit(&mut self, result: Result<(), CacheError>) -> Result<(), EngineError> {
         match result {
             Ok(()) => Ok(()),
-            Err(error) if error.is_no_space() => {
-                self.disk_full(error.to_string());
+            Err(error) if error.machine_fault().is_some() => {
+                self.pause(error.whole());
                 Ok(())
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    pub fn disk_full(&mut self, why: String) {
-        if !self.full {
-            self.full = true;
+    /// What the machine cannot do now stops the run: it is no verdict on anything.
+    pub fn pause(&mut self, why: String) {
+        if !self.unable {
+            self.unable = true;
             (self.sink)(Event::Stopping { why });
         }
     }
@@ -228,6 +230,11 @@ impl<'a> Schedule<'a> {
                 self.tell_quarantined(id, &item, &reject);
             }
         }
+    }
+
+    pub fn pause_at(&mut self, id: StageId, error: &StageError) {
+        let stage = &self.pipeline.stage(id).name;
+        self.pause(format!("stage `{stage}`: {error}"));
     }
 
     fn progress(&mut self, ticket: u64, done: u64, total: u64) {

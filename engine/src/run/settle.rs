@@ -258,9 +258,14 @@ impl Schedule<'_> {
             return Ok(());
         }
         let retries = self.pipeline.stage(id).policy.retries;
-        match (failure, batch) {
+        match (failure.of_the_item(), batch) {
             (Failure::Stage(StageError::Stopped), _) => {}
-            (Failure::Stage(StageError::NoSpace { message }), _) => self.disk_full(message),
+            (Failure::Stage(error @ StageError::NoSpace { .. }), _) => self.pause_at(id, &error),
+            (Failure::Stage(StageError::Machine { .. }), _) if queued.attempt < retries => {
+                queued.attempt += 1;
+                self.retry(id, queued);
+            }
+            (Failure::Stage(error @ StageError::Machine { .. }), _) => self.pause_at(id, &error),
             (Failure::Open(error) | Failure::Stage(error @ StageError::Unable { .. }), _) => {
                 self.fail(id, &error);
             }

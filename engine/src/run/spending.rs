@@ -106,7 +106,7 @@ impl Schedule<'_> {
     pub fn has_saved_for_budget(&mut self) {
         let others = [self.options.deadline, self.gpus.deadline(self.store.cache())];
         let is_first = |budget: Instant| others.iter().flatten().all(|other| budget <= *other);
-        let stop = self.options.stop.is_requested() || self.full;
+        let stop = self.options.stop.is_requested() || self.unable;
         if !stop && self.spending.deadline().is_some_and(is_first) {
             self.stop_for_budget();
         }

@@ -18,6 +18,8 @@ pub struct Total {
     pub expected: Option<Estimate>,
     pub costs: BTreeMap<String, StageOutcome>,
     pub probed: Vec<(StageId, Measure)>,
+    /// It was told that the machine could not do something.
+    pub is_unable: bool,
 }
 
 impl Total {
@@ -30,6 +32,7 @@ impl Total {
             expected: None,
             costs: BTreeMap::new(),
             probed: Vec::new(),
+            is_unable: false,
         }
     }
 

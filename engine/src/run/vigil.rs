@@ -64,7 +64,7 @@ impl Schedule<'_> {
     /// Ends workers that would keep the run from its end.
     pub fn watch_workers(&mut self) {
         let stop = &self.options.stop;
-        if !stop.is_requested() && !self.full {
+        if !stop.is_requested() && !self.unable {
             return;
         }
         let now = Instant::now();

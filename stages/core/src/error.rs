@@ -1,5 +1,9 @@
 //! Why an item or a stage did not succeed.
 
+use std::io;
+
+use cache::CacheError;
+use cache::fs::{FsError, MachineFault};
 use serde::{Deserialize, Serialize};
 
 /// What stands in a reason before the words of a program.
@@ -56,6 +60,10 @@ pub enum StageError {
     /// No item can be worked on, and none of them is to blame: the stage ends at once.
     #[error("{message}")]
     Unable { message: String, help: Option<String> },
+    /// The machine could not do something at this moment, such as opening one more file: it is
+    /// tried again, and when that does not help either the run stops, and goes on from here.
+    #[error("{message}")]
+    Machine { message: String },
 }
 
 impl StageError {
@@ -65,6 +73,35 @@ impl StageError {
 
     pub fn with_help(message: impl Into<String>, help: impl Into<String>) -> StageError {
         StageError::Failed { message: message.into(), help: Some(help.into()) }
+    }
+
+    /// An error of the system. All that stages do with files comes through here, so that what the
+    /// machine could not do becomes no verdict on an item.
+    pub fn of_io(message: impl Into<String>, error: &io::Error) -> StageError {
+        StageError::of_fault(message.into(), MachineFault::of(error))
+    }
+
+    /// A full disk is named with its place.
+    pub fn of_file(error: FsError) -> StageError {
+        StageError::of_cache("", &CacheError::from(error))
+    }
+
+    /// `what` stands before the message.
+    pub fn of_cache(what: &str, error: &CacheError) -> StageError {
+        StageError::of_fault(format!("{what}{}", error.whole()), error.machine_fault())
+    }
+
+    fn of_fault(message: String, fault: Option<MachineFault>) -> StageError {
+        match fault {
+            Some(MachineFault::DiskFull) => StageError::NoSpace { message },
+            Some(MachineFault::Unable) => StageError::Machine { message },
+            None => StageError::failed(message),
+        }
+    }
+
+    /// It tells of the machine at a moment: nothing is kept of it, and the run stops for it.
+    pub fn is_of_machine(&self) -> bool {
+        matches!(self, StageError::NoSpace { .. } | StageError::Machine { .. })
     }
 
     pub fn help(&self) -> Option<&str> {

@@ -314,7 +314,7 @@ impl Context for PipeContext<'_, '_> {
 
     fn scratch(&mut self) -> Result<Utf8PathBuf, StageError> {
         let folder = self.ask_path(Question::Staging)?;
-        let none = || StageError::Transient { message: "no folder for files can be made".into() };
+        let none = || StageError::Machine { message: "no folder for files can be made".into() };
         folder.ok_or_else(none)
     }
 

@@ -52,6 +52,11 @@ impl From<FsError> for FormatError {
 
 impl From<FormatError> for stage_core::StageError {
     fn from(error: FormatError) -> stage_core::StageError {
-        stage_core::StageError::failed(error.to_string())
+        let message = error.to_string();
+        match &error {
+            FormatError::File { error } => stage_core::StageError::of_io(message, &error.source),
+            FormatError::Write { source, .. } => stage_core::StageError::of_io(message, source),
+            _ => stage_core::StageError::failed(message),
+        }
     }
 }

@@ -25,6 +25,7 @@ usage: throstle-torch                serve stages to `throstle` over stdin and s
 
 /// Does what the arguments say; the exit code.
 pub fn run(arguments: &[String]) -> io::Result<u8> {
+    cache::fs::outlive_file_size_limit();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         [] => serve_pipe().map(|()| 0),

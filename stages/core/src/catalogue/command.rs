@@ -80,7 +80,9 @@ const VERSION_COMMAND: Parameter = Parameter {
 
 const DOC: &str = "The command runs in a private folder with a clean environment. It must end with \
                    status 0 and write every declared output. When it takes too long or the run is \
-                   stopped, it and all that it started are killed.";
+                   stopped, it and all that it started are killed. A failure while the disk is \
+                   full stops the run and sets no item aside; a program that was killed, or that \
+                   reports an error of the machine, is tried again, by the next run as well.";
 
 pub static COMMAND: Kind = Kind {
     name: "command",
@@ -89,6 +91,9 @@ pub static COMMAND: Kind = Kind {
 The command runs in a private folder with a clean environment. It must end with status 0 and write
 every declared output. When it takes too long or the run is stopped, it and all that it started are
 killed.
+
+A failure while the disk is full stops the run and sets no item aside. A program that was killed, or
+that reports an error of the machine, is tried again, by the next run as well.
 
 When the first 20 items of more than 20 fail alike, with the same status and the same last line, the
 command or its environment is taken to be broken: the stage fails with that line, and none of these

@@ -71,11 +71,49 @@ pub enum CommandError {
     NotAFile { path: Utf8PathBuf },
     #[error("the output `{path}` is to be a text and is no UTF-8")]
     NotText { path: Utf8PathBuf },
+    #[error(
+        "no space for the command, {free} bytes are left at `{folder}`: free some, then run again\
+         {cause}"
+    )]
+    NoRoom {
+        folder: Utf8PathBuf,
+        free: u64,
+        /// Behind a semicolon; empty where the program noticed nothing.
+        cause: String,
+    },
+    #[error("the machine could not do what the command asked for; {cause}")]
+    Machine { cause: String },
     #[error("failed to {action} `{path}`: {error}")]
     Io { action: &'static str, path: Utf8PathBuf, error: io::Error },
 }
 
 impl CommandError {
+    /// Whether the program itself came to an end that may be due to what it was given.
+    pub fn is_of_the_program(&self) -> bool {
+        self.reject_code().is_some()
+            || matches!(self, CommandError::Killed { .. } | CommandError::NotFound { .. })
+    }
+
+    /// What the program said last.
+    pub fn said(&self) -> &str {
+        match self {
+            CommandError::NotFound { end, .. }
+            | CommandError::Failed { end, .. }
+            | CommandError::Killed { end, .. }
+            | CommandError::NoOutput { end, .. } => &end.0,
+            _ => "",
+        }
+    }
+
+    /// With the last line alone of what the program said.
+    pub fn in_short(&self) -> String {
+        let (said, whole) = (self.said().trim(), self.to_string());
+        match said.lines().next_back() {
+            Some(last) => whole.replacen(said, last, 1),
+            None => whole,
+        }
+    }
+
     /// A stable word if the error is a verdict on what the command was given, which the same
     /// input will meet again. A missing program, a kill or a slow machine says nothing about it.
     pub fn reject_code(&self) -> Option<&'static str> {
@@ -258,7 +296,7 @@ const NOT_FOUND: i32 = 127;
 
 fn check_status(status: ExitStatus, line: &str, stderr: &str) -> Result<(), CommandError> {
     let end = End(stderr.to_owned());
-    if let Some(signal) = status.signal() {
+    if let Some(signal) = status.signal().or_else(|| signal_of(status.code()?)) {
         let name = Signal::try_from(signal).map_or("unknown", Signal::as_str).to_owned();
         return Err(CommandError::Killed { signal, name, end });
     }
@@ -270,6 +308,13 @@ fn check_status(status: ExitStatus, line: &str, stderr: &str) -> Result<(), Comm
         }
         other => Err(CommandError::Failed { status: other.unwrap_or(-1), end }),
     }
+}
+
+/// A shell adds this to the signal that ended what it ran.
+const KILLED: i32 = 128;
+
+fn signal_of(status: i32) -> Option<i32> {
+    Signal::try_from(status - KILLED).ok().map(|signal| signal as i32)
 }
 
 fn outputs(spec: &CommandSpec<'_>, stderr: &str) -> Result<Vec<Bytes>, CommandError> {

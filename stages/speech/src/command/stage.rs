@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cache::CacheError;
+use cache::fs::{Call, FsError};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::catalogue::command as kinds;
 use stage_core::{
@@ -15,6 +17,7 @@ use stage_core::{
     ParameterValue, Parameters, PortInput, PortOutput, Reject, Setup, Stage, StageError, Value,
 };
 
+use super::room::{Disks, Room};
 use super::run::{CommandError, CommandSpec, Finished, check_program, run};
 use super::template;
 use crate::corpus::path;
@@ -107,7 +110,7 @@ impl Declared {
             timeout: Some(VERSION_TIMEOUT),
             said: None,
         };
-        let finished = run(&spec, || context.stopping()).map_err(fatal)?;
+        let finished = Room::of(folder).judge(run(&spec, || context.stopping())).map_err(fatal)?;
         let said = format!("{}{}", finished.stdout, finished.stderr);
         let wanted = if parameters.is_set("version") { parameters.text("version")? } else { "" };
         match said.contains(wanted) {
@@ -141,6 +144,18 @@ impl Declared {
             Some(script) => write(&folder.join(SCRIPT), script),
             None => Ok(()),
         }
+    }
+
+    /// What the command makes.
+    fn make(
+        &self,
+        folder: &Utf8Path,
+        places: &BTreeMap<String, String>,
+        context: &mut dyn Context,
+    ) -> Result<Vec<(String, NewValue)>, CommandError> {
+        let room = Room::of(folder);
+        let finished = self.run(folder, places, context);
+        room.judge(finished.and_then(|finished| self.values(finished)))
     }
 
     fn run(
@@ -249,27 +264,38 @@ fn environment(setup: &Setup) -> Result<BTreeMap<String, String>, StageError> {
 /// A folder that is gone with its content when it is dropped, unless the stage is replayed.
 struct Private {
     path: Utf8PathBuf,
-    _folder: Option<tempfile::TempDir>,
+    folder: Option<tempfile::TempDir>,
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        // Who works beside this one may have found no room until now.
+        if self.folder.is_some() {
+            Disks::shared().look(&self.path);
+        }
+    }
 }
 
 impl Private {
     fn new(context: &mut dyn Context) -> Result<Private, StageError> {
-        let failed = |why: String| {
-            StageError::failed(format!("failed to make a folder for the command: {why}"))
-        };
         if let Some(kept) = context.kept() {
             let path = kept.join(KEPT);
             create(&path)?;
-            return Ok(Private { path, _folder: None });
+            return Ok(Private { path, folder: None });
         }
         // The command runs elsewhere, and the cache may have been named by a relative path.
-        let above = std::path::absolute(context.scratch()?);
+        let scratch = context.scratch()?;
+        let above = std::path::absolute(&scratch);
         let made =
             above.and_then(|above| tempfile::Builder::new().prefix("command-").tempdir_in(above));
-        let folder = made.map_err(|error| failed(error.to_string()))?;
+        let failed = |why: &str| {
+            StageError::failed(format!("failed to make a folder for the command: {why}"))
+        };
+        let folder = made
+            .map_err(|error| StageError::of_file(FsError::new(Call::CreateDir, &scratch, error)))?;
         let path = Utf8PathBuf::from_path_buf(folder.path().to_owned());
-        let path = path.map_err(|_| failed("its path is not UTF-8".to_owned()))?;
-        Ok(Private { path, _folder: Some(folder) })
+        let path = path.map_err(|_| failed("its path is not UTF-8"))?;
+        Ok(Private { path, folder: Some(folder) })
     }
 
     fn path(&self) -> &Utf8Path {
@@ -279,23 +305,30 @@ impl Private {
 
 fn create(folder: &Utf8Path) -> Result<(), StageError> {
     fs::create_dir_all(folder)
-        .map_err(|error| StageError::failed(format!("failed to make `{folder}`: {error}")))
+        .map_err(|error| StageError::of_file(FsError::new(Call::CreateDir, folder, error)))
 }
 
 fn write(file: &Utf8Path, bytes: &[u8]) -> Result<(), StageError> {
-    fs::write(file, bytes)
-        .map_err(|error| StageError::failed(format!("failed to write `{file}`: {error}")))
+    fs::write(file, bytes).map_err(|error| {
+        let error = FsError::new(Call::Write, file, error);
+        StageError::of_cache("", &CacheError::while_writing(error, file, bytes.len() as u64))
+    })
 }
 
 /// An error of a command that concerns the whole stage.
 fn fatal(error: CommandError) -> StageError {
-    match error {
+    let message = error.to_string();
+    match &error {
         CommandError::Stopped => StageError::Stopped,
-        CommandError::Killed { .. } | CommandError::Timeout { .. } => {
-            StageError::Transient { message: error.to_string() }
+        CommandError::NoRoom { .. } => StageError::NoSpace { message },
+        CommandError::Killed { .. }
+        | CommandError::Timeout { .. }
+        | CommandError::Machine { .. } => StageError::Transient { message },
+        CommandError::Start(error) | CommandError::Io { error, .. } => {
+            StageError::of_io(message, error)
         }
         CommandError::NotFound { .. } => unable(&error),
-        other => StageError::failed(other.to_string()),
+        _ => StageError::failed(message),
     }
 }
 
@@ -347,8 +380,7 @@ impl Each {
                 }
             };
         }
-        let finished = self.declared.run(folder, &places, context);
-        match finished.and_then(|finished| self.declared.values(finished)) {
+        match self.declared.make(folder, &places, context) {
             Ok(values) => Ok(Ok(Output { values, notes: Vec::new() })),
             Err(error) => match error.reject_code() {
                 Some(code) if self.rejects => Ok(Err(Reject::new(code, error.to_string()))),
@@ -410,8 +442,8 @@ impl GatherJob for Once {
         let list = folder.join(ITEMS);
         write(&list, &self.lines(items, folder, context)?)?;
         places.insert(ITEMS_PLACE.to_owned(), list.into_string());
-        let finished = self.0.run(folder, &places, context).map_err(fatal)?;
-        let artifact = PortOutput::Artifact(self.0.values(finished).map_err(fatal)?);
+        let made = self.0.make(folder, &places, context).map_err(fatal)?;
+        let artifact = PortOutput::Artifact(made);
         Ok(GatherOutput::default().with("output", artifact))
     }
 }

@@ -202,14 +202,14 @@ impl Export {
         if infos.is_empty() {
             return Err(StageError::failed("the model has no tensors"));
         }
-        let failed = |why: String| {
-            StageError::failed(format!("failed to make a folder for the weights: {why}"))
-        };
+        let failed = "failed to make a folder for the weights";
         let above = context.scratch()?;
         let folder = tempfile::Builder::new().prefix("export-").tempdir_in(above);
-        let folder = folder.map_err(|error| failed(error.to_string()))?;
+        let folder =
+            folder.map_err(|error| StageError::of_io(format!("{failed}: {error}"), &error))?;
         let path = Utf8PathBuf::from_path_buf(folder.path().join("weights"));
-        let path = path.map_err(|_| failed("its path is not UTF-8".to_owned()))?;
+        let path =
+            path.map_err(|_| StageError::failed(format!("{failed}: its path is not UTF-8")))?;
         let (sink, total) =
             (FileSink::create(&RealFs, &path).map_err(FormatError::from)?, infos.len() as u64);
         let mut writer = Writer::new(format, sink, infos)?;

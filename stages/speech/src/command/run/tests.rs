@@ -107,6 +107,14 @@ fn a_killed_program_names_the_signal() {
 }
 
 #[test]
+fn what_the_shell_says_of_a_killed_program_is_the_same() {
+    let message = Place::new().message("echo a >&2; sh -c 'kill -9 $$'; exit $?", &[]);
+    assert!(message.starts_with("the command was killed by signal 9 (SIGKILL)"), "{message}");
+    let error = Place::new().run("echo a >&2; echo b >&2; exit 3", &[]).unwrap_err();
+    assert_eq!(error.in_short(), "the command ended with status 3; it said: b");
+}
+
+#[test]
 fn an_output_must_be_a_file_that_was_written() {
     let place = Place::new();
     assert_eq!(place.message("true", &["a"]), "the command ended well but did not write `a`");

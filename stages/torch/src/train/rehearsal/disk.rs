@@ -74,7 +74,10 @@ impl Host for Disk {
     }
 
     fn recall(&mut self, kept: &Digest) -> Result<Tensor, StageError> {
-        let unread = |error: FsError| not_resumed(&format!("{error}: {}", error.source));
+        let unread = |error: FsError| match error.machine_fault() {
+            Some(_) => StageError::of_file(error),
+            None => not_resumed(&format!("{error}: {}", error.source)),
+        };
         let bytes = RealFs.map(&self.path(kept)).map_err(unread)?;
         match Digest::of(&bytes) == *kept {
             true => Ok(stored::decode(bytes)?),

@@ -214,8 +214,8 @@ fn not_resumed(why: &str) -> StageError {
 fn not_kept(error: FsError) -> StageError {
     let message = format!("a checkpoint cannot be kept: {error}: {}", error.source);
     let advice = "a training needs room for three of them where the cache is";
-    match error.is_no_space() {
-        true => StageError::NoSpace { message: format!("{message}; {advice}") },
-        false => StageError::with_help(message, advice),
+    match error.machine_fault() {
+        Some(_) => StageError::of_io(format!("{message}; {advice}"), &error.source),
+        None => StageError::with_help(message, advice),
     }
 }

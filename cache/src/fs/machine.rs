@@ -1,0 +1,118 @@
+//! Errors that tell what the machine could not do at a moment.
+//!
+//! They say nothing about the bytes that were read or written, so no verdict may rest on them.
+//! This is the one place that knows which errors these are.
+
+use std::io::{self, ErrorKind};
+
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+
+use super::FsError;
+
+/// What a machine could not do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MachineFault {
+    /// The disk, a quota, or the limit on the size of files leaves no room.
+    DiskFull,
+    /// Anything else, such as opening one more file.
+    Unable,
+}
+
+const EIO: i32 = 5;
+const EAGAIN: i32 = 11;
+const ENOMEM: i32 = 12;
+const EBUSY: i32 = 16;
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+const EFBIG: i32 = 27;
+const ENOSPC: i32 = 28;
+const EROFS: i32 = 30;
+const ENOLCK: i32 = 37;
+/// A file system in user space or on another machine does not answer.
+const ENOTCONN: i32 = 107;
+const ETIMEDOUT: i32 = 110;
+const EHOSTDOWN: i32 = 112;
+const ESTALE: i32 = 116;
+const EDQUOT: i32 = 122;
+
+impl MachineFault {
+    /// None where the error tells of the file, or of how it was asked for.
+    pub fn of(error: &io::Error) -> Option<MachineFault> {
+        if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<FsError>()) {
+            return MachineFault::of(&error.source);
+        }
+        match error.raw_os_error() {
+            Some(number) => MachineFault::of_number(number),
+            None => MachineFault::of_kind(error.kind()),
+        }
+    }
+
+    fn of_number(number: i32) -> Option<MachineFault> {
+        match number {
+            ENOSPC | EDQUOT | EFBIG => Some(MachineFault::DiskFull),
+            EIO | EAGAIN | ENOMEM | EBUSY | ENFILE | EMFILE | EROFS | ENOLCK | ENOTCONN
+            | ETIMEDOUT | EHOSTDOWN | ESTALE => Some(MachineFault::Unable),
+            _ => None,
+        }
+    }
+
+    fn of_kind(kind: ErrorKind) -> Option<MachineFault> {
+        match kind {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+                Some(MachineFault::DiskFull)
+            }
+            ErrorKind::OutOfMemory
+            | ErrorKind::ReadOnlyFilesystem
+            | ErrorKind::ResourceBusy
+            | ErrorKind::StaleNetworkFileHandle
+            | ErrorKind::TimedOut => Some(MachineFault::Unable),
+            _ => None,
+        }
+    }
+}
+
+/// Makes the limit on the size of files an error of the write that meets it, in place of the end of
+/// the process. Programs that this process starts keep the default: a handler, other than the
+/// wish to ignore a signal, is not handed on to them.
+pub fn outlive_file_size_limit() {
+    extern "C" fn nothing(_: std::ffi::c_int) {}
+    let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::SA_RESTART, SigSet::empty());
+    // SAFETY: the handler does nothing. The call fails for signals only that cannot be handled.
+    let _ = unsafe { sigaction(Signal::SIGXFSZ, &action) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::Call;
+
+    fn of(number: i32) -> Option<MachineFault> {
+        MachineFault::of(&io::Error::from_raw_os_error(number))
+    }
+
+    #[test]
+    fn what_the_machine_could_not_do_is_told_from_what_a_file_is() {
+        for full in [ENOSPC, EDQUOT, EFBIG] {
+            assert_eq!(of(full), Some(MachineFault::DiskFull), "{full}");
+        }
+        for unable in [EIO, EMFILE, ENFILE, ENOMEM, EROFS, ESTALE] {
+            assert_eq!(of(unable), Some(MachineFault::Unable), "{unable}");
+        }
+        const ENOENT: i32 = 2;
+        const EACCES: i32 = 13;
+        const EISDIR: i32 = 21;
+        const ENAMETOOLONG: i32 = 36;
+        for file in [ENOENT, EACCES, EISDIR, ENAMETOOLONG] {
+            assert_eq!(of(file), None, "{file}");
+        }
+    }
+
+    #[test]
+    fn an_error_that_was_handed_through_a_writer_is_still_known() {
+        let source = io::Error::from_raw_os_error(ENOSPC);
+        let wrapped = io::Error::other(FsError::new(Call::Write, "/x".into(), source));
+        assert_eq!(MachineFault::of(&wrapped), Some(MachineFault::DiskFull));
+        let by_kind = io::Error::from(ErrorKind::StorageFull);
+        assert_eq!(MachineFault::of(&by_kind), Some(MachineFault::DiskFull));
+    }
+}

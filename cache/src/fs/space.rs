@@ -1,0 +1,92 @@
+//! What is left on a disk.
+// The file system is asked about itself here, and no file is touched.
+#![allow(clippy::disallowed_methods)]
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+use camino::Utf8Path;
+
+/// Space for whoever may not use what is kept back for root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// Tells disks apart.
+    pub disk: u64,
+    pub free: u64,
+    pub total: u64,
+    /// How many more files there may be; None where the file system does not count them.
+    pub files: Option<u64>,
+}
+
+/// A write that finds no room leaves less than this where it fills what is left.
+const FULL: u64 = 16 << 10;
+/// One in so many bytes, within these bounds, is nearly nothing.
+const SHARE: u64 = 100;
+const LEAST: u64 = 64 << 10;
+const MOST: u64 = 16 << 20;
+const FEW_FILES: u64 = 16;
+
+impl Space {
+    pub fn of(folder: &Utf8Path) -> io::Result<Space> {
+        let found = rustix::fs::statvfs(folder.as_str())?;
+        Ok(Space {
+            disk: std::fs::metadata(folder)?.dev(),
+            free: found.f_bavail.saturating_mul(found.f_frsize),
+            total: found.f_blocks.saturating_mul(found.f_frsize),
+            files: (found.f_files > 0).then_some(found.f_favail),
+        })
+    }
+
+    /// Nothing more can be written.
+    pub fn is_full(&self) -> bool {
+        self.free < FULL || self.files == Some(0)
+    }
+
+    /// Whoever failed here may have failed for want of room.
+    pub fn is_nearly_full(&self) -> bool {
+        let few = self.files.is_some_and(|files| files < FEW_FILES);
+        self.free < (self.total / SHARE).clamp(LEAST, MOST) || few
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn space(free: u64, total: u64, files: Option<u64>) -> Space {
+        Space { disk: 1, free, total, files }
+    }
+
+    #[test]
+    fn a_disk_is_nearly_full_at_a_share_of_its_size_within_bounds() {
+        for (free, total, nearly) in [
+            (60_000, 500_000, true),
+            (70_000, 500_000, false),
+            (900_000, 100 << 20, true),
+            (2 << 20, 100 << 20, false),
+            (15 << 20, 1 << 40, true),
+            (17 << 20, 1 << 40, false),
+        ] {
+            let space = space(free, total, None);
+            assert_eq!((space.is_nearly_full(), space.is_full()), (nearly, false), "{free}");
+        }
+        assert!(space(4_095, 1 << 40, None).is_full());
+    }
+
+    #[test]
+    fn a_disk_without_room_for_another_file_is_full() {
+        assert!(space(1 << 40, 1 << 41, Some(0)).is_full());
+        assert!(space(1 << 40, 1 << 41, Some(3)).is_nearly_full());
+        assert!(!space(1 << 40, 1 << 41, Some(1_000)).is_nearly_full());
+    }
+
+    #[test]
+    fn the_space_of_a_folder_is_that_of_its_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = Utf8Path::from_path(folder.path()).unwrap();
+        let space = Space::of(path).unwrap();
+        assert!(space.total > 0 && space.free <= space.total, "{space:?}");
+        assert!(Space::of(&path.join("not/there")).is_err());
+    }
+}

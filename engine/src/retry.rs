@@ -1,0 +1,153 @@
+//! Forgets the verdicts that a stage has kept on items, so that the next run tries them again.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cache::{Cache, CacheError, Digest};
+use stage_core::key::chunk_key;
+use stage_core::{Item, Reject};
+
+use crate::engine::{Engine, EngineError, Sink};
+use crate::history;
+use crate::pipeline::{Pipeline, StageId, StageWork};
+use crate::plan::inputs::{ITEMS, arriving};
+use crate::plan::items::ItemReads;
+use crate::plan::planner::PlanError;
+use crate::plan::{PartialBucket, PartialItem, Planned, Planner};
+use crate::record::{CHUNK, ChunkRecord, ITEM, ItemRecord, LastRecord, STAGE, decode};
+use crate::store::Store;
+
+/// Forgets the verdicts of a stage on all items, or on one. Gives the items.
+///
+/// What arrives at the stage now and what arrived at its last run are looked through: a verdict of
+/// either would be taken over by the next run.
+pub fn forget_verdicts(
+    engine: &Engine,
+    pipeline: &Pipeline,
+    cache: &Cache,
+    (stage, item): (StageId, Option<&str>),
+    sink: Sink,
+) -> Result<BTreeSet<Arc<str>>, EngineError> {
+    let spec = pipeline.stage(stage);
+    let mut planner = Planner::new(engine, pipeline, cache)?;
+    let plan = planner.plan(&[stage], sink)?;
+    let at = |error: PlanError| error.at(spec.name.clone());
+    let last = planner.last(spec).map_err(at)?;
+    let mut verdicts = Verdicts { store: &planner.store, item, forgotten: BTreeSet::new() };
+    if spec.work == StageWork::Item {
+        let arriving = arriving(pipeline, &plan.stages, &planner.assets, spec);
+        let job = arriving.job_key(&planner.file_digests(spec)).digest();
+        let work = (job, ItemReads::of(spec));
+        verdicts.forget_in(&work, arriving.items(), last.as_ref()).map_err(at)?;
+    }
+    let now = plan.stage(stage).keyed.as_ref().map(|keyed| keyed.digest);
+    let then = last.map(|last| last.key.digest());
+    for key in now.into_iter().chain(then) {
+        verdicts.forget_outcome(&key)?;
+    }
+    let forgotten = verdicts.forgotten;
+    cache.commit()?;
+    Ok(forgotten)
+}
+
+/// What all items of a stage have in common in their keys, and what it reads of each.
+type Work = (Digest, ItemReads);
+
+struct Verdicts<'a> {
+    store: &'a Store,
+    /// The only one that is meant.
+    item: Option<&'a str>,
+    forgotten: BTreeSet<Arc<str>>,
+}
+
+impl Verdicts<'_> {
+    fn is_meant(&self, id: &str) -> bool {
+        self.item.is_none_or(|item| item == id)
+    }
+
+    fn forget_in(
+        &mut self,
+        work: &Work,
+        arriving: Option<&Planned>,
+        last: Option<&LastRecord>,
+    ) -> Result<(), PlanError> {
+        match arriving {
+            Some(Planned::Root { root, .. }) => self.forget_in_dataset(work, root)?,
+            Some(Planned::Partial(partial)) => {
+                for bucket in &partial.buckets {
+                    self.forget_in_bucket(work, bucket)?;
+                }
+            }
+            _ => {}
+        }
+        let root = last.and_then(|last| last.roots.get(ITEMS)?.first());
+        match root {
+            Some(root) if self.store.has(root)? => self.forget_in_dataset(work, root),
+            _ => Ok(()),
+        }
+    }
+
+    fn forget_in_dataset(&mut self, work: &Work, root: &Digest) -> Result<(), PlanError> {
+        for bucket in self.store.dataset(root)?.buckets {
+            self.forget_in_bucket(work, &PartialBucket::Closed(bucket))?;
+        }
+        Ok(())
+    }
+
+    fn forget_in_bucket(&mut self, work: &Work, bucket: &PartialBucket) -> Result<(), PlanError> {
+        match bucket {
+            PartialBucket::Closed(bucket) => {
+                self.forget_items(work, &self.store.chunk(&bucket.chunk)?.items)?;
+                self.forget_bucket(&chunk_key(&work.0, &bucket.chunk))
+            }
+            PartialBucket::Open { items, .. } => {
+                let known = items.iter().filter_map(|item| match item {
+                    PartialItem::Known(item) => Some(item.clone()),
+                    PartialItem::Pending(_) => None,
+                });
+                self.forget_items(work, &known.collect::<Vec<Item>>())
+            }
+        }
+    }
+
+    fn forget_items(&mut self, (job, reads): &Work, items: &[Item]) -> Result<(), PlanError> {
+        let keys: Vec<Digest> = items.iter().map(|item| reads.key(job, item)).collect();
+        let records = self.store.known_items(&keys)?;
+        for ((item, key), record) in items.iter().zip(&keys).zip(records) {
+            if matches!(record, Some(ItemRecord::Rejected(_))) && self.is_meant(&item.id) {
+                self.store.cache().forget(ITEM, key)?;
+                self.forgotten.insert(item.id.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// The outcome of a bucket: its other items are known one by one.
+    fn forget_bucket(&mut self, key: &Digest) -> Result<(), PlanError> {
+        let record = self.store.cache().get(CHUNK, key)?;
+        if let Some(record) = record.and_then(|bytes| decode::<ChunkRecord>(&bytes))
+            && self.take(&record.rejects)
+        {
+            self.store.cache().forget(CHUNK, key)?;
+        }
+        Ok(())
+    }
+
+    fn forget_outcome(&mut self, key: &Digest) -> Result<(), CacheError> {
+        if let Some(record) = history::outcome_of(self.store.cache(), key)?
+            && self.take(&record.rejects)
+        {
+            self.store.cache().forget(STAGE, key)?;
+        }
+        Ok(())
+    }
+
+    /// True when there is a verdict among these that is meant.
+    fn take(&mut self, rejects: &[(Arc<str>, Reject)]) -> bool {
+        let meant: Vec<Arc<str>> =
+            rejects.iter().map(|(id, _)| id.clone()).filter(|id| self.is_meant(id)).collect();
+        let any = !meant.is_empty();
+        self.forgotten.extend(meant);
+        any
+    }
+}

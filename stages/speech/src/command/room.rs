@@ -1,0 +1,195 @@
+//! Whether a program had room on the disk that it worked on. What it gave without says nothing
+//! about its input.
+//!
+//! Programs that work at the same time fill one disk, and the one that ends first gives its space
+//! back before the other is looked at. So every look at a disk is remembered, and each program
+//! is followed by one before its folder is emptied.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use cache::fs::Space;
+use camino::Utf8Path;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use nix::sys::signal::Signal;
+
+use super::run::CommandError;
+
+/// Programs that do not go by TMPDIR work there as well.
+const TEMPORARY: &str = "/tmp";
+/// With more than this a program that speaks of a full disk means another one, or its input.
+const PLENTY: u64 = 1 << 30;
+
+/// When a disk was last seen in each state.
+#[derive(Default)]
+struct Seen {
+    full: Option<Instant>,
+    nearly_full: Option<Instant>,
+}
+
+/// What was seen of the disks that programs work on.
+#[derive(Default)]
+pub struct Disks(Mutex<HashMap<u64, Seen>>);
+
+impl Disks {
+    /// Those of this process.
+    pub fn shared() -> &'static Disks {
+        static SHARED: std::sync::LazyLock<Disks> = std::sync::LazyLock::new(Disks::default);
+        &SHARED
+    }
+
+    fn seen(&self) -> MutexGuard<'_, HashMap<u64, Seen>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the disk of a folder; None where the system does not tell.
+    pub fn look(&self, folder: &Utf8Path) -> Option<Space> {
+        let space = Space::of(folder).ok()?;
+        self.note(&space, Instant::now());
+        Some(space)
+    }
+
+    fn note(&self, space: &Space, now: Instant) {
+        if space.is_nearly_full() || space.is_full() {
+            let mut seen = self.seen();
+            let seen = seen.entry(space.disk).or_default();
+            seen.nearly_full = Some(now);
+            if space.is_full() {
+                seen.full = Some(now);
+            }
+        }
+    }
+
+    fn was_full(&self, disk: u64, since: Instant) -> bool {
+        self.seen().get(&disk).and_then(|seen| seen.full).is_some_and(|at| at >= since)
+    }
+
+    fn was_nearly_full(&self, disk: u64, since: Instant) -> bool {
+        self.seen().get(&disk).and_then(|seen| seen.nearly_full).is_some_and(|at| at >= since)
+    }
+}
+
+/// The disks under one program, from its start on.
+pub struct Room<'a> {
+    disks: &'static Disks,
+    folder: &'a Utf8Path,
+    started: Instant,
+}
+
+impl<'a> Room<'a> {
+    pub fn of(folder: &'a Utf8Path) -> Room<'a> {
+        Room { disks: Disks::shared(), folder, started: Instant::now() }
+    }
+
+    /// What a program gave, unless there was no room for it. To be asked before anything in its
+    /// folder is removed.
+    pub fn judge<T>(&self, given: Result<T, CommandError>) -> Result<T, CommandError> {
+        let space = self.disks.look(self.folder);
+        let without_room = |error: Option<CommandError>| CommandError::NoRoom {
+            folder: self.folder.parent().unwrap_or(self.folder).to_owned(),
+            free: space.map_or(0, |space| space.free),
+            cause: error.map_or_else(String::new, |error| format!("; {}", error.in_short())),
+        };
+        match given {
+            // It may have gone on after a write that failed.
+            Ok(_) if self.was(Disks::was_full, space) => Err(without_room(None)),
+            Ok(given) => Ok(given),
+            Err(error) if !error.is_of_the_program() => Err(error),
+            Err(error) if self.had_no_room(&error, space) => Err(without_room(Some(error))),
+            Err(error) if says_it_is_the_machine(&error) => {
+                Err(CommandError::Machine { cause: error.in_short() })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn was(&self, was: fn(&Disks, u64, Instant) -> bool, space: Option<Space>) -> bool {
+        space.is_some_and(|space| was(self.disks, space.disk, self.started))
+    }
+
+    fn had_no_room(&self, error: &CommandError, space: Option<Space>) -> bool {
+        let temporary = || self.disks.look(Utf8Path::new(TEMPORARY));
+        let is_limited =
+            || getrlimit(Resource::RLIMIT_FSIZE).is_ok_and(|(limit, _)| limit != RLIM_INFINITY);
+        let is_tight = space.is_none_or(|space| space.free < PLENTY);
+        self.was(Disks::was_nearly_full, space)
+            || self.was(Disks::was_nearly_full, temporary())
+            || matches!(error, CommandError::Killed { signal, .. } if *signal == Signal::SIGXFSZ as i32)
+            || (is_limited() && says(error, &["file too large"]))
+            || (is_tight && says(error, &FULL))
+    }
+}
+
+/// How the system says it, in the language that programs are run in. Lower case.
+const FULL: [&str; 2] = ["no space left on device", "disk quota exceeded"];
+const UNABLE: [&str; 8] = [
+    "input/output error",
+    "too many open files",
+    "cannot allocate memory",
+    "read-only file system",
+    "resource temporarily unavailable",
+    "cannot fork",
+    "stale file handle",
+    "transport endpoint is not connected",
+];
+
+fn says(error: &CommandError, texts: &[&str]) -> bool {
+    let said = error.said().to_lowercase();
+    texts.iter().any(|text| said.contains(text))
+}
+
+fn says_it_is_the_machine(error: &CommandError) -> bool {
+    says(error, &FULL) || says(error, &UNABLE)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::command::run::End;
+
+    fn failed(said: &str) -> CommandError {
+        CommandError::Failed { status: 1, end: End(said.to_owned()) }
+    }
+
+    #[test]
+    fn what_another_program_saw_since_the_start_counts_and_what_was_before_does_not() {
+        let disks = Disks::default();
+        let before = Instant::now();
+        let full = Space { disk: 7, free: 0, total: 500_000, files: None };
+        disks.note(&full, before);
+        assert!(disks.was_full(7, before) && disks.was_nearly_full(7, before));
+        assert!(!disks.was_full(8, before), "another disk");
+        let after = before + std::time::Duration::from_millis(1);
+        assert!(!disks.was_full(7, after) && !disks.was_nearly_full(7, after));
+        disks.note(&Space { free: 30_000, ..full }, after);
+        assert!(!disks.was_full(7, after) && disks.was_nearly_full(7, after));
+    }
+
+    #[test]
+    fn a_program_that_speaks_of_the_machine_gives_no_verdict() {
+        for said in [
+            "cat: write error: No space left on device",
+            "OSError: [Errno 24] Too many open files: 'x'",
+            "read failed: Input/output error",
+            "sh: 1: Cannot fork",
+        ] {
+            assert!(says_it_is_the_machine(&failed(said)), "{said}");
+        }
+        for said in ["", "not a WAV file", "no voice in it", "the file is too short"] {
+            assert!(!says_it_is_the_machine(&failed(said)), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_bad_input_on_a_disk_with_room_is_a_verdict() {
+        let folder = tempfile::tempdir().unwrap();
+        let room = Room::of(Utf8Path::from_path(folder.path()).unwrap());
+        let judged = room.judge::<()>(Err(failed("no voice"))).unwrap_err();
+        assert_eq!(judged.reject_code(), Some("command-failed"));
+        let judged = room.judge::<()>(Err(failed("Input/output error"))).unwrap_err();
+        assert_eq!(judged.reject_code(), None);
+        assert!(room.judge(Ok(1)).is_ok());
+    }
+}
