@@ -9,8 +9,8 @@ SHELL := bash
 
 # Every step names the whole workspace, so that the features of shared dependencies, and with
 # them the long build of the libtorch bindings, stay the same from step to step.
-LIBTORCH_ENV = LIBTORCH="$$(tools/libtorch.sh)"; export LIBTORCH;
-CHROMIUM_ENV = CHROMIUM="$$(tools/chromium.sh)"; export CHROMIUM;
+LIBTORCH_ENV = LIBTORCH="$$(bash tools/libtorch.sh)"; export LIBTORCH;
+CHROMIUM_ENV = CHROMIUM="$$(bash tools/chromium.sh)"; export CHROMIUM;
 
 build:
 	@$(LIBTORCH_ENV) cargo build --release --workspace --bins
@@ -39,7 +39,7 @@ doc:
 BENCH =
 bench: build
 	@$(LIBTORCH_ENV) cargo bench -p throstle-tests --bench numbers -- $(BENCH)
-	@$(LIBTORCH_ENV) tools/bench_models.sh
+	@$(LIBTORCH_ENV) bash tools/bench_models.sh
 
 # Each model against its reference implementation in Python, which is fetched first: its default
 # sizes, then sizes drawn from so many seeds.
@@ -47,11 +47,11 @@ FIRST_SEED = 1
 SEEDS = 4
 parity: build
 	@$(LIBTORCH_ENV) cargo build --quiet --release --workspace --example samples; \
-		tools/parity.sh target/release/throstle-torch $(FIRST_SEED) $(SEEDS)
+		bash tools/parity.sh target/release/throstle-torch $(FIRST_SEED) $(SEEDS)
 
 # The same with the programs that `test` has built, at fewer sizes: every commit passes it.
 parity-short:
-	@$(LIBTORCH_ENV) tools/parity.sh target/debug/throstle-torch $(FIRST_SEED) 1
+	@$(LIBTORCH_ENV) bash tools/parity.sh target/debug/throstle-torch $(FIRST_SEED) 1
 
 # The long versions of tests that every commit runs in short form.
 soak:

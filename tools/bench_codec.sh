@@ -12,7 +12,7 @@ width=4
 if [ -z "$gpu" ]; then width=1; fi
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 torch=$root/stages/torch
-python=$("$root/tools/reference.sh")
+python=$(bash "$root/tools/reference.sh")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 "$python" "$torch/fixtures/make_fish_dac.py" "$folder" --few --clips 1 --frames 3 \
@@ -20,6 +20,6 @@ trap 'rm -rf "$folder"' EXIT
     --encoder-block-size 16384 --latent-dim $((256 * width)) --decoder-dim $((384 * width)) --decoder-rates 8,8,4,2 \
     --block-size 4096 --layers 8 --heads $((4 * width)) --head-dim 64 --inner $((768 * width)) --window 128 \
     --semantic-entries 4096 --entries 1024 --codebooks 9 2>/dev/null
-LIBTORCH=$("$root/tools/libtorch.sh") cargo bench --quiet --manifest-path "$root/Cargo.toml" \
+LIBTORCH=$(bash "$root/tools/libtorch.sh") cargo bench --quiet --manifest-path "$root/Cargo.toml" \
     -p stage-torch --bench fish_dac -- "$folder" "$threads" $gpu
 "$python" "$torch/benches/fish_dac.py" "$folder" "$threads" $gpu 2>/dev/null

@@ -22,6 +22,6 @@ else
 fi
 for rank in 0 8; do
     echo "adapters of rank $rank (0: all weights are trained)"
-    "$root/tools/bench_models.sh" "${size[@]}" --rank "$rank"
+    bash "$root/tools/bench_models.sh" "${size[@]}" --rank "$rank"
 done
-"$root/tools/bench_codec.sh" 2 $gpu
+bash "$root/tools/bench_codec.sh" 2 $gpu

@@ -6,7 +6,7 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
-python=$("$root/tools/reference.sh")
-LIBTORCH=$("$root/tools/libtorch.sh") cargo bench --quiet --manifest-path "$root/Cargo.toml" \
+python=$(bash "$root/tools/reference.sh")
+LIBTORCH=$(bash "$root/tools/libtorch.sh") cargo bench --quiet --manifest-path "$root/Cargo.toml" \
     -p stage-torch --bench dual_ar -- "$@"
 "$python" "$root/stages/torch/benches/dual_ar.py" "$@"

@@ -10,9 +10,9 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 threads=${1:-$(nproc)}
 size=${2:-small}
 rounds=${3:-15}
-python=$("$root/tools/reference.sh")
+python=$(bash "$root/tools/reference.sh")
 export LIBTORCH
-LIBTORCH=$("$root/tools/libtorch.sh")
+LIBTORCH=$(bash "$root/tools/libtorch.sh")
 bench=(cargo bench --quiet --manifest-path "$root/Cargo.toml" -p stage-torch --bench vits)
 "${bench[@]}" --no-run
 "$python" "$root/stages/torch/benches/vits.py" "$threads" "$size" "$rounds" "${bench[@]}" --

@@ -48,7 +48,7 @@ check() {
     fi
 }
 
-python=$("$root/tools/reference.sh")
+python=$(bash "$root/tools/reference.sh")
 check check_samples check_samples
 for family in "${families[@]}"; do
     check "$family" "$family"

@@ -26,7 +26,7 @@ wanted=$(printf '%s\n' "${models[@]}" "${plain[@]}")
 say() { printf 'reference: %s\n' "$*" >&2; }
 fail() { say "$@"; exit 1; }
 
-libtorch=$("$root/tools/libtorch.sh")
+libtorch=$(bash "$root/tools/libtorch.sh")
 
 install() {
     command -v python3 >/dev/null || fail "needs python3 with venv and pip"

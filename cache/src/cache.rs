@@ -142,6 +142,11 @@ impl Cache {
         Ok(self.0.claims.claim_number(number)?)
     }
 
+    /// Whether this process or another has claimed a number.
+    pub fn number_is_held(&self, number: u64) -> Result<bool, CacheError> {
+        Ok(self.0.claims.number_is_held(number)?)
+    }
+
     /// Waits until nobody has the claim; false when the time is over first.
     pub fn wait_for(&self, key: &Digest, timeout: Duration) -> Result<bool, CacheError> {
         Ok(self.0.claims.wait_for(key, timeout)?)
@@ -150,7 +155,8 @@ impl Cache {
 
 fn open_claims(fs: &dyn Fs, layout: &Layout, writable: bool) -> Result<Claims, CacheError> {
     if !writable {
-        return Ok(Claims::new(None));
+        // Without it nobody is seen to work.
+        return Ok(Claims::seen(fs.open(&layout.claims(), Open::Read).ok()));
     }
     Ok(Claims::new(Some(fs.open(&layout.claims(), Open::Create)?)))
 }

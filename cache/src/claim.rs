@@ -17,6 +17,8 @@ use crate::fs::{FsError, FsFile};
 pub(crate) struct Claims {
     /// None where there is no file to lock: claims then hold within the process only.
     file: Option<Box<dyn FsFile>>,
+    /// The same where nothing is claimed, to see what others have.
+    seen: Option<Box<dyn FsFile>>,
     held: Mutex<Held>,
 }
 
@@ -38,7 +40,12 @@ pub struct Claim {
 
 impl Claims {
     pub fn new(file: Option<Box<dyn FsFile>>) -> Claims {
-        Claims { file, held: Mutex::default() }
+        Claims { file, seen: None, held: Mutex::default() }
+    }
+
+    /// Of a cache that is only read.
+    pub fn seen(seen: Option<Box<dyn FsFile>>) -> Claims {
+        Claims { file: None, seen, held: Mutex::default() }
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -52,8 +59,14 @@ impl Claims {
     /// A claim on a number, with a byte of its own: it may be kept for long without being in
     /// the way of any key.
     pub fn claim_number(self: &Arc<Claims>, number: u64) -> Result<Option<Claim>, FsError> {
-        let key = Digest::of(&number.to_le_bytes());
-        self.claim_at(&key, BYTES + number % (u64::from(u32::MAX)))
+        let (key, offset) = numbered(number);
+        self.claim_at(&key, offset)
+    }
+
+    /// Whether anybody has claimed this number.
+    pub fn number_is_held(&self, number: u64) -> Result<bool, FsError> {
+        let (key, offset) = numbered(number);
+        Ok(self.held().keys.contains(&key) || self.is_locked(offset)?)
     }
 
     fn claim_at(self: &Arc<Claims>, key: &Digest, offset: u64) -> Result<Option<Claim>, FsError> {
@@ -89,7 +102,13 @@ impl Claims {
                 return Ok(false);
             }
         }
-        match self.file.as_ref().map(|file| file.byte_is_locked(offset)) {
+        self.is_locked(offset)
+    }
+
+    /// Whether another process has a byte.
+    fn is_locked(&self, offset: u64) -> Result<bool, FsError> {
+        let file = self.file.as_ref().or(self.seen.as_ref());
+        match file.map(|file| file.byte_is_locked(offset)) {
             None => Ok(false),
             Some(Err(error)) if error.is_unsupported() => Ok(false),
             Some(result) => result,
@@ -131,6 +150,11 @@ impl Drop for Claim {
 
 /// How many bytes stand for all keys.
 const BYTES: u64 = 1024;
+
+/// A number as a key, and its own byte.
+fn numbered(number: u64) -> (Digest, u64) {
+    (Digest::of(&number.to_le_bytes()), BYTES + number % u64::from(u32::MAX))
+}
 
 /// The byte that stands for a key.
 fn offset_of(key: &Digest) -> u64 {

@@ -124,6 +124,18 @@ fn a_missing_or_short_volume_is_named_and_the_rest_comes_in() {
 }
 
 #[test]
+fn a_record_that_was_forgotten_is_no_damage() {
+    let fs = MemoryFs::new();
+    let cache = open(&fs);
+    fill_small(&cache, 1);
+    cache.forget(RECORDS, &Digest::of(b"small 1 0")).unwrap();
+    cache.commit().unwrap();
+    let packed = pack_to(&cache, "/a", &[]).unwrap();
+    assert_eq!((packed.records, packed.damaged), (19, vec![]));
+    assert!(unpack_into(&elsewhere(&fs), &["/a"]).unwrap().damages.is_empty());
+}
+
+#[test]
 fn what_is_damaged_in_the_cache_is_named_and_left_out() {
     let fs = MemoryFs::new();
     let cache = open(&fs);

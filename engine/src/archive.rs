@@ -13,7 +13,7 @@ use crate::history;
 use crate::measure::Measure;
 use crate::record::{
     CHECKPOINT, CheckpointRecord, EXPORT, EXPORTS, LAST, LIMIT, LastRecord, MEASURE, PROGRESS, RUN,
-    SPENT, USAGE, decode, encode, run_key,
+    SPENT, STEP_TIMES, USAGE, decode, encode, run_key,
 };
 use crate::spending::Spent;
 
@@ -32,7 +32,7 @@ pub fn pack(cache: &Cache, limits: &Limits, how: &Archiving) -> Result<Archived,
 /// What was exported lies on this machine and on no other, and so do its GPUs. Nor is it believed
 /// of an archive: an export would take back files here that were written elsewhere.
 fn travels(table: Table) -> bool {
-    ![EXPORT, EXPORTS, LIMIT].contains(&table)
+    ![EXPORT, EXPORTS, LIMIT, STEP_TIMES].contains(&table)
 }
 
 /// Takes archives into a cache: the base first, then what builds on it.

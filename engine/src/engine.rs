@@ -50,6 +50,8 @@ pub struct RunOptions {
     pub commit_every: Option<Duration>,
     /// When the run will be asked to stop; training saves before that.
     pub deadline: Option<Instant>,
+    /// When the process began, which is paid for from then on; with the run when `None`.
+    pub began: Option<Instant>,
     pub stop: StopFlag,
     /// Tries so many items of each stage that was never measured here, and keeps nothing but what
     /// they took.

@@ -6,17 +6,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use cache::fs::FsError;
 use cache::{Cache, CacheError, Digest, SweepPlan, Table};
-use stage_core::event::{Event, Status};
+use stage_core::event::Status;
 use stage_core::{Chunk, Dataset, Fields};
 
 use crate::history;
 use crate::record::{
     CHECKPOINT, CHUNK, CheckpointRecord, ChunkRecord, ITEM, ItemRecord, LAST, LastRecord, MADE_OF,
-    MEMO, PROGRESS, PortValue, RunRecord, STAGE, StageRecord, decode,
+    MEMO, PROGRESS, PortValue, RunRecord, STAGE, STEP_TIMES, StageRecord, decode,
 };
-use crate::show::runlog;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -75,7 +73,7 @@ pub fn plan(cache: &Cache, limits: &Limits) -> Result<Plan, CacheError> {
         mark_items(cache, &mut live)?;
     }
     let live_record = |table: Table, key: &Digest, value: &[u8]| match table {
-        CHECKPOINT | PROGRESS => resumable.contains_key(key),
+        CHECKPOINT | PROGRESS | STEP_TIMES => resumable.contains_key(key),
         _ => marks.keeps(table, key, value, &live),
     };
     let sweep = cache.sweep_plan(&|digest| live.contains(digest), &live_record)?;
@@ -96,25 +94,17 @@ fn kept_runs(runs: &[RunRecord], limits: &Limits) -> BTreeSet<u64> {
     kept
 }
 
-/// The last run, if it has not come to its end, going by its record and its log.
+/// The last run of a pipeline, if it has not come to its end.
 fn unfinished(cache: &Cache, runs: &[RunRecord]) -> Result<Option<u64>, CacheError> {
     let last: BTreeMap<&str, &RunRecord> =
         runs.iter().map(|run| (run.pipeline.as_str(), run)).collect();
     let open = last.values().filter(|run| run.status != Status::Done).map(|run| run.run).max();
-    let newest = runs.last().map_or(0, |run| run.run);
-    let logged = history::open_runs(cache, runs)?.pop();
-    match logged.filter(|logged| *logged > newest) {
-        Some(logged) if !is_closed(cache, logged)? => Ok(Some(logged)),
-        _ => Ok(open),
-    }
-}
-
-/// Whether the log of a run has its last event.
-fn is_closed(cache: &Cache, run: u64) -> Result<bool, FsError> {
-    let bytes = cache.fs().read(&runlog::path(cache.dir(), run))?;
-    let last = bytes.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty());
-    let last = last.and_then(|line| serde_json::from_slice(line).ok());
-    Ok(matches!(last, Some(Event::Finished { .. })))
+    // One that was killed matters as long as no other has finished what it began.
+    let is_last = |run: &history::OpenRun| {
+        last.get(run.pipeline.as_str()).is_none_or(|last| last.run < run.run)
+    };
+    let begun = history::begun_runs(cache, runs)?.into_iter().filter(is_last);
+    Ok(begun.map(|run| run.run).max().max(open))
 }
 
 /// The checkpoints of training that has not come to its end and that one of the last runs worked

@@ -1,10 +1,13 @@
 //! What earlier runs left in the ledger.
 
+use std::collections::BTreeSet;
+
 use cache::{Cache, CacheError, Digest};
+use stage_core::event::Event;
 
 use crate::record::{
-    LAST, LastRecord, MADE_OF, Previous, RUN, RunRecord, STAGE, StageRecord, decode, encode,
-    last_key, run_key,
+    BEGUN, BegunRecord, LAST, LastRecord, MADE_OF, Previous, RUN, RunRecord, STAGE, StageRecord,
+    decode, encode, last_key, run_key,
 };
 use crate::show::runlog;
 
@@ -16,17 +19,75 @@ pub fn runs(cache: &Cache) -> Result<Vec<RunRecord>, CacheError> {
     Ok(runs)
 }
 
-/// The runs that have a log and no record: they were killed, or are under way.
-pub fn open_runs(cache: &Cache, runs: &[RunRecord]) -> Result<Vec<u64>, CacheError> {
+/// A run without a record of its end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenRun {
+    pub run: u64,
+    /// What is known of one that had recorded nothing is in its log.
+    pub pipeline: String,
+    pub started: Option<i64>,
+    /// It goes on at this moment. Otherwise it was killed, or ended without a word.
+    pub is_under_way: bool,
+}
+
+/// The runs without a record of their end, the oldest first.
+pub fn open_runs(cache: &Cache, runs: &[RunRecord]) -> Result<Vec<OpenRun>, CacheError> {
+    let mut open = begun_runs(cache, runs)?;
+    let known: BTreeSet<u64> =
+        runs.iter().map(|run| run.run).chain(open.iter().map(|run| run.run)).collect();
+    for run in logged(cache)?.into_iter().filter(|run| !known.contains(run)) {
+        if let Some(pipeline) = unfinished_log(cache, run)? {
+            let is_under_way = cache.number_is_held(run)?;
+            open.push(OpenRun { run, pipeline, started: None, is_under_way });
+        }
+    }
+    open.sort_by_key(|run| run.run);
+    Ok(open)
+}
+
+/// Those of them that the ledger knows.
+pub fn begun_runs(cache: &Cache, runs: &[RunRecord]) -> Result<Vec<OpenRun>, CacheError> {
+    let ended: BTreeSet<u64> = runs.iter().map(|run| run.run).collect();
+    let mut open = Vec::new();
+    for (_, bytes) in cache.scan(BEGUN)? {
+        let Some(begun) = decode::<BegunRecord>(&bytes) else { continue };
+        if !ended.contains(&begun.run) {
+            let BegunRecord { run, pipeline, started } = begun;
+            let is_under_way = cache.number_is_held(run)?;
+            open.push(OpenRun { run, pipeline, started: Some(started), is_under_way });
+        }
+    }
+    open.sort_by_key(|run| run.run);
+    Ok(open)
+}
+
+/// Whether a run has had this number, as far as it has left anything.
+pub fn is_taken(cache: &Cache, number: u64) -> Result<bool, CacheError> {
+    Ok(cache.fs().exists(&runlog::path(cache.dir(), number))?
+        || cache.get(RUN, &run_key(number))?.is_some()
+        || cache.get(BEGUN, &run_key(number))?.is_some())
+}
+
+/// The runs that have a log.
+fn logged(cache: &Cache) -> Result<Vec<u64>, CacheError> {
     let entries = match cache.fs().read_dir(&runlog::folder(cache.dir())) {
         Err(error) if error.is_not_found() => return Ok(Vec::new()),
         other => other?,
     };
-    let logged = entries.iter().filter_map(|entry| runlog::number(&entry.name));
-    let mut open: Vec<u64> =
-        logged.filter(|number| runs.iter().all(|run| run.run != *number)).collect();
-    open.sort_unstable();
-    Ok(open)
+    Ok(entries.iter().filter_map(|entry| runlog::number(&entry.name)).collect())
+}
+
+/// The pipeline of a log without an end.
+fn unfinished_log(cache: &Cache, run: u64) -> Result<Option<String>, CacheError> {
+    let Some((events, _)) = runlog::read(cache, run)? else { return Ok(None) };
+    if matches!(events.last(), Some(Event::Finished { .. })) {
+        return Ok(None);
+    }
+    let pipeline = events.into_iter().find_map(|event| match event {
+        Event::Started { pipeline, .. } => Some(pipeline),
+        _ => None,
+    });
+    Ok(Some(pipeline.unwrap_or_default()))
 }
 
 pub fn run(cache: &Cache, number: u64) -> Result<Option<RunRecord>, CacheError> {
@@ -87,6 +148,23 @@ mod tests {
             licenses: [].into(),
             pinned: false,
         }
+    }
+
+    #[test]
+    fn a_run_that_recorded_its_beginning_and_no_end_is_open() {
+        let fs = Arc::new(MemoryFs::new());
+        let cache = Cache::open("/cache".into(), fs, Access::ReadWrite).unwrap();
+        for number in [1, 2, 3] {
+            let begun = BegunRecord { run: number, pipeline: "p".into(), started: 9 };
+            cache.record(BEGUN, &run_key(number), encode(&begun)).unwrap();
+        }
+        cache.record(RUN, &run_key(1), encode(&record(1))).unwrap();
+        let _claim = cache.claim_number(3).unwrap();
+        let open = open_runs(&cache, &runs(&cache).unwrap()).unwrap();
+        let seen: Vec<(u64, bool)> = open.iter().map(|run| (run.run, run.is_under_way)).collect();
+        assert_eq!(seen, [(2, false), (3, true)]);
+        let taken = |number| is_taken(&cache, number).unwrap();
+        assert_eq!([1, 2, 3, 4].map(taken), [true, true, true, false]);
     }
 
     #[test]

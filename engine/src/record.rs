@@ -52,6 +52,12 @@ pub const PROGRESS: Table = Table(16);
 /// limit: see [`crate::excess`].
 pub const EXCESS: Table = Table(21);
 
+/// Run number to [`BegunRecord`], of a run that has not come to its end.
+pub const BEGUN: Table = Table(24);
+
+/// Whole-stage key of a training stage to [`StepTimes`].
+pub const STEP_TIMES: Table = Table(25);
+
 /// Whole-stage key to [`Previous`]: what it is made of, to compare runs.
 pub const MADE_OF: Table = Table(20);
 
@@ -171,6 +177,23 @@ pub struct RunRecord {
     pub pinned: bool,
 }
 
+/// How long steps of a training took of late, in seconds: those that a validation follows take longer.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepTimes {
+    pub plain: Option<f64>,
+    pub validating: Option<f64>,
+}
+
+/// A run that has something to do. It gives way to its [`RunRecord`]: what stays is of a run that
+/// is under way, or that was killed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BegunRecord {
+    pub run: u64,
+    pub pipeline: String,
+    /// Seconds since 1970 by the machine's clock.
+    pub started: i64,
+}
+
 /// The key of a pipeline's stage in [`LAST`]: names, since paths must not matter.
 pub fn last_key(pipeline: &str, stage: &str) -> Digest {
     let mut sink = HashSink::default();
@@ -244,7 +267,7 @@ mod tests {
     fn no_two_kinds_of_records_share_a_table() {
         let tables = [
             ITEM, CHUNK, STAGE, LAST, RUN, MEMO, LIMIT, EXPORT, EXPORTS, CHECKPOINT, PARENT, USAGE,
-            MEASURE, COST, SPENT, PROGRESS, EXCESS, MADE_OF,
+            MEASURE, COST, SPENT, PROGRESS, EXCESS, BEGUN, STEP_TIMES, MADE_OF,
         ];
         let numbers: BTreeSet<u8> = tables.iter().map(|table| table.0).collect();
         assert_eq!(numbers.len(), tables.len());

@@ -38,11 +38,12 @@ use stage_core::event::{Event, StageCounts, Status};
 use crate::engine::{Engine, EngineError, RunOptions, Sink, StopFlag};
 use crate::estimate::{Estimate, estimate_here};
 use crate::export::{self, Exported};
+use crate::history;
 use crate::machine::Machine;
 use crate::measure::Measure;
 use crate::pipeline::{Pipeline, StageId};
 use crate::plan::{Plan, Planner};
-use crate::record::{RUN, RunRecord, decode, encode, run_key};
+use crate::record::{BEGUN, BegunRecord, RUN, RunRecord, decode, encode, run_key};
 
 use commit::Committer;
 use gpu::Gpus;
@@ -108,13 +109,31 @@ fn run_wanted(
     total: &mut Total,
     sink: Sink,
 ) -> Result<Status, EngineError> {
+    let (number, _claim) = next_run(cache)?;
+    let ended = run_numbered(engine, pipeline, cache, options, (number, wanted), total, sink);
+    if let Err(error) = &ended {
+        let status = if error.machine_fault().is_some() { Status::Paused } else { Status::Failed };
+        // What keeps it from being recorded is told by the error itself.
+        let _ = record_broken_off(pipeline, cache, number, status);
+    }
+    ended
+}
+
+fn run_numbered(
+    engine: &Engine,
+    pipeline: &Pipeline,
+    cache: &Cache,
+    options: &RunOptions,
+    (number, wanted): (u64, &BTreeSet<StageId>),
+    total: &mut Total,
+    sink: Sink,
+) -> Result<Status, EngineError> {
     let started = Instant::now();
     let begun = cache.fs().now() / 1_000_000_000;
-    let (number, _claim) = next_run(cache)?;
     let names = wanted.iter().map(|id| pipeline.stage(*id).name.clone()).collect();
     sink(Event::Started { run: number, pipeline: pipeline.name.clone(), stages: names });
     let mut ending = Ending::Again;
-    let mut held = Vec::new();
+    let (mut held, mut spending) = (Vec::new(), None);
     for at in 0..PASSES {
         if at == PATIENCE {
             options.stop.while_reading(|| crate::plan::planner::look_through(cache, sink))?;
@@ -128,6 +147,7 @@ fn run_wanted(
             number,
             deep: at > 0,
             held: &mut held,
+            spending: &mut spending,
         };
         let ended = pass.run(total, sink).and_then(|ending| {
             // The next pass may work on the same items: their claims are given up first.
@@ -182,11 +202,15 @@ fn run_wanted(
             outcome.keep(cache, number)?;
         }
     }
+    end_run(cache, number)?;
     if let Err(error) = commit_rest(cache, held) {
         status = pause_for(error.into(), total, sink)?;
     }
     if total_did_something && !total.is_unable {
         tidy(cache)?;
+    }
+    if let Some(Err(error)) = spending.as_mut().map(|spending| spending.end(cache)) {
+        status = pause_for(error.into(), total, sink)?;
     }
     Ok(status)
 }
@@ -208,7 +232,9 @@ pub fn probe(
     let mut total = Total::new(pipeline);
     let held = &mut Vec::new();
     let (options, wanted) = (&options, &wanted);
-    let mut pass = Pass { engine, pipeline, cache, options, wanted, number, deep: false, held };
+    let spending = &mut None;
+    let mut pass =
+        Pass { engine, pipeline, cache, options, wanted, number, deep: false, held, spending };
     pass.run(&mut total, sink)?;
     Ok(total.probed)
 }
@@ -221,6 +247,8 @@ struct Pass<'a> {
     wanted: &'a BTreeSet<StageId>,
     number: u64,
     held: &'a mut Vec<Committer>,
+    /// Since the first pass that has something to do.
+    spending: &'a mut Option<Spending>,
     /// Something is known to be lost: trust no record without looking for its objects.
     deep: bool,
 }
@@ -239,6 +267,14 @@ impl Pass<'_> {
         if is_first {
             total.expected = self.estimate(&plan, sink)?;
         }
+        begin_run(self.pipeline, self.cache, self.options, self.number)?;
+        let spending = match &mut *self.spending {
+            Some(spending) => spending,
+            none => {
+                let began = self.options.began.unwrap_or_else(Instant::now);
+                none.insert(Spending::begin(self.cache, self.pipeline, self.number, began)?)
+            }
+        };
         let (messages, received) = unbounded();
         let shared = Shared {
             engine: Arc::new(self.engine.clone()),
@@ -277,7 +313,7 @@ impl Pass<'_> {
             committer: Committer::new(messages, self.options.commit_every),
             run: self.number,
             gpus: gpu_hours,
-            spending: Spending::begin(self.cache, self.pipeline, self.number)?,
+            spending,
             vigil: Vigil::default(),
             deaths: HashMap::new(),
             aside: BTreeMap::new(),
@@ -385,12 +421,69 @@ fn next_run(cache: &Cache) -> Result<(u64, Option<Claim>), CacheError> {
     if cache.is_read_only() {
         return Ok((first, None));
     }
-    for number in first..first + RUNS_AT_ONCE {
-        if let Some(claim) = cache.claim_number(number)? {
-            return Ok((number, Some(claim)));
+    let (mut number, mut others) = (first, 0);
+    while others < RUNS_AT_ONCE {
+        // Of one that was killed there is its log, and as a rule its beginning in the ledger.
+        if !history::is_taken(cache, number)? {
+            match cache.claim_number(number)? {
+                Some(claim) => return Ok((number, Some(claim))),
+                None => others += 1,
+            }
         }
+        number += 1;
     }
-    Ok((first + RUNS_AT_ONCE, None))
+    Ok((number, None))
+}
+
+/// Written with what the run commits first.
+fn begin_run(
+    pipeline: &Pipeline,
+    cache: &Cache,
+    options: &RunOptions,
+    run: u64,
+) -> Result<(), CacheError> {
+    if cache.is_read_only() || options.probe.is_some() {
+        return Ok(());
+    }
+    let started = cache.fs().now() / 1_000_000_000;
+    let record = BegunRecord { run, pipeline: pipeline.name.clone(), started };
+    cache.record(BEGUN, &run_key(run), encode(&record))
+}
+
+/// The record of the end, where there is one, says more than that of the beginning.
+fn end_run(cache: &Cache, run: u64) -> Result<(), CacheError> {
+    match cache.is_read_only() || cache.get(BEGUN, &run_key(run))?.is_none() {
+        true => Ok(()),
+        false => cache.forget(BEGUN, &run_key(run)),
+    }
+}
+
+/// The end of a run that could not go on.
+fn record_broken_off(
+    pipeline: &Pipeline,
+    cache: &Cache,
+    run: u64,
+    status: Status,
+) -> Result<(), CacheError> {
+    let begun = cache.get(BEGUN, &run_key(run))?;
+    let Some(begun) = begun.and_then(|bytes| decode::<BegunRecord>(&bytes)) else { return Ok(()) };
+    let seconds = (cache.fs().now() / 1_000_000_000 - begun.started).max(0) as f64;
+    record_run(
+        cache,
+        &RunRecord {
+            run,
+            pipeline: begun.pipeline,
+            started: begun.started,
+            seconds,
+            status,
+            stages: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            licenses: pipeline.stages.iter().flat_map(|stage| stage.licenses.clone()).collect(),
+            pinned: false,
+        },
+    )?;
+    end_run(cache, run)?;
+    cache.commit().map(drop)
 }
 
 fn record_run(cache: &Cache, record: &RunRecord) -> Result<(), CacheError> {

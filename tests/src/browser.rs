@@ -191,7 +191,7 @@ impl Drop for Browser {
 /// The browser as `tools/chromium.sh` finds it, which installs nothing here; or what to do.
 pub fn program() -> Result<PathBuf, String> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tools/chromium.sh");
-    let found = Command::new(script).arg("--check").output().unwrap();
+    let found = Command::new("bash").args([script, "--check"]).output().unwrap();
     match found.status.success() {
         true => Ok(PathBuf::from(String::from_utf8(found.stdout).unwrap().trim())),
         false => Err(format!(

@@ -9,7 +9,7 @@ use super::{Archived, Archiving, Kept};
 use crate::cache::{Cache, Shared};
 use crate::entry::{Entry, checksum};
 use crate::fs::Open;
-use crate::rows::{Known, Location};
+use crate::rows::{Known, KnownValue, Location};
 use crate::{CacheError, Digest, Hasher, Table};
 
 /// Large objects are cut into pieces of so many bytes.
@@ -43,7 +43,8 @@ impl Cache {
             (how.progress)(done, total);
         }
         for (table, key, known) in records {
-            if (kept.record)(table, &key) {
+            // One that was forgotten has no value, and nothing of it is lost.
+            if known.value != KnownValue::Gone && (kept.record)(table, &key) {
                 packing.record(table, key, known)?;
             }
         }

@@ -9,7 +9,7 @@ use super::arguments;
 use super::error::{CliError, Exit};
 use super::project::Program;
 use crate::estimate::RunOutcome;
-use crate::history;
+use crate::history::{self, OpenRun};
 use crate::record::RunRecord;
 use crate::show::escape::clean;
 use crate::show::estimate::band;
@@ -27,28 +27,53 @@ pub fn log(
     match (arguments.run, arguments.json) {
         (Some(run), json) => one(program, &cache, run, json, output),
         (None, true) => {
-            for run in history::runs(&cache)? {
-                serde_json::to_writer(&mut *output, &run).map_err(std::io::Error::from)?;
-                writeln!(output)?;
+            let runs = history::runs(&cache)?;
+            let mut lines: Vec<(u64, serde_json::Value)> =
+                history::open_runs(&cache, &runs)?.iter().map(|run| (run.run, line(run))).collect();
+            for run in &runs {
+                let value = serde_json::to_value(run).map_err(std::io::Error::from)?;
+                lines.push((run.run, value));
             }
+            lines.sort_by_key(|(run, _)| *run);
+            lines.iter().try_for_each(|(_, line)| writeln!(output, "{line}"))?;
             Ok(Exit::Done)
         }
         (None, false) => {
             let runs = history::runs(&cache)?;
             let outcome = |run: &RunRecord| RunOutcome::read(&cache, run.run);
             let outcomes: Vec<_> = runs.iter().map(outcome).collect::<Result<_, _>>()?;
-            output.write_all(list(&runs, &outcomes, program.terminal.data).as_bytes())?;
-            for run in history::open_runs(&cache, &runs)? {
-                writeln!(output, "run {run} has no end: it was killed, or is under way")?;
-            }
+            let open = history::open_runs(&cache, &runs)?;
+            let text = list(&runs, &outcomes, &open, program.terminal.data);
+            output.write_all(text.as_bytes())?;
             Ok(Exit::Done)
         }
     }
 }
 
+/// What `--json` says of a run without a record of its end.
+fn line(run: &OpenRun) -> serde_json::Value {
+    serde_json::json!({
+        "run": run.run, "pipeline": run.pipeline, "started": run.started,
+        "status": if run.is_under_way { "running" } else { "killed" },
+    })
+}
+
+/// How a run without a record of its end is.
+fn how(run: &OpenRun, paint: Paint) -> String {
+    match run.is_under_way {
+        true => "under way".to_owned(),
+        false => paint.bad("killed"),
+    }
+}
+
 /// The runs, each with what had been expected of it, as far as that is known.
-fn list(runs: &[RunRecord], outcomes: &[Option<RunOutcome>], paint: Paint) -> String {
-    if runs.is_empty() {
+fn list(
+    runs: &[RunRecord],
+    outcomes: &[Option<RunOutcome>],
+    open: &[OpenRun],
+    paint: Paint,
+) -> String {
+    if runs.is_empty() && open.is_empty() {
         return "no runs yet\n".into();
     }
     let headings = [
@@ -65,7 +90,11 @@ fn list(runs: &[RunRecord], outcomes: &[Option<RunOutcome>], paint: Paint) -> St
         "",
     ];
     let mut table = Table::new(&headings);
+    let mut open = open.iter().peekable();
     for (run, outcome) in runs.iter().zip(outcomes) {
+        while let Some(before) = open.next_if(|open| open.run < run.run) {
+            table.row(open_row(before, paint));
+        }
         let expected = outcome.as_ref().map(|outcome| outcome.expected_seconds);
         let sum = |part: fn(&stage_core::event::StageCounts) -> u64| {
             units::count(run.stages.values().map(part).sum())
@@ -84,7 +113,18 @@ fn list(runs: &[RunRecord], outcomes: &[Option<RunOutcome>], paint: Paint) -> St
             if run.pinned { "pinned".into() } else { String::new() },
         ]);
     }
+    open.for_each(|run| _ = table.row(open_row(run, paint)));
     table.render()
+}
+
+/// What it did is in its log alone.
+fn open_row(run: &OpenRun, paint: Paint) -> [String; 11] {
+    let mut row = std::array::from_fn(|_| String::new());
+    row[0] = run.run.to_string();
+    row[1] = run.started.map_or_else(String::new, units::date);
+    row[2] = clean(&run.pipeline).into_owned();
+    row[3] = how(run, paint);
+    row
 }
 
 /// Stages that are named of each run.
@@ -136,6 +176,12 @@ fn one(
     thinned(&events).try_for_each(|event| lines.event(event))?;
     drop(lines);
     output.write_all(&text)?;
+    if !matches!(events.last(), Some(Event::Finished { .. })) {
+        match cache.number_is_held(run)? {
+            true => writeln!(output, "run {run} is under way")?,
+            false => writeln!(output, "run {run} was killed, or ended without a word")?,
+        }
+    }
     if unreadable > 0 {
         program.warn(&format!("{unreadable} lines of the log cannot be read"));
     }
@@ -188,8 +234,15 @@ mod tests {
         };
         let expected_seconds = Figure { low: 150.0, likely: 180.0, high: 240.0 };
         let outcome = RunOutcome { expected_seconds, ..RunOutcome::default() };
-        insta::assert_snapshot!(list(&[run], &[Some(outcome)], Paint::default()), @r"
+        let killed = OpenRun {
+            run: 11,
+            pipeline: "voice".into(),
+            started: Some(1_789_999_000),
+            is_under_way: false,
+        };
+        insta::assert_snapshot!(list(&[run], &[Some(outcome)], &[killed], Paint::default()), @r"
         run  started               pipeline        ended     time                expected  executed  reused  quarantined  most of it in
+         11  2026-09-21 13:56 UTC  voice           killed
          12  2026-09-21 14:13 UTC  voice\u{1b}[2J  stopped  3m20s  3m00s (2m30s to 4m00s)     2,000       4            2  a, b           pinned
         ");
     }

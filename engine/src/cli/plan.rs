@@ -179,6 +179,9 @@ pub fn status(
     let stages = planned(event);
     let runs = history::runs(&cache)?;
     let last = runs.iter().rev().find(|run| run.pipeline == project.pipeline.name);
+    let open = history::begun_runs(&cache, &runs)?.into_iter().rev();
+    let open = open.filter(|run| run.pipeline == project.pipeline.name);
+    let open = open.into_iter().find(|run| last.is_none_or(|last| last.run < run.run));
     let outcome = last.map(|last| RunOutcome::read(&cache, last.run)).transpose()?.flatten();
     if arguments.json {
         let state = json!({
@@ -189,7 +192,8 @@ pub fn status(
         writeln!(output, "{state}")?;
         return Ok(Exit::Done);
     }
-    writeln!(output, "{}: {}", clean(&project.pipeline.name), last_run(last))?;
+    let told = open.as_ref().map_or_else(|| last_run(last), open_run);
+    writeln!(output, "{}: {told}", clean(&project.pipeline.name))?;
     let mut table =
         Table::new(&["stage", "state", ">to execute", ">to reuse", ">quarantined", ">last run"]);
     for spec in &project.pipeline.stages {
@@ -230,6 +234,14 @@ fn licenses(pipeline: &Pipeline) -> BTreeMap<String, Vec<String>> {
         }
     }
     licenses
+}
+
+fn open_run(run: &history::OpenRun) -> String {
+    let started = run.started.map_or_else(String::new, units::date);
+    match run.is_under_way {
+        true => format!("run {} of {started} is under way", run.run),
+        false => format!("run {} of {started} was killed", run.run),
+    }
 }
 
 fn last_run(run: Option<&RunRecord>) -> String {

@@ -65,6 +65,7 @@ fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
         targets,
         keep_going: arguments.keep_going,
         deadline: limit.and_then(|seconds| interrupt::deadline(start, seconds)),
+        began: Some(start),
         stop: stop.clone(),
         ..RunOptions::default()
     };

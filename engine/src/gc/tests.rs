@@ -9,7 +9,7 @@ use stage_core::key::StageKey;
 use stage_core::{Blob, Item, Parameters, Value};
 
 use super::*;
-use crate::record::{RUN, encode, last_key, run_key};
+use crate::record::{BEGUN, BegunRecord, RUN, encode, last_key, run_key};
 
 const SIZE: usize = 1000;
 
@@ -153,14 +153,14 @@ fn items_of_a_run_that_is_not_finished_are_kept() {
 }
 
 #[test]
-fn a_log_without_an_end_is_that_of_a_run_under_way() {
+fn items_of_a_run_that_was_killed_are_kept_whatever_became_of_its_log() {
     let cache = cache();
     run(&cache, 1, Status::Done, &[], false);
     made(&cache, "half", 1.0);
     cache.commit().unwrap();
-    let folder = runlog::folder(cache.dir());
-    cache.fs().create_dir_all(&folder).unwrap();
-    cache.fs().write_durably(&runlog::path(cache.dir(), 2), b"{\"event\":\"waiting\"").unwrap();
+    let begun = BegunRecord { run: 2, pipeline: "p".into(), started: 0 };
+    cache.record(BEGUN, &run_key(2), encode(&begun)).unwrap();
+    cache.commit().unwrap();
     assert_eq!(plan(&cache, &keep_last(1)).unwrap().unfinished, Some(2));
     assert_eq!(left(&cache, &keep_last(1), &["half"]), ["half"]);
 }

@@ -234,6 +234,15 @@ impl Context for EngineContext {
         let _ = self.messages.send(Message::Progress { ticket: self.ticket, done, total });
     }
 
+    fn may_begin_step(&mut self, validates: bool) -> bool {
+        let is_time = match &mut self.training {
+            Some(training) => training.pace.may_begin(Instant::now(), validates),
+            None => true,
+        };
+        let device = self.device_stop.as_ref().is_some_and(StopFlag::is_requested);
+        is_time && !device && !self.stop.is_requested()
+    }
+
     fn stopping(&mut self) -> bool {
         let is_time = match &mut self.training {
             Some(training) => training.pace.is_time_to_save(Instant::now()),

@@ -358,6 +358,7 @@ fn answer(question: Question, context: &mut EngineContext) -> Answer {
             Answer::SetAside(context.set_aside(&port, rejects.collect()))
         }
         Question::Stopping => Answer::Stopping(context.stopping()),
+        Question::MayBegin { validates } => Answer::May(context.may_begin_step(validates)),
     }
 }
 

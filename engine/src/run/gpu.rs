@@ -13,8 +13,10 @@ use crate::gpu_hours::{Usage, UsageRecord, WEEK, seconds, why_stopped};
 use crate::pipeline::StageId;
 use crate::record::{USAGE, decode, encode};
 
-/// How often the time of GPUs at work is written: what a kill leaves out of the count.
-const WRITE: Duration = Duration::from_secs(10);
+/// How often the time of GPUs at work is written at least and at most: what a kill leaves out of
+/// the count. In between it is a tenth of what was written.
+const OFTEN: Duration = Duration::from_millis(500);
+const SELDOM: Duration = Duration::from_secs(10);
 /// A pause as short as this is not one.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Records are forgotten when they are so much older than the week that counts, in seconds.
@@ -110,7 +112,8 @@ impl Gpus {
         }
         let Some(stretch) = &mut self.stretch else { return Ok(false) };
         let is_over = now - stretch.busy > PAUSE;
-        if !is_over && stretch.written.is_some_and(|written| now - written < WRITE) {
+        let every = ((now - stretch.began) / 10).clamp(OFTEN, SELDOM);
+        if !is_over && stretch.written.is_some_and(|written| now - written < every) {
             return Ok(false);
         }
         stretch.written = Some(now);

@@ -99,7 +99,7 @@ pub struct Schedule<'a> {
     pub run: u64,
     pub gpus: Gpus,
     pub meter: Meter,
-    pub spending: Spending,
+    pub spending: &'a mut Spending,
     pub vigil: Vigil,
     /// Deaths of the worker without a result between them, by stage.
     pub deaths: HashMap<StageId, u32>,

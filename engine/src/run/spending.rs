@@ -12,8 +12,10 @@ use crate::pipeline::Pipeline;
 use crate::record::{SPENT, encode};
 use crate::spending::{Purse, Spent};
 
-/// How often the cost is written: what a kill leaves out of it.
-const WRITE: Duration = Duration::from_secs(10);
+/// How often the cost is written at least and at most: what a kill leaves out of it. In between it
+/// is a tenth of what was written.
+const OFTEN: Duration = Duration::from_millis(500);
+const SELDOM: Duration = Duration::from_secs(10);
 
 pub struct Spending {
     /// None where nobody said what an hour costs.
@@ -25,17 +27,23 @@ pub struct Spending {
 }
 
 impl Spending {
-    pub fn begin(cache: &Cache, pipeline: &Pipeline, run: u64) -> Result<Spending, CacheError> {
+    /// The machine is paid for since `began`, whatever was done first.
+    pub fn begin(
+        cache: &Cache,
+        pipeline: &Pipeline,
+        run: u64,
+        began: Instant,
+    ) -> Result<Spending, CacheError> {
         let price = pipeline.session.price_per_hour.filter(|_| !cache.is_read_only());
         let record = price.map(|price_per_hour| Spent {
             pipeline: pipeline.name.clone(),
             run,
-            started: cache.fs().now(),
+            started: cache.fs().now() - began.elapsed().as_nanos() as i64,
             seconds: 0.0,
             price_per_hour,
         });
         let purse = Purse::read(cache, pipeline)?;
-        Ok(Spending { record, purse, began: Instant::now(), written: None, told: false })
+        Ok(Spending { record, purse, began, written: None, told: false })
     }
 
     /// When the budget is used up.
@@ -49,8 +57,19 @@ impl Spending {
     }
 
     /// True when something was recorded.
+    /// The last word on it, behind all that costs time. It is committed by itself, since the last
+    /// commit of a run may take long.
+    pub fn end(&mut self, cache: &Cache) -> Result<(), CacheError> {
+        match self.write(cache, true)? {
+            true => cache.commit().map(drop),
+            false => Ok(()),
+        }
+    }
+
     fn write(&mut self, cache: &Cache, is_end: bool) -> Result<bool, CacheError> {
-        let is_due = self.written.is_none_or(|written| written.elapsed() >= WRITE);
+        let share = self.began.elapsed() / 10;
+        let every = share.clamp(OFTEN, SELDOM);
+        let is_due = self.written.is_none_or(|written| written.elapsed() >= every);
         let Some(record) = self.record.as_mut().filter(|_| is_due || is_end) else {
             return Ok(false);
         };
@@ -73,7 +92,7 @@ impl Spending {
 impl Schedule<'_> {
     /// What there is to tell of the time and the money of a run; nothing where neither is limited.
     pub fn tell_session(&mut self) {
-        let left = |deadline: Instant| deadline.saturating_duration_since(self.spending.began);
+        let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
         let seconds_left = self.options.deadline.map(|deadline| left(deadline).as_secs_f64());
         let price_per_hour = self.pipeline.session.price_per_hour;
         let purse = self.spending.purse;

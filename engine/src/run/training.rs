@@ -1,11 +1,14 @@
 //! Training as a task: its checkpoints, and when it has to stop so that it can still save.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use cache::{CacheError, Digest};
 use stage_core::Fields;
 
-use crate::record::{CHECKPOINT, CheckpointRecord, PROGRESS, decode, encode};
+use crate::record::{
+    CHECKPOINT, CheckpointRecord, PROGRESS, STEP_TIMES, StepTimes, decode, encode,
+};
 use crate::store::Store;
 
 /// How many checkpoints are kept: should the newest be damaged, there is the one before it.
@@ -13,8 +16,15 @@ const KEPT: usize = 2;
 /// What a save is taken to last before one was measured, and which share of the time at most.
 const FIRST_SAVE: Duration = Duration::from_secs(30);
 const SHARE: u32 = 10;
-/// How much longer than those measured a save and a step may take.
+/// How much longer than those measured a save and a step may take, where a stage does not tell
+/// its steps.
 const ROOM: u32 = 2;
+/// The same in tenths where it does.
+const TENTHS: u32 = 11;
+/// So many of the last steps say how long the next one takes.
+const STEPS: usize = 8;
+/// What the run needs for its end after the last save.
+const CLOSING: Duration = Duration::from_millis(500);
 
 /// What a training task is known by.
 #[derive(Clone, Debug)]
@@ -36,6 +46,10 @@ impl Training {
         self.pace
             .save
             .get_or_insert(Duration::try_from_secs_f64(record.seconds).unwrap_or(FIRST_SAVE));
+        let steps = store.cache().get(STEP_TIMES, &self.key)?;
+        if let Some(times) = steps.and_then(|bytes| decode::<StepTimes>(&bytes)) {
+            self.pace.expect(times);
+        }
         record.states.into_iter().filter_map(|state| is_there(store, state).transpose()).collect()
     }
 
@@ -62,6 +76,7 @@ impl Training {
         store.cache().commit()?;
         record.seconds = began.elapsed().as_secs_f64();
         store.cache().record(CHECKPOINT, &self.key, encode(&record))?;
+        store.cache().record(STEP_TIMES, &self.key, encode(&self.pace.times()))?;
         store.cache().commit()?;
         self.pace.saved(began.elapsed());
         Ok(Saved { bytes, seconds: began.elapsed().as_secs_f64(), is_further })
@@ -115,6 +130,12 @@ pub struct Pace {
     saving: Option<Instant>,
     /// The last step had a save in it and tells nothing.
     disturbed: bool,
+    /// Steps without and with a validation after them, where the stage tells of each.
+    told_steps: [Recent; 2],
+    /// When the step under way began, and which of the two it is.
+    begun: Option<(Instant, usize)>,
+    /// How long saves took since then.
+    saved_in: Duration,
     /// The stage was told to stop because of the deadline.
     pub told: bool,
 }
@@ -131,8 +152,52 @@ impl Pace {
 
     fn saved(&mut self, took: Duration) {
         self.save = Some(took);
+        self.saved_in += took;
         self.saving = None;
         self.disturbed = true;
+    }
+
+    /// A step begins, with a validation after it or without. False when there is no time for it
+    /// and for the save after it.
+    pub fn may_begin(&mut self, now: Instant, validates: bool) -> bool {
+        let began = *self.began.get_or_insert(now);
+        if let Some((begun, kind)) = self.begun {
+            let took = now.saturating_duration_since(begun).saturating_sub(self.saved_in);
+            self.told_steps[kind].push(took);
+        }
+        self.begun = Some((now, usize::from(validates)));
+        (self.saving, self.saved_in) = (None, Duration::ZERO);
+        let Some(deadline) = self.deadline else { return true };
+        let [plain, validating] = [0, 1].map(|kind: usize| self.told_steps[kind].longest());
+        // A validation that was never seen takes no less than a step.
+        let step = if validates { validating.or(plain.map(|step| step * 2)) } else { plain };
+        let work = step.or(validating).unwrap_or_default() + self.save_time(began, deadline);
+        let whole = deadline.saturating_duration_since(began);
+        let needed = work * TENTHS / 10 + CLOSING.min(whole / SHARE);
+        self.told |= deadline.saturating_duration_since(now) <= needed;
+        !self.told
+    }
+
+    /// How long a save takes, going by the last one.
+    fn save_time(&self, began: Instant, deadline: Instant) -> Duration {
+        let guess = || FIRST_SAVE.min(deadline.saturating_duration_since(began) / SHARE);
+        self.save.unwrap_or_else(guess)
+    }
+
+    fn expect(&mut self, times: StepTimes) {
+        for (recent, seconds) in self.told_steps.iter_mut().zip([times.plain, times.validating]) {
+            if let (None, Some(time)) =
+                (recent.longest(), seconds.and_then(|time| Duration::try_from_secs_f64(time).ok()))
+            {
+                recent.push(time);
+            }
+        }
+    }
+
+    fn times(&self) -> StepTimes {
+        let [plain, validating] = [0, 1]
+            .map(|kind: usize| self.told_steps[kind].longest().map(|time| time.as_secs_f64()));
+        StepTimes { plain, validating }
     }
 
     /// A step begins. True when it must not, or the save after it would end too late.
@@ -143,10 +208,28 @@ impl Pace {
         }
         (self.asked, self.saving, self.disturbed) = (Some(now), None, false);
         let Some(deadline) = self.deadline else { return false };
-        let guess = || FIRST_SAVE.min(deadline.saturating_duration_since(began) / SHARE);
-        let needed = (self.save.unwrap_or_else(guess) + self.step) * ROOM;
+        let save = self.save_time(began, deadline);
+        // In the middle of a step that has begun there is the save alone to think of.
+        let needed = if self.begun.is_some() { save } else { (save + self.step) * ROOM };
         self.told |= deadline.saturating_duration_since(now) <= needed;
         self.told
+    }
+}
+
+/// The last times of something.
+#[derive(Clone, Debug, Default)]
+struct Recent(VecDeque<Duration>);
+
+impl Recent {
+    fn push(&mut self, time: Duration) {
+        if self.0.len() == STEPS {
+            self.0.pop_front();
+        }
+        self.0.push_back(time);
+    }
+
+    fn longest(&self) -> Option<Duration> {
+        self.0.iter().max().copied()
     }
 }
 
@@ -189,6 +272,52 @@ mod tests {
         assert_eq!(pace.step, Duration::ZERO);
         assert!(!pace.is_time_to_save(after(start, 111)));
         assert_eq!(pace.step, Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_step_that_fits_with_its_save_is_begun_and_one_that_does_not_is_not() {
+        let start = Instant::now();
+        let mut pace = Pace { deadline: Some(after(start, 100)), ..Pace::default() };
+        pace.saved(Duration::from_secs(2));
+        for second in (0..=80).step_by(8) {
+            assert!(pace.may_begin(after(start, second), false), "{second}");
+        }
+        // Ten seconds of work and a tenth more, and half a second for the end.
+        assert!(pace.may_begin(after(start, 88), false));
+        assert!(!pace.may_begin(after(start, 96), false));
+    }
+
+    #[test]
+    fn a_long_validation_keeps_no_step_without_one_from_beginning() {
+        let start = Instant::now();
+        let mut pace = Pace { deadline: Some(after(start, 90)), ..Pace::default() };
+        pace.saved(Duration::from_secs(1));
+        assert!(pace.may_begin(start, true));
+        assert!(pace.may_begin(after(start, 40), false));
+        assert!(pace.may_begin(after(start, 41), false));
+        let mut other = pace.clone();
+        assert!(other.may_begin(after(start, 50), false));
+        assert!(!pace.may_begin(after(start, 50), true), "a validation takes forty seconds");
+    }
+
+    #[test]
+    fn the_time_of_a_save_is_not_that_of_a_step_and_times_are_known_to_the_next_run() {
+        let start = Instant::now();
+        let mut pace = Pace { deadline: Some(after(start, 1000)), ..Pace::default() };
+        assert!(pace.may_begin(start, false));
+        pace.storing();
+        pace.saved(Duration::from_secs(100));
+        assert!(pace.may_begin(after(start, 107), false));
+        let times = pace.times();
+        assert_eq!((times.plain, times.validating), (Some(7.0), None));
+        let mut next = Pace { deadline: Some(after(start, 20)), ..Pace::default() };
+        next.expect(times);
+        next.saved(Duration::from_secs(1));
+        assert!(next.may_begin(after(start, 10), false));
+        let mut late = Pace { deadline: Some(after(start, 17)), ..Pace::default() };
+        late.expect(pace.times());
+        late.saved(Duration::from_secs(1));
+        assert!(!late.may_begin(after(start, 10), false), "it could not be finished");
     }
 
     #[test]

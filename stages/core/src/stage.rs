@@ -107,6 +107,14 @@ pub trait Context {
     /// stage asks before every step, and saves a checkpoint before it returns; from these two the
     /// engine measures how long before a deadline it has to say so.
     fn stopping(&mut self) -> bool;
+
+    /// Asked by a training before each step, from which it is known how long steps take: false
+    /// when it shall save and end, since there is no time for one more, for a validation after
+    /// it where there is to be one, and for a save.
+    fn may_begin_step(&mut self, validates: bool) -> bool {
+        let _ = validates;
+        !self.stopping()
+    }
 }
 
 /// Works on items; shared by the threads of a pool.

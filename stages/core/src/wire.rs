@@ -18,7 +18,7 @@ use crate::item::{Blob, Fields, Item};
 use crate::stage::{GatherInput, GatherOutput, Output, Setup};
 
 /// Raised when the messages change; both sides must have the same.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 pub const MAX_FRAME: u32 = 1 << 30;
 
 /// From the engine to the worker.
@@ -68,6 +68,7 @@ pub enum Answer {
     Found(Result<Option<Fields>, StageError>),
     Stopping(bool),
     SetAside(Result<(), StageError>),
+    May(bool),
 }
 
 /// From the worker to the engine.
@@ -108,6 +109,10 @@ pub enum Question {
     Stopping,
     /// Items of a port, by their place in what arrived.
     SetAside(String, Vec<(u64, Reject)>),
+    /// Whether there is time for a step of training, and for a validation after it.
+    MayBegin {
+        validates: bool,
+    },
 }
 
 /// Writes one message as a frame and flushes it.

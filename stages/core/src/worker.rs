@@ -323,6 +323,10 @@ impl Context for PipeContext<'_, '_> {
         let _ = send(&mut self.pipe.output, &Reply::Progress { done, total });
     }
 
+    fn may_begin_step(&mut self, validates: bool) -> bool {
+        matches!(self.ask(Question::MayBegin { validates }), Ok(Answer::May(true)))
+    }
+
     fn stopping(&mut self) -> bool {
         matches!(self.ask(Question::Stopping), Ok(Answer::Stopping(true)) | Err(_))
     }

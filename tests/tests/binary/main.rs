@@ -5,6 +5,7 @@
 mod archives;
 mod escapes;
 mod estimates;
+mod killed;
 mod reading;
 mod reasons;
 mod runs;

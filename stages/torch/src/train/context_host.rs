@@ -76,6 +76,10 @@ impl Host for ContextHost<'_> {
         self.context.stopping()
     }
 
+    fn may_begin_step(&mut self, validates: bool) -> bool {
+        self.context.may_begin_step(validates)
+    }
+
     fn report(&mut self, step: u64, values: &[(&str, f64)]) {
         self.context.progress(step.min(self.steps), self.steps);
         let now = self.seconds();

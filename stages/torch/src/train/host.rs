@@ -28,6 +28,12 @@ pub trait Host {
     /// True when training shall save and end soon.
     fn stopping(&mut self) -> bool;
 
+    /// Asked before each step: false when training shall save and end before it.
+    fn may_begin_step(&mut self, validates: bool) -> bool {
+        let _ = validates;
+        !self.stopping()
+    }
+
     /// Figures of a step, to be shown and logged.
     fn report(&mut self, step: u64, values: &[(&str, f64)]);
 

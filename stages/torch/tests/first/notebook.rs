@@ -1,7 +1,8 @@
 //! The notebook for Kaggle, cell by cell, on a machine that forgets everything between sessions.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 use throstle_tests::guide::document;
@@ -33,14 +34,18 @@ fn cells() -> Vec<String> {
     texts[1..].to_vec()
 }
 
-/// Runs a cell with this folder as the root of the machine.
+/// Runs a cell, which has to succeed, with this folder as the root of the machine.
 fn run_cell(root: &Path, cell: &str) {
+    let output = try_cell(root, cell);
+    assert!(output.status.success(), "{cell}\n{output:?}");
+}
+
+fn try_cell(root: &Path, cell: &str) -> Output {
     let script = cell.strip_prefix("%%bash\n").unwrap();
     let place =
         |script: String, path: &str| script.replace(path, &format!("{}{path}", root.display()));
     let script = ["/kaggle/", "/tmp/project"].into_iter().fold(script.to_owned(), place);
-    let output = Command::new("bash").args(["-c", &script]).output().unwrap();
-    assert!(output.status.success(), "{script}\n{output:?}");
+    Command::new("bash").args(["-c", &script]).output().unwrap()
 }
 
 /// What the cells do in the session of this number, which has four times the time of the one before.
@@ -120,4 +125,51 @@ fn told_steps(root: &Project, run: usize) -> Vec<u64> {
     steps.dedup();
     steps.retain(|step| *step > 0);
     steps
+}
+
+/// Says what it was asked, and ends as it was told to.
+const STUB: &str = "#!/bin/sh\necho \"$1\" >> \"$(dirname \"$0\")/asked\"\n\
+                    read -r code < \"$(dirname \"$0\")/$1.code\" && exit \"$code\"\nexit 0\n";
+
+#[test]
+fn what_is_new_is_packed_however_the_run_ends() {
+    for (code, is_well) in [("0", true), ("75", true), ("1", false), ("137", false)] {
+        let root = Project::default();
+        root.write(&format!("{SOURCES}/{RECIPE}"), document(RECIPE));
+        // An archive that is damaged comes in as far as it is whole.
+        root.write("kaggle/input/session-1/cache-1/volume", "");
+        root.write("kaggle/working/programs/unpack-cache.code", "1\n");
+        root.write("kaggle/working/programs/run.code", format!("{code}\n"));
+        let program = "kaggle/working/programs/throstle";
+        root.write(program, STUB);
+        std::fs::set_permissions(root.file(program), PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::create_dir_all(root.file("tmp")).unwrap();
+        let cells = cells();
+        let (last, before) = cells.split_last().unwrap();
+        before.iter().for_each(|cell| run_cell(root.path(), cell));
+        let asked = root.text("kaggle/working/programs/asked");
+        assert_eq!(asked, "unpack-cache\nrun\npack-cache\n", "{code}");
+        assert_eq!(try_cell(root.path(), last).status.success(), is_well, "{code}");
+    }
+}
+
+#[test]
+fn programs_are_built_from_files_that_nobody_may_execute() {
+    let root = Project::default();
+    root.write("Makefile", document("Makefile"));
+    root.write("tools/libtorch.sh", document("tools/libtorch.sh"));
+    root.write("torch/version.py", "__version__ = '2.11.0'\n");
+    for file in ["torch/lib/libtorch_cpu.so", "torch/lib/libc10.so", "torch/include/ATen/ATen.h"] {
+        root.write(file, "");
+    }
+    let stub = "#!/bin/sh\necho \"$LIBTORCH\" > built\n";
+    root.write("bin/cargo", stub);
+    std::fs::set_permissions(root.file("bin/cargo"), PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", root.file("bin").display(), std::env::var("PATH").unwrap());
+    let mut make = Command::new("make");
+    make.arg("build").current_dir(root.path()).env("PATH", path);
+    let output = make.env("LIBTORCH", root.file("torch")).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let built = root.text("built");
+    assert_eq!(Path::new(built.trim()), root.file("torch").canonicalize().unwrap());
 }

@@ -83,7 +83,8 @@ pub fn train<T: Trainee, D: Data<T::Batch>, H: Host>(
         run.validate(host)?;
     }
     while !run.is_done() {
-        if host.stopping() || !run.step(host)? {
+        let validates = run.validates_after(run.state.step + 1);
+        if !host.may_begin_step(validates) || !run.step(host)? {
             run.save(host)?;
             return Err(StageError::Stopped);
         }

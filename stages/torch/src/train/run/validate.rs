@@ -13,9 +13,14 @@ use crate::train::trainee::Trainee;
 
 impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
     pub(super) fn validation_is_due(&self) -> bool {
+        self.validates_after(self.state.step)
+    }
+
+    /// Whether held-out clips are looked at after this step.
+    pub(super) fn validates_after(&self, step: u64) -> bool {
         let settings = self.job.settings;
         let every = settings.validate_every.max(1);
-        self.state.step.is_multiple_of(every) || self.state.step >= settings.steps
+        step.is_multiple_of(every) || step >= settings.steps
     }
 
     /// The loss on held-out clips; decides about the best states and the end.
