@@ -45,7 +45,7 @@ pub use commit::Committed;
 pub use digest::{Digest, DigestError, Hasher};
 pub use error::CacheError;
 pub use layout::FORMAT;
-pub use materialise::Materialised;
+pub use materialise::{Link, Materialised};
 pub use objects::LOOSE_SIZE;
 pub use rebuild::RebuildReport;
 pub use records::Table;

@@ -1,5 +1,6 @@
-//! Objects as files of the user's: shared with the store where the file system
-//! can, copied where it cannot, left alone where they are right already.
+//! Objects as files of the user's: copies, which share their blocks with the store where the file
+//! system can do that, left alone where they are right already. Another name of an object itself is
+//! given only on request, since whoever may write any file could change the object by it.
 
 use camino::{Utf8Path, Utf8PathBuf};
 
@@ -9,6 +10,16 @@ use crate::objects::{Place, hash_open};
 use crate::pending::Waiting;
 use crate::rows::Location;
 use crate::{CacheError, Digest};
+
+/// What a file of the user's may be to an object that lies in a file of its own.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Link {
+    /// A file for itself.
+    #[default]
+    Copy,
+    /// Another name of the read-only object, where both are on one file system.
+    Hard,
+}
 
 /// How a file came to be what it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,20 +39,21 @@ impl Cache {
         &self,
         digest: &Digest,
         target: &Utf8Path,
+        link: Link,
     ) -> Result<Materialised, CacheError> {
         let place = self.0.locate(digest)?.ok_or(CacheError::Missing { digest: *digest })?;
         let size = match &place {
             Place::Pending(waiting) => waiting.size(),
             Place::Stored(location) => location.size(),
         };
-        if self.0.is_right(target, digest, size)? {
+        if self.0.is_right(target, digest, size)? && self.is_linked_as(link, digest, target)? {
             return Ok(Materialised::Unchanged);
         }
         if let Some(parent) = target.parent().filter(|parent| !parent.as_str().is_empty()) {
             self.0.fs.create_dir_all(parent)?;
         }
         let fresh = beside(target);
-        let made = self.fill(digest, place, &fresh).and_then(|how| {
+        let made = self.fill(digest, place, &fresh, link).and_then(|how| {
             self.0.fs.rename(&fresh, target)?;
             Ok(how)
         });
@@ -51,11 +63,29 @@ impl Cache {
         made
     }
 
+    /// Whether a file that holds an object is another name of it just where it should be one.
+    pub fn is_linked_as(
+        &self,
+        link: Link,
+        digest: &Digest,
+        target: &Utf8Path,
+    ) -> Result<bool, CacheError> {
+        let Some(Place::Stored(Location::Loose { .. })) = self.0.locate(digest)? else {
+            return Ok(true);
+        };
+        let inode =
+            |path: &Utf8Path| self.0.fs.symlink_metadata(path).map(|found| found.inode).ok();
+        let object = inode(&self.0.layout.object(digest));
+        let is_its_name = object.is_some() && object == inode(target);
+        Ok(is_its_name == (link == Link::Hard))
+    }
+
     fn fill(
         &self,
         digest: &Digest,
         place: Place,
         fresh: &Utf8Path,
+        link: Link,
     ) -> Result<Materialised, CacheError> {
         let fs = &*self.0.fs;
         if let Place::Stored(location @ Location::Loose { .. }) = place {
@@ -63,11 +93,11 @@ impl Cache {
             if !self.0.is_sound(digest, &object)? {
                 return Err(self.0.set_aside(digest, location));
             }
-            return share(&self.0, &object, fresh);
+            return share(&self.0, &object, fresh, link);
         }
         if let Place::Pending(Waiting::File { path, .. }) = &place {
             // Not linked: the file is still to be made read-only.
-            return Ok(fs.copy(path, fresh).map(|_| Materialised::Copied)?);
+            return share(&self.0, path, fresh, Link::Copy);
         }
         let bytes = self.read(digest)?;
         fs.open(fresh, Open::CreateNew)
@@ -77,16 +107,22 @@ impl Cache {
     }
 }
 
-fn share(shared: &Shared, object: &Utf8Path, fresh: &Utf8Path) -> Result<Materialised, CacheError> {
+fn share(
+    shared: &Shared,
+    object: &Utf8Path,
+    fresh: &Utf8Path,
+    link: Link,
+) -> Result<Materialised, CacheError> {
     let fs = &*shared.fs;
+    if link == Link::Hard && fs.hard_link(object, fresh).is_ok() {
+        return Ok(Materialised::Linked);
+    }
     if fs.reflink(object, fresh).is_ok() {
         return Ok(Materialised::Reflinked);
     }
-    if fs.hard_link(object, fresh).is_ok() {
-        return Ok(Materialised::Linked);
-    }
     let size = fs.metadata(object)?.size;
-    fs.copy(object, fresh).map_err(|error| CacheError::while_writing(error, fresh, size))?;
+    fs.copy_unsynced(object, fresh)
+        .map_err(|error| CacheError::while_writing(error, fresh, size))?;
     Ok(Materialised::Copied)
 }
 

@@ -5,8 +5,9 @@ mod common;
 
 use std::sync::Arc;
 
-use cache::fs::{Call, Fault, FaultFs, Fs, MemoryFs};
-use cache::{Access, Cache, CacheError, Committed, Digest, LOOSE_SIZE, Materialised, Table};
+use cache::fs::{Call, Fault, FaultFs, Fs, MemoryFs, Open, RealFs, RetryFs};
+use cache::{Access, Cache, CacheError, Committed, Digest, LOOSE_SIZE, Link, Materialised, Table};
+use camino::Utf8Path;
 use common::{DIR, open, open_over, reopen};
 
 #[test]
@@ -135,16 +136,59 @@ fn a_materialised_file_is_left_alone_while_it_is_right() {
     let cache = open(&fs);
     let digests = [cache.put(b"small").unwrap(), cache.put(&vec![1; 2 << 20]).unwrap()];
     cache.commit().unwrap();
-    for (digest, how) in digests.iter().zip([Materialised::Copied, Materialised::Linked]) {
-        let target = format!("/out/{}", digest.short());
+    for (digest, link, how) in [
+        (&digests[0], Link::Copy, Materialised::Copied),
+        (&digests[0], Link::Hard, Materialised::Copied),
+        (&digests[1], Link::Copy, Materialised::Copied),
+        (&digests[1], Link::Hard, Materialised::Linked),
+    ] {
+        let target = format!("/out/{} {link:?}", digest.short());
         let target = target.as_str().into();
-        assert_eq!(cache.materialise(digest, target).unwrap(), how);
+        assert_eq!(cache.materialise(digest, target, link).unwrap(), how);
         assert_eq!(fs.read(target).unwrap(), cache.read(digest).unwrap());
-        assert_eq!(cache.materialise(digest, target).unwrap(), Materialised::Unchanged);
+        assert_eq!(cache.materialise(digest, target, link).unwrap(), Materialised::Unchanged);
         fs.remove_file(target).unwrap();
         fs.write_new(target, b"edited").unwrap();
-        assert_eq!(cache.materialise(digest, target).unwrap(), how);
+        assert_eq!(cache.materialise(digest, target, link).unwrap(), how);
         assert_eq!(Digest::of(&fs.read(target).unwrap()), *digest);
+    }
+}
+
+#[test]
+fn a_file_that_is_written_in_place_changes_no_object() {
+    for above_fs in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let base = Utf8Path::from_path(folder.path()).unwrap();
+        let real: Arc<dyn Fs> = Arc::new(RealFs);
+        let fs = if above_fs { Arc::new(RetryFs::new(real)) } else { real };
+        let cache = Cache::open(&base.join("cache"), fs, Access::ReadWrite).unwrap();
+        let digest = cache.put(&vec![1; 2 << 20]).unwrap();
+        let target = base.join("out/file");
+        for is_pending in [true, false] {
+            cache.materialise(&digest, &target, Link::Copy).unwrap();
+            let file = RealFs.open(&target, Open::ReadWrite).unwrap();
+            file.write_all_at(b"somebody's", 100).unwrap();
+            assert!(cache.read(&digest).is_ok(), "pending: {is_pending}");
+            cache.commit().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_name_of_an_object_becomes_a_file_for_itself_and_back() {
+    let fs = MemoryFs::new();
+    let cache = open(&fs);
+    let digest = cache.put(&vec![1; 2 << 20]).unwrap();
+    cache.commit().unwrap();
+    let target = "/out/file".into();
+    for (link, how) in [
+        (Link::Hard, Materialised::Linked),
+        (Link::Copy, Materialised::Copied),
+        (Link::Hard, Materialised::Linked),
+    ] {
+        assert!(!cache.is_linked_as(link, &digest, target).unwrap());
+        assert_eq!(cache.materialise(&digest, target, link).unwrap(), how);
+        assert!(cache.is_linked_as(link, &digest, target).unwrap());
     }
 }
 

@@ -357,6 +357,7 @@ impl One<'_> {
         }
         if let Ok((digest, entry)) = stat::hash_file(fs, &full)
             && digest == blob.digest
+            && self.store.cache().is_linked_as(self.export.link, &digest, &full).map_err(failed)?
         {
             return Ok((StatEntry { path: path.to_string(), ..entry }, false));
         }
@@ -371,7 +372,11 @@ impl One<'_> {
     fn materialise(&self, digest: &Digest, target: &Utf8Path) -> Result<(), CacheError> {
         let cache = self.store.cache();
         if cache.contains(digest)? {
-            return cache.materialise(digest, target).map(drop);
+            match cache.materialise(digest, target, self.export.link) {
+                // A file of the user's may have the same bytes.
+                Err(CacheError::Missing { .. } | CacheError::Damaged { .. }) => {}
+                other => return other.map(drop),
+            }
         }
         let bytes = self.store.read(digest).map_err(|error| match error {
             ReadError::Cache(error) => error,
@@ -417,6 +422,7 @@ fn section_key(pipeline: &Pipeline, spec: &StageSpec, export: &Export) -> Digest
     sink.text("stage", &spec.name);
     sink.text("field", export.field.as_deref().unwrap_or(""));
     sink.text("template", &format!("{:?}", export.template));
+    sink.text("link", &format!("{:?}", export.link));
     sink.finish()
 }
 

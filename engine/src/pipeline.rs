@@ -7,6 +7,7 @@ mod tolerance;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cache::Link;
 use camino::Utf8PathBuf;
 use stage_core::{FieldType, Kind, Parameters};
 
@@ -133,6 +134,8 @@ pub struct Export {
     /// Which field; `None` for an artifact as a whole.
     pub field: Option<String>,
     pub template: Template,
+    /// Whether large files are names of the objects in the cache.
+    pub link: Link,
 }
 
 /// An export path: text and `{field}` places. `{id}` is the item's id.

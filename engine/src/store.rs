@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::record::{ITEM, ItemRecord, decode};
+use crate::world::Unchanged;
 use bytes::Bytes;
+use cache::fs::Open;
 use cache::stat::{StatEntry, StatIndex, What};
 use cache::{Cache, CacheError, Digest};
 use camino::{Utf8Path, Utf8PathBuf};
@@ -148,6 +150,33 @@ impl Store {
         })
     }
 
+    /// The bytes of a large object where they lie in a file, of the cache or of the user's, that
+    /// holds them as far as its stat tells. None where there is no such file, and [`Store::read`]
+    /// says what there is.
+    pub fn open(&self, digest: &Digest) -> Result<Option<Arc<Unchanged>>, ReadError> {
+        let cache = &self.0.cache;
+        if let Some(path) = cache.file_of(digest).map_err(ReadError::Cache)? {
+            return Ok(self.open_file(&path, digest));
+        }
+        if cache.contains(digest).map_err(ReadError::Cache)? {
+            return Ok(None);
+        }
+        let open = |entry: StatEntry| {
+            let file = self.open_file(&self.0.base.join(&entry.path), digest)?;
+            file.is_as(&entry).then_some(file)
+        };
+        Ok(self.sources(digest).into_iter().find_map(open))
+    }
+
+    /// A file as it is now, which should have this content.
+    fn open_file(&self, path: &Utf8Path, digest: &Digest) -> Option<Arc<Unchanged>> {
+        let fs = self.0.cache.fs();
+        let file = fs.open(path, Open::Read).ok()?;
+        let now = file.metadata().ok()?;
+        let entry = StatEntry::new(path.to_string(), &now, fs.now(), *digest, What::File);
+        Some(Arc::new(Unchanged::new(file, entry)))
+    }
+
     /// The files outside of the cache that had this content when they were last looked at.
     fn sources(&self, digest: &Digest) -> Vec<StatEntry> {
         let sections = || self.0.index.sections().map(|(_, section)| section);
@@ -254,4 +283,61 @@ fn blobs_of(at: usize, record: &Option<ItemRecord>) -> impl Iterator<Item = (usi
         _ => None,
     };
     fields.into_iter().flat_map(move |fields| fields.blobs().map(move |blob| (at, blob.digest)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use cache::Access;
+    use cache::fs::{Fs, MemoryFs};
+    use cache::stat;
+    use stage_core::FileParts;
+
+    use super::*;
+
+    const MODEL: &str = "/project/model";
+
+    /// A file of the user's that was looked at, and its content.
+    fn looked_at(fs: &MemoryFs) -> (Store, Digest) {
+        let base = Utf8Path::new("/project");
+        fs.create_dir_all(base).unwrap();
+        fs.write_new(MODEL.into(), &vec![7; 2 << 20]).unwrap();
+        let cache = Cache::open("/cache".into(), Arc::new(fs.clone()), Access::ReadWrite).unwrap();
+        let (digest, entry) = stat::hash_file(fs, MODEL.into()).unwrap();
+        let mut index = StatIndex::load(&cache).unwrap();
+        let entry = StatEntry { path: "model".to_owned(), ..entry };
+        index.put_section(Digest::of(b"section"), vec![entry]);
+        (Store::new(cache, base, Arc::new(index)), digest)
+    }
+
+    #[test]
+    fn a_file_that_changes_while_it_is_open_ends_the_reading() {
+        let fs = MemoryFs::new();
+        let (store, digest) = looked_at(&fs);
+        let file = store.open(&digest).unwrap().unwrap();
+        let mut bytes = [0; 16];
+        assert_eq!(file.read_at(&mut bytes, 1 << 20).unwrap(), 16);
+        assert_eq!(bytes, [7; 16]);
+        file.verify().unwrap();
+        fs.open(MODEL.into(), Open::ReadWrite).unwrap().write_all_at(b"other", 1 << 20).unwrap();
+        assert!(file.read_at(&mut bytes, 1 << 20).is_err());
+        assert!(file.check().is_err() && file.verify().is_err());
+        assert!(store.open(&digest).unwrap().is_none(), "it is another one now");
+    }
+
+    #[test]
+    fn a_damaged_object_is_found_before_it_is_used() {
+        let fs = MemoryFs::new();
+        let (store, _) = looked_at(&fs);
+        let digest = store.put(vec![1; 2 << 20].into()).unwrap();
+        store.cache().commit().unwrap();
+        let file = store.open(&digest).unwrap().unwrap();
+        assert_eq!(file.size(), 2 << 20);
+        file.verify().unwrap();
+        let path = store.cache().file_of(&digest).unwrap().unwrap();
+        fs.open(&path, Open::ReadWrite).unwrap().write_all_at(b"other", 1 << 20).unwrap();
+        let file = store.open(&digest).unwrap().unwrap();
+        assert!(file.check().is_ok() && file.verify().is_err() && file.check().is_err());
+        assert!(matches!(store.read(&digest), Err(ReadError::Lost(_))));
+    }
 }

@@ -8,11 +8,12 @@ use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use cache::fs::{FileKind, Fs, FsError, FsFile, Metadata, Open};
 use cache::stat::{self, Section, StatEntry, StatIndex, What};
-use cache::{CacheError, Digest, in_shares};
+use cache::{CacheError, Digest, Hasher, in_shares};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Blob, FileFact, FileParts, NewValue, Reject, StageError, Value, World};
@@ -263,7 +264,7 @@ impl World for Watch<'_> {
         seen.by_digest = false;
         let entry = seen.clone();
         let file = self.fs().open(&self.full(path), Open::Read);
-        Ok(Arc::new(Unchanged { file: file.map_err(StageError::of_file)?, entry }))
+        Ok(Arc::new(Unchanged::new(file.map_err(StageError::of_file)?, entry)))
     }
 
     fn list(&mut self, folder: &Utf8Path) -> Result<Vec<Utf8PathBuf>, StageError> {
@@ -322,15 +323,27 @@ impl World for Watch<'_> {
 }
 
 /// An open file that is the one that was looked at.
-struct Unchanged {
+pub struct Unchanged {
     file: Box<dyn FsFile>,
     entry: StatEntry,
+    /// It has been found to have another content than the entry says.
+    is_other: AtomicBool,
 }
 
 impl Unchanged {
-    fn check(&self) -> io::Result<()> {
+    pub fn new(file: Box<dyn FsFile>, entry: StatEntry) -> Unchanged {
+        Unchanged { file, entry, is_other: AtomicBool::new(false) }
+    }
+
+    /// Whether it still is what an earlier look has seen.
+    pub fn is_as(&self, seen: &StatEntry) -> bool {
+        self.file.metadata().is_ok_and(|now| seen.describes(&now))
+    }
+
+    /// An error when it is no longer.
+    pub fn check(&self) -> io::Result<()> {
         let now = self.file.metadata().map_err(io::Error::other)?;
-        match self.entry.describes(&now) {
+        match self.entry.describes(&now) && !self.is_other.load(Ordering::Relaxed) {
             true => Ok(()),
             false => {
                 let path = &self.entry.path;
@@ -352,6 +365,24 @@ impl FileParts for Unchanged {
         let count = read.map_err(|error| io::Error::new(error.kind(), error))?;
         self.check()?;
         Ok(count)
+    }
+
+    fn verify(&self) -> io::Result<()> {
+        const PIECE: usize = 256 << 10;
+        self.check()?;
+        let (mut hasher, mut buffer) = (Hasher::new(), vec![0; PIECE]);
+        let mut offset = 0;
+        loop {
+            let read = self.file.read_at(&mut buffer, offset);
+            let count = read.map_err(|error| io::Error::new(error.kind(), error))?;
+            if count == 0 {
+                break;
+            }
+            hasher.update(&buffer[..count]);
+            offset += count as u64;
+        }
+        self.is_other.store(hasher.finish() != self.entry.digest, Ordering::Relaxed);
+        self.check()
     }
 }
 

@@ -1,6 +1,8 @@
 //! Where exported files may stand, and that those which nobody wants any more go.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
+use std::os::unix::fs::{FileExt, MetadataExt};
+
 use throstle_tests::{Project, RanProgram, write_clips};
 
 const MANIFEST: &str = r#"
@@ -127,4 +129,97 @@ fn no_export_leads_into_the_cache_wherever_it_lies() {
     let failed = ran.all("stage-failed");
     assert!(failed[0]["message"].as_str().unwrap().contains("it leads into the cache"), "{ran:?}");
     assert!(!project.file("kept/a").exists());
+}
+
+/// Outputs that lie in files of their own in the cache.
+fn large() -> Project {
+    let project = project();
+    let zeros = "head -c 2097152 /dev/zero > {out.words}; printf %s {text} >>";
+    project.replace("pipeline.toml", "printf %s {text} >", zeros);
+    assert_eq!(project.run().code, Some(0));
+    project
+}
+
+fn names_of(project: &Project, file: &str) -> u64 {
+    project.file(file).metadata().unwrap().nlink()
+}
+
+#[test]
+fn who_writes_into_an_exported_file_damages_no_object() {
+    let project = large();
+    let file = std::fs::OpenOptions::new().write(true).open(project.file("out/words/a.txt"));
+    file.unwrap().write_all_at(b"my own", 1 << 20).unwrap();
+    let verified = project.output(&["cache", "verify"]);
+    assert_eq!(verified.status.code(), Some(0), "{verified:?}");
+    let ran = project.run();
+    assert_eq!(ran.executed(), [].into());
+    assert_eq!(ran.all("exported")[0]["written"], 1);
+    assert!(!project.read("out/words/a.txt").windows(6).any(|bytes| bytes == b"my own"));
+}
+
+#[test]
+fn hard_links_are_made_where_they_are_asked_for_and_go_where_they_are_not() {
+    let project = large();
+    let (copy, hard) = (
+        r#"export = "out/words/{id}.txt""#,
+        r#"export = { words = "out/words/{id}.txt", link = "hard" }"#,
+    );
+    assert_eq!(names_of(&project, "out/words/a.txt"), 1);
+    project.replace("pipeline.toml", copy, hard);
+    assert_eq!(project.run().executed(), [].into());
+    assert_eq!(names_of(&project, "out/words/a.txt"), 2);
+    project.run().assert_nothing_done();
+    project.replace("pipeline.toml", hard, copy);
+    assert_eq!(project.run().executed(), [].into());
+    assert_eq!(names_of(&project, "out/words/a.txt"), 1);
+    project.run().assert_nothing_done();
+}
+
+/// Changes one byte of an object that lies in a pack.
+fn damage(project: &Project, object: &[u8]) {
+    let packs = ".throstle/packs";
+    for name in project.names(packs) {
+        let mut bytes = project.read(&format!("{packs}/{name}"));
+        if let Some(at) = bytes.windows(object.len()).position(|window| window == object) {
+            bytes[at + object.len() / 2] ^= 1;
+            return project.write(&format!("{packs}/{name}"), bytes);
+        }
+    }
+    panic!("no pack has the object");
+}
+
+#[test]
+fn an_export_that_meets_a_damaged_object_writes_every_file_at_once() {
+    for arguments in [&["export"][..], &["run"]] {
+        let project = project();
+        // Each output is what a file of the user's is, too.
+        project.edit("pipeline.toml", |text| {
+            let text = text.replace("fields = [\"text\"]", "fields = [\"audio\"]");
+            text.replace("printf %s {text} >", "cat {audio} >")
+        });
+        assert_eq!(project.run().code, Some(0));
+        let before = project.files("out");
+        damage(&project, &before["words/a.txt"]);
+        std::fs::remove_dir_all(project.file("out")).unwrap();
+        let output = project.output(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+        assert_eq!(project.files("out"), before, "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_run_makes_a_damaged_object_again_and_exports_every_file_at_once() {
+    let project = project();
+    project.replace("pipeline.toml", "printf %s {text}", "printf 'made of %s' {text}");
+    assert_eq!(project.run().code, Some(0));
+    let before = project.files("out");
+    damage(&project, b"made of Sana a.");
+    std::fs::remove_dir_all(project.file("out")).unwrap();
+    let output = project.output(&["export"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(project.names("out"), ["summary.json", "words"]);
+    assert_eq!(project.names("out/words"), ["b.txt"], "all others are there");
+    std::fs::remove_dir_all(project.file("out")).unwrap();
+    assert_eq!(project.run().code, Some(0));
+    assert_eq!(project.files("out"), before);
 }

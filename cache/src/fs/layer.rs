@@ -110,6 +110,16 @@ impl<I: Interceptor> Fs for Layer<I> {
         around(&*self.interceptor, Call::Reflink, to, || self.below.reflink(from, to))
     }
 
+    fn copy_unsynced(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<u64> {
+        if self.is_direct() {
+            return around(&*self.interceptor, Call::Write, to, || {
+                self.below.copy_unsynced(from, to)
+            });
+        }
+        let source = self.open(from, Open::Read)?;
+        super::pour(&*source, &*self.open(to, Open::CreateNew)?)
+    }
+
     fn set_readonly(&self, path: &Utf8Path) -> FsResult<()> {
         around(&*self.interceptor, Call::SetReadonly, path, || self.below.set_readonly(path))
     }

@@ -322,17 +322,16 @@ pub trait Fs: Debug + Send + Sync {
     fn copy(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<u64> {
         let source = self.open(from, Open::Read)?;
         let target = self.open(to, Open::CreateNew)?;
-        let mut buffer = vec![0u8; 1 << 20];
-        let mut offset = 0;
-        loop {
-            let count = source.read_at(&mut buffer, offset)?;
-            if count == 0 {
-                target.sync_data()?;
-                return Ok(offset);
-            }
-            target.write_all_at(&buffer[..count], offset)?;
-            offset += count as u64;
-        }
+        let size = pour(&*source, &*target)?;
+        target.sync_data()?;
+        Ok(size)
+    }
+
+    /// The same for a file that need not be durable. Where the system can, it copies by itself, or
+    /// lets both share their blocks.
+    fn copy_unsynced(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<u64> {
+        let source = self.open(from, Open::Read)?;
+        pour(&*source, &*self.open(to, Open::CreateNew)?)
     }
 }
 
@@ -389,6 +388,20 @@ pub trait FsFile: Debug + Send + Sync {
             written += count;
         }
         Ok(())
+    }
+}
+
+/// Copies all bytes of an open file into an empty one.
+fn pour(source: &dyn FsFile, target: &dyn FsFile) -> FsResult<u64> {
+    let mut buffer = vec![0u8; 1 << 20];
+    let mut offset = 0;
+    loop {
+        let count = source.read_at(&mut buffer, offset)?;
+        if count == 0 {
+            return Ok(offset);
+        }
+        target.write_all_at(&buffer[..count], offset)?;
+        offset += count as u64;
     }
 }
 

@@ -78,7 +78,23 @@ impl Fs for RealFs {
     }
 
     fn reflink(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<()> {
-        named(Call::Reflink, to, reflink_copy::reflink(from, to))
+        named(Call::Reflink, to, reflink_copy::reflink(from, to))?;
+        // The clone has taken over the mode of its original, which may be read-only.
+        let mode = fs::metadata(from).map(|found| found.permissions().mode() | 0o200);
+        let result = mode.and_then(|mode| fs::set_permissions(to, PermissionsExt::from_mode(mode)));
+        named(Call::Reflink, to, result)
+    }
+
+    fn copy_unsynced(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<u64> {
+        let mut source = named(Call::Open, from, File::open(from))?;
+        let created = OpenOptions::new().write(true).create_new(true).open(to);
+        let mut target = named(Call::Create, to, created)?;
+        // On Linux this is `copy_file_range`.
+        let copied = io::copy(&mut source, &mut target);
+        if copied.is_err() {
+            let _ = fs::remove_file(to);
+        }
+        named(Call::Write, to, copied)
     }
 
     fn set_readonly(&self, path: &Utf8Path) -> FsResult<()> {

@@ -74,6 +74,11 @@ fn line(program: &Program, event: &Event) -> Option<String> {
                 count(removed)
             ))
         }
+        Event::Damaged { stage, digest } => {
+            let (stage, digest) = (clean(stage), clean(digest));
+            let advice = "`throstle run` makes it again";
+            Some(format!("{stage}: a damaged object was set aside: {digest}; {advice}"))
+        }
         event => message(event, program.terminal.data),
     }
 }

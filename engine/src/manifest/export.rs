@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use cache::Link;
 use stage_core::{FieldType, Kind, OutputPort, Parameters, PortType};
 
 use super::fields::{declared, describe};
@@ -23,10 +24,17 @@ pub struct WrittenExport {
     template: Template,
     /// Whether the path may be written to at all; what is wrong with it has been told.
     is_safe: bool,
+    link: Link,
     pub span: Span,
 }
 
-/// Reads `export = "…"`, `export = { audio = "…" }` and `export = { train = { audio = "…" } }`.
+/// The key that says how files come to be. A field of this name is named below its output.
+const LINK: &str = "link";
+/// What it may say.
+pub const LINKS: [(&str, Link); 2] = [("copy", Link::Copy), ("hard", Link::Hard)];
+
+/// Reads `export = "…"`, `export = { audio = "…" }` and `export = { train = { audio = "…" } }`,
+/// the latter two with `link` beside.
 pub fn read(entry: &Entry, kind: &'static Kind, problems: &mut Collector) -> Vec<WrittenExport> {
     let mut exports = Vec::new();
     match &entry.node.value {
@@ -34,7 +42,8 @@ pub fn read(entry: &Entry, kind: &'static Kind, problems: &mut Collector) -> Vec
             add(&mut exports, None, None, entry.key.span, (text, &entry.node), problems);
         }
         Value::Table(table) => {
-            for Entry { key, node } in &table.0 {
+            let own = |entry: &&Entry| entry.key.value != LINK;
+            for Entry { key, node } in table.0.iter().filter(own) {
                 let port = kind.output(&key.value);
                 match (&node.value, port) {
                     (Value::Text(text), port) => {
@@ -58,7 +67,33 @@ pub fn read(entry: &Entry, kind: &'static Kind, problems: &mut Collector) -> Vec
         }
         _ => problems.add(not_a_template(&entry.node)),
     }
+    let link = link(entry, exports.is_empty(), problems);
+    exports.iter_mut().for_each(|export| export.link = link);
     exports
+}
+
+/// What the table says of how files come to be.
+fn link(export: &Entry, is_alone: bool, problems: &mut Collector) -> Link {
+    let Value::Table(table) = &export.node.value else { return Link::default() };
+    let written = table.0.iter().find(|entry| entry.key.value == LINK);
+    let Some(Entry { key, node }) = written else { return Link::default() };
+    if is_alone && table.0.len() == 1 {
+        let problem = Problem::new("wrong_type", key.span, "`link` stands beside no path");
+        problems
+            .add(problem.help("write `export = { audio = \"out/{id}.wav\", link = \"hard\" }`"));
+    }
+    let named = |(name, _): &&(&str, Link)| node.text() == Some(*name);
+    match LINKS.iter().find(named) {
+        Some((_, link)) => *link,
+        None => {
+            let problem =
+                Problem::new("wrong_type", node.span, "`link` should be `copy` or `hard`");
+            let help = "a field or an output of this name is written as \
+                        `{ output = { link = \"out/{id}\" } }`";
+            problems.add(problem.label(format!("this is {}", node.describe())).help(help));
+            Link::default()
+        }
+    }
 }
 
 fn add(
@@ -74,7 +109,8 @@ fn add(
     for (message, help) in refusals {
         problems.add(Problem::new("unsafe_path", node.span, message).help(help));
     }
-    exports.push(WrittenExport { port, field, key_span, template, is_safe, span: node.span });
+    let (link, span) = (Link::default(), node.span);
+    exports.push(WrittenExport { port, field, key_span, template, is_safe, link, span });
 }
 
 /// Reports the templates of a stage whose kind is not known.
@@ -177,7 +213,7 @@ impl Exporter<'_> {
             _ => self.field(port, written, problems).map(Some),
         };
         let template = self.template(port, written, problems);
-        Some(Export { port: port.name, field: field?, template: template? })
+        Some(Export { port: port.name, field: field?, template: template?, link: written.link })
     }
 
     /// The output that is named, else the first that has the field that is named, else the first.

@@ -233,6 +233,15 @@ fn export_schema() -> Value {
             {
                 "description": "A path for each field or output.",
                 "type": "object",
+                "properties": {
+                    "link": {
+                        "description": "How large files come to be: copies that share their blocks \
+                                        with the cache where the file system can do that, or hard \
+                                        links to its objects.",
+                        "enum": super::export::LINKS.map(|(name, _)| name),
+                        "default": "copy",
+                    },
+                },
                 "additionalProperties": {
                     "anyOf": [path, { "type": "object", "additionalProperties": path }],
                 },

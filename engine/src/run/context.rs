@@ -1,13 +1,14 @@
 //! What a job may ask of the engine while it works.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use cache::{CacheError, Digest, StagingDir};
+use cache::{CacheError, Digest, LOOSE_SIZE, StagingDir};
 use camino::{Utf8Path, Utf8PathBuf};
 use crossbeam_channel::Sender;
 use stage_core::key::{HashSink, Sink};
-use stage_core::{Blob, Context, Fields, Kind, NewValue, Output, Reject, StageError};
+use stage_core::{Blob, Context, Fields, FileParts, Kind, NewValue, Output, Reject, StageError};
 
 use super::aside::Asides;
 use super::message::Message;
@@ -17,6 +18,7 @@ use crate::engine::StopFlag;
 use crate::plan::planner::PlanError;
 use crate::record::{MEMO, decode, encode};
 use crate::store::{ReadError, Store};
+use crate::world::Unchanged;
 
 pub struct EngineContext {
     pub store: Store,
@@ -39,9 +41,14 @@ pub struct EngineContext {
     pub kept: Option<Utf8PathBuf>,
     /// Objects that turned out to be damaged or gone, and sources that changed.
     pub lost: Vec<Digest>,
+    /// Files that are read in parts.
+    pub opened: Vec<(Digest, Arc<Unchanged>)>,
     /// Bytes of the objects that the job has made.
     pub written: u64,
 }
+
+/// Smaller files are read whole, and are known by all their bytes.
+const IN_PARTS: u64 = LOOSE_SIZE;
 
 impl EngineContext {
     /// A part's key belongs to the stage kind and its behaviour.
@@ -64,6 +71,18 @@ impl EngineContext {
             fields.set(name, value);
         }
         Ok(fields)
+    }
+
+    /// What could not be used, files that changed while they were read included.
+    pub fn all_lost(&mut self) -> Vec<Digest> {
+        let changed = self.opened.drain(..).filter(|(_, file)| file.check().is_err());
+        let changed: Vec<Digest> = changed.map(|(digest, _)| digest).collect();
+        for digest in &changed {
+            // An object of the cache that is damaged is set aside by this.
+            let _ = self.store.read(digest);
+        }
+        self.lost.extend(changed);
+        std::mem::take(&mut self.lost)
     }
 
     /// The file of a large object, for a worker that shares the files of this process.
@@ -129,6 +148,16 @@ impl Context for EngineContext {
             }
             error.into()
         })
+    }
+
+    fn open(&mut self, blob: &Blob) -> Result<Arc<dyn FileParts>, StageError> {
+        if blob.size >= IN_PARTS {
+            if let Some(file) = self.store.open(&blob.digest)? {
+                self.opened.push((blob.digest, file.clone()));
+                return Ok(file);
+            }
+        }
+        Ok(Arc::new(self.read(blob)?))
     }
 
     fn recall(&mut self, key: &Digest) -> Result<Option<Fields>, StageError> {

@@ -46,12 +46,14 @@ impl Shared {
             kept: self.kept.clone(),
             aside: None,
             lost: Vec::new(),
+            opened: Vec::new(),
             written: 0,
         }
     }
 
-    pub fn done(&self, outcome: Outcome, context: EngineContext) {
-        let EngineContext { ticket, lost, written, .. } = context;
+    pub fn done(&self, outcome: Outcome, mut context: EngineContext) {
+        let lost = context.all_lost();
+        let EngineContext { ticket, written, .. } = context;
         // The schedule is gone only when the run is over.
         let _ = self.messages.send(Message::Done { ticket, outcome, lost, written });
     }

@@ -6,6 +6,8 @@ use cache::CacheError;
 use cache::fs::{FsError, MachineFault};
 use serde::{Deserialize, Serialize};
 
+use crate::escape::cleaned;
+
 /// What stands in a reason before the words of a program.
 pub const SAID: &str = "; it said: ";
 
@@ -67,12 +69,14 @@ pub enum StageError {
 }
 
 impl StageError {
+    /// The message is one line: what the names in it may hold is escaped.
     pub fn failed(message: impl Into<String>) -> StageError {
-        StageError::Failed { message: message.into(), help: None }
+        StageError::Failed { message: cleaned(message.into()), help: None }
     }
 
     pub fn with_help(message: impl Into<String>, help: impl Into<String>) -> StageError {
-        StageError::Failed { message: message.into(), help: Some(help.into()) }
+        let (message, help) = (cleaned(message.into()), cleaned(help.into()));
+        StageError::Failed { message, help: Some(help) }
     }
 
     /// An error of the system. All that stages do with files comes through here, so that what the
@@ -92,6 +96,7 @@ impl StageError {
     }
 
     fn of_fault(message: String, fault: Option<MachineFault>) -> StageError {
+        let message = cleaned(message);
         match fault {
             Some(MachineFault::DiskFull) => StageError::NoSpace { message },
             Some(MachineFault::Unable) => StageError::Machine { message },
@@ -109,5 +114,18 @@ impl StageError {
             StageError::Failed { help, .. } | StageError::Unable { help, .. } => help.as_deref(),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_forge_a_line_of_a_message() {
+        let error = StageError::with_help("`a\nerror: b` is wrong", "take `\u{1b}[2J`");
+        assert_eq!(error.to_string(), "`a\\nerror: b` is wrong");
+        assert_eq!(error.help(), Some("take `\\u{1b}[2J`"));
+        assert_eq!(StageError::failed("one\ntwo").to_string(), "one\\ntwo");
     }
 }

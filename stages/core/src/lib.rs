@@ -11,6 +11,7 @@ pub mod cost;
 mod dataset;
 mod detached;
 mod error;
+pub mod escape;
 pub mod estimate;
 pub mod event;
 mod item;

@@ -58,6 +58,13 @@ pub trait Context {
     /// The bytes of a blob, verified against its digest.
     fn read(&mut self, blob: &Blob) -> Result<Bytes, StageError>;
 
+    /// A blob that may be too large to be read whole. As far as the stat of its file tells, its
+    /// bytes are those of its digest, and where it changes while it is open, reading ends with an
+    /// error. [`FileParts::verify`] makes sure, and comes before anything is made of the bytes.
+    fn open(&mut self, blob: &Blob) -> Result<Arc<dyn FileParts>, StageError> {
+        Ok(Arc::new(self.read(blob)?))
+    }
+
     /// The outcome of an earlier part of this stage, kept under a key of the stage's choice.
     fn recall(&mut self, key: &Digest) -> Result<Option<Fields>, StageError>;
 
@@ -295,6 +302,12 @@ pub trait FileParts: Send + Sync {
 
     /// May read less than asked; 0 only at the end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Reads the whole file, and gives an error where it has not the digest that it should have.
+    /// Nothing to do where that is known.
+    fn verify(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl FileParts for Bytes {

@@ -69,7 +69,7 @@ pub fn encode(tensor: &Tensor) -> Result<Vec<u8>, FormatError> {
 
 /// The tensor of a blob, which shares its bytes.
 pub fn decode(bytes: impl Into<Bytes>) -> Result<Tensor, FormatError> {
-    SafetensorsFile::read(bytes)?.tensor(DATA)
+    SafetensorsFile::read(bytes.into())?.tensor(DATA)
 }
 
 #[cfg(test)]

@@ -33,7 +33,9 @@ const PATTERN: &str = concat!(
 const PART: usize = 400_000;
 /// A token of real vocabularies has some hundred bytes.
 const LONGEST_TOKEN: usize = 4096;
-const MOST_TOKENS: usize = 1 << 24;
+const MOST_TOKENS: usize = 1 << 20;
+/// Bytes of all special tokens: what finds them in a text needs fifty times as many.
+const MOST_SPECIALS: usize = 1 << 20;
 
 /// How the names of special tokens within a text are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +61,10 @@ impl Bpe {
     /// From the two files of a model. Of `special_tokens.json` only the order of the keys
     /// counts, as in the original: the ids are given anew from the end of the ranks.
     pub fn read(ranks: &[u8], specials: &[u8]) -> Result<Bpe, FormatError> {
+        if specials.len() > MOST_SPECIALS {
+            let message = format!("its {} bytes are beyond all reason", specials.len());
+            return Err(FormatError::too_much(SPECIALS, message));
+        }
         let map: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(specials)
             .map_err(|error| FormatError::damaged(SPECIALS, error.to_string()))?;
         Bpe::new(ranks, map.into_iter().map(|(name, _)| name).collect())

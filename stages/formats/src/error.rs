@@ -1,32 +1,55 @@
 //! What can go wrong with files of other projects.
 
 use cache::fs::FsError;
+use stage_core::StageError;
+use stage_core::escape::clean;
 
+/// Names and words of foreign files are in these messages, so each is shown with what could
+/// command a terminal, or begin another line, written as an escape.
 #[derive(Debug, thiserror::Error)]
 pub enum FormatError {
     /// The bytes are not what the format says.
-    #[error("the {format} file cannot be read: {message}")]
+    #[error("the {format} file cannot be read: {}", clean(.message))]
     Damaged { format: &'static str, message: String },
     /// The bytes may be right, but ask for more than a real file would.
-    #[error("the {format} file is refused: {message}")]
+    #[error("the {format} file is refused: {}", clean(.message))]
     TooMuch { format: &'static str, message: String },
     /// A form that this reader does not know.
-    #[error("{message}")]
+    #[error("{}", clean(.message))]
     Unsupported { message: String },
-    #[error("the tensor `{name}` cannot be used: {message}")]
+    #[error("the tensor `{}` cannot be used: {}", clean(.name), clean(.message))]
     Tensor { name: String, message: String },
-    #[error("there is no tensor `{name}`{hint}")]
+    #[error("there is no tensor `{}`{hint}", clean(.name))]
     Missing { name: String, hint: String },
     /// What was asked to be written does not fit together.
-    #[error("the {format} file cannot be written: {message}")]
+    #[error("the {format} file cannot be written: {}", clean(.message))]
     Unwritable { format: &'static str, message: String },
     #[error("the {format} file cannot be written: {source}")]
     Write { format: &'static str, source: std::io::Error },
+    /// The bytes could not be had.
+    #[error("the {format} file cannot be read: {}", clean(&.source.to_string()))]
+    Read { format: &'static str, source: std::io::Error },
     #[error("{error}: {}", .error.source)]
     File { error: FsError },
 }
 
 impl FormatError {
+    /// As the error of a stage, of the file or tensor of this name.
+    pub fn of(self, name: &str) -> StageError {
+        self.told(format!("`{name}`: {self}"))
+    }
+
+    /// What the machine could not do is no fault of the file.
+    fn told(&self, message: String) -> StageError {
+        match self {
+            FormatError::File { error } => StageError::of_io(message, &error.source),
+            FormatError::Write { source, .. } | FormatError::Read { source, .. } => {
+                StageError::of_io(message, source)
+            }
+            _ => StageError::failed(message),
+        }
+    }
+
     pub(crate) fn damaged(format: &'static str, message: impl Into<String>) -> FormatError {
         FormatError::Damaged { format, message: message.into() }
     }
@@ -50,13 +73,32 @@ impl From<FsError> for FormatError {
     }
 }
 
-impl From<FormatError> for stage_core::StageError {
-    fn from(error: FormatError) -> stage_core::StageError {
-        let message = error.to_string();
-        match &error {
-            FormatError::File { error } => stage_core::StageError::of_io(message, &error.source),
-            FormatError::Write { source, .. } => stage_core::StageError::of_io(message, source),
-            _ => stage_core::StageError::failed(message),
+impl From<FormatError> for StageError {
+    fn from(error: FormatError) -> StageError {
+        error.told(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_foreign_files_are_escaped_in_every_message() {
+        let harm = || "a\n\u{1b}[2J".to_owned();
+        let (format, shown) = ("pth", "a\\n\\u{1b}[2J");
+        for error in [
+            FormatError::Damaged { format, message: harm() },
+            FormatError::TooMuch { format, message: harm() },
+            FormatError::Unsupported { message: harm() },
+            FormatError::Tensor { name: harm(), message: String::new() },
+            FormatError::Tensor { name: String::new(), message: harm() },
+            FormatError::Missing { name: harm(), hint: String::new() },
+            FormatError::Unwritable { format, message: harm() },
+            FormatError::Read { format, source: std::io::Error::other(harm()) },
+        ] {
+            let text = error.to_string();
+            assert!(text.contains(shown) && !text.contains('\n'), "{text:?}");
         }
     }
 }

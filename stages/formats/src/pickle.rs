@@ -6,18 +6,24 @@
 //! from within itself, and neither costs memory or recursion here. Those who walk the graph
 //! bound their own walk.
 //!
-//! Protocols 2 to 5 are read, without the opcodes that only older ones used.
+//! Protocols 2 to 5 are read, without the opcodes that only older ones used. The program is read
+//! as it is run, so that of one that is none only the beginning is looked at.
 
 use std::collections::HashMap;
+use std::io::{self, BufRead, Read};
 
 use crate::error::FormatError;
 
 pub(crate) const FORMAT: &str = "pickle";
 
 /// Values of one pickle, at most; far more than any checkpoint has.
-const MAX_NODES: usize = 4 << 20;
+const MAX_NODES: usize = 2 << 20;
+/// What all lists, tuples, sets and dictionaries hold together, at most.
+const MAX_HELD: usize = 4 * MAX_NODES;
 /// Open marks, at most; real pickles nest a handful deep.
 const MAX_MARKS: usize = 10_000;
+/// Bytes of the name of a module or of what is imported from it, at most.
+const MAX_LINE: u64 = 4096;
 
 /// The place of a value in its [`Pickle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,8 +68,13 @@ pub struct Pickle {
 
 impl Pickle {
     /// Reads one pickle; what follows its end is not looked at.
-    pub fn read(bytes: &[u8]) -> Result<Pickle, FormatError> {
-        let mut machine = Machine::new(bytes);
+    pub fn read(mut bytes: &[u8]) -> Result<Pickle, FormatError> {
+        Pickle::read_from(&mut bytes)
+    }
+
+    /// The same of a pickle that comes bit by bit.
+    pub fn read_from(program: &mut dyn BufRead) -> Result<Pickle, FormatError> {
+        let mut machine = Machine::new(program);
         let root = machine.run()?;
         Ok(Pickle { nodes: machine.nodes, root })
     }
@@ -125,9 +136,11 @@ impl Pickle {
 /// The stack machine. An opcode adds a node or two and an entry to the stack, and copies nothing
 /// that was there before, so that memory is in proportion to the bytes that are read.
 struct Machine<'a> {
-    bytes: &'a [u8],
-    at: usize,
+    program: &'a mut dyn BufRead,
+    at: u64,
     nodes: Vec<Node>,
+    /// What the nodes hold together.
+    held: usize,
     stack: Vec<NodeId>,
     /// Heights of the stack at the marks.
     marks: Vec<usize>,
@@ -142,11 +155,15 @@ const EMPTY: NodeId = NodeId(3);
 
 type Outcome<T> = Result<T, FormatError>;
 
+fn unreadable(source: io::Error) -> FormatError {
+    FormatError::Read { format: FORMAT, source }
+}
+
 impl<'a> Machine<'a> {
-    fn new(bytes: &'a [u8]) -> Machine<'a> {
+    fn new(program: &'a mut dyn BufRead) -> Machine<'a> {
         let nodes = vec![Node::None, Node::Bool(true), Node::Bool(false), Node::Tuple(Vec::new())];
         let (stack, marks) = (Vec::new(), Vec::new());
-        Machine { bytes, at: 0, nodes, stack, marks, memo: HashMap::new() }
+        Machine { program, at: 0, nodes, held: 0, stack, marks, memo: HashMap::new() }
     }
 
     /// Runs to the end of the program, and gives the value on top of the stack.
@@ -168,7 +185,7 @@ impl<'a> Machine<'a> {
             b'(' => self.mark(),
             b'0' => self.pop().map(drop),
             b'1' => self.pop_to_mark().map(drop),
-            b'2' => self.top().map(|top| self.stack.push(top)),
+            b'2' => self.top().and_then(|top| self.known(top)),
             b'N' => self.known(NONE),
             0x88 => self.known(TRUE),
             0x89 => self.known(FALSE),
@@ -199,21 +216,34 @@ impl<'a> Machine<'a> {
 
     // Reading.
 
-    fn take(&mut self, length: usize) -> Outcome<&'a [u8]> {
-        let end = self.at.checked_add(length);
-        match end.and_then(|end| self.bytes.get(self.at..end)) {
-            Some(taken) => {
-                self.at += length;
+    fn ends(&self) -> FormatError {
+        self.damaged("it ends in the middle")
+    }
+
+    /// So many bytes. The memory grows with what really comes.
+    fn take(&mut self, length: usize) -> Outcome<Vec<u8>> {
+        let mut taken = Vec::new();
+        let mut rest = (&mut *self.program).take(length as u64);
+        rest.read_to_end(&mut taken).map_err(unreadable)?;
+        match taken.len() == length {
+            true => {
+                self.at += length as u64;
                 Ok(taken)
             }
-            None => Err(self.damaged("it ends in the middle")),
+            false => Err(self.ends()),
         }
     }
 
     fn array<const N: usize>(&mut self) -> Outcome<[u8; N]> {
         let mut array = [0; N];
-        array.copy_from_slice(self.take(N)?);
-        Ok(array)
+        match self.program.read_exact(&mut array) {
+            Ok(()) => {
+                self.at += N as u64;
+                Ok(array)
+            }
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(self.ends()),
+            Err(error) => Err(unreadable(error)),
+        }
     }
 
     fn byte(&mut self) -> Outcome<u8> {
@@ -223,25 +253,28 @@ impl<'a> Machine<'a> {
     /// A length of so many bytes, little-endian.
     fn length(&mut self, width: usize) -> Outcome<usize> {
         let mut wide = [0; 8];
-        wide[..width].copy_from_slice(self.take(width)?);
+        for byte in &mut wide[..width] {
+            *byte = self.byte()?;
+        }
         usize::try_from(u64::from_le_bytes(wide))
             .map_err(|_| self.damaged("a length is larger than any memory"))
     }
 
     fn line(&mut self) -> Outcome<String> {
-        let rest = &self.bytes[self.at..];
-        let end = rest.iter().position(|byte| *byte == b'\n');
-        let end = end.ok_or_else(|| self.damaged("it ends in the middle of a name"))?;
-        let line = self.take(end)?;
-        self.at += 1;
-        self.utf8(line)
+        let mut line = Vec::new();
+        let mut rest = (&mut *self.program).take(MAX_LINE);
+        let length = rest.read_until(b'\n', &mut line).map_err(unreadable)?;
+        match line.pop() {
+            Some(b'\n') => {
+                self.at += length as u64;
+                self.utf8(line)
+            }
+            _ => Err(self.damaged("it ends in the middle of a name")),
+        }
     }
 
-    fn utf8(&self, bytes: &[u8]) -> Outcome<String> {
-        match std::str::from_utf8(bytes) {
-            Ok(text) => Ok(text.to_owned()),
-            Err(_) => Err(self.damaged("a text is no UTF-8")),
-        }
+    fn utf8(&self, bytes: Vec<u8>) -> Outcome<String> {
+        String::from_utf8(bytes).map_err(|_| self.damaged("a text is no UTF-8"))
     }
 
     // The stack.
@@ -268,8 +301,21 @@ impl<'a> Machine<'a> {
     }
 
     fn known(&mut self, id: NodeId) -> Outcome<()> {
+        if self.stack.len() >= MAX_NODES {
+            let message = format!("more than {MAX_NODES} values on its stack");
+            return Err(FormatError::too_much(FORMAT, message));
+        }
         self.stack.push(id);
         Ok(())
+    }
+
+    /// Counts what a node takes over.
+    fn hold(&mut self, count: usize) -> Outcome<()> {
+        self.held = self.held.saturating_add(count);
+        match self.held > MAX_HELD {
+            true => Err(FormatError::too_much(FORMAT, format!("more than {MAX_HELD} members"))),
+            false => Ok(()),
+        }
     }
 
     /// The lowest place of the stack that may be taken: what lies below a mark is out of reach.
@@ -303,7 +349,11 @@ impl<'a> Machine<'a> {
 
     fn pop_to_mark(&mut self) -> Outcome<Vec<NodeId>> {
         match self.marks.pop() {
-            Some(mark) => Ok(self.stack.split_off(mark)),
+            Some(mark) => {
+                let items = self.stack.split_off(mark);
+                self.hold(items.len())?;
+                Ok(items)
+            }
             None => Err(self.damaged("it goes back to a mark that is not there")),
         }
     }
@@ -325,7 +375,7 @@ impl<'a> Machine<'a> {
             b'G' => Node::Float(f64::from_be_bytes(self.array()?)),
             _ => {
                 let length = self.length(if opcode == 0x8a { 1 } else { 4 })?;
-                long(self.take(length)?)
+                long(&self.take(length)?)
             }
         };
         self.push(node)
@@ -340,9 +390,9 @@ impl<'a> Machine<'a> {
         let length = self.length(width)?;
         let bytes = self.take(length)?;
         // Texts of Python 2 may be any bytes.
-        let node = match (opcode, std::str::from_utf8(bytes)) {
-            (_, Ok(text)) => Node::Text(text.to_owned()),
-            (b'T' | b'U', Err(_)) => Node::Bytes(bytes.to_vec()),
+        let node = match (opcode, String::from_utf8(bytes)) {
+            (_, Ok(text)) => Node::Text(text),
+            (b'T' | b'U', Err(error)) => Node::Bytes(error.into_bytes()),
             // Python writes half of a surrogate pair, which no Rust text holds, in this form.
             (_, Err(_)) => return Err(self.damaged("a text is no UTF-8")),
         };
@@ -356,7 +406,7 @@ impl<'a> Machine<'a> {
             _ => 8,
         };
         let length = self.length(width)?;
-        let bytes = self.take(length)?.to_vec();
+        let bytes = self.take(length)?;
         self.push(Node::Bytes(bytes))
     }
 
@@ -384,7 +434,10 @@ impl<'a> Machine<'a> {
 
     fn append(&mut self, opcode: u8) -> Outcome<()> {
         let items = match opcode {
-            b'a' => vec![self.pop()?],
+            b'a' => {
+                self.hold(1)?;
+                vec![self.pop()?]
+            }
             _ => self.pop_to_mark()?,
         };
         let target = self.top()?;
@@ -399,6 +452,7 @@ impl<'a> Machine<'a> {
     fn set_items(&mut self, opcode: u8) -> Outcome<()> {
         let items = match opcode {
             b's' => {
+                self.hold(2)?;
                 let value = self.pop()?;
                 vec![self.pop()?, value]
             }
@@ -455,6 +509,7 @@ impl<'a> Machine<'a> {
 
     /// The attributes of an object. Those of dictionaries say nothing of their content.
     fn build(&mut self) -> Outcome<()> {
+        self.hold(1)?;
         let given = self.pop()?;
         let target = self.top()?;
         if let Node::Call { state, .. } = &mut self.nodes[target.0 as usize] {

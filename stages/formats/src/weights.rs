@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use cache::fs::Fs;
 use camino::Utf8Path;
 
 use crate::error::FormatError;
+use crate::parts::Parts;
 use crate::pth::PthFile;
 use crate::safetensors::SafetensorsFile;
 use crate::tensor::{Tensor, TensorInfo};
@@ -30,14 +30,15 @@ impl WeightFile {
         WeightFile::read(fs.map(path)?)
     }
 
-    /// The content tells the format.
-    pub fn read(bytes: impl Into<Bytes>) -> Result<WeightFile, FormatError> {
-        let bytes = bytes.into();
-        match bytes.get(8) {
-            Some(b'{') if !bytes.starts_with(b"PK") => {
-                SafetensorsFile::read(bytes).map(WeightFile::Safetensors)
+    /// The content tells the format. Of a file in parts no more is read than its directory.
+    pub fn read(parts: impl Into<Parts>) -> Result<WeightFile, FormatError> {
+        let parts = parts.into();
+        let head = parts.up_to("PyTorch", 0, 9)?;
+        match head.get(8) {
+            Some(b'{') if !head.starts_with(b"PK") => {
+                SafetensorsFile::read(parts).map(WeightFile::Safetensors)
             }
-            _ => PthFile::read(bytes).map(WeightFile::Pth),
+            _ => PthFile::read(parts).map(WeightFile::Pth),
         }
     }
 

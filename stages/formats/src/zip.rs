@@ -1,16 +1,20 @@
 //! The part of the zip format that weight files use: a directory of entries, of which stored
 //! ones are views of the file and deflated ones are inflated within a limit.
 //!
+//! The directory stands at the end of the file and is read first, within limits of its own; of the
+//! rest only what is asked for.
+//!
 //! Checksums are not compared: libraries may be told to leave them out, and what reads a file
 //! here knows it by the digest of all its bytes.
 
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{self, BufReader, Read};
 
 use bytes::Bytes;
 use flate2::read::DeflateDecoder;
 
 use crate::error::FormatError;
+use crate::parts::{Parts, PartsReader, WINDOW};
 
 const FORMAT: &str = "zip";
 
@@ -21,7 +25,10 @@ const CENTRAL: &[u8] = b"PK\x01\x02";
 const LOCAL: &[u8] = b"PK\x03\x04";
 
 const END_SIZE: usize = 22;
+const END_64_SIZE: usize = 56;
 const LOCATOR_SIZE: usize = 20;
+const CENTRAL_SIZE: usize = 46;
+const LOCAL_SIZE: usize = 30;
 /// The longest comment behind the end record.
 const MAX_COMMENT: usize = 0xffff;
 /// The extra field that holds what does not fit into 32 bits.
@@ -29,6 +36,10 @@ const EXTRA_64: u16 = 1;
 const STORED: u16 = 0;
 const DEFLATED: u16 = 8;
 const ENCRYPTED: u16 = 1;
+/// Entries and bytes of a directory, at most; that of a model with thousands of tensors has
+/// thousands of entries and less than a megabyte.
+const MAX_ENTRIES: u64 = 1 << 18;
+const MAX_DIRECTORY: usize = 32 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
@@ -41,24 +52,28 @@ struct Entry {
 /// The directory of an archive.
 #[derive(Clone, Debug)]
 pub struct Archive {
-    bytes: Bytes,
+    parts: Parts,
     entries: BTreeMap<String, Entry>,
 }
 
 impl Archive {
-    pub fn read(bytes: Bytes) -> Result<Archive, FormatError> {
-        let directory = directory(&bytes)?;
-        let mut entries = BTreeMap::new();
-        let mut at = directory.start;
-        // Each entry takes bytes of the file, so that the count cannot lie for long.
-        for _ in 0..directory.count {
-            let (name, entry, next) = central(&bytes, at)?;
-            if entries.insert(name.clone(), entry).is_some() {
-                return Err(damaged(format!("there are two entries `{}`", name.escape_debug())));
-            }
-            at = next;
+    pub fn read(parts: Parts) -> Result<Archive, FormatError> {
+        let Directory { start, count } = directory(&parts)?;
+        if count > MAX_ENTRIES {
+            let message = format!("its directory has {count} entries, which is beyond all reason");
+            return Err(FormatError::too_much(FORMAT, message));
         }
-        Ok(Archive { bytes, entries })
+        let mut walk = Walk::new(&parts, start);
+        let mut entries = BTreeMap::new();
+        // Each entry takes bytes of the file, so that the count cannot lie for long.
+        for _ in 0..count {
+            let (name, entry) = walk.entry()?;
+            if entries.contains_key(&name) {
+                return Err(damaged(format!("there are two entries `{name}`")));
+            }
+            entries.insert(name, entry);
+        }
+        Ok(Archive { entries, parts })
     }
 
     pub fn names(&self) -> impl Iterator<Item = &str> {
@@ -76,27 +91,106 @@ impl Archive {
     }
 
     pub fn file_size(&self) -> usize {
-        self.bytes.len()
+        self.parts.len()
     }
 
-    /// The content of an entry; of a stored one a view of the archive.
-    pub fn content(&self, name: &str, limit: usize) -> Result<Bytes, FormatError> {
-        let shown = name.escape_debug();
-        let entry = self.entries.get(name);
-        let entry = entry.ok_or_else(|| damaged(format!("there is no entry `{shown}`")))?;
+    /// A part of the content of an entry; of a stored one a view of the archive where that is in
+    /// memory. A packed one is unpacked to its end, so that its size is known to be right.
+    pub fn part(&self, name: &str, start: usize, length: usize) -> Result<Bytes, FormatError> {
+        let entry = self.entry(name)?;
+        let end = start.checked_add(length).filter(|end| *end <= entry.size);
+        end.ok_or_else(|| damaged(format!("`{name}` is shorter than what lies in it")))?;
+        if entry.method == STORED {
+            let data = self.data(name, &entry)?;
+            return self.parts.up_to(FORMAT, data + start, length);
+        }
+        let mut reader = self.reader(name, entry.size)?;
+        let failed = |source| FormatError::Read { format: FORMAT, source };
+        let mut content = Vec::new();
+        io::copy(&mut (&mut reader).take(start as u64), &mut io::sink()).map_err(failed)?;
+        (&mut reader).take(length as u64).read_to_end(&mut content).map_err(failed)?;
+        io::copy(&mut reader, &mut io::sink()).map_err(failed)?;
+        Ok(content.into())
+    }
+
+    /// Reads an entry from its start. Of a packed one, an error tells where it has another size.
+    pub fn reader(&self, name: &str, limit: usize) -> Result<EntryReader<'_>, FormatError> {
+        let entry = self.entry(name)?;
         if entry.size > limit {
-            let message = format!("`{shown}` has {} bytes, which is beyond all reason", entry.size);
+            let message = format!("`{name}` has {} bytes, which is beyond all reason", entry.size);
             return Err(FormatError::too_much(FORMAT, message));
         }
-        let start = data_start(&self.bytes, entry.local)?;
-        let end = start.checked_add(entry.compressed).filter(|end| *end <= self.bytes.len());
-        let end = end.ok_or_else(|| damaged(format!("`{shown}` is cut short")))?;
+        let stored = self.parts.reader(self.data(name, &entry)?, entry.compressed);
+        let unpacked: Box<dyn Read + '_> = match entry.method {
+            STORED => Box::new(stored),
+            _ => Box::new(DeflateDecoder::new(BufReader::with_capacity(WINDOW, stored))),
+        };
+        Ok(EntryReader { unpacked, name: name.to_owned(), left: entry.size as u64 })
+    }
+
+    /// An entry of a kind that is read.
+    fn entry(&self, name: &str) -> Result<Entry, FormatError> {
+        let entry = self.entries.get(name).copied();
+        let entry = entry.ok_or_else(|| damaged(format!("there is no entry `{name}`")))?;
         match entry.method {
-            STORED if entry.size == entry.compressed => Ok(self.bytes.slice(start..end)),
-            DEFLATED => inflate(&self.bytes[start..end], entry.size)
-                .ok_or_else(|| damaged(format!("`{shown}` does not unpack to its size"))),
-            STORED => Err(damaged(format!("`{shown}` has two sizes"))),
-            other => Err(damaged(format!("`{shown}` is packed by the unknown method {other}"))),
+            STORED if entry.size != entry.compressed => {
+                Err(damaged(format!("`{name}` has two sizes")))
+            }
+            STORED | DEFLATED => Ok(entry),
+            other => Err(damaged(format!("`{name}` is packed by the unknown method {other}"))),
+        }
+    }
+
+    /// Where the content begins behind its local header, which may have an extra field of another
+    /// length than that of the directory. All of it lies in the file.
+    fn data(&self, name: &str, entry: &Entry) -> Result<usize, FormatError> {
+        let record = self.parts.exactly(FORMAT, entry.local, LOCAL_SIZE)?;
+        let record = record.ok_or_else(|| damaged("an entry lies outside of the file"))?;
+        let record = Record(&record);
+        record.expect(LOCAL)?;
+        let start = entry.local + LOCAL_SIZE + record.u16(26)? as usize + record.u16(28)? as usize;
+        let end = start.checked_add(entry.compressed);
+        match end.is_some_and(|end| end <= self.parts.len()) {
+            true => Ok(start),
+            false => Err(damaged(format!("`{name}` is cut short"))),
+        }
+    }
+}
+
+/// Exactly the bytes that the directory says, or an error.
+pub struct EntryReader<'a> {
+    unpacked: Box<dyn Read + 'a>,
+    name: String,
+    left: u64,
+}
+
+impl EntryReader<'_> {
+    fn wrong_size(&self) -> io::Error {
+        let message = format!("`{}` does not unpack to its size", self.name);
+        io::Error::new(io::ErrorKind::InvalidData, message)
+    }
+
+    fn inner(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.unpacked.read(buffer).map_err(|error| match error.kind() {
+            // What the unpacking says of damage.
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => self.wrong_size(),
+            _ => error,
+        })
+    }
+}
+
+impl Read for EntryReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        if length == 0 {
+            return Ok(0);
+        }
+        let count = self.inner(&mut buffer[..length])?;
+        self.left -= count as u64;
+        let is_longer = self.left == 0 && self.inner(&mut [0])? > 0;
+        match count == 0 || is_longer {
+            true => Err(self.wrong_size()),
+            false => Ok(count),
         }
     }
 }
@@ -105,33 +199,28 @@ fn damaged(message: impl Into<String>) -> FormatError {
     FormatError::damaged(FORMAT, message)
 }
 
-/// Exactly so many bytes, or nothing. The buffer grows with what really comes out.
-fn inflate(packed: &[u8], size: usize) -> Option<Bytes> {
-    let mut content = Vec::new();
-    let one_more = (size as u64).saturating_add(1);
-    DeflateDecoder::new(packed).take(one_more).read_to_end(&mut content).ok()?;
-    (content.len() == size).then(|| content.into())
-}
-
 struct Directory {
     start: usize,
     count: u64,
 }
 
-fn directory(bytes: &[u8]) -> Result<Directory, FormatError> {
+fn directory(parts: &Parts) -> Result<Directory, FormatError> {
     let none = || damaged("it has no directory; it is cut short, or no zip file");
-    let first = bytes.len().saturating_sub(END_SIZE + MAX_COMMENT);
-    let last = bytes.len().checked_sub(END_SIZE).ok_or_else(none)?;
-    let at = (first..=last).rev().find(|at| bytes[*at..].starts_with(END)).ok_or_else(none)?;
-    let record = Record(&bytes[at..]);
+    let longest = LOCATOR_SIZE + END_SIZE + MAX_COMMENT;
+    let tail = parts.up_to(FORMAT, parts.len().saturating_sub(longest), longest)?;
+    let last = tail.len().checked_sub(END_SIZE).ok_or_else(none)?;
+    let first = last.saturating_sub(MAX_COMMENT);
+    let at = (first..=last).rev().find(|at| tail[*at..].starts_with(END)).ok_or_else(none)?;
+    let record = Record(&tail[at..]);
     let (count, start) = (record.u16(10)?, record.u32(16)?);
     if count != u16::MAX && start != u32::MAX {
         return Ok(Directory { start: start as usize, count: u64::from(count) });
     }
-    match at.checked_sub(LOCATOR_SIZE).and_then(|at| bytes.get(at..)) {
+    match at.checked_sub(LOCATOR_SIZE).and_then(|at| tail.get(at..)) {
         Some(locator) if locator.starts_with(LOCATOR_64) => {
             let at = position(Record(locator).u64(8)?)?;
-            let record = Record(bytes.get(at..).ok_or_else(none)?);
+            let record = parts.exactly(FORMAT, at, END_64_SIZE)?.ok_or_else(none)?;
+            let record = Record(&record);
             record.expect(END_64)?;
             Ok(Directory { start: position(record.u64(48)?)?, count: record.u64(32)? })
         }
@@ -139,36 +228,52 @@ fn directory(bytes: &[u8]) -> Result<Directory, FormatError> {
     }
 }
 
-/// An entry of the directory: its name, where it is, and where the next one begins.
-fn central(bytes: &[u8], at: usize) -> Result<(String, Entry, usize), FormatError> {
-    let cut = || damaged("its directory is cut short");
-    let record = Record(bytes.get(at..).ok_or_else(cut)?);
-    record.expect(CENTRAL)?;
-    let (flags, method) = (record.u16(8)?, record.u16(10)?);
-    let (name_length, extra_length) = (record.u16(28)? as usize, record.u16(30)? as usize);
-    let comment_length = record.u16(32)? as usize;
-    let name = record.0.get(46..46 + name_length).ok_or_else(cut)?;
-    let name = String::from_utf8(name.to_vec()).map_err(|_| damaged("a name is no UTF-8"))?;
-    if flags & ENCRYPTED != 0 {
-        return Err(damaged(format!("`{}` is encrypted", name.escape_debug())));
-    }
-    let extra = record.0.get(46 + name_length..46 + name_length + extra_length).ok_or_else(cut)?;
-    let mut wide = Wide(wide_fields(extra));
-    // The order in which the extra field has what did not fit.
-    let size = wide.or(record.u32(24)?)?;
-    let compressed = wide.or(record.u32(20)?)?;
-    let local = wide.or(record.u32(42)?)?;
-    let next = at + 46 + name_length + extra_length + comment_length;
-    Ok((name, Entry { method, compressed, size, local }, next))
+/// Goes through the entries of the directory.
+struct Walk<'a> {
+    reader: io::Take<BufReader<PartsReader<'a>>>,
 }
 
-/// Where the content begins behind a local header, whose extra field may differ in length from
-/// that of the directory.
-fn data_start(bytes: &[u8], local: usize) -> Result<usize, FormatError> {
-    let record = bytes.get(local..).ok_or_else(|| damaged("an entry lies outside of the file"))?;
-    let record = Record(record);
-    record.expect(LOCAL)?;
-    Ok(local + 30 + record.u16(26)? as usize + record.u16(28)? as usize)
+impl<'a> Walk<'a> {
+    fn new(parts: &'a Parts, start: usize) -> Walk<'a> {
+        let rest = parts.reader(start, usize::MAX);
+        let reader = BufReader::with_capacity(WINDOW, rest).take(MAX_DIRECTORY as u64);
+        Walk { reader }
+    }
+
+    fn bytes(&mut self, length: usize) -> Result<Vec<u8>, FormatError> {
+        let mut bytes = vec![0; length];
+        match self.reader.read_exact(&mut bytes) {
+            Ok(()) => Ok(bytes),
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+                Err(FormatError::Read { format: FORMAT, source: error })
+            }
+            Err(_) if self.reader.limit() == 0 => {
+                Err(FormatError::too_much(FORMAT, "its directory is beyond all reason"))
+            }
+            Err(_) => Err(damaged("its directory is cut short")),
+        }
+    }
+
+    /// The name of the next entry, and where it is.
+    fn entry(&mut self) -> Result<(String, Entry), FormatError> {
+        let head = self.bytes(CENTRAL_SIZE)?;
+        let record = Record(&head);
+        record.expect(CENTRAL)?;
+        let (flags, method) = (record.u16(8)?, record.u16(10)?);
+        let name = self.bytes(record.u16(28)?.into())?;
+        let name = String::from_utf8(name).map_err(|_| damaged("a name is no UTF-8"))?;
+        if flags & ENCRYPTED != 0 {
+            return Err(damaged(format!("`{name}` is encrypted")));
+        }
+        let extra = self.bytes(record.u16(30)?.into())?;
+        self.bytes(record.u16(32)?.into())?;
+        let mut wide = Wide(wide_fields(&extra));
+        // The order in which the extra field has what did not fit.
+        let size = wide.or(record.u32(24)?)?;
+        let compressed = wide.or(record.u32(20)?)?;
+        let local = wide.or(record.u32(42)?)?;
+        Ok((name, Entry { method, compressed, size, local }))
+    }
 }
 
 /// The content of the extra field for what needs 64 bits.

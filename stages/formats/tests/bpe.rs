@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
+use stage_formats::FormatError;
 use stage_formats::bpe::{Bpe, Specials};
 
 #[derive(serde::Deserialize)]
@@ -41,6 +42,14 @@ fn texts_become_what_tiktoken_makes_of_them() {
             assert_eq!(bpe.decode(ids).unwrap(), case.decoded, "{text:?}");
         }
     }
+}
+
+#[test]
+fn special_tokens_beyond_all_reason_are_refused() {
+    let ranks = std::fs::read(fixtures().join("tokenizer.tiktoken")).unwrap();
+    let name = "x".repeat(1 << 20);
+    let error = Bpe::read(&ranks, format!("{{\"{name}\": 0}}").as_bytes()).unwrap_err();
+    assert!(matches!(error, FormatError::TooMuch { .. }), "{error:.200}");
 }
 
 proptest! {

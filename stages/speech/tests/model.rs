@@ -3,10 +3,12 @@
 
 mod support;
 
-use stage_core::{NewValue, ParameterValue, StageError};
+use std::sync::atomic::Ordering;
+
+use stage_core::{Fields, NewValue, ParameterValue, StageError};
 use stage_formats::{Dtype, Tensor};
 use support::models::{
-    CONFIG, Tensors, config, import, imported, model, pth, safe, tensors, tokenizer,
+    CONFIG, Tensors, config, import, import_asset, imported, model, pth, safe, tensors, tokenizer,
 };
 use support::{Bench, text};
 
@@ -190,4 +192,69 @@ fn an_import_stops_when_asked() {
     let mut bench = Bench { is_stopping: true, ..Bench::default() };
     let files = [config(), ("model.pth", pth(&tensors(Dtype::F32)))];
     assert!(matches!(import(&mut bench, &files, &[]), Err(StageError::Stopped)));
+}
+
+/// The message of an import whose asset has a file of ten gigabytes of zeros behind a few bytes,
+/// and how much of that was read.
+fn import_with_zeros(
+    name: &str,
+    head: &'static [u8],
+    files: &[(&str, Vec<u8>)],
+) -> (Result<(), String>, u64) {
+    let mut bench = Bench::default();
+    let blob =
+        |(name, bytes): &(&str, Vec<u8>)| ((*name).to_owned(), bench.blob("x", bytes.clone()));
+    let mut fields: Fields = files.iter().map(blob).collect();
+    let (large, value) = bench.zeros(10 << 30, head);
+    fields.set(name, value);
+    let outcome = import_asset(&mut bench, fields, &[]);
+    let outcome = outcome.map(drop).map_err(|error| error.to_string());
+    (outcome, large.read.load(Ordering::Relaxed))
+}
+
+#[test]
+fn files_of_ten_gigabytes_that_are_no_weights_are_refused_within_kilobytes() {
+    for head in [&b"PK\x03\x04"[..], b"", b"\0\0\0\x01\0\0\0\0{"] {
+        let (outcome, read) = import_with_zeros("model.pth", head, &[config()]);
+        assert!(outcome.is_err());
+        assert!(read <= 128 << 10, "{read} bytes were read: {outcome:?}");
+    }
+}
+
+#[test]
+fn a_description_of_ten_gigabytes_is_refused_and_of_a_model_card_the_head_is_read() {
+    let weights = ("model.pth", pth(&tensors(Dtype::F32)));
+    let (outcome, read) = import_with_zeros("config.json", b"", &[weights.clone()]);
+    let refused = outcome.unwrap_err();
+    assert!(refused.contains("`config.json` has 10737418240 bytes, more than"), "{refused}");
+    assert_eq!(read, 0);
+    let [ranks, _] = tokenizer(300);
+    let files = [config(), weights.clone(), ranks];
+    let (outcome, read) = import_with_zeros("special_tokens.json", b"", &files);
+    assert!(outcome.unwrap_err().contains("`special_tokens.json` has"));
+    assert_eq!(read, 0);
+    let card = b"---\nlicense: MIT\n---\n";
+    let (outcome, read) = import_with_zeros("README.md", card, &[config(), weights]);
+    assert_eq!(outcome, Ok(()));
+    assert!(read <= 64 << 10, "{read}");
+}
+
+#[test]
+fn names_of_tensors_cannot_forge_a_line_of_a_message() {
+    let forged = "x\nerror: all is well\u{1b}[2J\u{202e}";
+    let mut given = tensors(Dtype::F32);
+    given.insert(forged.to_owned(), Tensor::from_f32([1], &[0.0]).unwrap());
+    let mut strange = Tensors::new();
+    strange.insert(forged.to_owned(), Tensor::from_f32([1], &[0.0]).unwrap());
+    for write in [pth, safe] {
+        for files in [
+            vec![config(), ("model.pth", write(&given))],
+            vec![config(), ("model.pth", write(&strange))],
+            vec![config(), (forged, write(&given)), ("other.pth", write(&given))],
+        ] {
+            let message = failure(&files, &[]);
+            assert!(message.contains("x\\nerror"), "{message}");
+            assert!(!message.chars().any(|letter| letter.is_control() || letter == '\u{202e}'));
+        }
+    }
 }

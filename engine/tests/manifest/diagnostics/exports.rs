@@ -415,3 +415,17 @@ Error: throstle::unsafe_path
   help: export to a folder of its own, such as `out/{id}.wav`
 "#);
 }
+
+#[test]
+fn a_link_is_a_copy_or_hard_and_stands_beside_a_path() {
+    let shown = |export: &str| {
+        let stage = "[stage.voice]\nuse = \"audio.resample\"\ninput = \"clips\"\nexport = ";
+        errors(&format!("{stage}{export}\n"))
+    };
+    let other = shown(r#"{ audio = "out/{id}.wav", link = "soft" }"#);
+    assert!(other.contains("`link` should be `copy` or `hard`"), "{other}");
+    let number = shown(r#"{ audio = "out/{id}.wav", link = 3 }"#);
+    assert!(number.contains("`link` should be `copy` or `hard`"), "{number}");
+    let alone = shown(r#"{ link = "hard" }"#);
+    assert!(alone.contains("`link` stands beside no path"), "{alone}");
+}

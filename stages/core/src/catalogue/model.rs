@@ -20,6 +20,9 @@ The asset is a folder with a file of weights (`.safetensors`, `.pth`, `.pt`, `.c
 a file that holds anything but tensors is read past it. Each tensor is stored once by its content,
 so that models that share tensors share the space as well.
 
+Files are read a tensor at a time: the memory that an import needs is a few times the largest tensor,
+however large the file. A file that is none is refused by its head and its directory.
+
 Names lose what training tools put before them (`state_dict`, `model.`, `generator.`); rotation
 tables and masks are left out, since they are made anew; separate matrices of queries, keys and
 values become one. The tensors of a text model, a VITS model or a speech recogniser are compared

@@ -2,6 +2,7 @@
 //! recognised by its name and its arguments, and all else is left alone.
 
 use std::collections::BTreeMap;
+use std::io::{self, BufReader, Read};
 
 use bytes::Bytes;
 use cache::fs::Fs;
@@ -10,12 +11,13 @@ use camino::Utf8Path;
 use super::FORMAT;
 use super::view::{MAX_DIMENSIONS, View};
 use crate::error::FormatError;
+use crate::parts::{Parts, WINDOW};
 use crate::pickle::{Node, NodeId, Pickle};
 use crate::tensor::{Dtype, Tensor, TensorInfo};
 use crate::zip::Archive;
 
 /// The pickle itself, at most; that of a model with thousands of tensors has a few megabytes.
-const MAX_PICKLE: usize = 64 << 20;
+const MAX_PICKLE: usize = 32 << 20;
 /// Dictionaries and lists within each other.
 const MAX_DEPTH: usize = 32;
 const MAX_TENSORS: usize = 1 << 18;
@@ -29,6 +31,8 @@ const MAX_GROWTH: usize = 16;
 const MAX_ENTRY_NAME: usize = 256;
 const ALWAYS_ALLOWED: usize = 64 << 20;
 
+/// So many bytes tell all forms apart.
+const HEAD: usize = 512;
 /// The first bytes of what `torch.save` wrote before it made zip archives.
 const LEGACY: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
 
@@ -45,19 +49,15 @@ impl PthFile {
         PthFile::read(fs.map(path)?)
     }
 
-    pub fn read(bytes: impl Into<Bytes>) -> Result<PthFile, FormatError> {
-        let bytes = bytes.into();
-        refuse_other_forms(&bytes)?;
-        let archive = Archive::read(bytes)?;
+    /// Looks at the directory and at the pickle. Of a file in parts no more is read than these, and
+    /// of one that is none only its ends.
+    pub fn read(parts: impl Into<Parts>) -> Result<PthFile, FormatError> {
+        let parts = parts.into();
+        refuse_other_forms(&parts.up_to(FORMAT, 0, HEAD)?)?;
+        let archive = Archive::read(parts)?;
         let folder = folder(&archive)?;
-        if let Ok(order) = archive.content(&format!("{folder}byteorder"), 16)
-            && &order[..] != b"little"
-        {
-            let order = String::from_utf8_lossy(&order).into_owned();
-            let message = format!("its numbers are stored in the byte order `{order}`");
-            return Err(FormatError::damaged(FORMAT, message));
-        }
-        let pickle = Pickle::read(&archive.content(&format!("{folder}data.pkl"), MAX_PICKLE)?)?;
+        refuse_other_orders(&archive, &folder)?;
+        let pickle = pickle(&archive, &format!("{folder}data.pkl"))?;
         let mut walk = Walk::new(&archive, &folder, &pickle);
         walk.value(pickle.root_id(), &mut String::new(), 0)?;
         match walk.tensors.is_empty() {
@@ -72,23 +72,51 @@ impl PthFile {
         self.tensors.iter().map(|(name, view)| (name.as_str(), &view.info))
     }
 
-    /// One tensor; a view of the file where its storage is neither packed nor out of order.
+    /// One tensor; a view of the file where that is in memory and the storage of the tensor is
+    /// neither packed nor out of order.
     pub fn tensor(&self, name: &str) -> Result<Tensor, FormatError> {
         let view = self.tensors.get(name).ok_or_else(|| FormatError::Missing {
             name: name.to_owned(),
             hint: " in the PyTorch file".to_owned(),
         })?;
-        let storage = match view.info.elements() {
-            Some(0) => Bytes::new(),
-            _ => self.archive.content(&view.entry, limit(&self.archive))?,
+        view.check(name, self.archive.size(&view.entry).unwrap_or(0))?;
+        let extent = view.extent();
+        let elements = match extent.is_empty() {
+            true => Bytes::new(),
+            false => self.archive.part(&view.entry, extent.start, extent.len())?,
         };
-        view.check(name, storage.len())?;
-        view.tensor(&storage)
+        view.tensor(&elements)
     }
 }
 
 fn limit(archive: &Archive) -> usize {
     archive.file_size().saturating_mul(MAX_GROWTH).saturating_add(ALWAYS_ALLOWED)
+}
+
+/// Of the pickle itself no more is in memory than what it describes.
+fn pickle(archive: &Archive, entry: &str) -> Result<Pickle, FormatError> {
+    let mut reader = BufReader::with_capacity(WINDOW, archive.reader(entry, MAX_PICKLE)?);
+    let pickle = Pickle::read_from(&mut reader)?;
+    if archive.is_packed(entry) {
+        // To the end, where it is clear that the directory has the right size.
+        let failed = |source| FormatError::Read { format: FORMAT, source };
+        io::copy(&mut reader, &mut io::sink()).map_err(failed)?;
+    }
+    Ok(pickle)
+}
+
+fn refuse_other_orders(archive: &Archive, folder: &str) -> Result<(), FormatError> {
+    const ORDERS: usize = 16;
+    let Ok(reader) = archive.reader(&format!("{folder}byteorder"), ORDERS) else { return Ok(()) };
+    let mut order = Vec::new();
+    let failed = |source| FormatError::Read { format: FORMAT, source };
+    reader.take(ORDERS as u64).read_to_end(&mut order).map_err(failed)?;
+    if order == b"little" {
+        return Ok(());
+    }
+    let order = String::from_utf8_lossy(&order).into_owned();
+    let message = format!("its numbers are stored in the byte order `{order}`");
+    Err(FormatError::damaged(FORMAT, message))
 }
 
 fn refuse_other_forms(bytes: &[u8]) -> Result<(), FormatError> {

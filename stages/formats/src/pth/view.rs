@@ -1,5 +1,7 @@
 //! A tensor as a view of a storage: where it lies, within what, and its elements in C order.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 
 use crate::error::FormatError;
@@ -56,23 +58,29 @@ impl View {
         }
     }
 
-    /// The elements in C order: shared with the storage where they lie so, and else copied.
-    /// The view has been checked against the storage.
-    pub fn tensor(&self, storage: &Bytes) -> Result<Tensor, FormatError> {
-        let size = self.info.dtype.size();
+    /// Where the elements lie in the storage, which the view has been checked against.
+    pub fn extent(&self) -> Range<usize> {
+        match self.reach() {
+            Some(reach) if reach > 0 => self.offset * self.info.dtype.size()..reach,
+            _ => 0..0,
+        }
+    }
+
+    /// The elements in C order, from the part of the storage that is their extent: shared with
+    /// it where they lie so, and else copied.
+    pub fn tensor(&self, extent: &Bytes) -> Result<Tensor, FormatError> {
         let bytes = self.info.bytes().unwrap_or_default();
         let data = if bytes == 0 {
             Bytes::new()
         } else if self.is_contiguous() {
-            let start = self.offset * size;
-            storage.slice(start..start + bytes)
+            extent.clone()
         } else {
             let mut data = Vec::with_capacity(bytes);
-            match size {
-                8 => self.gather::<8>(storage, &mut data),
-                4 => self.gather::<4>(storage, &mut data),
-                2 => self.gather::<2>(storage, &mut data),
-                _ => self.gather::<1>(storage, &mut data),
+            match self.info.dtype.size() {
+                8 => self.gather::<8>(extent, &mut data),
+                4 => self.gather::<4>(extent, &mut data),
+                2 => self.gather::<2>(extent, &mut data),
+                _ => self.gather::<1>(extent, &mut data),
             }
             data.into()
         };
@@ -89,15 +97,14 @@ impl View {
     }
 
     /// Appends the elements row by row, counting the outer dimensions like an odometer.
-    fn gather<const N: usize>(&self, storage: &[u8], data: &mut Vec<u8>) {
-        let elements = storage.as_chunks::<N>().0;
+    fn gather<const N: usize>(&self, extent: &[u8], data: &mut Vec<u8>) {
+        let elements = extent.as_chunks::<N>().0;
         let (shape, strides) = (&self.info.shape, &self.strides);
         let Some((row, outer)) = shape.split_last() else { return };
         let step = strides[outer.len()];
         let mut index = vec![0; outer.len()];
         loop {
-            let skipped: usize = index.iter().zip(strides).map(|(at, stride)| at * stride).sum();
-            let start = self.offset + skipped;
+            let start: usize = index.iter().zip(strides).map(|(at, stride)| at * stride).sum();
             (0..*row).for_each(|at| data.extend_from_slice(&elements[start + at * step]));
             let Some(turn) = (0..outer.len()).rev().find(|at| index[*at] + 1 < outer[*at]) else {
                 return;
@@ -126,7 +133,7 @@ mod tests {
     fn values(view: &View, elements: u16) -> Vec<f32> {
         let storage = storage(elements);
         view.check("x", storage.len()).unwrap();
-        view.tensor(&storage).unwrap().to_f32()
+        view.tensor(&storage.slice(view.extent())).unwrap().to_f32()
     }
 
     #[test]
@@ -146,7 +153,8 @@ mod tests {
     #[test]
     fn contiguous_views_share_the_storage() {
         let storage = storage(8);
-        let tensor = view(&[2, 1, 3], &[3, 99, 1], 2).tensor(&storage).unwrap();
+        let view = view(&[2, 1, 3], &[3, 99, 1], 2);
+        let tensor = view.tensor(&storage.slice(view.extent())).unwrap();
         assert_eq!(tensor.data().as_ptr(), storage[4..].as_ptr());
     }
 

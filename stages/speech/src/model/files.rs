@@ -3,8 +3,33 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stage_core::{Blob, Context, Fields, StageError};
+use cache::Digest;
+use stage_core::{Blob, Context, Fields, FileParts, StageError};
+use stage_formats::artifact::TOKENIZER;
 use stage_formats::shapes::listed;
+use stage_formats::{Parts, WeightFile};
+
+/// Bytes of a file that describes a model, at most: configurations have some kilobytes.
+const MAX_DESCRIPTION: u64 = 1 << 20;
+/// The largest tokenizers have seven megabytes.
+const MAX_TOKENIZER: u64 = 16 << 20;
+
+/// A file of weights, of which only the directory has been read.
+pub struct Opened {
+    path: String,
+    pub digest: Digest,
+    pub file: WeightFile,
+    source: Arc<dyn FileParts>,
+}
+
+impl Opened {
+    /// Makes sure of the content, before anything is made of it.
+    pub fn verify(&self) -> Result<(), StageError> {
+        self.source.verify().map_err(|error| {
+            StageError::of_io(format!("`{}`: {error}", self.path), &error)
+        })
+    }
+}
 
 pub struct Files<'a> {
     asset: &'a Fields,
@@ -28,6 +53,25 @@ impl<'a> Files<'a> {
         self.asset.blob(&format!("{}{name}", self.folder)).cloned()
     }
 
+    /// A file of weights, which is read a tensor at a time.
+    pub fn weights(&self, path: &str, context: &mut dyn Context) -> Result<Opened, StageError> {
+        let blob = self.exactly(path)?;
+        let source = context.open(&blob)?;
+        let file = WeightFile::read(source.clone()).map_err(|error| error.of(path))?;
+        Ok(Opened { path: path.to_owned(), digest: blob.digest, file, source })
+    }
+
+    /// The start of a file beside, if there is one.
+    pub fn head(
+        &self,
+        name: &str,
+        length: usize,
+        context: &mut dyn Context,
+    ) -> Result<Option<Bytes>, StageError> {
+        let Some(blob) = self.beside(name) else { return Ok(None) };
+        Ok(Some(Parts::from(context.open(&blob)?).up_to("text", 0, length)?))
+    }
+
     /// The bytes of a file without which nothing can be made of the weights: `why` says what for.
     pub fn needed(
         &self,
@@ -36,7 +80,7 @@ impl<'a> Files<'a> {
         context: &mut dyn Context,
     ) -> Result<Bytes, StageError> {
         match self.beside(name) {
-            Some(blob) => context.read(&blob),
+            Some(blob) => description(name, &blob, context),
             None => {
                 let place = self.folder;
                 let message = format!("the asset has no `{place}{name}`, which says {why}");
@@ -44,4 +88,21 @@ impl<'a> Files<'a> {
             }
         }
     }
+}
+
+/// The bytes of a file that describes the model. One that is far too large is not looked at.
+pub fn description(
+    name: &str,
+    blob: &Blob,
+    context: &mut dyn Context,
+) -> Result<Bytes, StageError> {
+    let most = if name == TOKENIZER { MAX_TOKENIZER } else { MAX_DESCRIPTION };
+    if blob.size > most {
+        let message = format!(
+            "`{name}` has {} bytes, more than the {most} that such a description of a model may have",
+            blob.size
+        );
+        return Err(StageError::failed(message));
+    }
+    context.read(blob)
 }

@@ -1,10 +1,9 @@
-//! The stage `model.import`. One tensor is in memory at a time besides the file itself, and each
-//! is a part that is kept, so that an import that was stopped goes on.
+//! The stage `model.import`. The directory of a file is looked at first; then one tensor is in
+//! memory at a time, and each is a part that is kept, so that an import that was stopped goes on.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cache::Digest;
 use stage_core::catalogue::model as kinds;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{
@@ -15,10 +14,10 @@ use stage_formats::artifact::{
     self, CONFIG, CONFIG_KIND, LICENSE, SPECIAL_TOKENS, TOKENIZER, TOKENIZER_KIND,
 };
 use stage_formats::bpe::Bpe;
-use stage_formats::{Dtype, WeightFile, dual_ar};
+use stage_formats::{Dtype, FormatError, dual_ar};
 
 use super::family::{Family, weight_file};
-use super::files::Files;
+use super::files::{Files, Opened, description};
 use super::layout::Layout;
 use super::vits::Description;
 use super::wav2vec2;
@@ -30,6 +29,8 @@ pub const PUBLISHED_CONFIG: &str = "config.json";
 /// Of a codec that is not the published one.
 pub const CODEC_CONFIG: &str = "codec.json";
 pub const MODEL_CARD: &str = "README.md";
+/// Bytes of a model card that are looked at.
+const CARD_HEAD: usize = 64 << 10;
 
 pub fn stage() -> Arc<dyn Stage> {
     plain::stage(&kinds::IMPORT, open)
@@ -46,8 +47,7 @@ struct Import {
 
 /// A file of weights, and which of its tensors are taken.
 pub struct Part {
-    pub digest: Digest,
-    pub file: WeightFile,
+    pub weights: Opened,
     pub layout: Layout,
 }
 
@@ -93,15 +93,16 @@ impl GatherJob for Import {
             .ok_or_else(|| StageError::failed("no files arrived on port `asset`"))?;
         let path = weight_file(asset, self.file.as_deref(), self.family)?;
         let files = Files::new(asset, path);
-        let (digest, file) = weights(&files, path, context)?;
+        let weights = files.weights(path, context)?;
         let family = match self.family {
             Some(family) => family,
-            None => Family::of(&file, path)?,
+            None => Family::of(&weights.file, path)?,
         };
         let mut values = vec![(artifact::FAMILY.to_owned(), NewValue::Text(family.name().into()))];
         let Described { parts, values: described, notes: told } =
-            self.described(family, (digest, file), &files, context)?;
+            self.described(family, weights, &files, context)?;
         values.extend(described);
+        parts.iter().try_for_each(|part| part.weights.verify())?;
         let names = parts.iter().flat_map(|part| part.layout.names().map(move |name| (part, name)));
         let total: u64 = parts.iter().map(|part| part.layout.len() as u64).sum();
         for (done, (part, name)) in names.enumerate() {
@@ -128,7 +129,7 @@ impl Import {
     fn described(
         &self,
         family: Family,
-        (digest, file): (Digest, WeightFile),
+        weights: Opened,
         files: &Files,
         context: &mut dyn Context,
     ) -> Result<Described, StageError> {
@@ -136,26 +137,26 @@ impl Import {
         let (mut values, mut notes) = (Vec::new(), Vec::new());
         let parts = if family == Family::Vits {
             let judge = match &self.discriminator {
-                Some(path) => Some(weights(files, path, context)?),
+                Some(path) => Some(files.weights(path, context)?),
                 None => None,
             };
             let description = Description::read(&config, files, context)?;
-            let parts = description.parts((digest, file), judge)?;
+            let parts = description.parts(weights, judge)?;
             values.extend(description.values);
             notes.extend(description.notes);
             parts
         } else if family == Family::Wav2Vec2 {
             values.extend(wav2vec2::described(&config, files, context)?);
-            vec![wav2vec2::part(&config, (digest, file))?]
+            vec![wav2vec2::part(&config, weights)?]
         } else {
-            let layout = Layout::new(&file, family)?;
+            let layout = Layout::new(&weights.file, family)?;
             if family == Family::DualAr {
                 let published = dual_ar::Config::parse(&config)?;
                 layout.check(&published.tensors())?;
                 values.extend(tokenizer(files, published.vocab_size as usize, context)?);
             }
             values.push((CONFIG.to_owned(), NewValue::bytes(CONFIG_KIND, config)));
-            vec![Part { digest, file, layout }]
+            vec![Part { weights, layout }]
         };
         let license = match &self.license {
             Some(license) => Some(license.clone()),
@@ -172,9 +173,9 @@ impl Import {
         context: &mut dyn Context,
     ) -> Result<Bytes, StageError> {
         match (&self.config, family) {
-            (Some(config), _) => context.read(&*files.exactly(config)?),
+            (Some(config), _) => description(config, &*files.exactly(config)?, context),
             (None, Family::Dac) => match files.beside(CODEC_CONFIG) {
-                Some(config) => context.read(&config),
+                Some(config) => description(CODEC_CONFIG, &config, context),
                 None => Ok(AS_PUBLISHED.into()),
             },
             (None, _) => files.needed(PUBLISHED_CONFIG, "what the model is", context),
@@ -187,7 +188,7 @@ impl Import {
         name: &str,
         context: &mut dyn Context,
     ) -> Result<Value, StageError> {
-        let Part { digest, file, layout } = part;
+        let Part { weights: Opened { digest, file, .. }, layout } = part;
         let mut sink = HashSink::default();
         sink.digest("file", digest);
         sink.text("dtype", self.dtype.map_or("keep", Dtype::name));
@@ -198,7 +199,7 @@ impl Import {
         let kept = match context.recall(&key)? {
             Some(fields) => fields,
             None => {
-                let failed = |error| StageError::failed(format!("`{name}`: {error}"));
+                let failed = |error: FormatError| error.of(name);
                 let mut tensor = layout.tensor(file, name).map_err(failed)?;
                 if let Some(dtype) = self.dtype.filter(|_| tensor.dtype().is_float()) {
                     tensor = tensor.to_float(dtype).map_err(failed)?;
@@ -212,16 +213,6 @@ impl Import {
     }
 }
 
-fn weights(
-    files: &Files,
-    path: &str,
-    context: &mut dyn Context,
-) -> Result<(Digest, WeightFile), StageError> {
-    let blob = files.exactly(path)?;
-    let failed = |error| StageError::failed(format!("`{path}`: {error}"));
-    Ok((blob.digest, WeightFile::read(context.read(&blob)?).map_err(failed)?))
-}
-
 /// The files of the tokenizer, where there are any, once they have been found to fit the model.
 fn tokenizer(
     files: &Files,
@@ -229,7 +220,10 @@ fn tokenizer(
     context: &mut dyn Context,
 ) -> Result<Vec<(String, NewValue)>, StageError> {
     let (ranks, specials) = match (files.beside(TOKENIZER), files.beside(SPECIAL_TOKENS)) {
-        (Some(ranks), Some(specials)) => (context.read(&ranks)?, context.read(&specials)?),
+        (Some(ranks), Some(specials)) => (
+            description(TOKENIZER, &ranks, context)?,
+            description(SPECIAL_TOKENS, &specials, context)?,
+        ),
         (None, None) => return Ok(Vec::new()),
         (Some(_), None) => return Err(incomplete(SPECIAL_TOKENS)),
         (None, Some(_)) => return Err(incomplete(TOKENIZER)),
@@ -253,8 +247,7 @@ fn incomplete(missing: &str) -> StageError {
 
 /// What the head of a model card says: lines of `key: value` between two lines of dashes.
 fn named_license(files: &Files, context: &mut dyn Context) -> Result<Option<String>, StageError> {
-    let Some(card) = files.beside(MODEL_CARD) else { return Ok(None) };
-    let bytes = context.read(&card)?;
+    let Some(bytes) = files.head(MODEL_CARD, CARD_HEAD, context)? else { return Ok(None) };
     let text = String::from_utf8_lossy(&bytes);
     let mut lines = text.lines().map(str::trim_end);
     if lines.next() != Some("---") {

@@ -1,7 +1,7 @@
 //! What `model.import` makes of the files of a VITS model.
 
-use cache::Digest;
 use stage_core::{Context, NewValue, StageError};
+use stage_formats::FormatError;
 use stage_formats::artifact::{
     CONFIG, CONFIG_KIND, SPEAKERS, TOKENIZER_CONFIG, TOKENIZER_KIND, VOCABULARY,
 };
@@ -9,9 +9,8 @@ use stage_formats::vits::{
     Config, DISCRIMINATOR_PREFIX, SPEAKERS_FILE, Tokenizer, is_original, read_original,
     read_speakers, tokenizer_config_file, vocabulary_file, write_speakers,
 };
-use stage_formats::{FormatError, WeightFile};
 
-use super::files::Files;
+use super::files::{Files, Opened, description};
 use super::import::Part;
 use super::layout::Layout;
 
@@ -65,7 +64,7 @@ impl Description {
             (CONFIG.to_owned(), NewValue::bytes(CONFIG_KIND, text)),
         ];
         if let Some(list) = files.beside(SPEAKERS_FILE) {
-            let names = read_speakers(&context.read(&list)?, &config)?;
+            let names = read_speakers(&description(SPEAKERS_FILE, &list, context)?, &config)?;
             values.push((SPEAKERS.to_owned(), NewValue::Text(write_speakers(&names))));
         }
         let notes = tokenizer.is_romanised().then(|| (ROMANISED.to_owned(), 1));
@@ -73,28 +72,24 @@ impl Description {
     }
 
     /// The tensors of the model, with those of a discriminator in a file of its own.
-    pub fn parts(
-        &self,
-        (digest, file): (Digest, WeightFile),
-        judge: Option<(Digest, WeightFile)>,
-    ) -> Result<Vec<Part>, StageError> {
+    pub fn parts(&self, weights: Opened, judge: Option<Opened>) -> Result<Vec<Part>, StageError> {
         let stochastic = self.config.use_stochastic_duration_prediction;
-        let layout = Layout::of_vits(&file, stochastic)?;
+        let layout = Layout::of_vits(&weights.file, stochastic)?;
         let has_judge = layout.names().any(|name| name.starts_with(DISCRIMINATOR_PREFIX));
         let mut expected = self.config.generator();
         if has_judge {
             expected.extend(self.config.discriminator());
         }
         layout.check_paired(expected)?;
-        let mut parts = vec![Part { digest, file, layout }];
-        if let Some((digest, file)) = judge {
+        let mut parts = vec![Part { weights, layout }];
+        if let Some(weights) = judge {
             if has_judge {
                 let message = "the file of weights has a discriminator already";
                 return Err(StageError::with_help(message, "leave out `discriminator`"));
             }
-            let layout = Layout::of_vits(&file, stochastic)?;
+            let layout = Layout::of_vits(&weights.file, stochastic)?;
             layout.check_paired(self.config.discriminator())?;
-            parts.push(Part { digest, file, layout });
+            parts.push(Part { weights, layout });
         }
         Ok(parts)
     }

@@ -1,13 +1,11 @@
 //! What `model.import` makes of the files of a speech recogniser.
 
 use bytes::Bytes;
-use cache::Digest;
 use stage_core::{Context, NewValue, StageError};
-use stage_formats::WeightFile;
 use stage_formats::artifact::{CONFIG, CONFIG_KIND, PREPROCESSOR, TOKENIZER_KIND, VOCABULARY};
 use stage_formats::wav2vec2::{Config, Preprocessor, Vocabulary};
 
-use super::files::Files;
+use super::files::{Files, Opened};
 use super::import::Part;
 use super::layout::Layout;
 
@@ -30,8 +28,8 @@ pub fn described(
 }
 
 /// The tensors, which have to be those that the configuration asks for.
-pub fn part(config: &[u8], (digest, file): (Digest, WeightFile)) -> Result<Part, StageError> {
-    let layout = Layout::of_wav2vec2(&file)?;
+pub fn part(config: &[u8], weights: Opened) -> Result<Part, StageError> {
+    let layout = Layout::of_wav2vec2(&weights.file)?;
     layout.check(&Config::parse(config)?.tensors())?;
-    Ok(Part { digest, file, layout })
+    Ok(Part { weights, layout })
 }

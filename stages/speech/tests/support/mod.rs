@@ -4,15 +4,17 @@
 pub mod models;
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use cache::Digest;
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::{
-    Blob, Context, Default as Preset, Fields, FileFact, GatherInput, GatherOutput, Item, Job, Kind,
-    NewItem, NewValue, Output, ParameterValue, Parameters, PortInput, PortOutput, Reject, Setup,
-    SourceOutput, Stage, StageError, Value, World,
+    Blob, Context, Default as Preset, Fields, FileFact, FileParts, GatherInput, GatherOutput, Item,
+    Job, Kind, NewItem, NewValue, Output, ParameterValue, Parameters, PortInput, PortOutput,
+    Reject, Setup, SourceOutput, Stage, StageError, Value, World,
 };
 
 #[derive(Default)]
@@ -20,10 +22,35 @@ pub struct Bench {
     pub blobs: HashMap<Digest, Bytes>,
     pub parts: HashMap<Digest, Fields>,
     pub files: BTreeMap<Utf8PathBuf, Bytes>,
+    /// Blobs that are too large to be in memory: they can be opened and not be read.
+    pub large: HashMap<Digest, Arc<Zeros>>,
     pub is_stopping: bool,
     /// What was set aside, by port and place.
     pub aside: Vec<(String, usize, Reject)>,
     pub scratch: Option<tempfile::TempDir>,
+}
+
+/// A file of zeros behind a few bytes, which counts what is read of it.
+#[derive(Default)]
+pub struct Zeros {
+    pub size: u64,
+    pub head: &'static [u8],
+    pub read: AtomicU64,
+}
+
+impl FileParts for Zeros {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let length = (buffer.len() as u64).min(self.size.saturating_sub(offset)) as usize;
+        let heads = self.head.iter().skip(offset as usize).copied();
+        let bytes = heads.chain(std::iter::repeat(0));
+        buffer[..length].iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+        self.read.fetch_add(length as u64, Ordering::Relaxed);
+        Ok(length)
+    }
 }
 
 pub fn stage(name: &str) -> Arc<dyn Stage> {
@@ -74,6 +101,15 @@ impl Bench {
         let size = bytes.len() as u64;
         self.blobs.insert(digest, bytes);
         Value::Blob(Arc::new(Blob { digest, size, kind: kind.into() }))
+    }
+
+    /// A blob of so many zeros behind these bytes.
+    pub fn zeros(&mut self, size: u64, head: &'static [u8]) -> (Arc<Zeros>, Value) {
+        let large = Arc::new(Zeros { size, head, ..Zeros::default() });
+        let digest = Digest::of(format!("{size} {head:?}").as_bytes());
+        self.large.insert(digest, large.clone());
+        let kind = "application/octet-stream".into();
+        (large, Value::Blob(Arc::new(Blob { digest, size, kind })))
     }
 
     pub fn file(&mut self, path: &str, bytes: impl Into<Bytes>) {
@@ -202,6 +238,13 @@ pub fn shown(value: &NewValue) -> String {
 }
 
 impl Context for Bench {
+    fn open(&mut self, blob: &Blob) -> Result<Arc<dyn FileParts>, StageError> {
+        match self.large.get(&blob.digest).cloned() {
+            Some(large) => Ok(large),
+            None => Ok(Arc::new(Context::read(self, blob)?)),
+        }
+    }
+
     fn read(&mut self, blob: &Blob) -> Result<Bytes, StageError> {
         self.blobs.get(&blob.digest).cloned().ok_or_else(|| StageError::failed("no such blob"))
     }

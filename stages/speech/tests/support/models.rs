@@ -60,6 +60,14 @@ pub fn import(
         .iter()
         .map(|(name, bytes)| (*name, bench.blob("application/octet-stream", bytes.clone())))
         .collect();
+    import_asset(bench, fields, written)
+}
+
+pub fn import_asset(
+    bench: &mut Bench,
+    fields: Fields,
+    written: &[(&str, ParameterValue)],
+) -> Result<GatherOutput, StageError> {
     let parameters = parameters(stage("model.import").kind(), written);
     let setup = Setup { parameters, ..Setup::default() };
     let Job::Gather(mut job) = bench.open("model.import", setup)? else { panic!("no gather") };
