@@ -14,9 +14,9 @@ use crate::layout::Layout;
 use crate::ledger::Ledger;
 use crate::packs::{PackFiles, ShortPacks};
 use crate::pending::Pending;
-use crate::recover::recover;
+use crate::recover::{Missing, recover};
 use crate::staging::{self, StagingDir};
-use crate::{CacheError, Digest};
+use crate::{CacheError, Digest, lost_packs, misplaced};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
@@ -65,16 +65,20 @@ impl Cache {
             }
             Access::ReadOnly => {}
         }
-        let ledger = Ledger::open(Arc::clone(&fs), layout.clone(), access)?;
         let writable = access == Access::ReadWrite;
+        let mut told = Vec::new();
         if writable {
-            staging::sweep(&*fs, &layout, &ledger)?;
+            told.extend(misplaced::put_aside(&*fs, &layout)?);
         }
-        let short = recover(&*fs, &layout, &ledger, writable)?;
+        let ledger = Ledger::open(Arc::clone(&fs), layout.clone(), access)?;
+        if writable {
+            told.extend(staging::sweep(&*fs, &layout, &ledger));
+        }
+        let Missing { mut short, gone } = recover(&*fs, &layout, &ledger, writable)?;
         let claims = open_claims(&*fs, &layout, writable)?;
         let shared = Shared {
             writer: Mutex::new(Writer::default()),
-            notes: Mutex::new(notes(&ledger, writable)),
+            notes: Mutex::new(notes(&ledger, writable, told)),
             ledger,
             pending: RwLock::default(),
             packs: PackFiles::default(),
@@ -86,6 +90,19 @@ impl Cache {
             layout,
             access,
         };
+        if writable {
+            match lost_packs::forget(&shared, &gone) {
+                Ok(told) => {
+                    short.retain(|pack, _| !gone.contains(pack));
+                    shared.tell(told);
+                }
+                // They are too short as long as that lasts.
+                Err(error) => shared.tell(vec![format!(
+                    "packs of the cache are gone, which cannot be noted: {}",
+                    error.whole()
+                )]),
+            }
+        }
         shared.short.set(short);
         Ok(Cache(Arc::new(shared)))
     }
@@ -110,6 +127,7 @@ impl Cache {
 
     /// Sees what other processes committed; true when something changed since the last call.
     pub fn refresh(&self) -> Result<bool, CacheError> {
+        self.0.ledger().require_in_place()?;
         self.0.ledger().refresh()
     }
 
@@ -161,8 +179,7 @@ fn open_claims(fs: &dyn Fs, layout: &Layout, writable: bool) -> Result<Claims, C
     Ok(Claims::new(Some(fs.open(&layout.claims(), Open::Create)?)))
 }
 
-fn notes(ledger: &Ledger, writable: bool) -> Vec<String> {
-    let mut notes = Vec::new();
+fn notes(ledger: &Ledger, writable: bool, mut notes: Vec<String>) -> Vec<String> {
     if writable && !ledger.can_lock() {
         notes.push(
             "the file system of the cache has no locks: run one process at a time, \
@@ -174,6 +191,10 @@ fn notes(ledger: &Ledger, writable: bool) -> Vec<String> {
 }
 
 impl Shared {
+    fn tell(&self, told: Vec<String>) {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).extend(told);
+    }
+
     pub fn writer(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -39,6 +39,7 @@ impl Cache {
         let shared = &self.0;
         shared.require_writable()?;
         let mut writer = shared.writer();
+        shared.ledger().require_in_place()?;
         let batch = shared.pending_mut().take_off();
         let result = writer.write_batch(shared, &batch);
         // Else the batch could not be taken back without copying it.
@@ -138,7 +139,9 @@ impl Writer {
 
     /// The pack to append to: the one in use, one with room that nobody uses, or a new one.
     fn open_pack(&mut self, shared: &Shared) -> Result<OpenPack, CacheError> {
-        if let Some(pack) = self.pack.take() {
+        if let Some(pack) = self.pack.take()
+            && pack.is_in_place(&*shared.fs, &shared.layout)?
+        {
             return Ok(pack);
         }
         let ledger = shared.ledger();
@@ -153,9 +156,11 @@ impl Writer {
                 return Ok(pack);
             }
         }
-        let next = numbers.last().copied().unwrap_or(0).max(last) + 1;
-        OpenPack::create(&*shared.fs, &shared.layout, next)
-            .map_err(|error| CacheError::while_writing(error, &shared.layout.packs, 0))
+        let next = ledger.next_pack(numbers.last().copied().unwrap_or(0).max(last))?;
+        let pack = OpenPack::create(&*shared.fs, &shared.layout, next)
+            .map_err(|error| CacheError::while_writing(error, &shared.layout.packs, 0))?;
+        ledger.saw_pack(pack.number)?;
+        Ok(pack)
     }
 
     /// The batch as entries of the log, in the order in which it was put; objects that are
@@ -227,7 +232,7 @@ fn place_file(
     let fs = &*shared.fs;
     let target = shared.layout.object(digest);
     if let Some(dir) = target.parent() {
-        fs.create_dir_all(dir)?;
+        fs.create_dir_in_place(dir)?;
         dirs.insert(dir.to_owned());
     }
     if is_intact(shared, digest, &target, size)? {

@@ -36,8 +36,26 @@ pub enum CacheError {
     )]
     NotACache { dir: Utf8PathBuf, found: String },
 
+    #[error(
+        "`{path}` is damaged: it says `{found}`; if `{dir}` is a cache, remove that file, and the \
+         next run writes it anew"
+    )]
+    DamagedMark { dir: Utf8PathBuf, path: Utf8PathBuf, found: String },
+
+    #[error(
+        "`{path}` is a {found}, where a {wanted} of the cache should be: move it away, then run \
+         again"
+    )]
+    Misplaced { path: Utf8PathBuf, found: &'static str, wanted: &'static str },
+
     #[error("there is no cache in `{dir}`")]
     NoCache { dir: Utf8PathBuf },
+
+    #[error(
+        "the cache `{dir}` was removed, moved or replaced while it was in use: what was not yet \
+         kept there is lost; run again"
+    )]
+    Gone { dir: Utf8PathBuf },
 
     #[error("object {digest} is not in the cache")]
     Missing { digest: Digest },

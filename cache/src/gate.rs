@@ -14,6 +14,8 @@ const UNFINISHED: u64 = 16;
 const BOOT: u64 = 24;
 /// One once the start of the machine that stands before it is durable.
 const TOLD: u64 = 40;
+/// The highest number that a pack ever had.
+const HIGHEST: u64 = 48;
 
 /// A start of the machine; zeros stand for none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -36,6 +38,8 @@ impl Boot {
 pub(crate) struct Gate {
     /// None where the cache cannot be written and nobody ever made the file.
     file: Option<Arc<dyn FsFile>>,
+    /// Which file that is.
+    inode: Option<u64>,
     can_lock: AtomicBool,
 }
 
@@ -67,11 +71,27 @@ impl Gate {
             Access::ReadOnly => match fs.open(&path, Open::Read) {
                 Ok(file) => Some(file),
                 Err(error) if error.is_not_found() || error.is_denied() => None,
+                Err(error) if error.is_a_folder() => None,
                 Err(error) => return Err(error),
             },
         };
+        let metadata = file.as_ref().map(|file| file.metadata()).transpose()?;
+        let file = file.filter(|_| metadata.is_some_and(|metadata| metadata.is_file()));
+        let inode = metadata.map(|metadata| metadata.inode);
         let can_lock = AtomicBool::new(file.is_some());
-        Ok(Gate { file: file.map(Arc::from), can_lock })
+        Ok(Gate { file: file.map(Arc::from), inode, can_lock })
+    }
+
+    /// Whether the cache still lies where it was opened, and is the same one.
+    pub fn is_in_place(&self, fs: &dyn Fs, layout: &Layout) -> FsResult<bool> {
+        if self.file.is_none() {
+            return Ok(true);
+        }
+        match fs.metadata(&layout.ledger_lock()) {
+            Ok(metadata) => Ok(Some(metadata.inode) == self.inode),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether other processes are kept out while this one writes.
@@ -118,6 +138,20 @@ impl Gate {
 
     pub fn set_compacted(&self, length: u64) -> FsResult<()> {
         self.set_number(COMPACTED, length)
+    }
+
+    /// The highest number that a pack ever had, as far as this file tells.
+    pub fn highest_pack(&self) -> FsResult<u32> {
+        Ok(u32::try_from(self.number(HIGHEST)?).unwrap_or(u32::MAX))
+    }
+
+    /// Written before the pack is in use, so that its number outlives the pack and the index.
+    pub fn saw_pack(&self, number: u32) -> FsResult<()> {
+        if number <= self.highest_pack()? {
+            Ok(())
+        } else {
+            self.set_number(HIGHEST, number.into())
+        }
     }
 
     /// In which start of the machine the index was changed without a sync.

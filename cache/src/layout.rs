@@ -1,17 +1,48 @@
 //! Where things lie in a cache folder, and the mark that it is one.
 
+use std::io::ErrorKind;
+
 use camino::{Utf8Path, Utf8PathBuf};
 
-use crate::fs::{Fs, FsResult};
+use crate::entry::checksum;
+use crate::fs::{FileKind, Fs, FsResult};
 use crate::{CacheError, Digest};
 
 /// The format written and the newest one understood. Format 1 differs in that its index is always
 /// synced, so programs that know no other would believe an index of format 2 after a power cut.
 pub const FORMAT: u32 = 2;
 
+const MARK: &str = "FORMAT";
 const FORMAT_PREFIX: &str = "throstle cache ";
+const TAG_NAME: &str = "CACHEDIR.TAG";
 const TAG: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55\n\
 # This folder is a cache of throstle. It can be made again; backups may skip it.\n";
+
+/// What the file says. No flipped bit makes one of the first two formats into the other; later
+/// ones carry a checksum, so that none is taken for a program's that does not know it.
+fn mark(format: u32) -> String {
+    match format {
+        1 | 2 => format!("{FORMAT_PREFIX}{format}\n"),
+        _ => {
+            let start = format!("{FORMAT_PREFIX}{format} ");
+            let check = u64::from_be_bytes(checksum(&[start.as_bytes()]));
+            format!("{start}{check:016x}\n")
+        }
+    }
+}
+
+fn later_format(bytes: &[u8]) -> Option<u32> {
+    let rest = std::str::from_utf8(bytes).ok()?.strip_prefix(FORMAT_PREFIX)?;
+    let format = rest.split(' ').next()?.parse().ok()?;
+    (format > FORMAT && bytes == mark(format).as_bytes()).then_some(format)
+}
+
+/// Whether it differs from a mark in a byte or two, or is the beginning of one.
+fn is_like_a_mark(bytes: &[u8]) -> bool {
+    let whole = mark(FORMAT);
+    let differing = bytes.iter().zip(whole.as_bytes()).filter(|(own, right)| own != right).count();
+    !bytes.is_empty() && bytes.len() <= whole.len() && differing <= 2
+}
 
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
@@ -43,22 +74,35 @@ impl Layout {
 
     /// Checks the format mark and gives it, if there is one.
     pub fn check(&self, fs: &dyn Fs) -> Result<Option<u32>, CacheError> {
-        let text = match fs.read(&self.dir.join("FORMAT")) {
-            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        let path = self.dir.join(MARK);
+        let bytes = match fs.read(&path) {
+            Ok(bytes) => bytes,
             Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) if error.is_a_folder() => {
+                let (found, wanted) = ("folder", "file");
+                return Err(CacheError::Misplaced { path, found, wanted });
+            }
             Err(error) => return Err(error.into()),
         };
-        let found = text.strip_prefix(FORMAT_PREFIX).and_then(|rest| rest.trim().parse().ok());
-        match found {
-            Some(found @ 1..=FORMAT) => Ok(Some(found)),
-            Some(found @ 1..) => {
-                Err(CacheError::NewerFormat { dir: self.dir.clone(), found, known: FORMAT })
-            }
-            _ => Err(CacheError::NotACache {
-                dir: self.dir.clone(),
-                found: text.chars().filter(|letter| !letter.is_control()).take(40).collect(),
-            }),
+        let known = (1..=FORMAT).find(|format| bytes == mark(*format).as_bytes());
+        if known.is_some() {
+            return Ok(known);
         }
+        let dir = self.dir.clone();
+        if let Some(found) = later_format(&bytes) {
+            return Err(CacheError::NewerFormat { dir, found, known: FORMAT });
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let found = text.chars().filter(|letter| !letter.is_control()).take(40).collect();
+        match is_like_a_mark(&bytes) || self.is_tagged(fs) {
+            true => Err(CacheError::DamagedMark { dir, path, found }),
+            false => Err(CacheError::NotACache { dir, found }),
+        }
+    }
+
+    /// Whether the folder says of itself that it is a cache of this program.
+    fn is_tagged(&self, fs: &dyn Fs) -> bool {
+        fs.read(&self.dir.join(TAG_NAME)).is_ok_and(|bytes| bytes == TAG)
     }
 
     /// Makes the folders that are missing, then the mark: a marked folder is a whole one. The
@@ -66,14 +110,19 @@ impl Layout {
     pub fn create(&self, fs: &dyn Fs, found: Option<u32>) -> Result<(), CacheError> {
         for dir in [&self.dir, &self.objects, &self.packs, &self.staging, &self.locks, &self.trash]
         {
-            fs.create_dir_all(dir)?;
+            fs.create_dir_all(dir).map_err(|error| match error.kind() {
+                ErrorKind::NotADirectory if error.path == *dir => {
+                    let (found, wanted) = ("file", "folder");
+                    CacheError::Misplaced { path: dir.clone(), found, wanted }
+                }
+                _ => CacheError::from(error),
+            })?;
         }
         if found.is_none() {
-            fs.write_durably(&self.dir.join("CACHEDIR.TAG"), TAG)?;
+            fs.write_durably(&self.dir.join(TAG_NAME), TAG)?;
         }
         if found != Some(FORMAT) {
-            let mark = format!("{FORMAT_PREFIX}{FORMAT}\n");
-            fs.write_durably(&self.dir.join("FORMAT"), mark.as_bytes())?;
+            fs.write_durably(&self.dir.join(MARK), mark(FORMAT).as_bytes())?;
         }
         Ok(())
     }
@@ -106,8 +155,9 @@ impl Layout {
             other => other?,
         };
         let number = |name: &str| name.strip_suffix(".pack")?.parse().ok();
+        let files = entries.iter().filter(|entry| entry.kind != FileKind::Dir);
         let mut numbers: Vec<u32> =
-            entries.iter().filter_map(|entry| number(&entry.name)).filter(|n| *n > 0).collect();
+            files.filter_map(|entry| number(&entry.name)).filter(|n| *n > 0).collect();
         numbers.sort_unstable();
         numbers.dedup();
         Ok(numbers)

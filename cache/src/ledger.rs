@@ -224,7 +224,7 @@ impl Ledger {
         }
         match self.change(sync, &mut change) {
             Err(IndexFailure::Broken(_)) => {
-                rebuild::replace_ledger(&*self.fs, &self.layout)?;
+                self.replace()?;
                 self.change(sync, &mut change).map_err(|failure| self.convert(failure))
             }
             result => result.map_err(|failure| self.convert(failure)),
@@ -235,6 +235,7 @@ impl Ledger {
     fn begin(&self) -> Result<Change<'_>, CacheError> {
         let mut state = self.at_rest();
         let guard = self.gate.lock(LockKind::Exclusive)?;
+        self.require_in_place()?;
         let unfinished = self.count_change(&mut state)?;
         state.changing = true;
         Ok(Change { ledger: self, guard: Some(guard), unfinished })
@@ -249,7 +250,7 @@ impl Ledger {
             _ => false,
         };
         if !is_trusted {
-            rebuild::replace_ledger(&*self.fs, &self.layout)?;
+            self.replace()?;
         }
         Ok(())
     }
@@ -261,6 +262,7 @@ impl Ledger {
     ) -> IndexResult<T> {
         let file = match self.fs.open(&self.layout.ledger, Open::ReadWrite) {
             Err(error) if error.is_not_found() => return Err(broken("it is missing")),
+            Err(error) if error.is_a_folder() => return Err(broken("it is a folder")),
             other => other?,
         };
         let backend = Direct::new(file, sync);
@@ -274,12 +276,39 @@ impl Ledger {
         result
     }
 
+    /// Puts an index that is read from the packs in the place of the one that is there.
+    fn replace(&self) -> Result<rebuild::RebuildReport, CacheError> {
+        self.require_in_place()?;
+        rebuild::replace_ledger(&*self.fs, &self.layout, self.gate.highest_pack()?)
+    }
+
+    /// Whoever works on after the cache was removed or moved would bring an old one back, or mix
+    /// two.
+    pub fn require_in_place(&self) -> Result<(), CacheError> {
+        match self.gate.is_in_place(&*self.fs, &self.layout)? {
+            true => Ok(()),
+            false => Err(CacheError::Gone { dir: self.layout.dir.clone() }),
+        }
+    }
+
+    /// A number that no pack ever had.
+    pub fn next_pack(&self, last: u32) -> Result<u32, CacheError> {
+        Ok(self.gate.highest_pack()?.max(last).saturating_add(1))
+    }
+
+    /// Remembers that a pack has this number.
+    pub fn saw_pack(&self, number: u32) -> Result<(), CacheError> {
+        self.gate
+            .saw_pack(number)
+            .map_err(|error| CacheError::while_writing(error, &self.layout.dir, 8))
+    }
+
     /// Builds the index anew from the packs.
     pub fn rebuild(&self) -> Result<rebuild::RebuildReport, CacheError> {
         self.require_writable()?;
         let _begun = self.begin()?;
         self.state().view = None;
-        rebuild::replace_ledger(&*self.fs, &self.layout)
+        self.replace()
     }
 
     /// Gives back the pages that many changes left unused; true when it was worth it.
@@ -310,7 +339,7 @@ impl Ledger {
 
     fn is_sound(&self) -> Result<bool, CacheError> {
         let file = match self.fs.open(&self.layout.ledger, Open::Read) {
-            Err(error) if error.is_not_found() => return Ok(false),
+            Err(error) if error.is_not_found() || error.is_a_folder() => return Ok(false),
             other => other?,
         };
         let failure = Arc::new(Failure::default());
@@ -337,13 +366,14 @@ impl Ledger {
             return self.view_in_memory(state);
         }
         let _guard = self.gate.lock(LockKind::Exclusive)?;
+        self.require_in_place()?;
         // Somebody else may have been quicker.
         if self.gate.generation()? != broken_at {
             return Ok(());
         }
         self.count_change(state)?;
         state.view = None;
-        let replaced = rebuild::replace_ledger(&*self.fs, &self.layout);
+        let replaced = self.replace();
         self.gate.end_change();
         replaced.map(|_| ())
     }
@@ -352,6 +382,7 @@ impl Ledger {
     pub fn alone<T>(&self, work: impl FnOnce() -> Result<T, CacheError>) -> Result<T, CacheError> {
         let _state = self.at_rest();
         let _guard = self.gate.lock(LockKind::Exclusive)?;
+        self.require_in_place()?;
         work()
     }
 
@@ -387,9 +418,10 @@ fn with_cause<T>(failure: &Failure, work: impl FnOnce() -> IndexResult<T>) -> In
     })
 }
 
-/// A file that ends early is a damaged one too.
+/// A file that ends early is a damaged one too, and so is a folder in its place.
 fn is_damage(error: &FsError) -> bool {
-    matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::InvalidData)
+    let kinds = [ErrorKind::UnexpectedEof, ErrorKind::InvalidData, ErrorKind::IsADirectory];
+    kinds.contains(&error.kind())
 }
 
 /// The database takes an empty file for a new one.
@@ -404,6 +436,7 @@ pub(crate) fn database(backend: impl StorageBackend) -> IndexResult<Database> {
 fn open_view(fs: &dyn Fs, layout: &Layout) -> IndexResult<View> {
     let file = match fs.open(&layout.ledger, Open::Read) {
         Err(error) if error.is_not_found() => return Err(broken("it is missing")),
+        Err(error) if error.is_a_folder() => return Err(broken("it is a folder")),
         other => other?,
     };
     let failure = Arc::new(Failure::default());

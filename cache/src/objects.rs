@@ -207,7 +207,7 @@ impl Shared {
         };
         match bytes {
             Ok(bytes) => Ok((Digest::of(&bytes) == *digest).then_some(bytes)),
-            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) if error.is_not_found() || error.is_a_folder() => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -272,7 +272,7 @@ impl Shared {
         path: &Utf8Path,
     ) -> Result<(), FsError> {
         let folder = self.layout.damaged();
-        self.fs.create_dir_all(&folder)?;
+        self.fs.create_dir_in_place(&folder)?;
         let target = folder.join(digest.to_string());
         match location {
             Location::Loose { .. } => self.fs.rename(path, &target),

@@ -111,6 +111,15 @@ impl OpenPack {
         }
     }
 
+    /// Whether its name still leads to it: somebody may have removed the file.
+    pub fn is_in_place(&self, fs: &dyn Fs, layout: &Layout) -> FsResult<bool> {
+        match fs.metadata(&layout.pack(self.number)) {
+            Ok(there) => Ok(self.file.metadata().is_ok_and(|own| own.inode == there.inode)),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     pub fn end(&self) -> u64 {
         self.end
     }

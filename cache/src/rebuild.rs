@@ -20,9 +20,15 @@ pub struct RebuildReport {
     pub damaged: u64,
 }
 
-pub(crate) fn replace_ledger(fs: &dyn Fs, layout: &Layout) -> Result<RebuildReport, CacheError> {
+/// No pack had a higher number than `highest`, as far as anybody but the packs knows.
+pub(crate) fn replace_ledger(
+    fs: &dyn Fs,
+    layout: &Layout,
+    highest: u32,
+) -> Result<RebuildReport, CacheError> {
     let mut report = RebuildReport::default();
     ledger::replace(fs, layout, &mut |tables| {
+        tables.saw_pack(highest)?;
         report = read_all(fs, layout, tables)?;
         Ok(())
     })

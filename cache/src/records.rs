@@ -19,17 +19,36 @@ impl Cache {
     /// before the objects that were put before it.
     pub fn record(&self, table: Table, key: &Digest, value: Vec<u8>) -> Result<(), CacheError> {
         self.0.require_writable()?;
-        check_record_size(value.len())?;
-        self.0.pending_mut().active.record(table, *key, Some(Bytes::from(value)));
+        let written = self.shortened(value)?;
+        self.record_as_written(table, key, written)
+    }
+
+    /// The same for a value as it stands in the log.
+    pub(crate) fn record_as_written(
+        &self,
+        table: Table,
+        key: &Digest,
+        written: Bytes,
+    ) -> Result<(), CacheError> {
+        check_record_size(written.len())?;
+        self.0.pending_mut().active.record(table, *key, Some(written));
         Ok(())
     }
 
     pub fn get(&self, table: Table, key: &Digest) -> Result<Option<Bytes>, CacheError> {
-        if let Some(value) = self.0.pending().record(table, key) {
-            return Ok(value);
-        }
-        let known = self.0.ledger().read(|view| view.record(table, key))?;
-        self.0.value(table, key, known)
+        let waiting = self.0.pending().record(table, key);
+        let written = match waiting {
+            Some(written) => written,
+            None => {
+                let known = self.0.ledger().read(|view| view.record(table, key))?;
+                self.0.written(table, key, known)?
+            }
+        };
+        self.whole_if_any(written)
+    }
+
+    fn whole_if_any(&self, written: Option<Bytes>) -> Result<Option<Bytes>, CacheError> {
+        written.map_or(Ok(None), |written| self.whole(written))
     }
 
     pub fn get_many(
@@ -51,14 +70,14 @@ impl Cache {
         })?;
         let mut values = Vec::with_capacity(keys.len());
         for (key, known) in keys.iter().zip(known) {
-            values.push(self.0.value(table, key, known)?);
+            values.push(self.0.written(table, key, known)?);
         }
         for (value, newer) in values.iter_mut().zip(newer) {
             if let Some(newer) = newer {
                 *value = newer;
             }
         }
-        Ok(values)
+        values.into_iter().map(|written| self.whole_if_any(written)).collect()
     }
 
     /// Whether a table may have records; one that was never written to has none.
@@ -83,8 +102,8 @@ impl Cache {
         })?;
         let mut values = BTreeMap::new();
         for (key, known) in found {
-            if let Some(value) = self.0.value(table, &key, Some(known))? {
-                values.insert(key, value);
+            if let Some(written) = self.0.written(table, &key, Some(known))? {
+                values.insert(key, written);
             }
         }
         for (key, value) in pending {
@@ -93,7 +112,11 @@ impl Cache {
                 None => _ = values.remove(&key),
             }
         }
-        Ok(values.into_iter().collect())
+        let mut found = Vec::with_capacity(values.len());
+        for (key, written) in values {
+            found.extend(self.whole(written)?.map(|value| (key, value)));
+        }
+        Ok(found)
     }
 
     /// Removes a record.
@@ -105,8 +128,8 @@ impl Cache {
 }
 
 impl Shared {
-    /// The value of a record; one that cannot be read back counts as missing.
-    pub fn value(
+    /// What the log has as the value of a record; what cannot be read back counts as missing.
+    pub fn written(
         &self,
         table: Table,
         key: &Digest,
@@ -119,12 +142,12 @@ impl Shared {
             KnownValue::Here(value) => Ok(Some(value)),
             KnownValue::Gone => Ok(None),
             KnownValue::InPack { length } => {
-                self.value_in_pack(table, key, (known.pack, known.offset, length))
+                self.written_in_pack(table, key, (known.pack, known.offset, length))
             }
         }
     }
 
-    fn value_in_pack(
+    fn written_in_pack(
         &self,
         table: Table,
         key: &Digest,

@@ -9,13 +9,21 @@ use crate::layout::Layout;
 use crate::ledger::{Ledger, convert};
 use crate::rebuild::read_tail;
 
-/// Compares the packs with the index; returns those that are too short.
+/// Packs that are not what the index says.
+pub(crate) struct Missing {
+    /// Those that are too short, and how far each can be read.
+    pub short: HashMap<u32, u64>,
+    /// Those of them that are not there at all.
+    pub gone: Vec<u32>,
+}
+
+/// Compares the packs with the index.
 pub(crate) fn recover(
     fs: &dyn Fs,
     layout: &Layout,
     ledger: &Ledger,
     writable: bool,
-) -> Result<HashMap<u32, u64>, CacheError> {
+) -> Result<Missing, CacheError> {
     let indexed: HashMap<u32, u64> = ledger.read(|view| view.packs())?.into_iter().collect();
     let mut lengths = HashMap::new();
     for number in layout.pack_numbers(fs)? {
@@ -36,7 +44,8 @@ pub(crate) fn recover(
     let short = |(number, indexed): (u32, u64)| {
         (length(&number) < indexed).then(|| (number, length(&number)))
     };
-    Ok(indexed.into_iter().filter_map(short).collect())
+    let gone = indexed.keys().filter(|number| !lengths.contains_key(number)).copied().collect();
+    Ok(Missing { short: indexed.into_iter().filter_map(short).collect(), gone })
 }
 
 /// A pack that is locked by this process, and where it ends.

@@ -1,15 +1,18 @@
 //! Private folders for work in progress. Each is owned through a lock beside it,
 //! so that what a dead process left can be told from what a living one uses.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::CacheError;
-use crate::fs::{FileKind, Fs, FsError, FsFile, LockKind, Open, random};
+use crate::fs::{DirEntry, FileKind, Fs, FsError, FsFile, FsResult, LockKind, Open, random};
 use crate::layout::Layout;
 use crate::ledger::Ledger;
+use crate::stats::bytes_under;
+use crate::verify::describe;
 
 /// Folders without a living lock are left alone for so long where locks do not work.
 const PATIENCE_NS: i64 = 24 * 3_600 * 1_000_000_000;
@@ -55,38 +58,114 @@ impl Drop for StagingDir {
     }
 }
 
+const LOCK: &str = ".lock";
+
 fn lock_path(dir: &Utf8Path) -> Utf8PathBuf {
-    Utf8PathBuf::from(format!("{dir}.lock"))
+    Utf8PathBuf::from(format!("{dir}{LOCK}"))
 }
 
-/// Removes what dead processes left in `staging/`.
-pub(crate) fn sweep(fs: &dyn Fs, layout: &Layout, ledger: &Ledger) -> Result<(), CacheError> {
+/// The name of what cannot be removed ends so; where it cannot be renamed either, a file of that
+/// name lies beside it.
+const STUCK: &str = ".stuck";
+
+/// Removes what dead processes left in `staging/`. Whether a cache opens never depends on it: what
+/// stands in its way is told.
+pub(crate) fn sweep(fs: &dyn Fs, layout: &Layout, ledger: &Ledger) -> Vec<String> {
+    match sweep_all(fs, layout, ledger) {
+        Ok(told) => told,
+        Err(error) => {
+            let (staging, cause) = (&layout.staging, error.whole());
+            vec![format!("what dead processes left in `{staging}` cannot be swept: {cause}")]
+        }
+    }
+}
+
+fn sweep_all(fs: &dyn Fs, layout: &Layout, ledger: &Ledger) -> Result<Vec<String>, CacheError> {
     if fs.read_dir(&layout.staging)?.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     ledger.alone(|| {
-        for entry in fs.read_dir(&layout.staging)? {
-            let path = layout.staging.join(&entry.name);
-            let dir = match entry.name.strip_suffix(".lock") {
-                Some(name) => layout.staging.join(name),
-                None if entry.kind == FileKind::Dir => path.clone(),
-                None => continue,
-            };
-            if is_abandoned(fs, &dir)? {
-                match fs.remove_dir_all(&dir) {
-                    // A program that the dead process started works there to its end: the next
-                    // sweep finds what it leaves.
-                    Err(error) if is_in_use(&error) => continue,
-                    other => other?,
-                }
-                match fs.remove_file(&lock_path(&dir)) {
-                    Err(error) if !error.is_not_found() => return Err(error.into()),
-                    _ => {}
-                }
-            }
-        }
-        Ok(())
+        let entries = fs.read_dir(&layout.staging)?;
+        let names: BTreeSet<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
+        let left: BTreeSet<&str> = entries.iter().filter_map(left_by).collect();
+        let is_known =
+            |name: &str| name.ends_with(STUCK) || names.contains(format!("{name}{STUCK}").as_str());
+        let left = left.into_iter().filter(|name| !is_known(name));
+        Ok(left.filter_map(|name| sweep_one(fs, &layout.staging.join(name))).collect())
     })
+}
+
+/// The name of the folder that an entry of `staging/` stands for.
+fn left_by(entry: &DirEntry) -> Option<&str> {
+    match entry.kind {
+        FileKind::Dir => Some(&entry.name),
+        FileKind::File => entry.name.strip_suffix(LOCK),
+        _ => None,
+    }
+}
+
+/// Gives what there is to tell.
+fn sweep_one(fs: &dyn Fs, dir: &Utf8Path) -> Option<String> {
+    match is_abandoned(fs, dir) {
+        Ok(true) => {}
+        Ok(false) => return None,
+        Err(error) => return Some(format!("`{dir}` is not swept: {}", describe(&error))),
+    }
+    let told = match fs.remove_dir_all(dir) {
+        Ok(()) => None,
+        // A program that the dead process started works there to its end: the next sweep finds
+        // what it leaves.
+        Err(error) if is_in_use(&error) => return None,
+        // Another time it may work.
+        Err(error) if error.machine_fault().is_some() => {
+            return Some(format!("`{dir}` cannot be removed now: {}", describe(&error)));
+        }
+        Err(error) => {
+            let place = put_aside(fs, dir);
+            let cause = describe(&error);
+            Some(format!(
+                "`{place}` was left by an earlier run and stays, for it cannot be removed: \
+                 {cause}; once that is mended, `throstle cache gc --yes` removes it"
+            ))
+        }
+    };
+    // A lock without a folder is tried again.
+    let _ = fs.remove_file(&lock_path(dir));
+    told
+}
+
+/// Marks what cannot be removed, so that nobody tries at every opening. Gives where it lies then.
+fn put_aside(fs: &dyn Fs, dir: &Utf8Path) -> Utf8PathBuf {
+    let aside = Utf8PathBuf::from(format!("{dir}{STUCK}"));
+    if fs.rename(dir, &aside).is_ok() {
+        return aside;
+    }
+    // Without the mark it is told again.
+    let _ = fs.open(&aside, Open::CreateNew);
+    dir.to_owned()
+}
+
+/// Tries again to remove what could not be. Gives the bytes won and what there is to tell.
+pub(crate) fn remove_stuck(fs: &dyn Fs, layout: &Layout) -> FsResult<(u64, Vec<String>)> {
+    let (mut won, mut told) = (0, Vec::new());
+    for entry in fs.read_dir(&layout.staging)? {
+        let Some(name) = entry.name.strip_suffix(STUCK) else { continue };
+        let mark = layout.staging.join(&entry.name);
+        let folder = match entry.kind {
+            FileKind::Dir => mark.clone(),
+            _ => layout.staging.join(name),
+        };
+        let bytes = bytes_under(fs, &folder)?;
+        let removed = fs.remove_dir_all(&folder).and_then(|()| match entry.kind {
+            FileKind::Dir => Ok(()),
+            _ => fs.remove_file(&mark),
+        });
+        match removed {
+            Ok(()) => won += bytes,
+            Err(error) => told.push(format!("`{folder}` stays: {}", describe(&error))),
+        }
+    }
+    Ok((won, told))
 }
 
 /// Files came or went while the folder was emptied.
@@ -94,11 +173,19 @@ fn is_in_use(error: &FsError) -> bool {
     error.is_not_found() || error.kind() == ErrorKind::DirectoryNotEmpty
 }
 
-fn is_abandoned(fs: &dyn Fs, dir: &Utf8Path) -> Result<bool, CacheError> {
-    let lock = match fs.open(&lock_path(dir), Open::ReadWrite) {
+fn is_abandoned(fs: &dyn Fs, dir: &Utf8Path) -> FsResult<bool> {
+    let path = lock_path(dir);
+    let opened = match fs.open(&path, Open::ReadWrite) {
+        // Of another user; to lock it, reading is enough.
+        Err(error) if error.is_denied() => fs.open(&path, Open::Read),
+        opened => opened,
+    };
+    let lock = match opened {
         // The lock is made before the folder and goes after it.
         Err(error) if error.is_not_found() => return Ok(true),
-        other => other?,
+        // Whoever cannot be asked may be living.
+        Err(error) if error.is_denied() => return Ok(false),
+        opened => opened?,
     };
     match lock.try_lock(LockKind::Exclusive) {
         Ok(free) => Ok(free),
@@ -106,6 +193,6 @@ fn is_abandoned(fs: &dyn Fs, dir: &Utf8Path) -> Result<bool, CacheError> {
             let made = lock.metadata()?.mtime_ns;
             Ok(fs.now().saturating_sub(made) > PATIENCE_NS)
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error),
     }
 }

@@ -87,20 +87,20 @@ pub(crate) fn entry_size(known: &Known) -> u64 {
     HEADER as u64 + 16 + value
 }
 
-/// The size of a file; 0 where there is none.
+/// The size of a file; 0 where there is none, or where it may not be looked at.
 pub(crate) fn size_of(fs: &dyn Fs, path: &Utf8Path) -> FsResult<u64> {
     match fs.symlink_metadata(path) {
         Ok(metadata) => Ok(metadata.size),
-        Err(error) if error.is_not_found() => Ok(0),
+        Err(error) if error.is_not_found() || error.is_denied() => Ok(0),
         Err(error) => Err(error),
     }
 }
 
-/// The sizes of all files under a folder.
+/// The sizes of all files under a folder, as far as it can be looked into.
 pub(crate) fn bytes_under(fs: &dyn Fs, dir: &Utf8Path) -> FsResult<u64> {
     let entries = match fs.read_dir(dir) {
-        // Somebody else may be removing things.
-        Err(error) if error.is_not_found() => return Ok(0),
+        // Somebody else may be removing things, or have closed it.
+        Err(error) if error.is_not_found() || error.is_denied() => return Ok(0),
         other => other?,
     };
     let mut bytes = 0;

@@ -1,13 +1,14 @@
 //! Makes room: what nobody wants leaves the index, and packs that are mostly dead
 //! are written anew. A plan first; what it removes goes to the trash.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use camino::Utf8Path;
 
 use crate::cache::{Cache, Shared};
 use crate::commit::Writer;
 use crate::entry::{Entry, HEADER};
+use crate::long::keep_parts;
 use crate::packs::entry_at;
 use crate::recover::adopt;
 use crate::rows::{Known, KnownValue, Location};
@@ -66,8 +67,22 @@ impl Cache {
         let (objects, records) = self.0.rows()?;
         let mut plan = SweepPlan::default();
         let mut kept: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut parts = HashSet::new();
+        for (table, key, known) in records {
+            let written = self.0.written(table, &key, Some(known.clone()))?;
+            let value = written.clone().map_or(Ok(None), |written| self.whole(written))?;
+            match value {
+                Some(value) if !live_record(table, &key, &value) => {
+                    plan.records.push((table, key, known));
+                }
+                _ => {
+                    keep_parts(written.as_deref(), &mut parts);
+                    *kept.entry(known.pack).or_default() += entry_size(&known);
+                }
+            }
+        }
         for (digest, location) in objects {
-            if live(&digest) {
+            if live(&digest) || parts.contains(&digest) {
                 if let Location::Packed { pack, length, .. } = location {
                     *kept.entry(pack).or_default() += HEADER as u64 + u64::from(length);
                 }
@@ -77,15 +92,6 @@ impl Cache {
                 plan.bytes += size;
             }
             plan.objects.push((digest, location));
-        }
-        for (table, key, known) in records {
-            let value = self.0.value(table, &key, Some(known.clone()))?;
-            match value {
-                Some(value) if !live_record(table, &key, &value) => {
-                    plan.records.push((table, key, known));
-                }
-                _ => *kept.entry(known.pack).or_default() += entry_size(&known),
-            }
         }
         self.0.plan_packs(&kept, &mut plan)?;
         Ok(plan)
@@ -146,8 +152,8 @@ fn swept(shared: &Shared, plan: &SweepPlan) -> Result<Swept, CacheError> {
         }
     }
     for (table, key, known) in &plan.records {
-        if let Some(value) = shared.value(*table, key, Some(known.clone()))? {
-            swept.records.push((table.0, *key, value));
+        if let Some(written) = shared.written(*table, key, Some(known.clone()))? {
+            swept.records.push((table.0, *key, written));
         }
     }
     Ok(swept)
@@ -227,7 +233,7 @@ fn repack(
     }
     for (table, key, known) in records.into_iter().filter(|(_, _, known)| known.pack == number) {
         let sequence = known.sequence;
-        let entry = match shared.value(table, &key, Some(known.clone()))? {
+        let entry = match shared.written(table, &key, Some(known.clone()))? {
             Some(value) => Some(Entry::Record { table, key, sequence, value }),
             None if known.value == KnownValue::Gone && !is_oldest => {
                 Some(Entry::Gone { table, key, sequence })

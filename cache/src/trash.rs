@@ -15,7 +15,9 @@ use crate::layout::Layout;
 use crate::packs::entry_at;
 use crate::recover::adopt;
 use crate::rows::Location;
+use crate::staging;
 use crate::stats::{bytes_under, size_of};
+use crate::verify::describe;
 use crate::{CacheError, Digest, Table};
 
 /// What a sweep took out of the index.
@@ -27,11 +29,28 @@ pub(crate) struct Swept {
 }
 
 /// What came back from the trash.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RestoreReport {
     pub packs: u64,
     pub objects: u64,
     pub records: u64,
+    /// What could not be put back, and why.
+    pub stays: Vec<String>,
+}
+
+impl RestoreReport {
+    pub fn is_nothing(&self) -> bool {
+        self.packs == 0 && self.objects == 0 && self.records == 0
+    }
+}
+
+/// What emptying the trash came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Emptied {
+    /// The bytes won.
+    pub bytes: u64,
+    /// What could not be removed, and why.
+    pub stays: Vec<String>,
 }
 
 const LIST: &str = "swept";
@@ -41,7 +60,7 @@ const SECOND: i64 = 1_000_000_000;
 pub(crate) fn new_folder(fs: &dyn Fs, layout: &Layout) -> FsResult<Utf8PathBuf> {
     let seconds = fs.now().max(0) / SECOND;
     let path = layout.trash.join(format!("{seconds:012}-{:08x}", random() as u32));
-    fs.create_dir_all(&path)?;
+    fs.create_dir_in_place(&path)?;
     Ok(path)
 }
 
@@ -80,28 +99,31 @@ fn list(fs: &dyn Fs, dir: &Utf8Path) -> FsResult<Vec<Utf8PathBuf>> {
 }
 
 impl Cache {
-    /// Removes for good what was put into the trash so long ago; returns the bytes won.
-    pub fn empty_trash(&self, older_than: Duration) -> Result<u64, CacheError> {
+    /// Removes for good what was put into the trash so long ago, and what could not be removed
+    /// from `staging/` before.
+    pub fn empty_trash(&self, older_than: Duration) -> Result<Emptied, CacheError> {
         self.0.require_writable()?;
         let (fs, layout) = (&*self.0.fs, &self.0.layout);
         let limit = i64::try_from(older_than.as_nanos()).unwrap_or(i64::MAX);
         let now = fs.now();
         let is_old = |time: i64| now.saturating_sub(time) >= limit;
-        let mut won = 0;
+        let mut emptied = Emptied::default();
         for path in list(fs, &layout.trash)? {
             if path == layout.damaged() {
-                for file in list(fs, &path)? {
-                    if is_old(fs.symlink_metadata(&file)?.mtime_ns) {
-                        won += size_of(fs, &file)?;
-                        fs.remove_file(&file)?;
+                for inner in list(fs, &path)? {
+                    match fs.symlink_metadata(&inner) {
+                        Ok(metadata) if !is_old(metadata.mtime_ns) => {}
+                        _ => emptied.remove(fs, &inner)?,
                     }
                 }
             } else if time_of(&path).is_none_or(is_old) {
-                won += bytes_under(fs, &path)?;
-                fs.remove_dir_all(&path)?;
+                emptied.remove(fs, &path)?;
             }
         }
-        Ok(won)
+        let (bytes, stuck) = staging::remove_stuck(fs, layout)?;
+        emptied.bytes += bytes;
+        emptied.stays.extend(stuck);
+        Ok(emptied)
     }
 
     /// Puts back what sweeps took away and nobody has made again since.
@@ -113,17 +135,33 @@ impl Cache {
             if time_of(&folder).is_none() {
                 continue;
             }
-            for path in list(fs, &folder)? {
-                if pack_number(&path).is_some() {
-                    report.packs += self.0.restore_pack(&path)?;
+            match self.restore_folder(&folder, &mut report) {
+                Err(error) if error.is_no_space() => return Err(error),
+                Err(error) => {
+                    report.stays.push(format!("`{folder}` stays: {}", error.whole()));
                 }
+                Ok(()) => {}
             }
-            report.objects += self.0.restore_files(&folder.join("objects"))?;
-            self.restore_list(&folder, &mut report)?;
-            fs.remove_dir_all(&folder)?;
         }
-        self.commit()?;
         Ok(report)
+    }
+
+    fn restore_folder(
+        &self,
+        folder: &Utf8Path,
+        report: &mut RestoreReport,
+    ) -> Result<(), CacheError> {
+        let fs = &*self.0.fs;
+        for path in list(fs, folder)? {
+            if pack_number(&path).is_some() {
+                report.packs += self.0.restore_pack(&path)?;
+            }
+        }
+        report.objects += self.0.restore_files(&folder.join("objects"))?;
+        self.restore_list(folder, report)?;
+        // The list is the last that goes: until then it can be done again.
+        self.commit()?;
+        Ok(fs.remove_dir_all(folder)?)
     }
 
     fn restore_list(
@@ -140,9 +178,25 @@ impl Cache {
         report.objects += self.0.restore_packed(&swept)?;
         for (table, key, value) in swept.records {
             if self.get(Table(table), &key)?.is_none() {
-                self.record(Table(table), &key, value.to_vec())?;
+                self.record_as_written(Table(table), &key, value)?;
                 report.records += 1;
             }
+        }
+        Ok(())
+    }
+}
+
+impl Emptied {
+    fn remove(&mut self, fs: &dyn Fs, path: &Utf8Path) -> FsResult<()> {
+        let is_dir = fs.symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir());
+        let (bytes, removed) = match is_dir {
+            true => (bytes_under(fs, path)?, fs.remove_dir_all(path)),
+            false => (size_of(fs, path)?, fs.remove_file(path)),
+        };
+        match removed {
+            Ok(()) => self.bytes += bytes,
+            Err(error) if error.is_not_found() => {}
+            Err(error) => self.stays.push(format!("`{path}` stays: {}", describe(&error))),
         }
         Ok(())
     }
@@ -185,7 +239,7 @@ impl Shared {
                 continue;
             }
             if let Some(dir) = target.parent() {
-                fs.create_dir_all(dir)?;
+                fs.create_dir_in_place(dir)?;
                 fs.rename(&path, &target)?;
                 fs.sync_dir(dir)?;
             }
@@ -223,7 +277,7 @@ impl Shared {
     /// Moves an object's file into a sweep's folder.
     pub fn discard_file(&self, digest: &Digest, folder: &Utf8Path) -> Result<(), FsError> {
         let objects = folder.join("objects");
-        self.fs.create_dir_all(&objects)?;
+        self.fs.create_dir_in_place(&objects)?;
         match self.fs.rename(&self.layout.object(digest), &objects.join(digest.to_string())) {
             Err(error) if error.is_not_found() => Ok(()),
             result => result,

@@ -1,13 +1,15 @@
 //! Looks for damage everywhere, names what it finds, and goes on. With repair,
 //! damaged objects are set aside and the index is built anew where it is wrong.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::cache::{Cache, Shared};
 use crate::entry::Entry;
 use crate::fs::{FsError, Open};
+use crate::lost_packs;
+use crate::misplaced;
 use crate::objects::hash_open;
 use crate::rebuild::RebuildReport;
 use crate::recover::recover;
@@ -76,6 +78,9 @@ impl Cache {
                 self.rebuild_index()?;
             }
         }
+        for path in misplaced::find(&*self.0.fs, &self.0.layout)? {
+            check.damage(&path, None, "a folder lies where a file of the cache should be");
+        }
         let (objects, records) = self.0.rows()?;
         check.report.objects = objects.len() as u64;
         check.report.records = records.len() as u64;
@@ -97,7 +102,7 @@ impl Cache {
         let ledger = self.0.ledger();
         let report = ledger.rebuild()?;
         let writable = self.0.access == Access::ReadWrite;
-        self.0.short.set(recover(&*self.0.fs, &self.0.layout, ledger, writable)?);
+        self.0.short.set(recover(&*self.0.fs, &self.0.layout, ledger, writable)?.short);
         Ok(report)
     }
 
@@ -121,7 +126,7 @@ impl Cache {
             }
             match &known.value {
                 // The index still has what the log lost.
-                KnownValue::Here(value) => self.record(*table, key, value.to_vec())?,
+                KnownValue::Here(value) => self.record_as_written(*table, key, value.clone())?,
                 KnownValue::Gone | KnownValue::InPack { .. } => self.forget(*table, key)?,
             }
         }
@@ -193,7 +198,8 @@ impl Check<'_> {
         records: &[(Table, Digest, Known)],
     ) -> Result<(), CacheError> {
         let lengths = self.pack_lengths()?;
-        let reaches = |pack: &u32, end: u64| lengths.get(pack).is_some_and(|length| end <= *length);
+        self.look_for_packs(&lengths, objects, records);
+        let reaches = |pack: &u32, end: u64| lengths.get(pack).is_none_or(|length| end <= *length);
         for (digest, location) in objects {
             match location.pack_end() {
                 Some((pack, end)) if !reaches(&pack, end) => {
@@ -210,6 +216,23 @@ impl Check<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The packs that the index knows and that are not there.
+    fn look_for_packs(
+        &mut self,
+        there: &HashMap<u32, u64>,
+        objects: &[(Digest, Location)],
+        records: &[(Table, Digest, Known)],
+    ) {
+        let of_objects = objects.iter().filter_map(|(_, location)| Some(location.pack_end()?.0));
+        let of_records = records.iter().map(|(_, _, known)| known.pack);
+        let known: BTreeSet<u32> = of_objects.chain(of_records).collect();
+        let gone: Vec<u32> = known.into_iter().filter(|pack| !there.contains_key(pack)).collect();
+        for (pack, held) in lost_packs::held_by(&gone, objects, records) {
+            let path = self.shared.layout.pack(pack);
+            self.damage(&path, None, &lost_packs::describe(&held));
+        }
     }
 
     fn pack_lengths(&self) -> Result<HashMap<u32, u64>, CacheError> {
@@ -239,6 +262,7 @@ impl Check<'_> {
         records: &[(Table, Digest, Known)],
     ) -> Result<(), CacheError> {
         let lengths = self.pack_lengths()?;
+        self.look_for_packs(&lengths, objects, records);
         let is_loose = |location: &&(Digest, Location)| location.1.pack_end().is_none();
         let loose: u64 = objects.iter().filter(is_loose).map(|(_, location)| location.size()).sum();
         self.total = lengths.values().sum::<u64>() + loose;
@@ -249,8 +273,9 @@ impl Check<'_> {
             let found = self.read_pack(number);
             sound.insert(number, found);
         }
+        // What was in a pack that is gone is told as one.
         let has = |pack: u32, offset: u32, key: &Digest| {
-            sound.get(&pack).is_some_and(|found| found.contains(&(u64::from(offset), *key)))
+            sound.get(&pack).is_none_or(|found| found.contains(&(u64::from(offset), *key)))
         };
         for (digest, location) in objects {
             match location {

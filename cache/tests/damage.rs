@@ -95,7 +95,7 @@ impl Fixture {
         let looked_at = damaged.duplicate();
         let cache = match Cache::open(DIR.into(), Arc::new(damaged.clone()), Access::ReadWrite) {
             Ok(cache) => cache,
-            Err(CacheError::NewerFormat { .. } | CacheError::NotACache { .. }) => return,
+            Err(CacheError::DamagedMark { .. }) => return,
             Err(error) => panic!("{place}: {error:?}"),
         };
         let whole = self.is_whole(&cache, place);

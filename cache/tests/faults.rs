@@ -6,7 +6,7 @@ mod common;
 use std::error::Error;
 use std::sync::Arc;
 
-use cache::fs::fault::{EACCES, EINTR, EIO, EMFILE, ENOLCK, ENOSPC};
+use cache::fs::fault::{EACCES, EINTR, EIO, EMFILE, ENOLCK, ENOSPC, ESTALE};
 use cache::fs::{Call, Fault, FaultFs, Fs, FsError, MemoryFs};
 use cache::{CacheError, Digest, Table};
 use common::work::{Promised, check, contents, finish, work};
@@ -202,4 +202,29 @@ fn without_locks_the_cache_works_and_says_so() {
     assert!(cache.claim(&key).unwrap().is_none(), "claims still hold within the process");
     drop(cache);
     assert_eq!(contents(&fs).len(), 14);
+}
+
+#[test]
+fn a_lock_on_a_file_that_the_disk_has_forgotten_is_taken_again() {
+    for call in [Call::Lock, Call::LockRange] {
+        let mut operation = 0;
+        loop {
+            let fault = Fault::NthOf { call, operation, error: ESTALE };
+            let (fs, faulty, promised, result) = run(vec![fault]);
+            let place = format!("{call:?} {operation}");
+            assert!(result.is_ok(), "{place}: {result:?}");
+            let claim = open_over(Arc::clone(&faulty) as Arc<dyn Fs>).claim(&Digest::of(b"item"));
+            assert!(claim.unwrap().is_some(), "{place}");
+            let struck = faulty.struck();
+            check(&fs, &promised, &place);
+            if struck == 0 {
+                assert!(operation > 0, "{call:?} was never asked for");
+                break;
+            }
+            operation += 1;
+        }
+    }
+    let stale = [Call::Lock, Call::LockRange].map(|call| Fault::Every { call, error: ESTALE });
+    let (_, _, _, result) = run(stale.to_vec());
+    assert!(result.is_err(), "a disk that stays away is an error, and not waited for");
 }

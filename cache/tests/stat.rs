@@ -4,10 +4,11 @@
 mod common;
 
 use std::fs::{self, File, FileTimes};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use cache::fs::{Fs, MemoryFs, RealFs};
+use cache::fs::{Call, Fs, Interceptor, Layer, MemoryFs, RealFs};
 use cache::stat::{
     NewContent, Section, StatEntry, StatIndex, What, check, check_through, hash_file,
 };
@@ -310,4 +311,55 @@ fn a_file_that_was_read_and_asked_for_by_its_digest_was_read() {
     for entries in [vec![read.clone(), file("a", 1)], vec![file("a", 1), read]] {
         assert!(Section::from(entries).with_new_contents(&[file("a", 2)]).is_none());
     }
+}
+
+/// Lets another process save a section of its own just before this one writes.
+#[derive(Debug)]
+struct Between {
+    fs: MemoryFs,
+    other: Mutex<Option<JoinHandle<()>>>,
+}
+
+const OTHER: Digest = Digest::from_bytes([2; 32]);
+
+fn save(fs: Arc<dyn Fs>, section: Digest) {
+    let cache = Cache::open("/cache".into(), fs, Access::ReadWrite).unwrap();
+    let mut index = StatIndex::load(&cache).unwrap();
+    index.put_section(section, vec![StatEntry::absent("a".to_owned(), section)]);
+    index.save(&cache).unwrap();
+}
+
+impl Interceptor for Between {
+    fn before(&self, call: Call, path: &Utf8Path) -> std::io::Result<()> {
+        let mut other = self.other.lock().unwrap();
+        let is_memo = path.file_name().is_some_and(|name| name.starts_with(".throstle-"));
+        if call == Call::Create
+            && is_memo
+            && other.is_none()
+            && path.parent() == Some("/cache".into())
+        {
+            let fs = Arc::new(self.fs.clone());
+            let saving = std::thread::spawn(move || save(fs, OTHER));
+            // It has to wait for this one, so nobody may wait for its end here.
+            let begun = std::time::Instant::now();
+            while !saving.is_finished() && begun.elapsed() < Duration::from_millis(500) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            *other = Some(saving);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn of_two_that_save_at_once_both_are_kept() {
+    let fs = MemoryFs::new();
+    drop(Cache::open("/cache".into(), Arc::new(fs.clone()), Access::ReadWrite).unwrap());
+    let between = Between { fs: fs.clone(), other: Mutex::default() };
+    let layer = Arc::new(Layer::over(Arc::new(fs.clone()), between));
+    save(Arc::clone(&layer) as Arc<dyn Fs>, KEY);
+    layer.interceptor().other.lock().unwrap().take().expect("nobody came between").join().unwrap();
+    let cache = Cache::open("/cache".into(), Arc::new(fs), Access::ReadWrite).unwrap();
+    let index = StatIndex::load(&cache).unwrap();
+    assert!(index.section(&KEY).is_some() && index.section(&OTHER).is_some());
 }

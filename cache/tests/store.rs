@@ -210,7 +210,9 @@ fn another_handle_sees_what_was_committed() {
 fn a_newer_format_is_refused_with_both_versions() {
     let fs = MemoryFs::new();
     drop(open(&fs));
-    fs.overwrite(format!("{DIR}/FORMAT").as_str().into(), b"throstle cache 3\n").unwrap();
+    let start = "throstle cache 3 ";
+    let mark = format!("{start}{}\n", &Digest::of(start.as_bytes()).to_string()[..16]);
+    fs.overwrite(format!("{DIR}/FORMAT").as_str().into(), mark.as_bytes()).unwrap();
     let error = Cache::open(DIR.into(), std::sync::Arc::new(fs), Access::ReadWrite).unwrap_err();
     assert!(matches!(error, CacheError::NewerFormat { found: 3, known: 2, .. }));
     assert_eq!(

@@ -58,7 +58,7 @@ fn a_sweep_keeps_what_is_live_and_wins_the_rest() {
     assert_eq!((after.objects, after.loose), (5, 0));
     assert!(after.pack_bytes < before.pack_bytes / 2);
     assert!(after.trash_bytes > 2 * LOOSE_SIZE);
-    let won = cache.empty_trash(Duration::ZERO).unwrap();
+    let won = cache.empty_trash(Duration::ZERO).unwrap().bytes;
     assert_eq!(won, after.trash_bytes);
     assert_eq!(cache.stats().unwrap().trash_bytes, 0);
     assert_holds(&reopen(&fs, cache), &objects, |index| index < 5);
@@ -142,13 +142,13 @@ fn young_trash_stays_even_when_the_clock_goes_back() {
     sweep(&cache, &objects, 0);
     let day = Duration::from_secs(86_400);
     let now = fs.now();
-    assert_eq!(cache.empty_trash(day).unwrap(), 0);
+    assert_eq!(cache.empty_trash(day).unwrap().bytes, 0);
     for clock in [now - day.as_nanos() as i64, 0] {
         fs.set_clock(clock);
-        assert_eq!(cache.empty_trash(Duration::from_secs(1)).unwrap(), 0);
+        assert_eq!(cache.empty_trash(Duration::from_secs(1)).unwrap().bytes, 0);
     }
     fs.set_clock(now + 2 * day.as_nanos() as i64);
-    assert!(cache.empty_trash(day).unwrap() > 0);
+    assert!(cache.empty_trash(day).unwrap().bytes > 0);
 }
 
 #[test]

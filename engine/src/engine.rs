@@ -124,6 +124,11 @@ impl StopFlag {
 pub enum EngineError {
     #[error(transparent)]
     Cache(#[from] CacheError),
+    #[error(
+        "`{path}` was removed or moved during the run: what is finished is kept; run again where \
+         the project lies now"
+    )]
+    Moved { path: Utf8PathBuf },
     #[error("stage `{stage}`: {error}")]
     Stage { stage: String, error: StageError },
     #[error("{message}")]
@@ -138,7 +143,9 @@ impl EngineError {
             EngineError::Stage { stage, error } if error.is_of_machine() => {
                 Some(format!("stage `{stage}`: {error}"))
             }
-            EngineError::Stage { .. } | EngineError::Internal { .. } => None,
+            EngineError::Stage { .. }
+            | EngineError::Moved { .. }
+            | EngineError::Internal { .. } => None,
         }
     }
 }

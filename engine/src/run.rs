@@ -10,6 +10,7 @@ mod finish;
 mod gather;
 mod gpu;
 mod hands;
+mod home;
 mod item_stage;
 mod limit;
 mod lookups;
@@ -48,6 +49,7 @@ use crate::record::{BEGUN, BegunRecord, RUN, RunRecord, decode, encode, run_key}
 use commit::Committer;
 use gpu::Gpus;
 use hands::Hands;
+use home::Home;
 use lookups::Lookups;
 use meter::{Meter, Taken};
 use pool::Shared;
@@ -134,6 +136,7 @@ fn run_numbered(
     sink(Event::Started { run: number, pipeline: pipeline.name.clone(), stages: names });
     let mut ending = Ending::Again;
     let (mut held, mut spending) = (Vec::new(), None);
+    let mut home = None;
     for at in 0..PASSES {
         if at == PATIENCE {
             options.stop.while_reading(|| crate::plan::planner::look_through(cache, sink))?;
@@ -148,6 +151,7 @@ fn run_numbered(
             deep: at > 0,
             held: &mut held,
             spending: &mut spending,
+            home: &mut home,
         };
         let ended = pass.run(total, sink).and_then(|ending| {
             // The next pass may work on the same items: their claims are given up first.
@@ -157,6 +161,10 @@ fn run_numbered(
             Ok(ending)
         });
         ending = match ended {
+            Err(moved @ EngineError::Moved { .. }) => {
+                commit_rest(cache, held)?;
+                return Err(moved);
+            }
             Err(error) => {
                 pause_for(error, total, sink)?;
                 Ending::Paused
@@ -231,10 +239,11 @@ pub fn probe(
     let pipeline = &trial::shortened(pipeline);
     let mut total = Total::new(pipeline);
     let held = &mut Vec::new();
-    let (options, wanted) = (&options, &wanted);
+    let (options, wanted, home) = (&options, &wanted, &mut None);
     let spending = &mut None;
+    let deep = false;
     let mut pass =
-        Pass { engine, pipeline, cache, options, wanted, number, deep: false, held, spending };
+        Pass { engine, pipeline, cache, options, wanted, number, deep, held, spending, home };
     pass.run(&mut total, sink)?;
     Ok(total.probed)
 }
@@ -249,12 +258,15 @@ struct Pass<'a> {
     held: &'a mut Vec<Committer>,
     /// Since the first pass that has something to do.
     spending: &'a mut Option<Spending>,
+    /// Where the work began.
+    home: &'a mut Option<Home>,
     /// Something is known to be lost: trust no record without looking for its objects.
     deep: bool,
 }
 
 impl Pass<'_> {
     fn run(&mut self, total: &mut Total, sink: Sink) -> Result<Ending, EngineError> {
+        self.require_home()?;
         let mut planner = Planner::new(self.engine, self.pipeline, self.cache)?;
         planner.is_run = self.options.probe.is_none();
         planner.deep |= self.deep;
@@ -263,6 +275,7 @@ impl Pass<'_> {
         if is_settled(&plan, self.wanted) {
             return self.take_over(plan, planner, total, sink);
         }
+        self.home.get_or_insert_with(|| Home::of(self.cache.fs().as_ref(), self.pipeline));
         let is_first = total.expected.is_none() && self.options.probe.is_none();
         if is_first {
             total.expected = self.estimate(&plan, sink)?;
@@ -348,6 +361,7 @@ impl Pass<'_> {
             return Ok(Ending::Paused);
         }
         total.take_keys(self.pipeline, &plans);
+        self.require_home()?;
         if ending != Ending::Again {
             let done = |id: &StageId| matches!(states[id.0], State::Done);
             let done: Vec<StageId> = self.pipeline.ids().filter(done).collect();
@@ -356,6 +370,14 @@ impl Pass<'_> {
             return Ok(self.with_exports(ending, exported));
         }
         Ok(ending)
+    }
+
+    /// Fails where the project no longer lies where the work began.
+    fn require_home(&self) -> Result<(), EngineError> {
+        match &*self.home {
+            Some(home) => home.require(self.cache.fs().as_ref()),
+            None => Ok(()),
+        }
     }
 
     /// Tells what the run is expected to take.

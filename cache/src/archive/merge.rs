@@ -42,7 +42,9 @@ impl<'a> Merge<'a> {
         for (table, records) in std::mem::take(&mut self.waiting) {
             let keys: Vec<Digest> = records.iter().map(|(key, _)| *key).collect();
             let there = self.cache.get_many(table, &keys)?;
-            for ((key, value), own) in records.into_iter().zip(there) {
+            for ((key, written), own) in records.into_iter().zip(there) {
+                // Without a part it is a record that is not there.
+                let Some(value) = self.cache.whole(written)? else { continue };
                 let wins = |own: Bytes| own != value && (self.prefers)(table, &own, &value);
                 if own.is_none_or(wins) {
                     self.cache.record(table, &key, value.into())?;

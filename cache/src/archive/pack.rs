@@ -1,5 +1,7 @@
 //! Writes an archive: first the objects, then the records that speak of them, then the index.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 
 use super::contents::Contents;
@@ -9,6 +11,7 @@ use super::{Archived, Archiving, Kept};
 use crate::cache::{Cache, Shared};
 use crate::entry::{Entry, checksum};
 use crate::fs::Open;
+use crate::long::keep_parts;
 use crate::rows::{Known, KnownValue, Location};
 use crate::{CacheError, Digest, Hasher, Table};
 
@@ -28,8 +31,16 @@ impl Cache {
         how.bases.iter().try_for_each(|base| contents.add(fs, base))?;
         let (objects, records) = self.0.rows()?;
         let mut report = Archived::default();
+        let mut parts = HashSet::new();
+        for (table, key, known) in
+            records.iter().filter(|(table, key, _)| (kept.record)(*table, key))
+        {
+            let written = self.0.written(*table, key, Some(known.clone()))?;
+            keep_parts(written.as_deref(), &mut parts);
+        }
+        let is_kept = |digest: &Digest| (kept.object)(digest) || parts.contains(digest);
         let mut objects: Vec<(Digest, Location)> =
-            objects.into_iter().filter(|(digest, _)| (kept.object)(digest)).collect();
+            objects.into_iter().filter(|(digest, _)| is_kept(digest)).collect();
         report.in_bases = objects.len() as u64;
         objects.retain(|(digest, _)| !contents.objects.contains(digest));
         report.in_bases -= objects.len() as u64;
@@ -118,7 +129,7 @@ impl Packing<'_> {
     }
 
     fn record(&mut self, table: Table, key: Digest, known: Known) -> Result<(), CacheError> {
-        let Some(value) = self.cache.0.value(table, &key, Some(known))? else {
+        let Some(value) = self.cache.0.written(table, &key, Some(known))? else {
             self.report.damaged.push(key);
             return Ok(());
         };

@@ -38,6 +38,7 @@ pub const ENOSPC: i32 = 28;
 pub const EROFS: i32 = 30;
 pub const ENOLCK: i32 = 37;
 pub const EOPNOTSUPP: i32 = 95;
+pub const ESTALE: i32 = 116;
 pub const EDQUOT: i32 = 122;
 
 #[derive(Debug, Default)]

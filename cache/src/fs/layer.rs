@@ -1,12 +1,12 @@
 //! A file system over another, where an interceptor sees each operation first.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
 
-use super::{Call, DirEntry, Fs, FsError, FsFile, FsResult, LockKind, Metadata, Open};
+use super::{Call, DirEntry, Fs, FsError, FsFile, FsResult, LockKind, Metadata, Open, remove_tree};
 
 /// Decides what happens around each operation.
 pub trait Interceptor: std::fmt::Debug + Send + Sync + 'static {
@@ -25,6 +25,11 @@ pub trait Interceptor: std::fmt::Debug + Send + Sync + 'static {
 
     /// Whether an operation that failed so is tried again.
     fn again(&self, _error: &FsError) -> bool {
+        false
+    }
+
+    /// Whether a lock that failed so is tried again on a file opened anew.
+    fn opens_again(&self, _error: &FsError) -> bool {
         false
     }
 }
@@ -66,8 +71,13 @@ fn around<I: Interceptor, T>(
 impl<I: Interceptor> Fs for Layer<I> {
     fn open(&self, path: &Utf8Path, how: Open) -> FsResult<Box<dyn FsFile>> {
         let file = around(&*self.interceptor, how.call(), path, || self.below.open(path, how))?;
-        let interceptor = Arc::clone(&self.interceptor);
-        Ok(Box::new(LayerFile { below: file, interceptor, path: path.to_owned() }))
+        Ok(Box::new(LayerFile {
+            opened: [file.into(), OnceLock::new(), OnceLock::new()],
+            interceptor: Arc::clone(&self.interceptor),
+            path: path.to_owned(),
+            fs: Arc::clone(&self.below),
+            how: if how == Open::Read { Open::Read } else { Open::ReadWrite },
+        }))
     }
 
     fn metadata(&self, path: &Utf8Path) -> FsResult<Metadata> {
@@ -96,6 +106,16 @@ impl<I: Interceptor> Fs for Layer<I> {
 
     fn remove_dir(&self, path: &Utf8Path) -> FsResult<()> {
         around(&*self.interceptor, Call::RemoveDir, path, || self.below.remove_dir(path))
+    }
+
+    /// One operation for whoever lets operations pass, and many for others.
+    fn remove_dir_all(&self, path: &Utf8Path) -> FsResult<()> {
+        match self.interceptor.may_be_passed() {
+            true => around(&*self.interceptor, Call::RemoveDir, path, || {
+                self.below.remove_dir_all(path)
+            }),
+            false => remove_tree(self, path),
+        }
     }
 
     fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<()> {
@@ -147,14 +167,52 @@ impl<I: Interceptor> Fs for Layer<I> {
 
 #[derive(Debug)]
 struct LayerFile<I> {
-    below: Box<dyn FsFile>,
+    /// The newest that is there is used; the others were opened before it.
+    opened: [OnceLock<Box<dyn FsFile>>; OPENINGS],
     interceptor: Arc<I>,
     path: Utf8PathBuf,
+    fs: Arc<dyn Fs>,
+    how: Open,
 }
 
+/// So often a file is opened for one handle.
+const OPENINGS: usize = 3;
+
 impl<I: Interceptor> LayerFile<I> {
-    fn around<T>(&self, call: Call, operation: impl FnMut() -> FsResult<T>) -> FsResult<T> {
-        around(&*self.interceptor, call, &self.path, operation)
+    fn around<T>(
+        &self,
+        call: Call,
+        mut operation: impl FnMut(&dyn FsFile) -> FsResult<T>,
+    ) -> FsResult<T> {
+        around(&*self.interceptor, call, &self.path, || operation(self.below()?))
+    }
+
+    fn below(&self) -> FsResult<&dyn FsFile> {
+        let newest = self.opened.iter().rev().find_map(OnceLock::get);
+        newest.map(|file| &**file).ok_or_else(|| {
+            FsError::new(Call::Open, &self.path, io::Error::from(io::ErrorKind::NotFound))
+        })
+    }
+
+    /// A lock is the one thing that a stale handle cannot do and a new one can without anybody
+    /// noticing: the locks of the stale one are gone, and bytes would come from another file.
+    fn locking<T>(
+        &self,
+        call: Call,
+        mut operation: impl FnMut(&dyn FsFile) -> FsResult<T>,
+    ) -> FsResult<T> {
+        for next in &self.opened[1..] {
+            match self.around(call, &mut operation) {
+                Err(error) if self.interceptor.opens_again(&error) => {
+                    if next.get().is_none() {
+                        // Whoever is quicker sets it.
+                        let _ = next.set(self.fs.open(&self.path, self.how)?);
+                    }
+                }
+                result => return result,
+            }
+        }
+        self.around(call, operation)
     }
 }
 
@@ -164,49 +222,49 @@ impl<I: Interceptor> FsFile for LayerFile<I> {
     }
 
     fn metadata(&self) -> FsResult<Metadata> {
-        self.around(Call::Metadata, || self.below.metadata())
+        self.around(Call::Metadata, |below| below.metadata())
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> FsResult<usize> {
-        self.around(Call::Read, || self.below.read_at(buffer, offset))
+        self.around(Call::Read, |below| below.read_at(buffer, offset))
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> FsResult<usize> {
-        self.around(Call::Write, || {
+        self.around(Call::Write, |below| {
             let limit = self.interceptor.write_limit(bytes.len());
-            self.below.write_at(&bytes[..limit], offset)
+            below.write_at(&bytes[..limit], offset)
         })
     }
 
     fn set_len(&self, length: u64) -> FsResult<()> {
-        self.around(Call::SetLen, || self.below.set_len(length))
+        self.around(Call::SetLen, |below| below.set_len(length))
     }
 
     fn sync_data(&self) -> FsResult<()> {
-        self.around(Call::SyncData, || self.below.sync_data())
+        self.around(Call::SyncData, |below| below.sync_data())
     }
 
     fn lock(&self, kind: LockKind) -> FsResult<()> {
-        self.around(Call::Lock, || self.below.lock(kind))
+        self.locking(Call::Lock, |below| below.lock(kind))
     }
 
     fn try_lock(&self, kind: LockKind) -> FsResult<bool> {
-        self.around(Call::Lock, || self.below.try_lock(kind))
+        self.locking(Call::Lock, |below| below.try_lock(kind))
     }
 
     fn unlock(&self) -> FsResult<()> {
-        self.around(Call::Unlock, || self.below.unlock())
+        self.around(Call::Unlock, |below| below.unlock())
     }
 
     fn try_lock_byte(&self, offset: u64) -> FsResult<bool> {
-        self.around(Call::LockRange, || self.below.try_lock_byte(offset))
+        self.locking(Call::LockRange, |below| below.try_lock_byte(offset))
     }
 
     fn unlock_byte(&self, offset: u64) -> FsResult<()> {
-        self.around(Call::UnlockRange, || self.below.unlock_byte(offset))
+        self.around(Call::UnlockRange, |below| below.unlock_byte(offset))
     }
 
     fn byte_is_locked(&self, offset: u64) -> FsResult<bool> {
-        self.around(Call::LockRange, || self.below.byte_is_locked(offset))
+        self.locking(Call::LockRange, |below| below.byte_is_locked(offset))
     }
 }

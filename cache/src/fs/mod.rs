@@ -51,6 +51,16 @@ impl FsError {
         matches!(self.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
     }
 
+    /// Something is there, and it is a folder.
+    pub fn is_a_folder(&self) -> bool {
+        self.kind() == io::ErrorKind::IsADirectory
+    }
+
+    /// The other machine that has the file no longer knows what was opened.
+    pub fn is_stale(&self) -> bool {
+        self.kind() == io::ErrorKind::StaleNetworkFileHandle
+    }
+
     /// The disk, a quota, or the limit on the size of files leaves no room.
     pub fn is_no_space(&self) -> bool {
         self.machine_fault() == Some(MachineFault::DiskFull)
@@ -154,6 +164,8 @@ pub enum FileKind {
     Dir,
     Symlink,
     Other,
+    /// Only in lists of folders: the name is not UTF-8, so that no path leads there.
+    Unnameable,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,6 +190,7 @@ impl Metadata {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirEntry {
+    /// Of what is unnameable: with escapes, to be shown.
     pub name: String,
     pub kind: FileKind,
 }
@@ -237,6 +250,17 @@ pub trait Fs: Debug + Send + Sync {
         }
     }
 
+    /// Creates a folder in one that is there; the new name is durable on return. Fine where it is
+    /// there already.
+    fn create_dir_in_place(&self, path: &Utf8Path) -> FsResult<()> {
+        let above = path.parent().filter(|above| !above.as_str().is_empty());
+        match self.create_dir(path) {
+            Ok(()) => self.sync_dir(above.unwrap_or(Utf8Path::new("."))),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Creates a folder and those above it; the new names are durable on return.
     fn create_dir_all(&self, path: &Utf8Path) -> FsResult<()> {
         match self.metadata(path) {
@@ -252,27 +276,12 @@ pub trait Fs: Debug + Send + Sync {
         if let Some(above) = above {
             self.create_dir_all(above)?;
         }
-        match self.create_dir(path) {
-            Ok(()) => self.sync_dir(above.unwrap_or(Utf8Path::new("."))),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            Err(error) => Err(error),
-        }
+        self.create_dir_in_place(path)
     }
 
     /// Removes a folder and all in it; nothing there is fine.
     fn remove_dir_all(&self, path: &Utf8Path) -> FsResult<()> {
-        let entries = match self.read_dir(path) {
-            Err(error) if error.is_not_found() => return Ok(()),
-            other => other?,
-        };
-        for entry in entries {
-            let inner = path.join(&entry.name);
-            match entry.kind {
-                FileKind::Dir => self.remove_dir_all(&inner)?,
-                _ => self.remove_file(&inner)?,
-            }
-        }
-        self.remove_dir(path)
+        remove_tree(self, path)
     }
 
     fn read(&self, path: &Utf8Path) -> FsResult<Vec<u8>> {
@@ -403,6 +412,24 @@ fn pour(source: &dyn FsFile, target: &dyn FsFile) -> FsResult<u64> {
         target.write_all_at(&buffer[..count], offset)?;
         offset += count as u64;
     }
+}
+
+/// Removes a folder and all in it, one after the other.
+fn remove_tree<F: Fs + ?Sized>(fs: &F, path: &Utf8Path) -> FsResult<()> {
+    let entries = match fs.read_dir(path) {
+        Err(error) if error.is_not_found() => return Ok(()),
+        other => other?,
+    };
+    for entry in entries {
+        let inner = path.join(&entry.name);
+        match entry.kind {
+            FileKind::Dir => remove_tree(fs, &inner)?,
+            // The folder cannot be removed then, which says so.
+            FileKind::Unnameable => {}
+            _ => fs.remove_file(&inner)?,
+        }
+    }
+    fs.remove_dir(path)
 }
 
 /// A fresh name in the same folder, for what is renamed to `path` later.

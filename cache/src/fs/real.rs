@@ -5,6 +5,7 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -48,10 +49,18 @@ impl Fs for RealFs {
 
     fn read_dir(&self, path: &Utf8Path) -> FsResult<Vec<DirEntry>> {
         let mut entries = Vec::new();
-        for entry in named(Call::ReadDir, path, path.read_dir_utf8())? {
+        for entry in named(Call::ReadDir, path, fs::read_dir(path))? {
             let entry = named(Call::ReadDir, path, entry)?;
-            let kind = kind_of(named(Call::ReadDir, path, entry.file_type())?);
-            entries.push(DirEntry { name: entry.file_name().to_owned(), kind });
+            entries.push(match entry.file_name().into_string() {
+                Ok(name) => {
+                    let kind = kind_of(named(Call::ReadDir, path, entry.file_type())?);
+                    DirEntry { name, kind }
+                }
+                Err(name) => {
+                    let name = name.as_encoded_bytes().escape_ascii().to_string();
+                    DirEntry { name, kind: FileKind::Unnameable }
+                }
+            });
         }
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
@@ -67,6 +76,18 @@ impl Fs for RealFs {
 
     fn remove_dir(&self, path: &Utf8Path) -> FsResult<()> {
         named(Call::RemoveDir, path, fs::remove_dir(path))
+    }
+
+    /// Also what has names that are not UTF-8, and what its owner may not look into.
+    fn remove_dir_all(&self, path: &Utf8Path) -> FsResult<()> {
+        match fs::remove_dir_all(path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                open_up(path.as_std_path());
+                remove_what_can_be(path.as_std_path())
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => named(Call::RemoveDir, path, removed),
+        }
     }
 
     fn rename(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<()> {
@@ -146,6 +167,49 @@ impl RealFs {
         let map = named(Call::Read, path, unsafe { memmap2::Mmap::map(&file) })?;
         Ok(Bytes::from_owner(map))
     }
+}
+
+/// Lets the owner into a folder and all below it, as far as that is his to change. Links are not
+/// followed.
+fn open_up(folder: &Path) {
+    const OWNER: u32 = 0o700;
+    let Ok(metadata) = fs::symlink_metadata(folder) else { return };
+    if !metadata.is_dir() {
+        return;
+    }
+    let mode = metadata.mode();
+    if mode & OWNER != OWNER {
+        // Where it cannot be changed, the folder cannot be removed, which says so.
+        let _ = fs::set_permissions(folder, PermissionsExt::from_mode(mode | OWNER));
+    }
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open_up(&entry.path());
+        }
+    }
+}
+
+/// Goes on behind what cannot be removed, and names the first of it.
+fn remove_what_can_be(path: &Path) -> FsResult<()> {
+    let named = |call, result: io::Result<()>| match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => named(call, Utf8Path::new(&path.to_string_lossy()), result),
+    };
+    let is_dir = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir());
+    if !is_dir {
+        return named(Call::RemoveFile, fs::remove_file(path));
+    }
+    let mut all = match fs::read_dir(path) {
+        Ok(entries) => entries.flatten().fold(Ok(()), |all, entry| {
+            let removed = remove_what_can_be(&entry.path());
+            all.and(removed)
+        }),
+        Err(error) => named(Call::ReadDir, Err(error)),
+    };
+    if all.is_ok() {
+        all = named(Call::RemoveDir, fs::remove_dir(path));
+    }
+    all
 }
 
 fn kind_of(file_type: fs::FileType) -> FileKind {

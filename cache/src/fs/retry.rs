@@ -1,4 +1,5 @@
-//! Repeats what a signal interrupted, so that nobody above has to.
+//! Repeats what a signal interrupted, and locks on files that a disk of another machine has
+//! forgotten, so that nobody above has to.
 
 use std::io;
 use std::sync::Arc;
@@ -29,5 +30,9 @@ impl Interceptor for Retry {
 
     fn again(&self, error: &FsError) -> bool {
         error.kind() == io::ErrorKind::Interrupted
+    }
+
+    fn opens_again(&self, error: &FsError) -> bool {
+        error.is_stale()
     }
 }

@@ -149,7 +149,9 @@ impl StatIndex {
     pub fn load(cache: &Cache) -> Result<StatIndex, CacheError> {
         let bytes = match cache.fs().read(&cache.0.layout.stat_index) {
             Ok(bytes) => Bytes::from(bytes),
-            Err(error) if error.is_not_found() => return Ok(StatIndex::default()),
+            Err(error) if error.is_not_found() || error.is_a_folder() => {
+                return Ok(StatIndex::default());
+            }
             Err(error) => return Err(error.into()),
         };
         let sections = parse(&bytes).unwrap_or_default();
@@ -162,15 +164,18 @@ impl StatIndex {
             return Ok(());
         }
         cache.0.require_writable()?;
-        let mut merged = StatIndex::load(cache)?.sections;
-        for (key, kept) in &self.changed {
-            match self.sections.get(key).filter(|_| *kept) {
-                Some(section) => _ = merged.insert(*key, section.clone()),
-                None => _ = merged.remove(key),
+        // Between reading and writing nobody else may save.
+        self.sections = cache.0.ledger().alone(|| {
+            let mut merged = StatIndex::load(cache)?.sections;
+            for (key, kept) in &self.changed {
+                match self.sections.get(key).filter(|_| *kept) {
+                    Some(section) => _ = merged.insert(*key, section.clone()),
+                    None => _ = merged.remove(key),
+                }
             }
-        }
-        write(cache, &merged)?;
-        self.sections = merged;
+            write(cache, &merged)?;
+            Ok(merged)
+        })?;
         self.changed.clear();
         Ok(())
     }

@@ -466,6 +466,11 @@ pub enum CacheCommand {
     /// Kept is all that pinned runs and the last runs of every pipeline reach. What is removed
     /// goes to the folder `trash` of the cache first.
     Gc(CacheGc),
+    /// Put back what was removed and is still in the trash.
+    ///
+    /// What was made again since stays as it is. The next `gc` removes again what no kept run
+    /// reaches.
+    Restore(CacheRestore),
     /// Keep the results of a run until it is unpinned.
     Pin(CachePin),
     /// No longer keep the results of a run in any case.
@@ -508,6 +513,12 @@ pub struct CacheGc {
     /// Empty the trash as well, instead of leaving it for a while.
     #[arg(long)]
     pub empty_trash: bool,
+    #[command(flatten)]
+    pub location: CacheLocation,
+}
+
+#[derive(Args, Debug)]
+pub struct CacheRestore {
     #[command(flatten)]
     pub location: CacheLocation,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cache::{Access, Cache, Damage, Stats, VerifyOptions};
 use serde_json::json;
 
-use super::arguments::{CacheCommand, CacheGc, CachePin, CacheStats, CacheVerify};
+use super::arguments::{CacheCommand, CacheGc, CachePin, CacheRestore, CacheStats, CacheVerify};
 use super::error::{CliError, Exit};
 use super::meter::Meter;
 use super::project::Program;
@@ -25,6 +25,7 @@ pub fn care(
         CacheCommand::Stats(arguments) => stats(program, arguments, output),
         CacheCommand::Verify(arguments) => verify(program, arguments, output),
         CacheCommand::Gc(arguments) => collect(program, arguments, output),
+        CacheCommand::Restore(arguments) => restore(program, arguments, output),
         CacheCommand::Pin(arguments) => pin(program, arguments, true, output),
         CacheCommand::Unpin(arguments) => pin(program, arguments, false, output),
     }
@@ -140,9 +141,27 @@ fn collect(
         }
     }
     if arguments.yes {
-        trash(&cache, arguments.empty_trash, output)?;
+        trash(program, &cache, arguments.empty_trash, output)?;
     }
     Ok(Exit::Done)
+}
+
+/// Puts back what is still in the trash.
+fn restore(
+    program: &Program,
+    arguments: &CacheRestore,
+    output: &mut dyn Write,
+) -> Result<Exit, CliError> {
+    let cache = program.open_existing(&arguments.location, Access::ReadWrite)?;
+    let report = cache.restore_trash()?;
+    let [packs, objects, records] =
+        [report.packs, report.objects, report.records].map(units::count);
+    match report.is_nothing() {
+        true => writeln!(output, "nothing in the trash is missing")?,
+        false => writeln!(output, "back are {objects} objects, {records} records, {packs} packs")?,
+    }
+    report.stays.iter().for_each(|stays| program.warn(stays));
+    Ok(if report.stays.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
 fn describe(plan: &gc::Plan, output: &mut dyn Write) -> Result<(), CliError> {
@@ -170,15 +189,22 @@ fn describe(plan: &gc::Plan, output: &mut dyn Write) -> Result<(), CliError> {
 /// How long what was swept can still be put back.
 const TRASH: Duration = Duration::from_secs(7 * 24 * 3600);
 
-fn trash(cache: &Cache, all: bool, output: &mut dyn Write) -> Result<(), CliError> {
-    let won = cache.empty_trash(if all { Duration::ZERO } else { TRASH })?;
-    if won > 0 {
-        writeln!(output, "{} of trash are gone for good", units::bytes(won))?;
+fn trash(
+    program: &Program,
+    cache: &Cache,
+    all: bool,
+    output: &mut dyn Write,
+) -> Result<(), CliError> {
+    let emptied = cache.empty_trash(if all { Duration::ZERO } else { TRASH })?;
+    if emptied.bytes > 0 {
+        writeln!(output, "{} of trash are gone for good", units::bytes(emptied.bytes))?;
     }
+    emptied.stays.iter().for_each(|stays| program.warn(stays));
     if !all {
         writeln!(
             output,
-            "what was removed stays in the trash for a week, or until `--empty-trash`"
+            "what was removed stays in the trash for a week, or until `--empty-trash`; \
+             `throstle cache restore` puts it back"
         )?;
     }
     Ok(())

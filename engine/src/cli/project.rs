@@ -131,7 +131,8 @@ impl Program {
         let cache = match Cache::open(folder, Arc::new(RealFs), Access::ReadWrite) {
             Err(error) if is_denied(&error) => {
                 self.warn(&format!(
-                    "the cache `{folder}` cannot be written: it is only read ({error})"
+                    "the cache `{folder}` cannot be written: it is only read ({})",
+                    error.whole()
                 ));
                 Cache::open(folder, Arc::new(RealFs), Access::ReadOnly)?
             }
@@ -149,10 +150,12 @@ impl Program {
     ) -> Result<Cache, CliError> {
         let folder = location_folder(location)?;
         // To open for writing would make a cache where there is none.
-        if RealFs.metadata(&folder.join("FORMAT")).is_err() {
+        if !RealFs.exists(&folder.join("FORMAT"))? {
             return Err(CliError::Cache(CacheError::NoCache { dir: folder }));
         }
-        Ok(Cache::open(&folder, Arc::new(RealFs), access)?)
+        let cache = Cache::open(&folder, Arc::new(RealFs), access)?;
+        cache.notes().iter().for_each(|note| self.warn(note));
+        Ok(cache)
     }
 
     /// Opens a cache to write; it is made if it is not there.

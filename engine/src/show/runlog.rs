@@ -76,7 +76,7 @@ impl RunLog {
 
     fn open(&mut self, run: u64) -> Option<()> {
         let path = path(&self.dir, run);
-        self.fs.create_dir_all(path.parent()?).ok()?;
+        self.fs.create_dir_in_place(path.parent()?).ok()?;
         let file = self.fs.open(&path, Open::Create).ok()?;
         file.set_len(0).ok()?;
         self.file = Some(file);

@@ -6,6 +6,8 @@ mod archives;
 mod escapes;
 mod estimates;
 mod killed;
+mod leftovers;
+mod moved;
 mod reading;
 mod reasons;
 mod runs;

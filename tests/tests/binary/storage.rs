@@ -56,7 +56,7 @@ fn a_cache_that_is_not_there_is_not_made_by_looking() {
 }
 
 /// The program run by somebody who may not write, whoever runs the tests.
-fn as_reader(project: &Project, arguments: &[&str]) -> Output {
+pub fn as_reader(project: &Project, arguments: &[&str]) -> Output {
     let program = project.throstle(&[]).get_program().to_owned();
     let own = project.file("throstle");
     std::fs::copy(program, &own).unwrap();

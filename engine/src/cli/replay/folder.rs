@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cache::fs::{Fs, FsError, RealFs};
+use cache::fs::{FileKind, Fs, FsError, RealFs};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::{Fields, Item, Value};
 
@@ -108,12 +108,18 @@ impl Folder {
     }
 
     fn look_into(&mut self, below: &Utf8Path) -> Result<(), FsError> {
-        for entry in RealFs.read_dir(&self.path.join(below))? {
+        let entries = match RealFs.read_dir(&self.path.join(below)) {
+            // The stage has closed it, or somebody empties it.
+            Err(error) if error.is_denied() || error.is_not_found() => return Ok(()),
+            entries => entries?,
+        };
+        for entry in entries {
             let path = below.join(&entry.name);
-            let metadata = RealFs.symlink_metadata(&self.path.join(&path))?;
-            match metadata.is_dir() {
-                true => self.look_into(&path)?,
-                false => drop(self.files.insert(path, metadata.size)),
+            match (entry.kind, RealFs.symlink_metadata(&self.path.join(&path))) {
+                (FileKind::Dir, _) => self.look_into(&path)?,
+                (_, Ok(metadata)) => drop(self.files.insert(path, metadata.size)),
+                // No path leads to a name that is not UTF-8.
+                (_, Err(_)) => {}
             }
         }
         Ok(())

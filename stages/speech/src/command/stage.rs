@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cache::CacheError;
-use cache::fs::{Call, FsError};
+use cache::fs::{Call, Fs, FsError, RealFs};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::catalogue::command as kinds;
 use stage_core::{
@@ -272,6 +272,9 @@ impl Drop for Private {
         // Who works beside this one may have found no room until now.
         if self.folder.is_some() {
             Disks::shared().look(&self.path);
+            // Also what the command has closed to its owner. What stays is swept with the folder
+            // above.
+            let _ = RealFs.remove_dir_all(&self.path);
         }
     }
 }
