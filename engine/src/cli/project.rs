@@ -102,9 +102,9 @@ impl Program {
         let file = manifest_file(manifest)?;
         let bytes = RealFs.read(&file)?;
         let text = String::from_utf8(bytes).map_err(|error| {
-            let at = error.utf8_error().valid_up_to();
+            let place = place(error.as_bytes(), error.utf8_error().valid_up_to());
             CliError::usage(
-                format!("`{file}` is not UTF-8 text: byte {at} begins no letter"),
+                format!("`{file}` is not UTF-8 text: invalid byte in {place}"),
                 "save it as UTF-8",
             )
         })?;
@@ -269,6 +269,15 @@ fn refuse_exports_into(cache: &Utf8Path, pipeline: &Pipeline) -> Result<(), CliE
     Ok(())
 }
 
+/// Where in a text a byte stands, as editors count.
+fn place(text: &[u8], at: usize) -> String {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let column = String::from_utf8_lossy(&before[start..]).chars().count() + 1;
+    format!("line {line}, column {column}")
+}
+
 fn file_kind(path: &Utf8Path) -> FileKind {
     match RealFs.metadata(path) {
         Ok(metadata) if metadata.is_dir() => FileKind::Folder,
@@ -317,6 +326,20 @@ mod tests {
         assert_eq!(manifest_file(&path).unwrap(), path.join(MANIFEST));
         assert_eq!(manifest_file(&path.join(MANIFEST)).unwrap(), path.join(MANIFEST));
         assert_eq!(cache_folder(&path.join(MANIFEST), None), path.join(CACHE));
+    }
+
+    #[test]
+    fn a_place_is_told_as_editors_count() {
+        let text = "first\n\nkäse \u{e9}".as_bytes();
+        for (at, told) in [
+            (0, "line 1, column 1"),
+            (5, "line 1, column 6"),
+            (6, "line 2, column 1"),
+            (7, "line 3, column 1"),
+            (12, "line 3, column 5"),
+        ] {
+            assert_eq!(place(text, at), told, "{at}");
+        }
     }
 
     #[test]
