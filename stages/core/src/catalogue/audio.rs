@@ -57,6 +57,7 @@ const SHARE: ParameterType = ParameterType::Number { min: 0.0, max: 1.0 };
 
 pub static DECODE: Kind = Kind {
     name: "audio.decode",
+    version: 2,
     summary: "Reads recordings of any common container.",
     doc: "Cut files, samples that are not numbers, and files that are no sound at all are set \
           aside with a reason that says what they are. Encoder delay is removed where the \
@@ -78,7 +79,7 @@ pub static DECODE: Kind = Kind {
 
 pub static RESAMPLE: Kind = Kind {
     name: "audio.resample",
-    version: 2,
+    version: 3,
     summary: "Converts audio to another sample rate.",
     doc: "Flat within 0.1 dB to 96 % of the band, aliases below -130 dB, no delay. Audio that has \
           the rate already passes untouched, bit for bit.",
@@ -107,6 +108,7 @@ pub static RESAMPLE: Kind = Kind {
 
 pub static LOUDNESS: Kind = Kind {
     name: "audio.loudness",
+    version: 2,
     summary: "Brings recordings to one loudness.",
     doc: "Integrated loudness after EBU R128; clips shorter than 0.4 s go by their plain level.",
     cost: Cost::Rates(REWRITTEN),
@@ -148,7 +150,7 @@ pub static LOUDNESS: Kind = Kind {
 
 pub static TRIM: Kind = Kind {
     name: "audio.trim",
-    version: 2,
+    version: 3,
     summary: "Cuts the silence before and behind the speech.",
     doc: "A voice activity detector says where speech is. A clip without any is set aside.",
     cost: Cost::Rates(REWRITTEN),
@@ -189,6 +191,7 @@ pub static TRIM: Kind = Kind {
 
 pub static CHECK: Kind = Kind {
     name: "audio.check",
+    version: 2,
     summary: "Measures recordings and sets bad ones aside.",
     doc: "A recording that breaks a limit is set aside with every limit it breaks, value and limit \
           named. The recordings themselves are not changed. A measure that a clip is too short or \

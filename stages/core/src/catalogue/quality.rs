@@ -41,6 +41,7 @@ pub(super) const LONGEST: Parameter = Parameter {
 
 pub static MEASURE: Kind = Kind {
     name: "quality.measure",
+    version: 2,
     summary: "Measures syntheses without another recording: levels, pauses, rate, pitch.",
     doc: "\
 Silence, clipping and noise are told as by `audio.check`, which sets bad recordings aside; here
@@ -136,6 +137,7 @@ error when nothing has one, and when two recordings come into question.",
 
 pub static COMPARE: Kind = Kind {
     name: "quality.compare",
+    version: 2,
     summary: "Compares each synthesis with a recording of the same sentence.",
     doc: "\
 Both are brought to 16 kHz and cut into frames of 25 ms, one every 10 ms. Of each frame the mel
@@ -241,6 +243,7 @@ written the same way first, as by `text.normalize`. Texts over 10,000 characters
 
 pub static SIMILARITY: Kind = Kind {
     name: "quality.similarity",
+    version: 2,
     summary: "Compares the voices of each synthesis and its recording by their embeddings.",
     doc: "\
 `similarity` is the cosine of two speaker embeddings: 1 for the same direction, 0 for none in

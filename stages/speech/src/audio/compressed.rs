@@ -4,6 +4,7 @@
 use super::aiff;
 use super::decode::{Decoded, Options, finish};
 use super::fault::Fault;
+use super::flac;
 use super::mix::Mixer;
 use super::mp4;
 use super::note::Note;
@@ -19,6 +20,8 @@ use symphonia::core::formats::probe::Hint;
 use symphonia::core::formats::{FormatOptions, FormatReader, Track, TrackType};
 use symphonia::core::io::MediaSourceStream;
 use symphonia::core::meta::MetadataOptions;
+use symphonia::core::packet::Packet;
+use symphonia::core::units::{Duration, Timestamp};
 
 /// Decodes `bytes`, whose container is `format`.
 pub fn decode(bytes: &[u8], format: Format, options: &Options) -> Result<Decoded, Fault> {
@@ -45,7 +48,11 @@ struct Reading<'a> {
     /// Samples of at most 16 bits without loss stay integers.
     integers: bool,
     state: Option<Stream>,
+    /// The frames that the container promises.
+    declared: Option<u64>,
     skipped: u64,
+    /// Why the last packet could not be decoded.
+    problem: String,
     census: Census,
 }
 
@@ -60,7 +67,7 @@ impl<'a> Reading<'a> {
     fn open(bytes: &'a [u8], format: Format, options: &'a Options) -> Result<Self, Fault> {
         let stream = MediaSourceStream::new(Box::new(Cursor::new(bytes)), Default::default());
         let mut hint = Hint::new();
-        hint.with_extension(format.extensions()[0]);
+        hint.with_extension(format.extension());
         let container = symphonia::default::get_probe()
             .probe(&hint, stream, FormatOptions::default(), MetadataOptions::default())
             .map_err(|error| broken(format, &error))?;
@@ -75,9 +82,8 @@ impl<'a> Reading<'a> {
             .make_audio_decoder(parameters, &wishes)
             .map_err(|error| broken(format, &error))?;
         let integers = is_integer(parameters);
-        if let (Some(rate), Some(frames)) =
-            (parameters.sample_rate, declared_frames(bytes, &track, format))
-        {
+        let declared = declared_frames(bytes, &track, format);
+        if let (Some(rate), Some(frames)) = (parameters.sample_rate, declared) {
             // A header that states too much is believed; one that states too little is
             // found out while decoding.
             options.check_frames(rate, frames)?;
@@ -91,7 +97,9 @@ impl<'a> Reading<'a> {
             track,
             integers,
             state: None,
+            declared,
             skipped: 0,
+            problem: String::new(),
             census: Census::default(),
         })
     }
@@ -99,7 +107,7 @@ impl<'a> Reading<'a> {
     fn run(mut self) -> Result<Decoded, Fault> {
         let mut ended_early = false;
         let mut packed = Packed::default();
-        let mut packets = 0;
+        let (mut packets, mut packed_bytes) = (0, 0);
         loop {
             let packet = match self.container.next_packet() {
                 Ok(Some(packet)) => packet,
@@ -108,6 +116,8 @@ impl<'a> Reading<'a> {
                     ended_early = true;
                     break;
                 }
+                // What is behind the recording may be anything.
+                Err(_) if self.is_complete() => break,
                 Err(error) => return Err(broken(self.format, &error)),
             };
             // Every honest packet takes room in the file; tables can promise billions.
@@ -121,17 +131,58 @@ impl<'a> Reading<'a> {
             if packet.track_id != self.track.id {
                 continue;
             }
-            match self.decoder.decode(&packet) {
-                Ok(buffer) => {
-                    packed.fill(&buffer, self.integers);
-                    let spec = buffer.spec();
-                    let shape = (spec.rate(), spec.channels().count());
-                    self.take(shape, &packed)?;
-                }
-                Err(error) => self.damaged(&error)?,
+            packed_bytes += packet.data.len();
+            match self.decode(&packet, &mut packed) {
+                Some(shape) => self.take(shape, &packed)?,
+                None if self.is_complete() => break,
+                None => self.damaged()?,
             }
         }
+        if self.format == Format::Flac && !self.is_complete() {
+            self.take_last_frame(packed_bytes, &mut packed)?;
+        }
         self.finish(ended_early)
+    }
+
+    /// Rate and channels of what a packet holds; none where it cannot be decoded.
+    fn decode(&mut self, packet: &Packet, packed: &mut Packed) -> Option<(u32, usize)> {
+        match self.decoder.decode(packet) {
+            Ok(buffer) => {
+                packed.fill(&buffer, self.integers);
+                let spec = buffer.spec();
+                Some((spec.rate(), spec.channels().count()))
+            }
+            Err(error) => {
+                self.problem = error.to_string();
+                None
+            }
+        }
+    }
+
+    fn frames(&self) -> u64 {
+        self.state.as_ref().map_or(0, |stream| stream.mixer.frames() as u64)
+    }
+
+    /// All that the container promises is there.
+    fn is_complete(&self) -> bool {
+        self.declared.is_some_and(|declared| self.frames() >= declared)
+    }
+
+    /// The last frame of FLAC, which the container gives up where something else is behind it.
+    fn take_last_frame(&mut self, packed_bytes: usize, packed: &mut Packed) -> Result<(), Fault> {
+        let start = flac::first_frame(self.bytes).map(|first| first + packed_bytes);
+        let rest = start.and_then(|start| self.bytes.get(start..)).unwrap_or_default();
+        if !flac::begins_frame(rest) {
+            return Ok(());
+        }
+        for length in flac::ends(rest) {
+            let none = (Timestamp::ZERO, Duration::ZERO);
+            let frame = Packet::new(self.track.id, none.0, none.1, &rest[..length]);
+            if let Some(shape) = self.decode(&frame, packed) {
+                return self.take(shape, packed);
+            }
+        }
+        Ok(())
     }
 
     fn take(&mut self, shape: (u32, usize), packed: &Packed) -> Result<(), Fault> {
@@ -167,15 +218,15 @@ impl<'a> Reading<'a> {
 
     /// A stream cut out of a longer one starts with packets that lean on what is
     /// gone; any later damage is a hole in the recording.
-    fn damaged(&mut self, error: &Error) -> Result<(), Fault> {
-        let frames = self.state.as_ref().map_or(0, |stream| stream.mixer.frames());
+    fn damaged(&mut self) -> Result<(), Fault> {
+        let frames = self.frames();
         if self.format == Format::Mp3 && frames == 0 && self.skipped < 4 {
             self.skipped += 1;
             return Ok(());
         }
         Err(Fault::Undecodable {
             format: self.format,
-            problem: format!("{error} after {frames} frames"),
+            problem: format!("{} after {frames} frames", self.problem),
         })
     }
 
@@ -189,11 +240,11 @@ impl<'a> Reading<'a> {
             notes.push(Note::SkippedPackets { count: self.skipped });
         }
         let present = stream.mixer.frames() as u64;
-        // A length that is kept says nothing about a stream that breaks off.
-        let declared = declared_frames(self.bytes, &self.track, self.format)
-            .filter(|declared| *declared > present);
+        let is_complete = self.declared.is_some_and(|declared| present >= declared);
+        let declared = self.declared.filter(|declared| *declared > present);
         let short = declared.is_some_and(|declared| declared > present + slack(self.format));
-        if ended_early || short {
+        // Where all is there that is promised, the file may end in whatever it likes.
+        if (ended_early && !is_complete) || short {
             if !self.options.allow_truncated {
                 return Err(Fault::Truncated { unit: "frames", declared, present });
             }

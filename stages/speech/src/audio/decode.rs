@@ -18,8 +18,6 @@ pub const HIGHEST_RATE: u32 = 384_000;
 /// How to read a recording.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// What the name promises; other content is then a fault. None: any format goes.
-    pub declared: Option<Format>,
     pub mix: Mix,
     /// Keep a recording that ends early, with a note, instead of rejecting it.
     pub allow_truncated: bool,
@@ -62,11 +60,7 @@ pub fn decode(bytes: &[u8], options: &Options) -> Result<Decoded, Fault> {
             format!("{limit} bytes"),
         ));
     }
-    let format = sniff::sniff(bytes)?;
-    if let Some(declared) = options.declared.filter(|declared| *declared != format) {
-        return Err(Fault::WrongName { declared, found: format });
-    }
-    match format {
+    match sniff::sniff(bytes)? {
         Format::Wav => wav(bytes, options),
         other => compressed::decode(bytes, other, options),
     }

@@ -9,9 +9,6 @@ pub enum Fault {
     #[error("not audio: {what}{}", advice(.help))]
     NotAudio { what: String, help: &'static str },
 
-    #[error("{found} audio under the name of {declared}: rename the file or convert it")]
-    WrongName { declared: Format, found: Format },
-
     #[error("unsupported: {what}; convert it to WAV or FLAC")]
     Unsupported { what: String },
 
@@ -58,7 +55,6 @@ impl Fault {
     pub fn code(&self) -> &'static str {
         match self {
             Self::NotAudio { .. } => "not-audio",
-            Self::WrongName { .. } => "wrong-name",
             Self::Unsupported { .. } => "unsupported",
             Self::Chunk { .. } | Self::Undecodable { .. } => "damaged",
             Self::Empty { .. } => "empty",

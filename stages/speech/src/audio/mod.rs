@@ -17,6 +17,7 @@ pub mod wav;
 
 mod aiff;
 mod compressed;
+mod flac;
 mod mp4;
 mod pcm;
 mod riff;

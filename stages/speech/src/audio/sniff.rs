@@ -18,37 +18,15 @@ pub enum Format {
 impl Format {
     pub const ALL: [Self; 6] = [Self::Wav, Self::Flac, Self::Mp3, Self::Ogg, Self::M4a, Self::Aiff];
 
-    /// The format that a file name's extension promises; none if it is not one of ours.
-    pub fn of_extension(extension: &str) -> Option<Self> {
-        let lower = extension.to_ascii_lowercase();
-        Self::ALL.into_iter().find(|format| format.extensions().contains(&lower.as_str()))
-    }
-
-    /// The format of a media type: `audio/` and a registered name or an extension.
-    pub fn of_media_type(kind: &str) -> Option<Self> {
-        let registered = Self::ALL.into_iter().find(|format| format.media_type() == kind);
-        registered.or_else(|| Self::of_extension(kind.strip_prefix("audio/")?))
-    }
-
-    pub fn extensions(self) -> &'static [&'static str] {
+    /// What tools that go by names expect a file of this format to end in.
+    pub fn extension(self) -> &'static str {
         match self {
-            Self::Wav => &["wav", "wave", "rf64", "bwf"],
-            Self::Flac => &["flac"],
-            Self::Mp3 => &["mp3", "mp2", "mpga"],
-            Self::Ogg => &["ogg", "oga"],
-            Self::M4a => &["m4a", "mp4", "m4b"],
-            Self::Aiff => &["aiff", "aif", "aifc"],
-        }
-    }
-
-    pub fn media_type(self) -> &'static str {
-        match self {
-            Self::Wav => "audio/wav",
-            Self::Flac => "audio/flac",
-            Self::Mp3 => "audio/mpeg",
-            Self::Ogg => "audio/ogg",
-            Self::M4a => "audio/mp4",
-            Self::Aiff => "audio/aiff",
+            Self::Wav => "wav",
+            Self::Flac => "flac",
+            Self::Mp3 => "mp3",
+            Self::Ogg => "ogg",
+            Self::M4a => "m4a",
+            Self::Aiff => "aiff",
         }
     }
 }
@@ -96,6 +74,23 @@ fn audio(bytes: &[u8]) -> Result<Option<Format>, Fault> {
         [0xFF, second, ..] if second & 0xE0 == 0xE0 && second & 0x06 != 0 => Some(Format::Mp3),
         _ => None,
     })
+}
+
+/// The extension of a recording for tools that go by names, also where no stage here reads it.
+pub fn extension(bytes: &[u8]) -> Option<&'static str> {
+    const WINDOWS_MEDIA: [u8; 4] = [0x30, 0x26, 0xB2, 0x75];
+    if let Ok(format) = sniff(bytes) {
+        return Some(format.extension());
+    }
+    match bytes {
+        [b'O', b'g', b'g', b'S', ..] => Some("ogg"),
+        [0x1A, 0x45, 0xDF, 0xA3, ..] => Some("mka"),
+        [b'#', b'!', b'A', b'M', b'R', ..] => Some("amr"),
+        [b'c', b'a', b'f', b'f', ..] => Some("caf"),
+        [b'.', b's', b'n', b'd', ..] => Some("au"),
+        [0xFF, 0xF0..=0xFF, ..] => Some("aac"),
+        _ => bytes.starts_with(&WINDOWS_MEDIA).then_some("wma"),
+    }
 }
 
 fn riff_form(form: &[u8]) -> Result<Format, Fault> {

@@ -2,7 +2,6 @@
 
 use super::decode::{Decoded, Options, decode};
 use super::fault::Fault;
-use super::sniff::Format;
 use bytes::Bytes;
 use stage_core::{Blob, Context, Item, Reject, StageError};
 use std::sync::Arc;
@@ -28,10 +27,8 @@ impl Source {
         Ok(Ok(Source { blob: blob.clone(), bytes }))
     }
 
-    /// Reads the recording as what its media type promises.
     pub fn decode(&self, options: &Options) -> Result<Decoded, Reject> {
-        let declared = Format::of_media_type(&self.blob.kind);
-        Ok(decode(&self.bytes, &Options { declared, ..options.clone() })?)
+        Ok(decode(&self.bytes, options)?)
     }
 }
 

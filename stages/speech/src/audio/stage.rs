@@ -14,8 +14,8 @@ use super::trim;
 use super::wav;
 use stage_core::catalogue::audio as kinds;
 use stage_core::{
-    Context, Item, ItemJob, Job, Kind, NewValue, Output, ParameterValue, Parameters, Reject, Setup,
-    Stage, StageError, Value,
+    Blob, Context, Item, ItemJob, Job, Kind, NewValue, Output, ParameterValue, Parameters, Reject,
+    Setup, Stage, StageError,
 };
 use std::sync::Arc;
 
@@ -112,8 +112,8 @@ fn reading(kind: &Kind, parameters: &Parameters) -> Result<Options, StageError> 
 /// The clip in its stored form. A source that has this form already is not stored again.
 fn store(clip: Clip, source: &Source) -> Result<Output, Reject> {
     let (bytes, clipped) = wav::write(clip)?;
-    let value = if bytes == source.bytes && &*source.blob.kind == wav::KIND {
-        NewValue::Kept(Value::Blob(source.blob.clone()))
+    let value = if bytes == source.bytes {
+        NewValue::blob(Blob { kind: wav::KIND.into(), ..Blob::clone(&source.blob) })
     } else {
         NewValue::bytes(wav::KIND, bytes)
     };

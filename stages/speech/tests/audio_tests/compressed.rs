@@ -169,3 +169,81 @@ fn the_length_limit_stops_decoding_early() {
         assert_eq!(fault.to_string(), "too large: the length is over the limit of 0.25 seconds");
     }
 }
+
+/// What tools and broken copies leave behind a recording.
+fn tails() -> Vec<(&'static str, Vec<u8>)> {
+    let mut id3 = b"TAGTitle".to_vec();
+    id3.resize(128, 0);
+    let footer = [&b"APETAGEX"[..], &2_000_u32.to_le_bytes(), &[32, 0, 0, 0, 0, 0, 0, 0]].concat();
+    let ape = [&footer[..], &[0; 12], &footer[..], &[0; 12]].concat();
+    let mut state = 12_345_u32;
+    let noise = (0..5_000).map(|_| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    });
+    vec![
+        ("ID3v1", id3.clone()),
+        ("APEv2 and ID3v1", [ape, id3].concat()),
+        ("text", b"\r\n--boundary--\r\n".repeat(40)),
+        ("zeros", vec![0; 4_096]),
+        ("ones", vec![0xFF; 700]),
+        ("noise", noise.collect()),
+        ("another file", OGG[..2_000].to_vec()),
+    ]
+}
+
+#[test]
+fn whatever_is_behind_a_recording_is_no_part_of_it() {
+    let wav = crate::support::Wav::pcm(&[1, -2, 300, -400]).bytes();
+    let aiff = aiff(6, &[0, 1, -1, 32_767, -32_768, 300]);
+    let recordings: [(&str, &[u8]); 8] = [
+        ("FLAC", FLAC),
+        ("MP3", MP3),
+        ("Ogg", OGG),
+        ("AAC", M4A),
+        ("ALAC", ALAC),
+        ("ADPCM", ADPCM),
+        ("WAV", &wav),
+        ("AIFF", &aiff),
+    ];
+    let mut wrong = Vec::new();
+    for (name, bytes) in recordings {
+        let clean = read(bytes).clip;
+        for (tail, behind) in tails() {
+            match decode(&[bytes, &behind].concat(), &Options::default()) {
+                Ok(decoded) if decoded.clip == clean => {}
+                Ok(decoded) => wrong.push(format!(
+                    "{name} with {tail}: {} frames, not {}",
+                    decoded.clip.frames(),
+                    clean.frames()
+                )),
+                Err(fault) => wrong.push(format!("{name} with {tail}: {fault}")),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_cut_flac_is_short_whatever_is_behind_it() {
+    for cut in [1, 2, 50, 3_000] {
+        for (tail, behind) in tails() {
+            let bytes = [&FLAC[..FLAC.len() - cut], &behind].concat();
+            let fault = decode(&bytes, &Options::default()).unwrap_err();
+            assert!(matches!(fault, Fault::Truncated { .. }), "{cut} before {tail}: {fault}");
+        }
+    }
+}
+
+#[test]
+fn a_flac_that_states_no_length_is_read_to_its_last_frame() {
+    let mut bytes = FLAC.to_vec();
+    // The number of samples: 36 bits of which the first four share their byte.
+    bytes[21] &= 0xF0;
+    bytes[22..26].fill(0);
+    let clean = read(FLAC).clip;
+    for (tail, behind) in tails() {
+        let decoded = decode(&[&bytes[..], &behind].concat(), &Options::default()).unwrap();
+        assert!(decoded.clip == clean, "{tail}");
+    }
+}
