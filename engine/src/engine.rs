@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 use cache::{Cache, CacheError};
 use camino::Utf8PathBuf;
 use stage_core::event::{Event, Status};
-use stage_core::{Catalogue, Context, Job, Kind, ParameterValue, Role, Setup, Stage, StageError};
+use stage_core::{
+    Catalogue, Context, Job, Kind, Parameter, ParameterType, ParameterValue, Role, Setup, Stage,
+    StageError,
+};
 
 use crate::pipeline::{Pipeline, StageId, StageSpec};
 use crate::plan::{Plan, Planner};
@@ -165,6 +168,13 @@ impl Engine {
             base: pipeline.base.to_string(),
             ..Setup::default()
         };
+        // The content of a file stands for its path, which enters no key.
+        let files = spec.kind.parameters.iter();
+        let is_file =
+            |parameter: &&Parameter| matches!(parameter.parameter_type, ParameterType::File);
+        for file in files.filter(is_file) {
+            setup.parameters.0.insert(file.name.to_owned(), ParameterValue::Absent);
+        }
         for parameter in spec.kind.parameters.iter().filter(|p| p.role == Role::Secret) {
             if let ParameterValue::Text(variable) = spec.parameters.get(parameter.name) {
                 let value = (self.secret)(variable).ok_or_else(|| no_secret(variable))?;

@@ -68,7 +68,7 @@ impl Machine {
 }
 
 fn processor() -> String {
-    let bytes = RealFs.read(Utf8Path::new("/proc/cpuinfo")).unwrap_or_default();
+    let bytes = RealFs.read_system_file(Utf8Path::new("/proc/cpuinfo")).unwrap_or_default();
     line_of(&bytes, "model name").unwrap_or_else(|| "processor".to_owned())
 }
 
@@ -81,14 +81,16 @@ fn gpu_models() -> Vec<String> {
         .map(|entry| folder.join(entry.name).join("information"))
         .collect();
     places.sort();
-    let model = |path: &Utf8PathBuf| line_of(&RealFs.read(path).unwrap_or_default(), "Model");
+    let model =
+        |path: &Utf8PathBuf| line_of(&RealFs.read_system_file(path).unwrap_or_default(), "Model");
     places.iter().map(|path| model(path).unwrap_or_else(|| "GPU".to_owned())).collect()
 }
 
 /// The memory that a process has now, in bytes.
 pub fn resident_bytes(process: Option<u32>) -> Option<u64> {
     let process = process.map_or_else(|| "self".to_owned(), |number| number.to_string());
-    let bytes = RealFs.read(&Utf8PathBuf::from(format!("/proc/{process}/status"))).ok()?;
+    let bytes =
+        RealFs.read_system_file(&Utf8PathBuf::from(format!("/proc/{process}/status"))).ok()?;
     let kilobytes: u64 = line_of(&bytes, "VmRSS")?.trim_end_matches("kB").trim().parse().ok()?;
     Some(kilobytes * 1024)
 }

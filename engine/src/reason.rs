@@ -114,6 +114,12 @@ pub enum Reason {
         quarantined: u64,
         items: u64,
     },
+    /// The stage that a port reads from has another name, which the port reads as well.
+    InputRenamed {
+        port: String,
+        old: String,
+        new: String,
+    },
 }
 
 impl fmt::Display for Reason {
@@ -133,6 +139,9 @@ impl fmt::Display for Reason {
                 write!(formatter, "content of the file `{name}` changed from {old} to {new}")
             }
             SourceFileChanged { path, old, new } => write_file(formatter, path, old, new),
+            InputRenamed { port, old, new } => {
+                write!(formatter, "the stage on `{port}` was called `{old}`, now `{new}`")
+            }
             MoreSourceFiles { count } => write!(formatter, "and {count} more files"),
             ItemAdded { port, item } => write!(formatter, "item `{item}` is new on `{port}`"),
             ItemRemoved { port, item } => write!(formatter, "item `{item}` is gone from `{port}`"),

@@ -269,7 +269,12 @@ fn add_file_reasons(old: &Section, new: &Section, reasons: &mut Vec<Reason>) {
 fn file_reason((old, new): (Option<StatEntry>, Option<StatEntry>)) -> Reason {
     let path = old.as_ref().or(new.as_ref()).map_or(String::new(), |entry| entry.path.clone());
     let short = |entry: Option<StatEntry>| {
-        entry.filter(|entry| entry.what != What::Absent).map(|entry| entry.digest.short())
+        let entry = entry?;
+        match entry.what {
+            What::Absent => None,
+            What::Unusable => Some("unreadable".to_owned()),
+            What::File | What::Dir => Some(entry.digest.short()),
+        }
     };
     Reason::SourceFileChanged { path, old: short(old), new: short(new) }
 }

@@ -16,7 +16,7 @@ use cache::stat::{self, Section, StatEntry, StatIndex, What};
 use cache::{CacheError, Digest, Hasher, in_shares};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::key::{HashSink, Sink};
-use stage_core::{Blob, FileFact, FileParts, NewValue, Reject, StageError, Value, World};
+use stage_core::{Blob, FileFact, FileParts, Listing, NewValue, Reject, StageError, Value, World};
 
 use crate::store::Store;
 
@@ -109,6 +109,37 @@ impl<'a> Watch<'a> {
         self.seen.push(StatEntry::absent(path.to_string(), ABSENT));
     }
 
+    /// Notes why a file cannot be read, which is the verdict on it, unless it is the machine that
+    /// could not.
+    fn note_failure(&mut self, path: &Utf8Path, error: CacheError) -> Result<Reject, StageError> {
+        let reason = match error {
+            CacheError::Fs(error) if error.is_not_found() => {
+                self.note_absent(path);
+                return Ok(Reject::new("missing-file", format!("there is no file `{path}`")));
+            }
+            error if error.machine_fault().is_some() => {
+                return Err(StageError::of_cache("", &error));
+            }
+            CacheError::Fs(error) if !is_about_the_file(&error) => {
+                return Err(StageError::of_file(error));
+            }
+            // By the path as it was named: the same wherever the project lies.
+            CacheError::Fs(error) => format!("cannot {} `{path}`: {}", error.call, error.source),
+            CacheError::NotAFile { .. } => {
+                CacheError::NotAFile { path: path.to_owned() }.to_string()
+            }
+            CacheError::Changed { .. } => CacheError::Changed { path: path.to_owned() }.to_string(),
+            error => error.to_string(),
+        };
+        Ok(self.note_unusable(path, reason))
+    }
+
+    fn note_unusable(&mut self, path: &Utf8Path, reason: String) -> Reject {
+        let noted = StatEntry::unusable(path.to_string(), Digest::of(reason.as_bytes()));
+        self.seen.push(noted);
+        Reject::new("unreadable-file", reason)
+    }
+
     /// Looks at the same paths again and gives what stands there now.
     pub fn look_again(&mut self, entries: &[StatEntry]) -> Result<(), StageError> {
         let mut files = Vec::new();
@@ -116,11 +147,13 @@ impl<'a> Watch<'a> {
             let path = Utf8PathBuf::from(&entry.path);
             match entry.what {
                 What::File => files.push(path),
-                What::Dir => drop(self.list_one(&path)),
-                What::Absent => match self.fs().metadata(&self.full(&path)) {
-                    Ok(metadata) if metadata.is_dir() => drop(self.list_one(&path)),
+                What::Dir => drop(self.list_one(&path)?),
+                What::Absent | What::Unusable => match self.fs().metadata(&self.full(&path)) {
+                    Ok(metadata) if metadata.is_dir() && entry.what == What::Absent => {
+                        drop(self.list_one(&path)?);
+                    }
                     Ok(_) => files.push(path),
-                    Err(_) => self.note_absent(&path),
+                    Err(error) => drop(self.note_failure(&path, error.into())?),
                 },
             }
         }
@@ -150,15 +183,23 @@ impl<'a> Watch<'a> {
     }
 
     /// One folder's own entries; hidden ones are not seen.
-    fn list_one(&mut self, folder: &Utf8Path) -> Result<Vec<(String, FileKind)>, StageError> {
+    fn list_one(&mut self, folder: &Utf8Path) -> Result<Result<Entries, Reject>, StageError> {
         let (full, began) = (self.full(folder), self.fs().now());
         let before = self.fs().metadata(&full);
         let listed = self.fs().read_dir(&full);
         let (before, listed) = match (before, listed) {
             (Ok(before), Ok(listed)) => (before, listed),
-            (Err(error), _) | (_, Err(error)) => {
+            (Ok(before), Err(_)) if !before.is_dir() => {
+                let reason = format!("`{folder}` is not a folder");
+                return Ok(Err(self.note_unusable(folder, reason)));
+            }
+            (Err(error), _) | (_, Err(error)) if error.is_not_found() => {
                 self.note_absent(folder);
-                return Err(StageError::of_file(error));
+                let reason = format!("there is no folder `{folder}`");
+                return Ok(Err(Reject::new("missing-folder", reason)));
+            }
+            (Err(error), _) | (_, Err(error)) => {
+                return self.note_failure(folder, error.into()).map(Err);
             }
         };
         let mut sink = HashSink::default();
@@ -171,36 +212,49 @@ impl<'a> Watch<'a> {
         }
         let entry = StatEntry::new(folder.to_string(), &before, began, sink.finish(), What::Dir);
         self.seen.push(entry);
-        Ok(entries)
+        Ok(Ok(entries))
     }
 
     fn list_into(
         &mut self,
         folder: &Utf8Path,
         below: &Utf8Path,
-        found: &mut Vec<Utf8PathBuf>,
-    ) -> Result<(), StageError> {
-        for (name, kind) in self.list_one(folder)? {
-            let kind = match kind {
-                FileKind::Symlink => self.behind_link(&folder.join(&name))?,
-                other => other,
-            };
+        found: &mut Listing,
+    ) -> Result<Result<(), Reject>, StageError> {
+        let entries = match self.list_one(folder)? {
+            Ok(entries) => entries,
+            Err(reject) => return Ok(Err(reject)),
+        };
+        for (name, kind) in entries {
+            let (path, below) = (folder.join(&name), below.join(&name));
             match kind {
-                FileKind::Dir => self.list_into(&folder.join(&name), &below.join(&name), found)?,
-                FileKind::File => found.push(below.join(&name)),
-                _ => {}
+                FileKind::Dir => {
+                    if let Err(reject) = self.list_into(&path, &below, found)? {
+                        found.rejects.push((below.into_string(), reject));
+                    }
+                }
+                FileKind::Unnameable => {
+                    let reason = format!("the name of `{path}` is not UTF-8; rename it");
+                    found.rejects.push((below.into_string(), Reject::new("not-utf8", reason)));
+                }
+                FileKind::Symlink if self.leads_to_a_folder(&path)? => {
+                    // Noted, since the list is another one when it leads elsewhere.
+                    let entry = hash_file(self.fs(), self.store.base(), &path);
+                    drop(self.fact(&path, entry)?);
+                }
+                FileKind::File | FileKind::Symlink | FileKind::Other => found.files.push(below),
             }
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
-    /// Links to files are followed; links to folders are not, since they can form a ring.
-    fn behind_link(&self, path: &Utf8Path) -> Result<FileKind, StageError> {
+    /// Links to folders are not followed, since they can form a ring.
+    fn leads_to_a_folder(&self, path: &Utf8Path) -> Result<bool, StageError> {
         match self.fs().metadata(&self.full(path)) {
-            Ok(metadata) if metadata.is_file() => Ok(FileKind::File),
+            Ok(metadata) => Ok(metadata.is_dir()),
             // Else the file would be missed for as long as the folder stays as it is.
             Err(error) if error.machine_fault().is_some() => Err(StageError::of_file(error)),
-            _ => Ok(FileKind::Other),
+            Err(_) => Ok(false),
         }
     }
 
@@ -215,6 +269,9 @@ impl<'a> Watch<'a> {
         }
     }
 }
+
+/// The names in a folder.
+type Entries = Vec<(String, FileKind)>;
 
 /// Stands for the content of what is not there.
 const ABSENT: Digest = Digest::from_bytes([0; 32]);
@@ -237,26 +294,26 @@ fn hash_file(fs: &dyn Fs, base: &Utf8Path, path: &Utf8Path) -> Result<StatEntry,
 }
 
 impl World for Watch<'_> {
-    fn read(&mut self, path: &Utf8Path) -> Result<Bytes, StageError> {
+    fn read_one(&mut self, path: &Utf8Path) -> Result<Result<Bytes, Reject>, StageError> {
         let (full, began) = (self.full(path), self.fs().now());
         let before = self.fs().metadata(&full);
         let bytes = before.and_then(|before| Ok((before, self.fs().read(&full)?)));
         let (before, bytes) = match bytes {
             Ok(found) => found,
-            Err(error) => {
-                self.note_absent(path);
-                return Err(StageError::of_file(error));
-            }
+            Err(error) => return self.note_failure(path, error.into()).map(Err),
         };
         let digest = Digest::of(&bytes);
         let entry = StatEntry::new(path.to_string(), &before, began, digest, What::File);
         self.seen.push(entry);
-        Ok(bytes.into())
+        Ok(Ok(bytes.into()))
     }
 
-    fn open(&mut self, path: &Utf8Path) -> Result<Arc<dyn FileParts>, StageError> {
+    fn open_one(
+        &mut self,
+        path: &Utf8Path,
+    ) -> Result<Result<Arc<dyn FileParts>, Reject>, StageError> {
         if let Some(Err(reject)) = self.files(&[path.to_owned()])?.pop() {
-            return Err(StageError::failed(reject.reason));
+            return Ok(Err(reject));
         }
         let Some(seen) = self.seen.last_mut() else {
             return Err(StageError::failed(format!("`{path}` was not looked at")));
@@ -264,13 +321,15 @@ impl World for Watch<'_> {
         seen.by_digest = false;
         let entry = seen.clone();
         let file = self.fs().open(&self.full(path), Open::Read);
-        Ok(Arc::new(Unchanged::new(file.map_err(StageError::of_file)?, entry)))
+        let file = file.map_err(StageError::of_file)?;
+        Ok(Ok(Arc::new(Unchanged::new(file, entry))))
     }
 
-    fn list(&mut self, folder: &Utf8Path) -> Result<Vec<Utf8PathBuf>, StageError> {
-        let mut found = Vec::new();
-        self.list_into(folder, Utf8Path::new(""), &mut found)?;
-        found.sort();
+    fn list(&mut self, folder: &Utf8Path) -> Result<Listing, StageError> {
+        let mut found = Listing::default();
+        let listed = self.list_into(folder, Utf8Path::new(""), &mut found)?;
+        listed.map_err(|reject| StageError::failed(reject.reason))?;
+        found.files.sort();
         Ok(found)
     }
 
@@ -398,23 +457,7 @@ impl Watch<'_> {
                 self.seen.push(entry);
                 Ok(Ok(fact))
             }
-            Err(CacheError::Fs(error)) if error.is_not_found() => {
-                self.note_absent(path);
-                Ok(Err(Reject::new("missing-file", format!("there is no file `{path}`"))))
-            }
-            Err(error) if error.machine_fault().is_some() => Err(StageError::of_cache("", &error)),
-            Err(CacheError::Fs(error)) if !is_about_the_file(&error) => {
-                Err(StageError::of_file(error))
-            }
-            Err(CacheError::Fs(error)) => {
-                self.note_absent(path);
-                let reason = format!("{error}: {}", error.source);
-                Ok(Err(Reject::new("unreadable-file", reason)))
-            }
-            Err(error) => {
-                self.note_absent(path);
-                Ok(Err(Reject::new("unreadable-file", error.to_string())))
-            }
+            Err(error) => self.note_failure(path, error).map(Err),
         }
     }
 }
@@ -422,11 +465,16 @@ impl Watch<'_> {
 /// Whether an error tells of this file, so that it may become a verdict on an item.
 fn is_about_the_file(error: &FsError) -> bool {
     use std::io::ErrorKind;
-    matches!(
-        error.kind(),
-        ErrorKind::PermissionDenied
-            | ErrorKind::IsADirectory
-            | ErrorKind::InvalidFilename
-            | ErrorKind::InvalidInput
-    )
+    const NO_DEVICE: i32 = 6;
+    const NO_SUCH_DEVICE: i32 = 19;
+    const LINKS_IN_A_RING: i32 = 40;
+    let odd = [NO_DEVICE, NO_SUCH_DEVICE, LINKS_IN_A_RING];
+    error.source.raw_os_error().is_some_and(|number| odd.contains(&number))
+        || matches!(
+            error.kind(),
+            ErrorKind::PermissionDenied
+                | ErrorKind::IsADirectory
+                | ErrorKind::InvalidFilename
+                | ErrorKind::InvalidInput
+        )
 }

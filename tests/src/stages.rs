@@ -63,6 +63,7 @@ impl SourceJob for LinesJob {
     fn scan(&mut self, world: &mut dyn World) -> Result<SourceOutput, StageError> {
         let names: Vec<Utf8PathBuf> = world
             .list(&self.0)?
+            .files
             .into_iter()
             .filter(|name| name.extension() == Some("txt"))
             .collect();

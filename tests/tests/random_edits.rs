@@ -6,12 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use cache::Digest;
-use cache::fs::{Fs, MemoryFs};
+use cache::fs::fault::ENOSPC;
+use cache::fs::{Fault, Fs, MemoryFs};
+use engine::engine::EngineError;
 use engine::plan::Planned;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use stage_core::event::Status;
-use throstle_tests::Lab;
+use throstle_tests::{Lab, worlds};
 
 const REPLAY: Option<u64> = None;
 const EDITS: usize = 6;
@@ -31,6 +33,8 @@ enum Edit {
     Twice(bool),
     Sweep(bool),
     Both(bool),
+    /// A run on a disk with room for so many bytes.
+    Full(u64),
 }
 
 const NAMES: [&str; 9] =
@@ -135,8 +139,29 @@ impl World {
             Edit::Twice(on) => self.manifest.twice = on,
             Edit::Sweep(on) => self.manifest.sweep = on,
             Edit::Both(on) => self.manifest.both = on,
+            Edit::Full(bytes) => {
+                self.lab().write("pipeline.toml", &self.manifest.text());
+                self.run_with_room_for(bytes);
+            }
         }
         self.lab().write("pipeline.toml", &self.manifest.text());
+    }
+
+    /// What such a run does shows in what the next one does.
+    fn run_with_room_for(&self, bytes: u64) {
+        let (lab, faults) = worlds::faulty(&self.memory);
+        let pipeline = lab.pipeline();
+        faults.set(vec![Fault::Space { bytes, error: ENOSPC }]);
+        match lab.attempt(&pipeline, &worlds::eager()) {
+            Ok(ran) => assert!(
+                matches!(ran.status, Status::Done | Status::Paused),
+                "{bytes} bytes: {:?}",
+                ran.events
+            ),
+            // There may not even be room to begin.
+            Err(EngineError::Cache(_)) => {}
+            Err(error) => panic!("{bytes} bytes: {error}"),
+        }
     }
 
     /// The same files where nothing was ever run.
@@ -210,7 +235,7 @@ fn random_edit(random: &mut StdRng) -> Edit {
     let (one, other) = (name(), name());
     let word = WORDS[random.random_range(0..WORDS.len())];
     let on = random.random_bool(0.5);
-    match random.random_range(0..16) {
+    match random.random_range(0..17) {
         0..=3 => Edit::Write(one, word),
         4..=5 => Edit::Remove(one),
         6 => Edit::Rename(one, other),
@@ -221,6 +246,7 @@ fn random_edit(random: &mut StdRng) -> Edit {
         12 => Edit::Salt(["", "a"][random.random_range(0..2)]),
         13 => Edit::Twice(on),
         14 => Edit::Sweep(on),
+        15 => Edit::Full(random.random_range(0..8_000)),
         _ => Edit::Both(on),
     }
 }

@@ -148,6 +148,10 @@ impl<I: Interceptor> Fs for Layer<I> {
         around(&*self.interceptor, Call::SyncDir, path, || self.below.sync_dir(path))
     }
 
+    fn read_system_file(&self, path: &Utf8Path) -> FsResult<Vec<u8>> {
+        around(&*self.interceptor, Call::Read, path, || self.below.read_system_file(path))
+    }
+
     fn map(&self, path: &Utf8Path) -> FsResult<Bytes> {
         around(&*self.interceptor, Call::Read, path, || self.below.map(path))
     }

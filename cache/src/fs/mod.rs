@@ -203,6 +203,8 @@ pub enum LockKind {
 
 /// A file system.
 pub trait Fs: Debug + Send + Sync {
+    /// Regular files alone, and never waiting: a pipe, a device, a socket, or a file that the
+    /// system makes up as it is read, is an error.
     fn open(&self, path: &Utf8Path, how: Open) -> FsResult<Box<dyn FsFile>>;
     /// Follows symbolic links.
     fn metadata(&self, path: &Utf8Path) -> FsResult<Metadata>;
@@ -238,7 +240,7 @@ pub trait Fs: Debug + Send + Sync {
 
     /// Differs from one start of the machine to the next; None where the system does not tell.
     fn boot(&self) -> Option<String> {
-        let id = self.read(Utf8Path::new("/proc/sys/kernel/random/boot_id")).ok()?;
+        let id = self.read_system_file("/proc/sys/kernel/random/boot_id".into()).ok()?;
         Some(String::from_utf8_lossy(&id).trim().to_owned()).filter(|id| !id.is_empty())
     }
 
@@ -299,6 +301,12 @@ pub trait Fs: Debug + Send + Sync {
             bytes.extend_from_slice(&more[..count]);
             filled += count;
         }
+    }
+
+    /// The bytes of a file that the system makes up as it is read, such as `/proc/meminfo`. Only
+    /// for paths of our own choice, since reading some of them never ends.
+    fn read_system_file(&self, path: &Utf8Path) -> FsResult<Vec<u8>> {
+        self.read(path)
     }
 
     /// The bytes of a file without a copy in memory where the file system can do that, and else

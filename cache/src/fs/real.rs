@@ -2,7 +2,9 @@
 // The one place that touches files.
 #![allow(clippy::disallowed_methods)]
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+mod regular;
+
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -23,15 +25,7 @@ fn named<T>(call: Call, path: &Utf8Path, result: io::Result<T>) -> FsResult<T> {
 
 impl Fs for RealFs {
     fn open(&self, path: &Utf8Path, how: Open) -> FsResult<Box<dyn FsFile>> {
-        let mut options = OpenOptions::new();
-        options.read(true);
-        match how {
-            Open::Read => {}
-            Open::ReadWrite => _ = options.write(true),
-            Open::Create => _ = options.write(true).create(true),
-            Open::CreateNew => _ = options.write(true).create_new(true),
-        }
-        let file = named(how.call(), path, options.open(path))?;
+        let file = named(how.call(), path, regular::open(path, how))?;
         Ok(Box::new(RealFile { file, path: path.to_owned() }))
     }
 
@@ -145,8 +139,12 @@ impl Fs for RealFs {
         local::is_local(path)
     }
 
+    fn read_system_file(&self, path: &Utf8Path) -> FsResult<Vec<u8>> {
+        named(Call::Read, path, fs::read(path))
+    }
+
     fn map(&self, path: &Utf8Path) -> FsResult<Bytes> {
-        let file = named(Call::Open, path, File::open(path))?;
+        let file = named(Call::Open, path, regular::open(path, Open::Read))?;
         if named(Call::Metadata, path, file.metadata())?.len() == 0 {
             return Ok(Bytes::new());
         }
@@ -162,7 +160,7 @@ impl RealFs {
     /// that nobody changes: an object of the store, which is written once and then replaced as
     /// a whole. Bytes that the disk cannot give end the process.
     pub fn map(path: &Utf8Path) -> FsResult<Bytes> {
-        let file = named(Call::Open, path, File::open(path))?;
+        let file = named(Call::Open, path, regular::open(path, Open::Read))?;
         // SAFETY: what is behind the bytes changes with the file only, and nobody changes it.
         let map = named(Call::Read, path, unsafe { memmap2::Mmap::map(&file) })?;
         Ok(Bytes::from_owner(map))

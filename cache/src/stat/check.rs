@@ -63,7 +63,7 @@ fn describes(row: &Row<'_>, metadata: &Metadata) -> bool {
     let kind = match row.what() {
         What::File => metadata.is_file(),
         What::Dir => metadata.is_dir(),
-        What::Absent => false,
+        What::Absent | What::Unusable => false,
     };
     kind && metadata.size == row.size()
         && metadata.mtime_ns == row.mtime_ns()
@@ -119,7 +119,7 @@ fn is(row: &Row<'_>, stat: &Stat) -> bool {
     let same_kind = match row.what() {
         What::File => kind == FileType::RegularFile,
         What::Dir => kind == FileType::Directory,
-        What::Absent => false,
+        What::Absent | What::Unusable => false,
     };
     let time = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000) + rest;
     same_kind

@@ -26,6 +26,9 @@ pub enum What {
     Dir,
     /// That nothing is there.
     Absent,
+    /// That what is there cannot be read; the digest is that of the reason. Never trusted: whether
+    /// it can be read now, no stat tells.
+    Unusable,
 }
 
 /// What was known about a path at one moment.
@@ -78,16 +81,24 @@ impl StatEntry {
 
     /// A note that nothing is at this path.
     pub fn absent(path: String, digest: Digest) -> StatEntry {
-        let none = 0;
+        StatEntry::without_stat(path, digest, What::Absent)
+    }
+
+    /// A note that what is at this path cannot be read, with the digest of the reason.
+    pub fn unusable(path: String, reason: Digest) -> StatEntry {
+        StatEntry::without_stat(path, reason, What::Unusable)
+    }
+
+    fn without_stat(path: String, digest: Digest, what: What) -> StatEntry {
         StatEntry {
             path,
             size: 0,
-            mtime_ns: none,
-            ctime_ns: none,
+            mtime_ns: 0,
+            ctime_ns: 0,
             inode: 0,
-            hashed_ns: none,
+            hashed_ns: 0,
             digest,
-            what: What::Absent,
+            what,
             by_digest: false,
         }
     }

@@ -36,6 +36,7 @@ impl Row<'_> {
         match self.0[10] {
             0 => What::File,
             1 => What::Dir,
+            3 => What::Unusable,
             _ => What::Absent,
         }
     }

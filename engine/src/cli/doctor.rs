@@ -174,7 +174,7 @@ fn smi() -> Option<String> {
 }
 
 fn driver() -> Finding {
-    match RealFs.read("/proc/driver/nvidia/version".into()) {
+    match RealFs.read_system_file("/proc/driver/nvidia/version".into()) {
         Ok(bytes) => {
             let text = String::from_utf8_lossy(&bytes).into_owned();
             Finding::new("driver", State::Good, first_line(&text, "it is loaded"))

@@ -1,12 +1,14 @@
 //! What flows through a pipeline: how many items, and how much sound, from what is there, or from
 //! what is expected where it is not.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use cache::stat::StatIndex;
 use cache::{Cache, Digest};
+use camino::Utf8Path;
+use stage_core::catalogue::corpus::RECORDING;
 use stage_core::{Bucket, Fields, ParameterValue, PortType};
 
 use super::assumptions::Assumptions;
@@ -45,9 +47,9 @@ pub struct Flow {
 }
 
 impl Flow {
-    fn add(&mut self, fields: &Fields) {
+    fn add(&mut self, fields: &Fields, packing: &Packing) {
         self.items += 1.0;
-        self.seconds += seconds_of(fields);
+        self.seconds += seconds_of(fields, packing);
     }
 
     fn add_all(&mut self, other: Flow) {
@@ -64,13 +66,15 @@ pub struct Flows<'a> {
     pipeline: &'a Pipeline,
     plan: &'a Plan,
     pub store: Store,
+    packing: Packing,
     known: RefCell<HashMap<(StageId, &'static str), Flow>>,
 }
 
 impl<'a> Flows<'a> {
     pub fn new(pipeline: &'a Pipeline, plan: &'a Plan, cache: &Cache) -> Flows<'a> {
         let store = Store::new(cache.clone(), &pipeline.base, Arc::new(StatIndex::default()));
-        Flows { pipeline, plan, store, known: RefCell::default() }
+        let packing = Packing::new(cache);
+        Flows { pipeline, plan, store, packing, known: RefCell::default() }
     }
 
     /// What a stage gives on a port.
@@ -114,7 +118,7 @@ impl<'a> Flows<'a> {
     }
 
     fn stored(&self, root: &Digest) -> Result<Flow, ReadError> {
-        in_buckets(&self.store, &self.store.dataset(root)?.buckets)
+        in_buckets(&self.store, &self.packing, &self.store.dataset(root)?.buckets)
     }
 
     /// Items that are still to come are like those that arrive.
@@ -129,12 +133,12 @@ impl<'a> Flows<'a> {
             match bucket {
                 PartialBucket::Closed(bucket) => closed.push(*bucket),
                 PartialBucket::Open { items, .. } => items.iter().for_each(|item| match item {
-                    PartialItem::Known(item) => flow.add(&item.fields),
+                    PartialItem::Known(item) => flow.add(&item.fields, &self.packing),
                     PartialItem::Pending(_) => pending += 1.0,
                 }),
             }
         }
-        flow.add_all(in_buckets(&self.store, &closed)?);
+        flow.add_all(in_buckets(&self.store, &self.packing, &closed)?);
         let arriving = self.main_input(self.pipeline.stage(id), assumed).unwrap_or_default();
         flow.items += pending;
         flow.seconds += pending * arriving.mean_seconds();
@@ -201,11 +205,12 @@ impl<'a> Flows<'a> {
 }
 
 /// Items are in buckets by a hash of their ids, so that those of some stand for all.
-fn in_buckets(store: &Store, buckets: &[Bucket]) -> Result<Flow, ReadError> {
+fn in_buckets(store: &Store, packing: &Packing, buckets: &[Bucket]) -> Result<Flow, ReadError> {
     let step = buckets.len().div_ceil(READ).max(1);
     let mut flow = Flow::default();
     for bucket in buckets.iter().step_by(step) {
-        store.chunk(&bucket.chunk)?.items.iter().for_each(|item| flow.add(&item.fields));
+        let items = store.chunk(&bucket.chunk)?.items;
+        items.iter().for_each(|item| flow.add(&item.fields, packing));
     }
     if step > 1 {
         let items = buckets.iter().map(|bucket| f64::from(bucket.items)).sum();
@@ -218,17 +223,63 @@ fn is_dataset(spec: &StageSpec, port: &str) -> bool {
     spec.kind.output(port).is_some_and(|port| port.port_type == PortType::Dataset)
 }
 
+/// How much of its plain size sound takes in a format; none if that is not one of sound.
+fn part_of(format: &str) -> Option<f64> {
+    match format {
+        "wav" | "wave" | "aiff" | "aif" => Some(1.0),
+        "flac" => Some(LOSSLESS),
+        "mp3" | "ogg" | "oga" | "opus" | "m4a" | "mp4" | "aac" | "wma" => Some(LOSSY),
+        _ => None,
+    }
+}
+
+/// What the recordings of the user's are packed in, as far as the names of some of them tell. Looked
+/// up when it is asked for, since a run with nothing to do does not ask.
+struct Packing {
+    cache: Option<Cache>,
+    part: OnceCell<f64>,
+}
+
+/// So many recordings of each source stand for all.
+const NAMES: usize = 32;
+
+impl Packing {
+    fn new(cache: &Cache) -> Packing {
+        Packing { cache: Some(cache.clone()), part: OnceCell::new() }
+    }
+
+    fn part(&self) -> f64 {
+        *self.part.get_or_init(|| {
+            let index = self.cache.as_ref().and_then(|cache| StatIndex::load(cache).ok());
+            let index = index.unwrap_or_default();
+            let sections = index.sections().map(|(_, section)| section);
+            let recordings = sections.flat_map(|section| {
+                let entries = section.iter().filter(|entry| entry.by_digest);
+                entries.take(NAMES).collect::<Vec<_>>()
+            });
+            let parts = recordings.filter_map(|entry| {
+                let extension = Utf8Path::new(&entry.path).extension().unwrap_or_default();
+                part_of(&extension.to_ascii_lowercase())
+            });
+            let parts: Vec<f64> = parts.collect();
+            match parts.len() {
+                0 => 1.0,
+                count => parts.iter().sum::<f64>() / count as f64,
+            }
+        })
+    }
+}
+
 /// How long the sound of an item is, as far as its fields say: a stage that measured it wrote
 /// `seconds`.
-pub fn seconds_of(fields: &Fields) -> f64 {
+fn seconds_of(fields: &Fields, packing: &Packing) -> f64 {
     if let Some(seconds) = fields.number("seconds").filter(|seconds| seconds.is_finite()) {
         return seconds.max(0.0);
     }
     if let Some(audio) = fields.blob("audio") {
         let part = match &*audio.kind {
-            "audio/wav" | "audio/aiff" => 1.0,
-            "audio/flac" => LOSSLESS,
-            _ => LOSSY,
+            RECORDING => packing.part(),
+            kind => part_of(kind.rsplit('/').next().unwrap_or_default()).unwrap_or(LOSSY),
         };
         return audio.size as f64 / (WAV_BYTES_PER_SECOND * part);
     }
@@ -247,6 +298,11 @@ mod tests {
 
     use super::*;
 
+    /// Of recordings that are all plain.
+    fn plain() -> Packing {
+        Packing { cache: None, part: OnceCell::new() }
+    }
+
     /// Of a data set whose items last 1 to 9 seconds.
     fn flow_of(items: usize) -> Flow {
         let fs = Arc::new(MemoryFs::new());
@@ -260,7 +316,7 @@ mod tests {
         for chunk in parts.chunks {
             store.put(chunk.into()).unwrap();
         }
-        in_buckets(&store, &parts.dataset.buckets).unwrap()
+        in_buckets(&store, &plain(), &parts.dataset.buckets).unwrap()
     }
 
     #[test]
@@ -278,13 +334,14 @@ mod tests {
     }
 
     fn seconds(fields: &[(&str, Value)]) -> f64 {
-        seconds_of(&fields.iter().cloned().collect())
+        seconds_of(&fields.iter().cloned().collect(), &plain())
     }
 
     #[test]
     fn the_length_is_what_was_measured_or_follows_from_the_size() {
         let wav = blob("audio/wav", 441_000);
         assert_eq!(seconds(&[("audio", wav.clone())]), 5.0);
+        assert_eq!(seconds(&[("audio", blob(RECORDING, 441_000))]), 5.0);
         assert_eq!(seconds(&[("audio", wav), ("seconds", Value::Number(4.0))]), 4.0);
         assert_eq!(seconds(&[("tokens", blob("tokens/npy", 860))]), 2.0);
         assert_eq!(seconds(&[("text", Value::text("x".repeat(28)))]), 2.0);

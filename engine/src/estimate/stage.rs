@@ -11,7 +11,7 @@ use crate::machine::Device;
 use crate::measure::{self, MEGABYTE, Measure};
 use crate::pipeline::{Reference, StageSpec, StageWork};
 use crate::plan::inputs::arriving_items;
-use crate::plan::items::ItemReads;
+use crate::plan::items::item_reads;
 use crate::plan::{ItemPlan, StagePlan, Work};
 use crate::run::{item_weight, threads_of};
 
@@ -109,7 +109,7 @@ impl Estimator<'_> {
     }
 
     fn items_todo(&self, spec: &StageSpec, plan: &StagePlan, arriving: Flow) -> Todo {
-        let reads = ItemReads::of(spec);
+        let reads = item_reads(spec);
         let (mut weight, mut known) = (0u64, 0u64);
         if let Work::Items(work) = &plan.work {
             for item in work.open.iter().flat_map(|bucket| &bucket.items) {

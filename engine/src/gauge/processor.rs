@@ -13,7 +13,7 @@ pub struct Processor {
 
 impl Gauge for Processor {
     fn read(&mut self) -> Vec<Reading> {
-        let read = |path: &str| RealFs.read(path.into()).unwrap_or_default();
+        let read = |path: &str| RealFs.read_system_file(path.into()).unwrap_or_default();
         let now = times(&read("/proc/stat"));
         let busy = now.zip(self.before).and_then(|(now, before)| share(before, now));
         self.before = now.or(self.before);

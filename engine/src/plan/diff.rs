@@ -161,10 +161,20 @@ pub fn compare_keys(
             continue;
         }
         for (old, new) in old.iter().zip(new) {
-            if let (InputKey::Artifact(old), InputKey::Artifact(new)) = (old, new) {
+            if let (Some(old), Some(new)) = (old.stage(), new.stage())
+                && old != new
+            {
+                let (port, old, new) = (port.clone(), old.to_owned(), new.to_owned());
+                reasons.push(Reason::InputRenamed { port, old, new });
+            }
+            if let (InputKey::Artifact(old), InputKey::Artifact(new)) =
+                (old.content(), new.content())
+            {
                 compare_artifacts(port, old, new, &mut reasons);
             }
         }
+        let content = |inputs: &[InputKey]| inputs.iter().map(InputKey::content).cloned().collect();
+        let (old, new): (Vec<InputKey>, Vec<InputKey>) = (content(old), content(new));
         if old != new {
             let roots = |roots: &BTreeMap<String, Vec<Digest>>| roots.get(port).cloned();
             let old = roots(&last.roots).unwrap_or_default();

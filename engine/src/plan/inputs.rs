@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cache::Digest;
-use stage_core::key::{HashSink, InputKey, Sink, StageKey, item_key};
+use stage_core::key::{HashSink, InputKey, ItemReads, Sink, StageKey};
 use stage_core::{Fields, Item, Reject, Role};
 
 use super::{Keyed, Planned, StagePlan};
@@ -17,16 +17,25 @@ pub const ITEMS: &str = "input";
 
 /// What the references of a stage stand for at the moment.
 pub struct Arriving<'a> {
+    pipeline: &'a Pipeline,
     pub spec: &'a StageSpec,
     pub ports: BTreeMap<&'static str, Vec<Arrived<'a>>>,
 }
 
 pub enum Arrived<'a> {
     Stage { stage: StageId, value: Planned, plan: &'a StagePlan },
-    Asset(Fields),
+    Asset { name: String, fields: Fields },
 }
 
 impl Arrived<'_> {
+    /// What the manifest calls it.
+    fn name(&self, pipeline: &Pipeline) -> String {
+        match self {
+            Arrived::Stage { stage, .. } => pipeline.stage(*stage).name.clone(),
+            Arrived::Asset { name, .. } => format!("assets.{name}"),
+        }
+    }
+
     pub fn root(&self) -> Option<Digest> {
         match self {
             Arrived::Stage { value: Planned::Root { root, .. }, .. } => Some(*root),
@@ -37,7 +46,7 @@ impl Arrived<'_> {
     pub fn artifact(&self) -> Option<&Fields> {
         match self {
             Arrived::Stage { value: Planned::Artifact(fields), .. } => Some(fields),
-            Arrived::Asset(fields) => Some(fields),
+            Arrived::Asset { fields, .. } => Some(fields),
             _ => None,
         }
     }
@@ -49,21 +58,24 @@ impl Arrived<'_> {
     fn rejects(&self) -> &[(std::sync::Arc<str>, Reject)] {
         match self {
             Arrived::Stage { plan, .. } => &plan.rejects,
-            Arrived::Asset(_) => &[],
+            Arrived::Asset { .. } => &[],
         }
     }
 }
 
 /// Gathers what stands behind every reference of a stage.
 pub fn arriving<'a>(
-    pipeline: &Pipeline,
+    pipeline: &'a Pipeline,
     stages: &'a [StagePlan],
     assets: &BTreeMap<String, Fields>,
     spec: &'a StageSpec,
 ) -> Arriving<'a> {
     debug_assert!(spec.id.0 < pipeline.stages.len());
     let value = |reference: &Reference| match reference {
-        Reference::Asset(name) => Arrived::Asset(assets.get(name).cloned().unwrap_or_default()),
+        Reference::Asset(name) => {
+            let fields = assets.get(name).cloned().unwrap_or_default();
+            Arrived::Asset { name: name.clone(), fields }
+        }
         Reference::Stage { stage, port } => {
             let plan = &stages[stage.0];
             let value = plan.outputs.get(port).cloned().unwrap_or(Planned::Unknown);
@@ -73,7 +85,7 @@ pub fn arriving<'a>(
     let port = |(port, input): (&&'static str, &Input)| {
         (*port, input.references.iter().map(value).collect())
     };
-    Arriving { spec, ports: spec.inputs.iter().map(port).collect() }
+    Arriving { pipeline, spec, ports: spec.inputs.iter().map(port).collect() }
 }
 
 /// How many items arrive at a stage on all its ports, as far as is known.
@@ -109,7 +121,7 @@ impl Arriving<'_> {
     pub fn items(&self) -> Option<&Planned> {
         match self.ports.get(ITEMS)?.first()? {
             Arrived::Stage { value, .. } => Some(value),
-            Arrived::Asset(_) => None,
+            Arrived::Asset { .. } => None,
         }
     }
 
@@ -137,14 +149,22 @@ impl Arriving<'_> {
     ) -> Result<Keyed, PlanError> {
         let mut key = base_key(self.spec, files);
         for (port, arrived) in &self.ports {
+            let reads_name = self.spec.kind.input(port).is_some_and(|port| port.reads_name);
             let mut inputs = Vec::new();
             for one in arrived {
-                inputs.push(match (one.artifact(), one.root()) {
+                let input = match (one.artifact(), one.root()) {
                     (Some(fields), _) => InputKey::Artifact(fields.clone()),
                     (None, Some(root)) => {
                         InputKey::Dataset(self.dataset_key(store, port, root, one, by_root)?)
                     }
                     (None, None) => continue,
+                };
+                inputs.push(match reads_name {
+                    true => {
+                        let stage = one.name(self.pipeline);
+                        InputKey::Named { stage, input: Box::new(input) }
+                    }
+                    false => input,
                 });
             }
             key.inputs.insert(port.to_string(), inputs);
@@ -245,16 +265,13 @@ pub fn project(
     id: bool,
 ) -> Result<Vec<(Digest, Item)>, PlanError> {
     let dataset = store.dataset(root)?;
-    let reads: Vec<&str> = names.iter().map(String::as_str).collect();
+    let reads = ItemReads::new(names, id);
     let base = Digest::of(b"projection");
     let mut items = Vec::with_capacity(dataset.len());
     for bucket in &dataset.buckets {
         for item in store.chunk(&bucket.chunk)?.items {
-            let key = item_key(&base, &reads, id, &item);
-            let fields = item.fields.iter().filter(|(name, _)| reads.contains(&&***name));
-            let fields = fields.map(|(name, value)| (name.clone(), value.clone())).collect();
-            let name = if id { item.id } else { "".into() };
-            items.push((key, Item::new(name, fields)));
+            let seen = reads.see(&item);
+            items.push((seen.key(&base), seen.to_item()));
         }
     }
     Ok(items)

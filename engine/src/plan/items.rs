@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cache::Digest;
-use stage_core::key::{chunk_key, item_key};
+use stage_core::key::{ItemReads, chunk_key};
 use stage_core::{Bucket, Item, Reject};
 
 use super::earlier::{Earlier, Outcomes};
@@ -14,31 +14,10 @@ use crate::record::{CHUNK, ChunkRecord, ItemRecord, decode};
 use crate::store::{ItemState, Store};
 
 /// What an item stage reads of each item.
-#[derive(Clone)]
-pub struct ItemReads {
-    pub names: Vec<String>,
-    pub id: bool,
-}
-
-impl ItemReads {
-    pub fn of(spec: &StageSpec) -> ItemReads {
-        match spec.inputs.get(super::inputs::ITEMS).map(|input| &input.reads) {
-            Some(Reads::Fields { names, id }) => ItemReads { names: names.clone(), id: *id },
-            _ => ItemReads { names: Vec::new(), id: true },
-        }
-    }
-
-    /// What the stage gets to see of an item: what enters its key and nothing else.
-    pub fn visible(&self, item: &Item) -> Item {
-        let read = |name: &Arc<str>| self.names.iter().any(|own| **own == **name);
-        let fields = item.fields.iter().filter(|(name, _)| read(name));
-        let id = if self.id { item.id.clone() } else { "".into() };
-        Item::new(id, fields.map(|(name, value)| (name.clone(), value.clone())).collect())
-    }
-
-    pub fn key(&self, job: &Digest, item: &Item) -> Digest {
-        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
-        item_key(job, &names, self.id, item)
+pub fn item_reads(spec: &StageSpec) -> ItemReads {
+    match spec.inputs.get(super::inputs::ITEMS).map(|input| &input.reads) {
+        Some(Reads::Fields { names, id }) => ItemReads::new(names, *id),
+        _ => ItemReads::new([""; 0], true),
     }
 }
 
@@ -176,7 +155,7 @@ impl ItemPlanner<'_> {
             })
             .collect();
         let keys: Vec<Digest> =
-            left.iter().map(|(_, item)| self.reads.key(&self.job, item)).collect();
+            left.iter().map(|(_, item)| self.reads.see(item).key(&self.job)).collect();
         let records = self.store.item_records(&keys)?;
         for (((at, item), key), record) in left.into_iter().zip(keys).zip(records) {
             plans[at] = Some(plan_item(item, key, record, &mut counts.lost));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cache::Digest;
-use stage_core::key::item_key;
+use stage_core::key::ItemReads;
 
 use super::Keyed;
 use super::planner::PlanError;
@@ -18,15 +18,15 @@ pub struct Names(Vec<(Option<Digest>, Arc<str>)>);
 
 impl Names {
     pub fn of(store: &Store, root: &Digest, reads: &Reads) -> Result<Names, PlanError> {
-        let names: Option<Vec<&str>> = match reads {
-            Reads::Fields { names, id: false } => Some(names.iter().map(String::as_str).collect()),
+        let reads = match reads {
+            Reads::Fields { names, id: false } => Some(ItemReads::new(names, false)),
             _ => None,
         };
         let base = Digest::of(b"projection");
         let mut all = Vec::new();
         for bucket in &store.dataset(root)?.buckets {
             for item in store.chunk(&bucket.chunk)?.items {
-                let seen = names.as_ref().map(|names| item_key(&base, names, false, &item));
+                let seen = reads.as_ref().map(|reads| reads.see(&item).key(&base));
                 all.push((seen, item.id));
             }
         }

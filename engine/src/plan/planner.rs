@@ -12,7 +12,7 @@ use stage_core::{Blob, Fields, ParameterType, ParameterValue, StageError, Value,
 
 use super::earlier::Earlier;
 use super::inputs::{Arriving, arriving, names, planned};
-use super::items::{ItemPlanner, ItemReads};
+use super::items::{ItemPlanner, item_reads};
 use super::names::with_names_of;
 use super::reasons::{differences, reasons_from};
 use super::{Keyed, Plan, Planned, StagePlan, Work};
@@ -236,7 +236,7 @@ impl<'a> Planner<'a> {
         let planner = ItemPlanner {
             store: &self.store,
             job: job.digest(),
-            reads: ItemReads::of(spec),
+            reads: item_reads(spec),
             earlier,
             deep: self.deep,
         };
@@ -410,7 +410,7 @@ impl<'a> Planner<'a> {
         let mut look = |world: &mut dyn World| match world.exists(path) {
             true => world.files(std::slice::from_ref(path)).map(drop),
             false => {
-                let files = world.list(path)?;
+                let files = world.list(path)?.files;
                 let files: Vec<Utf8PathBuf> = files.iter().map(|file| path.join(file)).collect();
                 world.files(&files).map(drop)
             }

@@ -17,7 +17,7 @@ use crate::excess::{self, Excess};
 use crate::history;
 use crate::pipeline::{Reference, StageId, StageWork, Tolerance};
 use crate::plan::inputs::{ITEMS, arriving, planned};
-use crate::plan::items::ItemReads;
+use crate::plan::items::item_reads;
 use crate::plan::planner::main_output;
 use crate::plan::reasons::differences;
 use crate::plan::{Planned, StagePlan, Work};
@@ -68,7 +68,7 @@ impl Schedule<'_> {
                 self.counts[id.0].reused = plan.reused;
                 self.counts[id.0].quarantined = plan.quarantined;
                 self.tell_started(id, total);
-                let reads = ItemReads::of(self.pipeline.stage(id));
+                let reads = item_reads(self.pipeline.stage(id));
                 let key = work.job.unwrap_or(cache::Digest::from_bytes([0; 32]));
                 let job = Arc::new(self.job_handle(id)?);
                 let mut stage = ItemStage::new(work, reads, key, job);

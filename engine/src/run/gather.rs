@@ -27,22 +27,28 @@ pub fn input(
     for (port, sources) in ports {
         let mut arrived = Vec::new();
         for source in sources {
-            arrived.push(port_input(context, source)?);
+            arrived.push(port_input(context, port, source)?);
         }
         input.ports.insert((*port).to_owned(), arrived);
     }
     Ok(input)
 }
 
-fn port_input(context: &mut EngineContext, source: &GatherSource) -> Result<PortInput, StageError> {
+fn port_input(
+    context: &mut EngineContext,
+    port: &str,
+    source: &GatherSource,
+) -> Result<PortInput, StageError> {
+    let reads_name = context.kind.input(port).is_some_and(|port| port.reads_name);
+    let told = |stage: &String| if reads_name { stage.clone() } else { String::new() };
     match source {
         GatherSource::Artifact { stage, fields } => {
-            Ok(PortInput::Artifact { stage: stage.clone(), fields: fields.clone() })
+            Ok(PortInput::Artifact { stage: told(stage), fields: fields.clone() })
         }
         GatherSource::Dataset { stage, root, reads, rejects } => {
             let items = items(context, root, reads).map_err(|error| lost(context, error))?;
             let rejects = rejects.iter().map(|(id, reject)| (id.to_string(), reject.clone()));
-            Ok(PortInput::Dataset { stage: stage.clone(), items, rejects: rejects.collect() })
+            Ok(PortInput::Dataset { stage: told(stage), items, rejects: rejects.collect() })
         }
     }
 }

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use cache::Digest;
+use stage_core::key::ItemReads;
 use stage_core::{Blob, Bucket, Item, Reject};
 
 use super::doubt::Doubt;
 use super::message::JobHandle;
-use crate::plan::items::ItemReads;
 use crate::plan::{ItemPlan, ItemWork, PartialBucket, PartialDataset, PartialItem};
 use crate::tables::ClosedBucket;
 

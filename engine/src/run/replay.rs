@@ -22,7 +22,7 @@ use crate::history;
 use crate::machine::Machine;
 use crate::pipeline::{Pipeline, StageSpec, StageWork};
 use crate::plan::inputs::arriving;
-use crate::plan::items::ItemReads;
+use crate::plan::items::item_reads;
 use crate::plan::planner::Planner;
 use crate::plan::{PartialBucket, PartialDataset, PartialItem, Plan, Planned};
 use crate::record::{ItemRecord, StageRecord};
@@ -96,7 +96,7 @@ impl Replayer<'_> {
         let job = Arc::new(self.job(&planner, &plan)?);
         let task = match &given {
             Given::Item(item) => {
-                let items = vec![ItemReads::of(self.spec).visible(item)];
+                let items = vec![item_reads(self.spec).see(item).to_item()];
                 Task::Items(ItemTask { ticket: TICKET, job, items })
             }
             Given::Whole(_) => Task::Gather(Box::new(GatherTask {
@@ -224,7 +224,7 @@ impl Replayer<'_> {
             (Given::Item(item), Outcome::Items(outcomes)) => {
                 let arrived = arriving(self.pipeline, &plan.stages, &planner.assets, self.spec);
                 let job = arrived.job_key(&planner.file_digests(self.spec)).digest();
-                let key = ItemReads::of(self.spec).key(&job, item);
+                let key = item_reads(self.spec).see(item).key(&job);
                 let known = planner.store.known_items(&[key])?.pop().flatten();
                 let none = || Failure::Died { message: "it gave no outcome".to_owned() };
                 let outcome = outcomes.into_iter().next();

@@ -366,7 +366,7 @@ impl<'a> Schedule<'a> {
         let task = Task::Items(ItemTask {
             ticket,
             job: stage.job.clone(),
-            items: items.iter().map(|queued| names.visible(&queued.item)).collect(),
+            items: items.iter().map(|queued| names.see(&queued.item).to_item()).collect(),
         });
         let started = Instant::now();
         self.in_flight.insert(ticket, InFlight { stage: id, items, claims, started });

@@ -214,7 +214,7 @@ impl Schedule<'_> {
         if !stage.awaits(bucket, &item.id) {
             return;
         }
-        let key = stage.reads.key(&stage.key, item);
+        let key = stage.reads.see(item).key(&stage.key);
         stage.queue.push(Queued::new(&stage.reads, bucket, item.clone(), key));
     }
 

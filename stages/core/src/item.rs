@@ -50,15 +50,37 @@ impl Value {
     }
 }
 
-/// Numbers are compared by their bits, as keys do: NaN equals itself, 0.0 differs from -0.0.
+/// All that there is to a value. Keys are made of it and values are compared by it, so that two
+/// values that a stage could tell apart are never taken for the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parts<'a> {
+    Text(&'a str),
+    /// By its bits: NaN equals itself, 0.0 differs from -0.0.
+    Number(u64),
+    Blob {
+        digest: &'a Digest,
+        size: u64,
+        kind: &'a str,
+    },
+}
+
+impl Value {
+    pub fn parts(&self) -> Parts<'_> {
+        match self {
+            Value::Text(text) => Parts::Text(text),
+            Value::Number(number) => Parts::Number(number.to_bits()),
+            Value::Blob(blob) => {
+                // All of them by name: one that is added must come here as well.
+                let Blob { digest, size, kind } = &**blob;
+                Parts::Blob { digest, size: *size, kind }
+            }
+        }
+    }
+}
+
 impl PartialEq for Value {
     fn eq(&self, other: &Value) -> bool {
-        match (self, other) {
-            (Value::Text(a), Value::Text(b)) => a == b,
-            (Value::Number(a), Value::Number(b)) => a.to_bits() == b.to_bits(),
-            (Value::Blob(a), Value::Blob(b)) => a.digest == b.digest && a.kind == b.kind,
-            _ => false,
-        }
+        self.parts() == other.parts()
     }
 }
 
@@ -88,6 +110,11 @@ impl Fields {
 
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.position(name).ok().map(|at| &self.0[at].1)
+    }
+
+    /// A value with its name as it is kept here.
+    pub fn pair(&self, name: &str) -> Option<(&Arc<str>, &Value)> {
+        self.position(name).ok().map(|at| (&self.0[at].0, &self.0[at].1))
     }
 
     pub fn text(&self, name: &str) -> Option<&str> {

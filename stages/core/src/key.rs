@@ -1,19 +1,22 @@
 //! Keys: what makes two pieces of work the same.
 //!
-//! One traversal, [`StageKey::write`] and [`item_key`], writes into a [`Sink`]. The hasher is
-//! one sink and the text of `why` another, so they cannot disagree. The byte encoding that is
-//! hashed: for every part a type tag of one byte, then for texts and bytes the length as
-//! 8 bytes little-endian and the contents; numbers by their bits, little-endian; lists and maps
-//! begin with their length, maps are sorted by key. No part depends on paths, times, locale,
-//! worker count or the order of items.
+//! One traversal, [`StageKey::write`] and [`Seen::write`], writes into a [`Sink`]. The hasher is
+//! one sink and the text of `why` another, so they cannot disagree. What a stage is handed of an
+//! item is a [`Seen`] too, so that it sees nothing that its key does not have.
+//!
+//! The byte encoding that is hashed: for every part a type tag of one byte, then for texts and
+//! bytes the length as 8 bytes little-endian and the contents; numbers by their bits,
+//! little-endian; blobs as digest, size and kind; lists and maps begin with their length, maps are
+//! sorted by key. No part depends on paths, times, locale, worker count or the order of items.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Arc;
 
 use cache::{Digest, Hasher};
 use serde::{Deserialize, Serialize};
 
-use crate::item::{Fields, Item, Value};
+use crate::item::{Fields, Item, Parts, Value};
 use crate::parameter::{ParameterValue, Parameters};
 
 /// Receives the parts of a key in order.
@@ -24,6 +27,7 @@ pub trait Sink {
     fn integer(&mut self, name: &str, number: i64);
     fn number(&mut self, name: &str, number: f64);
     fn digest(&mut self, name: &str, digest: &Digest);
+    fn blob(&mut self, name: &str, digest: &Digest, size: u64, kind: &str);
 }
 
 /// The sink that hashes.
@@ -71,6 +75,13 @@ impl Sink for HashSink {
         self.part(5, name);
         self.0.update(digest.as_bytes());
     }
+
+    fn blob(&mut self, name: &str, digest: &Digest, size: u64, kind: &str) {
+        self.part(6, name);
+        self.0.update(digest.as_bytes());
+        self.0.update(&size.to_le_bytes());
+        self.bytes(kind.as_bytes());
+    }
 }
 
 /// The sink that people read.
@@ -97,6 +108,10 @@ impl Sink for TextSink {
     fn digest(&mut self, name: &str, digest: &Digest) {
         let _ = writeln!(self.0, "  {name} = {digest}");
     }
+
+    fn blob(&mut self, name: &str, digest: &Digest, size: u64, kind: &str) {
+        let _ = writeln!(self.0, "  {name} = {digest} ({kind}, {size} B)");
+    }
 }
 
 /// What one reference on an input port stands for, by content.
@@ -105,6 +120,29 @@ pub enum InputKey {
     /// The digest of the data set, or of the part of it that the stage reads.
     Dataset(Digest),
     Artifact(Fields),
+    /// Of a port that reads the name of the stage above as well.
+    Named {
+        stage: String,
+        input: Box<InputKey>,
+    },
+}
+
+impl InputKey {
+    /// The name of the stage above where it is read.
+    pub fn stage(&self) -> Option<&str> {
+        match self {
+            InputKey::Named { stage, .. } => Some(stage),
+            InputKey::Dataset(_) | InputKey::Artifact(_) => None,
+        }
+    }
+
+    /// The input without that name.
+    pub fn content(&self) -> &InputKey {
+        match self {
+            InputKey::Named { input, .. } => input,
+            input => input,
+        }
+    }
 }
 
 /// All that decides what a stage gives. Kept with every run, so that the next one can say what
@@ -170,15 +208,19 @@ fn write_input(input: &InputKey, sink: &mut dyn Sink) {
             sink.group("artifact", fields.len());
             fields.iter().for_each(|(name, value)| write_value(name, value, sink));
         }
+        InputKey::Named { stage, input } => {
+            sink.text("stage", stage);
+            write_input(input, sink);
+        }
     }
 }
 
-/// One value of an item or artifact. A blob counts by its bytes alone.
+/// One value of an item or artifact.
 pub fn write_value(name: &str, value: &Value, sink: &mut dyn Sink) {
-    match value {
-        Value::Text(text) => sink.text(name, text),
-        Value::Number(number) => sink.number(name, *number),
-        Value::Blob(blob) => sink.digest(name, &blob.digest),
+    match value.parts() {
+        Parts::Text(text) => sink.text(name, text),
+        Parts::Number(bits) => sink.number(name, f64::from_bits(bits)),
+        Parts::Blob { digest, size, kind } => sink.blob(name, digest, size, kind),
     }
 }
 
@@ -202,24 +244,67 @@ fn write_parameter(name: &str, value: &ParameterValue, sink: &mut dyn Sink) {
     }
 }
 
-/// The key of one item's work: the job's own key and the fields that the stage reads, in the
-/// order of their names. A field that is read when there and is not there counts as such.
-pub fn item_key(job: &Digest, reads: &[&str], reads_id: bool, item: &Item) -> Digest {
-    let mut sink = HashSink::default();
-    write_item(job, reads, reads_id, item, &mut sink);
-    sink.finish()
+/// What a stage looks at in the items of a data set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ItemReads {
+    /// Sorted by name; those that may be missing count as missing.
+    pub names: Vec<String>,
+    pub id: bool,
 }
 
-pub fn write_item(job: &Digest, reads: &[&str], reads_id: bool, item: &Item, sink: &mut dyn Sink) {
-    sink.digest("job", job);
-    if reads_id {
-        sink.text("id", &item.id);
+impl ItemReads {
+    pub fn new(names: impl IntoIterator<Item = impl Into<String>>, id: bool) -> ItemReads {
+        ItemReads { names: names.into_iter().map(Into::into).collect(), id }
     }
-    for name in reads {
-        match item.fields.get(name) {
-            Some(value) => write_value(name, value, sink),
-            None => sink.group(name, 0),
+
+    pub fn see<'a>(&'a self, item: &'a Item) -> Seen<'a> {
+        Seen { reads: self, item }
+    }
+}
+
+/// An item as a stage sees it: one view for its key and for the item that the stage is handed.
+#[derive(Clone, Copy)]
+pub struct Seen<'a> {
+    reads: &'a ItemReads,
+    item: &'a Item,
+}
+
+impl<'a> Seen<'a> {
+    fn id(&self) -> Option<&'a Arc<str>> {
+        self.reads.id.then_some(&self.item.id)
+    }
+
+    /// In the order of the names that are read; nothing for a field that the item does not have.
+    fn fields(&self) -> impl Iterator<Item = (&'a str, Option<(&'a Arc<str>, &'a Value)>)> {
+        let item = self.item;
+        self.reads.names.iter().map(|name| (name.as_str(), item.fields.pair(name)))
+    }
+
+    pub fn write(&self, sink: &mut dyn Sink) {
+        if let Some(id) = self.id() {
+            sink.text("id", id);
         }
+        for (name, field) in self.fields() {
+            match field {
+                Some((_, value)) => write_value(name, value, sink),
+                None => sink.group(name, 0),
+            }
+        }
+    }
+
+    /// The key of the work on the item, under the key of the job.
+    pub fn key(&self, job: &Digest) -> Digest {
+        let mut sink = HashSink::default();
+        sink.digest("job", job);
+        self.write(&mut sink);
+        sink.finish()
+    }
+
+    /// The item that the stage is handed.
+    pub fn to_item(&self) -> Item {
+        let fields = self.fields().filter_map(|(_, field)| field);
+        let fields = fields.map(|(name, value)| (name.clone(), value.clone())).collect();
+        Item::new(self.id().cloned().unwrap_or_else(|| "".into()), fields)
     }
 }
 
@@ -235,6 +320,7 @@ pub fn chunk_key(job: &Digest, chunk: &Digest) -> Digest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::item::Blob;
 
     fn key() -> StageKey {
         StageKey {
@@ -274,21 +360,79 @@ mod tests {
         assert_eq!(distinct.len(), keys.len());
     }
 
+    fn blob(content: &[u8], size: u64, kind: &str) -> Value {
+        let digest = Digest::of(content);
+        Value::Blob(Arc::new(Blob { digest, size, kind: kind.into() }))
+    }
+
     #[test]
     fn an_item_key_depends_on_what_is_read_and_on_nothing_else() {
         let job = Digest::of(b"job");
+        let key = |names: &[&str], id: bool, item: &Item| {
+            ItemReads::new(names.iter().copied(), id).see(item).key(&job)
+        };
         let fields: Fields =
             [("audio", Value::text("a")), ("text", Value::text("t"))].into_iter().collect();
         let first = Item::new("one", fields.clone());
         let mut second = Item::new("two", fields);
         second.fields.set("text", Value::text("other"));
-        let reads = ["audio"];
-        assert_eq!(item_key(&job, &reads, false, &first), item_key(&job, &reads, false, &second));
-        assert_ne!(item_key(&job, &reads, true, &first), item_key(&job, &reads, true, &second));
-        assert_ne!(
-            item_key(&job, &["text"], false, &first),
-            item_key(&job, &["text"], false, &second)
-        );
+        assert_eq!(key(&["audio"], false, &first), key(&["audio"], false, &second));
+        assert_ne!(key(&["audio"], true, &first), key(&["audio"], true, &second));
+        assert_ne!(key(&["text"], false, &first), key(&["text"], false, &second));
+    }
+
+    #[test]
+    fn what_a_stage_is_handed_has_another_key_whenever_it_is_another() {
+        let values = [
+            blob(b"a", 1, "audio/wav"),
+            blob(b"a", 1, "audio/flac"),
+            blob(b"a", 2, "audio/wav"),
+            blob(b"b", 1, "audio/wav"),
+            Value::text("a"),
+            Value::Number(0.0),
+            Value::Number(-0.0),
+            Value::Number(f64::NAN),
+        ];
+        let mut items: Vec<Item> = values
+            .iter()
+            .map(|value| Item::new("i", [("x", value.clone())].into_iter().collect()))
+            .collect();
+        items.push(Item::new("i", Fields::new()));
+        items.push(Item::new("j", Fields::new()));
+        let hidden = [("x", values[0].clone()), ("y", Value::text("not read"))];
+        items.push(Item::new("i", hidden.into_iter().collect()));
+        for reads in [ItemReads::new(["x"], true), ItemReads::new(["x"], false)] {
+            for one in &items {
+                for other in &items {
+                    let (one, other) = (reads.see(one), reads.see(other));
+                    let job = Digest::of(b"job");
+                    let same = one.to_item() == other.to_item();
+                    assert_eq!(
+                        same,
+                        one.key(&job) == other.key(&job),
+                        "{:?} {:?}",
+                        one.to_item(),
+                        other.to_item()
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_kind_of_an_artifact_and_the_name_of_a_stage_that_is_read_change_the_key() {
+        let with = |input: InputKey| {
+            let mut key = key();
+            key.inputs.insert("model".into(), vec![input]);
+            key.digest()
+        };
+        let artifact =
+            |kind| InputKey::Artifact([("weights", blob(b"w", 1, kind))].into_iter().collect());
+        let named =
+            |stage: &str| InputKey::Named { stage: stage.into(), input: Box::new(artifact("a")) };
+        let keys = [with(artifact("a")), with(artifact("b")), with(named("x")), with(named("y"))];
+        let distinct: std::collections::BTreeSet<_> = keys.iter().collect();
+        assert_eq!(distinct.len(), keys.len());
     }
 
     #[test]

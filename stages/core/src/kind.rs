@@ -86,6 +86,8 @@ pub struct InputPort {
     pub reads_id: bool,
     /// Whether the items that the stage above has set aside are part of the input.
     pub reads_rejects: bool,
+    /// Whether the name of the stage above is part of the input; else it is not told.
+    pub reads_name: bool,
     /// Takes a list of references.
     pub many: bool,
     pub optional: bool,
@@ -104,6 +106,7 @@ impl InputPort {
         may_read: &[],
         reads_id: false,
         reads_rejects: false,
+        reads_name: false,
         many: false,
         optional: false,
         takes: &[],

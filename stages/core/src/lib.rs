@@ -35,6 +35,6 @@ pub use kind::{
 };
 pub use parameter::{Default, Parameter, ParameterType, ParameterValue, Parameters, Role, Unit};
 pub use stage::{
-    Context, FileFact, FileParts, GatherInput, GatherJob, GatherOutput, ItemJob, Job, NewItem,
-    NewValue, Output, PortInput, PortOutput, Setup, SourceJob, SourceOutput, Stage, World,
+    Context, FileFact, FileParts, GatherInput, GatherJob, GatherOutput, ItemJob, Job, Listing,
+    NewItem, NewValue, Output, PortInput, PortOutput, Setup, SourceJob, SourceOutput, Stage, World,
 };

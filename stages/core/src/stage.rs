@@ -220,7 +220,8 @@ impl NewItem {
     }
 }
 
-/// What arrives on one reference of a port.
+/// What arrives on one reference of a port. The name of the stage is empty where the port does not
+/// read it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PortInput {
     /// With all fields and sorted by id where the port reads everything; else with the fields
@@ -321,20 +322,39 @@ impl FileParts for Bytes {
     }
 }
 
+/// What lies below a folder.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Listing {
+    /// All that is no folder, sorted, relative to the folder. What is no regular file is told
+    /// when it is read.
+    pub files: Vec<Utf8PathBuf>,
+    /// What cannot be read under any path, by its name, and folders that cannot be listed.
+    pub rejects: Vec<(String, Reject)>,
+}
+
 /// The user's files as a source sees them. All that is asked is written down, so that the next
 /// plan knows from the files' stat alone whether the answers would be the same.
 pub trait World {
-    /// The bytes of a file. Paths are relative to the manifest, or absolute.
-    fn read(&mut self, path: &Utf8Path) -> Result<Bytes, StageError>;
+    /// The bytes of one file of many, which alone is set aside if it cannot be read. Paths are
+    /// relative to the manifest, or absolute.
+    fn read_one(&mut self, path: &Utf8Path) -> Result<Result<Bytes, Reject>, StageError>;
 
-    /// A file that is too large to be read whole. While it is open it must stay as it is; a
-    /// change ends the reading with an error.
-    fn open(&mut self, path: &Utf8Path) -> Result<Arc<dyn FileParts>, StageError> {
-        Ok(Arc::new(self.read(path)?))
+    /// The bytes of a file without which there is nothing to do.
+    fn read(&mut self, path: &Utf8Path) -> Result<Bytes, StageError> {
+        self.read_one(path)?.map_err(|reject| StageError::failed(reject.reason))
     }
 
-    /// The files below a folder, sorted, relative to it.
-    fn list(&mut self, folder: &Utf8Path) -> Result<Vec<Utf8PathBuf>, StageError>;
+    /// One file of many that is too large to be read whole. While it is open it must stay as it
+    /// is; a change ends the reading with an error.
+    fn open_one(
+        &mut self,
+        path: &Utf8Path,
+    ) -> Result<Result<Arc<dyn FileParts>, Reject>, StageError> {
+        Ok(self.read_one(path)?.map(|bytes| Arc::new(bytes) as Arc<dyn FileParts>))
+    }
+
+    /// What lies below a folder.
+    fn list(&mut self, folder: &Utf8Path) -> Result<Listing, StageError>;
 
     /// Whether there is such a file.
     fn exists(&mut self, path: &Utf8Path) -> bool;

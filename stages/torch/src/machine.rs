@@ -168,7 +168,7 @@ pub fn report(program: &str) -> Report {
 }
 
 fn cpu_report() -> DeviceReport {
-    let memory = RealFs.read("/proc/meminfo".into()).unwrap_or_default();
+    let memory = RealFs.read_system_file("/proc/meminfo".into()).unwrap_or_default();
     let memory = String::from_utf8_lossy(&memory);
     let line = |name: &str| {
         let line = memory.lines().find_map(|line| line.strip_prefix(name))?;

@@ -8,6 +8,7 @@ mod estimates;
 mod killed;
 mod leftovers;
 mod moved;
+mod odd_files;
 mod reading;
 mod reasons;
 mod runs;

@@ -117,7 +117,7 @@ pub static MERGE: Kind = Kind {
     doc: "An item that is the same in two sets is there once. One id for different items is an \
           error, unless `prefix = \"stage\"` puts the name of each item's stage before its id.",
     cost: Cost::Rates(Rates::LIGHT),
-    inputs: &[InputPort { many: true, ..WHOLE }],
+    inputs: &[InputPort { many: true, reads_name: true, ..WHOLE }],
     outputs: &[OutputPort { doc: "All items.", ..OutputPort::DATASET }],
     parameters: &[Parameter {
         name: "prefix",

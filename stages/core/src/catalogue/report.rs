@@ -17,12 +17,14 @@ pub static SUMMARY: Kind = Kind {
         InputPort {
             reads: Fields::All,
             reads_rejects: true,
+            reads_name: true,
             many: true,
             doc: "The data sets.",
             ..InputPort::DATASET
         },
         InputPort {
             name: "artifacts",
+            reads_name: true,
             many: true,
             optional: true,
             doc: "Artifacts to take in.",

@@ -96,7 +96,7 @@ fn read(id: i32) -> Option<Process> {
 }
 
 fn stat(id: i32) -> Option<String> {
-    let bytes = RealFs.read(Utf8Path::new(&format!("/proc/{id}/stat"))).ok()?;
+    let bytes = RealFs.read_system_file(Utf8Path::new(&format!("/proc/{id}/stat"))).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -130,7 +130,7 @@ pub fn ticks(id: u32) -> Option<u64> {
 
 /// The time since the start of the machine, in ticks.
 pub fn now() -> Option<u64> {
-    let bytes = RealFs.read(Utf8Path::new("/proc/uptime")).ok()?;
+    let bytes = RealFs.read_system_file(Utf8Path::new("/proc/uptime")).ok()?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let seconds: f64 = text.split_whitespace().next()?.parse().ok()?;
     Some((seconds * TICKS_PER_SECOND) as u64 + 1)

@@ -12,6 +12,7 @@ use cache::CacheError;
 use cache::fs::{Call, Fs, FsError, RealFs};
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::catalogue::command as kinds;
+use stage_core::catalogue::corpus::RECORDING;
 use stage_core::{
     Context, Fields, GatherInput, GatherJob, GatherOutput, Item, ItemJob, Job, NewValue, Output,
     ParameterValue, Parameters, PortInput, PortOutput, Reject, Setup, Stage, StageError, Value,
@@ -20,6 +21,7 @@ use stage_core::{
 use super::room::{Disks, Room};
 use super::run::{CommandError, CommandSpec, Finished, check_program, run};
 use super::template;
+use crate::audio::sniff;
 use crate::corpus::path;
 use crate::plain::{stage, unknown_choice};
 
@@ -406,10 +408,15 @@ fn place(
         Some(Value::Text(text)) => Ok(Some(text.to_string())),
         Some(Value::Number(number)) => Ok(Some(number.to_string())),
         Some(Value::Blob(blob)) => {
-            // Tools go by the extension, and the kind ends in it: `audio/wav`.
-            let extension = safe_name(blob.kind.rsplit('/').next().unwrap_or_default());
+            // Tools go by the extension, and the kind ends in it: `audio/wav`. What a recording of
+            // the user's is, its bytes say.
+            let bytes = context.read(blob)?;
+            let extension = match &*blob.kind {
+                RECORDING => sniff::extension(&bytes).unwrap_or(RECORDING).to_owned(),
+                kind => safe_name(kind.rsplit('/').next().unwrap_or_default()),
+            };
             let file = Utf8PathBuf::from(format!("{file}.{extension}"));
-            write(&file, &context.read(blob)?)?;
+            write(&file, &bytes)?;
             Ok(Some(file.into_string()))
         }
     }

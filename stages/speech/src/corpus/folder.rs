@@ -118,6 +118,13 @@ impl Clip {
     }
 }
 
+/// Whether something that no path leads to may belong to a clip, going by its name: one without an
+/// extension may be a folder of clips.
+pub fn may_be_of_a_clip(name: &str) -> bool {
+    let last = name.rsplit('/').next().unwrap_or(name);
+    path::has_audio_extension(name) || transcript_stem(name).is_some() || !last.contains('.')
+}
+
 fn transcript_stem(path: &str) -> Option<&str> {
     let (stem, extension) = path.rsplit_once('.')?;
     let known = TRANSCRIPT_EXTENSIONS.iter().any(|name| name.eq_ignore_ascii_case(extension));
@@ -159,6 +166,15 @@ mod tests {
                 "`d.lab` and `d.txt` are two transcripts of one clip; keep one of them",
             ]
         );
+    }
+
+    #[test]
+    fn what_cannot_be_read_counts_where_it_may_be_of_a_clip() {
+        for (name, may_be) in
+            [("a/x.wav", true), ("x.LAB", true), ("speaker.1/x", true), ("a/x.npy", false)]
+        {
+            assert_eq!(may_be_of_a_clip(name), may_be, "{name}");
+        }
     }
 
     #[test]

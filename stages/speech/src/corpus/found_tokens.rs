@@ -14,8 +14,8 @@ pub fn folder(parameters: &Parameters) -> Result<Option<Utf8PathBuf>, StageError
     parameters.is_set("tokens").then(|| Ok(parameters.text("tokens")?.into())).transpose()
 }
 
-/// Gives each clip the array of its name. Arrays of no clip are counted, and one that cannot be
-/// opened is as if it were not there: what is missing is for `vq.adopt` to say.
+/// Gives each clip the array of its name. Arrays of no clip are counted, and so are those that
+/// cannot be read, which are as if they were not there: what is missing is for `vq.adopt` to say.
 pub fn add(
     folder: Option<&Utf8Path>,
     output: &mut SourceOutput,
@@ -23,7 +23,9 @@ pub fn add(
 ) -> Result<(), StageError> {
     let Some(folder) = folder else { return Ok(()) };
     let mut arrays: HashMap<String, Utf8PathBuf> = HashMap::new();
-    for file in world.list(folder)? {
+    let listed = world.list(folder)?;
+    let mut unusable = listed.rejects.len() as u64;
+    for file in listed.files {
         if let Some(stem) = file.as_str().strip_suffix(".npy") {
             arrays.insert(path::id_of(stem), folder.join(&file));
         }
@@ -33,10 +35,16 @@ pub fn add(
         clips.filter_map(|(at, item)| Some((at, arrays.remove(&*item.id)?))).unzip();
     let kind: Arc<str> = "tokens/npy".into();
     for (at, fact) in at.into_iter().zip(world.files(&paths)?) {
-        if let (Some(item), Ok(fact)) = (output.items.get_mut(at), fact) {
-            let blob = Blob { digest: fact.digest, size: fact.size, kind: kind.clone() };
-            item.fields.set(FOUND_TOKENS, Value::Blob(Arc::new(blob)));
+        match (output.items.get_mut(at), fact) {
+            (Some(item), Ok(fact)) => {
+                let blob = Blob { digest: fact.digest, size: fact.size, kind: kind.clone() };
+                item.fields.set(FOUND_TOKENS, Value::Blob(Arc::new(blob)));
+            }
+            _ => unusable += 1,
         }
+    }
+    if unusable > 0 {
+        output.notes.push(("tokens that cannot be read".to_owned(), unusable));
     }
     if !arrays.is_empty() {
         output.notes.push(("tokens without a clip".to_owned(), arrays.len() as u64));

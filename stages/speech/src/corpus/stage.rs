@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use cache::Digest;
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::catalogue::corpus as kinds;
 use stage_core::{
@@ -119,14 +120,10 @@ impl SourceJob for RowFile {
         let mut words = Words::default();
         let paths: Vec<Utf8PathBuf> =
             resolved.iter().map(|(_, path)| self.audio.join(path)).collect();
-        for ((record, path), fact) in resolved.into_iter().zip(world.files(&paths)?) {
+        for ((record, _), fact) in resolved.into_iter().zip(world.files(&paths)?) {
             match fact {
                 Ok(fact) => {
-                    let blob = Blob {
-                        digest: fact.digest,
-                        size: fact.size,
-                        kind: words.audio_kind(&path),
-                    };
+                    let blob = words.recording(fact.digest, fact.size);
                     output.items.push(item(&mut words, record, blob));
                 }
                 Err(reject) => output.rejects.push((row_name(&self.file, record.row), reject)),
@@ -152,7 +149,10 @@ impl RowFile {
         let has_bare = records.iter().any(|record| !path::has_audio_extension(&record.file));
         // By their text, whose comparison is ten times as fast as that of paths.
         let listed: HashSet<String> = match has_bare {
-            true => world.list(&self.audio)?.into_iter().map(Utf8PathBuf::into_string).collect(),
+            true => {
+                let listed = world.list(&self.audio)?.files;
+                listed.into_iter().map(Utf8PathBuf::into_string).collect()
+            }
             false => HashSet::new(),
         };
         let mut resolved = Vec::with_capacity(records.len());
@@ -195,15 +195,10 @@ impl Words {
         new
     }
 
-    /// The kind of audio by its extension; what the bytes really are is for the decoder to say.
-    fn audio_kind(&mut self, path: &str) -> Arc<str> {
-        match path.rsplit_once('.') {
-            Some((_, "wav")) => self.get("audio/wav"),
-            Some((_, extension)) if path::has_audio_extension(path) => {
-                self.get(&format!("audio/{}", extension.to_lowercase()))
-            }
-            _ => self.get("audio/unknown"),
-        }
+    /// The bytes of a recording. What they are is for them to say: a name that says something
+    /// else must not change what becomes of them.
+    fn recording(&mut self, digest: Digest, size: u64) -> Blob {
+        Blob { digest, size, kind: self.get(kinds::RECORDING) }
     }
 }
 
@@ -241,8 +236,10 @@ fn open_folder(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
 impl SourceJob for Folder {
     fn scan(&mut self, world: &mut dyn World) -> Result<SourceOutput, StageError> {
         let listed = world.list(&self.folder)?;
-        let listing = folder::pair(listed.iter().map(|path| path.as_str()));
+        let listing = folder::pair(listed.files.iter().map(|path| path.as_str()));
         let mut output = SourceOutput::default();
+        let clips = listed.rejects.into_iter().filter(|(name, _)| folder::may_be_of_a_clip(name));
+        output.rejects.extend(clips);
         for (name, problem) in listing.problems {
             output.rejects.push((name, Reject::new(problem.code(), problem.to_string())));
         }
@@ -251,18 +248,13 @@ impl SourceJob for Folder {
         let facts = world.files(&paths)?;
         let mut words = Words::default();
         for (pair, fact) in listing.pairs.into_iter().zip(facts) {
-            let bytes = world.read(&self.folder.join(&pair.transcript))?;
+            let bytes = world.read_one(&self.folder.join(&pair.transcript))?;
             let made = fact.and_then(|fact| {
-                let text = transcript::read(&bytes).map_err(|problem| {
+                let text = transcript::read(&bytes?).map_err(|problem| {
                     Reject::new(problem.code(), format!("`{}`: {problem}", pair.transcript))
                 })?;
-                let kind = words.audio_kind(&pair.audio);
-                Ok(pair_item(
-                    &mut words,
-                    &pair,
-                    text,
-                    Blob { digest: fact.digest, size: fact.size, kind },
-                ))
+                let audio = words.recording(fact.digest, fact.size);
+                Ok(pair_item(&mut words, &pair, text, audio))
             });
             match made {
                 Ok(item) => output.items.push(item),
@@ -324,17 +316,24 @@ impl From<CorpusError> for Stopped {
 }
 
 impl ParquetFiles {
-    fn files(&self, world: &mut dyn World) -> Result<Vec<Utf8PathBuf>, StageError> {
+    fn files(
+        &self,
+        world: &mut dyn World,
+        output: &mut SourceOutput,
+    ) -> Result<Vec<Utf8PathBuf>, StageError> {
         let is_parquet = |path: &Utf8Path| path.extension() == Some("parquet");
         if is_parquet(&self.path) && world.exists(&self.path) {
             return Ok(vec![self.path.clone()]);
         }
         let listed = world.list(&self.path)?;
         let files: Vec<Utf8PathBuf> = listed
+            .files
             .iter()
             .filter(|path| is_parquet(path))
             .map(|path| self.path.join(path))
             .collect();
+        let may_be_one = |name: &str| is_parquet(name.into()) || !name.contains('.');
+        output.rejects.extend(listed.rejects.into_iter().filter(|(name, _)| may_be_one(name)));
         match files.is_empty() {
             true => {
                 Err(StageError::failed(format!("there is no `.parquet` file in `{}`", self.path)))
@@ -349,11 +348,20 @@ impl SourceJob for ParquetFiles {
         let mut output = SourceOutput::default();
         let mut found: Vec<(String, Item)> = Vec::new();
         let mut words = Words::default();
-        for file in self.files(world)? {
-            let pages = parquet::Pages(world.open(&file)?);
+        let files = self.files(world, &mut output)?;
+        let only_one = files.len() == 1;
+        for file in files {
+            let pages = match world.open_one(&file)? {
+                Ok(parts) => parquet::Pages(parts),
+                Err(reject) if only_one => return Err(StageError::failed(reject.reason)),
+                Err(reject) => {
+                    output.rejects.push((file.file_name().unwrap_or_default().into(), reject));
+                    continue;
+                }
+            };
             let mut kept: HashMap<u64, Blob> = HashMap::new();
             let rows = parquet::read(pages, &self.options, |row, audio| -> Result<(), Stopped> {
-                let blob = world.keep("audio/unknown", audio).map_err(Stopped::Store)?;
+                let blob = world.keep(kinds::RECORDING, audio).map_err(Stopped::Store)?;
                 kept.insert(row, blob);
                 Ok(())
             })
@@ -365,7 +373,6 @@ impl SourceJob for ParquetFiles {
             for record in rows.records {
                 if let Some(blob) = kept.remove(&record.row) {
                     let name = row_name(&file, record.row);
-                    let blob = Blob { kind: words.audio_kind(&record.file), ..blob };
                     found.push((name, item(&mut words, record, blob)));
                 }
             }

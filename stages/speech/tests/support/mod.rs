@@ -13,8 +13,8 @@ use cache::Digest;
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::{
     Blob, Context, Default as Preset, Fields, FileFact, FileParts, GatherInput, GatherOutput, Item,
-    Job, Kind, NewItem, NewValue, Output, ParameterValue, Parameters, PortInput, PortOutput,
-    Reject, Setup, SourceOutput, Stage, StageError, Value, World,
+    Job, Kind, Listing, NewItem, NewValue, Output, ParameterValue, Parameters, PortInput,
+    PortOutput, Reject, Setup, SourceOutput, Stage, StageError, Value, World,
 };
 
 #[derive(Default)]
@@ -297,13 +297,15 @@ impl Context for Bench {
 }
 
 impl World for Bench {
-    fn read(&mut self, path: &Utf8Path) -> Result<Bytes, StageError> {
-        self.files.get(path).cloned().ok_or_else(|| StageError::failed(format!("no file `{path}`")))
+    fn read_one(&mut self, path: &Utf8Path) -> Result<Result<Bytes, Reject>, StageError> {
+        let missing = || Reject::new("missing", format!("no file `{path}`"));
+        Ok(self.files.get(path).cloned().ok_or_else(missing))
     }
 
-    fn list(&mut self, folder: &Utf8Path) -> Result<Vec<Utf8PathBuf>, StageError> {
+    fn list(&mut self, folder: &Utf8Path) -> Result<Listing, StageError> {
         let below = |path: &Utf8PathBuf| path.strip_prefix(folder).ok().map(Utf8Path::to_owned);
-        Ok(self.files.keys().filter_map(below).collect())
+        let files = self.files.keys().filter_map(below).collect();
+        Ok(Listing { files, ..Listing::default() })
     }
 
     fn exists(&mut self, path: &Utf8Path) -> bool {

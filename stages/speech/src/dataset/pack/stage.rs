@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use cache::Digest;
-use stage_core::key::{HashSink, Sink, write_item};
+use stage_core::key::{HashSink, ItemReads, Sink};
 use stage_core::{
     Context, Fields, GatherInput, GatherJob, GatherOutput, Item, Job, NewValue, Output, PortOutput,
     Setup, StageError,
@@ -92,8 +92,8 @@ impl Pack {
         sink.text("format", format);
         sink.integer("shard", i64::from(shard));
         sink.group("items", items.len());
-        let none = Digest::of(b"");
-        items.iter().for_each(|item| write_item(&none, &READS, true, item, &mut sink));
+        let reads = ItemReads::new(READS, true);
+        items.iter().for_each(|item| reads.see(item).write(&mut sink));
         sink.finish()
     }
 

@@ -1,0 +1,197 @@
+//! Opening files that are files: what somebody else named may be a pipe, a terminal or a piece of
+//! the kernel, and to open or read one of these can wait for ever or do something.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+
+use camino::Utf8Path;
+use rustix::fs::OFlags;
+
+use crate::fs::Open;
+
+/// Why a file is not opened; goes on from "cannot open `x`:".
+#[derive(Debug, thiserror::Error)]
+#[error("it is {0}, not a regular file")]
+struct NotRegular(&'static str);
+
+/// Opens a regular file without waiting for anybody.
+pub fn open(path: &Utf8Path, how: Open) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    match how {
+        Open::Read => {}
+        Open::ReadWrite => _ = options.write(true),
+        Open::Create => _ = options.write(true).create(true),
+        // What is made now is a file.
+        Open::CreateNew => return options.write(true).create_new(true).open(path),
+    }
+    // Opening some devices does something, so they are refused before that.
+    match fs::metadata(path) {
+        Ok(metadata) => check(&metadata)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let at_once = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let file = match options.custom_flags(at_once).open(path) {
+        // Another machine has been promised that it will be asked first, and is being asked.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            options.custom_flags(OFlags::NOCTTY.bits().cast_signed()).open(path)?
+        }
+        other => other?,
+    };
+    // Something else may have come to stand there meanwhile.
+    let metadata = file.metadata()?;
+    check(&metadata)?;
+    // Files that the system makes up take no blocks; few others do so.
+    match metadata.blocks() == 0 && made_up::is_made_up(&file) {
+        true => Err(not_regular("a file of the kernel (`proc`, `sysfs` or the like)")),
+        false => Ok(file),
+    }
+}
+
+fn check(metadata: &Metadata) -> io::Result<()> {
+    let kind = metadata.file_type();
+    if kind.is_file() {
+        return Ok(());
+    }
+    if kind.is_dir() {
+        return Err(rustix::io::Errno::ISDIR.into());
+    }
+    Err(not_regular(if kind.is_fifo() {
+        "a named pipe"
+    } else if kind.is_socket() {
+        "a socket"
+    } else if kind.is_char_device() || kind.is_block_device() {
+        "a device"
+    } else {
+        "something else"
+    }))
+}
+
+fn not_regular(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, NotRegular(what))
+}
+
+/// File systems that have no files but what the kernel tells, some of it without an end.
+#[cfg(target_os = "linux")]
+mod made_up {
+    use std::fs::File;
+
+    /// As in `linux/magic.h`: proc, sysfs, debugfs, tracefs, securityfs, both kinds of cgroups,
+    /// bpf, configfs, pstore, efivarfs, selinuxfs, smackfs, binfmt_misc, devpts, mqueue, nsfs,
+    /// apparmorfs, resctrl, fusectl.
+    const KNOWN: [u32; 20] = [
+        0x9fa0,
+        0x6265_6572,
+        0x6462_6720,
+        0x7472_6163,
+        0x7363_6673,
+        0x0027_e0eb,
+        0x6367_7270,
+        0xcafe_4a11,
+        0x6265_6570,
+        0x6165_676c,
+        0xde5e_81e4,
+        0xf97c_ff8c,
+        0x4341_5d53,
+        0x4249_4e4d,
+        0x1cd1,
+        0x1980_0202,
+        0x6e73_6673,
+        0x5a3c_69f0,
+        0x0765_5821,
+        0x6573_5543,
+    ];
+
+    #[allow(clippy::unnecessary_cast, reason = "its type differs between processors")]
+    pub fn is_made_up(file: &File) -> bool {
+        rustix::fs::fstatfs(file).is_ok_and(|found| KNOWN.contains(&(found.f_type as u32)))
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod made_up {
+    pub fn is_made_up(_file: &std::fs::File) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::net::UnixListener;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+    use crate::fs::{FileKind, Fs, RealFs};
+
+    fn refused(path: &Utf8Path) -> String {
+        let waits_for_nobody = [Open::Read, Open::ReadWrite, Open::Create];
+        let mut said = waits_for_nobody.map(|how| open(path, how).unwrap_err().to_string());
+        said.sort();
+        assert_eq!(said[0], said[2], "{path}");
+        assert!(RealFs.read(path).is_err() && Fs::map(&RealFs, path).is_err(), "{path}");
+        said[0].clone()
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = Utf8Path::from_path(folder.path()).unwrap();
+        let path = |name: &str| base.join(name);
+        let mode = Mode::RUSR | Mode::WUSR;
+        mknodat(CWD, path("pipe").as_str(), FileType::Fifo, mode, 0).unwrap();
+        let _listener = UnixListener::bind(path("socket")).unwrap();
+        let links = [("log", "/proc/kmsg"), ("null", "/dev/null"), ("tty", "/dev/tty")];
+        let links = links.into_iter().chain([("round", "round"), ("to_pipe", "pipe")]);
+        for (name, target) in links {
+            std::os::unix::fs::symlink(target, path(name)).unwrap();
+        }
+        for (name, what) in [
+            ("pipe", "a named pipe"),
+            ("to_pipe", "a named pipe"),
+            ("socket", "a socket"),
+            ("null", "a device"),
+            ("tty", "a device"),
+        ] {
+            assert_eq!(refused(&path(name)), format!("it is {what}, not a regular file"));
+        }
+        assert!(refused(&path("round")).contains("os error 40"));
+        assert!(refused(base).contains("os error 21"));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn files_of_the_kernel_are_read_on_purpose_alone() {
+        // Who may not open it is told so; who may would wait for the next message of the kernel.
+        assert!(open("/proc/kmsg".into(), Open::Read).is_err());
+        let error = RealFs.read("/proc/self/status".into()).unwrap_err();
+        assert!(error.source.to_string().contains("a file of the kernel"), "{error:?}");
+        assert!(!RealFs.read_system_file("/proc/self/status".into()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn files_without_a_byte_and_files_that_are_not_there_are_what_they_were() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = Utf8Path::from_path(folder.path()).unwrap().join("file");
+        assert_eq!(open(&path, Open::Read).unwrap_err().kind(), io::ErrorKind::NotFound);
+        open(&path, Open::Create).unwrap();
+        assert_eq!(RealFs.read(&path).unwrap(), b"");
+        assert_eq!(open(&path, Open::CreateNew).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn a_name_that_is_not_utf8_is_listed_and_hides_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = Utf8Path::from_path(folder.path()).unwrap();
+        fs::write(base.join("a"), "").unwrap();
+        let odd = std::ffi::OsStr::from_bytes(b"caf\xe9.wav");
+        fs::write(folder.path().join(odd), "").unwrap();
+        let listed = RealFs.read_dir(base).unwrap();
+        let listed: Vec<_> = listed.iter().map(|entry| (entry.name.as_str(), entry.kind)).collect();
+        assert_eq!(listed, [("a", FileKind::File), ("caf\\xe9.wav", FileKind::Unnameable)]);
+    }
+}
