@@ -93,6 +93,33 @@ fn an_array_that_arrives_or_a_clip_that_changes_is_looked_at_alone() {
 }
 
 #[test]
+fn a_clip_that_is_recorded_again_at_its_old_length_has_stale_tokens() {
+    let project = project();
+    project.run();
+    project.write("data/aino/a.wav", wav(9_000));
+    assert_eq!(project.run().executed()["adopted"], 1);
+    assert_eq!(ids(&project, "missing"), ["aino/a", "aino/c", "aino/d"]);
+    project.run().assert_nothing_done();
+    // Tokens that were made anew are adopted for the new recording.
+    let mut made_again = tokens(3);
+    *made_again.last_mut().unwrap() = 0;
+    made_again[128] = 1;
+    project.write("data/aino/a.npy", made_again);
+    project.run();
+    assert_eq!(ids(&project, "missing"), ["aino/c", "aino/d"]);
+}
+
+#[test]
+fn the_old_recording_in_another_form_keeps_its_tokens() {
+    let project = project();
+    project.run();
+    let tagged = [wav(1_000), b"LIST\x04\0\0\0INFO".to_vec()].concat();
+    project.write("data/aino/a.wav", tagged);
+    project.run();
+    assert_eq!(ids(&project, "taken"), ["aino/a", "aino/b"]);
+}
+
+#[test]
 fn without_being_kept_stale_tokens_set_their_clip_aside() {
     let project = project();
     project.replace("pipeline.toml", "others = \"keep\"", "quarantine = 0.5");

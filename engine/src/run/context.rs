@@ -20,6 +20,9 @@ use crate::record::{MEMO, decode, encode};
 use crate::store::{ReadError, Store};
 use crate::world::Unchanged;
 
+/// The field of what [`Context::first_told`] keeps.
+const TOLD: &str = "told";
+
 pub struct EngineContext {
     pub store: Store,
     pub kind: &'static Kind,
@@ -58,6 +61,21 @@ impl EngineContext {
         sink.integer("version", i64::from(self.kind.version));
         sink.digest("key", key);
         sink.finish()
+    }
+
+    /// What was remembered under a key, where all of it is there.
+    fn recorded(&self, key: &Digest) -> Result<Option<Fields>, StageError> {
+        let failed = |error: CacheError| StageError::of_cache("", &error);
+        let kept = self.store.cache().get(MEMO, &self.part_key(key)).map_err(failed)?;
+        let Some(fields) = kept.and_then(|bytes| decode::<Fields>(&bytes)) else {
+            return Ok(None);
+        };
+        for blob in fields.blobs() {
+            if !self.store.has(&blob.digest).map_err(failed)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(fields))
     }
 
     /// Keeps what was made and gives it the form of fields.
@@ -161,20 +179,20 @@ impl Context for EngineContext {
     }
 
     fn recall(&mut self, key: &Digest) -> Result<Option<Fields>, StageError> {
-        if self.kept.is_some() {
-            return Ok(None);
+        match self.kept.is_some() {
+            true => Ok(None),
+            false => self.recorded(key),
         }
-        let failed = |error: CacheError| StageError::of_cache("", &error);
-        let kept = self.store.cache().get(MEMO, &self.part_key(key)).map_err(failed)?;
-        let Some(fields) = kept.and_then(|bytes| decode::<Fields>(&bytes)) else {
-            return Ok(None);
-        };
-        for blob in fields.blobs() {
-            if !self.store.has(&blob.digest).map_err(failed)? {
-                return Ok(None);
-            }
+    }
+
+    fn first_told(&mut self, key: &Digest, text: &str) -> Result<String, StageError> {
+        // A replay makes nothing of its own, and is told what a run was told.
+        let known = self.recorded(key)?;
+        if let Some(known) = known.as_ref().and_then(|fields| fields.text(TOLD)) {
+            return Ok(known.to_owned());
         }
-        Ok(Some(fields))
+        let told = Output::default().with(TOLD, NewValue::Text(text.to_owned()));
+        self.remember(key, told).map(|_| text.to_owned())
     }
 
     fn remember(&mut self, key: &Digest, output: Output) -> Result<Fields, StageError> {

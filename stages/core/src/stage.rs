@@ -71,6 +71,17 @@ pub trait Context {
     /// Keeps the outcome of a part, so that a later run with the same key recalls it.
     fn remember(&mut self, key: &Digest, output: Output) -> Result<Fields, StageError>;
 
+    /// What was told first under a key in this cache: this text, if nothing was told before.
+    /// For facts that no input holds, such as with which recording a file was first seen.
+    fn first_told(&mut self, key: &Digest, text: &str) -> Result<String, StageError> {
+        const TOLD: &str = "told";
+        if let Some(known) = self.recall(key)?.as_ref().and_then(|fields| fields.text(TOLD)) {
+            return Ok(known.to_owned());
+        }
+        let told = Output::default().with(TOLD, NewValue::Text(text.to_owned()));
+        self.remember(key, told).map(|_| text.to_owned())
+    }
+
     /// Stores one object at once. What is made of it, a checkpoint or an output, names it as
     /// [`NewValue::Kept`], so that a model of gigabytes is never in memory as a whole.
     fn keep(&mut self, kind: &str, bytes: Bytes) -> Result<Blob, StageError>;

@@ -67,7 +67,7 @@ fn no_command_waits_for_a_recording_that_is_a_pipe() {
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", said(&output));
     }
     let aside = said(&ended(&project, &["items", "clips", "--quarantined"]));
-    assert!(aside.contains("it is a named pipe, not a regular file"), "{aside}");
+    assert!(aside.contains("cannot open `data/wavs/b.wav`: it is a named"), "{aside}");
 }
 
 #[test]

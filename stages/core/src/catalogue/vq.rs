@@ -196,6 +196,7 @@ const fn codec_size(
 
 pub static ADOPT: Kind = Kind {
     name: "vq.adopt",
+    version: 2,
     summary: "Takes over tokens that another tool has made, after checking them.",
     doc: "\
 Clips come with their tokens from a corpus stage that names their folder (`tokens`). Nothing is
@@ -208,13 +209,16 @@ the reason (`no-tokens`, `unreadable-tokens`, `token-shape`, `token-range`, `sta
 with `others = \"keep\"` go on without tokens, to be encoded: `dataset.filter` tells them apart by
 the field `adopted`.
 
-The length is all that says which recording tokens were made of. If a clip is recorded again at the same
-length, remove its array. Give the clips as they were encoded, before they are trimmed.
+The length says which recording tokens were made of, and for a clip that was adopted before so does
+the cache: tokens that are as they were are stale (`stale-tokens`) when the clip is recorded again, at
+any length. A cache that has not seen the clip before goes by the length alone. Give the clips as they
+were encoded, before they are trimmed.
 
 The defaults are those of the codec of Fish Speech, 21.5 frames a second.",
     inputs: &[InputPort {
         reads: Fields::These(&[("audio", FieldType::Blob)]),
         may_read: &[(FOUND_TOKENS, FieldType::Blob)],
+        reads_id: true,
         doc: "Clips of a corpus stage that has `tokens`, at any rate.",
         ..InputPort::DATASET
     }],

@@ -25,9 +25,9 @@ pub struct Opened {
 impl Opened {
     /// Makes sure of the content, before anything is made of it.
     pub fn verify(&self) -> Result<(), StageError> {
-        self.source.verify().map_err(|error| {
-            StageError::of_io(format!("`{}`: {error}", self.path), &error)
-        })
+        self.source
+            .verify()
+            .map_err(|error| StageError::of_io(format!("`{}`: {error}", self.path), &error))
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use cache::{Digest, Hasher};
 use stage_core::catalogue::vq as kinds;
+use stage_core::key::{HashSink, Sink};
 use stage_core::{
     Context, Item, ItemJob, Job, NewValue, Output, Parameters, Reject, Setup, Stage, StageError,
     Value,
@@ -10,7 +12,8 @@ use stage_core::{
 use stage_formats::npy;
 
 use super::adopt::{Codec, Length};
-use crate::audio;
+use crate::audio::decode::Options;
+use crate::audio::{Clip, Samples, decode};
 use crate::plain::{stage, unknown_choice};
 
 pub fn stages() -> Vec<Arc<dyn Stage>> {
@@ -69,18 +72,25 @@ impl Adopt {
                           that the corpus stage names with `tokens`";
             return Ok(self.other(Reject::new("no-tokens", reason)));
         };
-        let length = match length(&context.read(audio)?) {
-            Ok(length) => length,
-            Err(reject) => return Ok(Err(reject)),
+        let clip = match decode(&context.read(audio)?, &Options::default()) {
+            Ok(decoded) => decoded.clip,
+            Err(fault) => return Ok(Err(fault.into())),
         };
+        let length = Length { samples: clip.frames() as u64, rate: u64::from(clip.rate) };
         let tokens = context.read(found)?;
-        Ok(match self.frames(&tokens, length) {
-            Err(reject) => self.other(reject),
-            Ok(frames) => Ok(Output::default()
-                .with("tokens", NewValue::Kept(Value::Blob(found.clone())))
-                .with("frames", NewValue::Number(frames as f64))
-                .with("adopted", NewValue::Text("yes".to_owned()))),
-        })
+        let frames = match self.frames(&tokens, length) {
+            Ok(frames) => frames,
+            Err(reject) => return Ok(self.other(reject)),
+        };
+        if is_of_another_recording(&item.id, &found.digest, &clip, context)? {
+            let reason = "the clip was recorded again, and the tokens are those of the recording \
+                          before: make them again, or remove them";
+            return Ok(self.other(Reject::new("stale-tokens", reason)));
+        }
+        Ok(Ok(Output::default()
+            .with("tokens", NewValue::Kept(Value::Blob(found.clone())))
+            .with("frames", NewValue::Number(frames as f64))
+            .with("adopted", NewValue::Text("yes".to_owned()))))
     }
 
     fn frames(&self, tokens: &[u8], length: Length) -> Result<u64, Reject> {
@@ -102,9 +112,34 @@ impl Adopt {
     }
 }
 
-fn length(bytes: &[u8]) -> Result<Length, Reject> {
-    let clip = audio::decode(bytes, &audio::decode::Options::default())
-        .map_err(|fault| Reject::new(fault.code(), fault.to_string()))?
-        .clip;
-    Ok(Length { samples: clip.frames() as u64, rate: u64::from(clip.rate) })
+/// Whether these tokens were adopted for another recording of the clip before. That they are as long
+/// says nothing then.
+fn is_of_another_recording(
+    clip: &str,
+    tokens: &Digest,
+    recording: &Clip,
+    context: &mut dyn Context,
+) -> Result<bool, StageError> {
+    let mut sink = HashSink::default();
+    sink.text("tokens adopted for", clip);
+    sink.digest("tokens", tokens);
+    let sound = sound_of(recording).to_string();
+    Ok(context.first_told(&sink.finish(), &sound)? != sound)
+}
+
+/// The digest of what is heard: in another container, or with another tag, it is the same.
+fn sound_of(clip: &Clip) -> Digest {
+    let mut hasher = Hasher::default();
+    hasher.update(&clip.rate.to_le_bytes());
+    hasher.update(&clip.channels.to_le_bytes());
+    let (name, bytes): (&[u8], Vec<u8>) = match &clip.samples {
+        Samples::Pcm(samples) => {
+            (b"i16", samples.iter().flat_map(|one| one.to_le_bytes()).collect())
+        }
+        Samples::Wide(samples) => {
+            (b"f32", samples.iter().flat_map(|one| one.to_le_bytes()).collect())
+        }
+    };
+    hasher.update(name).update(&bytes);
+    hasher.finish()
 }
