@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cache::Link;
 use camino::Utf8PathBuf;
-use stage_core::{FieldType, Kind, Parameters};
+use stage_core::{FieldType, Kind, Parameter, ParameterType, Parameters};
 
 pub use tolerance::Tolerance;
 
@@ -38,6 +38,20 @@ impl Pipeline {
 
     pub fn find(&self, name: &str) -> Option<&StageSpec> {
         self.stages.iter().find(|stage| stage.name == name)
+    }
+
+    /// The files and folders that stages and assets are read from.
+    pub fn paths(&self) -> BTreeSet<Utf8PathBuf> {
+        let is_path = |parameter: &&Parameter| {
+            matches!(parameter.parameter_type, ParameterType::File | ParameterType::SourcePath)
+        };
+        let of = |stage: &StageSpec| -> Vec<Utf8PathBuf> {
+            let parameters = stage.kind.parameters.iter().filter(is_path);
+            let path = |parameter: &Parameter| stage.parameters.text(parameter.name).ok();
+            parameters.filter_map(path).map(|path| self.base.join(path)).collect()
+        };
+        let assets = self.assets.values().map(|asset| self.base.join(&asset.path));
+        self.stages.iter().flat_map(of).chain(assets).collect()
     }
 
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = StageId> + use<> {

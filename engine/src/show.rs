@@ -4,6 +4,7 @@
 //! and the stored log cannot disagree. Nothing here knows where the text ends up: every reporter
 //! writes to what it is given.
 
+pub mod course;
 pub mod escape;
 pub mod estimate;
 pub mod items;

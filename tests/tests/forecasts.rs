@@ -142,7 +142,7 @@ fn a_higher_rank_needs_more_memory_and_more_disk() {
 fn time_follows_what_is_computed() {
     let seconds = |set: &[&str]| likely(stage(set, "finnish").seconds);
     let usual = seconds(&[]);
-    let twice = seconds(&["stage.finnish.epochs=6.0"]);
+    let twice = seconds(&["stage.finnish.epochs=120.0"]);
     assert!((1.8..2.2).contains(&(twice / usual)), "{twice} for {usual}");
     assert!(seconds(&["stage.finnish.precision=\"f32\""]) > usual);
     assert!(seconds(&["stage.finnish.gradient_checkpointing=false"]) < usual);
@@ -172,4 +172,101 @@ fn the_largest_batch_that_fits_keeps_the_rows_of_a_step() {
         line,
         "a100-40: batch = 4 fits into 20 GB, with accumulation = 16 for 64 rows a step"
     );
+}
+
+const GUIDE: &str = include_str!("../../docs/guides/finnish-fish.md");
+
+/// A number with its unit, as a table has it.
+fn figure(cell: &str) -> f64 {
+    let (number, unit) = cell.split_once(' ').unwrap_or((cell, ""));
+    let number: f64 = number.replace(',', "").parse().unwrap_or_else(|_| panic!("{cell}"));
+    match unit {
+        "h" => number * 3_600.0,
+        "GB" => number * 1e9,
+        "%" => number / 100.0,
+        "" => number,
+        other => panic!("{other}"),
+    }
+}
+
+/// The rows of the table of the guide: what, reported, the plan, and the band, where there is one.
+fn published() -> Vec<(String, f64, f64, Option<f64>)> {
+    let rows = GUIDE.lines().skip_while(|line| !line.starts_with("| figure |")).skip(2);
+    let rows = rows.take_while(|line| line.starts_with('|'));
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let band = Some(cells[3]).filter(|cell| *cell != "-").map(figure);
+        (cells[0].to_owned(), figure(cells[1]), figure(cells[2]), band)
+    };
+    rows.map(row).collect()
+}
+
+#[test]
+fn the_plan_of_4000_clips_is_within_the_band_of_the_published_workflow_and_as_the_guide_says() {
+    let forecast = forecast(&[]);
+    let rows = published();
+    assert_eq!(rows.iter().filter(|(.., band)| band.is_some()).count(), 5);
+    assert_eq!(rows.len(), 6);
+    for (what, reported, told, band) in rows {
+        let stage = match what.ends_with("phase 1") {
+            true => &forecast.stages["finnish"],
+            false => &forecast.stages["adapters"],
+        };
+        let planned = match what.split(' ').next() {
+            Some("steps") => stage.training.as_ref().unwrap().course.timetable.steps as f64,
+            Some("time") => likely(stage.seconds),
+            _ => likely(stage.vram_bytes),
+        };
+        assert!(
+            (planned / told - 1.0).abs() < 0.02,
+            "{what}: {planned}, and the guide says {told}"
+        );
+        let band = band.unwrap_or(f64::INFINITY);
+        assert!((planned / reported - 1.0).abs() <= band, "{what}: {planned} for {reported}");
+    }
+}
+
+#[test]
+fn a_training_is_planned_in_steps_rows_passes_and_clips() {
+    let training = stage(&[], "finnish").training.unwrap();
+    let (course, bounds) = (&training.course, training.bounds);
+    assert_eq!((course.rows_of_step, training.steps_of_pass, training.passes), (8, 27.0, 60.0));
+    let clips = course.clips;
+    assert_eq!((clips.used, clips.held_out, clips.left_out), (3_920, 80, 0));
+    assert!(bounds.low < bounds.likely && bounds.likely < bounds.high, "{bounds:?}");
+    let table = &course.timetable;
+    assert_eq!((table.warm_up, table.validate_every, table.save_every), (81, 65, 405));
+    assert!(training.idle.is_empty() && training.is_certain);
+    // As many steps as rows of 16 clips, and what is validated on is no part of a pass.
+    let expected = format!("{MMS}\n[expect]\nclips = 800\nsound = \"1h\"\n");
+    let forecast = forecast_of(&expected, &[]);
+    let training = forecast.stages["trained"].training.clone().unwrap();
+    assert_eq!((training.steps_of_pass, training.passes), (50.0, 200.0));
+    let clips = training.course.clips;
+    assert_eq!((clips.used, clips.held_out, training.bounds), (800, 800, Figure::exact(10_000.0)));
+}
+
+/// What the recipe once said of phase 1.
+const ONCE: [&str; 4] = [
+    "stage.finnish.epochs=3.0",
+    "stage.finnish.warm_up=100",
+    "stage.finnish.validate_every=200",
+    "stage.finnish.save_every=500",
+];
+
+#[test]
+fn a_schedule_that_cannot_act_is_sure_where_the_clips_are_told_and_likely_where_they_are_guessed() {
+    let of = |set: &[&str]| stage(&[&ONCE, set].concat(), "finnish").training.unwrap();
+    let names = |idle: &[stage_core::course::Idle]| -> Vec<String> {
+        idle.iter().map(|idle| idle.parameter.clone()).collect()
+    };
+    let all = ["warm_up", "validate_every", "patience", "save_every"];
+    let training = of(&[]);
+    assert_eq!(training.course.timetable.steps, 81);
+    assert_eq!(names(training.mistakes()), all);
+    let near = of(&["stage.finnish.warm_up=85"]);
+    assert_eq!((names(&near.idle), near.mistakes().len()), (all.map(str::to_owned).to_vec(), 0));
+    let guessed = FISH.split("[expect]").next().unwrap();
+    let guessed = forecast_of(guessed, &ONCE).stages["finnish"].training.clone().unwrap();
+    assert_eq!((names(&guessed.idle).len(), guessed.mistakes().len()), (4, 0));
 }

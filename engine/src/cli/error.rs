@@ -6,6 +6,7 @@ use std::io;
 use cache::CacheError;
 use cache::fs::FsError;
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
+use stage_core::course::Idle;
 
 use super::terminal::Terminal;
 use crate::engine::EngineError;
@@ -52,6 +53,9 @@ pub enum CliError {
     File(#[from] FsError),
     #[error("standard output")]
     Output(#[from] io::Error),
+    /// By the names of the trainings.
+    #[error("the schedule of a training has parts that can never act")]
+    Schedules(Vec<(String, Idle)>),
     #[error("{message}")]
     Failed { message: String, help: Option<String> },
 }
@@ -79,7 +83,7 @@ impl CliError {
 
     pub fn code(&self) -> u8 {
         match self {
-            CliError::Usage { .. } | CliError::Manifest(_) => USAGE,
+            CliError::Usage { .. } | CliError::Schedules(_) | CliError::Manifest(_) => USAGE,
             // Whoever read the output has seen enough of it.
             CliError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             _ => FAILED,
@@ -91,6 +95,15 @@ impl CliError {
         match self {
             CliError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => String::new(),
             CliError::Manifest(problems) => diagnostic(&**problems, terminal),
+            CliError::Schedules(mistakes) => {
+                let bad = terminal.errors.bad("error");
+                let told = mistakes.iter().map(|(stage, idle)| {
+                    let (stage, message, help) =
+                        (clean(stage), clean(&idle.message), clean(&idle.help));
+                    format!("{bad}: stage `{stage}`: {message}\n  help: {help}\n")
+                });
+                told.collect()
+            }
             error => {
                 let mut text = terminal.errors.bad("error");
                 text.push_str(": ");

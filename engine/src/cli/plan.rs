@@ -2,23 +2,28 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::sync::Arc;
 
-use cache::Cache;
+use cache::fs::MemoryFs;
+use cache::{Access, Cache};
 use serde_json::json;
+use stage_core::cost::Cost;
+use stage_core::course::{ExpectedCourse, Idle};
 use stage_core::event::{Event, PlannedStage};
 
 use super::arguments::{self, Settings};
 use super::error::{CliError, Exit, diagnostic};
 use super::project::{Program, Project};
 use crate::engine::Engine;
-use crate::estimate::{RunOutcome, Total, estimate_here};
+use crate::estimate::{Estimate, RunOutcome, Total, estimate, estimate_here};
 use crate::gpu_hours::Budget;
 use crate::history;
-use crate::pipeline::{Pipeline, StageId};
+use crate::machine::Machine;
+use crate::pipeline::{Pipeline, StageId, StageSpec};
 use crate::plan::Plan;
 use crate::record::RunRecord;
 use crate::show::escape::clean;
-use crate::show::estimate::{EstimateText, accuracy};
+use crate::show::estimate::{EstimateText, accuracy, courses};
 use crate::show::lines::message;
 use crate::show::plan::PlanText;
 use crate::show::table::Table;
@@ -41,7 +46,44 @@ pub fn check(
         write!(output, ", {assets} asset{}", plural(assets))?;
     }
     writeln!(output)?;
+    let Some(estimate) = trainings(program, &project) else { return Ok(Exit::Done) };
+    output.write_all(courses(&estimate, &project.pipeline, program.terminal.data).as_bytes())?;
+    refuse_idle(&estimate)?;
     Ok(Exit::Done)
+}
+
+/// What the trainings that are to be done will do, as far as it can be told without a step. What
+/// keeps a plan from being made is for `plan` to say.
+fn trainings(program: &Program, project: &Project) -> Option<Estimate> {
+    let is_training = |spec: &StageSpec| matches!(spec.kind.cost, Cost::Training(_));
+    if !project.pipeline.stages.iter().any(is_training) {
+        return None;
+    }
+    let engine = program.engine(None, false);
+    let mut pipeline = project.pipeline.clone();
+    let cache = match program.look_into(project).ok()? {
+        Some(cache) => cache,
+        None => {
+            // Where nothing has run, nothing is known of what the files hold.
+            pipeline.absent = pipeline.paths();
+            Cache::open("/cache".into(), Arc::new(MemoryFs::new()), Access::ReadWrite).ok()?
+        }
+    };
+    let plan = engine.plan(&pipeline, &cache, &[], &mut |_| {}).ok()?;
+    estimate(&pipeline, &plan, &cache, Machine::default(), engine.threads).ok()
+}
+
+/// Fails where the counts are known and a part of a training can never come to act.
+fn refuse_idle(estimate: &Estimate) -> Result<(), CliError> {
+    let mistakes = estimate.stages.iter().flat_map(|(name, stage)| {
+        let training = stage.training.as_deref();
+        let idle = training.map_or(&[][..], ExpectedCourse::mistakes);
+        idle.iter().map(|idle| (name.clone(), idle.clone()))
+    });
+    match mistakes.collect::<Vec<(String, Idle)>>() {
+        none if none.is_empty() => Ok(()),
+        mistakes => Err(CliError::Schedules(mistakes)),
+    }
 }
 
 /// Makes the plan; what is noticed on the way is told.
@@ -92,6 +134,7 @@ pub fn plan(
             plan["estimate"]["without_set"] = json!(before);
         }
         writeln!(output, "{plan}")?;
+        refuse_idle(&estimate)?;
         return Ok(Exit::Done);
     }
     let wanted = match targets.as_slice() {
@@ -115,6 +158,7 @@ pub fn plan(
     if let Some(purse) = Purse::read(&cache, &project.pipeline)? {
         writeln!(output, "{purse}")?;
     }
+    refuse_idle(&estimate)?;
     Ok(Exit::Done)
 }
 

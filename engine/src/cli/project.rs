@@ -142,6 +142,15 @@ impl Program {
         Ok(cache)
     }
 
+    /// The cache of a project as it is, read only, where there is one.
+    pub fn look_into(&self, project: &Project) -> Result<Option<Cache>, CacheError> {
+        let folder = &project.cache_folder;
+        match RealFs.metadata(&folder.join("FORMAT")) {
+            Ok(_) => Cache::open(folder, Arc::new(RealFs), Access::ReadOnly).map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+
     /// Opens a cache that must be there already.
     pub fn open_existing(
         &self,

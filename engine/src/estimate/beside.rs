@@ -2,12 +2,13 @@
 //! and checkpoints.
 
 use stage_core::cost::WEIGHT_BYTES_PER_SECOND;
+use stage_core::course::Course;
 use stage_core::estimate::Figure;
 
 use super::Estimator;
 use crate::measure::Measure;
 use crate::measure::line::Line;
-use crate::pipeline::{Reference, StageSpec};
+use crate::pipeline::StageSpec;
 
 /// A worker starts and reads weights.
 const START: f64 = 5.0;
@@ -62,43 +63,26 @@ impl Beside {
 }
 
 impl Estimator<'_> {
-    /// Of a training that has so many steps before it, of a pass of so many rows.
-    pub fn beside(&self, spec: &StageSpec, steps: f64, rows: f64, pass: f64) -> Beside {
-        let count = |name: &str| spec.parameters.integer(name).unwrap_or(0) as f64;
+    /// Of a training that has so many steps before it.
+    pub fn beside(&self, spec: &StageSpec, course: &Course, steps: f64) -> Beside {
+        let table = &course.timetable;
         let is_new = !self.has_checkpoint(spec.id);
-        let held_out = self.held_out(spec, pass);
-        let (every, first) = (count("validate_every"), f64::from(u8::from(is_new)));
-        let validations = if every > 0.0 { (steps / every).ceil() + first } else { 0.0 };
-        let saves =
-            if count("save_every") > 0.0 { (steps / count("save_every")).floor() } else { 0.0 };
+        let clips = course.clips;
+        let share = clips.held_out as f64 / (clips.used as f64).max(1.0);
+        let held_out = (course.rows_of_pass * share).ceil();
+        let first = f64::from(u8::from(is_new));
+        let validations = (steps / table.validate_every.max(1) as f64).ceil() + first;
+        let saves = match table.save_every {
+            0 => 0.0,
+            every => (steps / every as f64).floor(),
+        };
         Beside {
             has_preflight: is_new && spec.parameters.flag("preflight").unwrap_or(false),
             validations: if held_out > 0.0 { validations } else { 0.0 },
             saves: saves + 1.0,
-            rows,
+            rows: course.rows_of_step as f64,
             held_out,
             state_bytes: 0.0,
-        }
-    }
-
-    /// Rows that are held out, beside those of a pass.
-    fn held_out(&self, spec: &StageSpec, pass: f64) -> f64 {
-        let items = |port: &str| {
-            let references = spec.inputs.get(port).map(|input| &input.references[..]);
-            let flow = |reference: &Reference| match reference {
-                Reference::Stage { stage, port } => {
-                    self.flows.of(*stage, port, &self.assumed).items
-                }
-                Reference::Asset(_) => 0.0,
-            };
-            references.map(|references| references.iter().map(flow).sum::<f64>())
-        };
-        match (items("validation"), items("input")) {
-            (Some(held), Some(trained)) if trained > 0.0 => pass * held / trained,
-            _ => {
-                let fraction = spec.parameters.number("validation_fraction").unwrap_or(0.0);
-                (pass * fraction / (1.0 - fraction)).ceil()
-            }
         }
     }
 }

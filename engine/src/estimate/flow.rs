@@ -44,6 +44,8 @@ pub struct Flow {
     pub items: f64,
     /// Of sound, or of speech where there is only text.
     pub seconds: f64,
+    /// Nobody has said so: neither data nor `[expect]`.
+    pub is_guess: bool,
 }
 
 impl Flow {
@@ -52,9 +54,16 @@ impl Flow {
         self.seconds += seconds_of(fields, packing);
     }
 
+    fn add_longer(&mut self, fields: &Fields, packing: &Packing, seconds: f64) {
+        if seconds_of(fields, packing) > seconds {
+            self.add(fields, packing);
+        }
+    }
+
     fn add_all(&mut self, other: Flow) {
         self.items += other.items;
         self.seconds += other.seconds;
+        self.is_guess |= other.is_guess;
     }
 
     pub fn mean_seconds(&self) -> f64 {
@@ -93,16 +102,62 @@ impl<'a> Flows<'a> {
         flow
     }
 
-    /// What arrives on the ports for data sets, together.
-    pub fn arriving(&self, spec: &StageSpec, assumed: &Assumptions) -> Flow {
+    /// What arrives on one port, as far as it is for data sets.
+    pub fn on_port(&self, spec: &StageSpec, port: &str, assumed: &Assumptions) -> Flow {
+        let references = spec.inputs.get(port).into_iter().flat_map(|input| &input.references);
         let mut sum = Flow::default();
-        for reference in spec.inputs.values().flat_map(|input| &input.references) {
+        for reference in references {
             if let Reference::Stage { stage, port } = reference
                 && is_dataset(self.pipeline.stage(*stage), port)
             {
                 sum.add_all(self.of(*stage, port, assumed));
             }
         }
+        sum
+    }
+
+    /// How many of the items on a port last longer, as far as they are known.
+    pub fn longer(&self, spec: &StageSpec, port: &str, seconds: f64) -> Flow {
+        let mut long = Flow::default();
+        let references = spec.inputs.get(port).into_iter().flat_map(|input| &input.references);
+        for reference in references {
+            let Reference::Stage { stage, port } = reference else { continue };
+            // What cannot be read now is told when it is used.
+            let found = match self.plan.stage(*stage).outputs.get(port) {
+                Some(Planned::Root { root, .. }) => self.longer_stored(root, seconds),
+                Some(Planned::Partial(partial)) => self.longer_known(partial, seconds),
+                _ => continue,
+            };
+            long.add_all(found.unwrap_or_default());
+        }
+        long
+    }
+
+    fn longer_stored(&self, root: &Digest, seconds: f64) -> Result<Flow, ReadError> {
+        longer_of(&self.store, &self.packing, &self.store.dataset(root)?.buckets, seconds)
+    }
+
+    fn longer_known(&self, partial: &PartialDataset, seconds: f64) -> Result<Flow, ReadError> {
+        let (mut closed, mut long) = (Vec::new(), Flow::default());
+        for bucket in &partial.buckets {
+            match bucket {
+                PartialBucket::Closed(bucket) => closed.push(*bucket),
+                PartialBucket::Open { items, .. } => items.iter().for_each(|item| match item {
+                    PartialItem::Known(item) => {
+                        long.add_longer(&item.fields, &self.packing, seconds);
+                    }
+                    PartialItem::Pending(_) => {}
+                }),
+            }
+        }
+        long.add_all(longer_of(&self.store, &self.packing, &closed, seconds)?);
+        Ok(long)
+    }
+
+    /// What arrives on the ports for data sets, together.
+    pub fn arriving(&self, spec: &StageSpec, assumed: &Assumptions) -> Flow {
+        let mut sum = Flow::default();
+        spec.inputs.keys().for_each(|port| sum.add_all(self.on_port(spec, port, assumed)));
         sum
     }
 
@@ -140,6 +195,7 @@ impl<'a> Flows<'a> {
         }
         flow.add_all(in_buckets(&self.store, &self.packing, &closed)?);
         let arriving = self.main_input(self.pipeline.stage(id), assumed).unwrap_or_default();
+        flow.is_guess |= pending > 0.0 && arriving.is_guess;
         flow.items += pending;
         flow.seconds += pending * arriving.mean_seconds();
         Ok(flow)
@@ -152,7 +208,7 @@ impl<'a> Flows<'a> {
         }
         if port == CHECKPOINTS {
             let kept = spec.parameters.integer("keep").unwrap_or(0).max(0) as f64;
-            return Flow { items: kept + 1.0, seconds: 0.0 };
+            return Flow { items: kept + 1.0, ..Flow::default() };
         }
         if let Some(flow) = self.last_time(spec, port).filter(|_| spec.work != StageWork::Item) {
             return flow;
@@ -162,7 +218,7 @@ impl<'a> Flows<'a> {
         match states {
             Some(Reference::Stage { stage, port }) => {
                 let states = self.of(*stage, port, assumed).items;
-                Flow { items: flow.items * states, seconds: flow.seconds * states }
+                Flow { items: flow.items * states, seconds: flow.seconds * states, ..flow }
             }
             _ => flow,
         }
@@ -186,12 +242,14 @@ impl<'a> Flows<'a> {
             return Flow {
                 items: texts.len() as f64,
                 seconds: letters as f64 / LETTERS_PER_SECOND,
+                is_guess: false,
             };
         }
         let expected = self.pipeline.session.expected;
         let items = expected.clips.unwrap_or(CLIPS);
         let seconds = expected.sound_seconds.unwrap_or(items * CLIP_SECONDS);
         let name = &spec.name;
+        let is_guess = expected.clips.is_none() || expected.sound_seconds.is_none();
         let told = match expected.clips.is_some() || expected.sound_seconds.is_some() {
             true => "as `[expect]` says".to_owned(),
             false => "until `[expect]` says otherwise or they are there".to_owned(),
@@ -200,7 +258,7 @@ impl<'a> Flows<'a> {
             "`{name}` gives {items:.0} clips of {:.1} s each, {told}",
             seconds / items.max(1.0)
         ));
-        Flow { items, seconds }
+        Flow { items, seconds, is_guess }
     }
 }
 
@@ -214,9 +272,21 @@ fn in_buckets(store: &Store, packing: &Packing, buckets: &[Bucket]) -> Result<Fl
     }
     if step > 1 {
         let items = buckets.iter().map(|bucket| f64::from(bucket.items)).sum();
-        flow = Flow { items, seconds: items * flow.mean_seconds() };
+        flow = Flow { items, seconds: items * flow.mean_seconds(), ..flow };
     }
     Ok(flow)
+}
+
+/// Those that last longer; of a large data set as many times those of its part.
+fn longer_of(store: &Store, packing: &Packing, buckets: &[Bucket], seconds: f64) -> Result<Flow, ReadError> {
+    let step = buckets.len().div_ceil(READ).max(1);
+    let mut long = Flow::default();
+    for bucket in buckets.iter().step_by(step) {
+        let chunk = store.chunk(&bucket.chunk)?;
+        chunk.items.iter().for_each(|item| long.add_longer(&item.fields, packing, seconds));
+    }
+    let all = step as f64;
+    Ok(Flow { items: long.items * all, seconds: long.seconds * all, ..long })
 }
 
 fn is_dataset(spec: &StageSpec, port: &str) -> bool {
@@ -303,8 +373,8 @@ mod tests {
         Packing { cache: None, part: OnceCell::new() }
     }
 
-    /// Of a data set whose items last 1 to 9 seconds.
-    fn flow_of(items: usize) -> Flow {
+    /// A data set with items of 1 to 9 seconds.
+    fn stored(items: usize) -> (Store, Vec<Bucket>) {
         let fs = Arc::new(MemoryFs::new());
         let cache = Cache::open("/cache".into(), fs, Access::ReadWrite).unwrap();
         let store = Store::new(cache, "/".into(), Arc::new(StatIndex::default()));
@@ -316,16 +386,32 @@ mod tests {
         for chunk in parts.chunks {
             store.put(chunk.into()).unwrap();
         }
-        in_buckets(&store, &plain(), &parts.dataset.buckets).unwrap()
+        (store, parts.dataset.buckets)
+    }
+
+    fn flow_of(items: usize) -> Flow {
+        let (store, buckets) = stored(items);
+        in_buckets(&store, &plain(), &buckets).unwrap()
     }
 
     #[test]
     fn of_a_small_data_set_all_is_added_and_of_a_large_one_a_part_stands_for_it() {
         assert_eq!(flow_of(0), Flow::default());
-        assert_eq!(flow_of(900), Flow { items: 900.0, seconds: 4_500.0 });
+        assert_eq!(flow_of(900), Flow { items: 900.0, seconds: 4_500.0, is_guess: false });
         let large = flow_of(45_000);
         assert_eq!(large.items, 45_000.0);
         assert!((large.mean_seconds() / 5.0 - 1.0).abs() < 0.03, "{large:?}");
+    }
+
+    #[test]
+    fn items_that_last_longer_are_counted_in_a_small_data_set_and_told_from_a_part_of_a_large_one()
+    {
+        let long = |items: usize| {
+            let (store, buckets) = stored(items);
+            longer_of(&store, &buckets, 7.0).unwrap()
+        };
+        assert_eq!(long(900), Flow { items: 200.0, seconds: 1_700.0, is_guess: false });
+        assert!((long(45_000).items / 10_000.0 - 1.0).abs() < 0.1);
     }
 
     fn blob(kind: &str, size: u64) -> Value {

@@ -66,7 +66,7 @@ impl Estimator<'_> {
         let todo = self.todo(spec, self.plan.stage(spec.id), by_formula);
         let mut estimate = match (spec.kind.cost, measured) {
             (Cost::Training(training), measured) => {
-                self.training(spec, training, &todo, &device, measured)
+                self.training(spec, training, &device, measured)
             }
             (_, Some((measure, basis))) if spec.work == StageWork::Train => {
                 self.by_steps(spec, &todo, &measure, basis)
@@ -93,7 +93,7 @@ impl Estimator<'_> {
         };
         let arriving = match by_formula || planned == 0 {
             true => self.flows.arriving(spec, &self.assumed),
-            false => Flow { items: planned as f64, seconds: 0.0 },
+            false => Flow { items: planned as f64, ..Flow::default() },
         };
         match spec.work {
             StageWork::Item => self.items_todo(spec, plan, arriving),
@@ -122,7 +122,7 @@ impl Estimator<'_> {
         let planned = (plan.executed + plan.pending) as f64;
         let count = if planned > 0.0 { planned } else { arriving.items };
         let size = (known as f64 >= count).then_some(weight as f64 / MEGABYTE);
-        let flow = Flow { items: count, seconds: count * arriving.mean_seconds() };
+        let flow = Flow { items: count, seconds: count * arriving.mean_seconds(), ..arriving };
         Todo { count, size, flow }
     }
 
@@ -183,7 +183,7 @@ impl Estimator<'_> {
         device: &Device,
     ) -> StageEstimate {
         self.assumed.add(rates.origin);
-        let Flow { items, seconds } = todo.flow;
+        let Flow { items, seconds, .. } = todo.flow;
         let linear = |each: f64, second: f64| each * items + second * seconds;
         // Handing an item over takes the same on every device.
         let slowness = if rates.on_processor { 1.0 } else { self.slowness(device) };

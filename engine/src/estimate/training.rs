@@ -2,6 +2,7 @@
 //! model until a run has measured them, and the batch that fits.
 
 use stage_core::cost::{Family, Training};
+use stage_core::course::{self, ClipCounts, Course, ExpectedCourse, Timetable};
 use stage_core::estimate::{Basis, Figure, StageEstimate};
 use stage_core::{Parameters, StageError};
 use stage_formats::dual_ar::Config;
@@ -11,25 +12,30 @@ use stage_formats::vits;
 use super::Estimator;
 use super::beside::Beside;
 use super::flow::Flow;
-use super::stage::{GPU_CONTEXT, Todo};
+use super::stage::GPU_CONTEXT;
 use crate::machine::Device;
 use crate::measure::Measure;
 use crate::pipeline::{StageId, StageSpec};
+use crate::plan::inputs::ITEMS;
 use crate::record::{CHECKPOINT, PROGRESS, decode};
 use crate::show::units;
 
+/// Where held-out clips arrive.
+const VALIDATION: &str = "validation";
 /// Codec frames of a second, and the tokens of the text that goes with it.
 const TOKENS_PER_SECOND: f64 = 21.5 + 5.5;
 /// Marks and the head of each clip.
 const TOKENS_PER_CLIP: f64 = 20.0;
+/// How far the tokens of a language, and so the rows of its clips, are from that.
+const ROWS_SPREAD: f64 = 1.2;
 /// How full rows are of whole clips.
 const FILLED: f64 = 0.95;
 /// What a GPU of speed 1 does in half precision and in f32, operations a second.
-const HALF_SPEED: f64 = 3.5e13;
+const HALF_SPEED: f64 = 3.9e13;
 const F32_SPEED: f64 = 1e13;
 const CORE_SPEED: f64 = 2e10;
-const SPEED_ORIGIN: &str = "training runs at 35 TFLOP/s in half precision on an A100, and at 10 in \
-    f32: users report 5.4 s for a step of 8 rows of 4,096 tokens with adapters";
+const SPEED_ORIGIN: &str = "training runs at 39 TFLOP/s in half precision on an A100, and at 10 in \
+    f32: users report 5.4 s for a step of 8 rows of 4,096 tokens with adapters, and 7 s without";
 const ROWS_ORIGIN: &str = "a second of speech is 27 tokens with its text, and rows are 95 % full";
 const TIME_SPREAD: f64 = 2.5;
 /// What a batch takes however small it is.
@@ -53,10 +59,8 @@ struct Plan {
     setting: Setting,
     accumulation: i64,
     clip_seconds: f64,
-    steps: f64,
-    /// Rows of a pass over the clips.
-    pass: f64,
-    may_end_early: bool,
+    clips: f64,
+    expected: ExpectedCourse,
 }
 
 enum Model {
@@ -65,6 +69,14 @@ enum Model {
 }
 
 impl Plan {
+    fn steps(&self) -> f64 {
+        self.expected.course.timetable.steps as f64
+    }
+
+    fn may_end_early(&self) -> bool {
+        self.expected.course.timetable.patience > 0
+    }
+
     fn memory(&self, rows: i64) -> Memory {
         let setting = Setting { rows, ..self.setting.clone() };
         match &self.model {
@@ -93,11 +105,10 @@ impl Estimator<'_> {
         &self,
         spec: &StageSpec,
         training: Training,
-        todo: &Todo,
         device: &Device,
         measured: Option<(Measure, Basis)>,
     ) -> StageEstimate {
-        let Ok(plan) = self.plan_of(spec, training, todo.flow, device) else {
+        let Ok(plan) = self.plan_of(spec, training, device) else {
             return StageEstimate::unknown(0);
         };
         let measured = measured.filter(|(_, basis)| *basis != Basis::Similar);
@@ -108,7 +119,7 @@ impl Estimator<'_> {
         let mut estimate = StageEstimate {
             basis: Basis::Formula,
             seconds: None,
-            disk_bytes: Some(self.state_bytes(spec, &plan)),
+            disk_bytes: None,
             ram_bytes: Some(match is_gpu {
                 true => Figure::within(3e9 + plan.memory(1).weights, 1.7),
                 false => memory + Figure::exact(4e8),
@@ -116,11 +127,10 @@ impl Estimator<'_> {
             vram_bytes: is_gpu.then_some(memory),
             ..StageEstimate::unknown(0)
         };
-        let left = plan.steps * self.left_of(spec.id);
-        let rows = (plan.setting.rows * plan.accumulation) as f64;
+        let left = plan.steps() * self.left_of(spec.id);
         let beside = Beside {
             state_bytes: plan.bytes(1.0, 0.0),
-            ..self.beside(spec, left, rows, plan.pass)
+            ..self.beside(spec, &plan.expected.course, left)
         };
         let mut scale = 1.0;
         if let Some((measure, basis)) = measured {
@@ -128,11 +138,11 @@ impl Estimator<'_> {
                 (measure.seconds.total(left, 0.0, 0.1), measure.seconds.total(1.0, 0.0, 0.0))
             {
                 let all = steps + beside.seconds(step.likely, Some(&measure));
-                estimate.seconds = Some(early(all, plan.may_end_early));
+                estimate.seconds = Some(early(all, plan.may_end_early()));
                 estimate.basis = basis;
             }
             estimate.disk_bytes =
-                measure.bytes.total(1.0, todo.flow.items, 0.05).or(estimate.disk_bytes);
+                measure.bytes.total(1.0, plan.clips, 0.05).or(estimate.disk_bytes);
             let seen = |bytes: f64| (bytes > 0.0).then(|| Figure::around(bytes, 0.1 * bytes));
             estimate.ram_bytes = seen(measure.ram_bytes).or(estimate.ram_bytes);
             if let Some(vram) = seen(measure.vram_bytes).filter(|_| is_gpu) {
@@ -143,11 +153,15 @@ impl Estimator<'_> {
         if estimate.seconds.is_none() {
             let step = self.step_seconds(&plan, device);
             let all = Figure::within(step * left, TIME_SPREAD) + beside.seconds(step, None);
-            estimate.seconds = Some(early(all, plan.may_end_early));
+            estimate.seconds = Some(early(all, plan.may_end_early()));
+        }
+        if estimate.disk_bytes.is_none() {
+            estimate.disk_bytes = Some(self.state_bytes(spec, &plan, estimate.seconds));
         }
         if is_gpu {
             estimate.advice = self.batch_advice(&plan, scale);
         }
+        estimate.training = Some(Box::new(plan.expected));
         estimate
     }
 
@@ -176,7 +190,6 @@ impl Estimator<'_> {
         &self,
         spec: &StageSpec,
         training: Training,
-        flow: Flow,
         device: &Device,
     ) -> Result<Plan, StageError> {
         let parameters = &spec.parameters;
@@ -189,11 +202,11 @@ impl Estimator<'_> {
             Model::Text(config) => config.max_seq_len,
             Model::Vits(_) => i64::MAX,
         };
-        let tokens = flow.seconds * TOKENS_PER_SECOND + flow.items * TOKENS_PER_CLIP;
         let length = parameters.integer("max_length").unwrap_or(1).min(longest);
+        let clips = self.clips_of(spec, &model, length);
         let setting = Setting {
             rows: parameters.integer("batch")?,
-            length: length.min(tokens.ceil() as i64).max(1),
+            length: length.min(tokens(clips.all).ceil() as i64).max(1),
             is_half: is_half(parameters, device),
             checkpointing: flag("gradient_checkpointing"),
             adapters: match training.adapters {
@@ -202,19 +215,32 @@ impl Estimator<'_> {
             },
         };
         let accumulation = parameters.integer("accumulation").unwrap_or(1);
-        let held_out = parameters.number("validation_fraction").unwrap_or(0.0);
-        let rows_of_step = (setting.rows * accumulation) as f64;
-        let pass = match &model {
-            Model::Text(_) => (tokens * (1.0 - held_out) / (setting.length as f64 * FILLED)).ceil(),
-            Model::Vits(_) => flow.items * (1.0 - held_out),
+        let clip_seconds = clips.all.mean_seconds();
+        let expected = clips.expected(parameters, &model, &setting)?;
+        Ok(Plan { model, setting, accumulation, clip_seconds, clips: clips.all.items, expected })
+    }
+
+    /// The clips that a training gets, and what becomes of them.
+    fn clips_of(&self, spec: &StageSpec, model: &Model, length: i64) -> Clips {
+        let most_seconds = match model {
+            Model::Text(_) => (length as f64 - TOKENS_PER_CLIP).max(0.0) / TOKENS_PER_SECOND,
+            Model::Vits(_) => spec.parameters.seconds("max_seconds").unwrap_or(f64::INFINITY),
         };
-        let steps = match parameters.is_set("steps") {
-            true => parameters.integer("steps")? as f64,
-            false => (parameters.number("epochs")? * pass / rows_of_step).ceil().max(1.0),
+        let all = self.flows.on_port(spec, ITEMS, &self.assumed);
+        let left_out = self.flows.longer(spec, ITEMS, most_seconds);
+        let given = spec.inputs.contains_key(VALIDATION);
+        let held_out = match given {
+            true => self.flows.on_port(spec, VALIDATION, &self.assumed).items,
+            false => {
+                let share = spec.parameters.number("validation_fraction").unwrap_or(0.0);
+                let held = (share * (all.items - left_out.items)).round();
+                // Of several clips at least one.
+                if share > 0.0 && all.items >= 2.0 { held.max(1.0) } else { held }
+            }
         };
-        let may_end_early = parameters.integer("patience").unwrap_or(0) > 0;
-        let clip_seconds = flow.mean_seconds();
-        Ok(Plan { model, setting, accumulation, clip_seconds, steps, pass, may_end_early })
+        let held_here = if given { 0.0 } else { held_out };
+        let used = (all.items - left_out.items - held_here).max(0.0);
+        Clips { all, used, held_out, left_out: left_out.items }
     }
 
     fn step_seconds(&self, plan: &Plan, device: &Device) -> f64 {
@@ -245,9 +271,16 @@ impl Estimator<'_> {
         step + batches * BATCH_START
     }
 
-    fn state_bytes(&self, spec: &StageSpec, plan: &Plan) -> Figure {
-        let every = spec.parameters.integer("save_every").unwrap_or(0);
-        let saves = if every > 0 { plan.steps / every as f64 } else { 0.0 };
+    fn state_bytes(&self, spec: &StageSpec, plan: &Plan, seconds: Option<Figure>) -> Figure {
+        let every = plan.expected.course.timetable.save_every;
+        let by_steps = if every > 0 { plan.steps() / every as f64 } else { 0.0 };
+        let interval = spec.parameters.seconds("save_interval").unwrap_or(0.0);
+        let by_time = match seconds {
+            Some(seconds) if interval > 0.0 => seconds.likely / interval,
+            _ => 0.0,
+        };
+        // A save by steps puts off the next one by time.
+        let saves = by_steps.max(by_time);
         let kept = spec.parameters.integer("keep").unwrap_or(0).max(1) as f64;
         let likely = plan.bytes(saves.floor() + 1.0, kept);
         Figure { low: plan.bytes(1.0, 1.0), likely, high: 2.0 * likely }
@@ -275,6 +308,52 @@ impl Estimator<'_> {
         };
         self.pipeline.session.prices.iter().map(of).collect()
     }
+}
+
+/// The clips of a training, and those of them that it learns from.
+struct Clips {
+    all: Flow,
+    used: f64,
+    held_out: f64,
+    left_out: f64,
+}
+
+impl Clips {
+    fn expected(
+        &self,
+        parameters: &Parameters,
+        model: &Model,
+        setting: &Setting,
+    ) -> Result<ExpectedCourse, StageError> {
+        let part = if self.all.items > 0.0 { self.used / self.all.items } else { 0.0 };
+        let (rows_of_pass, spread) = match model {
+            Model::Text(_) => {
+                let rows = tokens(self.all) * part / (setting.length as f64 * FILLED);
+                (rows.ceil(), ROWS_SPREAD)
+            }
+            Model::Vits(_) => (self.used, 1.0),
+        };
+        let steps = course::steps(parameters, || Ok(rows_of_pass))?;
+        let bounds = match parameters.is_set("steps") {
+            true => Figure::exact(steps as f64),
+            false => Figure::within(steps as f64, spread),
+        };
+        let count = |clips: f64| clips.round().max(0.0) as u64;
+        let clips = ClipCounts {
+            used: count(self.used),
+            held_out: count(self.held_out),
+            left_out: count(self.left_out),
+        };
+        let timetable = Timetable::of(parameters, steps)?;
+        let rows_of_step = course::rows_of_step(parameters)?;
+        let course = Course { timetable, rows_of_step, rows_of_pass, clips };
+        let is_certain = parameters.is_set("steps") || !self.all.is_guess;
+        ExpectedCourse::new(parameters, course, bounds, is_certain, self.held_out > 0.0)
+    }
+}
+
+fn tokens(flow: Flow) -> f64 {
+    flow.seconds * TOKENS_PER_SECOND + flow.items * TOKENS_PER_CLIP
 }
 
 fn no_model() -> StageError {

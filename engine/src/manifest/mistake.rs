@@ -127,6 +127,9 @@ pub fn describe(wanted: &ParameterType) -> Wanted {
             Wanted::with("a text", format!("one of {}", list(names.iter().copied())))
         }
         ParameterType::Integer { .. } => Wanted::new("an integer"),
+        ParameterType::CountOrShare { .. } => {
+            Wanted::with(unit::COUNT_OR_SHARE, format!("such as {}", unit::SHARES))
+        }
         ParameterType::Number { .. } => Wanted::new("a number"),
         ParameterType::Flag => Wanted::new("true or false"),
         ParameterType::Duration => Wanted::with(

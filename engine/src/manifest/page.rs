@@ -249,6 +249,7 @@ fn type_name(parameter_type: &ParameterType, unit: Unit) -> String {
             (min, i64::MAX) => format!("integer from {min}"),
             (min, max) => format!("integer, {min} to {max}"),
         }),
+        ParameterType::CountOrShare { min, max } => format!("integer, {min} to {max}, or share"),
         ParameterType::Number { min, max } if unit::is_share(unit, *min, *max) => {
             "share, 0 to 1".to_owned()
         }

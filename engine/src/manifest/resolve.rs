@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use camino::{Utf8Path, Utf8PathBuf};
+use stage_core::cost::Cost;
+use stage_core::course::Timetable;
 use stage_core::{Catalogue, ParameterType, ParameterValue, Parameters, Unit};
 
 use super::artifacts::{Alternatives, ArrivingArtifact};
@@ -203,6 +205,7 @@ impl<'a> Builder<'a> {
         let arriving = self.arriving(&references);
         draft.check(&instance.parameters, problems);
         self.check_fields(instance, draft, &arriving, problems);
+        check_timetable(instance, draft, problems);
         let broken = |port: &str| draft.is_broken(port, references.get(port).map_or(0, Vec::len));
         let fields: BTreeMap<&'static str, KnownFields> = draft
             .kind
@@ -378,6 +381,23 @@ impl<'a> Builder<'a> {
                 stage.exports.push(export);
             }
         }
+    }
+}
+
+/// Says what of a training with so many steps can never come to act.
+fn check_timetable(instance: &Instance, draft: &Draft, problems: &mut Collector) {
+    let parameters = &instance.parameters;
+    let (Cost::Training(_), Ok(steps)) = (draft.kind.cost, parameters.integer("steps")) else {
+        return;
+    };
+    let Ok(timetable) = Timetable::of(parameters, steps.max(1) as u64) else { return };
+    let is_given = draft.inputs.contains_key("validation");
+    let fraction = parameters.number("validation_fraction");
+    let has_held_out = is_given || fraction.is_ok_and(|fraction| fraction > 0.0);
+    for idle in timetable.idle(has_held_out) {
+        let place = draft.places.get(idle.parameter.as_str()).or(draft.places.get("steps"));
+        let span = place.copied().unwrap_or(draft.name.span);
+        problems.add(Problem::new("idle_schedule", span, idle.message).help(idle.help));
     }
 }
 

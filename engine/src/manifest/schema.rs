@@ -299,6 +299,11 @@ fn type_schema(parameter_type: &ParameterType, unit: Unit) -> Value {
             );
             with_unit(schema, unit)
         }
+        ParameterType::CountOrShare { min, max } => {
+            let mut schema = json!({ "type": "integer" });
+            bounds(&mut schema, Some(json!(min)), Some(json!(max)));
+            with_unit(schema, Unit::Percent)
+        }
         ParameterType::Number { min, max } => {
             let mut schema = json!({ "type": "number" });
             let (least, most) =

@@ -67,6 +67,10 @@ pub fn is_share(unit: Unit, min: f64, max: f64) -> bool {
     unit == Unit::None && min == 0.0 && max == 1.0
 }
 
+/// What a count is that may be a share, and how it is written.
+pub const COUNT_OR_SHARE: &str = "an integer, or a share of all steps";
+pub const SHARES: &str = "`200` or `\"5%\"`";
+
 /// How a value in this unit is written, for messages.
 pub fn example(unit: Unit) -> Option<&'static str> {
     match unit {

@@ -94,6 +94,9 @@ impl<'a> Checks<'a> {
                 choice(key, names, text, node, problems)
             }
             (ParameterType::Integer { min, max }, _) => integer(key, (*min, *max), node, problems),
+            (ParameterType::CountOrShare { min, max }, _) => {
+                count_or_share(key, (*min, *max), node, problems)
+            }
             (ParameterType::Number { min, max }, _) => number(key, (*min, *max), node, problems),
             (ParameterType::Duration, Value::Text(text)) => match unit::duration(text) {
                 Some(seconds) => Some(ParameterValue::Seconds(seconds)),
@@ -313,6 +316,30 @@ fn integer(
         (max != i64::MAX).then(|| max.to_string()),
     );
     out_of_range(key, &found.to_string(), &bounds, node, problems)
+}
+
+fn count_or_share(
+    key: &Key,
+    (min, max): (i64, i64),
+    node: &Node,
+    problems: &mut Collector,
+) -> Option<ParameterValue> {
+    let Value::Text(text) = &node.value else {
+        return integer(key, (min, max), node, problems);
+    };
+    let Some(percent) = unit::number(text, Unit::Percent) else {
+        return wrong_unit(key, unit::COUNT_OR_SHARE, unit::SHARES, node, problems);
+    };
+    // Where at least one is wanted, no share is none.
+    let is_enough = percent > 0.0 || (percent == 0.0 && min <= 0);
+    match is_enough && percent <= 100.0 {
+        true => Some(ParameterValue::Share(percent / 100.0 + 0.0)),
+        false => {
+            let least = if min > 0 { "above 0 %" } else { "from 0 %" };
+            let bounds = format!("a share {least} up to 100 %");
+            out_of_range(key, text.trim(), &bounds, node, problems)
+        }
+    }
 }
 
 fn number(

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use cache::{CacheError, Digest, LOOSE_SIZE, StagingDir};
 use camino::{Utf8Path, Utf8PathBuf};
 use crossbeam_channel::Sender;
+use stage_core::course::Course;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Blob, Context, Fields, FileParts, Kind, NewValue, Output, Reject, StageError};
 
@@ -257,6 +258,11 @@ impl Context for EngineContext {
         // Nobody listens any more only when the run is over.
         let _ = self.messages.send(Message::SetAside { ticket: self.ticket, rejects: new });
         aside.check()
+    }
+
+    fn begins(&mut self, course: &Course) {
+        // Nobody listens any more only when the run is over.
+        let _ = self.messages.send(Message::Begins { ticket: self.ticket, course: course.clone() });
     }
 
     fn metrics(&mut self, step: u64, values: &[(&str, f64)]) {

@@ -272,6 +272,7 @@ impl Host {
                         context.progress(done, total);
                         self.last_said = Some(format!("{done} of {total}"));
                     }
+                    Ok(Some(Reply::Begins(course))) => context.begins(&course),
                     Ok(Some(Reply::Metrics { step, values })) => {
                         let values = values.iter().map(|(name, value)| (name.as_str(), *value));
                         context.metrics(step, &values.collect::<Vec<_>>());

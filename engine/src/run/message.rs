@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cache::{CacheError, Digest};
+use stage_core::course::Course;
 use stage_core::event::Event;
 use stage_core::{Fields, GatherJob, Item, ItemJob, Job, Kind, Reject, Setup, StageError};
 
@@ -36,6 +37,11 @@ pub enum Message {
     SetAside {
         ticket: u64,
         rejects: Vec<(Arc<str>, Reject)>,
+    },
+    /// A training is about to make its first step.
+    Begins {
+        ticket: u64,
+        course: Course,
     },
     /// A checkpoint is durable.
     CheckpointKept {

@@ -202,6 +202,9 @@ impl Replayer<'_> {
                 Ok(Message::Metrics { step, values, .. }) => {
                     sink(Event::Metrics { stage: stage(), step, values });
                 }
+                Ok(Message::Begins { course, .. }) => {
+                    sink(Event::TrainingStarted { stage: stage(), course });
+                }
                 Ok(Message::Event(event)) => sink(event),
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) if !self.stop.is_urgent() => {}

@@ -191,6 +191,7 @@ impl<'a> Schedule<'a> {
             Message::Progress { ticket, done, total } => self.progress(ticket, done, total),
             Message::Metrics { ticket, step, values } => self.metrics(ticket, step, values),
             Message::SetAside { ticket, rejects } => self.set_aside(ticket, rejects),
+            Message::Begins { ticket, course } => self.training_begins(ticket, course),
             Message::CheckpointKept { ticket, saved } => self.checkpoint_kept(ticket, saved)?,
             Message::Event(event) => {
                 self.meter.observe(&event);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use stage_core::course::Course;
 use stage_core::event::Event;
 
 use super::schedule::{Schedule, State};
@@ -35,6 +36,13 @@ impl Schedule<'_> {
                     .min(),
             ),
         }))
+    }
+
+    pub fn training_begins(&mut self, ticket: u64, course: Course) {
+        if let Some(task) = self.in_flight.get(&ticket) {
+            let stage = self.pipeline.stage(task.stage).name.clone();
+            (self.sink)(Event::TrainingStarted { stage, course });
+        }
     }
 
     pub fn metrics(&mut self, ticket: u64, step: u64, values: BTreeMap<String, f64>) {

@@ -7,8 +7,8 @@ use crate::pipeline::{Pipeline, StageSpec, StageWork};
 
 /// The first one tells when to begin to measure.
 const STEPS: i64 = 11;
-/// More than a trial lasts, in steps and in seconds.
-const NEVER: i64 = 1_000_000_000;
+/// More than a trial lasts, in seconds.
+const NEVER: f64 = 1e9;
 
 /// The pipeline with short trainings.
 pub fn shortened(pipeline: &Pipeline) -> Pipeline {
@@ -21,13 +21,14 @@ pub fn shortened(pipeline: &Pipeline) -> Pipeline {
 /// Sets what the kind has of these.
 fn shorten(spec: &mut StageSpec) {
     let steps = spec.parameters.integer("steps").map_or(STEPS, |steps| steps.min(STEPS));
-    let short: [(&str, ParameterValue); 10] = [
+    let short: [(&str, ParameterValue); 11] = [
         ("steps", Integer(steps)),
         ("epochs", Absent),
         ("report_every", Integer(1)),
-        ("validate_every", Integer(NEVER)),
+        ("warm_up", Integer(0)),
+        ("validate_every", Integer(steps)),
         ("save_every", Integer(0)),
-        ("save_interval", Seconds(NEVER as f64)),
+        ("save_interval", Seconds(NEVER)),
         ("keep", Integer(0)),
         ("patience", Integer(0)),
         ("preflight", Flag(false)),

@@ -32,6 +32,7 @@ impl EstimateText<'_> {
         }
         text.push('\n');
         text.push_str(&self.stages());
+        text.push_str(&courses(self.estimate, self.pipeline, self.paint));
         self.advice(&mut text);
         self.total(&mut text);
         self.gpus(&mut text);
@@ -156,6 +157,22 @@ impl EstimateText<'_> {
         parts.push(format!("{vram} of VRAM"));
         let _ = writeln!(text, "against the manifest as it is: {}", parts.join(", "));
     }
+}
+
+/// What the trainings will do, and what of it probably never comes to act.
+pub fn courses(estimate: &Estimate, pipeline: &Pipeline, paint: Paint) -> String {
+    let mut text = String::new();
+    for (spec, stage) in estimate.in_order(pipeline) {
+        let Some(training) = &stage.training else { continue };
+        let name = clean(&spec.name);
+        let _ = writeln!(text, "{name}: {}", super::course::expected(training));
+        // What is sure is an error of its own.
+        for idle in training.idle.iter().filter(|_| training.mistakes().is_empty()) {
+            let warning = paint.warning("warning");
+            let _ = writeln!(text, "{name}: {warning}: {}", clean(&idle.message));
+        }
+    }
+    text
 }
 
 /// What this session has room for.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use stage_core::event::{Event, StageCounts};
 
 use super::Reporter;
+use super::course::course;
 use super::escape::clean;
 use super::paint::Paint;
 use super::summary::Summary;
@@ -237,6 +238,9 @@ pub fn message(event: &Event, paint: Paint) -> Option<String> {
         Event::Waiting { what } => format!("waiting for {}", clean(what)),
         Event::Retried { stage, what, attempt } => {
             format!("{}: trying {} again, attempt {attempt}", clean(stage), clean(what))
+        }
+        Event::TrainingStarted { stage, course: begun } => {
+            format!("{}: training {}", clean(stage), course(begun))
         }
         Event::CheckpointKept { stage, bytes, seconds } => format!(
             "{}: checkpoint kept, {} in {}",

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::course::ExpectedCourse;
+
 /// A quantity that is not known exactly: it is `likely`, and hardly below `low` or above `high`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
@@ -100,6 +102,9 @@ pub struct StageEstimate {
     /// Of new objects, before equal ones are kept once.
     pub disk_bytes: Option<Figure>,
     pub money: Option<Figure>,
+    /// What a training will do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub training: Option<Box<ExpectedCourse>>,
     /// What follows for the parameters, such as the largest batch that fits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<String>,
@@ -117,6 +122,7 @@ impl StageEstimate {
             vram_bytes: None,
             disk_bytes: None,
             money: None,
+            training: None,
             advice: Vec::new(),
         }
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::course::Course;
 use crate::estimate::{Figure, StageEstimate};
 
 /// Counts of one stage. Item stages count items, other stages count 1.
@@ -100,6 +101,11 @@ pub enum Event {
         done: u64,
         total: u64,
         counts: StageCounts,
+    },
+    /// What a training is about to do, before its first step.
+    TrainingStarted {
+        stage: String,
+        course: Course,
     },
     /// Figures of a step of training; what is no number is `null` in JSON.
     Metrics {

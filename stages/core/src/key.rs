@@ -230,6 +230,10 @@ fn write_parameter(name: &str, value: &ParameterValue, sink: &mut dyn Sink) {
         ParameterValue::Text(text) => sink.text(name, text),
         ParameterValue::Integer(number) => sink.integer(name, *number),
         ParameterValue::Number(number) => sink.number(name, *number),
+        ParameterValue::Share(share) => {
+            sink.group(name, 1);
+            sink.number("share", *share);
+        }
         ParameterValue::Flag(flag) => sink.integer(name, i64::from(*flag)),
         ParameterValue::Seconds(seconds) => sink.number(name, *seconds),
         ParameterValue::Bytes(bytes) => sink.integer(name, *bytes as i64),
@@ -348,6 +352,9 @@ mod tests {
         keys.push(other.digest());
         let mut other = key();
         other.parameters.0.insert("rate".into(), ParameterValue::Number(16000.0));
+        keys.push(other.digest());
+        let mut other = key();
+        other.parameters.0.insert("rate".into(), ParameterValue::Share(16000.0));
         keys.push(other.digest());
         let mut other = key();
         other.files.insert("vocabulary".into(), Digest::of(b"file"));

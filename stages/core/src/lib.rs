@@ -8,6 +8,7 @@
 pub mod artifact;
 pub mod catalogue;
 pub mod cost;
+pub mod course;
 mod dataset;
 mod detached;
 mod error;

@@ -42,6 +42,11 @@ pub enum ParameterType {
         min: f64,
         max: f64,
     },
+    /// A count, or a share of all there are: `200` or `"5%"`.
+    CountOrShare {
+        min: i64,
+        max: i64,
+    },
     Flag,
     /// `"90s"`, `"11h30m"`.
     Duration,
@@ -109,6 +114,8 @@ pub enum ParameterValue {
     Bytes(u64),
     List(Vec<ParameterValue>),
     Map(BTreeMap<String, ParameterValue>),
+    /// From 0 to 1.
+    Share(f64),
 }
 
 /// Numbers are compared by their bits, as keys do.
@@ -119,7 +126,9 @@ impl PartialEq for ParameterValue {
             (Absent, Absent) => true,
             (Text(a), Text(b)) => a == b,
             (Integer(a), Integer(b)) => a == b,
-            (Number(a), Number(b)) | (Seconds(a), Seconds(b)) => a.to_bits() == b.to_bits(),
+            (Number(a), Number(b)) | (Seconds(a), Seconds(b)) | (Share(a), Share(b)) => {
+                a.to_bits() == b.to_bits()
+            }
             (Flag(a), Flag(b)) => a == b,
             (Bytes(a), Bytes(b)) => a == b,
             (List(a), List(b)) => a == b,
@@ -138,6 +147,8 @@ impl fmt::Display for ParameterValue {
             ParameterValue::Text(text) => write!(formatter, "{text:?}"),
             ParameterValue::Integer(number) => write!(formatter, "{number}"),
             ParameterValue::Number(number) => write!(formatter, "{number}"),
+            // 0.07 times 100 is not 7.
+            ParameterValue::Share(share) => write!(formatter, "{}%", (share * 1e11).round() / 1e9),
             ParameterValue::Flag(flag) => write!(formatter, "{flag}"),
             ParameterValue::Seconds(seconds) => write!(formatter, "{seconds}s"),
             ParameterValue::Bytes(bytes) => write!(formatter, "{bytes}B"),

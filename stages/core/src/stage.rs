@@ -9,6 +9,7 @@ use cache::Digest;
 use camino::{Utf8Path, Utf8PathBuf};
 use serde::{Deserialize, Serialize};
 
+use crate::course::Course;
 use crate::error::{Reject, StageError};
 use crate::item::{Blob, Fields, Item, Value};
 use crate::kind::Kind;
@@ -103,6 +104,9 @@ pub trait Context {
     /// which the stage returns, when there are more than the manifest allows: so a stage says it
     /// before it begins what takes long.
     fn set_aside(&mut self, port: &str, rejects: Vec<(usize, Reject)>) -> Result<(), StageError>;
+
+    /// Says before the first step what a training will do.
+    fn begins(&mut self, _course: &Course) {}
 
     /// Tells figures such as the loss at a step of training. Shown and logged, never a result.
     fn metrics(&mut self, step: u64, values: &[(&str, f64)]);

@@ -13,6 +13,7 @@ use camino::Utf8PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::course::Course;
 use crate::error::{Reject, StageError};
 use crate::item::{Blob, Fields, Item};
 use crate::stage::{GatherInput, GatherOutput, Output, Setup};
@@ -83,6 +84,7 @@ pub enum Reply {
     Question(Question),
     Progress { done: u64, total: u64 },
     Metrics { step: u64, values: Vec<(String, f64)> },
+    Begins(Course),
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

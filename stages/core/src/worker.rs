@@ -9,6 +9,7 @@ use cache::fs::{Fs, Open, RealFs};
 use cache::{Digest, LOOSE_SIZE};
 use camino::Utf8PathBuf;
 
+use crate::course::Course;
 use crate::error::{Reject, StageError};
 use crate::item::{Blob, Fields, Item};
 use crate::stage::{
@@ -304,6 +305,11 @@ impl Context for PipeContext<'_, '_> {
             Answer::SetAside(result) => result,
             _ => out_of_turn(),
         }
+    }
+
+    fn begins(&mut self, course: &Course) {
+        // A lost engine is noticed at the next question.
+        let _ = send(&mut self.pipe.output, &Reply::Begins(course.clone()));
     }
 
     fn metrics(&mut self, step: u64, values: &[(&str, f64)]) {

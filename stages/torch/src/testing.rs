@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use bytes::Bytes;
 use cache::Digest;
 use camino::Utf8PathBuf;
+use stage_core::course::Course;
 use stage_core::{Blob, Context, Fields, Item, NewValue, Output, Reject, StageError, Value};
 
 use crate::wave;
@@ -22,6 +23,8 @@ pub struct Bench {
     pub saved_at: Vec<(u64, u64)>,
     /// What training goes on from.
     pub parent: Option<Fields>,
+    /// What trainings were about to do.
+    pub courses: Vec<Course>,
     /// By step, in the order in which they were told.
     pub metrics: Vec<(u64, BTreeMap<String, f64>)>,
     /// Asks to stop after so many looks.
@@ -110,6 +113,10 @@ impl Context for Bench {
             true => Err(StageError::failed("none may be set aside")),
             false => Ok(()),
         }
+    }
+
+    fn begins(&mut self, course: &Course) {
+        self.courses.push(course.clone());
     }
 
     fn metrics(&mut self, step: u64, values: &[(&str, f64)]) {

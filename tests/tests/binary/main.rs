@@ -12,6 +12,7 @@ mod odd_files;
 mod reading;
 mod reasons;
 mod runs;
+mod schedules;
 mod signals;
 mod small;
 mod storage;

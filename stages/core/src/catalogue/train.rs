@@ -1,6 +1,7 @@
 //! The parameters that every training stage has, whatever it trains.
 
 use crate::catalogue::ON_CHANGE;
+use crate::course::{SAVE_EVERY, VALIDATE_EVERY};
 use crate::kind::{FieldType, OutputPort, PortType};
 use crate::parameter::{Default, Parameter, ParameterType, Role, Unit};
 
@@ -61,6 +62,15 @@ pub(super) const fn choice(
 const fn flag(name: &'static str, default: bool, doc: &'static str) -> Parameter {
     let parameter_type = ParameterType::Flag;
     Parameter { name, parameter_type, default: Default::Flag(default), doc, ..Parameter::BASE }
+}
+
+/// Counted in steps, or a share of all steps.
+const fn or_share(parameter: Parameter) -> Parameter {
+    let parameter_type = match parameter.parameter_type {
+        ParameterType::Integer { min, max } => ParameterType::CountOrShare { min, max },
+        other => other,
+    };
+    Parameter { parameter_type, ..parameter }
 }
 
 const fn execution(parameter: Parameter) -> Parameter {
@@ -124,7 +134,12 @@ pub(super) const TRAINING: [Parameter; COUNT] = [
     )),
     absent(number("epochs", 1e6, 0.0, "Passes over the clips, in place of `steps`.")),
     number("learning_rate", 10.0, 1e-4, "The learning rate after the warm-up."),
-    count("warm_up", 10, "Steps over which the learning rate rises from 0."),
+    or_share(count(
+        "warm_up",
+        10,
+        "Steps over which the learning rate rises from 0, or a share of all steps. It ends before \
+         the training does.",
+    )),
     choice(
         "schedule",
         &["constant", "linear", "cosine", "exponential"],
@@ -175,11 +190,19 @@ pub(super) const TRAINING: [Parameter; COUNT] = [
         "The share of clips that is held out where `validation` is not given; told by a hash of \
          the clip, so that none ever moves. Of several clips at least one is held out, unless this is 0.",
     ),
-    at_least_one(count("validate_every", 100, "Steps between validations."), 1_000_000_000),
+    or_share(at_least_one(
+        count(
+            "validate_every",
+            VALIDATE_EVERY,
+            "Steps between validations, or a share of all steps.",
+        ),
+        1_000_000_000,
+    )),
     count(
         "patience",
         0,
-        "Training ends after so many validations without a better held-out loss; 0: never early.",
+        "Training ends after so many validations without a better held-out loss; 0: never early. So \
+         many validations have to come before the last step.",
     ),
     number(
         "min_delta",
@@ -208,12 +231,12 @@ pub(super) const TRAINING: [Parameter; COUNT] = [
         ),
         1_000_000_000,
     ),
-    execution(count(
+    execution(or_share(count(
         "save_every",
-        100,
-        "Steps between checkpoints, which are what a run that was stopped goes on from; 0: by time \
+        SAVE_EVERY,
+        "Steps between checkpoints, or a share of all steps, which are what a run that was stopped goes on from; 0: by time \
          alone. One is always saved when the run is asked to stop.",
-    )),
+    ))),
     execution(Parameter {
         name: "save_interval",
         parameter_type: ParameterType::Duration,

@@ -1,5 +1,6 @@
 //! What the parameters of the training stages mean.
 
+use stage_core::course::Course;
 use stage_core::{Parameters, StageError};
 use tch::Kind;
 
@@ -42,16 +43,19 @@ impl Plan {
         self.max_length.min(longest).max(1) as usize
     }
 
-    /// What the trainer is told; `keep_kind` is what the result is rounded to.
+    /// What the training will do, and what the trainer is told; `keep_kind` is what the result is
+    /// rounded to.
     pub fn settings(
         &self,
         clips: &Clips,
         max_length: usize,
         keep_kind: Option<Kind>,
-    ) -> Result<Settings, StageError> {
+    ) -> Result<(Course, Settings), StageError> {
         let grouping = Grouping::Pack { length: max_length };
         let rows = Rows { clips: &clips.order(), held_out: &clips.held_out, grouping };
-        Ok(Settings { keep_kind, ..self.training.settings(&rows)? })
+        let course = self.training.course(&rows, clips.left_out)?;
+        let settings = self.training.settings(grouping, &course.timetable)?;
+        Ok((course, Settings { keep_kind, ..settings }))
     }
 }
 

@@ -205,7 +205,8 @@ mod tests {
         let length = columns.tokens.len() / (model.vocabulary.codebooks() + 1);
         let clip = Clip { id: "one".into(), columns, length, begin: "sana".into() };
         let (held_out, notes) = (vec![false], Notes::default());
-        let clips = Clips { clips: vec![clip], held_out, aside: Aside::default(), notes };
+        let clips =
+            Clips { clips: vec![clip], held_out, aside: Aside::default(), left_out: 0, notes };
         Preflight { model, parity, clips }
     }
 

@@ -54,7 +54,8 @@ impl Tuning<'_> {
             Method::Whole => Some(base.kind(context)?),
             Method::Adapters(_) => None,
         };
-        let settings = plan.settings(&clips, max_length, keep_kind)?;
+        let (course, settings) = plan.settings(&clips, max_length, keep_kind)?;
+        context.begins(&course);
 
         let devices = plan.training.devices.len();
         let threads = self.machine.share_threads(base.config.parameters(), devices);

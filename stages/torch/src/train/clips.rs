@@ -24,6 +24,8 @@ pub struct Clips<C> {
     /// Which ones are held out.
     pub held_out: Vec<bool>,
     pub aside: Aside,
+    /// How many items are not among the clips.
+    pub left_out: u64,
     pub notes: Notes,
 }
 
@@ -93,11 +95,13 @@ impl<'a> Sides<'a> {
             let clip = match read(item, &mut clips.notes)? {
                 Ok(clip) => clip,
                 Err(reject) => {
+                    clips.left_out += 1;
                     clips.aside.of(is_held).push((at, reject));
                     continue;
                 }
             };
             if !known.insert(clip.id().to_owned()) {
+                clips.left_out += 1;
                 clips.notes.add("clips that are there twice, left out", 1);
                 continue;
             }
@@ -118,7 +122,7 @@ impl<'a> Sides<'a> {
 impl<C> Clips<C> {
     fn none() -> Clips<C> {
         let (clips, held_out) = (Vec::new(), Vec::new());
-        Clips { clips, held_out, aside: Aside::default(), notes: Notes::default() }
+        Clips { clips, held_out, aside: Aside::default(), left_out: 0, notes: Notes::default() }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the parameters that all training stages have mean for the trainer.
 
+use stage_core::course::{self, ClipCounts, Course, Timetable};
 use stage_core::{Parameters, StageError};
 
 use super::adamw::AdamWSettings;
@@ -61,20 +62,36 @@ impl TrainingPlan {
         })
     }
 
+    /// What the training will do, before its first step; refused where a part of it can never act.
+    pub fn course(&self, rows: &Rows<'_>, left_out: u64) -> Result<Course, StageError> {
+        let rows_of_pass = rows.of_a_pass(self.seed)? as f64;
+        let steps = course::steps(&self.parameters, || Ok(rows_of_pass))?;
+        let timetable = Timetable::of(&self.parameters, steps)?;
+        let held_out = rows.held_out.iter().filter(|held| **held).count() as u64;
+        let used = rows.clips.len() as u64 - held_out;
+        // Without clips there is nothing to say of steps, and the trainer says why.
+        if used > 0 {
+            timetable.check(held_out > 0)?;
+        }
+        let clips = ClipCounts { used, held_out, left_out };
+        let rows_of_step = course::rows_of_step(&self.parameters)?;
+        Ok(Course { timetable, rows_of_step, rows_of_pass, clips })
+    }
+
     /// What the trainer is told.
-    pub fn settings(&self, rows: &Rows<'_>) -> Result<Settings, StageError> {
+    pub fn settings(&self, grouping: Grouping, table: &Timetable) -> Result<Settings, StageError> {
         let whole = |name: &str| self.parameters.integer(name).map(|number| number.max(0) as u64);
         let number = |name: &str| self.parameters.number(name);
-        let steps = self.steps(rows)?;
+        let steps = table.steps;
         // What is recorded is part of the result, how often it is told is not.
         let record_every = (steps / 100).clamp(1, 10);
-        let patience = whole("patience")?;
+        let patience = table.patience;
         let early_stop = EarlyStopSettings { patience, min_delta: number("min_delta")? };
         let positive = |value: f64| (value > 0.0).then_some(value);
         Ok(Settings {
             seed: self.seed,
             steps,
-            grouping: rows.grouping,
+            grouping,
             rows: whole("batch")? as usize,
             accumulate: whole("accumulation")? as usize,
             precision: self.precision,
@@ -85,14 +102,14 @@ impl TrainingPlan {
                 weight_decay: number("weight_decay")?,
                 decays_all: false,
             },
-            schedule: self.schedule(steps)?,
+            schedule: self.schedule(table)?,
             clip: positive(number("clip")?),
-            validate_every: whole("validate_every")?,
+            validate_every: table.validate_every,
             early_stop: (patience > 0).then_some(early_stop),
             keep_best: (whole("keep")? as usize).max(usize::from(self.take_best)),
             keep_kind: None,
             checkpoint: Checkpoints {
-                steps: Some(whole("save_every")?).filter(|steps| *steps > 0),
+                steps: Some(table.save_every).filter(|steps| *steps > 0),
                 seconds: positive(self.parameters.seconds("save_interval")?),
             },
             bad_steps: whole("max_skipped")?,
@@ -106,27 +123,11 @@ impl TrainingPlan {
 
     /// Rows that one step learns from.
     pub fn rows_of_step(&self) -> Result<usize, StageError> {
-        let whole = |name: &str| self.parameters.integer(name).map(|number| number.max(1) as usize);
-        Ok(whole("batch")? * whole("accumulation")?)
+        Ok(course::rows_of_step(&self.parameters)? as usize)
     }
 
-    fn steps(&self, rows: &Rows<'_>) -> Result<u64, StageError> {
-        let (steps, epochs) = ("steps", "epochs");
-        match (self.parameters.is_set(steps), self.parameters.is_set(epochs)) {
-            (true, false) => Ok(self.parameters.integer(steps)?.max(1) as u64),
-            (false, true) => {
-                let rows = rows.of_a_pass(self.seed)? as f64 * self.parameters.number(epochs)?;
-                Ok((rows / self.rows_of_step()? as f64).ceil().max(1.0) as u64)
-            }
-            _ => Err(StageError::with_help(
-                "how long to train is not said",
-                "give either `steps` or `epochs`",
-            )),
-        }
-    }
-
-    fn schedule(&self, steps: u64) -> Result<Schedule, StageError> {
-        let warm_up = self.parameters.integer("warm_up")?.max(0) as u64;
+    fn schedule(&self, table: &Timetable) -> Result<Schedule, StageError> {
+        let (steps, warm_up) = (table.steps, table.warm_up);
         let floor = self.parameters.number("final_rate")?;
         let decay = match self.parameters.text("schedule")? {
             "linear" => Decay::Linear { end: steps, floor },

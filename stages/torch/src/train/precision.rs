@@ -25,6 +25,15 @@ pub struct DeviceFacts {
 }
 
 impl Precision {
+    /// As manifests write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Precision::F32 => "f32",
+            Precision::Bf16 => "bf16",
+            Precision::Fp16 => "fp16",
+        }
+    }
+
     pub fn kind(self) -> Kind {
         match self {
             Precision::F32 => Kind::Float,

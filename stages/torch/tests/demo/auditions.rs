@@ -7,7 +7,7 @@ use throstle_tests::{Project, RanProgram};
 use crate::project::{ADAPTED, done};
 
 const MANIFEST: &str = "pipeline.toml";
-const STEPS: &str = "steps = 4\nwarm_up = 2\nkeep = 2";
+const STEPS: &str = "steps = 4\nkeep = 2";
 
 const STAGES: &str = r#"
 [stage.auditions]
@@ -33,7 +33,7 @@ export = "out/log/events.out.tfevents.1.auditions"
 fn auditioning() -> Project {
     let demo = done();
     demo.replace(MANIFEST, ADAPTED, STEPS);
-    demo.replace(MANIFEST, "validate_every = 10", "validate_every = 2");
+    demo.replace(MANIFEST, "validate_every = \"25%\"", "validate_every = 2");
     demo.edit(MANIFEST, |text| format!("{text}{STAGES}"));
     demo
 }

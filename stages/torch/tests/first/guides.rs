@@ -68,8 +68,10 @@ fn every_command_of_the_finnish_guide_works() {
         recordings::write_folders(project, folder);
         let manifest = format!("{folder}/pipeline.toml");
         // The preflight would find, rightly, that the base knows nothing.
-        project.replace(&manifest, "epochs = 3.0", "steps = 1\npreflight = false");
-        project.replace(&manifest, "epochs = 10.0", "steps = 1\npreflight = false");
+        project.replace(&manifest, "epochs = 60.0", "steps = 1\npreflight = false");
+        project.replace(&manifest, "epochs = 100.0", "steps = 1\npreflight = false");
+        // One step ends before any patience.
+        project.replace(&manifest, "patience = 5", "patience = 0");
         // Who has learnt nothing does not know when to end.
         let speaks = "use = \"fish.synthesize\"\n";
         project.replace(&manifest, speaks, &format!("{speaks}max_frames = 9\n"));
@@ -81,7 +83,9 @@ fn every_command_of_the_gujarati_guide_works() {
     follow("docs/guides/gujarati-mms.md", |project, folder| {
         models::write_vits(&project.file(&format!("{folder}/models/mms-tts-guj")));
         recordings::write_tables(project, folder, "આજે હવામાન ખૂબ સરસ છે.");
-        project.replace(&format!("{folder}/pipeline.toml"), "epochs = 200.0", "steps = 1");
+        let manifest = format!("{folder}/pipeline.toml");
+        project.replace(&manifest, "epochs = 200.0", "steps = 1");
+        project.replace(&manifest, "patience = 20", "patience = 0");
     });
 }
 
@@ -93,5 +97,6 @@ fn every_command_of_the_kaggle_guide_works() {
         let manifest = format!("{folder}/pipeline.toml");
         project.replace(&manifest, "devices = [\"cuda:0\", \"cuda:1\"]", "devices = []");
         project.replace(&manifest, "steps = 100_000", "steps = 1");
+        project.replace(&manifest, "patience = 20", "patience = 0");
     });
 }

@@ -57,6 +57,7 @@ fn session(root: &Project, number: u32) {
         ("devices = [\"cuda:0\", \"cuda:1\"]", "devices = []"),
         ("precision = \"fp16\"", "precision = \"f32\""),
         ("batch = 16\naccumulation = 2", "batch = 2\npreflight = false"),
+        ("patience = 20", "patience = 0"),
         ("steps = 100_000", &format!("steps = {STEPS}\nreport_every = 1")),
     ];
     let recipe = small.iter().fold(recipe, |recipe, (published, own)| {

@@ -103,8 +103,10 @@ fn fish_speech_speaks_finnish() {
     // The preflight would find, rightly, that the base knows nothing.
     let set = [
         "finnish.epochs=1",
+        "finnish.patience=0",
         "finnish.preflight=false",
         "adapters.epochs=1",
+        "adapters.patience=0",
         "adapters.preflight=false",
         "sentences.sentences=[\"Hei vaan.\"]",
     ];
@@ -119,7 +121,7 @@ fn fish_speech_speaks_finnish() {
 
 #[test]
 fn mms_speaks_gujarati() {
-    let journey = Journey::on_the_cpu("gujarati-mms", &["trained.epochs=2"]);
+    let journey = Journey::on_the_cpu("gujarati-mms", &["trained.epochs=2", "trained.patience=0"]);
     models::write_vits(&journey.project.file("voice/models/mms-tts-guj"));
     recordings::write_tables(&journey.project, "voice", "આજે હવામાન ખૂબ સરસ છે.");
     assert_eq!(journey.travel("heard"), ["001.wav", "002.wav", "003.wav"]);

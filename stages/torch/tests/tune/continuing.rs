@@ -21,7 +21,8 @@ export = { model = "out" }
 "#;
 
 /// One step at the learning rate nought: what comes out is what training began with.
-const STILL: (&str, &str) = ("steps = 8\nwarm_up = 0", "steps = 1\nwarm_up = 1");
+const STILL: (&str, &str) =
+    ("steps = 8\nwarm_up = 0\nlearning_rate = 1e-2", "steps = 1\nwarm_up = 0\nlearning_rate = 0.0");
 
 #[test]
 fn continue_trains_on_from_the_weights_of_before_and_retrain_begins_anew() {

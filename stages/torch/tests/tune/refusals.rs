@@ -30,6 +30,7 @@ use = "fish.lora"
 input = "tokens"
 base = "{name}"
 steps = 1
+warm_up = 0
 "#
     )
 }
@@ -51,6 +52,7 @@ use = "fish.finetune"
 input = "other_tokens"
 base = "base"
 steps = 1
+warm_up = 0
 
 [stage.sentences]
 use = "corpus.sentences"

@@ -57,7 +57,6 @@ accumulation = 2
 validate_every = 9
 validation_fraction = 0.2
 save_every = 5
-patience = 50
 "#;
 
 /// What a training that was never interrupted has left, and the loss of each of its steps.
@@ -74,7 +73,10 @@ fn steps(stage: &str) -> u64 {
 
 fn project(stage: &str) -> Project {
     let (head, export) = stage.split_once("export").unwrap();
-    with(&format!("{head}steps = {}\n{SETTINGS}export{export}", steps(stage)))
+    // As many validations as come before the last step: it may end the training, and does not.
+    let patience = (steps(stage) - 1) / 9;
+    let steps = steps(stage);
+    with(&format!("{head}steps = {steps}\npatience = {patience}\n{SETTINGS}export{export}"))
 }
 
 fn straight(stage: &'static str) -> &'static Straight {

@@ -73,3 +73,55 @@ fn a_pattern_that_names_no_module_and_no_length_of_training_are_refused() {
     let (message, _) = refusal(tune(&fish::FINETUNE, &both, &base, &mut bench));
     assert_eq!(message, "how long to train is not said");
 }
+
+/// A base with one tensor so large that gradients are beyond fp16 at every loss scale.
+fn overflowing(bench: &mut Bench) -> Fields {
+    let mut base = base(bench);
+    let name = artifact::tensor_field("output.weight");
+    let weight = crate::stored::recall(base.blob(&name).unwrap(), bench).unwrap();
+    let large = crate::stored::keep(&(weight * 1e6), bench).unwrap();
+    base.set(name, Value::Blob(large.into()));
+    base
+}
+
+#[test]
+fn a_training_of_which_every_step_was_skipped_is_no_result() {
+    for kind in KINDS {
+        let mut bench = Bench::default();
+        let base = overflowing(&mut bench);
+        let half = ("precision", text("fp16"));
+        let (message, help) = refusal(tune(kind, &[QUIET, half], &base, &mut bench));
+        let expected = "all 4 steps were skipped, since losses or gradients were no finite numbers \
+                        in fp16: nothing was learnt, and the weights are those that training began \
+                        with";
+        assert_eq!(message, expected);
+        assert!(help.contains("`precision = \"bf16\"` or `\"f32\"`"), "{help}");
+    }
+}
+
+#[test]
+fn a_schedule_that_cannot_act_is_refused_before_the_first_step() {
+    let mut bench = Bench::default();
+    let base = base(&mut bench);
+    let idle = [("warm_up", whole(4)), ("patience", whole(3))];
+    let (message, help) = refusal(tune(&fish::FINETUNE, &idle, &base, &mut bench));
+    let expected = "`warm_up` takes 4 steps and the training has 4 steps: the learning rate never \
+                    reaches `learning_rate`; `patience` needs 3 validations of 2 steps each, and the \
+                    training has 4 steps: it never ends early";
+    assert_eq!(message, expected);
+    assert!(help.contains("`warm_up = \"5%\"`"), "{help}");
+    assert!(bench.metrics.is_empty() && bench.checkpoints.is_empty());
+}
+
+#[test]
+fn a_training_says_what_it_will_do_before_its_first_step() {
+    let mut bench = Bench::default();
+    let base = base(&mut bench);
+    let share = [QUIET, ("warm_up", ParameterValue::Share(0.5)), ("max_length", whole(30))];
+    tune(&fish::FINETUNE, &share, &base, &mut bench).unwrap();
+    let course = &bench.courses[0];
+    assert_eq!((course.timetable.steps, course.timetable.warm_up, course.rows_of_step), (4, 2, 2));
+    let clips = course.clips;
+    assert_eq!(clips.used + clips.held_out + clips.left_out, 6);
+    assert!(clips.used > 0 && clips.held_out > 0 && course.rows_of_pass > 0.0, "{course:?}");
+}

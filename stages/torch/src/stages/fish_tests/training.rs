@@ -55,7 +55,15 @@ fn a_preflight_changes_nothing_in_what_comes_out() {
 
 /// One step at the learning rate nought: what comes out is what training began with.
 fn still() -> Vec<(&'static str, ParameterValue)> {
-    vec![QUIET, ("steps", whole(1)), ("warm_up", whole(1)), ("take", text("last"))]
+    let still = ("learning_rate", ParameterValue::Number(0.0));
+    vec![
+        QUIET,
+        ("steps", whole(1)),
+        ("validate_every", whole(1)),
+        ("save_every", whole(1)),
+        still,
+        ("take", text("last")),
+    ]
 }
 
 #[test]

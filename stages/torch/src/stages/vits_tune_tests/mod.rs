@@ -85,8 +85,14 @@ fn tune_on(
 }
 
 /// A step that moves nothing, so that the result shows what training began with.
-fn still() -> [(&'static str, ParameterValue); 3] {
-    [("steps", whole(1)), ("learning_rate", ParameterValue::Number(0.0)), ("take", text("last"))]
+fn still() -> [(&'static str, ParameterValue); 5] {
+    [
+        ("steps", whole(1)),
+        ("validate_every", whole(1)),
+        ("save_every", whole(1)),
+        ("learning_rate", ParameterValue::Number(0.0)),
+        ("take", text("last")),
+    ]
 }
 
 /// The tensors of a model, by content.

@@ -196,3 +196,32 @@ fn two_devices_learn_what_one_learns() {
     let (one, two) = (loss(1), loss(2));
     assert!((one - two).abs() < 1e-3 * one, "{one} {two}");
 }
+
+#[test]
+fn a_training_of_which_every_step_was_skipped_is_no_result() {
+    let mut bench = Bench::default();
+    let mut base = model(&[], &mut bench);
+    let name = artifact::tensor_field("decoder.conv_post.weight");
+    let weight = crate::stored::recall(base.blob(&name).unwrap(), &mut bench).unwrap();
+    let sick = crate::stored::keep(&(weight * f64::NAN), &mut bench).unwrap();
+    base.set(name, Value::Blob(sick.into()));
+    let (message, help) = refusal(tune(&[], &base, &mut bench));
+    let expected = "all 4 steps were skipped, since losses or gradients were no finite numbers in \
+                    f32: nothing was learnt, and the weights are those that training began with";
+    assert_eq!(message, expected);
+    assert!(help.contains("another base"), "{help}");
+}
+
+#[test]
+fn a_schedule_that_cannot_act_is_refused_and_one_that_can_is_told() {
+    let mut bench = Bench::default();
+    let base = model(&[], &mut bench);
+    let none = [("validation_fraction", ParameterValue::Number(0.0)), ("patience", whole(1))];
+    let (message, _) = refusal(tune(&none, &base, &mut bench));
+    assert_eq!(message, "`patience` waits for held-out losses, and no clips are held out");
+    assert!(bench.courses.is_empty() && bench.metrics.is_empty());
+    tune(&[("max_seconds", ParameterValue::Seconds(20.0))], &base, &mut bench).unwrap();
+    let course = &bench.courses[0];
+    assert_eq!((course.timetable.steps, course.rows_of_step, course.clips.left_out), (4, 2, 0));
+    assert_eq!(course.rows_of_pass, course.clips.used as f64);
+}

@@ -14,7 +14,7 @@ use stage_core::{Context, StageError};
 use tch::Kind;
 
 use self::disk::{Disk, Keeps};
-use super::run::{Data, Job, taken_up, train};
+use super::run::{Data, Job, rehearse as to_the_end, taken_up};
 use super::schedule::Decay;
 use super::settings::Checkpoints;
 use super::{Checkpoint, Host, Settings, Trainee, order, replicas};
@@ -144,7 +144,7 @@ impl<T: Trainee, D: Data<T::Batch>> Rehearsal<'_, T, D> {
     }
 
     fn run(&mut self, disk: &mut Disk) -> Result<(), StageError> {
-        train(self.job(), disk).map(drop)
+        to_the_end(self.job(), disk)
     }
 
     fn put_back(&mut self, start: &[Digest], disk: &mut Disk) -> Result<(), StageError> {

@@ -78,6 +78,24 @@ pub fn train<T: Trainee, D: Data<T::Batch>, H: Host>(
     job: Job<'_, T, D>,
     host: &mut H,
 ) -> Result<Trained<H::Kept>, StageError> {
+    let run = to_the_end(job, host)?;
+    run.check_learnt()?;
+    run.finish(host)
+}
+
+/// The same, whatever was learnt: the few steps of a rehearsal may all be skipped until the loss
+/// scale fits.
+pub(super) fn rehearse<T: Trainee, D: Data<T::Batch>, H: Host>(
+    job: Job<'_, T, D>,
+    host: &mut H,
+) -> Result<(), StageError> {
+    to_the_end(job, host).map(drop)
+}
+
+fn to_the_end<'a, T: Trainee, D: Data<T::Batch>, H: Host>(
+    job: Job<'a, T, D>,
+    host: &mut H,
+) -> Result<Run<'a, T, D, H::Kept>, StageError> {
     let mut run = Run::start(job, host)?;
     if run.state.held_out.is_none() {
         run.validate(host)?;
@@ -96,7 +114,7 @@ pub fn train<T: Trainee, D: Data<T::Batch>, H: Host>(
         }
     }
     run.save(host)?;
-    run.finish(host)
+    Ok(run)
 }
 
 /// What a training that goes on from the last checkpoint would save if it were stopped at once.

@@ -11,7 +11,7 @@ use crate::error::TorchError;
 use crate::train::host::Host;
 use crate::train::losses::Means;
 use crate::train::order::Row;
-use crate::train::precision::Scaler;
+use crate::train::precision::{Precision, Scaler};
 use crate::train::replicas::{self, MicroBatch};
 use crate::train::state::Return;
 use crate::train::trainee::Trainee;
@@ -77,6 +77,38 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         self.record.push(after, to.0, to.1);
         host.report(after, &[to]);
         Ok(())
+    }
+
+    /// A training of which no step could be used has learnt nothing: what it would give is what
+    /// it began with.
+    pub(super) fn check_learnt(&self) -> Result<(), StageError> {
+        if self.state.skipped < self.state.step {
+            return Ok(());
+        }
+        let precision = self.job.settings.precision;
+        let help = match precision {
+            Precision::Fp16 => {
+                "the loss scale of fp16 is halved at every skipped step until gradients fit: train \
+                 for more steps, with `precision = \"bf16\"` or `\"f32\"`, or with a lower \
+                 `learning_rate`"
+            }
+            Precision::F32 | Precision::Bf16 => {
+                "look at the clips and at the losses in `log`; a lower `learning_rate` or a \
+                 smaller `clip` may help, and so may another base"
+            }
+        };
+        let all = match self.state.step {
+            1 => "the only step was skipped".to_owned(),
+            steps => format!("all {steps} steps were skipped"),
+        };
+        Err(StageError::with_help(
+            format!(
+                "{all}, since losses or gradients were no finite numbers in {}: nothing was \
+                 learnt, and the weights are those that training began with",
+                precision.name()
+            ),
+            help,
+        ))
     }
 
     fn give_up(&mut self, rows: &[Row]) -> StageError {

@@ -45,8 +45,8 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         if samples::is_due(step, settings, self.state.ended) {
             self.show(host)?;
         }
-        // What was there before the first step is no result.
-        if step > 0 && self.state.ranking.admits(settings.keep_best, loss) {
+        // What was there before the first step is no result, nor is it after steps that were skipped.
+        if self.state.skipped < step && self.state.ranking.admits(settings.keep_best, loss) {
             self.best.push((step, self.keep_weights(host)?));
             let place = Place { step, loss };
             if let Some(out) = self.state.ranking.enter(settings.keep_best, place) {

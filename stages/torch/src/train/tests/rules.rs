@@ -1,5 +1,6 @@
 //! Learning, validation, early stopping, and steps that cannot be used.
 
+use stage_core::StageError;
 use tch::Kind;
 
 use super::memory::Memory;
@@ -8,13 +9,13 @@ use super::{run, settings};
 use crate::train::early_stop::EarlyStopSettings;
 use crate::train::precision::Precision;
 use crate::train::settings::Settings;
-use crate::train::{Host, Trainee};
+use crate::train::{Host, Trained, Trainee};
 
 fn train(
     tiny: &mut Tiny,
     corpus: &Corpus,
     settings: &Settings,
-) -> (Result<crate::train::Trained<usize>, stage_core::StageError>, Memory) {
+) -> (Result<Trained<usize>, StageError>, Memory) {
     let mut host = Memory::with_clock(0.5);
     let result = run(std::slice::from_mut(tiny), corpus, settings, &mut host);
     (result, host)
@@ -154,6 +155,33 @@ fn an_overflow_of_fp16_lowers_the_scale_and_is_no_failure() {
     let scales = host.values("loss_scale");
     assert!(scales.last() < Some(&65_536.0), "{scales:?}");
     assert!(host.values("gradient_norm").last().unwrap().is_finite());
+}
+
+/// Gradients so large that each of so few scales is too large for them.
+fn overflowing(steps: u64) -> (Result<Trained<usize>, StageError>, Memory) {
+    let settings = Settings { precision: Precision::Fp16, steps, ..settings() };
+    let mut corpus = Corpus::new(5);
+    corpus.0.iter_mut().for_each(|clip| clip.truncate(3));
+    let mut tiny = Tiny::new(Kind::Half, 0.0);
+    tiny.amplify(200.0);
+    train(&mut tiny, &corpus, &settings)
+}
+
+#[test]
+fn a_training_without_one_step_that_could_be_used_fails_and_says_what_to_do() {
+    let error = overflowing(2).0.unwrap_err();
+    let expected = "all 2 steps were skipped, since losses or gradients were no finite numbers in \
+                    fp16: nothing was learnt, and the weights are those that training began with";
+    assert_eq!(error.to_string(), expected);
+    assert!(error.help().unwrap().contains("`precision = \"bf16\"`"));
+    assert!(overflowing(1).0.unwrap_err().to_string().starts_with("the only step was skipped"));
+}
+
+#[test]
+fn a_state_that_has_learnt_nothing_is_not_kept_as_one_of_the_best() {
+    let trained = overflowing(12).0.unwrap();
+    assert!(trained.skipped >= 4, "{}: the first validation comes too late", trained.skipped);
+    assert!(trained.best.iter().all(|(place, _)| place.step > 4), "{:?}", trained.best);
 }
 
 #[test]

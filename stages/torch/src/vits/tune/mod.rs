@@ -55,7 +55,8 @@ impl Tuning<'_> {
         plan.set_segment(&mut base.config)?;
         let reading = Reading { model: &base, max_seconds: plan.max_seconds };
         let mut clips = reading.clips(&sides, context)?;
-        let settings = plan.settings(&clips, &base.config)?;
+        let (course, settings) = plan.settings(&clips, &base.config)?;
+        context.begins(&course);
         if let Some(count) = voices::mixed(&base, &sides) {
             clips.notes.add("speakers, whom the model takes for one", count);
         }

@@ -1,5 +1,6 @@
 //! What the parameters of the stage mean.
 
+use stage_core::course::Course;
 use stage_core::{Parameters, StageError};
 
 use super::clip::Clips;
@@ -94,20 +95,26 @@ impl Plan {
         }
     }
 
-    pub fn settings(&self, clips: &Clips, config: &Config) -> Result<Settings, StageError> {
+    /// What the training will do, and what the trainer is told.
+    pub fn settings(
+        &self,
+        clips: &Clips,
+        config: &Config,
+    ) -> Result<(Course, Settings), StageError> {
         let frames = self.max_seconds * config.sampling_rate as f64 / config.hop() as f64;
         let rows_of_step = self.training.rows_of_step()?;
         let grouping = Grouping::Buckets { length: frames.ceil() as usize, rows: rows_of_step };
         let order = clips.order();
         let rows = Rows { clips: &order, held_out: &clips.held_out, grouping };
-        let settings = self.training.settings(&rows)?;
+        let course = self.training.course(&rows, clips.left_out)?;
+        let settings = self.training.settings(grouping, &course.timetable)?;
         let adamw = AdamWSettings { decays_all: true, ..settings.adamw };
-        let every = rows.of_a_pass(self.training.seed)?.div_ceil(rows_of_step).max(1) as u64;
+        let every = course.steps_of_pass().ceil().max(1.0) as u64;
         let decay = match self.decay {
             Some(factor) => Decay::Exponential { factor, every },
             None => settings.schedule.decay,
         };
         let schedule = Schedule { decay, ..settings.schedule };
-        Ok(Settings { adamw, schedule, ..settings })
+        Ok((course, Settings { adamw, schedule, ..settings }))
     }
 }

@@ -1,0 +1,374 @@
+//! What a training will do: how many steps, what happens between them, and what can never happen.
+//! The plan reckons with it before anything runs, and the trainer says it before its first step.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::StageError;
+use crate::estimate::Figure;
+use crate::parameter::{ParameterValue, Parameters};
+
+/// Defaults that ask for nothing: longer than a training they are no mistake of its author.
+pub const VALIDATE_EVERY: i64 = 100;
+pub const SAVE_EVERY: i64 = 100;
+
+const STEPS: &str = "steps";
+const EPOCHS: &str = "epochs";
+
+/// Between the steps of a training, all counted in steps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timetable {
+    pub steps: u64,
+    /// Over which the learning rate rises.
+    pub warm_up: u64,
+    pub validate_every: u64,
+    /// 0: by time alone.
+    pub save_every: u64,
+    /// Validations without a better loss that end the training; 0: it never ends early.
+    pub patience: u64,
+}
+
+/// What is written and can never come to act.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Idle {
+    pub parameter: String,
+    pub message: String,
+    pub help: String,
+}
+
+/// Optimiser steps in all, where one pass over the clips has so many rows.
+pub fn steps(
+    parameters: &Parameters,
+    rows_of_pass: impl FnOnce() -> Result<f64, StageError>,
+) -> Result<u64, StageError> {
+    match (parameters.is_set(STEPS), parameters.is_set(EPOCHS)) {
+        (true, false) => Ok(parameters.integer(STEPS)?.max(1) as u64),
+        (false, true) => {
+            let rows = rows_of_pass()? * parameters.number(EPOCHS)?;
+            Ok((rows / rows_of_step(parameters)? as f64).ceil().max(1.0) as u64)
+        }
+        _ => Err(StageError::with_help(
+            "how long to train is not said",
+            "give either `steps` or `epochs`",
+        )),
+    }
+}
+
+/// Rows, or clips, that one step learns from.
+pub fn rows_of_step(parameters: &Parameters) -> Result<u64, StageError> {
+    let whole = |name: &str| match parameters.is_set(name) {
+        true => parameters.integer(name).map(|number| number.max(1) as u64),
+        false => Ok(1),
+    };
+    Ok(whole("batch")? * whole("accumulation")?)
+}
+
+impl Timetable {
+    /// Shares become steps. A parameter that the kind does not have asks for nothing.
+    pub fn of(parameters: &Parameters, steps: u64) -> Result<Timetable, StageError> {
+        let counted = |name: &str, preset: i64, part: fn(f64) -> f64| match parameters.get(name) {
+            ParameterValue::Absent => Ok(preset.max(0) as u64),
+            ParameterValue::Share(share) => Ok(part(share * steps as f64).max(0.0) as u64),
+            _ => parameters.integer(name).map(|number| number.max(0) as u64),
+        };
+        let every = |name: &str, preset: i64| counted(name, preset, up);
+        Ok(Timetable {
+            steps,
+            warm_up: counted("warm_up", 0, down)?,
+            validate_every: every("validate_every", VALIDATE_EVERY)?.max(1),
+            save_every: every("save_every", SAVE_EVERY)?,
+            patience: every("patience", 0)?,
+        })
+    }
+
+    /// What can never come to act in so many steps; `has_held_out`: there are held-out clips.
+    pub fn idle(&self, has_held_out: bool) -> Vec<Idle> {
+        let steps = told(self.steps, "step");
+        let mut idle = Vec::new();
+        let mut add = |parameter: &str, message: String, help: &str| {
+            let (parameter, help) = (parameter.to_owned(), help.to_owned());
+            idle.push(Idle { parameter, message, help });
+        };
+        if self.warm_up > 0 && self.warm_up >= self.steps {
+            let warm_up = told(self.warm_up, "step");
+            add(
+                "warm_up",
+                format!(
+                    "`warm_up` takes {warm_up} and the training has {steps}: the learning rate \
+                     never reaches `learning_rate`"
+                ),
+                "write a share of the steps, such as `warm_up = \"5%\"`, or train for longer",
+            );
+        }
+        if self.validate_every > self.steps && self.validate_every != VALIDATE_EVERY as u64 {
+            add(
+                "validate_every",
+                format!(
+                    "`validate_every` is {} and the training has {steps}: no validation comes \
+                     before its end",
+                    told(self.validate_every, "step")
+                ),
+                "write a share of the steps, such as `validate_every = \"5%\"`",
+            );
+        }
+        if self.patience > 0 && !has_held_out {
+            add(
+                "patience",
+                "`patience` waits for held-out losses, and no clips are held out".to_owned(),
+                "raise `validation_fraction`, name a data set on `validation`, or remove `patience`",
+            );
+        } else if self.patience > 0 && self.first_end() >= self.steps {
+            add(
+                "patience",
+                format!(
+                    "`patience` needs {} of {} each, and the training has {steps}: it never ends \
+                     early",
+                    told(self.patience, "validation"),
+                    told(self.validate_every, "step")
+                ),
+                "validate more often, such as `validate_every = \"5%\"`, or lower `patience`",
+            );
+        }
+        if self.save_every > self.steps && self.save_every != SAVE_EVERY as u64 {
+            add(
+                "save_every",
+                format!(
+                    "`save_every` is {} and the training has {steps}: no state is saved by steps",
+                    told(self.save_every, "step")
+                ),
+                "write a share of the steps, such as `save_every = \"10%\"`, or 0 to save by \
+                 `save_interval` alone",
+            );
+        }
+        idle
+    }
+
+    /// Refuses a timetable with something that can never come to act.
+    pub fn check(&self, has_held_out: bool) -> Result<(), StageError> {
+        let idle = self.idle(has_held_out);
+        let joined = |part: fn(&Idle) -> &str| idle.iter().map(part).collect::<Vec<_>>().join("; ");
+        match idle.is_empty() {
+            true => Ok(()),
+            false => {
+                Err(StageError::with_help(joined(|idle| &idle.message), joined(|idle| &idle.help)))
+            }
+        }
+    }
+
+    /// The step after which patience may end the training at the soonest: the first validation is
+    /// the one before the first step.
+    fn first_end(&self) -> u64 {
+        self.patience.saturating_mul(self.validate_every)
+    }
+}
+
+/// A share such as 0.07 is not exact: 7 % of 100 are 7.
+const EXACT: f64 = 1e-6;
+
+/// The steps between two things: so that there are no more of them than the share says.
+fn up(steps: f64) -> f64 {
+    (steps - EXACT).ceil()
+}
+
+/// The steps of a warm-up: so that it leaves the rest.
+fn down(steps: f64) -> f64 {
+    (steps + EXACT).floor()
+}
+
+fn told(count: u64, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
+    }
+}
+
+/// The clips of a training.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClipCounts {
+    pub used: u64,
+    pub held_out: u64,
+    pub left_out: u64,
+}
+
+/// A training as it is about to begin.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Course {
+    pub timetable: Timetable,
+    pub rows_of_step: u64,
+    pub rows_of_pass: f64,
+    pub clips: ClipCounts,
+}
+
+impl Course {
+    pub fn steps_of_pass(&self) -> f64 {
+        self.rows_of_pass / self.rows_of_step.max(1) as f64
+    }
+
+    /// Passes over the clips.
+    pub fn passes(&self) -> f64 {
+        match self.rows_of_pass > 0.0 {
+            true => self.timetable.steps as f64 / self.steps_of_pass(),
+            false => 0.0,
+        }
+    }
+}
+
+/// A training as a plan expects it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExpectedCourse {
+    /// With bounds, where they follow from the clips.
+    #[serde(rename = "steps")]
+    pub bounds: Figure,
+    pub steps_of_pass: f64,
+    pub passes: f64,
+    pub course: Course,
+    /// What can never come to act.
+    pub idle: Vec<Idle>,
+    /// The counts are known, or are those of `[expect]`, so that what is idle is a mistake.
+    pub is_certain: bool,
+}
+
+impl ExpectedCourse {
+    /// `bounds` are those of the steps, `course` has the likely number of them.
+    pub fn new(
+        parameters: &Parameters,
+        course: Course,
+        bounds: Figure,
+        is_certain: bool,
+        has_held_out: bool,
+    ) -> Result<ExpectedCourse, StageError> {
+        let most = Timetable::of(parameters, bounds.high.ceil().max(1.0) as u64)?;
+        let surely: Vec<Idle> = most.idle(has_held_out);
+        let likely = course.timetable.idle(has_held_out);
+        let is_sure = |idle: &Idle| surely.iter().any(|own| own.parameter == idle.parameter);
+        Ok(ExpectedCourse {
+            bounds,
+            steps_of_pass: course.steps_of_pass(),
+            passes: course.passes(),
+            is_certain: is_certain && likely.iter().all(is_sure),
+            idle: likely,
+            course,
+        })
+    }
+
+    /// What is a mistake and no mere likelihood.
+    pub fn mistakes(&self) -> &[Idle] {
+        if self.is_certain { &self.idle } else { &[] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use ParameterValue::{Integer, Number, Share};
+
+    fn parameters(values: &[(&str, ParameterValue)]) -> Parameters {
+        Parameters(values.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect())
+    }
+
+    fn idle(values: &[(&str, ParameterValue)], steps: u64) -> Vec<String> {
+        let timetable = Timetable::of(&parameters(values), steps).unwrap();
+        timetable.idle(true).into_iter().map(|idle| idle.parameter).collect()
+    }
+
+    #[test]
+    fn a_share_is_of_all_steps_and_leaves_room_in_few_of_them() {
+        let shares =
+            [("warm_up", Share(0.05)), ("validate_every", Share(0.07)), ("save_every", Share(0.5))];
+        let table = Timetable::of(&parameters(&shares), 81).unwrap();
+        assert_eq!((table.warm_up, table.validate_every, table.save_every), (4, 6, 41));
+        let table = Timetable::of(&parameters(&shares), 100).unwrap();
+        assert_eq!((table.warm_up, table.validate_every, table.save_every), (5, 7, 50));
+        let table = Timetable::of(&parameters(&shares), 1).unwrap();
+        assert_eq!((table.warm_up, table.validate_every), (0, 1));
+    }
+
+    #[test]
+    fn counts_are_as_written_and_what_a_kind_has_not_asks_for_nothing() {
+        let counts = [("warm_up", Integer(3)), ("save_every", Integer(0))];
+        let table = Timetable::of(&parameters(&counts), 10).unwrap();
+        assert_eq!((table.warm_up, table.save_every, table.patience), (3, 0, 0));
+        assert!(table.idle(false).is_empty());
+        assert!(Timetable::of(&parameters(&[("warm_up", Number(3.0))]), 10).is_err());
+    }
+
+    /// The figures that the recipe for Fish Speech once had, in the 81 steps of 4,000 clips.
+    #[test]
+    fn each_part_that_cannot_act_in_the_steps_is_named() {
+        let written = [
+            ("warm_up", Integer(100)),
+            ("validate_every", Integer(200)),
+            ("patience", Integer(5)),
+            ("save_every", Integer(500)),
+        ];
+        let all = ["warm_up", "validate_every", "patience", "save_every"];
+        assert_eq!(idle(&written, 81), all);
+        assert_eq!(idle(&written, 100), all);
+        assert_eq!(idle(&written, 101), all[1..]);
+        assert_eq!(idle(&written, 200), ["patience", "save_every"]);
+        assert_eq!(idle(&written, 1_000), ["patience"]);
+        assert_eq!(idle(&written, 1_001), [""; 0]);
+    }
+
+    #[test]
+    fn defaults_beyond_the_end_are_no_mistake_but_a_warm_up_that_never_ends_is() {
+        let usual = [
+            ("warm_up", Integer(10)),
+            ("validate_every", Integer(VALIDATE_EVERY)),
+            ("save_every", Integer(SAVE_EVERY)),
+        ];
+        assert_eq!(idle(&usual, 11), [""; 0]);
+        assert_eq!(idle(&usual, 10), ["warm_up"]);
+    }
+
+    #[test]
+    fn patience_without_held_out_clips_waits_for_nothing() {
+        let written = parameters(&[("patience", Integer(2)), ("validate_every", Integer(1))]);
+        let table = Timetable::of(&written, 100).unwrap();
+        assert!(table.check(true).is_ok());
+        let error = table.check(false).unwrap_err();
+        assert!(error.to_string().contains("no clips are held out"), "{error}");
+        assert!(error.help().unwrap().contains("`validation_fraction`"));
+    }
+
+    #[test]
+    fn steps_are_given_or_follow_from_the_rows_of_a_pass() {
+        let by = |values: &[(&str, ParameterValue)]| steps(&parameters(values), || Ok(216.0));
+        let rows = [("batch", Integer(4)), ("accumulation", Integer(2))];
+        assert_eq!(by(&[&rows[..], &[("epochs", Number(3.0))]].concat()).unwrap(), 81);
+        assert_eq!(by(&[&rows[..], &[("steps", Integer(7))]].concat()).unwrap(), 7);
+        assert!(by(&rows).is_err());
+        let both = [("steps", Integer(7)), ("epochs", Number(3.0))];
+        assert!(by(&both).is_err());
+    }
+
+    #[test]
+    fn what_bounds_leave_open_is_no_mistake() {
+        let written = parameters(&[("warm_up", Integer(100))]);
+        let expected = |high: f64, is_certain| {
+            let timetable = Timetable::of(&written, 81).unwrap();
+            let course = Course { timetable, rows_of_step: 8, ..Course::default() };
+            let bounds = Figure { low: 60.0, likely: 81.0, high };
+            ExpectedCourse::new(&written, course, bounds, is_certain, true).unwrap()
+        };
+        assert_eq!(expected(97.0, true).mistakes().len(), 1);
+        assert_eq!(
+            (expected(120.0, true).mistakes(), expected(97.0, false).mistakes()),
+            (&[][..], &[][..])
+        );
+        assert_eq!(expected(120.0, true).idle.len(), 1, "it is told all the same");
+    }
+
+    #[test]
+    fn passes_follow_from_rows() {
+        let timetable = Timetable { steps: 81, ..Timetable::default() };
+        let course = Course {
+            timetable,
+            rows_of_step: 8,
+            rows_of_pass: 216.0,
+            clips: ClipCounts::default(),
+        };
+        assert_eq!((course.steps_of_pass(), course.passes()), (27.0, 3.0));
+        assert_eq!(Course::default().passes(), 0.0);
+    }
+}

@@ -1,0 +1,119 @@
+//! Schedules of trainings that can never act, and what `check` and `plan` say of the others.
+
+use serde_json::Value;
+use throstle_tests::{Project, command};
+
+const RECIPE: &str = include_str!("../../../pipelines/finnish-fish/pipeline.toml");
+const VITS: &str = include_str!("../../../pipelines/gujarati-mms/pipeline.toml");
+
+/// A recipe whose files are there and hold nothing.
+fn project(recipe: &str) -> Project {
+    let project = Project::new(recipe);
+    for file in ["data/train/metadata.csv", "data/valid/metadata.csv"] {
+        project.write(file, "");
+    }
+    for model in ["openaudio-s1-mini", "mms-tts-guj"] {
+        project.write(&format!("models/{model}/config.json"), "{}");
+    }
+    project
+}
+
+/// Exit code, standard output and standard error.
+fn said(project: &Project, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = command("throstle", project.path(), arguments).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+fn old() -> String {
+    RECIPE
+        .replace("epochs = 60.0", "epochs = 3.0")
+        .replace("warm_up = \"5%\"", "warm_up = 100")
+        .replacen("validate_every = \"4%\"", "validate_every = 200", 1)
+        .replace("save_every = \"25%\"", "save_every = 500")
+}
+
+#[test]
+fn check_and_plan_tell_what_trainings_will_do() {
+    let project = project(RECIPE);
+    for command in ["check", "plan"] {
+        let (code, told, errors) = said(&project, &[command, "."]);
+        assert_eq!(code, Some(0), "{errors}");
+        let finnish = told.lines().find(|line| line.starts_with("finnish: ")).unwrap();
+        assert!(finnish.starts_with("finnish: 1,620 steps (1,350 to 1,944) of 8 rows, 27 a pass"));
+        assert!(finnish.contains("60 passes over 3,920 clips, 80 held out, 0 left out"));
+        assert!(told.contains("\nadapters: 2,625 steps"), "{told}");
+    }
+    let (_, told, _) = said(&project, &["plan", ".", "--json"]);
+    let plan: Value = serde_json::from_str(&told).unwrap();
+    let training = &plan["estimate"]["stages"]["finnish"]["training"];
+    assert_eq!(
+        (&training["steps"]["likely"], &training["steps_of_pass"]),
+        (&1620.into(), &27.into())
+    );
+    assert_eq!(training["course"]["clips"]["used"], 3_920);
+}
+
+#[test]
+fn check_makes_no_cache() {
+    let project = project(RECIPE);
+    assert_eq!(said(&project, &["check", "."]).0, Some(0));
+    assert!(!project.file(".throstle").exists());
+}
+
+#[test]
+fn a_schedule_that_cannot_act_in_the_expected_clips_is_an_error_of_check_and_plan() {
+    let project = project(&old());
+    for arguments in [&["check", "."][..], &["plan", "."], &["plan", ".", "--json"]] {
+        let (code, _, errors) = said(&project, arguments);
+        assert_eq!(code, Some(2), "{errors}");
+        for part in [
+            "stage `finnish`: `warm_up` takes 100 steps and the training has 81 steps: the learning \
+             rate never reaches `learning_rate`",
+            "`validate_every` is 200 steps and the training has 81 steps",
+            "`patience` needs 5 validations of 200 steps each, and the training has 81 steps",
+            "`save_every` is 500 steps and the training has 81 steps",
+            "help: write a share of the steps, such as `warm_up = \"5%\"`",
+        ] {
+            assert!(errors.contains(part), "{part} in {errors}");
+        }
+    }
+}
+
+#[test]
+fn where_the_steps_are_given_each_mistake_has_its_place_in_the_manifest() {
+    let vits = VITS
+        .replace("epochs = 200.0", "steps = 100")
+        .replace("validate_every = \"2%\"", "validate_every = 10");
+    let project = project(&vits);
+    for command in ["check", "run"] {
+        let (code, _, errors) = said(&project, &[command, "."]);
+        assert_eq!(code, Some(2), "{errors}");
+        let message =
+            "`patience` needs 20 validations of 10 steps each, and the training has 100 steps";
+        assert!(errors.contains(message) && errors.contains("pipeline.toml:"), "{errors}");
+        assert!(errors.contains("patience = 20 "), "{errors}");
+    }
+}
+
+#[test]
+fn a_share_is_a_share_of_the_steps_and_nothing_else() {
+    for (written, message) in [
+        ("\"101%\"", "`warm_up` must be a share from 0 % up to 100 %"),
+        ("\"-1%\"", "`warm_up` must be a share from 0 % up to 100 %"),
+        ("\"five\"", "`warm_up` should be an integer, or a share of all steps"),
+        ("0.05", "`warm_up` should be an integer"),
+        ("\"100%\"", "`warm_up` takes 50 steps and the training has 50 steps"),
+    ] {
+        let recipe = RECIPE
+            .replace("epochs = 60.0", "steps = 50")
+            .replace("warm_up = \"5%\"", &format!("warm_up = {written}"));
+        let (code, _, errors) = said(&project(&recipe), &["check", "."]);
+        assert_eq!(code, Some(2), "{written}: {errors}");
+        assert!(errors.contains(message), "{written}: {errors}");
+    }
+    let none = RECIPE.replacen("validate_every = \"4%\"", "validate_every = \"0%\"", 1);
+    let (code, _, errors) = said(&project(&none), &["check", "."]);
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("`validate_every` must be a share above 0 % up to 100 %"), "{errors}");
+}
