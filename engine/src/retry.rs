@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cache::{Cache, CacheError, Digest};
-use stage_core::key::chunk_key;
+use stage_core::key::{ItemReads, chunk_key};
 use stage_core::{Item, Reject};
 
 use crate::engine::{Engine, EngineError, Sink};
 use crate::history;
 use crate::pipeline::{Pipeline, StageId, StageWork};
 use crate::plan::inputs::{ITEMS, arriving};
-use crate::plan::items::ItemReads;
+use crate::plan::items::item_reads;
 use crate::plan::planner::PlanError;
 use crate::plan::{PartialBucket, PartialItem, Planned, Planner};
 use crate::record::{CHUNK, ChunkRecord, ITEM, ItemRecord, LastRecord, STAGE, decode};
@@ -37,7 +37,7 @@ pub fn forget_verdicts(
     if spec.work == StageWork::Item {
         let arriving = arriving(pipeline, &plan.stages, &planner.assets, spec);
         let job = arriving.job_key(&planner.file_digests(spec)).digest();
-        let work = (job, ItemReads::of(spec));
+        let work = (job, item_reads(spec));
         verdicts.forget_in(&work, arriving.items(), last.as_ref()).map_err(at)?;
     }
     let now = plan.stage(stage).keyed.as_ref().map(|keyed| keyed.digest);
@@ -111,7 +111,7 @@ impl Verdicts<'_> {
     }
 
     fn forget_items(&mut self, (job, reads): &Work, items: &[Item]) -> Result<(), PlanError> {
-        let keys: Vec<Digest> = items.iter().map(|item| reads.key(job, item)).collect();
+        let keys: Vec<Digest> = items.iter().map(|item| reads.see(item).key(job)).collect();
         let records = self.store.known_items(&keys)?;
         for ((item, key), record) in items.iter().zip(&keys).zip(records) {
             if matches!(record, Some(ItemRecord::Rejected(_))) && self.is_meant(&item.id) {

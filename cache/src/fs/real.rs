@@ -102,7 +102,7 @@ impl Fs for RealFs {
 
     fn copy_unsynced(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<u64> {
         let mut source = named(Call::Open, from, File::open(from))?;
-        let created = OpenOptions::new().write(true).create_new(true).open(to);
+        let created = File::create_new(to);
         let mut target = named(Call::Create, to, created)?;
         // On Linux this is `copy_file_range`.
         let copied = io::copy(&mut source, &mut target);

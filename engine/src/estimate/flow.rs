@@ -278,7 +278,12 @@ fn in_buckets(store: &Store, packing: &Packing, buckets: &[Bucket]) -> Result<Fl
 }
 
 /// Those that last longer; of a large data set as many times those of its part.
-fn longer_of(store: &Store, packing: &Packing, buckets: &[Bucket], seconds: f64) -> Result<Flow, ReadError> {
+fn longer_of(
+    store: &Store,
+    packing: &Packing,
+    buckets: &[Bucket],
+    seconds: f64,
+) -> Result<Flow, ReadError> {
     let step = buckets.len().div_ceil(READ).max(1);
     let mut long = Flow::default();
     for bucket in buckets.iter().step_by(step) {
@@ -408,7 +413,7 @@ mod tests {
     {
         let long = |items: usize| {
             let (store, buckets) = stored(items);
-            longer_of(&store, &buckets, 7.0).unwrap()
+            longer_of(&store, &plain(), &buckets, 7.0).unwrap()
         };
         assert_eq!(long(900), Flow { items: 200.0, seconds: 1_700.0, is_guess: false });
         assert!((long(45_000).items / 10_000.0 - 1.0).abs() < 0.1);
