@@ -348,7 +348,15 @@ impl Clips {
         let rows_of_step = course::rows_of_step(parameters)?;
         let course = Course { timetable, rows_of_step, rows_of_pass, clips };
         let is_certain = parameters.is_set("steps") || !self.all.is_guess;
-        ExpectedCourse::new(parameters, course, bounds, is_certain, self.held_out > 0.0)
+        // Of an empty data set nothing follows: its clips are still to come.
+        let is_empty = self.all.items == 0.0;
+        let has_held_out = self.held_out > 0.0 || is_empty;
+        let mut expected =
+            ExpectedCourse::new(parameters, course, bounds, is_certain, has_held_out)?;
+        if is_empty && !parameters.is_set("steps") {
+            expected.idle.clear();
+        }
+        Ok(expected)
     }
 }
 
