@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(file.size(), 2 << 20);
         file.verify().unwrap();
         let path = store.cache().file_of(&digest).unwrap().unwrap();
-        fs.open(&path, Open::ReadWrite).unwrap().write_all_at(b"other", 1 << 20).unwrap();
+        fs.overwrite(&path, &[2; 2 << 20]).unwrap();
         let file = store.open(&digest).unwrap().unwrap();
         assert!(file.check().is_ok() && file.verify().is_err() && file.check().is_err());
         assert!(matches!(store.read(&digest), Err(ReadError::Lost(_))));

@@ -178,10 +178,12 @@ fn stopped(lab: &Lab, meanwhile: fn(u32)) -> Ran {
 }
 
 fn notes(ran: &Ran) -> Vec<&str> {
-    let note = |event| match event {
-        &Event::Note { ref message, .. } => Some(message.as_str()),
-        _ => None,
-    };
+    fn note(event: &Event) -> Option<&str> {
+        match event {
+            Event::Note { message, .. } => Some(message.as_str()),
+            _ => None,
+        }
+    }
     ran.events.iter().filter_map(note).collect()
 }
 

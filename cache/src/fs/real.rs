@@ -197,13 +197,15 @@ fn remove_what_can_be(path: &Path) -> FsResult<()> {
     if !is_dir {
         return named(Call::RemoveFile, fs::remove_file(path));
     }
-    let mut all = match fs::read_dir(path) {
-        Ok(entries) => entries.flatten().fold(Ok(()), |all, entry| {
-            let removed = remove_what_can_be(&entry.path());
-            all.and(removed)
-        }),
-        Err(error) => named(Call::ReadDir, Err(error)),
-    };
+    let mut all = Ok(());
+    match fs::read_dir(path) {
+        Ok(entries) => {
+            for entry in entries.flatten() {
+                all = all.and(remove_what_can_be(&entry.path()));
+            }
+        }
+        Err(error) => all = named(Call::ReadDir, Err(error)),
+    }
     if all.is_ok() {
         all = named(Call::RemoveDir, fs::remove_dir(path));
     }

@@ -113,7 +113,9 @@ fn list(
             if run.pinned { "pinned".into() } else { String::new() },
         ]);
     }
-    open.for_each(|run| _ = table.row(open_row(run, paint)));
+    for run in open {
+        table.row(open_row(run, paint));
+    }
     table.render()
 }
 

@@ -34,7 +34,7 @@ impl Names {
         Ok(Names(all))
     }
 
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.len()
     }
 

@@ -68,7 +68,7 @@ impl Asides {
             return Ok(());
         };
         let names = Names::of(store, root, reads)?;
-        self.record.of += names.len() as u64;
+        self.record.of += names.count() as u64;
         if names.may_change() {
             self.record.roots.insert(port.to_owned(), *root);
         }

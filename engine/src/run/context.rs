@@ -170,11 +170,11 @@ impl Context for EngineContext {
     }
 
     fn open(&mut self, blob: &Blob) -> Result<Arc<dyn FileParts>, StageError> {
-        if blob.size >= IN_PARTS {
-            if let Some(file) = self.store.open(&blob.digest)? {
-                self.opened.push((blob.digest, file.clone()));
-                return Ok(file);
-            }
+        if blob.size >= IN_PARTS
+            && let Some(file) = self.store.open(&blob.digest)?
+        {
+            self.opened.push((blob.digest, file.clone()));
+            return Ok(file);
         }
         Ok(Arc::new(self.read(blob)?))
     }

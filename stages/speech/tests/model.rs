@@ -224,7 +224,7 @@ fn files_of_ten_gigabytes_that_are_no_weights_are_refused_within_kilobytes() {
 #[test]
 fn a_description_of_ten_gigabytes_is_refused_and_of_a_model_card_the_head_is_read() {
     let weights = ("model.pth", pth(&tensors(Dtype::F32)));
-    let (outcome, read) = import_with_zeros("config.json", b"", &[weights.clone()]);
+    let (outcome, read) = import_with_zeros("config.json", b"", std::slice::from_ref(&weights));
     let refused = outcome.unwrap_err();
     assert!(refused.contains("`config.json` has 10737418240 bytes, more than"), "{refused}");
     assert_eq!(read, 0);

@@ -143,7 +143,7 @@ fn damaged_tensors_are_named() {
     let mut fields = stored(&mut bench, &original());
     fields.set("tensor/norm.weight", bench.blob(artifact::TENSOR_KIND, "no tensor"));
     let error = export(&mut bench, fields, &[]).unwrap_err().to_string();
-    assert!(error.starts_with("`norm.weight`: the safetensors file cannot be read"), "{error}");
+    assert!(error.starts_with("`norm.weight`: the safetensors file is refused"), "{error}");
 }
 
 #[test]
