@@ -82,13 +82,13 @@ fn folders_that_a_program_closes_to_its_owner_are_removed() {
     let project = Project::new(CLOSING);
     write_clips(&project, &["a", "b", "c"]);
     give_away(project.path());
-    for _ in 0..2 {
+    for (old, new) in [("Sana", "Toinen"), ("Toinen", "Kolmas")] {
         let output = as_reader(&project, &["run"]);
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{told}");
         assert!(!told.contains("warning"), "{told}");
         assert_eq!(project.names(".throstle/staging"), [""; 0]);
-        project.replace("data/metadata.csv", "Sana", "Toinen");
+        project.replace("data/metadata.csv", old, new);
     }
     assert_eq!(project.names("out").len(), 3);
 }
