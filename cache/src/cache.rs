@@ -96,7 +96,7 @@ impl Cache {
                     short.retain(|pack, _| !gone.contains(pack));
                     shared.tell(told);
                 }
-                // They are too short as long as that lasts.
+                // Until they can be noted they count as too short.
                 Err(error) => shared.tell(vec![format!(
                     "packs of the cache are gone, which cannot be noted: {}",
                     error.whole()
@@ -160,7 +160,7 @@ impl Cache {
         Ok(self.0.claims.claim_number(number)?)
     }
 
-    /// Whether this process or another has claimed a number.
+    /// True when this process or another has claimed a number.
     pub fn number_is_held(&self, number: u64) -> Result<bool, CacheError> {
         Ok(self.0.claims.number_is_held(number)?)
     }
@@ -173,7 +173,7 @@ impl Cache {
 
 fn open_claims(fs: &dyn Fs, layout: &Layout, writable: bool) -> Result<Claims, CacheError> {
     if !writable {
-        // Without it nobody is seen to work.
+        // Without this file no other process seems to be working.
         return Ok(Claims::seen(fs.open(&layout.claims(), Open::Read).ok()));
     }
     Ok(Claims::new(Some(fs.open(&layout.claims(), Open::Create)?)))

@@ -17,7 +17,7 @@ use crate::fs::{FsError, FsFile};
 pub(crate) struct Claims {
     /// None where there is no file to lock: claims then hold within the process only.
     file: Option<Box<dyn FsFile>>,
-    /// The same where nothing is claimed, to see what others have.
+    /// The same file in a cache that is only read, to see the claims of others.
     seen: Option<Box<dyn FsFile>>,
     held: Mutex<Held>,
 }
@@ -43,7 +43,7 @@ impl Claims {
         Claims { file, seen: None, held: Mutex::default() }
     }
 
-    /// Of a cache that is only read.
+    /// For a cache that is only read.
     pub fn seen(seen: Option<Box<dyn FsFile>>) -> Claims {
         Claims { file: None, seen, held: Mutex::default() }
     }
@@ -63,7 +63,7 @@ impl Claims {
         self.claim_at(&key, offset)
     }
 
-    /// Whether anybody has claimed this number.
+    /// True when any process has claimed this number.
     pub fn number_is_held(&self, number: u64) -> Result<bool, FsError> {
         let (key, offset) = numbered(number);
         Ok(self.held().keys.contains(&key) || self.is_locked(offset)?)
@@ -105,7 +105,7 @@ impl Claims {
         self.is_locked(offset)
     }
 
-    /// Whether another process has a byte.
+    /// True when another process has locked a byte.
     fn is_locked(&self, offset: u64) -> Result<bool, FsError> {
         let file = self.file.as_ref().or(self.seen.as_ref());
         match file.map(|file| file.byte_is_locked(offset)) {
@@ -151,7 +151,7 @@ impl Drop for Claim {
 /// How many bytes stand for all keys.
 const BYTES: u64 = 1024;
 
-/// A number as a key, and its own byte.
+/// A number as a key, and the byte that belongs to it.
 fn numbered(number: u64) -> (Digest, u64) {
     (Digest::of(&number.to_le_bytes()), BYTES + number % u64::from(u32::MAX))
 }

@@ -83,7 +83,7 @@ pub enum CacheError {
     NotAFile { path: Utf8PathBuf },
 }
 
-/// What was needed where, and what to do.
+/// The bytes needed, the place, and advice.
 fn no_space(path: &Utf8Path, needed: u64, source: &FsError) -> String {
     let (what, advice) = match source.kind() {
         ErrorKind::FileTooLarge => ("the limit on the size of files leaves no space", "raise it"),
@@ -96,7 +96,7 @@ fn no_space(path: &Utf8Path, needed: u64, source: &FsError) -> String {
     }
 }
 
-/// A full disk is named as such wherever it is met.
+/// A full disk is always named as such.
 impl From<FsError> for CacheError {
     fn from(error: FsError) -> CacheError {
         let path = error.path.clone();
@@ -119,7 +119,7 @@ impl CacheError {
         self.machine_fault() == Some(MachineFault::DiskFull)
     }
 
-    /// None where the error tells of what is stored, or of the folder.
+    /// None when the error is about the stored data, or about the folder.
     pub fn machine_fault(&self) -> Option<MachineFault> {
         match self {
             CacheError::NoSpace { .. } => Some(MachineFault::DiskFull),

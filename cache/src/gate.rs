@@ -38,7 +38,7 @@ impl Boot {
 pub(crate) struct Gate {
     /// None where the cache cannot be written and nobody ever made the file.
     file: Option<Arc<dyn FsFile>>,
-    /// Which file that is.
+    /// The inode of that file.
     inode: Option<u64>,
     can_lock: AtomicBool,
 }
@@ -82,7 +82,7 @@ impl Gate {
         Ok(Gate { file: file.map(Arc::from), inode, can_lock })
     }
 
-    /// Whether the cache still lies where it was opened, and is the same one.
+    /// True when the cache still lies where it was opened, and is the same one.
     pub fn is_in_place(&self, fs: &dyn Fs, layout: &Layout) -> FsResult<bool> {
         if self.file.is_none() {
             return Ok(true);
@@ -140,7 +140,7 @@ impl Gate {
         self.set_number(COMPACTED, length)
     }
 
-    /// The highest number that a pack ever had, as far as this file tells.
+    /// The highest number that a pack ever had, according to this file.
     pub fn highest_pack(&self) -> FsResult<u32> {
         Ok(u32::try_from(self.number(HIGHEST)?).unwrap_or(u32::MAX))
     }

@@ -18,8 +18,8 @@ const TAG_NAME: &str = "CACHEDIR.TAG";
 const TAG: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55\n\
 # This folder is a cache of throstle. It can be made again; backups may skip it.\n";
 
-/// What the file says. No flipped bit makes one of the first two formats into the other; later
-/// ones carry a checksum, so that none is taken for a program's that does not know it.
+/// The content of the file. No flipped bit turns one of the first two formats into the other; later
+/// ones carry a checksum, so that damage never looks like a newer format.
 fn mark(format: u32) -> String {
     match format {
         1 | 2 => format!("{FORMAT_PREFIX}{format}\n"),
@@ -37,7 +37,7 @@ fn later_format(bytes: &[u8]) -> Option<u32> {
     (format > FORMAT && bytes == mark(format).as_bytes()).then_some(format)
 }
 
-/// Whether it differs from a mark in a byte or two, or is the beginning of one.
+/// True when it differs from a mark in at most two bytes, or is the beginning of one.
 fn is_like_a_mark(bytes: &[u8]) -> bool {
     let whole = mark(FORMAT);
     let differing = bytes.iter().zip(whole.as_bytes()).filter(|(own, right)| own != right).count();
@@ -100,7 +100,7 @@ impl Layout {
         }
     }
 
-    /// Whether the folder says of itself that it is a cache of this program.
+    /// True when the folder is marked as a cache of this program.
     fn is_tagged(&self, fs: &dyn Fs) -> bool {
         fs.read(&self.dir.join(TAG_NAME)).is_ok_and(|bytes| bytes == TAG)
     }

@@ -276,14 +276,13 @@ impl Ledger {
         result
     }
 
-    /// Puts an index that is read from the packs in the place of the one that is there.
+    /// Replaces the index by one that was read from the packs.
     fn replace(&self) -> Result<rebuild::RebuildReport, CacheError> {
         self.require_in_place()?;
         rebuild::replace_ledger(&*self.fs, &self.layout, self.gate.highest_pack()?)
     }
 
-    /// Whoever works on after the cache was removed or moved would bring an old one back, or mix
-    /// two.
+    /// Working on after the cache was removed or moved would bring an old one back, or mix two.
     pub fn require_in_place(&self) -> Result<(), CacheError> {
         match self.gate.is_in_place(&*self.fs, &self.layout)? {
             true => Ok(()),
@@ -291,12 +290,12 @@ impl Ledger {
         }
     }
 
-    /// A number that no pack ever had.
+    /// A number that no pack has ever had.
     pub fn next_pack(&self, last: u32) -> Result<u32, CacheError> {
         Ok(self.gate.highest_pack()?.max(last).saturating_add(1))
     }
 
-    /// Remembers that a pack has this number.
+    /// Remembers that this number is taken.
     pub fn saw_pack(&self, number: u32) -> Result<(), CacheError> {
         self.gate
             .saw_pack(number)
@@ -418,7 +417,7 @@ fn with_cause<T>(failure: &Failure, work: impl FnOnce() -> IndexResult<T>) -> In
     })
 }
 
-/// A file that ends early is a damaged one too, and so is a folder in its place.
+/// A file that ends early counts as damaged, and so does a folder in its place.
 fn is_damage(error: &FsError) -> bool {
     let kinds = [ErrorKind::UnexpectedEof, ErrorKind::InvalidData, ErrorKind::IsADirectory];
     kinds.contains(&error.kind())

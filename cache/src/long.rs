@@ -1,6 +1,6 @@
-//! Long values of records: they are cut into parts, which are objects, and the record is a list of
-//! them. A part ends where the bytes before it say so, so a value that changes in one place shares
-//! its other parts with what it was before.
+//! Long values of records: they are cut into parts, which are objects, and the record lists them.
+//! The bytes before a cut decide where it is, so a value that changes in one place shares its other
+//! parts with the old value.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -13,18 +13,18 @@ use crate::{CacheError, Digest};
 
 /// Longer values are cut into parts.
 const LONGEST_WHOLE: usize = 1 << 20;
-/// Begins a list of parts, and nothing else that is recorded: a value that begins so is cut too.
+/// Begins a list of parts. A value that happens to begin like this is cut too.
 const MARK: &[u8; 16] = b"\xe5\x1f\x9c\x07parts\xb2\x6a\xd1\x43\x8e\x70\x01";
 const DIGEST: usize = 32;
 
-/// Parts are so long at least, at most, and three times the first on the average.
+/// Parts have at least, and at most, these sizes; the average is about three times the first.
 const SHORTEST: usize = 96 << 10;
 const LONGEST: usize = LOOSE_SIZE as usize - 1;
-/// One in 2^18 places ends a part.
+/// One in 2^18 positions ends a part.
 const ENDS: u64 = !(u64::MAX >> 18);
 
 impl Cache {
-    /// The value as it is written in the log; its parts are put.
+    /// The value as it is written in the log; its parts are stored.
     pub(crate) fn shortened(&self, value: Vec<u8>) -> Result<Bytes, CacheError> {
         if value.len() <= LONGEST_WHOLE && !value.starts_with(MARK) {
             return Ok(value.into());
@@ -40,7 +40,7 @@ impl Cache {
         Ok(list.into())
     }
 
-    /// The value that was recorded; None where a part of it is lost.
+    /// The value that was recorded; None when a part of it is lost.
     pub(crate) fn whole(&self, written: Bytes) -> Result<Option<Bytes>, CacheError> {
         let Some(parts) = parts_of(&written) else {
             return Ok(Some(written));
@@ -80,7 +80,7 @@ fn parts(value: &[u8]) -> Vec<Range<usize>> {
     parts
 }
 
-/// The sum over the last 64 bytes decides: each is doubled with every byte that follows it.
+/// The sum over the last 64 bytes decides: each value is doubled with every byte that follows it.
 fn length_of_first(value: &[u8]) -> usize {
     let mut sum = 0u64;
     for (at, byte) in value.iter().enumerate().take(LONGEST).skip(SHORTEST) {
@@ -92,8 +92,8 @@ fn length_of_first(value: &[u8]) -> usize {
     value.len().min(LONGEST)
 }
 
-/// A number of 64 bits for each byte, as from a generator of the splitmix family. Another table
-/// would cut at other places, which costs sharing and nothing else.
+/// A 64-bit number for each byte, as from a splitmix generator. Another table would cut at other
+/// positions, which only costs sharing.
 const WEIGHTS: [u64; 256] = {
     let mut weights = [0; 256];
     let mut state = 0u64;
@@ -113,7 +113,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// Bytes without a pattern, the same for the same seed.
+    /// Bytes without a pattern; the same seed gives the same bytes.
     fn noise(length: usize, seed: u8) -> Vec<u8> {
         let mut bytes = vec![0; length];
         blake3::Hasher::new_keyed(&[seed; 32]).finalize_xof().fill(&mut bytes);

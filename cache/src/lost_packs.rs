@@ -1,5 +1,5 @@
-//! Packs that are gone: what was in them leaves the index, so that nothing speaks of it any more.
-//! Should one come back, it is taken in again like any pack that the index does not know.
+//! Lost packs: their entries leave the index, so that nothing refers to them any more. If such a
+//! pack comes back, it is taken in like any pack that the index does not know.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::entry::Entry;
 use crate::rows::{Known, KnownValue, Location};
 use crate::{Digest, Table};
 
-/// What the index says was in a pack.
+/// The entries of a pack according to the index.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Held {
     pub objects: u64,
@@ -22,7 +22,7 @@ impl Held {
     }
 }
 
-/// What was in each of these packs.
+/// The entries of each of these packs.
 pub(crate) fn held_by(
     packs: &[u32],
     objects: &[(Digest, Location)],
@@ -49,7 +49,7 @@ pub(crate) fn describe(held: &Held) -> String {
     format!("the pack is gone, with {objects} objects and {records} records in it")
 }
 
-/// Gives what there is to tell. Records that the index has as a whole are written to another pack.
+/// Returns the warnings. Records that the index holds as a whole are written to another pack.
 pub(crate) fn forget(shared: &Shared, packs: &[u32]) -> Result<Vec<String>, CacheError> {
     if packs.is_empty() {
         return Ok(Vec::new());

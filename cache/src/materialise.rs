@@ -1,6 +1,6 @@
-//! Objects as files of the user's: copies, which share their blocks with the store where the file
-//! system can do that, left alone where they are right already. Another name of an object itself is
-//! given only on request, since whoever may write any file could change the object by it.
+//! Objects as files of the user: copies, which share their blocks with the store if the file system
+//! can do that, and are left alone if they are right already. Hard links to the object itself are
+//! made only on request, since root could change the object through them.
 
 use camino::{Utf8Path, Utf8PathBuf};
 
@@ -11,13 +11,13 @@ use crate::pending::Waiting;
 use crate::rows::Location;
 use crate::{CacheError, Digest};
 
-/// What a file of the user's may be to an object that lies in a file of its own.
+/// How a file of the user relates to an object that has a file of its own.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Link {
-    /// A file for itself.
+    /// A separate file.
     #[default]
     Copy,
-    /// Another name of the read-only object, where both are on one file system.
+    /// A hard link to the read-only object, if both are on one file system.
     Hard,
 }
 
@@ -63,7 +63,8 @@ impl Cache {
         made
     }
 
-    /// Whether a file that holds an object is another name of it just where it should be one.
+    /// True when a file with the content of an object is a hard link to it exactly when it should
+    /// be.
     pub fn is_linked_as(
         &self,
         link: Link,

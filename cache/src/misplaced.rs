@@ -1,4 +1,4 @@
-//! Folders that lie where files of the cache should be, put there by people or by a damaged disk.
+//! Folders in the place of files of the cache, put there by people or by a damaged disk.
 
 use camino::{Utf8Path, Utf8PathBuf};
 
@@ -6,7 +6,7 @@ use crate::CacheError;
 use crate::fs::{FileKind, Fs, FsResult, random};
 use crate::layout::Layout;
 
-/// Those of the present cache. The mark is not among them: without it nothing is touched.
+/// The files of the present format. The mark is not among them: without it nothing is touched.
 pub(crate) fn find(fs: &dyn Fs, layout: &Layout) -> FsResult<Vec<Utf8PathBuf>> {
     let files = [&layout.ledger, &layout.stat_index, &layout.losses];
     let mut found = folders_in(fs, &layout.dir, &|path| files.iter().any(|file| *file == path))?;
@@ -29,7 +29,7 @@ fn folders_in(
     Ok(folders.map(|entry| folder.join(entry.name)).filter(|path| is_file(path)).collect())
 }
 
-/// Moves them into the trash, before anything is opened. Gives what there is to tell.
+/// Moves them into the trash before anything is opened. Returns the warnings.
 pub(crate) fn put_aside(fs: &dyn Fs, layout: &Layout) -> Result<Vec<String>, CacheError> {
     let mut told = Vec::new();
     for path in find(fs, layout)? {
@@ -41,7 +41,7 @@ pub(crate) fn put_aside(fs: &dyn Fs, layout: &Layout) -> Result<Vec<String>, Cac
                 "`{path}` was a folder, where a file of the cache should be: it lies in `{place}` \
                  now, and the file is made anew"
             )),
-            // Another process may have been quicker.
+            // Another process may have been faster.
             Err(error) if error.is_not_found() => {}
             Err(_) => {
                 let (found, wanted) = ("folder", "file");

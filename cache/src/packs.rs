@@ -111,7 +111,7 @@ impl OpenPack {
         }
     }
 
-    /// Whether its name still leads to it: somebody may have removed the file.
+    /// True when its path still leads to it: the file may have been removed.
     pub fn is_in_place(&self, fs: &dyn Fs, layout: &Layout) -> FsResult<bool> {
         match fs.metadata(&layout.pack(self.number)) {
             Ok(there) => Ok(self.file.metadata().is_ok_and(|own| own.inode == there.inode)),

@@ -20,7 +20,7 @@ pub struct RebuildReport {
     pub damaged: u64,
 }
 
-/// No pack had a higher number than `highest`, as far as anybody but the packs knows.
+/// No pack had a higher number than `highest`, according to the files beside the packs.
 pub(crate) fn replace_ledger(
     fs: &dyn Fs,
     layout: &Layout,

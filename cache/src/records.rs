@@ -128,7 +128,7 @@ impl Cache {
 }
 
 impl Shared {
-    /// What the log has as the value of a record; what cannot be read back counts as missing.
+    /// The value of a record in the log; a value that cannot be read back counts as missing.
     pub fn written(
         &self,
         table: Table,

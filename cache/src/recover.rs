@@ -9,11 +9,11 @@ use crate::layout::Layout;
 use crate::ledger::{Ledger, convert};
 use crate::rebuild::read_tail;
 
-/// Packs that are not what the index says.
+/// Packs that differ from the index.
 pub(crate) struct Missing {
-    /// Those that are too short, and how far each can be read.
+    /// Packs that are too short, with the length that can be read of each.
     pub short: HashMap<u32, u64>,
-    /// Those of them that are not there at all.
+    /// Those of them that are missing.
     pub gone: Vec<u32>,
 }
 

@@ -64,12 +64,12 @@ fn lock_path(dir: &Utf8Path) -> Utf8PathBuf {
     Utf8PathBuf::from(format!("{dir}{LOCK}"))
 }
 
-/// The name of what cannot be removed ends so; where it cannot be renamed either, a file of that
-/// name lies beside it.
+/// Suffix of names that cannot be removed; if they cannot be renamed either, an empty file with
+/// that name lies beside them.
 const STUCK: &str = ".stuck";
 
-/// Removes what dead processes left in `staging/`. Whether a cache opens never depends on it: what
-/// stands in its way is told.
+/// Removes what dead processes left in `staging/`. Opening a cache never depends on it: obstacles
+/// are reported.
 pub(crate) fn sweep(fs: &dyn Fs, layout: &Layout, ledger: &Ledger) -> Vec<String> {
     match sweep_all(fs, layout, ledger) {
         Ok(told) => told,
@@ -95,7 +95,7 @@ fn sweep_all(fs: &dyn Fs, layout: &Layout, ledger: &Ledger) -> Result<Vec<String
     })
 }
 
-/// The name of the folder that an entry of `staging/` stands for.
+/// The folder that an entry of `staging/` belongs to.
 fn left_by(entry: &DirEntry) -> Option<&str> {
     match entry.kind {
         FileKind::Dir => Some(&entry.name),
@@ -104,7 +104,7 @@ fn left_by(entry: &DirEntry) -> Option<&str> {
     }
 }
 
-/// Gives what there is to tell.
+/// Returns the warnings.
 fn sweep_one(fs: &dyn Fs, dir: &Utf8Path) -> Option<String> {
     match is_abandoned(fs, dir) {
         Ok(true) => {}
@@ -113,10 +113,10 @@ fn sweep_one(fs: &dyn Fs, dir: &Utf8Path) -> Option<String> {
     }
     let told = match fs.remove_dir_all(dir) {
         Ok(()) => None,
-        // A program that the dead process started works there to its end: the next sweep finds
-        // what it leaves.
+        // A program that the dead process started may still work there: the next sweep finds its
+        // files.
         Err(error) if is_in_use(&error) => return None,
-        // Another time it may work.
+        // A later sweep may succeed.
         Err(error) if error.machine_fault().is_some() => {
             return Some(format!("`{dir}` cannot be removed now: {}", describe(&error)));
         }
@@ -129,23 +129,23 @@ fn sweep_one(fs: &dyn Fs, dir: &Utf8Path) -> Option<String> {
             ))
         }
     };
-    // A lock without a folder is tried again.
+    // A lock without a folder is swept again later.
     let _ = fs.remove_file(&lock_path(dir));
     told
 }
 
-/// Marks what cannot be removed, so that nobody tries at every opening. Gives where it lies then.
+/// Marks what cannot be removed, so that not every opening tries again. Returns where it lies then.
 fn put_aside(fs: &dyn Fs, dir: &Utf8Path) -> Utf8PathBuf {
     let aside = Utf8PathBuf::from(format!("{dir}{STUCK}"));
     if fs.rename(dir, &aside).is_ok() {
         return aside;
     }
-    // Without the mark it is told again.
+    // Without the mark the warning is repeated.
     let _ = fs.open(&aside, Open::CreateNew);
     dir.to_owned()
 }
 
-/// Tries again to remove what could not be. Gives the bytes won and what there is to tell.
+/// Tries again to remove what could not be removed. Returns the bytes freed and the warnings.
 pub(crate) fn remove_stuck(fs: &dyn Fs, layout: &Layout) -> FsResult<(u64, Vec<String>)> {
     let (mut won, mut told) = (0, Vec::new());
     for entry in fs.read_dir(&layout.staging)? {
@@ -176,14 +176,14 @@ fn is_in_use(error: &FsError) -> bool {
 fn is_abandoned(fs: &dyn Fs, dir: &Utf8Path) -> FsResult<bool> {
     let path = lock_path(dir);
     let opened = match fs.open(&path, Open::ReadWrite) {
-        // Of another user; to lock it, reading is enough.
+        // The file belongs to another user; reading is enough to lock it.
         Err(error) if error.is_denied() => fs.open(&path, Open::Read),
         opened => opened,
     };
     let lock = match opened {
         // The lock is made before the folder and goes after it.
         Err(error) if error.is_not_found() => return Ok(true),
-        // Whoever cannot be asked may be living.
+        // A process that cannot be asked may be alive.
         Err(error) if error.is_denied() => return Ok(false),
         opened => opened?,
     };

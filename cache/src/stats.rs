@@ -87,7 +87,7 @@ pub(crate) fn entry_size(known: &Known) -> u64 {
     HEADER as u64 + 16 + value
 }
 
-/// The size of a file; 0 where there is none, or where it may not be looked at.
+/// The size of a file; 0 when it is missing or not accessible.
 pub(crate) fn size_of(fs: &dyn Fs, path: &Utf8Path) -> FsResult<u64> {
     match fs.symlink_metadata(path) {
         Ok(metadata) => Ok(metadata.size),
@@ -96,10 +96,10 @@ pub(crate) fn size_of(fs: &dyn Fs, path: &Utf8Path) -> FsResult<u64> {
     }
 }
 
-/// The sizes of all files under a folder, as far as it can be looked into.
+/// The sizes of all files under a folder, as far as it is accessible.
 pub(crate) fn bytes_under(fs: &dyn Fs, dir: &Utf8Path) -> FsResult<u64> {
     let entries = match fs.read_dir(dir) {
-        // Somebody else may be removing things, or have closed it.
+        // Another process may be removing files, or may have closed a folder.
         Err(error) if error.is_not_found() || error.is_denied() => return Ok(0),
         other => other?,
     };

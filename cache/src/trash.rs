@@ -34,7 +34,7 @@ pub struct RestoreReport {
     pub packs: u64,
     pub objects: u64,
     pub records: u64,
-    /// What could not be put back, and why.
+    /// Entries that could not be put back, and why.
     pub stays: Vec<String>,
 }
 
@@ -44,12 +44,12 @@ impl RestoreReport {
     }
 }
 
-/// What emptying the trash came to.
+/// The result of emptying the trash.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Emptied {
-    /// The bytes won.
+    /// The bytes freed.
     pub bytes: u64,
-    /// What could not be removed, and why.
+    /// Entries that could not be removed, and why.
     pub stays: Vec<String>,
 }
 
@@ -99,7 +99,7 @@ fn list(fs: &dyn Fs, dir: &Utf8Path) -> FsResult<Vec<Utf8PathBuf>> {
 }
 
 impl Cache {
-    /// Removes for good what was put into the trash so long ago, and what could not be removed
+    /// Removes for good what was put into the trash that long ago, and what could not be removed
     /// from `staging/` before.
     pub fn empty_trash(&self, older_than: Duration) -> Result<Emptied, CacheError> {
         self.0.require_writable()?;
@@ -159,7 +159,7 @@ impl Cache {
         }
         report.objects += self.0.restore_files(&folder.join("objects"))?;
         self.restore_list(folder, report)?;
-        // The list is the last that goes: until then it can be done again.
+        // The list is removed last: until then this can be repeated.
         self.commit()?;
         Ok(fs.remove_dir_all(folder)?)
     }

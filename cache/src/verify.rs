@@ -218,7 +218,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The packs that the index knows and that are not there.
+    /// Packs that the index knows and that are missing.
     fn look_for_packs(
         &mut self,
         there: &HashMap<u32, u64>,
@@ -273,7 +273,7 @@ impl Check<'_> {
             let found = self.read_pack(number);
             sound.insert(number, found);
         }
-        // What was in a pack that is gone is told as one.
+        // The entries of a lost pack are reported as one damage.
         let has = |pack: u32, offset: u32, key: &Digest| {
             sound.get(&pack).is_none_or(|found| found.contains(&(u64::from(offset), *key)))
         };

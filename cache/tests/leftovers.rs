@@ -1,4 +1,4 @@
-//! What dead processes and people leave in a cache folder never keeps it from being opened.
+//! Leftovers of dead processes and of people in a cache folder never keep it from being opened.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod common;
@@ -18,7 +18,7 @@ use common::{DIR, open, open_over};
 
 const LEFT: &str = "/cache/staging/77-left";
 
-/// A cache that a process has left with a folder in `staging/`.
+/// A cache with a folder in `staging/` that a dead process left.
 fn left() -> MemoryFs {
     let fs = MemoryFs::new();
     let cache = open(&fs);
@@ -241,7 +241,7 @@ fn a_cache_that_is_moved_away_while_it_is_used_is_an_error_and_does_not_come_bac
         index.put_section(large, Vec::new());
         assert!(is_gone(&index.save(&cache).unwrap_err()));
         assert!(!fs.exists(DIR.into()).unwrap());
-        // Nor does it get mixed up with a new one in its place.
+        // Nor is it mixed with a new one in its place.
         let new = open(&fs);
         assert!(is_gone(&cache.commit().unwrap_err()));
         assert!(new.get(Table(1), &large).unwrap().is_none());

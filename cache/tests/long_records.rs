@@ -13,7 +13,7 @@ use common::{open, reopen};
 
 const TABLE: Table = Table(3);
 
-/// The list that a million items leave: longer than any entry of a pack may be.
+/// The list of a million items: longer than any entry of a pack may be.
 const LENGTH: usize = 70 << 20;
 
 fn lines(length: usize, seed: u32) -> Vec<u8> {
@@ -104,7 +104,7 @@ fn a_record_without_one_of_its_parts_is_none() {
     let cache = open(&fs);
     cache.record(TABLE, &key("a"), lines(5 << 20, 1)).unwrap();
     cache.commit().unwrap();
-    // The parts are objects like others: here they are lost.
+    // The parts are ordinary objects: here they are lost.
     let plan = cache.sweep_plan(&|_| false, &|_, _, _| true).unwrap();
     assert_eq!(plan.objects().count(), 0);
     let (path, mut bytes) =

@@ -70,7 +70,7 @@ fn a_lost_pack_is_told_as_one_and_leaves_no_damage_behind() {
         assert_eq!(packs(&fs), ["000002.pack"]);
         drop(cache);
 
-        // Somebody finds it again.
+        // The pack is found again.
         fs.write_new(&pack(1), &lost).unwrap();
         let cache = open(&fs);
         assert_eq!(cache.contains_all(&objects).unwrap(), [true; 50]);
@@ -87,7 +87,7 @@ fn the_number_of_a_pack_is_never_used_again() {
         drop(cache);
         assert_eq!(packs(&fs), [format!("{number:06}.pack")]);
         fs.remove_file(&pack(number.into())).unwrap();
-        // Without the index nothing in it can tell.
+        // Without the index nothing in it knows the number.
         fs.remove_file(format!("{DIR}/ledger.redb").as_str().into()).unwrap();
     }
 }

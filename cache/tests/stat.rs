@@ -340,7 +340,7 @@ impl Interceptor for Between {
         {
             let fs = Arc::new(self.fs.clone());
             let saving = std::thread::spawn(move || save(fs, OTHER));
-            // It has to wait for this one, so nobody may wait for its end here.
+            // It has to wait for this one, so this thread must not wait for it.
             let begun = std::time::Instant::now();
             while !saving.is_finished() && begun.elapsed() < Duration::from_millis(500) {
                 std::thread::sleep(Duration::from_millis(1));

@@ -54,7 +54,7 @@ use terminal::Terminal;
 
 use crate::show::escape::clean_lines;
 
-/// The one argument of the watcher of programs, which is this program as well.
+/// The only argument of the watcher of programs, which is this same binary.
 const WATCH: &str = "--watch-programs";
 
 /// The whole program for these stages and those of the worker. Another binary with stages of its
@@ -62,7 +62,7 @@ const WATCH: &str = "--watch-programs";
 pub fn main(stages: Vec<Arc<dyn Stage>>) -> ExitCode {
     let began = Instant::now();
     if std::env::args_os().skip(1).eq([WATCH]) {
-        // Nobody hears of it: the one who started it is gone.
+        // Errors are not reported: the process that started it is gone.
         return watcher::watch().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     watcher::enable(WATCH);

@@ -53,7 +53,7 @@ pub struct RunOptions {
     pub commit_every: Option<Duration>,
     /// When the run will be asked to stop; training saves before that.
     pub deadline: Option<Instant>,
-    /// When the process began, which is paid for from then on; with the run when `None`.
+    /// The start of the process, from which time is paid for; that of the run if `None`.
     pub began: Option<Instant>,
     pub stop: StopFlag,
     /// Tries so many items of each stage that was never measured here, and keeps nothing but what
@@ -72,7 +72,7 @@ pub struct StopFlag(Arc<Stop>);
 #[derive(Debug, Default)]
 struct Stop {
     level: AtomicU8,
-    /// The run reads, and has nothing under way that is worth waiting for.
+    /// The run is reading, and has nothing under way that must be waited for.
     is_reading: AtomicBool,
 }
 
@@ -105,7 +105,7 @@ impl StopFlag {
         self.0.level.load(Ordering::SeqCst) >= NOW
     }
 
-    /// Does what only reads: who waits for the end of the run need not wait for that.
+    /// Runs work that only reads: the end of the run need not wait for it.
     pub fn while_reading<T>(&self, read: impl FnOnce() -> T) -> T {
         self.begin_reading();
         let result = read();
@@ -139,7 +139,7 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// What the machine could not do, if that is why: running again goes on from where it was.
+    /// The fault of the machine, if that is the cause: running again goes on from where it was.
     pub fn machine_fault(&self) -> Option<String> {
         match self {
             EngineError::Cache(error) => error.machine_fault().map(|_| error.whole()),
@@ -168,7 +168,7 @@ impl Engine {
             base: pipeline.base.to_string(),
             ..Setup::default()
         };
-        // The content of a file stands for its path, which enters no key.
+        // The content of a file stands for its path, which is in no key.
         let files = spec.kind.parameters.iter();
         let is_file =
             |parameter: &&Parameter| matches!(parameter.parameter_type, ParameterType::File);
@@ -209,7 +209,7 @@ impl Engine {
         let plan = Planner::new(self, pipeline, cache)?.plan(targets, sink)?;
         if !cache.is_read_only() {
             match cache.commit() {
-                // What was seen is seen again by whoever comes next.
+                // The next look repeats what was seen.
                 Err(error) if error.machine_fault().is_some() => {}
                 other => drop(other?),
             }

@@ -1,7 +1,7 @@
-//! What a stage had set aside when it failed by its limit.
+//! Items that a stage had set aside when it failed by its limit.
 //!
-//! It is no result: no key leads to it and nothing is made from it. It is kept to be listed, since
-//! a stage that failed has no outcome that could be asked.
+//! They are no result: no key leads to them and nothing is made from them. They are kept to be
+//! listed, since a failed stage has no outcome.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use stage_core::key::{HashSink, Sink};
 
 use crate::record::{EXCESS, decode, encode, last_key};
 
-/// A record holds so many items at most: a whole corpus may have been set aside.
+/// A record holds at most this many items: a whole corpus may have been set aside.
 const PART: usize = 1_000;
 
 /// The last failure of a stage by its limit.
@@ -22,14 +22,15 @@ pub struct Excess {
     pub rejects: Vec<(Arc<str>, Reject)>,
 }
 
-/// The record of the stage; the items are in parts beside it.
+/// The record of the stage; its items are in parts beside it.
 #[derive(Serialize, Deserialize)]
 struct Head {
     run: u64,
     parts: u64,
 }
 
-/// Keeps what a stage had set aside when it failed in a run, in place of an earlier failure.
+/// Keeps the items that a stage had set aside when it failed in a run, in place of an earlier
+/// failure.
 pub fn keep(cache: &Cache, pipeline: &str, stage: &str, excess: &Excess) -> Result<(), CacheError> {
     let stage = last_key(pipeline, stage);
     let parts = excess.rejects.chunks(PART);
@@ -40,7 +41,8 @@ pub fn keep(cache: &Cache, pipeline: &str, stage: &str, excess: &Excess) -> Resu
     cache.record(EXCESS, &stage, encode(&head))
 }
 
-/// What the stage had set aside when it last failed by its limit, whatever has been since.
+/// The items that the stage had set aside when it last failed by its limit, also if it succeeded
+/// since.
 pub fn last(cache: &Cache, pipeline: &str, stage: &str) -> Result<Option<Excess>, CacheError> {
     let stage = last_key(pipeline, stage);
     let head = cache.get(EXCESS, &stage)?;

@@ -373,7 +373,7 @@ impl One<'_> {
         let cache = self.store.cache();
         if cache.contains(digest)? {
             match cache.materialise(digest, target, self.export.link) {
-                // A file of the user's may have the same bytes.
+                // A file of the user may have the same bytes.
                 Err(CacheError::Missing { .. } | CacheError::Damaged { .. }) => {}
                 other => return other.map(drop),
             }

@@ -94,12 +94,12 @@ fn kept_runs(runs: &[RunRecord], limits: &Limits) -> BTreeSet<u64> {
     kept
 }
 
-/// The last run of a pipeline, if it has not come to its end.
+/// The last run of a pipeline, if it has not ended.
 fn unfinished(cache: &Cache, runs: &[RunRecord]) -> Result<Option<u64>, CacheError> {
     let last: BTreeMap<&str, &RunRecord> =
         runs.iter().map(|run| (run.pipeline.as_str(), run)).collect();
     let open = last.values().filter(|run| run.status != Status::Done).map(|run| run.run).max();
-    // One that was killed matters as long as no other has finished what it began.
+    // A killed run matters until another has finished its work.
     let is_last = |run: &history::OpenRun| {
         last.get(run.pipeline.as_str()).is_none_or(|last| last.run < run.run)
     };

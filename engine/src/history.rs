@@ -23,10 +23,10 @@ pub fn runs(cache: &Cache) -> Result<Vec<RunRecord>, CacheError> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenRun {
     pub run: u64,
-    /// What is known of one that had recorded nothing is in its log.
+    /// For a run that has recorded nothing, this comes from its log.
     pub pipeline: String,
     pub started: Option<i64>,
-    /// It goes on at this moment. Otherwise it was killed, or ended without a word.
+    /// True when it is running now. Otherwise it was killed, or ended without a record.
     pub is_under_way: bool,
 }
 
@@ -45,7 +45,7 @@ pub fn open_runs(cache: &Cache, runs: &[RunRecord]) -> Result<Vec<OpenRun>, Cach
     Ok(open)
 }
 
-/// Those of them that the ledger knows.
+/// The open runs that the ledger knows.
 pub fn begun_runs(cache: &Cache, runs: &[RunRecord]) -> Result<Vec<OpenRun>, CacheError> {
     let ended: BTreeSet<u64> = runs.iter().map(|run| run.run).collect();
     let mut open = Vec::new();
@@ -61,7 +61,7 @@ pub fn begun_runs(cache: &Cache, runs: &[RunRecord]) -> Result<Vec<OpenRun>, Cac
     Ok(open)
 }
 
-/// Whether a run has had this number, as far as it has left anything.
+/// True when a run with this number has left a log or a record.
 pub fn is_taken(cache: &Cache, number: u64) -> Result<bool, CacheError> {
     Ok(cache.fs().exists(&runlog::path(cache.dir(), number))?
         || cache.get(RUN, &run_key(number))?.is_some()

@@ -41,9 +41,9 @@ pub struct Measure {
     pub bytes: Line,
     pub ram_bytes: f64,
     pub vram_bytes: f64,
-    /// Of a training, what it takes beside its steps: a validation, a checkpoint, and all else, by
-    /// whether there was a preflight (1) or not (0). The last fields, so that records that were
-    /// written without them are still read.
+    /// For a training, the times beside its steps: a validation, a checkpoint, and the rest with
+    /// (1) and without (0) a preflight. The last fields, so that older records without them can
+    /// still be read.
     #[serde(deserialize_with = "or_empty")]
     pub validation: Line,
     #[serde(deserialize_with = "or_empty")]

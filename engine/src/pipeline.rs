@@ -148,7 +148,7 @@ pub struct Export {
     /// Which field; `None` for an artifact as a whole.
     pub field: Option<String>,
     pub template: Template,
-    /// Whether large files are names of the objects in the cache.
+    /// True when large files are hard links to the objects in the cache.
     pub link: Link,
 }
 
@@ -165,7 +165,7 @@ pub enum TemplatePart {
 /// How the engine treats a stage; none of it enters a key but `salt`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// How many items may be quarantined before the stage fails.
+    /// The number of items that may be quarantined before the stage fails.
     pub quarantine: Tolerance,
     /// How often a transient failure is tried again.
     pub retries: u32,

@@ -114,7 +114,7 @@ pub enum Reason {
         quarantined: u64,
         items: u64,
     },
-    /// The stage that a port reads from has another name, which the port reads as well.
+    /// The stage that a port reads from has a new name, and the port reads that name.
     InputRenamed {
         port: String,
         old: String,

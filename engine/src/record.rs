@@ -48,11 +48,11 @@ pub const SPENT: Table = Table(15);
 /// Whole-stage key of a training stage to how far its newest checkpoint is, as steps done and in all.
 pub const PROGRESS: Table = Table(16);
 
-/// A stage of a pipeline, and each part of its list, to what it had set aside when it failed by its
-/// limit: see [`crate::excess`].
+/// Key: a stage of a pipeline, and the number of a part. Value: the items that it had set aside
+/// when it failed by its limit, see [`crate::excess`].
 pub const EXCESS: Table = Table(21);
 
-/// Run number to [`BegunRecord`], of a run that has not come to its end.
+/// Run number to [`BegunRecord`], for a run that has not ended.
 pub const BEGUN: Table = Table(24);
 
 /// Whole-stage key of a training stage to [`StepTimes`].
@@ -113,21 +113,21 @@ pub struct StageRecord {
     pub notes: BTreeMap<String, u64>,
     /// The time that the work took when it was done.
     pub seconds: f64,
-    /// Of a stage that works on all items together and has set some aside. The last field, so that
-    /// records that were written without it are still read.
+    /// For a stage that works on all items together and has set some aside. The last field, so that
+    /// older records without it can still be read.
     #[serde(deserialize_with = "or_none")]
     pub aside: Option<Aside>,
 }
 
-/// What is to be known of items that a stage has set aside beside their names and reasons.
+/// The details of items that a stage has set aside, beside their names and reasons.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Aside {
-    /// Of so many items that arrived.
+    /// The number of items that arrived.
     pub of: u64,
-    /// For each of them the port, and what the stage saw of it: a stage that does not read names has
-    /// the same outcome when they change. Empty where the stage reads them.
+    /// For each item the port, and the part that the stage saw: a stage that does not read names
+    /// has the same outcome when they change. Empty if the stage reads them.
     pub seen: Vec<(String, Digest)>,
-    /// The data sets that the names are of, by port.
+    /// The data sets that the names come from, by port.
     pub roots: BTreeMap<String, Digest>,
 }
 
@@ -177,20 +177,20 @@ pub struct RunRecord {
     pub pinned: bool,
 }
 
-/// How long steps of a training took of late, in seconds: those that a validation follows take longer.
+/// The recent steps of a training in seconds; those with a validation are longer and kept apart.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepTimes {
     pub plain: Option<f64>,
     pub validating: Option<f64>,
 }
 
-/// A run that has something to do. It gives way to its [`RunRecord`]: what stays is of a run that
-/// is under way, or that was killed.
+/// A run that has something to do. Its [`RunRecord`] replaces this one; a record that stays belongs
+/// to a run that is under way, or was killed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BegunRecord {
     pub run: u64,
     pub pipeline: String,
-    /// Seconds since 1970 by the machine's clock.
+    /// Seconds since 1970 by the clock of the machine.
     pub started: i64,
 }
 

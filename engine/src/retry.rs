@@ -17,10 +17,10 @@ use crate::plan::{PartialBucket, PartialItem, Planned, Planner};
 use crate::record::{CHUNK, ChunkRecord, ITEM, ItemRecord, LastRecord, STAGE, decode};
 use crate::store::Store;
 
-/// Forgets the verdicts of a stage on all items, or on one. Gives the items.
+/// Forgets the verdicts of a stage on all items, or on one. Returns the items.
 ///
-/// What arrives at the stage now and what arrived at its last run are looked through: a verdict of
-/// either would be taken over by the next run.
+/// Searches the present input of the stage and the input of its last run: the next run would reuse
+/// a verdict from either.
 pub fn forget_verdicts(
     engine: &Engine,
     pipeline: &Pipeline,
@@ -50,12 +50,12 @@ pub fn forget_verdicts(
     Ok(forgotten)
 }
 
-/// What all items of a stage have in common in their keys, and what it reads of each.
+/// The part of the keys that all items of a stage share, and the fields that it reads of each.
 type Work = (Digest, ItemReads);
 
 struct Verdicts<'a> {
     store: &'a Store,
-    /// The only one that is meant.
+    /// The only item to forget, if one is given.
     item: Option<&'a str>,
     forgotten: BTreeSet<Arc<str>>,
 }
@@ -142,7 +142,7 @@ impl Verdicts<'_> {
         Ok(())
     }
 
-    /// True when there is a verdict among these that is meant.
+    /// True when these contain a matching verdict.
     fn take(&mut self, rejects: &[(Arc<str>, Reject)]) -> bool {
         let meant: Vec<Arc<str>> =
             rejects.iter().map(|(id, _)| id.clone()).filter(|id| self.is_meant(id)).collect();

@@ -88,8 +88,8 @@ pub fn run(
     Ok(status)
 }
 
-/// What the machine could not do pauses a run wherever it is met: what is finished stays, and
-/// the rest goes on once the machine can. The first time is told, since the others follow from it.
+/// A fault of the machine pauses a run wherever it occurs: finished work stays, and the rest goes
+/// on once the machine can. Only the first one is reported, since the others follow from it.
 fn pause_for(error: EngineError, total: &mut Total, sink: Sink) -> Result<Status, EngineError> {
     match error.machine_fault() {
         Some(why) => {
@@ -115,7 +115,7 @@ fn run_wanted(
     let ended = run_numbered(engine, pipeline, cache, options, (number, wanted), total, sink);
     if let Err(error) = &ended {
         let status = if error.machine_fault().is_some() { Status::Paused } else { Status::Failed };
-        // What keeps it from being recorded is told by the error itself.
+        // The error itself says why it cannot be recorded.
         let _ = record_broken_off(pipeline, cache, number, status);
     }
     ended
@@ -256,9 +256,9 @@ struct Pass<'a> {
     wanted: &'a BTreeSet<StageId>,
     number: u64,
     held: &'a mut Vec<Committer>,
-    /// Since the first pass that has something to do.
+    /// Since the first pass with work to do.
     spending: &'a mut Option<Spending>,
-    /// Where the work began.
+    /// The place where the work began.
     home: &'a mut Option<Home>,
     /// Something is known to be lost: trust no record without looking for its objects.
     deep: bool,
@@ -347,7 +347,7 @@ impl Pass<'_> {
         total.take_costs(self.pipeline, &taken, &done);
         let Schedule { hands, store, plans, states, counts, mut committer, meter, .. } = schedule;
         if driven.is_err() {
-            // What they work on is not waited for.
+            // Their tasks are not waited for.
             hands.leave_workers();
         }
         hands.dismiss();
@@ -372,7 +372,7 @@ impl Pass<'_> {
         Ok(ending)
     }
 
-    /// Fails where the project no longer lies where the work began.
+    /// Fails if the project has moved since the work began.
     fn require_home(&self) -> Result<(), EngineError> {
         match &*self.home {
             Some(home) => home.require(self.cache.fs().as_ref()),
@@ -445,7 +445,7 @@ fn next_run(cache: &Cache) -> Result<(u64, Option<Claim>), CacheError> {
     }
     let (mut number, mut others) = (first, 0);
     while others < RUNS_AT_ONCE {
-        // Of one that was killed there is its log, and as a rule its beginning in the ledger.
+        // A killed run has left its log, and usually its beginning in the ledger.
         if !history::is_taken(cache, number)? {
             match cache.claim_number(number)? {
                 Some(claim) => return Ok((number, Some(claim))),
@@ -457,7 +457,7 @@ fn next_run(cache: &Cache) -> Result<(u64, Option<Claim>), CacheError> {
     Ok((number, None))
 }
 
-/// Written with what the run commits first.
+/// Written with the first commit of the run.
 fn begin_run(
     pipeline: &Pipeline,
     cache: &Cache,
@@ -472,7 +472,7 @@ fn begin_run(
     cache.record(BEGUN, &run_key(run), encode(&record))
 }
 
-/// The record of the end, where there is one, says more than that of the beginning.
+/// If there is a record of the end, it says more than that of the beginning.
 fn end_run(cache: &Cache, run: u64) -> Result<(), CacheError> {
     match cache.is_read_only() || cache.get(BEGUN, &run_key(run))?.is_none() {
         true => Ok(()),
@@ -480,7 +480,7 @@ fn end_run(cache: &Cache, run: u64) -> Result<(), CacheError> {
     }
 }
 
-/// The end of a run that could not go on.
+/// The end of a run that cannot go on.
 fn record_broken_off(
     pipeline: &Pipeline,
     cache: &Cache,
@@ -529,7 +529,7 @@ fn commit_rest(cache: &Cache, mut held: Vec<Committer>) -> Result<(), CacheError
     }
 }
 
-/// The index shrinks where that is worth it; that the machine cannot now is no reason to fail.
+/// The index shrinks if that is worth it; a fault of the machine is no reason to fail.
 fn tidy(cache: &Cache) -> Result<(), CacheError> {
     match cache.is_read_only() {
         true => Ok(()),

@@ -137,7 +137,7 @@ impl Store {
             let bytes = self.0.cache.fs().read(&self.0.base.join(&entry.path));
             match bytes {
                 Ok(bytes) if Digest::of(&bytes) == *digest => return Ok(bytes.into()),
-                // The content may well be there.
+                // The content may be intact.
                 Err(error) if error.machine_fault().is_some() => {
                     return Err(ReadError::Cache(error.into()));
                 }
@@ -150,9 +150,9 @@ impl Store {
         })
     }
 
-    /// The bytes of a large object where they lie in a file, of the cache or of the user's, that
-    /// holds them as far as its stat tells. None where there is no such file, and [`Store::read`]
-    /// says what there is.
+    /// The bytes of a large object in a file, of the cache or of the user, that holds them
+    /// according to its stat. None if there is no such file; then [`Store::read`] reports the
+    /// reason.
     pub fn open(&self, digest: &Digest) -> Result<Option<Arc<Unchanged>>, ReadError> {
         let cache = &self.0.cache;
         if let Some(path) = cache.file_of(digest).map_err(ReadError::Cache)? {
@@ -168,7 +168,7 @@ impl Store {
         Ok(self.sources(digest).into_iter().find_map(open))
     }
 
-    /// A file as it is now, which should have this content.
+    /// A file in its present state, which should have this content.
     fn open_file(&self, path: &Utf8Path, digest: &Digest) -> Option<Arc<Unchanged>> {
         let fs = self.0.cache.fs();
         let file = fs.open(path, Open::Read).ok()?;
@@ -297,7 +297,7 @@ mod tests {
 
     const MODEL: &str = "/project/model";
 
-    /// A file of the user's that was looked at, and its content.
+    /// A file of the user that was looked at, and its content.
     fn looked_at(fs: &MemoryFs) -> (Store, Digest) {
         let base = Utf8Path::new("/project");
         fs.create_dir_all(base).unwrap();

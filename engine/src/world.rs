@@ -109,8 +109,7 @@ impl<'a> Watch<'a> {
         self.seen.push(StatEntry::absent(path.to_string(), ABSENT));
     }
 
-    /// Notes why a file cannot be read, which is the verdict on it, unless it is the machine that
-    /// could not.
+    /// Notes why a file cannot be read. That is the verdict on it, unless the machine is to blame.
     fn note_failure(&mut self, path: &Utf8Path, error: CacheError) -> Result<Reject, StageError> {
         let reason = match error {
             CacheError::Fs(error) if error.is_not_found() => {
@@ -123,7 +122,7 @@ impl<'a> Watch<'a> {
             CacheError::Fs(error) if !is_about_the_file(&error) => {
                 return Err(StageError::of_file(error));
             }
-            // By the path as it was named: the same wherever the project lies.
+            // The path as written: the same wherever the project lies.
             CacheError::Fs(error) => format!("cannot {} `{path}`: {}", error.call, error.source),
             CacheError::NotAFile { .. } => {
                 CacheError::NotAFile { path: path.to_owned() }.to_string()
@@ -238,7 +237,7 @@ impl<'a> Watch<'a> {
                     found.rejects.push((below.into_string(), Reject::new("not-utf8", reason)));
                 }
                 FileKind::Symlink if self.leads_to_a_folder(&path)? => {
-                    // Noted, since the list is another one when it leads elsewhere.
+                    // Noted, since the list changes when the link leads elsewhere.
                     let entry = hash_file(self.fs(), self.store.base(), &path);
                     drop(self.fact(&path, entry)?);
                 }
@@ -252,7 +251,7 @@ impl<'a> Watch<'a> {
     fn leads_to_a_folder(&self, path: &Utf8Path) -> Result<bool, StageError> {
         match self.fs().metadata(&self.full(path)) {
             Ok(metadata) => Ok(metadata.is_dir()),
-            // Else the file would be missed for as long as the folder stays as it is.
+            // Otherwise the file would be missing for as long as the folder stays as it is.
             Err(error) if error.machine_fault().is_some() => Err(StageError::of_file(error)),
             Err(_) => Ok(false),
         }
@@ -385,7 +384,7 @@ impl World for Watch<'_> {
 pub struct Unchanged {
     file: Box<dyn FsFile>,
     entry: StatEntry,
-    /// It has been found to have another content than the entry says.
+    /// Its content was found to differ from the entry.
     is_other: AtomicBool,
 }
 
@@ -394,12 +393,12 @@ impl Unchanged {
         Unchanged { file, entry, is_other: AtomicBool::new(false) }
     }
 
-    /// Whether it still is what an earlier look has seen.
+    /// True when it is unchanged since an earlier look.
     pub fn is_as(&self, seen: &StatEntry) -> bool {
         self.file.metadata().is_ok_and(|now| seen.describes(&now))
     }
 
-    /// An error when it is no longer.
+    /// An error if it has changed.
     pub fn check(&self) -> io::Result<()> {
         let now = self.file.metadata().map_err(io::Error::other)?;
         match self.entry.describes(&now) && !self.is_other.load(Ordering::Relaxed) {
@@ -462,7 +461,7 @@ impl Watch<'_> {
     }
 }
 
-/// Whether an error tells of this file, so that it may become a verdict on an item.
+/// True when an error is about this file, so that it may become a verdict on an item.
 fn is_about_the_file(error: &FsError) -> bool {
     use std::io::ErrorKind;
     const NO_DEVICE: i32 = 6;

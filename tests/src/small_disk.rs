@@ -13,10 +13,10 @@ mkdir -p "$DISK" && mount -t tmpfs -o "size=$2" none "$DISK" || exit 99
 grow() { mount -o "remount,size=$1" "$DISK" || exit 99; }
 "#;
 
-/// The status with which a disk that cannot be mounted is told.
+/// The exit status if the disk cannot be mounted.
 const NO_DISK: i32 = 99;
 
-/// How a namespace is entered in which a disk may be mounted: as root, or as one's own root.
+/// Enters a namespace in which a disk may be mounted: as root, or as root of a user namespace.
 fn entry() -> Option<&'static [&'static str]> {
     static ENTRY: OnceLock<Option<&[&str]>> = OnceLock::new();
     *ENTRY.get_or_init(|| {
@@ -29,8 +29,8 @@ fn entry() -> Option<&'static [&'static str]> {
     })
 }
 
-/// Whether this machine lets a test mount a disk. Where it does not, the tests of the limit on
-/// the size of files stand for those of full disks.
+/// True when a test may mount a disk on this machine. Otherwise the tests of the limit on the size
+/// of files stand in for those of full disks.
 pub fn is_available() -> bool {
     let is_available = entry().is_some();
     if !is_available {

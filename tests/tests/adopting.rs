@@ -100,7 +100,7 @@ fn a_clip_that_is_recorded_again_at_its_old_length_has_stale_tokens() {
     assert_eq!(project.run().executed()["adopted"], 1);
     assert_eq!(ids(&project, "missing"), ["aino/a", "aino/c", "aino/d"]);
     project.run().assert_nothing_done();
-    // Tokens that were made anew are adopted for the new recording.
+    // New tokens are adopted for the new recording.
     let mut made_again = tokens(3);
     *made_again.last_mut().unwrap() = 0;
     made_again[128] = 1;

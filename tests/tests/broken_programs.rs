@@ -1,9 +1,9 @@
-//! Programs of `command` stages that fail on every item: then it is not the items.
+//! Programs of `command` stages that fail on every item: the program is to blame.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use throstle_tests::{Project, RanProgram, command, write_clips};
 
-/// What the program does is in a file that enters no key, as a package that it needs would be.
+/// The behaviour of the program comes from a file that is in no key, like a package that it needs.
 const MANIFEST: &str = r#"
 [pipeline]
 name = "broken"

@@ -192,7 +192,7 @@ fn damage(project: &Project, object: &[u8]) {
 fn an_export_that_meets_a_damaged_object_writes_every_file_at_once() {
     for arguments in [&["export"][..], &["run"]] {
         let project = project();
-        // Each output is what a file of the user's is, too.
+        // Each output equals a file of the user, too.
         project.edit("pipeline.toml", |text| {
             let text = text.replace("fields = [\"text\"]", "fields = [\"audio\"]");
             text.replace("printf %s {text} >", "cat {audio} >")

@@ -1,5 +1,5 @@
-//! What the machine could not do is no verdict: whatever failed, and however small the disk was,
-//! once the fault is gone the next run equals one that was never disturbed.
+//! A fault of the machine is no verdict: whatever call failed, and however small the disk was, once
+//! the fault is gone the next run equals an undisturbed one.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use throstle_tests::{
 };
 
 const ALL: [i32; 8] = [ENOSPC, EDQUOT, EFBIG, EIO, EMFILE, ENFILE, ENOMEM, EROFS];
-/// Every operation up to here, and then one in so many.
+/// Every operation up to this number, and then samples.
 const EVERY: u64 = 60;
 
 /// No limit hides a wrong verdict.
@@ -44,7 +44,7 @@ fn assert_no_verdict(result: &Result<Ran, EngineError>, place: &str) {
         Ok(ran) => {
             assert!(quarantined(ran).is_empty(), "{place}: {:?}", ran.events);
             let told = ran.failures();
-            // An export folder that cannot be written is told as a failure of its stage.
+            // An unwritable export folder is reported as a failure of its stage.
             let is_export = |message: &String| message.starts_with("cannot export to ");
             assert!(
                 ran.status != Status::Failed || told.iter().all(is_export),
@@ -282,8 +282,8 @@ fn undisturbed() -> Files {
     project.files("out")
 }
 
-/// Starts on a disk of so many kB, three times, and then goes on with room. Gives how often it
-/// paused before.
+/// Starts on a disk of this size in kB, three times, and then goes on with room. Returns the number
+/// of pauses before that.
 fn grows_from(kilobytes: u64, expected: &Files, arguments: &str) -> usize {
     let project = six();
     let throstle = program();

@@ -246,7 +246,7 @@ fn a_training_is_planned_in_steps_rows_passes_and_clips() {
     assert_eq!((clips.used, clips.held_out, training.bounds), (800, 800, Figure::exact(10_000.0)));
 }
 
-/// What the recipe once said of phase 1.
+/// The settings that the recipe once had for phase 1.
 const ONCE: [&str; 4] = [
     "stage.finnish.epochs=3.0",
     "stage.finnish.warm_up=100",

@@ -1,5 +1,5 @@
-//! What importing models asks of the machine. These tests have a program of their own: the largest
-//! memory of any process that it started is what they look at.
+//! The memory that importing models takes. These tests are a program of their own, since they look
+//! at the largest memory of any process that it started.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;

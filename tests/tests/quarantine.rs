@@ -123,7 +123,7 @@ fn ids(rows: &[Value]) -> BTreeSet<&str> {
 #[test]
 fn a_stage_that_fails_by_its_limit_lists_what_it_set_aside() {
     let project = clips(19, 2, "quarantine = 0.05");
-    // A second run sets nothing aside anew.
+    // A second run sets nothing more aside.
     for _ in 0..2 {
         failure(&throstle(&project, &["run", ".", "--json"]));
         let rows = listed(&project, "words");

@@ -33,7 +33,7 @@ enum Edit {
     Twice(bool),
     Sweep(bool),
     Both(bool),
-    /// A run on a disk with room for so many bytes.
+    /// A run on a disk of this size in bytes.
     Full(u64),
 }
 
@@ -147,7 +147,7 @@ impl World {
         self.lab().write("pipeline.toml", &self.manifest.text());
     }
 
-    /// What such a run does shows in what the next one does.
+    /// The effect of such a run shows in the next one.
     fn run_with_room_for(&self, bytes: u64) {
         let (lab, faults) = worlds::faulty(&self.memory);
         let pipeline = lab.pipeline();

@@ -1,6 +1,6 @@
-//! After any change of what lies in a folder of recordings (other contents, extensions, links,
-//! pipes, sockets, names that are no text, modes), what an incremental run gives equals what a run
-//! from nothing gives. A failing sequence prints its seed and its edits; `REPLAY` runs one seed.
+//! After any change in a folder of recordings (other contents, extensions, links, pipes, sockets,
+//! names that are not UTF-8, modes), an incremental run gives the same as a run from scratch. A
+//! failing sequence prints its seed and its edits; `REPLAY` runs one seed.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::ffi::OsStr;
@@ -61,10 +61,10 @@ const MP3: &[u8] = include_bytes!("../../stages/speech/tests/audio_fixtures/tone
 
 const STEMS: [&str; 3] = ["anna/a", "anna/b", "ben/c"];
 const EXTENSIONS: [&str; 5] = [".wav", ".flac", ".mp3", ".lab", ""];
-/// Bytes that are no UTF-8, and what looks like them when it is printed.
+/// Bytes that are not UTF-8, and text that looks like them when printed.
 const ODD_NAMES: [&[u8]; 3] = [b"anna/caf\xe9.wav", b"ben/\xff", b"anna/caf\\xE9.wav"];
 
-/// What a person may do between two runs.
+/// Changes that a person may make between two runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Edit {
     Write(&'static str, &'static str, Content),
@@ -89,7 +89,7 @@ enum Content {
     Nothing,
 }
 
-/// What may stand where a file is expected.
+/// Entries that may stand in the place of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Thing {
     Pipe,
@@ -122,7 +122,7 @@ struct World {
     lab: Lab,
 }
 
-/// Removes whatever is at a path.
+/// Removes any entry at a path.
 fn clear(path: &Path) {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path).unwrap(),
@@ -201,7 +201,7 @@ impl World {
         }
     }
 
-    /// The same files where nothing was ever run.
+    /// The same files in a project where nothing was ever run.
     fn afresh(&self) -> Lab {
         let lab = World::lab();
         let (from, to) = (self.lab.base(), lab.base());
@@ -228,7 +228,7 @@ impl World {
     }
 }
 
-/// The data sets, which are named by their content, and all that was set aside and why.
+/// The data sets, which are named by their content, and all items set aside with their reasons.
 fn outcome(lab: &Lab) -> Vec<String> {
     let (pipeline, plan) = (lab.pipeline(), lab.plan());
     let mut lines = Vec::new();
@@ -272,7 +272,7 @@ fn random_edit(random: &mut StdRng) -> Edit {
     }
 }
 
-/// Applies the edits, with a run after some of them, and says which sequence goes wrong.
+/// Applies the edits, with a run after some of them, and names the sequence that fails.
 fn sequence(edits: &[Edit]) -> Result<(), String> {
     let world = World::new();
     world.check()?;

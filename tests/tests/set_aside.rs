@@ -1,5 +1,5 @@
 //! Clips that a training cannot learn from: they are named, listed and limited like the items of
-//! other stages, however the run went.
+//! other stages, however the run ended.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use throstle_tests::train::Remote;
 use throstle_tests::training::{MANIFEST, STEPS, lab, steps, weights};
 use throstle_tests::{Lab, RanProgram, command};
 
-/// Of eight clips two are odd, and half of them may be.
+/// Two of eight clips are odd, and half of them may be.
 fn lab_with_odd() -> Lab {
     let lab = lab();
     lab.write("data/odd1.txt", "odd one");
@@ -28,7 +28,7 @@ fn allow(lab: &Lab, share: &str) {
     lab.write("pipeline.toml", &MANIFEST.replace("retries = 2", &line));
 }
 
-/// What a run says of single items.
+/// The events of a run about single items.
 fn told(events: &[Event]) -> Vec<(&str, &str)> {
     let mut told = Vec::new();
     for event in events {

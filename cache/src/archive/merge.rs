@@ -43,7 +43,7 @@ impl<'a> Merge<'a> {
             let keys: Vec<Digest> = records.iter().map(|(key, _)| *key).collect();
             let there = self.cache.get_many(table, &keys)?;
             for ((key, written), own) in records.into_iter().zip(there) {
-                // Without a part it is a record that is not there.
+                // Without one of its parts a record counts as missing.
                 let Some(value) = self.cache.whole(written)? else { continue };
                 let wins = |own: Bytes| own != value && (self.prefers)(table, &own, &value);
                 if own.is_none_or(wins) {

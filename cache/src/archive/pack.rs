@@ -54,7 +54,7 @@ impl Cache {
             (how.progress)(done, total);
         }
         for (table, key, known) in records {
-            // One that was forgotten has no value, and nothing of it is lost.
+            // A forgotten record has no value, and nothing of it is lost.
             if known.value != KnownValue::Gone && (kept.record)(table, &key) {
                 packing.record(table, key, known)?;
             }

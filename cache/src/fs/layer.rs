@@ -28,7 +28,7 @@ pub trait Interceptor: std::fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Whether a lock that failed so is tried again on a file opened anew.
+    /// True when a lock that failed like this is tried again on a file opened again.
     fn opens_again(&self, _error: &FsError) -> bool {
         false
     }
@@ -108,7 +108,7 @@ impl<I: Interceptor> Fs for Layer<I> {
         around(&*self.interceptor, Call::RemoveDir, path, || self.below.remove_dir(path))
     }
 
-    /// One operation for whoever lets operations pass, and many for others.
+    /// One operation if the interceptor lets operations pass, else many.
     fn remove_dir_all(&self, path: &Utf8Path) -> FsResult<()> {
         match self.interceptor.may_be_passed() {
             true => around(&*self.interceptor, Call::RemoveDir, path, || {
@@ -171,7 +171,7 @@ impl<I: Interceptor> Fs for Layer<I> {
 
 #[derive(Debug)]
 struct LayerFile<I> {
-    /// The newest that is there is used; the others were opened before it.
+    /// The newest one is used; the others were opened before it.
     opened: [OnceLock<Box<dyn FsFile>>; OPENINGS],
     interceptor: Arc<I>,
     path: Utf8PathBuf,
@@ -179,7 +179,7 @@ struct LayerFile<I> {
     how: Open,
 }
 
-/// So often a file is opened for one handle.
+/// A file is opened at most this often for one handle.
 const OPENINGS: usize = 3;
 
 impl<I: Interceptor> LayerFile<I> {
@@ -198,8 +198,8 @@ impl<I: Interceptor> LayerFile<I> {
         })
     }
 
-    /// A lock is the one thing that a stale handle cannot do and a new one can without anybody
-    /// noticing: the locks of the stale one are gone, and bytes would come from another file.
+    /// Locking is the only call that may move from a stale handle to a new one unnoticed: the locks
+    /// of the stale handle are gone, and reads could return bytes of another file.
     fn locking<T>(
         &self,
         call: Call,
@@ -209,7 +209,7 @@ impl<I: Interceptor> LayerFile<I> {
             match self.around(call, &mut operation) {
                 Err(error) if self.interceptor.opens_again(&error) => {
                     if next.get().is_none() {
-                        // Whoever is quicker sets it.
+                        // The first thread sets it.
                         let _ = next.set(self.fs.open(&self.path, self.how)?);
                     }
                 }

@@ -1,4 +1,4 @@
-//! Errors that tell what the machine could not do at a moment.
+//! Errors of the machine at one moment, such as a full disk.
 //!
 //! They say nothing about the bytes that were read or written, so no verdict may rest on them.
 //! This is the one place that knows which errors these are.
@@ -9,12 +9,12 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 
 use super::FsError;
 
-/// What a machine could not do.
+/// A fault of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MachineFault {
     /// The disk, a quota, or the limit on the size of files leaves no room.
     DiskFull,
-    /// Anything else, such as opening one more file.
+    /// Anything else, such as failing to open one more file.
     Unable,
 }
 
@@ -28,7 +28,7 @@ const EFBIG: i32 = 27;
 const ENOSPC: i32 = 28;
 const EROFS: i32 = 30;
 const ENOLCK: i32 = 37;
-/// A file system in user space or on another machine does not answer.
+/// A file system in user space or on another machine does not respond.
 const ENOTCONN: i32 = 107;
 const ETIMEDOUT: i32 = 110;
 const EHOSTDOWN: i32 = 112;
@@ -36,7 +36,7 @@ const ESTALE: i32 = 116;
 const EDQUOT: i32 = 122;
 
 impl MachineFault {
-    /// None where the error tells of the file, or of how it was asked for.
+    /// None when the error is about the file, or about how it was opened.
     pub fn of(error: &io::Error) -> Option<MachineFault> {
         if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<FsError>()) {
             return MachineFault::of(&error.source);
@@ -71,13 +71,13 @@ impl MachineFault {
     }
 }
 
-/// Makes the limit on the size of files an error of the write that meets it, in place of the end of
-/// the process. Programs that this process starts keep the default: a handler, other than the
-/// wish to ignore a signal, is not handed on to them.
+/// Turns the limit on the size of files into an error of the write that exceeds it; by default it
+/// ends the process. Programs that this process starts keep the default: a handler is not inherited
+/// by them, while an ignored signal would be.
 pub fn outlive_file_size_limit() {
     extern "C" fn nothing(_: std::ffi::c_int) {}
     let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::SA_RESTART, SigSet::empty());
-    // SAFETY: the handler does nothing. The call fails for signals only that cannot be handled.
+    // SAFETY: the handler does nothing. The call fails only for signals that cannot be handled.
     let _ = unsafe { sigaction(Signal::SIGXFSZ, &action) };
 }
 

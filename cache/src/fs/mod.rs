@@ -51,12 +51,12 @@ impl FsError {
         matches!(self.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
     }
 
-    /// Something is there, and it is a folder.
+    /// A folder is in the way.
     pub fn is_a_folder(&self) -> bool {
         self.kind() == io::ErrorKind::IsADirectory
     }
 
-    /// The other machine that has the file no longer knows what was opened.
+    /// The server that has the file no longer knows the open handle.
     pub fn is_stale(&self) -> bool {
         self.kind() == io::ErrorKind::StaleNetworkFileHandle
     }
@@ -66,7 +66,7 @@ impl FsError {
         self.machine_fault() == Some(MachineFault::DiskFull)
     }
 
-    /// None where the error tells of the file itself.
+    /// None when the error is about the file itself.
     pub fn machine_fault(&self) -> Option<MachineFault> {
         MachineFault::of(&self.source)
     }
@@ -164,7 +164,7 @@ pub enum FileKind {
     Dir,
     Symlink,
     Other,
-    /// Only in lists of folders: the name is not UTF-8, so that no path leads there.
+    /// Only in listings: the name is not UTF-8, so no path leads there.
     Unnameable,
 }
 
@@ -190,7 +190,7 @@ impl Metadata {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirEntry {
-    /// Of what is unnameable: with escapes, to be shown.
+    /// For an unnameable entry: escaped, for display only.
     pub name: String,
     pub kind: FileKind,
 }
@@ -203,8 +203,8 @@ pub enum LockKind {
 
 /// A file system.
 pub trait Fs: Debug + Send + Sync {
-    /// Regular files alone, and never waiting: a pipe, a device, a socket, or a file that the
-    /// system makes up as it is read, is an error.
+    /// Opens regular files only and never waits: a pipe, a device, a socket, or a file that the
+    /// kernel generates as it is read is an error.
     fn open(&self, path: &Utf8Path, how: Open) -> FsResult<Box<dyn FsFile>>;
     /// Follows symbolic links.
     fn metadata(&self, path: &Utf8Path) -> FsResult<Metadata>;
@@ -252,8 +252,8 @@ pub trait Fs: Debug + Send + Sync {
         }
     }
 
-    /// Creates a folder in one that is there; the new name is durable on return. Fine where it is
-    /// there already.
+    /// Creates a folder in an existing one; the new name is durable on return. No error if the
+    /// folder exists.
     fn create_dir_in_place(&self, path: &Utf8Path) -> FsResult<()> {
         let above = path.parent().filter(|above| !above.as_str().is_empty());
         match self.create_dir(path) {
@@ -303,8 +303,8 @@ pub trait Fs: Debug + Send + Sync {
         }
     }
 
-    /// The bytes of a file that the system makes up as it is read, such as `/proc/meminfo`. Only
-    /// for paths of our own choice, since reading some of them never ends.
+    /// The bytes of a file that the kernel generates as it is read, such as `/proc/meminfo`. Only
+    /// for fixed paths, since reading some of these files never ends.
     fn read_system_file(&self, path: &Utf8Path) -> FsResult<Vec<u8>> {
         self.read(path)
     }
@@ -344,8 +344,8 @@ pub trait Fs: Debug + Send + Sync {
         Ok(size)
     }
 
-    /// The same for a file that need not be durable. Where the system can, it copies by itself, or
-    /// lets both share their blocks.
+    /// Like `copy`, for a file that need not be durable. The operating system does the copying if
+    /// it can, or shares the blocks.
     fn copy_unsynced(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<u64> {
         let source = self.open(from, Open::Read)?;
         pour(&*source, &*self.open(to, Open::CreateNew)?)
@@ -422,7 +422,7 @@ fn pour(source: &dyn FsFile, target: &dyn FsFile) -> FsResult<u64> {
     }
 }
 
-/// Removes a folder and all in it, one after the other.
+/// Removes a folder and everything in it, one entry after the other.
 fn remove_tree<F: Fs + ?Sized>(fs: &F, path: &Utf8Path) -> FsResult<()> {
     let entries = match fs.read_dir(path) {
         Err(error) if error.is_not_found() => return Ok(()),
@@ -432,7 +432,7 @@ fn remove_tree<F: Fs + ?Sized>(fs: &F, path: &Utf8Path) -> FsResult<()> {
         let inner = path.join(&entry.name);
         match entry.kind {
             FileKind::Dir => remove_tree(fs, &inner)?,
-            // The folder cannot be removed then, which says so.
+            // Then removing the folder fails and reports it.
             FileKind::Unnameable => {}
             _ => fs.remove_file(&inner)?,
         }

@@ -72,7 +72,7 @@ impl Fs for RealFs {
         named(Call::RemoveDir, path, fs::remove_dir(path))
     }
 
-    /// Also what has names that are not UTF-8, and what its owner may not look into.
+    /// Also removes names that are not UTF-8, and folders closed to their owner.
     fn remove_dir_all(&self, path: &Utf8Path) -> FsResult<()> {
         match fs::remove_dir_all(path) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -167,8 +167,8 @@ impl RealFs {
     }
 }
 
-/// Lets the owner into a folder and all below it, as far as that is his to change. Links are not
-/// followed.
+/// Gives the owner access to a folder and everything below it, as far as permissions allow. Links
+/// are not followed.
 fn open_up(folder: &Path) {
     const OWNER: u32 = 0o700;
     let Ok(metadata) = fs::symlink_metadata(folder) else { return };
@@ -177,7 +177,7 @@ fn open_up(folder: &Path) {
     }
     let mode = metadata.mode();
     if mode & OWNER != OWNER {
-        // Where it cannot be changed, the folder cannot be removed, which says so.
+        // If the mode cannot be changed, removing the folder fails and reports it.
         let _ = fs::set_permissions(folder, PermissionsExt::from_mode(mode | OWNER));
     }
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -187,7 +187,7 @@ fn open_up(folder: &Path) {
     }
 }
 
-/// Goes on behind what cannot be removed, and names the first of it.
+/// Continues past what cannot be removed, and returns the first error.
 fn remove_what_can_be(path: &Path) -> FsResult<()> {
     let named = |call, result: io::Result<()>| match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

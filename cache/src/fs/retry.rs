@@ -1,5 +1,5 @@
-//! Repeats what a signal interrupted, and locks on files that a disk of another machine has
-//! forgotten, so that nobody above has to.
+//! Retries calls that a signal interrupted, and locks on files that a network disk has forgotten,
+//! so that no caller has to.
 
 use std::io;
 use std::sync::Arc;

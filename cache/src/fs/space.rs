@@ -1,5 +1,5 @@
-//! What is left on a disk.
-// The file system is asked about itself here, and no file is touched.
+//! Free space on a disk.
+// These calls ask the file system about itself and touch no file.
 #![allow(clippy::disallowed_methods)]
 
 use std::io;
@@ -7,20 +7,20 @@ use std::os::unix::fs::MetadataExt;
 
 use camino::Utf8Path;
 
-/// Space for whoever may not use what is kept back for root.
+/// Space for users without access to the blocks reserved for root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
-    /// Tells disks apart.
+    /// Identifies the disk.
     pub disk: u64,
     pub free: u64,
     pub total: u64,
-    /// How many more files there may be; None where the file system does not count them.
+    /// Free inodes; None when the file system does not count them.
     pub files: Option<u64>,
 }
 
-/// A write that finds no room leaves less than this where it fills what is left.
+/// After a write failed for lack of space, less than this is left.
 const FULL: u64 = 16 << 10;
-/// One in so many bytes, within these bounds, is nearly nothing.
+/// A disk counts as nearly full when less than this fraction is free, within these bounds.
 const SHARE: u64 = 100;
 const LEAST: u64 = 64 << 10;
 const MOST: u64 = 16 << 20;
@@ -42,7 +42,7 @@ impl Space {
         self.free < FULL || self.files == Some(0)
     }
 
-    /// Whoever failed here may have failed for want of room.
+    /// A program that failed here may have failed for lack of space.
     pub fn is_nearly_full(&self) -> bool {
         let few = self.files.is_some_and(|files| files < FEW_FILES);
         self.free < (self.total / SHARE).clamp(LEAST, MOST) || few

@@ -26,8 +26,8 @@ pub enum What {
     Dir,
     /// That nothing is there.
     Absent,
-    /// That what is there cannot be read; the digest is that of the reason. Never trusted: whether
-    /// it can be read now, no stat tells.
+    /// The file cannot be read; the digest is that of the reason. Never trusted, since no stat
+    /// shows if the file can be read now.
     Unusable,
 }
 
@@ -84,7 +84,7 @@ impl StatEntry {
         StatEntry::without_stat(path, digest, What::Absent)
     }
 
-    /// A note that what is at this path cannot be read, with the digest of the reason.
+    /// A note that the file at this path cannot be read, with the digest of the reason.
     pub fn unusable(path: String, reason: Digest) -> StatEntry {
         StatEntry::without_stat(path, reason, What::Unusable)
     }
@@ -175,7 +175,7 @@ impl StatIndex {
             return Ok(());
         }
         cache.0.require_writable()?;
-        // Between reading and writing nobody else may save.
+        // No other process may save between reading and writing.
         self.sections = cache.0.ledger().alone(|| {
             let mut merged = StatIndex::load(cache)?.sections;
             for (key, kept) in &self.changed {

@@ -53,7 +53,7 @@ pub enum CliError {
     File(#[from] FsError),
     #[error("standard output")]
     Output(#[from] io::Error),
-    /// By the names of the trainings.
+    /// With the name of each training.
     #[error("the schedule of a training has parts that can never act")]
     Schedules(Vec<(String, Idle)>),
     #[error("{message}")]
@@ -69,7 +69,7 @@ impl CliError {
         CliError::Failed { message: message.into(), help: Some(help.into()) }
     }
 
-    /// What the machine could not do, if that is why.
+    /// The fault of the machine, if that is the cause.
     pub fn machine_fault(&self) -> Option<String> {
         match self {
             CliError::Engine(error) => error.machine_fault(),

@@ -14,10 +14,10 @@ use super::error::PAUSED;
 use crate::engine::StopFlag;
 use crate::show::{Reporter, Reporters, units};
 
-/// How long a run that is to stop may go on reading.
+/// The time that a run may go on reading after a request to stop.
 const PATIENCE: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(50);
-/// How long the terminal may hold up the end of a run that is ended at once.
+/// The time that the terminal may delay a run that is ended at once.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// Reporters that several threads tell.
@@ -30,8 +30,7 @@ pub fn silent() -> Shared {
 
 /// The second signal ends the process at once; nothing that is finished can be lost by that.
 ///
-/// The thread that takes the signals waits for nothing and nobody: what there is to tell is told
-/// by others.
+/// The thread that takes the signals never waits: other threads print the messages.
 pub fn on_signals(stop: StopFlag, display: Shared) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     thread::Builder::new().name("signals".into()).spawn(move || {
@@ -52,18 +51,18 @@ pub fn on_signals(stop: StopFlag, display: Shared) -> io::Result<()> {
     Ok(())
 }
 
-/// Does something that may take its time.
+/// Runs a task that may block.
 fn aside(display: &Shared, what: impl FnOnce(&Shared) + Send + 'static) {
     let display = display.clone();
-    // Without another thread it is not done; the next signal ends the run all the same.
+    // Without a thread the task is not run; the next signal ends the run all the same.
     let _ = thread::Builder::new().name("stopping".into()).spawn(move || what(&display));
 }
 
-/// Whatever the process would do at its end may be stuck, so nothing of it is waited for.
+/// Nothing is waited for: anything that a process does at its end may be stuck.
 fn end_at_once(display: &Shared) -> ! {
     let (left, leaving) = mpsc::channel();
     aside(display, move |display| {
-        // Whoever holds the display for longer than a moment is stuck in it.
+        // A thread that holds the display longer than a moment is stuck.
         if let Ok(mut display) = display.try_lock() {
             display.leave();
         }
@@ -76,8 +75,8 @@ fn end_at_once(display: &Shared) -> ! {
     unsafe { libc::_exit(i32::from(PAUSED)) }
 }
 
-/// A run that is stopped while it only reads has nothing to save: where it does not come to the
-/// end of what it reads, it is not waited for.
+/// A run that only reads has nothing to save when it is stopped: if it does not finish reading
+/// soon, the process ends.
 fn end_what_hangs(stop: &StopFlag, display: &Shared) -> ! {
     let mut begun = Instant::now();
     while begun.elapsed() < PATIENCE {

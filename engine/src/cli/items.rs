@@ -104,7 +104,7 @@ fn outcome(
     }
 }
 
-/// What the stage has set aside now, or else when it last came to its end, be that a failure.
+/// The items that the stage has set aside now, or else at its last end, failures included.
 fn set_aside(
     program: &Program,
     project: &Project,
@@ -148,7 +148,7 @@ fn present(cache: &Cache, stage: &StagePlan) -> Result<Option<StageRecord>, CliE
     match (stage.verdict, &stage.keyed) {
         (Verdict::Fresh, Some(keyed)) => {
             let record = history::outcome_of(cache, &keyed.digest)?;
-            // Under the names that they have now.
+            // With their present names.
             let rejects = stage.rejects.clone();
             Ok(record.map(|record| StageRecord { rejects, ..record }))
         }

@@ -50,7 +50,7 @@ pub fn log(
     }
 }
 
-/// What `--json` says of a run without a record of its end.
+/// The JSON line of a run without a record of its end.
 fn line(run: &OpenRun) -> serde_json::Value {
     serde_json::json!({
         "run": run.run, "pipeline": run.pipeline, "started": run.started,
@@ -58,7 +58,7 @@ fn line(run: &OpenRun) -> serde_json::Value {
     })
 }
 
-/// How a run without a record of its end is.
+/// The state of a run without a record of its end.
 fn how(run: &OpenRun, paint: Paint) -> String {
     match run.is_under_way {
         true => "under way".to_owned(),
@@ -119,7 +119,7 @@ fn list(
     table.render()
 }
 
-/// What it did is in its log alone.
+/// Only its log says what it did.
 fn open_row(run: &OpenRun, paint: Paint) -> [String; 11] {
     let mut row = std::array::from_fn(|_| String::new());
     row[0] = run.run.to_string();

@@ -1,7 +1,7 @@
-//! Output that never holds up the end of a run: a thread of its own writes it.
+//! Output that never delays the end of a run: a thread of its own writes it.
 //!
-//! As long as the run goes on, whoever reads may be slow: the run waits for them. Once it is asked
-//! to stop, a reader that takes nothing any more is waited for a moment, and then left alone.
+//! While the run goes on, a reader may be slow: the run waits. After a request to stop, a reader
+//! that takes nothing is waited for briefly and then left alone.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use crate::engine::StopFlag;
 
-/// So much may wait to be written while the run goes on.
+/// This many bytes may wait to be written while the run goes on.
 const ROOM: usize = 64 << 10;
-/// How long a run that is to stop waits for a reader that takes nothing.
+/// The time that a stopping run waits for a reader that takes nothing.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Clones write to the same.
+/// Clones write to the same output.
 #[derive(Clone)]
 pub struct Outlet {
     shared: Arc<Shared>,
@@ -30,12 +30,12 @@ struct Shared {
 #[derive(Default)]
 struct State {
     waiting: Vec<u8>,
-    /// What the thread has taken and not written yet.
+    /// Bytes that the thread has taken and not written yet.
     is_writing: bool,
-    /// When the reader last took something, or when it was first asked to.
+    /// The last time that the reader took bytes, or that waiting began.
     moved: Option<Instant>,
     error: Option<io::ErrorKind>,
-    /// Nobody reads, or nobody writes any more.
+    /// The reader or the writer is gone.
     is_closed: bool,
 }
 
@@ -44,12 +44,12 @@ impl Outlet {
         let shared =
             Arc::new(Shared { state: Mutex::new(State::default()), changed: Condvar::new() });
         let own = shared.clone();
-        // Where it is stuck for good, it ends with the process.
+        // If it is stuck for good, it ends with the process.
         std::thread::Builder::new().name("output".into()).spawn(move || own.write_to(output))?;
         Ok(Outlet { shared, stop: stop.clone() })
     }
 
-    /// Waits until this holds, or the reader is given up.
+    /// Waits until this holds, or until the reader is given up.
     fn wait(&self, is_enough: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
         let mut state = self.shared.state();
         let mut asked = None;
@@ -110,7 +110,7 @@ impl Shared {
 }
 
 impl Write for Outlet {
-    /// An error is told once, by the first write after it.
+    /// An error is returned once, by the first write after it.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.wait(|state| state.waiting.len() < ROOM);
         if let Some(error) = state.error.take() {
@@ -123,7 +123,7 @@ impl Write for Outlet {
         Ok(bytes.len())
     }
 
-    /// What is to be read is on its way; [`Outlet::end`] waits for it.
+    /// The bytes are on their way; [`Outlet::end`] waits for them.
     fn flush(&mut self) -> io::Result<()> {
         match self.shared.state().error.take() {
             Some(error) => Err(error.into()),

@@ -52,8 +52,8 @@ pub fn check(
     Ok(Exit::Done)
 }
 
-/// What the trainings that are to be done will do, as far as it can be told without a step. What
-/// keeps a plan from being made is for `plan` to say.
+/// The courses of the trainings that are to run, as far as they are known without a step. Errors
+/// that prevent a plan are left to `plan`.
 fn trainings(program: &Program, project: &Project) -> Option<Estimate> {
     let is_training = |spec: &StageSpec| matches!(spec.kind.cost, Cost::Training(_));
     if !project.pipeline.stages.iter().any(is_training) {
@@ -64,7 +64,7 @@ fn trainings(program: &Program, project: &Project) -> Option<Estimate> {
     let cache = match program.look_into(project).ok()? {
         Some(cache) => cache,
         None => {
-            // Where nothing has run, nothing is known of what the files hold.
+            // If nothing has run, the contents of the files are unknown.
             pipeline.absent = pipeline.paths();
             Cache::open("/cache".into(), Arc::new(MemoryFs::new()), Access::ReadWrite).ok()?
         }
@@ -73,7 +73,7 @@ fn trainings(program: &Program, project: &Project) -> Option<Estimate> {
     estimate(&pipeline, &plan, &cache, Machine::default(), engine.threads).ok()
 }
 
-/// Fails where the counts are known and a part of a training can never come to act.
+/// Fails if the counts are known and a part of a training can never act.
 fn refuse_idle(estimate: &Estimate) -> Result<(), CliError> {
     let mistakes = estimate.stages.iter().flat_map(|(name, stage)| {
         let training = stage.training.as_deref();

@@ -30,7 +30,7 @@ pub struct Program {
     pub stages: Vec<Arc<dyn Stage>>,
     pub terminal: Terminal,
     pub output: Output,
-    /// When the process began.
+    /// The start of the process.
     pub began: Instant,
 }
 
@@ -142,7 +142,7 @@ impl Program {
         Ok(cache)
     }
 
-    /// The cache of a project as it is, read only, where there is one.
+    /// The cache of a project, read only, if there is one.
     pub fn look_into(&self, project: &Project) -> Result<Option<Cache>, CacheError> {
         let folder = &project.cache_folder;
         match RealFs.metadata(&folder.join("FORMAT")) {
@@ -278,7 +278,7 @@ fn refuse_exports_into(cache: &Utf8Path, pipeline: &Pipeline) -> Result<(), CliE
     Ok(())
 }
 
-/// Where in a text a byte stands, as editors count.
+/// The position of a byte in a text, as editors count.
 fn place(text: &[u8], at: usize) -> String {
     let before = text.get(..at).unwrap_or(text);
     let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;

@@ -22,7 +22,7 @@ use crate::show::lines::Lines;
 use crate::show::live::{Live, Surface};
 use crate::show::runlog::RunLog;
 
-/// What the machine could not do ends the run like a request to stop, also before it began.
+/// A fault of the machine ends the run like a request to stop, also before it began.
 pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     match run_to_end(program, arguments) {
         Err(error) => match error.machine_fault() {
@@ -33,7 +33,7 @@ pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     }
 }
 
-/// Nothing has told of the run yet.
+/// No event of the run has been shown yet.
 fn tell_pause(program: &Program, arguments: &Run, why: String) -> Result<Exit, CliError> {
     let stop = StopFlag::default();
     let output = outlet(arguments.json, program, &stop)?;
@@ -77,11 +77,11 @@ fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
         let seconds = start.elapsed().as_secs_f64();
         feed.pass(Event::Finished { status, stages: [].into(), seconds });
     }
-    // From here on nothing is lost by an end.
+    // From here on ending the process loses nothing.
     options.stop.begin_reading();
     let status = result?;
     if status == Status::Paused && !arguments.json {
-        // That nobody can say makes no difference to how the run ended.
+        // An output that fails does not change how the run ended.
         if let Ok(left) = left(&engine, &project, &options) {
             feed.say(&left);
         }
@@ -102,8 +102,8 @@ fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     }
 }
 
-/// What a run that was stopped leaves, and what that will take. Nothing is written for it: the disk
-/// may be full.
+/// The work that a stopped run leaves, with its estimate. Nothing is written for it: the disk may
+/// be full.
 fn left(engine: &Engine, project: &Project, options: &RunOptions) -> Result<String, CliError> {
     let pipeline = &project.pipeline;
     let cache = Cache::open(&project.cache_folder, Arc::new(RealFs), Access::ReadOnly)?;
@@ -115,7 +115,7 @@ fn left(engine: &Engine, project: &Project, options: &RunOptions) -> Result<Stri
 /// Takes the events from the engine to the display.
 struct Feed {
     display: Shared,
-    /// What the display writes to.
+    /// The output of the display.
     output: Option<Outlet>,
     stop: StopFlag,
     /// Why the display can no longer be written.
@@ -142,7 +142,7 @@ impl Feed {
         }
     }
 
-    /// A line for people, below what the display has shown.
+    /// A line for people, below the display.
     fn say(&mut self, text: &str) {
         let said = self.output.as_mut().map_or(Ok(()), |output| writeln!(output, "{text}"));
         self.heed(said);
@@ -164,7 +164,7 @@ impl Drop for Feed {
     }
 }
 
-/// Where the display writes to. A run that shows itself to people goes on when nobody reads it.
+/// The output of the display. A run with a display for people goes on when its reader is gone.
 fn outlet(json: bool, program: &Program, stop: &StopFlag) -> io::Result<Outlet> {
     match json {
         true => Outlet::new(program.output.clone(), stop),

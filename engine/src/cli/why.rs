@@ -223,7 +223,7 @@ impl One<'_> {
         }
     }
 
-    /// What has changed beside the items: parameters, files, artifacts, other data sets.
+    /// Changes other than the items: parameters, files, artifacts, other data sets.
     fn settings(&self, port: &str, before: Option<&Previous>, now: &Keyed) -> Vec<Reason> {
         let Some(before) = before else { return Vec::new() };
         beside_items(self.store, self.spec, port, before, now)

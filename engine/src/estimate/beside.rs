@@ -1,4 +1,4 @@
-//! What a training takes beside its steps: its start, with the preflight of a new one, validations
+//! The time of a training beside its steps: its start, with the preflight of a new one, validations
 //! and checkpoints.
 
 use stage_core::cost::WEIGHT_BYTES_PER_SECOND;
@@ -10,37 +10,37 @@ use crate::measure::Measure;
 use crate::measure::line::Line;
 use crate::pipeline::StageSpec;
 
-/// A worker starts and reads weights.
+/// Seconds until a worker has started and read the weights.
 const START: f64 = 5.0;
-/// Rows that a preflight computes there and back: two steps, a stop between them, and both again, of
-/// two rows at most; beside them a few clips are looked at and one is spoken.
+/// Rows with forward and backward pass in a preflight: two steps, a stop between them, and both
+/// steps again, of two rows at most. It also looks at a few clips and speaks one.
 const PREFLIGHT_STEPS: f64 = 5.0;
 const PREFLIGHT_ROWS: f64 = 2.0;
-/// How often it writes the state of the training.
+/// State saves in a preflight.
 const PREFLIGHT_SAVES: f64 = 3.0;
-/// Of the time of a row there and back, what the way there takes.
+/// Share of a forward pass in the time of a row with both passes.
 const FORWARD: f64 = 0.4;
-/// How far the formulas may be off.
+/// The formulas may be off by this factor.
 const SPREAD: f64 = 2.5;
-/// What no spread of the past shows of a time.
+/// The error that past times do not show by their spread.
 const DOUBT: f64 = 0.1;
 
-/// How much of it a training has.
+/// The expected number of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Beside {
-    /// Nothing of it is done yet, and it begins with a preflight.
+    /// True when nothing is done yet: the training begins with a preflight.
     pub has_preflight: bool,
     pub validations: f64,
     pub saves: f64,
-    /// Rows that a step learns from, and that are held out.
+    /// Rows per step, and rows held out.
     pub rows: f64,
     pub held_out: f64,
-    /// What is saved.
+    /// Bytes per save.
     pub state_bytes: f64,
 }
 
 impl Beside {
-    /// With steps of so many seconds.
+    /// With steps of this length.
     pub fn seconds(&self, step: f64, measure: Option<&Measure>) -> Figure {
         let row = step / self.rows.max(1.0);
         let save = self.state_bytes / WEIGHT_BYTES_PER_SECOND;
@@ -63,7 +63,7 @@ impl Beside {
 }
 
 impl Estimator<'_> {
-    /// Of a training that has so many steps before it.
+    /// For a training with this number of steps left.
     pub fn beside(&self, spec: &StageSpec, course: &Course, steps: f64) -> Beside {
         let table = &course.timetable;
         let is_new = !self.has_checkpoint(spec.id);
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn start_preflight_validations_and_saves_are_terms_of_their_own() {
         let seconds = |beside: Beside| beside.seconds(8.0, None).likely;
-        // Rows of 2 s: ten there and back and three saves of 2 s, 30 of them there, two saves.
+        // Rows of 2 s: ten with both passes, three saves of 2 s, 30 forward passes, two saves.
         assert_eq!(seconds(beside()), (5.0 + 20.0 + 6.0) + 24.0 + 4.0);
         let without = Beside { has_preflight: false, ..beside() };
         assert_eq!(seconds(without), 5.0 + 24.0 + 4.0);

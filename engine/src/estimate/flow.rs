@@ -44,7 +44,7 @@ pub struct Flow {
     pub items: f64,
     /// Of sound, or of speech where there is only text.
     pub seconds: f64,
-    /// Nobody has said so: neither data nor `[expect]`.
+    /// Unknown: neither data nor `[expect]` says so.
     pub is_guess: bool,
 }
 
@@ -102,7 +102,7 @@ impl<'a> Flows<'a> {
         flow
     }
 
-    /// What arrives on one port, as far as it is for data sets.
+    /// The data sets that arrive on one port.
     pub fn on_port(&self, spec: &StageSpec, port: &str, assumed: &Assumptions) -> Flow {
         let references = spec.inputs.get(port).into_iter().flat_map(|input| &input.references);
         let mut sum = Flow::default();
@@ -116,13 +116,13 @@ impl<'a> Flows<'a> {
         sum
     }
 
-    /// How many of the items on a port last longer, as far as they are known.
+    /// The known number of items on a port that last longer.
     pub fn longer(&self, spec: &StageSpec, port: &str, seconds: f64) -> Flow {
         let mut long = Flow::default();
         let references = spec.inputs.get(port).into_iter().flat_map(|input| &input.references);
         for reference in references {
             let Reference::Stage { stage, port } = reference else { continue };
-            // What cannot be read now is told when it is used.
+            // Unreadable files are reported when they are used.
             let found = match self.plan.stage(*stage).outputs.get(port) {
                 Some(Planned::Root { root, .. }) => self.longer_stored(root, seconds),
                 Some(Planned::Partial(partial)) => self.longer_known(partial, seconds),
@@ -154,7 +154,7 @@ impl<'a> Flows<'a> {
         Ok(long)
     }
 
-    /// What arrives on the ports for data sets, together.
+    /// The data sets that arrive on these ports, together.
     pub fn arriving(&self, spec: &StageSpec, assumed: &Assumptions) -> Flow {
         let mut sum = Flow::default();
         spec.inputs.keys().for_each(|port| sum.add_all(self.on_port(spec, port, assumed)));
@@ -277,7 +277,7 @@ fn in_buckets(store: &Store, packing: &Packing, buckets: &[Bucket]) -> Result<Fl
     Ok(flow)
 }
 
-/// Those that last longer; of a large data set as many times those of its part.
+/// The number of longer items; scaled up from the sample if the data set is large.
 fn longer_of(
     store: &Store,
     packing: &Packing,
@@ -298,7 +298,8 @@ fn is_dataset(spec: &StageSpec, port: &str) -> bool {
     spec.kind.output(port).is_some_and(|port| port.port_type == PortType::Dataset)
 }
 
-/// How much of its plain size sound takes in a format; none if that is not one of sound.
+/// The size of sound in a format as a share of its uncompressed size; none if the format is not one
+/// of sound.
 fn part_of(format: &str) -> Option<f64> {
     match format {
         "wav" | "wave" | "aiff" | "aif" => Some(1.0),
@@ -308,14 +309,14 @@ fn part_of(format: &str) -> Option<f64> {
     }
 }
 
-/// What the recordings of the user's are packed in, as far as the names of some of them tell. Looked
-/// up when it is asked for, since a run with nothing to do does not ask.
+/// The formats of the user's recordings, by the names of a sample. Looked up on demand, since a run
+/// with nothing to do does not need it.
 struct Packing {
     cache: Option<Cache>,
     part: OnceCell<f64>,
 }
 
-/// So many recordings of each source stand for all.
+/// The size of the sample of each source.
 const NAMES: usize = 32;
 
 impl Packing {
@@ -373,7 +374,7 @@ mod tests {
 
     use super::*;
 
-    /// Of recordings that are all plain.
+    /// With uncompressed recordings.
     fn plain() -> Packing {
         Packing { cache: None, part: OnceCell::new() }
     }

@@ -20,13 +20,13 @@ use crate::plan::inputs::ITEMS;
 use crate::record::{CHECKPOINT, PROGRESS, decode};
 use crate::show::units;
 
-/// Where held-out clips arrive.
+/// The port of held-out clips.
 const VALIDATION: &str = "validation";
 /// Codec frames of a second, and the tokens of the text that goes with it.
 const TOKENS_PER_SECOND: f64 = 21.5 + 5.5;
 /// Marks and the head of each clip.
 const TOKENS_PER_CLIP: f64 = 20.0;
-/// How far the tokens of a language, and so the rows of its clips, are from that.
+/// The spread between languages in tokens, and so in rows, per clip.
 const ROWS_SPREAD: f64 = 1.2;
 /// How full rows are of whole clips.
 const FILLED: f64 = 0.95;
@@ -38,7 +38,7 @@ const SPEED_ORIGIN: &str = "training runs at 39 TFLOP/s in half precision on an 
     f32: users report 5.4 s for a step of 8 rows of 4,096 tokens with adapters, and 7 s without";
 const ROWS_ORIGIN: &str = "a second of speech is 27 tokens with its text, and rows are 95 % full";
 const TIME_SPREAD: f64 = 2.5;
-/// What a batch takes however small it is.
+/// The part of a batch that does not depend on its size.
 const BATCH_START: f64 = 0.05;
 /// Where training may end early it may be after this part of its steps.
 const EARLY: f64 = 0.2;
@@ -165,7 +165,7 @@ impl Estimator<'_> {
         estimate
     }
 
-    /// Whether there is a state to go on from.
+    /// True when there is a state to go on from.
     pub fn has_checkpoint(&self, id: StageId) -> bool {
         let key = self.plan.stage(id).keyed.as_ref().map(|keyed| keyed.digest);
         let cache = self.flows.store.cache();
@@ -220,7 +220,7 @@ impl Estimator<'_> {
         Ok(Plan { model, setting, accumulation, clip_seconds, clips: clips.all.items, expected })
     }
 
-    /// The clips that a training gets, and what becomes of them.
+    /// The clips of a training, by use.
     fn clips_of(&self, spec: &StageSpec, model: &Model, length: i64) -> Clips {
         let most_seconds = match model {
             Model::Text(_) => (length as f64 - TOKENS_PER_CLIP).max(0.0) / TOKENS_PER_SECOND,
@@ -234,7 +234,7 @@ impl Estimator<'_> {
             false => {
                 let share = spec.parameters.number("validation_fraction").unwrap_or(0.0);
                 let held = (share * (all.items - left_out.items)).round();
-                // Of several clips at least one.
+                // At least one of several clips.
                 if share > 0.0 && all.items >= 2.0 { held.max(1.0) } else { held }
             }
         };
@@ -279,7 +279,7 @@ impl Estimator<'_> {
             Some(seconds) if interval > 0.0 => seconds.likely / interval,
             _ => 0.0,
         };
-        // A save by steps puts off the next one by time.
+        // A save by steps delays the next one by time.
         let saves = by_steps.max(by_time);
         let kept = spec.parameters.integer("keep").unwrap_or(0).max(1) as f64;
         let likely = plan.bytes(saves.floor() + 1.0, kept);
@@ -310,7 +310,7 @@ impl Estimator<'_> {
     }
 }
 
-/// The clips of a training, and those of them that it learns from.
+/// The clips of a training, and the ones used for learning.
 struct Clips {
     all: Flow,
     used: f64,

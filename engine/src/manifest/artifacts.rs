@@ -1,4 +1,4 @@
-//! Whether the artifacts that arrive on ports are of kinds that fit.
+//! Checks that the artifacts on ports are of kinds that fit.
 
 use stage_core::{Catalogue, InputPort, OutputPort, PortType};
 
@@ -8,15 +8,15 @@ use super::problem::{Collector, Problem, Span};
 
 /// An artifact that arrives on a port.
 pub struct ArrivingArtifact<'a> {
-    /// What it may be, as far as that is known.
+    /// Its possible kinds, if known.
     pub given: &'a [&'a str],
-    /// The reference, as it would be written.
+    /// The reference as written in a manifest.
     pub name: String,
-    /// Where it is referred to.
+    /// The place of the reference.
     pub span: Span,
 }
 
-/// What can be named in place of a wrong artifact.
+/// The names to offer in place of a wrong artifact.
 pub struct Alternatives<'a> {
     pub drafts: &'a [Option<Draft>],
     pub catalogue: &'a Catalogue,
@@ -40,11 +40,11 @@ impl Alternatives<'_> {
             port.name, arriving.name
         );
         let problem = Problem::new("wrong_artifact", arriving.span, message);
-        // That it lacks the fields of the right kind would be no news.
+        // An artifact of the wrong kind lacks the fields as well; that needs no message.
         problems.add_last(problem.label(found).help(self.help(reader, port)));
     }
 
-    /// The outputs of this manifest that fit, else the kinds of stages that would give one.
+    /// The outputs of this manifest that fit, else the kinds of stages with such an output.
     fn help(&self, reader: &str, port: &InputPort) -> String {
         let others = self.drafts.iter().flatten().filter(|draft| draft.name.value != reader);
         let fitting: Vec<String> = others.flat_map(|draft| fitting(draft, port)).collect();
@@ -62,7 +62,7 @@ impl Alternatives<'_> {
     }
 }
 
-/// The outputs of a stage that surely fit, as they would be written.
+/// The outputs of a stage that certainly fit, as they would be written.
 fn fitting(draft: &Draft, port: &InputPort) -> Vec<String> {
     let name = &draft.name.value;
     let fits = |output: &&OutputPort| is_fitting(output.given(&draft.values), port);

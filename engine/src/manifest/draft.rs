@@ -56,7 +56,7 @@ pub fn read(
     checks: &Checks,
     problems: &mut Collector,
 ) -> Option<Draft> {
-    // Where there is none, that has been told.
+    // A missing one has been reported.
     let found = stage.kind.as_ref().map(|node| find_kind(node, catalogue, problems));
     match found.unwrap_or(Found::Unknown) {
         Found::Known(kind) => Some(read_as(&stage, kind, checks, problems)),
@@ -68,8 +68,8 @@ pub fn read(
     }
 }
 
-/// The kind is misspelled. If everything else in the stage fits the one that was probably meant,
-/// it is, and what is wrong with the rest is told as well.
+/// The kind is misspelled. If everything else in the stage fits the kind that was probably meant,
+/// that kind is assumed, and mistakes in the rest are reported as well.
 fn read_as_meant(
     stage: WrittenStage,
     kind: &'static Kind,
@@ -90,7 +90,7 @@ fn read_as_meant(
     }
 }
 
-/// What can be told of a stage of an unknown kind.
+/// The mistakes that can be found in a stage of an unknown kind.
 fn read_common(stage: &WrittenStage, checks: &Checks, problems: &mut Collector) {
     let mut policy = policy::usual();
     for entry in stage.entries.iter().filter(|entry| policy::is_common(&entry.key.value)) {
@@ -132,10 +132,10 @@ fn read_as(
     draft
 }
 
-/// What the key `use` names.
+/// The meaning of the key `use`.
 enum Found {
     Known(&'static Kind),
-    /// None, but one has a similar name.
+    /// No kind, but a similar name exists.
     Meant(&'static Kind),
     Unknown,
 }
@@ -300,7 +300,7 @@ impl Draft {
         self.ports.get(port).is_some_and(Vec::is_empty) || self.meant.contains(&port)
     }
 
-    /// Reports what is wrong with the parameters of an instance taken together.
+    /// Reports mistakes in the parameters of an instance taken together.
     pub fn check(&self, parameters: &Parameters, problems: &mut Collector) {
         let is_unknown = |parameter: &Parameter| {
             let required = matches!(parameter.default, stage_core::Default::Required);

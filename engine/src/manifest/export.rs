@@ -22,19 +22,19 @@ pub struct WrittenExport {
     field: Option<String>,
     key_span: Span,
     template: Template,
-    /// Whether the path may be written to at all; what is wrong with it has been told.
+    /// True when the path may be written to; mistakes have been reported.
     is_safe: bool,
     link: Link,
     pub span: Span,
 }
 
-/// The key that says how files come to be. A field of this name is named below its output.
+/// The key that says how files are made. A field with this name is named below its output.
 const LINK: &str = "link";
-/// What it may say.
+/// Its values.
 pub const LINKS: [(&str, Link); 2] = [("copy", Link::Copy), ("hard", Link::Hard)];
 
-/// Reads `export = "…"`, `export = { audio = "…" }` and `export = { train = { audio = "…" } }`,
-/// the latter two with `link` beside.
+/// Reads `export = "…"`, `export = { audio = "…" }` and `export = { train = { audio = "…" } }`; the
+/// tables may have `link`.
 pub fn read(entry: &Entry, kind: &'static Kind, problems: &mut Collector) -> Vec<WrittenExport> {
     let mut exports = Vec::new();
     match &entry.node.value {
@@ -72,7 +72,7 @@ pub fn read(entry: &Entry, kind: &'static Kind, problems: &mut Collector) -> Vec
     exports
 }
 
-/// What the table says of how files come to be.
+/// How files are made, according to the table.
 fn link(export: &Entry, is_alone: bool, problems: &mut Collector) -> Link {
     let Value::Table(table) = &export.node.value else { return Link::default() };
     let written = table.0.iter().find(|entry| entry.key.value == LINK);
@@ -113,7 +113,7 @@ fn add(
     exports.push(WrittenExport { port, field, key_span, template, is_safe, link, span });
 }
 
-/// Reports the templates of a stage whose kind is not known.
+/// Reports the mistakes in the templates of a stage of an unknown kind.
 pub fn check(entry: &Entry, problems: &mut Collector) {
     let mut nodes = vec![&entry.node];
     while let Some(node) = nodes.pop() {
@@ -135,11 +135,11 @@ fn not_a_template(node: &Node) -> Problem {
         .help("write `export = \"out/{id}.wav\"` or `export = { audio = \"out/{id}.wav\" }`")
 }
 
-/// What is wrong with a template, and what to do about it.
+/// A mistake in a template, with advice.
 type Refusal = (String, &'static str);
 
-/// The parts of a template, with all that is wrong with it. Paths stay below the folder of the
-/// manifest and out of the store.
+/// The parts of a template, and all its mistakes. Paths stay below the folder of the manifest and
+/// out of the store.
 fn template(text: &str) -> (Template, Vec<Refusal>) {
     let folders: Vec<&str> =
         text.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
@@ -170,7 +170,7 @@ fn template(text: &str) -> (Template, Vec<Refusal>) {
     (template, refusals)
 }
 
-/// The places that can be told apart, and what is wrong with the others.
+/// The valid places, and the mistakes in the others.
 fn places(text: &str) -> (Template, Vec<Refusal>) {
     let help = "write the name of a field in braces: `{speaker}`";
     let (mut parts, mut refusals) = (Vec::new(), Vec::new());
@@ -350,7 +350,7 @@ impl Exporter<'_> {
         is_whole.then_some(Template(parts))
     }
 
-    /// Whether the place can be filled.
+    /// True when the place can be filled.
     fn check_place(
         &self,
         name: &str,

@@ -23,7 +23,8 @@ impl Wanted {
     }
 }
 
-/// What a value is for, as messages name it: a parameter, or a key of a parameter that is a table.
+/// The target of a value, as messages name it: a parameter, or a key of a parameter that is a
+/// table.
 pub struct Key {
     pub name: String,
     pub unit: Unit,

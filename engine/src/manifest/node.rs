@@ -14,7 +14,8 @@ pub struct Node {
     pub span: Span,
     /// Where the value is used, if a parameter of the pipeline stands in its place.
     pub used: Option<Span>,
-    /// As it stands on the command line, where quotes are the shell's: text where text is wanted.
+    /// As written on the command line, where quotes belong to the shell: a text where a text is
+    /// wanted.
     pub bare: Option<String>,
 }
 

@@ -35,7 +35,7 @@ pub fn order(drafts: &mut [Option<Draft>], problems: &mut Collector) -> Vec<usiz
     }
 }
 
-/// Takes the references of these stages to each other out.
+/// Removes the references of these stages to each other.
 fn take_out(drafts: &mut [Option<Draft>], component: &[NodeIndex]) {
     let members: BTreeSet<usize> = component.iter().map(|node| node.index()).collect();
     for member in &members {

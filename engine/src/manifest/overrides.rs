@@ -43,8 +43,8 @@ fn split(path: &str, source: usize) -> Option<Vec<Spanned<String>>> {
     Some(keys)
 }
 
-/// TOML where it is TOML, else the text as it is, so that shells need no second quotes. What is
-/// TOML is a text as well where one is wanted.
+/// A TOML value if it parses as one, else the text as it is, so that shells need no second quotes.
+/// Where a text is wanted, the value is a text in any case.
 fn value_of(text: &str, source: usize, offset: usize, problems: &mut Collector) -> Node {
     let span = Span::new(source, offset..offset + text.len());
     match parse::value(text, source, offset, problems) {

@@ -13,7 +13,7 @@ use super::policy::COMMON;
 use super::unit;
 
 const INTRODUCTION: &str = include_str!("reference_intro.md");
-/// Where the introduction has the table of them.
+/// The place in the introduction where the table of them goes.
 const KINDS_OF_ARTIFACTS: &str = "KINDS_OF_ARTIFACTS";
 
 /// The manual of the manifest: what stands in one, and a chapter for every kind of stage.

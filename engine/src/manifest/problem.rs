@@ -230,12 +230,12 @@ impl Collector {
         self.secrets.push(span);
     }
 
-    /// Whether there are problems with one of these codes.
+    /// True when there are problems with one of these codes.
     pub fn has_any(&self, codes: &[&str]) -> bool {
         self.problems.iter().any(|problem| codes.contains(&problem.code))
     }
 
-    /// Takes over what another one has collected.
+    /// Takes over the problems of another collection.
     pub fn take(&mut self, other: Collector) {
         other.problems.into_iter().for_each(|problem| self.add(problem));
         self.secrets.extend(other.secrets);

@@ -304,7 +304,7 @@ impl<'a> Builder<'a> {
         for (name, references) in references {
             let Some(port) = draft.kind.input(name) else { continue };
             for (reference, span) in references {
-                // What an asset is only its content says.
+                // The kind of an asset depends on its content.
                 let Reference::Stage { stage, port: output } = reference else { continue };
                 let Some(stage) = self.stages.get(stage.0) else { continue };
                 let Some(output) = stage.kind.output(output) else { continue };
@@ -384,7 +384,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Says what of a training with so many steps can never come to act.
+/// The parts of a training with this number of steps that can never act.
 fn check_timetable(instance: &Instance, draft: &Draft, problems: &mut Collector) {
     let parameters = &instance.parameters;
     let (Cost::Training(_), Ok(steps)) = (draft.kind.cost, parameters.integer("steps")) else {

@@ -67,7 +67,7 @@ pub fn is_share(unit: Unit, min: f64, max: f64) -> bool {
     unit == Unit::None && min == 0.0 && max == 1.0
 }
 
-/// What a count is that may be a share, and how it is written.
+/// The description of a count that may be a share, and how it is written.
 pub const COUNT_OR_SHARE: &str = "an integer, or a share of all steps";
 pub const SHARES: &str = "`200` or `\"5%\"`";
 

@@ -262,7 +262,7 @@ impl<'a> Checks<'a> {
     }
 }
 
-/// Whether a value of the type is written as any text.
+/// True when any text is a value of the type.
 fn is_text(wanted: &ParameterType) -> bool {
     use ParameterType::*;
     matches!(wanted, Text | Choice(_) | File | SourcePath)
@@ -330,7 +330,7 @@ fn count_or_share(
     let Some(percent) = unit::number(text, Unit::Percent) else {
         return wrong_unit(key, unit::COUNT_OR_SHARE, unit::SHARES, node, problems);
     };
-    // Where at least one is wanted, no share is none.
+    // If at least one is wanted, a share of none is refused.
     let is_enough = percent > 0.0 || (percent == 0.0 && min <= 0);
     match is_enough && percent <= 100.0 {
         true => Some(ParameterValue::Share(percent / 100.0 + 0.0)),

@@ -1,9 +1,9 @@
-//! How many items a stage may set aside before it fails.
+//! The number of items that a stage may set aside before it fails.
 
 use std::fmt;
 
-/// Of few items a single one is a large share, so the usual limit has two numbers, and both have
-/// to be exceeded.
+/// A single item is a large share of a few, so the default limit has two numbers, and both have to
+/// be exceeded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
     /// The share of all items that may be set aside, 0 to 1.
@@ -14,7 +14,7 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
-    /// What holds where the manifest names no share.
+    /// The default, if the manifest names no share.
     pub const USUAL: Tolerance = Tolerance { share: 0.05, few: Some(3) };
 
     pub fn of_share(share: f64) -> Tolerance {
@@ -28,7 +28,7 @@ impl Tolerance {
         self.few.is_none_or(|few| aside > few || aside >= items)
     }
 
-    /// What is exceeded, with its numbers.
+    /// The exceeded limit, with its numbers.
     pub fn violation(&self, aside: u64, items: u64) -> String {
         match self.few {
             Some(_) if aside >= items => format!("all {items} items were quarantined"),

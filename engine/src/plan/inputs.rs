@@ -28,7 +28,7 @@ pub enum Arrived<'a> {
 }
 
 impl Arrived<'_> {
-    /// What the manifest calls it.
+    /// Its name in the manifest.
     fn name(&self, pipeline: &Pipeline) -> String {
         match self {
             Arrived::Stage { stage, .. } => pipeline.stage(*stage).name.clone(),

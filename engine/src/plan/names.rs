@@ -1,4 +1,4 @@
-//! The names of items that a stage gets without them.
+//! The names of items for stages that do not read them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::pipeline::{Reads, StageSpec};
 use crate::record::{Aside, StageRecord};
 use crate::store::Store;
 
-/// The items of a data set in the order in which a stage gets them that works on all of them, each
-/// with what the stage sees of it.
+/// The items of a data set in the order in which a stage that works on all of them gets them, each
+/// with the part that the stage sees.
 pub struct Names(Vec<(Option<Digest>, Arc<str>)>);
 
 impl Names {
@@ -38,17 +38,17 @@ impl Names {
         self.0.len()
     }
 
-    /// Whether other names would be the same input.
+    /// True when other names would be the same input.
     pub fn may_change(&self) -> bool {
         self.0.iter().any(|(seen, _)| seen.is_some())
     }
 
-    /// What the stage sees of an item, where it does not see the name, and its name.
+    /// The part of an item that the stage sees without its name, and the name.
     pub fn at(&self, place: usize) -> Option<(Option<Digest>, &Arc<str>)> {
         self.0.get(place).map(|(seen, name)| (*seen, name))
     }
 
-    /// The names by what is seen; equal items have several.
+    /// The names by the part that is seen; equal items have several.
     fn by_content(self) -> BTreeMap<Digest, Vec<Arc<str>>> {
         let mut names: BTreeMap<Digest, Vec<Arc<str>>> = BTreeMap::new();
         for (seen, name) in self.0.into_iter().rev() {
@@ -58,8 +58,8 @@ impl Names {
     }
 }
 
-/// The record with the names that the items it has set aside have now: they may have been renamed
-/// since, which makes no other outcome.
+/// The record with the present names of the items that it has set aside: they may have been renamed
+/// since, which does not change the outcome.
 pub fn with_names_of(
     store: &Store,
     spec: &StageSpec,

@@ -124,7 +124,7 @@ impl<'a> Planner<'a> {
             stages.push(plan.map_err(|error| (spec.name.clone(), error))?);
         }
         match self.save_index() {
-            // The next look hashes again.
+            // The next look hashes it again.
             Err(error) if !self.is_run && error.machine_fault().is_some() => {}
             other => other.map_err(|error| (String::new(), error.into()))?,
         }
@@ -300,7 +300,7 @@ impl<'a> Planner<'a> {
         Ok(lost.is_empty().then_some(record))
     }
 
-    /// The stored outcome of a stage that works on all items together, as it is called now.
+    /// The stored outcome of a stage that works on all items together, with their present names.
     fn known_outcome(
         &self,
         spec: &StageSpec,
@@ -311,7 +311,7 @@ impl<'a> Planner<'a> {
         known.map(|record| with_names_of(&self.store, spec, keyed, record)).transpose()
     }
 
-    /// The same, unless it has set aside more than the stage may.
+    /// The same, unless more items were set aside than the stage may.
     pub fn known_whole(
         &self,
         spec: &StageSpec,
@@ -468,7 +468,7 @@ impl From<PlanError> for StageError {
     }
 }
 
-/// Why an outcome does not count for a stage that may set fewer items aside.
+/// The reason why an outcome does not count for a stage with a lower limit.
 fn exceeded(spec: &StageSpec, record: &StageRecord) -> Option<Reason> {
     let aside = record.aside.as_ref()?;
     let (quarantined, items) = (record.rejects.len() as u64, aside.of);

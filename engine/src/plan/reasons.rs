@@ -72,8 +72,8 @@ pub fn differences(
     compare_keys(store, last, keyed, &reads)
 }
 
-/// What differs from an earlier state beside the items on a port: parameters, files, artifacts and
-/// other data sets.
+/// Differences from an earlier state other than the items on a port: parameters, files, artifacts
+/// and other data sets.
 pub fn beside_items(
     store: &Store,
     spec: &StageSpec,

@@ -15,7 +15,7 @@ pub struct Aside<'a> {
     pub stage: &'a str,
     pub item: &'a str,
     pub reject: &'a Reject,
-    /// Whether the stage failed.
+    /// True when the stage failed.
     pub is_fatal: bool,
     pub text: Option<Arc<str>>,
     audio: Option<Arc<Blob>>,

@@ -39,7 +39,7 @@ pub struct SeenStage<'a> {
     pub failure: Option<String>,
     /// What it gave then, or else what it gave last.
     pub outcome: Option<StageRecord>,
-    /// What it had set aside, where it failed.
+    /// Items that it had set aside when it failed.
     failed_with: Option<Excess>,
     /// Its state after the run that last reached it.
     pub last: Option<LastRecord>,
@@ -95,8 +95,8 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// Where the items come from that a stage works on: those that it carries on, or of a stage that
-    /// works on all of them the data sets.
+    /// The source of the items that a stage works on: the data set that it passes on, or for a
+    /// stage that works on all items its data sets.
     pub fn items_of(&self, spec: &StageSpec) -> Vec<(StageId, &'static str)> {
         if let Some(carried) = self.carries_on(spec) {
             return vec![carried];
@@ -176,7 +176,7 @@ impl<'a> SeenStage<'a> {
         }
     }
 
-    /// What it set aside in this run, or else what it had set aside when it last gave something.
+    /// Items set aside in this run, or else at the last outcome of the stage.
     pub fn rejects(&self) -> &[(Arc<str>, Reject)] {
         let outcome = || self.outcome.as_ref().map(|outcome| &outcome.rejects);
         self.failed_with
@@ -186,7 +186,7 @@ impl<'a> SeenStage<'a> {
             .map_or(&[], |all| all)
     }
 
-    /// Whether it failed after it had set items aside.
+    /// True when it failed after it had set items aside.
     pub fn failed_with_items(&self) -> bool {
         self.failed_with.is_some()
     }

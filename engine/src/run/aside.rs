@@ -1,5 +1,5 @@
 //! Items that a stage sets aside that works on all items together: their names, which it may not
-//! know, and whether they are too many.
+//! know, and the limit on their number.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::plan::planner::PlanError;
 use crate::record::Aside;
 use crate::store::Store;
 
-/// What has been set aside so far.
+/// The items set aside so far.
 pub struct Asides {
     policy: Policy,
     ports: Arc<GatherSources>,
-    /// Of the ports on which there were any.
+    /// The ports with such items.
     names: BTreeMap<String, Names>,
     rejects: Vec<(Arc<str>, Reject)>,
     known: HashSet<Arc<str>>,
@@ -38,7 +38,7 @@ impl Asides {
         }
     }
 
-    /// Names them; gives those that are new.
+    /// Names them; returns the new ones.
     pub fn add(
         &mut self,
         store: &Store,
@@ -76,7 +76,7 @@ impl Asides {
         Ok(())
     }
 
-    /// An error when there are more than the stage may set aside.
+    /// An error if the stage has set aside more than it may.
     pub fn check(&self) -> Result<(), StageError> {
         let (bad, of) = (self.rejects.len() as u64, self.record.of);
         let limit = self.policy.quarantine;
@@ -86,7 +86,7 @@ impl Asides {
         }
     }
 
-    /// What is kept of them.
+    /// The part that is kept of them.
     pub fn close(self) -> (Vec<(Arc<str>, Reject)>, Option<Aside>) {
         let aside = (!self.rejects.is_empty()).then_some(self.record);
         (self.rejects, aside)

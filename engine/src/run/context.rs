@@ -21,7 +21,7 @@ use crate::record::{MEMO, decode, encode};
 use crate::store::{ReadError, Store};
 use crate::world::Unchanged;
 
-/// The field of what [`Context::first_told`] keeps.
+/// The field for the text of [`Context::first_told`].
 const TOLD: &str = "told";
 
 pub struct EngineContext {
@@ -39,7 +39,7 @@ pub struct EngineContext {
     /// Where the worker writes large objects; gone with the task.
     pub staging: Option<StagingDir>,
     pub scratch: Scratch,
-    /// Of a task on all items together: those that the stage sets aside.
+    /// Items that the stage sets aside, for a task on all items together.
     pub aside: Option<Asides>,
     /// The folder of a replay, in which all is done anew.
     pub kept: Option<Utf8PathBuf>,
@@ -51,7 +51,7 @@ pub struct EngineContext {
     pub written: u64,
 }
 
-/// Smaller files are read whole, and are known by all their bytes.
+/// Smaller files are read whole and verified by all their bytes.
 const IN_PARTS: u64 = LOOSE_SIZE;
 
 impl EngineContext {
@@ -64,7 +64,7 @@ impl EngineContext {
         sink.finish()
     }
 
-    /// What was remembered under a key, where all of it is there.
+    /// The remembered values of a key, if all of them exist.
     fn recorded(&self, key: &Digest) -> Result<Option<Fields>, StageError> {
         let failed = |error: CacheError| StageError::of_cache("", &error);
         let kept = self.store.cache().get(MEMO, &self.part_key(key)).map_err(failed)?;
@@ -92,12 +92,12 @@ impl EngineContext {
         Ok(fields)
     }
 
-    /// What could not be used, files that changed while they were read included.
+    /// Items that could not be used, including files that changed while they were read.
     pub fn all_lost(&mut self) -> Vec<Digest> {
         let changed = self.opened.drain(..).filter(|(_, file)| file.check().is_err());
         let changed: Vec<Digest> = changed.map(|(digest, _)| digest).collect();
         for digest in &changed {
-            // An object of the cache that is damaged is set aside by this.
+            // This also sets a damaged object of the cache aside.
             let _ = self.store.read(digest);
         }
         self.lost.extend(changed);
@@ -187,7 +187,7 @@ impl Context for EngineContext {
     }
 
     fn first_told(&mut self, key: &Digest, text: &str) -> Result<String, StageError> {
-        // A replay makes nothing of its own, and is told what a run was told.
+        // A replay stores nothing, and gets the same answers as a run.
         let known = self.recorded(key)?;
         if let Some(known) = known.as_ref().and_then(|fields| fields.text(TOLD)) {
             return Ok(known.to_owned());
@@ -255,13 +255,13 @@ impl Context for EngineContext {
             }
             StageError::failed(error.to_string())
         })?;
-        // Nobody listens any more only when the run is over.
+        // The receiver is gone only when the run is over.
         let _ = self.messages.send(Message::SetAside { ticket: self.ticket, rejects: new });
         aside.check()
     }
 
     fn begins(&mut self, course: &Course) {
-        // Nobody listens any more only when the run is over.
+        // The receiver is gone only when the run is over.
         let _ = self.messages.send(Message::Begins { ticket: self.ticket, course: course.clone() });
     }
 

@@ -30,10 +30,10 @@ use crate::machine::is_gpu;
 /// How much of the end of a worker's stderr is kept for the message of its death.
 const STDERR_LINES: usize = 20;
 
-/// How long a worker that has nothing to do any more may take to end.
+/// The time that an idle worker may take to end.
 const PARTING: Duration = Duration::from_secs(5);
 
-/// Lets the schedule watch the process that works on a task, and give up on it.
+/// Lets the schedule watch the process of a task, and give up on it.
 #[derive(Clone, Default)]
 pub struct ProcessHandle(Arc<HandleState>);
 
@@ -43,9 +43,9 @@ struct HandleState {
     /// The latest task that was given up on. It, and one before it, may not have reached the
     /// process yet; one before it that was not given up on is tried again.
     condemned: AtomicU64,
-    /// The run is to stop, and the process does not.
+    /// The run is stopping, and the process is not.
     is_left: AtomicBool,
-    /// How many messages have come from it.
+    /// The number of messages from it.
     messages: AtomicU64,
 }
 
@@ -55,7 +55,7 @@ impl ProcessHandle {
         self.end();
     }
 
-    /// Ends the process since the run is to stop: what it works on is left for the next one.
+    /// Ends the process because the run stops: its work is left for the next run.
     pub fn leave(&self) {
         self.0.is_left.store(true, Ordering::SeqCst);
         self.end();
@@ -68,14 +68,14 @@ impl ProcessHandle {
         }
     }
 
-    /// Lets a process that somebody has stopped go on.
+    /// Continues a process that was stopped by a signal.
     pub fn wake(&self) {
         if let Some(process) = &*self.process() {
             process.wake();
         }
     }
 
-    /// Something that is another when the process has done anything in between.
+    /// A value that changes when the process has done anything in between.
     pub fn pulse(&self) -> (u64, Option<u64>) {
         let ticks = self.process().as_ref().and_then(Handle::ticks);
         (self.0.messages.load(Ordering::SeqCst), ticks)
@@ -87,7 +87,7 @@ impl ProcessHandle {
 
     fn set_process(&self, process: Option<Handle>) {
         *self.process() = process;
-        // Who left it meanwhile did not see it.
+        // `leave` may have been called meanwhile, without seeing the process.
         if self.is_left() {
             self.end();
         }
@@ -318,8 +318,8 @@ impl Host {
     fn shut_down(&mut self) {
         self.handle.set_process(None);
         let Some(Worker { program, mut input, .. }) = self.worker.take() else { return };
-        // It is at the end of a task and reads, so this does not wait for it. One that does not
-        // answer is ended by the closing of its pipe.
+        // It is at the end of a task and reads, so this does not wait for it. If it does not
+        // respond, closing its pipe ends it.
         let _ = send(&mut input, &Request::Shutdown);
         drop(input);
         let _ = program.ends_within(PARTING);
@@ -392,8 +392,8 @@ impl Worker {
         let mut command = Command::new(program);
         command.args(&engine.worker.arguments).envs(engine.worker.environment.iter().cloned());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Ctrl-C in a terminal is for the engine, which lets the worker finish its batch: it has
-        // a process group of its own.
+        // Ctrl-C in a terminal is for the engine, which lets the worker finish its batch: the
+        // worker has a process group of its own.
         let mut program = programs::start(&mut command).map_err(failed)?;
         let (Some(input), Some(output), Some(errors)) = program.pipes() else {
             return Err(StageError::failed("the worker has no pipes"));

@@ -1,7 +1,7 @@
-//! Whether a program of the user's own is broken: then the first items all fail alike.
+//! Detects a broken program of the user: the first items all fail alike.
 //!
-//! Until one of them turns out otherwise their failures are held back. A verdict that is recorded
-//! would stay when the program or its environment is mended, since neither is in any key.
+//! Until one of them ends differently, their failures are held back. A recorded verdict would stay
+//! after the program or its environment is repaired, since neither is in any key.
 
 use stage_core::{Parameters, Reject, StageError, Verdicts};
 
@@ -10,7 +10,7 @@ use super::schedule::{Schedule, State};
 use crate::engine::EngineError;
 use crate::pipeline::{StageId, StageSpec};
 
-/// So many alike, and none other, are the fault of the program.
+/// This many equal failures without another outcome are the fault of the program.
 const ALIKE: usize = 20;
 
 /// An item that is to be set aside.
@@ -21,25 +21,25 @@ pub struct Unfit {
     pub is_verdict: bool,
 }
 
-/// The first failures of a stage, as long as nothing else has come out of it.
+/// The first failures of a stage, before any other outcome.
 pub struct Doubt {
     held: Vec<Unfit>,
-    /// What sets items aside in any case, for the advice.
+    /// The setting that sets items aside in any case, for the advice.
     way_out: String,
 }
 
-/// What holding back a failure has led to.
+/// The result of holding back a failure.
 enum Judged {
-    /// Nothing is known yet.
+    /// Not decided yet.
     Held,
-    /// It is the program.
+    /// The program is to blame.
     Broken,
-    /// It is the items.
+    /// The items are to blame.
     Trusted(Vec<Unfit>),
 }
 
 impl Doubt {
-    /// `None` where so many failures alike could not come together, or mean nothing.
+    /// `None` if that many equal failures are impossible, or mean nothing.
     pub fn of(spec: &StageSpec, todo: u64) -> Option<Doubt> {
         let Verdicts::OfProgram { parameter, unless } = spec.kind.verdicts else { return None };
         let is_trusted = |parameters: &Parameters| parameters.text(parameter) == Ok(unless);
@@ -74,7 +74,7 @@ impl Doubt {
     }
 }
 
-/// What makes two failures the same: the code, how the program ended, and its last line.
+/// Failures are equal if these are: the code, how the program ended, and its last line.
 fn alike(reject: &Reject) -> (&str, &str, &str) {
     let (what, said) = reject.parts();
     let last = said.lines().rfind(|line| !line.trim().is_empty());
@@ -90,7 +90,7 @@ impl Schedule<'_> {
                 Some(doubt) => doubt.judge(unfit),
                 None => Judged::Trusted(vec![unfit]),
             },
-            // What comes in behind the failure of a program is as doubtful as what came before.
+            // Results after a failure of the program are as doubtful as those before it.
             _ if self.pipeline.stage(id).kind.verdicts != Verdicts::Own => {
                 self.free_followers(&unfit.queued);
                 return Ok(());
@@ -107,15 +107,14 @@ impl Schedule<'_> {
         }
     }
 
-    /// An item came out well: the program works, and earlier failures were the items' own.
+    /// An item succeeded: the program works, and earlier failures were the items' own.
     pub fn trust(&mut self, id: StageId) -> Result<(), EngineError> {
         let State::Items(stage) = &mut self.states[id.0] else { return Ok(()) };
         let Some(doubt) = stage.doubt.take() else { return Ok(()) };
         self.settle_doubt(id, doubt.held)
     }
 
-    /// Nothing more comes that could tell: too few failed to blame the program. True when there
-    /// were any.
+    /// No more items come: too few failed to blame the program. True when there were any.
     pub fn trust_all(&mut self) -> Result<bool, EngineError> {
         let mut any = false;
         for id in self.pipeline.ids() {
@@ -144,7 +143,7 @@ impl Schedule<'_> {
         doubt.held.iter().for_each(|unfit| self.free_followers(&unfit.queued));
     }
 
-    /// Items with the key of one that came to nothing are done by their own stages.
+    /// Items with the key of a failed one are done by their own stages.
     fn free_followers(&mut self, queued: &Queued) {
         for (id, follower) in self.followers.remove(&queued.key).unwrap_or_default() {
             self.requeue(id, follower);

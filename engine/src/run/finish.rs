@@ -86,7 +86,7 @@ impl Schedule<'_> {
     /// other.
     fn keep_settled(&mut self, id: StageId, record: &StageRecord) -> Result<(), EngineError> {
         let (plan, cache) = (&self.plans[id.0], self.store.cache());
-        // Of an outcome that was kept the names of what was set aside may be others.
+        // Items that a kept outcome has set aside may have new names.
         let is_kept = |kept: &StageRecord| kept.aside == record.aside;
         if let (Some(keyed), false) = (&plan.keyed, plan.unchanged)
             && !history::outcome_of(cache, &keyed.digest)?.is_some_and(|kept| is_kept(&kept))
@@ -385,8 +385,8 @@ impl Schedule<'_> {
         }
     }
 
-    /// Fails a stage that has set aside more of its items than it may. True when it has; what
-    /// was set aside is kept to be listed.
+    /// Fails a stage that has set aside more of its items than it may. True when it has; the items
+    /// are kept to be listed.
     pub fn exceeds_limit(
         &mut self,
         id: StageId,
@@ -405,7 +405,7 @@ impl Schedule<'_> {
         Ok(true)
     }
 
-    /// Keeps what a stage that fails by its limit has set aside.
+    /// Keeps the items that a stage has set aside when it fails by its limit.
     pub fn keep_excess(
         &mut self,
         id: StageId,
@@ -487,7 +487,7 @@ impl Schedule<'_> {
     }
 }
 
-/// That a stage has set aside more of its items than it may.
+/// The message for a stage that has set aside more of its items than it may.
 pub(super) fn too_many(
     limit: Tolerance,
     (bad, total): (u64, u64),

@@ -13,8 +13,8 @@ use crate::gpu_hours::{Usage, UsageRecord, WEEK, seconds, why_stopped};
 use crate::pipeline::StageId;
 use crate::record::{USAGE, decode, encode};
 
-/// How often the time of GPUs at work is written at least and at most: what a kill leaves out of
-/// the count. In between it is a tenth of what was written.
+/// The shortest and the longest interval between writes of the GPU time: a kill loses at most that
+/// time. In between the interval is a tenth of the time written.
 const OFTEN: Duration = Duration::from_millis(500);
 const SELDOM: Duration = Duration::from_secs(10);
 /// A pause as short as this is not one.

@@ -166,13 +166,13 @@ impl Hands {
         }
     }
 
-    /// The workers that have something to do.
+    /// The workers with tasks.
     pub fn busy_workers(&self) -> impl Iterator<Item = (&str, &ProcessHandle)> {
         let busy = self.devices.iter().filter(|(_, device)| device.lane.busy > 0);
         busy.map(|(name, device)| (name.as_str(), &device.process))
     }
 
-    /// Ends all workers, whatever they do.
+    /// Ends all workers, busy or not.
     pub fn leave_workers(&self) {
         self.devices.values().for_each(|device| device.process.leave());
     }

@@ -1,5 +1,5 @@
-//! Whether a project still lies where it was when the work of a run began. Elsewhere its sources
-//! seem to be gone, and exports would bring its old folder back.
+//! Checks that a project still lies where it was when the work of a run began. After a move its
+//! sources would seem to be gone, and exports would bring its old folder back.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::pipeline::Pipeline;
 const PATIENCE: Duration = Duration::from_millis(300);
 
 pub struct Home {
-    /// None where there was no such file: not every pipeline comes from one.
+    /// None if there was no such file: not every pipeline comes from one.
     manifest: Option<Utf8PathBuf>,
     folder: Utf8PathBuf,
     inode: Option<u64>,

@@ -25,9 +25,9 @@ pub struct ItemStage {
     pub elsewhere: VecDeque<Queued>,
     pub running: usize,
     pub rejects: Vec<(Arc<str>, Reject)>,
-    /// Items that failed without a verdict that could be kept, and why.
+    /// Items that failed without a verdict to keep, and why.
     pub failures: Vec<(Arc<str>, Reject)>,
-    /// As long as its first failures may be those of a broken program.
+    /// Present while the first failures may be those of a broken program.
     pub doubt: Option<Doubt>,
     /// The batch size that held after a lack of memory.
     pub limit_bytes: Option<u64>,

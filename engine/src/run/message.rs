@@ -33,7 +33,7 @@ pub enum Message {
         step: u64,
         values: BTreeMap<String, f64>,
     },
-    /// Items that a stage sets aside that works on all of them.
+    /// Items that a stage that works on all of them sets aside.
     SetAside {
         ticket: u64,
         rejects: Vec<(Arc<str>, Reject)>,
@@ -91,8 +91,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// What the machine could not do, or a request to stop, means for one item what it means for
-    /// all of them.
+    /// A fault of the machine, or a request to stop, affects all items and not one.
     pub fn of_the_item(self) -> Failure {
         match self {
             Failure::Open(error) if error.is_of_machine() || error == StageError::Stopped => {
@@ -167,7 +166,7 @@ impl JobHandle {
             Job::Item(job) => Ok(Arc::<dyn ItemJob>::from(job)),
             _ => Err(StageError::failed(format!("`{}` is no item stage", self.kind.name))),
         });
-        // What the machine could not do now it may do for the next item.
+        // The machine may have recovered for the next item.
         if !now.as_ref().is_err_and(StageError::is_of_machine) {
             *opened = Some(now.clone());
         }

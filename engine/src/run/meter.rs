@@ -18,8 +18,8 @@ use crate::pipeline::{StageId, StageSpec, StageWork};
 
 /// The metric by which a worker tells what its GPU had taken at most.
 const VRAM: &str = "vram_peak_bytes";
-/// Those by which a training tells what a step took since it last said so, without what lay between
-/// the steps, and what a validation and a checkpoint took.
+/// The metrics by which a training reports the seconds per step since its last report, without the
+/// time between steps, and those of a validation and of a checkpoint.
 const STEP: &str = "step_seconds";
 const VALIDATION: &str = "validation_seconds";
 const SAVE: &str = "save_seconds";
@@ -51,17 +51,17 @@ struct Tally {
     training: Session,
 }
 
-/// What a training does in a run.
+/// The progress of a training in a run.
 #[derive(Default)]
 struct Session {
-    /// The step of the checkpoint that it goes on from.
+    /// The step of the checkpoint that it resumes from.
     from: u64,
     validation: Line,
     save: Line,
     start: Line,
-    /// Of the steps, validations and checkpoints that were told.
+    /// The time of all reported steps, validations and checkpoints.
     told_seconds: f64,
-    /// Up to which step.
+    /// The last reported step.
     told: u64,
     has_preflight: bool,
 }
@@ -137,7 +137,7 @@ impl Meter {
             training.told = step;
             return;
         }
-        // Others tell no more than that they have done a step.
+        // Other trainings only report that they have done a step.
         if training.told > 0 || values.contains_key(VALIDATION) || values.contains_key(SAVE) {
             return;
         }
@@ -153,9 +153,9 @@ impl Meter {
 }
 
 impl Session {
-    /// The training has come to its end or was stopped, after so many seconds.
+    /// The training has ended or was stopped, after this time.
     fn end(&mut self, seconds: f64) {
-        // Of one that tells nothing of itself there is nothing to know.
+        // Without reported times nothing is known.
         if self.told > 0 {
             let preflight = f64::from(u8::from(self.has_preflight));
             self.start.add(preflight, (seconds - self.told_seconds).max(0.0));
@@ -201,14 +201,14 @@ impl Schedule<'_> {
         self.meter.taken[id.0].bytes += bytes as f64;
     }
 
-    /// A training begins, or goes on from a step.
+    /// A training begins, or resumes from a step.
     pub fn begin_training(&mut self, id: StageId, from: u64) {
         let preflight = self.pipeline.stage(id).parameters.flag("preflight").unwrap_or(false);
         let has_preflight = preflight && from == 0;
         self.meter.tallies[id.0].training = Session { from, has_preflight, ..Session::default() };
     }
 
-    /// It is done or was stopped.
+    /// It has ended or was stopped.
     pub fn end_training(&mut self, id: StageId, seconds: f64) {
         if self.options.probe.is_none() {
             self.meter.tallies[id.0].training.end(seconds);

@@ -103,13 +103,13 @@ pub struct Schedule<'a> {
     pub vigil: Vigil,
     /// Deaths of the worker without a result between them, by stage.
     pub deaths: HashMap<StageId, u32>,
-    /// What stages have set aside that work on all items, as far as it was told: another attempt
-    /// says the same again.
+    /// Items set aside by stages that work on all items, as reported: another attempt reports the
+    /// same items again.
     pub aside: BTreeMap<(StageId, Arc<str>), Reject>,
     pub halted: bool,
     pub failed: bool,
     pub lost: bool,
-    /// The machine could not do something, and the run stops for it.
+    /// A fault of the machine stops the run.
     pub unable: bool,
     pub next_ticket: u64,
 }
@@ -216,7 +216,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// What the machine cannot do now stops the run: it is no verdict on anything.
+    /// A fault of the machine stops the run: it is no verdict on anything.
     pub fn pause(&mut self, why: String) {
         if !self.unable {
             self.unable = true;

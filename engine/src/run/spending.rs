@@ -12,8 +12,8 @@ use crate::pipeline::Pipeline;
 use crate::record::{SPENT, encode};
 use crate::spending::{Purse, Spent};
 
-/// How often the cost is written at least and at most: what a kill leaves out of it. In between it
-/// is a tenth of what was written.
+/// The shortest and the longest interval between writes of the cost: a kill loses at most that
+/// part. In between the interval is a tenth of the time written.
 const OFTEN: Duration = Duration::from_millis(500);
 const SELDOM: Duration = Duration::from_secs(10);
 
@@ -27,7 +27,7 @@ pub struct Spending {
 }
 
 impl Spending {
-    /// The machine is paid for since `began`, whatever was done first.
+    /// The machine is paid for from `began` on.
     pub fn begin(
         cache: &Cache,
         pipeline: &Pipeline,
@@ -57,8 +57,8 @@ impl Spending {
     }
 
     /// True when something was recorded.
-    /// The last word on it, behind all that costs time. It is committed by itself, since the last
-    /// commit of a run may take long.
+    /// The final amount, after everything that takes time. It has a commit of its own, since the
+    /// last commit of a run may take long.
     pub fn end(&mut self, cache: &Cache) -> Result<(), CacheError> {
         match self.write(cache, true)? {
             true => cache.commit().map(drop),

@@ -18,7 +18,7 @@ pub struct Total {
     pub expected: Option<Estimate>,
     pub costs: BTreeMap<String, StageOutcome>,
     pub probed: Vec<(StageId, Measure)>,
-    /// It was told that the machine could not do something.
+    /// A fault of the machine was reported.
     pub is_unable: bool,
 }
 

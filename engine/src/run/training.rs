@@ -16,14 +16,13 @@ const KEPT: usize = 2;
 /// What a save is taken to last before one was measured, and which share of the time at most.
 const FIRST_SAVE: Duration = Duration::from_secs(30);
 const SHARE: u32 = 10;
-/// How much longer than those measured a save and a step may take, where a stage does not tell
-/// its steps.
+/// Factor on the measured times of a save and a step, for a stage that does not report its steps.
 const ROOM: u32 = 2;
-/// The same in tenths where it does.
+/// The same in tenths, for a stage that does.
 const TENTHS: u32 = 11;
-/// So many of the last steps say how long the next one takes.
+/// The number of recent steps that predict the next one.
 const STEPS: usize = 8;
-/// What the run needs for its end after the last save.
+/// The time that the run needs for its end after the last save.
 const CLOSING: Duration = Duration::from_millis(500);
 
 /// What a training task is known by.
@@ -98,7 +97,7 @@ pub fn checkpoints(store: &Store, key: &Digest) -> Result<Option<CheckpointRecor
     Ok(record.and_then(|bytes| decode(&bytes)))
 }
 
-/// The step of the newest checkpoint of a key, as far as it was told; 0 without one.
+/// The step of the newest reported checkpoint of a key; 0 without one.
 pub fn steps_done(store: &Store, key: &Digest) -> Result<u64, CacheError> {
     if checkpoints(store, key)?.is_none() {
         return Ok(0);
@@ -130,11 +129,11 @@ pub struct Pace {
     saving: Option<Instant>,
     /// The last step had a save in it and tells nothing.
     disturbed: bool,
-    /// Steps without and with a validation after them, where the stage tells of each.
+    /// Steps without and with a validation after them, if the stage reports each.
     told_steps: [Recent; 2],
-    /// When the step under way began, and which of the two it is.
+    /// The start of the step under way, and which of the two it is.
     begun: Option<(Instant, usize)>,
-    /// How long saves took since then.
+    /// The time of saves since then.
     saved_in: Duration,
     /// The stage was told to stop because of the deadline.
     pub told: bool,
@@ -157,8 +156,8 @@ impl Pace {
         self.disturbed = true;
     }
 
-    /// A step begins, with a validation after it or without. False when there is no time for it
-    /// and for the save after it.
+    /// A step begins, with a validation after it or without. False when there is no time for it and
+    /// for the save after it.
     pub fn may_begin(&mut self, now: Instant, validates: bool) -> bool {
         let began = *self.began.get_or_insert(now);
         if let Some((begun, kind)) = self.begun {
@@ -169,7 +168,7 @@ impl Pace {
         (self.saving, self.saved_in) = (None, Duration::ZERO);
         let Some(deadline) = self.deadline else { return true };
         let [plain, validating] = [0, 1].map(|kind: usize| self.told_steps[kind].longest());
-        // A validation that was never seen takes no less than a step.
+        // Before the first one, a validation counts as long as a step.
         let step = if validates { validating.or(plain.map(|step| step * 2)) } else { plain };
         let work = step.or(validating).unwrap_or_default() + self.save_time(began, deadline);
         let whole = deadline.saturating_duration_since(began);
@@ -178,7 +177,7 @@ impl Pace {
         !self.told
     }
 
-    /// How long a save takes, going by the last one.
+    /// The expected time of a save, from the last one.
     fn save_time(&self, began: Instant, deadline: Instant) -> Duration {
         let guess = || FIRST_SAVE.min(deadline.saturating_duration_since(began) / SHARE);
         self.save.unwrap_or_else(guess)
@@ -209,14 +208,14 @@ impl Pace {
         (self.asked, self.saving, self.disturbed) = (Some(now), None, false);
         let Some(deadline) = self.deadline else { return false };
         let save = self.save_time(began, deadline);
-        // In the middle of a step that has begun there is the save alone to think of.
+        // In the middle of a step only the save counts.
         let needed = if self.begun.is_some() { save } else { (save + self.step) * ROOM };
         self.told |= deadline.saturating_duration_since(now) <= needed;
         self.told
     }
 }
 
-/// The last times of something.
+/// Recent durations.
 #[derive(Clone, Debug, Default)]
 struct Recent(VecDeque<Duration>);
 

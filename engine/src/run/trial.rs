@@ -7,7 +7,7 @@ use crate::pipeline::{Pipeline, StageSpec, StageWork};
 
 /// The first one tells when to begin to measure.
 const STEPS: i64 = 11;
-/// More than a trial lasts, in seconds.
+/// More seconds than a trial lasts.
 const NEVER: f64 = 1e9;
 
 /// The pipeline with short trainings.

@@ -1,9 +1,9 @@
-//! The end of a run that was asked to stop, whatever its workers do.
+//! Ends a run that was asked to stop, even if its workers hang.
 //!
-//! A worker finishes its batch or saves its training, which takes as long as it takes. One that
-//! was stopped by a signal is woken for that. One that neither says anything nor uses the
-//! processor for a while has hung, and is ended; so is one that never comes to an end. What it
-//! worked on is left for the next run, as after a kill.
+//! A worker finishes its batch or saves its training, however long that takes. One that was stopped
+//! by a signal is woken for that. One that neither reports anything nor uses the processor for a
+//! while hangs, and is ended; so is one that runs past a last limit. Its work is left for the next
+//! run, as after a kill.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -13,15 +13,15 @@ use stage_core::event::Event;
 use super::schedule::Schedule;
 use crate::show::units;
 
-/// How long a worker may show no sign of life.
+/// The time that a worker may show no sign of life.
 const SILENCE: Duration = Duration::from_secs(8);
-/// How long it may go on at all, once somebody waits for the end.
+/// The time that it may go on at all after a request to stop.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// What is known of the workers since the run was asked to stop.
+/// The state of the workers since the run was asked to stop.
 #[derive(Default)]
 pub struct Vigil {
-    /// When somebody began to wait.
+    /// The beginning of the wait.
     pressed: Option<Instant>,
     lives: HashMap<String, Life>,
 }
@@ -47,7 +47,7 @@ impl Life {
         }
     }
 
-    /// Why it is not waited for any longer.
+    /// The reason to stop waiting for it.
     fn verdict(&self, pressed: Option<Instant>, now: Instant) -> Option<String> {
         let silent = now.saturating_duration_since(self.seen);
         let waited = pressed.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
@@ -61,7 +61,7 @@ impl Life {
 }
 
 impl Schedule<'_> {
-    /// Ends workers that would keep the run from its end.
+    /// Ends workers that would keep the run from ending.
     pub fn watch_workers(&mut self) {
         let stop = &self.options.stop;
         if !stop.is_requested() && !self.unable {

@@ -1,4 +1,4 @@
-//! What a training will do, as text: its steps, its clips, and what comes between the steps.
+//! The course of a training as text: its steps, its clips, and the events between steps.
 
 use stage_core::course::{ClipCounts, Course, ExpectedCourse, Timetable};
 
@@ -11,7 +11,7 @@ pub fn course(course: &Course) -> String {
     format!("{steps}{}; {}", shape(course), between(&course.timetable))
 }
 
-/// The same of a plan, with the bounds of the steps.
+/// The same for a plan, with the bounds of the steps.
 pub fn expected(expected: &ExpectedCourse) -> String {
     let count = |steps: f64| units::count(steps.round().max(0.0) as u64);
     let bounds = expected.bounds;
@@ -69,7 +69,7 @@ fn counted(count: u64, what: &str) -> String {
     format!("{} {what}{plural}", units::count(count))
 }
 
-/// A place behind the point where the number is small and not whole.
+/// One decimal place if the number is small and not whole.
 fn decimal(number: f64) -> String {
     match number {
         small if small < 10.0 && (small * 10.0).round() % 10.0 != 0.0 => format!("{small:.1}"),

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 pub use stage_core::escape::clean;
 use unicode_width::UnicodeWidthChar;
 
-/// As [`clean`] for text of several lines: the line breaks stay.
+/// Like [`clean`], for text of several lines: the line breaks stay.
 pub fn clean_lines(text: &str) -> String {
     text.lines().map(clean).collect::<Vec<_>>().join("\n")
 }

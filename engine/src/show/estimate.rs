@@ -159,14 +159,14 @@ impl EstimateText<'_> {
     }
 }
 
-/// What the trainings will do, and what of it probably never comes to act.
+/// The courses of the trainings, with the parts that will probably never act.
 pub fn courses(estimate: &Estimate, pipeline: &Pipeline, paint: Paint) -> String {
     let mut text = String::new();
     for (spec, stage) in estimate.in_order(pipeline) {
         let Some(training) = &stage.training else { continue };
         let name = clean(&spec.name);
         let _ = writeln!(text, "{name}: {}", super::course::expected(training));
-        // What is sure is an error of its own.
+        // Certain mistakes are errors of their own.
         for idle in training.idle.iter().filter(|_| training.mistakes().is_empty()) {
             let warning = paint.warning("warning");
             let _ = writeln!(text, "{name}: {warning}: {}", clean(&idle.message));

@@ -16,7 +16,7 @@ use super::units;
 
 /// How often a running stage tells how far it is.
 const INTERVAL: Duration = Duration::from_secs(30);
-/// How the names of losses on held-out clips begin.
+/// Prefix of the names of losses on held-out clips.
 const HELD_OUT: &str = "held_out";
 /// How many quarantined items a stage names as they come.
 const NAMED: u64 = 10;
@@ -36,7 +36,7 @@ struct Running {
     told: Instant,
     /// When figures of training were last told.
     metrics: Option<Instant>,
-    /// The newest figures, while they are not told.
+    /// The newest figures that are not printed yet.
     untold: Option<(u64, BTreeMap<String, f64>)>,
     named: u64,
 }
@@ -89,12 +89,12 @@ impl<W: Write + Send> Lines<W> {
     ) -> io::Result<()> {
         let (now, interval) = (Instant::now(), self.interval);
         let Some(running) = self.running.get_mut(stage) else { return Ok(()) };
-        // What was measured on held-out clips is seldom, and what people wait for.
+        // Measurements on held-out clips are rare, and people wait for them.
         let is_held_out = values.keys().any(|name| name.starts_with(HELD_OUT));
         if !is_held_out {
             if running.metrics.is_some_and(|told| now.duration_since(told) < interval) {
                 let untold = running.untold.get_or_insert_default();
-                // A step is told of more than once, when something is done after it.
+                // A step may be reported more than once, when something happens after it.
                 if untold.0 != step {
                     *untold = (step, BTreeMap::new());
                 }
@@ -106,7 +106,7 @@ impl<W: Write + Send> Lines<W> {
         writeln!(self.output, "{}: {}", clean(stage), figures(step, values))
     }
 
-    /// The last figures of a training, which came too soon after others to be told.
+    /// The last figures of a training that came too soon after others to be printed.
     fn last_metrics(&mut self, stage: &str) -> io::Result<()> {
         match self.running.get_mut(stage).and_then(|running| running.untold.take()) {
             Some((step, values)) => {

@@ -95,7 +95,7 @@ fn a_misspelled_kind_hides_nothing_of_its_stage() {
                 quarantine = 7\nexport = \"/out/{id}.wav\"\n";
     let found = messages(text);
     assert_eq!(found.len(), 5, "{found:?}");
-    // Where too little fits the kind that may have been meant, what holds for all is told.
+    // If too little fits the probable kind, only general mistakes are reported.
     let text = "[stage.voice]\nuse = \"audio.resampel\"\nloudness = 3\nquarantine = 7\n\
                 export = \"/out/{id}.wav\"\n";
     let found = messages(text);

@@ -5,7 +5,7 @@ use stage_core::{Catalogue, InputPort, Kind, OutputPort, PortType, Work};
 
 use crate::support::{CORPUS, load_from};
 
-/// The built-in kinds, and two of somebody's own.
+/// The built-in kinds, and two custom ones.
 fn catalogue() -> Catalogue {
     let mut catalogue = Catalogue::built_in();
     catalogue.add(&MAKE);
@@ -77,7 +77,7 @@ fn a_model_is_no_codec_and_a_codec_is_no_model() {
         found[0].message(),
         "`codec` of stage `reader` takes `mel-rvq` or `fish-dac`, but `model` gives `fish-dual-ar`"
     );
-    // One that may be anything is no advice.
+    // A stage that may give anything is no advice.
     assert_eq!(found[0].advice(), Some("`codec`, `imported`, `dac` fit"));
     let (line, _) = found[0].position();
     let text = format!("{CORPUS}{STAGES}");
@@ -172,7 +172,7 @@ fn every_kind_of_artifact_in_the_catalogue_is_described_and_can_be_had() {
             assert!(chosen, "{}", kind.name);
         }
         for port in kind.inputs {
-            // An item is taken out by a stage that cannot know what it is.
+            // The stage that takes an item out cannot know its kind.
             let can_be_had = |word: &&&str| given.contains(word) || ***word == *"item";
             assert_eq!(port.takes.iter().filter(can_be_had).count(), port.takes.len());
         }

@@ -1,5 +1,6 @@
-//! What a training will do: how many steps, what happens between them, and what can never happen.
-//! The plan reckons with it before anything runs, and the trainer says it before its first step.
+//! The course of a training: the number of steps, the events between them, and the parts that can
+//! never act. The plan computes it before anything runs, and the trainer reports it before its
+//! first step.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,18 +8,18 @@ use crate::error::StageError;
 use crate::estimate::Figure;
 use crate::parameter::{ParameterValue, Parameters};
 
-/// Defaults that ask for nothing: longer than a training they are no mistake of its author.
+/// Defaults that ask for nothing: if they exceed a training, its author made no mistake.
 pub const VALIDATE_EVERY: i64 = 100;
 pub const SAVE_EVERY: i64 = 100;
 
 const STEPS: &str = "steps";
 const EPOCHS: &str = "epochs";
 
-/// Between the steps of a training, all counted in steps.
+/// The events between the steps of a training, all counted in steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timetable {
     pub steps: u64,
-    /// Over which the learning rate rises.
+    /// The steps over which the learning rate rises.
     pub warm_up: u64,
     pub validate_every: u64,
     /// 0: by time alone.
@@ -27,7 +28,7 @@ pub struct Timetable {
     pub patience: u64,
 }
 
-/// What is written and can never come to act.
+/// A part that is written and can never act.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Idle {
     pub parameter: String,
@@ -35,7 +36,7 @@ pub struct Idle {
     pub help: String,
 }
 
-/// Optimiser steps in all, where one pass over the clips has so many rows.
+/// Optimiser steps in all, given the rows of one pass over the clips.
 pub fn steps(
     parameters: &Parameters,
     rows_of_pass: impl FnOnce() -> Result<f64, StageError>,
@@ -53,7 +54,7 @@ pub fn steps(
     }
 }
 
-/// Rows, or clips, that one step learns from.
+/// Rows, or clips, per step.
 pub fn rows_of_step(parameters: &Parameters) -> Result<u64, StageError> {
     let whole = |name: &str| match parameters.is_set(name) {
         true => parameters.integer(name).map(|number| number.max(1) as u64),
@@ -63,7 +64,7 @@ pub fn rows_of_step(parameters: &Parameters) -> Result<u64, StageError> {
 }
 
 impl Timetable {
-    /// Shares become steps. A parameter that the kind does not have asks for nothing.
+    /// Turns shares into steps. A parameter that the kind does not have asks for nothing.
     pub fn of(parameters: &Parameters, steps: u64) -> Result<Timetable, StageError> {
         let counted = |name: &str, preset: i64, part: fn(f64) -> f64| match parameters.get(name) {
             ParameterValue::Absent => Ok(preset.max(0) as u64),
@@ -80,7 +81,7 @@ impl Timetable {
         })
     }
 
-    /// What can never come to act in so many steps; `has_held_out`: there are held-out clips.
+    /// The parts that can never act in these steps; `has_held_out`: there are held-out clips.
     pub fn idle(&self, has_held_out: bool) -> Vec<Idle> {
         let steps = told(self.steps, "step");
         let mut idle = Vec::new();
@@ -142,7 +143,7 @@ impl Timetable {
         idle
     }
 
-    /// Refuses a timetable with something that can never come to act.
+    /// Refuses a timetable with a part that can never act.
     pub fn check(&self, has_held_out: bool) -> Result<(), StageError> {
         let idle = self.idle(has_held_out);
         let joined = |part: fn(&Idle) -> &str| idle.iter().map(part).collect::<Vec<_>>().join("; ");
@@ -154,22 +155,22 @@ impl Timetable {
         }
     }
 
-    /// The step after which patience may end the training at the soonest: the first validation is
-    /// the one before the first step.
+    /// The first step after which patience may end the training: the first validation comes before
+    /// the first step.
     fn first_end(&self) -> u64 {
         self.patience.saturating_mul(self.validate_every)
     }
 }
 
-/// A share such as 0.07 is not exact: 7 % of 100 are 7.
+/// A share such as 0.07 is not exact: 7 % of 100 is 7.
 const EXACT: f64 = 1e-6;
 
-/// The steps between two things: so that there are no more of them than the share says.
+/// Rounds an interval up, so that there are no more events than the share says.
 fn up(steps: f64) -> f64 {
     (steps - EXACT).ceil()
 }
 
-/// The steps of a warm-up: so that it leaves the rest.
+/// Rounds a warm-up down, so that it stays within its share.
 fn down(steps: f64) -> f64 {
     (steps + EXACT).floor()
 }
@@ -189,7 +190,7 @@ pub struct ClipCounts {
     pub left_out: u64,
 }
 
-/// A training as it is about to begin.
+/// A training just before it begins.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Course {
     pub timetable: Timetable,
@@ -212,23 +213,23 @@ impl Course {
     }
 }
 
-/// A training as a plan expects it.
+/// The forecast of a training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExpectedCourse {
-    /// With bounds, where they follow from the clips.
+    /// With bounds, if they follow from the clips.
     #[serde(rename = "steps")]
     pub bounds: Figure,
     pub steps_of_pass: f64,
     pub passes: f64,
     pub course: Course,
-    /// What can never come to act.
+    /// The parts that can never act.
     pub idle: Vec<Idle>,
-    /// The counts are known, or are those of `[expect]`, so that what is idle is a mistake.
+    /// The counts are known, or come from `[expect]`, so that an idle part is a mistake.
     pub is_certain: bool,
 }
 
 impl ExpectedCourse {
-    /// `bounds` are those of the steps, `course` has the likely number of them.
+    /// `bounds` are those of the steps, `course` has the most likely number of steps.
     pub fn new(
         parameters: &Parameters,
         course: Course,
@@ -250,7 +251,7 @@ impl ExpectedCourse {
         })
     }
 
-    /// What is a mistake and no mere likelihood.
+    /// The parts that are certainly mistakes.
     pub fn mistakes(&self) -> &[Idle] {
         if self.is_certain { &self.idle } else { &[] }
     }
@@ -292,7 +293,7 @@ mod tests {
         assert!(Timetable::of(&parameters(&[("warm_up", Number(3.0))]), 10).is_err());
     }
 
-    /// The figures that the recipe for Fish Speech once had, in the 81 steps of 4,000 clips.
+    /// The values that the recipe for Fish Speech once had, in the 81 steps of 4,000 clips.
     #[test]
     fn each_part_that_cannot_act_in_the_steps_is_named() {
         let written = [

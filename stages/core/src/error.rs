@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::escape::cleaned;
 
-/// What stands in a reason before the words of a program.
+/// The words before the output of a program in a reason.
 pub const SAID: &str = "; it said: ";
 
 /// A verdict on one item that follows from its content: it is set aside with this reason and
@@ -27,7 +27,7 @@ impl Reject {
         Reject { code: code.into(), reason: reason.into() }
     }
 
-    /// That a program failed: how it ended, and what it said.
+    /// A reason for a failed program: how it ended, and its output.
     pub fn said(code: impl Into<String>, what: &str, said: &str) -> Reject {
         match said.trim() {
             "" => Reject::new(code, what),
@@ -35,7 +35,7 @@ impl Reject {
         }
     }
 
-    /// How a program ended and what it said; of other reasons the whole, and nothing.
+    /// The end of a program and its output; for other reasons the whole text, and nothing.
     pub fn parts(&self) -> (&str, &str) {
         self.reason.split_once(SAID).unwrap_or((&self.reason, ""))
     }
@@ -62,14 +62,14 @@ pub enum StageError {
     /// No item can be worked on, and none of them is to blame: the stage ends at once.
     #[error("{message}")]
     Unable { message: String, help: Option<String> },
-    /// The machine could not do something at this moment, such as opening one more file: it is
-    /// tried again, and when that does not help either the run stops, and goes on from here.
+    /// A fault of the machine at this moment, such as failing to open one more file: it is retried,
+    /// and if that does not help the run stops, and continues from here later.
     #[error("{message}")]
     Machine { message: String },
 }
 
 impl StageError {
-    /// The message is one line: what the names in it may hold is escaped.
+    /// The message is one line: foreign names in it are escaped.
     pub fn failed(message: impl Into<String>) -> StageError {
         StageError::Failed { message: cleaned(message.into()), help: None }
     }
@@ -79,13 +79,13 @@ impl StageError {
         StageError::Failed { message, help: Some(help) }
     }
 
-    /// An error of the system. All that stages do with files comes through here, so that what the
-    /// machine could not do becomes no verdict on an item.
+    /// An error of the operating system. All file access of stages comes through here, so that a
+    /// fault of the machine becomes no verdict on an item.
     pub fn of_io(message: impl Into<String>, error: &io::Error) -> StageError {
         StageError::of_fault(message.into(), MachineFault::of(error))
     }
 
-    /// A full disk is named with its place.
+    /// A full disk is reported with its path.
     pub fn of_file(error: FsError) -> StageError {
         StageError::of_cache("", &CacheError::from(error))
     }
@@ -104,7 +104,7 @@ impl StageError {
         }
     }
 
-    /// It tells of the machine at a moment: nothing is kept of it, and the run stops for it.
+    /// A fault of the machine at a moment: nothing is kept of it, and the run stops for it.
     pub fn is_of_machine(&self) -> bool {
         matches!(self, StageError::NoSpace { .. } | StageError::Machine { .. })
     }

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 /// The longest text that is shown whole; far more than any path or reason.
 const LONGEST: usize = 2_000;
 
-/// The text with every character that could move the cursor, recolour, or reorder what is around
-/// it written as an escape. Line breaks count as such too: one text stays on one line.
+/// The text with every character that could move the cursor, change colours, or reorder its
+/// neighbours written as an escape. That includes line breaks: one text stays on one line.
 pub fn clean(text: &str) -> Cow<'_, str> {
     let end = text.char_indices().nth(LONGEST).map(|(at, _)| at);
     if end.is_none() && !text.chars().any(is_unsafe) {
@@ -31,7 +31,7 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(cleaned)
 }
 
-/// The same of a text that is no longer needed as it was.
+/// The same for a text that is not needed unescaped.
 pub fn cleaned(text: String) -> String {
     match clean(&text) {
         Cow::Borrowed(_) => text,

@@ -102,7 +102,7 @@ pub struct StageEstimate {
     /// Of new objects, before equal ones are kept once.
     pub disk_bytes: Option<Figure>,
     pub money: Option<Figure>,
-    /// What a training will do.
+    /// The course of a training.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training: Option<Box<ExpectedCourse>>,
     /// What follows for the parameters, such as the largest batch that fits.

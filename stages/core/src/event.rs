@@ -102,7 +102,7 @@ pub enum Event {
         total: u64,
         counts: StageCounts,
     },
-    /// What a training is about to do, before its first step.
+    /// The course of a training, before its first step.
     TrainingStarted {
         stage: String,
         course: Course,

@@ -50,12 +50,12 @@ impl Value {
     }
 }
 
-/// All that there is to a value. Keys are made of it and values are compared by it, so that two
-/// values that a stage could tell apart are never taken for the same.
+/// Everything that makes up a value. Keys are made of it and values are compared by it, so that two
+/// values that a stage could tell apart never count as the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parts<'a> {
     Text(&'a str),
-    /// By its bits: NaN equals itself, 0.0 differs from -0.0.
+    /// Compares by bits: NaN equals itself, 0.0 differs from -0.0.
     Number(u64),
     Blob {
         digest: &'a Digest,
@@ -70,7 +70,7 @@ impl Value {
             Value::Text(text) => Parts::Text(text),
             Value::Number(number) => Parts::Number(number.to_bits()),
             Value::Blob(blob) => {
-                // All of them by name: one that is added must come here as well.
+                // All fields are named: a new one must be added here as well.
                 let Blob { digest, size, kind } = &**blob;
                 Parts::Blob { digest, size: *size, kind }
             }
@@ -112,7 +112,7 @@ impl Fields {
         self.position(name).ok().map(|at| &self.0[at].1)
     }
 
-    /// A value with its name as it is kept here.
+    /// A value with its name as kept here.
     pub fn pair(&self, name: &str) -> Option<(&Arc<str>, &Value)> {
         self.position(name).ok().map(|at| (&self.0[at].0, &self.0[at].1))
     }

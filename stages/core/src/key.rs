@@ -1,8 +1,8 @@
 //! Keys: what makes two pieces of work the same.
 //!
 //! One traversal, [`StageKey::write`] and [`Seen::write`], writes into a [`Sink`]. The hasher is
-//! one sink and the text of `why` another, so they cannot disagree. What a stage is handed of an
-//! item is a [`Seen`] too, so that it sees nothing that its key does not have.
+//! one sink and the text of `why` another, so they cannot disagree. A stage is handed an item as a
+//! [`Seen`] too, so that it sees nothing outside its key.
 //!
 //! The byte encoding that is hashed: for every part a type tag of one byte, then for texts and
 //! bytes the length as 8 bytes little-endian and the contents; numbers by their bits,
@@ -120,7 +120,7 @@ pub enum InputKey {
     /// The digest of the data set, or of the part of it that the stage reads.
     Dataset(Digest),
     Artifact(Fields),
-    /// Of a port that reads the name of the stage above as well.
+    /// For a port that also reads the name of the upstream stage.
     Named {
         stage: String,
         input: Box<InputKey>,
@@ -128,7 +128,7 @@ pub enum InputKey {
 }
 
 impl InputKey {
-    /// The name of the stage above where it is read.
+    /// The name of the upstream stage, if it is read.
     pub fn stage(&self) -> Option<&str> {
         match self {
             InputKey::Named { stage, .. } => Some(stage),
@@ -248,10 +248,10 @@ fn write_parameter(name: &str, value: &ParameterValue, sink: &mut dyn Sink) {
     }
 }
 
-/// What a stage looks at in the items of a data set.
+/// The parts of a data set that a stage reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemReads {
-    /// Sorted by name; those that may be missing count as missing.
+    /// Sorted by name; missing optional fields count as missing.
     pub names: Vec<String>,
     pub id: bool,
 }
@@ -278,7 +278,7 @@ impl<'a> Seen<'a> {
         self.reads.id.then_some(&self.item.id)
     }
 
-    /// In the order of the names that are read; nothing for a field that the item does not have.
+    /// In the order of the names that are read; nothing for a field that the item lacks.
     fn fields(&self) -> impl Iterator<Item = (&'a str, Option<(&'a Arc<str>, &'a Value)>)> {
         let item = self.item;
         self.reads.names.iter().map(|name| (name.as_str(), item.fields.pair(name)))
@@ -296,7 +296,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// The key of the work on the item, under the key of the job.
+    /// The key of the work on the item, from the key of the job.
     pub fn key(&self, job: &Digest) -> Digest {
         let mut sink = HashSink::default();
         sink.digest("job", job);

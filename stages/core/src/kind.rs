@@ -37,14 +37,14 @@ pub enum Batching {
     ByBytes { parameter: &'static str },
 }
 
-/// Where the reasons come from for which a stage sets items aside.
+/// The source of the reasons for which a stage sets items aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdicts {
     /// The stage itself judges the item.
     Own,
-    /// A program of the user's own failed on the item. When the first items all fail alike, the
-    /// program or its environment is broken: the stage fails and sets none of them aside, unless
-    /// the parameter of this name has this value.
+    /// A program of the user failed on the item. When the first items all fail alike, the program
+    /// or its environment is broken: the stage fails and sets none of them aside, unless the
+    /// parameter of this name has this value.
     OfProgram { parameter: &'static str, unless: &'static str },
 }
 
@@ -86,13 +86,13 @@ pub struct InputPort {
     pub reads_id: bool,
     /// Whether the items that the stage above has set aside are part of the input.
     pub reads_rejects: bool,
-    /// Whether the name of the stage above is part of the input; else it is not told.
+    /// True when the name of the upstream stage is part of the input; otherwise it is hidden.
     pub reads_name: bool,
     /// Takes a list of references.
     pub many: bool,
     pub optional: bool,
-    /// The kinds of artifacts that fit, by the words of [`crate::artifact`] or words of one's
-    /// own; none: every artifact does.
+    /// The accepted kinds of artifacts, by the words of [`crate::artifact`] or custom words; empty:
+    /// every kind.
     pub takes: &'static [&'static str],
     pub doc: &'static str,
 }
@@ -127,9 +127,9 @@ pub struct OutputPort {
     pub passes: Option<&'static str>,
     /// More fields than those listed may appear (table columns, declared outputs).
     pub open: bool,
-    /// The kinds of artifacts that it may give; none: that is not known beforehand.
+    /// The kinds of artifacts that it may give; empty: not known before the stage runs.
     pub gives: &'static [&'static str],
-    /// The parameter that says which of them, where its value is one of them.
+    /// The parameter that selects one of them, if its value is one.
     pub given_by: Option<&'static str>,
     pub doc: &'static str,
 }
@@ -167,7 +167,7 @@ impl OutputPort {
 }
 
 impl InputPort {
-    /// Whether an artifact of one of these kinds may fit; of what is not known it may.
+    /// True when an artifact of one of these kinds may fit; an unknown kind may.
     pub fn fits(&self, given: &[&str]) -> bool {
         self.takes.is_empty()
             || given.is_empty()
@@ -175,10 +175,10 @@ impl InputPort {
     }
 }
 
-/// What is wrong with the values of parameters taken together.
+/// A mistake in the values of parameters taken together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// Where it stands.
+    /// The parameter that has it.
     pub parameter: &'static str,
     pub message: String,
     pub help: Option<String>,
@@ -205,9 +205,9 @@ pub struct Kind {
     /// The first is what a reference without a port means.
     pub outputs: &'static [OutputPort],
     pub parameters: &'static [Parameter],
-    /// Finds what is wrong with values that are right each by itself, so that `check` can tell
-    /// before anything runs. Of the parameters that are named the values are not known, since
-    /// they are wrong or missing, which has been told.
+    /// Finds mistakes in values that are valid by themselves, so that `check` can report them
+    /// before anything runs. The values of the named parameters are unknown, since they are wrong
+    /// or missing, which has been reported.
     pub check: fn(&Parameters, unknown: &[&str]) -> Vec<Mistake>,
 }
 

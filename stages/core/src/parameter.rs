@@ -42,7 +42,7 @@ pub enum ParameterType {
         min: f64,
         max: f64,
     },
-    /// A count, or a share of all there are: `200` or `"5%"`.
+    /// A count, or a share of the whole: `200` or `"5%"`.
     CountOrShare {
         min: i64,
         max: i64,

@@ -1,9 +1,9 @@
 //! Programs that the engine and its stages start, each with all that it starts in turn.
 //!
-//! A program leads a process group of its own. It is reaped when all of its group was ended, and
-//! not before: as long as it can be signalled its number is nobody else's. Who ends the process at
-//! once, with no time for stages to clean up, calls [`end_all`]; where the process is killed, the
-//! watcher ends what it leaves (`watcher`).
+//! A program leads a process group of its own. It is reaped after all of its group has ended, and
+//! not before: as long as it can be signalled its process id is not reused. To end the process at
+//! once, with no time for stages to clean up, call [`end_all`]; if the process is killed, the
+//! watcher ends its programs (`watcher`).
 
 mod tree;
 pub mod watcher;
@@ -19,16 +19,16 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 use watcher::Watched;
 
-/// How long a program that was killed may take to be gone.
+/// The time that a killed program may take to be gone.
 const LAST_BREATH: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(5);
-/// How long the end of the process waits for a program that is being started.
+/// The time that the end of the process waits for a program that is being started.
 const START: Duration = Duration::from_millis(300);
 
 struct Register {
     last: u64,
     programs: BTreeMap<u64, Handle>,
-    /// None before the first program, and where there is nobody to watch.
+    /// None before the first program, and if nothing can watch.
     watched: Option<Watched>,
 }
 
@@ -45,7 +45,7 @@ fn register() -> MutexGuard<'static, Register> {
 ///
 /// # Errors
 ///
-/// Those of the start.
+/// Those of starting a program.
 pub fn start(command: &mut Command) -> io::Result<Program> {
     let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
     let child = command.process_group(0).spawn()?;
@@ -73,38 +73,38 @@ pub fn end_all() {
     programs.iter().for_each(Handle::end);
 }
 
-/// The leader of a group. It is signalled only while it is not reaped.
+/// The leader of a group. It is signalled only until it is reaped.
 struct Leader {
     id: u32,
     is_reaped: Mutex<bool>,
 }
 
-/// A way to signal a program from another thread than the one that waits for it.
+/// Signals a program from another thread than the one that waits for it.
 #[derive(Clone)]
 pub struct Handle(Arc<Leader>);
 
 impl Handle {
-    /// Kills the program and all that it has started and that is still below it.
+    /// Kills the program and everything that it has started and that is still below it.
     pub fn end(&self) {
         self.signal(|group| {
             tree::kill(&[group.as_raw_pid()], None);
-            // Also where processes cannot be listed.
+            // This works even if processes cannot be listed.
             let _ = kill_process_group(group, Signal::KILL);
         });
     }
 
-    /// Kills the group alone, which is all that is left once its leader has ended.
+    /// Kills the group alone; once its leader has ended, nothing else can be found.
     fn end_group(&self) {
         // An empty group is no error.
         self.signal(|group| _ = kill_process_group(group, Signal::KILL));
     }
 
-    /// Lets a program that was stopped go on.
+    /// Continues a program that was stopped.
     pub fn wake(&self) {
         self.signal(|group| _ = kill_process_group(group, Signal::CONT));
     }
 
-    /// The processor time that the program itself has had, in ticks; none where it cannot be told.
+    /// The processor time of the program itself in ticks; none if unknown.
     pub fn ticks(&self) -> Option<u64> {
         let reaped = self.0.is_reaped.lock().unwrap_or_else(PoisonError::into_inner);
         if *reaped { None } else { tree::ticks(self.0.id) }
@@ -119,7 +119,7 @@ impl Handle {
     }
 }
 
-/// A program with all that it started. Dropping it kills what is left.
+/// A program with everything that it started. Dropping it kills the rest.
 pub struct Program {
     child: Child,
     handle: Handle,
@@ -137,12 +137,12 @@ impl Program {
         self.handle.clone()
     }
 
-    /// Its ends of the pipes, as far as they were asked for and not taken before.
+    /// Its ends of the pipes that were requested and not taken before.
     pub fn pipes(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
         (self.child.stdin.take(), self.child.stdout.take(), self.child.stderr.take())
     }
 
-    /// Whether it has ended by itself. What it has started may still be there.
+    /// True when it has ended by itself. Programs that it has started may still be there.
     ///
     /// # Errors
     ///
@@ -170,11 +170,11 @@ impl Program {
         }
     }
 
-    /// Kills what is left of it, and says how it ended.
+    /// Kills the rest of it, and says how it ended.
     ///
     /// # Errors
     ///
-    /// Those of the system calls; `TimedOut` where the system does not let go of it.
+    /// Those of the system calls; `TimedOut` if the system does not let go of it.
     pub fn end(mut self) -> io::Result<ExitStatus> {
         self.leave()
     }
@@ -182,14 +182,14 @@ impl Program {
     fn leave(&mut self) -> io::Result<ExitStatus> {
         self.has_left = true;
         match self.has_ended()? {
-            // What it has started and left alone is in its group, or out of reach.
+            // Programs that it started and left running are in its group, or out of reach.
             true => self.handle.end_group(),
             false => self.handle.end(),
         }
         if !self.ends_within(LAST_BREATH)? {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        // Before its number is free for others.
+        // Before its process id can be reused.
         self.forget();
         let mut reaped = self.handle.0.is_reaped.lock().unwrap_or_else(PoisonError::into_inner);
         *reaped = true;
@@ -206,7 +206,7 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         if !self.has_left {
-            // Nobody asks how it ended.
+            // Its status is not needed.
             let _ = self.leave();
         }
     }

@@ -59,9 +59,9 @@ pub trait Context {
     /// The bytes of a blob, verified against its digest.
     fn read(&mut self, blob: &Blob) -> Result<Bytes, StageError>;
 
-    /// A blob that may be too large to be read whole. As far as the stat of its file tells, its
-    /// bytes are those of its digest, and where it changes while it is open, reading ends with an
-    /// error. [`FileParts::verify`] makes sure, and comes before anything is made of the bytes.
+    /// A blob that may be too large to be read whole. According to the stat of its file, its bytes
+    /// are those of its digest; if it changes while it is open, reading ends with an error.
+    /// [`FileParts::verify`] makes sure, and must be called before anything is made of the bytes.
     fn open(&mut self, blob: &Blob) -> Result<Arc<dyn FileParts>, StageError> {
         Ok(Arc::new(self.read(blob)?))
     }
@@ -72,8 +72,8 @@ pub trait Context {
     /// Keeps the outcome of a part, so that a later run with the same key recalls it.
     fn remember(&mut self, key: &Digest, output: Output) -> Result<Fields, StageError>;
 
-    /// What was told first under a key in this cache: this text, if nothing was told before.
-    /// For facts that no input holds, such as with which recording a file was first seen.
+    /// The first text given under a key in this cache: this text, if there was none before. For
+    /// facts that no input holds, such as the recording with which a file was first seen.
     fn first_told(&mut self, key: &Digest, text: &str) -> Result<String, StageError> {
         const TOLD: &str = "told";
         if let Some(known) = self.recall(key)?.as_ref().and_then(|fields| fields.text(TOLD)) {
@@ -99,13 +99,13 @@ pub trait Context {
     /// there: see [`crate::catalogue::ON_CHANGE`].
     fn parent(&mut self) -> Result<Option<Fields>, StageError>;
 
-    /// Sets items aside that the stage can do nothing with, by their place in the data set that
-    /// arrived on a port. A run names and lists them as it does those of item stages. It is an error,
-    /// which the stage returns, when there are more than the manifest allows: so a stage says it
-    /// before it begins what takes long.
+    /// Sets items aside that the stage cannot use, by their place in the data set that arrived on a
+    /// port. A run names and lists them like those of item stages. It is an error, which the stage
+    /// returns, if there are more than the manifest allows: so a stage calls this before it begins
+    /// anything that takes long.
     fn set_aside(&mut self, port: &str, rejects: Vec<(usize, Reject)>) -> Result<(), StageError>;
 
-    /// Says before the first step what a training will do.
+    /// Reports the course of a training before the first step.
     fn begins(&mut self, _course: &Course) {}
 
     /// Tells figures such as the loss at a step of training. Shown and logged, never a result.
@@ -130,9 +130,9 @@ pub trait Context {
     /// engine measures how long before a deadline it has to say so.
     fn stopping(&mut self) -> bool;
 
-    /// Asked by a training before each step, from which it is known how long steps take: false
-    /// when it shall save and end, since there is no time for one more, for a validation after
-    /// it where there is to be one, and for a save.
+    /// A training asks this before each step, which also shows how long steps take. False if it
+    /// must save and end, since there is no time for one more step, for a validation after it if
+    /// there is to be one, and for a save.
     fn may_begin_step(&mut self, validates: bool) -> bool {
         let _ = validates;
         !self.stopping()
@@ -235,7 +235,7 @@ impl NewItem {
     }
 }
 
-/// What arrives on one reference of a port. The name of the stage is empty where the port does not
+/// The data that arrives on one reference of a port. The stage name is empty if the port does not
 /// read it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PortInput {
@@ -319,8 +319,8 @@ pub trait FileParts: Send + Sync {
     /// May read less than asked; 0 only at the end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Reads the whole file, and gives an error where it has not the digest that it should have.
-    /// Nothing to do where that is known.
+    /// Reads the whole file, and returns an error if its digest is wrong. Does nothing if the
+    /// digest is known to be right.
     fn verify(&self) -> io::Result<()> {
         Ok(())
     }
@@ -337,30 +337,30 @@ impl FileParts for Bytes {
     }
 }
 
-/// What lies below a folder.
+/// The entries below a folder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listing {
-    /// All that is no folder, sorted, relative to the folder. What is no regular file is told
-    /// when it is read.
+    /// Everything except folders, sorted, relative to the folder. An entry that is no regular file
+    /// is reported when it is read.
     pub files: Vec<Utf8PathBuf>,
-    /// What cannot be read under any path, by its name, and folders that cannot be listed.
+    /// Names that no path leads to, and folders that cannot be listed.
     pub rejects: Vec<(String, Reject)>,
 }
 
 /// The user's files as a source sees them. All that is asked is written down, so that the next
 /// plan knows from the files' stat alone whether the answers would be the same.
 pub trait World {
-    /// The bytes of one file of many, which alone is set aside if it cannot be read. Paths are
+    /// The bytes of one file of many; if it cannot be read, it alone is set aside. Paths are
     /// relative to the manifest, or absolute.
     fn read_one(&mut self, path: &Utf8Path) -> Result<Result<Bytes, Reject>, StageError>;
 
-    /// The bytes of a file without which there is nothing to do.
+    /// The bytes of a file without which the stage cannot work.
     fn read(&mut self, path: &Utf8Path) -> Result<Bytes, StageError> {
         self.read_one(path)?.map_err(|reject| StageError::failed(reject.reason))
     }
 
-    /// One file of many that is too large to be read whole. While it is open it must stay as it
-    /// is; a change ends the reading with an error.
+    /// One file of many that is too large to be read whole. It must not change while it is open; a
+    /// change ends the reading with an error.
     fn open_one(
         &mut self,
         path: &Utf8Path,
@@ -368,7 +368,7 @@ pub trait World {
         Ok(self.read_one(path)?.map(|bytes| Arc::new(bytes) as Arc<dyn FileParts>))
     }
 
-    /// What lies below a folder.
+    /// The entries below a folder.
     fn list(&mut self, folder: &Utf8Path) -> Result<Listing, StageError>;
 
     /// Whether there is such a file.

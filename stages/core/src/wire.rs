@@ -109,9 +109,9 @@ pub enum Question {
     LastCheckpoint,
     Parent,
     Stopping,
-    /// Items of a port, by their place in what arrived.
+    /// Items of a port, by their place in the input.
     SetAside(String, Vec<(u64, Reject)>),
-    /// Whether there is time for a step of training, and for a validation after it.
+    /// Asks if there is time for a step of training, and for a validation after it.
     MayBegin {
         validates: bool,
     },

@@ -34,7 +34,7 @@ const PART: usize = 400_000;
 /// A token of real vocabularies has some hundred bytes.
 const LONGEST_TOKEN: usize = 4096;
 const MOST_TOKENS: usize = 1 << 20;
-/// Bytes of all special tokens: what finds them in a text needs fifty times as many.
+/// Limit on the bytes of all special tokens: searching for them needs fifty times the memory.
 const MOST_SPECIALS: usize = 1 << 20;
 
 /// How the names of special tokens within a text are taken.

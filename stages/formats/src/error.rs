@@ -4,8 +4,8 @@ use cache::fs::FsError;
 use stage_core::StageError;
 use stage_core::escape::clean;
 
-/// Names and words of foreign files are in these messages, so each is shown with what could
-/// command a terminal, or begin another line, written as an escape.
+/// Messages contain names and texts of foreign files, so each is escaped: it cannot command a
+/// terminal or begin another line.
 #[derive(Debug, thiserror::Error)]
 pub enum FormatError {
     /// The bytes are not what the format says.
@@ -26,7 +26,7 @@ pub enum FormatError {
     Unwritable { format: &'static str, message: String },
     #[error("the {format} file cannot be written: {source}")]
     Write { format: &'static str, source: std::io::Error },
-    /// The bytes could not be had.
+    /// The bytes could not be read.
     #[error("the {format} file cannot be read: {}", clean(&.source.to_string()))]
     Read { format: &'static str, source: std::io::Error },
     #[error("{error}: {}", .error.source)]
@@ -39,7 +39,7 @@ impl FormatError {
         self.told(format!("`{name}`: {self}"))
     }
 
-    /// What the machine could not do is no fault of the file.
+    /// A fault of the machine is no fault of the file.
     fn told(&self, message: String) -> StageError {
         match self {
             FormatError::File { error } => StageError::of_io(message, &error.source),

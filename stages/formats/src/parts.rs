@@ -1,4 +1,4 @@
-//! The bytes of a file: a view where they are in memory or mapped, and else only what is asked for.
+//! The bytes of a file: a view if they are in memory or mapped, else only the requested ranges.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use stage_core::FileParts;
 
 use crate::error::FormatError;
 
-/// What a reader that goes on from place to place takes at a time.
+/// The bytes that a sequential reader takes at a time.
 pub(crate) const WINDOW: usize = 16 << 10;
 
 #[derive(Clone)]
@@ -48,7 +48,7 @@ impl From<Arc<dyn FileParts>> for Parts {
 }
 
 impl Parts {
-    /// Of a file that no address could hold, the part that one can.
+    /// For a file longer than the address space, the part that fits.
     pub fn len(&self) -> usize {
         match self {
             Parts::Memory(bytes) => bytes.len(),
@@ -60,7 +60,7 @@ impl Parts {
         self.len() == 0
     }
 
-    /// So many bytes, or those up to the end.
+    /// This number of bytes, or those up to the end.
     pub fn up_to(
         &self,
         format: &'static str,
@@ -73,7 +73,7 @@ impl Parts {
         match self {
             Parts::Memory(bytes) => Ok(bytes.slice(start..end)),
             Parts::File(_) => {
-                // The memory is asked for by the length of the file, which may be a lie of its own.
+                // The memory is requested by the length of the file, which may be false.
                 let mut bytes = Vec::new();
                 bytes.try_reserve_exact(end - start).map_err(|error| failed(error.into()))?;
                 bytes.resize(end - start, 0);
@@ -83,7 +83,7 @@ impl Parts {
         }
     }
 
-    /// So many bytes, or none where the file ends before.
+    /// This number of bytes, or none if the file ends before.
     pub fn exactly(
         &self,
         format: &'static str,
@@ -96,14 +96,14 @@ impl Parts {
         }
     }
 
-    /// Reads so many bytes from a place on, or those up to the end.
+    /// Reads this number of bytes from an offset, or those up to the end.
     pub fn reader(&self, start: usize, length: usize) -> PartsReader<'_> {
         let end = start.saturating_add(length).min(self.len());
         PartsReader { parts: self, at: start.min(end), end }
     }
 }
 
-/// Reads what it is asked for and no more: a buffer is for those who ask for little at a time.
+/// Reads exactly the requested bytes: a buffer is for callers that read little at a time.
 #[derive(Debug)]
 pub struct PartsReader<'a> {
     parts: &'a Parts,
@@ -133,7 +133,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// Gives three bytes at a time.
+    /// Returns three bytes at a time.
     struct Slow(Vec<u8>);
 
     impl FileParts for Slow {

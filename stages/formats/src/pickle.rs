@@ -6,8 +6,8 @@
 //! from within itself, and neither costs memory or recursion here. Those who walk the graph
 //! bound their own walk.
 //!
-//! Protocols 2 to 5 are read, without the opcodes that only older ones used. The program is read
-//! as it is run, so that of one that is none only the beginning is looked at.
+//! Protocols 2 to 5 are read, without the opcodes that only older ones used. The program is
+//! interpreted while it is read, so that only the beginning of an invalid one is looked at.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Read};
@@ -18,11 +18,11 @@ pub(crate) const FORMAT: &str = "pickle";
 
 /// Values of one pickle, at most; far more than any checkpoint has.
 const MAX_NODES: usize = 2 << 20;
-/// What all lists, tuples, sets and dictionaries hold together, at most.
+/// Limit on the entries of all lists, tuples, sets and dictionaries together.
 const MAX_HELD: usize = 4 * MAX_NODES;
 /// Open marks, at most; real pickles nest a handful deep.
 const MAX_MARKS: usize = 10_000;
-/// Bytes of the name of a module or of what is imported from it, at most.
+/// Limit on the bytes in the name of a module or of an import.
 const MAX_LINE: u64 = 4096;
 
 /// The place of a value in its [`Pickle`].
@@ -72,7 +72,7 @@ impl Pickle {
         Pickle::read_from(&mut bytes)
     }
 
-    /// The same of a pickle that comes bit by bit.
+    /// The same for a pickle that comes in pieces.
     pub fn read_from(program: &mut dyn BufRead) -> Result<Pickle, FormatError> {
         let mut machine = Machine::new(program);
         let root = machine.run()?;
@@ -139,7 +139,7 @@ struct Machine<'a> {
     program: &'a mut dyn BufRead,
     at: u64,
     nodes: Vec<Node>,
-    /// What the nodes hold together.
+    /// The entries of all nodes together.
     held: usize,
     stack: Vec<NodeId>,
     /// Heights of the stack at the marks.
@@ -220,7 +220,7 @@ impl<'a> Machine<'a> {
         self.damaged("it ends in the middle")
     }
 
-    /// So many bytes. The memory grows with what really comes.
+    /// This number of bytes. The memory grows with the bytes that arrive.
     fn take(&mut self, length: usize) -> Outcome<Vec<u8>> {
         let mut taken = Vec::new();
         let mut rest = (&mut *self.program).take(length as u64);
@@ -309,7 +309,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Counts what a node takes over.
+    /// Counts the entries that a node takes over.
     fn hold(&mut self, count: usize) -> Outcome<()> {
         self.held = self.held.saturating_add(count);
         match self.held > MAX_HELD {

@@ -1,5 +1,5 @@
 //! Files in the safetensors format: a reader that takes the header and then one tensor at a time,
-//! which is a view of the file where that is in memory, and a writer that is given one at a time.
+//! as a view if the file is in memory, and a writer that takes one tensor at a time.
 
 mod header;
 
@@ -51,7 +51,7 @@ impl SafetensorsFile {
         &self.metadata
     }
 
-    /// A view of the file where that is in memory.
+    /// A view of the file if that is in memory.
     pub fn tensor(&self, name: &str) -> Result<Tensor, FormatError> {
         let (info, start) = self.tensors.get(name).ok_or_else(|| FormatError::Missing {
             name: name.to_owned(),
@@ -269,7 +269,7 @@ mod tests {
             damaged[place] = byte;
             let known = SafeTensors::deserialize(&damaged).ok();
             if let Ok(file) = SafetensorsFile::read(damaged.clone()) {
-                // What the library of the format refuses is refused here.
+                // Everything that the reference library refuses is refused here.
                 let known = known.unwrap();
                 for (name, _) in file.tensors() {
                     let tensor = file.tensor(name).unwrap();

@@ -30,7 +30,7 @@ impl WeightFile {
         WeightFile::read(fs.map(path)?)
     }
 
-    /// The content tells the format. Of a file in parts no more is read than its directory.
+    /// The content decides the format. If the file is read in parts, only its directory is read.
     pub fn read(parts: impl Into<Parts>) -> Result<WeightFile, FormatError> {
         let parts = parts.into();
         let head = parts.up_to("PyTorch", 0, 9)?;

@@ -1,8 +1,8 @@
 //! The part of the zip format that weight files use: a directory of entries, of which stored
 //! ones are views of the file and deflated ones are inflated within a limit.
 //!
-//! The directory stands at the end of the file and is read first, within limits of its own; of the
-//! rest only what is asked for.
+//! The directory at the end of the file is read first, within limits of its own; the rest only on
+//! request.
 //!
 //! Checksums are not compared: libraries may be told to leave them out, and what reads a file
 //! here knows it by the digest of all its bytes.
@@ -94,8 +94,8 @@ impl Archive {
         self.parts.len()
     }
 
-    /// A part of the content of an entry; of a stored one a view of the archive where that is in
-    /// memory. A packed one is unpacked to its end, so that its size is known to be right.
+    /// A part of the content of an entry; for a stored entry a view of the archive if that is in
+    /// memory. A compressed entry is decompressed to its end, to verify its size.
     pub fn part(&self, name: &str, start: usize, length: usize) -> Result<Bytes, FormatError> {
         let entry = self.entry(name)?;
         let end = start.checked_add(length).filter(|end| *end <= entry.size);
@@ -113,7 +113,7 @@ impl Archive {
         Ok(content.into())
     }
 
-    /// Reads an entry from its start. Of a packed one, an error tells where it has another size.
+    /// Reads an entry from its start. A compressed one of another size is an error.
     pub fn reader(&self, name: &str, limit: usize) -> Result<EntryReader<'_>, FormatError> {
         let entry = self.entry(name)?;
         if entry.size > limit {
@@ -128,7 +128,7 @@ impl Archive {
         Ok(EntryReader { unpacked, name: name.to_owned(), left: entry.size as u64 })
     }
 
-    /// An entry of a kind that is read.
+    /// An entry of a supported kind.
     fn entry(&self, name: &str) -> Result<Entry, FormatError> {
         let entry = self.entries.get(name).copied();
         let entry = entry.ok_or_else(|| damaged(format!("there is no entry `{name}`")))?;
@@ -141,7 +141,7 @@ impl Archive {
         }
     }
 
-    /// Where the content begins behind its local header, which may have an extra field of another
+    /// The offset of the content after its local header, which may have an extra field of another
     /// length than that of the directory. All of it lies in the file.
     fn data(&self, name: &str, entry: &Entry) -> Result<usize, FormatError> {
         let record = self.parts.exactly(FORMAT, entry.local, LOCAL_SIZE)?;
@@ -157,7 +157,7 @@ impl Archive {
     }
 }
 
-/// Exactly the bytes that the directory says, or an error.
+/// Exactly the bytes that the directory names, or an error.
 pub struct EntryReader<'a> {
     unpacked: Box<dyn Read + 'a>,
     name: String,
@@ -172,7 +172,7 @@ impl EntryReader<'_> {
 
     fn inner(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.unpacked.read(buffer).map_err(|error| match error.kind() {
-            // What the unpacking says of damage.
+            // The error of the decompression for damaged data.
             io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => self.wrong_size(),
             _ => error,
         })
@@ -254,7 +254,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The name of the next entry, and where it is.
+    /// The name of the next entry, and its place.
     fn entry(&mut self) -> Result<(String, Entry), FormatError> {
         let head = self.bytes(CENTRAL_SIZE)?;
         let record = Record(&head);
@@ -268,7 +268,7 @@ impl<'a> Walk<'a> {
         let extra = self.bytes(record.u16(30)?.into())?;
         self.bytes(record.u16(32)?.into())?;
         let mut wide = Wide(wide_fields(&extra));
-        // The order in which the extra field has what did not fit.
+        // The order of the overflowing values in the extra field.
         let size = wide.or(record.u32(24)?)?;
         let compressed = wide.or(record.u32(20)?)?;
         let local = wide.or(record.u32(42)?)?;

@@ -1,4 +1,4 @@
-//! Files of weights that are read in parts: what is read of them, and that it is the same.
+//! Files of weights that are read in parts: the bytes that are read, and the equality of results.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -12,10 +12,10 @@ use stage_formats::pth::PthWriter;
 use stage_formats::safetensors::{self, SafetensorsFile};
 use stage_formats::{Dtype, Parts, Tensor, TensorInfo, WeightFile};
 
-/// More than the end of any zip file, and than what a reader takes at once.
+/// More than the end record of any zip file, and than a reader takes at once.
 const KILOBYTES: u64 = 128 << 10;
 
-/// A file of zeros with bytes in a few places, which counts what is read of it.
+/// A file of zeros with bytes in a few places, which counts the bytes read.
 struct Sparse {
     size: u64,
     pieces: Vec<(u64, Vec<u8>)>,
@@ -72,7 +72,7 @@ fn header_length(length: u64) -> [u8; 9] {
 #[test]
 fn a_file_that_is_none_is_refused_within_kilobytes() {
     const LEGACY: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
-    // The end of a zip file: so many entries from a place on.
+    // The end record of a zip file: this number of entries from an offset on.
     let end = |count: u16, start: u32| {
         let (count, start) = (count.to_le_bytes(), start.to_le_bytes());
         [b"PK\x05\x06\0\0\0\0", &count[..], &count, &[0; 4], &start, &[0; 2]].concat()
@@ -89,7 +89,7 @@ fn a_file_that_is_none_is_refused_within_kilobytes() {
         &[(0, &lying)],
         &[(0, &large)],
         &[(0, &header_length(u64::MAX))],
-        // Directories of nothing, and of entries that lie elsewhere.
+        // Directories without entries, and with entries that lie elsewhere.
         &[(0, b"PK\x03\x04"), (size - 22, &zeros)],
         &[(0, b"PK\x03\x04"), (4096, b"PK\x01\x02"), (size - 22, &entries)],
     ] {
@@ -99,7 +99,7 @@ fn a_file_that_is_none_is_refused_within_kilobytes() {
     }
 }
 
-/// A pickle of 30 MB that is none from its first byte on.
+/// A pickle of 30 MB that is invalid from its first byte.
 #[test]
 fn a_pickle_that_is_none_is_refused_at_its_start() {
     let size = 30u32 << 20;
@@ -194,7 +194,7 @@ fn a_view_of_a_large_storage_reads_its_own_part() {
     let file = open(&sparse).unwrap();
     let before = sparse.read();
     assert_eq!(file.tensor("a").unwrap().data()[..], [0, 1]);
-    // From the 256th page on the storage begins again.
+    // From the 256th page on the storage repeats.
     assert_eq!(file.tensor("b").unwrap().data()[..], [0, 1]);
     assert!(sparse.read() - before <= 2 * (4097 + 1024), "{}", sparse.read() - before);
 }
@@ -212,7 +212,7 @@ fn a_header_of_many_small_values_is_bounded() {
     assert!(sparse.read() <= KILOBYTES, "{}", sparse.read());
 }
 
-/// The tensors of a file, or that it has none.
+/// The tensors of a file, or None if it has none.
 fn all(parts: Parts) -> Option<BTreeMap<String, Option<Tensor>>> {
     let file = WeightFile::read(parts).ok()?;
     let tensors = file.tensors().into_keys();
@@ -227,7 +227,7 @@ const KNOWN: [&[u8]; 4] = [
 ];
 
 proptest! {
-    /// Whole or in parts, sound or damaged, a file gives the same.
+    /// Whole or in parts, sound or damaged, a file gives the same result.
     #[test]
     fn a_file_in_parts_is_the_file_in_memory(
         which in 0usize..5,

@@ -194,8 +194,8 @@ fn an_import_stops_when_asked() {
     assert!(matches!(import(&mut bench, &files, &[]), Err(StageError::Stopped)));
 }
 
-/// The message of an import whose asset has a file of ten gigabytes of zeros behind a few bytes,
-/// and how much of that was read.
+/// The message of an import of a file with ten gigabytes of zeros after a few bytes, and the number
+/// of bytes read.
 fn import_with_zeros(
     name: &str,
     head: &'static [u8],

@@ -19,17 +19,17 @@ pub struct Bench {
     pub reads: usize,
     /// All that were made, the newest last.
     pub checkpoints: Vec<Fields>,
-    /// How far it had said to be when they were made.
+    /// The progress when they were made.
     pub saved_at: Vec<(u64, u64)>,
     /// What training goes on from.
     pub parent: Option<Fields>,
-    /// What trainings were about to do.
+    /// The courses that trainings have reported.
     pub courses: Vec<Course>,
     /// By step, in the order in which they were told.
     pub metrics: Vec<(u64, BTreeMap<String, f64>)>,
     /// Asks to stop after so many looks.
     pub stop_after: Option<usize>,
-    /// What was set aside, by port and place.
+    /// Items set aside, by port and place.
     pub aside: Vec<(String, usize, Reject)>,
     /// Nothing may be set aside.
     pub allows_none: bool,

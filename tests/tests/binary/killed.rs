@@ -1,4 +1,4 @@
-//! What is left of a run that was killed: its number, its log, its cost.
+//! The traces of a killed run: its number, its log, its cost.
 
 use std::collections::BTreeSet;
 
@@ -97,8 +97,8 @@ fn the_time_of_a_run_is_paid_for_from_its_start_to_its_end() {
         let status: Value = serde_json::from_str(&project.printed(&["status", "--json"])).unwrap();
         status["budget"]["spent"].as_f64().unwrap()
     };
-    // A unit of money is a second here. What a kill leaves out is half a second, and what is
-    // committed in the half second after.
+    // A unit of money is a second here. A kill loses half a second, and the commits of the half
+    // second after.
     let after_kill = spent(&project);
     assert!(after_kill > 0.1, "{after_kill}");
     project.write("go", "");

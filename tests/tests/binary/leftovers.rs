@@ -1,4 +1,4 @@
-//! What lies in the cache folder and nobody expected there never keeps a command from working.
+//! Unexpected entries in the cache folder never keep a command from working.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ use crate::storage::as_reader;
 
 const NOBODY: u32 = 65_534;
 
-/// What a process that was killed may have left behind.
+/// Leftovers of a killed process.
 fn leave(project: &Project) {
     let left = project.file(".throstle/staging/77-00000000000000aa/command-x");
     let odd = left.join(OsStr::from_bytes(b"\xff\xfe not utf-8"));
@@ -42,7 +42,7 @@ fn names_that_are_not_utf8_after_a_kill_stop_no_command() {
     assert_eq!(project.names(".throstle/staging"), [""; 0]);
 }
 
-/// Its program leaves folders that their owner may not empty, and not even look into.
+/// Its program leaves folders that their owner may neither empty nor list.
 const CLOSING: &str = r#"
 [pipeline]
 name = "closing"
@@ -66,7 +66,7 @@ outputs = { said = "said.txt" }
 export = "out/{id}.txt"
 "#;
 
-/// Gives a folder and all below it to somebody who is not root, where the tests run as root.
+/// Gives a folder and everything below it to another user, if the tests run as root.
 fn give_away(path: &Path) {
     if std::fs::metadata(path).unwrap().uid() != 0 {
         return;
@@ -118,7 +118,7 @@ fn what_cannot_be_removed_is_told_once_with_its_cause_and_hinders_nothing() {
     let collected = as_reader(&project, &["cache", "gc", "--yes"]);
     assert_eq!(collected.status.code(), Some(0));
     assert!(String::from_utf8_lossy(&collected.stderr).contains("stays"));
-    // To root nothing stands in the way.
+    // Root can remove everything.
     project.printed(&["cache", "gc", "--yes"]);
     assert_eq!(project.names(".throstle/staging"), [""; 0]);
 }

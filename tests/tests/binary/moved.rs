@@ -55,7 +55,7 @@ fn project() -> Project {
     project
 }
 
-/// Runs it until it holds, does something to it, and lets it go on.
+/// Runs it until this condition holds, does something to it, and lets it go on.
 fn run_while(project: &Project, act: impl FnOnce()) -> RanProgram {
     let (own, cache): (PathBuf, PathBuf) = (project.file("own"), project.file("cache"));
     let arguments = ["run", own.to_str().unwrap(), "--json", "--cache", cache.to_str().unwrap()];

@@ -1,4 +1,4 @@
-//! What somebody may name that is no regular file: no command waits for it.
+//! Paths to files that are not regular: no command waits for them.
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -23,7 +23,7 @@ use = "audio.decode"
 input = "clips"
 "#;
 
-/// Far more than any of these commands takes, and not for ever.
+/// Far more than any of these commands takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn ended(project: &Project, arguments: &[&str]) -> Output {

@@ -1,4 +1,4 @@
-//! What `why` says of one item.
+//! The reasons that `why` gives for one item.
 
 use throstle_tests::{Project, RanProgram, command, voice};
 

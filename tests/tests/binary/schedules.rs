@@ -1,4 +1,5 @@
-//! Schedules of trainings that can never act, and what `check` and `plan` say of the others.
+//! Schedules of trainings with parts that can never act, and the output of `check` and `plan` for
+//! the others.
 
 use serde_json::Value;
 use throstle_tests::{Project, command};
@@ -6,7 +7,7 @@ use throstle_tests::{Project, command};
 const RECIPE: &str = include_str!("../../../pipelines/finnish-fish/pipeline.toml");
 const VITS: &str = include_str!("../../../pipelines/gujarati-mms/pipeline.toml");
 
-/// A recipe whose files are there and hold nothing.
+/// A recipe with empty files.
 fn project(recipe: &str) -> Project {
     let project = Project::new(recipe);
     for file in ["data/train/metadata.csv", "data/valid/metadata.csv"] {

@@ -117,7 +117,7 @@ fn a_second_signal_ends_a_run_that_does_not_come_to_an_end() {
     assert_eq!(RanProgram::of(output).executed()["loud"], 1);
 }
 
-/// A pipe that nobody reads and that has no room for one byte more.
+/// A pipe without a reader and without room for another byte.
 fn full_pipe() -> (PipeReader, PipeWriter) {
     let (reader, writer) = std::io::pipe().unwrap();
     let flags = fcntl(&writer, FcntlArg::F_GETFL).unwrap();
@@ -168,7 +168,7 @@ fn a_second_signal_ends_a_run_that_nobody_reads_at_once() {
     for arguments in [&["run", "."][..], &["run", ".", "--json"]] {
         // Without an export there is a warning before the run begins.
         let project = Project::new(&format!("{DEAF}export = \"out/{{id}}.txt\"\n"));
-        // More than the run holds back of what is not read.
+        // More than a run buffers for its reader.
         (0..4_000).for_each(|number| project.write(&format!("data/{number}.txt"), "bad"));
         project.write("data/one.txt", "deaf");
         let (_reader, full) = full_pipe();
@@ -196,7 +196,7 @@ fn the_first_signal_ends_a_run_whose_reading_hangs() {
     assert_eq!(running.code(), Some(75));
 }
 
-/// Says what it started, in its own group and in another, and waits.
+/// Prints the processes that it started, in its own group and in another, and waits.
 const FAMILY: &str = r#"
 [pipeline]
 name = "family"

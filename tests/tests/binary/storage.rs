@@ -72,7 +72,7 @@ pub fn as_reader(project: &Project, arguments: &[&str]) -> Output {
     }
     loop {
         match command.output() {
-            // A program that another test starts at this moment has the copy open yet.
+            // A program that another test starts at this moment still has the copy open.
             Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {
                 std::thread::sleep(Duration::from_millis(10));
             }

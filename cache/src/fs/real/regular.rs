@@ -1,5 +1,5 @@
-//! Opening files that are files: what somebody else named may be a pipe, a terminal or a piece of
-//! the kernel, and to open or read one of these can wait for ever or do something.
+//! Opening regular files only: a path from a user may be a pipe, a terminal or a file of the
+//! kernel, and opening or reading one of these can wait for ever or have side effects.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -15,7 +15,7 @@ use crate::fs::Open;
 #[error("it is {0}, not a regular file")]
 struct NotRegular(&'static str);
 
-/// Opens a regular file without waiting for anybody.
+/// Opens a regular file without waiting.
 pub fn open(path: &Utf8Path, how: Open) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -23,10 +23,10 @@ pub fn open(path: &Utf8Path, how: Open) -> io::Result<File> {
         Open::Read => {}
         Open::ReadWrite => _ = options.write(true),
         Open::Create => _ = options.write(true).create(true),
-        // What is made now is a file.
+        // A file created now is a regular file.
         Open::CreateNew => return options.write(true).create_new(true).open(path),
     }
-    // Opening some devices does something, so they are refused before that.
+    // Opening some devices has side effects, so they are refused before.
     match fs::metadata(path) {
         Ok(metadata) => check(&metadata)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -34,16 +34,16 @@ pub fn open(path: &Utf8Path, how: Open) -> io::Result<File> {
     }
     let at_once = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let file = match options.custom_flags(at_once).open(path) {
-        // Another machine has been promised that it will be asked first, and is being asked.
+        // A lease on the file is held elsewhere, and its holder is being asked to release it.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             options.custom_flags(OFlags::NOCTTY.bits().cast_signed()).open(path)?
         }
         other => other?,
     };
-    // Something else may have come to stand there meanwhile.
+    // Something else may be at the path by now.
     let metadata = file.metadata()?;
     check(&metadata)?;
-    // Files that the system makes up take no blocks; few others do so.
+    // Files that the kernel generates take no blocks; few others do so.
     match metadata.blocks() == 0 && made_up::is_made_up(&file) {
         true => Err(not_regular("a file of the kernel (`proc`, `sysfs` or the like)")),
         false => Ok(file),
@@ -73,7 +73,7 @@ fn not_regular(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, NotRegular(what))
 }
 
-/// File systems that have no files but what the kernel tells, some of it without an end.
+/// File systems that contain only generated files, some of them endless.
 #[cfg(target_os = "linux")]
 mod made_up {
     use std::fs::File;
@@ -166,7 +166,8 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn files_of_the_kernel_are_read_on_purpose_alone() {
-        // Who may not open it is told so; who may would wait for the next message of the kernel.
+        // Without permission this is an error; with permission a read would wait for the next
+        // kernel message.
         assert!(open("/proc/kmsg".into(), Open::Read).is_err());
         let error = RealFs.read("/proc/self/status".into()).unwrap_err();
         assert!(error.source.to_string().contains("a file of the kernel"), "{error:?}");

@@ -109,7 +109,7 @@ impl Folder {
 
     fn look_into(&mut self, below: &Utf8Path) -> Result<(), FsError> {
         let entries = match RealFs.read_dir(&self.path.join(below)) {
-            // The stage has closed it, or somebody empties it.
+            // The stage has closed the folder, or another process is emptying it.
             Err(error) if error.is_denied() || error.is_not_found() => return Ok(()),
             entries => entries?,
         };

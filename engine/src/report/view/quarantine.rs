@@ -14,7 +14,7 @@ use crate::show::units;
 /// Items that are listed; the others are counted by their reasons.
 const LISTED: usize = 200;
 
-/// What became of the other items.
+/// The fate of the other items.
 fn lead(all: &[Aside]) -> String {
     let fatal = all.iter().filter(|aside| aside.is_fatal).map(|aside| aside.stage);
     let fatal: BTreeSet<&str> = fatal.collect();

@@ -145,7 +145,7 @@ pub static ONCE: Kind = Kind {
     ..Kind::BASE
 };
 
-/// A command line with all that it may name.
+/// A command line with all names that it may contain.
 struct Line<'a> {
     parameters: &'a Parameters,
     unknown: &'a [&'a str],
@@ -215,7 +215,7 @@ impl<'a> Line<'a> {
         names
     }
 
-    /// Whether what is wrong elsewhere may hold the name.
+    /// True when something wrong elsewhere may hold the name.
     fn may_be_known(&self, name: &str) -> bool {
         match name {
             "script" => !self.is_known("script"),
@@ -243,7 +243,7 @@ impl<'a> Line<'a> {
             .collect()
     }
 
-    /// Outputs are files of their own below the folder of the outputs.
+    /// Outputs are separate files below the folder of the outputs.
     fn files(&self) -> Vec<Mistake> {
         let outputs = self.parameters.map("outputs").unwrap_or_default();
         let mut seen: Vec<Vec<&str>> = Vec::new();

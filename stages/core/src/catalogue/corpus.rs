@@ -6,7 +6,7 @@ use crate::parameter::{Default, Parameter, ParameterType};
 
 pub const KINDS: &[&Kind] = &[&TABLE, &FOLDER, &JSONL, &PARQUET, &SENTENCES];
 
-/// The kind of a recording as it was found: what it is, its bytes say.
+/// The kind of a recording as it was found: its bytes say which format it is.
 pub const RECORDING: &str = "audio";
 
 const CLIPS: &[OutputPort] = &[OutputPort {

@@ -7,7 +7,7 @@ use crate::parameter::{Default, Parameter, ParameterType};
 
 pub const KINDS: &[&Kind] = &[&IMPORT, &EXPORT, &AUDITION];
 
-/// What published weights may be; the words are those of the parameter `family`.
+/// The families of published weights, in the words of the parameter `family`.
 const MODELS: &[&str] = &[artifact::DUAL_AR, artifact::DAC, artifact::VITS, artifact::WAV2VEC2];
 
 pub static IMPORT: Kind = Kind {

@@ -8,7 +8,7 @@ fn shell(line: &str) -> Program {
     start(command.args(["-c", line]).stdout(Stdio::piped())).unwrap()
 }
 
-/// The number that a program says first.
+/// The process id that a program prints first.
 fn number(program: &mut Program) -> u32 {
     let mut line = String::new();
     BufReader::new(program.pipes().1.unwrap()).read_line(&mut line).unwrap();
@@ -34,7 +34,7 @@ fn a_program_that_has_ended_keeps_its_number_until_it_is_let_go() {
     assert!(handle.ticks().is_some(), "it was reaped");
     assert_eq!(program.end().unwrap().code(), Some(3));
     assert!(handle.ticks().is_none());
-    // Its number may be somebody else's.
+    // Its process id may be reused.
     handle.end();
 }
 

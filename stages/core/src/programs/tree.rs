@@ -6,9 +6,9 @@ use cache::fs::{Fs, RealFs};
 use camino::Utf8Path;
 use rustix::process::{Pid, Signal};
 
-/// How often processes are listed anew, since some start others meanwhile.
+/// Processes are listed this often, since some start others meanwhile.
 const ROUNDS: usize = 50;
-/// On every machine that Linux runs on, whatever its clock ticks at.
+/// The value on every machine with Linux, whatever its clock rate.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,12 +16,12 @@ struct Process {
     id: i32,
     parent: i32,
     group: i32,
-    /// Ticks since the start of the machine.
+    /// Ticks since the machine started.
     started: u64,
 }
 
-/// Kills all processes of these groups and all below them. With a time, only those are of the
-/// groups that had started then: a number that is somebody else's meanwhile does no harm.
+/// Kills all processes of these groups and all below them. With a time, only processes that had
+/// started by then belong to the groups: a reused process id does no harm.
 pub fn kill(groups: &[i32], started: Option<u64>) {
     if groups.is_empty() {
         return;
@@ -36,14 +36,14 @@ pub fn kill(groups: &[i32], started: Option<u64>) {
         if new.is_empty() {
             break;
         }
-        // What is stopped starts nothing that would not be found.
+        // A stopped process cannot start another one unnoticed.
         new.iter().for_each(|process| signal(process, Signal::STOP));
         found.extend(new.into_iter().map(|process| (process.id, process)));
     }
     found.values().for_each(|process| signal(process, Signal::KILL));
 }
 
-/// The processes of these groups and all below them, but for this one.
+/// The processes of these groups and all below them, except this process.
 fn doomed(all: &[Process], groups: &[i32], started: Option<u64>) -> Vec<Process> {
     let is_in_time = |process: &Process| started.is_none_or(|time| process.started <= time);
     let own = std::process::id() as i32;
@@ -65,7 +65,7 @@ fn doomed(all: &[Process], groups: &[i32], started: Option<u64>) -> Vec<Process>
     all.iter().filter(is_other).copied().collect()
 }
 
-/// Signals this very process, and none that has its number meanwhile.
+/// Signals this very process, and none that has reused its id.
 fn signal(process: &Process, signal: Signal) {
     let Some(id) = Pid::from_raw(process.id) else { return };
     let is_it = || read(process.id).is_some_and(|now| now.started == process.started);
@@ -76,7 +76,7 @@ fn signal(process: &Process, signal: Signal) {
 fn send(id: Pid, signal: Signal, is_it: impl FnOnce() -> bool) {
     use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
     let Ok(held) = pidfd_open(id, PidfdFlags::empty()) else { return };
-    // From here on the number may change hands, and what is held does not. Who has ended by
+    // From here on the id may be reused, but the handle stays valid. A process that has ended by
     // itself needs no signal.
     if is_it() {
         let _ = pidfd_send_signal(held, signal);
@@ -100,12 +100,12 @@ fn stat(id: i32) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The fields behind the name, which may hold anything.
+/// The fields after the name, which may contain anything.
 fn fields(stat: &str) -> Vec<&str> {
     stat.rsplit_once(')').map_or_else(Vec::new, |(_, rest)| rest.split_whitespace().collect())
 }
 
-/// None for what has ended and is not reaped.
+/// None for a process that has ended and is not reaped.
 fn parse(id: i32, stat: &str) -> Option<Process> {
     let fields = fields(stat);
     let number = |at: usize| fields.get(at)?.parse::<i64>().ok();
@@ -120,7 +120,7 @@ fn parse(id: i32, stat: &str) -> Option<Process> {
     })
 }
 
-/// The processor time that a process has had.
+/// The processor time of a process.
 pub fn ticks(id: u32) -> Option<u64> {
     let stat = stat(i32::try_from(id).ok()?)?;
     let fields = fields(&stat);
@@ -128,7 +128,7 @@ pub fn ticks(id: u32) -> Option<u64> {
     Some(number(11)? + number(12)?)
 }
 
-/// The time since the start of the machine, in ticks.
+/// The time since the machine started, in ticks.
 pub fn now() -> Option<u64> {
     let bytes = RealFs.read_system_file(Utf8Path::new("/proc/uptime")).ok()?;
     let text = String::from_utf8_lossy(&bytes).into_owned();

@@ -15,26 +15,26 @@ use std::sync::OnceLock;
 
 use super::tree;
 
-/// This program itself, even where its file was replaced meanwhile.
+/// This program itself, even if its file was replaced meanwhile.
 const SELF: &str = "/proc/self/exe";
 
-/// The argument by which the program knows that it is to be the watcher.
+/// The argument that starts the program as the watcher.
 static ARGUMENT: OnceLock<&'static str> = OnceLock::new();
 
-/// The bytes of an entry of the table; 0 is none.
+/// The bytes of an entry of the table; 0 means empty.
 const ENTRY: usize = size_of::<u32>();
 
-/// From here on the first program that is started has a watcher: this program itself with that
-/// one argument, which must call [`watch`].
+/// From here on the first program that is started has a watcher: this binary with that one
+/// argument, which must call [`watch`].
 pub fn enable(argument: &'static str) {
-    // The first one stays.
+    // The first call wins.
     let _ = ARGUMENT.set(argument);
 }
 
-/// What the engine has of its watcher.
+/// The engine's side of the watcher.
 pub(super) struct Watched {
     table: File,
-    /// Entries that are not in use.
+    /// Free entries.
     free: Vec<u64>,
     entries: u64,
     _pipe: PipeWriter,
@@ -44,7 +44,7 @@ pub(super) struct Watched {
 /// An entry of the table.
 pub(super) struct Slot(u64);
 
-/// Enters a group. Without a watcher programs run all the same.
+/// Enters a group. Programs run without a watcher as well.
 pub(super) fn enter(watched: &mut Option<Watched>, group: u32) -> Option<Slot> {
     if watched.is_none() {
         *watched = ARGUMENT.get().and_then(|argument| begin(argument).ok());
@@ -65,7 +65,7 @@ pub(super) fn leave(watched: &mut Option<Watched>, slot: Option<Slot>) {
 
 impl Watched {
     fn write(&self, slot: u64, group: u32) {
-        // It is memory: where there is none, the program is not watched.
+        // The table is memory: if there is none left, the program is not watched.
         let _ = self.table.write_all_at(&group.to_le_bytes(), slot * ENTRY as u64);
     }
 }
@@ -91,19 +91,19 @@ fn begin(argument: &str) -> io::Result<Watched> {
         .stdin(ours)
         .stdout(table.try_clone()?)
         .stderr(Stdio::null())
-        // What ends the group of the engine leaves it alone.
+        // In a group of its own it survives a signal to the group of the engine.
         .process_group(0)
         .spawn()?;
     Ok(Watched { table, free: Vec::new(), entries: 0, _pipe: pipe, _watcher: watcher })
 }
 
-/// What the watcher does: waits for the end of the engine, and ends what is left.
+/// The watcher: waits for the end of the engine, and ends the remaining programs.
 ///
 /// # Errors
 ///
-/// Where standard input or the table cannot be read.
+/// If standard input or the table cannot be read.
 pub fn watch() -> io::Result<()> {
-    // Nobody writes to it.
+    // Nothing is ever written to it.
     io::copy(&mut io::stdin().lock(), &mut io::sink())?;
     let now = tree::now();
     let table = File::from(io::stdout().as_fd().try_clone_to_owned()?);

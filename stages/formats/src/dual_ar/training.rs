@@ -13,9 +13,10 @@ const PIECE: f64 = 1024.0;
 const LOGITS_F32: f64 = 3.0;
 /// Logits and their gradient in what is computed in.
 const LOGITS: f64 = 2.0;
-/// What an adapter keeps of each value that goes into it: which ones dropout left, and those.
+/// Numbers that an adapter keeps for each input value: its dropout mask, and the masked value.
 const ADAPTED: f64 = 2.0;
-/// What the adapter of a layer with logits makes beside them, in what is computed in.
+/// Numbers per logit that the adapter of a layer with logits adds, at the precision of the
+/// computation.
 const ADAPTED_LOGITS: f64 = 1.0;
 /// A multiplication and an addition.
 const OPERATIONS: f64 = 2.0;
@@ -68,7 +69,7 @@ impl Config {
         self.sum_of_adapted("", setting, |shape| rank * (shape[0] + shape[1]))
     }
 
-    /// How many values of a token go into the adapters of a block.
+    /// The number of values per token that go into the adapters of a block.
     fn adapted_inputs(&self, block: &str, setting: &Setting) -> f64 {
         self.sum_of_adapted(block, setting, |shape| shape[1])
     }
@@ -191,14 +192,15 @@ mod tests {
         Setting { rows: 8, adapters: Some(Adapters { rank: 8, patterns }), ..full() }
     }
 
-    /// Users of the original report 55 GB. It has the logits of all positions at once, which are
-    /// alive four times at the worst moment in what is computed in: the logits, their softmax, its
-    /// gradient, and the gradient scaled for the adapter. The same counting gives what they report,
-    /// and shows what pieces save.
+    /// Users of the original report 55 GB. It has the logits of all positions at once, which exist
+    /// four times at the peak, at the precision of the computation: the logits, their softmax, its
+    /// gradient, and the gradient scaled for the adapter. The same count gives the reported figure,
+    /// and shows the saving of chunks.
     #[test]
     fn logits_of_all_positions_at_once_take_what_users_of_the_original_report() {
         const COPIES: f64 = 4.0;
-        // Of a second of speech with its text, 21.5 of 27 tokens and of 20 more a clip are frames.
+        // A second of speech with its text has 27 tokens, and each clip has 20 more; 21.5 of the 27
+        // are frames.
         const FRAMES: f64 = 0.72;
         let (config, setting) = (Config::s1_mini().unwrap(), reported());
         let own = config.training_memory(&setting);

@@ -31,7 +31,7 @@ const MAX_GROWTH: usize = 16;
 const MAX_ENTRY_NAME: usize = 256;
 const ALWAYS_ALLOWED: usize = 64 << 20;
 
-/// So many bytes tell all forms apart.
+/// Enough bytes to recognise all forms.
 const HEAD: usize = 512;
 /// The first bytes of what `torch.save` wrote before it made zip archives.
 const LEGACY: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
@@ -49,8 +49,8 @@ impl PthFile {
         PthFile::read(fs.map(path)?)
     }
 
-    /// Looks at the directory and at the pickle. Of a file in parts no more is read than these, and
-    /// of one that is none only its ends.
+    /// Looks at the directory and at the pickle. No more of a file in parts is read than these, and
+    /// of an invalid file only its ends.
     pub fn read(parts: impl Into<Parts>) -> Result<PthFile, FormatError> {
         let parts = parts.into();
         refuse_other_forms(&parts.up_to(FORMAT, 0, HEAD)?)?;
@@ -72,8 +72,8 @@ impl PthFile {
         self.tensors.iter().map(|(name, view)| (name.as_str(), &view.info))
     }
 
-    /// One tensor; a view of the file where that is in memory and the storage of the tensor is
-    /// neither packed nor out of order.
+    /// One tensor; a view of the file if that is in memory and the storage of the tensor is neither
+    /// compressed nor out of order.
     pub fn tensor(&self, name: &str) -> Result<Tensor, FormatError> {
         let view = self.tensors.get(name).ok_or_else(|| FormatError::Missing {
             name: name.to_owned(),
@@ -93,12 +93,12 @@ fn limit(archive: &Archive) -> usize {
     archive.file_size().saturating_mul(MAX_GROWTH).saturating_add(ALWAYS_ALLOWED)
 }
 
-/// Of the pickle itself no more is in memory than what it describes.
+/// Memory use follows from the content of the pickle, not from its length.
 fn pickle(archive: &Archive, entry: &str) -> Result<Pickle, FormatError> {
     let mut reader = BufReader::with_capacity(WINDOW, archive.reader(entry, MAX_PICKLE)?);
     let pickle = Pickle::read_from(&mut reader)?;
     if archive.is_packed(entry) {
-        // To the end, where it is clear that the directory has the right size.
+        // Reads to the end, which verifies the size in the directory.
         let failed = |source| FormatError::Read { format: FORMAT, source };
         io::copy(&mut reader, &mut io::sink()).map_err(failed)?;
     }

@@ -66,8 +66,8 @@ impl View {
         }
     }
 
-    /// The elements in C order, from the part of the storage that is their extent: shared with
-    /// it where they lie so, and else copied.
+    /// The elements in C order, from the range of the storage that they span: shared with it if the
+    /// order fits, else copied.
     pub fn tensor(&self, extent: &Bytes) -> Result<Tensor, FormatError> {
         let bytes = self.info.bytes().unwrap_or_default();
         let data = if bytes == 0 {

@@ -1,5 +1,5 @@
-//! The header of a safetensors file, read as it comes: of one that is none only the beginning is
-//! looked at, and what it describes is bounded.
+//! The header of a safetensors file, parsed while it is read: of an invalid one only the beginning
+//! is looked at, and its content is bounded.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +19,7 @@ const MAX_TENSORS: usize = 1 << 18;
 const MAX_DIMENSIONS: usize = 16;
 const LENGTH: usize = size_of::<u64>();
 
-/// What a file holds, and where its data begins.
+/// The tensors of a file, and the offset of its data.
 pub struct Header {
     pub tensors: BTreeMap<String, (TensorInfo, usize)>,
     pub metadata: BTreeMap<String, String>,

@@ -28,10 +28,10 @@ pub fn training_memory(config: &Config, seconds: f64, setting: &Setting) -> Memo
     Memory { activations, ..Memory::of_values(0.0, own, setting) }
 }
 
-/// How long a step takes beside one of the published model. Of both sides the layers go over all
-/// samples of a part, so that a narrow model takes the time of its channels, the root of its
-/// parameters: a step of four clips of one with a fiftieth of them took 0.7 s on two busy cores, where
-/// a fiftieth of the time would have been 0.04 s.
+/// Time of a step relative to the published model. Both parts have layers that run over all samples
+/// of a segment, so the time of a narrow model follows its channels, the square root of its
+/// parameters: a step of four clips with a fiftieth of the parameters took 0.7 s on two busy cores,
+/// where a fiftieth of the time would be 0.04 s.
 pub fn training_share(config: &Config) -> f64 {
     let parameters =
         |config: &Config| (config.speaking_parameters() + config.judging_parameters()) as f64;

@@ -48,10 +48,10 @@ struct Reading<'a> {
     /// Samples of at most 16 bits without loss stay integers.
     integers: bool,
     state: Option<Stream>,
-    /// The frames that the container promises.
+    /// The number of frames in the container's header.
     declared: Option<u64>,
     skipped: u64,
-    /// Why the last packet could not be decoded.
+    /// The reason why the last packet could not be decoded.
     problem: String,
     census: Census,
 }
@@ -116,7 +116,7 @@ impl<'a> Reading<'a> {
                     ended_early = true;
                     break;
                 }
-                // What is behind the recording may be anything.
+                // Anything may follow the recording.
                 Err(_) if self.is_complete() => break,
                 Err(error) => return Err(broken(self.format, &error)),
             };
@@ -144,7 +144,7 @@ impl<'a> Reading<'a> {
         self.finish(ended_early)
     }
 
-    /// Rate and channels of what a packet holds; none where it cannot be decoded.
+    /// Rate and channels of a packet; none if it cannot be decoded.
     fn decode(&mut self, packet: &Packet, packed: &mut Packed) -> Option<(u32, usize)> {
         match self.decoder.decode(packet) {
             Ok(buffer) => {
@@ -163,12 +163,12 @@ impl<'a> Reading<'a> {
         self.state.as_ref().map_or(0, |stream| stream.mixer.frames() as u64)
     }
 
-    /// All that the container promises is there.
+    /// True when all frames of the container's header are there.
     fn is_complete(&self) -> bool {
         self.declared.is_some_and(|declared| self.frames() >= declared)
     }
 
-    /// The last frame of FLAC, which the container gives up where something else is behind it.
+    /// The last frame of FLAC, which the container drops if other bytes follow it.
     fn take_last_frame(&mut self, packed_bytes: usize, packed: &mut Packed) -> Result<(), Fault> {
         let start = flac::first_frame(self.bytes).map(|first| first + packed_bytes);
         let rest = start.and_then(|start| self.bytes.get(start..)).unwrap_or_default();
@@ -243,7 +243,7 @@ impl<'a> Reading<'a> {
         let is_complete = self.declared.is_some_and(|declared| present >= declared);
         let declared = self.declared.filter(|declared| *declared > present);
         let short = declared.is_some_and(|declared| declared > present + slack(self.format));
-        // Where all is there that is promised, the file may end in whatever it likes.
+        // If all promised frames are there, any bytes may follow.
         if (ended_early && !is_complete) || short {
             if !self.options.allow_truncated {
                 return Err(Fault::Truncated { unit: "frames", declared, present });

@@ -1,11 +1,12 @@
-//! Where the last frame of a FLAC file ends. A reader finds the end of a frame by the start of the
-//! next one; behind the last there may be a tag or anything else, and only its checksum tells.
+//! Finds the end of the last frame of a FLAC file. A reader finds the end of a frame by the start
+//! of the next one; after the last frame a tag or anything else may follow, and only the checksum
+//! shows the end.
 
-/// So many ends that the checksum allows are given: one in 65,536 of any bytes does.
+/// At most this many ends that fit the checksum are returned: one in 65,536 fits by chance.
 const ENDS: usize = 64;
-/// The checksum alone takes two bytes, the header before it at least six.
+/// The checksum takes two bytes, the header before it at least six.
 const SHORTEST_FRAME: usize = 10;
-/// More than the longest frame can be.
+/// More bytes than the longest frame.
 const LONGEST_FRAME: usize = 16 << 20;
 
 /// Where the first frame begins.
@@ -36,24 +37,24 @@ fn behind_id3(bytes: &[u8]) -> Option<usize> {
     Some(10 + length + if has_footer { 10 } else { 0 })
 }
 
-/// Whether a frame may begin here.
+/// True when a frame may begin here.
 pub fn begins_frame(bytes: &[u8]) -> bool {
     matches!(bytes, [0xFF, 0xF8 | 0xF9, ..])
 }
 
-/// How long the frame at the start of these bytes may be, going by its checksum; the shortest
+/// The possible lengths of the frame at the start of these bytes, by its checksum; the shortest
 /// first. The true length is among them if the frame is whole.
 pub fn ends(bytes: &[u8]) -> impl Iterator<Item = usize> {
     let mut sum: u16 = 0;
     let lengths = bytes.iter().take(LONGEST_FRAME).enumerate().filter_map(move |(at, byte)| {
         sum = step(sum, *byte);
-        // A checksum behind the bytes that it is of makes the sum of all zero.
+        // With its own checksum appended, the checksum of the bytes is zero.
         (sum == 0 && at + 1 >= SHORTEST_FRAME).then_some(at + 1)
     });
     lengths.take(ENDS)
 }
 
-/// CRC-16 with the polynomial 0x8005, from the highest bit on.
+/// CRC-16 with the polynomial 0x8005, most significant bit first.
 fn step(sum: u16, byte: u8) -> u16 {
     const TABLE: [u16; 256] = table();
     (sum << 8) ^ TABLE[usize::from((sum >> 8) as u8 ^ byte)]

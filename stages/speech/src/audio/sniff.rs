@@ -18,7 +18,7 @@ pub enum Format {
 impl Format {
     pub const ALL: [Self; 6] = [Self::Wav, Self::Flac, Self::Mp3, Self::Ogg, Self::M4a, Self::Aiff];
 
-    /// What tools that go by names expect a file of this format to end in.
+    /// The usual extension of this format, for tools that go by names.
     pub fn extension(self) -> &'static str {
         match self {
             Self::Wav => "wav",

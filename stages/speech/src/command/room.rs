@@ -1,9 +1,9 @@
-//! Whether a program had room on the disk that it worked on. What it gave without says nothing
-//! about its input.
+//! Detects programs that had no room on their disk. The result of such a program says nothing about
+//! its input.
 //!
-//! Programs that work at the same time fill one disk, and the one that ends first gives its space
-//! back before the other is looked at. So every look at a disk is remembered, and each program
-//! is followed by one before its folder is emptied.
+//! Programs that work at the same time fill one disk, and the first one to end frees its space
+//! before the disk is checked for another. So every check is remembered, and each program is
+//! followed by one before its folder is emptied.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,22 +18,23 @@ use super::run::CommandError;
 
 /// Programs that do not go by TMPDIR work there as well.
 const TEMPORARY: &str = "/tmp";
-/// With more than this a program that speaks of a full disk means another one, or its input.
+/// With more free space than this, a program that reports a full disk means another disk, or its
+/// input.
 const PLENTY: u64 = 1 << 30;
 
-/// When a disk was last seen in each state.
+/// The last time that a disk was seen in each state.
 #[derive(Default)]
 struct Seen {
     full: Option<Instant>,
     nearly_full: Option<Instant>,
 }
 
-/// What was seen of the disks that programs work on.
+/// The states of the disks that programs work on.
 #[derive(Default)]
 pub struct Disks(Mutex<HashMap<u64, Seen>>);
 
 impl Disks {
-    /// Those of this process.
+    /// The record of this process.
     pub fn shared() -> &'static Disks {
         static SHARED: std::sync::LazyLock<Disks> = std::sync::LazyLock::new(Disks::default);
         &SHARED
@@ -43,7 +44,7 @@ impl Disks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the disk of a folder; None where the system does not tell.
+    /// Checks the disk of a folder; None if the system does not tell.
     pub fn look(&self, folder: &Utf8Path) -> Option<Space> {
         let space = Space::of(folder).ok()?;
         self.note(&space, Instant::now());
@@ -70,7 +71,7 @@ impl Disks {
     }
 }
 
-/// The disks under one program, from its start on.
+/// The disks of one program, from its start on.
 pub struct Room<'a> {
     disks: &'static Disks,
     folder: &'a Utf8Path,
@@ -82,8 +83,8 @@ impl<'a> Room<'a> {
         Room { disks: Disks::shared(), folder, started: Instant::now() }
     }
 
-    /// What a program gave, unless there was no room for it. To be asked before anything in its
-    /// folder is removed.
+    /// The result of a program, unless it had no room. Must be called before anything in its folder
+    /// is removed.
     pub fn judge<T>(&self, given: Result<T, CommandError>) -> Result<T, CommandError> {
         let space = self.disks.look(self.folder);
         let without_room = |error: Option<CommandError>| CommandError::NoRoom {
@@ -92,7 +93,7 @@ impl<'a> Room<'a> {
             cause: error.map_or_else(String::new, |error| format!("; {}", error.in_short())),
         };
         match given {
-            // It may have gone on after a write that failed.
+            // It may have gone on after a failed write.
             Ok(_) if self.was(Disks::was_full, space) => Err(without_room(None)),
             Ok(given) => Ok(given),
             Err(error) if !error.is_of_the_program() => Err(error),
@@ -121,7 +122,7 @@ impl<'a> Room<'a> {
     }
 }
 
-/// How the system says it, in the language that programs are run in. Lower case.
+/// The system's words for it, in the language that programs run in. Lower case.
 const FULL: [&str; 2] = ["no space left on device", "disk quota exceeded"];
 const UNABLE: [&str; 8] = [
     "input/output error",

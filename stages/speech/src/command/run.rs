@@ -78,7 +78,7 @@ pub enum CommandError {
     NoRoom {
         folder: Utf8PathBuf,
         free: u64,
-        /// Behind a semicolon; empty where the program noticed nothing.
+        /// After a semicolon; empty if the program noticed nothing.
         cause: String,
     },
     #[error("the machine could not do what the command asked for; {cause}")]
@@ -88,13 +88,13 @@ pub enum CommandError {
 }
 
 impl CommandError {
-    /// Whether the program itself came to an end that may be due to what it was given.
+    /// True when the program itself ended in a way that may be due to its input.
     pub fn is_of_the_program(&self) -> bool {
         self.reject_code().is_some()
             || matches!(self, CommandError::Killed { .. } | CommandError::NotFound { .. })
     }
 
-    /// What the program said last.
+    /// The last words of the program.
     pub fn said(&self) -> &str {
         match self {
             CommandError::NotFound { end, .. }
@@ -105,7 +105,7 @@ impl CommandError {
         }
     }
 
-    /// With the last line alone of what the program said.
+    /// With only the last line of the program's output.
     pub fn in_short(&self) -> String {
         let (said, whole) = (self.said().trim(), self.to_string());
         match said.lines().next_back() {

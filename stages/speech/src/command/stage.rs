@@ -148,7 +148,7 @@ impl Declared {
         }
     }
 
-    /// What the command makes.
+    /// The outputs of the command.
     fn make(
         &self,
         folder: &Utf8Path,
@@ -271,11 +271,11 @@ struct Private {
 
 impl Drop for Private {
     fn drop(&mut self) {
-        // Who works beside this one may have found no room until now.
+        // A concurrent program may have run out of space until now.
         if self.folder.is_some() {
             Disks::shared().look(&self.path);
-            // Also what the command has closed to its owner. What stays is swept with the folder
-            // above.
+            // This includes folders that the command has closed to their owner. The rest is swept
+            // with the parent folder.
             let _ = RealFs.remove_dir_all(&self.path);
         }
     }
@@ -408,8 +408,8 @@ fn place(
         Some(Value::Text(text)) => Ok(Some(text.to_string())),
         Some(Value::Number(number)) => Ok(Some(number.to_string())),
         Some(Value::Blob(blob)) => {
-            // Tools go by the extension, and the kind ends in it: `audio/wav`. What a recording of
-            // the user's is, its bytes say.
+            // Tools go by the extension, and the kind ends in it: `audio/wav`. The bytes of a
+            // user's recording say which format it is.
             let bytes = context.read(blob)?;
             let extension = match &*blob.kind {
                 RECORDING => sniff::extension(&bytes).unwrap_or(RECORDING).to_owned(),

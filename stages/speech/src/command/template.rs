@@ -1,6 +1,6 @@
 //! Command lines with places for values: `say {text} -o {out.audio}`.
 //!
-//! A value always is one word to the shell, whatever it holds.
+//! A value is always one word to the shell, whatever it contains.
 
 use std::collections::BTreeMap;
 

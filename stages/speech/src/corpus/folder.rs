@@ -118,8 +118,8 @@ impl Clip {
     }
 }
 
-/// Whether something that no path leads to may belong to a clip, going by its name: one without an
-/// extension may be a folder of clips.
+/// True when a name that no path leads to may belong to a clip: one without an extension may be a
+/// folder of clips.
 pub fn may_be_of_a_clip(name: &str) -> bool {
     let last = name.rsplit('/').next().unwrap_or(name);
     path::has_audio_extension(name) || transcript_stem(name).is_some() || !last.contains('.')

@@ -14,8 +14,8 @@ pub fn folder(parameters: &Parameters) -> Result<Option<Utf8PathBuf>, StageError
     parameters.is_set("tokens").then(|| Ok(parameters.text("tokens")?.into())).transpose()
 }
 
-/// Gives each clip the array of its name. Arrays of no clip are counted, and so are those that
-/// cannot be read, which are as if they were not there: what is missing is for `vq.adopt` to say.
+/// Gives each clip the array with its name. Arrays without a clip are counted, and so are
+/// unreadable ones, which count as missing: `vq.adopt` reports them.
 pub fn add(
     folder: Option<&Utf8Path>,
     output: &mut SourceOutput,

@@ -195,8 +195,8 @@ impl Words {
         new
     }
 
-    /// The bytes of a recording. What they are is for them to say: a name that says something
-    /// else must not change what becomes of them.
+    /// The bytes of a recording. They alone decide its format: a wrong name must not change the
+    /// result.
     fn recording(&mut self, digest: Digest, size: u64) -> Blob {
         Blob { digest, size, kind: self.get(kinds::RECORDING) }
     }

@@ -45,12 +45,12 @@ impl Condition {
         if is_met { Ok(()) } else { Err(Failure::Unmet) }
     }
 
-    /// Whether an item without the field is what the condition looks for.
+    /// True when the condition looks for items without the field.
     pub fn is_for_missing(&self) -> bool {
         self.test == Test::NotEmpty
     }
 
-    /// Why an item is set aside that cannot be tested.
+    /// The reason to set aside an item that cannot be tested.
     pub fn untested(&self) -> Reject {
         let field = &self.field;
         let reason = format!("it has no field `{field}` that the condition can test");

@@ -9,12 +9,12 @@ use stage_formats::artifact::TOKENIZER;
 use stage_formats::shapes::listed;
 use stage_formats::{Parts, WeightFile};
 
-/// Bytes of a file that describes a model, at most: configurations have some kilobytes.
+/// Limit on the bytes of a file that describes a model: configurations have some kilobytes.
 const MAX_DESCRIPTION: u64 = 1 << 20;
 /// The largest tokenizers have seven megabytes.
 const MAX_TOKENIZER: u64 = 16 << 20;
 
-/// A file of weights, of which only the directory has been read.
+/// A file of weights with only its directory read.
 pub struct Opened {
     path: String,
     pub digest: Digest,
@@ -23,7 +23,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Makes sure of the content, before anything is made of it.
+    /// Verifies the content, before anything is made of it.
     pub fn verify(&self) -> Result<(), StageError> {
         self.source
             .verify()
@@ -61,7 +61,7 @@ impl<'a> Files<'a> {
         Ok(Opened { path: path.to_owned(), digest: blob.digest, file, source })
     }
 
-    /// The start of a file beside, if there is one.
+    /// The start of a neighbouring file, if there is one.
     pub fn head(
         &self,
         name: &str,
@@ -90,7 +90,7 @@ impl<'a> Files<'a> {
     }
 }
 
-/// The bytes of a file that describes the model. One that is far too large is not looked at.
+/// The bytes of a file that describes the model. One that is far too large is refused unread.
 pub fn description(
     name: &str,
     blob: &Blob,

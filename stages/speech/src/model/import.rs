@@ -1,5 +1,5 @@
-//! The stage `model.import`. The directory of a file is looked at first; then one tensor is in
-//! memory at a time, and each is a part that is kept, so that an import that was stopped goes on.
+//! The stage `model.import`. It looks at the directory of a file first; then one tensor is in
+//! memory at a time, and each is a part that is kept, so that a stopped import goes on.
 
 use std::sync::Arc;
 

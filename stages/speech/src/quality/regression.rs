@@ -212,7 +212,7 @@ impl GatherJob for Regression {
 }
 
 impl Regression {
-    /// Items of which no mean says anything.
+    /// Items without any measure.
     fn unmeasured(&self, items: &[Item]) -> Vec<(usize, Reject)> {
         let is_measured =
             |item: &Item| self.measures.iter().any(|measure| measure.value(item).is_some());

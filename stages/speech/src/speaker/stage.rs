@@ -44,7 +44,7 @@ impl GatherJob for Stats {
     }
 }
 
-/// Clips that no choice of speakers can take.
+/// Clips without a speaker.
 fn nameless(items: &[Item]) -> Vec<(usize, Reject)> {
     let is_nameless = |item: &Item| item.fields.text("speaker").unwrap_or(UNNAMED) == UNNAMED;
     let reject = || Reject::new("no-speaker", "the clip does not name its speaker");

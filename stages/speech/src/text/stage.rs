@@ -197,7 +197,7 @@ impl GatherJob for AuditJob {
     }
 }
 
-/// Items that there is nothing to check of.
+/// Items without a text.
 fn textless(items: &[Item]) -> Vec<(usize, Reject)> {
     let places = items.iter().enumerate().filter(|(_, item)| item.fields.text("text").is_none());
     places.map(|(place, _)| (place, Reject::new("no-text", "the item has no text"))).collect()

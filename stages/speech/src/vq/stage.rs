@@ -112,8 +112,8 @@ impl Adopt {
     }
 }
 
-/// Whether these tokens were adopted for another recording of the clip before. That they are as long
-/// says nothing then.
+/// True when these tokens were adopted for another recording of the clip before. Then an equal
+/// length proves nothing.
 fn is_of_another_recording(
     clip: &str,
     tokens: &Digest,
@@ -127,7 +127,7 @@ fn is_of_another_recording(
     Ok(context.first_told(&sink.finish(), &sound)? != sound)
 }
 
-/// The digest of what is heard: in another container, or with another tag, it is the same.
+/// The digest of the decoded sound: another container or tag does not change it.
 fn sound_of(clip: &Clip) -> Digest {
     let mut hasher = Hasher::default();
     hasher.update(&clip.rate.to_le_bytes());

@@ -170,7 +170,7 @@ fn the_length_limit_stops_decoding_early() {
     }
 }
 
-/// What tools and broken copies leave behind a recording.
+/// Bytes that tools and broken copies leave after a recording.
 fn tails() -> Vec<(&'static str, Vec<u8>)> {
     let mut id3 = b"TAGTitle".to_vec();
     id3.resize(128, 0);
@@ -238,7 +238,7 @@ fn a_cut_flac_is_short_whatever_is_behind_it() {
 #[test]
 fn a_flac_that_states_no_length_is_read_to_its_last_frame() {
     let mut bytes = FLAC.to_vec();
-    // The number of samples: 36 bits of which the first four share their byte.
+    // The number of samples: 36 bits; the first four share a byte with another field.
     bytes[21] &= 0xF0;
     bytes[22..26].fill(0);
     let clean = read(FLAC).clip;

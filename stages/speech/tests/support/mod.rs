@@ -22,15 +22,15 @@ pub struct Bench {
     pub blobs: HashMap<Digest, Bytes>,
     pub parts: HashMap<Digest, Fields>,
     pub files: BTreeMap<Utf8PathBuf, Bytes>,
-    /// Blobs that are too large to be in memory: they can be opened and not be read.
+    /// Blobs that are too large for memory: they can be opened but not read.
     pub large: HashMap<Digest, Arc<Zeros>>,
     pub is_stopping: bool,
-    /// What was set aside, by port and place.
+    /// Items set aside, by port and place.
     pub aside: Vec<(String, usize, Reject)>,
     pub scratch: Option<tempfile::TempDir>,
 }
 
-/// A file of zeros behind a few bytes, which counts what is read of it.
+/// A file of zeros after a few bytes, which counts the bytes read.
 #[derive(Default)]
 pub struct Zeros {
     pub size: u64,
@@ -103,7 +103,7 @@ impl Bench {
         Value::Blob(Arc::new(Blob { digest, size, kind: kind.into() }))
     }
 
-    /// A blob of so many zeros behind these bytes.
+    /// A blob of this number of zeros after these bytes.
     pub fn zeros(&mut self, size: u64, head: &'static [u8]) -> (Arc<Zeros>, Value) {
         let large = Arc::new(Zeros { size, head, ..Zeros::default() });
         let digest = Digest::of(format!("{size} {head:?}").as_bytes());
@@ -146,7 +146,7 @@ impl Bench {
         job.process(items, self)
     }
 
-    /// What was set aside: port, place and code.
+    /// Items set aside: port, place and code.
     pub fn set_aside(&self) -> Vec<String> {
         let one = |(port, place, reject): &(String, usize, Reject)| {
             format!("{port} {place} {}", reject.code)

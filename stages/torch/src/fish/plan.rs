@@ -43,8 +43,8 @@ impl Plan {
         self.max_length.min(longest).max(1) as usize
     }
 
-    /// What the training will do, and what the trainer is told; `keep_kind` is what the result is
-    /// rounded to.
+    /// The course of the training and the settings of the trainer; `keep_kind` is the precision of
+    /// the result.
     pub fn settings(
         &self,
         clips: &Clips,

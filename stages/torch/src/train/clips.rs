@@ -24,12 +24,12 @@ pub struct Clips<C> {
     /// Which ones are held out.
     pub held_out: Vec<bool>,
     pub aside: Aside,
-    /// How many items are not among the clips.
+    /// The number of items that are not among the clips.
     pub left_out: u64,
     pub notes: Notes,
 }
 
-/// Clips that cannot be learnt from, by their place on each port.
+/// Unusable clips, by their place on each port.
 #[derive(Debug, Default)]
 pub struct Aside {
     validation: Vec<(usize, Reject)>,
@@ -37,7 +37,7 @@ pub struct Aside {
 }
 
 impl Aside {
-    /// Says so before anything is trained; an error when there are too many.
+    /// Reports them before the training begins; an error if there are too many.
     pub fn tell(self, context: &mut dyn Context) -> Result<(), StageError> {
         for (port, rejects) in [(VALIDATION, self.validation), (TRAINING, self.training)] {
             if !rejects.is_empty() {
@@ -80,7 +80,7 @@ impl<'a> Sides<'a> {
         Ok(Sides { training: input.items(TRAINING)?, validation, fraction, salt })
     }
 
-    /// All items as clips, but for those that `read` says cannot be learnt from.
+    /// All items as clips, except those that `read` refuses.
     pub fn clips<C: Trainable>(
         &self,
         mut read: impl FnMut(&Item, &mut Notes) -> Result<Result<C, Reject>, StageError>,

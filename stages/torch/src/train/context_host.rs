@@ -59,7 +59,7 @@ impl Host for ContextHost<'_> {
     }
 
     fn commit(&mut self, step: u64, checkpoint: &Checkpoint<Blob>) -> Result<(), StageError> {
-        // What is left is counted from here.
+        // The remaining time counts from here.
         self.context.progress(step.min(self.steps), self.steps);
         let mut state = Output::default().with(STATE, NewValue::Text(checkpoint.state.clone()));
         for (name, blob) in &checkpoint.tensors {

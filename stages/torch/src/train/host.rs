@@ -28,7 +28,7 @@ pub trait Host {
     /// True when training shall save and end soon.
     fn stopping(&mut self) -> bool;
 
-    /// Asked before each step: false when training shall save and end before it.
+    /// Asked before each step: false when the training must save and end before it.
     fn may_begin_step(&mut self, validates: bool) -> bool {
         let _ = validates;
         !self.stopping()

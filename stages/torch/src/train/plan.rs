@@ -62,14 +62,14 @@ impl TrainingPlan {
         })
     }
 
-    /// What the training will do, before its first step; refused where a part of it can never act.
+    /// The course of the training, before its first step; refused if a part of it can never act.
     pub fn course(&self, rows: &Rows<'_>, left_out: u64) -> Result<Course, StageError> {
         let rows_of_pass = rows.of_a_pass(self.seed)? as f64;
         let steps = course::steps(&self.parameters, || Ok(rows_of_pass))?;
         let timetable = Timetable::of(&self.parameters, steps)?;
         let held_out = rows.held_out.iter().filter(|held| **held).count() as u64;
         let used = rows.clips.len() as u64 - held_out;
-        // Without clips there is nothing to say of steps, and the trainer says why.
+        // Without clips there are no steps, and the trainer says why.
         if used > 0 {
             timetable.check(held_out > 0)?;
         }

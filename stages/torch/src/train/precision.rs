@@ -25,7 +25,7 @@ pub struct DeviceFacts {
 }
 
 impl Precision {
-    /// As manifests write it.
+    /// The name in manifests.
     pub fn name(self) -> &'static str {
         match self {
             Precision::F32 => "f32",

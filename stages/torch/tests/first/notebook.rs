@@ -34,7 +34,7 @@ fn cells() -> Vec<String> {
     texts[1..].to_vec()
 }
 
-/// Runs a cell, which has to succeed, with this folder as the root of the machine.
+/// Runs a cell, which must succeed, with this folder as the root of the machine.
 fn run_cell(root: &Path, cell: &str) {
     let output = try_cell(root, cell);
     assert!(output.status.success(), "{cell}\n{output:?}");
@@ -128,7 +128,7 @@ fn told_steps(root: &Project, run: usize) -> Vec<u64> {
     steps
 }
 
-/// Says what it was asked, and ends as it was told to.
+/// Prints its arguments, and ends with the given status.
 const STUB: &str = "#!/bin/sh\necho \"$1\" >> \"$(dirname \"$0\")/asked\"\n\
                     read -r code < \"$(dirname \"$0\")/$1.code\" && exit \"$code\"\nexit 0\n";
 
@@ -137,7 +137,7 @@ fn what_is_new_is_packed_however_the_run_ends() {
     for (code, is_well) in [("0", true), ("75", true), ("1", false), ("137", false)] {
         let root = Project::default();
         root.write(&format!("{SOURCES}/{RECIPE}"), document(RECIPE));
-        // An archive that is damaged comes in as far as it is whole.
+        // The intact part of a damaged archive is unpacked.
         root.write("kaggle/input/session-1/cache-1/volume", "");
         root.write("kaggle/working/programs/unpack-cache.code", "1\n");
         root.write("kaggle/working/programs/run.code", format!("{code}\n"));

@@ -73,7 +73,8 @@ fn steps(stage: &str) -> u64 {
 
 fn project(stage: &str) -> Project {
     let (head, export) = stage.split_once("export").unwrap();
-    // As many validations as come before the last step: it may end the training, and does not.
+    // The patience equals the validations before the last step: it may end the training, and does
+    // not.
     let patience = (steps(stage) - 1) / 9;
     let steps = steps(stage);
     with(&format!("{head}steps = {steps}\npatience = {patience}\n{SETTINGS}export{export}"))

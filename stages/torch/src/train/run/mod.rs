@@ -83,7 +83,7 @@ pub fn train<T: Trainee, D: Data<T::Batch>, H: Host>(
     run.finish(host)
 }
 
-/// The same, whatever was learnt: the few steps of a rehearsal may all be skipped until the loss
+/// The same without that check: the few steps of a rehearsal may all be skipped until the loss
 /// scale fits.
 pub(super) fn rehearse<T: Trainee, D: Data<T::Batch>, H: Host>(
     job: Job<'_, T, D>,

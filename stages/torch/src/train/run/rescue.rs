@@ -79,8 +79,8 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         Ok(())
     }
 
-    /// A training of which no step could be used has learnt nothing: what it would give is what
-    /// it began with.
+    /// A training without a single usable step has learned nothing: its result would be the weights
+    /// that it began with.
     pub(super) fn check_learnt(&self) -> Result<(), StageError> {
         if self.state.skipped < self.state.step {
             return Ok(());

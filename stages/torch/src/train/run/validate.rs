@@ -16,7 +16,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         self.validates_after(self.state.step)
     }
 
-    /// Whether held-out clips are looked at after this step.
+    /// True when held-out clips are looked at after this step.
     pub(super) fn validates_after(&self, step: u64) -> bool {
         let settings = self.job.settings;
         let every = settings.validate_every.max(1);
@@ -45,7 +45,8 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         if samples::is_due(step, settings, self.state.ended) {
             self.show(host)?;
         }
-        // What was there before the first step is no result, nor is it after steps that were skipped.
+        // The state before the first step is no result, and neither is one after skipped steps
+        // only.
         if self.state.skipped < step && self.state.ranking.admits(settings.keep_best, loss) {
             self.best.push((step, self.keep_weights(host)?));
             let place = Place { step, loss };

@@ -95,7 +95,7 @@ impl Plan {
         }
     }
 
-    /// What the training will do, and what the trainer is told.
+    /// The course of the training and the settings of the trainer.
     pub fn settings(
         &self,
         clips: &Clips,
