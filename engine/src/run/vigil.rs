@@ -15,13 +15,13 @@ use crate::show::units;
 
 /// The time that a worker may show no sign of life.
 const SILENCE: Duration = Duration::from_secs(8);
-/// The time that it may go on at all after a request to stop.
+/// The time that it may go on at all after a signal asked to stop.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The state of the workers since the run was asked to stop.
 #[derive(Default)]
 pub struct Vigil {
-    /// The beginning of the wait.
+    /// The time of that signal; None if the run stops for another reason.
     pressed: Option<Instant>,
     lives: HashMap<String, Life>,
 }
