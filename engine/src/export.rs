@@ -380,8 +380,8 @@ impl One<'_> {
         }
         let bytes = self.store.read(digest).map_err(|error| match error {
             ReadError::Cache(error) => error,
-            ReadError::Changed { path, .. } => CacheError::Changed { path },
-            ReadError::Lost(_) | ReadError::Unreadable(_) => {
+            // The run makes it again.
+            ReadError::Changed { .. } | ReadError::Lost(_) | ReadError::Unreadable(_) => {
                 CacheError::Missing { digest: *digest }
             }
         })?;

@@ -95,6 +95,15 @@ impl Ran {
         self.events.iter().filter_map(message).collect()
     }
 
+    /// Why items were set aside.
+    pub fn set_aside(&self) -> Vec<String> {
+        let reason = |event: &Event| match event {
+            Event::ItemQuarantined { reason, .. } => Some(reason.clone()),
+            _ => None,
+        };
+        self.events.iter().filter_map(reason).collect()
+    }
+
     /// Why it began to stop.
     pub fn stopping(&self) -> Vec<String> {
         let why = |event: &Event| match event {

@@ -88,7 +88,7 @@ fn a_panic_costs_its_item_and_nothing_of_it_is_printed() {
     let ran = RanProgram::of(run(&project));
     assert_eq!((ran.executed()["unruly"], ran.quarantined("unruly")), (5, 1), "{ran:?}");
     let set_aside = ran.all("item-quarantined");
-    assert_eq!(set_aside[0]["reason"], "the stage panicked: told to \u{1b}[2J");
+    assert_eq!(set_aside[0]["reason"], "the stage panicked: told to \\u{1b}[2J");
     assert!(!ran.errors.contains("panicked"), "{ran:?}");
     assert_goes_on(&project);
 }

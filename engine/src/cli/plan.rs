@@ -39,6 +39,14 @@ pub fn check(
     for warning in &project.warnings {
         program.tell(diagnostic(warning, &program.terminal).trim_end());
     }
+    let trainings = trainings(program, &project);
+    let courses = trainings.as_ref().map_or(String::new(), |estimate| {
+        courses(estimate, &project.pipeline, program.terminal.data)
+    });
+    if let Some(Err(error)) = trainings.as_ref().map(refuse_idle) {
+        output.write_all(courses.as_bytes())?;
+        return Err(error);
+    }
     let (stages, assets) = (project.pipeline.stages.len(), project.pipeline.assets.len());
     let plural = |count: usize| if count == 1 { "" } else { "s" };
     write!(output, "`{}` is right: {stages} stage{}", project.pipeline.file, plural(stages))?;
@@ -46,9 +54,7 @@ pub fn check(
         write!(output, ", {assets} asset{}", plural(assets))?;
     }
     writeln!(output)?;
-    let Some(estimate) = trainings(program, &project) else { return Ok(Exit::Done) };
-    output.write_all(courses(&estimate, &project.pipeline, program.terminal.data).as_bytes())?;
-    refuse_idle(&estimate)?;
+    output.write_all(courses.as_bytes())?;
     Ok(Exit::Done)
 }
 

@@ -35,6 +35,9 @@ const LOSSY: f64 = 0.2;
 const TOKEN_BYTES_PER_SECOND: f64 = 430.0;
 /// How fast people speak.
 const LETTERS_PER_SECOND: f64 = 14.0;
+const TEXT_TOKENS_PER_SECOND: f64 = 5.5;
+/// Frames of the codec of Fish Speech, and text.
+pub const TOKENS_PER_SECOND: f64 = 21.5 + TEXT_TOKENS_PER_SECOND;
 /// The port on which a training gives its states, and the one where they arrive.
 const CHECKPOINTS: &str = "checkpoints";
 
@@ -44,18 +47,27 @@ pub struct Flow {
     pub items: f64,
     /// Of sound, or of speech where there is only text.
     pub seconds: f64,
+    /// Rows of a text model, in tokens without those that every clip has.
+    pub tokens: f64,
     /// Unknown: neither data nor `[expect]` says so.
     pub is_guess: bool,
 }
 
 impl Flow {
     fn add(&mut self, fields: &Fields, packing: &Packing) {
+        let seconds = seconds_of(fields, packing);
         self.items += 1.0;
-        self.seconds += seconds_of(fields, packing);
+        self.seconds += seconds;
+        self.tokens += tokens_of(fields, seconds);
     }
 
-    fn add_longer(&mut self, fields: &Fields, packing: &Packing, seconds: f64) {
-        if seconds_of(fields, packing) > seconds {
+    fn add_longer(&mut self, fields: &Fields, packing: &Packing, limit: Limit) {
+        let seconds = seconds_of(fields, packing);
+        let is_longer = match limit {
+            Limit::Seconds(most) => seconds > most,
+            Limit::Tokens(most) => tokens_of(fields, seconds) > most,
+        };
+        if is_longer {
             self.add(fields, packing);
         }
     }
@@ -63,12 +75,30 @@ impl Flow {
     fn add_all(&mut self, other: Flow) {
         self.items += other.items;
         self.seconds += other.seconds;
+        self.tokens += other.tokens;
         self.is_guess |= other.is_guess;
     }
 
     pub fn mean_seconds(&self) -> f64 {
         if self.items > 0.0 { self.seconds / self.items } else { 0.0 }
     }
+
+    pub fn mean_tokens(&self) -> f64 {
+        if self.items > 0.0 { self.tokens / self.items } else { 0.0 }
+    }
+
+    /// Items like these, in another number.
+    pub fn of_items(self, items: f64) -> Flow {
+        let (seconds, tokens) = (items * self.mean_seconds(), items * self.mean_tokens());
+        Flow { items, seconds, tokens, ..self }
+    }
+}
+
+/// The length from which an item is too long.
+#[derive(Clone, Copy, Debug)]
+pub enum Limit {
+    Seconds(f64),
+    Tokens(f64),
 }
 
 pub struct Flows<'a> {
@@ -117,15 +147,15 @@ impl<'a> Flows<'a> {
     }
 
     /// The known number of items on a port that last longer.
-    pub fn longer(&self, spec: &StageSpec, port: &str, seconds: f64) -> Flow {
+    pub fn longer(&self, spec: &StageSpec, port: &str, limit: Limit) -> Flow {
         let mut long = Flow::default();
         let references = spec.inputs.get(port).into_iter().flat_map(|input| &input.references);
         for reference in references {
             let Reference::Stage { stage, port } = reference else { continue };
             // Unreadable files are reported when they are used.
             let found = match self.plan.stage(*stage).outputs.get(port) {
-                Some(Planned::Root { root, .. }) => self.longer_stored(root, seconds),
-                Some(Planned::Partial(partial)) => self.longer_known(partial, seconds),
+                Some(Planned::Root { root, .. }) => self.longer_stored(root, limit),
+                Some(Planned::Partial(partial)) => self.longer_known(partial, limit),
                 _ => continue,
             };
             long.add_all(found.unwrap_or_default());
@@ -133,24 +163,24 @@ impl<'a> Flows<'a> {
         long
     }
 
-    fn longer_stored(&self, root: &Digest, seconds: f64) -> Result<Flow, ReadError> {
-        longer_of(&self.store, &self.packing, &self.store.dataset(root)?.buckets, seconds)
+    fn longer_stored(&self, root: &Digest, limit: Limit) -> Result<Flow, ReadError> {
+        longer_of(&self.store, &self.packing, &self.store.dataset(root)?.buckets, limit)
     }
 
-    fn longer_known(&self, partial: &PartialDataset, seconds: f64) -> Result<Flow, ReadError> {
+    fn longer_known(&self, partial: &PartialDataset, limit: Limit) -> Result<Flow, ReadError> {
         let (mut closed, mut long) = (Vec::new(), Flow::default());
         for bucket in &partial.buckets {
             match bucket {
                 PartialBucket::Closed(bucket) => closed.push(*bucket),
                 PartialBucket::Open { items, .. } => items.iter().for_each(|item| match item {
                     PartialItem::Known(item) => {
-                        long.add_longer(&item.fields, &self.packing, seconds);
+                        long.add_longer(&item.fields, &self.packing, limit);
                     }
                     PartialItem::Pending(_) => {}
                 }),
             }
         }
-        long.add_all(longer_of(&self.store, &self.packing, &closed, seconds)?);
+        long.add_all(longer_of(&self.store, &self.packing, &closed, limit)?);
         Ok(long)
     }
 
@@ -195,9 +225,9 @@ impl<'a> Flows<'a> {
         }
         flow.add_all(in_buckets(&self.store, &self.packing, &closed)?);
         let arriving = self.main_input(self.pipeline.stage(id), assumed).unwrap_or_default();
-        flow.is_guess |= pending > 0.0 && arriving.is_guess;
-        flow.items += pending;
-        flow.seconds += pending * arriving.mean_seconds();
+        if pending > 0.0 {
+            flow.add_all(arriving.of_items(pending));
+        }
         Ok(flow)
     }
 
@@ -218,7 +248,7 @@ impl<'a> Flows<'a> {
         match states {
             Some(Reference::Stage { stage, port }) => {
                 let states = self.of(*stage, port, assumed).items;
-                Flow { items: flow.items * states, seconds: flow.seconds * states, ..flow }
+                flow.of_items(flow.items * states)
             }
             _ => flow,
         }
@@ -239,11 +269,9 @@ impl<'a> Flows<'a> {
             && !texts.is_empty()
         {
             let letters: usize = texts.iter().map(|text| text.to_string().chars().count()).sum();
-            return Flow {
-                items: texts.len() as f64,
-                seconds: letters as f64 / LETTERS_PER_SECOND,
-                is_guess: false,
-            };
+            let seconds = letters as f64 / LETTERS_PER_SECOND;
+            let tokens = seconds * TOKENS_PER_SECOND;
+            return Flow { items: texts.len() as f64, seconds, tokens, is_guess: false };
         }
         let expected = self.pipeline.session.expected;
         let items = expected.clips.unwrap_or(CLIPS);
@@ -258,7 +286,7 @@ impl<'a> Flows<'a> {
             "`{name}` gives {items:.0} clips of {:.1} s each, {told}",
             seconds / items.max(1.0)
         ));
-        Flow { items, seconds, is_guess }
+        Flow { items, seconds, tokens: seconds * TOKENS_PER_SECOND, is_guess }
     }
 }
 
@@ -272,7 +300,7 @@ fn in_buckets(store: &Store, packing: &Packing, buckets: &[Bucket]) -> Result<Fl
     }
     if step > 1 {
         let items = buckets.iter().map(|bucket| f64::from(bucket.items)).sum();
-        flow = Flow { items, seconds: items * flow.mean_seconds(), ..flow };
+        flow = flow.of_items(items);
     }
     Ok(flow)
 }
@@ -282,16 +310,15 @@ fn longer_of(
     store: &Store,
     packing: &Packing,
     buckets: &[Bucket],
-    seconds: f64,
+    limit: Limit,
 ) -> Result<Flow, ReadError> {
     let step = buckets.len().div_ceil(READ).max(1);
     let mut long = Flow::default();
     for bucket in buckets.iter().step_by(step) {
         let chunk = store.chunk(&bucket.chunk)?;
-        chunk.items.iter().for_each(|item| long.add_longer(&item.fields, packing, seconds));
+        chunk.items.iter().for_each(|item| long.add_longer(&item.fields, packing, limit));
     }
-    let all = step as f64;
-    Ok(Flow { items: long.items * all, seconds: long.seconds * all, ..long })
+    Ok(long.of_items(long.items * step as f64))
 }
 
 fn is_dataset(spec: &StageSpec, port: &str) -> bool {
@@ -343,6 +370,15 @@ impl Packing {
                 count => parts.iter().sum::<f64>() / count as f64,
             }
         })
+    }
+}
+
+/// A row of a text model has a token for each frame of sound and some for its text.
+fn tokens_of(fields: &Fields, seconds: f64) -> f64 {
+    let frames = fields.blob("tokens").and_then(|_| fields.number("frames"));
+    match frames.filter(|frames| frames.is_finite()) {
+        Some(frames) => frames.max(0.0) + TEXT_TOKENS_PER_SECOND * seconds,
+        None => TOKENS_PER_SECOND * seconds,
     }
 }
 
@@ -403,7 +439,10 @@ mod tests {
     #[test]
     fn of_a_small_data_set_all_is_added_and_of_a_large_one_a_part_stands_for_it() {
         assert_eq!(flow_of(0), Flow::default());
-        assert_eq!(flow_of(900), Flow { items: 900.0, seconds: 4_500.0, is_guess: false });
+        assert_eq!(
+            flow_of(900),
+            Flow { items: 900.0, seconds: 4_500.0, tokens: 121_500.0, is_guess: false }
+        );
         let large = flow_of(45_000);
         assert_eq!(large.items, 45_000.0);
         assert!((large.mean_seconds() / 5.0 - 1.0).abs() < 0.03, "{large:?}");
@@ -414,9 +453,12 @@ mod tests {
     {
         let long = |items: usize| {
             let (store, buckets) = stored(items);
-            longer_of(&store, &plain(), &buckets, 7.0).unwrap()
+            longer_of(&store, &plain(), &buckets, Limit::Seconds(7.0)).unwrap()
         };
-        assert_eq!(long(900), Flow { items: 200.0, seconds: 1_700.0, is_guess: false });
+        assert_eq!(
+            long(900),
+            Flow { items: 200.0, seconds: 1_700.0, tokens: 45_900.0, is_guess: false }
+        );
         assert!((long(45_000).items / 10_000.0 - 1.0).abs() < 0.1);
     }
 

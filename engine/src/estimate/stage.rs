@@ -122,7 +122,7 @@ impl Estimator<'_> {
         let planned = (plan.executed + plan.pending) as f64;
         let count = if planned > 0.0 { planned } else { arriving.items };
         let size = (known as f64 >= count).then_some(weight as f64 / MEGABYTE);
-        let flow = Flow { items: count, seconds: count * arriving.mean_seconds(), ..arriving };
+        let flow = arriving.of_items(count);
         Todo { count, size, flow }
     }
 

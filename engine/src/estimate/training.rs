@@ -11,7 +11,7 @@ use stage_formats::vits;
 
 use super::Estimator;
 use super::beside::Beside;
-use super::flow::Flow;
+use super::flow::{Flow, Limit};
 use super::stage::GPU_CONTEXT;
 use crate::machine::Device;
 use crate::measure::Measure;
@@ -22,8 +22,6 @@ use crate::show::units;
 
 /// The port of held-out clips.
 const VALIDATION: &str = "validation";
-/// Codec frames of a second, and the tokens of the text that goes with it.
-const TOKENS_PER_SECOND: f64 = 21.5 + 5.5;
 /// Marks and the head of each clip.
 const TOKENS_PER_CLIP: f64 = 20.0;
 /// The spread between languages in tokens, and so in rows, per clip.
@@ -206,7 +204,7 @@ impl Estimator<'_> {
         let clips = self.clips_of(spec, &model, length);
         let setting = Setting {
             rows: parameters.integer("batch")?,
-            length: length.min(tokens(clips.all).ceil() as i64).max(1),
+            length: length.min(clips.tokens().ceil() as i64).max(1),
             is_half: is_half(parameters, device),
             checkpointing: flag("gradient_checkpointing"),
             adapters: match training.adapters {
@@ -222,12 +220,14 @@ impl Estimator<'_> {
 
     /// The clips of a training, by use.
     fn clips_of(&self, spec: &StageSpec, model: &Model, length: i64) -> Clips {
-        let most_seconds = match model {
-            Model::Text(_) => (length as f64 - TOKENS_PER_CLIP).max(0.0) / TOKENS_PER_SECOND,
-            Model::Vits(_) => spec.parameters.seconds("max_seconds").unwrap_or(f64::INFINITY),
+        let limit = match model {
+            Model::Text(_) => Limit::Tokens((length as f64 - TOKENS_PER_CLIP).max(0.0)),
+            Model::Vits(_) => {
+                Limit::Seconds(spec.parameters.seconds("max_seconds").unwrap_or(f64::INFINITY))
+            }
         };
         let all = self.flows.on_port(spec, ITEMS, &self.assumed);
-        let left_out = self.flows.longer(spec, ITEMS, most_seconds);
+        let left_out = self.flows.longer(spec, ITEMS, limit);
         let given = spec.inputs.contains_key(VALIDATION);
         let held_out = match given {
             true => self.flows.on_port(spec, VALIDATION, &self.assumed).items,
@@ -319,18 +319,26 @@ struct Clips {
 }
 
 impl Clips {
+    fn tokens(&self) -> f64 {
+        self.all.tokens + self.all.items * TOKENS_PER_CLIP
+    }
+
+    /// Rows of this length that the clips are packed into. A clip is never divided, so short rows
+    /// hold whole clips and a rest.
+    fn rows(&self, length: f64) -> f64 {
+        let clip = self.all.mean_tokens() + TOKENS_PER_CLIP;
+        let filled = self.used * clip / (length * FILLED);
+        filled.max(self.used / (length / clip).floor().max(1.0))
+    }
+
     fn expected(
         &self,
         parameters: &Parameters,
         model: &Model,
         setting: &Setting,
     ) -> Result<ExpectedCourse, StageError> {
-        let part = if self.all.items > 0.0 { self.used / self.all.items } else { 0.0 };
         let (rows_of_pass, spread) = match model {
-            Model::Text(_) => {
-                let rows = tokens(self.all) * part / (setting.length as f64 * FILLED);
-                (rows.ceil(), ROWS_SPREAD)
-            }
+            Model::Text(_) => (self.rows(setting.length as f64).ceil(), ROWS_SPREAD),
             Model::Vits(_) => (self.used, 1.0),
         };
         let steps = course::steps(parameters, || Ok(rows_of_pass))?;
@@ -358,10 +366,6 @@ impl Clips {
         }
         Ok(expected)
     }
-}
-
-fn tokens(flow: Flow) -> f64 {
-    flow.seconds * TOKENS_PER_SECOND + flow.items * TOKENS_PER_CLIP
 }
 
 fn no_model() -> StageError {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::cost::Cost;
-use stage_core::course::Timetable;
+use stage_core::course::{self, EPOCHS, Timetable};
 use stage_core::{Catalogue, ParameterType, ParameterValue, Parameters, Unit};
 
 use super::artifacts::{Alternatives, ArrivingArtifact};
@@ -387,6 +387,11 @@ impl<'a> Builder<'a> {
 /// The parts of a training with this number of steps that can never act.
 fn check_timetable(instance: &Instance, draft: &Draft, problems: &mut Collector) {
     let parameters = &instance.parameters;
+    let has_epochs = draft.kind.parameters.iter().any(|parameter| parameter.name == EPOCHS);
+    if let (true, Some((message, help))) = (has_epochs, course::length_mistake(parameters)) {
+        let place = draft.places.get(EPOCHS).copied().unwrap_or(draft.name.span);
+        problems.add(Problem::new("training_length", place, message).help(help));
+    }
     let (Cost::Training(_), Ok(steps)) = (draft.kind.cost, parameters.integer("steps")) else {
         return;
     };

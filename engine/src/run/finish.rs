@@ -498,7 +498,7 @@ pub(super) fn too_many(
     });
     StageError::with_help(
         format!("{}{first}", limit.violation(bad, total)),
-        "mend these items, or raise `quarantine` of the stage; `throstle items STAGE --quarantined` \
-         lists them",
+        "fix these items, or raise `quarantine` of the stage; `throstle items STAGE --quarantined` \
+         lists them, and `throstle retry STAGE` tries them again if something else was the cause",
     )
 }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use cache::CacheError;
 use cache::fs::Fs;
 use camino::{Utf8Path, Utf8PathBuf};
 
@@ -28,12 +29,12 @@ impl Home {
         Home {
             manifest: is_there(fs, &pipeline.file).then(|| pipeline.file.clone()),
             folder: folder.to_owned(),
-            inode: inode(fs, folder),
+            inode: inode(fs, folder).ok().flatten(),
         }
     }
 
     pub fn require(&self, fs: &dyn Fs) -> Result<(), EngineError> {
-        if self.inode.is_some() && inode(fs, &self.folder) != self.inode {
+        if self.inode.is_some() && inode(fs, &self.folder)? != self.inode {
             return Err(EngineError::Moved { path: self.folder.clone() });
         }
         let Some(manifest) = self.manifest.as_ref().filter(|file| !is_there(fs, file)) else {
@@ -51,6 +52,11 @@ fn is_there(fs: &dyn Fs, file: &Utf8Path) -> bool {
     fs.exists(file).unwrap_or(true)
 }
 
-fn inode(fs: &dyn Fs, folder: &Utf8Path) -> Option<u64> {
-    fs.metadata(folder).ok().map(|metadata| metadata.inode)
+/// None if there is no such folder.
+fn inode(fs: &dyn Fs, folder: &Utf8Path) -> Result<Option<u64>, CacheError> {
+    match fs.metadata(folder) {
+        Ok(metadata) => Ok(Some(metadata.inode)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }

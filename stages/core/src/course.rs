@@ -13,7 +13,7 @@ pub const VALIDATE_EVERY: i64 = 100;
 pub const SAVE_EVERY: i64 = 100;
 
 const STEPS: &str = "steps";
-const EPOCHS: &str = "epochs";
+pub const EPOCHS: &str = "epochs";
 
 /// The events between the steps of a training, all counted in steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,10 +47,21 @@ pub fn steps(
             let rows = rows_of_pass()? * parameters.number(EPOCHS)?;
             Ok((rows / rows_of_step(parameters)? as f64).ceil().max(1.0) as u64)
         }
-        _ => Err(StageError::with_help(
-            "how long to train is not said",
-            "give either `steps` or `epochs`",
-        )),
+        _ => {
+            let (message, help) = length_mistake(parameters).unwrap_or_default();
+            Err(StageError::with_help(message, help))
+        }
+    }
+}
+
+/// What is wrong with the length of a training, and what helps.
+pub fn length_mistake(parameters: &Parameters) -> Option<(&'static str, &'static str)> {
+    match (parameters.is_set(STEPS), parameters.is_set(EPOCHS)) {
+        (true, true) => Some(("both `steps` and `epochs` are given", "remove one of them")),
+        (false, false) => {
+            Some(("the length of the training is missing", "give either `steps` or `epochs`"))
+        }
+        _ => None,
     }
 }
 

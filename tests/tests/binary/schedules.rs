@@ -128,3 +128,17 @@ fn a_share_is_a_share_of_the_steps_and_nothing_else() {
     assert_eq!(code, Some(2));
     assert!(errors.contains("`validate_every` must be a share above 0 % up to 100 %"), "{errors}");
 }
+
+#[test]
+fn a_training_with_two_lengths_or_none_is_refused_where_it_is_written() {
+    let both = RECIPE.replacen("epochs = 60.0", "epochs = 60.0\nsteps = 10", 1);
+    let none = RECIPE.replacen("epochs = 60.0", "", 1);
+    for (recipe, message) in [
+        (both, "both `steps` and `epochs` are given"),
+        (none, "the length of the training is missing"),
+    ] {
+        let (code, told, errors) = said(&project(&recipe), &["check", "."]);
+        assert_eq!((code, told.as_str()), (Some(2), ""));
+        assert!(errors.contains(message) && errors.contains("pipeline.toml"), "{errors}");
+    }
+}

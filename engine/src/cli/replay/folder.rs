@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use cache::fs::{FileKind, Fs, FsError, RealFs};
 use camino::{Utf8Path, Utf8PathBuf};
+use stage_core::catalogue::corpus::RECORDING;
 use stage_core::{Fields, Item, Value};
+use stage_speech::audio::sniff;
 
 use super::super::error::CliError;
 use crate::pipeline::StageSpec;
@@ -141,8 +143,12 @@ impl Folder {
     fn blobs(&mut self, folder: &str, fields: &Fields, store: &Store) -> Result<(), CliError> {
         for (name, value) in fields.iter() {
             if let Value::Blob(blob) = value {
-                let kind = blob.kind.rsplit('/').next().unwrap_or_default();
                 let bytes = store.read(&blob.digest).map_err(unreadable)?;
+                let named = blob.kind.rsplit('/').next().unwrap_or_default();
+                let kind = match &*blob.kind {
+                    RECORDING => sniff::extension(&bytes).unwrap_or(named),
+                    _ => named,
+                };
                 self.write(&format!("{folder}/{}.{}", safe(name), safe(kind)), &bytes)?;
             }
         }

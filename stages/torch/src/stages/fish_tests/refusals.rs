@@ -71,7 +71,7 @@ fn a_pattern_that_names_no_module_and_no_length_of_training_are_refused() {
     assert!(message.starts_with("`layers.*.nothing` names no module"), "{message}");
     let both = [("epochs", ParameterValue::Number(2.0))];
     let (message, _) = refusal(tune(&fish::FINETUNE, &both, &base, &mut bench));
-    assert_eq!(message, "how long to train is not said");
+    assert_eq!(message, "both `steps` and `epochs` are given");
 }
 
 /// A base with one tensor so large that gradients are beyond fp16 at every loss scale.
