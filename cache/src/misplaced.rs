@@ -1,4 +1,4 @@
-//! Folders in the place of files of the cache, put there by people or by a damaged disk.
+//! Folders, pipes and the like in the place of files of the cache, put there by people or by a damaged disk.
 
 use camino::{Utf8Path, Utf8PathBuf};
 
@@ -9,14 +9,14 @@ use crate::layout::Layout;
 /// The files of the present format. The mark is not among them: without it nothing is touched.
 pub(crate) fn find(fs: &dyn Fs, layout: &Layout) -> FsResult<Vec<Utf8PathBuf>> {
     let files = [&layout.ledger, &layout.stat_index, &layout.losses];
-    let mut found = folders_in(fs, &layout.dir, &|path| files.iter().any(|file| *file == path))?;
+    let mut found = wrong_in(fs, &layout.dir, &|path| files.iter().any(|file| *file == path))?;
     let locks = [layout.ledger_lock(), layout.claims()];
-    found.extend(folders_in(fs, &layout.locks, &|path| locks.iter().any(|lock| lock == path))?);
-    found.extend(folders_in(fs, &layout.packs, &|path| path.extension() == Some("pack"))?);
+    found.extend(wrong_in(fs, &layout.locks, &|path| locks.iter().any(|lock| lock == path))?);
+    found.extend(wrong_in(fs, &layout.packs, &|path| path.extension() == Some("pack"))?);
     Ok(found)
 }
 
-fn folders_in(
+fn wrong_in(
     fs: &dyn Fs,
     folder: &Utf8Path,
     is_file: &dyn Fn(&Utf8Path) -> bool,
@@ -25,8 +25,15 @@ fn folders_in(
         Err(error) if error.is_not_found() || error.is_denied() => return Ok(Vec::new()),
         other => other?,
     };
-    let folders = entries.into_iter().filter(|entry| entry.kind == FileKind::Dir);
-    Ok(folders.map(|entry| folder.join(entry.name)).filter(|path| is_file(path)).collect())
+    let is_wrong = |kind, path: &Utf8Path| match kind {
+        FileKind::Dir | FileKind::Other => true,
+        // A link in a ring.
+        FileKind::Symlink => fs.metadata(path).is_err_and(|error| !error.is_not_found()),
+        FileKind::File | FileKind::Unnameable => false,
+    };
+    let paths = entries.into_iter().map(|entry| (entry.kind, folder.join(entry.name)));
+    let wrong = paths.filter(|(kind, path)| is_file(path) && is_wrong(*kind, path));
+    Ok(wrong.map(|(_, path)| path).collect())
 }
 
 /// Moves them into the trash before anything is opened. Returns the warnings.
@@ -38,8 +45,8 @@ pub(crate) fn put_aside(fs: &dyn Fs, layout: &Layout) -> Result<Vec<String>, Cac
         fs.create_dir_in_place(&layout.damaged())?;
         match fs.rename(&path, &place) {
             Ok(()) => told.push(format!(
-                "`{path}` was a folder, where a file of the cache should be: it lies in `{place}` \
-                 now, and the file is made anew"
+                "`{path}` was not a regular file: it was moved to `{place}`, and the file is \
+                 made again"
             )),
             // Another process may have been faster.
             Err(error) if error.is_not_found() => {}

@@ -339,6 +339,54 @@ fn a_disk_that_is_too_small_pauses_and_sets_nothing_aside() {
     }
 }
 
+/// The program fills the disk, removes what it wrote and says nothing.
+const SILENT: &str = r#"
+[pipeline]
+name = "silent"
+
+[stage.clips]
+use = "corpus.table"
+table = "data/metadata.csv"
+audio = "data/wavs"
+
+[stage.silent]
+use = "command"
+input = "clips"
+fields = ["audio"]
+command = """
+if ! dd if=/dev/zero of=large bs=100k count=8 2>/dev/null; then rm -f large; exit 1; fi
+rm -f large; cat {audio} > {out.t}"""
+outputs = { t = "t.bin" }
+quarantine = 1.0
+export = "out/{id}.bin"
+"#;
+
+#[test]
+fn a_program_that_fills_the_disk_and_hides_it_is_tried_again_by_the_next_run() {
+    if !small_disk::is_available() {
+        return;
+    }
+    let project = || {
+        let project = Project::new(SILENT);
+        write_clips(&project, &NAMES);
+        project
+    };
+    let calm = project();
+    assert_eq!(calm.run().code, Some(0));
+    for kilobytes in [700, 1_500, 3_000] {
+        let project = project();
+        let throstle = program();
+        let lines = format!(
+            "for at in 1 2; do {throstle} run . --cache $DISK/cache >out$at 2>&1; done\n\
+             grow 200m; {throstle} run . --cache $DISK/cache > grown 2>&1; echo $? > code"
+        );
+        small_disk::script(project.path(), &format!("{kilobytes}k"), &lines);
+        let place = format!("{kilobytes} kB: {}", project.text("grown"));
+        assert_eq!(project.text("code"), "0\n", "{place}");
+        assert!(project.files("out") == calm.files("out"), "{place}");
+    }
+}
+
 #[test]
 #[ignore = "soak: make soak runs it"]
 fn soak_a_disk_of_any_size_pauses_and_sets_nothing_aside() {

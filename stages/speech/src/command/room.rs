@@ -21,6 +21,8 @@ const TEMPORARY: &str = "/tmp";
 /// With more free space than this, a program that reports a full disk means another disk, or its
 /// input.
 const PLENTY: u64 = 1 << 30;
+/// With less free space than this, a failure is no verdict on the input.
+const LITTLE: u64 = 64 << 20;
 
 /// The last time that a disk was seen in each state.
 #[derive(Default)]
@@ -98,15 +100,25 @@ impl<'a> Room<'a> {
             Ok(given) => Ok(given),
             Err(error) if !error.is_of_the_program() => Err(error),
             Err(error) if self.had_no_room(&error, space) => Err(without_room(Some(error))),
-            Err(error) if says_it_is_the_machine(&error) => {
+            Err(error) if says_it_is_the_machine(&error) || !self.folder.exists() => {
                 Err(CommandError::Machine { cause: error.in_short() })
             }
+            Err(error) if self.has_little_room(space) => Err(CommandError::LittleRoom {
+                folder: self.folder.parent().unwrap_or(self.folder).to_owned(),
+                free: space.map_or(0, |space| space.free),
+                cause: error.in_short(),
+            }),
             Err(error) => Err(error),
         }
     }
 
     fn was(&self, was: fn(&Disks, u64, Instant) -> bool, space: Option<Space>) -> bool {
         space.is_some_and(|space| was(self.disks, space.disk, self.started))
+    }
+
+    /// A program may have filled so small a disk and have removed its files before it ended.
+    fn has_little_room(&self, space: Option<Space>) -> bool {
+        space.is_some_and(|space| space.free < LITTLE)
     }
 
     fn had_no_room(&self, error: &CommandError, space: Option<Space>) -> bool {

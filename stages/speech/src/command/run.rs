@@ -81,6 +81,11 @@ pub enum CommandError {
         /// After a semicolon; empty if the program noticed nothing.
         cause: String,
     },
+    #[error(
+        "the command failed with {free} bytes free at `{folder}`, and the next run tries again: \
+         {cause}"
+    )]
+    LittleRoom { folder: Utf8PathBuf, free: u64, cause: String },
     #[error("the machine could not do what the command asked for; {cause}")]
     Machine { cause: String },
     #[error("failed to {action} `{path}`: {error}")]

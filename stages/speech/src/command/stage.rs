@@ -296,8 +296,8 @@ impl Private {
         let failed = |why: &str| {
             StageError::failed(format!("failed to make a folder for the command: {why}"))
         };
-        let folder = made
-            .map_err(|error| StageError::of_file(FsError::new(Call::CreateDir, &scratch, error)))?;
+        let folder =
+            made.map_err(|error| own_file(FsError::new(Call::CreateDir, &scratch, error)))?;
         let path = Utf8PathBuf::from_path_buf(folder.path().to_owned());
         let path = path.map_err(|_| failed("its path is not UTF-8"))?;
         Ok(Private { path, folder: Some(folder) })
@@ -310,12 +310,23 @@ impl Private {
 
 fn create(folder: &Utf8Path) -> Result<(), StageError> {
     fs::create_dir_all(folder)
-        .map_err(|error| StageError::of_file(FsError::new(Call::CreateDir, folder, error)))
+        .map_err(|error| own_file(FsError::new(Call::CreateDir, folder, error)))
+}
+
+/// An error of a file in the private folder. If the folder is gone, somebody has removed it.
+fn own_file(error: FsError) -> StageError {
+    match error.is_not_found() {
+        true => StageError::Transient { message: CacheError::from(error).whole() },
+        false => StageError::of_file(error),
+    }
 }
 
 fn write(file: &Utf8Path, bytes: &[u8]) -> Result<(), StageError> {
     fs::write(file, bytes).map_err(|error| {
         let error = FsError::new(Call::Write, file, error);
+        if error.is_not_found() {
+            return own_file(error);
+        }
         StageError::of_cache("", &CacheError::while_writing(error, file, bytes.len() as u64))
     })
 }
@@ -328,6 +339,7 @@ fn fatal(error: CommandError) -> StageError {
         CommandError::NoRoom { .. } => StageError::NoSpace { message },
         CommandError::Killed { .. }
         | CommandError::Timeout { .. }
+        | CommandError::LittleRoom { .. }
         | CommandError::Machine { .. } => StageError::Transient { message },
         CommandError::Start(error) | CommandError::Io { error, .. } => {
             StageError::of_io(message, error)
