@@ -79,7 +79,11 @@ impl Cache {
             }
         }
         for path in misplaced::find(&*self.0.fs, &self.0.layout)? {
-            check.damage(&path, None, "a folder lies where a file of the cache should be");
+            check.damage(
+                &path,
+                None,
+                "a file of the cache should be here, and this is not a regular file",
+            );
         }
         let (objects, records) = self.0.rows()?;
         check.report.objects = objects.len() as u64;

@@ -161,7 +161,7 @@ fn a_folder_in_the_place_of_any_file_is_told_and_costs_what_the_file_had() {
         let cache = open(&fs);
         let notes = cache.notes();
         assert!(
-            notes.iter().any(|note| note.contains(name) && note.contains("folder")),
+            notes.iter().any(|note| note.contains(name) && note.contains("regular file")),
             "{notes:?}"
         );
         let is_pack = name.ends_with(".pack");
