@@ -85,7 +85,7 @@ pub(crate) fn forget(shared: &Shared, packs: &[u32]) -> Result<Vec<String>, Cach
     })?;
     let told = held.iter().filter(|(_, held)| !held.is_nothing()).map(|(pack, held)| {
         let (path, what) = (shared.layout.pack(*pack), describe(held));
-        format!("`{path}`: {what}; what is needed of it is made anew")
+        format!("`{path}`: {what}; needed content is made again")
     });
     Ok(told.collect())
 }

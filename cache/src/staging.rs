@@ -75,7 +75,7 @@ pub(crate) fn sweep(fs: &dyn Fs, layout: &Layout, ledger: &Ledger) -> Vec<String
         Ok(told) => told,
         Err(error) => {
             let (staging, cause) = (&layout.staging, error.whole());
-            vec![format!("what dead processes left in `{staging}` cannot be swept: {cause}")]
+            vec![format!("what dead processes left in `{staging}` cannot be cleaned up: {cause}")]
         }
     }
 }
@@ -109,7 +109,7 @@ fn sweep_one(fs: &dyn Fs, dir: &Utf8Path) -> Option<String> {
     match is_abandoned(fs, dir) {
         Ok(true) => {}
         Ok(false) => return None,
-        Err(error) => return Some(format!("`{dir}` is not swept: {}", describe(&error))),
+        Err(error) => return Some(format!("cannot clean up `{dir}`: {}", describe(&error))),
     }
     let told = match fs.remove_dir_all(dir) {
         Ok(()) => None,

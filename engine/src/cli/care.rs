@@ -157,8 +157,8 @@ fn restore(
     let [packs, objects, records] =
         [report.packs, report.objects, report.records].map(units::count);
     match report.is_nothing() {
-        true => writeln!(output, "nothing in the trash is missing")?,
-        false => writeln!(output, "back are {objects} objects, {records} records, {packs} packs")?,
+        true => writeln!(output, "nothing to restore")?,
+        false => writeln!(output, "restored {objects} objects, {records} records, {packs} packs")?,
     }
     report.stays.iter().for_each(|stays| program.warn(stays));
     Ok(if report.stays.is_empty() { Exit::Done } else { Exit::Failed })

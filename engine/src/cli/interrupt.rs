@@ -41,7 +41,7 @@ pub fn on_signals(stop: StopFlag, display: Shared) -> io::Result<()> {
             if !stop.is_pressing() {
                 stop.request();
                 aside(&display, |display| {
-                    tell(display, "asked to by a signal; once more stops at once");
+                    tell(display, "received a signal; press Ctrl-C again to quit now");
                 });
                 let stop = stop.clone();
                 aside(&display, move |display| end_what_hangs(&stop, display));
@@ -85,7 +85,7 @@ fn end_what_hangs(stop: &StopFlag, display: &Shared) -> ! {
             begun = Instant::now();
         }
     }
-    aside(display, |display| tell(display, "what it reads does not come"));
+    aside(display, |display| tell(display, "input does not arrive; quitting"));
     end_at_once(display);
 }
 

@@ -181,7 +181,7 @@ fn one(
     if !matches!(events.last(), Some(Event::Finished { .. })) {
         match cache.number_is_held(run)? {
             true => writeln!(output, "run {run} is under way")?,
-            false => writeln!(output, "run {run} was killed, or ended without a word")?,
+            false => writeln!(output, "run {run} was killed, or ended without a record")?,
         }
     }
     if unreadable > 0 {

@@ -78,7 +78,7 @@ fn link(export: &Entry, is_alone: bool, problems: &mut Collector) -> Link {
     let written = table.0.iter().find(|entry| entry.key.value == LINK);
     let Some(Entry { key, node }) = written else { return Link::default() };
     if is_alone && table.0.len() == 1 {
-        let problem = Problem::new("wrong_type", key.span, "`link` stands beside no path");
+        let problem = Problem::new("wrong_type", key.span, "`link` needs an export path beside it");
         problems
             .add(problem.help("write `export = { audio = \"out/{id}.wav\", link = \"hard\" }`"));
     }
@@ -188,7 +188,7 @@ fn places(text: &str) -> (Template, Vec<Refusal>) {
         rest = &rest[open + length + 1..];
     }
     if rest.contains(['{', '}']) {
-        refusals.push(("a brace without its other half in an export path".to_owned(), help));
+        refusals.push(("unmatched brace in an export path".to_owned(), help));
     }
     if !rest.is_empty() {
         parts.push(TemplatePart::Text(rest.to_owned()));

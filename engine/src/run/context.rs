@@ -155,7 +155,7 @@ impl EngineContext {
             let _ = self.messages.send(Message::Full { why: error.to_string() });
             return StageError::Stopped;
         }
-        StageError::of_cache("an output cannot be kept: ", error)
+        StageError::of_cache("cannot store an output: ", error)
     }
 }
 

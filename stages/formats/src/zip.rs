@@ -99,7 +99,7 @@ impl Archive {
     pub fn part(&self, name: &str, start: usize, length: usize) -> Result<Bytes, FormatError> {
         let entry = self.entry(name)?;
         let end = start.checked_add(length).filter(|end| *end <= entry.size);
-        end.ok_or_else(|| damaged(format!("`{name}` is shorter than what lies in it")))?;
+        end.ok_or_else(|| damaged(format!("`{name}` is shorter than its stored content")))?;
         if entry.method == STORED {
             let data = self.data(name, &entry)?;
             return self.parts.up_to(FORMAT, data + start, length);
@@ -134,7 +134,7 @@ impl Archive {
         let entry = entry.ok_or_else(|| damaged(format!("there is no entry `{name}`")))?;
         match entry.method {
             STORED if entry.size != entry.compressed => {
-                Err(damaged(format!("`{name}` has two sizes")))
+                Err(damaged(format!("`{name}` has contradictory sizes")))
             }
             STORED | DEFLATED => Ok(entry),
             other => Err(damaged(format!("`{name}` is packed by the unknown method {other}"))),
@@ -166,7 +166,7 @@ pub struct EntryReader<'a> {
 
 impl EntryReader<'_> {
     fn wrong_size(&self) -> io::Error {
-        let message = format!("`{}` does not unpack to its size", self.name);
+        let message = format!("`{}` decompresses to the wrong size", self.name);
         io::Error::new(io::ErrorKind::InvalidData, message)
     }
 

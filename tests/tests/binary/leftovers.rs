@@ -131,10 +131,10 @@ fn what_was_swept_is_put_back_on_request() {
     let removed = project.printed(&["cache", "gc", "--keep-runs", "1", "--yes"]);
     assert!(removed.contains("throstle cache restore"), "{removed}");
     let back = project.printed(&["cache", "restore"]);
-    assert!(back.starts_with("back are "), "{back}");
+    assert!(back.starts_with("restored "), "{back}");
     project.replace("data/metadata.csv", "Monta uutta sanaa", "Sana");
     assert!(!project.run().executed().contains_key("words"), "all of it is there again");
-    assert!(project.printed(&["cache", "restore"]).contains("nothing in the trash is missing"));
+    assert!(project.printed(&["cache", "restore"]).contains("nothing to restore"));
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn ctrl_c_saves_and_leaves_a_summary() {
     let (code, last) = screen.end();
     let shown = last.contents();
     assert_eq!(code, Some(75), "{shown}");
-    assert!(shown.contains("stopping: asked to by a signal"), "{shown}");
+    assert!(shown.contains("stopping: received a signal"), "{shown}");
     assert!(shown.contains("what is finished is kept: run again to go on"), "{shown}");
     assert!(shown.contains("left to do: "), "{shown}");
     assert_restored(&last);
@@ -43,7 +43,7 @@ fn ctrl_c_twice_takes_the_view_away_as_well() {
     let screen = Screen::start(program(&project, &[]), 80, 40);
     screen.wait_for("of 2 stages");
     screen.press("\u{3}");
-    screen.wait_for("once more stops at once");
+    screen.wait_for("press Ctrl-C again to quit now");
     screen.press("\u{3}");
     let (code, last) = screen.end();
     assert_eq!(code, Some(75), "{}", last.contents());

@@ -242,7 +242,7 @@ Error: throstle::unknown_field
 
 Error: throstle::unsafe_path
 
-  x a brace without its other half in an export path
+  x unmatched brace in an export path
     ,-[home/voice.toml:24:10]
  23 | input = "clips"
  24 | export = "out/{id.wav"
@@ -427,5 +427,5 @@ fn a_link_is_a_copy_or_hard_and_stands_beside_a_path() {
     let number = shown(r#"{ audio = "out/{id}.wav", link = 3 }"#);
     assert!(number.contains("`link` should be `copy` or `hard`"), "{number}");
     let alone = shown(r#"{ link = "hard" }"#);
-    assert!(alone.contains("`link` stands beside no path"), "{alone}");
+    assert!(alone.contains("`link` needs an export path beside it"), "{alone}");
 }

@@ -279,7 +279,7 @@ fn an_entry_that_unpacks_to_another_size_is_an_error() {
         let central = bytes.windows(4).position(|window| window == b"PK\x01\x02").unwrap();
         let size = i32::from_le_bytes(bytes[central + 24..central + 28].try_into().unwrap());
         bytes[central + 24..central + 28].copy_from_slice(&(size + difference).to_le_bytes());
-        assert!(message(bytes).contains("does not unpack to its size"));
+        assert!(message(bytes).contains("decompresses to the wrong size"));
     }
 }
 
