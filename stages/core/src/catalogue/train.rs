@@ -201,8 +201,8 @@ pub(super) const TRAINING: [Parameter; COUNT] = [
     count(
         "patience",
         0,
-        "Training ends after so many validations without a better held-out loss; 0: never early. So \
-         many validations have to come before the last step.",
+        "Training ends after this number of validations without a better held-out loss; 0: never \
+         early. At least this number must come before the last step.",
     ),
     number(
         "min_delta",
