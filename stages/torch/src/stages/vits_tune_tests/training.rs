@@ -163,7 +163,7 @@ fn a_base_that_was_trained_and_is_silent_is_refused() {
     let mut bench = Bench::default();
     let mut base = model(&[], &mut bench);
     base.remove(artifact::LINEAGE);
-    let name = artifact::tensor_field("duration_predictor.flows.0.log_scale");
+    let name = artifact::tensor_field("decoder.conv_post.weight");
     let weight = crate::stored::recall(base.blob(&name).unwrap(), &mut bench).unwrap();
     let silent = crate::stored::keep(&weight.zeros_like(), &mut bench).unwrap();
     base.set(name, Value::Blob(silent.into()));
@@ -201,7 +201,7 @@ fn two_devices_learn_what_one_learns() {
 fn a_training_of_which_every_step_was_skipped_is_no_result() {
     let mut bench = Bench::default();
     let mut base = model(&[], &mut bench);
-    let name = artifact::tensor_field("decoder.conv_post.weight");
+    let name = artifact::tensor_field("duration_predictor.flows.0.log_scale");
     let scale = crate::stored::recall(base.blob(&name).unwrap(), &mut bench).unwrap();
     let sick = crate::stored::keep(&scale.full_like(1e30), &mut bench).unwrap();
     base.set(name, Value::Blob(sick.into()));
