@@ -49,7 +49,7 @@ pub const SPENT: Table = Table(15);
 pub const PROGRESS: Table = Table(16);
 
 /// Key: a stage of a pipeline, and the number of a part. Value: the items that it had set aside
-/// when it failed by its limit, see [`crate::excess`].
+/// when it failed by its limit, see `excess`.
 pub const EXCESS: Table = Table(21);
 
 /// Run number to [`BegunRecord`], for a run that has not ended.

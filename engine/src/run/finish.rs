@@ -498,7 +498,7 @@ pub(super) fn too_many(
     });
     StageError::with_help(
         format!("{}{first}", limit.violation(bad, total)),
-        "fix these items, or raise `quarantine` of the stage; `throstle items STAGE --quarantined` \
-         lists them, and `throstle retry STAGE` tries them again if something else was the cause",
+        "fix these items, raise `quarantine`, or try again with `throstle retry STAGE`; list them with \
+         `throstle items STAGE --quarantined`",
     )
 }
