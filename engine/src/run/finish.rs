@@ -498,7 +498,7 @@ pub(super) fn too_many(
     });
     StageError::with_help(
         format!("{}{first}", limit.violation(bad, total)),
-        "fix these items, raise `quarantine`, or try again with `throstle retry STAGE`; list them with \
-         `throstle items STAGE --quarantined`",
+        "fix these items or raise `quarantine`; see `throstle items STAGE --quarantined` and `throstle \
+         retry`",
     )
 }
