@@ -144,6 +144,7 @@ pub fn remove(
                 folders.extend(full.parent().map(Utf8Path::to_owned));
             }
             Err(error) if error.is_not_found() => {}
+            Err(error) if error.is_no_space() => return Err(error.into()),
             Err(error) => {
                 let cause = &error.source;
                 let problem = format!("cannot take back the export `{path}`: {error}: {cause}");
