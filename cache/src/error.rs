@@ -38,7 +38,7 @@ pub enum CacheError {
 
     #[error(
         "`{path}` is damaged: it says `{found}`; if `{dir}` is a cache, remove that file, and the \
-         next run writes it anew"
+         next run writes it again"
     )]
     DamagedMark { dir: Utf8PathBuf, path: Utf8PathBuf, found: String },
 

@@ -11,7 +11,7 @@ use crate::pending::Waiting;
 use crate::rows::Location;
 use crate::{CacheError, Digest};
 
-/// How a file of the user relates to an object that has a file of its own.
+/// The relation between a user's file and an object that has a file of its own.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Link {
     /// A separate file.

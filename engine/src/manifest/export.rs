@@ -72,7 +72,7 @@ pub fn read(entry: &Entry, kind: &'static Kind, problems: &mut Collector) -> Vec
     exports
 }
 
-/// How files are made, according to the table.
+/// The way files are made, according to the table.
 fn link(export: &Entry, is_alone: bool, problems: &mut Collector) -> Link {
     let Value::Table(table) = &export.node.value else { return Link::default() };
     let written = table.0.iter().find(|entry| entry.key.value == LINK);
