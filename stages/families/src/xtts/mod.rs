@@ -1,0 +1,7 @@
+//! XTTS v2: a GPT-2 over text and audio codes, a discrete VAE for the codes, and a HiFi-GAN decoder.
+
+mod config;
+
+pub use config::{
+    Config, DecoderConfig, DvaeConfig, GptConfig, SamplingConfig, SpeakerEncoderConfig,
+};
