@@ -6,11 +6,10 @@ use std::error::Error;
 
 use camino::Utf8Path;
 use engine::manifest;
-use stage_core::Catalogue;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let root = Utf8Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let catalogue = Catalogue::built_in();
+    let catalogue = stage_families::catalogue();
     std::fs::write(root.join("docs/manifest.md"), manifest::reference(&catalogue))?;
     std::fs::write(root.join("docs/schema.json"), manifest::schema_text(&catalogue))?;
     Ok(())

@@ -5,7 +5,6 @@ pub mod line;
 
 use cache::{Cache, CacheError, Digest};
 use serde::{Deserialize, Serialize};
-use stage_core::cost::Family;
 use stage_core::estimate::Basis;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Default as Unset, Parameter, Role};
@@ -106,7 +105,7 @@ fn key(spec: &StageSpec, device: &str, model: i64, likeness: Likeness) -> Digest
 
 /// Whether a stage works with a text model, whose size then counts.
 pub fn has_text_model(spec: &StageSpec) -> bool {
-    spec.kind.cost.family() == Some(Family::DualAr)
+    spec.kind.cost.family() == Some(stage_families::artifact::DUAL_AR)
 }
 
 /// The best that is known of a stage on a device, and what it is worth.

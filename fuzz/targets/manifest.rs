@@ -4,7 +4,6 @@
 use camino::Utf8Path;
 use engine::manifest::{FileKind, LoadOptions, load};
 use libfuzzer_sys::fuzz_target;
-use stage_core::Catalogue;
 
 fuzz_target!(|text: &str| {
     let options = LoadOptions { set: Vec::new(), secrets: &|_| None };
@@ -13,7 +12,7 @@ fuzz_target!(|text: &str| {
         None => FileKind::Folder,
     };
     let file = Utf8Path::new("pipeline.toml");
-    if let Err(problems) = load(text, file, &Catalogue::built_in(), &options, &files) {
+    if let Err(problems) = load(text, file, &stage_families::catalogue(), &options, &files) {
         assert!(!problems.to_string().is_empty());
     }
 });

@@ -238,7 +238,7 @@ impl Lab {
     }
 
     pub fn engine(&self) -> Engine {
-        let mut catalogue = stage_core::Catalogue::built_in();
+        let mut catalogue = stage_families::catalogue();
         self.stages.iter().for_each(|stage| catalogue.add(stage.kind()));
         Engine {
             catalogue,

@@ -12,7 +12,7 @@ use engine::gc::Limits;
 use engine::machine::Machine;
 use engine::record::{ITEM, ItemRecord, SPENT, decode, encode};
 use engine::spending::{Spent, spent};
-use stage_core::cost::{Cost, Family, Training};
+use stage_core::cost::{Cost, Training};
 use stage_core::estimate::{Basis, StageEstimate};
 use stage_core::event::{Event, Status};
 use stage_core::{
@@ -304,7 +304,7 @@ static FINE_TUNE: Kind = Kind {
     summary: "Trains.",
     work: Work::Train,
     place: Place::Worker,
-    cost: Cost::Training(Training { family: Family::Vits, adapters: false }),
+    cost: Cost::Training(Training { family: stage_families::artifact::VITS, adapters: false }),
     inputs: &[InputPort {
         reads: FieldSet::These(&[("body", FieldType::Blob)]),
         ..InputPort::DATASET

@@ -12,7 +12,6 @@ use engine::estimate::{Estimate, Fit, estimate};
 use engine::machine::Machine;
 use engine::manifest::{FileKind, LoadOptions, load};
 use engine::pipeline::Pipeline;
-use stage_core::Catalogue;
 use stage_core::estimate::{Basis, Figure, StageEstimate};
 use throstle_tests::Lab;
 
@@ -32,7 +31,7 @@ fn pipeline(recipe: &str, set: &[&str]) -> Pipeline {
     let set = set.iter().map(|argument| (*argument).to_owned()).collect();
     let options = LoadOptions { set, secrets: &|_| None };
     let file = Utf8Path::new("/voice/pipeline.toml");
-    let loaded = load(recipe, file, &Catalogue::built_in(), &options, &|_| FileKind::File);
+    let loaded = load(recipe, file, &stage_families::catalogue(), &options, &|_| FileKind::File);
     let absent: BTreeSet<Utf8PathBuf> = ABSENT.iter().map(Utf8PathBuf::from).collect();
     Pipeline { absent, ..loaded.unwrap_or_else(|problems| panic!("{problems}")).pipeline }
 }

@@ -52,7 +52,6 @@ fn write(file: &Utf8Path, bytes: &[u8]) -> Result<(), CliError> {
 mod tests {
     use crate::cli::templates::TEMPLATES;
     use crate::manifest::{FileKind, LoadOptions, load};
-    use stage_core::Catalogue;
 
     #[test]
     fn every_template_is_a_right_manifest() {
@@ -63,7 +62,8 @@ mod tests {
                     Some(_) => FileKind::File,
                     None => FileKind::Folder,
                 };
-                let loaded = load(&text, name.into(), &Catalogue::built_in(), &options, &files);
+                let loaded =
+                    load(&text, name.into(), &stage_families::catalogue(), &options, &files);
                 let is_right = loaded.as_ref().is_ok_and(|loaded| loaded.warnings.is_empty());
                 assert!(is_right, "{template:?} {name}: {loaded:?}");
             }

@@ -41,7 +41,7 @@ impl Program {
         output: Output,
         began: Instant,
     ) -> Program {
-        let mut catalogue = Catalogue::built_in();
+        let mut catalogue = stage_families::catalogue();
         stages.iter().for_each(|stage| catalogue.add(stage.kind()));
         Program { catalogue, stages, terminal, output, began }
     }

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
-use stage_core::catalogue::fish;
-use stage_formats::dual_ar::{Config, fresh};
+use stage_families::dual_ar::kinds as fish;
+use stage_families::dual_ar::{Config, fresh};
 
 use super::Estimator;
 use crate::pipeline::{Input, Reference, StageId, StageSpec};

@@ -1,8 +1,8 @@
 //! The sizes of the VITS models that flow through a pipeline.
 
-use stage_core::catalogue::vits;
-use stage_core::cost::Family as Model;
-use stage_formats::vits::{Config, fresh_config};
+use stage_families::artifact;
+use stage_families::vits::kinds as vits;
+use stage_families::vits::{Config, fresh_config};
 
 use super::Estimator;
 use super::shape::Family;
@@ -26,7 +26,7 @@ impl Estimator<'_> {
     /// Whether the weights of a stage are those of a VITS model: it says so, or their configuration,
     /// or those of whom it gets them or to whom it gives them.
     pub fn is_vits(&self, spec: &StageSpec) -> bool {
-        let is_voice = |spec: &StageSpec| spec.kind.cost.family() == Some(Model::Vits);
+        let is_voice = |spec: &StageSpec| spec.kind.cost.family() == Some(artifact::VITS);
         let mut below = self.pipeline.stages.iter().filter(|below| is_voice(below));
         is_voice(spec)
             || self.find_model(spec, &VITS).is_some()

@@ -1,7 +1,7 @@
 //! The estimate of one stage: from what was measured, else from the cost model of its kind.
 
 use cache::CacheError;
-use stage_core::cost::{Cost, Family, Rates, WEIGHT_BYTES_PER_SECOND, Weights};
+use stage_core::cost::{Cost, Rates, WEIGHT_BYTES_PER_SECOND, Weights};
 use stage_core::estimate::{Basis, Figure, StageEstimate};
 
 use super::Estimator;
@@ -235,7 +235,7 @@ impl Estimator<'_> {
     /// How much less there is to compute than with the models that rates are for: the published
     /// codec, and the published text model.
     fn model_share(&self, spec: &StageSpec) -> f64 {
-        if spec.kind.cost.family() == Some(Family::Vits) {
+        if spec.kind.cost.family() == Some(stage_families::artifact::VITS) {
             return vits_share(&self.vits_model(spec));
         }
         if measure::has_text_model(spec) {

@@ -1,13 +1,14 @@
 //! The estimate of a training stage: steps from the clips, time and memory from the sizes of the
 //! model until a run has measured them, and the batch that fits.
 
-use stage_core::cost::{Family, Training};
+use stage_core::cost::Training;
 use stage_core::course::{self, ClipCounts, Course, ExpectedCourse, Timetable};
 use stage_core::estimate::{Basis, Figure, StageEstimate};
 use stage_core::{Parameters, StageError};
-use stage_formats::dual_ar::Config;
-use stage_formats::training::{Adapters, Memory, Setting};
-use stage_formats::vits;
+use stage_families::artifact;
+use stage_families::dual_ar::Config;
+use stage_families::training::{Adapters, Memory, Setting};
+use stage_families::vits;
 
 use super::Estimator;
 use super::beside::Beside;
@@ -192,8 +193,8 @@ impl Estimator<'_> {
     ) -> Result<Plan, StageError> {
         let parameters = &spec.parameters;
         let model = match training.family {
-            Family::Vits => Model::Vits(Box::new(self.vits_model(spec))),
-            Family::DualAr => Model::Text(Box::new(self.text_model(spec).ok_or_else(no_model)?)),
+            artifact::VITS => Model::Vits(Box::new(self.vits_model(spec))),
+            _ => Model::Text(Box::new(self.text_model(spec).ok_or_else(no_model)?)),
         };
         let flag = |name: &str| parameters.flag(name).unwrap_or(false);
         let longest = match &model {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use stage_core::{
     Catalogue, Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType,
-    PortType, Role, Unit, Work, artifact,
+    PortType, Role, Unit, Work,
 };
 
 use super::fields::describe;
@@ -35,7 +35,7 @@ pub fn reference(catalogue: &Catalogue) -> String {
 
 fn artifact_table() -> String {
     let mut table = "| kind of artifact | what it is |\n|---|---|".to_owned();
-    for (kind, what) in artifact::ALL {
+    for (kind, what) in stage_families::artifacts() {
         let _ = write!(table, "\n| `{kind}` | {what} |");
     }
     table

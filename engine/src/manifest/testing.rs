@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 use camino::Utf8Path;
-use stage_core::Catalogue;
 
 use super::{FileKind, LoadOptions, load};
 use crate::pipeline::Pipeline;
@@ -10,6 +9,6 @@ use crate::pipeline::Pipeline;
 pub fn pipeline(text: &str) -> Pipeline {
     let options = LoadOptions { set: Vec::new(), secrets: &|_| None };
     let file = Utf8Path::new("pipeline.toml");
-    let loaded = load(text, file, &Catalogue::built_in(), &options, &|_| FileKind::File);
+    let loaded = load(text, file, &stage_families::catalogue(), &options, &|_| FileKind::File);
     loaded.unwrap_or_else(|problems| panic!("{problems:?}")).pipeline
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use cache::CacheError;
 use stage_core::Place;
 use stage_core::event::{Event, StageCounts};
-use stage_formats::dual_ar::Config;
+use stage_families::dual_ar::Config;
 
 use super::item_stage::Queued;
 use super::schedule::{Schedule, State};

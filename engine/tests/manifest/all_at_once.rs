@@ -1,12 +1,11 @@
 //! `check` finds every mistake of a file at once, and none hides another.
 
 use engine::manifest::Problem;
-use stage_core::Catalogue;
 
 use crate::support::{CORPUS, load_from};
 
 fn problems_with(rest: &str, set: &[&str]) -> Vec<Problem> {
-    match load_from(&Catalogue::built_in(), &format!("{CORPUS}{rest}"), set) {
+    match load_from(&stage_families::catalogue(), &format!("{CORPUS}{rest}"), set) {
         Ok(_) => Vec::new(),
         Err(problems) => problems.iter().cloned().collect(),
     }
@@ -127,7 +126,7 @@ fn what_is_set_is_a_text_where_a_text_is_wanted() {
         "words.command=5",
     ];
     let text = format!("{CORPUS}{text}");
-    let loaded = load_from(&Catalogue::built_in(), &text, &set).unwrap();
+    let loaded = load_from(&stage_families::catalogue(), &text, &set).unwrap();
     let words = loaded.pipeline.find("words").unwrap();
     let environment = words.parameters.get("environment").to_string();
     assert_eq!(environment, "{ DAY = \"2024-01-31\", FLOOR = \"3\" }");

@@ -7,7 +7,7 @@ use crate::support::{CORPUS, load_from};
 
 /// The built-in kinds, and two custom ones.
 fn catalogue() -> Catalogue {
-    let mut catalogue = Catalogue::built_in();
+    let mut catalogue = stage_families::catalogue();
     catalogue.add(&MAKE);
     catalogue.add(&HEAR);
     catalogue
@@ -156,8 +156,8 @@ fn the_documents_show_the_kinds() {
 
 #[test]
 fn every_kind_of_artifact_in_the_catalogue_is_described_and_can_be_had() {
-    let catalogue = Catalogue::built_in();
-    let words: Vec<&str> = stage_core::artifact::ALL.iter().map(|(word, _)| *word).collect();
+    let catalogue = stage_families::catalogue();
+    let words: Vec<&str> = stage_families::artifacts().map(|(word, _)| word).collect();
     let given: Vec<&str> = catalogue
         .iter()
         .flat_map(|kind| kind.outputs)

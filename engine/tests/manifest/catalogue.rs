@@ -6,7 +6,7 @@ use stage_core::{
 };
 
 pub fn catalogue() -> Catalogue {
-    let mut catalogue = Catalogue::built_in();
+    let mut catalogue = stage_families::catalogue();
     for kind in [
         &TABLE, &OPEN, &RESAMPLE, &LOUDNESS, &NORMALIZE, &FIT, &ENCODE, &MERGE, &PACK, &SPLIT,
         &COMMAND,

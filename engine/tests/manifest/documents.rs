@@ -5,7 +5,7 @@ use engine::manifest::{
     FileKind, LoadOptions, Loaded, kind_page, load, reference, schema, schema_text,
 };
 use serde_json::Value;
-use stage_core::{Catalogue, Kind, ParameterType};
+use stage_core::{Kind, ParameterType};
 
 use crate::catalogue;
 use crate::support::{CORPUS, rendered};
@@ -27,19 +27,19 @@ fn objections(schema: &Value, manifest: &str) -> Vec<String> {
 
 #[test]
 fn the_manual_follows_from_the_catalogue() {
-    let same = stored("manifest.md") == reference(&Catalogue::built_in());
+    let same = stored("manifest.md") == reference(&stage_families::catalogue());
     assert!(same, "docs/manifest.md {BLESS}");
 }
 
 #[test]
 fn the_schema_follows_from_the_catalogue() {
-    let same = stored("schema.json") == schema_text(&Catalogue::built_in());
+    let same = stored("schema.json") == schema_text(&stage_families::catalogue());
     assert!(same, "docs/schema.json {BLESS}");
 }
 
 #[test]
 fn the_schema_is_a_schema() {
-    let schema = schema(&Catalogue::built_in());
+    let schema = schema(&stage_families::catalogue());
     assert!(jsonschema::meta::is_valid(&schema));
 }
 
@@ -61,7 +61,7 @@ fn recipes() -> Vec<(Utf8PathBuf, String)> {
 
 #[test]
 fn the_recipes_of_the_project_agree_with_the_schema() {
-    let schema = schema(&Catalogue::built_in());
+    let schema = schema(&stage_families::catalogue());
     for (path, text) in recipes() {
         assert_eq!(objections(&schema, &text), Vec::<String>::new(), "{path}");
     }
@@ -85,7 +85,7 @@ fn files(path: &Utf8Path) -> FileKind {
 
 fn read(path: &Utf8Path, text: &str) -> Loaded {
     let options = LoadOptions { set: Vec::new(), secrets: &|_| Some("set".to_owned()) };
-    match load(text, path, &Catalogue::built_in(), &options, &files) {
+    match load(text, path, &stage_families::catalogue(), &options, &files) {
         Ok(loaded) => loaded,
         Err(problems) => panic!("{}", rendered(&problems)),
     }
@@ -230,7 +230,7 @@ fn documented(kind: &'static Kind) -> Vec<(&'static str, &'static str)> {
 
 #[test]
 fn everything_in_the_catalogue_is_documented() {
-    for kind in Catalogue::built_in().iter() {
+    for kind in stage_families::catalogue().iter() {
         assert!(!kind.summary.is_empty(), "{}", kind.name);
         for (name, doc) in documented(kind) {
             assert!(!doc.is_empty(), "{}: {name}", kind.name);
@@ -241,7 +241,7 @@ fn everything_in_the_catalogue_is_documented() {
 #[test]
 fn no_kind_takes_a_key_that_every_stage_has() {
     let common = ["use", "export", "matrix", "quarantine", "retries", "timeout", "salt", "device"];
-    for kind in Catalogue::built_in().iter() {
+    for kind in stage_families::catalogue().iter() {
         let ports = kind.inputs.iter().map(|port| port.name);
         let names: Vec<&str> =
             ports.chain(kind.parameters.iter().map(|parameter| parameter.name)).collect();

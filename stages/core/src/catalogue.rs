@@ -1,40 +1,30 @@
-//! The catalogue: the description of every stage kind, without any implementation.
+//! The catalogue: the descriptions of stage kinds, without any implementation. Those that belong to
+//! no family of models are here.
 
-pub mod asr;
 pub mod audio;
 pub mod command;
 pub mod corpus;
 pub mod dataset;
-pub mod fish;
-pub mod model;
 pub mod quality;
 pub mod report;
 pub mod speaker;
 pub mod text;
-mod train;
-pub mod vits;
-pub mod vits_tune;
-pub mod vq;
+pub mod train;
 
 use std::collections::BTreeMap;
 
 use crate::kind::Kind;
 use crate::parameter::{Default, Parameter, ParameterType, Role};
 
-const FAMILIES: &[&[&Kind]] = &[
+/// The kinds of this crate.
+pub const KINDS: &[&[&Kind]] = &[
     corpus::KINDS,
     audio::KINDS,
     text::KINDS,
     dataset::KINDS,
     speaker::KINDS,
-    asr::KINDS,
     quality::KINDS,
     report::KINDS,
-    vq::KINDS,
-    model::KINDS,
-    fish::KINDS,
-    vits::KINDS,
-    vits_tune::KINDS,
     command::KINDS,
 ];
 
@@ -56,9 +46,8 @@ pub const ON_CHANGE: Parameter = Parameter {
 pub struct Catalogue(BTreeMap<&'static str, &'static Kind>);
 
 impl Catalogue {
-    pub fn built_in() -> Catalogue {
-        let kinds = FAMILIES.iter().flat_map(|family| family.iter());
-        Catalogue(kinds.map(|kind| (kind.name, *kind)).collect())
+    pub fn of(kinds: impl IntoIterator<Item = &'static Kind>) -> Catalogue {
+        Catalogue(kinds.into_iter().map(|kind| (kind.name, kind)).collect())
     }
 
     /// Adds a kind from outside; one of the same name is replaced.

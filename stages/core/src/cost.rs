@@ -15,7 +15,7 @@ pub enum Cost {
 
 impl Cost {
     /// The family of the model that a stage trains or works with.
-    pub fn family(&self) -> Option<Family> {
+    pub fn family(&self) -> Option<&'static str> {
         match self {
             Cost::Training(training) => Some(training.family),
             Cost::Rates(rates) => rates.model,
@@ -44,7 +44,7 @@ pub struct Rates {
     /// Taken on the GPU beside the model, for each second of sound in a batch.
     pub vram_per_second: f64,
     /// The family of the model that works, where its size counts: the rates are for the published one.
-    pub model: Option<Family>,
+    pub model: Option<&'static str>,
     /// In the worker, and on the processor wherever that is: the rates are of one core.
     pub on_processor: bool,
     /// The truth is hardly beyond this factor either way.
@@ -80,14 +80,8 @@ pub const WEIGHT_BYTES_PER_SECOND: f64 = 3e8;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Training {
-    pub family: Family,
+    /// That of the model, as its artifact says it.
+    pub family: &'static str,
     /// Small matrices beside frozen weights are trained, not the weights.
     pub adapters: bool,
-}
-
-/// Models whose sizes follow from a configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    DualAr,
-    Vits,
 }

@@ -73,13 +73,12 @@ mod tests {
     use stage_core::Blob;
 
     use super::*;
-    use crate::artifact::{FAMILY, LORA, TENSOR_KIND, tensor_field};
 
     fn model(bytes: &[u8]) -> Vec<(String, NewValue)> {
-        let blob = Blob { digest: Digest::of(bytes), size: 7, kind: TENSOR_KIND.into() };
+        let blob = Blob { digest: Digest::of(bytes), size: 7, kind: "tensor".into() };
         vec![
-            (tensor_field("b"), NewValue::Kept(Value::Blob(Arc::new(blob)))),
-            (FAMILY.to_owned(), NewValue::Text(LORA.to_owned())),
+            ("tensor/b".to_owned(), NewValue::Kept(Value::Blob(Arc::new(blob)))),
+            ("family".to_owned(), NewValue::Text("lora".to_owned())),
         ]
     }
 
@@ -99,7 +98,7 @@ mod tests {
         assert_eq!(weights(&early), weights(&late), "the same weights are the same file");
         assert_ne!(weights(&early), weights(&item(40, None, model(b"two")).unwrap()));
         let fields = read(&weights(&early)).unwrap();
-        assert_eq!((fields.len(), fields.text(FAMILY)), (2, Some(LORA)));
+        assert_eq!((fields.len(), fields.text("family")), (2, Some("lora")));
         assert_eq!(fields.blob("tensor/b").unwrap().digest, Digest::of(b"one"));
     }
 

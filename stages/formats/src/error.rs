@@ -50,11 +50,11 @@ impl FormatError {
         }
     }
 
-    pub(crate) fn damaged(format: &'static str, message: impl Into<String>) -> FormatError {
+    pub fn damaged(format: &'static str, message: impl Into<String>) -> FormatError {
         FormatError::Damaged { format, message: message.into() }
     }
 
-    pub(crate) fn too_much(format: &'static str, message: impl Into<String>) -> FormatError {
+    pub fn too_much(format: &'static str, message: impl Into<String>) -> FormatError {
         FormatError::TooMuch { format, message: message.into() }
     }
 

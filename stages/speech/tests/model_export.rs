@@ -5,7 +5,8 @@
 mod support;
 
 use stage_core::{Fields, StageError, Value};
-use stage_formats::{Dtype, Tensor, artifact};
+use stage_families::artifact;
+use stage_formats::{Dtype, Tensor};
 use support::models::{
     CONFIG, Tensors, config, export, names, pth, stored, tensors, tokenizer, weights,
 };

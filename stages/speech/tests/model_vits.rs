@@ -5,7 +5,7 @@
 mod support;
 
 use stage_core::{NewValue, ParameterValue};
-use stage_formats::vits::{Config, read_original};
+use stage_families::vits::{Config, read_original};
 use stage_formats::{Dtype, Tensor, weight_norm};
 use support::models::{
     Tensors, export, import, imported, model, names, numbered, pth, safe, stored, weights,

@@ -4,7 +4,7 @@
 mod support;
 
 use stage_core::{NewValue, StageError};
-use stage_formats::wav2vec2::{Config, MASK};
+use stage_families::wav2vec2::{Config, MASK};
 use stage_formats::{Dtype, Tensor};
 use support::models::{Tensors, import, imported, model, numbered, pth, safe};
 use support::{Bench, text};

@@ -4,8 +4,7 @@
 mod support;
 
 use stage_core::{
-    Catalogue, Item, NewValue, ParameterValue, Place, PortInput, Reject, SourceOutput, StageError,
-    Value,
+    Item, NewValue, ParameterValue, Place, PortInput, Reject, SourceOutput, StageError, Value,
 };
 use support::*;
 
@@ -33,7 +32,7 @@ fn clip(id: &str, speaker: &str, seconds: f64) -> Item {
 fn every_kind_of_the_catalogue_that_runs_here_is_implemented() {
     let implemented: Vec<&str> =
         stage_speech::stages().iter().map(|stage| stage.kind().name).collect();
-    for kind in Catalogue::built_in().iter() {
+    for kind in stage_families::catalogue().iter() {
         if kind.place == Place::Here {
             assert!(implemented.contains(&kind.name), "`{}` is not implemented", kind.name);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use stage_core::{Blob, Context, Fields, StageError};
-use stage_formats::artifact;
+use stage_families::artifact;
 
 /// The models that one reader takes.
 pub struct Family {

@@ -4,7 +4,7 @@ use cache::Digest;
 use serde::{Deserialize, Serialize};
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Fields, StageError};
-use stage_formats::artifact;
+use stage_families::artifact;
 
 /// Of a model. Fields that others have put there are let pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

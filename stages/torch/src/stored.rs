@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use stage_core::{Blob, Context, Fields, StageError};
-use stage_formats::{Dtype, FormatError, TensorInfo, artifact};
+use stage_families::artifact;
+use stage_formats::{Dtype, FormatError, TensorInfo};
 use tch::{Device, Kind, Tensor};
 
 use crate::error::TorchError;

@@ -11,7 +11,7 @@ use stage_core::{
     Blob, Fields, GatherInput, Item, NewValue, Output, ParameterValue, Parameters, PortInput,
     PortOutput, Reject, Setup, StageError, Value,
 };
-use stage_formats::artifact;
+use stage_families::artifact;
 use stage_formats::safetensors::SafetensorsFile;
 use stage_torch::{npy, wave};
 

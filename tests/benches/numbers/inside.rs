@@ -9,10 +9,10 @@ use camino::{Utf8Path, Utf8PathBuf};
 use engine::engine::{Engine, WorkerCommand};
 use engine::manifest::{FileKind, LoadOptions, load};
 use engine::pipeline::Pipeline;
-use stage_core::{Catalogue, Stage};
+use stage_core::Stage;
 
 pub fn engine(stages: Vec<Arc<dyn Stage>>) -> Engine {
-    let mut catalogue = Catalogue::built_in();
+    let mut catalogue = stage_families::catalogue();
     stages.iter().for_each(|stage| catalogue.add(stage.kind()));
     Engine {
         catalogue,

@@ -30,7 +30,8 @@ const HIGHEST: Parameter = Parameter {
     ..LOWEST
 };
 
-pub(super) const LONGEST: Parameter = Parameter {
+/// The longest recording that is looked at.
+pub const LONGEST: Parameter = Parameter {
     name: "longest",
     parameter_type: ParameterType::Duration,
     default: Default::Seconds(60.0),

@@ -6,7 +6,7 @@ use crate::kind::{FieldType, OutputPort, PortType};
 use crate::parameter::{Default, Parameter, ParameterType, Role, Unit};
 
 /// Two lists of parameters as one.
-pub(super) const fn join<const A: usize, const B: usize, const C: usize>(
+pub const fn join<const A: usize, const B: usize, const C: usize>(
     first: [Parameter; A],
     second: [Parameter; B],
 ) -> [Parameter; C] {
@@ -20,7 +20,7 @@ pub(super) const fn join<const A: usize, const B: usize, const C: usize>(
     all
 }
 
-pub(super) const fn count(name: &'static str, default: i64, doc: &'static str) -> Parameter {
+pub const fn count(name: &'static str, default: i64, doc: &'static str) -> Parameter {
     Parameter {
         name,
         parameter_type: ParameterType::Integer { min: 0, max: 1_000_000_000 },
@@ -31,16 +31,11 @@ pub(super) const fn count(name: &'static str, default: i64, doc: &'static str) -
     }
 }
 
-pub(super) const fn at_least_one(parameter: Parameter, max: i64) -> Parameter {
+pub const fn at_least_one(parameter: Parameter, max: i64) -> Parameter {
     Parameter { parameter_type: ParameterType::Integer { min: 1, max }, ..parameter }
 }
 
-pub(super) const fn number(
-    name: &'static str,
-    max: f64,
-    default: f64,
-    doc: &'static str,
-) -> Parameter {
+pub const fn number(name: &'static str, max: f64, default: f64, doc: &'static str) -> Parameter {
     Parameter {
         name,
         parameter_type: ParameterType::Number { min: 0.0, max },
@@ -50,7 +45,7 @@ pub(super) const fn number(
     }
 }
 
-pub(super) const fn choice(
+pub const fn choice(
     name: &'static str,
     words: &'static [&'static str],
     doc: &'static str,
@@ -77,11 +72,11 @@ const fn execution(parameter: Parameter) -> Parameter {
     Parameter { role: Role::Execution, ..parameter }
 }
 
-pub(super) const fn absent(parameter: Parameter) -> Parameter {
+pub const fn absent(parameter: Parameter) -> Parameter {
     Parameter { default: Default::Absent, ..parameter }
 }
 
-pub(super) const SEED: Parameter = Parameter {
+pub const SEED: Parameter = Parameter {
     name: "seed",
     parameter_type: ParameterType::Integer { min: 0, max: i64::MAX },
     default: Default::PipelineSeed,
@@ -90,7 +85,7 @@ pub(super) const SEED: Parameter = Parameter {
 };
 
 /// The states that a training kept, whatever it trained.
-pub(super) const CHECKPOINTS: OutputPort = OutputPort {
+pub const CHECKPOINTS: OutputPort = OutputPort {
     name: "checkpoints",
     port_type: PortType::Dataset,
     writes: &[("step", FieldType::Number), ("weights", FieldType::Blob)],
@@ -104,7 +99,7 @@ pub(super) const CHECKPOINTS: OutputPort = OutputPort {
 };
 
 /// The one of [`TRAINING`] with this name, for families to which not all of them apply.
-pub(super) const fn shared(name: &str) -> Parameter {
+pub const fn shared(name: &str) -> Parameter {
     let mut at = 0;
     while at < COUNT {
         if is_same(TRAINING[at].name, name) {
@@ -124,10 +119,10 @@ const fn is_same(one: &str, other: &str) -> bool {
     at == one.len() && at == other.len()
 }
 
-pub(super) const COUNT: usize = 31;
+pub const COUNT: usize = 31;
 
 /// How long, how fast, in what portions, how exactly, and what is kept.
-pub(super) const TRAINING: [Parameter; COUNT] = [
+pub const TRAINING: [Parameter; COUNT] = [
     absent(at_least_one(
         count("steps", 0, "Optimiser steps. Either this or `epochs` is given."),
         1_000_000_000,

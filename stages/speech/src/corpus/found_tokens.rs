@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use camino::{Utf8Path, Utf8PathBuf};
-use stage_core::catalogue::vq::FOUND_TOKENS;
 use stage_core::{Blob, Parameters, SourceOutput, StageError, Value, World};
+use stage_families::kinds::vq::FOUND_TOKENS;
 
 use super::path;
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use stage_core::catalogue::model as kinds;
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Item, Job, NewItem, NewValue, PortOutput, Setup,
     Stage, StageError,
 };
+use stage_families::kinds::model as kinds;
 use stage_formats::checkpoint::{STEP, WEIGHTS};
 
 use crate::plain;

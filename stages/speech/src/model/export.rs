@@ -8,18 +8,18 @@ use std::sync::Arc;
 use cache::fs::RealFs;
 use camino::Utf8PathBuf;
 use serde_json::Value as Json;
-use stage_core::catalogue::model as kinds;
 use stage_core::{
     Blob, Context, Fields, GatherInput, GatherJob, GatherOutput, Job, NewValue, PortOutput, Setup,
     Stage, StageError,
 };
-use stage_formats::artifact::{
+use stage_families::artifact::{
     self, CONFIG, DAC, DUAL_AR, FAMILY, LICENSE, LINEAGE, LORA, SPEAKERS, SPECIAL_TOKENS,
     TOKENIZER, TOKENIZER_CONFIG, VITS, VOCABULARY,
 };
+use stage_families::kinds::model as kinds;
+use stage_families::vits::SPEAKERS_FILE;
 use stage_formats::pth::PthWriter;
 use stage_formats::safetensors::SafetensorsWriter;
-use stage_formats::vits::SPEAKERS_FILE;
 use stage_formats::{Dtype, FileSink, FormatError, Tensor, TensorInfo};
 
 use super::import::{AS_PUBLISHED, CODEC_CONFIG, MODEL_CARD, PUBLISHED_CONFIG};

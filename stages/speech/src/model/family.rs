@@ -1,7 +1,7 @@
 //! What a file of weights is, and which file of an asset to take.
 
 use stage_core::{Fields, StageError};
-use stage_formats::artifact::{DAC, DUAL_AR, VITS, WAV2VEC2};
+use stage_families::artifact::{DAC, DUAL_AR, VITS, WAV2VEC2};
 use stage_formats::shapes::listed;
 use stage_formats::weights::{ENDINGS, WeightFile};
 

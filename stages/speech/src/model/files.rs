@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cache::Digest;
 use stage_core::{Blob, Context, Fields, FileParts, StageError};
-use stage_formats::artifact::TOKENIZER;
+use stage_families::artifact::TOKENIZER;
 use stage_formats::shapes::listed;
 use stage_formats::{Parts, WeightFile};
 

@@ -4,17 +4,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stage_core::catalogue::model as kinds;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Job, NewValue, Output, Parameters, PortOutput,
     Setup, Stage, StageError, Value,
 };
-use stage_formats::artifact::{
+use stage_families::artifact::{
     self, CONFIG, CONFIG_KIND, LICENSE, SPECIAL_TOKENS, TOKENIZER, TOKENIZER_KIND,
 };
+use stage_families::dual_ar;
+use stage_families::kinds::model as kinds;
 use stage_formats::bpe::Bpe;
-use stage_formats::{Dtype, FormatError, dual_ar};
+use stage_formats::{Dtype, FormatError};
 
 use super::family::{Family, weight_file};
 use super::files::{Files, Opened, description};

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use stage_core::StageError;
+use stage_families::vits::{is_projection, plain_name};
+use stage_families::wav2vec2;
 use stage_formats::shapes::{self, Expected};
-use stage_formats::vits::{is_projection, plain_name};
-use stage_formats::wav2vec2;
 use stage_formats::weight_norm::paired;
 use stage_formats::{FormatError, Tensor, TensorInfo, WeightFile};
 

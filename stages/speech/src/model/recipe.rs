@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use stage_core::{Fields, StageError};
-use stage_formats::artifact::{self, FAMILY, VITS};
-use stage_formats::vits::{
+use stage_families::artifact::{self, FAMILY, VITS};
+use stage_families::vits::{
     DISCRIMINATOR_PREFIX, is_normed, is_normed_in_transformers, of_original_discriminator,
 };
 use stage_formats::weight_norm::{self, DIRECTION, LENGTH, WHOLE, newer};

@@ -1,14 +1,14 @@
 //! What `model.import` makes of the files of a VITS model.
 
 use stage_core::{Context, NewValue, StageError};
-use stage_formats::FormatError;
-use stage_formats::artifact::{
+use stage_families::artifact::{
     CONFIG, CONFIG_KIND, SPEAKERS, TOKENIZER_CONFIG, TOKENIZER_KIND, VOCABULARY,
 };
-use stage_formats::vits::{
+use stage_families::vits::{
     Config, DISCRIMINATOR_PREFIX, SPEAKERS_FILE, Tokenizer, is_original, read_original,
     read_speakers, tokenizer_config_file, vocabulary_file, write_speakers,
 };
+use stage_formats::FormatError;
 
 use super::files::{Files, Opened, description};
 use super::import::Part;

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use stage_core::{Context, NewValue, StageError};
-use stage_formats::artifact::{CONFIG, CONFIG_KIND, PREPROCESSOR, TOKENIZER_KIND, VOCABULARY};
-use stage_formats::wav2vec2::{Config, Preprocessor, Vocabulary};
+use stage_families::artifact::{CONFIG, CONFIG_KIND, PREPROCESSOR, TOKENIZER_KIND, VOCABULARY};
+use stage_families::wav2vec2::{Config, Preprocessor, Vocabulary};
 
 use super::files::{Files, Opened};
 use super::import::Part;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stage_formats::vits::Tokenizer;
+use stage_families::vits::Tokenizer;
 
 use super::vocabulary::Vocabulary;
 

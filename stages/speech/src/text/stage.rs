@@ -8,8 +8,9 @@ use stage_core::{
     Context, Fields, GatherInput, GatherJob, GatherOutput, Item, ItemJob, Job, NewValue, Output,
     Parameters, PortOutput, Reject, Setup, Stage, StageError,
 };
-use stage_formats::artifact::{TOKENIZER_CONFIG, VOCABULARY};
-use stage_formats::vits::{ROMANISE, Tokenizer};
+use stage_families::artifact::{TOKENIZER_CONFIG, VOCABULARY};
+use stage_families::kinds::audit::AUDIT;
+use stage_families::vits::{ROMANISE, Tokenizer};
 
 use super::audit::{self, Audit};
 use super::characters::Kind;
@@ -20,7 +21,7 @@ use super::written;
 use crate::plain::{JSON, stage, to_json, unknown_choice};
 
 pub fn stages() -> Vec<Arc<dyn Stage>> {
-    vec![stage(&kinds::NORMALIZE, open_normalize), stage(&kinds::AUDIT, open_audit)]
+    vec![stage(&kinds::NORMALIZE, open_normalize), stage(&AUDIT, open_audit)]
 }
 
 struct Normalize(normalize::Options);

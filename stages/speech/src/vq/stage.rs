@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use cache::{Digest, Hasher};
-use stage_core::catalogue::vq as kinds;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{
     Context, Item, ItemJob, Job, NewValue, Output, Parameters, Reject, Setup, Stage, StageError,
     Value,
 };
+use stage_families::kinds::vq as kinds;
 use stage_formats::npy;
 
 use super::adopt::{Codec, Length};

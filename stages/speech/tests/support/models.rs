@@ -6,9 +6,10 @@ use stage_core::{
     Fields, GatherInput, GatherOutput, Job, NewValue, ParameterValue, PortInput, PortOutput, Setup,
     StageError, Value,
 };
+use stage_families::{artifact, dual_ar};
 use stage_formats::pth::PthWriter;
 use stage_formats::shapes::Expected;
-use stage_formats::{Dtype, Tensor, TensorInfo, WeightFile, artifact, dual_ar, safetensors};
+use stage_formats::{Dtype, Tensor, TensorInfo, WeightFile, safetensors};
 
 use bytes::Bytes;
 

@@ -6,7 +6,7 @@ use crate::error::TorchError;
 use crate::layers::{Linear, Pass, RmsNorm, SwiGlu, repeat_heads};
 use crate::rope::Turns;
 use crate::weights::Scope;
-use stage_formats::dual_ar::Stack;
+use stage_families::dual_ar::Stack;
 
 /// Which keys a query sees. Nothing but what a whole batch has in common.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use crate::layers::Pass;
 use crate::train::adamw::AdamW;
 use crate::train::{Losses, Means, Totals, Trainee, Turn};
 use crate::weights::Weights;
-use stage_formats::dual_ar::Config;
+use stage_families::dual_ar::Config;
 
 /// `settings` of the fixture.
 #[derive(Debug, Deserialize)]

@@ -19,5 +19,5 @@ pub use generate::{Speech, Stop};
 pub use model::{DualAr, Parity, Tokens};
 pub use prompt::{PromptFormat, Script, Spoken, Vocabulary};
 pub use sampler::{Noise, Sampling, Seeded};
-pub use stage_formats::dual_ar::Config;
+pub use stage_families::dual_ar::Config;
 pub use trainee::{DualArTrainee, Memory};

@@ -10,7 +10,7 @@ use crate::random::Random;
 use crate::rope::{Rope, Turns};
 use crate::train::lora;
 use crate::weights::{Scope, Weights};
-use stage_formats::dual_ar::{Config, Stack};
+use stage_families::dual_ar::{Config, Stack};
 
 /// The tokens with a meaning for the model, which only the tokenizer knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

@@ -1,7 +1,7 @@
 //! A text model as an artifact: what is read of it, and what is written again.
 
 use stage_core::{Context, Fields, NewValue, StageError};
-use stage_formats::artifact;
+use stage_families::artifact;
 use tch::{Device, Kind};
 
 use super::vocabulary::Vocabulary;

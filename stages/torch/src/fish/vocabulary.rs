@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use stage_core::{Context, Fields, StageError};
-use stage_formats::artifact;
+use stage_families::artifact;
 use stage_formats::bpe::{Bpe, Specials};
 
 use crate::codec::{CodecFormat, Codes};

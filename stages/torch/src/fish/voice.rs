@@ -1,7 +1,7 @@
 //! The models that sentences are spoken with: one for all, or a checkpoint for each.
 
 use stage_core::{Blob, Context, Fields, StageError};
-use stage_formats::artifact;
+use stage_families::artifact;
 use tch::{Device, Kind};
 
 use super::model::{Model, adapted};

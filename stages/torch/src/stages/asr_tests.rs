@@ -5,9 +5,9 @@
 use std::path::Path;
 
 use safetensors::tensor::SafeTensors;
-use stage_core::catalogue::asr::TRANSCRIBE;
 use stage_core::{Fields, Item, Job, ParameterValue, Reject, Setup, StageError, Value};
-use stage_formats::artifact;
+use stage_families::artifact;
+use stage_families::wav2vec2::kinds::TRANSCRIBE;
 
 use super::trial::{Written, open, parameters};
 use crate::stored;

@@ -1,9 +1,9 @@
 //! `asr.transcribe`: what a speech recogniser hears in a recording.
 
-use stage_core::catalogue::asr;
 use stage_core::{
     Context, Item, ItemJob, Job, Kind, NewValue, Output, Reject, Setup, Stage, StageError,
 };
+use stage_families::wav2vec2::kinds as asr;
 use tch::Device;
 
 use super::{blob, check_rate};

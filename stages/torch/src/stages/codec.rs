@@ -3,7 +3,7 @@
 use cache::Digest;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Blob, Context, Fields, StageError};
-use stage_formats::artifact;
+use stage_families::artifact;
 use tch::Device;
 
 use crate::codec::{Codec, CodecFormat};

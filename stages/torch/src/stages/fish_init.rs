@@ -1,11 +1,11 @@
 //! `fish.init`: a text model with random weights.
 
-use stage_core::catalogue::fish;
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Job, Kind, Parameters, Setup, Stage, StageError,
 };
-use stage_formats::artifact;
-use stage_formats::dual_ar::fresh as published;
+use stage_families::artifact;
+use stage_families::dual_ar::fresh as published;
+use stage_families::dual_ar::kinds as fish;
 
 use super::{codec, fresh};
 use crate::codec::CodecFormat;

@@ -1,11 +1,11 @@
 //! `fish.merge`: adapters added to their base.
 
-use stage_core::catalogue::fish;
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, PortOutput, Setup, Stage,
     StageError,
 };
-use stage_formats::artifact;
+use stage_families::artifact;
+use stage_families::dual_ar::kinds as fish;
 use tch::{Device, Tensor};
 
 use crate::dual_ar::DualAr;

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use stage_core::catalogue::fish;
 use stage_core::{
     Context, Fields, Item, ItemJob, Job, Kind, NewValue, Parameters, Reject, Setup, Stage,
     StageError,
 };
+use stage_families::dual_ar::kinds as fish;
 
 use super::codec::CodecUse;
 use super::open_codec;

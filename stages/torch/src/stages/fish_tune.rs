@@ -1,10 +1,10 @@
 //! `fish.finetune` and `fish.lora`: a text model trained whole, or by adapters beside it.
 
-use stage_core::catalogue::fish;
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, Setup, Stage, StageError,
 };
-use stage_formats::artifact;
+use stage_families::artifact;
+use stage_families::dual_ar::kinds as fish;
 
 use crate::error::guarded;
 use crate::fish::tune::{Method, Tuned, Tuning};

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use stage_core::{Context, GatherOutput, Kind, NewValue, PortOutput, StageError};
-use stage_formats::artifact::{self, CONFIG, CONFIG_KIND, TOKENIZER_KIND};
+use stage_families::artifact::{self, CONFIG, CONFIG_KIND, TOKENIZER_KIND};
 use tch::Tensor;
 
 use crate::lineage::{self, ModelLineage};

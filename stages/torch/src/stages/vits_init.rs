@@ -1,11 +1,11 @@
 //! `vits.init`: a VITS model with random weights.
 
-use stage_core::catalogue::vits;
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Job, Kind, Parameters, Setup, Stage, StageError,
 };
-use stage_formats::artifact;
-use stage_formats::vits::{TextRules, fresh_config, tokenizer_config_file, vocabulary_file};
+use stage_families::artifact;
+use stage_families::vits::kinds as vits;
+use stage_families::vits::{TextRules, fresh_config, tokenizer_config_file, vocabulary_file};
 
 use super::fresh;
 use crate::error::guarded;

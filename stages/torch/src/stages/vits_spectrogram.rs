@@ -1,10 +1,10 @@
 //! `vits.spectrogram`: audio to the linear spectrograms that VITS learns from.
 
-use stage_core::catalogue::vits;
 use stage_core::{
     Context, Fields, Item, ItemJob, Job, Kind, NewValue, Output, Parameters, Reject, Setup, Stage,
     StageError,
 };
+use stage_families::vits::kinds as vits;
 use tch::{Device, Tensor};
 
 use super::{blob, check_rate};

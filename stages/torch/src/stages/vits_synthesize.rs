@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use stage_core::catalogue::vits;
 use stage_core::{
     Context, Fields, Item, ItemJob, Job, Kind, NewValue, Parameters, Reject, Setup, Stage,
     StageError,
 };
-use stage_formats::vits::Tokens;
+use stage_families::vits::Tokens;
+use stage_families::vits::kinds as vits;
 use tch::Device;
 
 use crate::error::{TorchError, guarded};

@@ -1,11 +1,11 @@
 //! `vits.finetune`: VITS trained on clips.
 
 use serde_json::json;
-use stage_core::catalogue::vits_tune;
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, Setup, Stage, StageError,
 };
-use stage_formats::artifact;
+use stage_families::artifact;
+use stage_families::vits::tune as vits_tune;
 
 use crate::error::guarded;
 use crate::lineage::ModelLineage;

@@ -1,9 +1,9 @@
 //! `vq.decode`: tokens to audio.
 
-use stage_core::catalogue::vq;
 use stage_core::{
     Blob, Context, Item, ItemJob, Job, Kind, NewValue, Output, Reject, Setup, Stage, StageError,
 };
+use stage_families::kinds::vq;
 
 use super::codec::CodecUse;
 use super::{blob, check_length, open_codec};

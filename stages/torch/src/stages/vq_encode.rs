@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use cache::Digest;
-use stage_core::catalogue::vq;
 use stage_core::{
     Context, Item, ItemJob, Job, Kind, NewValue, Output, Reject, Setup, Stage, StageError,
 };
+use stage_families::kinds::vq;
 
 use super::codec::{self, CodecUse};
 use super::{blob, check_length, check_rate, codec_port, open_codec};

@@ -1,10 +1,10 @@
 //! `vq.fit`: the embedded codec, fitted on a corpus.
 
-use stage_core::catalogue::vq;
 use stage_core::{
     Blob, Context, GatherInput, GatherJob, GatherOutput, Item, Job, Kind, NewValue, PortOutput,
     Setup, Stage, StageError,
 };
+use stage_families::kinds::vq;
 
 use super::blob;
 use crate::error::guarded;

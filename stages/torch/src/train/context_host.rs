@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use stage_core::{Blob, Context, Fields, NewValue, Output, StageError};
-use stage_formats::artifact;
+use stage_families::artifact;
 use tch::{Device, Tensor};
 
 use super::host::{Checkpoint, Host};

@@ -1,7 +1,7 @@
 //! The outputs that all trainings have: the result, its log, and the states that were kept.
 
 use stage_core::{Blob, Context, GatherOutput, NewValue, PortOutput, StageError};
-use stage_formats::artifact::stored_tensors;
+use stage_families::artifact::stored_tensors;
 
 use super::run::Trained;
 use super::{kept, log};

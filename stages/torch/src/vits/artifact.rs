@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use stage_core::{Blob, Context, Fields, NewValue, Reject, StageError, Value};
-use stage_formats::artifact;
-use stage_formats::vits::{
+use stage_families::artifact;
+use stage_families::vits::{
     ROMANISE, Tokenizer, Tokens, config_for_speakers, read_speakers, write_speakers,
 };
 use tch::Device;

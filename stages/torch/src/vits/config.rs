@@ -1,6 +1,6 @@
 //! The configuration, which is read where libtorch is not needed.
 
-pub use stage_formats::vits::Config;
+pub use stage_families::vits::Config;
 
 use crate::error::TorchError;
 

@@ -1,7 +1,7 @@
 //! What tells made sound from recorded sound: one look at the wave itself, and one at every
 //! p-th sample of it for some periods p (HiFi-GAN, arXiv 2010.05646).
 
-use stage_formats::vits::DISCRIMINATOR_PREFIX;
+use stage_families::vits::DISCRIMINATOR_PREFIX;
 use tch::Tensor;
 
 use super::config::Config;

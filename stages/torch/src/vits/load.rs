@@ -1,6 +1,6 @@
 //! From the tensors of a file to those that the model computes with.
 
-use stage_formats::vits::{DISCRIMINATOR_PREFIX, is_normed, is_projection, plain_name};
+use stage_families::vits::{DISCRIMINATOR_PREFIX, is_normed, is_projection, plain_name};
 use stage_formats::weight_norm::paired;
 use tch::Device;
 

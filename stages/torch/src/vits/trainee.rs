@@ -1,7 +1,7 @@
 //! The two nets as the shared trainer takes them: the discriminator learns in the first turn of
 //! a step, the generator in the second one, from a discriminator that has learnt already.
 
-use stage_formats::vits::DISCRIMINATOR_PREFIX;
+use stage_families::vits::DISCRIMINATOR_PREFIX;
 use tch::Tensor;
 
 use super::batch::Batch;

@@ -1,8 +1,8 @@
 //! A recogniser as an artifact: what is read of it.
 
 use stage_core::{Context, Fields, StageError};
-use stage_formats::artifact;
-use stage_formats::wav2vec2::{Config, Preprocessor, Vocabulary};
+use stage_families::artifact;
+use stage_families::wav2vec2::{Config, Preprocessor, Vocabulary};
 use tch::Device;
 
 use super::model::Wav2Vec2;

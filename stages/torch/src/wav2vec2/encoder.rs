@@ -1,6 +1,6 @@
 //! The transformer that reads the frames.
 
-use stage_formats::wav2vec2::Config;
+use stage_families::wav2vec2::Config;
 use stage_formats::weight_norm::{DIRECTION, LENGTH};
 use tch::Tensor;
 

@@ -1,6 +1,6 @@
 //! The convolutions that make frames of sound.
 
-use stage_formats::wav2vec2::{Config, Norm};
+use stage_families::wav2vec2::{Config, Norm};
 use tch::Tensor;
 
 use crate::convolution::Geometry;

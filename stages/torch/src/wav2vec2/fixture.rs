@@ -1,7 +1,7 @@
 //! What a recogniser makes of the recording of a fixture.
 
 use serde::Deserialize;
-use stage_formats::wav2vec2::{Config, Preprocessor, Vocabulary};
+use stage_families::wav2vec2::{Config, Preprocessor, Vocabulary};
 use tch::{Device, Tensor};
 
 use super::model::Wav2Vec2;

@@ -1,7 +1,7 @@
 //! A recogniser: convolutions make frames of sound, a transformer reads them, and a head tells
 //! which symbol each of them is (Baevski et al., arXiv 2006.11477).
 
-use stage_formats::wav2vec2::{Config, Preprocessor, plain_name};
+use stage_families::wav2vec2::{Config, Preprocessor, plain_name};
 use tch::{Device, Kind, Tensor};
 
 use super::encoder::Encoder;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use stage_core::catalogue::fish;
 use stage_core::{
     Fields, Item, Kind, NewItem, Output, ParameterValue, PortOutput, StageError, Value,
 };
+use stage_families::dual_ar::kinds as fish;
 use stage_formats::checkpoint::{HELD_OUT, STEP, WEIGHTS};
 
 use super::{Ports, artifact_of, base, clips, codec, gather, gathered, quick, spoken, whole};

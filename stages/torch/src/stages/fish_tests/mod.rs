@@ -12,11 +12,11 @@ mod training;
 use std::collections::BTreeMap;
 
 use cache::Digest;
-use stage_core::catalogue::fish;
 use stage_core::{
     Blob, Context, Fields, Item, Job, Kind, ParameterValue, PortInput, Setup, StageError, Value,
 };
-use stage_formats::artifact;
+use stage_families::artifact;
+use stage_families::dual_ar::kinds as fish;
 
 use super::trial::{Ports, Written, artifact_of, gather, gathered, open, parameters, text, whole};
 use crate::codec::Codes;

@@ -1,6 +1,6 @@
 //! A model from nothing.
 
-use stage_formats::artifact;
+use stage_families::artifact;
 
 use super::*;
 use crate::vits::artifact::Model;

@@ -5,10 +5,10 @@ mod init;
 mod spectrogram;
 mod speech;
 
-use stage_core::catalogue::vits;
 use stage_core::{
     Context, Fields, Item, ItemJob, Job, Kind, Output, Reject, Setup, StageError, Value,
 };
+use stage_families::vits::kinds as vits;
 
 use super::trial::{Written, gather, open, parameters, text, whole};
 use crate::testing::Bench;

@@ -1,7 +1,8 @@
 //! Sentences.
 
 use stage_core::{NewValue, ParameterValue};
-use stage_formats::{artifact, checkpoint};
+use stage_families::artifact;
+use stage_formats::checkpoint;
 
 use super::*;
 use crate::wave;

@@ -9,9 +9,9 @@ mod training;
 use std::collections::BTreeMap;
 
 use cache::Digest;
-use stage_core::catalogue::vits_tune::FINETUNE;
 use stage_core::{Context, Fields, Item, ParameterValue, PortInput, PortOutput, StageError, Value};
-use stage_formats::artifact;
+use stage_families::artifact;
+use stage_families::vits::tune::FINETUNE;
 
 use super::trial::{Ports, Written, artifact_of, gather, gathered, text, whole};
 use super::vits_tests::model;

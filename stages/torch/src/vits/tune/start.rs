@@ -1,7 +1,7 @@
 //! What a training begins with: a generator, and a discriminator from one of several places.
 
 use stage_core::{Context, Fields, StageError};
-use stage_formats::vits::DISCRIMINATOR_PREFIX;
+use stage_families::vits::DISCRIMINATOR_PREFIX;
 use tch::Device;
 
 use super::plan::{Plan, Source};

@@ -1,0 +1,118 @@
+//! A model as an artifact: the names and kinds of its fields, and a tensor as a blob.
+//!
+//! Each tensor is a field of its own, so that a tensor that two models share is stored once.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use stage_core::{Blob, Fields, NewValue};
+use stage_formats::safetensors::{self, SafetensorsFile};
+use stage_formats::{FormatError, Tensor};
+
+/// What the model is: one of the families below.
+pub const FAMILY: &str = "family";
+/// The configuration as the original project has it, JSON.
+pub const CONFIG: &str = "config";
+pub const TOKENIZER: &str = "tokenizer.tiktoken";
+pub const SPECIAL_TOKENS: &str = "special_tokens.json";
+/// The symbols of the tokenizer of a VITS model or of a recogniser.
+pub const VOCABULARY: &str = "vocab.json";
+/// What the tokenizer of a VITS model does with texts.
+pub const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+/// How sound is handed to a recogniser.
+pub const PREPROCESSOR: &str = "preprocessor_config.json";
+/// The names of the speakers by their numbers, a JSON array, where a model knows several.
+pub const SPEAKERS: &str = "speakers";
+/// The licence of the weights, where it is known.
+pub const LICENSE: &str = "license";
+/// Where adapters come from, JSON.
+pub const LINEAGE: &str = "lineage";
+
+/// A text model of Fish Speech.
+pub const DUAL_AR: &str = "fish-dual-ar";
+/// Adapters of such a model.
+pub const LORA: &str = "fish-lora";
+/// The codec of Fish Speech.
+pub const DAC: &str = "fish-dac";
+/// The codec that `vq.fit` fits.
+pub const MEL_RVQ: &str = "mel-rvq";
+/// A VITS model.
+pub const VITS: &str = "vits";
+/// A speech recogniser.
+pub const WAV2VEC2: &str = "wav2vec2";
+
+/// What makes tokens of sound.
+pub const CODECS: &[&str] = &[MEL_RVQ, DAC];
+
+pub const TENSOR_KIND: &str = "tensor";
+pub const CONFIG_KIND: &str = "model/config";
+/// The kind of the blobs of the tokenizer.
+pub const TOKENIZER_KIND: &str = "model/tokenizer";
+
+const TENSOR: &str = "tensor/";
+/// The name of the tensor within its blob.
+const DATA: &str = "data";
+
+/// The field that holds a tensor.
+pub fn tensor_field(name: &str) -> String {
+    format!("{TENSOR}{name}")
+}
+
+/// The tensors of an artifact, sorted by name.
+pub fn tensors(fields: &Fields) -> impl Iterator<Item = (&str, &Arc<Blob>)> {
+    fields.iter().filter_map(|(name, value)| Some((name.strip_prefix(TENSOR)?, value.as_blob()?)))
+}
+
+/// A tensor as it is stored.
+pub fn tensor_value(tensor: &Tensor) -> Result<NewValue, FormatError> {
+    Ok(NewValue::bytes(TENSOR_KIND, encode(tensor)?))
+}
+
+/// The fields of tensors that are stored already.
+pub fn stored_tensors(tensors: &[(String, Blob)]) -> Vec<(String, NewValue)> {
+    let field = |(name, blob): &(String, Blob)| (tensor_field(name), NewValue::blob(blob.clone()));
+    tensors.iter().map(field).collect()
+}
+
+/// A safetensors file with the tensor alone. The same tensor gives the same bytes.
+pub fn encode(tensor: &Tensor) -> Result<Vec<u8>, FormatError> {
+    safetensors::write([(DATA, tensor)])
+}
+
+/// The tensor of a blob, which shares its bytes.
+pub fn decode(bytes: impl Into<Bytes>) -> Result<Tensor, FormatError> {
+    SafetensorsFile::read(bytes.into())?.tensor(DATA)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use cache::Digest;
+    use stage_core::Value;
+
+    use super::*;
+
+    #[test]
+    fn a_tensor_comes_back_and_shares_the_bytes() {
+        let tensor = Tensor::from_f32([2, 1], &[1.0, -2.0]).unwrap();
+        let bytes = Bytes::from(encode(&tensor).unwrap());
+        let back = decode(bytes.clone()).unwrap();
+        assert_eq!(back, tensor);
+        assert!(bytes.as_ptr_range().contains(&back.data().as_ptr()));
+    }
+
+    #[test]
+    fn the_tensors_of_an_artifact_are_those_of_its_tensor_fields() {
+        let blob = || Blob { digest: Digest::of(b""), size: 0, kind: TENSOR_KIND.into() };
+        let fields: Fields = [
+            (tensor_field("b.weight"), Value::Blob(Arc::new(blob()))),
+            (tensor_field("a.weight"), Value::Blob(Arc::new(blob()))),
+            (CONFIG.to_owned(), Value::Blob(Arc::new(blob()))),
+            (FAMILY.to_owned(), Value::text(DUAL_AR)),
+        ]
+        .into_iter()
+        .collect();
+        let names: Vec<&str> = tensors(&fields).map(|(name, _)| name).collect();
+        assert_eq!(names, ["a.weight", "b.weight"]);
+    }
+}

@@ -1,0 +1,375 @@
+//! The kinds of the family `fish`: the text model of Fish Speech from weights to sentences.
+
+use crate::artifact;
+use stage_core::artifact::{self as words, ITEM};
+use stage_core::catalogue::train::{
+    CHECKPOINTS, COUNT, SEED, TRAINING, absent, at_least_one, choice, count, join, number,
+};
+use stage_core::cost::{Cost, Rates, Training, Weights};
+use stage_core::{
+    Batching, Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType,
+    Place, Work,
+};
+
+pub const KINDS: &[&Kind] = &[&INIT, &FINETUNE, &LORA, &MERGE, &SYNTHESIZE];
+
+const SPEECH: Rates = Rates {
+    start: 5e-3,
+    model: Some(artifact::DUAL_AR),
+    on_processor: false,
+    seconds_per_item: 0.5,
+    // 21.5 frames for each second of speech, at 15 a second.
+    seconds_per_second: 1.4,
+    bytes_per_item: 500.0,
+    bytes_per_second: 88_200.0 + 430.0,
+    vram_per_second: 4.0 * 11.3e6,
+    spread: 3.0,
+    origin: "15 frames of speech a second without compilation on a RTX 4090, as the documents of \
+             Fish Speech say, and as many on other large GPUs",
+};
+
+/// What every model artifact has; its tensors and tokenizer files are further fields.
+const MODEL_FIELDS: &[(&str, FieldType)] =
+    &[("config", FieldType::Blob), ("family", FieldType::Text)];
+
+const MODEL_OUTPUT: OutputPort = OutputPort {
+    name: "model",
+    writes: MODEL_FIELDS,
+    open: true,
+    doc: "The model: `config`, the tokenizer's files, `lineage` (what it was made from, as JSON), \
+          and one field `tensor/NAME` for each tensor.",
+    gives: &[artifact::DUAL_AR],
+    ..OutputPort::ARTIFACT
+};
+
+const BASE_MODEL: InputPort = InputPort {
+    name: "base",
+    reads: FieldSet::All,
+    doc: "The model to begin from: of `model.import`, `fish.init`, `fish.finetune` or `fish.merge`.",
+    takes: &[artifact::DUAL_AR],
+    ..InputPort::ARTIFACT
+};
+
+const ADAPTERS: InputPort = InputPort {
+    name: "adapters",
+    reads: FieldSet::All,
+    doc: "Adapters of `fish.lora`.",
+    takes: &[artifact::LORA],
+    ..InputPort::ARTIFACT
+};
+
+const CLIP: &[(&str, FieldType)] = &[("text", FieldType::Text), ("tokens", FieldType::Blob)];
+
+const MAY_READ: &[(&str, FieldType)] = &[("speaker", FieldType::Text)];
+
+const CLIPS: InputPort = InputPort {
+    reads: FieldSet::These(CLIP),
+    may_read: MAY_READ,
+    doc: "Clips with texts and with tokens as `vq.encode` makes them.",
+    ..InputPort::DATASET
+};
+
+const VALIDATION: InputPort = InputPort {
+    name: "validation",
+    reads: FieldSet::These(CLIP),
+    may_read: MAY_READ,
+    optional: true,
+    doc: "Held-out clips. A clip that is also on `input` is not trained on.",
+    ..InputPort::DATASET
+};
+
+const LOG: OutputPort = OutputPort {
+    name: "log",
+    writes: &[("metrics", FieldType::Blob), ("events", FieldType::Blob)],
+    doc: "`metrics`: losses, learning rate and passes by step, as JSON. `events`: the same and \
+          the parameters as an event file of TensorBoard, whose clock counts a second a step, so that equal runs give \
+          equal files.",
+    gives: &[words::LOG],
+    ..OutputPort::ARTIFACT
+};
+
+const PROMPT_FORMAT: Parameter = choice(
+    "prompt_format",
+    &["interleave", "speak_out"],
+    "How text and tokens stand in a row. `interleave` is the format that synthesis asks in; \
+     `speak_out` is the one that the original project trains in, and never asks in.",
+);
+
+/// Of the sizes that a model may be given.
+const LARGEST: i64 = 10_000_000;
+
+const SHAPE: Parameter = choice(
+    "shape",
+    &["small", "s1-mini"],
+    "Where the figures below begin: `small` trains in a minute on two cores, `s1-mini` is the \
+     published model of 860 million parameters.",
+);
+
+const fn figure(name: &'static str, doc: &'static str) -> Parameter {
+    absent(at_least_one(count(name, 0, doc), LARGEST))
+}
+
+pub static INIT: Kind = Kind {
+    name: "fish.init",
+    summary: "Makes a text model with random weights, to try a pipeline without a download.",
+    doc: "\
+A DualAR model whose weights are drawn at random, with a tokenizer of single bytes. It knows
+nothing: what comes out of it sounds like what it was trained on at best, and like noise before.
+For speech of good quality begin from published weights with `model.import`.
+
+Codebooks and their entries are those of `codec`, or of the parameters where it is not given.
+`intermediate` is 3 x `dim` and `head_dim` is `dim` by `heads` unless said otherwise, and the
+fast layers are as wide as the slow ones.",
+    work: Work::Gather,
+    place: Place::Worker,
+    cost: Cost::Weights(Weights { written: 1.0 }),
+    inputs: &[InputPort {
+        name: "codec",
+        reads: FieldSet::All,
+        optional: true,
+        doc: "The codec whose tokens the model is for.",
+        takes: artifact::CODECS,
+        ..InputPort::ARTIFACT
+    }],
+    outputs: &[MODEL_OUTPUT],
+    parameters: &[
+        SHAPE,
+        figure("layers", "Slow layers, over the text and the frames. Small: 3."),
+        figure("fast_layers", "Fast layers, over the codebooks of a frame. Small: 1."),
+        figure("dim", "The width. Small: 128."),
+        figure("heads", "Heads of attention. Small: 4."),
+        figure("key_heads", "Heads of keys and values. Small: 2."),
+        figure("head_dim", "The width of a head."),
+        figure("intermediate", "The width within a feed-forward layer."),
+        figure("max_length", "The longest row that the model is for, in tokens. Small: 1024."),
+        figure("codebooks", "Tokens a frame."),
+        figure("entries", "Different tokens a codebook."),
+        choice("dtype", &["f32", "bf16"], "What the tensors are kept in."),
+        SEED,
+    ],
+    ..Kind::BASE
+};
+
+const TRAINING_DOC: &str = "\
+Rows hold whole clips of similar length. A token sees the tokens before it in its own clip only,
+and the loss counts the frames and the end of each clip. Held-out clips are never trained on, and
+the loss on them decides what is kept (`take`) and when to end (`patience`).
+
+A run that is stopped, killed or cut off goes on from its last checkpoint and ends with the same
+weights to the bit as one that never was.
+
+Before the first step a preflight looks for what would spoil the run, each with a message of its
+own: a tokenizer or tokens of a codec that do not belong to the model, a base whose loss says
+that its weights were lost, a base that moves though it is frozen, embeddings of codebooks that
+are not scaled as they are in synthesis; and it makes one step, saves, reloads and goes on, which
+takes the room of a checkpoint and of the weights on the disk, and speaks one short sentence.
+
+`parity = \"upstream\"` trains as the original project does: without scaling the embeddings of the
+codebooks, which its synthesis does scale.";
+
+pub static FINETUNE: Kind = Kind {
+    name: "fish.finetune",
+    version: 2,
+    summary: "Trains all weights of a text model on clips.",
+    doc: TRAINING_DOC,
+    work: Work::Train,
+    place: Place::Worker,
+    cost: Cost::Training(Training { family: artifact::DUAL_AR, adapters: false }),
+    inputs: &[CLIPS, VALIDATION, BASE_MODEL],
+    outputs: &[MODEL_OUTPUT, LOG, CHECKPOINTS],
+    parameters: &FINETUNE_PARAMETERS,
+    ..Kind::BASE
+};
+
+static FINETUNE_PARAMETERS: [Parameter; COUNT + 1] = join([PROMPT_FORMAT], TRAINING);
+
+pub static LORA: Kind = Kind {
+    name: "fish.lora",
+    version: 2,
+    summary: "Trains low-rank adapters beside the frozen weights of a text model.",
+    doc: "\
+The base stays as it is, to the bit; what is trained are two small matrices beside each chosen
+module. They are saved alone, with the digest of their base. `adapters` goes on from adapters of
+an earlier run on the same base.
+
+Training is that of `fish.finetune`, and so are its preflight and `parity`. With the adapters
+turned off the loss must be that of the base, to the bit.",
+    work: Work::Train,
+    place: Place::Worker,
+    cost: Cost::Training(Training { family: artifact::DUAL_AR, adapters: true }),
+    inputs: &[CLIPS, VALIDATION, BASE_MODEL, InputPort { optional: true, ..ADAPTERS }],
+    outputs: &[
+        OutputPort {
+            name: "adapters",
+            writes: &[("family", FieldType::Text), ("lineage", FieldType::Text)],
+            open: true,
+            doc: "The adapters alone, one field `tensor/NAME` for each matrix, and `lineage`: their \
+                  base, rank and alpha, as JSON.",
+            gives: &[artifact::LORA],
+            ..OutputPort::ARTIFACT
+        },
+        LOG,
+        CHECKPOINTS,
+    ],
+    parameters: &LORA_PARAMETERS,
+    ..Kind::BASE
+};
+
+static LORA_PARAMETERS: [Parameter; COUNT + 5] = join(
+    [
+        PROMPT_FORMAT,
+        at_least_one(count("rank", 8, "The inner width of the adapters."), LARGEST),
+        number("alpha", 1e6, 16.0, "The adapters count `alpha` / `rank` times."),
+        number(
+            "dropout",
+            0.99,
+            0.01,
+            "The share of a module's input that its adapter does not see.",
+        ),
+        Parameter {
+            name: "modules",
+            parameter_type: ParameterType::List(&ParameterType::Text),
+            default: Default::Texts(&[
+                "embeddings",
+                "codebook_embeddings",
+                "output",
+                "layers.*.attention.w*",
+                "layers.*.feed_forward.w*",
+                "fast_embeddings",
+                "fast_output",
+                "fast_layers.*.attention.w*",
+                "fast_layers.*.feed_forward.w*",
+            ]),
+            doc: "Patterns of the modules that get an adapter; `*` stands for anything. How many \
+                  each one matched is in the notes, and one that matches none is an error.",
+            ..Parameter::BASE
+        },
+    ],
+    TRAINING,
+);
+
+pub static MERGE: Kind = Kind {
+    name: "fish.merge",
+    summary: "Adds adapters to their base, which gives a model of its own.",
+    doc: "\
+The sum is made in f32 and rounded once. Adapters of another base are refused; several sets of
+adapters would have to be merged one after the other.",
+    work: Work::Gather,
+    place: Place::Worker,
+    cost: Cost::Weights(Weights { written: 1.0 }),
+    inputs: &[BASE_MODEL, ADAPTERS],
+    outputs: &[MODEL_OUTPUT],
+    parameters: &[choice(
+        "dtype",
+        &["keep", "bf16", "fp16", "f32"],
+        "What the tensors are written in; `keep`: as each one is in the base.",
+    )],
+    ..Kind::BASE
+};
+
+pub static SYNTHESIZE: Kind = Kind {
+    name: "fish.synthesize",
+    summary: "Speaks sentences.",
+    doc: "\
+A sentence's tokens follow from the model, the text, the seed and the parameters, whatever else is
+spoken. Only frames and the end can be drawn, never a word of text, unless `parity = \"upstream\"`,
+which also has the original project's way to penalise repetition.
+
+A sentence ends when the model says so, or at `limit` times the frames that its text would take
+at `characters_per_second`: `stop` says which. `duration_ratio` is the length against that
+expectation, and `loudness_slope` how much louder (or, below 0, softer) it gets, in dB a second: a
+model that fades on long sentences shows there. How long it took is in the notes, from which the
+real-time factor follows; it is no field, so that it is part of no key.
+
+Sentences of `model.audition` bring the checkpoint that speaks each: one stage then speaks every
+sentence with every checkpoint that a training kept, and a sentence that a checkpoint has spoken
+before is not spoken again, whatever training did since. Adapters need their base on `model`;
+checkpoints of a whole model need none there.",
+    place: Place::Worker,
+    batching: Batching::Single,
+    cost: Cost::Rates(SPEECH),
+    inputs: &[
+        InputPort {
+            reads: FieldSet::These(&[("text", FieldType::Text)]),
+            may_read: &[("weights", FieldType::Blob)],
+            doc: "Sentences, of `corpus.sentences` for example, or of `model.audition`.",
+            ..InputPort::DATASET
+        },
+        InputPort {
+            name: "model",
+            reads: FieldSet::All,
+            optional: true,
+            doc: "The text model; not needed where each sentence brings its own.",
+            takes: &[artifact::DUAL_AR],
+            ..InputPort::ARTIFACT
+        },
+        InputPort { optional: true, ..ADAPTERS },
+        InputPort {
+            name: "codec",
+            reads: FieldSet::All,
+            doc: "The codec whose tokens the model was trained on.",
+            takes: artifact::CODECS,
+            ..InputPort::ARTIFACT
+        },
+        InputPort {
+            name: "reference",
+            reads: FieldSet::These(CLIP),
+            optional: true,
+            doc: "A clip whose voice is to be spoken in, of `dataset.item`; else a voice at random.",
+            takes: &[ITEM],
+            ..InputPort::ARTIFACT
+        },
+    ],
+    outputs: &[OutputPort {
+        writes: &[
+            ("audio", FieldType::Blob),
+            ("tokens", FieldType::Blob),
+            ("frames", FieldType::Number),
+            ("seconds", FieldType::Number),
+            ("stop", FieldType::Text),
+            ("duration_ratio", FieldType::Number),
+            ("loudness_slope", FieldType::Number),
+        ],
+        doc: "`audio` at the codec's rate, its `tokens` and their number of `frames`, `seconds`, \
+              `stop` (`end` or `limit`), and what tells a bad sentence from a good one.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[
+        number("temperature", 10.0, 0.8, "How even the odds are; near 0 the likeliest is drawn."),
+        number("top_p", 1.0, 0.8, "Draws among the likeliest that together have this probability."),
+        number(
+            "repetition_penalty",
+            10.0,
+            1.1,
+            "Makes what was drawn of late less likely; 1: not.",
+        ),
+        number(
+            "least",
+            1000.0,
+            0.0,
+            "A sentence does not end before so many times its expected length. 0 leaves the end to \
+             the model; has no effect with `parity = \"upstream\"`.",
+        ),
+        number("limit", 1000.0, 3.0, "A sentence is cut at so many times its expected length."),
+        Parameter {
+            parameter_type: ParameterType::Number { min: 0.1, max: 1000.0 },
+            ..number("characters_per_second", 1000.0, 14.0, "How fast the language is spoken.")
+        },
+        Parameter {
+            parameter_type: ParameterType::Integer { min: 0, max: 1_000_000 },
+            ..count("max_frames", 0, "No sentence is longer, in frames; 0: no such bound.")
+        },
+        choice(
+            "precision",
+            &["auto", "f32", "bf16", "fp16"],
+            "What is computed in; `auto`: as the model is kept, and f32 on the CPU.",
+        ),
+        choice(
+            "parity",
+            &["corrected", "upstream"],
+            "`upstream` samples as the original project does.",
+        ),
+        SEED,
+    ],
+    ..Kind::BASE
+};

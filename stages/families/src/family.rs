@@ -1,0 +1,17 @@
+//! The interface of a family of models to all that must not name one.
+
+use stage_core::Kind;
+
+/// A family of models, adapters or codecs: all artifacts with one word in their field `family`.
+pub trait Family: Sync {
+    /// That word.
+    fn name(&self) -> &'static str;
+
+    /// What the models are, for the documentation, such as "a speech recogniser".
+    fn title(&self) -> &'static str;
+
+    /// The stage kinds that work with this family alone.
+    fn kinds(&self) -> &'static [&'static Kind] {
+        &[]
+    }
+}

@@ -1,0 +1,86 @@
+//! The kind `text.audit`: texts as the tokenizer of a model reads them.
+
+use stage_core::artifact::REPORT;
+use stage_core::catalogue::text::TEXTS;
+use stage_core::cost::{Cost, Rates};
+use stage_core::{
+    Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType, Work,
+};
+
+use crate::artifact;
+
+pub const KINDS: &[&Kind] = &[&AUDIT];
+
+pub static AUDIT: Kind = Kind {
+    name: "text.audit",
+    summary: "Stops on characters that the target tokenizer does not know.",
+    doc: "Tokenizers drop unknown characters in silence. The report lists each with its count, \
+          code point and the first clips that have it. The vocabulary is that of a VITS `model`, \
+          whose tokenizer then reads the texts, or a `vocab.json`, a `tokenizer.json` or a text \
+          file with the characters, or `characters`. Texts with letters or digits beyond \
+          ASCII, where the model was trained on romanised ones (`is_uroman`), end the run as \
+          unknown characters do. An item without a text is set aside.",
+    work: Work::Gather,
+    cost: Cost::Rates(Rates::LIGHT),
+    inputs: &[
+        InputPort { reads_id: true, ..TEXTS },
+        InputPort {
+            name: "model",
+            reads: FieldSet::These(&[
+                ("vocab.json", FieldType::Blob),
+                ("tokenizer_config.json", FieldType::Blob),
+            ]),
+            optional: true,
+            doc: "A VITS model that is to read the texts.",
+            takes: &[artifact::VITS],
+            ..InputPort::ARTIFACT
+        },
+    ],
+    outputs: &[OutputPort {
+        writes: &[
+            ("report", FieldType::Blob),
+            ("characters", FieldType::Number),
+            ("digits", FieldType::Number),
+            ("unknown", FieldType::Number),
+        ],
+        doc: "The table as JSON; characters and digits in all texts, and kinds of unknown characters.",
+        gives: &[REPORT],
+        ..OutputPort::ARTIFACT
+    }],
+    parameters: &[
+        Parameter {
+            name: "vocabulary",
+            parameter_type: ParameterType::File,
+            default: Default::Absent,
+            doc: "The file that lists what the tokenizer knows.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "characters",
+            default: Default::Text(""),
+            doc: "Characters that are known as well, or instead of a file.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "lower_case",
+            parameter_type: ParameterType::Flag,
+            default: Default::Flag(true),
+            doc: "The tokenizer lower-cases what it does not know before it gives up.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "allow",
+            default: Default::Text(""),
+            doc: "Characters that may be dropped, such as `\"-;`.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "on_unknown",
+            parameter_type: ParameterType::Choice(&["fail", "report"]),
+            default: Default::Text("fail"),
+            doc: "Whether other unknown characters end the run or only stand in the report.",
+            ..Parameter::BASE
+        },
+    ],
+    ..Kind::BASE
+};

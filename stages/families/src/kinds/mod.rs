@@ -1,0 +1,9 @@
+//! Stage kinds that work with models of several families.
+
+pub mod audit;
+pub mod model;
+pub mod vq;
+
+use stage_core::Kind;
+
+pub const KINDS: &[&[&Kind]] = &[audit::KINDS, model::KINDS, vq::KINDS];

@@ -1,0 +1,306 @@
+//! The kinds of the family `vq`: audio to tokens and back.
+
+use crate::artifact;
+use stage_core::cost::{Cost, Rates};
+use stage_core::{
+    Batching, Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType,
+    Place, Role, Unit, Work,
+};
+
+pub const KINDS: &[&Kind] = &[&FIT, &ENCODE, &ADOPT, &DECODE];
+
+/// The field in which a corpus gives tokens that lay beside its clips, not yet looked at.
+pub const FOUND_TOKENS: &str = "found_tokens";
+
+const FITTED: Rates = Rates {
+    start: 1.0,
+    bytes_per_item: 0.0,
+    origin: "the embedded codec is fitted in a second or a few on two cores",
+    ..Rates::LIGHT
+};
+const ENCODED: Rates = Rates {
+    start: 5e-3,
+    model: None,
+    on_processor: false,
+    seconds_per_item: 5e-3,
+    seconds_per_second: 0.03,
+    // 21.5 frames of 10 codes of 2 bytes, and the head of an array.
+    bytes_per_second: 430.0,
+    bytes_per_item: 128.0,
+    // The first convolution has 64 channels of f32 for each sample of 44.1 kHz, and some such
+    // tensors are alive at a time.
+    vram_per_second: 4.0 * 11.3e6,
+    spread: 3.0,
+    origin: "an A100 encodes 4 h of sound with the codec of Fish Speech in 15 min with reading and \
+             writing, as its users report, of which half is taken for the codec itself",
+};
+const SPOKEN: Rates = Rates { bytes_per_second: 88_200.0, ..ENCODED };
+
+const MODEL: &[(&str, FieldType)] = &[("model", FieldType::Blob)];
+
+/// The codec that a stage works with: its fields depend on what made it.
+const CODEC: InputPort = InputPort {
+    name: "codec",
+    reads: FieldSet::All,
+    doc: "The codec: a `vq.fit` stage, or `model.import` with the file of a Fish codec.",
+    takes: artifact::CODECS,
+    ..InputPort::ARTIFACT
+};
+
+const SEED: Parameter = Parameter {
+    name: "seed",
+    parameter_type: ParameterType::Integer { min: 0, max: i64::MAX },
+    default: Default::PipelineSeed,
+    doc: "Where random numbers begin.",
+    ..Parameter::BASE
+};
+
+const BATCH: Parameter = Parameter {
+    name: "batch",
+    parameter_type: ParameterType::Size,
+    role: Role::Execution,
+    ..Parameter::BASE
+};
+
+pub static FIT: Kind = Kind {
+    name: "vq.fit",
+    summary: "Fits the embedded codec `mel-rvq` on a corpus, in seconds.",
+    doc: "\
+The codec is residual k-means over log-mel frames (window 1024, hop 256, 80 bands up to half
+the sample rate). It needs no download, so that a pipeline works on any machine; for speech of
+good quality use the codec of the model that is to be trained.
+
+It is fitted on `clips` clips and at most `frames` frames of them, drawn by hashing their audio.
+Which clips are drawn depends neither on their order nor on their names, and clips that are
+added to a large corpus seldom change the draw. If none ever shall, put a `dataset.filter`
+before this stage. All drawn clips must have the same sample rate, which becomes that of the
+codec.",
+    work: Work::Gather,
+    place: Place::Worker,
+    cost: Cost::Rates(FITTED),
+    inputs: &[InputPort {
+        reads: FieldSet::These(&[("audio", FieldType::Blob)]),
+        doc: "Clips as mono `audio/wav`, all at one rate.",
+        ..InputPort::DATASET
+    }],
+    outputs: &[OutputPort {
+        writes: MODEL,
+        doc: "The codec, as one file in the safetensors format.",
+        gives: &[artifact::MEL_RVQ],
+        ..OutputPort::ARTIFACT
+    }],
+    parameters: &[
+        Parameter {
+            name: "codebooks",
+            parameter_type: ParameterType::Integer { min: 1, max: 64 },
+            default: Default::Integer(8),
+            unit: Unit::Count,
+            doc: "Tokens a frame. Each further one describes what the ones before left over.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "entries",
+            parameter_type: ParameterType::Integer { min: 2, max: 65_536 },
+            default: Default::Integer(256),
+            unit: Unit::Count,
+            doc: "Different tokens a codebook.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "clips",
+            parameter_type: ParameterType::Integer { min: 1, max: 1_000_000 },
+            default: Default::Integer(64),
+            unit: Unit::Count,
+            doc: "How many clips are looked at, at most.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "frames",
+            parameter_type: ParameterType::Integer { min: 1, max: 2_000_000 },
+            default: Default::Integer(20_000),
+            unit: Unit::Count,
+            doc: "How many frames of these clips are used, at most.",
+            ..Parameter::BASE
+        },
+        SEED,
+    ],
+    ..Kind::BASE
+};
+
+pub static ENCODE: Kind = Kind {
+    name: "vq.encode",
+    summary: "Turns audio into VQ tokens.",
+    doc: "\
+A clip becomes an array of codebooks by frames. Its tokens depend on the clip and the codec
+only: not on the batch, nor on padding, nor on the number of threads. On the CPU that is so to the
+bit. On a GPU a batch of another shape rounds differently, and where two entries of a codebook are
+equally near, another one may be chosen; TF32 is never used.
+
+The codec of Fish Speech takes mono audio of 44,100 Hz and makes 10 codebooks of 21.5 frames a
+second. Clips beyond 190.2 s are set aside: its position tables end there. A batch counts by its
+longest clip times the number of clips, and batches that would not fit into the memory that a GPU
+has free are split beforehand. What a second of audio takes there is measured by a small probe
+before the first batch, and remembered for the codec and the kind of GPU; where a batch does not fit
+after all, half as much is planned for it from then on. On the CPU clips are encoded one by one, on
+as many threads as there is memory for.",
+    place: Place::Worker,
+    batching: Batching::ByBytes { parameter: "batch" },
+    cost: Cost::Rates(ENCODED),
+    inputs: &[
+        InputPort {
+            reads: FieldSet::These(&[("audio", FieldType::Blob)]),
+            doc: "Clips as mono `audio/wav` at the codec's rate.",
+            ..InputPort::DATASET
+        },
+        CODEC,
+    ],
+    outputs: &[OutputPort {
+        writes: &[("tokens", FieldType::Blob), ("frames", FieldType::Number)],
+        doc: "`tokens` is a NumPy array (`tokens/npy`) of integers, codebooks by frames; `frames` \
+              is its length.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[
+        Parameter {
+            name: "integers",
+            parameter_type: ParameterType::Choice(&["u16", "i64"]),
+            default: Default::Text("u16"),
+            doc: "How tokens are written. `i64` is what the tools of Fish Speech write and read, \
+                  at four times the size; every stage here reads both.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            default: Default::Bytes(8_000_000),
+            doc: "How much audio is encoded at a time; less after it did not fit into memory.",
+            ..BATCH
+        },
+    ],
+    ..Kind::BASE
+};
+
+/// A size of a codec that other tools have worked with.
+const fn codec_size(
+    name: &'static str,
+    most: i64,
+    default: i64,
+    unit: Unit,
+    doc: &'static str,
+) -> Parameter {
+    Parameter {
+        name,
+        parameter_type: ParameterType::Integer { min: 1, max: most },
+        default: Default::Integer(default),
+        unit,
+        doc,
+        ..Parameter::BASE
+    }
+}
+
+pub static ADOPT: Kind = Kind {
+    name: "vq.adopt",
+    version: 2,
+    summary: "Takes over tokens that another tool has made, after checking them.",
+    doc: "\
+Clips come with their tokens from a corpus stage that names their folder (`tokens`). Nothing is
+encoded and nothing copied: the arrays stay the files that they are, and what follows sees them as
+if `vq.encode` had made them.
+
+An array is taken if it is integers of `codebooks` by frames, if every token is one that the
+codec has, and if it is as long as the clip, to one frame either way. Others are set aside with
+the reason (`no-tokens`, `unreadable-tokens`, `token-shape`, `token-range`, `stale-tokens`), or
+with `others = \"keep\"` go on without tokens, to be encoded: `dataset.filter` tells them apart by
+the field `adopted`.
+
+The length says which recording tokens were made of, and for a clip that was adopted before so does
+the cache: tokens that are as they were are stale (`stale-tokens`) when the clip is recorded again, at
+any length. A cache that has not seen the clip before goes by the length alone. Give the clips as they
+were encoded, before they are trimmed.
+
+The defaults are those of the codec of Fish Speech, 21.5 frames a second.",
+    inputs: &[InputPort {
+        reads: FieldSet::These(&[("audio", FieldType::Blob)]),
+        may_read: &[(FOUND_TOKENS, FieldType::Blob)],
+        reads_id: true,
+        doc: "Clips of a corpus stage that has `tokens`, at any rate.",
+        ..InputPort::DATASET
+    }],
+    outputs: &[OutputPort {
+        writes: &[
+            ("tokens", FieldType::Blob),
+            ("frames", FieldType::Number),
+            ("adopted", FieldType::Text),
+        ],
+        doc: "`tokens` and `frames` as `vq.encode` gives them; `adopted` is `yes` or `no`.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[
+        codec_size("rate", 384_000, 44_100, Unit::Hertz, "The sample rate of the codec."),
+        codec_size("hop", 1_000_000, 2_048, Unit::Count, "Samples a frame at that rate."),
+        codec_size("codebooks", 64, 10, Unit::Count, "Tokens a frame."),
+        codec_size(
+            "first_entries",
+            65_536,
+            4_096,
+            Unit::Count,
+            "Different tokens of the first codebook.",
+        ),
+        codec_size(
+            "entries",
+            65_536,
+            1_024,
+            Unit::Count,
+            "Different tokens of every other codebook.",
+        ),
+        Parameter {
+            name: "others",
+            parameter_type: ParameterType::Choice(&["quarantine", "keep"]),
+            default: Default::Text("quarantine"),
+            doc: "What becomes of clips without tokens that can be taken.",
+            ..Parameter::BASE
+        },
+    ],
+    ..Kind::BASE
+};
+
+pub static DECODE: Kind = Kind {
+    name: "vq.decode",
+    summary: "Turns VQ tokens back into audio, to listen to.",
+    doc: "\
+With the codec `mel-rvq` phases are made up by the Griffin-Lim iteration, so voices sound
+metallic; what is lost in the tokens can still be heard. The codec of Fish Speech needs no such
+help: `rounds` and `seed` mean nothing to it. A clip comes out as long as its frames,
+which is up to one hop longer than the clip that went in.",
+    place: Place::Worker,
+    batching: Batching::ByBytes { parameter: "batch" },
+    cost: Cost::Rates(SPOKEN),
+    inputs: &[
+        InputPort {
+            reads: FieldSet::These(&[("tokens", FieldType::Blob)]),
+            doc: "Tokens as `vq.encode` with the same codec makes them.",
+            ..InputPort::DATASET
+        },
+        CODEC,
+    ],
+    outputs: &[OutputPort {
+        writes: &[("audio", FieldType::Blob)],
+        doc: "Clips as mono 16-bit `audio/wav` at the codec's rate.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[
+        Parameter {
+            name: "rounds",
+            parameter_type: ParameterType::Integer { min: 0, max: 1_000 },
+            default: Default::Integer(32),
+            unit: Unit::Count,
+            doc: "How often the phases are improved.",
+            ..Parameter::BASE
+        },
+        SEED,
+        Parameter {
+            default: Default::Bytes(16_000),
+            doc: "How many bytes of tokens are decoded at a time.",
+            ..BATCH
+        },
+    ],
+    ..Kind::BASE
+};

@@ -1,0 +1,249 @@
+//! What the published `config.json` says, with the defaults of the original loader, which are
+//! the sizes of the MMS models.
+
+use serde::{Deserialize, Serialize};
+
+use crate::sizes::refused;
+use stage_formats::FormatError;
+
+/// A checked configuration. Fields are named as in the file; unknown ones are let pass, since
+/// releases differ in them. The `discriminator_*` fields and `segment_size` are
+/// those of finetune-hf-vits and matter in training only.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Config {
+    pub model_type: String,
+    pub vocab_size: i64,
+    pub hidden_size: i64,
+    pub num_hidden_layers: i64,
+    pub num_attention_heads: i64,
+    /// How many places to each side attention tells apart.
+    pub window_size: i64,
+    pub use_bias: bool,
+    pub ffn_dim: i64,
+    pub ffn_kernel_size: i64,
+    /// Channels of the latents.
+    pub flow_size: i64,
+    pub spectrogram_bins: i64,
+    pub hidden_act: String,
+    pub hidden_dropout: f64,
+    pub attention_dropout: f64,
+    pub activation_dropout: f64,
+    pub layer_norm_eps: f64,
+    pub use_stochastic_duration_prediction: bool,
+    pub num_speakers: i64,
+    /// 0 where the model does not tell speakers apart.
+    pub speaker_embedding_size: i64,
+    pub upsample_initial_channel: i64,
+    pub upsample_rates: Vec<i64>,
+    pub upsample_kernel_sizes: Vec<i64>,
+    pub resblock_kernel_sizes: Vec<i64>,
+    pub resblock_dilation_sizes: Vec<Vec<i64>>,
+    pub leaky_relu_slope: f64,
+    pub depth_separable_channels: i64,
+    pub depth_separable_num_layers: i64,
+    pub duration_predictor_flow_bins: i64,
+    pub duration_predictor_tail_bound: f64,
+    pub duration_predictor_kernel_size: i64,
+    pub duration_predictor_dropout: f64,
+    pub duration_predictor_num_flows: i64,
+    /// Of the deterministic predictor only.
+    pub duration_predictor_filter_channels: i64,
+    pub prior_encoder_num_flows: i64,
+    pub prior_encoder_num_wavenet_layers: i64,
+    pub posterior_encoder_num_wavenet_layers: i64,
+    pub wavenet_kernel_size: i64,
+    pub wavenet_dilation_rate: i64,
+    pub wavenet_dropout: f64,
+    pub speaking_rate: f64,
+    pub noise_scale: f64,
+    pub noise_scale_duration: f64,
+    /// Samples a second.
+    pub sampling_rate: i64,
+    pub discriminator_kernel_size: i64,
+    pub discriminator_stride: i64,
+    pub discriminator_periods: Vec<i64>,
+    pub discriminator_period_channels: Vec<i64>,
+    pub discriminator_scale_channels: Vec<i64>,
+    /// Samples of the part of each clip that the decoder is trained on.
+    pub segment_size: i64,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            model_type: String::new(),
+            vocab_size: 38,
+            hidden_size: 192,
+            num_hidden_layers: 6,
+            num_attention_heads: 2,
+            window_size: 4,
+            use_bias: true,
+            ffn_dim: 768,
+            ffn_kernel_size: 3,
+            flow_size: 192,
+            spectrogram_bins: 513,
+            hidden_act: "relu".into(),
+            hidden_dropout: 0.1,
+            attention_dropout: 0.1,
+            activation_dropout: 0.1,
+            layer_norm_eps: 1e-5,
+            use_stochastic_duration_prediction: true,
+            num_speakers: 1,
+            speaker_embedding_size: 0,
+            upsample_initial_channel: 512,
+            upsample_rates: vec![8, 8, 2, 2],
+            upsample_kernel_sizes: vec![16, 16, 4, 4],
+            resblock_kernel_sizes: vec![3, 7, 11],
+            resblock_dilation_sizes: vec![vec![1, 3, 5]; 3],
+            leaky_relu_slope: 0.1,
+            depth_separable_channels: 2,
+            depth_separable_num_layers: 3,
+            duration_predictor_flow_bins: 10,
+            duration_predictor_tail_bound: 5.0,
+            duration_predictor_kernel_size: 3,
+            duration_predictor_dropout: 0.5,
+            duration_predictor_num_flows: 4,
+            duration_predictor_filter_channels: 256,
+            prior_encoder_num_flows: 4,
+            prior_encoder_num_wavenet_layers: 4,
+            posterior_encoder_num_wavenet_layers: 16,
+            wavenet_kernel_size: 5,
+            wavenet_dilation_rate: 1,
+            wavenet_dropout: 0.0,
+            speaking_rate: 1.0,
+            noise_scale: 0.667,
+            noise_scale_duration: 0.8,
+            sampling_rate: 16_000,
+            discriminator_kernel_size: 5,
+            discriminator_stride: 3,
+            discriminator_periods: vec![2, 3, 5, 7, 11],
+            discriminator_period_channels: vec![1, 32, 128, 512, 1024],
+            discriminator_scale_channels: vec![1, 16, 64, 256, 1024],
+            segment_size: 8192,
+        }
+    }
+}
+
+impl Config {
+    pub fn parse(json: &[u8]) -> Result<Config, FormatError> {
+        let config: Config =
+            serde_json::from_slice(json).map_err(|error| refused(error.to_string()))?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Samples to a frame of latents.
+    pub fn hop(&self) -> i64 {
+        self.upsample_rates.iter().product()
+    }
+
+    /// Points of the transform behind the linear spectrogram.
+    pub fn transform(&self) -> i64 {
+        2 * (self.spectrogram_bins - 1)
+    }
+
+    /// Frames of the part of each clip that the decoder is trained on; what is left of
+    /// `segment_size` is not used.
+    pub fn segment_frames(&self) -> i64 {
+        self.segment_size / self.hop()
+    }
+
+    /// Channels behind so many steps of upsampling.
+    pub fn decoder_channels(&self, steps: usize) -> i64 {
+        self.upsample_initial_channel >> steps
+    }
+
+    /// Groups, inputs and outputs of the strided convolutions of the scale discriminator.
+    pub fn scale_groups(&self) -> Vec<[i64; 3]> {
+        let channels = &self.discriminator_scale_channels;
+        let last = channels.last().copied().unwrap_or(1);
+        let outputs = channels.iter().skip(2).copied().chain([last]);
+        let pairs = channels.iter().skip(1).copied().zip(outputs);
+        let groups = std::iter::successors(Some(4i64), |groups| groups.checked_mul(4));
+        groups.zip(pairs).map(|(groups, (inputs, outputs))| [groups, inputs, outputs]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn config(more: &str) -> Result<Config, FormatError> {
+        Config::parse(format!(r#"{{"model_type": "vits"{more}}}"#).as_bytes())
+    }
+
+    #[test]
+    fn what_is_not_said_is_as_in_the_published_models() {
+        let config = config(r#", "vocab_size": 60, "pad_token_id": null"#).unwrap();
+        let expected = Config { model_type: "vits".into(), vocab_size: 60, ..Config::default() };
+        assert_eq!(config, expected);
+        assert_eq!((config.hop(), config.transform(), config.segment_frames()), (256, 1024, 32));
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let one = config(r#", "upsample_rates": [4, 2], "upsample_kernel_sizes": [8, 4]"#).unwrap();
+        assert_eq!(Config::parse(&serde_json::to_vec(&one).unwrap()).unwrap(), one);
+    }
+
+    #[test]
+    fn what_cannot_be_a_model_is_refused_with_the_field() {
+        for (more, told) in [
+            (r#", "model_type": "bark""#, "duplicate field"),
+            (r#", "hidden_act": "gelu""#, "`hidden_act` is `gelu`, expected `relu`"),
+            (r#", "num_attention_heads": 5"#, "no multiple of the num_attention_heads (5)"),
+            (r#", "vocab_size": 0"#, "`vocab_size` is 0, expected 1 to"),
+            (r#", "num_speakers": 2"#, "no `speaker_embedding_size`"),
+            (r#", "upsample_rates": [8, 8]"#, "has 2 entries, `upsample_kernel_sizes` has 4"),
+            (
+                r#", "upsample_kernel_sizes": [15, 16, 4, 4]"#,
+                "an upsampling kernel of 15 does not fit",
+            ),
+            (r#", "wavenet_kernel_size": 4"#, "expected an odd number"),
+            (r#", "speaking_rate": 0"#, "`speaking_rate` is 0, expected more than 0"),
+            (r#", "hidden_dropout": 1"#, "`hidden_dropout` is 1, expected 0 to 1"),
+            (r#", "discriminator_scale_channels": [1, 6]"#, "no multiple of the number of groups"),
+            (r#", "segment_size": 100"#, "`segment_size` is 100, expected 256 to"),
+            (r#", "wavenet_dilation_rate": 4"#, "power of `wavenet_dilation_rate` over 16 layers"),
+            (
+                r#", "upsample_rates": [1024, 1024, 1024, 1024], "upsample_kernel_sizes": [1024, 1024, 1024, 1024]"#,
+                "product of `upsample_rates`",
+            ),
+            (r#", "upsample_initial_channel": 8"#, "`upsample_initial_channel` is 8"),
+            (
+                &format!(r#", "discriminator_periods": {:?}"#, [2; 65]),
+                "number of `discriminator_periods`` is 65, expected 0 to 64",
+            ),
+        ] {
+            let error = config(more).unwrap_err().to_string();
+            assert!(error.contains(told), "{more}: {error}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_numbers_never_panic(
+            place in 0usize..50,
+            number in proptest::prelude::any::<i64>(),
+            power in 0u32..63,
+            is_list: bool,
+        ) {
+            let fields = serde_json::to_value(Config { model_type: "vits".into(), ..Config::default() });
+            let mut fields = fields.unwrap();
+            let field = fields.as_object().unwrap().keys().nth(place).cloned();
+            if let Some(field) = field {
+                let number = number >> power;
+                fields[&field] = match is_list {
+                    true => serde_json::json!([number, number, number, number]),
+                    false => serde_json::json!(number),
+                };
+            }
+            if let Ok(config) = Config::parse(fields.to_string().as_bytes()) {
+                let tensors = config.generator().into_iter().chain(config.discriminator());
+                proptest::prop_assert!(tensors.flat_map(|(_, shape)| shape).all(|size| size > 0));
+            }
+        }
+    }
+}

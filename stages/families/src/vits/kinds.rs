@@ -1,0 +1,264 @@
+//! The kinds of the family `vits`: a model to begin with, spectrograms, sentences. Training is in
+//! `tune`.
+
+use super::tune::FINETUNE;
+use crate::artifact;
+use stage_core::catalogue::train::{SEED, absent, at_least_one, choice, count, number};
+use stage_core::cost::{Cost, Rates, Weights};
+use stage_core::{
+    Batching, Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType,
+    Place, Role, Unit, Work,
+};
+
+pub const KINDS: &[&Kind] = &[&INIT, &SPECTROGRAM, &SYNTHESIZE, &FINETUNE];
+
+/// 513 magnitudes in f32 for every 256 samples of 16 kHz.
+const ANALYSED: Rates = Rates {
+    seconds_per_item: 1e-3,
+    seconds_per_second: 2e-3,
+    bytes_per_item: 128.0,
+    bytes_per_second: 513.0 * 4.0 * 62.5,
+    on_processor: true,
+    spread: 3.0,
+    origin: "a core makes spectrograms of 500 s of sound in a second, at 128 kB for each, with \
+             what it takes to write them (measured on a virtual machine)",
+    ..Rates::LIGHT
+};
+
+const SPEECH: Rates = Rates {
+    seconds_per_item: 0.02,
+    seconds_per_second: 5e-3,
+    bytes_per_item: 44.0,
+    bytes_per_second: 32_000.0,
+    // The decoder's widest layers: 32 channels of f32 for each sample, some of them alive.
+    vram_per_second: 16_000.0 * 32.0 * 4.0 * 4.0,
+    model: Some(artifact::VITS),
+    spread: 3.0,
+    origin: "VITS of the published size takes half a second of a processor core for a second of \
+             speech (measured), and a hundredth of that on an A100",
+    ..Rates::LIGHT
+};
+
+const MODEL: InputPort = InputPort {
+    name: "model",
+    reads: FieldSet::All,
+    optional: true,
+    doc: "",
+    takes: &[artifact::VITS],
+    ..InputPort::ARTIFACT
+};
+
+const CLIP: &[(&str, FieldType)] = &[("audio", FieldType::Blob)];
+
+const fn figure(name: &'static str, largest: i64, doc: &'static str) -> Parameter {
+    absent(at_least_one(count(name, 0, doc), largest))
+}
+
+const fn rate(default: Default, doc: &'static str) -> Parameter {
+    Parameter {
+        name: "rate",
+        parameter_type: ParameterType::Integer { min: 1_000, max: 384_000 },
+        default,
+        unit: Unit::Hertz,
+        doc,
+        ..Parameter::BASE
+    }
+}
+
+pub static INIT: Kind = Kind {
+    name: "vits.init",
+    summary: "Makes a VITS model with random weights, to try a pipeline without a download.",
+    doc: "\
+A model that begins as the original project begins, with a tokenizer of single characters and, for
+training, a discriminator. It knows nothing, and speech of good quality takes days from here: begin
+from published weights with `model.import` for that.",
+    work: Work::Gather,
+    place: Place::Worker,
+    cost: Cost::Weights(Weights { written: 1.0 }),
+    inputs: &[],
+    outputs: &[OutputPort {
+        name: "model",
+        writes: &[("config", FieldType::Blob), ("family", FieldType::Text)],
+        open: true,
+        doc: "The model: `config`, the tokenizer's files, `lineage` (what it was made from, as \
+              JSON), and one field `tensor/NAME` for each tensor.",
+        gives: &[artifact::VITS],
+        ..OutputPort::ARTIFACT
+    }],
+    parameters: &[
+        choice(
+            "shape",
+            &["small", "mms"],
+            "Where the figures below begin: `small` takes a training step in a moment on two \
+             cores, `mms` is as large as the published models of MMS.",
+        ),
+        Parameter {
+            name: "characters",
+            default: Default::Text(" abcdefghijklmnopqrstuvwxyzåäö'-"),
+            doc: "What the model can read. Other capitals are read as small letters; the first \
+                  one is also the blank between all others.",
+            ..Parameter::BASE
+        },
+        rate(Default::Integer(16_000), "The rate of the clips, which is that of its speech."),
+        figure("hidden", 8192, "The width of all but the decoder, an even number. Small: 32."),
+        figure("layers", 256, "Layers of the text encoder. Small: 2."),
+        figure("channels", 65_536, "Where the decoder begins, in channels. Small: 32."),
+        Parameter {
+            default: Default::Integer(1),
+            ..figure("speakers", 100_000, "How many voices it can tell apart.")
+        },
+        Parameter {
+            name: "discriminator",
+            parameter_type: ParameterType::Flag,
+            default: Default::Flag(true),
+            doc: "Whether it has one, which training wants and speaking does not.",
+            ..Parameter::BASE
+        },
+        SEED,
+    ],
+    ..Kind::BASE
+};
+
+pub static SPECTROGRAM: Kind = Kind {
+    name: "vits.spectrogram",
+    summary: "Computes the linear spectrograms that VITS models learn from, once for all trainings.",
+    doc: "\
+A clip is cut to whole frames and mirrored at both ends; a frame lies in the middle of its window.
+The figures are those of `model`, or of the parameters where it is not given. A clip's spectrogram
+depends on the clip and these figures only, not on the batch. It is computed on the CPU.
+
+Training computes what is not given to it; with this stage that work is done once, is kept, and is
+the same whatever is trained.",
+    place: Place::Worker,
+    cost: Cost::Rates(ANALYSED),
+    batching: Batching::ByBytes { parameter: "batch" },
+    inputs: &[
+        InputPort {
+            reads: FieldSet::These(CLIP),
+            doc: "Clips as mono `audio/wav` at the model's rate.",
+            ..InputPort::DATASET
+        },
+        InputPort { doc: "The model that is to learn from them.", ..MODEL },
+    ],
+    outputs: &[OutputPort {
+        writes: &[("spectrogram", FieldType::Blob), ("frames", FieldType::Number)],
+        doc: "`spectrogram` is a NumPy array (`spectrogram/npy`) of magnitudes in f32, bins by \
+              frames; `frames` is its length.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[
+        rate(
+            Default::Absent,
+            "Samples a second that clips must have; 16000 if neither this nor `model` is given.",
+        ),
+        figure(
+            "transform",
+            8192,
+            "Points of the transform, an even number; 1024 if neither this nor `model` is given.",
+        ),
+        figure(
+            "hop",
+            8192,
+            "Samples from frame to frame; 256 if neither this nor `model` is given.",
+        ),
+        Parameter {
+            name: "batch",
+            parameter_type: ParameterType::Size,
+            default: Default::Bytes(8_000_000),
+            role: Role::Execution,
+            doc: "How much audio is handed over at a time.",
+            ..Parameter::BASE
+        },
+    ],
+    ..Kind::BASE
+};
+
+const fn left_to_the_model(parameter: Parameter) -> Parameter {
+    Parameter { default: Default::Absent, ..parameter }
+}
+
+pub static SYNTHESIZE: Kind = Kind {
+    name: "vits.synthesize",
+    summary: "Speaks sentences with a VITS model.",
+    doc: "\
+What is heard follows from the model, the text, the speaker, the seed and the parameters, whatever
+else is spoken. Texts are read as the model's tokenizer reads them, after letters and their marks
+have become one character (NFC). It drops characters that it does not know: each is counted in the
+notes, `unknown` lists those of a sentence, and a sentence of which nothing is left is set aside. So
+are texts that are not romanised where the model was trained on romanised ones: put a `command`
+stage with uroman before this one.
+
+`duration_ratio` is the length against that which the text would take at `characters_per_second`,
+and `loudness_slope` how much louder (or, below 0, softer) it gets, in dB a second. How long it took
+is in the notes, from which the real-time factor follows.
+
+Sentences of `model.audition` bring the checkpoint that speaks each; then `model` is not needed.",
+    place: Place::Worker,
+    cost: Cost::Rates(SPEECH),
+    batching: Batching::Single,
+    inputs: &[
+        InputPort {
+            reads: FieldSet::These(&[("text", FieldType::Text)]),
+            may_read: &[("weights", FieldType::Blob), ("speaker", FieldType::Text)],
+            doc: "Sentences, of `corpus.sentences` for example, or of `model.audition`.",
+            ..InputPort::DATASET
+        },
+        InputPort { doc: "The model; not needed where each sentence brings its own.", ..MODEL },
+    ],
+    outputs: &[OutputPort {
+        writes: &[
+            ("audio", FieldType::Blob),
+            ("frames", FieldType::Number),
+            ("seconds", FieldType::Number),
+            ("unknown", FieldType::Text),
+            ("duration_ratio", FieldType::Number),
+            ("loudness_slope", FieldType::Number),
+        ],
+        doc: "`audio` at the model's rate, its `frames` and `seconds`, the characters that were \
+              dropped (`unknown`), and what tells a bad sentence from a good one.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[
+        left_to_the_model(number(
+            "noise_scale",
+            10.0,
+            0.0,
+            "How much the sound varies; as the model says if not given.",
+        )),
+        left_to_the_model(number(
+            "noise_scale_duration",
+            10.0,
+            0.0,
+            "How much the rhythm varies; as the model says if not given.",
+        )),
+        left_to_the_model(Parameter {
+            parameter_type: ParameterType::Number { min: 0.05, max: 20.0 },
+            ..number(
+                "speaking_rate",
+                20.0,
+                1.0,
+                "How fast it speaks, 2.0 being twice as fast; as the model says if not given.",
+            )
+        }),
+        Parameter {
+            name: "speaker",
+            default: Default::Absent,
+            doc: "Who speaks, by name or number, where the model knows several; if not given, the \
+                  `speaker` of each sentence.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "max_duration",
+            parameter_type: ParameterType::Duration,
+            default: Default::Seconds(60.0),
+            doc: "A sentence that the model would take longer for is set aside.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            parameter_type: ParameterType::Number { min: 0.1, max: 1000.0 },
+            ..number("characters_per_second", 1000.0, 14.0, "How fast the language is spoken.")
+        },
+        SEED,
+    ],
+    ..Kind::BASE
+};

@@ -1,0 +1,45 @@
+//! VITS as transformers and the MMS project publish it: the configuration, what its tensors
+//! are called and how large they are, and the tokenizer.
+
+mod check;
+mod config;
+mod fresh;
+pub mod kinds;
+mod names;
+mod original;
+mod speakers;
+mod tensors;
+mod tokenizer;
+mod training;
+pub mod tune;
+mod vocabulary;
+
+use stage_core::Kind;
+
+use crate::artifact;
+use crate::family::Family;
+pub use config::Config;
+pub use fresh::config as fresh_config;
+pub use names::{from_original, is_projection, of_original_discriminator, plain_name};
+pub use original::{is_original, read_original};
+pub use speakers::{SPEAKERS_FILE, config_for_speakers, read_speakers, write_speakers};
+pub use tensors::{DISCRIMINATOR_PREFIX, is_normed, is_normed_in_transformers};
+pub use tokenizer::{ROMANISE, Tokenizer, Tokens};
+pub use training::{training_memory, training_share};
+pub use vocabulary::{TextRules, tokenizer_config_file, vocabulary_file};
+
+pub struct Vits;
+
+impl Family for Vits {
+    fn name(&self) -> &'static str {
+        artifact::VITS
+    }
+
+    fn title(&self) -> &'static str {
+        "a VITS model"
+    }
+
+    fn kinds(&self) -> &'static [&'static Kind] {
+        kinds::KINDS
+    }
+}

@@ -1,0 +1,244 @@
+//! The tokenizer of VITS models: one token a character, with blanks between them.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use unicode_normalization::UnicodeNormalization;
+
+use crate::symbols::{damaged, rows};
+use stage_formats::FormatError;
+
+/// The token that is put before, between and behind the others; in many vocabularies it is a
+/// letter as well.
+const BLANK: i64 = 0;
+
+/// What is published as `vocab.json` and `tokenizer_config.json`.
+#[derive(Clone, Debug)]
+pub struct Tokenizer {
+    settings: Settings,
+    /// In the order of the file, of which the first that fits is taken.
+    symbols: Vec<String>,
+    /// The symbols of a single character.
+    ids: BTreeMap<char, i64>,
+    size: i64,
+}
+
+/// The fields that matter; absent ones are as the original takes them.
+#[derive(Clone, Debug, Deserialize)]
+struct Settings {
+    language: Option<String>,
+    #[serde(default = "yes")]
+    add_blank: bool,
+    #[serde(default = "yes")]
+    normalize: bool,
+    #[serde(default = "yes")]
+    phonemize: bool,
+    #[serde(default)]
+    is_uroman: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// A text as a model takes it.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Tokens {
+    pub ids: Vec<i64>,
+    /// What is left of the text.
+    pub text: String,
+    /// Characters that the vocabulary lacks, and how often they were left out. A letter or a
+    /// digit among them is not spoken.
+    pub unknown: BTreeMap<char, usize>,
+    /// The model was trained on romanised text, and this one was not romanised: it has letters or
+    /// digits beyond ASCII. Other signs, such as dashes, are dropped like any that are unknown.
+    pub needs_uroman: bool,
+}
+
+/// What to do where [`Tokens::needs_uroman`].
+pub const ROMANISE: &str =
+    "put a `command` stage that runs uroman over the texts before this stage";
+
+fn is_not_romanised(character: char) -> bool {
+    !character.is_ascii() && character.is_alphanumeric()
+}
+
+impl Tokenizer {
+    /// From the bytes of `vocab.json` and `tokenizer_config.json`. Refuses vocabularies whose
+    /// numbers are not those of an embedding's rows, and models that speak phonemes.
+    pub fn read(vocabulary: &[u8], config: &[u8]) -> Result<Tokenizer, FormatError> {
+        let settings: Settings = serde_json::from_slice(config)
+            .map_err(|error| FormatError::damaged("tokenizer_config.json", error.to_string()))?;
+        if settings.phonemize {
+            let message = "the tokenizer takes phonemes of espeak (`phonemize`), which are not \
+                           made here; use a model of letters, such as those of MMS";
+            return Err(FormatError::Unsupported { message: message.into() });
+        }
+        let (mut symbols, mut ids, mut size) = (Vec::new(), BTreeMap::new(), 0);
+        for (symbol, id) in rows(vocabulary)? {
+            size = size.max(id + 1);
+            let mut characters = symbol.chars();
+            match (characters.next(), characters.next()) {
+                (Some(character), None) => drop(ids.insert(character, id)),
+                (None, _) => continue,
+                _ => (),
+            }
+            symbols.push(symbol);
+        }
+        match ids.is_empty() {
+            true => Err(damaged("it has no symbol of a single character")),
+            false => Ok(Tokenizer { settings, symbols, ids, size }),
+        }
+    }
+
+    /// Rows that the model's embedding needs at least.
+    pub fn size(&self) -> i64 {
+        self.size
+    }
+
+    /// Whether the model was trained on romanised texts alone.
+    pub fn is_romanised(&self) -> bool {
+        self.settings.is_uroman
+    }
+
+    /// What the original leaves to whoever calls it: letters and their marks become one
+    /// character, and whatever is space becomes single spaces, so that neither is deleted.
+    pub fn prepare(text: &str) -> String {
+        let composed: String = text.nfc().collect();
+        composed.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    /// The tokens of a text as the original makes them, but that what it drops is told.
+    ///
+    /// Where the original does not normalise (`normalize` is false) it gives unknown characters
+    /// a number beyond the embedding; here they are left out as well.
+    pub fn encode(&self, text: &str) -> Tokens {
+        let mut text = match self.settings.normalize {
+            true => self.lowered(text),
+            false => text.to_owned(),
+        };
+        if self.settings.language.as_deref() == Some("ron") {
+            // Romanian is published with the cedilla that older fonts had in place of the comma.
+            text = text.replace('\u{021B}', "\u{0163}");
+        }
+        let mut tokens = Tokens {
+            needs_uroman: self.settings.is_uroman && text.chars().any(is_not_romanised),
+            ..Tokens::default()
+        };
+        for character in text.chars() {
+            match self.ids.contains_key(&character) {
+                true => tokens.text.push(character),
+                false => *tokens.unknown.entry(character).or_default() += 1,
+            }
+        }
+        if self.settings.normalize {
+            tokens.text = tokens.text.trim().to_owned();
+        }
+        tokens.ids = self.spaced(tokens.text.chars().filter_map(|own| self.ids.get(&own).copied()));
+        tokens
+    }
+
+    /// Lower case, save where a symbol of the vocabulary says otherwise.
+    fn lowered(&self, text: &str) -> String {
+        let mut lowered = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            let symbol = self.symbols.iter().find(|symbol| rest.starts_with(symbol.as_str()));
+            let taken = match symbol {
+                Some(symbol) => {
+                    lowered.push_str(symbol);
+                    symbol.len()
+                }
+                None => {
+                    lowered.extend(first.to_lowercase());
+                    first.len_utf8()
+                }
+            };
+            rest = &rest[taken..];
+        }
+        lowered
+    }
+
+    /// With blanks around each, where the model wants them; nothing stays nothing.
+    fn spaced(&self, ids: impl Iterator<Item = i64>) -> Vec<i64> {
+        if !self.settings.add_blank {
+            return ids.collect();
+        }
+        let mut spaced: Vec<i64> = ids.flat_map(|id| [BLANK, id]).collect();
+        if !spaced.is_empty() {
+            spaced.push(BLANK);
+        }
+        spaced
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const PLAIN: &str = r#"{"phonemize": false}"#;
+
+    fn tokenizer(config: &str) -> Tokenizer {
+        let vocabulary = r#"{"k": 0, "a": 1, "ä": 2, " ": 3, "Q": 4, "NG": 5, "ţ": 6}"#;
+        Tokenizer::read(vocabulary.as_bytes(), config.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn blanks_stand_around_every_character() {
+        let tokens = tokenizer(PLAIN).encode("Ka");
+        assert_eq!((tokens.ids, tokens.text.as_str()), (vec![0, 0, 0, 1, 0], "ka"));
+        let bare = tokenizer(r#"{"phonemize": false, "add_blank": false}"#);
+        assert_eq!(bare.encode("ka").ids, [0, 1]);
+    }
+
+    #[test]
+    fn a_symbol_of_the_vocabulary_keeps_its_case() {
+        assert_eq!(tokenizer(PLAIN).encode("QA").text, "Qa");
+        // A symbol of several characters is never a token, but keeps its case too.
+        assert_eq!(tokenizer(PLAIN).encode("NGA").unknown, [('N', 1), ('G', 1)].into());
+    }
+
+    #[test]
+    fn what_is_left_out_is_told() {
+        let tokens = tokenizer(PLAIN).encode("ka, KÄ 12!");
+        assert_eq!(tokens.text, "ka kä");
+        assert_eq!(tokens.unknown, [(',', 1), ('1', 1), ('2', 1), ('!', 1)].into());
+        assert!(tokenizer(PLAIN).encode("—?").ids.is_empty());
+    }
+
+    #[test]
+    fn prepared_text_loses_no_marks_and_no_spaces() {
+        let tokenizer = tokenizer(PLAIN);
+        assert_eq!(tokenizer.encode("ka\u{308}\tka").text, "kaka");
+        assert_eq!(tokenizer.encode(&Tokenizer::prepare(" ka\u{308}\t\nka ")).text, "kä ka");
+    }
+
+    #[test]
+    fn a_text_that_has_to_be_romanised_is_told() {
+        let uroman = tokenizer(r#"{"phonemize": false, "is_uroman": true}"#);
+        assert!(uroman.encode("kä").needs_uroman);
+        assert!(uroman.encode("ka \u{ae6}").needs_uroman, "a digit of Gujarati");
+        let dashed = uroman.encode("ka – “ka”");
+        assert!(!dashed.needs_uroman && dashed.unknown.contains_key(&'–'));
+        assert!(!tokenizer(PLAIN).encode("kä").needs_uroman);
+    }
+
+    #[test]
+    fn romanian_is_written_with_cedillas() {
+        let romanian = tokenizer(r#"{"phonemize": false, "language": "ron"}"#);
+        assert_eq!(romanian.encode("ț").text, "ţ");
+        assert_eq!(tokenizer(PLAIN).encode("ț").text, "");
+    }
+
+    #[test]
+    fn other_tokenizers_are_refused() {
+        let read = |vocabulary: &str, config: &str| {
+            Tokenizer::read(vocabulary.as_bytes(), config.as_bytes()).unwrap_err().to_string()
+        };
+        assert!(read(r#"{"a": 0}"#, "{}").contains("phonemes of espeak"));
+        assert!(read(r#"{"a": -1}"#, PLAIN).contains("`a` has no number of a row"));
+        assert!(read(r#"{"ab": 0}"#, PLAIN).contains("no symbol of a single character"));
+        assert!(read("[]", PLAIN).contains("vocab.json"));
+    }
+}

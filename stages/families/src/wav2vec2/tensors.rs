@@ -1,0 +1,99 @@
+//! What the tensors of a recogniser are called, as transformers has it, and how large they are.
+
+use super::config::{Config, Norm};
+use stage_formats::shapes::Expected;
+use stage_formats::weight_norm::{self, DIRECTION, LENGTH};
+
+/// What stands for frames that training hides: files have it, and nothing is heard with it.
+pub const MASK: &str = "wav2vec2.masked_spec_embed";
+
+/// The name of a tensor as this project has it, whatever wrote the file; none for what nothing is
+/// heard with.
+pub fn plain_name(name: &str) -> Option<String> {
+    (name != MASK).then(|| weight_norm::plain(name))
+}
+
+impl Config {
+    /// All that a model has. The convolution that tells places apart is in a pair, whose lengths
+    /// are those of its columns: one for each place of the kernel.
+    pub fn tensors(&self) -> Vec<Expected> {
+        let mut list = List(Vec::new());
+        let (width, inner) = (self.hidden_size, self.intermediate_size);
+        let mut inputs = 1;
+        for (at, (outputs, kernel)) in self.conv_dim.iter().zip(&self.conv_kernel).enumerate() {
+            let layer = format!("wav2vec2.feature_extractor.conv_layers.{at}");
+            list.add(&layer, "conv.weight", &[*outputs, inputs, *kernel]);
+            if self.conv_bias {
+                list.add(&layer, "conv.bias", &[*outputs]);
+            }
+            if at == 0 || self.feat_extract_norm == Norm::Layer {
+                list.norm(&layer, "layer_norm", *outputs);
+            }
+            inputs = *outputs;
+        }
+        list.norm("wav2vec2.feature_projection", "layer_norm", inputs);
+        list.linear("wav2vec2.feature_projection", "projection", inputs, width);
+        let (places, groups) = (self.num_conv_pos_embeddings, self.num_conv_pos_embedding_groups);
+        let convolution = "wav2vec2.encoder.pos_conv_embed.conv";
+        list.add(convolution, LENGTH, &[1, 1, places]);
+        list.add(convolution, DIRECTION, &[width, width / groups, places]);
+        list.add(convolution, "bias", &[width]);
+        list.norm("wav2vec2.encoder", "layer_norm", width);
+        for at in 0..self.num_hidden_layers {
+            let layer = format!("wav2vec2.encoder.layers.{at}");
+            for name in ["q_proj", "k_proj", "v_proj", "out_proj"] {
+                list.linear(&layer, &format!("attention.{name}"), width, width);
+            }
+            list.norm(&layer, "layer_norm", width);
+            list.linear(&layer, "feed_forward.intermediate_dense", width, inner);
+            list.linear(&layer, "feed_forward.output_dense", inner, width);
+            list.norm(&layer, "final_layer_norm", width);
+        }
+        list.add("lm_head", "weight", &[self.vocab_size, width]);
+        list.add("lm_head", "bias", &[self.vocab_size]);
+        list.0
+    }
+
+    pub fn parameters(&self) -> i64 {
+        self.tensors().iter().map(|(_, shape)| shape.iter().product::<i64>()).sum()
+    }
+}
+
+struct List(Vec<Expected>);
+
+impl List {
+    fn add(&mut self, module: &str, name: &str, shape: &[i64]) {
+        self.0.push((format!("{module}.{name}"), shape.to_vec()));
+    }
+
+    fn norm(&mut self, module: &str, name: &str, width: i64) {
+        self.add(module, &format!("{name}.weight"), &[width]);
+        self.add(module, &format!("{name}.bias"), &[width]);
+    }
+
+    fn linear(&mut self, module: &str, name: &str, inputs: i64, outputs: i64) {
+        self.add(module, &format!("{name}.weight"), &[outputs, inputs]);
+        self.add(module, &format!("{name}.bias"), &[outputs]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_base_model_has_as_many_parameters_as_transformers_counts() {
+        // `num_parameters()` of `Wav2Vec2ForCTC(Wav2Vec2Config())`, less the 768 of the mask.
+        assert_eq!(Config::default().parameters(), 94_395_552);
+    }
+
+    #[test]
+    fn names_are_spelt_in_one_way_and_the_mask_is_none() {
+        let name = |name: &str| plain_name(&format!("wav2vec2.encoder.pos_conv_embed.conv.{name}"));
+        for (newer, older) in [("original0", "weight_g"), ("original1", "weight_v")] {
+            assert_eq!(name(&format!("parametrizations.weight.{newer}")), name(older));
+        }
+        assert_eq!(plain_name("lm_head.bias").as_deref(), Some("lm_head.bias"));
+        assert_eq!(plain_name(MASK), None);
+    }
+}

@@ -1,0 +1,99 @@
+//! The symbols of a recogniser, and the text that its best guesses spell.
+
+use std::collections::BTreeMap;
+
+use super::config::Config;
+use crate::symbols::{damaged, rows};
+use stage_formats::FormatError;
+
+/// Stands for the space between words.
+const DELIMITER: &str = "|";
+
+/// What is published as `vocab.json`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vocabulary {
+    /// By their rows, but those that spell nothing.
+    symbols: BTreeMap<i64, String>,
+    blank: i64,
+}
+
+impl Vocabulary {
+    /// # Errors
+    ///
+    /// When the file is of another model, or of several languages at once.
+    pub fn read(vocabulary: &[u8], config: &Config) -> Result<Vocabulary, FormatError> {
+        let mut symbols = BTreeMap::new();
+        for (symbol, row) in rows(vocabulary)? {
+            if row >= config.vocab_size {
+                let rows = config.vocab_size;
+                return Err(damaged(format!(
+                    "`{symbol}` is number {row}, and the model has {rows}: it belongs to another \
+                     model"
+                )));
+            }
+            let symbol = if symbol == DELIMITER { " ".to_owned() } else { symbol };
+            if row != config.pad_token_id && !is_special(&symbol) {
+                symbols.insert(row, symbol);
+            }
+        }
+        match symbols.is_empty() {
+            true => Err(damaged("it has no symbol that spells anything")),
+            false => Ok(Vocabulary { symbols, blank: config.pad_token_id }),
+        }
+    }
+
+    /// The text of the likeliest row of each frame: a row that is repeated counts once, unless a
+    /// blank is in between; words are one space apart (greedy decoding, Graves et al. 2006,
+    /// section 3.2).
+    pub fn spell(&self, best: &[i64]) -> String {
+        let mut text = String::new();
+        for run in best.chunk_by(|one, other| one == other) {
+            let row = run.first().filter(|row| **row != self.blank);
+            text.extend(row.and_then(|row| self.symbols.get(row)).map(String::as_str));
+        }
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Marks of tokenizers, such as `<unk>` and `[PAD]`.
+fn is_special(symbol: &str) -> bool {
+    let within = |open, close| symbol.starts_with(open) && symbol.ends_with(close);
+    symbol.chars().count() > 1 && (within('<', '>') || within('[', ']'))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn read(text: &str) -> Result<Vocabulary, FormatError> {
+        let config = Config { vocab_size: 8, pad_token_id: 1, ..Config::default() };
+        Vocabulary::read(text.as_bytes(), &config)
+    }
+
+    const SYMBOLS: &str = r#"{"<s>": 0, "[PAD]": 1, "[UNK]": 2, "|": 3, "a": 4, "k": 5, "[": 6}"#;
+
+    #[test]
+    fn repeats_count_once_unless_a_blank_is_between() {
+        let vocabulary = read(SYMBOLS).unwrap();
+        assert_eq!(vocabulary.spell(&[1, 4, 4, 1, 4, 5, 5, 4, 1]), "aaka");
+        assert_eq!(vocabulary.spell(&[]), "");
+        assert_eq!(vocabulary.spell(&[1, 1]), "");
+    }
+
+    #[test]
+    fn words_are_one_space_apart_and_marks_spell_nothing() {
+        let vocabulary = read(SYMBOLS).unwrap();
+        assert_eq!(vocabulary.spell(&[3, 4, 3, 1, 3, 5, 3]), "a k");
+        // Row 7 is one that only the head has.
+        assert_eq!(vocabulary.spell(&[0, 4, 2, 5, 7, 6]), "ak[");
+    }
+
+    #[test]
+    fn symbols_of_another_model_or_of_several_languages_are_refused() {
+        let told = |text: &str| read(text).unwrap_err().to_string();
+        assert!(told(r#"{"a": 8}"#).contains("`a` is number 8, and the model has 8"));
+        assert!(told(r#"{"fin": {"a": 0}}"#).contains("`fin` has no number of a row"));
+        assert!(told(r#"{"<pad>": 1}"#).contains("no symbol that spells anything"));
+    }
+}
