@@ -7,10 +7,14 @@
 //! the words that they take. Nothing is added anywhere else but to `stages/torch`.
 
 pub mod artifact;
-pub mod codecs;
+pub mod dac;
 pub mod dual_ar;
+pub mod export;
 mod family;
+mod fish;
+pub mod import;
 pub mod kinds;
+mod mel_rvq;
 mod sizes;
 mod symbols;
 pub mod training;
@@ -26,8 +30,8 @@ pub use family::Family;
 pub static FAMILIES: &[&dyn Family] = &[
     &dual_ar::DualAr,
     &dual_ar::Lora,
-    &codecs::Dac,
-    &codecs::MelRvq,
+    &dac::Dac,
+    &mel_rvq::MelRvq,
     &vits::Vits,
     &wav2vec2::Wav2Vec2,
 ];

@@ -7,6 +7,7 @@ mod announced;
 pub mod bpe;
 pub mod checkpoint;
 mod error;
+pub mod json;
 pub mod npy;
 mod parts;
 pub mod pattern;

@@ -2,14 +2,18 @@
 //! such a model.
 
 mod config;
+mod export;
 pub mod fresh;
+mod import;
 pub mod kinds;
 mod training;
 
 use stage_core::Kind;
 
 use crate::artifact;
+use crate::export::Exporter;
 use crate::family::Family;
+use crate::import::Importer;
 pub use config::{Config, Stack};
 
 pub struct DualAr;
@@ -26,6 +30,14 @@ impl Family for DualAr {
     fn kinds(&self) -> &'static [&'static Kind] {
         kinds::KINDS
     }
+
+    fn importer(&self) -> Option<&dyn Importer> {
+        Some(self)
+    }
+
+    fn exporter(&self) -> Option<&dyn Exporter> {
+        Some(self)
+    }
 }
 
 pub struct Lora;
@@ -37,5 +49,9 @@ impl Family for Lora {
 
     fn title(&self) -> &'static str {
         "adapters of such a model"
+    }
+
+    fn exporter(&self) -> Option<&dyn Exporter> {
+        Some(self)
     }
 }

@@ -3,7 +3,9 @@
 
 mod check;
 mod config;
+mod export;
 mod fresh;
+mod import;
 pub mod kinds;
 mod names;
 mod original;
@@ -17,7 +19,9 @@ mod vocabulary;
 use stage_core::Kind;
 
 use crate::artifact;
+use crate::export::Exporter;
 use crate::family::Family;
+use crate::import::Importer;
 pub use config::Config;
 pub use fresh::config as fresh_config;
 pub use names::{from_original, is_projection, of_original_discriminator, plain_name};
@@ -41,5 +45,13 @@ impl Family for Vits {
 
     fn kinds(&self) -> &'static [&'static Kind] {
         kinds::KINDS
+    }
+
+    fn importer(&self) -> Option<&dyn Importer> {
+        Some(self)
+    }
+
+    fn exporter(&self) -> Option<&dyn Exporter> {
+        Some(self)
     }
 }

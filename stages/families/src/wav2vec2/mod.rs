@@ -3,6 +3,7 @@
 //! sound is handed to them, and how what they say is read.
 
 mod config;
+mod import;
 pub mod kinds;
 mod preprocessor;
 mod tensors;
@@ -12,6 +13,7 @@ use stage_core::Kind;
 
 use crate::artifact;
 use crate::family::Family;
+use crate::import::Importer;
 pub use config::{Config, Norm};
 pub use preprocessor::Preprocessor;
 pub use tensors::{MASK, plain_name};
@@ -30,5 +32,9 @@ impl Family for Wav2Vec2 {
 
     fn kinds(&self) -> &'static [&'static Kind] {
         kinds::KINDS
+    }
+
+    fn importer(&self) -> Option<&dyn Importer> {
+        Some(self)
     }
 }

@@ -7,26 +7,21 @@ use std::sync::Arc;
 
 use cache::fs::RealFs;
 use camino::Utf8PathBuf;
-use serde_json::Value as Json;
 use stage_core::{
     Blob, Context, Fields, GatherInput, GatherJob, GatherOutput, Job, NewValue, PortOutput, Setup,
     Stage, StageError,
 };
-use stage_families::artifact::{
-    self, CONFIG, DAC, DUAL_AR, FAMILY, LICENSE, LINEAGE, LORA, SPEAKERS, SPECIAL_TOKENS,
-    TOKENIZER, TOKENIZER_CONFIG, VITS, VOCABULARY,
-};
+use stage_families::artifact::{self, FAMILY, LICENSE};
+use stage_families::export::{Exporter, Format, Recipe, Recipes};
+use stage_families::find;
 use stage_families::kinds::model as kinds;
-use stage_families::vits::SPEAKERS_FILE;
 use stage_formats::pth::PthWriter;
 use stage_formats::safetensors::SafetensorsWriter;
 use stage_formats::{Dtype, FileSink, FormatError, Tensor, TensorInfo};
 
-use super::import::{AS_PUBLISHED, CODEC_CONFIG, MODEL_CARD, PUBLISHED_CONFIG};
-use super::recipe::{Recipe, of_discriminator, recipes};
-use crate::plain::{self, JSON, to_json, unknown_choice};
+use super::import::MODEL_CARD;
+use crate::plain::{self, unknown_choice};
 
-const ADAPTER_CONFIG: &str = "adapters.json";
 const WEIGHTS_KIND: &str = "model/weights";
 const TEXT_KIND: &str = "text/markdown";
 /// What loaders of safetensors files ask for: whose tensors these are.
@@ -36,28 +31,12 @@ pub fn stage() -> Arc<dyn Stage> {
     plain::stage(&kinds::EXPORT, open)
 }
 
-#[derive(Clone, Copy)]
-enum Format {
-    Pth,
-    Safetensors,
-}
-
-impl Format {
-    /// What the original project of a family reads.
-    fn of(family: &str) -> Format {
-        match family {
-            VITS => Format::Safetensors,
-            _ => Format::Pth,
-        }
-    }
-}
-
 struct Export {
     /// None: what the original project reads.
     format: Option<Format>,
     /// None leaves each tensor as it is.
     dtype: Option<Dtype>,
-    /// Whether that of a VITS model is written as well.
+    /// Whether it is written as well.
     discriminator: bool,
 }
 
@@ -82,13 +61,15 @@ impl GatherJob for Export {
         let model = input
             .artifact("model")
             .ok_or_else(|| StageError::failed("no model arrived on port `model`"))?;
-        let family = family(model)?;
-        let format = self.format.unwrap_or_else(|| Format::of(family));
-        let mut files = vec![(file_name(family, format), recipes(model))];
+        let exporter = exporter(model)?;
+        let format = self.format.unwrap_or_else(|| exporter.format());
+        let mut files = exporter.weights(model, format);
         if self.discriminator {
-            files.push((judge_name(format), judge(model)?));
+            files.push((judge_name(format), judge(exporter, model)?));
         }
-        let (mut values, mut tensors) = (descriptions(model, context)?, 0);
+        let (mut values, mut tensors) = (exporter.descriptions(model, context)?, 0);
+        let license = model.text(LICENSE).filter(|text| !text.trim().is_empty());
+        values.extend(license.map(|text| (MODEL_CARD.to_owned(), card(text))));
         for (name, recipes) in &files {
             let blob = self.weights(model, recipes, format, context)?;
             values.push(((*name).to_owned(), NewValue::blob(blob)));
@@ -100,10 +81,13 @@ impl GatherJob for Export {
     }
 }
 
-/// The family of what can be exported.
-fn family(model: &Fields) -> Result<&str, StageError> {
-    let why = match model.text(FAMILY) {
-        Some(family @ (DUAL_AR | DAC | LORA | VITS)) => return Ok(family),
+/// How a model is exported.
+fn exporter(model: &Fields) -> Result<&'static dyn Exporter, StageError> {
+    let family = model.text(FAMILY);
+    if let Some(exporter) = family.and_then(find).and_then(|family| family.exporter()) {
+        return Ok(exporter);
+    }
+    let why = match family {
         Some(other) => format!("it is `{other}`"),
         None => "it does not say what it is".to_owned(),
     };
@@ -114,20 +98,7 @@ fn family(model: &Fields) -> Result<&str, StageError> {
     ))
 }
 
-/// How the file of weights is called.
-fn file_name(family: &str, format: Format) -> &'static str {
-    match (family, format) {
-        (DAC, Format::Pth) => "codec.pth",
-        (DAC, Format::Safetensors) => "codec.safetensors",
-        (LORA, Format::Pth) => "adapters.pth",
-        (LORA, Format::Safetensors) => "adapters.safetensors",
-        (VITS, Format::Pth) => "pytorch_model.bin",
-        (_, Format::Pth) => "model.pth",
-        (_, Format::Safetensors) => "model.safetensors",
-    }
-}
-
-/// And that of the discriminator.
+/// How the file of the discriminator is called.
 fn judge_name(format: Format) -> &'static str {
     match format {
         Format::Pth => "discriminator.pth",
@@ -136,8 +107,8 @@ fn judge_name(format: Format) -> &'static str {
 }
 
 /// The tensors of the discriminator.
-fn judge(model: &Fields) -> Result<BTreeMap<String, Recipe>, StageError> {
-    let judge = of_discriminator(model);
+fn judge(exporter: &dyn Exporter, model: &Fields) -> Result<Recipes, StageError> {
+    let judge = exporter.discriminator(model);
     match judge.is_empty() {
         false => Ok(judge),
         true => Err(StageError::with_help(
@@ -145,42 +116,6 @@ fn judge(model: &Fields) -> Result<BTreeMap<String, Recipe>, StageError> {
             "leave out `discriminator`, or give it a model of `vits.finetune`",
         )),
     }
-}
-
-/// All files but the weights.
-fn descriptions(
-    model: &Fields,
-    context: &mut dyn Context,
-) -> Result<Vec<(String, NewValue)>, StageError> {
-    let mut values = Vec::new();
-    for name in [TOKENIZER, SPECIAL_TOKENS, VOCABULARY, TOKENIZER_CONFIG] {
-        let file = model.blob(name).map(|blob| NewValue::blob(Blob::clone(blob)));
-        values.extend(file.map(|file| (name.to_owned(), file)));
-    }
-    let speakers = model.text(SPEAKERS).map(|list| NewValue::bytes(JSON, format!("{list}\n")));
-    values.extend(speakers.map(|list| (SPEAKERS_FILE.to_owned(), list)));
-    if let Some(config) = model.blob(CONFIG) {
-        let is_codec = model.text(FAMILY) == Some(DAC);
-        let name = if is_codec { CODEC_CONFIG } else { PUBLISHED_CONFIG };
-        if !is_codec || *context.read(config)? != *AS_PUBLISHED {
-            values.push((name.to_owned(), NewValue::blob(Blob::clone(config))));
-        }
-    }
-    if model.text(FAMILY) == Some(LORA) {
-        values.push((ADAPTER_CONFIG.to_owned(), lineage(model)?));
-    }
-    let license = model.text(LICENSE).filter(|text| !text.trim().is_empty());
-    values.extend(license.map(|text| (MODEL_CARD.to_owned(), card(text))));
-    Ok(values)
-}
-
-/// The keys are sorted here: how a JSON object orders them is up to how that library was built.
-fn lineage(adapters: &Fields) -> Result<NewValue, StageError> {
-    let text = adapters.text(LINEAGE).unwrap_or_default();
-    let lineage: BTreeMap<String, Json> = serde_json::from_str(text).map_err(|error| {
-        StageError::failed(format!("the adapters do not say what they belong to: {error}"))
-    })?;
-    Ok(NewValue::bytes(JSON, to_json(&lineage)?))
 }
 
 /// A model card whose head names the licence, on one line as it is read again.
@@ -194,7 +129,7 @@ impl Export {
     fn weights(
         &self,
         model: &Fields,
-        recipes: &BTreeMap<String, Recipe>,
+        recipes: &Recipes,
         format: Format,
         context: &mut dyn Context,
     ) -> Result<Blob, StageError> {
@@ -233,7 +168,7 @@ impl Export {
     fn infos(
         &self,
         model: &Fields,
-        recipes: &BTreeMap<String, Recipe>,
+        recipes: &Recipes,
         context: &mut dyn Context,
     ) -> Result<BTreeMap<String, TensorInfo>, StageError> {
         let mut infos = BTreeMap::new();

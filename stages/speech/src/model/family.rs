@@ -1,76 +1,25 @@
 //! What a file of weights is, and which file of an asset to take.
 
 use stage_core::{Fields, StageError};
-use stage_families::artifact::{DAC, DUAL_AR, VITS, WAV2VEC2};
+use stage_families::import::Importer;
+use stage_families::{FAMILIES, Family};
 use stage_formats::shapes::listed;
 use stage_formats::weights::{ENDINGS, WeightFile};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    DualAr,
-    Dac,
-    Vits,
-    Wav2Vec2,
-}
+/// How published files of weights are called, without their ending.
+const USUAL_STEM: &str = "model";
 
-const FAMILIES: [Family; 4] = [Family::DualAr, Family::Dac, Family::Vits, Family::Wav2Vec2];
-
-impl Family {
-    /// None for the name that leaves it open.
-    pub fn from_name(name: &str) -> Option<Family> {
-        FAMILIES.into_iter().find(|family| family.name() == name)
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Family::DualAr => DUAL_AR,
-            Family::Dac => DAC,
-            Family::Vits => VITS,
-            Family::Wav2Vec2 => WAV2VEC2,
-        }
-    }
-
-    /// What tools of training put before the names.
-    pub fn prefixes(self) -> &'static [&'static str] {
-        match self {
-            Family::DualAr | Family::Vits => &["model."],
-            Family::Dac => &["generator."],
-            Family::Wav2Vec2 => &[],
-        }
-    }
-
-    /// How the published file is called, without its ending.
-    fn file_stem(self) -> &'static str {
-        match self {
-            Family::DualAr | Family::Vits | Family::Wav2Vec2 => "model",
-            Family::Dac => "codec",
-        }
-    }
-
-    /// By the names of the tensors.
-    pub fn of(file: &WeightFile, path: &str) -> Result<Family, StageError> {
-        let has = |family: Family, starts: &[&str]| {
-            let names = file.plain_names(family.prefixes());
-            starts.iter().all(|start| names.keys().any(|name| name.starts_with(start)))
-        };
-        if has(Family::DualAr, &["embeddings.weight", "codebook_embeddings.weight"]) {
-            Ok(Family::DualAr)
-        } else if has(Family::Dac, &["encoder.", "quantizer.", "decoder."]) {
-            Ok(Family::Dac)
-        } else if has(Family::Vits, &["text_encoder.", "posterior_encoder.", "flow."])
-            || has(Family::Vits, &["enc_p.", "enc_q.", "flow."])
-        {
-            Ok(Family::Vits)
-        } else if has(Family::Wav2Vec2, &["wav2vec2.feature_extractor.", "lm_head."]) {
-            Ok(Family::Wav2Vec2)
-        } else {
-            let names = listed(file.tensors().keys().copied());
-            Err(StageError::failed(format!(
-                "the tensors of `{path}` are those of no model that is known here, such as \
-                 {names}; take another file with `file`, or say what it is with `family`"
-            )))
-        }
-    }
+/// The family of a file, by the names of its tensors.
+pub fn family_of(file: &WeightFile, path: &str) -> Result<&'static dyn Family, StageError> {
+    let fits =
+        |family: &&dyn Family| family.importer().is_some_and(|importer| importer.recognises(file));
+    FAMILIES.iter().copied().find(fits).ok_or_else(|| {
+        let names = listed(file.tensors().keys().copied());
+        StageError::failed(format!(
+            "the tensors of `{path}` are those of no model that is known here, such as {names}; \
+             take another file with `file`, or say what it is with `family`"
+        ))
+    })
 }
 
 /// The file of weights: the one that was asked for, the one that is named like the published
@@ -78,7 +27,7 @@ impl Family {
 pub fn weight_file<'a>(
     asset: &'a Fields,
     wanted: Option<&str>,
-    family: Option<Family>,
+    family: Option<&dyn Family>,
 ) -> Result<&'a str, StageError> {
     let names = || asset.iter().map(|(name, _)| &**name);
     if let Some(wanted) = wanted {
@@ -87,7 +36,7 @@ pub fn weight_file<'a>(
             StageError::failed(format!("the asset has no file `{wanted}`, but {names}"))
         });
     }
-    let stem = family.unwrap_or(Family::DualAr).file_stem();
+    let stem = family.and_then(Family::importer).map_or(USUAL_STEM, Importer::file_stem);
     let mut files: Vec<&str> = Vec::new();
     for ending in ENDINGS {
         let has_ending = |name: &&str| name.rsplit_once('.').is_some_and(|(_, end)| end == ending);

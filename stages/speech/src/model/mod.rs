@@ -3,12 +3,7 @@
 mod audition;
 mod export;
 mod family;
-mod files;
 mod import;
-mod layout;
-mod recipe;
-mod vits;
-mod wav2vec2;
 
 use std::sync::Arc;
 

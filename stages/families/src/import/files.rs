@@ -5,9 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cache::Digest;
 use stage_core::{Blob, Context, Fields, FileParts, StageError};
-use stage_families::artifact::TOKENIZER;
 use stage_formats::shapes::listed;
 use stage_formats::{Parts, WeightFile};
+
+use crate::artifact::TOKENIZER;
 
 /// Limit on the bytes of a file that describes a model: configurations have some kilobytes.
 const MAX_DESCRIPTION: u64 = 1 << 20;

@@ -1,18 +1,18 @@
-//! What `model.import` makes of the files of a VITS model.
+//! The published files of a VITS model, of transformers or of the original project.
 
 use stage_core::{Context, NewValue, StageError};
-use stage_families::artifact::{
+use stage_formats::json::to_json;
+use stage_formats::{FormatError, WeightFile};
+
+use super::{
+    Config, DISCRIMINATOR_PREFIX, SPEAKERS_FILE, Tokenizer, Vits, is_original, is_projection,
+    plain_name, read_original, read_speakers, tokenizer_config_file, vocabulary_file,
+    write_speakers,
+};
+use crate::artifact::{
     CONFIG, CONFIG_KIND, SPEAKERS, TOKENIZER_CONFIG, TOKENIZER_KIND, VOCABULARY,
 };
-use stage_families::vits::{
-    Config, DISCRIMINATOR_PREFIX, SPEAKERS_FILE, Tokenizer, is_original, read_original,
-    read_speakers, tokenizer_config_file, vocabulary_file, write_speakers,
-};
-use stage_formats::FormatError;
-
-use super::files::{Files, Opened, description};
-use super::import::Part;
-use super::layout::Layout;
+use crate::import::{Files, Imported, Importer, Layout, Opened, Part, Request, description};
 
 /// Where the original keeps its symbols, one a line.
 const SYMBOLS: &str = "vocab.txt";
@@ -21,17 +21,41 @@ const SYMBOLS: &str = "vocab.txt";
 const ROMANISED: &str = "reads romanised texts only: those in other letters have to go through uroman, \
                          in a `command` stage";
 
+impl Importer for Vits {
+    fn prefixes(&self) -> &'static [&'static str] {
+        &["model."]
+    }
+
+    fn marks(&self) -> &'static [&'static [&'static str]] {
+        &[&["text_encoder.", "posterior_encoder.", "flow."], &["enc_p.", "enc_q.", "flow."]]
+    }
+
+    fn import(
+        &self,
+        weights: Opened,
+        request: &Request<'_>,
+        context: &mut dyn Context,
+    ) -> Result<Imported, StageError> {
+        let config = request.config(context)?;
+        let judge = request.discriminator.as_ref().map(|path| request.files.weights(path, context));
+        let judge = judge.transpose()?;
+        let description = Description::read(&config, &request.files, context)?;
+        let parts = description.parts(self.prefixes(), weights, judge)?;
+        Ok(Imported { parts, values: description.values, notes: description.notes })
+    }
+}
+
 /// The descriptions of a model, in the form of transformers whoever wrote them.
-pub struct Description {
+struct Description {
     config: Config,
-    pub values: Vec<(String, NewValue)>,
-    pub notes: Vec<(String, u64)>,
+    values: Vec<(String, NewValue)>,
+    notes: Vec<(String, u64)>,
 }
 
 impl Description {
-    pub fn read(
+    fn read(
         config: &[u8],
-        files: &Files,
+        files: &Files<'_>,
         context: &mut dyn Context,
     ) -> Result<Description, StageError> {
         let (config, text, vocabulary, reading) = match is_original(config) {
@@ -44,7 +68,7 @@ impl Description {
                 let symbols =
                     symbols(&files.needed(SYMBOLS, "what the model can read", context)?)?;
                 let (own, rules) = read_original(config, symbols.len())?;
-                let text = crate::plain::to_json(&own)?;
+                let text = to_json(&own)?;
                 let reading = tokenizer_config_file(&symbols, rules);
                 (own, text, vocabulary_file(&symbols)?, reading)
             }
@@ -72,9 +96,13 @@ impl Description {
     }
 
     /// The tensors of the model, with those of a discriminator in a file of its own.
-    pub fn parts(&self, weights: Opened, judge: Option<Opened>) -> Result<Vec<Part>, StageError> {
-        let stochastic = self.config.use_stochastic_duration_prediction;
-        let layout = Layout::of_vits(&weights.file, stochastic)?;
+    fn parts(
+        &self,
+        prefixes: &[&str],
+        weights: Opened,
+        judge: Option<Opened>,
+    ) -> Result<Vec<Part>, StageError> {
+        let layout = self.layout(&weights.file, prefixes)?;
         let has_judge = layout.names().any(|name| name.starts_with(DISCRIMINATOR_PREFIX));
         let mut expected = self.config.generator();
         if has_judge {
@@ -87,11 +115,22 @@ impl Description {
                 let message = "the file of weights has a discriminator already";
                 return Err(StageError::with_help(message, "leave out `discriminator`"));
             }
-            let layout = Layout::of_vits(&weights.file, stochastic)?;
+            let layout = self.layout(&weights.file, prefixes)?;
             layout.check_paired(self.config.discriminator())?;
             parts.push(Part { weights, layout });
         }
         Ok(parts)
+    }
+
+    /// Of generator or discriminator, from a file of transformers or of the original; each weight
+    /// whole or in the pair that the file has. What durations are predicted by tells some names
+    /// apart.
+    fn layout(&self, file: &WeightFile, prefixes: &[&str]) -> Result<Layout, StageError> {
+        let is_stochastic = self.config.use_stochastic_duration_prediction;
+        let rename = |name: &str| Some(plain_name(name, is_stochastic));
+        let mut layout = Layout::renamed(file, prefixes, rename)?;
+        layout.drop_last_axis(is_projection);
+        Ok(layout)
     }
 }
 

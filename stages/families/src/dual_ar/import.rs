@@ -1,0 +1,97 @@
+//! The published files of a text model of Fish Speech.
+
+use std::collections::BTreeMap;
+
+use stage_core::{Context, NewValue, StageError};
+use stage_formats::WeightFile;
+use stage_formats::bpe::Bpe;
+
+use super::{Config, DualAr};
+use crate::artifact::{CONFIG, CONFIG_KIND, SPECIAL_TOKENS, TOKENIZER, TOKENIZER_KIND};
+use crate::fish;
+use crate::import::{Files, Imported, Importer, Layout, Opened, Part, Request, description};
+
+/// Tensors of another modality in the published file, which the original drops as well.
+const OTHER_MODALITY: &str = "audio_";
+/// Apart in older files, in the order in which they become one.
+const APART: [&str; 3] = [".wq.", ".wk.", ".wv."];
+const JOINED: &str = ".wqkv.";
+
+impl Importer for DualAr {
+    fn prefixes(&self) -> &'static [&'static str] {
+        &["model."]
+    }
+
+    fn marks(&self) -> &'static [&'static [&'static str]] {
+        &[&["embeddings.weight", "codebook_embeddings.weight"]]
+    }
+
+    fn import(
+        &self,
+        weights: Opened,
+        request: &Request<'_>,
+        context: &mut dyn Context,
+    ) -> Result<Imported, StageError> {
+        let config = request.config(context)?;
+        let layout = layout(&weights.file, self.prefixes())?;
+        let published = Config::parse(&config)?;
+        layout.check(&published.tensors())?;
+        let mut values = tokenizer(&request.files, published.vocab_size as usize, context)?;
+        values.push((CONFIG.to_owned(), NewValue::bytes(CONFIG_KIND, config)));
+        Ok(Imported { parts: vec![Part { weights, layout }], values, notes: Vec::new() })
+    }
+}
+
+fn layout(file: &WeightFile, prefixes: &[&str]) -> Result<Layout, StageError> {
+    let names = file.plain_names(prefixes);
+    let mut stored: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let is_kept = |name: &str| fish::kept(name).is_some() && !name.contains(OTHER_MODALITY);
+    for (name, own) in names.iter().filter(|(name, _)| is_kept(name)) {
+        match joined(name, &names) {
+            Some((whole, parts)) => drop(stored.insert(whole, parts)),
+            None => drop(stored.insert(name.clone(), vec![own.clone()])),
+        }
+    }
+    Layout::of(file, stored)
+}
+
+/// Where a name is one of three that belong together: the name of the whole, and the stored
+/// names of the three.
+fn joined(name: &str, names: &BTreeMap<String, String>) -> Option<(String, Vec<String>)> {
+    let own = APART.iter().find(|own| name.contains(*own))?;
+    let part = |part: &&str| names.get(&name.replacen(own, part, 1)).cloned();
+    let parts: Vec<String> = APART.iter().filter_map(part).collect();
+    (parts.len() == APART.len()).then(|| (name.replacen(own, JOINED, 1), parts))
+}
+
+/// The files of the tokenizer, where there are any, once they have been found to fit the model.
+fn tokenizer(
+    files: &Files,
+    rows: usize,
+    context: &mut dyn Context,
+) -> Result<Vec<(String, NewValue)>, StageError> {
+    let (ranks, specials) = match (files.beside(TOKENIZER), files.beside(SPECIAL_TOKENS)) {
+        (Some(ranks), Some(specials)) => (
+            description(TOKENIZER, &ranks, context)?,
+            description(SPECIAL_TOKENS, &specials, context)?,
+        ),
+        (None, None) => return Ok(Vec::new()),
+        (Some(_), None) => return Err(incomplete(SPECIAL_TOKENS)),
+        (None, Some(_)) => return Err(incomplete(TOKENIZER)),
+    };
+    let size = Bpe::read(&ranks, &specials)?.size();
+    if size > rows {
+        return Err(StageError::failed(format!(
+            "the tokenizer has {size} tokens and the model rows for {rows}: it belongs to another \
+             model"
+        )));
+    }
+    Ok(vec![
+        (TOKENIZER.to_owned(), NewValue::bytes(TOKENIZER_KIND, ranks)),
+        (SPECIAL_TOKENS.to_owned(), NewValue::bytes(TOKENIZER_KIND, specials)),
+    ])
+}
+
+fn incomplete(missing: &str) -> StageError {
+    StageError::failed(format!("of the two files of the tokenizer the asset lacks `{missing}`"))
+}

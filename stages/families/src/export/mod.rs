@@ -1,0 +1,70 @@
+//! How models become files of the original projects, whatever their family.
+
+mod recipe;
+
+use std::collections::BTreeMap;
+
+use stage_core::{Blob, Context, Fields, NewValue, StageError};
+
+use crate::artifact::{self, CONFIG};
+use crate::import::CONFIG_FILE;
+pub use recipe::Recipe;
+
+/// The tensors of a file by name.
+pub type Recipes = BTreeMap<String, Recipe>;
+
+/// What weights are written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Pth,
+    Safetensors,
+}
+
+/// A family that `model.export` takes.
+pub trait Exporter: Sync {
+    /// What the original project reads.
+    fn format(&self) -> Format {
+        Format::Pth
+    }
+
+    /// The files of weights by name.
+    fn weights(&self, model: &Fields, format: Format) -> Vec<(&'static str, Recipes)> {
+        let name = match format {
+            Format::Pth => "model.pth",
+            Format::Safetensors => "model.safetensors",
+        };
+        vec![(name, as_they_are(model))]
+    }
+
+    /// The tensors of a discriminator, as the original project trains it.
+    fn discriminator(&self, _model: &Fields) -> Recipes {
+        Recipes::new()
+    }
+
+    /// All files but these.
+    ///
+    /// # Errors
+    ///
+    /// When the model lacks what a file has to say, or something of it cannot be read.
+    fn descriptions(
+        &self,
+        model: &Fields,
+        _context: &mut dyn Context,
+    ) -> Result<Vec<(String, NewValue)>, StageError> {
+        Ok(copies(model, &[(CONFIG, CONFIG_FILE)]))
+    }
+}
+
+/// The tensors of a model under their own names.
+pub fn as_they_are(model: &Fields) -> Recipes {
+    let names = artifact::tensors(model).map(|(name, _)| name.to_owned());
+    names.map(|name| (name.clone(), Recipe::Same(name))).collect()
+}
+
+/// Fields that become files of these names, those that there are.
+pub fn copies(model: &Fields, files: &[(&str, &str)]) -> Vec<(String, NewValue)> {
+    let copy = |(field, name): &(&str, &str)| {
+        Some(((*name).to_owned(), NewValue::blob(Blob::clone(model.blob(field)?))))
+    };
+    files.iter().filter_map(copy).collect()
+}

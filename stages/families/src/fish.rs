@@ -1,0 +1,10 @@
+//! What the files of the text model and of the codec of Fish Speech have in common.
+
+/// What is made anew from the configuration, wherever it stands in a name.
+const REMADE: [&str; 3] = ["freqs_cis", "fast_freqs_cis", "causal_mask"];
+
+/// The name of a tensor that is kept.
+pub fn kept(name: &str) -> Option<String> {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    (!REMADE.contains(&last)).then(|| name.to_owned())
+}

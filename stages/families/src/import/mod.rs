@@ -1,0 +1,90 @@
+//! How published files become models, whatever their family.
+
+mod files;
+mod layout;
+
+use bytes::Bytes;
+use stage_core::{Context, NewValue, StageError};
+use stage_formats::WeightFile;
+
+pub use files::{Files, Opened, description};
+pub use layout::Layout;
+
+/// The configuration of most published models.
+pub const CONFIG_FILE: &str = "config.json";
+
+/// A family that `model.import` takes.
+pub trait Importer: Sync {
+    /// What training tools put before the names of the tensors.
+    fn prefixes(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The name of the published file of weights, without its ending.
+    fn file_stem(&self) -> &'static str {
+        "model"
+    }
+
+    /// How names of tensors begin in every file of the family, prefixes apart: all of one of these
+    /// lists.
+    fn marks(&self) -> &'static [&'static [&'static str]];
+
+    /// The model in the file of weights and those beside it, once they have been found to fit each
+    /// other.
+    ///
+    /// # Errors
+    ///
+    /// When a file is missing, damaged, or does not fit the others.
+    fn import(
+        &self,
+        weights: Opened,
+        request: &Request<'_>,
+        context: &mut dyn Context,
+    ) -> Result<Imported, StageError>;
+}
+
+impl dyn Importer + '_ {
+    /// Whether a file is one of this family.
+    pub fn recognises(&self, file: &WeightFile) -> bool {
+        let names = file.plain_names(self.prefixes());
+        let has = |start: &&str| names.keys().any(|name| name.starts_with(*start));
+        self.marks().iter().any(|starts| starts.iter().all(|start| has(start)))
+    }
+}
+
+/// What is imported.
+pub struct Request<'a> {
+    pub files: Files<'a>,
+    /// The parameters of this name: paths in the asset.
+    pub config: Option<String>,
+    pub discriminator: Option<String>,
+}
+
+impl Request<'_> {
+    /// The configuration that was asked for, if one was.
+    pub fn chosen_config(&self, context: &mut dyn Context) -> Result<Option<Bytes>, StageError> {
+        let read = |path: &String| description(path, &*self.files.exactly(path)?, context);
+        self.config.as_ref().map(read).transpose()
+    }
+
+    /// The configuration that was asked for, or the published one beside the weights.
+    pub fn config(&self, context: &mut dyn Context) -> Result<Bytes, StageError> {
+        match self.chosen_config(context)? {
+            Some(config) => Ok(config),
+            None => self.files.needed(CONFIG_FILE, "what the model is", context),
+        }
+    }
+}
+
+/// A file of weights, and which of its tensors are taken.
+pub struct Part {
+    pub weights: Opened,
+    pub layout: Layout,
+}
+
+/// The tensors of a model, and its fields but for these, the family and the licence.
+pub struct Imported {
+    pub parts: Vec<Part>,
+    pub values: Vec<(String, NewValue)>,
+    pub notes: Vec<(String, u64)>,
+}

@@ -1,0 +1,82 @@
+//! VITS models as the files that transformers speaks with: the WaveNets in pairs, all else whole.
+
+use stage_core::{Context, Fields, NewValue, StageError};
+use stage_formats::json::JSON;
+use stage_formats::weight_norm::{DIRECTION, LENGTH, WHOLE, newer};
+
+use super::{
+    DISCRIMINATOR_PREFIX, SPEAKERS_FILE, Vits, is_normed, is_normed_in_transformers,
+    of_original_discriminator,
+};
+use crate::artifact::{self, CONFIG, SPEAKERS, TOKENIZER_CONFIG, VOCABULARY};
+use crate::export::{Exporter, Format, Recipe, Recipes, copies};
+use crate::import::CONFIG_FILE;
+
+impl Exporter for Vits {
+    fn format(&self) -> Format {
+        Format::Safetensors
+    }
+
+    fn weights(&self, model: &Fields, format: Format) -> Vec<(&'static str, Recipes)> {
+        let name = match format {
+            Format::Pth => "pytorch_model.bin",
+            Format::Safetensors => "model.safetensors",
+        };
+        let own = artifact::tensors(model).map(|(name, _)| name);
+        let own = own.filter(|name| !name.starts_with(DISCRIMINATOR_PREFIX));
+        vec![(name, own.flat_map(recipes).collect())]
+    }
+
+    fn discriminator(&self, model: &Fields) -> Recipes {
+        let recipes = |name: &str| {
+            let own = of_original_discriminator(name)?;
+            Some(match own.strip_suffix(WHOLE).filter(|_| is_normed(name)) {
+                Some(module) => pair(module, name).to_vec(),
+                None => vec![(own, Recipe::Same(name.to_owned()))],
+            })
+        };
+        artifact::tensors(model).filter_map(|(name, _)| recipes(name)).flatten().collect()
+    }
+
+    fn descriptions(
+        &self,
+        model: &Fields,
+        _: &mut dyn Context,
+    ) -> Result<Vec<(String, NewValue)>, StageError> {
+        let own =
+            [(VOCABULARY, VOCABULARY), (TOKENIZER_CONFIG, TOKENIZER_CONFIG), (CONFIG, CONFIG_FILE)];
+        let mut values = copies(model, &own);
+        let speakers = model.text(SPEAKERS).map(|list| NewValue::bytes(JSON, format!("{list}\n")));
+        values.extend(speakers.map(|list| (SPEAKERS_FILE.to_owned(), list)));
+        Ok(values)
+    }
+}
+
+/// What becomes of a tensor.
+fn recipes(name: &str) -> Vec<(String, Recipe)> {
+    let same = || vec![(newer(name), Recipe::Same(name.to_owned()))];
+    if is_normed_in_transformers(name) {
+        return match name.strip_suffix(WHOLE).filter(|_| is_normed(name)) {
+            Some(module) => {
+                pair(module, name).map(|(name, recipe)| (newer(&name), recipe)).to_vec()
+            }
+            None => same(),
+        };
+    }
+    match (name.strip_suffix(LENGTH), name.strip_suffix(DIRECTION)) {
+        (Some(_), _) => Vec::new(),
+        (None, Some(module)) => {
+            let (length, direction) = (format!("{module}{LENGTH}"), name.to_owned());
+            vec![(format!("{module}{WHOLE}"), Recipe::Folded { length, direction })]
+        }
+        (None, None) => same(),
+    }
+}
+
+/// The two that a whole weight becomes.
+fn pair(module: &str, weight: &str) -> [(String, Recipe); 2] {
+    [
+        (format!("{module}{LENGTH}"), Recipe::LengthOf(weight.to_owned())),
+        (format!("{module}{DIRECTION}"), Recipe::DirectionOf(weight.to_owned())),
+    ]
+}

@@ -1,0 +1,37 @@
+//! The published files of a speech recogniser.
+
+use stage_core::{Context, NewValue, StageError};
+
+use super::{Config, Preprocessor, Vocabulary, Wav2Vec2, plain_name};
+use crate::artifact::{CONFIG, CONFIG_KIND, PREPROCESSOR, TOKENIZER_KIND, VOCABULARY};
+use crate::import::{Imported, Importer, Layout, Opened, Part, Request};
+
+impl Importer for Wav2Vec2 {
+    fn marks(&self) -> &'static [&'static [&'static str]] {
+        &[&["wav2vec2.feature_extractor.", "lm_head."]]
+    }
+
+    fn import(
+        &self,
+        weights: Opened,
+        request: &Request<'_>,
+        context: &mut dyn Context,
+    ) -> Result<Imported, StageError> {
+        let (config, files) = (request.config(context)?, &request.files);
+        let vocabulary = files.needed(VOCABULARY, "how what is heard is spelt", context)?;
+        let preprocessor =
+            files.needed(PREPROCESSOR, "how sound is handed to the model", context)?;
+        let parsed = Config::parse(&config)?;
+        Vocabulary::read(&vocabulary, &parsed)?;
+        Preprocessor::parse(&preprocessor)?;
+        let layout = Layout::renamed(&weights.file, self.prefixes(), plain_name)?;
+        layout.check(&parsed.tensors())?;
+        let value = |name: &str, kind, bytes| (name.to_owned(), NewValue::bytes(kind, bytes));
+        let values = vec![
+            value(VOCABULARY, TOKENIZER_KIND, vocabulary),
+            value(PREPROCESSOR, CONFIG_KIND, preprocessor),
+            value(CONFIG, CONFIG_KIND, config),
+        ];
+        Ok(Imported { parts: vec![Part { weights, layout }], values, notes: Vec::new() })
+    }
+}
