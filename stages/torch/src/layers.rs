@@ -25,6 +25,16 @@ pub struct Linear {
     pub adapter: Option<Adapter>,
 }
 
+/// y = x W + b, and what an adapter adds: a linear layer with its weight stored input first, as
+/// GPT-2 has it.
+#[derive(Debug)]
+pub struct Conv1D {
+    /// [inputs, outputs].
+    pub weight: Tensor,
+    pub bias: Tensor,
+    pub adapter: Option<Adapter>,
+}
+
 /// Rows of a table, and what an adapter adds to them.
 #[derive(Debug)]
 pub struct Embedding {
@@ -38,7 +48,8 @@ pub enum Adaptable<'a> {
     Embedding(&'a mut Embedding),
 }
 
-/// A change of low rank: `scaling * B A`, with dropout before A where it adapts a [`Linear`].
+/// A change of low rank: `scaling * B A`, with dropout before A where it adapts a [`Linear`] or a
+/// [`Conv1D`].
 #[derive(Debug)]
 pub struct Adapter {
     /// [rank, inputs].
@@ -111,6 +122,21 @@ impl Linear {
             ..*adapter
         });
         Linear { weight: narrow(&self.weight), bias: self.bias.as_ref().map(narrow), adapter }
+    }
+}
+
+impl Conv1D {
+    pub fn load(scope: &mut Scope, inputs: i64, outputs: i64) -> Result<Conv1D, TorchError> {
+        let weight = scope.take("weight", &[inputs, outputs])?;
+        Ok(Conv1D { weight, bias: scope.take("bias", &[outputs])?, adapter: None })
+    }
+
+    pub fn forward(&self, x: &Tensor, pass: Pass) -> Tensor {
+        let y = x.linear(&self.weight.tr(), Some(&self.bias));
+        match &self.adapter {
+            Some(adapter) => y + adapter.of_input(x, pass),
+            None => y,
+        }
     }
 }
 
@@ -263,6 +289,13 @@ mod tests {
         let x = Tensor::randn([4, 3], CPU);
         let linear = Linear { weight, bias: None, adapter: Some(adapter()) };
         let far = (linear.forward(&x, Pass::Evaluate) - x.linear(&merged, None::<&Tensor>)).abs();
+        assert!(far.max().double_value(&[]) < 1e-5);
+
+        let (weight, bias) = (merged.tr(), Tensor::randn([2], CPU));
+        let expected = x.linear(&merged, Some(&bias));
+        let weight = weight - adapter().b.matmul(&adapter().a).tr() * 2.0;
+        let conv = Conv1D { weight, bias, adapter: Some(adapter()) };
+        let far = (conv.forward(&x, Pass::Evaluate) - expected).abs();
         assert!(far.max().double_value(&[]) < 1e-5);
 
         let table = Tensor::randn([3, 2], CPU);

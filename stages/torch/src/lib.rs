@@ -39,6 +39,7 @@ pub mod wave;
 mod weight_norm;
 pub mod weights;
 pub mod worker;
+pub mod xtts;
 
 pub use error::TorchError;
 pub use machine::gpu_memory_used;

@@ -8,7 +8,7 @@ pub mod batch;
 pub mod block;
 pub mod fixture;
 pub mod generate;
-mod loss;
+pub(crate) mod loss;
 pub mod model;
 pub mod prompt;
 pub mod sampler;

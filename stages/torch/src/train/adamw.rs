@@ -77,6 +77,14 @@ impl AdamW {
         Ok(AdamW { settings, slots, updates: 0 })
     }
 
+    /// The decay is on the parameters that a model names, and on all with `decays_all`.
+    pub fn with_decay(mut self, decays: impl Fn(&str, &Tensor) -> bool) -> AdamW {
+        for slot in &mut self.slots {
+            slot.decays = self.settings.decays_all || decays(&slot.name, &slot.parameter);
+        }
+        self
+    }
+
     pub fn updates(&self) -> u64 {
         self.updates
     }

@@ -9,7 +9,7 @@ use stage_formats::pattern::is_match;
 use tch::{Kind, Tensor};
 
 use crate::error::TorchError;
-use crate::layers::{Adapter, Embedding, Linear};
+use crate::layers::{Adapter, Conv1D, Embedding, Linear};
 use crate::random::Random;
 use crate::weights::Weights;
 
@@ -50,6 +50,7 @@ impl LoraSettings {
 /// A layer that can take an adapter.
 pub enum Layer<'a> {
     Linear(&'a mut Linear),
+    Conv1D(&'a mut Conv1D),
     Embedding(&'a mut Embedding),
 }
 
@@ -63,6 +64,7 @@ impl Layer<'_> {
     fn weight(&mut self) -> &mut Tensor {
         match self {
             Layer::Linear(layer) => &mut layer.weight,
+            Layer::Conv1D(layer) => &mut layer.weight,
             Layer::Embedding(layer) => &mut layer.weight,
         }
     }
@@ -70,6 +72,7 @@ impl Layer<'_> {
     fn adapter(&mut self) -> &mut Option<Adapter> {
         match self {
             Layer::Linear(layer) => &mut layer.adapter,
+            Layer::Conv1D(layer) => &mut layer.adapter,
             Layer::Embedding(layer) => &mut layer.adapter,
         }
     }
@@ -79,7 +82,7 @@ impl Layer<'_> {
         let size = self.weight().size();
         match self {
             Layer::Linear(_) => (size[1], size[0]),
-            Layer::Embedding(_) => (size[0], size[1]),
+            Layer::Conv1D(_) | Layer::Embedding(_) => (size[0], size[1]),
         }
     }
 
@@ -88,7 +91,7 @@ impl Layer<'_> {
         let (inputs, outputs) = self.size();
         let mut random = Random::new(seed);
         let (a, b): (Vec<f32>, Vec<f32>) = match self {
-            Layer::Linear(_) => {
+            Layer::Linear(_) | Layer::Conv1D(_) => {
                 let bound = 1.0 / (inputs as f64).sqrt();
                 let mut draw = || ((random.fraction() * 2.0 - 1.0) * bound) as f32;
                 ((0..rank * inputs).map(|_| draw()).collect(), vec![0.0; (outputs * rank) as usize])
@@ -110,7 +113,7 @@ impl Layer<'_> {
         let change = change.f_mul_scalar(adapter.scaling)?;
         let change = match self {
             Layer::Linear(_) => change,
-            Layer::Embedding(_) => change.f_tr()?,
+            Layer::Conv1D(_) | Layer::Embedding(_) => change.f_tr()?,
         };
         Ok(weight.f_add(&change)?.f_contiguous()?)
     }
@@ -325,6 +328,42 @@ mod tests {
         // And adapters on the merged model start from there.
         attach(&mut model, &settings(&["*linear"]), 3, Kind::Float).unwrap();
         assert_eq!(outputs(&model), merged);
+    }
+
+    struct Transposed(Conv1D);
+
+    impl Adaptable for Transposed {
+        fn layers(&mut self) -> Vec<(String, Layer<'_>)> {
+            vec![("conv".into(), Layer::Conv1D(&mut self.0))]
+        }
+    }
+
+    #[test]
+    fn a_weight_that_is_input_first_is_adapted_and_merged_like_a_linear_layer() {
+        let mut linear = model(Kind::Float);
+        let conv = Conv1D {
+            weight: linear.linear.weight.tr().contiguous(),
+            bias: Tensor::zeros([3], (Kind::Float, Device::Cpu)),
+            adapter: None,
+        };
+        let mut conv = Transposed(conv);
+        attach(&mut linear, &settings(&["*linear"]), 1, Kind::Float).unwrap();
+        attach(&mut conv, &settings(&["conv"]), 1, Kind::Float).unwrap();
+        let sizes: Vec<Vec<i64>> =
+            adapters(&mut conv).iter().map(|(_, tensor)| tensor.size()).collect();
+        assert_eq!(sizes, [[2, 5], [3, 2]]);
+        let trained = |layer: &str| -> Weights {
+            let parts = [("lora_A", ramp(2, 5, Kind::Float)), ("lora_B", ramp(3, 2, Kind::Float))];
+            parts.map(|(name, tensor)| (format!("{layer}.{name}"), tensor)).into_iter().collect()
+        };
+        load(&mut linear, trained("block.0.linear")).unwrap();
+        load(&mut conv, trained("conv")).unwrap();
+        let input = ramp(2, 5, Kind::Float).cos();
+        let expected = linear.linear.forward(&input, Pass::Evaluate);
+        assert!(far(&conv.0.forward(&input, Pass::Evaluate), &expected) < 1e-6);
+        merge(&mut conv, Kind::Float).unwrap();
+        assert_eq!(conv.0.weight.size(), [5, 3]);
+        assert!(far(&conv.0.forward(&input, Pass::Evaluate), &expected) < 1e-5);
     }
 
     #[test]

@@ -12,8 +12,9 @@ pub struct Optimisers(Vec<AdamW>);
 impl Optimisers {
     pub fn new<T: Trainee>(settings: AdamWSettings, trainee: &T) -> Result<Self, TorchError> {
         let turns = 0..T::TURNS.len();
-        let optimiser = |turn| AdamW::new(settings, of_turn(trainee, turn));
-        Ok(Optimisers(turns.map(optimiser).collect::<Result<_, _>>()?))
+        let optimiser =
+            |turn| Ok(AdamW::new(settings, of_turn(trainee, turn))?.with_decay(T::decays));
+        Ok(Optimisers(turns.map(optimiser).collect::<Result<_, TorchError>>()?))
     }
 
     /// One update of the parameters of a turn: see [`AdamW::step`].

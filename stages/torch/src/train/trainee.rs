@@ -2,6 +2,7 @@
 
 use tch::Tensor;
 
+use super::adamw;
 use super::losses::{Losses, Means, Totals};
 use super::samples::Made;
 use crate::error::TorchError;
@@ -24,6 +25,11 @@ pub trait Trainee: Send {
     /// The tensors to train: leaves that require gradients, sorted by name, the same ones in
     /// the same order at every call. Frozen tensors are not among them.
     fn parameters(&self) -> Vec<(String, Tensor)>;
+
+    /// Whether weight decay is on a parameter, where it is not on all.
+    fn decays(name: &str, parameter: &Tensor) -> bool {
+        adamw::decays(name, parameter)
+    }
 
     /// Forward and backward of one micro-batch; adds to the gradients of the turn's parameters,
     /// and to no others. What is derived is the sum of each loss times [`Totals::weight`], so that

@@ -1,0 +1,366 @@
+//! What one forward pass of training gets, as plain numbers: clips in packed rows.
+//!
+//! A row is the latents of the conditioning, then START and the text, then START and the codes,
+//! and padding on the right. Positions have their own embeddings, so where a column lies in its
+//! row does not matter, and plain causal attention is exact. The STOP of the text is a label and
+//! never an input: the original hides it in training, too.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::TorchError;
+use stage_families::xtts::GptConfig;
+
+/// What follows the codes of a clip: the original appends silence of three codes and marks it as
+/// the end.
+const STOPS: usize = 3;
+
+/// Samples of a frame of the conditioning's spectrogram.
+const FRAME: usize = 256;
+
+/// Whether to do as the original does where the original is wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Parity {
+    #[default]
+    Correct,
+    /// The conditioning crop is left out of the loss of the last clip of a batch only, at the
+    /// wrong place, and never on held-out clips. Generation penalises the codes 1 and START
+    /// from the beginning.
+    Upstream,
+}
+
+/// How the columns of a row lie. Losses and gradients are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    #[default]
+    Packed,
+    /// As the original has it: padding behind the text and behind the codes, hidden by a mask.
+    Padded,
+}
+
+/// One clip.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Clip {
+    /// Token ids without START and STOP.
+    pub text: Vec<i64>,
+    /// Codes of the whole clip, one for each started stretch of `code_stride` samples.
+    pub codes: Vec<i64>,
+    /// The spectrogram of the conditioning, [mels, frames], as many frames in all clips.
+    pub mel: Vec<f32>,
+    /// The samples of the clip that the conditioning was cut from: their codes are not learned.
+    /// None where the conditioning comes from another clip.
+    pub crop: Option<Range<usize>>,
+}
+
+/// Which clips a batch has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    Training,
+    HeldOut,
+}
+
+/// Clips in rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batch {
+    pub(super) rows: usize,
+    /// Columns of a row.
+    pub(super) length: usize,
+    /// The spectrograms: [B, mels, frames].
+    pub(super) mels: Vec<f32>,
+    pub(super) frames: usize,
+    pub(super) text: Tokens,
+    pub(super) audio: Tokens,
+    /// What each column is: a row of the latents of all clips, of their text, of their codes, or
+    /// the row of zeros after these. [B, columns].
+    pub(super) sources: Vec<i64>,
+    /// True where a column is seen, if not all of those before are: [B, columns].
+    pub(super) seen: Option<Vec<bool>>,
+}
+
+/// The tokens of all clips, one after the other, and what is to be learned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tokens {
+    pub(super) ids: Vec<i64>,
+    pub(super) positions: Vec<i64>,
+    /// The columns of the batch with a label, and their labels.
+    pub(super) columns: Vec<i64>,
+    pub(super) labels: Vec<i64>,
+}
+
+/// How a batch is made of clips.
+#[derive(Clone, Copy, Debug)]
+pub struct Packer<'a> {
+    pub config: &'a GptConfig,
+    pub parity: Parity,
+    pub layout: Layout,
+}
+
+impl Packer<'_> {
+    pub fn pack(&self, clips: &[&Clip], purpose: Purpose) -> Result<Batch, TorchError> {
+        clips.iter().try_for_each(|clip| self.check(clip))?;
+        let mels = self.config.mels as usize;
+        let values = clips.first().map_or(0, |clip| clip.mel.len());
+        if values == 0 || values % mels != 0 || clips.iter().any(|clip| clip.mel.len() != values) {
+            let text = format!("a batch needs conditionings of {mels} bins and of one length");
+            return Err(TorchError::Input(text));
+        }
+        let mut rows = Rows::new(self.config, self.layout, clips);
+        rows.batch.frames = values / mels;
+        for (row, clip) in clips.iter().enumerate() {
+            rows.add(row, clip, self.ignored(clip, row + 1 == clips.len(), purpose));
+        }
+        Ok(rows.batch)
+    }
+
+    fn check(&self, clip: &Clip) -> Result<(), TorchError> {
+        let config = self.config;
+        for (what, ids, end, most) in [
+            ("text tokens", &clip.text, config.text_tokens, config.max_text_tokens),
+            ("codes", &clip.codes, config.start_audio_token, config.max_generated_tokens()),
+        ] {
+            let count = ids.len();
+            if count as i64 > most {
+                let text = format!("a clip has {count} {what}, expected at most {most}");
+                return Err(TorchError::Input(text));
+            }
+            if let Some(id) = ids.iter().find(|id| !(0..end).contains(*id)) {
+                let text = format!("{what} from 0 to {}, found {id}", end - 1);
+                return Err(TorchError::Input(text));
+            }
+        }
+        Ok(())
+    }
+
+    /// The codes that are not learned, since the conditioning was cut from them.
+    fn ignored(&self, clip: &Clip, is_last: bool, purpose: Purpose) -> Range<usize> {
+        let Some(crop) = &clip.crop else { return 0..0 };
+        let stride = self.config.code_stride as usize;
+        match self.parity {
+            Parity::Correct => crop.start / stride..crop.end.div_ceil(stride),
+            // Frames of the spectrogram are taken for codes.
+            Parity::Upstream if is_last && purpose == Purpose::Training => {
+                crop.start / FRAME..crop.end / FRAME
+            }
+            Parity::Upstream => 0..0,
+        }
+    }
+}
+
+/// START and the tokens.
+fn text_columns(clip: &Clip) -> usize {
+    1 + clip.text.len()
+}
+
+/// START, the codes, and the silence behind them.
+fn audio_columns(clip: &Clip) -> usize {
+    1 + clip.codes.len() + STOPS
+}
+
+/// A batch while it is filled.
+struct Rows<'a> {
+    config: &'a GptConfig,
+    batch: Batch,
+    /// Columns that the text and the codes of a row take, where all rows take as many.
+    room: Option<[usize; 2]>,
+    /// The rows before those of text, of codes, and of zeros in what columns come from.
+    first: [usize; 3],
+}
+
+impl<'a> Rows<'a> {
+    fn new(config: &'a GptConfig, layout: Layout, clips: &[&Clip]) -> Rows<'a> {
+        let latents = config.latents as usize;
+        let sum = |count: fn(&Clip) -> usize| clips.iter().map(|clip| count(clip)).sum::<usize>();
+        let longest = |count: fn(&Clip) -> usize| clips.iter().map(|clip| count(clip)).max();
+        // The original also has the STOP as an input, which is hidden.
+        let room = [text_columns, audio_columns].map(|count| longest(count).unwrap_or(0) + 1);
+        let room = (layout == Layout::Padded).then_some(room);
+        let length = latents
+            + match room {
+                Some([text, audio]) => text + audio,
+                None => longest(|clip| text_columns(clip) + audio_columns(clip)).unwrap_or(0),
+            };
+        let text = clips.len() * latents;
+        let audio = text + sum(text_columns);
+        let nothing = audio + sum(audio_columns);
+        let batch = Batch {
+            rows: clips.len(),
+            length,
+            mels: clips.iter().flat_map(|clip| &clip.mel).copied().collect(),
+            frames: 0,
+            text: Tokens::default(),
+            audio: Tokens::default(),
+            sources: vec![nothing as i64; clips.len() * length],
+            seen: room.map(|_| vec![false; clips.len() * length]),
+        };
+        Rows { config, batch, room, first: [text, audio, nothing] }
+    }
+
+    fn add(&mut self, row: usize, clip: &Clip, ignored: Range<usize>) {
+        let config = self.config;
+        let (latents, start) = (config.latents as usize, row * self.batch.length);
+        self.fill(start, latents, row * latents);
+        let mut text = vec![config.start_text_token];
+        text.extend(&clip.text);
+        text.push(config.stop_text_token);
+        let mut audio = vec![config.start_audio_token];
+        audio.extend(&clip.codes);
+        audio.extend([config.stop_audio_token; STOPS + 1]);
+        let [text_room, _] = self.room.unwrap_or([text.len() - 1, 0]);
+        let at = start + latents;
+        self.fill(at, text.len() - 1, self.first[0] + self.batch.text.ids.len());
+        self.batch.text.add(&text, at, 0..0);
+        let at = at + text_room;
+        self.fill(at, audio.len() - 1, self.first[1] + self.batch.audio.ids.len());
+        self.batch.audio.add(&audio, at, ignored);
+    }
+
+    /// Columns that come from the rows `from` and those after it.
+    fn fill(&mut self, at: usize, count: usize, from: usize) {
+        for (column, source) in (at..at + count).zip(from as i64..) {
+            self.batch.sources[column] = source;
+            if let Some(seen) = &mut self.batch.seen {
+                seen[column] = true;
+            }
+        }
+    }
+}
+
+impl Tokens {
+    /// Each token of a clip but the last is an input, and the next one is its label.
+    fn add(&mut self, tokens: &[i64], at: usize, ignored: Range<usize>) {
+        for (place, pair) in tokens.windows(2).enumerate() {
+            self.ids.push(pair[0]);
+            self.positions.push(place as i64);
+            if !ignored.contains(&place) {
+                self.columns.push((at + place) as i64);
+                self.labels.push(pair[1]);
+            }
+        }
+    }
+}
+
+impl Batch {
+    /// How many columns there are, padding included.
+    pub fn columns(&self) -> usize {
+        self.rows * self.length
+    }
+
+    /// How many labels the text has, and the codes.
+    pub fn labels(&self) -> [usize; 2] {
+        [self.text.labels.len(), self.audio.labels.len()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use stage_families::xtts::Config;
+
+    use super::*;
+
+    fn config() -> GptConfig {
+        GptConfig {
+            latents: 2,
+            mels: 1,
+            text_tokens: 50,
+            start_text_token: 49,
+            start_audio_token: 32,
+            stop_audio_token: 33,
+            audio_tokens: 34,
+            max_text_tokens: 8,
+            max_audio_tokens: 20,
+            ..Config::published().gpt
+        }
+    }
+
+    fn clip(text: &[i64], codes: &[i64]) -> Clip {
+        Clip { text: text.to_vec(), codes: codes.to_vec(), mel: vec![0.0; 3], crop: None }
+    }
+
+    fn pack(layout: Layout, parity: Parity, clips: &[Clip], purpose: Purpose) -> Batch {
+        let packer = Packer { config: &config(), parity, layout };
+        packer.pack(&clips.iter().collect::<Vec<_>>(), purpose).unwrap()
+    }
+
+    fn packed(parity: Parity, clips: &[Clip], purpose: Purpose) -> Batch {
+        pack(Layout::Packed, parity, clips, purpose)
+    }
+
+    #[test]
+    fn a_row_is_latents_text_and_codes_with_padding_on_the_right() {
+        let clips = [clip(&[5, 6], &[7]), clip(&[8], &[])];
+        let batch = packed(Parity::Correct, &clips, Purpose::Training);
+        assert_eq!((batch.rows, batch.length, batch.frames, batch.seen), (2, 10, 3, None));
+        assert_eq!(batch.text.ids, [49, 5, 6, 49, 8]);
+        assert_eq!(batch.text.positions, [0, 1, 2, 0, 1]);
+        assert_eq!(batch.audio.ids, [32, 7, 33, 33, 33, 32, 33, 33, 33]);
+        assert_eq!(batch.audio.positions, [0, 1, 2, 3, 4, 0, 1, 2, 3]);
+        let first = [0, 1, 4, 5, 6, 9, 10, 11, 12, 13];
+        let second = [2, 3, 7, 8, 14, 15, 16, 17, 18, 18];
+        assert_eq!(batch.sources, [first, second].concat());
+    }
+
+    #[test]
+    fn the_stop_of_the_text_is_learned_and_is_no_input() {
+        let batch = packed(Parity::Correct, &[clip(&[5, 6], &[7])], Purpose::Training);
+        assert_eq!(batch.text.labels, [5, 6, 0]);
+        assert_eq!(batch.text.columns, [2, 3, 4]);
+        assert!(!batch.text.ids.contains(&0));
+        assert_eq!(batch.audio.labels, [7, 33, 33, 33, 33]);
+        assert_eq!(batch.audio.columns, [5, 6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn the_original_layout_hides_the_padding_of_text_and_codes() {
+        let clips = [clip(&[5, 6], &[7]), clip(&[8], &[])];
+        let batch = pack(Layout::Padded, Parity::Correct, &clips, Purpose::Training);
+        assert_eq!(batch.length, 2 + 4 + 6);
+        let seen = |columns: &str| columns.chars().map(|one| one == 'x').collect::<Vec<_>>();
+        assert_eq!(batch.seen.unwrap(), seen("xxxxx-xxxxx-xxxx--xxxx--"));
+        assert_eq!(batch.text.columns, [2, 3, 4, 14, 15]);
+        assert_eq!(batch.audio.columns, [6, 7, 8, 9, 10, 18, 19, 20, 21]);
+    }
+
+    fn cropped(crop: Range<usize>) -> Clip {
+        Clip { crop: Some(crop), ..clip(&[5], &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]) }
+    }
+
+    #[test]
+    fn codes_that_the_conditioning_was_cut_from_are_not_learned_in_any_clip() {
+        let clips = [cropped(1500..3072), cropped(1024..5120)];
+        for purpose in [Purpose::Training, Purpose::HeldOut] {
+            let batch = packed(Parity::Correct, &clips, purpose);
+            let stops = [33; 4];
+            let first = [&[0, 3, 4, 5, 6, 7, 8, 9][..], &stops].concat();
+            let second = [&[0, 5, 6, 7, 8, 9][..], &stops].concat();
+            assert_eq!(batch.audio.labels, [first, second].concat());
+        }
+    }
+
+    #[test]
+    fn upstream_ignores_a_shifted_span_of_the_last_clip_and_nothing_of_held_out_clips() {
+        let clips = [cropped(1500..3072), cropped(1024..3072)];
+        let batch = packed(Parity::Upstream, &clips, Purpose::Training);
+        let all = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 33, 33, 33, 33];
+        assert_eq!(batch.audio.labels, [&all[..], &all[..4], &all[12..]].concat());
+        let batch = packed(Parity::Upstream, &clips, Purpose::HeldOut);
+        assert_eq!(batch.audio.labels, [all, all].concat());
+    }
+
+    #[test]
+    fn clips_that_do_not_fit_are_refused() {
+        let error = |clip: Clip| {
+            let packer =
+                Packer { config: &config(), parity: Parity::Correct, layout: Layout::Packed };
+            packer.pack(&[&clip], Purpose::Training).unwrap_err().to_string()
+        };
+        let long = error(clip(&[1; 9], &[]));
+        assert!(long.contains("9 text tokens, expected at most 8"), "{long}");
+        assert!(error(clip(&[], &[1; 18])).contains("18 codes, expected at most 17"));
+        assert!(error(clip(&[50], &[])).contains("text tokens from 0 to 49, found 50"));
+        assert!(error(clip(&[], &[32])).contains("codes from 0 to 31, found 32"));
+        assert!(error(Clip::default()).contains("conditionings"));
+    }
+}

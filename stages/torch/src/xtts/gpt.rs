@@ -1,0 +1,248 @@
+//! The GPT of XTTS v2: embeddings of text and codes, the conditioning before them, GPT-2 over
+//! all, and a head for each.
+
+use tch::{Device, Kind, Tensor};
+
+use super::batch::Batch;
+use super::conditioning_encoder::ConditioningEncoder;
+use super::gpt2::{AttentionMask, Dropout, Gpt2};
+use super::named::{Listed, Named, is_adapter};
+use super::perceiver::Perceiver;
+use crate::error::TorchError;
+use crate::layers::{Embedding, LayerNorm, Linear, Pass};
+use crate::train::lora;
+use crate::weights::Weights;
+use stage_families::xtts::{GptConfig, is_duplicate};
+
+/// The place of the dropout after the embeddings; those of the blocks begin at 0.
+const EMBEDDING_DROPOUT: u64 = u64::MAX;
+
+/// The names of the fields are those of the tensors.
+#[derive(Debug)]
+pub struct Gpt {
+    pub(super) config: GptConfig,
+    pub(super) conditioning_encoder: ConditioningEncoder,
+    pub(super) conditioning_perceiver: Perceiver,
+    pub(super) text_embedding: Embedding,
+    pub(super) mel_embedding: Embedding,
+    pub(super) text_pos_embedding: Embedding,
+    pub(super) mel_pos_embedding: Embedding,
+    pub(super) gpt: Gpt2,
+    pub(super) final_norm: LayerNorm,
+    pub(super) text_head: Linear,
+    pub(super) mel_head: Linear,
+    embedding_dropout: Dropout,
+}
+
+/// A batch on the device of the model.
+pub(super) struct Placed {
+    /// [B, mels, frames].
+    pub(super) mels: Tensor,
+    text: PlacedTokens,
+    audio: PlacedTokens,
+    /// [B * columns].
+    sources: Tensor,
+    size: [i64; 2],
+    pub(super) mask: AttentionMask,
+    pub(super) text_labels: Labels,
+    pub(super) audio_labels: Labels,
+}
+
+struct PlacedTokens {
+    ids: Tensor,
+    positions: Tensor,
+}
+
+/// Where there is something to learn, and what: two tensors of one length.
+pub(super) struct Labels {
+    pub(super) columns: Tensor,
+    pub(super) labels: Tensor,
+}
+
+impl Gpt {
+    /// Takes the tensors `gpt.*`, all of which must be there and no others. Copies that older
+    /// files hold for decoding are dropped.
+    pub fn load(config: &GptConfig, weights: Weights) -> Result<Gpt, TorchError> {
+        let mut weights: Weights =
+            weights.into_iter().filter(|(name, _)| !is_duplicate(name)).collect();
+        weights.check(&config.tensors())?;
+        let mut scope = weights.under("gpt");
+        let GptConfig { width, text_tokens, audio_tokens, layer_norm_eps, .. } = *config;
+        let mut table = |name: &str, rows| Embedding::load(&mut scope.under(name), rows, width);
+        Ok(Gpt {
+            text_embedding: table("text_embedding", text_tokens)?,
+            mel_embedding: table("mel_embedding", audio_tokens)?,
+            text_pos_embedding: table("text_pos_embedding.emb", config.text_positions())?,
+            mel_pos_embedding: table("mel_pos_embedding.emb", config.audio_positions())?,
+            conditioning_encoder: ConditioningEncoder::load(
+                &mut scope.under("conditioning_encoder"),
+                config,
+            )?,
+            conditioning_perceiver: Perceiver::load(
+                &mut scope.under("conditioning_perceiver"),
+                config,
+            )?,
+            gpt: Gpt2::load(&mut scope.under("gpt"), config)?,
+            final_norm: LayerNorm::load(&mut scope.under("final_norm"), width, layer_norm_eps)?,
+            text_head: Linear::load(&mut scope.under("text_head"), width, text_tokens, true)?,
+            mel_head: Linear::load(&mut scope.under("mel_head"), width, audio_tokens, true)?,
+            embedding_dropout: Dropout::new(config.dropout, EMBEDDING_DROPOUT),
+            config: config.clone(),
+        })
+    }
+
+    pub fn config(&self) -> &GptConfig {
+        &self.config
+    }
+
+    pub fn device(&self) -> Device {
+        self.text_embedding.weight.device()
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.text_embedding.weight.kind()
+    }
+
+    /// The tensors of the model without adapters, sorted by name; they share their memory.
+    pub fn tensors(&self) -> Listed {
+        let mut tensors = self.listed();
+        tensors.retain(|(name, _)| !is_adapter(name));
+        tensors
+    }
+
+    /// The same with adapters.
+    pub(super) fn listed(&self) -> Listed {
+        let mut tensors = Vec::new();
+        self.list("gpt", &mut tensors);
+        tensors.sort_by(|one, other| one.0.cmp(&other.0));
+        tensors
+    }
+
+    /// The vectors that stand for references: mel spectrograms, [B, mels, frames], to
+    /// [B, latents, C].
+    pub fn conditioning(&self, mels: &Tensor, pass: Pass) -> Tensor {
+        let frames = self.conditioning_encoder.forward(mels);
+        self.conditioning_perceiver.forward(&frames, pass)
+    }
+
+    /// Tokens of the text with their positions, any shape of both, to vectors.
+    pub(super) fn embed_text(&self, ids: &Tensor, positions: &Tensor) -> Tensor {
+        self.text_embedding.forward(ids) + self.text_pos_embedding.forward(positions)
+    }
+
+    pub(super) fn embed_audio(&self, ids: &Tensor, positions: &Tensor) -> Tensor {
+        self.mel_embedding.forward(ids) + self.mel_pos_embedding.forward(positions)
+    }
+
+    /// The input of the blocks: latents, [B, latents, C], and the tokens of a batch, in the order
+    /// of its rows, [B, T, C].
+    pub(super) fn embed(&self, latents: &Tensor, at: &Placed, pass: Pass) -> Tensor {
+        let text = self.embed_text(&at.text.ids, &at.text.positions);
+        let audio = self.embed_audio(&at.audio.ids, &at.audio.positions);
+        let nothing = text.narrow(0, 0, 1).zeros_like();
+        let [rows, length] = at.size;
+        let all = Tensor::cat(&[latents.flatten(0, 1), text, audio, nothing], 0);
+        let x = all.index_select(0, &at.sources).view([rows, length, self.config.width]);
+        self.embedding_dropout.forward(&x, pass)
+    }
+
+    /// The states of a batch before the norms: [B, T, C].
+    pub(super) fn states(&self, at: &Placed, pass: Pass) -> Tensor {
+        let latents = self.conditioning(&at.mels, pass);
+        self.gpt.forward(&self.embed(&latents, at, pass), &at.mask, pass)
+    }
+
+    /// What the heads and the decoder of the waveform take: both norms, one after the other.
+    pub fn normed(&self, x: &Tensor) -> Tensor {
+        self.final_norm.forward(&self.gpt.ln_f.forward(x))
+    }
+
+    /// Logits over the text, of states before the norms.
+    pub(super) fn text_logits(&self, x: &Tensor, pass: Pass) -> Tensor {
+        self.text_head.forward(&self.normed(x), pass)
+    }
+
+    pub(super) fn audio_logits(&self, x: &Tensor, pass: Pass) -> Tensor {
+        self.mel_head.forward(&self.normed(x), pass)
+    }
+
+    pub(super) fn place(&self, batch: &Batch) -> Result<Placed, TorchError> {
+        let device = self.device();
+        let numbers = |values: &[i64]| -> Result<Tensor, TorchError> {
+            Ok(Tensor::f_from_slice(values)?.f_to_device(device)?)
+        };
+        let size = [batch.rows as i64, batch.length as i64];
+        let mels = Tensor::f_from_slice(&batch.mels)?.f_view([
+            size[0],
+            self.config.mels,
+            batch.frames as i64,
+        ])?;
+        let mask = match &batch.seen {
+            Some(seen) => AttentionMask::Seen(mask(seen, size)?.f_to_device(device)?),
+            None => AttentionMask::Causal,
+        };
+        let tokens = |tokens: &super::batch::Tokens| -> Result<_, TorchError> {
+            let placed =
+                PlacedTokens { ids: numbers(&tokens.ids)?, positions: numbers(&tokens.positions)? };
+            let labels =
+                Labels { columns: numbers(&tokens.columns)?, labels: numbers(&tokens.labels)? };
+            Ok((placed, labels))
+        };
+        let ((text, text_labels), (audio, audio_labels)) =
+            (tokens(&batch.text)?, tokens(&batch.audio)?);
+        let mels = mels.f_to_device(device)?.f_to_kind(self.kind())?;
+        let sources = numbers(&batch.sources)?;
+        Ok(Placed { mels, text, audio, sources, size, mask, text_labels, audio_labels })
+    }
+}
+
+/// Columns that are seen, those before and the own one: [B, 1, T, T].
+fn mask(seen: &[bool], [rows, length]: [i64; 2]) -> Result<Tensor, TorchError> {
+    let seen = Tensor::f_from_slice(seen)?.f_view([rows, 1, 1, length])?;
+    let past = Tensor::f_ones([length, length], (Kind::Bool, Device::Cpu))?.f_tril(0)?;
+    Ok(past.f_logical_and(&seen)?)
+}
+
+impl Named for Gpt {
+    fn list(&self, name: &str, into: &mut Listed) {
+        let mut list =
+            |part: &str, module: &dyn Named| module.list(&format!("{name}.{part}"), into);
+        list("conditioning_encoder", &self.conditioning_encoder);
+        list("conditioning_perceiver", &self.conditioning_perceiver);
+        list("text_embedding", &self.text_embedding);
+        list("mel_embedding", &self.mel_embedding);
+        list("text_pos_embedding.emb", &self.text_pos_embedding);
+        list("mel_pos_embedding.emb", &self.mel_pos_embedding);
+        list("gpt", &self.gpt);
+        list("final_norm", &self.final_norm);
+        list("text_head", &self.text_head);
+        list("mel_head", &self.mel_head);
+    }
+}
+
+impl lora::Adaptable for Gpt {
+    /// The projections of the blocks and of the perceiver, the tables of tokens, and the heads.
+    fn layers(&mut self) -> Vec<(String, lora::Layer<'_>)> {
+        let mut found = Vec::new();
+        for (at, block) in self.gpt.h.iter_mut().enumerate() {
+            for (name, layer) in block.layers() {
+                found.push((format!("gpt.gpt.h.{at}.{name}"), lora::Layer::Conv1D(layer)));
+            }
+        }
+        for (at, layer) in self.conditioning_perceiver.layers.iter_mut().enumerate() {
+            for (name, layer) in layer.layers() {
+                let name = format!("gpt.conditioning_perceiver.layers.{at}.{name}");
+                found.push((name, lora::Layer::Linear(layer)));
+            }
+        }
+        let tables = [
+            ("gpt.text_embedding", &mut self.text_embedding),
+            ("gpt.mel_embedding", &mut self.mel_embedding),
+        ];
+        found.extend(tables.map(|(name, table)| (name.to_owned(), lora::Layer::Embedding(table))));
+        let heads = [("gpt.text_head", &mut self.text_head), ("gpt.mel_head", &mut self.mel_head)];
+        found.extend(heads.map(|(name, head)| (name.to_owned(), lora::Layer::Linear(head))));
+        found.sort_by(|one, other| one.0.cmp(&other.0));
+        found
+    }
+}

@@ -1,0 +1,165 @@
+//! Reduces the vectors of a reference, of any number, to a fixed number of latents: attention
+//! from learned queries to themselves and the reference, and a gated feed-forward part.
+
+use tch::{Kind, Tensor};
+
+use super::named::{Listed, Named, add};
+use crate::error::TorchError;
+use crate::layers::{Linear, Pass};
+use crate::weights::Scope;
+use stage_families::xtts::GptConfig;
+
+#[derive(Debug)]
+pub struct Perceiver {
+    /// [latents, C].
+    pub latents: Tensor,
+    pub layers: Vec<Layer>,
+    pub norm: RmsNorm,
+}
+
+#[derive(Debug)]
+pub struct Layer {
+    pub attention: Attention,
+    pub feed_forward: FeedForward,
+}
+
+#[derive(Debug)]
+pub struct Attention {
+    pub to_q: Linear,
+    pub to_kv: Linear,
+    pub to_out: Linear,
+    heads: i64,
+}
+
+/// GEGLU: half of the inner channels, through GELU, gate the other half.
+#[derive(Debug)]
+pub struct FeedForward {
+    pub proj_in: Linear,
+    pub proj_out: Linear,
+}
+
+/// Divides by the length of the vector; a vector of random numbers keeps its size.
+#[derive(Debug)]
+pub struct RmsNorm {
+    pub gamma: Tensor,
+}
+
+/// The shortest length that vectors are divided by.
+const LEAST_LENGTH: f64 = 1e-12;
+
+impl Perceiver {
+    pub fn load(scope: &mut Scope, config: &GptConfig) -> Result<Perceiver, TorchError> {
+        let latents = scope.take("latents", &[config.latents, config.width])?;
+        let mut layers = scope.under("layers");
+        let layer = |at: i64| Layer::load(&mut layers.under(&at.to_string()), config);
+        Ok(Perceiver {
+            latents,
+            layers: (0..config.perceiver_layers).map(layer).collect::<Result<_, _>>()?,
+            norm: RmsNorm { gamma: scope.take("norm.gamma", &[config.width])? },
+        })
+    }
+
+    /// [B, C, T] to [B, latents, C].
+    pub fn forward(&self, x: &Tensor, pass: Pass) -> Tensor {
+        let x = x.transpose(1, 2);
+        let (batch, width) = (x.size()[0], x.size()[2]);
+        let latents = self.latents.unsqueeze(0).expand([batch, -1, width], false);
+        let layer = |latents: Tensor, layer: &Layer| layer.forward(&latents, &x, pass);
+        self.norm.forward(&self.layers.iter().fold(latents, layer))
+    }
+}
+
+impl Layer {
+    fn load(scope: &mut Scope, config: &GptConfig) -> Result<Layer, TorchError> {
+        Ok(Layer {
+            attention: Attention::load(&mut scope.under("0"), config)?,
+            feed_forward: FeedForward::load(&mut scope.under("1"), config)?,
+        })
+    }
+
+    pub fn layers(&mut self) -> [(&'static str, &mut Linear); 5] {
+        [
+            ("0.to_q", &mut self.attention.to_q),
+            ("0.to_kv", &mut self.attention.to_kv),
+            ("0.to_out", &mut self.attention.to_out),
+            ("1.0", &mut self.feed_forward.proj_in),
+            ("1.2", &mut self.feed_forward.proj_out),
+        ]
+    }
+
+    fn forward(&self, latents: &Tensor, x: &Tensor, pass: Pass) -> Tensor {
+        let latents = latents + self.attention.forward(latents, x, pass);
+        let fed = self.feed_forward.forward(&latents, pass);
+        latents + fed
+    }
+}
+
+impl Attention {
+    fn load(scope: &mut Scope, config: &GptConfig) -> Result<Attention, TorchError> {
+        let (width, heads) = (config.width, config.perceiver_heads);
+        let inner = heads * config.perceiver_head_width;
+        Ok(Attention {
+            to_q: Linear::load(&mut scope.under("to_q"), width, inner, false)?,
+            to_kv: Linear::load(&mut scope.under("to_kv"), width, 2 * inner, false)?,
+            to_out: Linear::load(&mut scope.under("to_out"), inner, width, false)?,
+            heads,
+        })
+    }
+
+    /// [B, latents, C] and [B, T, C]; the latents see themselves before the reference.
+    fn forward(&self, latents: &Tensor, x: &Tensor, pass: Pass) -> Tensor {
+        let context = Tensor::cat(&[latents, x], 1);
+        let heads = |x: &Tensor| x.unflatten(-1, [self.heads, -1]).transpose(1, 2);
+        let queries = heads(&self.to_q.forward(latents, pass));
+        let keys_values = self.to_kv.forward(&context, pass).chunk(2, -1);
+        let (keys, values) = (heads(&keys_values[0]), heads(&keys_values[1]));
+        let none = None::<&Tensor>;
+        let attended = Tensor::scaled_dot_product_attention(
+            &queries, &keys, &values, none, 0.0, false, None, false,
+        );
+        self.to_out.forward(&attended.transpose(1, 2).flatten(2, 3), pass)
+    }
+}
+
+impl FeedForward {
+    fn load(scope: &mut Scope, config: &GptConfig) -> Result<FeedForward, TorchError> {
+        let (width, inner) = (config.width, config.perceiver_inner_width());
+        Ok(FeedForward {
+            proj_in: Linear::load(&mut scope.under("0"), width, 2 * inner, true)?,
+            proj_out: Linear::load(&mut scope.under("2"), inner, width, true)?,
+        })
+    }
+
+    fn forward(&self, x: &Tensor, pass: Pass) -> Tensor {
+        let parts = self.proj_in.forward(x, pass).chunk(2, -1);
+        self.proj_out.forward(&(parts[1].gelu("none") * &parts[0]), pass)
+    }
+}
+
+impl RmsNorm {
+    fn forward(&self, x: &Tensor) -> Tensor {
+        let wide = x.to_kind(Kind::Float);
+        let length = wide.square().sum_dim_intlist([-1i64].as_slice(), true, Kind::Float).sqrt();
+        let root = (x.size().last().copied().unwrap_or(1) as f64).sqrt();
+        let normal = wide / length.clamp_min(LEAST_LENGTH) * root;
+        normal.to_kind(x.kind()) * &self.gamma
+    }
+}
+
+impl Named for Perceiver {
+    fn list(&self, name: &str, into: &mut Listed) {
+        add(name, "latents", &self.latents, into);
+        self.layers.list(&format!("{name}.layers"), into);
+        add(name, "norm.gamma", &self.norm.gamma, into);
+    }
+}
+
+impl Named for Layer {
+    fn list(&self, name: &str, into: &mut Listed) {
+        self.attention.to_q.list(&format!("{name}.0.to_q"), into);
+        self.attention.to_kv.list(&format!("{name}.0.to_kv"), into);
+        self.attention.to_out.list(&format!("{name}.0.to_out"), into);
+        self.feed_forward.proj_in.list(&format!("{name}.1.0"), into);
+        self.feed_forward.proj_out.list(&format!("{name}.1.2"), into);
+    }
+}

@@ -1,0 +1,230 @@
+//! Losses and gradients of the GPT, with as little memory as they can be had.
+//!
+//! The conditioning and the blocks run as chains that may be run again block by block. Of the
+//! states only the columns with labels go on to the heads, in pieces: logits over the vocabulary
+//! never exist as a whole.
+
+use tch::{Kind, Tensor};
+
+use super::batch::Batch;
+use super::gpt::{Gpt, Labels, Placed};
+use super::named::is_adapter;
+use crate::chain::{Block as Link, Chain, leaf, send_back};
+use crate::dual_ar::loss::{cross_entropy, in_pieces, over_pieces};
+use crate::error::TorchError;
+use crate::layers::Pass;
+use crate::train::{Losses, Means, Totals, Trainee, Turn};
+
+/// The loss over the text and the one over the codes, both before their weights.
+pub const TEXT: &str = "text";
+pub const AUDIO: &str = "audio";
+
+/// What the losses count.
+pub const TEXT_WEIGHT: f64 = 0.01;
+pub const AUDIO_WEIGHT: f64 = 1.0;
+
+/// What may be traded between time and memory. It changes no loss and no gradient by more than
+/// rounding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Keep the input of each block only, and run the block again for its gradient.
+    pub recompute: bool,
+    /// Columns that have logits over a vocabulary at a time.
+    pub positions: i64,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory { recompute: true, positions: 1024 }
+    }
+}
+
+/// A model in training. What of it is trained are the tensors that require gradients.
+#[derive(Debug)]
+pub struct GptTrainee {
+    model: Gpt,
+    memory: Memory,
+}
+
+impl GptTrainee {
+    pub fn new(model: Gpt, memory: Memory) -> GptTrainee {
+        GptTrainee { model, memory }
+    }
+
+    /// Makes every tensor of the model one to train.
+    pub fn train_all(self) -> GptTrainee {
+        for (_, tensor) in self.model.tensors() {
+            let _ = tensor.set_requires_grad(true);
+        }
+        self
+    }
+
+    pub fn model(&self) -> &Gpt {
+        &self.model
+    }
+
+    pub fn model_mut(&mut self) -> &mut Gpt {
+        &mut self.model
+    }
+
+    pub fn into_model(self) -> Gpt {
+        self.model
+    }
+
+    fn chain<'a>(&self, links: Vec<Link<'a>>) -> Chain<'a> {
+        Chain::new(links, self.memory.recompute)
+    }
+
+    /// From spectrograms to latents, link by link.
+    fn conditioning_links(&self, pass: Pass) -> Vec<Link<'_>> {
+        let (encoder, perceiver) =
+            (&self.model.conditioning_encoder, &self.model.conditioning_perceiver);
+        let mut links: Vec<Link> = vec![Box::new(|mel: &Tensor| encoder.init.forward(mel))];
+        links.extend(
+            encoder.attn.iter().map(|block| -> Link { Box::new(move |x| block.forward(x)) }),
+        );
+        links.push(Box::new(move |x: &Tensor| perceiver.forward(x, pass)));
+        links
+    }
+
+    fn block_links<'a>(&'a self, at: &'a Placed, pass: Pass) -> Vec<Link<'a>> {
+        let link = |block: &'a super::gpt2::Block| -> Link<'a> {
+            Box::new(move |x| block.forward(x, &at.mask, pass))
+        };
+        self.model.gpt.h.iter().map(link).collect()
+    }
+
+    fn trains_conditioning(&self) -> bool {
+        let is_conditioning = |name: &str| name.starts_with("gpt.conditioning_");
+        self.parameters().iter().any(|(name, _)| is_conditioning(name))
+    }
+
+    /// Derives both losses; gives their sums and the gradient of the states, [B * T, C].
+    fn derive_heads(
+        &self,
+        flat: &Tensor,
+        at: &Placed,
+        totals: &Totals,
+        pass: Pass,
+    ) -> (Losses, Tensor) {
+        let mut gradient = flat.zeros_like();
+        let mut losses = Losses::default();
+        for (head, weight) in self.heads(at, totals) {
+            let wanted = flat.index_select(0, &head.at.columns);
+            let derived = in_pieces(
+                &wanted,
+                &head.at.labels,
+                self.memory.positions,
+                |x, labels| cross_entropy(&(head.logits)(x, pass), labels),
+                weight,
+            );
+            let _ = gradient.index_add_(0, &head.at.columns, &derived.gradient);
+            losses = losses.with(head.name, &derived.sum);
+        }
+        (losses, gradient)
+    }
+
+    /// The heads with the weight of each label.
+    fn heads<'a>(&'a self, at: &'a Placed, totals: &Totals) -> [(Head<'a>, f64); 2] {
+        let model = &self.model;
+        let text = Head {
+            name: TEXT,
+            at: &at.text_labels,
+            logits: Box::new(|x, pass| model.text_logits(x, pass)),
+        };
+        let audio = Head {
+            name: AUDIO,
+            at: &at.audio_labels,
+            logits: Box::new(|x, pass| model.audio_logits(x, pass)),
+        };
+        [(text, TEXT_WEIGHT * totals.weight(TEXT)), (audio, AUDIO_WEIGHT * totals.weight(AUDIO))]
+    }
+}
+
+/// One of the losses: what it is over, and where.
+struct Head<'a> {
+    name: &'static str,
+    at: &'a Labels,
+    logits: Box<dyn Fn(&Tensor, Pass) -> Tensor + 'a>,
+}
+
+impl Trainee for GptTrainee {
+    type Batch = Batch;
+
+    fn parameters(&self) -> Vec<(String, Tensor)> {
+        let mut tensors = self.model.listed();
+        tensors.retain(|(_, tensor)| tensor.requires_grad());
+        tensors
+    }
+
+    fn decays(name: &str, _: &Tensor) -> bool {
+        decays(name)
+    }
+
+    fn accumulate(&mut self, batch: &Batch, turn: &Turn<'_>) -> Result<Losses, TorchError> {
+        let pass = Pass::Train { seed: turn.seed };
+        let at = self.model.place(batch)?;
+        let conditioning = self.chain(self.conditioning_links(pass));
+        let trains_conditioning = self.trains_conditioning();
+        let (latents, kept) = match trains_conditioning {
+            true => {
+                let forward = conditioning.forward(&at.mels);
+                (leaf(&forward.output()), Some(forward))
+            }
+            false => (tch::no_grad(|| self.model.conditioning(&at.mels, pass)), None),
+        };
+        let x = self.model.embed(&latents, &at, pass);
+        let blocks = self.chain(self.block_links(&at, pass));
+        let forward = blocks.forward(&x);
+        let states = forward.output();
+        let (losses, gradient) = self.derive_heads(&states.flatten(0, 1), &at, turn.totals, pass);
+        let gradient = blocks.backward(forward, &gradient.view_as(&states));
+        send_back(&x, &gradient);
+        if let Some(forward) = kept {
+            let _ = conditioning.backward(forward, &latents.grad());
+        }
+        Ok(losses)
+    }
+
+    fn evaluate(&self, batch: &Batch) -> Result<Losses, TorchError> {
+        let _guard = tch::no_grad_guard();
+        let at = self.model.place(batch)?;
+        let states = self.model.states(&at, Pass::Evaluate);
+        let flat = states.flatten(0, 1);
+        let sum = |head: &Head| {
+            let wanted = flat.index_select(0, &head.at.columns);
+            over_pieces(&wanted, &head.at.labels, self.memory.positions, |x, labels| {
+                cross_entropy(&(head.logits)(x, Pass::Evaluate), labels)
+            })
+        };
+        let heads = self.heads(&at, &Totals::default());
+        Ok(heads.iter().fold(Losses::default(), |losses, (head, _)| {
+            losses.with(head.name, &sum(head).to_kind(Kind::Float))
+        }))
+    }
+
+    fn count(batch: &Batch) -> Totals {
+        let [text, audio] = batch.labels().map(|count| count as u64);
+        Totals::new(&[(TEXT, text), (AUDIO, audio)])
+    }
+
+    fn total(&self, means: &Means) -> f64 {
+        let part = |name, weight| means.of(name).map_or(0.0, |mean| weight * mean);
+        part(TEXT, TEXT_WEIGHT) + part(AUDIO, AUDIO_WEIGHT)
+    }
+}
+
+/// Biases, norms and tables do not decay. The latents and the last norm of the perceiver do: the
+/// original tells norms by their type, and that one is of its own.
+pub fn decays(name: &str) -> bool {
+    if is_adapter(name) {
+        return true;
+    }
+    let is_norm = |part: &str| ["ln_1", "ln_2", "ln_f", "final_norm", "norm"].contains(&part);
+    let is_table = |part: &str| part.ends_with("_embedding");
+    match name.rsplit_once('.') {
+        Some((module, "weight")) => !module.split('.').any(|part| is_norm(part) || is_table(part)),
+        Some((_, "bias")) => false,
+        _ => true,
+    }
+}
