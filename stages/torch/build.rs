@@ -1,4 +1,5 @@
-//! Lets the worker find the libtorch it was built with, and know its release.
+//! Lets the worker find the libtorch it was built with, and know its release; compiles the few
+//! functions of libtorch that its bindings leave out.
 //!
 //! Only `libtorch_cpu` and `libc10` end up as needed libraries: the linker drops what
 //! no symbol asks for, and the worker opens the CUDA part itself when a GPU is wanted.
@@ -10,6 +11,7 @@ use std::path::Path;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=shim/shim.cpp");
     let Some(folder) = std::env::var_os("DEP_TCH_LIBTORCH_LIB") else {
         println!("cargo:rustc-env=THROSTLE_LIBTORCH=unknown");
         return;
@@ -18,6 +20,20 @@ fn main() {
     println!("cargo:rustc-link-arg=-Wl,-rpath={}", folder.display());
     let release = release(Path::new(&folder)).unwrap_or_else(|| "unknown".into());
     println!("cargo:rustc-env=THROSTLE_LIBTORCH={release}");
+    compile_shim(Path::new(&folder));
+}
+
+/// The headers lie beside the libraries, in wheels and in archives.
+fn compile_shim(libraries: &Path) {
+    let headers = libraries.parent().unwrap_or(libraries).join("include");
+    cc::Build::new()
+        .cpp(true)
+        .std("c++17")
+        .warnings(false)
+        .define("_GLIBCXX_USE_CXX11_ABI", "1")
+        .include(headers)
+        .file("shim/shim.cpp")
+        .compile("throstle_shim");
 }
 
 /// The release beside the library folder: wheels have `version.py`, archives `build-version`.

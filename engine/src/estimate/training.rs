@@ -383,7 +383,7 @@ fn early(seconds: Figure, may_end_early: bool) -> Figure {
 fn is_half(parameters: &Parameters, device: &Device) -> bool {
     match parameters.text("precision").unwrap_or("auto") {
         "auto" => matches!(device, Device::Gpu(_)),
-        precision => precision != "f32",
+        precision => !matches!(precision, "f32" | "tf32"),
     }
 }
 

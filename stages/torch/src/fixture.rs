@@ -158,7 +158,7 @@ pub struct Steps {
 impl Steps {
     pub fn settings(&self) -> AdamWSettings {
         let Steps { beta1, beta2, eps, weight_decay, .. } = *self;
-        AdamWSettings { beta1, beta2, epsilon: eps, weight_decay, decays_all: false }
+        AdamWSettings { beta1, beta2, epsilon: eps, weight_decay, decays_all: false, fused: false }
     }
 }
 

@@ -26,6 +26,7 @@ pub mod mel_rvq_fit;
 pub mod npy;
 pub mod random;
 pub mod rope;
+mod shim;
 mod stages;
 pub mod stored;
 #[cfg(test)]
@@ -42,4 +43,5 @@ pub mod worker;
 pub mod xtts;
 
 pub use error::TorchError;
-pub use machine::gpu_memory_used;
+pub use machine::{gpu_memory_used, open_gpu};
+pub use shim::tf32;

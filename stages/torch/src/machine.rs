@@ -37,8 +37,7 @@ impl Machine {
     pub fn open(&self, name: &str) -> Result<Device, StageError> {
         let device = parse_device(name)?;
         if let Device::Cuda(number) = device {
-            open_cuda()?;
-            check_cuda(number)?;
+            open_gpu(number)?;
         }
         Ok(device)
     }
@@ -85,6 +84,12 @@ pub fn parse_device(name: &str) -> Result<Device, StageError> {
     };
     let unknown = || StageError::failed(format!("no device `{name}`: expected `cpu` or `cuda:0`"));
     number.map(|number| Device::Cuda(usize::from(number))).ok_or_else(unknown)
+}
+
+/// Makes ready to compute on a GPU.
+pub fn open_gpu(number: usize) -> Result<(), StageError> {
+    open_cuda()?;
+    check_cuda(number)
 }
 
 /// Loads the CUDA part of libtorch, which registers itself. The worker is not linked with it,

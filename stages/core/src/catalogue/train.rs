@@ -119,7 +119,7 @@ const fn is_same(one: &str, other: &str) -> bool {
     at == one.len() && at == other.len()
 }
 
-pub const COUNT: usize = 31;
+pub const COUNT: usize = 34;
 
 /// How long, how fast, in what portions, how exactly, and what is kept.
 pub const TRAINING: [Parameter; COUNT] = [
@@ -162,10 +162,29 @@ pub const TRAINING: [Parameter; COUNT] = [
     ),
     choice(
         "precision",
-        &["auto", "f32", "bf16", "fp16"],
-        "What is computed in. Weights are kept in f32 beside it, and fp16 has its loss scaled. \
-         `auto`: bf16 where the GPU can, fp16 on older ones, f32 on the CPU. What the device \
-         cannot do is refused.",
+        &["auto", "f32", "tf32", "bf16", "fp16"],
+        "Number format of the computation. Weights are kept in f32 beside it, and fp16 has its loss \
+         scaled. `tf32` is f32 with matrix products of ten bits of precision. `auto`: bf16 where the \
+         GPU can, fp16 on older ones, f32 on the CPU. What the device cannot do is refused.",
+    ),
+    choice(
+        "attention",
+        &["auto", "flash", "efficient", "math"],
+        "Kernel of scaled dot product attention. `auto`: the fastest that libtorch finds. `flash` \
+         needs a CPU or compute capability 8.0, `efficient` any GPU; `math` keeps the whole matrix \
+         of attention in memory. Where the chosen kernel cannot compute something, `math` does.",
+    ),
+    flag(
+        "packing",
+        true,
+        "Rows hold several whole clips, up to `max_length`; off, each row holds one clip, padded to \
+         the longest of its batch.",
+    ),
+    choice(
+        "optimizer",
+        &["adamw", "fused_adamw"],
+        "`fused_adamw` updates each tensor in one pass over its memory. Both compute AdamW, rounded \
+         in another order.",
     ),
     number("weight_decay", 10.0, 0.0, "Decoupled; never on biases, norms and embeddings."),
     number("beta_1", 1.0, 0.9, "Of AdamW."),

@@ -128,7 +128,7 @@ const fn with_count(name: &str, default: i64) -> Parameter {
     Parameter { default: Default::Integer(default), ..shared(name) }
 }
 
-static PARAMETERS: [Parameter; 41] = [
+static PARAMETERS: [Parameter; 42] = [
     shared("steps"),
     shared("epochs"),
     with_number("learning_rate", 2e-5),
@@ -149,11 +149,14 @@ static PARAMETERS: [Parameter; 41] = [
         ..shared("accumulation")
     },
     Parameter {
+        // Its convolutions never compute in TF32.
+        parameter_type: ParameterType::Choice(&["auto", "f32", "bf16", "fp16"]),
         doc: "What convolutions compute in. Weights, spectrograms, likelihoods, durations and losses \
               are in f32, and fp16 has its loss scaled. `auto`: bf16 where the GPU can, fp16 on older \
               ones, f32 on the CPU. What the device cannot do is refused.",
         ..shared("precision")
     },
+    shared("optimizer"),
     choice(
         "dropout",
         &["off", "original"],

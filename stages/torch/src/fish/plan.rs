@@ -19,6 +19,7 @@ pub struct Plan {
     pub format: PromptFormat,
     pub parity: Parity,
     pub recompute: bool,
+    packing: bool,
     max_length: i64,
 }
 
@@ -34,6 +35,7 @@ impl Plan {
             format: format(parameters.text("prompt_format")?),
             parity: parity(parameters)?,
             recompute: parameters.flag("gradient_checkpointing")?,
+            packing: parameters.flag("packing")?,
             max_length: parameters.integer("max_length")?,
         })
     }
@@ -51,7 +53,10 @@ impl Plan {
         max_length: usize,
         keep_kind: Option<Kind>,
     ) -> Result<(Course, Settings), StageError> {
-        let grouping = Grouping::Pack { length: max_length };
+        let grouping = match self.packing {
+            true => Grouping::Pack { length: max_length },
+            false => Grouping::Buckets { length: max_length, rows: self.training.rows_of_step()? },
+        };
         let rows = Rows { clips: &clips.order(), held_out: &clips.held_out, grouping };
         let course = self.training.course(&rows, clips.left_out)?;
         let settings = self.training.settings(grouping, &course.timetable)?;

@@ -58,6 +58,7 @@ impl Tuning<'_> {
         context.begins(&course);
 
         let devices = plan.training.devices.len();
+        let _kernels = plan.training.kernels.begin()?;
         let threads = self.machine.share_threads(base.config.parameters(), devices);
         let is_new = context.last_checkpoint()?.is_none();
         let preflight =

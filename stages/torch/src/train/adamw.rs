@@ -11,6 +11,7 @@
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
 
+use super::fused::{self, Part};
 use crate::error::TorchError;
 
 /// How many values are updated at a time: a GPU takes as long for few as for many.
@@ -26,6 +27,8 @@ pub struct AdamWSettings {
     /// The decay is on every parameter, as models are trained that were published so; else on
     /// those that have directions to shrink ([`decays`]).
     pub decays_all: bool,
+    /// Each tensor is updated in one pass over its memory, rounded in another order.
+    pub fused: bool,
 }
 
 /// Biases, norms and embeddings do not decay: they have no directions to shrink.
@@ -103,11 +106,33 @@ impl AdamW {
         }
         let _guard = tch::no_grad_guard();
         self.updates += 1;
+        if self.settings.fused {
+            return self.step_fused(gradients, rate, factor);
+        }
         let update = Update::new(&self.settings, self.updates, rate, factor);
         for (slot, gradient) in self.slots.iter_mut().zip(gradients) {
             slot.step(&update, gradient.as_ref())?;
         }
         Ok(())
+    }
+
+    fn step_fused(
+        &mut self,
+        gradients: &[Option<Tensor>],
+        rate: f64,
+        factor: f64,
+    ) -> Result<(), TorchError> {
+        let part = |(slot, gradient): (&Slot, &Option<Tensor>)| Part {
+            master: slot.master.shallow_clone(),
+            first: slot.first.shallow_clone(),
+            second: slot.second.shallow_clone(),
+            gradient: gradient.as_ref().map(Tensor::shallow_clone),
+            decays: slot.decays,
+        };
+        let parts: Vec<Part> = self.slots.iter().zip(gradients).map(part).collect();
+        let (settings, number) = (&self.settings, self.updates);
+        fused::step(&parts, fused::Update { settings, number, rate, factor })?;
+        self.slots.iter_mut().try_for_each(Slot::publish)
     }
 
     /// The tensors that a checkpoint has to keep: role, name of the parameter, tensor.
@@ -299,6 +324,7 @@ mod tests {
         epsilon: 1e-5,
         weight_decay: 0.1,
         decays_all: false,
+        fused: false,
     };
 
     fn tensor(values: &[f32], kind: Kind) -> Tensor {
@@ -347,6 +373,34 @@ mod tests {
         let got = [values(&weight), values(&bias)].concat();
         for (got, expected) in got.iter().zip(expected) {
             assert!((got - expected).abs() < 1e-6, "{got} {expected}");
+        }
+    }
+
+    #[test]
+    fn the_fused_update_is_the_composed_one_to_rounding() {
+        for kind in [Kind::Float, Kind::BFloat16] {
+            let run = |fused: bool| {
+                let start = [("a.weight", vec![0.5f32, -1.5]), ("b.bias", vec![0.25, 3.0])];
+                let parameters = start.map(|(name, values)| {
+                    let tensor = tensor(&values, kind).detach();
+                    let shape: &[i64] = if name == "a.weight" { &[1, 2] } else { &[2] };
+                    (name.to_owned(), tensor.view(shape))
+                });
+                let settings = AdamWSettings { fused, ..SETTINGS };
+                let mut adamw = AdamW::new(settings, parameters.into()).unwrap();
+                for step in 0..5 {
+                    let gradient = Tensor::from_slice(&[(step as f32).cos(), -0.7]).to_kind(kind);
+                    // A gradient that is not there counts as zero here, too.
+                    let other = (step != 3).then(|| gradient.copy());
+                    adamw.step(&[Some(gradient.view([1, 2])), other], 0.1, 0.25).unwrap();
+                }
+                let masters = adamw.masters().map(|(_, tensor)| values(tensor));
+                masters.chain(adamw.slots.iter().map(|slot| values(&slot.parameter))).collect()
+            };
+            let (composed, fused): (Vec<Vec<f64>>, Vec<Vec<f64>>) = (run(false), run(true));
+            for (one, other) in composed.concat().iter().zip(fused.concat()) {
+                assert!((one - other).abs() < 1e-6 * one.abs().max(1.0), "{composed:?} {fused:?}");
+            }
         }
     }
 

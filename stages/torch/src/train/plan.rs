@@ -5,6 +5,7 @@ use stage_core::{Parameters, StageError};
 
 use super::adamw::AdamWSettings;
 use super::early_stop::EarlyStopSettings;
+use super::kernels::Kernels;
 use super::order::{Clip, Grouping, Order};
 use super::precision::{DeviceFacts, Precision};
 use super::schedule::{Decay, Schedule};
@@ -15,6 +16,7 @@ use super::settings::{Checkpoints, Settings};
 pub struct TrainingPlan {
     parameters: Parameters,
     pub precision: Precision,
+    pub kernels: Kernels,
     pub seed: u64,
     pub preflight: bool,
     pub take_best: bool,
@@ -51,8 +53,10 @@ impl TrainingPlan {
             devices.push(own.to_owned());
         }
         let facts: Vec<DeviceFacts> = devices.iter().map(|device| facts(device)).collect();
+        let precision = precision(parameters.text("precision")?, &facts)?;
         Ok(TrainingPlan {
-            precision: precision(parameters.text("precision")?, &facts)?,
+            precision,
+            kernels: Kernels::read(parameters, precision, &facts)?,
             seed: parameters.integer("seed")? as u64,
             preflight: parameters.flag("preflight")?,
             take_best: parameters.text("take")? == "best",
@@ -101,6 +105,7 @@ impl TrainingPlan {
                 epsilon: number("epsilon")?,
                 weight_decay: number("weight_decay")?,
                 decays_all: false,
+                fused: self.parameters.text("optimizer")? == "fused_adamw",
             },
             schedule: self.schedule(table)?,
             clip: positive(number("clip")?),
@@ -147,6 +152,7 @@ impl TrainingPlan {
 fn precision(name: &str, devices: &[DeviceFacts]) -> Result<Precision, StageError> {
     let precision = match name {
         "f32" => Precision::F32,
+        "tf32" => Precision::Tf32,
         "bf16" => Precision::Bf16,
         "fp16" => Precision::Fp16,
         _ => match devices.iter().map(Precision::best).collect::<Vec<_>>()[..] {

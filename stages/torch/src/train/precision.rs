@@ -11,6 +11,8 @@ use crate::error::TorchError;
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
     F32,
+    /// f32, with matrix products of ten bits of precision where a GPU has hardware for them.
+    Tf32,
     Bf16,
     Fp16,
 }
@@ -29,6 +31,7 @@ impl Precision {
     pub fn name(self) -> &'static str {
         match self {
             Precision::F32 => "f32",
+            Precision::Tf32 => "tf32",
             Precision::Bf16 => "bf16",
             Precision::Fp16 => "fp16",
         }
@@ -36,7 +39,7 @@ impl Precision {
 
     pub fn kind(self) -> Kind {
         match self {
-            Precision::F32 => Kind::Float,
+            Precision::F32 | Precision::Tf32 => Kind::Float,
             Precision::Bf16 => Kind::BFloat16,
             Precision::Fp16 => Kind::Half,
         }
@@ -56,6 +59,7 @@ impl Precision {
     pub fn check(self, facts: &DeviceFacts) -> Result<(), TorchError> {
         let (name, needed, advice) = match self {
             Precision::F32 => return Ok(()),
+            Precision::Tf32 => return check_tf32(facts),
             Precision::Bf16 => ("bf16", (8, 0), "`fp16` or `f32`"),
             Precision::Fp16 => ("fp16", (7, 0), "`f32`"),
         };
@@ -64,12 +68,13 @@ impl Precision {
 }
 
 /// Refuses TF32 matrix products where the device has none.
-pub fn check_tf32(facts: &DeviceFacts) -> Result<(), TorchError> {
+fn check_tf32(facts: &DeviceFacts) -> Result<(), TorchError> {
     match facts.compute_capability {
-        None => {
-            Err(TorchError::Input(format!("tf32 needs a GPU, and the device is `{}`", facts.name)))
-        }
-        Some(_) => require(facts, "tf32", (8, 0), "it without"),
+        None => Err(TorchError::Input(format!(
+            "tf32 needs a GPU, and the device is `{}`: use `f32` on it",
+            facts.name
+        ))),
+        Some(_) => require(facts, "tf32", (8, 0), "`f32` or `fp16`"),
     }
 }
 
@@ -157,11 +162,11 @@ mod tests {
         assert!(Precision::Fp16.check(&gpu("Tesla T4", 7, 5)).is_ok());
         assert!(Precision::Fp16.check(&gpu("Tesla P40", 6, 1)).is_err());
         assert!(Precision::F32.check(&gpu("Tesla P40", 6, 1)).is_ok());
-        assert!(check_tf32(&gpu("Tesla T4", 7, 5)).is_err());
-        assert!(check_tf32(&gpu("A100", 8, 0)).is_ok());
+        assert!(Precision::Tf32.check(&gpu("Tesla T4", 7, 5)).is_err());
+        assert!(Precision::Tf32.check(&gpu("A100", 8, 0)).is_ok());
         let cpu = DeviceFacts { name: "cpu".into(), compute_capability: None };
         assert!(Precision::Bf16.check(&cpu).is_ok());
-        assert!(check_tf32(&cpu).is_err());
+        assert!(Precision::Tf32.check(&cpu).is_err());
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
                  for more steps, with `precision = \"bf16\"` or `\"f32\"`, or with a lower \
                  `learning_rate`"
             }
-            Precision::F32 | Precision::Bf16 => {
+            Precision::F32 | Precision::Tf32 | Precision::Bf16 => {
                 "look at the clips and at the losses in `log`; a lower `learning_rate` or a \
                  smaller `clip` may help, and so may another base"
             }

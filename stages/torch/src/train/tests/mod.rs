@@ -37,6 +37,7 @@ pub fn settings() -> Settings {
             epsilon: 1e-5,
             weight_decay: 0.01,
             decays_all: false,
+            fused: false,
         },
         schedule: Schedule { rate: 0.02, warm_up: 2, from_zero: true, decay: Decay::Constant },
         clip: Some(1.0),

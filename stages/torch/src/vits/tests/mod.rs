@@ -109,6 +109,7 @@ fn settings() -> Settings {
             epsilon: 1e-9,
             weight_decay: 0.01,
             decays_all: true,
+            fused: false,
         },
         schedule: Schedule {
             rate: 1e-3,

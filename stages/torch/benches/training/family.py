@@ -1,0 +1,112 @@
+"""What the families have in common: the folder that both sides read, and the process of the original
+code, which answers like `main.rs`.
+
+    family.py FAMILY FOLDER OPTIONS
+
+`{"make": SIZE}` in place of switches writes the folder."""
+
+import ctypes
+import importlib
+import json
+import math
+import pathlib
+import resource
+import sys
+import time
+
+import torch
+from safetensors.torch import load_file, save_file
+
+KINDS = {"f32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16,
+         "fp16": torch.float16}
+
+
+def write(folder, spec, model, batch):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "spec.json").write_text(json.dumps(spec))
+    for name, tensors in {"model": model, "batch": batch}.items():
+        tensors = {key: tensor.detach().contiguous().clone() for key, tensor in tensors.items()}
+        save_file(tensors, folder / f"{name}.safetensors")
+
+
+def read(folder):
+    spec = json.loads((folder / "spec.json").read_text())
+    return spec, load_file(folder / "model.safetensors"), load_file(folder / "batch.safetensors")
+
+
+def spec_of(config, **changes):
+    spec = dict(config=config, learning_rate=1e-4, betas=[0.9, 0.95], epsilon=1e-5,
+                weight_decay=0.0, decays_all=False, clip=1.0, more={})
+    return spec | changes
+
+
+def optimizer_of(spec, groups, options):
+    return torch.optim.AdamW(groups, lr=spec["learning_rate"], betas=spec["betas"],
+                             eps=spec["epsilon"], weight_decay=spec["weight_decay"],
+                             fused=options.get("fused") or None)
+
+
+class Memory:
+    """As `memory.rs`."""
+
+    def __init__(self, gpu):
+        self.gpu = gpu
+        self.before = self.used("VmRSS:")
+
+    def used(self, field):
+        if self.gpu is not None:
+            free, total = torch.cuda.mem_get_info(self.gpu)
+            return total - free
+        for line in pathlib.Path("/proc/self/status").read_text().splitlines():
+            if line.startswith(field):
+                return int(line.split()[1]) * 1024
+        return 0
+
+    def reset(self):
+        ctypes.CDLL(None).malloc_trim(0)
+        try:
+            pathlib.Path("/proc/self/clear_refs").write_text("5")
+        except OSError:
+            pass
+
+    def peak(self):
+        return max(0, self.used("VmHWM:") - self.before)
+
+
+def user_seconds():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_utime
+
+
+def main():
+    family, folder, options = sys.argv[1], pathlib.Path(sys.argv[2]), json.loads(sys.argv[3])
+    if "make" in options:
+        torch.manual_seed(1)
+        generator = torch.Generator().manual_seed(1)
+        importlib.import_module(family).make(folder, options["make"], generator)
+        return
+    torch.set_num_threads(options["threads"])
+    torch.manual_seed(1)
+    gpu = options.get("gpu")
+    device = torch.device("cpu" if gpu is None else f"cuda:{gpu}")
+    torch.backends.cuda.matmul.allow_tf32 = options.get("precision") == "tf32"
+    module = importlib.import_module(family)
+    memory = Memory(gpu)
+    reference = module.Reference(folder, options, device)
+    for line in sys.stdin:
+        work, answer = line.strip(), {}
+        wall, user = time.perf_counter(), user_seconds()
+        if work == "reset":
+            memory.reset()
+        elif work == "peak":
+            answer["bytes"] = memory.peak()
+        else:
+            loss = getattr(reference, work)()
+            answer["loss"] = None if loss is None or math.isnan(loss) else loss
+        if gpu is not None:
+            torch.cuda.synchronize(device)
+        answer |= {"seconds": time.perf_counter() - wall, "user": user_seconds() - user}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""Has our program and the original code make training steps in turns: a step of one, a step of the
+next, so that whatever else the machine does slows all. Each switch alone, then all together, on the
+same weights and data. Prints a table in Markdown.
+
+    turns.py PROGRAM [--families dual_ar,vits,xtts] [--size small|published] [--rounds 5]
+             [--threads 2] [--gpu 0] [--one-at-a-time] [--json FILE]
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).parent
+# Each family, alphabetical after those that were first.
+FAMILIES = {"dual_ar": "Fish Speech (DualAR)", "vits": "VITS"}
+
+PLAIN = dict(precision="f32", attention="math", checkpointing=False, packing=False, fused=False)
+ORIGINAL = dict(precision="f32")
+
+
+def rows_of(family, on_gpu):
+    """(side, label, options) by family; what a device cannot do is left out."""
+    half = "bf16"
+    switches = {
+        "checkpointing": dict(checkpointing=True),
+        "fused optimiser": dict(fused=True),
+        half: dict(precision=half),
+    }
+    if on_gpu:
+        switches["fp16"] = dict(precision="fp16")
+    together = dict(fused=True, precision=half if on_gpu else "f32")
+    original = [("as it comes", ORIGINAL), ("fused optimiser", ORIGINAL | dict(fused=True)),
+                (half, ORIGINAL | dict(precision=half))]
+    if family == "vits":
+        # Its own attention is relative and small, its convolutions never use TF32, and it has one
+        # clip a row: these switches are not there. Checkpointing makes the sound again for the
+        # second turn.
+        switches["made again for the generator"] = switches.pop("checkpointing")
+    else:
+        switches |= {"SDPA": dict(attention="auto")}
+        if family == "dual_ar":
+            switches |= {"packing": dict(packing=True)}
+        together |= dict(attention="auto", packing=True)
+        if on_gpu:
+            switches["TF32"] = dict(precision="tf32")
+        if family == "dual_ar":
+            original.append(("checkpointing", ORIGINAL | dict(checkpointing=True)))
+    ours = [("plain", PLAIN)] + [(name, PLAIN | change) for name, change in switches.items()]
+    ours += [("all together", PLAIN | together),
+             ("all together, checkpointing", PLAIN | together | dict(checkpointing=True))]
+    return [("original", *row) for row in original] + [("throstle", *row) for row in ours]
+
+
+class Runner:
+    """A process that answers a line with a line."""
+
+    def __init__(self, words):
+        pipe = subprocess.PIPE
+        # Freed blocks go back to the system, so that a peak is that of a step.
+        environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "262144"}
+        self.process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, bufsize=1,
+                                        env=environment)
+
+    def ask(self, work):
+        self.process.stdin.write(work + "\n")
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise ChildProcessError(f"`{work}` ended the process")
+        return json.loads(answer)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class Row:
+    def __init__(self, side, label, words):
+        self.side, self.label, self.words = side, label, words
+        self.seconds, self.losses, self.runner, self.failure = [], [], None, None
+
+    def start(self):
+        self.runner = Runner(self.words)
+        # The first step makes what the others reuse.
+        self.guarded(lambda: self.losses.append(self.runner.ask("step")["loss"]))
+        self.guarded(lambda: self.runner.ask("reset"))
+
+    def step(self):
+        def work():
+            answer = self.runner.ask("step")
+            self.seconds.append(answer["seconds"]), self.losses.append(answer["loss"])
+        self.guarded(work)
+
+    def finish(self):
+        self.guarded(lambda: setattr(self, "peak", self.runner.ask("peak")["bytes"]))
+        self.runner.close()
+
+    def guarded(self, work):
+        if not self.failure:
+            try:
+                work()
+            except ChildProcessError as error:
+                self.failure = str(error)
+
+
+def measure(rows, rounds, one_at_a_time):
+    if one_at_a_time:
+        for row in rows:
+            row.start()
+            for _ in range(rounds):
+                row.step()
+            row.finish()
+        return
+    for row in rows:
+        row.start()
+    for number in range(rounds):
+        for row in rows if number % 2 == 0 else rows[::-1]:
+            row.step()
+    for row in rows:
+        row.finish()
+
+
+def report(family, size, rows):
+    print(f"\n### {FAMILIES[family]}, {size}\n")
+    steps = len(rows[0].losses)
+    print("| side | switches | a step | against the original | peak memory | loss, step 1 | "
+          f"loss, step {steps} |")
+    print("|---|---|---|---|---|---|---|")
+    first = rows[0]
+    for row in rows:
+        if row.failure:
+            print(f"| {row.side} | {row.label} | failed: {row.failure} | | | | |")
+            continue
+        low, middle, high = (statistics.quantiles(row.seconds, n=4) if len(row.seconds) > 1
+                             else row.seconds * 3)
+        ratio = statistics.median(one / own for one, own in zip(first.seconds, row.seconds))
+        losses = [f"{loss:.4f}" if loss is not None else "none"
+                  for loss in (row.losses[0], row.losses[-1])]
+        print(f"| {row.side} | {row.label} | {middle:.3f} s ({low:.3f} to {high:.3f}) | "
+              f"{ratio:.2f}x as fast | {row.peak / 1e6:.0f} MB | {losses[0]} | {losses[1]} |")
+    sys.stdout.flush()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("--families", default=",".join(FAMILIES))
+    parser.add_argument("--size", choices=["tiny", "small", "published"])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--gpu", type=int)
+    parser.add_argument("--one-at-a-time", action="store_true")
+    parser.add_argument("--only", help="part of the labels of the rows that are measured")
+    parser.add_argument("--json", type=pathlib.Path)
+    a = parser.parse_args()
+    size = a.size or ("small" if a.gpu is None else "published")
+    # Processes of the published size do not fit beside each other.
+    one_at_a_time = a.one_at_a_time or size == "published"
+    results = []
+    for family in a.families.split(","):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            # A process each: families replace modules that they do not need.
+            subprocess.run([sys.executable, str(HERE / "family.py"), family, str(folder),
+                            json.dumps({"make": size})], check=True)
+            rows = []
+            for side, label, options in rows_of(family, a.gpu is not None):
+                if a.only and not any(part in label for part in a.only.split(",")):
+                    continue
+                options = options | {"threads": a.threads, "gpu": a.gpu}
+                program = ([sys.executable, str(HERE / "family.py")] if side == "original"
+                           else [a.program])
+                words = [*program, family, str(folder), json.dumps(options)]
+                rows.append(Row(side, label, words))
+            measure(rows, a.rounds, one_at_a_time)
+            report(family, size, rows)
+            results += [dict(family=family, size=size, side=row.side, label=row.label,
+                             seconds=row.seconds, losses=row.losses, failure=row.failure,
+                             peak=getattr(row, "peak", None)) for row in rows]
+    if a.json:
+        a.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

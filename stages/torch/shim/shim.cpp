@@ -1,0 +1,74 @@
+// The functions of libtorch that the bindings leave out, for C callers. Each catches all exceptions
+// and returns null, or a message that `throstle_free` releases. Only narrow headers: this compiles
+// in seconds, and needs no symbol of the CUDA libraries.
+#include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_fused_adamw_ops.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <vector>
+
+namespace {
+
+template <typename Work> char *caught(Work work) {
+  try {
+    work();
+    return nullptr;
+  } catch (const std::exception &error) {
+    return strdup(error.what());
+  } catch (...) {
+    return strdup("an exception without a message");
+  }
+}
+
+std::vector<at::Tensor> list(at::Tensor *const *tensors, size_t count) {
+  std::vector<at::Tensor> result;
+  result.reserve(count);
+  for (size_t at = 0; at < count; at++) result.push_back(*tensors[at]);
+  return result;
+}
+
+}  // namespace
+
+extern "C" {
+
+void throstle_free(char *message) { free(message); }
+
+// Matrix products of f32 on GPUs. Convolutions have a switch of their own, which stays off.
+char *throstle_set_tf32(bool allowed) {
+  return caught([&] { at::globalContext().setAllowTF32CuBLAS(allowed); });
+}
+
+bool throstle_tf32() { return at::globalContext().allowTF32CuBLAS(); }
+
+// The kernels that scaled dot product attention may choose from.
+char *throstle_set_attention(bool flash, bool efficient, bool math, bool cudnn) {
+  return caught([&] {
+    auto &context = at::globalContext();
+    context.setSDPUseFlash(flash);
+    context.setSDPUseMemEfficient(efficient);
+    context.setSDPUseMath(math);
+    context.setSDPUseCuDNN(cudnn);
+  });
+}
+
+// One AdamW update of `count` parameters in one pass over their memory. Gradients are divided by
+// `scale` where there is one, in place.
+char *throstle_fused_adamw(size_t count, at::Tensor *const *parameters, at::Tensor *const *gradients,
+                           at::Tensor *const *first, at::Tensor *const *second,
+                           at::Tensor *const *steps, double rate, double beta1, double beta2,
+                           double decay, double epsilon, const at::Tensor *scale) {
+  return caught([&] {
+    std::optional<at::Tensor> divisor;
+    if (scale) divisor = *scale;
+    at::_ops::_fused_adamw_::call(list(parameters, count), list(gradients, count),
+                                  list(first, count), list(second, count), {}, list(steps, count),
+                                  rate, beta1, beta2, decay, epsilon, false, false, divisor,
+                                  std::nullopt);
+  });
+}
+
+}

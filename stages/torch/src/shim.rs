@@ -1,0 +1,129 @@
+//! The functions of libtorch that its bindings leave out: see `shim/shim.cpp`.
+
+use std::ffi::{CStr, c_char};
+
+use tch::Tensor;
+use torch_sys::C_tensor;
+
+use crate::error::TorchError;
+
+unsafe extern "C" {
+    fn throstle_free(message: *mut c_char);
+    fn throstle_set_tf32(allowed: bool) -> *mut c_char;
+    fn throstle_tf32() -> bool;
+    fn throstle_set_attention(flash: bool, efficient: bool, math: bool, cudnn: bool)
+    -> *mut c_char;
+    fn throstle_fused_adamw(
+        count: usize,
+        parameters: *const *const C_tensor,
+        gradients: *const *const C_tensor,
+        first: *const *const C_tensor,
+        second: *const *const C_tensor,
+        steps: *const *const C_tensor,
+        rate: f64,
+        beta1: f64,
+        beta2: f64,
+        decay: f64,
+        epsilon: f64,
+        scale: *const C_tensor,
+    ) -> *mut c_char;
+}
+
+/// The kernels that scaled dot product attention may choose from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttentionKernels {
+    pub flash: bool,
+    pub efficient: bool,
+    pub math: bool,
+    pub cudnn: bool,
+}
+
+/// The numbers of one update.
+#[derive(Clone, Copy, Debug)]
+pub struct FusedAdamW {
+    pub rate: f64,
+    pub beta1: f64,
+    pub beta2: f64,
+    pub decay: f64,
+    pub epsilon: f64,
+}
+
+/// The tensors of an update, in the same order in each list: f32, contiguous, on one device.
+#[derive(Debug, Default)]
+pub struct FusedTensors<'a> {
+    pub parameters: Vec<&'a Tensor>,
+    pub gradients: Vec<&'a Tensor>,
+    pub first: Vec<&'a Tensor>,
+    pub second: Vec<&'a Tensor>,
+}
+
+/// Allows or forbids TF32 in the matrix products of this process.
+pub fn set_tf32(allowed: bool) -> Result<(), TorchError> {
+    // SAFETY: the function takes a plain value and catches all exceptions.
+    outcome(unsafe { throstle_set_tf32(allowed) })
+}
+
+/// Whether matrix products of this process may use TF32.
+pub fn tf32() -> bool {
+    // SAFETY: the function reads a flag.
+    unsafe { throstle_tf32() }
+}
+
+/// Sets the kernels of this process.
+pub fn set_attention(kernels: AttentionKernels) -> Result<(), TorchError> {
+    let AttentionKernels { flash, efficient, math, cudnn } = kernels;
+    // SAFETY: the function takes plain values and catches all exceptions.
+    outcome(unsafe { throstle_set_attention(flash, efficient, math, cudnn) })
+}
+
+/// One AdamW update in one pass over memory. `steps` is the number of this update, the same for all
+/// parameters. Gradients are divided by `scale` where there is one, in place.
+pub fn fused_adamw(
+    tensors: &FusedTensors<'_>,
+    steps: &Tensor,
+    numbers: FusedAdamW,
+    scale: Option<&Tensor>,
+) -> Result<(), TorchError> {
+    let count = tensors.parameters.len();
+    let lists = [&tensors.parameters, &tensors.gradients, &tensors.first, &tensors.second];
+    if lists.iter().any(|list| list.len() != count) {
+        return Err(TorchError::Input("the lists of an update differ in length".into()));
+    }
+    let pointers = |list: &[&Tensor]| -> Vec<*const C_tensor> {
+        list.iter().map(|tensor| tensor.as_ptr()).collect()
+    };
+    let [parameters, gradients, first, second] = lists.map(|list| pointers(list));
+    let steps = vec![steps.as_ptr(); count];
+    let FusedAdamW { rate, beta1, beta2, decay, epsilon } = numbers;
+    // SAFETY: each list has `count` pointers to tensors that outlive the call; the function copies
+    // the handles and catches all exceptions.
+    outcome(unsafe {
+        throstle_fused_adamw(
+            count,
+            parameters.as_ptr(),
+            gradients.as_ptr(),
+            first.as_ptr(),
+            second.as_ptr(),
+            steps.as_ptr(),
+            rate,
+            beta1,
+            beta2,
+            decay,
+            epsilon,
+            scale.map_or(std::ptr::null(), Tensor::as_ptr),
+        )
+    })
+}
+
+fn outcome(message: *mut c_char) -> Result<(), TorchError> {
+    if message.is_null() {
+        return Ok(());
+    }
+    // SAFETY: a message that is not null ends in NUL and is ours to release, once.
+    let text = unsafe {
+        let text = CStr::from_ptr(message).to_string_lossy().into_owned();
+        throstle_free(message);
+        text
+    };
+    Err(TorchError::from_library(&text))
+}

@@ -1,0 +1,149 @@
+//! The kernels of libtorch that a training may use where it has a choice: of attention, and of
+//! matrix products on GPUs. They are settings of the whole process.
+
+use stage_core::{Parameters, StageError};
+
+use super::precision::{DeviceFacts, Precision};
+use crate::error::TorchError;
+use crate::shim::{self, AttentionKernels};
+
+/// The kernel of scaled dot product attention. Where the chosen one cannot compute something, such
+/// as a mask that the flash kernel does not take, the plain one does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Attention {
+    /// The fastest that libtorch finds.
+    #[default]
+    Auto,
+    Flash,
+    Efficient,
+    /// Products and a softmax, with the whole matrix of attention in memory.
+    Math,
+}
+
+/// What is set while a training runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kernels {
+    pub attention: Attention,
+    pub tf32: bool,
+}
+
+impl Attention {
+    pub fn parse(name: &str) -> Attention {
+        match name {
+            "flash" => Attention::Flash,
+            "efficient" => Attention::Efficient,
+            "math" => Attention::Math,
+            _ => Attention::Auto,
+        }
+    }
+
+    /// Refuses a kernel that the device does not have.
+    pub fn check(self, facts: &DeviceFacts) -> Result<(), TorchError> {
+        let refuse = |needs: &str, advice: &str| {
+            let name = &facts.name;
+            Err(TorchError::Input(format!(
+                "this attention kernel needs {needs}, and the device is `{name}`: set \
+                 `attention = \"{advice}\"`"
+            )))
+        };
+        match (self, facts.compute_capability) {
+            (Attention::Efficient, None) => refuse("a GPU", "auto"),
+            (Attention::Flash, Some(capability)) if capability < (8, 0) => {
+                refuse("compute capability 8.0", "efficient")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn kernels(self) -> AttentionKernels {
+        let none = AttentionKernels { flash: false, efficient: false, math: true, cudnn: false };
+        match self {
+            Attention::Auto => {
+                AttentionKernels { flash: true, efficient: true, cudnn: true, ..none }
+            }
+            Attention::Flash => AttentionKernels { flash: true, ..none },
+            Attention::Efficient => AttentionKernels { efficient: true, ..none },
+            Attention::Math => none,
+        }
+    }
+}
+
+impl Kernels {
+    /// Of the parameters of a training; `attention` is missing where a model has no choice.
+    pub fn read(
+        parameters: &Parameters,
+        precision: Precision,
+        devices: &[DeviceFacts],
+    ) -> Result<Kernels, StageError> {
+        let attention = match parameters.is_set("attention") {
+            true => Attention::parse(parameters.text("attention")?),
+            false => Attention::Auto,
+        };
+        devices.iter().try_for_each(|device| attention.check(device))?;
+        Ok(Kernels { attention, tf32: precision == Precision::Tf32 })
+    }
+
+    /// Sets them until the result is dropped.
+    pub fn begin(self) -> Result<InUse, TorchError> {
+        self.set()?;
+        Ok(InUse { differs: self != Kernels::default() })
+    }
+
+    fn set(self) -> Result<(), TorchError> {
+        // A process that only ever wants the defaults never touches the settings.
+        if self != Kernels::default() {
+            shim::set_attention(self.attention.kernels())?;
+            shim::set_tf32(self.tf32)?;
+        }
+        Ok(())
+    }
+}
+
+/// Chosen kernels are set as long as this lives; the defaults are set again after it.
+#[must_use]
+pub struct InUse {
+    differs: bool,
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        if self.differs {
+            // The setters fail on nothing that was set before; there is nobody to tell.
+            let _ = shim::set_attention(Attention::Auto.kernels());
+            let _ = shim::set_tf32(false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn device(name: &str, compute_capability: Option<(u32, u32)>) -> DeviceFacts {
+        DeviceFacts { name: name.into(), compute_capability }
+    }
+
+    #[test]
+    fn a_kernel_that_the_device_lacks_is_refused_with_one_that_it_has() {
+        let (cpu, t4) = (device("cpu", None), device("Tesla T4", Some((7, 5))));
+        let error = Attention::Efficient.check(&cpu).unwrap_err().to_string();
+        let expected = "this attention kernel needs a GPU, and the device is `cpu`: set \
+                        `attention = \"auto\"`";
+        assert_eq!(error, expected);
+        let error = Attention::Flash.check(&t4).unwrap_err().to_string();
+        assert!(error.contains("capability 8.0") && error.ends_with("\"efficient\"`"), "{error}");
+        for attention in [Attention::Auto, Attention::Flash, Attention::Math] {
+            attention.check(&cpu).unwrap();
+        }
+        Attention::Efficient.check(&t4).unwrap();
+    }
+
+    #[test]
+    fn the_plain_kernel_stays_allowed_beside_any_other() {
+        for name in ["auto", "flash", "efficient", "math"] {
+            assert!(Attention::parse(name).kernels().math, "{name}");
+        }
+        assert!(!Attention::parse("math").kernels().flash);
+    }
+}
