@@ -5,8 +5,10 @@
 
 mod arrived;
 mod budget;
+mod cast;
 mod chain;
 pub mod codec;
+mod conv;
 mod convolution;
 pub mod dac;
 pub mod dual_ar;
@@ -14,6 +16,7 @@ pub mod error;
 pub mod fish;
 pub mod fixture;
 mod griffin_lim;
+mod hifi_gan;
 mod kmeans;
 pub mod layers;
 mod lineage;

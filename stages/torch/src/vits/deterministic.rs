@@ -3,9 +3,9 @@
 use tch::Tensor;
 
 use super::config::Config;
-use super::conv::{Conv, Shape, over_channels};
 use super::dropout::Dropout;
 use super::duration::{STREAM, Said, of_speaker, speaker_conv};
+use crate::conv::{Conv, Shape, over_channels};
 use crate::error::TorchError;
 use crate::layers::{LayerNorm, Pass};
 use crate::weights::Scope;

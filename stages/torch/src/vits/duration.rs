@@ -6,11 +6,11 @@ use std::f64::consts::TAU;
 use tch::Tensor;
 
 use super::config::Config;
-use super::conv::{Conv, Shape};
 use super::deterministic::Deterministic;
 use super::duration_flow::{Flows, summed};
 use super::separable::Separable;
 use super::text_encoder::halves;
+use crate::conv::{Conv, Shape};
 use crate::error::TorchError;
 use crate::layers::Pass;
 use crate::weights::Scope;

@@ -3,11 +3,11 @@
 use tch::{Kind, Tensor};
 
 use super::config::Config;
-use super::conv::{Conv, Shape};
 use super::duration::STREAM;
 use super::separable::Separable;
 use super::spline::{Spline, from_numbers};
 use super::text_encoder::halves;
+use crate::conv::{Conv, Shape};
 use crate::error::TorchError;
 use crate::layers::Pass;
 use crate::weights::Scope;

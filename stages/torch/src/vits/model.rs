@@ -4,13 +4,14 @@ use serde::Deserialize;
 use tch::{Device, Kind, Tensor};
 
 use super::config::Config;
-use super::conv::mask;
-use super::decoder::Decoder;
+use super::decoder;
 use super::duration::{DurationPredictor, Said};
 use super::flow::{Flow, PosteriorEncoder};
 use super::noise::NormalNoise;
 use super::text_encoder::{Prior, TextEncoder};
+use crate::conv::mask;
 use crate::error::TorchError;
+use crate::hifi_gan::HifiGan;
 use crate::layers::{Embedding, Pass};
 use crate::weights::Weights;
 
@@ -20,7 +21,7 @@ pub struct Vits {
     pub device: Device,
     pub text_encoder: TextEncoder,
     pub flow: Flow,
-    pub decoder: Decoder,
+    pub decoder: HifiGan,
     pub duration_predictor: DurationPredictor,
     pub posterior_encoder: PosteriorEncoder,
     pub embed_speaker: Option<Embedding>,
@@ -91,7 +92,7 @@ impl Vits {
             device,
             text_encoder: TextEncoder::load(all.under("text_encoder"), &config)?,
             flow: Flow::load(all.under("flow"), &config)?,
-            decoder: Decoder::load(all.under("decoder"), &config)?,
+            decoder: decoder::load(all.under("decoder"), &config)?,
             duration_predictor: DurationPredictor::load(all.under("duration_predictor"), &config)?,
             posterior_encoder: PosteriorEncoder::load(all.under("posterior_encoder"), &config)?,
             embed_speaker: table,

@@ -3,7 +3,6 @@
 use stage_formats::pattern::is_match;
 use tch::{Kind, Tensor};
 
-use super::cast::computed_in;
 use super::config::Config;
 use super::discriminator::Discriminator;
 use super::load::Prepared;
@@ -12,6 +11,7 @@ use super::model::Vits;
 use super::noise::{NormalNoise, Seeded};
 use super::spectrogram::Analysis;
 use super::training::{Clips, Made, slice_start};
+use crate::cast::computed_in;
 use crate::error::TorchError;
 use crate::layers::Pass;
 use crate::random::{Random, scramble};

@@ -3,8 +3,8 @@
 use tch::Tensor;
 
 use super::config::Config;
-use super::conv::{Conv, Shape, over_channels};
 use super::dropout::Dropout;
+use crate::conv::{Conv, Shape, over_channels};
 use crate::error::TorchError;
 use crate::layers::{LayerNorm, Pass};
 use crate::weights::Scope;

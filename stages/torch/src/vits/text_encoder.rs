@@ -4,8 +4,8 @@ use tch::Tensor;
 
 use super::attention::{Attention, Reach};
 use super::config::Config;
-use super::conv::{Conv, Shape, over_channels};
 use super::dropout::Dropout;
+use crate::conv::{Conv, Shape, over_channels};
 use crate::error::TorchError;
 use crate::layers::{Embedding, LayerNorm, Pass};
 use crate::weights::Scope;

@@ -6,8 +6,6 @@ use std::f64::consts::TAU;
 use tch::{Kind, Tensor};
 
 use super::alignment::align_all;
-use super::cast::computed_in;
-use super::conv::mask;
 use super::discriminator::Discriminator;
 use super::duration::Said;
 use super::flow::Posterior;
@@ -16,6 +14,8 @@ use super::model::{Texts, Vits, expand, spread_out};
 use super::noise::NormalNoise;
 use super::spectrogram::Analysis;
 use super::text_encoder::Prior;
+use crate::cast::computed_in;
+use crate::conv::mask;
 use crate::error::TorchError;
 use crate::layers::Pass;
 

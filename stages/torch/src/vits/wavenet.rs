@@ -3,9 +3,9 @@
 use tch::Tensor;
 
 use super::config::Config;
-use super::conv::{Conv, Shape};
 use super::dropout::Dropout;
 use super::text_encoder::halves;
+use crate::conv::{Conv, Shape};
 use crate::error::TorchError;
 use crate::layers::Pass;
 use crate::weights::Scope;

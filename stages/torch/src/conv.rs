@@ -2,7 +2,7 @@
 
 use tch::{Kind, Tensor};
 
-use super::cast::cast;
+use crate::cast::cast;
 use crate::convolution::Geometry;
 use crate::error::TorchError;
 use crate::layers::LayerNorm;

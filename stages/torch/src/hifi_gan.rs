@@ -1,0 +1,180 @@
+//! The generator of HiFi-GAN (arXiv 2010.05646), from latents or hidden states to sound, with the
+//! vector of a speaker added before, and where a model has it so, within each upsampling.
+
+use tch::Tensor;
+
+use crate::conv::{Conv, Leaky, Shape, Upsampler};
+use crate::error::TorchError;
+use crate::weights::Scope;
+
+/// The samples that the first and the last convolution look at.
+const ENDS: i64 = 7;
+
+/// The sizes, and the names that modules have in the files of a family.
+#[derive(Clone, Debug)]
+pub struct HifiGanConfig<'a> {
+    pub inputs: i64,
+    pub initial_channels: i64,
+    pub upsample_rates: &'a [i64],
+    pub upsample_kernels: &'a [i64],
+    pub resblock_kernels: &'a [i64],
+    pub resblock_dilations: &'a [Vec<i64>],
+    /// Channels of the vector of a speaker, 0 where there is none.
+    pub speaker_width: i64,
+    /// The module that takes this vector before the first upsampling.
+    pub cond: &'static str,
+    /// The modules that take it after each upsampling, where there are some.
+    pub conds: Option<&'static str>,
+    pub upsampler: &'static str,
+    pub leaky_slope: f64,
+}
+
+/// Pairs of convolutions, the first of each dilated; each pair is added to its input.
+#[derive(Debug)]
+struct ResidualBlock {
+    convs1: Vec<Conv>,
+    convs2: Vec<Conv>,
+}
+
+/// An upsampling and the blocks behind it; their mean is taken.
+#[derive(Debug)]
+struct Stage {
+    upsampler: Upsampler,
+    cond: Option<Conv>,
+    resblocks: Vec<ResidualBlock>,
+}
+
+#[derive(Debug)]
+pub struct HifiGan {
+    conv_pre: Conv,
+    cond: Option<Conv>,
+    stages: Vec<Stage>,
+    conv_post: Conv,
+    leaky: Leaky,
+}
+
+impl HifiGanConfig<'_> {
+    /// Channels after so many upsamplings.
+    fn channels(&self, steps: usize) -> i64 {
+        self.initial_channels >> steps.min(62)
+    }
+}
+
+impl ResidualBlock {
+    fn load(
+        mut scope: Scope,
+        channels: i64,
+        kernel: i64,
+        dilations: &[i64],
+    ) -> Result<ResidualBlock, TorchError> {
+        let (mut convs1, mut convs2) = (Vec::new(), Vec::new());
+        for (at, dilation) in dilations.iter().enumerate() {
+            let shape = Shape::new(channels, channels, kernel);
+            let dilated = shape.dilated(*dilation);
+            convs1.push(Conv::load(scope.under(&format!("convs1.{at}")), dilated)?);
+            convs2.push(Conv::load(scope.under(&format!("convs2.{at}")), shape)?);
+        }
+        Ok(ResidualBlock { convs1, convs2 })
+    }
+
+    /// [B, C, L] to [B, C, L].
+    fn forward(&self, x: &Tensor, leaky: &Leaky) -> Result<Tensor, TorchError> {
+        let mut x = x.shallow_clone();
+        for (first, second) in self.convs1.iter().zip(&self.convs2) {
+            let inner = first.forward(&leaky.forward(&x)?)?;
+            x = second.forward(&leaky.forward(&inner)?)? + x;
+        }
+        Ok(x)
+    }
+}
+
+impl Stage {
+    fn load(
+        scope: &mut Scope,
+        config: &HifiGanConfig,
+        at: usize,
+        (rate, kernel): (i64, i64),
+    ) -> Result<Stage, TorchError> {
+        let channels = [config.channels(at), config.channels(at + 1)];
+        let upsampler = scope.under(&format!("{}.{at}", config.upsampler));
+        let upsampler = Upsampler::load(upsampler, channels, kernel, rate)?;
+        let shape = Shape::new(config.speaker_width, channels[1], 1);
+        let cond = config.conds.filter(|_| config.speaker_width > 0);
+        let cond = cond.map(|name| Conv::load(scope.under(&format!("{name}.{at}")), shape));
+        let kinds = config.resblock_kernels.iter().zip(config.resblock_dilations);
+        let count = config.resblock_kernels.len();
+        let blocks = kinds.enumerate().map(|(kind, (kernel, dilations))| {
+            let scope = scope.under(&format!("resblocks.{}", at * count + kind));
+            ResidualBlock::load(scope, channels[1], *kernel, dilations)
+        });
+        Ok(Stage {
+            resblocks: blocks.collect::<Result<_, _>>()?,
+            upsampler,
+            cond: cond.transpose()?,
+        })
+    }
+
+    fn forward(
+        &self,
+        x: &Tensor,
+        speaker: Option<&Tensor>,
+        leaky: &Leaky,
+    ) -> Result<Tensor, TorchError> {
+        let mut x = self.upsampler.forward(&leaky.forward(x)?)?;
+        if let (Some(cond), Some(speaker)) = (&self.cond, speaker) {
+            x += cond.forward(speaker)?;
+        }
+        let mut sum: Option<Tensor> = None;
+        for block in &self.resblocks {
+            let y = block.forward(&x, leaky)?;
+            sum = Some(match sum {
+                Some(sum) => sum + y,
+                None => y,
+            });
+        }
+        Ok(match sum {
+            Some(sum) => sum / self.resblocks.len() as f64,
+            None => x,
+        })
+    }
+}
+
+impl HifiGan {
+    pub fn load(mut scope: Scope, config: &HifiGanConfig) -> Result<HifiGan, TorchError> {
+        let (widest, speaker) = (config.initial_channels, config.speaker_width);
+        let conv_pre = Shape::new(config.inputs, widest, ENDS);
+        let cond = Shape::new(speaker, widest, 1);
+        let cond = (speaker > 0).then(|| Conv::load(scope.under(config.cond), cond)).transpose()?;
+        let steps = config.upsample_rates.iter().zip(config.upsample_kernels).enumerate();
+        let stages = steps
+            .map(|(at, (rate, kernel))| Stage::load(&mut scope, config, at, (*rate, *kernel)))
+            .collect::<Result<_, TorchError>>()?;
+        let last = config.channels(config.upsample_rates.len());
+        let conv_post = Shape::new(last, 1, ENDS).without_bias();
+        Ok(HifiGan {
+            conv_pre: Conv::load(scope.under("conv_pre"), conv_pre)?,
+            cond,
+            stages,
+            conv_post: Conv::load(scope.under("conv_post"), conv_post)?,
+            leaky: Leaky::new(config.leaky_slope),
+        })
+    }
+
+    /// [B, inputs, T] and [B, speaker width, 1] to waves [B, 1, T * hop] between -1 and 1.
+    /// Nothing is masked: padding sounds.
+    pub fn forward(
+        &self,
+        latents: &Tensor,
+        speaker: Option<&Tensor>,
+    ) -> Result<Tensor, TorchError> {
+        let mut x = self.conv_pre.forward(latents)?;
+        if let (Some(cond), Some(speaker)) = (&self.cond, speaker) {
+            x += cond.forward(speaker)?;
+        }
+        for stage in &self.stages {
+            x = stage.forward(&x, speaker, &self.leaky)?;
+        }
+        // Here, and only here, the original has its library's slope of 0.01.
+        Ok(self.conv_post.forward(&x.leaky_relu())?.tanh())
+    }
+}
