@@ -32,17 +32,42 @@ impl Geometry {
         weight: &Tensor,
         bias: Option<&Tensor>,
     ) -> Result<Tensor, TorchError> {
-        let (benchmark, deterministic, cudnn, tf32) = (false, true, true, false);
         let axes = input.dim().saturating_sub(2).clamp(1, 2);
         let along = |first: i64, beside: i64| [first, beside][..axes].to_vec();
+        let moves = [along(self.stride, 1), along(self.padding, 0), along(self.dilation, 1)];
+        self.run(input, weight, bias, moves)
+    }
+
+    /// Planes [B, C, H, W] to [B, D, H', W'], with the same geometry along both axes; the weight
+    /// is [D, C / groups, K, K].
+    pub fn convolve_planes(
+        self,
+        input: &Tensor,
+        weight: &Tensor,
+        bias: Option<&Tensor>,
+    ) -> Result<Tensor, TorchError> {
+        let moves = [self.stride, self.padding, self.dilation].map(|figure| vec![figure; 2]);
+        self.run(input, weight, bias, moves)
+    }
+
+    /// `moves` are stride, padding and dilation for each axis.
+    fn run(
+        self,
+        input: &Tensor,
+        weight: &Tensor,
+        bias: Option<&Tensor>,
+        [stride, padding, dilation]: [Vec<i64>; 3],
+    ) -> Result<Tensor, TorchError> {
+        let (benchmark, deterministic, cudnn, tf32) = (false, true, true, false);
+        let output_padding = vec![0; stride.len()];
         Ok(input.f_internal_convolution(
             weight,
             bias,
-            along(self.stride, 1),
-            along(self.padding, 0),
-            along(self.dilation, 1),
+            stride,
+            padding,
+            dilation,
             self.transposed,
-            along(0, 0),
+            output_padding,
             self.groups,
             benchmark,
             deterministic,

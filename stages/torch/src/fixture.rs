@@ -26,6 +26,7 @@ use crate::train::lora_fixture;
 use crate::vits;
 use crate::wav2vec2;
 use crate::weights::{self, Weights};
+use crate::xtts;
 
 /// The content of `fixture.json`.
 #[derive(Debug, Deserialize)]
@@ -69,6 +70,8 @@ pub enum Model {
     Vits,
     #[serde(rename = "wav2vec2")]
     Wav2Vec2,
+    #[serde(rename = "xtts-sound")]
+    XttsSound,
 }
 
 /// How far one output is off.
@@ -109,6 +112,10 @@ pub fn check(folder: &Path) -> Result<Vec<Comparison>, TorchError> {
         Model::Wav2Vec2 => {
             let wave = singles(&tensors, "input.wave")?;
             flat(wav2vec2::fixture::outputs(&fixture.settings, &weights, &wave)?)?
+        }
+        Model::XttsSound => {
+            let inputs = inputs(&tensors)?;
+            flat(xtts::sound_fixture::outputs(&fixture.settings, &weights, &inputs)?)?
         }
     };
     let mut comparisons = Vec::new();

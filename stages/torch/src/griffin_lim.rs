@@ -32,11 +32,27 @@ pub fn wave(
 ) -> Result<Vec<f32>, TorchError> {
     let frames = (log_mel.len() / shape.bands) as i64;
     let log_mel = Tensor::f_from_slice(log_mel)?.f_reshape([frames, shape.bands as i64])?;
-    let magnitude = magnitude(shape, &log_mel)?; // [T, bins]
+    let filters = Tensor::f_from_slice(&slaney_filters(shape))?
+        .f_reshape([shape.bins() as i64, shape.bands as i64])?;
+    let mel = log_mel.f_clamp_max(LOUDEST)?.f_exp()?; // [T, bands]
+    let magnitude = spectrum_of(&filters, &mel)?; // [T, bins]
+    of_magnitude(shape, &magnitude, shape.margin(), rounds, seed)
+}
+
+/// The wave of `frames * hop` samples for magnitudes [frames, bins], where the first window begins
+/// `margin` samples before it.
+pub fn of_magnitude(
+    shape: &MelShape,
+    magnitude: &Tensor,
+    margin: usize,
+    rounds: usize,
+    seed: u64,
+) -> Result<Vec<f32>, TorchError> {
+    let frames = magnitude.size2()?.0;
     let transform = Transform::new(shape, frames)?;
     let phases = random_phases(frames as usize * shape.bins(), seed);
     let phases = Tensor::f_from_slice(&phases)?.f_reshape([frames, shape.bins() as i64])?;
-    let mut spectrum = Tensor::f_polar(&magnitude, &phases)?; // [T, bins]
+    let mut spectrum = Tensor::f_polar(magnitude, &phases)?; // [T, bins]
     let mut before: Option<Tensor> = None;
     for _ in 0..rounds {
         let rebuilt = transform.forward(&transform.backward(&spectrum)?)?;
@@ -44,12 +60,11 @@ pub fn wave(
             Some(before) => rebuilt.f_add(&rebuilt.f_sub(before)?.f_mul_scalar(MOMENTUM)?)?,
             None => rebuilt.shallow_clone(),
         };
-        spectrum = Tensor::f_polar(&magnitude, &leaning.f_angle()?)?;
+        spectrum = Tensor::f_polar(magnitude, &leaning.f_angle()?)?;
         before = Some(rebuilt);
     }
     let wave = transform.backward(&spectrum)?;
-    let margin = shape.margin() as i64;
-    let wave = to_vec(&wave.f_narrow(0, margin, frames * shape.hop as i64)?)?;
+    let wave = to_vec(&wave.f_narrow(0, margin as i64, frames * shape.hop as i64)?)?;
     Ok(below_full_scale(wave))
 }
 
@@ -66,20 +81,17 @@ fn below_full_scale(mut wave: Vec<f32>) -> Vec<f32> {
     wave
 }
 
-/// Non-negative magnitudes whose mel bands come close to the given ones: [T, bins]. The rule of
-/// Lee and Seung never leaves the positive numbers.
-fn magnitude(shape: &MelShape, log_mel: &Tensor) -> Result<Tensor, TorchError> {
-    let filters = Tensor::f_from_slice(&slaney_filters(shape))?
-        .f_reshape([shape.bins() as i64, shape.bands as i64])?;
-    let mel = log_mel.f_clamp_max(LOUDEST)?.f_exp()?; // [T, bands]
+/// A non-negative spectrum [T, bins] with mel bands that come close to the given ones, [T, bands];
+/// the filters are [bins, bands]. The rule of Lee and Seung never leaves the positive numbers.
+pub fn spectrum_of(filters: &Tensor, mel: &Tensor) -> Result<Tensor, TorchError> {
     let wanted = mel.f_matmul(&filters.f_t_copy()?)?; // [T, bins]
     let gram = filters.f_matmul(&filters.f_t_copy()?)?; // [bins, bins]
-    let mut magnitude = wanted.f_clamp_min(1e-8)?;
+    let mut spectrum = wanted.f_clamp_min(1e-8)?;
     for _ in 0..MAGNITUDE_ROUNDS {
-        let have = magnitude.f_matmul(&gram)?.f_clamp_min(1e-10)?;
-        magnitude = magnitude.f_mul(&wanted.f_div(&have)?)?;
+        let have = spectrum.f_matmul(&gram)?.f_clamp_min(1e-10)?;
+        spectrum = spectrum.f_mul(&wanted.f_div(&have)?)?;
     }
-    Ok(magnitude)
+    Ok(spectrum)
 }
 
 /// The short-time Fourier transform and its inverse for waves of one length, margins included.

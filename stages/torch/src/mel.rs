@@ -149,23 +149,48 @@ pub fn hann(points: usize) -> Vec<f32> {
 
 /// The triangular filters of Slaney's Auditory Toolbox, each of unit area: [bins, bands].
 pub fn slaney_filters(shape: &MelShape) -> Vec<f32> {
-    let (bins, bands) = (shape.bins(), shape.bands);
     let nyquist = f64::from(shape.rate) / 2.0;
-    let step = hertz_to_mel(nyquist) / (bands + 1) as f64;
-    let edges: Vec<f64> = (0..bands + 2).map(|edge| mel_to_hertz(step * edge as f64)).collect();
+    let step = hertz_to_mel(nyquist) / (shape.bands + 1) as f64;
+    let edges: Vec<f64> =
+        (0..shape.bands + 2).map(|edge| mel_to_hertz(step * edge as f64)).collect();
+    triangles(shape.bins(), nyquist, &edges, true)
+}
+
+/// Triangular filters on the scale of the Hidden Markov Model Toolkit, from 0 Hz to `highest`:
+/// [bins, bands]; each of unit area, or else of height 1.
+pub fn htk_filters(
+    (bins, bands): (usize, usize),
+    nyquist: f64,
+    highest: f64,
+    have_unit_area: bool,
+) -> Vec<f32> {
+    let step = HTK_MEL * (1.0 + highest / HTK_HERTZ).log10() / (bands + 1) as f64;
+    let hertz = |mel: f64| HTK_HERTZ * (10f64.powf(mel / HTK_MEL) - 1.0);
+    let edges: Vec<f64> = (0..bands + 2).map(|edge| hertz(step * edge as f64)).collect();
+    triangles(bins, nyquist, &edges, have_unit_area)
+}
+
+/// Filters that rise from one edge to the next and fall to the one behind it: [bins, bands].
+fn triangles(bins: usize, nyquist: f64, edges: &[f64], have_unit_area: bool) -> Vec<f32> {
+    let bands = edges.len().saturating_sub(2);
     let mut filters = vec![0f32; bins * bands];
     for bin in 0..bins {
         let hertz = nyquist * bin as f64 / (bins - 1) as f64;
-        for band in 0..bands {
-            let [low, middle, high] = [edges[band], edges[band + 1], edges[band + 2]];
+        for (band, edge) in edges.windows(3).enumerate() {
+            let [low, middle, high] = [edge[0], edge[1], edge[2]];
             let rising = (hertz - low) / (middle - low);
             let falling = (high - hertz) / (high - middle);
-            let height = rising.min(falling).max(0.0) * 2.0 / (high - low);
+            let height = rising.min(falling).max(0.0);
+            let height = if have_unit_area { height * 2.0 / (high - low) } else { height };
             filters[bin * bands + band] = height as f32;
         }
     }
     filters
 }
+
+// mel = 2595 log10(1 + hertz / 700).
+const HTK_MEL: f64 = 2595.0;
+const HTK_HERTZ: f64 = 700.0;
 
 // Slaney's scale: straight below 1 kHz at 3 mel per 200 Hz, logarithmic above.
 const STRAIGHT: f64 = 200.0 / 3.0;

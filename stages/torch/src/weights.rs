@@ -69,6 +69,23 @@ impl Weights {
         }
     }
 
+    /// A view of all of them.
+    pub fn all(&mut self) -> Scope<'_> {
+        Scope { weights: self, prefix: String::new() }
+    }
+
+    /// Takes the tensors of one module out, under their names within it.
+    pub fn take_module(&mut self, module: &str) -> Weights {
+        let prefix = format!("{module}.");
+        let names: Vec<String> =
+            self.names().filter(|name| name.starts_with(&prefix)).map(str::to_owned).collect();
+        let taken = names.into_iter().filter_map(|name| {
+            let tensor = self.0.remove(&name)?;
+            Some((name[prefix.len()..].to_owned(), tensor))
+        });
+        taken.collect()
+    }
+
     /// A view whose names all begin with `prefix` and a dot.
     pub fn under(&mut self, prefix: &str) -> Scope<'_> {
         Scope { weights: self, prefix: format!("{prefix}.") }

@@ -116,3 +116,15 @@ fn the_recogniser_agrees_with_its_reference_in_either_norm() {
         }
     }
 }
+
+#[test]
+fn the_parts_of_xtts_for_sound_agree_with_their_reference() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/xtts_sound");
+    let comparisons = stage_torch::fixture::check(&folder).unwrap();
+    let count = |group: &str| comparisons.iter().filter(|one| one.name.starts_with(group)).count();
+    assert_eq!((count("mel."), count("codes."), count("speaker."), count("wave.")), (5, 2, 2, 3));
+    assert_eq!((count("resampled."), count("table.")), (2, 3));
+    for comparison in &comparisons {
+        assert!(comparison.is_good(), "{comparison:?}");
+    }
+}

@@ -1,14 +1,21 @@
-//! XTTS v2: the GPT over text and codes with its conditioning encoder.
+//! XTTS v2: the GPT over text and codes with its conditioning encoder, and the parts for sound.
 //!
-//! Tensors are named as in the published checkpoint. Shapes: B rows, T columns or frames,
-//! C channels.
+//! Tensors are named as in the published files. Shapes: B rows, T columns or frames, L samples,
+//! N codes, C channels.
 
 pub mod batch;
+pub mod codec;
 mod conditioning_encoder;
+pub mod decoder;
+pub mod dvae;
 pub mod gpt;
 pub mod gpt2;
+pub mod mel;
 mod named;
 mod perceiver;
+pub mod resample;
+pub mod sound_fixture;
+pub mod speaker_encoder;
 mod trainee;
 
 pub use batch::{Batch, Clip, Layout, Packer, Parity, Purpose};

@@ -1,0 +1,96 @@
+//! The decoder of hidden states to sound: brought to the frames of the wave, then HiFi-GAN.
+
+use stage_families::xtts::{Config, DecoderConfig};
+use stage_formats::weight_norm;
+use tch::{Device, Tensor};
+
+use crate::error::TorchError;
+use crate::hifi_gan::{HifiGan, HifiGanConfig};
+use crate::weight_norm::fold;
+use crate::weights::{Weights, usable};
+
+const LEAKY_SLOPE: f64 = 0.1;
+/// No speech is slower than this.
+pub const SLOWEST: f64 = 0.05;
+
+#[derive(Debug)]
+pub struct WaveformDecoder {
+    waveform_decoder: HifiGan,
+    /// Frames of a code.
+    frames: f64,
+    /// Samples that it speaks for each one that the codes stand for.
+    rate: f64,
+}
+
+impl WaveformDecoder {
+    /// Weights under the names below `waveform_decoder`, in pairs of weight norm or whole.
+    pub fn load(
+        config: &Config,
+        weights: Weights,
+        device: Device,
+    ) -> Result<WaveformDecoder, TorchError> {
+        let (stride, rate) = (config.gpt.code_stride as f64, config.gpt.sample_rate as f64);
+        WaveformDecoder::of(&config.decoder, (stride, rate), weights, device)
+    }
+
+    /// The same for codes of so many samples at so many a second.
+    pub fn of(
+        config: &DecoderConfig,
+        (code_stride, code_rate): (f64, f64),
+        weights: Weights,
+        device: Device,
+    ) -> Result<WaveformDecoder, TorchError> {
+        let whole = weights.into_iter().map(|(name, tensor)| {
+            let tensor = usable(&name, tensor, device)?;
+            Ok((weight_norm::plain(&name), tensor))
+        });
+        let whole = whole.collect::<Result<Weights, TorchError>>()?;
+        let mut whole = fold(whole, |_| true)?;
+        let conds = config.speaker_in_each_layer.then_some("conds");
+        let sizes = HifiGanConfig {
+            inputs: config.input_width,
+            initial_channels: config.initial_channels,
+            upsample_rates: &config.upsample_rates,
+            upsample_kernels: &config.upsample_kernels,
+            resblock_kernels: &config.resblock_kernels,
+            resblock_dilations: &config.resblock_dilations,
+            speaker_width: config.speaker_width,
+            cond: "cond_layer",
+            conds,
+            upsampler: "ups",
+            leaky_slope: LEAKY_SLOPE,
+        };
+        let waveform_decoder = HifiGan::load(whole.all(), &sizes)?;
+        whole.finish()?;
+        Ok(WaveformDecoder {
+            waveform_decoder,
+            frames: code_stride / config.hop as f64,
+            rate: config.sample_rate as f64 / code_rate,
+        })
+    }
+
+    /// Hidden states [B, N, width] and vectors of speakers [B, speaker width, 1] to waves
+    /// [B, samples] between -1 and 1. Twice the speed is half as long.
+    pub fn forward(
+        &self,
+        hidden: &Tensor,
+        speaker: &Tensor,
+        speed: f64,
+    ) -> Result<Tensor, TorchError> {
+        let mut x = hidden.f_transpose(1, 2)?; // [B, width, N]
+        for scale in [1.0 / speed.max(SLOWEST), self.frames, self.rate] {
+            x = stretched(&x, scale)?;
+        }
+        Ok(self.waveform_decoder.forward(&x, Some(speaker))?.f_squeeze_dim(1)?)
+    }
+}
+
+/// Columns [B, C, N] laid out over `scale` times as many, rounded down, but at least one; straight
+/// in between.
+fn stretched(x: &Tensor, scale: f64) -> Result<Tensor, TorchError> {
+    if scale == 1.0 {
+        return Ok(x.shallow_clone());
+    }
+    let length = (x.size3()?.2 as f64 * scale).floor() as i64;
+    Ok(x.f_upsample_linear1d([length.max(1)], false, scale)?)
+}

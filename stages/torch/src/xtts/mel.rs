@@ -1,0 +1,161 @@
+//! Mel spectrograms as torchaudio's `MelSpectrogram` makes them: power, centred frames, the wave
+//! mirrored at both ends, filters on the HTK scale.
+
+use tch::{Device, Tensor};
+
+use crate::error::TorchError;
+use crate::mel::{FLOOR, hann, htk_filters};
+
+/// The highest frequency that GPT and DVAE are shown, in Hz.
+const HIGHEST: f64 = 8_000.0;
+/// Samples from frame to frame of both.
+pub const HOP: i64 = 256;
+const WINDOW: i64 = 1_024;
+
+/// The figures of an analysis.
+#[derive(Clone, Copy, Debug)]
+pub struct MelFigures {
+    pub sample_rate: i64,
+    /// Points of the transform; the window lies in their middle.
+    pub n_fft: i64,
+    pub hop: i64,
+    pub mels: i64,
+    /// Hz.
+    pub highest: f64,
+    /// Whether filters have an area of one, or a height.
+    pub have_unit_area: bool,
+}
+
+#[derive(Debug)]
+pub struct MelSpectrogram {
+    figures: MelFigures,
+    /// [n_fft].
+    window: Tensor,
+    /// [bins, mels].
+    filters: Tensor,
+}
+
+/// The logarithm of a mel spectrogram over what each band usually is.
+#[derive(Debug)]
+pub struct LogMel {
+    spectrogram: MelSpectrogram,
+    /// [mels, 1].
+    mel_stats: Tensor,
+}
+
+impl MelSpectrogram {
+    pub fn new(
+        figures: MelFigures,
+        window: &[f32],
+        device: Device,
+    ) -> Result<MelSpectrogram, TorchError> {
+        let MelFigures { sample_rate, n_fft, mels, highest, have_unit_area, .. } = figures;
+        let size = (n_fft / 2 + 1, mels);
+        let bands = (size.0 as usize, mels as usize);
+        let filters = htk_filters(bands, (sample_rate / 2) as f64, highest, have_unit_area);
+        let before = (n_fft - window.len() as i64) / 2;
+        let after = n_fft - window.len() as i64 - before;
+        let window = Tensor::f_from_slice(window)?.f_constant_pad_nd([before, after])?;
+        Ok(MelSpectrogram {
+            figures,
+            window: window.f_to_device(device)?,
+            filters: Tensor::f_from_slice(&filters)?.f_view(size)?.f_to_device(device)?,
+        })
+    }
+
+    /// Waves [B, L] to power [B, mels, L / hop + 1].
+    pub fn forward(&self, waves: &Tensor) -> Result<Tensor, TorchError> {
+        let MelFigures { n_fft, hop, .. } = self.figures;
+        let (length, margin) = (waves.size2()?.1, n_fft / 2);
+        if length <= margin {
+            return Err(TorchError::Input(format!(
+                "a wave of {length} samples, and its spectrogram needs more than {margin}"
+            )));
+        }
+        let mirrored = waves.f_unsqueeze(1)?.f_reflection_pad1d([margin, margin])?;
+        let frames = mirrored.f_squeeze_dim(1)?.f_unfold(1, n_fft, hop)?; // [B, T, n_fft]
+        let spectrum = frames.f_mul(&self.window)?.f_fft_rfft(None, 2, "backward")?; // [B, T, bins]
+        let power = spectrum.f_abs()?.f_square()?;
+        Ok(power.f_matmul(&self.filters)?.f_transpose(1, 2)?)
+    }
+
+    /// [bins, mels].
+    pub fn filters(&self) -> &Tensor {
+        &self.filters
+    }
+
+    /// [n_fft].
+    pub fn window(&self) -> &Tensor {
+        &self.window
+    }
+}
+
+impl LogMel {
+    /// As the DVAE takes it; `mel_stats` is [mels].
+    pub fn dvae(sample_rate: i64, mel_stats: &Tensor) -> Result<LogMel, TorchError> {
+        LogMel::new(sample_rate, WINDOW, mel_stats)
+    }
+
+    /// As the conditioning encoder takes it.
+    pub fn conditioning(sample_rate: i64, mel_stats: &Tensor) -> Result<LogMel, TorchError> {
+        LogMel::new(sample_rate, 2 * WINDOW, mel_stats)
+    }
+
+    fn new(sample_rate: i64, n_fft: i64, mel_stats: &Tensor) -> Result<LogMel, TorchError> {
+        let figures = MelFigures {
+            sample_rate,
+            n_fft,
+            hop: HOP,
+            mels: mel_stats.size1()?,
+            highest: HIGHEST,
+            have_unit_area: true,
+        };
+        let device = mel_stats.device();
+        let spectrogram = MelSpectrogram::new(figures, &hann(WINDOW as usize), device)?;
+        Ok(LogMel { spectrogram, mel_stats: mel_stats.f_unsqueeze(1)? })
+    }
+
+    /// Waves [B, L] to [B, mels, L / 256 + 1].
+    pub fn forward(&self, waves: &Tensor) -> Result<Tensor, TorchError> {
+        let power = self.spectrogram.forward(waves)?;
+        Ok(power.f_clamp_min(FLOOR)?.f_log()?.f_div(&self.mel_stats)?)
+    }
+
+    /// The power that such values [B, mels, T] stand for.
+    pub fn power(&self, log_mel: &Tensor) -> Result<Tensor, TorchError> {
+        Ok(log_mel.f_mul(&self.mel_stats)?.f_exp()?)
+    }
+
+    pub fn spectrogram(&self) -> &MelSpectrogram {
+        &self.spectrogram
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use tch::Kind;
+
+    use super::*;
+
+    #[test]
+    fn a_begun_hop_is_a_frame_and_one_more() {
+        let stats = Tensor::ones([80], (Kind::Float, Device::Cpu));
+        for mel in [LogMel::dvae(22_050, &stats), LogMel::conditioning(22_050, &stats)] {
+            let waves = Tensor::zeros([2, 5_000], (Kind::Float, Device::Cpu));
+            let frames = mel.unwrap().forward(&waves).unwrap();
+            assert_eq!(frames.size(), [2, 80, 5_000 / 256 + 1]);
+            let silence = FLOOR.ln();
+            assert!((frames - silence).abs().max().double_value(&[]) < 1e-5);
+        }
+    }
+
+    #[test]
+    fn a_wave_too_short_to_be_mirrored_is_refused() {
+        let stats = Tensor::ones([80], (Kind::Float, Device::Cpu));
+        let mel = LogMel::dvae(22_050, &stats).unwrap();
+        let waves = Tensor::zeros([1, 512], (Kind::Float, Device::Cpu));
+        let error = mel.forward(&waves).unwrap_err().to_string();
+        assert_eq!(error, "a wave of 512 samples, and its spectrogram needs more than 512");
+    }
+}

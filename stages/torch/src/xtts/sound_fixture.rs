@@ -1,0 +1,116 @@
+//! What the parts for sound make of the inputs of a fixture, under the names that the reference's
+//! results have.
+
+use serde::Deserialize;
+use stage_families::xtts::{DecoderConfig, DvaeConfig, SpeakerEncoderConfig};
+use tch::{Device, Kind, Tensor};
+
+use super::codec::DvaeCodec;
+use super::decoder::WaveformDecoder;
+use super::mel::LogMel;
+use super::resample::resample;
+use super::speaker_encoder::{SpeakerEncoder, tables};
+use crate::codec::Codec;
+use crate::error::TorchError;
+use crate::fixture::{self, Outputs};
+use crate::mel::to_vec;
+use crate::weights::Weights;
+
+/// `settings` of the fixture.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    dvae: DvaeConfig,
+    decoder: DecoderConfig,
+    speaker_encoder: SpeakerEncoderConfig,
+    /// Samples a second of the waves.
+    sample_rate: i64,
+    /// Samples that a hidden state stands for.
+    code_stride: f64,
+    speeds: Vec<f64>,
+    /// To which the waves are resampled.
+    rates: Vec<i64>,
+}
+
+/// Runs all that the reference ran. `inputs` has waves `input.wave.N`, hidden states and vectors.
+pub fn outputs(
+    settings: &serde_json::Value,
+    weights: &[u8],
+    inputs: &Weights,
+) -> Result<Outputs, TorchError> {
+    let _guard = tch::no_grad_guard();
+    let settings: Settings = fixture::settings(settings)?;
+    let mut weights = Weights::from_safetensors(weights)?;
+    let mut outputs = Outputs::new();
+    let waves: Vec<&Tensor> =
+        (0..).map_while(|at| inputs.get(&format!("input.wave.{at}"))).collect();
+    let encoder = weights.take_module("hifigan_decoder.speaker_encoder");
+    let encoder = SpeakerEncoder::load(&settings.speaker_encoder, encoder, Device::Cpu)?;
+    for (at, wave) in waves.iter().enumerate() {
+        let wave = wave.f_unsqueeze(0)?;
+        let vector = encoder.forward(&wave, settings.sample_rate)?;
+        outputs.insert(format!("speaker.{at}"), vector);
+        for rate in &settings.rates {
+            let name = format!("resampled.{rate}.{at}");
+            outputs.insert(name, resample(&wave, settings.sample_rate, *rate)?);
+        }
+    }
+    for (name, table) in tables(&settings.speaker_encoder)? {
+        outputs.insert(format!("table.{name}"), table);
+    }
+    codes(&settings, &mut weights, &waves, inputs, &mut outputs)?;
+    spoken(&settings, &mut weights, inputs, &mut outputs)?;
+    Ok(outputs)
+}
+
+fn codes(
+    settings: &Settings,
+    weights: &mut Weights,
+    waves: &[&Tensor],
+    inputs: &Weights,
+    outputs: &mut Outputs,
+) -> Result<(), TorchError> {
+    let dvae = weights.take_module("dvae");
+    let stats = weights.remove("mel_stats").ok_or_else(|| missing("mel_stats"))?;
+    let stats = stats.f_to_kind(Kind::Float)?;
+    let conditioning = LogMel::conditioning(settings.sample_rate, &stats)?;
+    let dvae_mel = LogMel::dvae(settings.sample_rate, &stats)?;
+    let codec = DvaeCodec::new(&settings.dvae, settings.sample_rate, &stats, dvae, Device::Cpu)?;
+    for (at, wave) in waves.iter().enumerate() {
+        let row = wave.f_unsqueeze(0)?;
+        outputs.insert(format!("mel.conditioning.{at}"), conditioning.forward(&row)?);
+        outputs.insert(format!("mel.dvae.{at}"), dvae_mel.forward(&row)?);
+        let samples = to_vec(wave)?;
+        let codes = codec.encode(&[&samples])?.remove(0).values;
+        let codes: Vec<i64> = codes.into_iter().map(i64::from).collect();
+        outputs.insert(format!("codes.{at}"), Tensor::f_from_slice(&codes)?);
+    }
+    let spoken = input(inputs, "codes")?.f_to_kind(Kind::Int64)?.f_unsqueeze(0)?;
+    outputs.insert("mel.decoded".into(), codec.mel(&spoken)?);
+    Ok(())
+}
+
+fn spoken(
+    settings: &Settings,
+    weights: &mut Weights,
+    inputs: &Weights,
+    outputs: &mut Outputs,
+) -> Result<(), TorchError> {
+    let decoder = weights.take_module("hifigan_decoder.waveform_decoder");
+    let codes = (settings.code_stride, settings.sample_rate as f64);
+    let decoder = WaveformDecoder::of(&settings.decoder, codes, decoder, Device::Cpu)?;
+    let hidden = input(inputs, "hidden")?.f_unsqueeze(0)?;
+    let speaker = input(inputs, "speaker")?.f_view([1, -1, 1])?;
+    for (at, speed) in settings.speeds.iter().enumerate() {
+        outputs.insert(format!("wave.{at}"), decoder.forward(&hidden, &speaker, *speed)?);
+    }
+    Ok(())
+}
+
+fn input<'a>(inputs: &'a Weights, name: &str) -> Result<&'a Tensor, TorchError> {
+    inputs.get(&format!("input.{name}")).ok_or_else(|| missing(name))
+}
+
+fn missing(name: &str) -> TorchError {
+    TorchError::Input(format!("there is no `{name}`"))
+}

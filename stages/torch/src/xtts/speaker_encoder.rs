@@ -1,0 +1,301 @@
+//! The vector of a speaker: a ResNet with squeeze and excitation over log-mel frames, and
+//! attentive statistics pooling (Heo et al., arXiv 2009.14153).
+
+use stage_families::xtts::SpeakerEncoderConfig;
+use tch::{Device, Kind, Tensor};
+
+use super::mel::{MelFigures, MelSpectrogram};
+use super::resample::resample;
+use crate::convolution::Geometry;
+use crate::error::TorchError;
+use crate::layers::{Linear, Pass};
+use crate::weights::{Scope, Weights, usable};
+
+/// Channels of a block for each one that weighs them.
+pub const REDUCTION: i64 = 8;
+/// Channels within the attention.
+pub const ATTENTION: i64 = 128;
+/// By how much the stages make the mel bands fewer.
+pub const SHRINKING: i64 = 8;
+
+const NORM_EPS: f64 = 1e-5;
+/// Added before the logarithm.
+const LOG_FLOOR: f64 = 1e-6;
+/// What the variance of the pooled frames is at least.
+const LEAST_VARIANCE: f64 = 1e-5;
+/// What a vector is divided by at least.
+const LEAST_LENGTH: f64 = 1e-12;
+
+/// Batch norm as it is after training: a factor and a shift for each channel.
+#[derive(Debug)]
+struct BatchNorm {
+    factor: Tensor,
+    shift: Tensor,
+}
+
+/// A convolution over planes.
+#[derive(Debug)]
+struct Conv2d {
+    weight: Tensor,
+    bias: Option<Tensor>,
+    geometry: Geometry,
+}
+
+/// Weighs channels by what they are on average.
+#[derive(Debug)]
+struct SqueezeExcitation {
+    fc: [Linear; 2],
+}
+
+#[derive(Debug)]
+struct Block {
+    conv1: Conv2d,
+    bn1: BatchNorm,
+    conv2: Conv2d,
+    bn2: BatchNorm,
+    se: SqueezeExcitation,
+    downsample: Option<(Conv2d, BatchNorm)>,
+}
+
+/// How much each frame counts, channel by channel.
+#[derive(Debug)]
+struct Attention {
+    down: Linear,
+    norm: BatchNorm,
+    up: Linear,
+}
+
+#[derive(Debug)]
+pub struct SpeakerEncoder {
+    config: SpeakerEncoderConfig,
+    mel: MelSpectrogram,
+    conv1: Conv2d,
+    bn1: BatchNorm,
+    blocks: Vec<Block>,
+    attention: Attention,
+    fc: Linear,
+}
+
+impl BatchNorm {
+    fn load(mut scope: Scope, channels: i64) -> Result<BatchNorm, TorchError> {
+        let mut take = |name: &str| scope.take(name, &[channels]);
+        let (weight, bias) = (take("weight")?, take("bias")?);
+        let (mean, variance) = (take("running_mean")?, take("running_var")?);
+        let factor = weight.f_div(&(variance + NORM_EPS).f_sqrt()?)?;
+        let shift = bias.f_sub(&mean.f_mul(&factor)?)?;
+        Ok(BatchNorm { factor, shift })
+    }
+
+    /// [B, C, ..].
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
+        let shape: Vec<i64> = (0..x.dim()).map(|axis| if axis == 1 { -1 } else { 1 }).collect();
+        let along = |tensor: &Tensor| tensor.f_view(shape.as_slice());
+        Ok(x.f_mul(&along(&self.factor)?)?.f_add(&along(&self.shift)?)?)
+    }
+}
+
+impl Conv2d {
+    fn load(
+        mut scope: Scope,
+        [inputs, outputs]: [i64; 2],
+        (kernel, stride): (i64, i64),
+        has_bias: bool,
+    ) -> Result<Conv2d, TorchError> {
+        let weight = scope.take("weight", &[outputs, inputs, kernel, kernel])?;
+        let bias = has_bias.then(|| scope.take("bias", &[outputs])).transpose()?;
+        let geometry = Geometry { stride, padding: kernel / 2, ..Geometry::default() };
+        Ok(Conv2d { weight, bias, geometry })
+    }
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
+        self.geometry.convolve_planes(x, &self.weight, self.bias.as_ref())
+    }
+}
+
+impl SqueezeExcitation {
+    fn load(mut scope: Scope, channels: i64) -> Result<SqueezeExcitation, TorchError> {
+        let inner = channels / REDUCTION;
+        let down = Linear::load(&mut scope.under("fc.0"), channels, inner, true)?;
+        let up = Linear::load(&mut scope.under("fc.2"), inner, channels, true)?;
+        Ok(SqueezeExcitation { fc: [down, up] })
+    }
+
+    /// [B, C, H, W].
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
+        let [down, up] = &self.fc;
+        let average = x.f_mean_dim([2i64, 3].as_slice(), false, Kind::Float)?; // [B, C]
+        let inner = down.forward(&average, Pass::Evaluate).f_relu()?;
+        let weight = up.forward(&inner, Pass::Evaluate).f_sigmoid()?;
+        Ok(x.f_mul(&weight.f_unsqueeze(2)?.f_unsqueeze(3)?)?)
+    }
+}
+
+impl Block {
+    fn load(mut scope: Scope, channels: [i64; 2], stride: i64) -> Result<Block, TorchError> {
+        let wide = [channels[1]; 2];
+        let downsample = match stride == 1 && channels[0] == channels[1] {
+            true => None,
+            false => {
+                let conv = Conv2d::load(scope.under("downsample.0"), channels, (1, stride), false)?;
+                Some((conv, BatchNorm::load(scope.under("downsample.1"), channels[1])?))
+            }
+        };
+        Ok(Block {
+            conv1: Conv2d::load(scope.under("conv1"), channels, (3, stride), false)?,
+            bn1: BatchNorm::load(scope.under("bn1"), channels[1])?,
+            conv2: Conv2d::load(scope.under("conv2"), wide, (3, 1), false)?,
+            bn2: BatchNorm::load(scope.under("bn2"), channels[1])?,
+            se: SqueezeExcitation::load(scope.under("se"), channels[1])?,
+            downsample,
+        })
+    }
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
+        // The norm comes behind the bend, other than in most networks of this kind.
+        let inner = self.bn1.forward(&self.conv1.forward(x)?.f_relu()?)?;
+        let inner = self.se.forward(&self.bn2.forward(&self.conv2.forward(&inner)?)?)?;
+        let beside = match &self.downsample {
+            Some((conv, norm)) => norm.forward(&conv.forward(x)?)?,
+            None => x.shallow_clone(),
+        };
+        Ok(inner.f_add(&beside)?.f_relu()?)
+    }
+}
+
+impl Attention {
+    fn load(mut scope: Scope, channels: i64) -> Result<Attention, TorchError> {
+        Ok(Attention {
+            down: pointwise(scope.under("0"), channels, ATTENTION)?,
+            norm: BatchNorm::load(scope.under("2"), ATTENTION)?,
+            up: pointwise(scope.under("3"), ATTENTION, channels)?,
+        })
+    }
+
+    /// [B, C, T] to weights of the same shape that add up to 1 over the frames.
+    fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
+        let inner = self.down.forward(&x.f_transpose(1, 2)?, Pass::Evaluate).f_relu()?;
+        let inner = self.norm.forward(&inner.f_transpose(1, 2)?)?.f_transpose(1, 2)?;
+        let scores = self.up.forward(&inner, Pass::Evaluate).f_transpose(1, 2)?;
+        Ok(scores.f_softmax(2, Kind::Float)?)
+    }
+}
+
+/// A convolution of one frame.
+fn pointwise(mut scope: Scope, inputs: i64, outputs: i64) -> Result<Linear, TorchError> {
+    let weight = scope.take("weight", &[outputs, inputs, 1])?.f_squeeze_dim(2)?;
+    Ok(Linear { weight, bias: Some(scope.take("bias", &[outputs])?), adapter: None })
+}
+
+impl SpeakerEncoder {
+    /// Weights under the names below `speaker_encoder`; tables that follow from the
+    /// configuration are let pass.
+    pub fn load(
+        config: &SpeakerEncoderConfig,
+        weights: Weights,
+        device: Device,
+    ) -> Result<SpeakerEncoder, TorchError> {
+        let needed = weights.into_iter().filter(|(name, _)| !is_derived(name));
+        let needed = needed.map(|(name, tensor)| {
+            let tensor = usable(&name, tensor, device)?;
+            Ok((name, tensor))
+        });
+        let mut weights = needed.collect::<Result<Weights, TorchError>>()?;
+        let mut blocks = Vec::new();
+        let mut inputs = config.channels[0];
+        for (stage, (count, channels)) in config.blocks.iter().zip(config.channels).enumerate() {
+            for at in 0..*count {
+                let stride = if stage > 0 && at == 0 { 2 } else { 1 };
+                let scope = weights.under(&format!("layer{}.{at}", stage + 1));
+                blocks.push(Block::load(scope, [inputs, channels], stride)?);
+                inputs = channels;
+            }
+        }
+        let pooled = inputs * (config.mels / SHRINKING);
+        let encoder = SpeakerEncoder {
+            mel: analysis(config, device)?,
+            conv1: Conv2d::load(weights.under("conv1"), [1, config.channels[0]], (3, 1), true)?,
+            bn1: BatchNorm::load(weights.under("bn1"), config.channels[0])?,
+            blocks,
+            attention: Attention::load(weights.under("attention"), pooled)?,
+            fc: Linear::load(&mut weights.under("fc"), 2 * pooled, config.width, true)?,
+            config: config.clone(),
+        };
+        weights.finish()?;
+        Ok(encoder)
+    }
+
+    /// Waves [B, L] at any rate to vectors [B, width] of length 1.
+    pub fn forward(&self, waves: &Tensor, sample_rate: i64) -> Result<Tensor, TorchError> {
+        let waves = resample(waves, sample_rate, self.config.sample_rate)?;
+        let mel = self.mel.forward(&self.emphasised(&waves)?)?;
+        let mel = (mel + LOG_FLOOR).f_log()?; // [B, mels, T]
+        let none = None::<&Tensor>;
+        let normal = mel.f_instance_norm(none, none, none, none, true, 0.0, NORM_EPS, true)?;
+        let mut x = self.conv1.forward(&normal.f_unsqueeze(1)?)?.f_relu()?;
+        x = self.bn1.forward(&x)?; // [B, C, mels, T]
+        for block in &self.blocks {
+            x = block.forward(&x)?;
+        }
+        let pooled = self.pooled(&x.f_flatten(1, 2)?)?;
+        let vector = self.fc.forward(&pooled, Pass::Evaluate);
+        let length = vector.f_square()?.f_sum_dim_intlist(1i64, true, Kind::Float)?.f_sqrt()?;
+        Ok(vector.f_div(&length.f_clamp_min(LEAST_LENGTH)?)?)
+    }
+
+    /// Each sample less a part of the one before it.
+    fn emphasised(&self, waves: &Tensor) -> Result<Tensor, TorchError> {
+        let length = waves.size2()?.1;
+        if length < 2 {
+            return Err(TorchError::Input(format!("a wave of {length} samples has no speaker")));
+        }
+        // The sample before the first one is the second one: the wave is mirrored.
+        let second = waves.f_narrow(1, 1, 1)?;
+        let before = Tensor::f_cat(&[&second, &waves.f_narrow(1, 0, length - 1)?], 1)?;
+        Ok(waves - before * self.config.preemphasis)
+    }
+
+    /// Mean and deviation of the frames, each as much as it counts: [B, C, T] to [B, 2 C].
+    fn pooled(&self, x: &Tensor) -> Result<Tensor, TorchError> {
+        let weight = self.attention.forward(x)?;
+        let sum = |x: Tensor| x.f_sum_dim_intlist(2i64, false, Kind::Float);
+        let mean = sum(x.f_mul(&weight)?)?;
+        let square = sum(x.f_square()?.f_mul(&weight)?)?;
+        let variance = square.f_sub(&mean.f_square()?)?.f_clamp_min(LEAST_VARIANCE)?;
+        Ok(Tensor::f_cat(&[mean, variance.f_sqrt()?], 1)?)
+    }
+}
+
+/// The tables that files hold beside the weights, under their names below `speaker_encoder`.
+pub fn tables(config: &SpeakerEncoderConfig) -> Result<Vec<(String, Tensor)>, TorchError> {
+    let mel = analysis(config, Device::Cpu)?;
+    let filter = Tensor::f_from_slice(&[-config.preemphasis as f32, 1.0])?.f_view([1, 1, 2])?;
+    let window = Tensor::f_from_slice(&hamming(config.window as usize))?;
+    let tables = [
+        ("torch_spec.0.filter", filter),
+        ("torch_spec.1.spectrogram.window", window),
+        ("torch_spec.1.mel_scale.fb", mel.filters().shallow_clone()),
+    ];
+    Ok(tables.map(|(name, tensor)| (name.to_owned(), tensor)).into())
+}
+
+fn is_derived(name: &str) -> bool {
+    name.starts_with("torch_spec.") || name.ends_with(".num_batches_tracked")
+}
+
+fn analysis(config: &SpeakerEncoderConfig, device: Device) -> Result<MelSpectrogram, TorchError> {
+    let figures = MelFigures {
+        sample_rate: config.sample_rate,
+        n_fft: config.n_fft,
+        hop: config.hop,
+        mels: config.mels,
+        highest: (config.sample_rate / 2) as f64,
+        have_unit_area: false,
+    };
+    MelSpectrogram::new(figures, &hamming(config.window as usize), device)
+}
+
+/// The periodic Hamming window.
+fn hamming(points: usize) -> Vec<f32> {
+    let step = std::f64::consts::TAU / points as f64;
+    (0..points).map(|point| (0.54 - 0.46 * (step * point as f64).cos()) as f32).collect()
+}
