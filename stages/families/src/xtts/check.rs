@@ -1,0 +1,174 @@
+//! Refuses configurations that no model has, before anything is made of their sizes.
+
+use stage_formats::FormatError;
+
+use super::config::{Config, DecoderConfig, DvaeConfig, GptConfig, SpeakerEncoderConfig};
+
+/// No size of a model is larger; products of two still fit.
+const LARGEST: i64 = 1 << 24;
+/// Layers, heads, blocks.
+const MOST_PARTS: i64 = 1024;
+
+type Checked = Result<(), FormatError>;
+
+pub fn refused(message: impl Into<String>) -> FormatError {
+    FormatError::Damaged { format: "config.json", message: message.into() }
+}
+
+fn in_range(name: &str, size: i64, least: i64, largest: i64) -> Checked {
+    match (least..=largest).contains(&size) {
+        true => Ok(()),
+        false => Err(refused(format!("`{name}` is {size}, expected {least} to {largest}"))),
+    }
+}
+
+fn divisible(name: &str, size: i64, by: &str, parts: i64) -> Checked {
+    match size % parts {
+        0 => Ok(()),
+        _ => Err(refused(format!("`{name}` {size} is not divisible by `{by}` {parts}"))),
+    }
+}
+
+impl Config {
+    /// # Errors
+    ///
+    /// The first value that no model can have, by its name.
+    pub fn check(&self) -> Checked {
+        self.gpt.check()?;
+        self.dvae.check()?;
+        self.decoder.check()?;
+        self.speaker_encoder.check()?;
+        if self.dvae.codes > self.gpt.audio_tokens - 2 {
+            let (codes, tokens) = (self.dvae.codes, self.gpt.audio_tokens);
+            let message = format!("the DVAE has {codes} codes and the GPT {tokens} audio tokens");
+            return Err(refused(message));
+        }
+        if self.decoder.input_width != self.gpt.width {
+            let (input, width) = (self.decoder.input_width, self.gpt.width);
+            let message = format!("`decoder_input_dim` is {input} and the GPT has width {width}");
+            return Err(refused(message));
+        }
+        Ok(())
+    }
+}
+
+impl GptConfig {
+    fn check(&self) -> Checked {
+        in_range("gpt_layers", self.layers, 1, MOST_PARTS)?;
+        in_range("gpt_n_model_channels", self.width, 1, 1 << 16)?;
+        in_range("gpt_n_heads", self.heads, 1, MOST_PARTS)?;
+        divisible("gpt_n_model_channels", self.width, "gpt_n_heads", self.heads)?;
+        divisible("gpt_n_model_channels", self.width, "conditioning heads", self.conditioning_heads)?;
+        in_range("gpt_number_text_tokens", self.text_tokens, 3, LARGEST)?;
+        in_range("gpt_num_audio_tokens", self.audio_tokens, 3, LARGEST)?;
+        in_range("gpt_start_text_token", self.start_text_token, 0, self.text_tokens - 1)?;
+        in_range("gpt_stop_text_token", self.stop_text_token, 0, self.text_tokens - 1)?;
+        in_range("gpt_start_audio_token", self.start_audio_token, 0, self.audio_tokens - 1)?;
+        in_range("gpt_stop_audio_token", self.stop_audio_token, 0, self.audio_tokens - 1)?;
+        in_range("gpt_max_text_tokens", self.max_text_tokens, 1, 1 << 20)?;
+        in_range("gpt_max_audio_tokens", self.max_audio_tokens, 1, 1 << 20)?;
+        in_range("gpt_code_stride_len", self.code_stride, 1, 1 << 20)?;
+        in_range("latents", self.latents, 1, 1 << 16)?;
+        in_range("perceiver_layers", self.perceiver_layers, 0, MOST_PARTS)?;
+        in_range("perceiver_heads", self.perceiver_heads, 1, MOST_PARTS)?;
+        in_range("perceiver_head_width", self.perceiver_head_width, 1, 1 << 16)?;
+        in_range("conditioning_layers", self.conditioning_layers, 0, MOST_PARTS)?;
+        in_range("mels", self.mels, 1, 1 << 12)?;
+        in_range("sample_rate", self.sample_rate, 1_000, 384_000)?;
+        match (0.0..1.0).contains(&self.dropout) && self.layer_norm_eps > 0.0 {
+            true => Ok(()),
+            false => Err(refused("`dropout` or `layer_norm_eps` is out of range")),
+        }
+    }
+}
+
+impl DvaeConfig {
+    fn check(&self) -> Checked {
+        in_range("dvae.codes", self.codes, 1, LARGEST)?;
+        in_range("dvae.codebook_width", self.codebook_width, 1, 1 << 16)?;
+        in_range("dvae.hidden", self.hidden, 1, 1 << 14)?;
+        in_range("dvae.layers", self.layers, 1, 6)?;
+        in_range("dvae.residual_blocks", self.residual_blocks, 0, 64)
+    }
+}
+
+impl DecoderConfig {
+    fn check(&self) -> Checked {
+        let steps = self.upsample_rates.len();
+        in_range("decoder.initial_channels", self.initial_channels, 1, 1 << 16)?;
+        in_range("d_vector_dim", self.speaker_width, 1, 1 << 16)?;
+        in_range("output_sample_rate", self.sample_rate, 1_000, 384_000)?;
+        in_range("decoder.upsample_rates", steps as i64, 1, 16)?;
+        if self.upsample_kernels.len() != steps {
+            return Err(refused("the decoder has not as many kernels as rates"));
+        }
+        if self.resblock_kernels.is_empty()
+            || self.resblock_kernels.len() != self.resblock_dilations.len()
+        {
+            return Err(refused("the decoder has not as many lists of dilations as kernels"));
+        }
+        for (rate, kernel) in self.upsample_rates.iter().zip(&self.upsample_kernels) {
+            in_range("decoder.upsample_rates", *rate, 1, 1 << 10)?;
+            in_range("decoder.upsample_kernels", *kernel, *rate, 1 << 12)?;
+        }
+        let dilations = self.resblock_dilations.iter().flatten();
+        for size in self.resblock_kernels.iter().chain(dilations) {
+            in_range("decoder.resblocks", *size, 1, 1 << 10)?;
+        }
+        divisible("decoder.initial_channels", self.initial_channels, "halvings", 1 << steps)?;
+        let hop = self.upsample_rates.iter().try_fold(1i64, |hop, rate| hop.checked_mul(*rate));
+        match hop == Some(self.hop) {
+            true => Ok(()),
+            false => Err(refused(format!(
+                "`output_hop_length` is {}, the product of the decoder's rates another",
+                self.hop
+            ))),
+        }
+    }
+}
+
+impl SpeakerEncoderConfig {
+    fn check(&self) -> Checked {
+        for (blocks, channels) in self.blocks.iter().zip(self.channels) {
+            in_range("speaker_encoder.blocks", *blocks, 1, 64)?;
+            in_range("speaker_encoder.channels", channels, 8, 1 << 14)?;
+        }
+        in_range("speaker_encoder.mels", self.mels, 8, 1 << 12)?;
+        in_range("speaker_encoder.width", self.width, 1, 1 << 16)?;
+        in_range("speaker_encoder.sample_rate", self.sample_rate, 1_000, 384_000)?;
+        in_range("speaker_encoder.n_fft", self.n_fft, 16, 1 << 16)?;
+        in_range("speaker_encoder.window", self.window, 1, self.n_fft)?;
+        in_range("speaker_encoder.hop", self.hop, 1, self.n_fft)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn values_that_no_model_has_are_named() {
+        let refusal = |change: fn(&mut Config)| {
+            let mut config = Config::published();
+            change(&mut config);
+            config.check().unwrap_err().to_string()
+        };
+        Config::published().check().unwrap();
+        Config::small(40).check().unwrap();
+        for (told, text) in [
+            (refusal(|config| config.gpt.heads = 15), "`gpt_n_heads` 15"),
+            (refusal(|config| config.gpt.heads = 0), "`gpt_n_heads` is 0"),
+            (refusal(|config| config.gpt.stop_text_token = 6681), "`gpt_stop_text_token` is 6681"),
+            (refusal(|config| config.dvae.codes = 1025), "1025 codes"),
+            (refusal(|config| config.dvae.layers = 60), "`dvae.layers` is 60"),
+            (refusal(|config| config.decoder.hop = 255), "`output_hop_length` is 255"),
+            (refusal(|config| config.decoder.upsample_kernels.truncate(1)), "as many kernels"),
+            (refusal(|config| config.decoder.initial_channels = 520), "not divisible"),
+            (refusal(|config| config.decoder.input_width = 512), "`decoder_input_dim` is 512"),
+            (refusal(|config| config.speaker_encoder.channels[0] = 4), "channels` is 4"),
+        ] {
+            assert!(told.contains(text), "{told}");
+        }
+    }
+}
