@@ -38,6 +38,8 @@ pub const DAC: &str = "fish-dac";
 pub const MEL_RVQ: &str = "mel-rvq";
 /// A VITS model.
 pub const VITS: &str = "vits";
+/// An XTTS model.
+pub const XTTS: &str = "xtts";
 /// A speech recogniser.
 pub const WAV2VEC2: &str = "wav2vec2";
 

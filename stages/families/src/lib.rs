@@ -34,6 +34,7 @@ pub static FAMILIES: &[&dyn Family] = &[
     &mel_rvq::MelRvq,
     &vits::Vits,
     &wav2vec2::Wav2Vec2,
+    &xtts::Xtts,
 ];
 
 /// The family of this name.

@@ -47,7 +47,6 @@ fn to_hertz(mel: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::xtts::Config;
 
     /// Values that torchaudio 2.11.0 has in `MelSpectrogram(16000, 512, 400, 160, n_mels=64,

@@ -3,24 +3,12 @@
 use stage_formats::FormatError;
 
 use super::config::{Config, DecoderConfig, DvaeConfig, GptConfig, SpeakerEncoderConfig};
+use crate::sizes::{LARGEST, in_range, refused};
 
-/// No size of a model is larger; products of two still fit.
-const LARGEST: i64 = 1 << 24;
 /// Layers, heads, blocks.
 const MOST_PARTS: i64 = 1024;
 
 type Checked = Result<(), FormatError>;
-
-pub fn refused(message: impl Into<String>) -> FormatError {
-    FormatError::Damaged { format: "config.json", message: message.into() }
-}
-
-fn in_range(name: &str, size: i64, least: i64, largest: i64) -> Checked {
-    match (least..=largest).contains(&size) {
-        true => Ok(()),
-        false => Err(refused(format!("`{name}` is {size}, expected {least} to {largest}"))),
-    }
-}
 
 fn divisible(name: &str, size: i64, by: &str, parts: i64) -> Checked {
     match size % parts {
@@ -58,7 +46,12 @@ impl GptConfig {
         in_range("gpt_n_model_channels", self.width, 1, 1 << 16)?;
         in_range("gpt_n_heads", self.heads, 1, MOST_PARTS)?;
         divisible("gpt_n_model_channels", self.width, "gpt_n_heads", self.heads)?;
-        divisible("gpt_n_model_channels", self.width, "conditioning heads", self.conditioning_heads)?;
+        divisible(
+            "gpt_n_model_channels",
+            self.width,
+            "conditioning heads",
+            self.conditioning_heads,
+        )?;
         in_range("gpt_number_text_tokens", self.text_tokens, 3, LARGEST)?;
         in_range("gpt_num_audio_tokens", self.audio_tokens, 3, LARGEST)?;
         in_range("gpt_start_text_token", self.start_text_token, 0, self.text_tokens - 1)?;

@@ -1,11 +1,52 @@
-//! Sizes of a model that takes a training step in a moment on two cores, for trials.
+//! Models that are made anew: sizes from the parameters of `xtts.init`, with a vocabulary.
+
+use stage_core::{Parameters, StageError};
 
 use super::config::{
     Config, DecoderConfig, DvaeConfig, GptConfig, SamplingConfig, SpeakerEncoderConfig,
 };
+use super::vocabulary::Vocabulary;
+
+/// What a model without weights is.
+pub struct Fresh {
+    pub config: Config,
+    pub vocabulary: Vocabulary,
+}
+
+/// From the parameters of `xtts.init`.
+pub fn config(parameters: &Parameters) -> Result<Fresh, StageError> {
+    let is_published = parameters.text("shape")? == "published";
+    let languages: Vec<String> = match parameters.is_set("languages") {
+        true => parameters.text("languages")?.split_whitespace().map(str::to_owned).collect(),
+        false => Config::published().languages,
+    };
+    let rows = is_published.then_some(Config::published().gpt.text_tokens);
+    let vocabulary = Vocabulary::fresh(parameters.text("characters")?, &languages, rows)?;
+    let tokens = vocabulary.text_tokens()?;
+    let mut config = if is_published { Config::published() } else { Config::small(tokens.rows) };
+    config.languages = languages;
+    let gpt = &mut config.gpt;
+    (gpt.text_tokens, gpt.start_text_token, gpt.stop_text_token) =
+        (tokens.rows, tokens.start, tokens.stop);
+    let figure = |name: &str, preset: i64| match parameters.is_set(name) {
+        true => parameters.integer(name),
+        false => Ok(preset),
+    };
+    gpt.layers = figure("layers", gpt.layers)?;
+    gpt.width = figure("width", gpt.width)?;
+    gpt.heads = figure("heads", gpt.heads)?;
+    gpt.conditioning_heads = gpt.heads;
+    config.decoder.input_width = gpt.width;
+    config.dvae.codes = figure("audio_codes", config.dvae.codes)?;
+    gpt.audio_tokens = config.dvae.codes + 2;
+    gpt.start_audio_token = config.dvae.codes;
+    gpt.stop_audio_token = config.dvae.codes + 1;
+    config.check()?;
+    Ok(Fresh { config, vocabulary })
+}
 
 impl Config {
-    /// With this number of text tokens, of which `[STOP]` is 0 and `[START]` the last. Rates,
+    /// With this number of text tokens; `[STOP]` is 0 and `[START]` the last. Rates,
     /// bins and the perceiver's heads are those of the published model.
     pub fn small(text_tokens: i64) -> Config {
         let published = Config::published();
@@ -48,5 +89,43 @@ impl Config {
             sampling: SamplingConfig { ..published.sampling },
             languages: published.languages,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use stage_core::ParameterValue;
+
+    use super::*;
+
+    fn made(values: &[(&str, ParameterValue)]) -> Result<Fresh, StageError> {
+        let text = |text: &str| ParameterValue::Text(text.to_owned());
+        let mut all = vec![("shape", text("small")), ("characters", text("abc"))];
+        all.extend_from_slice(values);
+        let named = all.into_iter().map(|(name, value)| (name.to_owned(), value));
+        config(&Parameters(named.collect()))
+    }
+
+    #[test]
+    fn the_vocabulary_decides_the_rows_of_the_text() {
+        let languages = ParameterValue::Text("en fi".to_owned());
+        let Fresh { config, .. } = made(&[("languages", languages)]).unwrap();
+        // Stop, unknown, space, three characters, two tags, start.
+        assert_eq!((config.gpt.text_tokens, config.gpt.start_text_token), (9, 8));
+        assert_eq!(config.languages, ["en", "fi"]);
+        let published = ParameterValue::Text("published".to_owned());
+        let Fresh { config, .. } = made(&[("shape", published)]).unwrap();
+        assert_eq!(config, Config::published());
+    }
+
+    #[test]
+    fn another_width_changes_what_depends_on_it() {
+        let values =
+            [("width", ParameterValue::Integer(96)), ("heads", ParameterValue::Integer(6))];
+        let Fresh { config, .. } = made(&values).unwrap();
+        assert_eq!((config.decoder.input_width, config.gpt.conditioning_heads), (96, 6));
+        assert!(made(&values[..1]).is_ok());
+        assert!(made(&[("width", ParameterValue::Integer(66))]).is_err());
     }
 }

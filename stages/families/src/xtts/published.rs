@@ -8,10 +8,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use stage_formats::FormatError;
 
-use super::check::refused;
 use super::config::Config;
 use super::gpt_tensors::GPT_PREFIX;
 use super::tensors::{DECODER_PREFIX, DIRECTION, DVAE_PREFIX, SPEAKER_ENCODER_PREFIX};
+use crate::sizes::refused;
 
 /// Shapes of the tensors of a model by their names.
 pub type Shapes = BTreeMap<String, Vec<i64>>;
@@ -122,7 +122,8 @@ impl Config {
     fn take_model_args(&mut self, args: ModelArgs) -> Result<(), FormatError> {
         if args.gpt_use_perceiver_resampler == Some(false) {
             return Err(FormatError::Unsupported {
-                message: "the model has no perceiver: it is XTTS v1, and v2 is read here".to_owned(),
+                message: "the model has no perceiver: it is XTTS v1, and v2 is read here"
+                    .to_owned(),
             });
         }
         let (gpt, decoder) = (&mut self.gpt, &mut self.decoder);

@@ -94,8 +94,12 @@ impl Config {
     /// The tensors of `model.pth`.
     pub fn model_tensors(&self) -> Vec<Expected> {
         let stats = (MEL_STATS.to_owned(), vec![self.gpt.mels]);
-        let parts =
-            [self.gpt_tensors(), self.decoder_tensors(), self.speaker_encoder_tensors(), vec![stats]];
+        let parts = [
+            self.gpt_tensors(),
+            self.decoder_tensors(),
+            self.speaker_encoder_tensors(),
+            vec![stats],
+        ];
         parts.concat()
     }
 

@@ -8,6 +8,7 @@ pub mod codec;
 mod conditioning_encoder;
 pub mod decoder;
 pub mod dvae;
+pub mod fresh;
 pub mod gpt;
 pub mod gpt2;
 pub mod mel;

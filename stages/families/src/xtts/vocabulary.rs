@@ -1,0 +1,202 @@
+//! `vocab.json`: a file of the `tokenizers` library with a BPE. It is edited as JSON, so that
+//! what is not understood here stays as it was, and ids never move.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use stage_formats::FormatError;
+
+use super::published::TextTokens;
+
+pub const STOP: &str = "[STOP]";
+pub const UNKNOWN: &str = "[UNK]";
+pub const SPACE: &str = "[SPACE]";
+pub const START: &str = "[START]";
+
+/// Where the published vocabulary has `[START]`.
+const PUBLISHED_START: i64 = 261;
+/// The id of `[SPACE]`; characters follow.
+const SPACE_ID: i64 = 2;
+/// A larger id belongs to no model.
+const LARGEST_ID: i64 = 1 << 22;
+
+/// A checked file. Ids may have holes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Vocabulary {
+    file: Map<String, Value>,
+}
+
+pub(super) fn refused(message: impl Into<String>) -> FormatError {
+    FormatError::Damaged { format: "vocab.json", message: message.into() }
+}
+
+impl Vocabulary {
+    /// # Errors
+    ///
+    /// For what is no BPE of the `tokenizers` library, or has two tokens with one id.
+    pub fn read(json: &[u8]) -> Result<Vocabulary, FormatError> {
+        let file = serde_json::from_slice(json).map_err(|error| refused(error.to_string()))?;
+        let vocabulary = Vocabulary { file };
+        if vocabulary.file.get("model").and_then(|model| model.get("type")) != Some(&json!("BPE")) {
+            return Err(refused("it is no BPE of the `tokenizers` library"));
+        }
+        vocabulary.text_tokens()?;
+        Ok(vocabulary)
+    }
+
+    /// Single characters and language tags. With a number of rows it is as long as that, with
+    /// `[START]` where the published one has it and a hole before its last token.
+    pub fn fresh(
+        characters: &str,
+        languages: &[String],
+        rows: Option<i64>,
+    ) -> Result<Vocabulary, FormatError> {
+        let mut tokens: Vec<String> = Vec::new();
+        for character in characters.chars().filter(|character| !character.is_whitespace()) {
+            let character = character.to_string();
+            if !tokens.contains(&character) {
+                tokens.push(character);
+            }
+        }
+        let first = SPACE_ID + 1;
+        let mut vocab = json!({ STOP: 0, UNKNOWN: 1, SPACE: SPACE_ID });
+        let mut added = vec![added(STOP, 0), added(UNKNOWN, 1), added(SPACE, SPACE_ID)];
+        for (id, character) in (first..).zip(&tokens) {
+            vocab[character] = json!(id);
+        }
+        let start = match rows {
+            Some(_) if first + tokens.len() as i64 > PUBLISHED_START => {
+                return Err(refused(format!("more than {} characters", PUBLISHED_START - first)));
+            }
+            Some(_) => PUBLISHED_START,
+            None => first + (tokens.len() + languages.len()) as i64,
+        };
+        let tags = if rows.is_some() { start + 1 } else { start - languages.len() as i64 };
+        let specials = languages.iter().map(|language| format!("[{language}]"));
+        for (id, token) in (tags..).zip(specials).chain([(start, START.to_owned())]) {
+            vocab[&token] = json!(id);
+            added.push(self::added(&token, id));
+        }
+        if let Some(rows) = rows {
+            vocab["[LAST]"] = json!(rows - 1);
+            added.push(self::added("[LAST]", rows - 1));
+        }
+        let file = json!({
+            "version": "1.0",
+            "truncation": null,
+            "padding": null,
+            "added_tokens": added,
+            "normalizer": null,
+            "pre_tokenizer": { "type": "Whitespace" },
+            "post_processor": null,
+            "decoder": null,
+            "model": {
+                "type": "BPE",
+                "dropout": null,
+                "unk_token": UNKNOWN,
+                "continuing_subword_prefix": null,
+                "end_of_word_suffix": null,
+                "fuse_unk": false,
+                "vocab": vocab,
+                "merges": [],
+            },
+        });
+        Vocabulary::read(file.to_string().as_bytes())
+    }
+
+    /// The same vocabulary gives the same bytes.
+    pub fn to_json(&self) -> Result<Vec<u8>, FormatError> {
+        serde_json::to_vec(&self.file).map_err(|error| refused(error.to_string()))
+    }
+
+    /// All tokens with their ids.
+    ///
+    /// # Errors
+    ///
+    /// For ids that are no small numbers, and for two tokens with one id.
+    pub fn ids(&self) -> Result<BTreeMap<String, i64>, FormatError> {
+        let model = self.model()?.iter().map(|(token, id)| (token.clone(), id));
+        let added = self.file.get("added_tokens").and_then(Value::as_array);
+        let added = added.into_iter().flatten().filter_map(|token| {
+            Some((token.get("content")?.as_str()?.to_owned(), token.get("id")?))
+        });
+        let (mut ids, mut tokens) = (BTreeMap::new(), BTreeMap::new());
+        for (token, id) in model.chain(added) {
+            let id = id.as_i64().filter(|id| (0..LARGEST_ID).contains(id));
+            let id =
+                id.ok_or_else(|| refused(format!("the id of `{token}` is no small number")))?;
+            let before = ids.insert(token.clone(), id);
+            let other = tokens.insert(id, token.clone());
+            if before.is_some_and(|before| before != id) {
+                return Err(refused(format!("`{token}` has two ids")));
+            }
+            if let Some(other) = other.filter(|other| *other != token) {
+                return Err(refused(format!("`{other}` and `{token}` have the id {id}")));
+            }
+        }
+        Ok(ids)
+    }
+
+    /// The rows of an embedding for it (its largest id + 1), and the ids of `[START]` and `[STOP]`.
+    pub fn text_tokens(&self) -> Result<TextTokens, FormatError> {
+        let ids = self.ids()?;
+        let of = |token: &str| {
+            ids.get(token).copied().ok_or_else(|| refused(format!("it has no token `{token}`")))
+        };
+        let largest = ids.values().max().copied().unwrap_or(0);
+        Ok(TextTokens { rows: largest + 1, start: of(START)?, stop: of(STOP)? })
+    }
+
+    fn model(&self) -> Result<&Map<String, Value>, FormatError> {
+        let vocab = self.file.get("model").and_then(|model| model.get("vocab"));
+        vocab.and_then(Value::as_object).ok_or_else(|| refused("it has no `model.vocab`"))
+    }
+}
+
+/// A token that is found before all merges.
+fn added(token: &str, id: i64) -> Value {
+    json!({
+        "id": id,
+        "special": true,
+        "content": token,
+        "single_word": false,
+        "lstrip": false,
+        "rstrip": false,
+        "normalized": false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn fresh(rows: Option<i64>) -> Vocabulary {
+        Vocabulary::fresh("ab a", &["fi".to_owned()], rows).unwrap()
+    }
+
+    #[test]
+    fn rows_are_counted_by_the_largest_id_and_not_by_entries() {
+        let tokens = fresh(None).text_tokens().unwrap();
+        assert_eq!(tokens, TextTokens { rows: 7, start: 6, stop: 0 });
+        let long = fresh(Some(6681));
+        assert_eq!(long.text_tokens().unwrap(), TextTokens { rows: 6681, start: 261, stop: 0 });
+        assert_eq!(long.ids().unwrap().len(), 8);
+    }
+
+    #[test]
+    fn what_is_no_vocabulary_is_refused() {
+        for (file, told) in [
+            ("[]", "invalid type"),
+            ("{}", "no BPE"),
+            (r#"{"model": {"type": "BPE"}}"#, "no `model.vocab`"),
+            (r#"{"model": {"type": "BPE", "vocab": {"a": 0}}}"#, "no token `[START]`"),
+            (r#"{"model": {"type": "BPE", "vocab": {"a": 0, "b": 0}}}"#, "have the id 0"),
+            (r#"{"model": {"type": "BPE", "vocab": {"a": -1}}}"#, "no small number"),
+            (r#"{"model": {"type": "BPE", "vocab": {"a": 99999999}}}"#, "no small number"),
+        ] {
+            let error = Vocabulary::read(file.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
+        }
+    }
+}

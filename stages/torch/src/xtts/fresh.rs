@@ -1,0 +1,104 @@
+//! Random weights to begin with.
+
+use stage_families::xtts::{
+    Config, DIRECTION, DVAE_PREFIX, LENGTH, MEL_STATS, SPEAKER_ENCODER_PREFIX,
+};
+use tch::{Device, Kind, Tensor};
+
+use crate::error::TorchError;
+use crate::random::Random;
+use crate::weights::Weights;
+
+/// The deviation of embeddings, that of GPT-2.
+const EMBEDDING: f64 = 0.02;
+/// What log-mel bins are divided by: their usual size, so that the DVAE tells frames apart.
+const USUAL_MEL: f64 = 4.0;
+const FLOATS: (Kind, Device) = (Kind::Float, Device::Cpu);
+
+/// All tensors of a model by their full names. The same seed gives the same weights.
+pub fn weights(config: &Config, seed: u64) -> Result<Weights, TorchError> {
+    let mut random = Random::new(seed);
+    let mut weights = Weights::default();
+    let (lengths, others): (Vec<_>, Vec<_>) =
+        config.tensors().into_iter().partition(|(name, _)| name.ends_with(LENGTH));
+    for (name, shape) in others {
+        let tensor = match table(config, &name, &shape)? {
+            Some(table) => table,
+            None => draw(&mut random, &name, &shape)?,
+        };
+        weights.insert(name, tensor);
+    }
+    for (name, _) in lengths {
+        let direction = format!("{}{DIRECTION}", name.trim_end_matches(LENGTH));
+        let direction = weights.get(&direction);
+        let direction = direction
+            .ok_or_else(|| TorchError::Model(format!("`{name}` has no direction beside it")))?;
+        // Then the weight is the direction itself.
+        let length = direction.f_norm_scalaropt_dim(2.0, [1, 2], true)?;
+        weights.insert(name, length);
+    }
+    Ok(weights)
+}
+
+/// What follows from the sizes.
+fn table(config: &Config, name: &str, shape: &[i64]) -> Result<Option<Tensor>, TorchError> {
+    if name == MEL_STATS {
+        return Ok(Some(Tensor::f_full(shape, USUAL_MEL, FLOATS)?));
+    }
+    let encoder = &config.speaker_encoder;
+    let values = match name.strip_prefix(SPEAKER_ENCODER_PREFIX) {
+        Some("torch_spec.0.filter") => encoder.emphasis_filter(),
+        Some("torch_spec.1.spectrogram.window") => encoder.hamming_window(),
+        Some("torch_spec.1.mel_scale.fb") => encoder.mel_filters(),
+        _ => return Ok(None),
+    };
+    Ok(Some(Tensor::f_from_slice(&values)?.f_view(shape)?))
+}
+
+fn draw(random: &mut Random, name: &str, shape: &[i64]) -> Result<Tensor, TorchError> {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    Ok(match last {
+        "bias" | "running_mean" => Tensor::f_zeros(shape, FLOATS)?,
+        "num_batches_tracked" => Tensor::f_zeros(shape, (Kind::Int64, Device::Cpu))?,
+        _ if shape.len() == 1 => Tensor::f_ones(shape, FLOATS)?,
+        "embed" => random.normal(shape, 1.0)?,
+        "latents" => random.normal(shape, EMBEDDING)?,
+        _ if name.contains("embedding") => random.normal(shape, EMBEDDING)?,
+        // Behind a ReLU this keeps the size of what comes in, and so tells codes apart.
+        _ if name.starts_with(DVAE_PREFIX) => random.normal(shape, spread(name, shape, 2.0))?,
+        // The deviation of the even distribution that layers begin with in PyTorch.
+        _ => random.normal(shape, spread(name, shape, 1.0 / 3.0))?,
+    })
+}
+
+fn spread(name: &str, shape: &[i64], gain: f64) -> f64 {
+    let is_input_first = name.contains(".c_") && shape.len() == 2;
+    let inputs: i64 = match is_input_first {
+        true => shape[0],
+        false => shape.iter().skip(1).product(),
+    };
+    (gain / inputs.max(1) as f64).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_all_tensors_and_another_one_others() {
+        let config = Config::small(40);
+        let own = weights(&config, 1).unwrap();
+        own.check(&config.tensors()).unwrap();
+        let table = |seed| {
+            let mut weights = weights(&config, seed).unwrap();
+            weights.remove("gpt.text_embedding.weight").unwrap()
+        };
+        assert!(table(1) == table(1) && table(1) != table(2));
+        let of = |part: &str| {
+            own.get(&format!("hifigan_decoder.waveform_decoder.ups.0.{part}")).unwrap()
+        };
+        let norm = of(DIRECTION).f_norm_scalaropt_dim(2.0, [1, 2], true).unwrap();
+        assert_eq!(*of(LENGTH), norm);
+    }
+}
