@@ -36,6 +36,11 @@ pub trait Exporter: Sync {
         vec![(name, as_they_are(model))]
     }
 
+    /// The key of the PyTorch file under which its tensors lie, where that is not the top.
+    fn dictionary(&self, _file: &str) -> Option<&'static str> {
+        None
+    }
+
     /// The tensors of a discriminator, as the original project trains it.
     fn discriminator(&self, _model: &Fields) -> Recipes {
         Recipes::new()

@@ -8,7 +8,7 @@ use stage_core::{Blob, Context, Fields, FileParts, StageError};
 use stage_formats::shapes::listed;
 use stage_formats::{Parts, WeightFile};
 
-use crate::artifact::TOKENIZER;
+use crate::artifact::{TOKENIZER, VOCABULARY};
 
 /// Limit on the bytes of a file that describes a model: configurations have some kilobytes.
 const MAX_DESCRIPTION: u64 = 1 << 20;
@@ -54,6 +54,11 @@ impl<'a> Files<'a> {
         self.asset.blob(&format!("{}{name}", self.folder)).cloned()
     }
 
+    /// The path in the asset of a neighbouring file, if there is one.
+    pub fn path_beside(&self, name: &str) -> Option<String> {
+        self.beside(name).map(|_| format!("{}{name}", self.folder))
+    }
+
     /// A file of weights, which is read a tensor at a time.
     pub fn weights(&self, path: &str, context: &mut dyn Context) -> Result<Opened, StageError> {
         let blob = self.exactly(path)?;
@@ -97,7 +102,8 @@ pub fn description(
     blob: &Blob,
     context: &mut dyn Context,
 ) -> Result<Bytes, StageError> {
-    let most = if name == TOKENIZER { MAX_TOKENIZER } else { MAX_DESCRIPTION };
+    let most =
+        if [TOKENIZER, VOCABULARY].contains(&name) { MAX_TOKENIZER } else { MAX_DESCRIPTION };
     if blob.size > most {
         let message = format!(
             "`{name}` has {} bytes, more than the {most} that such a description of a model may have",

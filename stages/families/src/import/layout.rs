@@ -109,15 +109,19 @@ impl Layout {
         }
     }
 
+    /// The shapes of the tensors, in the integers of libtorch.
+    pub fn shapes(&self) -> impl Iterator<Item = (&str, Vec<i64>)> {
+        let sizes = |place: &Place| place.info.shape.iter().map(|size| *size as i64).collect();
+        self.tensors.iter().map(move |(name, place)| (name.as_str(), sizes(place)))
+    }
+
     /// The same for weights that may be stored in pairs.
     pub fn check_paired(&self, expected: Vec<Expected>) -> Result<(), StageError> {
         self.check(&paired(expected, |name| self.tensors.contains_key(name)))
     }
 
     pub fn check(&self, expected: &[Expected]) -> Result<(), StageError> {
-        let sizes = |place: &Place| place.info.shape.iter().map(|size| *size as i64).collect();
-        let found = self.tensors.iter().map(|(name, place)| (name.as_str(), sizes(place)));
-        shapes::compare(&found.collect(), expected).map_err(|problems| {
+        shapes::compare(&self.shapes().collect(), expected).map_err(|problems| {
             StageError::failed(format!(
                 "the weights are not those that `config.json` asks for; {problems}"
             ))

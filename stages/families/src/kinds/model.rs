@@ -10,7 +10,8 @@ use stage_core::{
 pub const KINDS: &[&Kind] = &[&IMPORT, &EXPORT, &AUDITION];
 
 /// The families of published weights, in the words of the parameter `family`.
-const MODELS: &[&str] = &[artifact::DUAL_AR, artifact::DAC, artifact::VITS, artifact::WAV2VEC2];
+const MODELS: &[&str] =
+    &[artifact::DUAL_AR, artifact::DAC, artifact::VITS, artifact::WAV2VEC2, artifact::XTTS];
 
 pub static IMPORT: Kind = Kind {
     name: "model.import",
@@ -40,7 +41,12 @@ and `vits.synthesize` set aside or refuse texts with letters or digits beyond AS
 `command` stage with uroman has to write anew before.
 
 Speech recognisers (`wav2vec2`) are checkpoints of `Wav2Vec2ForCTC` of transformers without adapters,
-with `vocab.json` and `preprocessor_config.json` beside; `asr.transcribe` hears with them.",
+with `vocab.json` and `preprocessor_config.json` beside; `asr.transcribe` hears with them.
+
+XTTS v2 models are `model.pth` of the release or a checkpoint of its trainer, with `config.json` and
+`vocab.json` beside. `dvae.pth`, which training needs, `mel_stats.pth` and `speakers_xtts.pth` are
+taken where they are; copies of tensors, filters and the optimizer's state are left out. Sizes that
+`config.json` does not give follow from the tensors.",
     work: Work::Gather,
     cost: Cost::Weights(Weights { written: 1.0 }),
     inputs: &[InputPort {
@@ -63,10 +69,17 @@ with `vocab.json` and `preprocessor_config.json` beside; `asr.transcribe` hears 
     parameters: &[
         Parameter {
             name: "family",
-            parameter_type: ParameterType::Choice(&["auto", "fish-dual-ar", "fish-dac", "vits", "wav2vec2"]),
+            parameter_type: ParameterType::Choice(&[
+                "auto",
+                "fish-dual-ar",
+                "fish-dac",
+                "vits",
+                "wav2vec2",
+                "xtts",
+            ]),
             default: Default::Text("auto"),
             doc: "What the weights are: a text model of Fish Speech, its codec, a VITS model, a \
-                  speech recogniser, or what the names of the tensors say.",
+                  speech recogniser, an XTTS model, or what the names of the tensors say.",
             ..Parameter::BASE
         },
         Parameter {
@@ -120,11 +133,12 @@ has `model.pth`, `config.json`, `tokenizer.tiktoken` and `special_tokens.json`. 
 the names that loralib gives, and `adapters.json` with their base, rank and alpha. A VITS model has
 `model.safetensors` (`pytorch_model.bin` as `pth`), `config.json`, `vocab.json` and
 `tokenizer_config.json`, which `VitsModel` and `VitsTokenizer` of transformers load, and
-`speakers.json` where its speakers have names. Of these there
-are those that the model has; where there is one alone, `export` names the file itself:
+`speakers.json` where its speakers have names. An XTTS model has `model.pth`, `config.json`,
+`vocab.json`, `dvae.pth`, `mel_stats.pth` and `speakers_xtts.pth`, which `Xtts.load_checkpoint` and
+the trainer load. Of these there are those that the model has; where there is one alone, `export` names the file itself:
 `export = \"out/voice/codec.pth\"`.
 
-The weights are one flat state dict in C order, under the names that the original has now, and
+The weights are one flat state dict in C order (of XTTS under the key `model`), under the names that the original has now, and
 `model.import` gives the same tensors again, to the bit unless `dtype` says otherwise. Of a VITS model
 there are the weights that it speaks with: those that transformers wants whole are made whole, in f32
 unless `dtype` says otherwise, and a discriminator is left out unless `discriminator` asks for it. A
@@ -136,7 +150,13 @@ licence that the model carries stands in the head of `README.md`, where `model.i
         reads: FieldSet::All,
         doc: "A model or adapters: of `model.import`, `fish.finetune`, `fish.lora`, `fish.merge` or \
               `vits.finetune`, for example.",
-        takes: &[artifact::DUAL_AR, artifact::LORA, artifact::DAC, artifact::VITS],
+        takes: &[
+            artifact::DUAL_AR,
+            artifact::LORA,
+            artifact::DAC,
+            artifact::VITS,
+            artifact::XTTS,
+        ],
         ..InputPort::ARTIFACT
     }],
     outputs: &[OutputPort {
@@ -152,7 +172,7 @@ licence that the model carries stands in the head of `README.md`, where `model.i
             parameter_type: ParameterType::Choice(&["auto", "pth", "safetensors"]),
             default: Default::Text("auto"),
             doc: "What the weights are written as. `auto` is what the original project reads: \
-                  `pth` for Fish Speech, `safetensors` for VITS.",
+                  `pth` for Fish Speech and XTTS, `safetensors` for VITS.",
             ..Parameter::BASE
         },
         Parameter {

@@ -3,10 +3,13 @@
 mod buffers;
 mod check;
 mod config;
+mod export;
 mod fresh;
 mod gpt_tensors;
+mod import;
 pub mod kinds;
 mod published;
+mod speakers;
 mod tensors;
 mod vocabulary;
 
@@ -17,14 +20,18 @@ pub use self::config::{
 };
 pub use self::fresh::{Fresh, config as fresh_config};
 pub use self::gpt_tensors::{GPT_PREFIX, is_duplicate};
+pub use self::import::SPEAKERS_FILE;
 pub use self::published::{Shapes, TextTokens};
+pub use self::speakers::{Speaker, Speakers};
 pub use self::tensors::{
     DECODER_PREFIX, DIRECTION, DVAE_PREFIX, LENGTH, MEL_STATS, SPEAKER_ENCODER_PREFIX, is_buffer,
     parameters,
 };
 pub use self::vocabulary::Vocabulary;
 use crate::artifact;
+use crate::export::Exporter;
 use crate::family::Family;
+use crate::import::Importer;
 
 pub struct Xtts;
 
@@ -39,5 +46,13 @@ impl Family for Xtts {
 
     fn kinds(&self) -> &'static [&'static Kind] {
         kinds::KINDS
+    }
+
+    fn importer(&self) -> Option<&dyn Importer> {
+        Some(self)
+    }
+
+    fn exporter(&self) -> Option<&dyn Exporter> {
+        Some(self)
     }
 }

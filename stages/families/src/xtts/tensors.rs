@@ -44,10 +44,6 @@ impl Scope<'_> {
         layer.add("bias", &[outputs]);
     }
 
-    fn norm(&mut self, name: impl std::fmt::Display, width: i64) {
-        self.layer(name, width, &[]);
-    }
-
     /// A convolution under weight norm, its weight `[first, second, kernel]`.
     fn normed(&mut self, name: impl std::fmt::Display, bias: i64, shape: [i64; 3]) {
         let mut layer = self.under(name);

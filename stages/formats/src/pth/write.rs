@@ -1,5 +1,6 @@
 //! The writer: a flat dictionary of contiguous tensors that `torch.load(weights_only=True)`
-//! reads, one tensor at a time. The same tensors give the same bytes.
+//! reads, one tensor at a time. The dictionary may lie in another one under a key, and a tensor
+//! without a name is written without any dictionary. The same tensors give the same bytes.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -33,9 +34,18 @@ impl<W: Write> PthWriter<W> {
         sink: W,
         tensors: BTreeMap<String, TensorInfo>,
     ) -> Result<PthWriter<W>, FormatError> {
+        PthWriter::under(sink, tensors, None)
+    }
+
+    /// The same with the dictionary under a key of another one.
+    pub fn under(
+        sink: W,
+        tensors: BTreeMap<String, TensorInfo>,
+        key: Option<&str>,
+    ) -> Result<PthWriter<W>, FormatError> {
         let tensors: Vec<(String, TensorInfo)> = tensors.into_iter().collect();
         let mut zip = ZipWriter { sink, offset: 0, directory: Vec::new(), entries: 0 };
-        zip.entry(&format!("{FOLDER}/data.pkl"), &pickle(&tensors)?)?;
+        zip.entry(&format!("{FOLDER}/data.pkl"), &pickle(&tensors, key)?)?;
         zip.entry(&format!("{FOLDER}/byteorder"), b"little")?;
         Ok(PthWriter { zip, tensors: Announced::new(FORMAT, tensors) })
     }
@@ -58,41 +68,66 @@ impl<W: Write> PthWriter<W> {
     }
 }
 
-/// A program for the stack machine that makes the dictionary.
-fn pickle(tensors: &[(String, TensorInfo)]) -> Result<Vec<u8>, FormatError> {
-    let mut program = vec![0x80, 2, b'}', b'('];
-    for (number, (name, info)) in tensors.iter().enumerate() {
-        let elements = info.bytes().and(info.elements());
-        let elements = elements.ok_or_else(|| FormatError::tensor(name, "it is too large"))?;
-        let (class, rebuild) = match info.dtype {
-            // Types without a storage class of their own lie in untyped storages.
-            Dtype::U16 => ("torch.storage\nUntypedStorage", "_rebuild_tensor_v3"),
-            dtype => (storage_class(dtype), "_rebuild_tensor_v2"),
-        };
-        text(&mut program, name)?;
-        global(&mut program, &format!("torch._utils\n{rebuild}"));
-        program.extend(b"((");
-        text(&mut program, "storage")?;
-        global(&mut program, class);
-        text(&mut program, &number.to_string())?;
-        text(&mut program, "cpu")?;
-        let count = if info.dtype == Dtype::U16 { elements * info.dtype.size() } else { elements };
-        integer(&mut program, count);
-        program.extend(b"tQ");
-        integer(&mut program, 0);
-        tuple(&mut program, &info.shape);
-        tuple(&mut program, &strides(&info.shape));
-        // No gradient wanted, and no hooks.
-        program.push(0x89);
-        global(&mut program, "collections\nOrderedDict");
-        program.extend(b")R");
-        if info.dtype == Dtype::U16 {
-            global(&mut program, "torch\nuint16");
-        }
-        program.extend(b"tR");
+/// A program for the stack machine that makes the dictionary, or the only tensor if that has no
+/// name.
+fn pickle(tensors: &[(String, TensorInfo)], key: Option<&str>) -> Result<Vec<u8>, FormatError> {
+    let mut program = vec![0x80, 2];
+    if let [(name, info)] = tensors
+        && name.is_empty()
+    {
+        tensor(&mut program, 0, name, info)?;
+        program.push(b'.');
+        return Ok(program);
     }
-    program.extend(b"u.");
+    if let Some(key) = key {
+        program.extend(b"}(");
+        text(&mut program, key)?;
+    }
+    program.extend(b"}(");
+    for (number, (name, info)) in tensors.iter().enumerate() {
+        text(&mut program, name)?;
+        tensor(&mut program, number, name, info)?;
+    }
+    program.push(b'u');
+    program.extend(if key.is_some() { &b"u."[..] } else { &b"."[..] });
     Ok(program)
+}
+
+/// The call that makes a tensor of the storage with this number.
+fn tensor(
+    program: &mut Vec<u8>,
+    number: usize,
+    name: &str,
+    info: &TensorInfo,
+) -> Result<(), FormatError> {
+    let elements = info.bytes().and(info.elements());
+    let elements = elements.ok_or_else(|| FormatError::tensor(name, "it is too large"))?;
+    let (class, rebuild) = match info.dtype {
+        // Types without a storage class of their own lie in untyped storages.
+        Dtype::U16 => ("torch.storage\nUntypedStorage", "_rebuild_tensor_v3"),
+        dtype => (storage_class(dtype), "_rebuild_tensor_v2"),
+    };
+    global(program, &format!("torch._utils\n{rebuild}"));
+    program.extend(b"((");
+    text(program, "storage")?;
+    global(program, class);
+    text(program, &number.to_string())?;
+    text(program, "cpu")?;
+    let count = if info.dtype == Dtype::U16 { elements * info.dtype.size() } else { elements };
+    integer(program, count);
+    program.extend(b"tQ");
+    integer(program, 0);
+    tuple(program, &info.shape);
+    tuple(program, &strides(&info.shape));
+    // No gradient wanted, and no hooks.
+    program.push(0x89);
+    global(program, "collections\nOrderedDict");
+    program.extend(b")R");
+    if info.dtype == Dtype::U16 {
+        global(program, "torch\nuint16");
+    }
+    program.extend(b"tR");
+    Ok(())
 }
 
 fn text(program: &mut Vec<u8>, text: &str) -> Result<(), FormatError> {

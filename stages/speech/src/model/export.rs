@@ -71,7 +71,8 @@ impl GatherJob for Export {
         let license = model.text(LICENSE).filter(|text| !text.trim().is_empty());
         values.extend(license.map(|text| (MODEL_CARD.to_owned(), card(text))));
         for (name, recipes) in &files {
-            let blob = self.weights(model, recipes, format, context)?;
+            let place = Place { format, key: exporter.dictionary(name) };
+            let blob = self.weights(model, recipes, place, context)?;
             values.push(((*name).to_owned(), NewValue::blob(blob)));
             tensors += recipes.len() as u64;
         }
@@ -130,7 +131,7 @@ impl Export {
         &self,
         model: &Fields,
         recipes: &Recipes,
-        format: Format,
+        place: Place,
         context: &mut dyn Context,
     ) -> Result<Blob, StageError> {
         let infos = self.infos(model, recipes, context)?;
@@ -147,7 +148,7 @@ impl Export {
             path.map_err(|_| StageError::failed(format!("{failed}: its path is not UTF-8")))?;
         let (sink, total) =
             (FileSink::create(&RealFs, &path).map_err(FormatError::from)?, infos.len() as u64);
-        let mut writer = Writer::new(format, sink, infos)?;
+        let mut writer = Writer::new(place, sink, infos)?;
         let order = writer.order();
         let made = order.iter().filter_map(|name| recipes.get(name));
         for (done, recipe) in made.enumerate() {
@@ -204,6 +205,14 @@ fn read(model: &Fields, name: &str, context: &mut dyn Context) -> Result<Tensor,
         .map_err(|error| StageError::failed(format!("`{name}`: {error}")))
 }
 
+/// Where tensors are written.
+#[derive(Clone, Copy)]
+struct Place {
+    format: Format,
+    /// The key of the dictionary that holds them, if it lies in another one.
+    key: Option<&'static str>,
+}
+
 /// A writer of either format.
 enum Writer {
     Pth(PthWriter<FileSink>),
@@ -212,13 +221,13 @@ enum Writer {
 
 impl Writer {
     fn new(
-        format: Format,
+        place: Place,
         sink: FileSink,
         infos: BTreeMap<String, TensorInfo>,
     ) -> Result<Writer, FormatError> {
         let metadata = [(OF_PYTORCH.0.to_owned(), OF_PYTORCH.1.to_owned())].into();
-        Ok(match format {
-            Format::Pth => Writer::Pth(PthWriter::new(sink, infos)?),
+        Ok(match place.format {
+            Format::Pth => Writer::Pth(PthWriter::under(sink, infos, place.key)?),
             Format::Safetensors => {
                 Writer::Safetensors(SafetensorsWriter::new(sink, infos, &metadata)?)
             }

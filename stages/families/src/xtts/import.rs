@@ -1,0 +1,160 @@
+//! The published files of an XTTS model, and the checkpoints of its trainer, which hold model and
+//! DVAE in one file.
+
+use stage_core::{Blob, Context, NewValue, StageError};
+use stage_formats::WeightFile;
+use stage_formats::shapes::Expected;
+
+use super::published::Shapes;
+use super::tensors::{DIRECTION, DVAE_PREFIX, LENGTH, MEL_STATS};
+use super::{Config, Speakers, Vocabulary, Xtts, is_duplicate};
+use crate::artifact::{CONFIG, CONFIG_KIND, TOKENIZER_KIND, VOCABULARY};
+use crate::import::{CONFIG_FILE, Imported, Importer, Layout, Opened, Part, Request};
+
+pub const DVAE_FILE: &str = "dvae.pth";
+pub const MEL_STATS_FILE: &str = "mel_stats.pth";
+/// Voices that come with the model.
+pub const SPEAKERS_FILE: &str = "speakers_xtts.pth";
+
+/// What trainer checkpoints put before the model's names.
+const TRAINER: &str = "xtts.";
+/// Filters of the trainer's spectrograms, which follow from their sizes.
+const REMADE: &str = "torch_mel_spectrogram_";
+/// What the DVAE needs for its own training alone.
+const DVAE_UNUSED: [&str; 3] =
+    ["dvae.discrete_loss.", "dvae.codebook.cluster_size", "dvae.codebook.embed_avg"];
+/// Names of the pair of weight norm in files of older libraries.
+const OLDER: [(&str, &str); 2] = [("weight_g", LENGTH), ("weight_v", DIRECTION)];
+
+impl Importer for Xtts {
+    fn prefixes(&self) -> &'static [&'static str] {
+        &["model."]
+    }
+
+    fn marks(&self) -> &'static [&'static [&'static str]] {
+        &[
+            &["gpt.conditioning_encoder.", "hifigan_decoder."],
+            &["xtts.gpt.conditioning_encoder.", "xtts.hifigan_decoder."],
+        ]
+    }
+
+    fn import(
+        &self,
+        weights: Opened,
+        request: &Request<'_>,
+        context: &mut dyn Context,
+    ) -> Result<Imported, StageError> {
+        let file = request.config(context)?;
+        let json = request.files.needed(VOCABULARY, "how texts are read", context)?;
+        let vocabulary = Vocabulary::read(&json)?;
+        let layout = Layout::renamed(&weights.file, self.prefixes(), own_name)?;
+        let mut parts = vec![Part { weights, layout }];
+        if !has(&parts, DVAE_PREFIX) {
+            let rename = |name: &str| own_name(&format!("{DVAE_PREFIX}{name}"));
+            parts.extend(beside(DVAE_FILE, request, context, rename)?);
+        }
+        if !has(&parts, MEL_STATS) {
+            let rename = |_: &str| Some(MEL_STATS.to_owned());
+            parts.extend(beside(MEL_STATS_FILE, request, context, rename)?);
+        }
+        let config = Config::read_published(&file, &shapes(&parts), vocabulary.text_tokens()?)?;
+        check(&parts, &config)?;
+        let mut values = vec![
+            (CONFIG.to_owned(), NewValue::bytes(CONFIG_KIND, config.to_json()?)),
+            (CONFIG_FILE.to_owned(), NewValue::bytes(CONFIG_KIND, file)),
+            (VOCABULARY.to_owned(), NewValue::bytes(TOKENIZER_KIND, json)),
+        ];
+        if let Some(blob) = request.files.beside(SPEAKERS_FILE) {
+            let opened = WeightFile::read(context.open(&blob)?)?;
+            Speakers::read(opened, &config).map_err(|error| error.of(SPEAKERS_FILE))?;
+            values.push((SPEAKERS_FILE.to_owned(), NewValue::blob(Blob::clone(&blob))));
+        }
+        let notes = match has(&parts, DVAE_PREFIX) {
+            true => Vec::new(),
+            false => vec![(format!("there is no `{DVAE_FILE}`, which training needs"), 1)],
+        };
+        Ok(Imported { parts, values, notes })
+    }
+}
+
+/// A file of further tensors, if there is one.
+fn beside(
+    name: &str,
+    request: &Request<'_>,
+    context: &mut dyn Context,
+    rename: impl Fn(&str) -> Option<String>,
+) -> Result<Option<Part>, StageError> {
+    let Some(path) = request.files.path_beside(name) else { return Ok(None) };
+    let weights = request.files.weights(&path, context)?;
+    let layout = Layout::renamed(&weights.file, &["model."], rename)?;
+    Ok(Some(Part { weights, layout }))
+}
+
+/// Our name of a tensor; none for what the model does not have.
+fn own_name(name: &str) -> Option<String> {
+    let name = name.strip_prefix(TRAINER).unwrap_or(name);
+    let is_unused = DVAE_UNUSED.iter().any(|start| name.starts_with(start));
+    if is_unused || name.starts_with(REMADE) || is_duplicate(name) {
+        return None;
+    }
+    let newer = OLDER.iter().find_map(|(older, newer)| {
+        let module = name.strip_suffix(older)?;
+        Some(format!("{module}{newer}"))
+    });
+    Some(newer.unwrap_or_else(|| name.to_owned()))
+}
+
+fn has(parts: &[Part], start: &str) -> bool {
+    parts.iter().any(|part| part.layout.names().any(|name| name.starts_with(start)))
+}
+
+fn shapes(parts: &[Part]) -> Shapes {
+    let all = parts.iter().flat_map(|part| part.layout.shapes());
+    all.map(|(name, shape)| (name.to_owned(), shape)).collect()
+}
+
+/// Each part against what it should hold; the DVAE may be missing.
+fn check(parts: &[Part], config: &Config) -> Result<(), StageError> {
+    let mut expected: Vec<Expected> = config.model_tensors();
+    if has(parts, DVAE_PREFIX) {
+        expected.extend(config.dvae_tensors());
+    }
+    let Some((first, others)) = parts.split_first() else { return Ok(()) };
+    for part in others {
+        let names: Vec<&str> = part.layout.names().collect();
+        let is_own = |(name, _): &Expected| {
+            let prefix = if names.contains(&MEL_STATS) { MEL_STATS } else { DVAE_PREFIX };
+            name.starts_with(prefix)
+        };
+        let (own, rest): (Vec<_>, Vec<_>) = expected.into_iter().partition(is_own);
+        part.layout.check(&own)?;
+        expected = rest;
+    }
+    first.layout.check(&expected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_trainer_and_of_older_libraries_become_ours() {
+        for (given, own) in [
+            ("xtts.gpt.text_head.bias", Some("gpt.text_head.bias")),
+            ("gpt.text_head.bias", Some("gpt.text_head.bias")),
+            ("xtts.mel_stats", Some("mel_stats")),
+            ("dvae.codebook.embed", Some("dvae.codebook.embed")),
+            ("dvae.codebook.cluster_size", None),
+            ("dvae.discrete_loss.accumulator", None),
+            ("gpt.gpt.wte.weight", None),
+            ("xtts.gpt.gpt_inference.transformer.h.0.ln_1.bias", None),
+            ("torch_mel_spectrogram_dvae.mel_stft.mel_scale.fb", None),
+            (
+                "hifigan_decoder.waveform_decoder.ups.0.weight_g",
+                Some("hifigan_decoder.waveform_decoder.ups.0.parametrizations.weight.original0"),
+            ),
+        ] {
+            assert_eq!(own_name(given).as_deref(), own, "{given}");
+        }
+    }
+}
