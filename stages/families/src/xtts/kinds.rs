@@ -2,11 +2,13 @@
 
 use stage_core::catalogue::train::{SEED, absent, at_least_one, choice, count};
 use stage_core::cost::{Cost, Weights};
-use stage_core::{Default, FieldType, Kind, OutputPort, Parameter, Place, Work};
+use stage_core::{
+    Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, Place, Work,
+};
 
 use crate::artifact;
 
-pub const KINDS: &[&Kind] = &[&INIT];
+pub const KINDS: &[&Kind] = &[&INIT, &EXTEND];
 
 const fn figure(name: &'static str, largest: i64, doc: &'static str) -> Parameter {
     absent(at_least_one(count(name, 0, doc), largest))
@@ -58,6 +60,53 @@ weights with `model.import` to train a voice.",
         figure("width", 8192, "Channels of the GPT, a multiple of its heads. Small: 64."),
         figure("heads", 256, "Heads of the GPT. Small: 4."),
         figure("audio_codes", 1 << 20, "Codes of the DVAE. Small: 32."),
+        SEED,
+    ],
+    ..Kind::BASE
+};
+
+pub static EXTEND: Kind = Kind {
+    name: "xtts.extend",
+    summary: "Teaches the tokenizer of an XTTS model another language.",
+    doc: "\
+Appends to the vocabulary the tag of `language`, the characters of the texts that it lacks, and pieces
+of several characters: byte-pair encoding goes on from where the old merges leave the texts. Ids never
+move, and holes between them stay. The text embedding and the text head grow by as many rows: old ones
+keep their bits, new ones are the mean of the old with a little noise. All other tensors are as they
+were. Train the model afterwards: the new rows know nothing yet.
+
+Texts are cleaned as for training. Languages beyond the 17 of XTTS v2 lose straight quotes and
+capitals, and keep all else; spell out numbers before. About 2000 pieces have served languages with a
+script of their own well.",
+    work: Work::Gather,
+    place: Place::Worker,
+    cost: Cost::Weights(Weights { written: 1.0 }),
+    inputs: &[
+        InputPort {
+            reads: FieldSet::These(&[("text", FieldType::Text)]),
+            doc: "Clips with the texts of the new language.",
+            ..InputPort::DATASET
+        },
+        InputPort {
+            name: "model",
+            reads: FieldSet::All,
+            doc: "The model, of `model.import` for example.",
+            takes: &[artifact::XTTS],
+            ..InputPort::ARTIFACT
+        },
+    ],
+    outputs: &[MODEL_OUTPUT],
+    parameters: &[
+        Parameter {
+            name: "language",
+            doc: "The code of the language, such as `am`. A region behind it is cut off.",
+            ..Parameter::BASE
+        },
+        count("pieces", 2000, "Pieces of several characters that are added at most."),
+        at_least_one(
+            count("min_count", 2, "How often a pair of tokens must occur to become a piece."),
+            1_000_000_000,
+        ),
         SEED,
     ],
     ..Kind::BASE

@@ -2,31 +2,39 @@
 
 mod buffers;
 mod check;
+mod cleaners;
 mod config;
 mod export;
+mod extend;
 mod fresh;
 mod gpt_tensors;
 mod import;
 pub mod kinds;
+mod language;
 mod published;
 mod speakers;
 mod tensors;
+mod tokenizer;
 mod vocabulary;
 
 use stage_core::Kind;
 
+pub use self::cleaners::Uncleanable;
 pub use self::config::{
     Config, DecoderConfig, DvaeConfig, GptConfig, SamplingConfig, SpeakerEncoderConfig,
 };
+pub use self::extend::{Extended, Pieces, TEXT_TABLES, grown};
 pub use self::fresh::{Fresh, config as fresh_config};
 pub use self::gpt_tensors::{GPT_PREFIX, is_duplicate};
 pub use self::import::SPEAKERS_FILE;
+pub use self::language::Language;
 pub use self::published::{Shapes, TextTokens};
 pub use self::speakers::{Speaker, Speakers};
 pub use self::tensors::{
     DECODER_PREFIX, DIRECTION, DVAE_PREFIX, LENGTH, MEL_STATS, SPEAKER_ENCODER_PREFIX, is_buffer,
     parameters,
 };
+pub use self::tokenizer::{Encoded, TextError, Tokenizer};
 pub use self::vocabulary::Vocabulary;
 use crate::artifact;
 use crate::export::Exporter;

@@ -147,6 +147,23 @@ impl Vocabulary {
         Ok(TextTokens { rows: largest + 1, start: of(START)?, stop: of(STOP)? })
     }
 
+    /// A part of the model, to be added to.
+    pub(super) fn part(&mut self, name: &str) -> Result<&mut Value, FormatError> {
+        let part = self.file.get_mut("model").and_then(|model| model.get_mut(name));
+        part.ok_or_else(|| refused(format!("it has no `model.{name}`")))
+    }
+
+    /// Lists a token among those that are found before all merges.
+    pub(super) fn add_special(&mut self, token: &str, id: i64) -> Result<(), FormatError> {
+        match self.file.entry("added_tokens").or_insert_with(|| json!([])) {
+            Value::Array(list) => {
+                list.push(added(token, id));
+                Ok(())
+            }
+            _ => Err(refused("`added_tokens` is no list")),
+        }
+    }
+
     fn model(&self) -> Result<&Map<String, Value>, FormatError> {
         let vocab = self.file.get("model").and_then(|model| model.get("vocab"));
         vocab.and_then(Value::as_object).ok_or_else(|| refused("it has no `model.vocab`"))

@@ -24,6 +24,9 @@ mod vits_tune_tests;
 mod vq_decode;
 mod vq_encode;
 mod vq_fit;
+mod xtts_extend;
+#[cfg(test)]
+mod xtts_file_tests;
 mod xtts_init;
 
 use stage_core::{Blob, Context, Fields, Item, Reject, Setup, Stage, StageError};
@@ -48,6 +51,7 @@ pub fn all(machine: &Machine) -> Vec<Box<dyn Stage>> {
         Box::new(vits_synthesize::VitsSynthesize { machine: machine.clone() }),
         Box::new(vits_tune::VitsFinetune { machine: machine.clone() }),
         Box::new(xtts_init::XttsInit),
+        Box::new(xtts_extend::XttsExtend),
         Box::new(asr_transcribe::AsrTranscribe { machine: machine.clone() }),
     ]
 }

@@ -1,0 +1,85 @@
+//! What texts become before they are tokenized, by language: the 17 of XTTS v2 as the original
+//! cleans them, all others plainly.
+
+mod abbreviations;
+mod korean;
+mod numbers;
+mod pinyin;
+mod spelling;
+mod symbols;
+
+use super::language::Language;
+
+/// A language that is not cleaned here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Uncleanable {
+    #[error("Japanese in kanji or kana cannot be read")]
+    Japanese,
+}
+
+impl Uncleanable {
+    pub fn help(&self) -> &'static str {
+        match self {
+            Uncleanable::Japanese => {
+                "romanise the texts before, in a `command` stage with cutlet, as the original does"
+            }
+        }
+    }
+}
+
+/// # Errors
+///
+/// For Japanese that is not romanised.
+pub fn clean(text: &str, language: &Language) -> Result<String, Uncleanable> {
+    match language.code() {
+        "ja" => japanese(text),
+        code if symbols::words(code).is_some() => Ok(multilingual(text, code)),
+        _ => Ok(basic(text)),
+    }
+}
+
+/// For languages that the original does not know: straight quotes dropped, small letters, single
+/// spaces. Digits stay; `text.normalize` or a `command` stage spells them out.
+fn basic(text: &str) -> String {
+    collapse(&text.replace('"', "").to_lowercase())
+}
+
+fn multilingual(text: &str, code: &str) -> String {
+    let mut text = text.replace('"', "");
+    if code == "tr" {
+        // Elsewhere the small letter of `İ` has a mark of its own behind it.
+        text = text.replace('İ', "i");
+    }
+    let text = numbers::expand(&text.to_lowercase(), code);
+    let text = abbreviations::expand(&text, code);
+    let text = collapse(&symbols::expand(&text, code));
+    match code {
+        "zh" => pinyin::transliterate(&text),
+        "ko" => korean::romanise(&text),
+        _ => text,
+    }
+}
+
+/// Romanised texts alone: readings of kanji need a dictionary of their own.
+fn japanese(text: &str) -> Result<String, Uncleanable> {
+    let is_romanised = |character: char| !('\u{3000}'..='\u{9fff}').contains(&character);
+    match text.chars().all(is_romanised) {
+        true => Ok(text.to_lowercase()),
+        false => Err(Uncleanable::Japanese),
+    }
+}
+
+/// Each run of white space as one space.
+fn collapse(text: &str) -> String {
+    let mut collapsed = String::with_capacity(text.len());
+    let mut was_space = false;
+    for character in text.chars() {
+        if !character.is_whitespace() {
+            collapsed.push(character);
+        } else if !was_space {
+            collapsed.push(' ');
+        }
+        was_space = character.is_whitespace();
+    }
+    collapsed.trim().to_owned()
+}

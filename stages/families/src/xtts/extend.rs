@@ -1,0 +1,316 @@
+//! A vocabulary for another language: new tokens and merges behind the old ones, ids unmoved, and
+//! new rows for the tables that have a row for each token.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
+
+use serde_json::{Value, json};
+use stage_formats::{FormatError, Tensor};
+
+use super::cleaners;
+use super::language::Language;
+use super::vocabulary::{Vocabulary, refused};
+
+/// The tables that have a row for each text token.
+pub const TEXT_TABLES: [&str; 3] =
+    ["gpt.text_embedding.weight", "gpt.text_head.weight", "gpt.text_head.bias"];
+
+/// How a vocabulary is extended.
+#[derive(Clone, Copy, Debug)]
+pub struct Pieces {
+    /// Pieces of several characters that are added at most.
+    pub most: usize,
+    /// A pair of tokens becomes a piece if it occurs as often.
+    pub least_count: u64,
+}
+
+/// A longer vocabulary, and the tokens that are new in it.
+#[derive(Clone, Debug)]
+pub struct Extended {
+    pub vocabulary: Vocabulary,
+    pub tokens: Vec<String>,
+    pub merges: usize,
+    next: i64,
+}
+
+impl Vocabulary {
+    /// Appends the language's tag, the characters of its texts, and pieces of several characters:
+    /// byte-pair encoding goes on from where the old merges leave the texts, so that each new
+    /// merge can be reached. What is there already is not added again.
+    ///
+    /// # Errors
+    ///
+    /// When the file is no tokenizer, or the language has no cleaner.
+    pub fn extended<'a>(
+        &self,
+        texts: impl Iterator<Item = &'a str>,
+        language: &Language,
+        pieces: Pieces,
+    ) -> Result<Extended, FormatError> {
+        let mut words: BTreeMap<String, u64> = BTreeMap::new();
+        for text in texts {
+            let text = cleaners::clean(text, language);
+            let text = text.map_err(|error| refused(format!("{error}; {}", error.help())))?;
+            for word in text.split_whitespace() {
+                *words.entry(word.to_owned()).or_default() += 1;
+            }
+        }
+        let next = self.text_tokens()?.rows;
+        let mut longer = Extended { vocabulary: self.clone(), tokens: Vec::new(), merges: 0, next };
+        let mut known: BTreeSet<String> = self.ids()?.into_keys().collect();
+        let characters: BTreeSet<char> = words.keys().flat_map(|word| word.chars()).collect();
+        for character in characters.into_iter().map(String::from) {
+            if known.insert(character.clone()) {
+                longer.push(character)?;
+            }
+        }
+        let mut segments = longer.vocabulary.segments(&words)?;
+        let mut left = pieces.most;
+        while left > 0
+            && let Some((pair, count)) = segments.best()
+            && count >= pieces.least_count
+        {
+            segments.merge(&pair);
+            longer.merge(&pair)?;
+            let piece = format!("{}{}", pair.0, pair.1);
+            if known.insert(piece.clone()) {
+                longer.push(piece)?;
+                left -= 1;
+            }
+        }
+        let tag = language.tag();
+        if known.insert(tag.clone()) {
+            longer.push_tag(tag)?;
+        }
+        longer.vocabulary.ids()?;
+        Ok(longer)
+    }
+
+    /// The words as the tokens that the merges leave of them.
+    fn segments(&self, words: &BTreeMap<String, u64>) -> Result<Segments, FormatError> {
+        let failed = |error: tokenizers::Error| refused(error.to_string());
+        let json = self.to_json()?;
+        let text = String::from_utf8(json).map_err(|error| refused(error.to_string()))?;
+        let bpe = tokenizers::Tokenizer::from_str(&text).map_err(failed)?;
+        let mut segments = Segments::default();
+        for (word, count) in words {
+            let encoding = bpe.encode(word.as_str(), false).map_err(failed)?;
+            let tokens = encoding.get_tokens().iter().zip(encoding.get_word_ids());
+            let mut part: (Option<u32>, Vec<String>) = (None, Vec::new());
+            for (token, own) in tokens {
+                if part.0 != *own {
+                    segments.add(std::mem::take(&mut part.1), *count);
+                    part.0 = *own;
+                }
+                part.1.push(token.clone());
+            }
+            segments.add(part.1, *count);
+        }
+        Ok(segments)
+    }
+}
+
+impl Extended {
+    fn push(&mut self, token: String) -> Result<i64, FormatError> {
+        let id = self.next;
+        self.vocabulary.part("vocab")?[&token] = json!(id);
+        self.tokens.push(token);
+        self.next += 1;
+        Ok(id)
+    }
+
+    /// A token that is found before all merges.
+    fn push_tag(&mut self, tag: String) -> Result<(), FormatError> {
+        let id = self.push(tag.clone())?;
+        self.vocabulary.add_special(&tag, id)
+    }
+
+    /// In the form of the other merges: a text, or a pair of texts in newer files.
+    fn merge(&mut self, pair: &(String, String)) -> Result<(), FormatError> {
+        self.merges += 1;
+        let Value::Array(merges) = self.vocabulary.part("merges")? else {
+            return Err(refused("`model.merges` is no list"));
+        };
+        merges.push(match merges.first() {
+            Some(Value::Array(_)) => json!([pair.0, pair.1]),
+            _ => json!(format!("{} {}", pair.0, pair.1)),
+        });
+        Ok(())
+    }
+}
+
+/// Parts of words as tokens, with the counts of neighbouring pairs.
+#[derive(Default)]
+struct Segments {
+    parts: Vec<(Vec<String>, u64)>,
+    counts: BTreeMap<(String, String), u64>,
+    /// Parts that have, or had, a pair.
+    places: BTreeMap<(String, String), BTreeSet<usize>>,
+}
+
+impl Segments {
+    fn add(&mut self, tokens: Vec<String>, count: u64) {
+        if tokens.len() > 1 {
+            self.parts.push((tokens, count));
+            self.count(self.parts.len() - 1, true);
+        }
+    }
+
+    /// Counts the pairs of a part in or out.
+    fn count(&mut self, at: usize, is_in: bool) {
+        let (tokens, count) = &self.parts[at];
+        for pair in tokens.windows(2) {
+            let pair = (pair[0].clone(), pair[1].clone());
+            let all = self.counts.entry(pair.clone()).or_default();
+            *all = if is_in { all.saturating_add(*count) } else { all.saturating_sub(*count) };
+            self.places.entry(pair).or_default().insert(at);
+        }
+    }
+
+    /// The most frequent pair; the first by its texts among equals.
+    fn best(&self) -> Option<((String, String), u64)> {
+        let best = self.counts.iter().min_by_key(|(pair, count)| (u64::MAX - **count, *pair));
+        best.map(|(pair, count)| (pair.clone(), *count))
+    }
+
+    fn merge(&mut self, pair: &(String, String)) {
+        let whole = format!("{}{}", pair.0, pair.1);
+        for at in self.places.remove(pair).unwrap_or_default() {
+            self.count(at, false);
+            let mut merged: Vec<String> = Vec::new();
+            let mut tokens = std::mem::take(&mut self.parts[at].0).into_iter().peekable();
+            while let Some(token) = tokens.next() {
+                match token == pair.0 && tokens.peek() == Some(&pair.1) {
+                    true => {
+                        tokens.next();
+                        merged.push(whole.clone());
+                    }
+                    false => merged.push(token),
+                }
+            }
+            self.parts[at].0 = merged;
+            self.count(at, true);
+        }
+        self.counts.remove(pair);
+    }
+}
+
+/// A table with further rows: the mean of the old ones with noise of a tenth of their deviation.
+/// The old rows stay as they are, to the bit. `normal` draws numbers of deviation one.
+///
+/// # Errors
+///
+/// When the table has no rows or is not of floating-point numbers.
+pub fn grown(
+    table: &Tensor,
+    rows: usize,
+    mut normal: impl FnMut() -> f64,
+) -> Result<Tensor, FormatError> {
+    let old = table.shape().first().copied().unwrap_or(0);
+    let more = rows.checked_sub(old).filter(|_| old > 0 && table.dtype().is_float());
+    let Some(more) = more else {
+        return Err(FormatError::Tensor {
+            name: table.info().to_string(),
+            message: format!("it cannot grow to {rows} rows"),
+        });
+    };
+    if more == 0 {
+        return Ok(table.clone());
+    }
+    let values = table.to_f32();
+    let width = values.len() / old;
+    let mut means = vec![0f64; width];
+    for row in values.chunks(width.max(1)) {
+        means.iter_mut().zip(row).for_each(|(mean, value)| *mean += f64::from(*value));
+    }
+    means.iter_mut().for_each(|mean| *mean /= old as f64);
+    let squares = values.iter().zip(means.iter().cycle());
+    let variance: f64 = squares.map(|(value, mean)| (f64::from(*value) - mean).powi(2)).sum();
+    let noise = 0.1 * (variance / values.len().max(1) as f64).sqrt();
+    let fresh: Vec<f32> =
+        (0..more).flat_map(|_| means.iter()).map(|mean| (mean + noise * normal()) as f32).collect();
+    let shape = [&[more], &table.shape()[1..]].concat();
+    let fresh = Tensor::from_f32(shape, &fresh)?.to_float(table.dtype())?;
+    Tensor::stack_rows(&[table.clone(), fresh])
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::tokenizer::Tokenizer;
+    use super::*;
+
+    const TEXTS: [&str; 3] = ["ሰላም ለዓለም", "ሰላም ሰላም", "ሰላም abab"];
+
+    /// With a hole before its last token.
+    fn base() -> Vocabulary {
+        Vocabulary::fresh("ab", &["en".to_owned()], Some(300)).unwrap()
+    }
+
+    fn extended(most: usize) -> Extended {
+        let pieces = Pieces { most, least_count: 2 };
+        base().extended(TEXTS.into_iter(), &Language::of("am"), pieces).unwrap()
+    }
+
+    #[test]
+    fn ids_never_move_and_new_ones_follow_the_largest() {
+        let (old, new) = (base().ids().unwrap(), extended(10).vocabulary.ids().unwrap());
+        for (token, id) in &old {
+            assert_eq!(new.get(token), Some(id), "{token}");
+        }
+        let mut fresh: Vec<i64> =
+            new.iter().filter(|(token, _)| !old.contains_key(*token)).map(|(_, id)| *id).collect();
+        fresh.sort_unstable();
+        let rows = base().text_tokens().unwrap().rows;
+        assert_eq!(fresh, (rows..rows + fresh.len() as i64).collect::<Vec<_>>());
+        assert_eq!(extended(10).vocabulary.text_tokens().unwrap().rows, rows + fresh.len() as i64);
+    }
+
+    #[test]
+    fn texts_of_the_language_are_read_with_the_new_pieces() {
+        let longer = extended(10);
+        assert!(longer.tokens.contains(&"ሰላም".to_owned()), "{:?}", longer.tokens);
+        let language = Language::of("am");
+        let tokenizer = Tokenizer::read(&longer.vocabulary.to_json().unwrap()).unwrap();
+        let ids = longer.vocabulary.ids().unwrap();
+        let encoded = tokenizer.encode("ሰላም ሰላም", &language).unwrap();
+        let expected: Vec<i64> =
+            ["[am]", "ሰላም", "[SPACE]", "ሰላም"].iter().map(|token| ids[*token]).collect();
+        assert_eq!(encoded.ids, expected);
+        let before = Tokenizer::read(&base().to_json().unwrap()).unwrap();
+        assert!(before.encode("ሰላም", &language).is_err());
+    }
+
+    #[test]
+    fn merges_are_limited_and_only_pay_where_a_pair_is_frequent() {
+        let few = extended(1);
+        let pieces = few.tokens.iter().filter(|token| token.chars().count() > 1);
+        assert_eq!(pieces.filter(|token| !token.starts_with('[')).count(), 1);
+        assert!(!extended(10).tokens.contains(&"ለዓ".to_owned()));
+    }
+
+    #[test]
+    fn a_second_extension_with_the_same_texts_adds_nothing() {
+        let once = extended(10);
+        let pieces = Pieces { most: 10, least_count: 2 };
+        let twice = once.vocabulary.extended(TEXTS.into_iter(), &Language::of("am"), pieces);
+        let twice = twice.unwrap();
+        assert_eq!((twice.tokens.len(), twice.vocabulary), (0, once.vocabulary));
+    }
+
+    #[test]
+    fn old_rows_keep_their_bits_and_new_ones_lie_near_their_mean() {
+        let mut draws = [1.0, -1.0].into_iter().cycle();
+        let table = Tensor::from_f32([2, 2], &[1.0, 4.0, 3.0, -2.0]).unwrap();
+        for dtype in [stage_formats::Dtype::F32, stage_formats::Dtype::Bf16] {
+            let table = table.to_float(dtype).unwrap();
+            let long = grown(&table, 4, || draws.next().unwrap()).unwrap();
+            assert_eq!(long.data()[..table.data().len()], table.data()[..]);
+            assert_eq!((long.shape(), long.dtype()), (&[4, 2][..], dtype));
+            let values = long.to_f32();
+            assert!((values[4] - 2.0).abs() < 0.5 && (values[5] - 1.0).abs() < 0.5, "{values:?}");
+            assert_ne!(values[4], 2.0);
+        }
+        assert!(grown(&table, 1, || 0.0).is_err());
+    }
+}

@@ -1,0 +1,76 @@
+//! Languages by their codes.
+
+/// A language as texts name it: `en`, `pt-BR`, `zh`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Language(String);
+
+/// Characters that the original speaks at once, by language; all others have 250.
+const CHARACTER_LIMITS: [(&str, usize); 17] = [
+    ("en", 250),
+    ("de", 253),
+    ("fr", 273),
+    ("es", 239),
+    ("it", 213),
+    ("pt", 203),
+    ("pl", 224),
+    ("zh", 82),
+    ("ar", 166),
+    ("cs", 186),
+    ("ru", 182),
+    ("nl", 251),
+    ("tr", 226),
+    ("ja", 71),
+    ("hu", 224),
+    ("ko", 95),
+    ("hi", 150),
+];
+const OTHER_LIMIT: usize = 250;
+
+impl Language {
+    /// The part before the region, in small letters.
+    pub fn of(code: &str) -> Language {
+        let own = code.trim().split(['-', '_']).next().unwrap_or_default();
+        Language(own.to_lowercase())
+    }
+
+    pub fn code(&self) -> &str {
+        &self.0
+    }
+
+    /// What texts of the language begin with. The vocabulary has Chinese with its region.
+    pub fn tag(&self) -> String {
+        match self.code() {
+            "zh" => "[zh-cn]".to_owned(),
+            code => format!("[{code}]"),
+        }
+    }
+
+    /// Longer texts may be cut off by the model.
+    pub fn character_limit(&self) -> usize {
+        let known = CHARACTER_LIMITS.iter().find(|(code, _)| *code == self.0);
+        known.map_or(OTHER_LIMIT, |(_, limit)| *limit)
+    }
+}
+
+impl std::fmt::Display for Language {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_are_cut_and_chinese_has_its_own_tag() {
+        assert_eq!(Language::of("pt-BR").tag(), "[pt]");
+        assert_eq!(Language::of("zh-cn").tag(), "[zh-cn]");
+        assert_eq!(Language::of("ZH").tag(), "[zh-cn]");
+        assert_eq!(Language::of("am").tag(), "[am]");
+        assert_eq!(
+            (Language::of("ja").character_limit(), Language::of("fi").character_limit()),
+            (71, 250)
+        );
+    }
+}

@@ -1,0 +1,155 @@
+//! Texts as ids: the cleaner of the language, its tag, `[SPACE]` for spaces, and the BPE of
+//! `vocab.json` by the library that wrote it.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use stage_core::Reject;
+use stage_formats::FormatError;
+
+use super::cleaners::{self, Uncleanable};
+use super::language::Language;
+use super::published::TextTokens;
+use super::vocabulary::{SPACE, UNKNOWN, Vocabulary, refused};
+
+pub struct Tokenizer {
+    bpe: tokenizers::Tokenizer,
+    ids: BTreeMap<String, i64>,
+    tokens: TextTokens,
+    unknown: i64,
+}
+
+/// A text as the model reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    /// Without start and stop.
+    pub ids: Vec<i64>,
+    /// What the cleaner made of the text.
+    pub text: String,
+}
+
+/// Why a text cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TextError {
+    #[error(transparent)]
+    Uncleanable(#[from] Uncleanable),
+    #[error("the vocabulary has no tag `{0}`")]
+    NoTag(String),
+    #[error("nothing of the text is left once it is cleaned")]
+    Empty,
+    #[error("the vocabulary lacks {}", listed(.0))]
+    Unknown(Vec<char>),
+    #[error("the text has the token `[STOP]`, which ends it")]
+    Stop,
+    #[error("the tokenizer refuses the text: {0}")]
+    Refused(String),
+}
+
+/// Characters, with code points where they may not be visible.
+fn listed(characters: &[char]) -> String {
+    let one = |character: &char| format!("`{character}` (U+{:04X})", *character as u32);
+    characters.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+impl TextError {
+    pub fn help(&self) -> &'static str {
+        match self {
+            TextError::Uncleanable(error) => error.help(),
+            TextError::NoTag(_) | TextError::Unknown(_) => {
+                "extend the vocabulary with `xtts.extend`, or rewrite texts in a `command` stage"
+            }
+            TextError::Empty => "give the clip a text, or filter it out with `dataset.filter`",
+            TextError::Stop | TextError::Refused(_) => "rewrite the text",
+        }
+    }
+}
+
+impl From<TextError> for Reject {
+    fn from(error: TextError) -> Reject {
+        let code = match error {
+            TextError::Uncleanable(_) => "unsupported-language",
+            TextError::NoTag(_) => "unknown-language",
+            TextError::Empty => "empty-text",
+            TextError::Unknown(_) => "unknown-characters",
+            TextError::Stop | TextError::Refused(_) => "bad-text",
+        };
+        Reject::new(code, format!("{error}; {}", error.help()))
+    }
+}
+
+impl Tokenizer {
+    /// # Errors
+    ///
+    /// For what is no BPE of the `tokenizers` library, or lacks `[START]`, `[STOP]`, `[UNK]` or
+    /// `[SPACE]`.
+    pub fn read(json: &[u8]) -> Result<Tokenizer, FormatError> {
+        let vocabulary = Vocabulary::read(json)?;
+        let ids = vocabulary.ids()?;
+        let lacks = |token: &str| refused(format!("it has no token `{token}`"));
+        let unknown = ids.get(UNKNOWN).copied().ok_or_else(|| lacks(UNKNOWN))?;
+        if !ids.contains_key(SPACE) {
+            return Err(lacks(SPACE));
+        }
+        let text = std::str::from_utf8(json).map_err(|error| refused(error.to_string()))?;
+        let bpe =
+            tokenizers::Tokenizer::from_str(text).map_err(|error| refused(error.to_string()))?;
+        Ok(Tokenizer { bpe, tokens: vocabulary.text_tokens()?, ids, unknown })
+    }
+
+    /// Rows of the embedding, and the ids of start and stop.
+    pub fn text_tokens(&self) -> TextTokens {
+        self.tokens
+    }
+
+    pub fn has_language(&self, language: &Language) -> bool {
+        self.ids.contains_key(&language.tag())
+    }
+
+    /// A text as it is before it is tokenized.
+    pub fn clean(&self, text: &str, language: &Language) -> Result<String, Uncleanable> {
+        cleaners::clean(text, language)
+    }
+
+    /// # Errors
+    ///
+    /// When the language has no cleaner or no tag, or when the text would reach the model with an
+    /// unknown token or a stop.
+    pub fn encode(&self, text: &str, language: &Language) -> Result<Encoded, TextError> {
+        if !self.has_language(language) {
+            return Err(TextError::NoTag(language.tag()));
+        }
+        let text = cleaners::clean(text, language)?;
+        if text.trim().is_empty() {
+            return Err(TextError::Empty);
+        }
+        let ids = self.ids_of(&text, language)?;
+        if ids.contains(&self.unknown) {
+            return Err(TextError::Unknown(self.lacking(&text)));
+        }
+        if ids.contains(&self.tokens.stop) {
+            return Err(TextError::Stop);
+        }
+        Ok(Encoded { ids, text })
+    }
+
+    /// The ids of a clean text, unknown ones included.
+    fn ids_of(&self, text: &str, language: &Language) -> Result<Vec<i64>, TextError> {
+        let tagged = format!("{}{text}", language.tag()).replace(' ', SPACE);
+        let encoding = self.bpe.encode(tagged, false);
+        let encoding = encoding.map_err(|error| TextError::Refused(error.to_string()))?;
+        Ok(encoding.get_ids().iter().map(|id| i64::from(*id)).collect())
+    }
+
+    /// The characters of a text that the vocabulary lacks, each once, in the order of the text.
+    pub fn lacking(&self, text: &str) -> Vec<char> {
+        let mut lacking = Vec::new();
+        let mut buffer = [0; 4];
+        for character in text.chars().filter(|character| !character.is_whitespace()) {
+            let is_known = self.ids.contains_key(&*character.encode_utf8(&mut buffer));
+            if !is_known && !lacking.contains(&character) {
+                lacking.push(character);
+            }
+        }
+        lacking
+    }
+}

@@ -1,0 +1,100 @@
+//! The tokenizer against `VoiceBpeTokenizer` of the original; see `fixtures/make_xtts_tokenizer.py`.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use proptest::prelude::*;
+use stage_families::xtts::{Language, TextError, Tokenizer};
+
+#[derive(serde::Deserialize)]
+struct Fixture {
+    rows: i64,
+    numbers: Vec<u64>,
+    spelt: BTreeMap<String, Vec<String>>,
+    cases: Vec<Case>,
+}
+
+#[derive(serde::Deserialize)]
+struct Case {
+    language: String,
+    text: String,
+    clean: String,
+    ids: Vec<i64>,
+}
+
+fn read(name: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/xtts");
+    std::fs::read(folder.join(name)).unwrap()
+}
+
+fn fixture() -> (Tokenizer, Fixture) {
+    let fixture = serde_json::from_slice(&read("cases.json")).unwrap();
+    (Tokenizer::read(&read("vocab.json")).unwrap(), fixture)
+}
+
+#[test]
+fn texts_become_what_the_original_makes_of_them() {
+    let (tokenizer, fixture) = fixture();
+    assert_eq!(tokenizer.text_tokens().rows, fixture.rows);
+    assert!(fixture.cases.len() > 40);
+    let mut problems = Vec::new();
+    for case in fixture.cases {
+        let own = tokenizer.encode(&case.text, &Language::of(&case.language));
+        match own {
+            Ok(own) if own.text == case.clean && own.ids == case.ids => {}
+            own => problems
+                .push(format!("{} {:?}: {own:?}, not {:?}", case.language, case.text, case.clean)),
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn numbers_are_spelt_as_the_original_spells_them() {
+    let (tokenizer, fixture) = fixture();
+    let mut problems = Vec::new();
+    for (code, spelt) in fixture.spelt {
+        assert_eq!(spelt.len(), fixture.numbers.len());
+        for (number, expected) in fixture.numbers.iter().zip(spelt) {
+            let own = tokenizer.clean(&number.to_string(), &Language::of(&code)).unwrap();
+            let expected = tokenizer.clean(&expected, &Language::of(&code)).unwrap();
+            if own != expected {
+                problems.push(format!("{code} {number}: {own}, not {expected}"));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn what_the_vocabulary_lacks_is_listed_once() {
+    let (tokenizer, _) = fixture();
+    let error = tokenizer.encode("ok ሰላም ሰ", &Language::of("en-GB")).unwrap_err();
+    assert_eq!(error, TextError::Unknown(vec!['ሰ', 'ላ', 'ም']));
+    let error = tokenizer.encode("ok", &Language::of("am")).unwrap_err();
+    assert_eq!(error, TextError::NoTag("[am]".to_owned()));
+    let error = tokenizer.encode("a [STOP]", &Language::of("en")).unwrap_err();
+    assert_eq!(error, TextError::Unknown(vec!['[', ']']));
+    assert_eq!(tokenizer.encode(" \" ", &Language::of("en")), Err(TextError::Empty));
+}
+
+proptest! {
+    #[test]
+    fn any_text_in_any_language_is_read_or_refused(text: String, at in 0usize..20) {
+        let (tokenizer, _) = fixture();
+        let codes = ["en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl", "cs", "ar", "zh",
+                     "hu", "ko", "ja", "hi", "fi", "am", ""];
+        let _ = tokenizer.encode(&text, &Language::of(codes[at]));
+        let _ = tokenizer.clean(&text, &Language::of(codes[at]));
+    }
+
+    #[test]
+    fn numbers_of_any_size_leave_no_digits_below_the_limit(number in 0u64..1_000_000_000_000) {
+        let (tokenizer, fixture) = fixture();
+        for code in fixture.spelt.keys() {
+            let own = tokenizer.clean(&number.to_string(), &Language::of(code)).unwrap();
+            prop_assert!(!own.contains(|c: char| c.is_ascii_digit()), "{code} {own}");
+        }
+    }
+}
