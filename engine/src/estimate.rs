@@ -7,7 +7,6 @@ mod flow;
 mod outcome;
 mod room;
 mod shape;
-mod shape_vits;
 mod stage;
 mod total;
 mod training;

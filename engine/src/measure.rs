@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use stage_core::estimate::Basis;
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Default as Unset, Parameter, Role};
+use stage_families::Family;
 
 use crate::pipeline::StageSpec;
 use crate::record::{MEASURE, decode, encode};
@@ -103,9 +104,9 @@ fn key(spec: &StageSpec, device: &str, model: i64, likeness: Likeness) -> Digest
     sink.finish()
 }
 
-/// Whether a stage works with a text model, whose size then counts.
-pub fn has_text_model(spec: &StageSpec) -> bool {
-    spec.kind.cost.family() == Some(stage_families::artifact::DUAL_AR)
+/// The family of the model that a stage works with, where its size counts.
+pub fn sized_family(spec: &StageSpec) -> Option<&'static dyn Family> {
+    spec.family().filter(|family| family.is_measured_by_size())
 }
 
 /// The best that is known of a stage on a device, and what it is worth.

@@ -203,6 +203,11 @@ pub struct KnownFields {
 }
 
 impl StageSpec {
+    /// The family of the model that the stage trains or works with, as its kind says it.
+    pub fn family(&self) -> Option<&'static dyn stage_families::Family> {
+        self.kind.cost.family().and_then(stage_families::find)
+    }
+
     pub fn upstream(&self) -> impl Iterator<Item = StageId> + '_ {
         let references = self.inputs.values().flat_map(|input| &input.references);
         references.filter_map(|reference| match reference {

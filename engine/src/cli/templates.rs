@@ -1,4 +1,5 @@
-//! What `init` can begin with: two short manifests, and the recipes of `pipelines/`.
+//! What `init` can begin with: two short manifests, and the recipes that `pipelines/templates.rs`
+//! lists.
 
 use std::fmt;
 
@@ -31,7 +32,12 @@ macro_rules! recipe {
         Template {
             name: $name,
             summary: $summary,
-            manifest: include_str!(concat!("../../../pipelines/", $name, "/pipeline.toml")),
+            manifest: include_str!(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/../pipelines/",
+                $name,
+                "/pipeline.toml"
+            )),
             variants: &[],
             beside: &[],
             data: None,
@@ -42,7 +48,7 @@ macro_rules! recipe {
 
 const CLIPS: Option<&str> = Some("put your clips where it says");
 
-pub static TEMPLATES: &[Template] = &[
+static SHORT: &[Template] = &[
     Template {
         name: "corpus",
         summary: "A table of clips, brought to one rate",
@@ -61,34 +67,14 @@ pub static TEMPLATES: &[Template] = &[
         data: None,
         bring: CLIPS,
     },
-    Template {
-        variants: &[("vits.toml", include_str!("../../../pipelines/demo/vits.toml"))],
-        data: Some(&DEMO_DATA),
-        ..recipe!("demo", "From recordings to a small voice in a minute, recordings included", None)
-    },
-    recipe!(
-        "finnish-fish",
-        "A Finnish voice from the weights of openaudio-s1-mini, in four phases",
-        Some(
-            "put the weights into its `models/openaudio-s1-mini` and the recordings into its `data`"
-        )
-    ),
-    recipe!(
-        "gujarati-mms",
-        "A Gujarati voice from the weights of MMS, on one T4",
-        Some("put the weights into its `models/mms-tts-guj` and the recordings into its `data`")
-    ),
-    Template {
-        beside: &[("run.ipynb", include_bytes!("../../../pipelines/kaggle-vits/run.ipynb"))],
-        ..recipe!(
-            "kaggle-vits",
-            "A Finnish voice from the weights of MMS, in sessions on Kaggle's two T4",
-            Some(
-                "put the weights into its `models/mms-tts-fin` and the recordings into its `data`"
-            )
-        )
-    },
 ];
+
+static RECIPES: &[Template] = include!("../../../pipelines/templates.rs");
+
+/// All templates, in the order of the help.
+pub fn templates() -> impl Iterator<Item = &'static Template> {
+    SHORT.iter().chain(RECIPES)
+}
 
 impl Template {
     /// The files to write but for manifests, by their path in the folder.
@@ -122,10 +108,10 @@ impl fmt::Debug for Template {
 /// Reads the name of a template from the command line.
 pub fn parser() -> impl TypedValueParser<Value = &'static Template> {
     let value = |template: &Template| PossibleValue::new(template.name).help(template.summary);
-    PossibleValuesParser::new(TEMPLATES.iter().map(value)).try_map(|name| find(&name))
+    PossibleValuesParser::new(templates().map(value)).try_map(|name| find(&name))
 }
 
 fn find(name: &str) -> Result<&'static Template, String> {
-    let found = TEMPLATES.iter().find(|template| template.name == name);
+    let found = templates().find(|template| template.name == name);
     found.ok_or_else(|| format!("there is no template `{name}`"))
 }

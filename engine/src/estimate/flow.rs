@@ -36,7 +36,7 @@ const TOKEN_BYTES_PER_SECOND: f64 = 430.0;
 /// How fast people speak.
 const LETTERS_PER_SECOND: f64 = 14.0;
 const TEXT_TOKENS_PER_SECOND: f64 = 5.5;
-/// Frames of the codec of Fish Speech, and text.
+/// Frames of published codecs, and text.
 pub const TOKENS_PER_SECOND: f64 = 21.5 + TEXT_TOKENS_PER_SECOND;
 /// The port on which a training gives its states, and the one where they arrive.
 const CHECKPOINTS: &str = "checkpoints";

@@ -125,7 +125,6 @@ mod tests {
         [stage.codec]
         use = "model.import"
         asset = "assets.model"
-        family = "fish-dac"
         [stage.tokens]
         use = "vq.encode"
         input = "clips"

@@ -6,10 +6,9 @@ use stage_core::estimate::{Basis, Figure, StageEstimate};
 
 use super::Estimator;
 use super::flow::Flow;
-use super::shape_vits::vits_share;
 use crate::machine::Device;
 use crate::measure::{self, MEGABYTE, Measure};
-use crate::pipeline::{Reference, StageSpec, StageWork};
+use crate::pipeline::{StageSpec, StageWork};
 use crate::plan::inputs::arriving_items;
 use crate::plan::items::item_reads;
 use crate::plan::{ItemPlan, StagePlan, Work};
@@ -28,13 +27,8 @@ const WORKER_RAM: f64 = 6e8;
 const GPU_WORKER_RAM: f64 = 3e9;
 pub const GPU_CONTEXT: f64 = 6e8;
 const RAM_SPREAD: f64 = 1.7;
-/// Parameters of the published text model, and the least part of its time that a small one takes.
-const PUBLISHED: f64 = 860e6;
-pub const LEAST_SHARE: f64 = 0.01;
-/// The same of the embedded codec, beside the published one.
-const EMBEDDED_SHARE: f64 = 0.002;
-const EMBEDDED_ORIGIN: &str =
-    "the embedded codec takes a five-hundredth of the time of the published one";
+/// The least part of the time of a published model that a small one takes.
+const LEAST_SHARE: f64 = 0.01;
 /// Clips of a batch on a GPU together, in seconds of sound.
 const BATCH_SECONDS: f64 = 60.0;
 
@@ -217,46 +211,25 @@ impl Estimator<'_> {
 
     /// The parameters of the model that a stage works with, as a measure knows them.
     fn model_size(&self, spec: &StageSpec) -> i64 {
-        let model = measure::has_text_model(spec).then(|| self.text_model(spec)).flatten();
-        model.map_or(0, |config| config.parameters())
+        let model = measure::sized_family(spec).and_then(|family| self.model(spec, family));
+        model.map_or(0, |model| model.parameters())
     }
 
-    /// Whether the codec of a stage is the embedded one.
-    fn has_small_codec(&self, spec: &StageSpec) -> bool {
-        let codec = spec.inputs.get("codec").and_then(|input| input.references.first());
-        match codec {
-            Some(Reference::Stage { stage, .. }) => {
-                !matches!(self.pipeline.stage(*stage).kind.cost, Cost::Weights(_))
-            }
-            _ => false,
-        }
-    }
-
-    /// How much less there is to compute than with the models that rates are for: the published
-    /// codec, and the published text model.
+    /// How much less there is to compute than with the model, or codec, that rates are for.
     fn model_share(&self, spec: &StageSpec) -> f64 {
-        if spec.kind.cost.family() == Some(stage_families::artifact::VITS) {
-            return vits_share(&self.vits_model(spec));
+        if let Some(family) = spec.family() {
+            let model = self.model(spec, family);
+            return model.map_or(1.0, |model| model.share().max(LEAST_SHARE));
         }
-        if measure::has_text_model(spec) {
-            let parameters =
-                self.text_model(spec).map_or(PUBLISHED, |model| model.parameters() as f64);
-            return (parameters / PUBLISHED).max(LEAST_SHARE);
-        }
-        if self.has_small_codec(spec) {
-            self.assumed.add(EMBEDDED_ORIGIN);
-            return EMBEDDED_SHARE;
-        }
-        1.0
+        let codec = self.codec(spec);
+        codec.and_then(|codec| codec.told).into_iter().for_each(|told| self.assumed.add(told));
+        codec.map_or(1.0, |codec| codec.share)
     }
 
     /// The weights that a stage has in memory to work with.
     fn arriving_weights(&self, spec: &StageSpec) -> f64 {
-        let has = |port: &str| spec.inputs.contains_key(port);
-        let has_model = spec.kind.cost.family().is_some();
-        let model = if has_model { self.weight_bytes(spec) } else { 0.0 };
-        let is_large = has("codec") && !self.has_small_codec(spec);
-        model + if is_large { super::shape::CODEC_BYTES } else { 0.0 }
+        let model = if spec.family().is_some() { self.weight_bytes(spec) } else { 0.0 };
+        model + self.codec(spec).map_or(0.0, |codec| codec.bytes)
     }
 
     fn ram(&self, spec: &StageSpec, device: &Device) -> Figure {

@@ -1,14 +1,12 @@
 //! The estimate of a training stage: steps from the clips, time and memory from the sizes of the
 //! model until a run has measured them, and the batch that fits.
 
-use stage_core::cost::Training;
+use stage_core::cost;
 use stage_core::course::{self, ClipCounts, Course, ExpectedCourse, Timetable};
 use stage_core::estimate::{Basis, Figure, StageEstimate};
 use stage_core::{Parameters, StageError};
-use stage_families::artifact;
-use stage_families::dual_ar::Config;
-use stage_families::training::{Adapters, Memory, Setting};
-use stage_families::vits;
+use stage_families::find;
+use stage_families::training::{Effort, Memory, Rows, Setting, TokenRows, Trainable};
 
 use super::Estimator;
 use super::beside::Beside;
@@ -23,19 +21,14 @@ use crate::show::units;
 
 /// The port of held-out clips.
 const VALIDATION: &str = "validation";
-/// Marks and the head of each clip.
-const TOKENS_PER_CLIP: f64 = 20.0;
 /// The spread between languages in tokens, and so in rows, per clip.
 const ROWS_SPREAD: f64 = 1.2;
-/// How full rows are of whole clips.
-const FILLED: f64 = 0.95;
 /// What a GPU of speed 1 does in half precision and in f32, operations a second.
 const HALF_SPEED: f64 = 3.9e13;
 const F32_SPEED: f64 = 1e13;
 const CORE_SPEED: f64 = 2e10;
 const SPEED_ORIGIN: &str = "training runs at 39 TFLOP/s in half precision on an A100, and at 10 in \
     f32: users report 5.4 s for a step of 8 rows of 4,096 tokens with adapters, and 7 s without";
-const ROWS_ORIGIN: &str = "a second of speech is 27 tokens with its text, and rows are 95 % full";
 const TIME_SPREAD: f64 = 2.5;
 /// The part of a batch that does not depend on its size.
 const BATCH_START: f64 = 0.05;
@@ -45,29 +38,20 @@ const EARLY: f64 = 0.2;
 const MEMORY_SPREAD: f64 = 1.2;
 /// Of the memory of a GPU, what a batch may be planned for.
 const USABLE: f64 = 0.94;
-/// Steps of VITS in f32: 1.13 a second for 2 x 16 clips on two T4, of which an A100 is six.
-const VITS_SECONDS_PER_CLIP: f64 = 1.0 / 1.13 / 16.0 / 6.0;
-const VITS_ORIGIN: &str = "VITS makes 1.13 steps a second with 16 clips of up to 6 s on a T4, as users report, and an \
-     A100 is taken for six times as fast";
 /// f32 copies and both moments of each trained value in a saved state.
 const STATE_BYTES: f64 = 12.0;
 
 /// What is trained, and how.
-struct Plan {
-    model: Model,
+struct Plan<'a> {
+    model: &'a dyn Trainable,
     setting: Setting,
+    rows: Rows,
     accumulation: i64,
-    clip_seconds: f64,
     clips: f64,
     expected: ExpectedCourse,
 }
 
-enum Model {
-    Text(Box<Config>),
-    Vits(Box<vits::Config>),
-}
-
-impl Plan {
+impl Plan<'_> {
     fn steps(&self) -> f64 {
         self.expected.course.timetable.steps as f64
     }
@@ -77,11 +61,7 @@ impl Plan {
     }
 
     fn memory(&self, rows: i64) -> Memory {
-        let setting = Setting { rows, ..self.setting.clone() };
-        match &self.model {
-            Model::Text(config) => config.training_memory(&setting),
-            Model::Vits(config) => vits::training_memory(config, self.clip_seconds, &setting),
-        }
+        self.model.memory(&Setting { rows, ..self.setting.clone() })
     }
 
     /// Rows that fit, at most those of a step; 0 where not even one does.
@@ -103,11 +83,15 @@ impl Estimator<'_> {
     pub fn training(
         &self,
         spec: &StageSpec,
-        training: Training,
+        training: cost::Training,
         device: &Device,
         measured: Option<(Measure, Basis)>,
     ) -> StageEstimate {
-        let Ok(plan) = self.plan_of(spec, training, device) else {
+        let model = find(training.family).and_then(|family| self.model(spec, family));
+        let Some(model) = model.as_deref().and_then(|model| model.trainable()) else {
+            return StageEstimate::unknown(0);
+        };
+        let Ok(plan) = self.plan_of(spec, training, device, model) else {
             return StageEstimate::unknown(0);
         };
         let measured = measured.filter(|(_, basis)| *basis != Basis::Similar);
@@ -185,45 +169,37 @@ impl Estimator<'_> {
         }
     }
 
-    fn plan_of(
+    fn plan_of<'a>(
         &self,
         spec: &StageSpec,
-        training: Training,
+        training: cost::Training,
         device: &Device,
-    ) -> Result<Plan, StageError> {
+        model: &'a dyn Trainable,
+    ) -> Result<Plan<'a>, StageError> {
         let parameters = &spec.parameters;
-        let model = match training.family {
-            artifact::VITS => Model::Vits(Box::new(self.vits_model(spec))),
-            _ => Model::Text(Box::new(self.text_model(spec).ok_or_else(no_model)?)),
-        };
-        let flag = |name: &str| parameters.flag(name).unwrap_or(false);
-        let longest = match &model {
-            Model::Text(config) => config.max_seq_len,
-            Model::Vits(_) => i64::MAX,
+        let rows = model.rows(parameters);
+        let longest = match rows {
+            Rows::Tokens(rows) => rows.longest,
+            Rows::Clips => i64::MAX,
         };
         let length = parameters.integer("max_length").unwrap_or(1).min(longest);
-        let clips = self.clips_of(spec, &model, length);
+        let clips = self.clips_of(spec, rows, length);
+        let is_gpu = matches!(device, Device::Gpu(_));
         let setting = Setting {
-            rows: parameters.integer("batch")?,
-            length: length.min(clips.tokens().ceil() as i64).max(1),
-            is_half: is_half(parameters, device),
-            checkpointing: flag("gradient_checkpointing"),
-            adapters: match training.adapters {
-                true => Some(adapters(parameters)?),
-                false => None,
-            },
+            length: length.min(clips.longest_row(rows).ceil() as i64).max(1),
+            clip_seconds: clips.all.mean_seconds(),
+            ..Setting::read(parameters, training.adapters, is_gpu)?
         };
         let accumulation = parameters.integer("accumulation").unwrap_or(1);
-        let clip_seconds = clips.all.mean_seconds();
-        let expected = clips.expected(parameters, &model, &setting)?;
-        Ok(Plan { model, setting, accumulation, clip_seconds, clips: clips.all.items, expected })
+        let expected = clips.expected(parameters, rows, &setting)?;
+        Ok(Plan { model, setting, rows, accumulation, clips: clips.all.items, expected })
     }
 
     /// The clips of a training, by use.
-    fn clips_of(&self, spec: &StageSpec, model: &Model, length: i64) -> Clips {
-        let limit = match model {
-            Model::Text(_) => Limit::Tokens((length as f64 - TOKENS_PER_CLIP).max(0.0)),
-            Model::Vits(_) => {
+    fn clips_of(&self, spec: &StageSpec, rows: Rows, length: i64) -> Clips {
+        let limit = match rows {
+            Rows::Tokens(rows) => Limit::Tokens((length as f64 - rows.per_clip).max(0.0)),
+            Rows::Clips => {
                 Limit::Seconds(spec.parameters.seconds("max_seconds").unwrap_or(f64::INFINITY))
             }
         };
@@ -244,12 +220,11 @@ impl Estimator<'_> {
         Clips { all, used, held_out, left_out: left_out.items }
     }
 
-    fn step_seconds(&self, plan: &Plan, device: &Device) -> f64 {
-        let rows = (plan.setting.rows * plan.accumulation) as f64;
+    fn step_seconds(&self, plan: &Plan<'_>, device: &Device) -> f64 {
+        let rows = plan.setting.rows * plan.accumulation;
         let is_cpu = matches!(device, Device::Cpu);
-        let step = match &plan.model {
-            Model::Text(config) => {
-                let setting = Setting { rows: rows as i64, ..plan.setting.clone() };
+        let step = match plan.model.effort(&Setting { rows, ..plan.setting.clone() }) {
+            Effort::Operations(operations) => {
                 let speed = match (is_cpu, plan.setting.is_half) {
                     (true, _) => CORE_SPEED * self.threads as f64,
                     (false, true) => HALF_SPEED,
@@ -259,20 +234,20 @@ impl Estimator<'_> {
                     true => "training runs at 20 GFLOP/s on a core of the processor",
                     false => SPEED_ORIGIN,
                 });
-                self.assumed.add(ROWS_ORIGIN);
-                config.training_operations(&setting) / speed
+                operations / speed
             }
-            Model::Vits(config) => {
-                self.assumed.add(VITS_ORIGIN);
-                let slower = if is_cpu { 100.0 / self.threads as f64 } else { 1.0 };
-                rows * VITS_SECONDS_PER_CLIP * slower * vits::training_share(config)
+            Effort::Seconds { seconds, told } => {
+                self.assumed.add(told);
+                seconds * if is_cpu { 100.0 / self.threads as f64 } else { 1.0 }
             }
         };
-        let batches = plan.accumulation as f64;
-        step + batches * BATCH_START
+        if let Rows::Tokens(rows) = plan.rows {
+            self.assumed.add(rows.told);
+        }
+        step + plan.accumulation as f64 * BATCH_START
     }
 
-    fn state_bytes(&self, spec: &StageSpec, plan: &Plan, seconds: Option<Figure>) -> Figure {
+    fn state_bytes(&self, spec: &StageSpec, plan: &Plan<'_>, seconds: Option<Figure>) -> Figure {
         let every = plan.expected.course.timetable.save_every;
         let by_steps = if every > 0 { plan.steps() / every as f64 } else { 0.0 };
         let interval = spec.parameters.seconds("save_interval").unwrap_or(0.0);
@@ -288,7 +263,7 @@ impl Estimator<'_> {
     }
 
     /// The largest batch that fits, and what keeps as many rows to a step.
-    fn batch_advice(&self, plan: &Plan, scale: f64) -> Vec<String> {
+    fn batch_advice(&self, plan: &Plan<'_>, scale: f64) -> Vec<String> {
         let rows = plan.setting.rows * plan.accumulation;
         let of = |price: &crate::pipeline::Price| {
             let size = units::bytes(price.vram_bytes);
@@ -320,28 +295,38 @@ struct Clips {
 }
 
 impl Clips {
-    fn tokens(&self) -> f64 {
-        self.all.tokens + self.all.items * TOKENS_PER_CLIP
+    /// Tokens of all rows in one, or of a usual row where each has one clip.
+    fn longest_row(&self, rows: Rows) -> f64 {
+        match rows {
+            Rows::Tokens(TokenRows { per_clip, filled: Some(_), .. }) => {
+                self.all.tokens + self.all.items * per_clip
+            }
+            Rows::Tokens(TokenRows { per_clip, filled: None, .. }) => {
+                self.all.mean_tokens() + per_clip
+            }
+            Rows::Clips => 1.0,
+        }
     }
 
-    /// Rows of this length that the clips are packed into. A clip is never divided, so short rows
-    /// hold whole clips and a rest.
-    fn rows(&self, length: f64) -> f64 {
-        let clip = self.all.mean_tokens() + TOKENS_PER_CLIP;
-        let filled = self.used * clip / (length * FILLED);
-        filled.max(self.used / (length / clip).floor().max(1.0))
+    /// Rows of a pass over the clips, and their spread. A clip is never divided, so short rows hold
+    /// whole clips and a rest.
+    fn rows(&self, rows: Rows, length: f64) -> (f64, f64) {
+        let Rows::Tokens(TokenRows { per_clip, filled: Some(filled), .. }) = rows else {
+            return (self.used, 1.0);
+        };
+        let clip = self.all.mean_tokens() + per_clip;
+        let rows = self.used * clip / (length * filled);
+        let rows = rows.max(self.used / (length / clip).floor().max(1.0));
+        (rows.ceil(), ROWS_SPREAD)
     }
 
     fn expected(
         &self,
         parameters: &Parameters,
-        model: &Model,
+        rows: Rows,
         setting: &Setting,
     ) -> Result<ExpectedCourse, StageError> {
-        let (rows_of_pass, spread) = match model {
-            Model::Text(_) => (self.rows(setting.length as f64).ceil(), ROWS_SPREAD),
-            Model::Vits(_) => (self.used, 1.0),
-        };
+        let (rows_of_pass, spread) = self.rows(rows, setting.length as f64);
         let steps = course::steps(parameters, || Ok(rows_of_pass))?;
         let bounds = match parameters.is_set("steps") {
             true => Figure::exact(steps as f64),
@@ -369,26 +354,9 @@ impl Clips {
     }
 }
 
-fn no_model() -> StageError {
-    StageError::failed("the sizes of the model are not known")
-}
-
 fn early(seconds: Figure, may_end_early: bool) -> Figure {
     match may_end_early {
         true => Figure { low: seconds.low * EARLY, ..seconds },
         false => seconds,
     }
-}
-
-fn is_half(parameters: &Parameters, device: &Device) -> bool {
-    match parameters.text("precision").unwrap_or("auto") {
-        "auto" => matches!(device, Device::Gpu(_)),
-        precision => !matches!(precision, "f32" | "tf32"),
-    }
-}
-
-fn adapters(parameters: &Parameters) -> Result<Adapters, StageError> {
-    let patterns = parameters.texts("modules")?;
-    let patterns = patterns.into_iter().map(str::to_owned).collect();
-    Ok(Adapters { rank: parameters.integer("rank")?, patterns })
 }

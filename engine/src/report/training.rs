@@ -135,8 +135,8 @@ impl Training {
         Ok(())
     }
 
-    /// Whether the losses of training and of held-out clips are of one size. Those of VITS are not:
-    /// one is a sum of many, the other a distance of spectrograms.
+    /// Whether the losses of training and of held-out clips are of one size. They are not where one
+    /// is a sum of many, and the other a distance of spectrograms.
     fn has_one_loss(&self) -> bool {
         let largest = |name: &str| {
             let points = self.curves.get(name).map_or(&[][..], |curve| &curve.points);

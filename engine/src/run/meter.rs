@@ -6,7 +6,6 @@ use std::time::Instant;
 use cache::CacheError;
 use stage_core::Place;
 use stage_core::event::{Event, StageCounts};
-use stage_families::dual_ar::Config;
 
 use super::item_stage::Queued;
 use super::schedule::{Schedule, State};
@@ -332,19 +331,15 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// The parameters of the text model that a stage works with.
+    /// The parameters of the model that a stage works with, where they count.
     fn model_of(&self, id: StageId) -> i64 {
-        if !measure::has_text_model(self.pipeline.stage(id)) {
-            return 0;
-        }
+        let Some(family) = measure::sized_family(self.pipeline.stage(id)) else { return 0 };
         let artifacts = self.artifacts(id);
         let model = measure::MODEL_PORTS.iter().find_map(|port| artifacts.get(*port)?.first());
         // A model that cannot be read is told by the stage that uses it.
-        let config = model.and_then(|fields| {
-            let bytes = self.store.read(&fields.blob("config")?.digest).ok()?;
-            Config::parse(&bytes).ok()
-        });
-        config.map_or(0, |config| config.parameters())
+        let model = model
+            .and_then(|fields| family.read(&self.store.read(&fields.blob("config")?.digest).ok()?));
+        model.map_or(0, |model| model.parameters())
     }
 
     /// What stages that have not come to their end took so far.

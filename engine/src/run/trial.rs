@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn trainings_are_cut_short_and_all_else_stays() {
-        let pipeline = pipeline(include_str!("../../../pipelines/finnish-fish/pipeline.toml"));
+        let pipeline = pipeline(include_str!("../../../pipelines/demo/pipeline.toml"));
         let tried = shortened(&pipeline);
         for (before, after) in pipeline.stages.iter().zip(&tried.stages) {
             let is_training = before.work == StageWork::Train;

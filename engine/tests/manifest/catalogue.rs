@@ -9,7 +9,7 @@ pub fn catalogue() -> Catalogue {
     let mut catalogue = stage_families::catalogue();
     for kind in [
         &TABLE, &OPEN, &RESAMPLE, &LOUDNESS, &NORMALIZE, &FIT, &ENCODE, &MERGE, &PACK, &SPLIT,
-        &COMMAND,
+        &COMMAND, &SPEAK,
     ] {
         catalogue.add(kind);
     }
@@ -223,6 +223,22 @@ static SPLIT: Kind = Kind {
         OutputPort { name: "train", ..OutputPort::DATASET },
         OutputPort { name: "validation", ..OutputPort::DATASET },
     ],
+    ..Kind::BASE
+};
+
+static SPEAK: Kind = Kind {
+    name: "my.speak",
+    inputs: &[
+        InputPort { reads: FieldSet::These(&[("text", FieldType::Text)]), ..InputPort::DATASET },
+        InputPort { name: "model", ..InputPort::ARTIFACT },
+        InputPort { name: "codec", ..InputPort::ARTIFACT },
+        InputPort {
+            name: "reference",
+            reads: FieldSet::These(&[("text", FieldType::Text), ("tokens", FieldType::Blob)]),
+            ..InputPort::ARTIFACT
+        },
+    ],
+    outputs: &[OutputPort { writes: &[("tokens", FieldType::Blob)], ..OutputPort::DATASET }],
     ..Kind::BASE
 };
 

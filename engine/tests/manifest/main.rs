@@ -3,7 +3,6 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 mod all_at_once;
-mod artifacts;
 mod built_in;
 mod catalogue;
 mod diagnostics;

@@ -1,20 +1,34 @@
 //! The codec of Fish Speech.
 
 use bytes::Bytes;
-use stage_core::{Context, Fields, NewValue, StageError};
+use stage_core::{Context, Fields, NewValue, Parameters, StageError};
 
 use crate::artifact::{self, CONFIG, CONFIG_KIND};
 use crate::export::{Exporter, Format, Recipes, as_they_are, copies};
 use crate::family::Family;
 use crate::fish;
 use crate::import::{Imported, Importer, Layout, Opened, Part, Request, description};
+use crate::model::{Assumed, Codec, Model};
 
 /// The configuration that stands for the published one.
 const AS_PUBLISHED: &[u8] = b"{}\n";
 /// Of a codec that is not the published one.
 const CONFIG_FILE: &str = "codec.json";
 
+/// The published one, as a file of f32.
+const BYTES: f64 = 1.87e9;
+
 pub struct Dac;
+
+impl Model for Dac {
+    fn parameters(&self) -> i64 {
+        (BYTES / 4.0) as i64
+    }
+
+    fn bytes(&self, _: &Parameters) -> f64 {
+        BYTES
+    }
+}
 
 impl Family for Dac {
     fn name(&self) -> &'static str {
@@ -23,6 +37,15 @@ impl Family for Dac {
 
     fn title(&self) -> &'static str {
         "the codec of Fish Speech"
+    }
+
+    fn assumed(&self) -> Option<Assumed> {
+        let told = "a codec is taken for the published one of Fish Speech: 1.87 GB";
+        Some(Assumed { model: Box::new(Dac), told })
+    }
+
+    fn codec(&self) -> Option<Codec> {
+        Some(Codec { share: 1.0, told: None, bytes: BYTES })
     }
 
     fn importer(&self) -> Option<&dyn Importer> {

@@ -15,6 +15,7 @@ mod fish;
 pub mod import;
 pub mod kinds;
 mod mel_rvq;
+pub mod model;
 mod sizes;
 mod symbols;
 pub mod training;
@@ -41,6 +42,12 @@ pub static FAMILIES: &[&dyn Family] = &[
 pub fn find(name: &str) -> Option<&'static dyn Family> {
     FAMILIES.iter().copied().find(|family| family.name() == name)
 }
+
+/// The family of weights of which nothing says another.
+pub static USUAL_MODEL: &dyn Family = &dual_ar::DualAr;
+
+/// The codec that a stage works with where nothing says another, which rates are for.
+pub static USUAL_CODEC: &dyn Family = &dac::Dac;
 
 /// All stage kinds: those that know no models, and those of the families.
 pub fn catalogue() -> Catalogue {

@@ -2,6 +2,7 @@
 
 use crate::artifact;
 use crate::family::Family;
+use crate::model::Codec;
 
 pub struct MelRvq;
 
@@ -12,5 +13,10 @@ impl Family for MelRvq {
 
     fn title(&self) -> &'static str {
         "the codec that `vq.fit` fits"
+    }
+
+    fn codec(&self) -> Option<Codec> {
+        let told = "the embedded codec takes a five-hundredth of the time of the published one";
+        Some(Codec { share: 0.002, told: Some(told), bytes: 0.0 })
     }
 }

@@ -1,6 +1,50 @@
 //! What training takes on its device, from the sizes of a model alone: no weights are needed, and
 //! nothing is computed.
 
+use stage_core::{Parameters, StageError};
+
+/// A model that can be trained.
+pub trait Trainable {
+    /// How clips become rows, under the parameters of a training.
+    fn rows(&self, parameters: &Parameters) -> Rows;
+
+    /// Memory of a step at its worst moment.
+    fn memory(&self, setting: &Setting) -> Memory;
+
+    /// Time of one batch with its backward pass.
+    fn effort(&self, setting: &Setting) -> Effort;
+}
+
+/// How clips become the rows of a batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rows {
+    /// One clip a row, at most as long as the parameter `max_seconds` says.
+    Clips,
+    /// Rows of tokens, at most as many as the parameter `max_length` says.
+    Tokens(TokenRows),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TokenRows {
+    /// Tokens of the longest row that the model takes.
+    pub longest: i64,
+    /// Tokens of each clip beside its text and its frames.
+    pub per_clip: f64,
+    /// How full rows are of whole clips; none: each row has one clip.
+    pub filled: Option<f64>,
+    /// The assumption behind this, as a plan tells it.
+    pub told: &'static str,
+}
+
+/// The work of a batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Effort {
+    /// Floating-point operations.
+    Operations(f64),
+    /// Seconds on a GPU of speed 1, and the assumption behind them.
+    Seconds { seconds: f64, told: &'static str },
+}
+
 /// How a model is trained, as far as its memory and its arithmetic depend on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
@@ -8,6 +52,8 @@ pub struct Setting {
     pub rows: i64,
     /// The length of a row in tokens.
     pub length: i64,
+    /// The mean length of a clip.
+    pub clip_seconds: f64,
     /// bf16 or fp16, with f32 copies for the optimiser.
     pub is_half: bool,
     /// Layers are computed anew on the way back.
@@ -24,9 +70,43 @@ pub struct Adapters {
 }
 
 impl Setting {
+    /// From the parameters of a training, which says nothing of its clips.
+    ///
+    /// # Errors
+    ///
+    /// When the stage has no parameter `batch`, or none of the ones that adapters need.
+    pub fn read(
+        parameters: &Parameters,
+        trains_adapters: bool,
+        is_gpu: bool,
+    ) -> Result<Setting, StageError> {
+        Ok(Setting {
+            rows: parameters.integer("batch")?,
+            length: 1,
+            clip_seconds: 0.0,
+            is_half: match parameters.text("precision").unwrap_or("auto") {
+                "auto" => is_gpu,
+                precision => matches!(precision, "bf16" | "fp16"),
+            },
+            checkpointing: parameters.flag("gradient_checkpointing").unwrap_or(false),
+            adapters: match trains_adapters {
+                true => Some(Adapters::read(parameters)?),
+                false => None,
+            },
+        })
+    }
+
     /// Bytes of a value in what is computed in.
     pub fn width(&self) -> f64 {
         if self.is_half { 2.0 } else { F32 }
+    }
+}
+
+impl Adapters {
+    fn read(parameters: &Parameters) -> Result<Adapters, StageError> {
+        let patterns = parameters.texts("modules")?;
+        let patterns = patterns.into_iter().map(str::to_owned).collect();
+        Ok(Adapters { rank: parameters.integer("rank")?, patterns })
     }
 }
 

@@ -150,7 +150,7 @@ fn an_artifact_without_what_is_read_is_named() {
 use = "vq.fit"
 input = "clips"
 [stage.spoken]
-use = "fish.synthesize"
+use = "my.speak"
 input = "clips"
 model = "fit"
 codec = "fit"
@@ -164,7 +164,7 @@ throstle::manifest
 
 Error: throstle::unknown_field
 
-  x `fish.synthesize` of stage `spoken` needs the field `text`, which
+  x `my.speak` of stage `spoken` needs the field `text`, which
   | `fit` does not have
     ,-[home/voice.toml:17:13]
  16 | codec = "fit"
@@ -176,7 +176,7 @@ Error: throstle::unknown_field
 
 Error: throstle::unknown_field
 
-  x `fish.synthesize` of stage `spoken` needs the field `tokens`, which
+  x `my.speak` of stage `spoken` needs the field `tokens`, which
   | `fit` does not have
     ,-[home/voice.toml:17:13]
  16 | codec = "fit"

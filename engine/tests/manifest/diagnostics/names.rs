@@ -284,12 +284,12 @@ Error: throstle::unknown_reference
 #[test]
 fn an_asset_without_its_prefix_is_found() {
     let shown = errors(
-        r#"[assets.s1-mini]
+        r#"[assets.weights]
 path = "models/codec"
 [stage.tokens]
 use = "vq.encode"
 input = "clips"
-codec = "s1-mini"
+codec = "weights"
 "#,
     );
     insta::assert_snapshot!(shown, @r#"
@@ -299,14 +299,14 @@ throstle::manifest
 
 Error: throstle::unknown_reference
 
-  x there is no stage `s1-mini`
+  x there is no stage `weights`
     ,-[home/voice.toml:14:9]
  13 | input = "clips"
- 14 | codec = "s1-mini"
+ 14 | codec = "weights"
     :         ^^^^|^^^^
     :             `-- not known
     `----
-  help: did you mean `assets.s1-mini`?
+  help: did you mean `assets.weights`?
 "#);
 }
 

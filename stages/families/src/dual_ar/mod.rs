@@ -6,14 +6,16 @@ mod export;
 pub mod fresh;
 mod import;
 pub mod kinds;
+mod model;
 mod training;
 
-use stage_core::Kind;
+use stage_core::{Kind, Parameters};
 
 use crate::artifact;
 use crate::export::Exporter;
 use crate::family::Family;
 use crate::import::Importer;
+use crate::model::{Assumed, Model};
 pub use config::{Config, Stack};
 
 pub struct DualAr;
@@ -29,6 +31,27 @@ impl Family for DualAr {
 
     fn kinds(&self) -> &'static [&'static Kind] {
         kinds::KINDS
+    }
+
+    fn read(&self, config: &[u8]) -> Option<Box<dyn Model>> {
+        model::read(config)
+    }
+
+    fn fresh(
+        &self,
+        kind: &Kind,
+        parameters: &Parameters,
+        codec: Option<&Parameters>,
+    ) -> Option<Box<dyn Model>> {
+        model::fresh(kind, parameters, codec)
+    }
+
+    fn assumed(&self) -> Option<Assumed> {
+        model::assumed()
+    }
+
+    fn is_measured_by_size(&self) -> bool {
+        true
     }
 
     fn importer(&self) -> Option<&dyn Importer> {

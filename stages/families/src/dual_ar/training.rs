@@ -131,7 +131,14 @@ mod tests {
     use crate::training::Adapters;
 
     fn full() -> Setting {
-        Setting { rows: 4, length: 4096, is_half: true, checkpointing: true, adapters: None }
+        Setting {
+            rows: 4,
+            length: 4096,
+            clip_seconds: 0.0,
+            is_half: true,
+            checkpointing: true,
+            adapters: None,
+        }
     }
 
     fn adapters(rank: i64) -> Setting {

@@ -7,6 +7,7 @@ mod export;
 mod fresh;
 mod import;
 pub mod kinds;
+mod model;
 mod names;
 mod original;
 mod speakers;
@@ -16,12 +17,13 @@ mod training;
 pub mod tune;
 mod vocabulary;
 
-use stage_core::Kind;
+use stage_core::{Kind, Parameters};
 
 use crate::artifact;
 use crate::export::Exporter;
 use crate::family::Family;
 use crate::import::Importer;
+use crate::model::{Assumed, Model};
 pub use config::Config;
 pub use fresh::config as fresh_config;
 pub use names::{from_original, is_projection, of_original_discriminator, plain_name};
@@ -29,7 +31,7 @@ pub use original::{is_original, read_original};
 pub use speakers::{SPEAKERS_FILE, config_for_speakers, read_speakers, write_speakers};
 pub use tensors::{DISCRIMINATOR_PREFIX, is_normed, is_normed_in_transformers};
 pub use tokenizer::{ROMANISE, Tokenizer, Tokens};
-pub use training::{training_memory, training_share};
+use training::{training_memory, training_share};
 pub use vocabulary::{TextRules, tokenizer_config_file, vocabulary_file};
 
 pub struct Vits;
@@ -45,6 +47,23 @@ impl Family for Vits {
 
     fn kinds(&self) -> &'static [&'static Kind] {
         kinds::KINDS
+    }
+
+    fn read(&self, config: &[u8]) -> Option<Box<dyn Model>> {
+        Some(Box::new(Config::parse(config).ok()?))
+    }
+
+    fn fresh(
+        &self,
+        kind: &Kind,
+        parameters: &Parameters,
+        _: Option<&Parameters>,
+    ) -> Option<Box<dyn Model>> {
+        model::fresh(kind, parameters)
+    }
+
+    fn assumed(&self) -> Option<Assumed> {
+        Some(model::assumed())
     }
 
     fn importer(&self) -> Option<&dyn Importer> {

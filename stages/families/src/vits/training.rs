@@ -14,15 +14,15 @@ const CLIP_SECONDS: f64 = 3.2;
 /// Decoder and discriminators, which see a slice of it.
 const SLICE: f64 = 0.23 * 1024.0 * MEBIBYTE - WHOLE_CLIP;
 
-/// What a step takes at its worst moment, for clips of so many seconds.
-pub fn training_memory(config: &Config, seconds: f64, setting: &Setting) -> Memory {
+/// What a step takes at its worst moment.
+pub fn training_memory(config: &Config, setting: &Setting) -> Memory {
     let parameters =
         |config: &Config| (config.speaking_parameters() + config.judging_parameters()) as f64;
     let (own, published) = (parameters(config), Config::mms());
     let beside = |own: i64, published: i64| own as f64 / published as f64;
     let clip = WHOLE_CLIP * beside(config.hidden_size, published.hidden_size);
     let channels = beside(config.upsample_initial_channel, published.upsample_initial_channel);
-    let each = clip * seconds / CLIP_SECONDS + SLICE * channels;
+    let each = clip * setting.clip_seconds / CLIP_SECONDS + SLICE * channels;
     let once = ONCE * own / parameters(&published);
     let activations = (once + each * setting.rows as f64) * setting.width() / F32;
     Memory { activations, ..Memory::of_values(0.0, own, setting) }
@@ -42,9 +42,12 @@ pub fn training_share(config: &Config) -> f64 {
 mod tests {
     use super::*;
 
+    fn setting(rows: i64, clip_seconds: f64, is_half: bool) -> Setting {
+        Setting { rows, length: 0, clip_seconds, is_half, checkpointing: false, adapters: None }
+    }
+
     fn total(rows: i64, seconds: f64, is_half: bool) -> f64 {
-        let setting = Setting { rows, length: 0, is_half, checkpointing: false, adapters: None };
-        training_memory(&Config::mms(), seconds, &setting).total()
+        training_memory(&Config::mms(), &setting(rows, seconds, is_half)).total()
     }
 
     /// 16 clips of about 3 s in f32 were derived to take about 6 GB with what the program takes.
@@ -57,13 +60,12 @@ mod tests {
     /// 1.33 GB of weights, gradients and moments in f32 for generator and discriminator.
     #[test]
     fn a_smaller_model_takes_less_of_everything() {
-        let setting =
-            Setting { rows: 4, length: 0, is_half: false, checkpointing: false, adapters: None };
-        let published = training_memory(&Config::mms(), 3.0, &setting);
+        let setting = setting(4, 3.0, false);
+        let published = training_memory(&Config::mms(), &setting);
         let states = published.total() - published.activations;
         assert!((states / 1.33e9 - 1.0).abs() < 0.01, "{states}");
         let narrow = Config { upsample_initial_channel: 32, hidden_size: 48, ..Config::mms() };
-        let small = training_memory(&narrow, 3.0, &setting);
+        let small = training_memory(&narrow, &setting);
         assert!(small.activations < 0.75 * published.activations, "{small:?}");
         assert!(small.total() < published.total());
     }

@@ -9,15 +9,19 @@ mod preprocessor;
 mod tensors;
 mod vocabulary;
 
-use stage_core::Kind;
+use stage_core::{Kind, Parameters};
 
 use crate::artifact;
 use crate::family::Family;
 use crate::import::Importer;
+use crate::model::{Assumed, Model};
 pub use config::{Config, Norm};
 pub use preprocessor::Preprocessor;
 pub use tensors::{MASK, plain_name};
 pub use vocabulary::Vocabulary;
+
+/// Published weights are in f32.
+const WEIGHT_BYTES: f64 = 4.0;
 
 pub struct Wav2Vec2;
 
@@ -34,7 +38,27 @@ impl Family for Wav2Vec2 {
         kinds::KINDS
     }
 
+    fn read(&self, config: &[u8]) -> Option<Box<dyn Model>> {
+        Some(Box::new(Config::parse(config).ok()?))
+    }
+
+    fn assumed(&self) -> Option<Assumed> {
+        let told = "a speech recogniser that is not there is taken for the base model: 94 million \
+                    parameters, kept in f32";
+        Some(Assumed { model: Box::new(Config::default()), told })
+    }
+
     fn importer(&self) -> Option<&dyn Importer> {
         Some(self)
+    }
+}
+
+impl Model for Config {
+    fn parameters(&self) -> i64 {
+        Config::parameters(self)
+    }
+
+    fn bytes(&self, _: &Parameters) -> f64 {
+        self.parameters() as f64 * WEIGHT_BYTES
     }
 }

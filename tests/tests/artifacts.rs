@@ -1,9 +1,32 @@
 //! Artifacts of a kind that does not fit are refused before anything runs.
 
-use engine::manifest::{Problem, kind_page, reference, schema_text};
+#![allow(clippy::unwrap_used)]
+
+use camino::Utf8Path;
+use engine::manifest::{
+    FileKind, LoadOptions, Loaded, Problem, Problems, kind_page, load, reference, schema_text,
+};
 use stage_core::{Catalogue, InputPort, Kind, OutputPort, PortType, Work};
 
-use crate::support::{CORPUS, load_from};
+/// The start of most manifests in these tests: a pipeline and a corpus.
+const CORPUS: &str = r#"[pipeline]
+name = "voice"
+
+[stage.clips]
+use = "corpus.table"
+table = "data/metadata.csv"
+audio = "data/wavs"
+
+"#;
+
+fn load_text(text: &str) -> Result<Loaded, Problems> {
+    let files = |path: &Utf8Path| match path.extension() {
+        Some(_) => FileKind::File,
+        None => FileKind::Folder,
+    };
+    let options = LoadOptions { set: Vec::new(), secrets: &|_| None };
+    load(text, Utf8Path::new("home/voice.toml"), &catalogue(), &options, &files)
+}
 
 /// The built-in kinds, and two custom ones.
 fn catalogue() -> Catalogue {
@@ -57,7 +80,7 @@ use = "my.make"
 "#;
 
 fn problems(rest: &str) -> Vec<Problem> {
-    match load_from(&catalogue(), &format!("{CORPUS}{STAGES}{rest}"), &[]) {
+    match load_text(&format!("{CORPUS}{STAGES}{rest}")) {
         Ok(_) => Vec::new(),
         Err(problems) => problems.iter().cloned().collect(),
     }
@@ -129,7 +152,7 @@ fn where_nothing_fits_the_kinds_that_would_are_named() {
         "{CORPUS}[stage.numbers]\nuse = \"speaker.stats\"\ninput = \"clips\"\n\
          [stage.reader]\nuse = \"vits.spectrogram\"\ninput = \"clips\"\nmodel = \"numbers\"\n"
     );
-    let Err(problems) = load_from(&catalogue(), &text, &[]) else { panic!("{text}") };
+    let Err(problems) = load_text(&text) else { panic!("{text}") };
     let found: Vec<&Problem> = problems.iter().collect();
     assert_eq!(found.len(), 1, "that its fields are others is no news: {found:?}");
     assert_eq!(

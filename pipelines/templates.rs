@@ -1,0 +1,29 @@
+// What `throstle init` can begin with, in the order of its help. `recipe!` takes the name of a
+// folder here, its line in the help, and what has to be brought along.
+&[
+    Template {
+        variants: &[("vits.toml", include_str!("demo/vits.toml"))],
+        data: Some(&DEMO_DATA),
+        ..recipe!("demo", "From recordings to a small voice in a minute, recordings included", None)
+    },
+    recipe!(
+        "finnish-fish",
+        "A Finnish voice from the weights of openaudio-s1-mini, in four phases",
+        Some(
+            "put the weights into its `models/openaudio-s1-mini` and the recordings into its `data`"
+        )
+    ),
+    recipe!(
+        "gujarati-mms",
+        "A Gujarati voice from the weights of MMS, on one T4",
+        Some("put the weights into its `models/mms-tts-guj` and the recordings into its `data`")
+    ),
+    Template {
+        beside: &[("run.ipynb", include_bytes!("kaggle-vits/run.ipynb"))],
+        ..recipe!(
+            "kaggle-vits",
+            "A Finnish voice from the weights of MMS, in sessions on Kaggle's two T4",
+            Some("put the weights into its `models/mms-tts-fin` and the recordings into its `data`")
+        )
+    },
+]
