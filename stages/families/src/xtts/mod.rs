@@ -11,13 +11,14 @@ mod gpt_tensors;
 mod import;
 pub mod kinds;
 mod language;
+mod model;
 mod published;
 mod speakers;
 mod tensors;
 mod tokenizer;
 mod vocabulary;
 
-use stage_core::Kind;
+use stage_core::{Kind, Parameters};
 
 pub use self::cleaners::Uncleanable;
 pub use self::config::{
@@ -40,6 +41,7 @@ use crate::artifact;
 use crate::export::Exporter;
 use crate::family::Family;
 use crate::import::Importer;
+use crate::model::{Assumed, Model};
 
 pub struct Xtts;
 
@@ -54,6 +56,23 @@ impl Family for Xtts {
 
     fn kinds(&self) -> &'static [&'static Kind] {
         kinds::KINDS
+    }
+
+    fn read(&self, config: &[u8]) -> Option<Box<dyn Model>> {
+        model::read(config)
+    }
+
+    fn fresh(
+        &self,
+        kind: &Kind,
+        parameters: &Parameters,
+        _: Option<&Parameters>,
+    ) -> Option<Box<dyn Model>> {
+        model::fresh(kind, parameters)
+    }
+
+    fn assumed(&self) -> Option<Assumed> {
+        Some(model::assumed())
     }
 
     fn importer(&self) -> Option<&dyn Importer> {
