@@ -4,6 +4,7 @@
 //! engine over a pipe, so that `throstle` itself never links libtorch.
 
 mod arrived;
+pub mod autoregressive;
 mod budget;
 mod cast;
 mod chain;

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use stage_torch::dual_ar::generate::Drawn;
 use stage_torch::dual_ar::{
-    Batch, Clip, Config, DualAr, DualArTrainee, Memory, Parity, Sampling, Seeded, Stop, Tokens,
+    Batch, Clip, Config, Drawn, DualAr, DualArTrainee, Memory, Parity, Sampling, Seeded, Sentence,
+    Speech, Stop, Tokens,
 };
 use stage_torch::layers::{Adaptable, Adapter, Pass};
 use stage_torch::train::{Totals, Trainee, Turn};
@@ -235,20 +235,22 @@ fn steps_through_the_cache_are_those_of_the_whole_row() {
     let length = row.size()[1];
     let x = model.embed(&row.unsqueeze(0), true);
     let states = model.slow(&x, &model.causal(length), Pass::Evaluate).squeeze_dim(0);
-    let mut caches = model.caches(length);
+    let (mut caches, mut state) = model.prefill(&[&row.narrow(1, 0, 5)], length);
     for at in 4..length {
-        let part = if at == 4 { row.narrow(1, 0, 5) } else { row.narrow(1, at, 1) };
-        let state = model.follow(&part, &mut caches);
-        let far = (state - states.narrow(0, at, 1)).abs().max().double_value(&[]);
+        if at > 4 {
+            state = model.follow(&row.narrow(1, at, 1).tr(), &mut caches);
+        }
+        let far = (&state - states.narrow(0, at, 1)).abs().max().double_value(&[]);
         assert!(far < 1e-5, "column {at} is off by {far}");
     }
     let codes = row.narrow(0, 1, 3).narrow(1, 6, 1).transpose(0, 1);
     let state = states.narrow(0, 5, 1);
     let inputs = model.fast_inputs(&state, &codes, Pass::Evaluate);
     let whole = model.fast_logits(&model.fast(&inputs, Pass::Evaluate), Pass::Evaluate);
-    let step = |place| model.follow_fast(&inputs.select(1, place), place, &mut caches);
-    let steps: Vec<Tensor> = (0..3).map(step).collect();
-    let far = (Tensor::stack(&steps, 0) - whole.squeeze_dim(0)).abs().max();
+    let _ = model.begin_frame(&state, &mut caches);
+    let step = |place| model.follow_fast(&inputs.select(1, place), &mut caches);
+    let steps: Vec<Tensor> = (0..3).map(step).map(|x| model.fast_step_logits(&x)).collect();
+    let far = (Tensor::cat(&steps, 0) - whole.squeeze_dim(0)).abs().max();
     assert!(far.double_value(&[]) < 1e-5);
 }
 
@@ -273,11 +275,44 @@ fn half_precision_points_the_same_way() {
 
 const PROMPT: [i32; 16] = [5, 6, 21, 7, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0];
 
+const EVEN: Sampling =
+    Sampling { temperature: 1.0, top_p: 1.0, repetition_penalty: 1.1, semantic_only: true };
+
+/// A sentence to speak: its prompt, seed, and the most and fewest frames.
+#[derive(Clone)]
+struct Asked {
+    prompt: Vec<i32>,
+    seed: u64,
+    most: usize,
+    least: usize,
+}
+
+impl Asked {
+    fn new(seed: u64, most: usize) -> Asked {
+        Asked { prompt: PROMPT.to_vec(), seed, most, least: 0 }
+    }
+}
+
+fn draw(model: &DualAr, asked: &[Asked], sampling: &Sampling) -> Vec<Drawn> {
+    let mut noises: Vec<Seeded> = asked.iter().map(|asked| Seeded::new(asked.seed)).collect();
+    let sentences = asked.iter().zip(&mut noises).map(|(asked, noise)| {
+        let Asked { prompt, most, least, .. } = asked;
+        Sentence { prompt, most: *most, least: *least, noise }
+    });
+    model.draw(sentences.collect(), sampling).unwrap()
+}
+
+fn speak(model: &DualAr, asked: &Asked, sampling: &Sampling) -> Speech {
+    let mut noise = Seeded::new(asked.seed);
+    let Asked { prompt, most, least, .. } = asked;
+    let sentence = Sentence { prompt, most: *most, least: *least, noise: &mut noise };
+    model.generate(vec![sentence], sampling).unwrap().remove(0)
+}
+
 #[test]
 fn the_same_seed_speaks_the_same_and_another_one_differently() {
     let model = model();
-    let sampling = Sampling { temperature: 1.0, top_p: 1.0, ..Sampling::default() };
-    let speak = |seed| model.generate(&PROMPT, 12, &sampling, &mut Seeded::new(seed)).unwrap();
+    let speak = |seed| speak(&model, &Asked::new(seed, 12), &EVEN);
     assert_eq!(speak(1), speak(1));
     assert_ne!(speak(1), speak(2));
     let speech = speak(1);
@@ -285,20 +320,92 @@ fn the_same_seed_speaks_the_same_and_another_one_differently() {
     assert!(speech.codes.iter().all(|code| (0..8).contains(code)));
 }
 
+/// Sentences of unequal prompts, limits and least lengths.
+fn asked(count: usize) -> Vec<Asked> {
+    let sentence = |at: usize| {
+        let clip = clip(at as i32, 2 + (at * 5 % 7) as i32, (at * 3 % 5) as i32);
+        Asked { prompt: clip.tokens, seed: at as u64, most: 5 + at * 7 % 20, least: at % 4 }
+    };
+    (0..count).map(sentence).collect()
+}
+
+#[test]
+fn a_sentence_is_the_same_alone_and_in_any_batch() {
+    let model = model();
+    let asked = asked(17);
+    for sampling in [EVEN, Sampling::default(), Sampling { semantic_only: false, ..EVEN }] {
+        let alone: Vec<Drawn> = asked
+            .iter()
+            .flat_map(|asked| draw(&model, std::slice::from_ref(asked), &sampling))
+            .collect();
+        let stops = |stop| alone.iter().filter(|drawn| drawn.stop == stop).count();
+        assert!(stops(Stop::Limit) > 0 && stops(Stop::End) > 0, "nothing is shown");
+        for size in [2, 3, 8, 17] {
+            let batches = asked.chunks(size);
+            let together: Vec<Drawn> =
+                batches.flat_map(|batch| draw(&model, batch, &sampling)).collect();
+            assert_eq!(together, alone, "in batches of {size}");
+        }
+        let backwards: Vec<Asked> = asked.iter().rev().cloned().collect();
+        let mut together = draw(&model, &backwards, &sampling);
+        together.reverse();
+        assert_eq!(together, alone);
+    }
+}
+
+#[test]
+fn states_are_the_same_to_the_bit_in_any_batch() {
+    let _guard = tch::no_grad_guard();
+    // Widths that fill no vector, so that libtorch would compute their last numbers another way.
+    let config = Config::parse(
+        r#"{"model_type": "dual_ar", "vocab_size": 28, "n_layer": 2, "dim": 20, "n_head": 2,
+            "n_local_heads": 1, "head_dim": 10, "intermediate_size": 37, "codebook_size": 8,
+            "num_codebooks": 3, "n_fast_layer": 1, "fast_dim": 12, "fast_n_head": 2,
+            "fast_head_dim": 6, "attention_qk_norm": true, "fast_attention_qk_norm": true,
+            "tie_word_embeddings": true, "scale_codebook_embeddings": true,
+            "norm_fastlayer_input": true, "initializer_range": 0.3, "max_seq_len": 64}"#
+            .as_bytes(),
+    )
+    .unwrap();
+    let weights = DualAr::fresh(&config, 5).unwrap();
+    let model = DualAr::load(config, TOKENS, weights).unwrap();
+    let prompts: Vec<Tensor> = asked(9)
+        .iter()
+        .map(|asked| Tensor::from_slice(&asked.prompt).to_kind(Kind::Int64).view([4, -1]))
+        .collect();
+    let rows: Vec<Tensor> = (1..10).map(|row| columns(&clip(row, 0, 9))).collect();
+    let states = |from: usize, count: usize| {
+        let prompts: Vec<&Tensor> = prompts[from..from + count].iter().collect();
+        let (mut caches, mut state) = model.prefill(&prompts, 9);
+        for at in 0..9 {
+            let columns: Vec<Tensor> =
+                rows[from..from + count].iter().map(|row| row.select(1, at)).collect();
+            state = model.follow(&Tensor::stack(&columns, 0), &mut caches);
+        }
+        let first = model.begin_frame(&state, &mut caches);
+        let fast = model.follow_fast(&first, &mut caches);
+        Tensor::cat(&[state, model.fast_step_logits(&fast)], 1)
+    };
+    let alone: Vec<Tensor> = (0..9).map(|row| states(row, 1)).collect();
+    for size in [2, 3, 4, 5, 7, 9] {
+        for from in 0..=9 - size {
+            assert_eq!(states(from, size), Tensor::cat(&alone[from..from + size], 0));
+        }
+    }
+}
+
 #[test]
 fn the_reason_to_stop_is_told_and_the_end_is_no_frame() {
     let model = model();
-    let sampling = Sampling { temperature: 1.0, top_p: 1.0, ..Sampling::default() };
     let mut stops = BTreeMap::new();
     for seed in 0..40 {
-        let Drawn { columns, stop } =
-            model.draw(&PROMPT, 6, &sampling, &mut Seeded::new(seed)).unwrap();
-        let speech = model.generate(&PROMPT, 6, &sampling, &mut Seeded::new(seed)).unwrap();
-        let ends = columns.last().is_some_and(|column| column[0] == TOKENS.im_end);
+        let asked = Asked::new(seed, 6);
+        let Drawn { frames, stop } = draw(&model, std::slice::from_ref(&asked), &EVEN).remove(0);
+        let ends = frames.last().is_some_and(|frame| frame[0] == TOKENS.im_end);
         assert_eq!(stop == Stop::End, ends);
-        assert_eq!(speech.frames, columns.len() - usize::from(ends));
+        assert_eq!(speak(&model, &asked, &EVEN).frames, frames.len() - usize::from(ends));
         // Text is masked out.
-        assert!(columns.iter().all(|column| column[0] == 3 || (20..28).contains(&column[0])));
+        assert!(frames.iter().all(|frame| frame[0] == 3 || (20..28).contains(&frame[0])));
         *stops.entry(format!("{stop:?}")).or_insert(0) += 1;
     }
     assert_eq!(stops.keys().collect::<Vec<_>>(), ["End", "Limit"]);
@@ -307,11 +414,10 @@ fn the_reason_to_stop_is_told_and_the_end_is_no_frame() {
 #[test]
 fn speech_does_not_end_before_its_least_length() {
     let model = model();
-    let sampling = Sampling { temperature: 1.0, top_p: 1.0, ..Sampling::default() };
-    let frames = |seed, least_frames| {
-        let sampling = Sampling { least_frames, ..sampling };
-        let drawn = model.draw(&PROMPT, 6, &sampling, &mut Seeded::new(seed)).unwrap();
-        drawn.columns.iter().filter(|column| column[0] != TOKENS.im_end).count()
+    let frames = |seed, least| {
+        let asked = Asked { least, ..Asked::new(seed, 6) };
+        let drawn = draw(&model, &[asked], &EVEN).remove(0);
+        drawn.frames.iter().filter(|frame| frame[0] != TOKENS.im_end).count()
     };
     assert!((0..40).any(|seed| frames(seed, 0) < 4), "no seed ends early");
     assert!((0..40).all(|seed| frames(seed, 4) >= 4));
@@ -321,10 +427,10 @@ fn speech_does_not_end_before_its_least_length() {
 fn speech_ends_where_the_positions_do() {
     let model = model();
     let output = model.tensors().into_iter().find(|(name, _)| name == "output.weight").unwrap().1;
-    // An end that is never the likeliest.
+    // An end that is never the most likely.
     let _ = output.narrow(0, TOKENS.im_end, 1).fill_(0.0);
     let sampling = Sampling { temperature: 0.0, repetition_penalty: 1.0, ..Sampling::default() };
-    let speech = model.generate(&PROMPT, 1000, &sampling, &mut Seeded::new(1)).unwrap();
+    let speech = speak(&model, &Asked::new(1, 1000), &sampling);
     assert_eq!((speech.stop, speech.frames), (Stop::Full, 60));
 }
 
@@ -332,8 +438,9 @@ fn speech_ends_where_the_positions_do() {
 fn a_prompt_of_another_model_is_refused() {
     let model = model();
     let speak = |prompt: &[i32]| {
-        let sampling = Sampling::default();
-        model.generate(prompt, 3, &sampling, &mut Seeded::new(1)).unwrap_err().to_string()
+        let mut noise = Seeded::new(1);
+        let sentence = Sentence { prompt, most: 3, least: 0, noise: &mut noise };
+        model.generate(vec![sentence], &Sampling::default()).unwrap_err().to_string()
     };
     assert!(speak(&[1, 2, 3]).contains("expected 4 lines"));
     assert!(speak(&[28, 0, 0, 0]).contains("is the tokenizer or the codec that of this model"));

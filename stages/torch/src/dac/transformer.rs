@@ -5,7 +5,7 @@ use tch::{Device, Kind, Tensor};
 use super::config::Transformer as Config;
 use crate::error::TorchError;
 use crate::layers::{LayerScale, Linear, Pass, RmsNorm, SwiGlu};
-use crate::rope::{Rope, Turns};
+use crate::rope::{Rope, Rotary};
 use crate::weights::{Scope, Weights};
 
 #[derive(Debug)]
@@ -42,10 +42,10 @@ impl Transformer {
             let most = self.block_size;
             return Err(TorchError::Input(format!("{length} positions, the codec has {most}")));
         }
-        let turns = self.rope.range(0, length);
+        let rotary = self.rope.range(0, length);
         let band = Band::new(length, self.window_size, rows.device())?;
         for layer in &self.layers {
-            rows = layer.forward(&rows, &turns, &band)?;
+            rows = layer.forward(&rows, &rotary, &band)?;
         }
         Ok(self.norm.forward(&rows).f_transpose(1, 2)?)
     }
@@ -163,19 +163,19 @@ impl Layer {
     }
 
     /// [B, T, C] to [B, T, C].
-    fn forward(&self, rows: &Tensor, turns: &Turns, band: &Band) -> Result<Tensor, TorchError> {
-        let attended = self.attend(&self.attention_norm.forward(rows), turns, band)?;
+    fn forward(&self, rows: &Tensor, rotary: &Rotary, band: &Band) -> Result<Tensor, TorchError> {
+        let attended = self.attend(&self.attention_norm.forward(rows), rotary, band)?;
         let rows = rows.f_add(&self.attention_layer_scale.forward(&attended))?;
         let inner = self.feed_forward.forward(&self.ffn_norm.forward(&rows), Pass::Evaluate);
         Ok(rows.f_add(&self.ffn_layer_scale.forward(&inner))?)
     }
 
-    fn attend(&self, rows: &Tensor, turns: &Turns, band: &Band) -> Result<Tensor, TorchError> {
+    fn attend(&self, rows: &Tensor, rotary: &Rotary, band: &Band) -> Result<Tensor, TorchError> {
         let [heads, width] = self.heads;
         let joined = self.wqkv.forward(rows, Pass::Evaluate).f_unflatten(2, [3, heads, width])?;
         let part = |at| joined.f_select(2, at); // [B, T, H, D]
-        let query = turns.apply(&part(0)?).f_transpose(1, 2)?;
-        let key = turns.apply(&part(1)?).f_transpose(1, 2)?;
+        let query = rotary.apply(&part(0)?).f_transpose(1, 2)?;
+        let key = rotary.apply(&part(1)?).f_transpose(1, 2)?;
         let output = band.attend(&query, &key, &part(2)?.f_transpose(1, 2)?)?;
         let output = output.f_transpose(1, 2)?.f_flatten(2, 3)?;
         Ok(self.wo.forward(&output, Pass::Evaluate))

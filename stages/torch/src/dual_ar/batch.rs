@@ -25,13 +25,13 @@ pub struct Batch {
     /// [B, 1 + K, T].
     pub(super) tokens: Vec<i32>,
     pub(super) labels: Vec<i32>,
-    pub(super) sight: Sight,
+    pub(super) scope: Scope,
 }
 
-/// What the columns of a batch see, beside that they see nothing to come.
+/// What the columns of a batch attend to, of those before them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Sight {
-    /// One clip a row: what lies behind it is padding, which none of its columns sees.
+pub(super) enum Scope {
+    /// One clip a row: what lies behind it is padding, which none of its columns attends to.
     Row,
     /// Several clips a row, each by itself: their lengths, padding included, row after row.
     Spans(Vec<i64>),
@@ -74,12 +74,12 @@ impl Batch {
             spans.push((length - column) as i64);
         }
         spans.retain(|length| *length > 0);
-        let sight = match rows.iter().all(|row| row.len() <= 1) {
-            true => Sight::Row,
-            false => Sight::Spans(spans),
+        let scope = match rows.iter().all(|row| row.len() <= 1) {
+            true => Scope::Row,
+            false => Scope::Spans(spans),
         };
         let (rows, height, length) = (rows.len() as i64, height as i64, length as i64);
-        Ok(Batch { rows, height, length, tokens, labels, sight })
+        Ok(Batch { rows, height, length, tokens, labels, scope })
     }
 
     /// Rows that were laid out elsewhere: [B, 1 + K, T] twice, and true where a column is padding,
@@ -98,13 +98,13 @@ impl Batch {
         }
         // Columns see nothing to come, so padding behind them needs no mask.
         let behind = |row: &[bool]| row.is_sorted();
-        let sight = match padding {
+        let scope = match padding {
             Some(padding) if !padding.chunks(length.max(1) as usize).all(behind) => {
-                Sight::Padding(padding)
+                Scope::Padding(padding)
             }
-            _ => Sight::Row,
+            _ => Scope::Row,
         };
-        Ok(Batch { rows, height, length, tokens, labels, sight })
+        Ok(Batch { rows, height, length, tokens, labels, scope })
     }
 
     /// How many columns there are, padding included.
@@ -156,9 +156,9 @@ impl Batch {
 
     /// The positions of the columns, [B, T], where they do not simply count up in each row.
     pub(super) fn positions(&self) -> Option<Vec<i64>> {
-        match &self.sight {
-            Sight::Spans(lengths) => Some(lengths.iter().flat_map(|length| 0..*length).collect()),
-            Sight::Row | Sight::Padding(_) => None,
+        match &self.scope {
+            Scope::Spans(lengths) => Some(lengths.iter().flat_map(|length| 0..*length).collect()),
+            Scope::Row | Scope::Padding(_) => None,
         }
     }
 }
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!((batch.rows, batch.height, batch.length), (2, 2, 4));
         assert_eq!(batch.tokens[..8], [0, 1, 10, 9, 2, 3, 11, 0]);
         assert_eq!(batch.labels[..8], [100, 101, 110, IGNORED, 102, 103, 111, IGNORED]);
-        assert_eq!(batch.sight, Sight::Spans(vec![2, 1, 1, 4]));
+        assert_eq!(batch.scope, Scope::Spans(vec![2, 1, 1, 4]));
         assert_eq!(batch.positions().unwrap(), [0, 1, 0, 0, 0, 1, 2, 3]);
     }
 
@@ -189,7 +189,7 @@ mod tests {
     fn one_clip_a_row_needs_no_spans() {
         let (one, two) = (clip(0, 2), clip(10, 1));
         let batch = Batch::new(1, &[vec![&one], vec![&two]], 9).unwrap();
-        assert_eq!((&batch.sight, batch.positions()), (&Sight::Row, None));
+        assert_eq!((&batch.scope, batch.positions()), (&Scope::Row, None));
     }
 
     #[test]

@@ -1,23 +1,13 @@
 //! A transformer block as both stacks have it: attention and a gated feed-forward part.
 
-use tch::{Device, Kind, Tensor};
+use tch::Tensor;
 
+use crate::autoregressive::{AttentionMask, CacheShape, Heads, KvCache, rows};
 use crate::error::TorchError;
-use crate::layers::{Linear, Pass, RmsNorm, SwiGlu, repeat_heads};
-use crate::rope::Turns;
+use crate::layers::{Linear, Pass, RmsNorm, SwiGlu};
+use crate::rope::Rotary;
 use crate::weights::Scope;
 use stage_families::dual_ar::Stack;
-
-/// Which keys a query sees. Nothing but what a whole batch has in common.
-#[derive(Debug)]
-pub enum Reach {
-    /// All before it and itself, in its own row.
-    Causal,
-    /// The same within spans: how many columns each has, row after row.
-    Spans(Vec<i64>),
-    /// True where seen: [B, 1, queries, keys].
-    Mask(Tensor),
-}
 
 #[derive(Debug)]
 pub struct Block {
@@ -36,12 +26,16 @@ pub struct Attention {
     stack: Stack,
 }
 
-/// Keys and values of what was seen so far, with room for more: [1, heads, room, width].
-#[derive(Debug)]
-pub struct Cache {
-    keys: Tensor,
-    values: Tensor,
-    length: i64,
+/// The place of a block in the cache of its stack.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot<'a> {
+    pub cache: &'a KvCache,
+    pub layer: usize,
+}
+
+/// What the cache of a stack is made for.
+pub fn cache_shape(stack: &Stack) -> CacheShape {
+    CacheShape { layers: stack.layers as usize, heads: stack.kv_heads, width: stack.head_dim }
 }
 
 impl Block {
@@ -56,28 +50,38 @@ impl Block {
     }
 
     /// [B, T, C] to the same.
-    pub fn forward(&self, x: &Tensor, turns: &Turns, reach: &Reach, pass: Pass) -> Tensor {
-        let h = x + self.attention.forward(&self.attention_norm.forward(x), turns, reach, pass);
-        self.fed_forward(h, pass)
+    pub fn forward(&self, x: &Tensor, rotary: &Rotary, mask: &AttentionMask, pass: Pass) -> Tensor {
+        let heads = self.attention.heads(&self.attention_norm.forward(x), pass).rotated(rotary);
+        self.finish(x, &heads.attend(mask), pass)
     }
 
-    /// The columns that follow those in the cache: [1, T, C] to the same.
-    pub fn step(&self, x: &Tensor, turns: &Turns, cache: &mut Cache) -> Tensor {
-        let h = x + self.attention.step(&self.attention_norm.forward(x), turns, cache);
-        self.fed_forward(h, Pass::Evaluate)
+    /// The prefix of a row, [1, T, C] to the same; fills the cache.
+    pub fn prefill(&self, x: &Tensor, rotary: &Rotary, slot: Slot, row: usize) -> Tensor {
+        let pass = Pass::Evaluate;
+        let heads = self.attention.heads(&self.attention_norm.forward(x), pass).rotated(rotary);
+        slot.cache.fill(slot.layer, row, &heads);
+        self.finish(x, &heads.attend(&AttentionMask::Causal), pass)
     }
 
-    fn fed_forward(&self, h: Tensor, pass: Pass) -> Tensor {
+    /// One column of each row, [B, 1, C] to the same, after those in the cache.
+    pub fn step(&self, x: &Tensor, rotary: &Rotary, slot: Slot) -> Tensor {
+        let Block { attention, feed_forward, ffn_norm, attention_norm } = self;
+        let normed = rows::each([x], |[x]| attention_norm.forward(&x));
+        let y = slot.cache.attend(slot.layer, &attention.step_heads(&normed, rotary));
+        let h = x + rows::linear(&attention.wo, &y);
+        let normed = rows::each([&h], |[h]| ffn_norm.forward(&h));
+        let SwiGlu { w1, w2, w3 } = feed_forward;
+        let (gate, x) = (rows::linear(w1, &normed), rows::linear(w3, &normed));
+        let x = rows::each([&gate, &x], |[gate, x]| gate.silu() * x);
+        h + rows::linear(w2, &x)
+    }
+
+    /// `y` is what attention made of `x`.
+    fn finish(&self, x: &Tensor, y: &Tensor, pass: Pass) -> Tensor {
+        let h = x + self.attention.wo.forward(y, pass);
         let fed = self.feed_forward.forward(&self.ffn_norm.forward(&h), pass);
         h + fed
     }
-}
-
-/// Queries, keys and values, turned: [B, T, heads, width].
-pub struct Heads {
-    pub queries: Tensor,
-    pub keys: Tensor,
-    pub values: Tensor,
 }
 
 impl Attention {
@@ -93,114 +97,44 @@ impl Attention {
         Ok(Attention { wqkv, wo, q_norm, k_norm, stack: *stack })
     }
 
-    fn forward(&self, x: &Tensor, turns: &Turns, reach: &Reach, pass: Pass) -> Tensor {
-        let heads = self.heads(x, pass).turned(turns);
-        let y = match reach {
-            Reach::Causal => self.attend(&heads, None),
-            Reach::Mask(mask) => self.attend(&heads, Some(mask)),
-            Reach::Spans(lengths) => self.attend_within(&heads, lengths),
-        };
-        self.wo.forward(&y.reshape([x.size()[0], x.size()[1], -1]), pass)
-    }
-
-    fn step(&self, x: &Tensor, turns: &Turns, cache: &mut Cache) -> Tensor {
-        let heads = self.heads(x, Pass::Evaluate).turned(turns);
-        let first = cache.length == 0;
-        cache.push(&heads);
-        let y = match first {
-            true => self.attend(&heads, None),
-            false => self.attend_all(&heads.queries, cache),
-        };
-        self.wo.forward(&y.reshape([x.size()[0], x.size()[1], -1]), Pass::Evaluate)
-    }
-
     /// [B, T, C] projected, split and normed.
     pub fn heads(&self, x: &Tensor, pass: Pass) -> Heads {
-        let Stack { heads, kv_heads, head_dim, .. } = self.stack;
-        let (batch, length) = (x.size()[0], x.size()[1]);
-        let all = heads + 2 * kv_heads;
-        let fused = self.wqkv.forward(x, pass).view([batch, length, all, head_dim]);
-        let mut parts = fused.split_with_sizes([heads, kv_heads, kv_heads], 2).into_iter();
-        let mut part = || parts.next().unwrap_or_default();
-        let (queries, keys, values) = (part(), part(), part());
+        self.split(&self.wqkv.forward(x, pass))
+    }
+
+    /// Queries, keys and values of [B, T, all heads * width].
+    fn split(&self, fused: &Tensor) -> Heads {
+        let head_dim = self.stack.head_dim;
         let norm = |norm: &Option<RmsNorm>, x: Tensor| match norm {
             Some(norm) => x.rms_norm([head_dim], Some(&norm.weight), norm.eps),
             None => x,
         };
+        let Heads { queries, keys, values } = self.parts(fused);
         Heads { queries: norm(&self.q_norm, queries), keys: norm(&self.k_norm, keys), values }
     }
 
-    /// [B, T, heads, width]; causal where there is no mask.
-    fn attend(&self, heads: &Heads, mask: Option<&Tensor>) -> Tensor {
-        let times = self.stack.heads / self.stack.kv_heads;
-        let keys = repeat_heads(&heads.keys.transpose(1, 2), times);
-        let values = repeat_heads(&heads.values.transpose(1, 2), times);
-        let queries = heads.queries.transpose(1, 2);
-        attention(&queries, &keys, &values, mask, mask.is_none()).transpose(1, 2)
-    }
-
-    /// The batch as one long row, cut into spans that do not see each other.
-    fn attend_within(&self, heads: &Heads, lengths: &[i64]) -> Tensor {
-        let cut = |x: &Tensor| {
-            let size = x.size();
-            x.reshape([1, -1, size[2], size[3]]).split_with_sizes(lengths, 1)
-        };
-        let parts = cut(&heads.queries).into_iter().zip(cut(&heads.keys)).zip(cut(&heads.values));
-        let parts: Vec<Tensor> = parts
-            .map(|((queries, keys), values)| self.attend(&Heads { queries, keys, values }, None))
-            .collect();
-        Tensor::cat(&parts, 1)
-    }
-
-    /// One column that sees all of the cache. The queries that share a head of keys take the
-    /// place of columns, so that the cache is not copied.
-    fn attend_all(&self, queries: &Tensor, cache: &Cache) -> Tensor {
+    fn parts(&self, fused: &Tensor) -> Heads {
         let Stack { heads, kv_heads, head_dim, .. } = self.stack;
-        let queries = queries.view([1, kv_heads, heads / kv_heads, head_dim]);
-        attention(&queries, &cache.seen(&cache.keys), &cache.seen(&cache.values), None, false)
+        let (batch, length) = (fused.size()[0], fused.size()[1]);
+        let fused = fused.view([batch, length, heads + 2 * kv_heads, head_dim]);
+        let mut parts = fused.split_with_sizes([heads, kv_heads, kv_heads], 2).into_iter();
+        let mut part = || parts.next().unwrap_or_default();
+        Heads { queries: part(), keys: part(), values: part() }
+    }
+
+    /// One column of each row, [B, 1, C], projected, split, normed and rotated.
+    fn step_heads(&self, x: &Tensor, rotary: &Rotary) -> Heads {
+        let fused = rows::linear(&self.wqkv, x);
+        let done = rows::each([&fused, rotary.table()], |[fused, table]| {
+            let Heads { queries, keys, values } = self.split(&fused).rotated(&Rotary::of(table));
+            Tensor::cat(&[queries, keys, values], 2)
+        });
+        self.parts(&done)
     }
 }
 
 impl Heads {
-    fn turned(self, turns: &Turns) -> Heads {
-        Heads { queries: turns.apply(&self.queries), keys: turns.apply(&self.keys), ..self }
+    fn rotated(self, rotary: &Rotary) -> Heads {
+        Heads { queries: rotary.apply(&self.queries), keys: rotary.apply(&self.keys), ..self }
     }
-}
-
-impl Cache {
-    pub fn new(stack: &Stack, room: i64, kind: Kind, device: Device) -> Cache {
-        let zeros = || Tensor::zeros([1, stack.kv_heads, room, stack.head_dim], (kind, device));
-        Cache { keys: zeros(), values: zeros(), length: 0 }
-    }
-
-    pub fn length(&self) -> i64 {
-        self.length
-    }
-
-    /// Forgets what was seen; the room stays.
-    pub fn clear(&mut self) {
-        self.length = 0;
-    }
-
-    fn push(&mut self, heads: &Heads) {
-        let count = heads.keys.size()[1];
-        for (room, new) in [(&self.keys, &heads.keys), (&self.values, &heads.values)] {
-            room.narrow(2, self.length, count).copy_(&new.transpose(1, 2));
-        }
-        self.length += count;
-    }
-
-    fn seen(&self, room: &Tensor) -> Tensor {
-        room.narrow(2, 0, self.length)
-    }
-}
-
-fn attention(
-    queries: &Tensor,
-    keys: &Tensor,
-    values: &Tensor,
-    mask: Option<&Tensor>,
-    causal: bool,
-) -> Tensor {
-    Tensor::scaled_dot_product_attention(queries, keys, values, mask, 0.0, causal, None, false)
 }

@@ -5,10 +5,11 @@ use serde::Deserialize;
 use tch::{Kind, Tensor};
 
 use super::batch::Batch;
-use super::generate::Drawn;
+use super::generate::Sentence;
 use super::model::{DualAr, Parity, Tokens};
-use super::sampler::{Noise, Sampling};
+use super::sampling::Sampling;
 use super::trainee::{BASE, DualArTrainee, Memory, Placed, SEMANTIC};
+use crate::autoregressive::{Drawn, Noise};
 use crate::error::TorchError;
 use crate::fixture::{self, Outputs, Steps, gradient_of};
 use crate::layers::Pass;
@@ -96,10 +97,10 @@ fn forward(
             for (name, normed) in [("q", &heads.queries), ("k", &heads.keys)] {
                 let live = live.unsqueeze(-1);
                 add(&format!("head.{name}.normed"), normed * &live);
-                add(&format!("head.{name}.turned"), layout.turns.apply(normed) * &live);
+                add(&format!("head.{name}.turned"), layout.rotary.apply(normed) * &live);
             }
         }
-        x = block.forward(&x, &layout.turns, &layout.reach, pass);
+        x = block.forward(&x, &layout.rotary, &layout.mask, pass);
         add(&format!("layer.{at}"), &x * &live);
     }
     add("output.logits", model.logits(&x, pass) * &live);
@@ -178,9 +179,11 @@ fn generated(
     cached(model, &prompt.to_kind(Kind::Int64), &forced.to_kind(Kind::Int64), outputs);
     let frames = noise.size()[0] as usize;
     let mut noise = Fixed { noise: noise.flatten(0, 1), taken: 0 };
-    let Drawn { columns, .. } =
-        model.draw(&numbers(prompt)?, frames, &settings.sampling, &mut noise)?;
-    let ids: Vec<Tensor> = columns.iter().map(|column| Tensor::from_slice(column)).collect();
+    let prompt = numbers(prompt)?;
+    let sentence = Sentence { prompt: &prompt, most: frames, least: 0, noise: &mut noise };
+    let drawn = model.draw(vec![sentence], &settings.sampling)?;
+    let frames = drawn.iter().flat_map(|Drawn { frames, .. }| frames);
+    let ids: Vec<Tensor> = frames.map(|frame| Tensor::from_slice(frame)).collect();
     outputs.insert("sampled.ids".into(), Tensor::f_stack(&ids, 1)?);
     Ok(())
 }
@@ -188,21 +191,25 @@ fn generated(
 fn cached(model: &DualAr, prompt: &Tensor, forced: &Tensor, outputs: &mut Outputs) {
     let _guard = tch::no_grad_guard();
     let (size, codebooks) = (model.config.codebook_size, model.config.num_codebooks);
-    let mut caches = model.caches(prompt.size()[1] + forced.size()[1]);
     let (mut logits, mut hidden, mut fast) = (Vec::new(), Vec::new(), Vec::new());
-    let parts = std::iter::once(prompt.shallow_clone()).chain(forced.split(1, 1));
-    for part in parts {
-        let state = model.follow(&part, &mut caches);
+    let (mut caches, mut state) = model.prefill(&[prompt], forced.size()[1]);
+    let mut column = prompt.narrow(1, prompt.size()[1] - 1, 1).tr();
+    let mut forced = forced.split(1, 1).into_iter();
+    loop {
         logits.push(model.logits(&state, Pass::Evaluate).view(-1));
         let normed = model.config.norm_fastlayer_input.then(|| model.norm.forward(&state));
         hidden.push(normed.unwrap_or_else(|| state.shallow_clone()).view(-1));
-        let mut x = model.hand_over(&state, Pass::Evaluate);
+        let mut x = model.begin_frame(&state, &mut caches);
         // The generator's own choice of codes: any will do.
-        let codes = (part.narrow(1, part.size()[1] - 1, 1) * 7 + 3).remainder(size);
+        let codes = (column * 7 + 3).remainder(size);
         for place in 0..codebooks {
-            fast.push(model.follow_fast(&x, place, &mut caches));
-            x = model.fast_embeddings.forward(&codes.select(0, place + 1));
+            let state = model.follow_fast(&x, &mut caches);
+            fast.push(model.fast_step_logits(&state).view(-1));
+            x = model.fast_embeddings.forward(&codes.select(1, place + 1));
         }
+        let Some(next) = forced.next() else { break };
+        column = next.tr();
+        state = model.follow(&column, &mut caches);
     }
     let fast = Tensor::stack(&fast, 0).view([-1, codebooks, size]);
     outputs.insert("cache.logits".into(), Tensor::stack(&logits, 0));

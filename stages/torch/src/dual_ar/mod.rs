@@ -6,18 +6,20 @@
 
 pub mod batch;
 pub mod block;
+pub mod decode;
 pub mod fixture;
 pub mod generate;
 pub(crate) mod loss;
 pub mod model;
 pub mod prompt;
-pub mod sampler;
+pub mod sampling;
 mod trainee;
 
+pub use crate::autoregressive::{Drawn, Noise, Seeded, Stop};
 pub use batch::{Batch, Clip};
-pub use generate::{Speech, Stop};
+pub use generate::{Sentence, Speech};
 pub use model::{DualAr, Parity, Tokens};
 pub use prompt::{PromptFormat, Script, Spoken, Vocabulary};
-pub use sampler::{Noise, Sampling, Seeded};
+pub use sampling::Sampling;
 pub use stage_families::dual_ar::Config;
 pub use trainee::{DualArTrainee, Memory};

@@ -3,11 +3,12 @@
 use serde::Deserialize;
 use tch::{Device, IndexOp, Kind, Tensor};
 
-use super::block::{Block, Cache, Reach};
+use super::block::Block;
+use crate::autoregressive::AttentionMask;
 use crate::error::TorchError;
 use crate::layers::{Adaptable, Embedding, Linear, Pass, RmsNorm};
 use crate::random::Random;
-use crate::rope::{Rope, Turns};
+use crate::rope::{Rope, Rotary};
 use crate::train::lora;
 use crate::weights::{Scope, Weights};
 use stage_families::dual_ar::{Config, Stack};
@@ -53,10 +54,10 @@ pub struct DualAr {
     fast_rope: Rope,
 }
 
-/// What the slow layers make of columns: how they lie, and what they see.
+/// The positions of the columns of a batch, and what they attend to.
 pub struct Layout {
-    pub turns: Turns,
-    pub reach: Reach,
+    pub rotary: Rotary,
+    pub mask: AttentionMask,
 }
 
 impl DualAr {
@@ -292,17 +293,22 @@ impl DualAr {
 
     /// Rows of `length` columns of which each sees those before it in its own row.
     pub fn causal(&self, length: i64) -> Layout {
-        Layout { turns: self.rope.range(0, length), reach: Reach::Causal }
+        Layout { rotary: self.rope.range(0, length), mask: AttentionMask::Causal }
     }
 
-    /// The turns of columns that are not one after the other from the start: [B, T].
-    pub fn turns(&self, positions: &Tensor) -> Turns {
+    /// For columns that are not one after the other from the start: [B, T].
+    pub fn rotary(&self, positions: &Tensor) -> Rotary {
         self.rope.at(positions)
+    }
+
+    /// For places within a frame: [B, T].
+    pub(super) fn fast_rotary(&self, places: &Tensor) -> Rotary {
+        self.fast_rope.at(places)
     }
 
     /// All slow layers: [B, T, C] to the state before the last norm.
     pub fn slow(&self, x: &Tensor, layout: &Layout, pass: Pass) -> Tensor {
-        let step = |x: Tensor, block: &Block| block.forward(&x, &layout.turns, &layout.reach, pass);
+        let step = |x: Tensor, block: &Block| block.forward(&x, &layout.rotary, &layout.mask, pass);
         self.layers.iter().fold(x.shallow_clone(), step)
     }
 
@@ -313,18 +319,6 @@ impl DualAr {
             Some(output) => output.forward(&normed, pass),
             None => normed.linear(&self.embeddings.weight, None::<&Tensor>),
         }
-    }
-
-    /// Logits over some ranges of the vocabulary: where each begins, and how long it is.
-    pub fn logits_of(&self, states: &Tensor, ranges: &[(i64, i64)]) -> Tensor {
-        let normed = self.norm.forward(states);
-        let part = |(start, length): &(i64, i64)| match &self.output {
-            Some(output) => output.rows(*start, *length).forward(&normed, Pass::Evaluate),
-            None => {
-                normed.linear(&self.embeddings.weight.narrow(0, *start, *length), None::<&Tensor>)
-            }
-        };
-        Tensor::cat(&ranges.iter().map(part).collect::<Vec<_>>(), -1)
     }
 
     /// What the fast layers get of a state: [.., C] to [.., C of the fast layers].
@@ -349,59 +343,20 @@ impl DualAr {
 
     /// The places of a frame, each of which sees those before it.
     pub fn within_frames(&self) -> Layout {
-        let turns = self.fast_rope.range(0, self.config.num_codebooks);
-        Layout { turns, reach: Reach::Causal }
+        let rotary = self.fast_rope.range(0, self.config.num_codebooks);
+        Layout { rotary, mask: AttentionMask::Causal }
     }
 
     /// All fast layers: [N, K, C] to the same.
     pub fn fast(&self, x: &Tensor, pass: Pass) -> Tensor {
-        let Layout { turns, reach } = self.within_frames();
-        let step = |x: Tensor, block: &Block| block.forward(&x, &turns, &reach, pass);
+        let Layout { rotary, mask } = self.within_frames();
+        let step = |x: Tensor, block: &Block| block.forward(&x, &rotary, &mask, pass);
         self.fast_layers.iter().fold(x.shallow_clone(), step)
     }
 
     /// Logits over the entries of the codebooks: [N, K, C] to [N, K, entries].
     pub fn fast_logits(&self, x: &Tensor, pass: Pass) -> Tensor {
         self.fast_output.forward(&self.fast_norm.forward(x), pass)
-    }
-
-    /// Room for so many columns in every slow layer, and for a frame in every fast one.
-    pub fn caches(&self, columns: i64) -> Caches {
-        let (kind, device) = (self.kind(), self.device());
-        let cache = |stack: &Stack, room| Cache::new(stack, room, kind, device);
-        Caches {
-            slow: self.layers.iter().map(|_| cache(&self.config.slow, columns)).collect(),
-            fast: self
-                .fast_layers
-                .iter()
-                .map(|_| cache(&self.config.fast, self.config.num_codebooks))
-                .collect(),
-        }
-    }
-
-    /// The state of the last of some columns, [1 + K, T]: all of a prompt, or one that follows.
-    pub fn follow(&self, columns: &Tensor, caches: &mut Caches) -> Tensor {
-        let x = self.embed(&columns.unsqueeze(0), true);
-        let (start, length) = (caches.length(), x.size()[1]);
-        let turns = self.rope.range(start, length);
-        let mut x = x;
-        for (block, cache) in self.layers.iter().zip(&mut caches.slow) {
-            x = block.step(&x, &turns, cache);
-        }
-        x.narrow(1, length - 1, 1).view([1, -1])
-    }
-
-    /// The logits after one place of a frame, `[1, C]` to `[entries]`; the first begins a new frame.
-    pub fn follow_fast(&self, x: &Tensor, place: i64, caches: &mut Caches) -> Tensor {
-        let turns = self.fast_rope.range(place, 1);
-        let mut x = x.unsqueeze(0);
-        for (block, cache) in self.fast_layers.iter().zip(&mut caches.fast) {
-            if place == 0 {
-                cache.clear();
-            }
-            x = block.step(&x, &turns, cache);
-        }
-        self.fast_logits(&x, Pass::Evaluate).view(-1)
     }
 }
 
@@ -412,20 +367,6 @@ impl lora::Adaptable for DualAr {
             Adaptable::Embedding(table) => (name, lora::Layer::Embedding(table)),
         };
         self.adaptable().into_iter().map(layer).collect()
-    }
-}
-
-/// What all layers remember of one utterance.
-#[derive(Debug)]
-pub struct Caches {
-    slow: Vec<Cache>,
-    fast: Vec<Cache>,
-}
-
-impl Caches {
-    /// How many columns were seen.
-    pub fn length(&self) -> i64 {
-        self.slow.first().map_or(0, Cache::length)
     }
 }
 

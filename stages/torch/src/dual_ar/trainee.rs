@@ -6,10 +6,11 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::batch::{Batch, Sight};
-use super::block::{Block, Reach};
+use super::batch::{Batch, Scope};
+use super::block::Block;
 use super::loss::{cross_entropy, in_pieces, over_pieces};
 use super::model::{DualAr, Layout, Parity};
+use crate::autoregressive::AttentionMask;
 use crate::chain::{Block as Link, Chain, leaf, send_back};
 use crate::error::TorchError;
 use crate::layers::Pass;
@@ -250,7 +251,7 @@ impl Trainee for DualArTrainee {
 
 fn links_of<'a>(blocks: &'a [Block], layout: &'a Layout, pass: Pass) -> Vec<Link<'a>> {
     let link = move |block: &'a Block| -> Link<'a> {
-        Box::new(move |x| block.forward(x, &layout.turns, &layout.reach, pass))
+        Box::new(move |x| block.forward(x, &layout.rotary, &layout.mask, pass))
     };
     blocks.iter().map(link).collect()
 }
@@ -262,14 +263,14 @@ fn frame_entropy(model: &DualAr, x: &Tensor, codes: &Tensor, pass: Pass) -> Tens
 
 fn layout(model: &DualAr, batch: &Batch) -> Result<Layout, TorchError> {
     let (rows, length, device) = (batch.rows, batch.length, model.device());
-    if let (Sight::Spans(lengths), Some(positions)) = (&batch.sight, batch.positions()) {
+    if let (Scope::Spans(lengths), Some(positions)) = (&batch.scope, batch.positions()) {
         let positions = Tensor::f_from_slice(&positions)?.f_view([rows, length])?;
-        let turns = model.turns(&positions.f_to_device(device)?);
-        return Ok(Layout { turns, reach: Reach::Spans(lengths.clone()) });
+        let rotary = model.rotary(&positions.f_to_device(device)?);
+        return Ok(Layout { rotary, mask: AttentionMask::Spans(lengths.clone()) });
     }
     let mut layout = model.causal(length);
-    if let Sight::Padding(padding) = &batch.sight {
-        layout.reach = Reach::Mask(mask(padding, rows, length, device)?);
+    if let Scope::Padding(padding) = &batch.scope {
+        layout.mask = AttentionMask::Explicit(mask(padding, rows, length, device)?);
     }
     Ok(layout)
 }

@@ -8,7 +8,9 @@ use tch::Tensor;
 use super::clip::{Clips, script};
 use super::model::Model;
 use crate::codec::Codes;
-use crate::dual_ar::{Batch, DualAr, DualArTrainee, Parity, PromptFormat, Sampling, Seeded, Stop};
+use crate::dual_ar::{
+    Batch, DualAr, DualArTrainee, Parity, PromptFormat, Sampling, Seeded, Sentence, Stop,
+};
 use crate::error::TorchError;
 use crate::layers::Pass;
 use crate::train::frozen::{check_frozen, frozen};
@@ -109,7 +111,7 @@ impl<'a> Preflight<'a> {
             let x = model.embed(&columns.unsqueeze(0), model.parity() == Parity::Correct);
             let states = model.slow(&x, &model.causal(length), Pass::Evaluate);
             let trained = states.f_narrow(1, length - 1, 1)?.f_view([1, -1])?;
-            let spoken = model.follow(&columns, &mut model.caches(length));
+            let (_, spoken) = model.prefill(&[&columns], 0);
             let size = spoken.f_norm()?.f_double_value(&[])?;
             Ok((trained - spoken).f_norm()?.f_double_value(&[])? / size.max(f64::MIN_POSITIVE))
         };
@@ -161,7 +163,9 @@ impl<'a> Preflight<'a> {
         let script = script(&self.model.vocabulary);
         let prompt = script.prompt(PromptFormat::Interleave, &[], "Hei.")?;
         let mut noise = Seeded::new(0);
-        let spoken = model.generate(&prompt, FRAMES, &Sampling::default(), &mut noise)?;
+        let sentence = Sentence { prompt: &prompt, most: FRAMES, least: 0, noise: &mut noise };
+        let spoken = model.generate(vec![sentence], &Sampling::default())?;
+        let Some(spoken) = spoken.into_iter().next() else { return Ok(Stop::Limit) };
         let values = spoken.codes.iter().map(|code| *code as u16).collect();
         let codebooks = self.model.vocabulary.codebooks();
         let codes = Codes { codebooks, frames: spoken.frames, values };

@@ -11,7 +11,7 @@ use stage_families::dual_ar::kinds as fish;
 use super::codec::CodecUse;
 use super::open_codec;
 use crate::codec::{Codec, Codes};
-use crate::dual_ar::{Parity, PromptFormat, Sampling, Seeded, Speech, Spoken, Stop};
+use crate::dual_ar::{Parity, PromptFormat, Sampling, Seeded, Sentence, Speech, Spoken, Stop};
 use crate::error::{TorchError, guarded};
 use crate::fish::clip::script;
 use crate::fish::plan;
@@ -89,9 +89,8 @@ fn sampling(parameters: &Parameters, parity: Parity) -> Result<Sampling, StageEr
         top_p: parameters.number("top_p")?,
         repetition_penalty: parameters.number("repetition_penalty")?,
         semantic_only: parity == Parity::Correct,
-        least_frames: 0,
     };
-    sampling.check()?;
+    sampling.of(parity).check()?;
     Ok(sampling)
 }
 
@@ -157,9 +156,14 @@ impl SynthesizeJob {
         let script = script(&voice.vocabulary);
         let prompt = script.prompt(PromptFormat::Interleave, &reference, text)?;
         let mut noise = Seeded::new(seed);
-        let least_frames = self.expectation.least(text);
-        let sampling = Sampling { least_frames, ..self.sampling };
-        voice.model.generate(&prompt, self.expectation.limit(text), &sampling, &mut noise)
+        let sentence = Sentence {
+            prompt: &prompt,
+            most: self.expectation.limit(text),
+            least: self.expectation.least(text),
+            noise: &mut noise,
+        };
+        let mut speech = voice.model.generate(vec![sentence], &self.sampling)?;
+        speech.pop().ok_or_else(|| TorchError::Input("nothing was spoken".into()))
     }
 }
 

@@ -1,0 +1,69 @@
+//! Attention over whole rows, as in training and over prefixes.
+
+use tch::Tensor;
+
+use crate::layers::repeat_heads;
+
+/// The keys that a query attends to. One mask for the whole batch.
+#[derive(Debug)]
+pub enum AttentionMask {
+    /// Itself and all before it, in its own row.
+    Causal,
+    /// The same within spans: the length of each one, row after row.
+    Spans(Vec<i64>),
+    /// True where attended to: [B, 1, queries, keys].
+    Explicit(Tensor),
+}
+
+/// Queries, keys and values: [B, T, heads, width]. Several heads of queries may share one of keys.
+#[derive(Debug)]
+pub struct Heads {
+    pub queries: Tensor,
+    pub keys: Tensor,
+    pub values: Tensor,
+}
+
+impl Heads {
+    /// [B, T, heads * width]. No mask tensor is made where `is_causal` is exact.
+    pub fn attend(&self, mask: &AttentionMask) -> Tensor {
+        let size = self.queries.size();
+        let y = match mask {
+            AttentionMask::Causal => self.attend_rows(None),
+            AttentionMask::Explicit(mask) => self.attend_rows(Some(mask)),
+            AttentionMask::Spans(lengths) => self.attend_spans(lengths),
+        };
+        y.reshape([size[0], size[1], -1])
+    }
+
+    /// [B, T, heads, width]; causal where there is no mask.
+    fn attend_rows(&self, mask: Option<&Tensor>) -> Tensor {
+        let times = self.queries.size()[2] / self.keys.size()[2];
+        let keys = repeat_heads(&self.keys.transpose(1, 2), times);
+        let values = repeat_heads(&self.values.transpose(1, 2), times);
+        let queries = self.queries.transpose(1, 2);
+        scaled_dot_product(&queries, &keys, &values, mask, mask.is_none()).transpose(1, 2)
+    }
+
+    /// The batch as one long row, cut into spans that do not see each other.
+    fn attend_spans(&self, lengths: &[i64]) -> Tensor {
+        let cut = |x: &Tensor| {
+            let size = x.size();
+            x.reshape([1, -1, size[2], size[3]]).split_with_sizes(lengths, 1)
+        };
+        let parts = cut(&self.queries).into_iter().zip(cut(&self.keys)).zip(cut(&self.values));
+        let parts: Vec<Tensor> = parts
+            .map(|((queries, keys), values)| Heads { queries, keys, values }.attend_rows(None))
+            .collect();
+        Tensor::cat(&parts, 1)
+    }
+}
+
+pub(super) fn scaled_dot_product(
+    queries: &Tensor,
+    keys: &Tensor,
+    values: &Tensor,
+    mask: Option<&Tensor>,
+    causal: bool,
+) -> Tensor {
+    Tensor::scaled_dot_product_attention(queries, keys, values, mask, 0.0, causal, None, false)
+}

@@ -1,0 +1,142 @@
+//! The draws of a frame, for all rows at once: noise and penalty are on the device, and a frame
+//! costs one upload.
+
+use tch::{Device, Kind, Tensor};
+
+use super::generate::Row;
+use super::penalty::Penalty;
+use super::rows;
+use super::sampler::Sampling;
+use crate::error::TorchError;
+
+/// One draw of a frame.
+#[derive(Clone, Debug, Default)]
+pub struct Line {
+    /// How many entries there are to draw from.
+    pub entries: i64,
+    /// The last entry ends the row; it is not drawn before a row has its least length.
+    pub ends: bool,
+    /// Which number of a frame repetition of this draw is looked up in.
+    pub column: i64,
+    /// The number in that column that stands for entry 0; the others follow.
+    pub first: i64,
+    /// How many entries may lose by repetition.
+    pub repeatable: i64,
+    /// Entries that lose from the first frame on, where all frames count.
+    pub already: Vec<i64>,
+    /// The places of the entries in the vocabulary, where these do not simply count up.
+    pub places: Option<Vec<i64>>,
+}
+
+impl Line {
+    /// A draw of the first number of a frame, which is the entry itself.
+    pub fn of(entries: i64) -> Line {
+        Line { entries, repeatable: entries, ..Line::default() }
+    }
+
+    /// Which entries are among these numbers: [B, n] to [B, entries].
+    pub(super) fn among(&self, numbers: &Tensor) -> Tensor {
+        let entries = numbers - self.first;
+        let is_one = entries.ge(0).logical_and(&entries.lt(self.repeatable));
+        let entries = entries.masked_fill(&is_one.logical_not(), self.entries);
+        let options = (Kind::Bool, numbers.device());
+        let found = Tensor::zeros([numbers.size()[0], self.entries + 1], options);
+        found.scatter_value(1, &entries, 1).narrow(1, 0, self.entries)
+    }
+
+    pub(super) fn already(&self, rows: i64, device: Device) -> Tensor {
+        let already: Vec<i64> = self.already.iter().map(|entry| entry + self.first).collect();
+        let already = Tensor::from_slice(&already).view([1, -1]).expand([rows, -1], false);
+        self.among(&already.to_device(device))
+    }
+}
+
+/// The draws of the rows that are under way.
+#[derive(Debug)]
+pub struct Draws {
+    sampling: Sampling,
+    lines: Vec<Line>,
+    penalty: Penalty,
+    device: Device,
+    /// Of the current frame: of each line [B, entries].
+    noise: Vec<Tensor>,
+    /// Of the current frame, where some rows may end and others not: true where not, [B, 1].
+    unending: Option<Tensor>,
+    frames: usize,
+}
+
+impl Draws {
+    pub(super) fn new(
+        sampling: Sampling,
+        lines: Vec<Line>,
+        (rows, width): (i64, i64),
+        device: Device,
+    ) -> Draws {
+        let penalty = Penalty::new(sampling.scope, rows, &lines, width, device);
+        let (noise, unending) = (Vec::new(), None);
+        Draws { sampling, lines, penalty, device, noise, unending, frames: 0 }
+    }
+
+    /// Draws an entry of each row, [B], from the logits of a line, [B, entries].
+    pub fn draw(&self, line: usize, logits: &Tensor) -> Tensor {
+        let Line { entries, ends, .. } = self.lines[line];
+        let (noise, repeated) = (&self.noise[line], self.penalty.of(line, &self.lines[line]));
+        let logits = logits.to_kind(Kind::Float);
+        if let Some(unending) = self.unending.as_ref().filter(|_| ends) {
+            let mut end = logits.narrow(1, entries - 1, 1);
+            let _ = end.masked_fill_(unending, f64::NEG_INFINITY);
+        }
+        match &repeated {
+            Some(repeated) => {
+                rows::each([&logits, noise, repeated], |[logits, noise, repeated]| {
+                    self.sampling.draw(&logits, Some(&repeated), &noise)
+                })
+            }
+            None => rows::each([&logits, noise], |[logits, noise]| {
+                self.sampling.draw(&logits, None, &noise)
+            }),
+        }
+    }
+
+    /// Makes the noise of the next frame, each row's from its own source, and uploads it.
+    pub(super) fn begin<P>(
+        &mut self,
+        rows: &mut [Row<'_, P>],
+        active: &[usize],
+    ) -> Result<(), TorchError> {
+        let total: i64 = self.lines.iter().map(|line| line.entries).sum();
+        let mut numbers = Vec::with_capacity(active.len() * (total + 1) as usize);
+        let mut is_unending = false;
+        for row in active {
+            let row = &mut rows[*row];
+            let may_end = self.frames >= row.least;
+            is_unending |= !may_end;
+            for line in &self.lines {
+                row.noise_of(line, may_end, &mut numbers);
+            }
+            numbers.push(if may_end { 0.0 } else { 1.0 });
+        }
+        let shape = [active.len() as i64, total + 1];
+        let all = Tensor::f_from_slice(&numbers)?.f_view(shape)?.f_to_device(self.device)?;
+        self.noise.clear();
+        let mut start = 0;
+        for line in &self.lines {
+            self.noise.push(all.f_narrow(1, start, line.entries)?);
+            start += line.entries;
+        }
+        let unending = all.f_narrow(1, start, 1)?.f_gt(0.5)?;
+        self.unending = is_unending.then_some(unending);
+        Ok(())
+    }
+
+    /// Takes note of the frame that was drawn: [B, numbers].
+    pub(super) fn end(&mut self, frame: &Tensor) {
+        self.frames += 1;
+        self.penalty.push(&self.lines, frame);
+    }
+
+    /// Forgets all rows but these.
+    pub(super) fn keep(&mut self, rows: &Tensor) {
+        self.penalty.keep(rows);
+    }
+}

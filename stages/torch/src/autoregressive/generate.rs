@@ -1,0 +1,179 @@
+//! The loop over frames, for several rows at once.
+
+use serde::{Deserialize, Serialize};
+use tch::{Device, Tensor};
+
+use super::draws::{Draws, Line};
+use super::noise::Noise;
+use super::sampler::Sampling;
+use crate::error::TorchError;
+
+/// A model that draws one frame after the other, each from what came before it.
+///
+/// A frame is a few numbers, for example a token and its codes, or one code. States are
+/// [B, C]: what the model knows of each row after its last column.
+pub trait Decoder {
+    /// What a row begins with: for example tokens, or embeddings [T, C]. Prefixes of a batch may
+    /// differ in length.
+    type Prefix;
+
+    /// What is kept of the rows that are under way, for example a [`KvCache`](super::KvCache).
+    type Memory: Memory;
+
+    fn device(&self) -> Device;
+
+    /// How many numbers a frame has.
+    fn width(&self) -> i64;
+
+    /// The draws of a frame, in the order of their noise.
+    fn lines(&self) -> Vec<Line>;
+
+    /// Runs the prefixes, each by itself, and makes room for `steps` more columns in each row.
+    fn begin(
+        &self,
+        prefixes: &[&Self::Prefix],
+        steps: i64,
+    ) -> Result<(Self::Memory, Tensor), TorchError>;
+
+    /// Draws a frame of each row from its state: [B, numbers]. Calls [`Draws::draw`] for
+    /// each of the [`lines`](Self::lines).
+    fn frame(
+        &self,
+        state: &Tensor,
+        memory: &mut Self::Memory,
+        draws: &Draws,
+    ) -> Result<Tensor, TorchError>;
+
+    /// Takes in a frame of each row, [B, numbers], and gives the new states. In f32 on a CPU,
+    /// products go through [`rows::linear`](super::rows::linear) and all else that rounds
+    /// through [`rows::each`](super::rows::each), so that a row is the same in any batch.
+    fn step(&self, frame: &Tensor, memory: &mut Self::Memory) -> Result<Tensor, TorchError>;
+
+    /// Whether a frame is the end of its row.
+    fn is_end(&self, frame: &[i64]) -> bool;
+}
+
+/// What a model keeps of the rows that are under way.
+pub trait Memory {
+    /// Forgets all rows but some, in order.
+    fn keep(&mut self, rows: &[usize]);
+}
+
+/// One row of a batch.
+pub struct Row<'a, P> {
+    pub prefix: P,
+    /// The most frames, the end included.
+    pub most: usize,
+    /// The end is not drawn before there are this many frames.
+    pub least: usize,
+    pub noise: &'a mut dyn Noise,
+}
+
+/// Why a row ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stop {
+    /// The model said so.
+    End,
+    /// All frames that were asked for are there.
+    Limit,
+    /// The model knows no positions beyond.
+    Full,
+}
+
+/// The frames of a row, the end included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drawn {
+    pub frames: Vec<Vec<i64>>,
+    pub stop: Stop,
+}
+
+impl<P> Row<'_, P> {
+    /// The noise of a line. An end that may not be drawn takes none.
+    pub(super) fn noise_of(&mut self, line: &Line, may_end: bool, numbers: &mut Vec<f32>) {
+        let is_without_end = line.ends && !may_end;
+        let count = line.entries - i64::from(is_without_end);
+        let places = line.places.as_ref().map(|places| &places[..count as usize]);
+        numbers.extend(self.noise.exponentials(count, places));
+        if is_without_end {
+            numbers.push(1.0);
+        }
+    }
+}
+
+/// Draws the frames of all rows, each until its end or its limit; what one row draws does not
+/// depend on the others. A row that ends leaves the batch. The device is waited for once a frame.
+pub fn generate<D: Decoder>(
+    decoder: &D,
+    rows: Vec<Row<'_, D::Prefix>>,
+    sampling: &Sampling,
+) -> Result<Vec<Drawn>, TorchError> {
+    let _guard = tch::no_grad_guard();
+    sampling.check()?;
+    let drawn = rows.iter().map(|_| Drawn { frames: Vec::new(), stop: Stop::Limit }).collect();
+    let active: Vec<usize> = (0..rows.len()).filter(|row| rows[*row].most > 0).collect();
+    let Some(most) = active.iter().map(|row| rows[*row].most).max() else { return Ok(drawn) };
+    let prefixes: Vec<&D::Prefix> = active.iter().map(|row| &rows[*row].prefix).collect();
+    let (memory, mut state) = decoder.begin(&prefixes, most as i64)?;
+    let shape = (active.len() as i64, decoder.width());
+    let draws = Draws::new(*sampling, decoder.lines(), shape, decoder.device());
+    let mut batch = Batch { decoder, rows, active, drawn, draws, memory };
+    while let Some(frame) = batch.frame(&state)? {
+        state = decoder.step(&frame, &mut batch.memory)?;
+    }
+    Ok(batch.drawn)
+}
+
+/// Rows that are drawn together.
+struct Batch<'d, 'r, D: Decoder> {
+    decoder: &'d D,
+    rows: Vec<Row<'r, D::Prefix>>,
+    /// The rows that are under way, by their places in `rows`.
+    active: Vec<usize>,
+    drawn: Vec<Drawn>,
+    draws: Draws,
+    memory: D::Memory,
+}
+
+impl<D: Decoder> Batch<'_, '_, D> {
+    /// Draws a frame of each row that is under way. Gives those of the rows that go on; none when
+    /// all have ended.
+    fn frame(&mut self, state: &Tensor) -> Result<Option<Tensor>, TorchError> {
+        self.draws.begin(&mut self.rows, &self.active)?;
+        let frame = self.decoder.frame(state, &mut self.memory, &self.draws)?;
+        self.draws.end(&frame);
+        let numbers = Vec::<i64>::try_from(frame.f_reshape(-1)?)?;
+        let width = self.decoder.width() as usize;
+        let mut staying = Vec::with_capacity(self.active.len());
+        for (place, numbers) in numbers.chunks(width).enumerate() {
+            if self.goes_on(self.active[place], numbers) {
+                staying.push(place);
+            }
+        }
+        match staying.len() {
+            0 => Ok(None),
+            count if count == self.active.len() => Ok(Some(frame)),
+            _ => self.keep(&staying, &frame).map(Some),
+        }
+    }
+
+    /// Takes note of a frame; false where the row ends with it.
+    fn goes_on(&mut self, row: usize, numbers: &[i64]) -> bool {
+        let drawn = &mut self.drawn[row];
+        drawn.frames.push(numbers.to_vec());
+        let is_end = self.decoder.is_end(numbers);
+        if is_end {
+            drawn.stop = Stop::End;
+        }
+        !is_end && drawn.frames.len() < self.rows[row].most
+    }
+
+    fn keep(&mut self, staying: &[usize], frame: &Tensor) -> Result<Tensor, TorchError> {
+        let index: Vec<i64> = staying.iter().map(|place| *place as i64).collect();
+        let index = Tensor::f_from_slice(&index)?.f_to_device(self.decoder.device())?;
+        self.memory.keep(staying);
+        self.draws.keep(&index);
+        self.active = staying.iter().map(|place| self.active[*place]).collect();
+        Ok(frame.f_index_select(0, &index)?)
+    }
+}

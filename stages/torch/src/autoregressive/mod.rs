@@ -1,0 +1,23 @@
+//! What models share that draw one frame after the other: attention and its masks, the cache of
+//! keys and values, sampling, and the loop over a batch of rows.
+//!
+//! A model implements [`Decoder`]; [`generate`] runs it on several prefixes at once. In f32 on a
+//! CPU the frames of a row are the same, to the bit, alone and in any batch: see [`rows`].
+
+pub mod attention;
+mod draws;
+mod generate;
+mod kernels;
+pub mod kv_cache;
+pub mod noise;
+mod penalty;
+pub mod rows;
+pub mod sampler;
+
+pub use attention::{AttentionMask, Heads};
+pub use draws::{Draws, Line};
+pub use generate::{Decoder, Drawn, Memory, Row, Stop, generate};
+pub use kv_cache::{CacheShape, KvCache};
+pub use noise::{Noise, Seeded};
+pub use penalty::Scope;
+pub use sampler::{Order, Sampling};

@@ -1,0 +1,74 @@
+//! Rows of a batch that do not notice each other.
+//!
+//! libtorch rounds a row differently in another batch: matrix products take a kernel by the number
+//! of rows, and elementwise functions compute the last few numbers of a whole tensor another way. In
+//! f32 on a CPU, decoding is exact: products go through [`kernels`], and whatever else
+//! may round goes row by row through [`each`]. A GPU and half precision take all rows at once.
+
+use tch::{Device, Kind, Tensor};
+
+use super::kernels;
+use crate::layers::{Linear, Pass};
+
+/// Whether a row must not depend on those beside it.
+pub fn is_exact(x: &Tensor) -> bool {
+    x.device() == Device::Cpu && x.kind() == Kind::Float
+}
+
+/// Does the same with each row, [B, ...], of some tensors; row by row where that is exact. The
+/// first tensor decides.
+pub fn each<const N: usize>(tensors: [&Tensor; N], work: impl Fn([Tensor; N]) -> Tensor) -> Tensor {
+    let rows = tensors[0].size()[0];
+    if rows == 1 || !is_exact(tensors[0]) {
+        return work(tensors.map(Tensor::shallow_clone));
+    }
+    let row = |row: i64| work(tensors.map(|tensor| tensor.narrow(0, row, 1)));
+    Tensor::cat(&(0..rows).map(row).collect::<Vec<_>>(), 0)
+}
+
+/// A linear layer, adapter included, on few rows: [.., inputs] to [.., outputs].
+pub fn linear(layer: &Linear, x: &Tensor) -> Tensor {
+    if !is_exact(x) {
+        return layer.forward(x, Pass::Evaluate);
+    }
+    let mut y = product(x, &layer.weight);
+    if let Some(bias) = &layer.bias {
+        y += bias;
+    }
+    match &layer.adapter {
+        None => y,
+        Some(adapter) => {
+            let low = product(&x.to_kind(adapter.a.kind()), &adapter.a);
+            y + (product(&low, &adapter.b) * adapter.scaling).to_kind(x.kind())
+        }
+    }
+}
+
+/// x times the transposed weight: [.., inputs] to [.., outputs].
+pub fn product(x: &Tensor, weight: &Tensor) -> Tensor {
+    let (x, weight) = (x.contiguous(), weight.contiguous());
+    let (Some(values), Some(weights)) = (floats(&x), floats(&weight)) else {
+        return x.linear(&weight, None::<&Tensor>);
+    };
+    let (outputs, inputs) = (weight.size()[0], weight.size()[1]);
+    let mut shape = x.size();
+    shape.pop();
+    shape.push(outputs);
+    let y = kernels::product(values, weights, inputs as usize, threads());
+    Tensor::from_slice(&y).view(shape.as_slice())
+}
+
+/// As many threads as libtorch takes.
+pub(super) fn threads() -> usize {
+    tch::get_num_threads().max(1) as usize
+}
+
+/// The numbers of a contiguous tensor in f32 on the CPU.
+pub(super) fn floats(tensor: &Tensor) -> Option<&[f32]> {
+    if !is_exact(tensor) || !tensor.is_contiguous() || tensor.numel() == 0 {
+        return None;
+    }
+    // SAFETY: the tensor holds this many numbers of this kind one behind the other. It lives as
+    // long as the slice, and nothing writes to it meanwhile: those who decode own the model.
+    Some(unsafe { std::slice::from_raw_parts(tensor.data_ptr() as *const f32, tensor.numel()) })
+}

@@ -1,0 +1,228 @@
+//! Draws entries from logits, in the order of steps that each reference has.
+//!
+//! An entry is drawn by a race: the probabilities are divided by numbers from the exponential
+//! distribution, and the largest wins. `torch.multinomial` draws a single entry the same way.
+
+use tch::{Kind, Tensor};
+
+use super::penalty::Scope;
+use crate::error::TorchError;
+
+/// The steps from logits to probabilities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Penalty, nucleus, temperature. The nucleus leaves out the entry that crosses its border.
+    FishSpeech,
+    /// Penalty, temperature, the most likely `top_k`, nucleus with the entry that crosses its
+    /// border.
+    Transformers,
+}
+
+/// How entries are drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampling {
+    pub order: Order,
+    /// 0 takes the most likely entry.
+    pub temperature: f64,
+    /// 0 allows all entries.
+    pub top_k: i64,
+    /// 1 allows all entries.
+    pub top_p: f64,
+    /// 1 is none.
+    pub repetition_penalty: f64,
+    /// What repetition is penalised for.
+    pub scope: Scope,
+}
+
+impl Sampling {
+    pub fn check(&self) -> Result<(), TorchError> {
+        let Sampling { temperature, top_k, top_p, repetition_penalty: penalty, .. } = *self;
+        let problem = if !(0.0..=10.0).contains(&temperature) {
+            format!("a temperature of {temperature}, expected 0 to 10")
+        } else if top_k < 0 {
+            format!("`top_k` is {top_k}, expected 0 or more")
+        } else if !(top_p > 0.0 && top_p <= 1.0) {
+            format!("`top_p` is {top_p}, expected more than 0 and at most 1")
+        } else if !(penalty > 0.0 && penalty <= 100.0) {
+            format!("a repetition penalty of {penalty}, expected more than 0 and at most 100")
+        } else {
+            return Ok(());
+        };
+        Err(TorchError::Input(problem))
+    }
+
+    /// An entry of each row, [B]: of logits [B, entries], with noise of the same shape. The entries
+    /// that are true in `repeated` lose. Nothing leaves the device.
+    pub fn draw(&self, logits: &Tensor, repeated: Option<&Tensor>, noise: &Tensor) -> Tensor {
+        let logits = logits.to_kind(Kind::Float);
+        let logits = match repeated {
+            Some(repeated) if self.repetition_penalty != 1.0 => self.penalised(&logits, repeated),
+            _ => logits,
+        };
+        let logits = match self.order {
+            Order::FishSpeech => self.nucleus_without_border(&logits) / self.divisor(),
+            Order::Transformers => self.nucleus(&self.likeliest(&(logits / self.divisor()))),
+        };
+        (logits.softmax(-1, Kind::Float) / noise).argmax(-1, false)
+    }
+
+    fn divisor(&self) -> f64 {
+        self.temperature.max(1e-5)
+    }
+
+    fn penalised(&self, logits: &Tensor, repeated: &Tensor) -> Tensor {
+        let (raised, lowered) =
+            (logits * self.repetition_penalty, logits / self.repetition_penalty);
+        raised.where_self(&logits.lt(0.0), &lowered).where_self(repeated, logits)
+    }
+
+    /// The `top_k` most likely, and those that are as likely as the last of them.
+    fn likeliest(&self, logits: &Tensor) -> Tensor {
+        let entries = logits.size()[1];
+        if self.top_k == 0 || self.top_k >= entries {
+            return logits.shallow_clone();
+        }
+        let (best, _) = logits.topk(self.top_k, -1, true, true);
+        logits.masked_fill(&logits.lt_tensor(&best.narrow(1, self.top_k - 1, 1)), f64::NEG_INFINITY)
+    }
+
+    /// As transformers has it: drops the least likely that together have at most 1 - `top_p`.
+    fn nucleus(&self, logits: &Tensor) -> Tensor {
+        if self.top_p >= 1.0 {
+            return logits.shallow_clone();
+        }
+        let (sorted, order) = logits.sort(-1, false);
+        let reached = sorted.softmax(-1, Kind::Float).cumsum(-1, Kind::Float);
+        let outside = reached.le(1.0 - self.top_p);
+        // The most likely stays whatever it is.
+        let _ = outside.narrow(1, outside.size()[1] - 1, 1).fill_(0);
+        without(logits, &outside, &order)
+    }
+
+    /// As Fish Speech has it: keeps the most likely that together have at most `top_p`.
+    fn nucleus_without_border(&self, logits: &Tensor) -> Tensor {
+        let (sorted, order) = logits.sort(-1, true);
+        let reached = sorted.softmax(-1, Kind::Float).cumsum(-1, Kind::Float);
+        let outside = reached.gt(self.top_p);
+        let _ = outside.narrow(1, 0, 1).fill_(0);
+        without(logits, &outside, &order)
+    }
+}
+
+/// `outside` is in the order of sorted entries.
+fn without(logits: &Tensor, outside: &Tensor, order: &Tensor) -> Tensor {
+    logits.masked_fill(&outside.scatter(-1, order, outside), f64::NEG_INFINITY)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::autoregressive::noise::{Noise, Seeded};
+
+    const PLAIN: Sampling = Sampling {
+        order: Order::FishSpeech,
+        temperature: 1.0,
+        top_k: 0,
+        top_p: 1.0,
+        repetition_penalty: 1.0,
+        scope: Scope::All,
+    };
+    const TRANSFORMERS: Sampling = Sampling { order: Order::Transformers, ..PLAIN };
+
+    /// How often each entry is drawn.
+    fn counts(sampling: Sampling, logits: &[f32], repeated: Option<&[bool]>) -> Vec<usize> {
+        let mut noise = Seeded::new(5);
+        let mut counts = vec![0; logits.len()];
+        let logits = Tensor::from_slice(logits).unsqueeze(0);
+        let repeated = repeated.map(|repeated| Tensor::from_slice(repeated).unsqueeze(0));
+        for _ in 0..4000 {
+            let noise = noise.exponentials(counts.len() as i64, None);
+            let noise = Tensor::from_slice(&noise).unsqueeze(0);
+            let drawn = sampling.draw(&logits, repeated.as_ref(), &noise);
+            counts[drawn.int64_value(&[0]) as usize] += 1;
+        }
+        counts
+    }
+
+    fn logarithms(probabilities: &[f32]) -> Vec<f32> {
+        probabilities.iter().map(|probability| probability.ln()).collect()
+    }
+
+    /// Which entries are drawn at all.
+    fn drawn(sampling: Sampling, probabilities: &[f32]) -> Vec<usize> {
+        let counts = counts(sampling, &logarithms(probabilities), None);
+        (0..counts.len()).filter(|entry| counts[*entry] > 0).collect()
+    }
+
+    #[test]
+    fn entries_come_as_often_as_they_are_likely() {
+        for sampling in [PLAIN, TRANSFORMERS] {
+            let counts = counts(sampling, &logarithms(&[0.5, 0.3, 0.15, 0.05]), None);
+            for (count, expected) in counts.iter().zip([2000.0, 1200.0, 600.0, 200.0]) {
+                // Six standard deviations.
+                assert!((*count as f64 - expected).abs() < 6.0 * expected.sqrt(), "{counts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_transformers_keeps_the_entry_that_crosses_the_border_of_the_nucleus() {
+        let odds = [0.1, 0.5, 0.3, 0.1];
+        let narrow = |sampling| Sampling { top_p: 0.85, ..sampling };
+        assert_eq!(drawn(narrow(PLAIN), &odds), [1, 2]);
+        assert_eq!(drawn(narrow(TRANSFORMERS), &[0.08, 0.5, 0.3, 0.12]), [1, 2, 3]);
+        for sampling in [PLAIN, TRANSFORMERS] {
+            assert_eq!(drawn(Sampling { top_p: 0.01, ..sampling }, &[0.4, 0.6]), [1]);
+        }
+    }
+
+    #[test]
+    fn the_nucleus_is_measured_before_the_temperature_or_after_it() {
+        // At a temperature of a half the second entry has 0.14 instead of 0.29.
+        let sampling = Sampling { temperature: 0.5, top_p: 0.8, ..PLAIN };
+        assert_eq!(drawn(sampling, &[0.71, 0.29]), [0]);
+        assert_eq!(drawn(Sampling { order: Order::Transformers, ..sampling }, &[0.71, 0.29]), [0]);
+        let sampling = Sampling { top_p: 0.72, ..sampling };
+        assert_eq!(drawn(Sampling { temperature: 1.0, ..sampling }, &[0.71, 0.29]), [0]);
+        let hot = Sampling { temperature: 2.0, order: Order::Transformers, top_p: 0.7, ..PLAIN };
+        assert_eq!(drawn(hot, &[0.71, 0.29]), [0, 1]);
+        assert_eq!(drawn(Sampling { temperature: 1.0, ..hot }, &[0.71, 0.29]), [0]);
+    }
+
+    #[test]
+    fn the_most_likely_are_kept_with_those_as_likely() {
+        let sampling = Sampling { top_k: 2, ..TRANSFORMERS };
+        assert_eq!(drawn(sampling, &[0.1, 0.4, 0.2, 0.2, 0.1]), [1, 2, 3]);
+        assert_eq!(drawn(Sampling { top_k: 9, ..sampling }, &[0.5, 0.5]), [0, 1]);
+    }
+
+    #[test]
+    fn a_temperature_of_zero_takes_the_most_likely() {
+        for sampling in [PLAIN, TRANSFORMERS] {
+            let sampling = Sampling { temperature: 0.0, ..sampling };
+            assert_eq!(counts(sampling, &[0.1, 0.3, 0.2], None), [0, 4000, 0]);
+        }
+    }
+
+    #[test]
+    fn what_was_repeated_loses_whatever_its_sign() {
+        let sampling = Sampling { repetition_penalty: 2.0, temperature: 0.0, ..PLAIN };
+        let repeated = [false, true];
+        assert_eq!(counts(sampling, &[1.0, 1.5], Some(&repeated)), [4000, 0]);
+        assert_eq!(counts(sampling, &[-1.5, -1.0], Some(&repeated)), [4000, 0]);
+    }
+
+    #[test]
+    fn settings_that_mean_nothing_are_refused() {
+        for sampling in [
+            Sampling { temperature: f64::NAN, ..PLAIN },
+            Sampling { top_p: 0.0, ..PLAIN },
+            Sampling { top_k: -1, ..PLAIN },
+            Sampling { repetition_penalty: 0.0, ..PLAIN },
+        ] {
+            assert!(sampling.check().is_err(), "{sampling:?}");
+        }
+        PLAIN.check().unwrap();
+    }
+}

@@ -1,0 +1,223 @@
+//! The model column by column, for several rows at once: what [`crate::autoregressive`] draws
+//! frames with.
+
+use tch::{Device, Kind, Tensor};
+
+use super::block::{Block, Slot, cache_shape};
+use super::model::DualAr;
+use crate::autoregressive::{Decoder, Draws, KvCache, Line, Memory, rows};
+use crate::error::TorchError;
+use crate::rope::Rotary;
+
+/// The original draws codes behind the first codebook from this many entries only.
+const FAST_ENTRIES: i64 = 1024;
+
+/// What all layers remember of the rows of a batch.
+#[derive(Debug)]
+pub struct Caches {
+    slow: KvCache,
+    fast: KvCache,
+}
+
+impl Memory for Caches {
+    fn keep(&mut self, rows: &[usize]) {
+        self.slow.keep(rows);
+        self.fast.keep(rows);
+    }
+}
+
+impl DualAr {
+    /// The states of the last columns of some prefixes, [1 + K, T] each, and caches with room for
+    /// more columns.
+    pub fn prefill(&self, prefixes: &[&Tensor], steps: i64) -> (Caches, Tensor) {
+        let options = (self.kind(), self.device());
+        let lengths: Vec<i64> = prefixes.iter().map(|prefix| prefix.size()[1]).collect();
+        let slow = KvCache::new(cache_shape(&self.config.slow), &lengths, steps, options);
+        let frames = vec![0; prefixes.len()];
+        let codebooks = self.config.num_codebooks;
+        let fast = KvCache::new(cache_shape(&self.config.fast), &frames, codebooks, options);
+        let state = |(row, prefix): (usize, &&Tensor)| {
+            let (rotary, length) = (self.causal(lengths[row]).rotary, lengths[row]);
+            let mut x = self.embed(&prefix.unsqueeze(0), true);
+            for (layer, block) in self.layers.iter().enumerate() {
+                x = block.prefill(&x, &rotary, Slot { cache: &slow, layer }, row);
+            }
+            x.narrow(1, length - 1, 1).squeeze_dim(1)
+        };
+        let states: Vec<Tensor> = prefixes.iter().enumerate().map(state).collect();
+        let states = Tensor::cat(&states, 0);
+        (Caches { slow, fast }, states)
+    }
+
+    /// The states after one more column of each row: [B, 1 + K].
+    pub fn follow(&self, columns: &Tensor, caches: &mut Caches) -> Tensor {
+        let x = rows::each([columns], |[columns]| self.embed_frames(&columns));
+        caches.slow.grow();
+        let rotary = self.rotary(&caches.slow.positions());
+        steps(&self.layers, x, &rotary, &caches.slow).squeeze_dim(1)
+    }
+
+    /// The states of the fast layers, [B, C], after the next place of a frame: [B, C].
+    pub fn follow_fast(&self, x: &Tensor, caches: &mut Caches) -> Tensor {
+        caches.fast.grow();
+        let rotary = self.fast_rotary(&caches.fast.positions());
+        steps(&self.fast_layers, x.unsqueeze(1), &rotary, &caches.fast).squeeze_dim(1)
+    }
+
+    /// What the fast layers get of states, [B, C], at the first place of a frame.
+    pub fn begin_frame(&self, states: &Tensor, caches: &mut Caches) -> Tensor {
+        caches.fast.clear();
+        let states = match self.config.norm_fastlayer_input {
+            true => rows::each([states], |[states]| self.norm.forward(&states)),
+            false => states.shallow_clone(),
+        };
+        match &self.fast_project_in {
+            Some(project) => rows::linear(project, &states),
+            None => states,
+        }
+    }
+
+    /// Logits over the entries of a codebook, of states of the fast layers: [B, C].
+    pub fn fast_step_logits(&self, states: &Tensor) -> Tensor {
+        let normed = rows::each([states], |[states]| self.fast_norm.forward(&states));
+        rows::linear(&self.fast_output, &normed)
+    }
+
+    /// [B, 1 + K] to [B, 1, C]: as [`embed`](Self::embed), without asking the device which
+    /// columns are frames.
+    fn embed_frames(&self, columns: &Tensor) -> Tensor {
+        let (codebooks, size) = (self.config.num_codebooks, self.config.codebook_size);
+        let tokens = columns.narrow(1, 0, 1);
+        let is_text = self.is_semantic(&tokens).logical_not().unsqueeze(-1);
+        let options = (Kind::Int64, columns.device());
+        let entries = columns.narrow(1, 1, codebooks) + Tensor::arange(codebooks, options) * size;
+        let sums = self.codebook_embeddings.forward(&entries);
+        let sums = sums.sum_dim_intlist([1i64].as_slice(), true, None);
+        let x = self.embeddings.forward(&tokens) + sums.masked_fill(&is_text, 0.0);
+        match self.config.scale_codebook_embeddings {
+            true => {
+                let root = x.ones_like().narrow(2, 0, 1) * ((codebooks + 1) as f64).sqrt();
+                x / root.masked_fill(&is_text, 1.0)
+            }
+            false => x,
+        }
+    }
+}
+
+fn steps(blocks: &[Block], x: Tensor, rotary: &Rotary, cache: &KvCache) -> Tensor {
+    let step =
+        |x: Tensor, (layer, block): (usize, &Block)| block.step(&x, rotary, Slot { cache, layer });
+    blocks.iter().enumerate().fold(x, step)
+}
+
+/// A model that speaks.
+#[derive(Clone, Copy, Debug)]
+pub struct Speaker<'a> {
+    pub model: &'a DualAr,
+    /// Draw frames and the end only, not text in between.
+    pub semantic_only: bool,
+}
+
+impl Speaker<'_> {
+    /// The tokens that may be drawn, as ranges of the vocabulary: start and length.
+    fn token_ranges(&self) -> Vec<(i64, i64)> {
+        let model = self.model;
+        match self.semantic_only {
+            true => vec![
+                (model.tokens.semantic_begin, model.config.codebook_size),
+                (model.tokens.im_end, 1),
+            ],
+            false => vec![(0, model.config.vocab_size)],
+        }
+    }
+
+    /// Logits over the tokens that may be drawn: [B, C] to [B, tokens].
+    fn token_logits(&self, states: &Tensor) -> Tensor {
+        let model = self.model;
+        let normed = rows::each([states], |[states]| model.norm.forward(&states));
+        let part = |(start, length): (i64, i64)| match &model.output {
+            Some(output) => rows::linear(&output.rows(start, length), &normed),
+            None => rows::product(&normed, &model.embeddings.weight.narrow(0, start, length)),
+        };
+        Tensor::cat(&self.token_ranges().into_iter().map(part).collect::<Vec<_>>(), -1)
+    }
+
+    fn token_line(&self) -> Line {
+        let ranges = self.token_ranges().into_iter();
+        let places: Vec<i64> = ranges.flat_map(|(start, length)| start..start + length).collect();
+        match self.semantic_only {
+            true => Line {
+                ends: true,
+                first: self.model.tokens.semantic_begin,
+                repeatable: self.model.config.codebook_size,
+                places: Some(places.clone()),
+                ..Line::of(places.len() as i64)
+            },
+            false => Line::of(places.len() as i64),
+        }
+    }
+}
+
+impl Decoder for Speaker<'_> {
+    /// Columns: [1 + K, T].
+    type Prefix = Tensor;
+    type Memory = Caches;
+
+    fn device(&self) -> Device {
+        self.model.device()
+    }
+
+    /// A token and its codes.
+    fn width(&self) -> i64 {
+        self.model.config.num_codebooks + 1
+    }
+
+    /// The token, which has the first code, and the codes of the other codebooks.
+    fn lines(&self) -> Vec<Line> {
+        let codebooks = self.model.config.num_codebooks;
+        let entries = self.model.config.codebook_size.min(FAST_ENTRIES);
+        let code = |place: i64| Line { column: place + 1, ..Line::of(entries) };
+        std::iter::once(self.token_line()).chain((1..codebooks).map(code)).collect()
+    }
+
+    fn begin(&self, prefixes: &[&Tensor], steps: i64) -> Result<(Caches, Tensor), TorchError> {
+        Ok(self.model.prefill(prefixes, steps))
+    }
+
+    fn frame(
+        &self,
+        state: &Tensor,
+        caches: &mut Caches,
+        draws: &Draws,
+    ) -> Result<Tensor, TorchError> {
+        let model = self.model;
+        let (begin, size) = (model.tokens.semantic_begin, model.config.codebook_size);
+        let entry = draws.draw(0, &self.token_logits(state));
+        let token = match self.semantic_only {
+            true => (&entry + begin).masked_fill(&entry.ge(size), model.tokens.im_end),
+            false => entry,
+        };
+        // Whatever is no frame counts as the entry that is nearest.
+        let mut code = (&token - begin).clamp(0, size - 1);
+        let mut frame = vec![token, code.shallow_clone()];
+        // The first place gives no code: that is in the token.
+        let first = model.begin_frame(state, caches);
+        let _ = model.follow_fast(&first, caches);
+        for line in 1..model.config.num_codebooks as usize {
+            let x = model.fast_embeddings.forward(&code);
+            let logits = model.fast_step_logits(&model.follow_fast(&x, caches));
+            let entries = FAST_ENTRIES.min(size);
+            code = draws.draw(line, &logits.narrow(1, 0, entries));
+            frame.push(code.shallow_clone());
+        }
+        Ok(Tensor::f_stack(&frame, 1)?)
+    }
+
+    fn step(&self, frame: &Tensor, caches: &mut Caches) -> Result<Tensor, TorchError> {
+        Ok(self.model.follow(frame, caches))
+    }
+
+    fn is_end(&self, frame: &[i64]) -> bool {
+        frame.first() == Some(&self.model.tokens.im_end)
+    }
+}
