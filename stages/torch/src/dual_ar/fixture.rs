@@ -140,7 +140,8 @@ fn steps(
     steps: &Steps,
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
-    let mut optimiser = AdamW::new(steps.settings(), trainee.parameters())?;
+    let mut optimiser =
+        AdamW::new(steps.settings(), trainee.parameters())?.with_decay(DualArTrainee::decays);
     let mut curve = Vec::with_capacity(steps.steps);
     for step in 0..steps.steps {
         for (_, mut parameter) in trainee.parameters() {

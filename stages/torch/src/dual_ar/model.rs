@@ -33,6 +33,9 @@ pub enum Parity {
     Upstream,
 }
 
+/// The embeddings, by their names.
+pub(super) const TABLES: [&str; 3] = ["embeddings", "codebook_embeddings", "fast_embeddings"];
+
 /// The names of the fields are those of the tensors.
 #[derive(Debug)]
 pub struct DualAr {
@@ -229,10 +232,11 @@ impl DualAr {
     }
 
     pub(super) fn tables(&self) -> [(&'static str, &Embedding); 3] {
+        let [embeddings, codebook_embeddings, fast_embeddings] = TABLES;
         [
-            ("embeddings", &self.embeddings),
-            ("codebook_embeddings", &self.codebook_embeddings),
-            ("fast_embeddings", &self.fast_embeddings),
+            (embeddings, &self.embeddings),
+            (codebook_embeddings, &self.codebook_embeddings),
+            (fast_embeddings, &self.fast_embeddings),
         ]
     }
 

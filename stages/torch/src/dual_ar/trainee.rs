@@ -9,13 +9,13 @@ use tch::{Device, Kind, Tensor};
 use super::batch::{Batch, Scope};
 use super::block::Block;
 use super::loss::{cross_entropy, in_pieces, over_pieces};
-use super::model::{DualAr, Layout, Parity};
+use super::model::{DualAr, Layout, Parity, TABLES};
 use crate::autoregressive::AttentionMask;
 use crate::chain::{Block as Link, Chain, leaf, send_back};
 use crate::error::TorchError;
 use crate::layers::Pass;
 use crate::random::scramble;
-use crate::train::{Losses, Totals, Trainee, Turn};
+use crate::train::{Losses, Totals, Trainee, Turn, adamw};
 
 /// The loss over tokens and the one over codes.
 pub const BASE: &str = "base";
@@ -196,6 +196,12 @@ impl Trainee for DualArTrainee {
         tensors.retain(|(_, tensor)| tensor.requires_grad());
         tensors.sort_by(|one, other| one.0.cmp(&other.0));
         tensors
+    }
+
+    /// Embeddings and their adapters do not decay.
+    fn decays(name: &str, parameter: &Tensor) -> bool {
+        let module = name.rsplit_once('.').map_or(name, |(module, _)| module);
+        adamw::decays(parameter) && !TABLES.contains(&module)
     }
 
     fn accumulate(&mut self, batch: &Batch, turn: &Turn<'_>) -> Result<Losses, TorchError> {

@@ -25,15 +25,15 @@ pub struct AdamWSettings {
     pub epsilon: f64,
     pub weight_decay: f64,
     /// The decay is on every parameter, as models are trained that were published so; else on
-    /// those that have directions to shrink ([`decays`]).
+    /// those that the model names ([`AdamW::with_decay`]).
     pub decays_all: bool,
     /// Each tensor is updated in one pass over its memory, rounded in another order.
     pub fused: bool,
 }
 
-/// Biases, norms and embeddings do not decay: they have no directions to shrink.
-pub fn decays(name: &str, parameter: &Tensor) -> bool {
-    parameter.dim() > 1 && !name.split('.').any(|part| part.contains("embeddings"))
+/// Biases and norms do not decay: they have no directions to shrink.
+pub fn decays(parameter: &Tensor) -> bool {
+    parameter.dim() > 1
 }
 
 /// The state of one parameter.
@@ -70,7 +70,7 @@ impl AdamW {
             Ok(Slot {
                 first: master.f_zeros_like()?,
                 second: master.f_zeros_like()?,
-                decays: settings.decays_all || decays(&name, &parameter),
+                decays: settings.decays_all || decays(&parameter),
                 name,
                 parameter,
                 master,
@@ -499,12 +499,23 @@ mod tests {
     }
 
     #[test]
-    fn biases_norms_and_embeddings_do_not_decay() {
-        let matrix = Tensor::zeros([2, 2], (Kind::Float, Device::Cpu));
-        let vector = Tensor::zeros([2], (Kind::Float, Device::Cpu));
-        assert!(decays("layers.0.attention.wqkv.weight", &matrix));
-        assert!(decays("output.lora_A", &matrix));
-        assert!(!decays("layers.0.attention_norm.weight", &vector));
-        assert!(!decays("codebook_embeddings.weight", &matrix));
+    fn only_what_the_model_names_decays_unless_all_does() {
+        let run = |settings: AdamWSettings, named: Option<&'static str>| -> Vec<bool> {
+            let shapes: [(&str, &[i64]); 3] = [("a", &[2, 2]), ("b", &[2, 2]), ("c", &[2])];
+            let parameters = shapes.map(|(name, shape)| {
+                (name.to_owned(), Tensor::ones(shape, (Kind::Float, Device::Cpu)))
+            });
+            let kept: Vec<Tensor> = parameters.iter().map(|(_, one)| one.shallow_clone()).collect();
+            let mut adamw = AdamW::new(settings, parameters.into()).unwrap();
+            if let Some(named) = named {
+                adamw = adamw.with_decay(|name, _| name == named);
+            }
+            adamw.step(&[None, None, None], 0.1, 1.0).unwrap();
+            kept.iter().map(|one| one.max().double_value(&[]) < 1.0).collect()
+        };
+        assert_eq!(run(SETTINGS, None), [true, true, false]);
+        assert_eq!(run(SETTINGS, Some("b")), [false, true, false]);
+        let all = AdamWSettings { decays_all: true, ..SETTINGS };
+        assert_eq!(run(all, Some("b")), [true, true, true]);
     }
 }

@@ -26,9 +26,10 @@ pub trait Trainee: Send {
     /// the same order at every call. Frozen tensors are not among them.
     fn parameters(&self) -> Vec<(String, Tensor)>;
 
-    /// Whether weight decay is on a parameter, where it is not on all.
-    fn decays(name: &str, parameter: &Tensor) -> bool {
-        adamw::decays(name, parameter)
+    /// Whether weight decay is on a parameter, where it is not on all. A model with matrices that
+    /// have no directions to shrink, such as embeddings, leaves these out.
+    fn decays(_name: &str, parameter: &Tensor) -> bool {
+        adamw::decays(parameter)
     }
 
     /// Forward and backward of one micro-batch; adds to the gradients of the turn's parameters,
