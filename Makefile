@@ -2,7 +2,7 @@
 # Each target fetches libtorch first when there is none (tools/libtorch.sh), and `test` the browser
 # that looks at the report page (tools/chromium.sh, which needs apt and root to install one).
 
-.PHONY: build demo test lint doc bench bench-training parity parity-short soak fuzz clean
+.PHONY: build demo test lint doc bench bench-training bench-speech parity parity-short soak fuzz clean
 .DEFAULT_GOAL := build
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -44,6 +44,11 @@ bench: build
 # run; `make bench-training BENCH="--gpu 0"` takes the published sizes.
 bench-training: build
 	@$(LIBTORCH_ENV) bash tools/bench_training.sh $(BENCH)
+
+# Frames of speech a second, one sentence and several at once, against the original code in the same
+# run; `make bench-speech BENCH="--size published"` takes 860 million parameters.
+bench-speech: build
+	@$(LIBTORCH_ENV) bash tools/bench_speech.sh $(BENCH)
 
 # Each model against its reference implementation in Python, which is fetched first: its default
 # sizes, then sizes drawn from so many seeds.

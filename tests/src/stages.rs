@@ -293,6 +293,20 @@ pub static REMOTE: Kind = Kind {
     ..SHOUT_BASE
 };
 
+/// As `test.remote`, in batches of a number of items.
+pub static COUNTED: Kind = Kind {
+    name: "test.counted",
+    batching: Batching::ByCount { parameter: "batch" },
+    parameters: &[Parameter {
+        name: "batch",
+        parameter_type: ParameterType::Integer { min: 1, max: 100 },
+        default: Default::Integer(5),
+        role: stage_core::Role::Execution,
+        ..Parameter::BASE
+    }],
+    ..REMOTE
+};
+
 pub fn text_path(id: &str) -> Utf8PathBuf {
     Utf8Path::new("data").join(id).with_extension("txt")
 }

@@ -31,11 +31,11 @@ export = "out/all.txt"
 "#;
 
 /// The description alone: the implementation is in the worker.
-struct Remote;
+struct Remote(&'static Kind);
 
 impl Stage for Remote {
     fn kind(&self) -> &'static Kind {
-        &stages::REMOTE
+        self.0
     }
 
     fn open(&self, _: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
@@ -49,7 +49,8 @@ fn lab(arguments: &[&str]) -> Lab {
     for number in 0..12 {
         lab.write(&format!("data/clip{number:02}.txt"), &"x".repeat(10 + number));
     }
-    lab.stages.push(Arc::new(Remote));
+    lab.stages.push(Arc::new(Remote(&stages::REMOTE)));
+    lab.stages.push(Arc::new(Remote(&stages::COUNTED)));
     lab.worker = WorkerCommand {
         program: Some(fake_worker()),
         arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
@@ -131,6 +132,31 @@ fn the_batch_size_that_held_is_where_the_next_run_begins() {
     lab.write("pipeline.toml", &text.replace("retries = 3", "retries = 3\nsalt = \"again\""));
     let again = lab.run();
     assert_eq!((again.status, again.executed("far"), halved(&again)), (Status::Done, 12, 0));
+}
+
+/// The sizes of batches that were halved to: bytes and items.
+fn halved_to(ran: &Ran) -> Vec<(Option<u64>, Option<u64>)> {
+    let size = |event: &Event| match event {
+        Event::BatchHalved { bytes, items, .. } => Some((*bytes, *items)),
+        _ => None,
+    };
+    ran.events.iter().filter_map(size).collect()
+}
+
+#[test]
+fn batches_of_a_number_of_items_are_halved_by_that_number() {
+    // Any two items fit, and no five.
+    let lab = lab(&["memory", "45"]);
+    let text = MANIFEST.replace("test.remote", "test.counted");
+    lab.write("pipeline.toml", &text);
+    let ran = lab.run();
+    assert_eq!((ran.status, ran.executed("far")), (Status::Done, 12));
+    assert_eq!(halved_to(&ran), [(None, Some(2))]);
+    lab.write("pipeline.toml", &text.replace("retries = 3", "retries = 3\nsalt = \"again\""));
+    let again = lab.run();
+    assert_eq!((again.executed("far"), halved_to(&again)), (12, vec![]));
+    lab.write("pipeline.toml", &text.replace("retries = 3", "retries = 3\nbatch = 2"));
+    assert!(lab.run().nothing_executed());
 }
 
 #[test]

@@ -74,7 +74,7 @@ impl Schedule<'_> {
                 let mut stage = ItemStage::new(work, reads, key, job);
                 stage.total = total;
                 stage.doubt = Doubt::of(self.pipeline.stage(id), todo);
-                stage.limit_bytes = self.known_limit(id)?;
+                stage.batch_limit = self.known_limit(id)?;
                 stage.rejects = self.plans[id.0].rejects.clone();
                 self.states[id.0] = State::Items(Box::new(stage));
             }

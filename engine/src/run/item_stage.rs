@@ -30,7 +30,7 @@ pub struct ItemStage {
     /// Present while the first failures may be those of a broken program.
     pub doubt: Option<Doubt>,
     /// The batch size that held after a lack of memory.
-    pub limit_bytes: Option<u64>,
+    pub batch_limit: Option<u64>,
     /// A running mean of the seconds that an item takes.
     pub pace: f64,
     pub total: u64,
@@ -128,7 +128,7 @@ impl ItemStage {
             rejects: Vec::new(),
             failures: Vec::new(),
             doubt: None,
-            limit_bytes: None,
+            batch_limit: None,
             pace: 0.0,
             total: 0,
         };

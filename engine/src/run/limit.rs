@@ -14,32 +14,44 @@ use crate::engine::EngineError;
 use crate::pipeline::StageId;
 use crate::record::{LIMIT, decode, encode};
 
+/// How large a batch was.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch {
+    pub items: u64,
+    pub bytes: u64,
+}
+
 impl Schedule<'_> {
     /// The batch size that held in an earlier run.
     pub fn known_limit(&self, id: StageId) -> Result<Option<u64>, EngineError> {
-        if !matches!(self.pipeline.stage(id).kind.batching, Batching::ByBytes { .. }) {
+        if self.pipeline.stage(id).kind.batching == Batching::Single {
             return Ok(None);
         }
         let kept = self.store.cache().get(LIMIT, &self.limit_key(id))?;
         Ok(kept.and_then(|bytes| decode(&bytes)))
     }
 
-    /// A batch of so many bytes did not get through: from here on, half of it at most.
-    pub fn halve(&mut self, id: StageId, bytes: u64, message: String) {
+    /// A batch did not get through: from here on, half of it at most.
+    pub fn halve(&mut self, id: StageId, batch: Batch, message: String) {
+        let spec = self.pipeline.stage(id);
         let State::Items(stage) = &mut self.states[id.0] else { return };
-        let half = (bytes / 2).max(1);
-        if stage.limit_bytes.is_none_or(|limit| half < limit) {
-            stage.limit_bytes = Some(half);
-            let stage = self.pipeline.stage(id).name.clone();
-            (self.sink)(Event::BatchHalved { stage, bytes: half, message });
+        let (size, is_counted) = match spec.kind.batching {
+            Batching::ByCount { .. } => (batch.items, true),
+            _ => (batch.bytes, false),
+        };
+        let half = (size / 2).max(1);
+        if stage.batch_limit.is_none_or(|limit| half < limit) {
+            stage.batch_limit = Some(half);
+            let (bytes, items) = ((!is_counted).then_some(half), is_counted.then_some(half));
+            (self.sink)(Event::BatchHalved { stage: spec.name.clone(), bytes, items, message });
         }
     }
 
     /// For the next run. Not after the death of a worker, which may have had other causes.
     pub fn remember_limit(&mut self, id: StageId) -> Result<(), EngineError> {
         let State::Items(stage) = &self.states[id.0] else { return Ok(()) };
-        let Some(bytes) = stage.limit_bytes else { return Ok(()) };
-        self.store.cache().record(LIMIT, &self.limit_key(id), encode(&bytes))?;
+        let Some(limit) = stage.batch_limit else { return Ok(()) };
+        self.store.cache().record(LIMIT, &self.limit_key(id), encode(&limit))?;
         self.committer.note(Vec::new());
         Ok(())
     }
@@ -50,8 +62,14 @@ impl Schedule<'_> {
         sink.text("batches of", spec.kind.name);
         sink.integer("version", i64::from(spec.kind.version));
         sink.text("device", &spec.policy.device);
-        if let Batching::ByBytes { parameter } = spec.kind.batching {
-            sink.integer("asked", spec.parameters.bytes(parameter).unwrap_or(0) as i64);
+        match spec.kind.batching {
+            Batching::Single => {}
+            Batching::ByBytes { parameter } => {
+                sink.integer("asked", spec.parameters.bytes(parameter).unwrap_or(0) as i64);
+            }
+            Batching::ByCount { parameter } => {
+                sink.integer("asked", spec.parameters.integer(parameter).unwrap_or(0));
+            }
         }
         for (port, artifacts) in self.artifacts(id) {
             for blob in artifacts.iter().flat_map(|fields| fields.blobs()) {

@@ -92,7 +92,9 @@ fn run_items(shared: &Shared, task: ItemTask) {
                 let each = task.items.chunks(1);
                 each.flat_map(|item| run_batch(&job, item, &mut context)).collect()
             }
-            Batching::ByBytes { .. } => run_batch(&job, &task.items, &mut context),
+            Batching::ByBytes { .. } | Batching::ByCount { .. } => {
+                run_batch(&job, &task.items, &mut context)
+            }
         },
     };
     shared.done(Outcome::Items(outcomes), context);

@@ -452,7 +452,13 @@ impl<'a> Schedule<'a> {
         match kind.batching {
             Batching::ByBytes { parameter } => {
                 let wanted = self.pipeline.stage(id).parameters.bytes(parameter).unwrap_or(1 << 20);
-                BatchLimit::Bytes(stage.limit_bytes.map_or(wanted, |limit| limit.min(wanted)))
+                BatchLimit::Bytes(stage.batch_limit.map_or(wanted, |limit| limit.min(wanted)))
+            }
+            Batching::ByCount { parameter } => {
+                let wanted = self.pipeline.stage(id).parameters.integer(parameter).unwrap_or(1);
+                let wanted = wanted.max(1) as u64;
+                let limit = stage.batch_limit.map_or(wanted, |limit| limit.min(wanted));
+                BatchLimit::Items(limit as usize)
             }
             Batching::Single if kind.place == Place::Worker => BatchLimit::Items(1),
             Batching::Single => {

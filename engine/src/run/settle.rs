@@ -9,6 +9,7 @@ use stage_core::{Item, Reject, StageError};
 
 use super::doubt::Unfit;
 use super::item_stage::{Arrived, Queued, Slot};
+use super::limit::Batch;
 use super::message::{Failure, ItemOutcome, Outcome};
 use super::schedule::{InFlight, Schedule, State};
 use crate::engine::EngineError;
@@ -52,15 +53,17 @@ impl Schedule<'_> {
             stage.running -= task.items.len();
         }
         self.counts[id.0].seconds += task.started.elapsed().as_secs_f64();
-        let batch: u64 = task.items.iter().map(|queued| queued.weight).sum();
-        let several = task.items.len() > 1;
+        let batch = Batch {
+            items: task.items.len() as u64,
+            bytes: task.items.iter().map(|queued| queued.weight).sum(),
+        };
         if let Some(ItemOutcome::Failed(Failure::Died { message })) = outcomes.first() {
             self.count_death(id, message);
         }
         for (queued, outcome) in task.items.into_iter().zip(outcomes) {
             match outcome {
                 ItemOutcome::Failed(failure) => {
-                    self.item_failed(id, queued, failure, several.then_some(batch))?;
+                    self.item_failed(id, queued, failure, (batch.items > 1).then_some(batch))?;
                 }
                 good => self.item_done(id, queued, good)?,
             }
@@ -247,7 +250,7 @@ impl Schedule<'_> {
         id: StageId,
         mut queued: Queued,
         failure: Failure,
-        batch: Option<u64>,
+        batch: Option<Batch>,
     ) -> Result<(), EngineError> {
         let followers = self.followers.remove(&queued.key).unwrap_or_default();
         for (id, follower) in followers {
@@ -269,14 +272,14 @@ impl Schedule<'_> {
             (Failure::Open(error) | Failure::Stage(error @ StageError::Unable { .. }), _) => {
                 self.fail(id, &error);
             }
-            (Failure::Stage(StageError::OutOfMemory { message }), Some(bytes)) => {
-                self.halve(id, bytes, message);
+            (Failure::Stage(StageError::OutOfMemory { message }), Some(batch)) => {
+                self.halve(id, batch, message);
                 self.remember_limit(id)?;
                 self.requeue(id, queued);
             }
             (Failure::Died { message }, batch) => {
-                if let Some(bytes) = batch {
-                    self.halve(id, bytes, message);
+                if let Some(batch) = batch {
+                    self.halve(id, batch, message);
                     self.requeue(id, queued);
                 } else if queued.attempt < retries {
                     queued.attempt += 1;

@@ -248,12 +248,14 @@ pub fn message(event: &Event, paint: Paint) -> Option<String> {
             units::bytes(*bytes),
             units::seconds(*seconds)
         ),
-        Event::BatchHalved { stage, bytes, message } => format!(
-            "{}: batches of {} from now on: {}",
-            clean(stage),
-            units::bytes(*bytes),
-            clean(message)
-        ),
+        Event::BatchHalved { stage, bytes, items, message } => {
+            let size = match (bytes, items) {
+                (Some(bytes), _) => units::bytes(*bytes),
+                (None, Some(1)) => "1 item".to_owned(),
+                (None, items) => format!("{} items", units::count(items.unwrap_or(1))),
+            };
+            format!("{}: batches of {size} from now on: {}", clean(stage), clean(message))
+        }
         Event::WorkerStarted { device, process } => {
             format!("worker {process} started for {}", clean(device))
         }

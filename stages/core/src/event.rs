@@ -134,9 +134,14 @@ pub enum Event {
         what: String,
         attempt: u32,
     },
+    /// A batch did not fit into memory: from here on, batches have at most this many bytes of
+    /// input, or items.
     BatchHalved {
         stage: String,
-        bytes: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bytes: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        items: Option<u64>,
         message: String,
     },
     WorkerStarted {

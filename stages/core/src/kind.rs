@@ -35,6 +35,8 @@ pub enum Batching {
     /// Of similar length, together at most as many bytes of input blobs as the size
     /// parameter of this name says. For 16-bit audio that is a bound on total duration.
     ByBytes { parameter: &'static str },
+    /// At most as many as the integer parameter of this name says.
+    ByCount { parameter: &'static str },
 }
 
 /// The source of the reasons for which a stage sets items aside.

@@ -1,6 +1,7 @@
 //! Sentences that are spoken, by whichever model: their audio and what tells it from a bad one.
 
-use std::time::Instant;
+use std::ops::Range;
+use std::time::Duration;
 
 use cache::Digest;
 use stage_core::{Blob, Context, Item, NewValue, Output, Reject, StageError};
@@ -22,8 +23,8 @@ pub struct Utterance<'a> {
     pub rate: u32,
     pub frames: usize,
     pub pace: Pace,
-    /// When work on it began.
-    pub begin: Instant,
+    /// The time that it took, as its share of a batch.
+    pub work: Duration,
 }
 
 impl Utterance<'_> {
@@ -42,7 +43,7 @@ impl Utterance<'_> {
             .with("duration_ratio", NewValue::Number(ratio))
             .with("loudness_slope", NewValue::Number(slope));
         output.note("milliseconds of audio", (seconds * 1000.0).round() as u64);
-        output.note("milliseconds of work", self.begin.elapsed().as_millis() as u64);
+        output.note("milliseconds of work", self.work.as_millis() as u64);
         Ok(output)
     }
 }
@@ -58,10 +59,45 @@ pub fn speak_each(
         if context.stopping() {
             return Err(StageError::Stopped);
         }
-        let weights = item.fields.blob(WEIGHTS).map(|blob| &**blob);
-        said.push(guarded(|| speak(item, weights, context))?);
+        said.push(guarded(|| speak(item, weights(item), context))?);
     }
     Ok(said)
+}
+
+/// Speaks sentences that bring the same weights together. `speak` gets them with these weights, and
+/// gives what came of each.
+pub fn speak_batches(
+    items: &[Item],
+    context: &mut dyn Context,
+    mut speak: impl FnMut(&[Item], Option<&Blob>, &mut dyn Context) -> Result<Vec<Said>, StageError>,
+) -> Result<Vec<Said>, StageError> {
+    let mut said = Vec::with_capacity(items.len());
+    for range in runs(items) {
+        if context.stopping() {
+            return Err(StageError::Stopped);
+        }
+        let items = &items[range];
+        let weights = items.first().and_then(weights);
+        said.extend(guarded(|| speak(items, weights, context))?);
+    }
+    Ok(said)
+}
+
+/// The items that follow each other with the same weights.
+fn runs(items: &[Item]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for (at, item) in items.iter().enumerate() {
+        let digest = |item: &Item| weights(item).map(|blob| blob.digest);
+        match runs.last_mut() {
+            Some(run) if digest(&items[run.start]) == digest(item) => run.end = at + 1,
+            _ => runs.push(at..at + 1),
+        }
+    }
+    runs
+}
+
+fn weights(item: &Item) -> Option<&Blob> {
+    item.fields.blob(WEIGHTS).map(|blob| &**blob)
 }
 
 /// A sentence's own random numbers: the same for the same text, whatever else is spoken.

@@ -17,13 +17,14 @@ use throstle_tests::stages;
 use throstle_tests::train::{REMOTE_TRAIN, Train};
 
 struct Remote {
+    kind: &'static Kind,
     memory: u64,
     hang: bool,
 }
 
 impl Stage for Remote {
     fn kind(&self) -> &'static Kind {
-        &stages::REMOTE
+        self.kind
     }
 
     fn open(&self, _: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
@@ -88,7 +89,7 @@ impl<W: Write> Write for Doomed<W> {
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut output = Doomed { inner: io::stdout(), dies_at: None, message: Vec::new() };
-    let mut remote = Remote { memory: u64::MAX, hang: false };
+    let mut remote = Remote { kind: &stages::REMOTE, memory: u64::MAX, hang: false };
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["die-at", number, file] => {
             output.dies_at = Some((number.parse().unwrap(), (*file).to_owned()));
@@ -103,7 +104,9 @@ fn main() -> io::Result<()> {
         }
         _ => {}
     }
-    let stages: Vec<Box<dyn Stage>> = vec![Box::new(remote), Box::new(Train(&REMOTE_TRAIN))];
+    let counted = Remote { kind: &stages::COUNTED, ..remote };
+    let stages: Vec<Box<dyn Stage>> =
+        vec![Box::new(remote), Box::new(counted), Box::new(Train(&REMOTE_TRAIN))];
     let host = Host { program: "fake-worker".to_owned(), stages: &stages, prepare: &|_, _| Ok(()) };
     serve(&host, &mut io::stdin().lock(), &mut output)
 }

@@ -8,7 +8,7 @@ use stage_core::catalogue::train::{
 use stage_core::cost::{Cost, Rates, Training, Weights};
 use stage_core::{
     Batching, Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType,
-    Place, Work,
+    Place, Role, Work,
 };
 
 pub const KINDS: &[&Kind] = &[&INIT, &FINETUNE, &LORA, &MERGE, &SYNTHESIZE];
@@ -269,10 +269,13 @@ adapters would have to be merged one after the other.",
 
 pub static SYNTHESIZE: Kind = Kind {
     name: "fish.synthesize",
+    version: 2,
     summary: "Speaks sentences.",
     doc: "\
 A sentence's tokens follow from the model, the text, the seed and the parameters, whatever else is
-spoken. Only frames and the end can be drawn, never a word of text, unless `parity = \"upstream\"`,
+spoken: sentences are spoken `batch` at a time, and in f32 on the CPU each is the same to the bit in
+any batch. On a GPU and in half precision a batch of another size rounds differently, so that another
+token may be drawn now and then. Only frames and the end can be drawn, never a word of text, unless `parity = \"upstream\"`,
 which also has the original project's way to penalise repetition.
 
 A sentence ends when the model says so, or at `limit` times the frames that its text would take
@@ -286,7 +289,7 @@ sentence with every checkpoint that a training kept, and a sentence that a check
 before is not spoken again, whatever training did since. Adapters need their base on `model`;
 checkpoints of a whole model need none there.",
     place: Place::Worker,
-    batching: Batching::Single,
+    batching: Batching::ByCount { parameter: "batch" },
     cost: Cost::Rates(SPEECH),
     inputs: &[
         InputPort {
@@ -369,6 +372,18 @@ checkpoints of a whole model need none there.",
             &["corrected", "upstream"],
             "`upstream` samples as the original project does.",
         ),
+        Parameter {
+            role: Role::Execution,
+            ..at_least_one(
+                count(
+                    "batch",
+                    8,
+                    "Sentences that are spoken at once; halved where they do not fit into memory. \
+                     Changes no result.",
+                ),
+                65_536,
+            )
+        },
         SEED,
     ],
     ..Kind::BASE

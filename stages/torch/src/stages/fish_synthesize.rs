@@ -1,6 +1,6 @@
 //! `fish.synthesize`: sentences spoken by a text model and its codec.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use stage_core::{
     Context, Fields, Item, ItemJob, Job, Kind, NewValue, Parameters, Reject, Setup, Stage,
@@ -19,7 +19,7 @@ use crate::fish::voice::{Source, Voice, Voices};
 use crate::machine::Machine;
 use crate::measure::{Expectation, Pace};
 use crate::npy;
-use crate::utterance::{Said, Utterance, sentence_seed, speak_each};
+use crate::utterance::{Said, Utterance, sentence_seed, speak_batches};
 
 pub struct FishSynthesize {
     pub machine: Machine,
@@ -35,8 +35,9 @@ impl Stage for FishSynthesize {
     }
 }
 
-/// Speaks one sentence after the other.
+/// Speaks sentences, several at once.
 struct SynthesizeJob {
+    machine: Machine,
     voices: Voices,
     codec: Box<dyn Codec>,
     sampling: Sampling,
@@ -70,6 +71,7 @@ impl FishSynthesize {
             parity,
         };
         Ok(SynthesizeJob {
+            machine: self.machine.clone(),
             voices: Voices::new(source, context)?,
             codec,
             sampling: sampling(parameters, parity)?,
@@ -107,40 +109,96 @@ fn expectation(parameters: &Parameters, frames_per_second: f64) -> Result<Expect
 
 impl ItemJob for SynthesizeJob {
     fn process(&self, items: &[Item], context: &mut dyn Context) -> Result<Vec<Said>, StageError> {
-        speak_each(items, context, |item, weights, context| {
-            let text = item.fields.text("text").unwrap_or_default();
-            self.voices.with(weights, context, |voice| self.speak(voice, text))?
+        speak_batches(items, context, |items, weights, context| {
+            self.voices.with(weights, context, |voice| self.speak(voice, items))?
         })
     }
 }
 
+/// A sentence that can be spoken.
+struct Asked<'a> {
+    text: &'a str,
+    prompt: Vec<i32>,
+    seed: u64,
+}
+
 impl SynthesizeJob {
-    fn speak(&self, voice: &Voice, text: &str) -> Result<Said, StageError> {
+    /// Speaks sentences together, apart from those that cannot be spoken.
+    fn speak(&self, voice: &Voice, items: &[Item]) -> Result<Vec<Said>, StageError> {
+        let _shared = self.machine.share_threads(voice.model.config().parameters(), 1);
+        let begin = Instant::now();
+        let asked: Vec<Result<Asked, Reject>> =
+            items.iter().map(|item| self.ask(voice, item)).collect::<Result<_, StageError>>()?;
+        let sentences: Vec<&Asked> = asked.iter().flatten().collect();
+        let mut speeches = self.generate(voice, &sentences)?.into_iter();
+        let work = begin.elapsed() / sentences.len().max(1) as u32;
+        let utter = |asked: Result<Asked, Reject>| match asked {
+            Ok(asked) => match speeches.next() {
+                Some(speech) => self.utter(voice, &asked, &speech, work),
+                None => Err(StageError::failed("a sentence of a batch was not spoken")),
+            },
+            Err(reject) => Ok(Err(reject)),
+        };
+        asked.into_iter().map(utter).collect()
+    }
+
+    fn ask<'a>(
+        &self,
+        voice: &Voice,
+        item: &'a Item,
+    ) -> Result<Result<Asked<'a>, Reject>, StageError> {
+        let text = item.fields.text("text").unwrap_or_default();
         if text.trim().is_empty() {
             return Ok(Err(Reject::new("empty", "there is no text to speak")));
         }
-        let begin = Instant::now();
-        let seed = sentence_seed(self.seed, text);
-        let speech = match self.generate(voice, text, seed) {
-            Err(TorchError::Input(reason)) => return Ok(Err(Reject::new("prompt", reason))),
-            speech => speech?,
-        };
+        let reference = voice.reference.iter().map(|(text, codes)| Spoken { text, codes });
+        let reference: Vec<Spoken> = reference.collect();
+        let prompt = script(&voice.vocabulary)
+            .prompt(PromptFormat::Interleave, &reference, text)
+            .and_then(|prompt| voice.model.check_prompt(&prompt).map(|()| prompt));
+        match prompt {
+            Ok(prompt) => Ok(Ok(Asked { text, prompt, seed: sentence_seed(self.seed, text) })),
+            Err(TorchError::Input(reason)) => Ok(Err(Reject::new("prompt", reason))),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn generate(&self, voice: &Voice, asked: &[&Asked]) -> Result<Vec<Speech>, TorchError> {
+        let mut noises: Vec<Seeded> = asked.iter().map(|asked| Seeded::new(asked.seed)).collect();
+        let sentences = asked.iter().zip(&mut noises).map(|(asked, noise)| Sentence {
+            prompt: &asked.prompt,
+            most: self.expectation.limit(asked.text),
+            least: self.expectation.least(asked.text),
+            noise,
+        });
+        voice.model.generate(sentences.collect(), &self.sampling)
+    }
+
+    /// `work` is the sentence's share of the time that its batch took.
+    fn utter(
+        &self,
+        voice: &Voice,
+        asked: &Asked,
+        speech: &Speech,
+        work: Duration,
+    ) -> Result<Said, StageError> {
         if speech.frames == 0 {
             let reason = "the model ended before it spoke: it is not trained enough for this text";
             return Ok(Err(Reject::new("silent", reason)));
         }
+        let begin = Instant::now();
         let values = speech.codes.iter().map(|code| *code as u16).collect();
         let codes =
             Codes { codebooks: voice.vocabulary.codebooks(), frames: speech.frames, values };
         let codes = clamped(codes, &self.codec.format().entries);
-        let samples = self.codec.decode(&codes, seed)?;
+        let samples = self.codec.decode(&codes, asked.seed)?;
         let utterance = Utterance {
-            text,
+            text: asked.text,
             samples: &samples,
             rate: self.codec.format().rate,
             frames: codes.frames,
             pace: self.expectation.pace,
-            begin,
+            work: work + begin.elapsed(),
         };
         let mut output = utterance
             .output()?
@@ -148,22 +206,6 @@ impl SynthesizeJob {
             .with("stop", NewValue::Text(stop(speech.stop).to_owned()));
         output.note(format!("ended by {}", stop(speech.stop)), 1);
         Ok(Ok(output))
-    }
-
-    fn generate(&self, voice: &Voice, text: &str, seed: u64) -> Result<Speech, TorchError> {
-        let reference = voice.reference.iter().map(|(text, codes)| Spoken { text, codes });
-        let reference: Vec<Spoken> = reference.collect();
-        let script = script(&voice.vocabulary);
-        let prompt = script.prompt(PromptFormat::Interleave, &reference, text)?;
-        let mut noise = Seeded::new(seed);
-        let sentence = Sentence {
-            prompt: &prompt,
-            most: self.expectation.limit(text),
-            least: self.expectation.least(text),
-            noise: &mut noise,
-        };
-        let mut speech = voice.model.generate(vec![sentence], &self.sampling)?;
-        speech.pop().ok_or_else(|| TorchError::Input("nothing was spoken".into()))
     }
 }
 

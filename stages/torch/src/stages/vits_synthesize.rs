@@ -149,7 +149,7 @@ impl SynthesizeJob {
             rate: voice.net.config.sampling_rate as u32,
             frames: frames as usize,
             pace: self.pace,
-            begin,
+            work: begin.elapsed(),
         };
         let dropped: String = tokens.unknown.keys().collect();
         let mut output = utterance.output()?.with("unknown", NewValue::Text(dropped));

@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 
 use cache::Digest;
 use stage_core::{
-    Blob, Context, Fields, Item, Job, Kind, ParameterValue, PortInput, Setup, StageError, Value,
+    Blob, Context, Fields, Item, Job, Kind, ParameterValue, PortInput, Reject, Setup, StageError,
+    Value,
 };
 use stage_families::artifact;
 use stage_families::dual_ar::kinds as fish;
@@ -97,9 +98,12 @@ fn speak(
     sentences: &[&str],
     bench: &mut Bench,
 ) -> Result<Vec<Fields>, StageError> {
+    spoken(&[("model", model), ("codec", codec)], &items_of(sentences), bench)
+}
+
+fn items_of(sentences: &[&str]) -> Vec<Item> {
     let item = |text: &&str| Item::new("", [("text", Value::text(*text))].into_iter().collect());
-    let items: Vec<Item> = sentences.iter().map(item).collect();
-    spoken(&[("model", model), ("codec", codec)], &items, bench)
+    sentences.iter().map(item).collect()
 }
 
 fn spoken(
@@ -107,6 +111,15 @@ fn spoken(
     items: &[Item],
     bench: &mut Bench,
 ) -> Result<Vec<Fields>, StageError> {
+    Ok(said(artifacts, items, bench)?.into_iter().map(Result::unwrap).collect())
+}
+
+/// What comes of sentences in one batch.
+fn said(
+    artifacts: &[(&str, &Fields)],
+    items: &[Item],
+    bench: &mut Bench,
+) -> Result<Vec<Result<Fields, Reject>>, StageError> {
     let own = |(port, fields): &(&str, &Fields)| ((*port).to_owned(), vec![(*fields).clone()]);
     let setup = Setup {
         parameters: parameters(&fish::SYNTHESIZE, &[("max_frames", whole(12))]),
@@ -116,7 +129,7 @@ fn spoken(
     };
     let Job::Item(job) = open(&fish::SYNTHESIZE, setup, bench)? else { panic!("no item job") };
     let outputs = job.process(items, bench)?;
-    Ok(outputs.into_iter().map(|output| bench.keep_all(output.unwrap())).collect())
+    Ok(outputs.into_iter().map(|output| output.map(|output| bench.keep_all(output))).collect())
 }
 
 const KINDS: [&Kind; 2] = [&fish::FINETUNE, &fish::LORA];

@@ -17,3 +17,17 @@ fn a_sentence_is_spoken_the_same_whatever_else_is_spoken() {
         assert!(if frames < 12.0 { stop == "end" } else { stop == "limit" }, "{frames} {stop}");
     }
 }
+
+#[test]
+fn sentences_of_one_batch_are_those_that_are_spoken_alone() {
+    let mut bench = Bench::default();
+    let (base, codec) = (base(&mut bench), codec(3, 24, &mut bench));
+    let texts = ["Yksi.", "", "Kaksi kolme nelj\u{e4}.", "Viisi."];
+    let mut said =
+        |texts: &[&str]| said(&[("model", &base), ("codec", &codec)], &items_of(texts), &mut bench);
+    let together = said(&texts).unwrap();
+    assert_eq!(together[1].as_ref().unwrap_err().code, "empty");
+    for (text, together) in texts.iter().zip(&together) {
+        assert_eq!(&said(&[text]).unwrap()[0], together);
+    }
+}
