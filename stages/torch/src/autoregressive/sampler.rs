@@ -54,6 +54,11 @@ impl Sampling {
     /// An entry of each row, [B]: of logits [B, entries], with noise of the same shape. The entries
     /// that are true in `repeated` lose. Nothing leaves the device.
     pub fn draw(&self, logits: &Tensor, repeated: Option<&Tensor>, noise: &Tensor) -> Tensor {
+        (self.probabilities(logits, repeated) / noise).argmax(-1, false)
+    }
+
+    /// With which probability each entry is drawn: [B, entries] to the same.
+    fn probabilities(&self, logits: &Tensor, repeated: Option<&Tensor>) -> Tensor {
         let logits = logits.to_kind(Kind::Float);
         let logits = match repeated {
             Some(repeated) if self.repetition_penalty != 1.0 => self.penalised(&logits, repeated),
@@ -63,7 +68,7 @@ impl Sampling {
             Order::FishSpeech => self.nucleus_without_border(&logits) / self.divisor(),
             Order::Transformers => self.nucleus(&self.likeliest(&(logits / self.divisor()))),
         };
-        (logits.softmax(-1, Kind::Float) / noise).argmax(-1, false)
+        logits.softmax(-1, Kind::Float)
     }
 
     fn divisor(&self) -> f64 {
@@ -211,6 +216,45 @@ mod tests {
         let repeated = [false, true];
         assert_eq!(counts(sampling, &[1.0, 1.5], Some(&repeated)), [4000, 0]);
         assert_eq!(counts(sampling, &[-1.5, -1.0], Some(&repeated)), [4000, 0]);
+    }
+
+    #[derive(serde::Deserialize)]
+    struct Cases {
+        cases: Vec<Case>,
+    }
+
+    #[derive(serde::Deserialize)]
+    struct Case {
+        temperature: f64,
+        top_k: i64,
+        top_p: f64,
+        repetition_penalty: f64,
+        drawn: Vec<usize>,
+        logits: Vec<f32>,
+        probabilities: Vec<f32>,
+    }
+
+    /// `fixtures/make_sampling.py` made the cases with transformers, and the file says of which
+    /// version.
+    #[test]
+    fn the_steps_are_those_of_transformers() {
+        let cases = include_str!("../../fixtures/sampling/cases.json");
+        for case in serde_json::from_str::<Cases>(cases).unwrap().cases {
+            let Case { temperature, top_k, top_p, repetition_penalty, .. } = case;
+            let sampling =
+                Sampling { temperature, top_k, top_p, repetition_penalty, ..TRANSFORMERS };
+            let logits = Tensor::from_slice(&case.logits).unsqueeze(0);
+            let repeated: Vec<bool> =
+                (0..case.logits.len()).map(|entry| case.drawn.contains(&entry)).collect();
+            let repeated = Tensor::from_slice(&repeated).unsqueeze(0);
+            let got = sampling.probabilities(&logits, Some(&repeated)).view(-1);
+            let got = Vec::<f32>::try_from(got).unwrap();
+            let allowed = |values: &[f32]| values.iter().filter(|value| **value > 0.0).count();
+            assert_eq!(allowed(&got), allowed(&case.probabilities), "{sampling:?}");
+            for (got, wanted) in got.iter().zip(&case.probabilities) {
+                assert!((got - wanted).abs() < 1e-6, "{got} {wanted}: {sampling:?}");
+            }
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use tch::{Kind, Reduction, Tensor};
 
 use crate::chain::leaf;
 
-/// The sum of a loss over its labels and, where it was asked for, what it asks of its inputs.
+/// The sum of a loss over its labels, and the gradient of its inputs.
 pub struct Derived {
     pub sum: Tensor,
     /// [N, ...], like the inputs.

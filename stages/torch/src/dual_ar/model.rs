@@ -115,7 +115,7 @@ impl DualAr {
         })
     }
 
-    /// Fresh weights: normal, biases nought, norms one. The same seed gives the same ones on
+    /// Fresh weights: normal, biases zero, norms one. The same seed gives the same ones on
     /// every machine.
     pub fn fresh(config: &Config, seed: u64) -> Result<Weights, TorchError> {
         let mut random = Random::new(seed);

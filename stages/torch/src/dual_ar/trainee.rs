@@ -217,15 +217,15 @@ impl Trainee for DualArTrainee {
         let flat = states.view([-1, dim]);
 
         let wanted = flat.index_select(0, &at.positions);
-        let (base, tokens_ask) = self.derive_tokens(&wanted, &at, totals.weight(BASE), pass);
+        let (base, tokens_grad) = self.derive_tokens(&wanted, &at, totals.weight(BASE), pass);
         let wanted = flat.index_select(0, &at.frames);
-        let (semantic, frames_ask) =
+        let (semantic, frames_grad) =
             self.derive_frames(&wanted, &at, totals.weight(SEMANTIC), seed);
         drop(wanted);
 
         let mut gradient = flat.zeros_like();
-        let _ = gradient.index_add_(0, &at.positions, &tokens_ask);
-        let _ = gradient.index_add_(0, &at.frames, &frames_ask);
+        let _ = gradient.index_add_(0, &at.positions, &tokens_grad);
+        let _ = gradient.index_add_(0, &at.frames, &frames_grad);
         let gradient = chain.backward(forward, &gradient.view_as(&states));
         send_back(&x, &gradient);
         Ok(Losses::default().with(BASE, &base).with(SEMANTIC, &semantic))
