@@ -378,8 +378,7 @@ checkpoints of a whole model need none there.",
                 count(
                     "batch",
                     8,
-                    "Sentences that are spoken at once; halved where they do not fit into memory. \
-                     Changes no result.",
+                    "Sentences that are spoken at once; halved where they do not fit into memory.",
                 ),
                 65_536,
             )
