@@ -1,11 +1,14 @@
 //! Which packages may depend on which: only the worker's may reach libtorch, so that a run with
-//! nothing to do never loads it.
+//! nothing to do never loads it. And which may name a model family: neither engine nor cache.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+use stage_families::FAMILIES;
+use throstle_tests::guide::{document, root};
 
 /// The packages that link libtorch.
 const LIBTORCH: [&str; 2] = ["tch", "torch-sys"];
@@ -120,4 +123,85 @@ fn dependencies_point_one_way() {
         assert!(others.is_empty(), "`{member}` depends on {others:?}");
     }
     assert!(packages.members_in("stage-core").contains("cache"), "the names have changed");
+}
+
+/// What models are called beside the words of their families and of their stages.
+const ALSO: [&str; 12] = [
+    "dac",
+    "dual_ar",
+    "dual-ar",
+    "dualar",
+    "hifigan",
+    "lora",
+    "mms",
+    "openaudio",
+    "s1-mini",
+    "s1_mini",
+    "coqui",
+    "gpt",
+];
+
+/// The words of all families, and of the stages that work with one alone.
+fn words_of_families() -> BTreeSet<&'static str> {
+    let own = FAMILIES.iter().map(|family| family.name());
+    let kinds = FAMILIES.iter().flat_map(|family| family.kinds());
+    let stages = kinds.filter_map(|kind| Some(kind.name.split_once('.')?.0));
+    own.chain(stages).chain(ALSO).collect()
+}
+
+/// Whether a text has a word, in any case and with no letter or digit beside it.
+fn names(text: &str, word: &str) -> bool {
+    let is_letter = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
+    text.match_indices(word).any(|(at, _)| {
+        !is_letter(text[..at].chars().next_back())
+            && !is_letter(text[at + word.len()..].chars().next())
+    })
+}
+
+/// All files of a folder and the folders in it.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let nested = entries.map(|path| if path.is_dir() { files(&path) } else { vec![path] });
+    nested.flatten().collect()
+}
+
+#[test]
+fn neither_engine_nor_cache_names_a_family() {
+    let words = words_of_families();
+    assert!(words.contains("vits") && words.contains("fish"), "{words:?}");
+    let mut looked_at = 0;
+    for path in ["engine", "cache"].into_iter().flat_map(|member| files(&root().join(member))) {
+        // Pictures and fonts say nothing.
+        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        looked_at += 1;
+        for (number, line) in text.to_lowercase().lines().enumerate() {
+            let word = words.iter().find(|word| names(line, word));
+            assert!(word.is_none(), "{}:{} names {word:?}", path.display(), number + 1);
+        }
+    }
+    assert!(looked_at > 100, "{looked_at} files");
+}
+
+#[test]
+fn a_family_is_named_by_a_whole_word_in_any_case() {
+    for (text, word) in [("const vits_share", "vits"), ("`fish.init`", "fish")] {
+        assert!(names(text, word), "{text}");
+    }
+    for (text, word) in [("invitsed", "vits"), ("selfish", "fish"), ("explorations", "lora")] {
+        assert!(!names(text, word), "{text}");
+    }
+}
+
+/// A block of the page begins with the file that it quotes.
+#[test]
+fn the_page_about_families_quotes_code_that_is_there() {
+    let page = document("docs/adding-a-family.md");
+    let blocks: Vec<&str> = page.split("```rust\n").skip(1).collect();
+    for block in &blocks {
+        let (block, _) = block.split_once("```").unwrap();
+        let (path, quoted) = block.split_once('\n').unwrap();
+        let path = path.strip_prefix("// ").unwrap();
+        assert!(document(path).contains(quoted), "`{path}` has no such lines:\n{quoted}");
+    }
+    assert!(blocks.len() > 5, "{} blocks", blocks.len());
 }

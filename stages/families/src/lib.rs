@@ -61,3 +61,53 @@ pub fn artifacts() -> impl Iterator<Item = (&'static str, &'static str)> {
     let models = FAMILIES.iter().map(|family| (family.name(), family.title()));
     models.chain(stage_core::artifact::ALL.iter().copied())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeSet;
+
+    use stage_core::ParameterType;
+
+    use super::*;
+    use crate::kinds::model::{EXPORT, IMPORT};
+
+    fn words(of: impl Fn(&dyn Family) -> bool) -> BTreeSet<&'static str> {
+        FAMILIES.iter().filter(|family| of(**family)).map(|family| family.name()).collect()
+    }
+
+    fn listed(words: &[&'static str]) -> BTreeSet<&'static str> {
+        words.iter().copied().collect()
+    }
+
+    #[test]
+    fn lists_of_words_are_those_of_the_families() {
+        let imported = words(|family| family.importer().is_some());
+        assert_eq!(listed(IMPORT.outputs[0].gives), imported);
+        let ParameterType::Choice(choices) = IMPORT.parameter("family").unwrap().parameter_type
+        else {
+            panic!("`family` is a choice");
+        };
+        assert_eq!(&listed(choices) - &["auto"].into(), imported);
+        assert_eq!(listed(EXPORT.inputs[0].takes), words(|family| family.exporter().is_some()));
+        assert_eq!(listed(artifact::CODECS), words(|family| family.codec().is_some()));
+        assert_eq!(words(|_| true).len(), FAMILIES.len(), "each word is that of one family");
+    }
+
+    #[test]
+    fn a_kind_that_works_with_a_family_names_one_that_there_is_and_whose_size_is_known() {
+        for kind in catalogue().iter() {
+            let Some(name) = kind.cost.family() else { continue };
+            let assumed = find(name).and_then(Family::assumed).map(|assumed| assumed.model);
+            assert!(assumed.is_some_and(|model| model.parameters() > 0), "{}", kind.name);
+        }
+    }
+
+    #[test]
+    fn what_a_model_is_taken_for_has_its_published_size() {
+        let parameters = |family: &dyn Family| family.assumed().unwrap().model.parameters();
+        assert_eq!(parameters(&dual_ar::DualAr), 860_169_216);
+        assert_eq!(parameters(&wav2vec2::Wav2Vec2), 94_395_552);
+        assert_eq!(find("nothing").map(Family::name), None);
+    }
+}

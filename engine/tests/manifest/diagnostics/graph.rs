@@ -164,8 +164,8 @@ throstle::manifest
 
 Error: throstle::unknown_field
 
-  x `my.speak` of stage `spoken` needs the field `text`, which
-  | `fit` does not have
+  x `my.speak` of stage `spoken` needs the field `text`, which `fit` does
+  | not have
     ,-[home/voice.toml:17:13]
  16 | codec = "fit"
  17 | reference = "fit"
@@ -176,8 +176,8 @@ Error: throstle::unknown_field
 
 Error: throstle::unknown_field
 
-  x `my.speak` of stage `spoken` needs the field `tokens`, which
-  | `fit` does not have
+  x `my.speak` of stage `spoken` needs the field `tokens`, which `fit`
+  | does not have
     ,-[home/voice.toml:17:13]
  16 | codec = "fit"
  17 | reference = "fit"

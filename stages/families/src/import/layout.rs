@@ -79,11 +79,7 @@ impl Layout {
         }
     }
 
-    pub fn len(&self) -> usize {
-        self.tensors.len()
-    }
-
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.tensors.keys().map(String::as_str)
     }
 

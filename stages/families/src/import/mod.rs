@@ -48,7 +48,7 @@ impl dyn Importer + '_ {
     pub fn recognises(&self, file: &WeightFile) -> bool {
         let names = file.plain_names(self.prefixes());
         let has = |start: &&str| names.keys().any(|name| name.starts_with(*start));
-        self.marks().iter().any(|starts| starts.iter().all(|start| has(start)))
+        self.marks().iter().any(|starts| starts.iter().all(has))
     }
 }
 

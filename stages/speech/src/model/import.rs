@@ -92,7 +92,7 @@ impl GatherJob for Import {
         values.extend(license.map(|text| (LICENSE.to_owned(), NewValue::Text(text))));
         parts.iter().try_for_each(|part| part.weights.verify())?;
         let names = parts.iter().flat_map(|part| part.layout.names().map(move |name| (part, name)));
-        let total: u64 = parts.iter().map(|part| part.layout.len() as u64).sum();
+        let total: u64 = parts.iter().map(|part| part.layout.names().len() as u64).sum();
         for (done, (part, name)) in names.enumerate() {
             if context.stopping() {
                 return Err(StageError::Stopped);
