@@ -57,7 +57,15 @@ impl Cache {
     pub fn open(dir: &Utf8Path, fs: Arc<dyn Fs>, access: Access) -> Result<Cache, CacheError> {
         let fs: Arc<dyn Fs> = Arc::new(RetryFs::new(fs));
         let layout = Layout::new(dir);
-        let format = layout.check(&*fs)?;
+        let writable = access == Access::ReadWrite;
+        let mut told = Vec::new();
+        let format = match layout.check(&*fs) {
+            Err(CacheError::Misplaced { .. }) if writable && layout.is_tagged(&*fs) => {
+                told.extend(misplaced::put_mark_aside(&*fs, &layout)?);
+                layout.check(&*fs)?
+            }
+            other => other?,
+        };
         match access {
             Access::ReadWrite => layout.create(&*fs, format)?,
             Access::ReadOnly if format.is_none() => {
@@ -65,8 +73,6 @@ impl Cache {
             }
             Access::ReadOnly => {}
         }
-        let writable = access == Access::ReadWrite;
-        let mut told = Vec::new();
         if writable {
             told.extend(misplaced::put_aside(&*fs, &layout)?);
         }
@@ -74,7 +80,7 @@ impl Cache {
         if writable {
             told.extend(staging::sweep(&*fs, &layout, &ledger));
         }
-        let Missing { mut short, gone } = recover(&*fs, &layout, &ledger, writable)?;
+        let missing = recover(&*fs, &layout, &ledger, writable)?;
         let claims = open_claims(&*fs, &layout, writable)?;
         let shared = Shared {
             writer: Mutex::new(Writer::default()),
@@ -90,20 +96,7 @@ impl Cache {
             layout,
             access,
         };
-        if writable {
-            match lost_packs::forget(&shared, &gone) {
-                Ok(told) => {
-                    short.retain(|pack, _| !gone.contains(pack));
-                    shared.tell(told);
-                }
-                // Until they can be noted they count as too short.
-                Err(error) => shared.tell(vec![format!(
-                    "packs of the cache are gone, which cannot be noted: {}",
-                    error.whole()
-                )]),
-            }
-        }
-        shared.short.set(short);
+        shared.forget_lost_packs(missing);
         Ok(Cache(Arc::new(shared)))
     }
 
@@ -129,6 +122,11 @@ impl Cache {
     pub fn refresh(&self) -> Result<bool, CacheError> {
         self.0.ledger().require_in_place()?;
         self.0.ledger().refresh()
+    }
+
+    /// Fails if the cache was removed, moved or replaced since it was opened.
+    pub fn require_in_place(&self) -> Result<(), CacheError> {
+        self.0.ledger().require_in_place()
     }
 
     /// Makes the index small again where many commits left it with holes: for the end of
@@ -191,6 +189,25 @@ fn notes(ledger: &Ledger, writable: bool, mut notes: Vec<String>) -> Vec<String>
 }
 
 impl Shared {
+    /// Strikes off what packs lost, where that can be written.
+    pub fn forget_lost_packs(&self, missing: Missing) {
+        let mut short = missing.short.clone();
+        if self.access == Access::ReadWrite {
+            match lost_packs::forget(self, &missing) {
+                Ok(forgotten) => {
+                    short.retain(|pack, _| !forgotten.packs.contains(pack));
+                    self.tell(forgotten.told);
+                }
+                // Until they can be noted they count as too short.
+                Err(error) => self.tell(vec![format!(
+                    "packs of the cache are gone or cut off, which cannot be noted: {}",
+                    error.whole()
+                )]),
+            }
+        }
+        self.short.set(short);
+    }
+
     fn tell(&self, told: Vec<String>) {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).extend(told);
     }

@@ -131,7 +131,7 @@ impl CacheError {
     /// The message with its cause, for where it is shown alone.
     pub fn whole(&self) -> String {
         match self {
-            CacheError::Fs(error) => format!("{error}: {}", error.source),
+            CacheError::Fs(error) => error.whole(),
             error => error.to_string(),
         }
     }

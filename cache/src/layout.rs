@@ -6,7 +6,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::entry::checksum;
 use crate::fs::{FileKind, Fs, FsResult};
-use crate::{CacheError, Digest};
+use crate::{CacheError, Digest, misplaced};
 
 /// The format written and the newest one understood. Format 1 differs in that its index is always
 /// synced, so programs that know no other would believe an index of format 2 after a power cut.
@@ -74,15 +74,16 @@ impl Layout {
 
     /// Checks the format mark and gives it, if there is one.
     pub fn check(&self, fs: &dyn Fs) -> Result<Option<u32>, CacheError> {
-        let path = self.dir.join(MARK);
+        let path = self.mark();
         let bytes = match fs.read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.is_not_found() => return Ok(None),
-            Err(error) if error.is_a_folder() => {
-                let (found, wanted) = ("folder", "file");
-                return Err(CacheError::Misplaced { path, found, wanted });
+            Err(error) => {
+                return Err(match misplaced::found_at(fs, &path) {
+                    Some(found) => CacheError::Misplaced { path, found, wanted: "file" },
+                    None => error.into(),
+                });
             }
-            Err(error) => return Err(error.into()),
         };
         let known = (1..=FORMAT).find(|format| bytes == mark(*format).as_bytes());
         if known.is_some() {
@@ -100,8 +101,12 @@ impl Layout {
         }
     }
 
+    pub fn mark(&self) -> Utf8PathBuf {
+        self.dir.join(MARK)
+    }
+
     /// True when the folder is marked as a cache of this program.
-    fn is_tagged(&self, fs: &dyn Fs) -> bool {
+    pub fn is_tagged(&self, fs: &dyn Fs) -> bool {
         fs.read(&self.dir.join(TAG_NAME)).is_ok_and(|bytes| bytes == TAG)
     }
 
@@ -122,7 +127,7 @@ impl Layout {
             fs.write_durably(&self.dir.join(TAG_NAME), TAG)?;
         }
         if found != Some(FORMAT) {
-            fs.write_durably(&self.dir.join(MARK), mark(FORMAT).as_bytes())?;
+            fs.write_durably(&self.mark(), mark(FORMAT).as_bytes())?;
         }
         Ok(())
     }

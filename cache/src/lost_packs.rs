@@ -1,15 +1,19 @@
-//! Lost packs: their entries leave the index, so that nothing refers to them any more. If such a
-//! pack comes back, it is taken in like any pack that the index does not know.
+//! Lost packs and lost ends of packs: their entries leave the index, so that nothing refers to them
+//! any more. What comes back is taken in like anything that the index does not know.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::CacheError;
 use crate::cache::Shared;
-use crate::entry::Entry;
+use crate::entry::{Entry, PACK_MARK};
+use crate::fs::{FsFile, FsResult, LockKind, Open};
+use crate::recover::Missing;
 use crate::rows::{Known, KnownValue, Location};
+use crate::scan::{Found, Scan};
+use crate::stats::entry_size;
 use crate::{Digest, Table};
 
-/// The entries of a pack according to the index.
+/// The lost entries of a pack according to the index.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Held {
     pub objects: u64,
@@ -22,46 +26,80 @@ impl Held {
     }
 }
 
-/// The entries of each of these packs.
+/// How far each of these packs reaches; None for one that is gone.
+pub(crate) type Reach = BTreeMap<u32, Option<u64>>;
+
+fn is_beyond(reach: &Reach, pack: u32, end: u64) -> bool {
+    reach.get(&pack).is_some_and(|length| length.is_none_or(|length| end > length))
+}
+
+pub(crate) fn object_is_lost(reach: &Reach, location: &Location) -> bool {
+    location.pack_end().is_some_and(|(pack, end)| is_beyond(reach, pack, end))
+}
+
+pub(crate) fn record_is_lost(reach: &Reach, known: &Known) -> bool {
+    is_beyond(reach, known.pack, u64::from(known.offset) + entry_size(known))
+}
+
+/// The lost entries of each of these packs.
 pub(crate) fn held_by(
-    packs: &[u32],
+    reach: &Reach,
     objects: &[(Digest, Location)],
     records: &[(Table, Digest, Known)],
 ) -> BTreeMap<u32, Held> {
-    let mut held: BTreeMap<u32, Held> = packs.iter().map(|pack| (*pack, Held::default())).collect();
-    for (_, location) in objects {
-        if let Location::Packed { pack, .. } = location
-            && let Some(held) = held.get_mut(pack)
-        {
-            held.objects += 1;
+    let mut held: BTreeMap<u32, Held> = reach.keys().map(|pack| (*pack, Held::default())).collect();
+    for (_, location) in objects.iter().filter(|(_, location)| object_is_lost(reach, location)) {
+        if let Some((pack, _)) = location.pack_end() {
+            held.entry(pack).or_default().objects += 1;
         }
     }
-    for (_, _, known) in records.iter().filter(|(_, _, known)| known.value != KnownValue::Gone) {
-        if let Some(held) = held.get_mut(&known.pack) {
-            held.records += 1;
-        }
+    let is_value = |known: &Known| known.value != KnownValue::Gone;
+    for (_, _, known) in records.iter().filter(|(_, _, known)| record_is_lost(reach, known)) {
+        held.entry(known.pack).or_default().records += u64::from(is_value(known));
     }
     held
 }
 
-pub(crate) fn describe(held: &Held) -> String {
+pub(crate) fn describe(is_gone: bool, held: &Held) -> String {
     let Held { objects, records } = held;
-    format!("the pack is gone, with {objects} objects and {records} records in it")
+    let what = if is_gone { "gone" } else { "cut off" };
+    format!("the pack is {what}: {objects} objects and {records} records of it are lost")
 }
 
-/// Returns the warnings. Records that the index holds as a whole are written to another pack.
-pub(crate) fn forget(shared: &Shared, packs: &[u32]) -> Result<Vec<String>, CacheError> {
-    if packs.is_empty() {
-        return Ok(Vec::new());
+/// What is known of no more.
+#[derive(Debug, Default)]
+pub(crate) struct Forgotten {
+    pub packs: BTreeSet<u32>,
+    /// The warnings.
+    pub told: Vec<String>,
+}
+
+/// Records that the index holds as a whole are written to another pack.
+pub(crate) fn forget(shared: &Shared, missing: &Missing) -> Result<Forgotten, CacheError> {
+    let mut reach = Reach::new();
+    // The ends are locked until the index knows of them, so that nobody appends meanwhile.
+    let mut ends = Vec::new();
+    for pack in missing.short.keys() {
+        if missing.gone.contains(pack) {
+            reach.insert(*pack, None);
+        } else if let Some(end) = lock_end(shared, *pack)? {
+            reach.insert(*pack, Some(end.sound));
+            ends.push(end);
+        }
+    }
+    if reach.is_empty() {
+        return Ok(Forgotten::default());
     }
     let (objects, records) = shared.rows()?;
-    let held = held_by(packs, &objects, &records);
+    let held = held_by(&reach, &objects, &records);
     if held.values().any(|held| !held.is_nothing()) {
         shared.note_losses();
     }
-    let is_lost = |pack: u32| held.contains_key(&pack);
-    let (mut kept, mut lost) = (Vec::new(), Vec::new());
-    for (table, key, known) in records.into_iter().filter(|(_, _, known)| is_lost(known.pack)) {
+    let (mut kept, mut lost) = (loose_entries(&objects), Vec::new());
+    for (table, key, known) in records {
+        if !record_is_lost(&reach, &known) {
+            continue;
+        }
         let sequence = known.sequence;
         match &known.value {
             KnownValue::Here(value) => {
@@ -74,18 +112,63 @@ pub(crate) fn forget(shared: &Shared, packs: &[u32]) -> Result<Vec<String>, Cach
     shared.writer().append_durably(shared, &kept)?;
     shared.ledger().write(|tables| {
         for (digest, location) in &objects {
-            if matches!(location, Location::Packed { pack, .. } if is_lost(*pack)) {
+            if object_is_lost(&reach, location) {
                 tables.remove_object(digest, *location)?;
             }
         }
         for (table, key, known) in &lost {
             tables.remove_record(*table, key, known)?;
         }
-        packs.iter().try_for_each(|pack| tables.remove_pack(*pack))
+        ends.iter().try_for_each(|end| tables.set_pack(end.pack, end.sound))?;
+        missing.gone.iter().try_for_each(|pack| tables.remove_pack(*pack))
     })?;
     let told = held.iter().filter(|(_, held)| !held.is_nothing()).map(|(pack, held)| {
-        let (path, what) = (shared.layout.pack(*pack), describe(held));
+        let path = shared.layout.pack(*pack);
+        let what = describe(missing.gone.contains(pack), held);
         format!("`{path}`: {what}; needed content is made again")
     });
-    Ok(told.collect())
+    Ok(Forgotten { told: told.collect(), packs: reach.keys().copied().collect() })
+}
+
+/// The notes of objects in files of their own, which may have been in a lost part.
+fn loose_entries(objects: &[(Digest, Location)]) -> Vec<Entry> {
+    let entry = |(digest, location): &(Digest, Location)| match location {
+        Location::Loose { size } => Some(Entry::Loose { digest: *digest, size: *size }),
+        Location::Packed { .. } => None,
+    };
+    objects.iter().filter_map(entry).collect()
+}
+
+/// A pack that was cut off, and where its whole entries end.
+struct End {
+    pack: u32,
+    sound: u64,
+    _locked: Box<dyn FsFile>,
+}
+
+/// None for a pack that a living process writes.
+fn lock_end(shared: &Shared, pack: u32) -> Result<Option<End>, CacheError> {
+    let file = match shared.fs.open(&shared.layout.pack(pack), Open::ReadWrite) {
+        Err(error) if error.is_not_found() => return Ok(None),
+        other => other?,
+    };
+    match file.try_lock(LockKind::Exclusive) {
+        Ok(false) => return Ok(None),
+        Err(error) if !error.is_unsupported() => return Err(error.into()),
+        Ok(true) | Err(_) => {}
+    }
+    let sound = end_of_whole_entries(&*file, pack)?;
+    Ok(Some(End { pack, sound, _locked: file }))
+}
+
+fn end_of_whole_entries(file: &dyn FsFile, pack: u32) -> FsResult<u64> {
+    let mut scan = Scan::new(file, pack, 0)?;
+    let mut end = 0;
+    while let Some(found) = scan.next()? {
+        if let Found::Entry { .. } | Found::Damaged = found {
+            end = scan.position();
+        }
+    }
+    // Nothing but the mark, or a part of it, is written again.
+    Ok(if end <= PACK_MARK.len() as u64 { 0 } else { end })
 }

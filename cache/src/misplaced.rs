@@ -3,7 +3,7 @@
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::CacheError;
-use crate::fs::{FileKind, Fs, FsResult, random};
+use crate::fs::{FileKind, Fs, FsError, FsResult, random};
 use crate::layout::Layout;
 
 /// The files of the present format. The mark is not among them: without it nothing is touched.
@@ -25,36 +25,67 @@ fn wrong_in(
         Err(error) if error.is_not_found() || error.is_denied() => return Ok(Vec::new()),
         other => other?,
     };
-    let is_wrong = |kind, path: &Utf8Path| match kind {
-        FileKind::Dir | FileKind::Other => true,
-        // A link in a ring.
-        FileKind::Symlink => fs.metadata(path).is_err_and(|error| !error.is_not_found()),
-        FileKind::File | FileKind::Unnameable => false,
-    };
     let paths = entries.into_iter().map(|entry| (entry.kind, folder.join(entry.name)));
-    let wrong = paths.filter(|(kind, path)| is_file(path) && is_wrong(*kind, path));
+    let wrong = paths.filter(|(kind, path)| is_file(path) && wrong(fs, *kind, path).is_some());
     Ok(wrong.map(|(_, path)| path).collect())
+}
+
+/// What is at a path, if it is no regular file.
+pub(crate) fn found_at(fs: &dyn Fs, path: &Utf8Path) -> Option<&'static str> {
+    wrong(fs, fs.symlink_metadata(path).ok()?.kind, path)
+}
+
+fn wrong(fs: &dyn Fs, kind: FileKind, path: &Utf8Path) -> Option<&'static str> {
+    let leads_nowhere = |error: &FsError| !error.is_not_found() && error.machine_fault().is_none();
+    match kind {
+        FileKind::Dir => Some("folder"),
+        FileKind::Other => Some("pipe, socket or device"),
+        FileKind::Symlink => match fs.metadata(path) {
+            Ok(there) if there.kind == FileKind::Other => Some("link to a pipe, socket or device"),
+            Ok(there) if there.is_dir() => Some("link to a folder"),
+            Err(error) if leads_nowhere(&error) => Some("link that leads nowhere"),
+            Ok(_) | Err(_) => None,
+        },
+        FileKind::File | FileKind::Unnameable => None,
+    }
+}
+
+/// For a folder that has the tag of a cache: a mark that is no regular file names no other format.
+/// Returns the warning.
+pub(crate) fn put_mark_aside(fs: &dyn Fs, layout: &Layout) -> Result<Option<String>, CacheError> {
+    let path = layout.mark();
+    let Some(found) = found_at(fs, &path) else {
+        return Ok(None);
+    };
+    fs.create_dir_all(&layout.trash)?;
+    move_aside(fs, layout, path, found)
 }
 
 /// Moves them into the trash before anything is opened. Returns the warnings.
 pub(crate) fn put_aside(fs: &dyn Fs, layout: &Layout) -> Result<Vec<String>, CacheError> {
     let mut told = Vec::new();
     for path in find(fs, layout)? {
-        let name = path.file_name().unwrap_or_default();
-        let place = layout.damaged().join(format!("{name}-{:08x}", random() as u32));
-        fs.create_dir_in_place(&layout.damaged())?;
-        match fs.rename(&path, &place) {
-            Ok(()) => told.push(format!(
-                "`{path}` was not a regular file: it was moved to `{place}`, and the file is \
-                 made again"
-            )),
-            // Another process may have been faster.
-            Err(error) if error.is_not_found() => {}
-            Err(_) => {
-                let (found, wanted) = ("folder", "file");
-                return Err(CacheError::Misplaced { path, found, wanted });
-            }
-        }
+        let found = found_at(fs, &path).unwrap_or("folder");
+        told.extend(move_aside(fs, layout, path, found)?);
     }
     Ok(told)
+}
+
+fn move_aside(
+    fs: &dyn Fs,
+    layout: &Layout,
+    path: Utf8PathBuf,
+    found: &'static str,
+) -> Result<Option<String>, CacheError> {
+    let name = path.file_name().unwrap_or_default();
+    let place = layout.damaged().join(format!("{name}-{:08x}", random() as u32));
+    fs.create_dir_in_place(&layout.damaged())?;
+    match fs.rename(&path, &place) {
+        Ok(()) => Ok(Some(format!(
+            "`{path}` was not a regular file: it was moved to `{place}`, and the file is made again"
+        ))),
+        // Another process may have been faster.
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(_) => Err(CacheError::Misplaced { path, found, wanted: "file" }),
+    }
 }

@@ -12,7 +12,6 @@ use crate::fs::{DirEntry, FileKind, Fs, FsError, FsFile, FsResult, LockKind, Ope
 use crate::layout::Layout;
 use crate::ledger::Ledger;
 use crate::stats::bytes_under;
-use crate::verify::describe;
 
 /// Folders without a living lock are left alone for so long where locks do not work.
 const PATIENCE_NS: i64 = 24 * 3_600 * 1_000_000_000;
@@ -109,7 +108,7 @@ fn sweep_one(fs: &dyn Fs, dir: &Utf8Path) -> Option<String> {
     match is_abandoned(fs, dir) {
         Ok(true) => {}
         Ok(false) => return None,
-        Err(error) => return Some(format!("cannot clean up `{dir}`: {}", describe(&error))),
+        Err(error) => return Some(format!("cannot clean up `{dir}`: {}", error.whole())),
     }
     let told = match fs.remove_dir_all(dir) {
         Ok(()) => None,
@@ -118,11 +117,11 @@ fn sweep_one(fs: &dyn Fs, dir: &Utf8Path) -> Option<String> {
         Err(error) if is_in_use(&error) => return None,
         // A later sweep may succeed.
         Err(error) if error.machine_fault().is_some() => {
-            return Some(format!("`{dir}` cannot be removed now: {}", describe(&error)));
+            return Some(format!("`{dir}` cannot be removed now: {}", error.whole()));
         }
         Err(error) => {
             let place = put_aside(fs, dir);
-            let cause = describe(&error);
+            let cause = error.whole();
             Some(format!(
                 "`{place}` was left by an earlier run and stays, for it cannot be removed: \
                  {cause}; once that is mended, `throstle cache gc --yes` removes it"
@@ -162,7 +161,7 @@ pub(crate) fn remove_stuck(fs: &dyn Fs, layout: &Layout) -> FsResult<(u64, Vec<S
         });
         match removed {
             Ok(()) => won += bytes,
-            Err(error) => told.push(format!("`{folder}` stays: {}", describe(&error))),
+            Err(error) => told.push(format!("`{folder}` stays: {}", error.whole())),
         }
     }
     Ok((won, told))

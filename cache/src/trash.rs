@@ -17,7 +17,6 @@ use crate::recover::adopt;
 use crate::rows::Location;
 use crate::staging;
 use crate::stats::{bytes_under, size_of};
-use crate::verify::describe;
 use crate::{CacheError, Digest, Table};
 
 /// What a sweep took out of the index.
@@ -196,7 +195,7 @@ impl Emptied {
         match removed {
             Ok(()) => self.bytes += bytes,
             Err(error) if error.is_not_found() => {}
-            Err(error) => self.stays.push(format!("`{path}` stays: {}", describe(&error))),
+            Err(error) => self.stays.push(format!("`{path}` stays: {}", error.whole())),
         }
         Ok(())
     }

@@ -1,14 +1,14 @@
 //! Looks for damage everywhere, names what it finds, and goes on. With repair,
 //! damaged objects are set aside and the index is built anew where it is wrong.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::cache::{Cache, Shared};
 use crate::entry::Entry;
-use crate::fs::{FsError, Open};
-use crate::lost_packs;
+use crate::fs::Open;
+use crate::lost_packs::{self, Reach, object_is_lost, record_is_lost};
 use crate::misplaced;
 use crate::objects::hash_open;
 use crate::rebuild::RebuildReport;
@@ -106,7 +106,7 @@ impl Cache {
         let ledger = self.0.ledger();
         let report = ledger.rebuild()?;
         let writable = self.0.access == Access::ReadWrite;
-        self.0.short.set(recover(&*self.0.fs, &self.0.layout, ledger, writable)?.short);
+        self.0.forget_lost_packs(recover(&*self.0.fs, &self.0.layout, ledger, writable)?);
         Ok(report)
     }
 
@@ -116,6 +116,12 @@ impl Cache {
         objects: &[(Digest, Location)],
         records: &[(Table, Digest, Known)],
     ) -> Result<(), CacheError> {
+        // What was lost since the cache was opened.
+        let missing = recover(&*self.0.fs, &self.0.layout, self.0.ledger(), true)?;
+        if !missing.short.is_empty() {
+            self.0.writer().start_new_packs(&self.0)?;
+        }
+        self.0.forget_lost_packs(missing);
         let lost: HashSet<Digest> =
             report.damages.iter().filter_map(|damage| damage.object).collect();
         for (digest, location) in objects.iter().filter(|(digest, _)| lost.contains(digest)) {
@@ -203,40 +209,32 @@ impl Check<'_> {
     ) -> Result<(), CacheError> {
         let lengths = self.pack_lengths()?;
         self.look_for_packs(&lengths, objects, records);
-        let reaches = |pack: &u32, end: u64| lengths.get(pack).is_none_or(|length| end <= *length);
         for (digest, location) in objects {
-            match location.pack_end() {
-                Some((pack, end)) if !reaches(&pack, end) => {
-                    self.damaged_object(digest, *location, "the pack ends before the object");
-                }
-                Some(_) => {}
-                None => self.look_at_file(digest, *location)?,
-            }
-        }
-        for (table, key, known) in records {
-            let end = u64::from(known.offset) + crate::stats::entry_size(known);
-            if !reaches(&known.pack, end) {
-                self.damaged_record(*table, key, known, "the pack ends before the record");
+            if location.pack_end().is_none() {
+                self.look_at_file(digest, *location)?;
             }
         }
         Ok(())
     }
 
-    /// Packs that the index knows and that are missing.
+    /// Packs that are missing or too short for what the index knows: one damage each.
     fn look_for_packs(
         &mut self,
         there: &HashMap<u32, u64>,
         objects: &[(Digest, Location)],
         records: &[(Table, Digest, Known)],
-    ) {
+    ) -> Reach {
         let of_objects = objects.iter().filter_map(|(_, location)| Some(location.pack_end()?.0));
         let of_records = records.iter().map(|(_, _, known)| known.pack);
-        let known: BTreeSet<u32> = of_objects.chain(of_records).collect();
-        let gone: Vec<u32> = known.into_iter().filter(|pack| !there.contains_key(pack)).collect();
-        for (pack, held) in lost_packs::held_by(&gone, objects, records) {
-            let path = self.shared.layout.pack(pack);
-            self.damage(&path, None, &lost_packs::describe(&held));
+        let known = of_objects.chain(of_records);
+        let mut reach: Reach = known.map(|pack| (pack, there.get(&pack).copied())).collect();
+        let held = lost_packs::held_by(&reach, objects, records);
+        reach.retain(|pack, length| length.is_none() || !held[pack].is_nothing());
+        for (pack, length) in &reach {
+            let path = self.shared.layout.pack(*pack);
+            self.damage(&path, *length, &lost_packs::describe(length.is_none(), &held[pack]));
         }
+        reach
     }
 
     fn pack_lengths(&self) -> Result<HashMap<u32, u64>, CacheError> {
@@ -255,7 +253,7 @@ impl Check<'_> {
             Err(error) if error.is_not_found() => {
                 self.damaged_object(digest, location, "the file is missing");
             }
-            Err(error) => self.damaged_object(digest, location, &describe(&error)),
+            Err(error) => self.damaged_object(digest, location, &error.whole()),
         }
         Ok(())
     }
@@ -266,7 +264,7 @@ impl Check<'_> {
         records: &[(Table, Digest, Known)],
     ) -> Result<(), CacheError> {
         let lengths = self.pack_lengths()?;
-        self.look_for_packs(&lengths, objects, records);
+        let reach = self.look_for_packs(&lengths, objects, records);
         let is_loose = |location: &&(Digest, Location)| location.1.pack_end().is_none();
         let loose: u64 = objects.iter().filter(is_loose).map(|(_, location)| location.size()).sum();
         self.total = lengths.values().sum::<u64>() + loose;
@@ -277,10 +275,12 @@ impl Check<'_> {
             let found = self.read_pack(number);
             sound.insert(number, found);
         }
-        // The entries of a lost pack are reported as one damage.
         let has = |pack: u32, offset: u32, key: &Digest| {
             sound.get(&pack).is_none_or(|found| found.contains(&(u64::from(offset), *key)))
         };
+        // The entries of a lost pack, or of its lost end, are reported as one damage.
+        let objects = objects.iter().filter(|(_, place)| !object_is_lost(&reach, place));
+        let records = records.iter().filter(|(_, _, known)| !record_is_lost(&reach, known));
         for (digest, location) in objects {
             match location {
                 Location::Packed { pack, offset, .. } if !has(*pack, *offset, digest) => {
@@ -305,14 +305,14 @@ impl Check<'_> {
         let file = match self.shared.fs.open(&path, Open::Read) {
             Ok(file) => file,
             Err(error) => {
-                self.damage(&path, None, &describe(&error));
+                self.damage(&path, None, &error.whole());
                 return sound;
             }
         };
         let mut scan = match Scan::new(&*file, number, 0) {
             Ok(scan) => scan,
             Err(error) => {
-                self.damage(&path, None, &describe(&error));
+                self.damage(&path, None, &error.whole());
                 return sound;
             }
         };
@@ -326,7 +326,7 @@ impl Check<'_> {
                 // What the index refers to and is not found is reported by its name.
                 Ok(Some(Found::Damaged | Found::Garbage)) => {}
                 Err(error) => {
-                    self.damage(&path, Some(before), &describe(&error));
+                    self.damage(&path, Some(before), &error.whole());
                     scan.step_over();
                 }
             }
@@ -343,7 +343,7 @@ impl Check<'_> {
             Err(error) if error.is_not_found() => {
                 self.damaged_object(digest, location, "the file is missing");
             }
-            Err(error) => self.damaged_object(digest, location, &describe(&error)),
+            Err(error) => self.damaged_object(digest, location, &error.whole()),
         }
         self.advance(location.size());
     }
@@ -355,8 +355,4 @@ fn key_of(entry: &Entry) -> Digest {
         Entry::Record { key, .. } | Entry::Gone { key, .. } => *key,
         Entry::Piece { of, .. } => *of,
     }
-}
-
-pub(crate) fn describe(error: &FsError) -> String {
-    format!("{error}: {}", error.source)
 }

@@ -209,14 +209,55 @@ fn any_flipped_bit_of_the_mark_is_told_as_damage_with_what_to_do() {
     }
     fs.remove_file(&mark).unwrap();
     assert_eq!(open(&fs).read(&Digest::of(b"kept")).unwrap(), &b"kept"[..]);
-    misplace(&fs, &mark);
-    let error = Cache::open(DIR.into(), Arc::new(fs.clone()), Access::ReadWrite).unwrap_err();
-    assert!(matches!(error, CacheError::Misplaced { .. }), "{error}");
     let other = MemoryFs::new();
     other.create_dir(DIR.into()).unwrap();
     other.write_new(&mark, b"of another program, which has a mark of the same name\n").unwrap();
     let error = Cache::open(DIR.into(), Arc::new(other), Access::ReadWrite).unwrap_err();
     assert!(matches!(error, CacheError::NotACache { .. }), "{error}");
+}
+
+#[test]
+fn a_mark_that_is_no_file_is_written_again_where_the_tag_says_that_it_is_a_cache() {
+    let fs = left();
+    let mark = Utf8Path::new(DIR).join("FORMAT");
+    misplace(&fs, &mark);
+    let reader = Cache::open(DIR.into(), Arc::new(fs.clone()), Access::ReadOnly).unwrap_err();
+    assert!(matches!(reader, CacheError::Misplaced { .. }), "{reader}");
+    let cache = open(&fs);
+    let notes = cache.notes();
+    assert!(notes.iter().any(|note| note.contains("/cache/FORMAT` was not a regular file")));
+    assert_eq!(cache.read(&Digest::of(b"kept")).unwrap(), &b"kept"[..]);
+    drop(cache);
+    assert_eq!(open(&fs).notes(), [""; 0]);
+    // Without the tag it may be anybody's folder.
+    misplace(&fs, &mark);
+    fs.remove_file("/cache/CACHEDIR.TAG".into()).unwrap();
+    let error = Cache::open(DIR.into(), Arc::new(fs), Access::ReadWrite).unwrap_err();
+    assert!(matches!(error, CacheError::Misplaced { .. }), "{error}");
+}
+
+#[test]
+fn pipes_sockets_and_links_in_the_place_of_the_mark_are_put_aside() {
+    let (_dir, cache) = on_disk();
+    let mark = cache.join("FORMAT");
+    let elsewhere = cache.join("elsewhere");
+    let put: [(&str, &dyn Fn()); 4] = [
+        ("pipe", &|| {
+            nix::unistd::mkfifo(mark.as_std_path(), nix::sys::stat::Mode::S_IRUSR).unwrap()
+        }),
+        ("socket", &|| drop(std::os::unix::net::UnixListener::bind(&mark).unwrap())),
+        ("link in a ring", &|| std::os::unix::fs::symlink("FORMAT", &mark).unwrap()),
+        ("link to a folder", &|| std::os::unix::fs::symlink("packs", &mark).unwrap()),
+    ];
+    for (what, put) in put {
+        std::fs::rename(&mark, &elsewhere).unwrap();
+        put();
+        let error = Cache::open(&cache, Arc::new(RealFs), Access::ReadOnly).unwrap_err();
+        assert!(error.to_string().contains("FORMAT` is a "), "{what}: {error}");
+        assert_eq!(on_disk_opened(&cache).notes().len(), 1, "{what}");
+        assert_eq!(on_disk_opened(&cache).notes(), [""; 0], "{what}");
+        assert_eq!(std::fs::read(&mark).unwrap(), std::fs::read(&elsewhere).unwrap(), "{what}");
+    }
 }
 
 #[test]

@@ -12,6 +12,8 @@ use common::{DIR, open, reopen};
 
 const SHORT: Table = Table(1);
 const LONG: Table = Table(2);
+/// The bytes of the note of an object that has a file of its own.
+const NOTE: usize = 64;
 const READING: VerifyOptions = VerifyOptions { repair: false, read_data: true };
 
 fn pack(number: u32) -> Utf8PathBuf {
@@ -49,7 +51,7 @@ fn a_lost_pack_is_told_as_one_and_leaves_no_damage_behind() {
         let found = reader.verify(options, &|_, _| {}).unwrap();
         let [damage] = &found.damages[..] else { panic!("{:?}", found.damages) };
         assert_eq!(damage.path, pack(1));
-        assert_eq!(damage.what, "the pack is gone, with 50 objects and 100 records in it");
+        assert_eq!(damage.what, "the pack is gone: 50 objects and 100 records of it are lost");
 
         let cache = open(&fs);
         let notes = cache.notes();
@@ -76,6 +78,74 @@ fn a_lost_pack_is_told_as_one_and_leaves_no_damage_behind() {
         assert_eq!(cache.contains_all(&objects).unwrap(), [true; 50]);
         assert!(cache.verify(READING, &|_, _| {}).unwrap().is_clean());
     }
+}
+
+#[test]
+fn a_pack_that_is_cut_off_is_told_as_one_and_leaves_no_damage_behind() {
+    let whole = MemoryFs::new();
+    let cache = open(&whole);
+    let objects = fill(&cache, 1);
+    let large = vec![9; cache::LOOSE_SIZE as usize];
+    let loose = cache.put(&large).unwrap();
+    cache.commit().unwrap();
+    drop(cache);
+    let bytes = whole.read(&pack(1)).unwrap();
+    for length in (0..bytes.len()).step_by(bytes.len() / 60).chain([bytes.len() - 1]) {
+        let fs = whole.duplicate();
+        fs.overwrite(&pack(1), &bytes[..length]).unwrap();
+        let place = format!("cut to {length} of {}", bytes.len());
+        for read_data in [true, false] {
+            let reader = Cache::open(DIR.into(), Arc::new(fs.clone()), Access::ReadOnly).unwrap();
+            let options = VerifyOptions { repair: false, read_data };
+            let found = reader.verify(options, &|_, _| {}).unwrap();
+            // The last entry is the note of the large object, which the index needs no more.
+            let cuts_note_only = length + NOTE > bytes.len();
+            assert_eq!(found.damages.len(), usize::from(!cuts_note_only), "{place}: {found:?}");
+            let is_told = |what: &str| what.starts_with("the pack is cut off: ");
+            assert!(found.damages.iter().all(|damage| is_told(&damage.what)), "{place}: {found:?}");
+        }
+        let cache = open(&fs);
+        let notes = cache.notes();
+        assert!(notes.iter().all(|note| note.contains("000001.pack`: the pack is cut off: ")));
+        assert!(cache.verify(READING, &|_, _| {}).unwrap().is_clean(), "{place}");
+        for (object, is_there) in objects.iter().zip(cache.contains_all(&objects).unwrap()) {
+            assert_eq!(cache.read(object).is_ok(), is_there, "{place}");
+            assert_eq!(cache.get(SHORT, object).unwrap().unwrap(), vec![1; 10], "{place}");
+        }
+        // What is written from here on is found in every way.
+        let again = fill(&cache, 1);
+        let cache = reopen(&fs, cache);
+        assert_eq!(cache.notes(), [""; 0], "{place}");
+        assert!(cache.verify(READING, &|_, _| {}).unwrap().is_clean(), "{place}");
+        for rebuild in [false, true] {
+            if rebuild {
+                cache.rebuild_index().unwrap();
+            }
+            for object in &again {
+                assert!(cache.read(object).is_ok(), "{place}");
+                assert_eq!(cache.get(LONG, object).unwrap().unwrap(), vec![1; 3000], "{place}");
+            }
+            assert_eq!(cache.read(&loose).unwrap(), large, "{place}");
+        }
+    }
+}
+
+#[test]
+fn a_pack_that_is_cut_off_while_another_process_writes_it_is_left_alone() {
+    let fs = MemoryFs::new();
+    let writer = open(&fs);
+    let objects = fill(&writer, 1);
+    let bytes = fs.read(&pack(1)).unwrap();
+    // Half of the objects, which come before the records.
+    fs.overwrite(&pack(1), &bytes[..25 * 52]).unwrap();
+    let beside = open(&fs);
+    let there = beside.contains_all(&objects).unwrap();
+    assert!(there.iter().any(|there| *there) && there.iter().any(|there| !there));
+    fill(&beside, 2);
+    drop((writer, beside));
+    let cache = open(&fs);
+    assert!(cache.verify(READING, &|_, _| {}).unwrap().is_clean());
+    assert_eq!(cache.contains_all(&objects).unwrap(), there);
 }
 
 #[test]

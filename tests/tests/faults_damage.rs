@@ -135,6 +135,8 @@ fn a_pack_cut_anywhere_loses_what_was_cut_and_no_more() {
         let memory = world.duplicate();
         memory.overwrite(&path, &bytes[..length]).unwrap();
         survives(&memory, &expected, &format!("pack cut to {length}"));
+        let report = Lab::in_memory(&memory).verify();
+        assert!(report.is_clean(), "pack cut to {length}: {report:?}");
     }
 }
 

@@ -13,7 +13,6 @@ use crate::cache::Cache;
 use crate::entry::Entry;
 use crate::fs::{FsFile, Open};
 use crate::scan::{Found, Scan};
-use crate::verify::describe;
 use crate::{CacheError, Damage, Digest, Table};
 
 /// So much pending is committed at once.
@@ -167,7 +166,7 @@ impl<'a> Unpack<'a> {
                     }
                     self.compare(&*file, reading, expected)?;
                 }
-                Err(error) => self.damage(&path, None, &describe(&error)),
+                Err(error) => self.damage(&path, None, &error.whole()),
             }
             self.report.bytes = before.saturating_add(expected.bytes.saturating_sub(from));
             reading.next_volume();
@@ -202,7 +201,7 @@ impl<'a> Unpack<'a> {
                     _ = reading.first_wrong.get_or_insert(at);
                 }
                 Err(error) => {
-                    self.damage(file.path(), Some(at), &describe(&error));
+                    self.damage(file.path(), Some(at), &error.whole());
                     scan.step_over();
                 }
             }

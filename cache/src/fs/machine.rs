@@ -47,6 +47,15 @@ impl MachineFault {
         }
     }
 
+    /// What a person can do about it, where the error itself does not say so.
+    pub fn advice(error: &io::Error) -> Option<&'static str> {
+        match error.raw_os_error()? {
+            EMFILE => Some("raise the limit on open files (`ulimit -n`)"),
+            ENFILE => Some("the whole machine has too many open files"),
+            _ => None,
+        }
+    }
+
     fn of_number(number: i32) -> Option<MachineFault> {
         match number {
             ENOSPC | EDQUOT | EFBIG => Some(MachineFault::DiskFull),

@@ -66,6 +66,14 @@ impl FsError {
         self.machine_fault() == Some(MachineFault::DiskFull)
     }
 
+    /// The message with its cause, for where it is shown alone.
+    pub fn whole(&self) -> String {
+        match MachineFault::advice(&self.source) {
+            Some(advice) => format!("{self}: {}; {advice}", self.source),
+            None => format!("{self}: {}", self.source),
+        }
+    }
+
     /// None when the error is about the file itself.
     pub fn machine_fault(&self) -> Option<MachineFault> {
         MachineFault::of(&self.source)

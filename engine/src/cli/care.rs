@@ -88,17 +88,17 @@ fn verify(
     let (objects, bytes) = (units::count(report.objects), units::bytes(report.bytes));
     let records = units::count(report.records);
     writeln!(output, "{objects} objects and {records} records were read, {bytes}")?;
-    let found = units::count(report.damages.len() as u64);
+    let found = match report.damages.len() as u64 {
+        1 => "1 damage".to_owned(),
+        many => format!("{} damages", units::count(many)),
+    };
     match (report.is_clean(), report.repaired) {
         (true, _) => writeln!(output, "nothing is damaged")?,
         (false, true) => {
-            writeln!(
-                output,
-                "{found} damages are set aside: the next run makes anew what it needs"
-            )?;
+            writeln!(output, "{found} set aside: the next run makes anew what it needs")?;
         }
         (false, false) => {
-            writeln!(output, "{found} damages: `throstle cache verify --repair` sets them aside")?;
+            writeln!(output, "{found}: `throstle cache verify --repair` sets them aside")?;
         }
     }
     Ok(if report.is_clean() || report.repaired { Exit::Done } else { Exit::Failed })

@@ -144,7 +144,7 @@ fn a_lost_pack_is_made_anew_and_leaves_no_damage() {
     let output = project.output(&["cache", "verify"]);
     let told = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("the pack is gone, with ") && told.contains("\n1 damages:"), "{told}");
+    assert!(told.contains("the pack is gone: ") && told.contains("\n1 damage:"), "{told}");
     let ran = project.run();
     assert_eq!(ran.code, Some(0));
     assert!(ran.errors.contains("000001.pack"), "{}", ran.errors);
