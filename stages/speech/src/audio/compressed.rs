@@ -50,6 +50,11 @@ struct Reading<'a> {
     state: Option<Stream>,
     /// The number of frames in the container's header.
     declared: Option<u64>,
+    /// Of FLAC, the place in time of its first packet.
+    first: Option<i64>,
+    /// Of FLAC, the number of frames before a part that is missing: its reader passes over what is
+    /// damaged.
+    hole: Option<u64>,
     skipped: u64,
     /// The reason why the last packet could not be decoded.
     problem: String,
@@ -98,6 +103,8 @@ impl<'a> Reading<'a> {
             integers,
             state: None,
             declared,
+            first: None,
+            hole: None,
             skipped: 0,
             problem: String::new(),
             census: Census::default(),
@@ -132,6 +139,7 @@ impl<'a> Reading<'a> {
                 continue;
             }
             packed_bytes += packet.data.len();
+            self.look_for_hole(&packet);
             match self.decode(&packet, &mut packed) {
                 Some(shape) => self.take(shape, &packed)?,
                 None if self.is_complete() => break,
@@ -142,6 +150,20 @@ impl<'a> Reading<'a> {
             self.take_last_frame(packed_bytes, &mut packed)?;
         }
         self.finish(ended_early)
+    }
+
+    /// Packets of FLAC know their place in time.
+    fn look_for_hole(&mut self, packet: &Packet) {
+        if self.format != Format::Flac || self.hole.is_some() {
+            return;
+        }
+        // Without a stated length it may be a part of a longer stream.
+        let begins = if self.declared.is_some() { 0 } else { packet.pts.get() };
+        let first = *self.first.get_or_insert(begins);
+        let frames = self.frames();
+        if packet.pts.get().checked_sub(first) != i64::try_from(frames).ok() {
+            self.hole = Some(frames);
+        }
     }
 
     /// Rate and channels of a packet; none if it cannot be decoded.
@@ -240,9 +262,19 @@ impl<'a> Reading<'a> {
             notes.push(Note::SkippedPackets { count: self.skipped });
         }
         let present = stream.mixer.frames() as u64;
-        let is_complete = self.declared.is_some_and(|declared| present >= declared);
+        let digest_fits = self.decoder.finalize().verify_ok;
+        if let (Some(frames), false) = (self.hole, digest_fits == Some(true)) {
+            return Err(Fault::Undecodable {
+                format: self.format,
+                problem: format!("a part is damaged after {frames} frames"),
+            });
+        }
+        // The digest is of all samples: if it fits, the stated length may be wrong.
+        let is_complete =
+            digest_fits == Some(true) || self.declared.is_some_and(|declared| present >= declared);
         let declared = self.declared.filter(|declared| *declared > present);
-        let short = declared.is_some_and(|declared| declared > present + slack(self.format));
+        let short = !is_complete
+            && declared.is_some_and(|declared| declared > present + slack(self.format));
         // If all promised frames are there, any bytes may follow.
         if (ended_early && !is_complete) || short {
             if !self.options.allow_truncated {
@@ -252,7 +284,7 @@ impl<'a> Reading<'a> {
                 unit: "frames",
                 missing: declared.map(|declared| declared - present),
             });
-        } else if self.decoder.finalize().verify_ok == Some(false) {
+        } else if digest_fits == Some(false) {
             return Err(Fault::Undecodable {
                 format: self.format,
                 problem: "the samples do not have the digest that the file states".to_owned(),

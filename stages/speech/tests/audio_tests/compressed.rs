@@ -160,6 +160,37 @@ fn damage_in_the_middle_is_not_passed_over_in_silence() {
     assert!(decode(&bytes, &Options::default()).is_err());
 }
 
+/// Where the first frame of the fixture begins.
+const FIRST_FRAME: usize = 108;
+
+#[test]
+fn a_flipped_byte_in_a_flac_of_full_length_is_no_truncation() {
+    let (mut flipped, mut truncated) = (0, 0);
+    for at in (FIRST_FRAME..FLAC.len()).step_by(61) {
+        let mut bytes = FLAC.to_vec();
+        bytes[at] ^= 0x10;
+        for allow_truncated in [false, true] {
+            let options = Options { allow_truncated, ..Options::default() };
+            match decode(&bytes, &options) {
+                Err(Fault::Undecodable { .. }) => flipped += 1,
+                // Of the last frame nobody knows whether it was longer.
+                Err(Fault::Truncated { .. }) => truncated += 1,
+                Err(fault) => panic!("byte {at}: {fault}"),
+                Ok(decoded) => assert!(allow_truncated, "byte {at}: {:?}", decoded.notes),
+            }
+        }
+    }
+    assert!(flipped > 4 * truncated, "{flipped} {truncated}");
+}
+
+#[test]
+fn a_wrong_length_in_the_header_of_a_flac_is_no_truncation() {
+    let mut bytes = FLAC.to_vec();
+    let stated = u32::from_be_bytes([bytes[22], bytes[23], bytes[24], bytes[25]]);
+    bytes[22..26].copy_from_slice(&(stated + 5_000).to_be_bytes());
+    assert!(decode(&bytes, &Options::default()).unwrap().clip == read(FLAC).clip);
+}
+
 #[test]
 fn the_length_limit_stops_decoding_early() {
     let mut options = Options::default();
