@@ -38,6 +38,7 @@ use stage_core::Catalogue;
 
 use crate::pipeline::Pipeline;
 
+pub(crate) use fields::declared;
 pub use page::{kind_page, reference};
 pub use problem::{Problem, Problems, Span};
 pub use schema::schema;
@@ -49,6 +50,14 @@ pub struct LoadOptions<'a> {
     pub set: Vec<String>,
     /// The value of an environment variable.
     pub secrets: &'a dyn Fn(&str) -> Option<String>,
+    /// Whether a path is in the folder of the cache, wherever that lies.
+    pub is_in_cache: &'a dyn Fn(&Utf8Path) -> bool,
+}
+
+impl Default for LoadOptions<'_> {
+    fn default() -> Self {
+        LoadOptions { set: Vec::new(), secrets: &|_| None, is_in_cache: &|_| false }
+    }
 }
 
 /// What is found at a path.
@@ -107,6 +116,6 @@ fn read(
     params::substitute(&mut root, problems);
     let manifest = written::Manifest::read(root, problems);
     let base = file.parent().unwrap_or(Utf8Path::new(""));
-    let checks = value::Checks::new(base, files, options.secrets);
+    let checks = value::Checks::new(base, files, options);
     resolve::resolve(manifest, file, catalogue, checks, problems)
 }

@@ -6,7 +6,7 @@ use engine::manifest::{FileKind, LoadOptions, load};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    let options = LoadOptions { set: Vec::new(), secrets: &|_| None };
+    let options = LoadOptions::default();
     let files = |path: &Utf8Path| match path.extension() {
         Some(_) => FileKind::File,
         None => FileKind::Folder,

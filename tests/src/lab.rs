@@ -259,7 +259,7 @@ impl Lab {
     pub fn try_pipeline(&self) -> Result<Pipeline, String> {
         let file = self.base.join("pipeline.toml");
         let text = self.read("pipeline.toml").unwrap();
-        let options = LoadOptions { set: Vec::new(), secrets: &|_| None };
+        let options = LoadOptions::default();
         let files = |path: &Utf8Path| match self.world.metadata(path) {
             Ok(metadata) if metadata.is_dir() => FileKind::Folder,
             Ok(_) => FileKind::File,

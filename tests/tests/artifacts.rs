@@ -24,7 +24,7 @@ fn load_text(text: &str) -> Result<Loaded, Problems> {
         Some(_) => FileKind::File,
         None => FileKind::Folder,
     };
-    let options = LoadOptions { set: Vec::new(), secrets: &|_| None };
+    let options = LoadOptions::default();
     load(text, Utf8Path::new("home/voice.toml"), &catalogue(), &options, &files)
 }
 

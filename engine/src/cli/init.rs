@@ -57,7 +57,7 @@ mod tests {
     fn every_template_is_a_right_manifest() {
         for template in templates() {
             for (name, text) in template.manifests_in("voice") {
-                let options = LoadOptions { set: vec![], secrets: &|_| None };
+                let options = LoadOptions::default();
                 let files = |path: &camino::Utf8Path| match path.extension() {
                     Some(_) => FileKind::File,
                     None => FileKind::Folder,

@@ -17,7 +17,7 @@ use super::terminal::Terminal;
 use super::worker;
 use crate::engine::Engine;
 use crate::manifest::{self, FileKind, LoadOptions, Problem};
-use crate::pipeline::{Pipeline, StageId, StageSpec, TemplatePart};
+use crate::pipeline::{Pipeline, StageId, StageSpec};
 use crate::show::escape::clean;
 
 /// The file that a folder's manifest is in.
@@ -108,11 +108,14 @@ impl Program {
                 "save it as UTF-8",
             )
         })?;
-        let options = LoadOptions { set: settings.set.clone(), secrets: &secret };
+        let cache_folder = cache_folder(&file, settings.cache.as_deref());
+        let options = LoadOptions {
+            set: settings.set.clone(),
+            secrets: &secret,
+            is_in_cache: &|path| is_below(path, &cache_folder),
+        };
         let loaded =
             manifest::load(&text, &file, &self.catalogue, &options, file_kind).map_err(Box::new)?;
-        let cache_folder = cache_folder(&file, settings.cache.as_deref());
-        refuse_exports_into(&cache_folder, &loaded.pipeline)?;
         Ok(Project { pipeline: loaded.pipeline, warnings: loaded.warnings, cache_folder })
     }
 
@@ -262,20 +265,12 @@ pub fn cache_folder(file: &Utf8Path, given: Option<&Utf8Path>) -> Utf8PathBuf {
     }
 }
 
-/// Says early what an export into the cache would only meet when it is made.
-fn refuse_exports_into(cache: &Utf8Path, pipeline: &Pipeline) -> Result<(), CliError> {
-    let Ok(cache) = std::path::absolute(cache) else { return Ok(()) };
-    for stage in &pipeline.stages {
-        for export in &stage.exports {
-            let Some(TemplatePart::Text(fixed)) = export.template.0.first() else { continue };
-            let place = std::path::absolute(pipeline.base.join(fixed));
-            if place.is_ok_and(|place| place.starts_with(&cache)) {
-                let message = format!("stage `{}` would export into the cache folder", stage.name);
-                return Err(CliError::usage(message, "export, or keep the cache, somewhere else"));
-            }
-        }
+/// Whether a path is in this folder, as the two are written.
+fn is_below(path: &Utf8Path, folder: &Utf8Path) -> bool {
+    match (std::path::absolute(path), std::path::absolute(folder)) {
+        (Ok(path), Ok(folder)) => path.starts_with(folder),
+        _ => false,
     }
-    Ok(())
 }
 
 /// The position of a byte in a text, as editors count.

@@ -1,10 +1,12 @@
 //! Checks that the artifacts on ports are of kinds that fit.
 
-use stage_core::{Catalogue, InputPort, OutputPort, PortType};
+use stage_core::{Catalogue, InputPort, Kind, OutputPort, PortType};
 
 use super::draft::Draft;
 use super::nearest::list;
+use super::order::Removed;
 use super::problem::{Collector, Problem, Span};
+use super::reference::Target;
 
 /// An artifact that arrives on a port.
 pub struct ArrivingArtifact<'a> {
@@ -44,6 +46,23 @@ impl Alternatives<'_> {
         problems.add_last(problem.label(found).help(self.help(reader, port)));
     }
 
+    /// The same for a reference within a cycle.
+    pub fn check_removed(&self, removed: &Removed, problems: &mut Collector) {
+        let Target::Stage { stage, port: output, .. } = &removed.target else { return };
+        let (Some(reader), Some(above)) = (&self.drafts[removed.reader], &self.drafts[*stage])
+        else {
+            return;
+        };
+        let output = above.kind.output(output);
+        let (Some(port), Some(output)) = (reader.kind.input(removed.port), output) else { return };
+        let arriving = ArrivingArtifact {
+            given: output.given(&above.values),
+            name: written(&above.name.value, above.kind, output),
+            span: removed.span,
+        };
+        self.check(&reader.name.value, port, &arriving, problems);
+    }
+
     /// The outputs of this manifest that fit, else the kinds of stages with such an output.
     fn help(&self, reader: &str, port: &InputPort) -> String {
         let others = self.drafts.iter().flatten().filter(|draft| draft.name.value != reader);
@@ -67,12 +86,15 @@ fn fitting(draft: &Draft, port: &InputPort) -> Vec<String> {
     let name = &draft.name.value;
     let fits = |output: &&OutputPort| is_fitting(output.given(&draft.values), port);
     let outputs = draft.kind.outputs.iter().filter(|port| port.port_type == PortType::Artifact);
-    let first = draft.kind.outputs.first().map(|output| output.name);
-    let written = |output: &OutputPort| match first == Some(output.name) {
-        true => name.clone(),
-        false => format!("{name}.{}", output.name),
-    };
-    outputs.filter(fits).map(written).collect()
+    outputs.filter(fits).map(|output| written(name, draft.kind, output)).collect()
+}
+
+/// An output of a stage as a reference to it is written.
+pub fn written(stage: &str, kind: &Kind, output: &OutputPort) -> String {
+    match kind.outputs.first().is_some_and(|first| first.name == output.name) {
+        true => stage.to_owned(),
+        false => format!("{stage}.{}", output.name),
+    }
 }
 
 fn is_fitting(given: &[&str], port: &InputPort) -> bool {

@@ -97,7 +97,7 @@ fn read_common(stage: &WrittenStage, checks: &Checks, problems: &mut Collector) 
         policy::read(&mut policy, entry, checks, problems);
     }
     if let Some(export) = &stage.export {
-        super::export::check(export, problems);
+        super::export::check(export, checks, problems);
     }
 }
 
@@ -127,7 +127,7 @@ fn read_as(
     }
     draft.fill_in(checks, problems);
     if let Some(export) = &stage.export {
-        draft.exports = super::export::read(export, kind, problems);
+        draft.exports = super::export::read(export, kind, checks, problems);
     }
     draft
 }

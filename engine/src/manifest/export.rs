@@ -9,6 +9,7 @@ use super::fields::{declared, describe};
 use super::nearest::{list, suggestion};
 use super::node::{Entry, Node, Value};
 use super::problem::{Collector, Problem, Span};
+use super::value::Checks;
 use crate::pipeline::{Export, KnownFields, Template, TemplatePart};
 
 /// The folder of the store, which exports must not reach.
@@ -35,11 +36,16 @@ pub const LINKS: [(&str, Link); 2] = [("copy", Link::Copy), ("hard", Link::Hard)
 
 /// Reads `export = "…"`, `export = { audio = "…" }` and `export = { train = { audio = "…" } }`; the
 /// tables may have `link`.
-pub fn read(entry: &Entry, kind: &'static Kind, problems: &mut Collector) -> Vec<WrittenExport> {
+pub fn read(
+    entry: &Entry,
+    kind: &'static Kind,
+    checks: &Checks,
+    problems: &mut Collector,
+) -> Vec<WrittenExport> {
     let mut exports = Vec::new();
     match &entry.node.value {
         Value::Text(text) => {
-            add(&mut exports, None, None, entry.key.span, (text, &entry.node), problems);
+            add(&mut exports, None, None, entry.key.span, (text, &entry.node), checks, problems);
         }
         Value::Table(table) => {
             let own = |entry: &&Entry| entry.key.value != LINK;
@@ -48,15 +54,21 @@ pub fn read(entry: &Entry, kind: &'static Kind, problems: &mut Collector) -> Vec
                 match (&node.value, port) {
                     (Value::Text(text), port) => {
                         let field = port.is_none().then(|| key.value.clone());
-                        add(&mut exports, port, field, key.span, (text, node), problems);
+                        add(&mut exports, port, field, key.span, (text, node), checks, problems);
                     }
                     (Value::Table(fields), Some(_)) => {
                         for Entry { key, node } in &fields.0 {
                             let field = Some(key.value.clone());
                             match node.text() {
-                                Some(text) => {
-                                    add(&mut exports, port, field, key.span, (text, node), problems)
-                                }
+                                Some(text) => add(
+                                    &mut exports,
+                                    port,
+                                    field,
+                                    key.span,
+                                    (text, node),
+                                    checks,
+                                    problems,
+                                ),
                                 None => problems.add(not_a_template(node)),
                             }
                         }
@@ -102,9 +114,10 @@ fn add(
     field: Option<String>,
     key_span: Span,
     (text, node): (&str, &Node),
+    checks: &Checks,
     problems: &mut Collector,
 ) {
-    let (template, refusals) = template(text);
+    let (template, refusals) = template(text, checks);
     let is_safe = refusals.is_empty();
     for (message, help) in refusals {
         problems.add(Problem::new("unsafe_path", node.span, message).help(help));
@@ -114,12 +127,12 @@ fn add(
 }
 
 /// Reports the mistakes in the templates of a stage of an unknown kind.
-pub fn check(entry: &Entry, problems: &mut Collector) {
+pub fn check(entry: &Entry, checks: &Checks, problems: &mut Collector) {
     let mut nodes = vec![&entry.node];
     while let Some(node) = nodes.pop() {
         match &node.value {
             Value::Text(text) => {
-                for (message, help) in template(text).1 {
+                for (message, help) in template(text, checks).1 {
                     problems.add(Problem::new("unsafe_path", node.span, message).help(help));
                 }
             }
@@ -140,11 +153,16 @@ type Refusal = (String, &'static str);
 
 /// The parts of a template, and all its mistakes. Paths stay below the folder of the manifest and
 /// out of the store.
-fn template(text: &str) -> (Template, Vec<Refusal>) {
+fn template(text: &str, checks: &Checks) -> (Template, Vec<Refusal>) {
     let folders: Vec<&str> =
         text.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     let (template, mut refusals) = places(&folders.join("/"));
     let first = folders.first().copied().unwrap_or_default();
+    let fixed = match template.0.first() {
+        Some(TemplatePart::Text(text)) => text.as_str(),
+        Some(TemplatePart::Field(_)) | None => "",
+    };
+    let is_in_cache = first.eq_ignore_ascii_case(STORE) || checks.is_in_cache(fixed);
     for (wrong, what) in [
         (
             text.is_empty() || text.chars().any(char::is_control),
@@ -155,7 +173,7 @@ fn template(text: &str) -> (Template, Vec<Refusal>) {
             "must be relative, with `/` between folders",
         ),
         (folders.contains(&".."), "cannot go up with `..`"),
-        (first.eq_ignore_ascii_case(STORE), "cannot lead into the cache folder"),
+        (is_in_cache, "cannot lead into the cache folder"),
         (
             !text.is_empty() && (folders.is_empty() || text.ends_with('/')),
             "needs the name of a file at its end",

@@ -19,32 +19,45 @@ type Graph = DiGraph<(), Span>;
 /// The stages so that each one comes after all that it reads, as written where that leaves a
 /// choice. A cycle is reported, and its references are taken out, so that what else is wrong with
 /// its stages can be found.
-pub fn order(drafts: &mut [Option<Draft>], problems: &mut Collector) -> Vec<usize> {
+pub fn order(drafts: &mut [Option<Draft>], problems: &mut Collector) -> Order {
     let whole = graph(drafts);
-    let mut is_cyclic = false;
+    let mut removed = Vec::new();
     for component in kosaraju_scc(&whole) {
         if let Some(path) = cycle(&whole, &component) {
             problems.add(describe(drafts, &whole, &path));
-            take_out(drafts, &component);
-            is_cyclic = true;
+            take_out(drafts, &component, &mut removed);
         }
     }
-    match is_cyclic {
-        true => sorted(&graph(drafts)),
-        false => sorted(&whole),
-    }
+    let stages = if removed.is_empty() { sorted(&whole) } else { sorted(&graph(drafts)) };
+    Order { stages, removed }
+}
+
+pub struct Order {
+    pub stages: Vec<usize>,
+    /// The references within cycles.
+    pub removed: Vec<Removed>,
+}
+
+/// A reference that was taken out.
+pub struct Removed {
+    pub reader: usize,
+    pub port: &'static str,
+    pub target: Target,
+    pub span: Span,
 }
 
 /// Removes the references of these stages to each other.
-fn take_out(drafts: &mut [Option<Draft>], component: &[NodeIndex]) {
+fn take_out(drafts: &mut [Option<Draft>], component: &[NodeIndex], removed: &mut Vec<Removed>) {
     let members: BTreeSet<usize> = component.iter().map(|node| node.index()).collect();
-    for member in &members {
-        let Some(draft) = &mut drafts[*member] else { continue };
-        for targets in draft.inputs.values_mut() {
-            targets.retain(|(target, _)| match target {
-                Target::Stage { stage, .. } => !members.contains(stage),
-                Target::Asset(_) => true,
-            });
+    let is_member = |(target, _): &mut (Target, Span)| match target {
+        Target::Stage { stage, .. } => members.contains(stage),
+        Target::Asset(_) => false,
+    };
+    for reader in members.iter().copied() {
+        let Some(draft) = &mut drafts[reader] else { continue };
+        for (port, targets) in &mut draft.inputs {
+            let taken = targets.extract_if(.., is_member);
+            removed.extend(taken.map(|(target, span)| Removed { reader, port, target, span }));
         }
     }
 }

@@ -7,7 +7,7 @@ use stage_core::cost::Cost;
 use stage_core::course::{self, EPOCHS, Timetable};
 use stage_core::{Catalogue, ParameterType, ParameterValue, Parameters, Unit};
 
-use super::artifacts::{Alternatives, ArrivingArtifact};
+use super::artifacts::{Alternatives, ArrivingArtifact, written};
 use super::draft::{self, Draft};
 use super::export::Exporter;
 use super::fields::{self, Arriving, Reader};
@@ -44,7 +44,9 @@ pub fn resolve(
     find_references(&mut drafts, &stages, &asset_names, problems);
     warn_unused(&drafts, &asset_spans, problems);
     let order = order(&mut drafts, problems);
-    let instances = instance::expand(&drafts, &order, problems);
+    let alternatives = Alternatives { drafts: &drafts, catalogue };
+    order.removed.iter().for_each(|removed| alternatives.check_removed(removed, problems));
+    let instances = instance::expand(&drafts, &order.stages, problems);
     let base = checks.base.to_owned();
     let mut read = checks.paths();
     if let Some(name) = file.file_name() {
@@ -308,13 +310,7 @@ impl<'a> Builder<'a> {
                 let Reference::Stage { stage, port: output } = reference else { continue };
                 let Some(stage) = self.stages.get(stage.0) else { continue };
                 let Some(output) = stage.kind.output(output) else { continue };
-                let is_first =
-                    stage.kind.outputs.first().is_some_and(|one| one.name == output.name);
-                let base = base_name(&stage.name);
-                let name = match is_first {
-                    true => base.to_owned(),
-                    false => format!("{base}.{}", output.name),
-                };
+                let name = written(base_name(&stage.name), stage.kind, output);
                 let given = output.given(&stage.parameters);
                 let arriving = ArrivingArtifact { given, name, span: *span };
                 alternatives.check(&draft.name.value, port, &arriving, problems);

@@ -7,7 +7,7 @@ use super::{FileKind, LoadOptions, load};
 use crate::pipeline::Pipeline;
 
 pub fn pipeline(text: &str) -> Pipeline {
-    let options = LoadOptions { set: Vec::new(), secrets: &|_| None };
+    let options = LoadOptions::default();
     let file = Utf8Path::new("pipeline.toml");
     let loaded = load(text, file, &stage_families::catalogue(), &options, &|_| FileKind::File);
     loaded.unwrap_or_else(|problems| panic!("{problems:?}")).pipeline

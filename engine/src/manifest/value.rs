@@ -12,7 +12,7 @@ use super::mistake::{
 use super::nearest::{list, nearest};
 use super::node::{Node, Table, Value};
 use super::problem::{Collector, Problem, Span};
-use super::{FileKind, unit};
+use super::{FileKind, LoadOptions, unit};
 
 /// What checking a value needs to know of the world.
 pub struct Checks<'a> {
@@ -20,6 +20,7 @@ pub struct Checks<'a> {
     pub seed: i64,
     pub files: &'a dyn Fn(&Utf8Path) -> FileKind,
     pub secrets: &'a dyn Fn(&str) -> Option<String>,
+    is_in_cache: &'a dyn Fn(&Utf8Path) -> bool,
     /// What the pipeline reads from outside, which exports must leave alone.
     read: RefCell<Vec<(Utf8PathBuf, Span)>>,
 }
@@ -52,9 +53,15 @@ impl<'a> Checks<'a> {
     pub fn new(
         base: &'a Utf8Path,
         files: &'a dyn Fn(&Utf8Path) -> FileKind,
-        secrets: &'a dyn Fn(&str) -> Option<String>,
+        options: &LoadOptions<'a>,
     ) -> Checks<'a> {
-        Checks { base, seed: 0, files, secrets, read: RefCell::default() }
+        let LoadOptions { secrets, is_in_cache, .. } = *options;
+        Checks { base, seed: 0, files, secrets, is_in_cache, read: RefCell::default() }
+    }
+
+    /// Whether a path below the folder of the manifest is in the cache.
+    pub fn is_in_cache(&self, path: &str) -> bool {
+        (self.is_in_cache)(&self.base.join(path))
     }
 
     /// Paths that have been checked, with their places.

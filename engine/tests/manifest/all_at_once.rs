@@ -1,6 +1,6 @@
 //! `check` finds every mistake of a file at once, and none hides another.
 
-use engine::manifest::Problem;
+use engine::manifest::{FileKind, LoadOptions, Problem, load};
 
 use crate::support::{CORPUS, load_from};
 
@@ -111,6 +111,47 @@ fn a_cycle_hides_nothing_of_its_stages_and_of_their_readers() {
     let found = messages(text);
     assert_eq!(found.len(), 3, "{found:?}");
     assert!(found[0].contains("need each other"), "{found:?}");
+}
+
+#[test]
+fn a_cycle_hides_no_artifact_of_a_wrong_kind_within_it() {
+    let text = "[stage.tokens]\nuse = \"vq.encode\"\ninput = \"clips\"\ncodec = \"numbers\"\n\
+                [stage.numbers]\nuse = \"speaker.stats\"\ninput = \"tokens\"\n\
+                export = \"out/numbers.json\"\n";
+    let found = messages(text);
+    let [cycle, wrong] = &found[..] else { panic!("{found:?}") };
+    assert!(cycle.contains("need each other"), "{found:?}");
+    assert!(wrong.starts_with("`codec` of stage `tokens` takes `mel-rvq` or"), "{found:?}");
+}
+
+#[test]
+fn an_export_into_the_cache_hides_nothing_and_is_hidden_by_nothing() {
+    let text = "[stage.voice]\nuse = \"audio.resample\"\ninput = \"clips\"\nrate = \"fast\"\n\
+                export = { audio = \"kept/{audio}.wav\" }\n\
+                [stage.other]\nuse = \"nothing.like.it\"\nexport = \"kept/{id}\"\n";
+    let text = format!("{CORPUS}{text}");
+    let is_in_cache = |path: &camino::Utf8Path| path.starts_with("/project/kept");
+    let options = LoadOptions { is_in_cache: &is_in_cache, ..LoadOptions::default() };
+    let file = "/project/pipeline.toml".into();
+    let found = load(&text, file, &stage_families::catalogue(), &options, &|_| FileKind::File);
+    let found: Vec<String> =
+        found.unwrap_err().iter().map(|problem| problem.message().to_owned()).collect();
+    let told = |part: &str| found.iter().filter(|message| message.contains(part)).count();
+    assert_eq!(told("cannot lead into the cache folder"), 2, "{found:?}");
+    assert_eq!(told("`rate`"), 1, "{found:?}");
+    assert_eq!(told("the field `audio` is a file"), 1, "{found:?}");
+}
+
+#[test]
+fn a_path_that_goes_up_hides_no_unknown_place() {
+    for path in ["../{audio}/{id}.wav", "out/../{audio}/{id}.wav", "out/{audio}/../{id}"] {
+        let text = format!(
+            "[stage.voice]\nuse = \"audio.resample\"\ninput = \"clips\"\nexport = \"{path}\"\n"
+        );
+        let found = messages(&text).join("\n");
+        assert!(found.contains("cannot go up with `..`"), "{path}: {found}");
+        assert!(found.contains("the field `audio` is a file"), "{path}: {found}");
+    }
 }
 
 #[test]

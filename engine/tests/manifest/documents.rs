@@ -84,7 +84,7 @@ fn files(path: &Utf8Path) -> FileKind {
 }
 
 fn read(path: &Utf8Path, text: &str) -> Loaded {
-    let options = LoadOptions { set: Vec::new(), secrets: &|_| Some("set".to_owned()) };
+    let options = LoadOptions { secrets: &|_| Some("set".to_owned()), ..LoadOptions::default() };
     match load(text, path, &stage_families::catalogue(), &options, &files) {
         Ok(loaded) => loaded,
         Err(problems) => panic!("{}", rendered(&problems)),

@@ -37,7 +37,7 @@ pub fn load_with(text: &str, set: &[&str]) -> Result<Loaded, Problems> {
 
 pub fn load_from(catalogue: &Catalogue, text: &str, set: &[&str]) -> Result<Loaded, Problems> {
     let set = set.iter().map(|argument| argument.to_string()).collect();
-    let options = LoadOptions { set, secrets: &secrets };
+    let options = LoadOptions { set, secrets: &secrets, ..LoadOptions::default() };
     load(text, Utf8Path::new("home/voice.toml"), catalogue, &options, &files)
 }
 
