@@ -2,9 +2,9 @@
 //! for. Each figure is a band and says what it rests on.
 
 mod assumptions;
-mod beside;
 mod flow;
 mod outcome;
+mod overhead;
 mod room;
 mod shape;
 mod stage;
@@ -39,6 +39,9 @@ pub struct Estimate {
     /// One for each GPU of the price table.
     pub gpus: Vec<OnGpu>,
     pub assumptions: Vec<String>,
+    /// Those of them about the number of items that sources give.
+    #[serde(skip)]
+    pub assumed_counts: Vec<String>,
     /// What of it the session has room for, where that is limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fitted: Option<Fitted>,
@@ -121,8 +124,17 @@ impl Estimator<'_> {
             stage.money = stage.seconds.zip(per_hour).map(|(seconds, price)| money(seconds, price));
             named.insert(spec.name.clone(), stage);
         }
+        let assumed_counts = self.assumed.counts();
         let assumptions = self.assumed.into_texts();
-        let estimate = Estimate { stages: named, total, gpus, assumptions, fitted: None, devices };
+        let estimate = Estimate {
+            stages: named,
+            total,
+            gpus,
+            assumptions,
+            assumed_counts,
+            fitted: None,
+            devices,
+        };
         let fitted = room.is_limited().then(|| room.fit(self.pipeline, &estimate));
         Ok(Estimate { fitted, ..estimate })
     }

@@ -29,7 +29,7 @@ const ABSENT: [&str; 7] = [
 
 fn pipeline(recipe: &str, set: &[&str]) -> Pipeline {
     let set = set.iter().map(|argument| (*argument).to_owned()).collect();
-    let options = LoadOptions { set, secrets: &|_| None };
+    let options = LoadOptions { set, ..LoadOptions::default() };
     let file = Utf8Path::new("/voice/pipeline.toml");
     let loaded = load(recipe, file, &stage_families::catalogue(), &options, &|_| FileKind::File);
     let absent: BTreeSet<Utf8PathBuf> = ABSENT.iter().map(Utf8PathBuf::from).collect();

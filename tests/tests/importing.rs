@@ -53,6 +53,16 @@ fn tensor(name: &str) -> Tensor {
     Tensor::new(TensorInfo::new(Dtype::F32, [TENSOR / 4]), data).unwrap()
 }
 
+/// The size of a file with all tensors.
+const FILE: f64 = (24 * TENSOR) as f64;
+
+/// The memory that the plan expects the import to take.
+fn planned_memory(project: &Project) -> f64 {
+    let plan: serde_json::Value =
+        serde_json::from_str(&project.printed(&["plan", ".", "--json"])).unwrap();
+    plan["estimate"]["stages"]["codec"]["ram_bytes"]["likely"].as_f64().unwrap()
+}
+
 #[test]
 fn a_model_is_imported_with_the_memory_of_its_largest_tensor() {
     let (project, file) = project("codec.safetensors");
@@ -61,6 +71,7 @@ fn a_model_is_imported_with_the_memory_of_its_largest_tensor() {
         writer.write(&tensor(&name)).unwrap();
     }
     writer.finish().unwrap().flush().unwrap();
+    assert!(planned_memory(&project) < FILE * 0.75, "{}", planned_memory(&project));
     let ran = project.run();
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(peak() < BOUND_KB, "{} kB", peak());

@@ -19,11 +19,11 @@ use crate::estimate::{Estimate, RunOutcome, Total, estimate, estimate_here};
 use crate::gpu_hours::Budget;
 use crate::history;
 use crate::machine::Machine;
-use crate::pipeline::{Pipeline, StageId, StageSpec};
-use crate::plan::Plan;
+use crate::pipeline::{Pipeline, StageId, StageSpec, StageWork};
+use crate::plan::{Plan, Planned};
 use crate::record::RunRecord;
 use crate::show::escape::clean;
-use crate::show::estimate::{EstimateText, accuracy, courses};
+use crate::show::estimate::{EstimateText, accuracy, assumed_counts, courses};
 use crate::show::lines::message;
 use crate::show::plan::PlanText;
 use crate::show::table::Table;
@@ -40,12 +40,21 @@ pub fn check(
         program.tell(diagnostic(warning, &program.terminal).trim_end());
     }
     let trainings = trainings(program, &project);
-    let courses = trainings.as_ref().map_or(String::new(), |estimate| {
-        courses(estimate, &project.pipeline, program.terminal.data)
-    });
-    if let Some(Err(error)) = trainings.as_ref().map(refuse_idle) {
-        output.write_all(courses.as_bytes())?;
-        return Err(error);
+    let mut courses = String::new();
+    match &trainings {
+        Some(Err(why)) => {
+            program.warn(&format!("the steps of the trainings are unknown: {}", why.told()));
+        }
+        Some(Ok((plan, estimate))) => {
+            courses = assumed_counts(estimate);
+            courses += &self::courses(estimate, &project.pipeline, program.terminal.data);
+            warn_of_empty_sources(program, &project.pipeline, plan);
+            if let Err(error) = refuse_idle(estimate) {
+                output.write_all(courses.as_bytes())?;
+                return Err(error);
+            }
+        }
+        None => {}
     }
     let (stages, assets) = (project.pipeline.stages.len(), project.pipeline.assets.len());
     let plural = |count: usize| if count == 1 { "" } else { "s" };
@@ -58,25 +67,37 @@ pub fn check(
     Ok(Exit::Done)
 }
 
-/// The courses of the trainings that are to run, as far as they are known without a step. Errors
-/// that prevent a plan are left to `plan`.
-fn trainings(program: &Program, project: &Project) -> Option<Estimate> {
+/// What the trainings would do as far as that is known without a step; none without a training.
+/// The manifest may be right although nothing can be planned now.
+fn trainings(program: &Program, project: &Project) -> Option<Result<(Plan, Estimate), CliError>> {
     let is_training = |spec: &StageSpec| matches!(spec.kind.cost, Cost::Training(_));
-    if !project.pipeline.stages.iter().any(is_training) {
-        return None;
-    }
+    let any = project.pipeline.stages.iter().any(is_training);
+    any.then(|| plan_trainings(program, project))
+}
+
+fn plan_trainings(program: &Program, project: &Project) -> Result<(Plan, Estimate), CliError> {
     let engine = program.engine(None, false);
     let mut pipeline = project.pipeline.clone();
-    let cache = match program.look_into(project).ok()? {
+    let cache = match program.look_into(project)? {
         Some(cache) => cache,
         None => {
             // If nothing has run, the contents of the files are unknown.
             pipeline.absent = pipeline.paths();
-            Cache::open("/cache".into(), Arc::new(MemoryFs::new()), Access::ReadWrite).ok()?
+            Cache::open("/cache".into(), Arc::new(MemoryFs::new()), Access::ReadWrite)?
         }
     };
-    let plan = engine.plan(&pipeline, &cache, &[], &mut |_| {}).ok()?;
-    estimate(&pipeline, &plan, &cache, Machine::default(), engine.threads).ok()
+    let plan = engine.plan(&pipeline, &cache, &[], &mut |_| {})?;
+    let estimate = estimate(&pipeline, &plan, &cache, Machine::default(), engine.threads)?;
+    Ok((plan, estimate))
+}
+
+fn warn_of_empty_sources(program: &Program, pipeline: &Pipeline, plan: &Plan) {
+    for spec in pipeline.stages.iter().filter(|spec| spec.work == StageWork::Source) {
+        let mut outputs = plan.stage(spec.id).outputs.values();
+        if outputs.any(|output| matches!(output, Planned::Root { items: 0, .. })) {
+            program.warn(&format!("stage `{}` gives no items: look at its files", spec.name));
+        }
+    }
 }
 
 /// Fails if the counts are known and a part of a training can never act.

@@ -3,18 +3,34 @@
 use std::cell::RefCell;
 
 #[derive(Default)]
-pub struct Assumptions(RefCell<Vec<String>>);
+pub struct Assumptions {
+    all: RefCell<Vec<String>>,
+    counts: RefCell<Vec<String>>,
+}
 
 impl Assumptions {
     pub fn add(&self, text: impl Into<String>) {
-        let text = text.into();
-        let mut told = self.0.borrow_mut();
-        if !told.contains(&text) {
-            told.push(text);
-        }
+        add_to(&self.all, text.into());
+    }
+
+    /// The number of items that a source gives.
+    pub fn add_count(&self, text: String) {
+        add_to(&self.counts, text.clone());
+        self.add(text);
+    }
+
+    pub fn counts(&self) -> Vec<String> {
+        self.counts.borrow().clone()
     }
 
     pub fn into_texts(self) -> Vec<String> {
-        self.0.into_inner()
+        self.all.into_inner()
+    }
+}
+
+fn add_to(texts: &RefCell<Vec<String>>, text: String) {
+    let mut told = texts.borrow_mut();
+    if !told.contains(&text) {
+        told.push(text);
     }
 }

@@ -282,7 +282,7 @@ impl<'a> Flows<'a> {
             true => "as `[expect]` says".to_owned(),
             false => "until `[expect]` says otherwise or they are there".to_owned(),
         };
-        assumed.add(format!(
+        assumed.add_count(format!(
             "`{name}` gives {items:.0} clips of {:.1} s each, {told}",
             seconds / items.max(1.0)
         ));

@@ -166,8 +166,15 @@ mod tests {
             unknown: Vec::new(),
         };
         let (gpus, assumptions) = (Vec::new(), Vec::new());
-        let estimate =
-            Estimate { stages: stages.collect(), total, gpus, assumptions, devices, fitted: None };
+        let estimate = Estimate {
+            stages: stages.collect(),
+            total,
+            gpus,
+            assumptions,
+            assumed_counts: Vec::new(),
+            devices,
+            fitted: None,
+        };
         room.fit(&pipeline, &estimate)
     }
 

@@ -88,6 +88,11 @@ impl Estimator<'_> {
             return None;
         };
         let (fs, path) = (self.flows.store.cache().fs(), self.asset_path(name)?);
+        if let Ok(file) = fs.metadata(&path)
+            && file.is_file()
+        {
+            return Some(file.size as f64);
+        }
         let is_weights = |file: &str| {
             let extension = Utf8Path::new(file).extension().unwrap_or_default();
             WEIGHTS.contains(&extension) && file_stem(file) == stem(family)

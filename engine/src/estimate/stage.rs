@@ -8,7 +8,7 @@ use super::Estimator;
 use super::flow::Flow;
 use crate::machine::Device;
 use crate::measure::{self, MEGABYTE, Measure};
-use crate::pipeline::{StageSpec, StageWork};
+use crate::pipeline::{Input, Reference, StageSpec, StageWork};
 use crate::plan::inputs::arriving_items;
 use crate::plan::items::item_reads;
 use crate::plan::{ItemPlan, StagePlan, Work};
@@ -27,6 +27,9 @@ const WORKER_RAM: f64 = 6e8;
 const GPU_WORKER_RAM: f64 = 3e9;
 pub const GPU_CONTEXT: f64 = 6e8;
 const RAM_SPREAD: f64 = 1.7;
+/// The largest tensor of a text model, its embedding, is a fifth of the weights, and in memory in two
+/// forms.
+const TENSOR_SHARE: f64 = 0.4;
 /// The least part of the time of a published model that a small one takes.
 const LEAST_SHARE: f64 = 0.01;
 /// Clips of a batch on a GPU together, in seconds of sound.
@@ -204,7 +207,9 @@ impl Estimator<'_> {
             basis: Basis::Formula,
             seconds: Some(Figure::within(bytes / WEIGHT_BYTES_PER_SECOND, 3.0)),
             disk_bytes: Some(Figure::within(bytes * weights.written, 1.2)),
-            ram_bytes: Some(self.ram(spec, device) + Figure::within(bytes, RAM_SPREAD)),
+            ram_bytes: Some(
+                self.ram(spec, device) + Figure::within(bytes * in_memory(spec), RAM_SPREAD),
+            ),
             ..StageEstimate::unknown(0)
         }
     }
@@ -253,6 +258,13 @@ impl Estimator<'_> {
             }
         }
     }
+}
+
+/// The part of the weights that is in memory at once. Files of others are read tensor by tensor.
+fn in_memory(spec: &StageSpec) -> f64 {
+    let is_asset = |reference: &Reference| matches!(reference, Reference::Asset(_));
+    let is_import = |input: &Input| input.references.iter().any(is_asset);
+    if spec.inputs.values().any(is_import) { TENSOR_SHARE } else { 1.0 }
 }
 
 /// A peak that was seen, if one was.

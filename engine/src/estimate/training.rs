@@ -9,8 +9,8 @@ use stage_families::find;
 use stage_families::training::{Effort, Memory, Rows, Setting, TokenRows, Trainable};
 
 use super::Estimator;
-use super::beside::Beside;
 use super::flow::{Flow, Limit};
+use super::overhead::Overhead;
 use super::stage::GPU_CONTEXT;
 use crate::machine::Device;
 use crate::measure::Measure;
@@ -97,8 +97,8 @@ impl Estimator<'_> {
         let measured = measured.filter(|(_, basis)| *basis != Basis::Similar);
         let total = plan.memory(plan.setting.rows).total();
         let is_gpu = matches!(device, Device::Gpu(_));
-        let beside = if is_gpu { GPU_CONTEXT } else { 0.0 };
-        let memory = Figure::within(total, MEMORY_SPREAD) + Figure::exact(beside);
+        let context = if is_gpu { GPU_CONTEXT } else { 0.0 };
+        let memory = Figure::within(total, MEMORY_SPREAD) + Figure::exact(context);
         let mut estimate = StageEstimate {
             basis: Basis::Formula,
             seconds: None,
@@ -111,16 +111,16 @@ impl Estimator<'_> {
             ..StageEstimate::unknown(0)
         };
         let left = plan.steps() * self.left_of(spec.id);
-        let beside = Beside {
+        let overhead = Overhead {
             state_bytes: plan.bytes(1.0, 0.0),
-            ..self.beside(spec, &plan.expected.course, left)
+            ..self.overhead(spec, &plan.expected.course, left)
         };
         let mut scale = 1.0;
         if let Some((measure, basis)) = measured {
             if let (Some(steps), Some(step)) =
                 (measure.seconds.total(left, 0.0, 0.1), measure.seconds.total(1.0, 0.0, 0.0))
             {
-                let all = steps + beside.seconds(step.likely, Some(&measure));
+                let all = steps + overhead.seconds(step.likely, Some(&measure));
                 estimate.seconds = Some(early(all, plan.may_end_early()));
                 estimate.basis = basis;
             }
@@ -135,7 +135,7 @@ impl Estimator<'_> {
         }
         if estimate.seconds.is_none() {
             let step = self.step_seconds(&plan, device);
-            let all = Figure::within(step * left, TIME_SPREAD) + beside.seconds(step, None);
+            let all = Figure::within(step * left, TIME_SPREAD) + overhead.seconds(step, None);
             estimate.seconds = Some(early(all, plan.may_end_early()));
         }
         if estimate.disk_bytes.is_none() {

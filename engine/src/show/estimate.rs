@@ -159,6 +159,11 @@ impl EstimateText<'_> {
     }
 }
 
+/// The counts that are only assumed, for where courses stand alone.
+pub fn assumed_counts(estimate: &Estimate) -> String {
+    estimate.assumed_counts.iter().map(|count| format!("assumed: {}\n", clean(count))).collect()
+}
+
 /// The courses of the trainings, with the parts that will probably never act.
 pub fn courses(estimate: &Estimate, pipeline: &Pipeline, paint: Paint) -> String {
     let mut text = String::new();
@@ -321,6 +326,7 @@ mod tests {
             total: total.clone(),
             gpus: vec![gpu("t4", Fit::No, false), gpu("a100", Fit::Yes, true)],
             assumptions: vec!["the moon is round".to_owned()],
+            assumed_counts: Vec::new(),
             fitted: None,
             devices: Vec::new(),
         };

@@ -46,6 +46,14 @@ fn check_and_plan_tell_what_trainings_will_do() {
         assert!(finnish.contains("60 passes over 3,920 clips, 80 held out, 0 left out"));
         assert!(told.contains("\nadapters: 2,625 steps"), "{told}");
     }
+    let (_, told, _) = said(&project(RECIPE), &["check", "."]);
+    assert!(told.contains("\nassumed: `") && told.contains("as `[expect]` says\n"), "{told}");
+    let without = RECIPE.split("[expect]").next().unwrap().to_owned();
+    let (_, told, errors) = said(&project(&without), &["check", "."]);
+    assert!(
+        told.contains(" gives 1000 clips of 6.0 s each, until `[expect]` says"),
+        "{told}{errors}"
+    );
     let (_, told, _) = said(&bare, &["plan", ".", "--json"]);
     let plan: Value = serde_json::from_str(&told).unwrap();
     let training = &plan["estimate"]["stages"]["finnish"]["training"];
@@ -89,6 +97,7 @@ fn of_an_empty_folder_no_schedule_follows() {
     let (code, told, errors) = said(&project, &["check", "."]);
     assert_eq!(code, Some(0), "{errors}");
     assert!(!told.contains("warning"), "{told}");
+    assert!(errors.contains(" gives no items: look at its files"), "{errors}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ const DOUBT: f64 = 0.1;
 
 /// The expected number of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Beside {
+pub struct Overhead {
     /// True when nothing is done yet: the training begins with a preflight.
     pub has_preflight: bool,
     pub validations: f64,
@@ -39,7 +39,7 @@ pub struct Beside {
     pub state_bytes: f64,
 }
 
-impl Beside {
+impl Overhead {
     /// With steps of this length.
     pub fn seconds(&self, step: f64, measure: Option<&Measure>) -> Figure {
         let row = step / self.rows.max(1.0);
@@ -64,7 +64,7 @@ impl Beside {
 
 impl Estimator<'_> {
     /// For a training with this number of steps left.
-    pub fn beside(&self, spec: &StageSpec, course: &Course, steps: f64) -> Beside {
+    pub fn overhead(&self, spec: &StageSpec, course: &Course, steps: f64) -> Overhead {
         let table = &course.timetable;
         let is_new = !self.has_checkpoint(spec.id);
         let clips = course.clips;
@@ -76,7 +76,7 @@ impl Estimator<'_> {
             0 => 0.0,
             every => (steps / every as f64).floor(),
         };
-        Beside {
+        Overhead {
             has_preflight: is_new && spec.parameters.flag("preflight").unwrap_or(false),
             validations: if held_out > 0.0 { validations } else { 0.0 },
             saves: saves + 1.0,
@@ -91,8 +91,8 @@ impl Estimator<'_> {
 mod tests {
     use super::*;
 
-    fn beside() -> Beside {
-        Beside {
+    fn overhead() -> Overhead {
+        Overhead {
             has_preflight: true,
             validations: 3.0,
             saves: 2.0,
@@ -104,12 +104,12 @@ mod tests {
 
     #[test]
     fn start_preflight_validations_and_saves_are_terms_of_their_own() {
-        let seconds = |beside: Beside| beside.seconds(8.0, None).likely;
+        let seconds = |overhead: Overhead| overhead.seconds(8.0, None).likely;
         // Rows of 2 s: ten with both passes, three saves of 2 s, 30 forward passes, two saves.
-        assert_eq!(seconds(beside()), (5.0 + 20.0 + 6.0) + 24.0 + 4.0);
-        let without = Beside { has_preflight: false, ..beside() };
+        assert_eq!(seconds(overhead()), (5.0 + 20.0 + 6.0) + 24.0 + 4.0);
+        let without = Overhead { has_preflight: false, ..overhead() };
         assert_eq!(seconds(without), 5.0 + 24.0 + 4.0);
-        let blind = Beside { validations: 0.0, ..without };
+        let blind = Overhead { validations: 0.0, ..without };
         assert_eq!(seconds(blind), 5.0 + 4.0);
     }
 
@@ -117,12 +117,12 @@ mod tests {
     fn what_was_measured_takes_the_place_of_each_term() {
         let mut measure = Measure::default();
         measure.validation.add(0.0, 7.0);
-        assert_eq!(beside().seconds(8.0, Some(&measure)).likely, 31.0 + 21.0 + 4.0);
+        assert_eq!(overhead().seconds(8.0, Some(&measure)).likely, 31.0 + 21.0 + 4.0);
         measure.save.add(0.0, 0.5);
         measure.start.add(1.0, 40.0);
         measure.start.add(0.0, 10.0);
-        assert_eq!(beside().seconds(8.0, Some(&measure)).likely, 40.0 + 21.0 + 1.0);
-        let going_on = Beside { has_preflight: false, ..beside() };
+        assert_eq!(overhead().seconds(8.0, Some(&measure)).likely, 40.0 + 21.0 + 1.0);
+        let going_on = Overhead { has_preflight: false, ..overhead() };
         assert_eq!(going_on.seconds(8.0, Some(&measure)).likely, 10.0 + 21.0 + 1.0);
     }
 }
