@@ -468,8 +468,8 @@ pub enum CacheCommand {
     Gc(CacheGc),
     /// Put back what was removed and is still in the trash.
     ///
-    /// What was made again since stays as it is. The next `gc` removes again what no kept run
-    /// reaches.
+    /// Objects that were made again meanwhile are left alone. The next `gc` removes the restored
+    /// ones again, unless a kept run reaches them.
     Restore(CacheRestore),
     /// Keep the results of a run until it is unpinned.
     Pin(CachePin),

@@ -62,7 +62,7 @@ impl Bpe {
     /// counts, as in the original: the ids are given anew from the end of the ranks.
     pub fn read(ranks: &[u8], specials: &[u8]) -> Result<Bpe, FormatError> {
         if specials.len() > MOST_SPECIALS {
-            let message = format!("its {} bytes are beyond all reason", specials.len());
+            let message = format!("{} bytes, of {MOST_SPECIALS} at most", specials.len());
             return Err(FormatError::too_much(SPECIALS, message));
         }
         let map: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(specials)

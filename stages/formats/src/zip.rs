@@ -60,7 +60,7 @@ impl Archive {
     pub fn read(parts: Parts) -> Result<Archive, FormatError> {
         let Directory { start, count } = directory(&parts)?;
         if count > MAX_ENTRIES {
-            let message = format!("its directory has {count} entries, which is beyond all reason");
+            let message = format!("a directory of {count} entries, of {MAX_ENTRIES} at most");
             return Err(FormatError::too_much(FORMAT, message));
         }
         let mut walk = Walk::new(&parts, start);
@@ -117,7 +117,7 @@ impl Archive {
     pub fn reader(&self, name: &str, limit: usize) -> Result<EntryReader<'_>, FormatError> {
         let entry = self.entry(name)?;
         if entry.size > limit {
-            let message = format!("`{name}` has {} bytes, which is beyond all reason", entry.size);
+            let message = format!("`{name}` has {} bytes, of {limit} at most", entry.size);
             return Err(FormatError::too_much(FORMAT, message));
         }
         let stored = self.parts.reader(self.data(name, &entry)?, entry.compressed);
@@ -248,7 +248,7 @@ impl<'a> Walk<'a> {
                 Err(FormatError::Read { format: FORMAT, source: error })
             }
             Err(_) if self.reader.limit() == 0 => {
-                Err(FormatError::too_much(FORMAT, "its directory is beyond all reason"))
+                Err(FormatError::too_much(FORMAT, "its directory is too long"))
             }
             Err(_) => Err(damaged("its directory is cut short")),
         }

@@ -45,7 +45,7 @@ fn texts_become_what_tiktoken_makes_of_them() {
 }
 
 #[test]
-fn special_tokens_beyond_all_reason_are_refused() {
+fn special_tokens_of_too_many_bytes_are_refused() {
     let ranks = std::fs::read(fixtures().join("tokenizer.tiktoken")).unwrap();
     let name = "x".repeat(1 << 20);
     let error = Bpe::read(&ranks, format!("{{\"{name}\": 0}}").as_bytes()).unwrap_err();

@@ -119,8 +119,9 @@ items is set aside.",
             parameter_type: ParameterType::Choice(&["reject", "reject-all", "fail"]),
             default: Default::Text("reject"),
             role: Role::Execution,
-            doc: "Whether a status other than 0 sets the item aside or ends the run. With `reject-all` \
-                  items are set aside even where the first 20 fail alike.",
+            doc: "For a status other than 0: `reject` sets the item aside, and ends the stage if the \
+                  first 20 items fail alike; `reject-all` sets items aside in any case; `fail` ends \
+                  the run.",
             ..Parameter::BASE
         },
     ],

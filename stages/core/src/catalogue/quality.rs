@@ -85,13 +85,13 @@ measure that a recording is too short or too silent for is left out.
 
 pub static PAIR: Kind = Kind {
     name: "quality.pair",
-    summary: "Puts beside each synthesis the recording of the same sentence.",
+    summary: "Pairs each synthesis with the recording of the same sentence.",
     doc: "\
 A synthesis gets fields of the recording that has the same id, or the same text in a field: `audio`
 becomes `reference_audio`. Held-out clips that `fish.synthesize` has spoken keep their ids. Those of
 `model.audition` have the id of the sentence in `sentence`: `by = \"sentence\"`, `reference_by =
-\"id\"`. What has no recording is set aside; where that is meant, `quarantine = 1.0` allows it. It is an
-error when nothing has one, and when two recordings come into question.",
+\"id\"`. Syntheses without a recording are set aside; `quarantine = 1.0` allows any number of them. It
+is an error if none has a recording, or if two recordings fit one synthesis.",
     work: Work::Gather,
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[

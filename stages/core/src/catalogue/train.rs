@@ -248,8 +248,8 @@ pub const TRAINING: [Parameter; COUNT] = [
     execution(or_share(count(
         "save_every",
         SAVE_EVERY,
-        "Steps between checkpoints, or a share of all steps, which are what a run that was stopped goes on from; 0: by time \
-         alone. One is always saved when the run is asked to stop.",
+        "Steps between checkpoints, or a share of all steps. A stopped run goes on from its last checkpoint. 0: \
+         by time alone. A request to stop always saves one.",
     ))),
     execution(Parameter {
         name: "save_interval",

@@ -32,7 +32,7 @@ pub fn read(parts: &Parts) -> Result<Header, FormatError> {
     let length = length.first_chunk().copied().map(u64::from_le_bytes);
     let length = length.ok_or_else(|| damaged("it is cut short"))?;
     if length > MAX_HEADER {
-        let message = format!("its header has {length} bytes, which is beyond all reason");
+        let message = format!("a header of {length} bytes, of {MAX_HEADER} at most");
         return Err(FormatError::too_much(FORMAT, message));
     }
     let start = LENGTH + length as usize;
