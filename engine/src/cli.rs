@@ -46,7 +46,7 @@ use stage_core::Stage;
 use stage_core::programs::watcher;
 
 use arguments::{Arguments, Command};
-use error::{CliError, Exit, FAILED};
+use error::{CliError, Exit, FAILED, PAUSED};
 use guard::Guard;
 use output::Output;
 use project::Program;
@@ -82,7 +82,12 @@ fn start(stages: Vec<Arc<dyn Stage>>, began: Instant) -> u8 {
     let _guard = Guard::new();
     let output = match Output::take() {
         Ok(output) => output,
-        Err(error) => return report_error(&CliError::Output(error), &terminal),
+        Err(error) => {
+            let error = CliError::process("keep standard output open")(error);
+            let code = report_error(&error, &terminal);
+            let is_pause = matches!(arguments.command, Command::Run(_));
+            return if is_pause && error.machine_fault().is_some() { PAUSED } else { code };
+        }
     };
     let program = Program::new(stages, terminal, output, began);
     match execute(&program, &arguments.command) {

@@ -27,7 +27,7 @@ use crate::engine::{EngineError, Sink};
 use crate::leftovers;
 use crate::pipeline::{Export, Pipeline, StageId, StageSpec};
 use crate::plan::{Planned, StagePlan};
-use crate::record::{EXPORT, ExportRecord, PortValue, decode, encode};
+use crate::record::{EXPORT, ExportRecord, LeftOut, PortValue, decode, encode};
 use crate::store::{ReadError, Store};
 
 use paths::{Ground, fill, is_inside, plain};
@@ -41,6 +41,7 @@ struct Written {
     unchanged: u64,
     removed: u64,
     problems: Vec<String>,
+    left_out: Option<LeftOut>,
     lost: Vec<Digest>,
 }
 
@@ -78,6 +79,10 @@ pub fn export(
             if let Some(message) = one_for_all(&done.problems) {
                 let help = Some("choose another `export` path, or make room for it".to_owned());
                 sink(Event::StageFailed { stage: stage.clone(), message, help });
+            }
+            if let Some(left_out) = &done.left_out {
+                let (stage, message) = (Some(stage.clone()), left_out.to_string());
+                sink(Event::Note { stage, message });
             }
             if done.written + done.removed > 0 {
                 let Written { written, unchanged, removed, .. } = done;
@@ -132,16 +137,26 @@ impl One<'_> {
         let before = cache.get(EXPORT, &section)?;
         let before = before.and_then(|bytes| decode::<ExportRecord>(&bytes));
         let licenses = self.spec.licenses.clone();
-        let now = ExportRecord { value, licenses, boot: cache.fs().boot().unwrap_or_default() };
+        let boot = cache.fs().boot().unwrap_or_default();
+        let mut now = ExportRecord { value, licenses, boot, left_out: None };
         let same_boot = before.as_ref().is_none_or(|before| before.boot == now.boot);
-        let same = before.as_ref() == Some(&now);
-        if same && let Some(count) = self.intact(self.store.index(), &section) {
-            return Ok(Written { unchanged: count, ..Written::default() });
+        let as_before = |count, before: &ExportRecord| Written {
+            unchanged: count,
+            left_out: before.left_out.clone(),
+            ..Written::default()
+        };
+        let same = before.as_ref().filter(|before| before.is_of_the_same(&now));
+        if let Some(before) = same
+            && let Some(count) = self.intact(self.store.index(), &section)
+        {
+            return Ok(as_before(count, before));
         }
         // Another process may have exported the same since the plan was made.
         let index = StatIndex::load(cache)?;
-        if same && let Some(count) = self.intact(&index, &section) {
-            return Ok(Written { unchanged: count, ..Written::default() });
+        if let Some(before) = same
+            && let Some(count) = self.intact(&index, &section)
+        {
+            return Ok(as_before(count, before));
         }
         let entries = index.section(&section);
         let mut done = Written::default();
@@ -158,6 +173,11 @@ impl One<'_> {
                 return Err(EngineError::Stage { stage, error });
             }
         };
+        now.left_out = done.left_out.clone();
+        if let Some(left_out) = self.too_many_left_out(&now) {
+            done.problems.push(left_out.to_string());
+            done.left_out = None;
+        }
         let mut old = Old::default();
         for entry in entries.into_iter().flat_map(Section::iter) {
             old.digests.insert(Utf8PathBuf::from(&entry.path), entry.digest);
@@ -165,7 +185,7 @@ impl One<'_> {
                 old.entries.insert(entry.path.clone(), entry);
             }
         }
-        if let Some(before) = before.as_ref().filter(|before| **before != now) {
+        if let Some(before) = before.as_ref().filter(|before| !before.is_of_the_same(&now)) {
             self.add_recorded(before, &mut old);
         }
         leftovers::remove(cache, self.store.base(), wanted.keys().chain(old.digests.keys()));
@@ -176,6 +196,12 @@ impl One<'_> {
         gone::remove(self.store, |path| wanted.contains_key(path), &old.digests, &mut done)?;
         self.remember(section, now, entries, &done)?;
         Ok(done)
+    }
+
+    /// Items without a path count like items that are set aside.
+    fn too_many_left_out<'r>(&self, now: &'r ExportRecord) -> Option<&'r LeftOut> {
+        let limit = self.spec.policy.quarantine;
+        now.left_out.as_ref().filter(|left_out| limit.is_exceeded(left_out.items, left_out.of))
     }
 
     /// How many files the last export left, if all of them are as it left them.
@@ -205,10 +231,10 @@ impl One<'_> {
                 let path = self.artifact_targets(fields, &mut targets);
                 self.add_licenses(path, &record.licenses, &mut targets)?;
             }
-            PortValue::Dataset { root, .. } => {
+            PortValue::Dataset { root, items } => {
                 for bucket in self.store.dataset(root)?.buckets {
                     for item in self.store.chunk(&bucket.chunk)?.items {
-                        self.item_target(&item, &mut targets, done);
+                        self.item_target(&item, *items, &mut targets, done);
                     }
                 }
             }
@@ -219,6 +245,7 @@ impl One<'_> {
     fn item_target(
         &self,
         item: &Item,
+        of: u64,
         targets: &mut BTreeMap<Utf8PathBuf, Blob>,
         done: &mut Written,
     ) {
@@ -226,7 +253,7 @@ impl One<'_> {
         let Some(blob) = item.fields.blob(name) else { return };
         let path = match fill(&self.export.template, item) {
             Ok(path) => path,
-            Err(problem) => return done.problems.push(format!("item `{}`: {problem}", item.id)),
+            Err(why) => return LeftOut::note(&mut done.left_out, of, &item.id, &why),
         };
         if targets.insert(path.clone(), Blob::clone(blob)).is_some() {
             done.problems.push(format!("two items would be exported to `{path}`"));

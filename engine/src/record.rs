@@ -1,6 +1,7 @@
 //! What is written in the ledger, and under which keys.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use cache::{Digest, Table};
@@ -131,8 +132,10 @@ pub struct Aside {
     pub roots: BTreeMap<String, Digest>,
 }
 
-fn or_none<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Aside>, D::Error> {
-    Ok(Option::<Aside>::deserialize(from).unwrap_or_default())
+fn or_none<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    Ok(Option::<T>::deserialize(from).unwrap_or_default())
 }
 
 /// What was last exported, as durable knowledge beside the memo of the files' stats.
@@ -143,6 +146,47 @@ pub struct ExportRecord {
     pub licenses: BTreeSet<String>,
     /// Which start of the machine that was; empty where it does not tell.
     pub boot: String,
+    /// The last field, so that older records without it can still be read.
+    #[serde(deserialize_with = "or_none")]
+    pub left_out: Option<LeftOut>,
+}
+
+impl ExportRecord {
+    /// Whether another export would write the same.
+    pub fn is_of_the_same(&self, other: &ExportRecord) -> bool {
+        let ExportRecord { value, licenses, boot, left_out: _ } = self;
+        (value, licenses, boot) == (&other.value, &other.licenses, &other.boot)
+    }
+}
+
+/// Items that no file can be named after.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeftOut {
+    pub items: u64,
+    /// The number of all items.
+    pub of: u64,
+    /// The first of them, and why.
+    pub first: String,
+}
+
+impl LeftOut {
+    /// Takes note of one more.
+    pub fn note(left_out: &mut Option<LeftOut>, of: u64, item: &str, why: &str) {
+        let all = left_out.get_or_insert_with(|| LeftOut {
+            items: 0,
+            of,
+            first: format!("item `{item}`: {why}"),
+        });
+        all.items += 1;
+    }
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LeftOut { items, of, first } = self;
+        let before = if *items == 1 { ": " } else { "; the first is " };
+        write!(formatter, "{items} of {of} items cannot be exported{before}{first}")
+    }
 }
 
 /// The present and the previous state of a stage of a pipeline, for reasons.

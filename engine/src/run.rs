@@ -5,7 +5,7 @@ mod aside;
 mod commit;
 mod context;
 mod device;
-mod doubt;
+mod export_paths;
 mod finish;
 mod gather;
 mod gpu;
@@ -17,6 +17,7 @@ mod lookups;
 pub(crate) mod message;
 mod meter;
 mod pool;
+mod program_check;
 pub(crate) mod replay;
 mod schedule;
 mod scratch;
@@ -26,7 +27,7 @@ mod total;
 mod train_stage;
 pub mod training;
 mod trial;
-mod vigil;
+mod watchdog;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -57,7 +58,7 @@ use schedule::{Ending, Schedule, State};
 use scratch::Scratch;
 use spending::Spending;
 use total::Total;
-use vigil::Vigil;
+use watchdog::Watchdog;
 
 pub(crate) use item_stage::item_weight;
 pub(crate) use meter::threads_of;
@@ -275,7 +276,6 @@ impl Pass<'_> {
         if is_settled(&plan, self.wanted) {
             return self.take_over(plan, planner, total, sink);
         }
-        self.home.get_or_insert_with(|| Home::of(self.cache.fs().as_ref(), self.pipeline));
         let is_first = total.expected.is_none() && self.options.probe.is_none();
         if is_first {
             total.expected = self.estimate(&plan, sink)?;
@@ -288,6 +288,8 @@ impl Pass<'_> {
                 none.insert(Spending::begin(self.cache, self.pipeline, self.number, began)?)
             }
         };
+        let home =
+            &*self.home.get_or_insert_with(|| Home::of(self.cache.fs().as_ref(), self.pipeline));
         let (messages, received) = unbounded();
         let shared = Shared {
             engine: Arc::new(self.engine.clone()),
@@ -309,6 +311,7 @@ impl Pass<'_> {
             engine: self.engine,
             pipeline: self.pipeline,
             store: planner.store.clone(),
+            home,
             planner,
             plans: plan.stages,
             states: self.pipeline.ids().map(state).collect(),
@@ -327,7 +330,7 @@ impl Pass<'_> {
             run: self.number,
             gpus: gpu_hours,
             spending,
-            vigil: Vigil::default(),
+            watchdog: Watchdog::default(),
             deaths: HashMap::new(),
             aside: BTreeMap::new(),
             halted: false,

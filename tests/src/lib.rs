@@ -19,5 +19,5 @@ pub mod voice;
 pub mod worlds;
 
 pub use lab::{Lab, MANIFEST, Ran};
-pub use project::{Project, RanProgram, command, copy_folder, tone, wav, write_clips};
+pub use project::{CLIPS, Project, RanProgram, command, copy_folder, tone, wav, write_clips};
 pub use running::{Running, send};

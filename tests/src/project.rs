@@ -20,6 +20,17 @@ pub struct RanProgram {
     pub errors: String,
 }
 
+/// The head of a manifest with the clips of [`write_clips`].
+pub const CLIPS: &str = r#"
+[pipeline]
+name = "clips"
+
+[stage.clips]
+use = "corpus.table"
+table = "data/metadata.csv"
+audio = "data/wavs"
+"#;
+
 impl Default for Project {
     fn default() -> Project {
         Project { folder: tempfile::tempdir().unwrap() }
@@ -30,6 +41,13 @@ impl Project {
     pub fn new(manifest: &str) -> Project {
         let project = Project::default();
         project.write("pipeline.toml", manifest);
+        project
+    }
+
+    /// With the clips of [`write_clips`] as its stage `clips`, and more tables.
+    pub fn of_clips(names: &[&str], tables: &str) -> Project {
+        let project = Project::new(&format!("{CLIPS}{tables}"));
+        write_clips(&project, names);
         project
     }
 

@@ -75,6 +75,19 @@ fn stale_and_missing_tokens_are_told_apart_from_those_that_are_taken() {
 }
 
 #[test]
+fn tokens_that_are_no_files_count_as_missing_and_are_told() {
+    let project = project();
+    project.remove("data/aino/b.npy");
+    nix::unistd::mkfifo(&project.file("data/aino/b.npy"), nix::sys::stat::Mode::S_IRUSR).unwrap();
+    std::os::unix::fs::symlink("d.npy", project.file("data/aino/d.npy")).unwrap();
+    let ran = project.run();
+    assert_eq!(ran.executed()["adopted"], 4);
+    assert_eq!(ids(&project, "taken"), ["aino/a"]);
+    let ended = ran.all("stage-finished").into_iter().find(|event| event["stage"] == "clips");
+    assert_eq!(ended.unwrap()["notes"]["tokens that cannot be read"], 2, "{ran:?}");
+}
+
+#[test]
 fn an_array_that_arrives_or_a_clip_that_changes_is_looked_at_alone() {
     let project = project();
     project.run();

@@ -119,7 +119,12 @@ fn no_export_leads_into_the_cache_wherever_it_lies() {
     let refused = project.output(&["run", ".", "--cache", "out"]);
     let told = String::from_utf8(refused.stderr).unwrap();
     assert_eq!(refused.status.code(), Some(2), "{told}");
-    assert!(told.contains("would export into the cache folder"), "{told}");
+    assert!(told.contains("an export path cannot lead into the cache folder"), "{told}");
+    // Nor does another mistake hide it.
+    let refused = project.output(&["run", ".", "--cache", "out", "--set", "words.fields=[\"no\"]"]);
+    let both = String::from_utf8(refused.stderr).unwrap();
+    assert!(both.contains("an export path cannot lead into the cache folder"), "{both}");
+    assert!(both.contains("`no`"), "{both}");
     // What comes from the data is known only when it is exported.
     project.replace("pipeline.toml", "out/words/{id}.txt", "{speaker}/{id}/objects");
     project.replace("data/metadata.csv", "aino", "kept");
@@ -129,6 +134,68 @@ fn no_export_leads_into_the_cache_wherever_it_lies() {
     let failed = ran.all("stage-failed");
     assert!(failed[0]["message"].as_str().unwrap().contains("it leads into the cache"), "{ran:?}");
     assert!(!project.file("kept/a").exists());
+}
+
+/// One of the speakers has a name that no folder may have.
+fn odd_speakers(odd: &[&str]) -> Project {
+    let project = Project::new(&MANIFEST.replace("out/words/{id}", "out/words/{speaker}/{id}"));
+    write_clips(&project, &["a", "b", "c", "d", "e"]);
+    for name in odd {
+        let (usual, odd) = (format!("{name}.|aino"), format!("{name}.|../aino"));
+        project.replace("data/metadata.csv", &usual, &odd);
+    }
+    project
+}
+
+fn notes(ran: &RanProgram) -> Vec<&str> {
+    ran.all("note").into_iter().map(|note| note["message"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn an_item_that_cannot_be_exported_is_told_before_the_work_and_stops_no_other() {
+    let project = odd_speakers(&["b"]);
+    let ran = project.run();
+    assert_eq!(ran.executed()["words"], 5);
+    let told = "1 of 5 items cannot be exported: item `b`: its export path \
+                `out/words/../aino/b.txt` leaves the folder";
+    assert_eq!(notes(&ran), [told; 2], "before the work, and of the export");
+    let place = |name: &str| {
+        let is_it = |event: &serde_json::Value| event["event"] == name && event["stage"] == "words";
+        ran.events.iter().position(is_it).unwrap()
+    };
+    assert!(place("note") < place("stage-finished"), "{:?}", ran.events);
+    let exported = ["a.txt", "c.txt", "d.txt", "e.txt"];
+    assert_eq!(project.names("out/words/aino"), exported);
+    let again = project.run();
+    again.assert_nothing_done();
+    assert_eq!(notes(&again), [told], "it is not forgotten");
+    project.replace("data/metadata.csv", "../aino", "aino");
+    assert_eq!(notes(&project.run()), [""; 0]);
+    assert_eq!(project.names("out/words/aino").len(), 5);
+    // It may become so without any work on it.
+    project.replace("data/metadata.csv", "b.|aino", "b.|../aino");
+    let ran = project.run();
+    assert_eq!((ran.code, ran.executed().get("words")), (Some(0), None));
+    assert_eq!(notes(&ran).len(), 1, "{ran:?}");
+    assert_eq!(project.names("out/words/aino"), exported);
+}
+
+#[test]
+fn too_many_items_that_cannot_be_exported_fail_the_stage_before_its_work() {
+    let project = odd_speakers(&["a", "b", "c", "d"]);
+    let ran = project.run();
+    assert_eq!(ran.code, Some(1));
+    assert_eq!(ran.executed_in_any_case(), [("clips", 1)].into());
+    let failed = ran.all("stage-failed");
+    let message = failed[0]["message"].as_str().unwrap();
+    assert!(message.starts_with("4 of 5 items cannot be exported; the first is item `a`: "));
+    // Done before there was such an export.
+    let path = "out/words/{speaker}/{id}";
+    project.replace("pipeline.toml", path, "out/words/{id}");
+    assert_eq!(project.run().code, Some(0));
+    project.replace("pipeline.toml", "out/words/{id}", path);
+    let ran = project.run();
+    assert_eq!((ran.code, ran.all("stage-failed").len()), (Some(1), 1), "{ran:?}");
 }
 
 /// Outputs that lie in files of their own in the cache.

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 
 use cache::CacheError;
-use cache::fs::FsError;
+use cache::fs::{FsError, MachineFault};
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme};
 use stage_core::course::Idle;
 
@@ -53,6 +53,9 @@ pub enum CliError {
     File(#[from] FsError),
     #[error("standard output")]
     Output(#[from] io::Error),
+    /// What the process needs for itself, such as a thread.
+    #[error("cannot {what}")]
+    Process { what: &'static str, source: io::Error },
     /// With the name of each training.
     #[error("the schedule of a training has parts that can never act")]
     Schedules(Vec<(String, Idle)>),
@@ -69,16 +72,33 @@ impl CliError {
         CliError::Failed { message: message.into(), help: Some(help.into()) }
     }
 
+    pub fn process(what: &'static str) -> impl FnOnce(io::Error) -> CliError {
+        move |source| CliError::Process { what, source }
+    }
+
     /// The fault of the machine, if that is the cause.
     pub fn machine_fault(&self) -> Option<String> {
         match self {
             CliError::Engine(error) => error.machine_fault(),
             CliError::Cache(error) => error.machine_fault().map(|_| error.whole()),
-            CliError::File(error) => {
-                error.machine_fault().map(|_| format!("{error}: {}", error.source))
-            }
+            CliError::File(error) => error.machine_fault().map(|_| error.whole()),
+            CliError::Process { what, source } => MachineFault::of(source).map(|_| {
+                let advice = MachineFault::advice(source);
+                let advice = advice.map(|advice| format!("; {advice}")).unwrap_or_default();
+                format!("cannot {what}: {source}{advice}")
+            }),
             _ => None,
         }
+    }
+
+    /// The message with its causes in one line.
+    pub fn told(&self) -> String {
+        let mut told = self.to_string();
+        for cause in causes(self) {
+            told.push_str(": ");
+            told.push_str(&cause);
+        }
+        told
     }
 
     pub fn code(&self) -> u8 {

@@ -39,7 +39,8 @@ pub fn replay(
     let (path, is_own) = place(&project, spec, item, arguments.to.as_ref());
     let mut folder = Folder::make(&path, is_own)?;
     let stop = StopFlag::default();
-    interrupt::on_signals(stop.clone(), interrupt::silent())?;
+    interrupt::on_signals(stop.clone(), interrupt::silent())
+        .map_err(CliError::process("listen for signals"))?;
     let engine = program.engine(None, false);
     let folder_path = absolute(&folder.path)?;
     let replayer = Replayer {

@@ -56,10 +56,11 @@ fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     let stop = StopFlag::default();
     let output = outlet(arguments.json, program, &stop)?;
     let display = display(arguments.json, program, Some(&cache), output.clone())?;
-    interrupt::on_signals(stop.clone(), display.clone())?;
+    interrupt::on_signals(stop.clone(), display.clone())
+        .map_err(CliError::process("listen for signals"))?;
     let limit = arguments.stop_after.or(project.pipeline.session.stop_after_seconds);
     if let Some(seconds) = limit {
-        interrupt::after(seconds, start, stop.clone(), display.clone())?;
+        interrupt::after(seconds, start, stop.clone(), display.clone()).map_err(thread_failed)?;
     }
     let options = RunOptions {
         targets,
@@ -165,11 +166,16 @@ impl Drop for Feed {
 }
 
 /// The output of the display. A run with a display for people goes on when its reader is gone.
-fn outlet(json: bool, program: &Program, stop: &StopFlag) -> io::Result<Outlet> {
-    match json {
+fn outlet(json: bool, program: &Program, stop: &StopFlag) -> Result<Outlet, CliError> {
+    let outlet = match json {
         true => Outlet::new(program.output.clone(), stop),
         false => Outlet::new(Unminded(io::stderr()), stop),
-    }
+    };
+    outlet.map_err(thread_failed)
+}
+
+fn thread_failed(error: io::Error) -> CliError {
+    CliError::Process { what: "start a thread", source: error }
 }
 
 fn display(
@@ -177,7 +183,7 @@ fn display(
     program: &Program,
     cache: Option<&Cache>,
     output: Outlet,
-) -> io::Result<Shared> {
+) -> Result<Shared, CliError> {
     let mut reporters = Reporters::default();
     if let Some(cache) = cache {
         reporters.add(RunLog::new(cache));
@@ -185,12 +191,15 @@ fn display(
     let terminal = &program.terminal;
     match (json, terminal.errors_are_drawn) {
         (true, _) => reporters.add(JsonLines(output)),
-        (false, true) => reporters.add(Live::new(Surface {
-            output: Box::new(output),
-            paint: terminal.errors,
-            size: Box::new(terminal::size),
-            gauges: Box::new(gauge::of_this_machine),
-        })?),
+        (false, true) => reporters.add(
+            Live::new(Surface {
+                output: Box::new(output),
+                paint: terminal.errors,
+                size: Box::new(terminal::size),
+                gauges: Box::new(gauge::of_this_machine),
+            })
+            .map_err(thread_failed)?,
+        ),
         (false, false) => reporters.add(Lines::new(output, terminal.errors)),
     }
     Ok(Arc::new(Mutex::new(reporters)))

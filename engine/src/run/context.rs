@@ -21,7 +21,7 @@ use crate::record::{MEMO, decode, encode};
 use crate::store::{ReadError, Store};
 use crate::world::Unchanged;
 
-/// The field for the text of [`Context::first_told`].
+/// The field for the text of [`Context::remember_first`].
 const TOLD: &str = "told";
 
 pub struct EngineContext {
@@ -186,7 +186,7 @@ impl Context for EngineContext {
         }
     }
 
-    fn first_told(&mut self, key: &Digest, text: &str) -> Result<String, StageError> {
+    fn remember_first(&mut self, key: &Digest, text: &str) -> Result<String, StageError> {
         // A replay stores nothing, and gets the same answers as a run.
         let known = self.recorded(key)?;
         if let Some(known) = known.as_ref().and_then(|fields| fields.text(TOLD)) {

@@ -44,7 +44,7 @@ struct HandleState {
     /// process yet; one before it that was not given up on is tried again.
     condemned: AtomicU64,
     /// The run is stopping, and the process is not.
-    is_left: AtomicBool,
+    is_abandoned: AtomicBool,
     /// The number of messages from it.
     messages: AtomicU64,
 }
@@ -56,8 +56,8 @@ impl ProcessHandle {
     }
 
     /// Ends the process because the run stops: its work is left for the next run.
-    pub fn leave(&self) {
-        self.0.is_left.store(true, Ordering::SeqCst);
+    pub fn abandon(&self) {
+        self.0.is_abandoned.store(true, Ordering::SeqCst);
         self.end();
     }
 
@@ -88,7 +88,7 @@ impl ProcessHandle {
     fn set_process(&self, process: Option<Handle>) {
         *self.process() = process;
         // `leave` may have been called meanwhile, without seeing the process.
-        if self.is_left() {
+        if self.is_abandoned() {
             self.end();
         }
     }
@@ -97,8 +97,8 @@ impl ProcessHandle {
         self.0.condemned.load(Ordering::SeqCst) >= ticket
     }
 
-    fn is_left(&self) -> bool {
-        self.0.is_left.load(Ordering::SeqCst)
+    fn is_abandoned(&self) -> bool {
+        self.0.is_abandoned.load(Ordering::SeqCst)
     }
 
     fn has_said_something(&self) {
@@ -287,7 +287,7 @@ impl Host {
     }
 
     fn died(&mut self, why: &str) -> Failure {
-        if self.handle.is_left() {
+        if self.handle.is_abandoned() {
             self.end();
             return Failure::Stage(StageError::Stopped);
         }

@@ -8,9 +8,9 @@ use stage_core::event::Event;
 use stage_core::{Fields, Reject, StageError};
 
 use super::arrived::{self, GatherSources};
-use super::doubt::Doubt;
 use super::item_stage::ItemStage;
 use super::message::{Failure, ItemOutcome, Outcome};
+use super::program_check::ProgramCheck;
 use super::schedule::{InFlight, Schedule, State};
 use crate::engine::EngineError;
 use crate::excess::{self, Excess};
@@ -34,6 +34,7 @@ impl Schedule<'_> {
                 self.activate(id)?;
             }
         }
+        self.pipeline.ids().for_each(|id| self.check_export_paths(id));
         for id in self.pipeline.ids() {
             self.close_known(id)?;
         }
@@ -73,7 +74,7 @@ impl Schedule<'_> {
                 let job = Arc::new(self.job_handle(id)?);
                 let mut stage = ItemStage::new(work, reads, key, job);
                 stage.total = total;
-                stage.doubt = Doubt::of(self.pipeline.stage(id), todo);
+                stage.program_check = ProgramCheck::of(self.pipeline.stage(id), todo);
                 stage.batch_limit = self.known_limit(id)?;
                 stage.rejects = self.plans[id.0].rejects.clone();
                 self.states[id.0] = State::Items(Box::new(stage));
@@ -102,6 +103,7 @@ impl Schedule<'_> {
         for (item, reject) in &record.rejects {
             self.tell_quarantined(id, item, reject);
         }
+        self.notes[id.0] = record.notes.clone();
         let found = |value: &PortValue| match value {
             PortValue::Dataset { items, .. } => *items,
             PortValue::Artifact(_) => 1,
@@ -282,6 +284,7 @@ impl Schedule<'_> {
         }
         self.plans[id.0] = plan;
         self.activate(id)?;
+        self.check_export_paths(id);
         self.close_known(id)?;
         self.finish_complete().map(drop)
     }

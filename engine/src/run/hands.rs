@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::thread::JoinHandle;
 
+use cache::fs::Fs;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use stage_core::{Kind, Place};
 
@@ -43,6 +44,11 @@ struct Device {
 const POOL: &str = "";
 
 impl Hands {
+    /// See [`Scratch::is_gone`](super::scratch::Scratch::is_gone).
+    pub fn is_scratch_gone(&self, fs: &dyn Fs) -> bool {
+        self.shared.scratch.is_gone(fs)
+    }
+
     pub fn new(shared: Shared, gpus: Vec<String>) -> Hands {
         let (sender, tasks) = unbounded();
         let threads = shared.engine.threads.max(1);
@@ -174,7 +180,7 @@ impl Hands {
 
     /// Ends all workers, busy or not.
     pub fn leave_workers(&self) {
-        self.devices.values().for_each(|device| device.process.leave());
+        self.devices.values().for_each(|device| device.process.abandon());
     }
 
     /// Ends the workers in good order.

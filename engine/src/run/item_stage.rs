@@ -7,8 +7,8 @@ use cache::Digest;
 use stage_core::key::ItemReads;
 use stage_core::{Blob, Bucket, Item, Reject};
 
-use super::doubt::Doubt;
 use super::message::JobHandle;
+use super::program_check::ProgramCheck;
 use crate::plan::{ItemPlan, ItemWork, PartialBucket, PartialDataset, PartialItem};
 use crate::tables::ClosedBucket;
 
@@ -28,7 +28,7 @@ pub struct ItemStage {
     /// Items that failed without a verdict to keep, and why.
     pub failures: Vec<(Arc<str>, Reject)>,
     /// Present while the first failures may be those of a broken program.
-    pub doubt: Option<Doubt>,
+    pub program_check: Option<ProgramCheck>,
     /// The batch size that held after a lack of memory.
     pub batch_limit: Option<u64>,
     /// A running mean of the seconds that an item takes.
@@ -127,7 +127,7 @@ impl ItemStage {
             running: 0,
             rejects: Vec::new(),
             failures: Vec::new(),
-            doubt: None,
+            program_check: None,
             batch_limit: None,
             pace: 0.0,
             total: 0,

@@ -16,13 +16,14 @@ use stage_core::{Batching, Kind, Place, Reject, StageError};
 use super::commit::Committer;
 use super::gpu::Gpus;
 use super::hands::Hands;
+use super::home::Home;
 use super::item_stage::{ItemStage, Queued};
 use super::lookups::Lookups;
 use super::message::{GatherTask, ItemTask, JobHandle, Message, Task};
 use super::meter::Meter;
 use super::spending::Spending;
 use super::training::steps_done;
-use super::vigil::Vigil;
+use super::watchdog::Watchdog;
 use crate::engine::{Engine, EngineError, RunOptions, Sink};
 use crate::pipeline::{Pipeline, StageId};
 use crate::plan::StagePlan;
@@ -81,6 +82,7 @@ pub struct Schedule<'a> {
     pub engine: &'a Engine,
     pub pipeline: &'a Pipeline,
     pub store: Store,
+    pub home: &'a Home,
     pub planner: Planner<'a>,
     pub plans: Vec<StagePlan>,
     pub states: Vec<State>,
@@ -100,7 +102,7 @@ pub struct Schedule<'a> {
     pub gpus: Gpus,
     pub meter: Meter,
     pub spending: &'a mut Spending,
-    pub vigil: Vigil,
+    pub watchdog: Watchdog,
     /// Deaths of the worker without a result between them, by stage.
     pub deaths: HashMap<StageId, u32>,
     /// Items set aside by stages that work on all items, as reported: another attempt reports the

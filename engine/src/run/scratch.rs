@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cache::fs::Fs;
 use cache::{Cache, CacheError, StagingDir};
 use camino::Utf8PathBuf;
 
@@ -17,5 +18,11 @@ impl Scratch {
             Some(folder) => Ok(folder.path().to_owned()),
             None => Ok(made.insert(cache.staging()?).path().to_owned()),
         }
+    }
+
+    /// True when somebody else has removed the folder.
+    pub fn is_gone(&self, fs: &dyn Fs) -> bool {
+        let made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        made.as_ref().is_some_and(|folder| fs.exists(folder.path()).is_ok_and(|is_there| !is_there))
     }
 }

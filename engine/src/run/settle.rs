@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use cache::Digest;
+use cache::{CacheError, Digest};
 use stage_core::event::Event;
 use stage_core::{Item, Reject, StageError};
 
-use super::doubt::Unfit;
 use super::item_stage::{Arrived, Queued, Slot};
 use super::limit::Batch;
 use super::message::{Failure, ItemOutcome, Outcome};
+use super::program_check::Unfit;
 use super::schedule::{InFlight, Schedule, State};
 use crate::engine::EngineError;
 use crate::pipeline::StageId;
@@ -22,6 +22,14 @@ use crate::tables::close_bucket;
 const PACE: f64 = 0.1;
 /// A batch is halved this often at most before its worst item is alone.
 const DEATHS: u32 = 16;
+
+fn has_failed(outcome: &Outcome) -> bool {
+    let is_done = |outcome: &ItemOutcome| matches!(outcome, ItemOutcome::Done { .. });
+    match outcome {
+        Outcome::Items(outcomes) => !outcomes.iter().all(is_done),
+        Outcome::Gather(result) => result.is_err(),
+    }
+}
 
 impl Schedule<'_> {
     pub fn done(
@@ -37,9 +45,23 @@ impl Schedule<'_> {
         if !lost.is_empty() {
             self.note_lost(task.stage, &lost);
         }
+        if has_failed(&outcome) {
+            self.require_in_place()?;
+        }
         match outcome {
             Outcome::Gather(result) => self.gather_done(task, result, written),
             Outcome::Items(outcomes) => self.items_done(task, outcomes),
+        }
+    }
+
+    /// A failure is nobody's fault if the project or the cache is no longer there.
+    fn require_in_place(&self) -> Result<(), EngineError> {
+        let cache = self.store.cache();
+        self.home.require(cache.fs().as_ref())?;
+        cache.require_in_place()?;
+        match self.hands.is_scratch_gone(cache.fs().as_ref()) {
+            true => Err(CacheError::Gone { dir: cache.dir().to_owned() }.into()),
+            false => Ok(()),
         }
     }
 

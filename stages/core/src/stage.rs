@@ -74,7 +74,7 @@ pub trait Context {
 
     /// The first text given under a key in this cache: this text, if there was none before. For
     /// facts that no input holds, such as the recording with which a file was first seen.
-    fn first_told(&mut self, key: &Digest, text: &str) -> Result<String, StageError> {
+    fn remember_first(&mut self, key: &Digest, text: &str) -> Result<String, StageError> {
         const TOLD: &str = "told";
         if let Some(known) = self.recall(key)?.as_ref().and_then(|fields| fields.text(TOLD)) {
             return Ok(known.to_owned());

@@ -4,21 +4,13 @@ use std::collections::BTreeSet;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use throstle_tests::{Project, Running, write_clips};
+use throstle_tests::{Project, Running};
 
 /// A clip is worked on until there is a file `go`.
 const HELD: &str = r#"
-[pipeline]
-name = "held"
-
 [session]
 price_per_hour = 3600.0
 budget = 1000.0
-
-[stage.clips]
-use = "corpus.table"
-table = "data/metadata.csv"
-audio = "data/wavs"
 
 [stage.held]
 use = "command"
@@ -32,9 +24,7 @@ export = "out/{id}.txt"
 "#;
 
 fn project() -> Project {
-    let project = Project::new(HELD);
-    write_clips(&project, &["a"]);
-    project
+    Project::of_clips(&["a"], HELD)
 }
 
 /// Kills a run that has begun to work; its number.

@@ -4,18 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use throstle_tests::{Project, RanProgram, Running, command, write_clips};
+use throstle_tests::{CLIPS, Project, RanProgram, Running, command, write_clips};
 
 /// The clip `c` is worked on until there is a file `go` beside the folder of the project.
 const HELD: &str = r#"
-[pipeline]
-name = "held"
-
-[stage.clips]
-use = "corpus.table"
-table = "data/metadata.csv"
-audio = "data/wavs"
-
 [stage.held]
 use = "command"
 input = "clips"
@@ -49,7 +41,8 @@ fn project() -> Project {
     let inner = Project::default();
     write_clips(&inner, &["a", "b", "c", "d", "e"]);
     let project = Project::default();
-    inner.write("pipeline.toml", HELD.replace("ABOVE", project.path().to_str().unwrap()));
+    let held = HELD.replace("ABOVE", project.path().to_str().unwrap());
+    inner.write("pipeline.toml", format!("{CLIPS}{held}"));
     throstle_tests::copy_folder(inner.path(), &project.file("own"), &[]);
     project.write("above", "");
     project
@@ -66,6 +59,12 @@ fn run_while(project: &Project, act: impl FnOnce()) -> RanProgram {
     running.ended()
 }
 
+fn assert_blames_no_item(ran: &RanProgram) {
+    for event in ["item-quarantined", "stage-failed"] {
+        assert_eq!(ran.all(event), Vec::<&serde_json::Value>::new());
+    }
+}
+
 #[test]
 fn a_project_that_is_moved_during_a_run_is_told_and_its_old_folder_does_not_come_back() {
     let project = project();
@@ -73,6 +72,7 @@ fn a_project_that_is_moved_during_a_run_is_told_and_its_old_folder_does_not_come
     let ran = run_while(&project, || std::fs::rename(&own, &moved).unwrap());
     assert_eq!(ran.code, Some(1), "{}", ran.errors);
     assert!(ran.errors.contains("was removed or moved during the run"), "{}", ran.errors);
+    assert_blames_no_item(&ran);
     assert!(!own.exists());
     std::fs::rename(&moved, &own).unwrap();
     let again = run_while(&project, || {});
@@ -87,6 +87,7 @@ fn a_manifest_that_is_removed_during_a_run_is_told() {
     let ran = run_while(&project, || project.remove("own/pipeline.toml"));
     assert_eq!(ran.code, Some(1), "{}", ran.errors);
     assert!(ran.errors.contains("pipeline.toml` was removed or moved"), "{}", ran.errors);
+    assert_blames_no_item(&ran);
 }
 
 /// Others may still write into the folder.
@@ -110,6 +111,7 @@ fn a_cache_that_is_removed_or_moved_during_a_run_is_told_and_does_not_come_back(
         assert_eq!(ran.code, Some(1), "{}", ran.errors);
         let message = "was removed, moved or replaced while it was in use";
         assert!(ran.errors.contains(message), "{}", ran.errors);
+        assert_blames_no_item(&ran);
         assert!(!cache.exists());
         if moved {
             std::fs::rename(&place, &cache).unwrap();

@@ -8,20 +8,12 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use throstle_tests::{Project, RanProgram, Running, command, send, write_clips};
+use throstle_tests::{Project, RanProgram, Running, command, send};
 
 use crate::small;
 
 /// The clip `c` is worked on until there is a file `go`.
 const HELD: &str = r#"
-[pipeline]
-name = "held"
-
-[stage.clips]
-use = "corpus.table"
-table = "data/metadata.csv"
-audio = "data/wavs"
-
 [stage.held]
 use = "command"
 input = "clips"
@@ -48,8 +40,7 @@ fn wait_for(file: &Path) {
 #[test]
 fn a_signal_stops_the_run_with_75_and_the_next_goes_on_where_it_was() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        let project = Project::new(HELD);
-        write_clips(&project, &["a", "b", "c", "d", "e"]);
+        let project = Project::of_clips(&["a", "b", "c", "d", "e"], HELD);
         let mut running = Running::start(project.throstle(&["run", ".", "--json"]));
         wait_for(&project.file("begun"));
         running.send(signal);
@@ -70,8 +61,7 @@ fn a_signal_stops_the_run_with_75_and_the_next_goes_on_where_it_was() {
 #[test]
 fn a_second_signal_ends_the_users_own_programs_as_well() {
     for _ in 0..10 {
-        let project = Project::new(HELD);
-        write_clips(&project, &["c"]);
+        let project = Project::of_clips(&["c"], HELD);
         let mut running = Running::start(project.throstle(&["run", ".", "--json"]));
         wait_for(&project.file("begun"));
         // Two of a kind could arrive as one.
@@ -146,8 +136,7 @@ fn code_of(child: &mut Child) -> Option<i32> {
 #[test]
 fn a_signal_stops_a_run_that_nobody_reads() {
     for arguments in [&["run", "."][..], &["run", ".", "--json"]] {
-        let project = Project::new(HELD);
-        write_clips(&project, &["c"]);
+        let project = Project::of_clips(&["c"], HELD);
         let (_reader, full) = full_pipe();
         let mut command = project.throstle(arguments);
         match arguments.contains(&"--json") {
@@ -198,14 +187,6 @@ fn the_first_signal_ends_a_run_whose_reading_hangs() {
 
 /// Prints the processes that it started, in its own group and in another, and waits.
 const FAMILY: &str = r#"
-[pipeline]
-name = "family"
-
-[stage.clips]
-use = "corpus.table"
-table = "data/metadata.csv"
-audio = "data/wavs"
-
 [stage.held]
 use = "command"
 input = "clips"
@@ -223,8 +204,7 @@ outputs = { said = "said.txt" }
 
 #[test]
 fn no_program_outlives_an_engine_that_was_killed() {
-    let project = Project::new(FAMILY);
-    write_clips(&project, &["c"]);
+    let project = Project::of_clips(&["c"], FAMILY);
     let mut running = Running::start(project.throstle(&["run", ".", "--json"]));
     wait_for(&project.file("begun"));
     running.send(Signal::SIGKILL);

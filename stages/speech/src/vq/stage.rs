@@ -124,7 +124,7 @@ fn is_of_another_recording(
     sink.text("tokens adopted for", clip);
     sink.digest("tokens", tokens);
     let sound = sound_of(recording).to_string();
-    Ok(context.first_told(&sink.finish(), &sound)? != sound)
+    Ok(context.remember_first(&sink.finish(), &sound)? != sound)
 }
 
 /// The digest of the decoded sound: another container or tag does not change it.

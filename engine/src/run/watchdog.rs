@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The state of the workers since the run was asked to stop.
 #[derive(Default)]
-pub struct Vigil {
+pub struct Watchdog {
     /// The time of that signal; None if the run stops for another reason.
     pressed: Option<Instant>,
     lives: HashMap<String, Life>,
@@ -33,12 +33,12 @@ type Pulse = (u64, Option<u64>);
 struct Life {
     pulse: Pulse,
     seen: Instant,
-    is_left: bool,
+    is_abandoned: bool,
 }
 
 impl Life {
     fn new(pulse: Pulse, now: Instant) -> Life {
-        Life { pulse, seen: now, is_left: false }
+        Life { pulse, seen: now, is_abandoned: false }
     }
 
     fn see(&mut self, pulse: Pulse, now: Instant) {
@@ -69,20 +69,20 @@ impl Schedule<'_> {
         }
         let now = Instant::now();
         if stop.is_pressing() {
-            self.vigil.pressed.get_or_insert(now);
+            self.watchdog.pressed.get_or_insert(now);
         }
-        let pressed = self.vigil.pressed;
+        let pressed = self.watchdog.pressed;
         let mut left = Vec::new();
         for (device, process) in self.hands.busy_workers() {
             let pulse = process.pulse();
-            let life = self.vigil.lives.entry(device.to_owned()).or_insert_with(|| {
+            let life = self.watchdog.lives.entry(device.to_owned()).or_insert_with(|| {
                 process.wake();
                 Life::new(pulse, now)
             });
             life.see(pulse, now);
-            if let (Some(why), false) = (life.verdict(pressed, now), life.is_left) {
-                life.is_left = true;
-                process.leave();
+            if let (Some(why), false) = (life.verdict(pressed, now), life.is_abandoned) {
+                life.is_abandoned = true;
+                process.abandon();
                 left.push(format!(
                     "the worker for `{device}` {why} and is ended: its work is left for the next run"
                 ));

@@ -22,7 +22,7 @@ pub struct Unfit {
 }
 
 /// The first failures of a stage, before any other outcome.
-pub struct Doubt {
+pub struct ProgramCheck {
     held: Vec<Unfit>,
     /// The setting that sets items aside in any case, for the advice.
     way_out: String,
@@ -38,14 +38,14 @@ enum Judged {
     Trusted(Vec<Unfit>),
 }
 
-impl Doubt {
+impl ProgramCheck {
     /// `None` if that many equal failures are impossible, or mean nothing.
-    pub fn of(spec: &StageSpec, todo: u64) -> Option<Doubt> {
+    pub fn of(spec: &StageSpec, todo: u64) -> Option<ProgramCheck> {
         let Verdicts::OfProgram { parameter, unless } = spec.kind.verdicts else { return None };
         let is_trusted = |parameters: &Parameters| parameters.text(parameter) == Ok(unless);
-        let doubted = todo > ALIKE as u64 && !is_trusted(&spec.parameters);
+        let is_checked = todo > ALIKE as u64 && !is_trusted(&spec.parameters);
         let way_out = format!("{parameter} = \"{unless}\"");
-        doubted.then(|| Doubt { held: Vec::new(), way_out })
+        is_checked.then(|| ProgramCheck { held: Vec::new(), way_out })
     }
 
     fn judge(&mut self, unfit: Unfit) -> Judged {
@@ -86,8 +86,8 @@ impl Schedule<'_> {
     pub fn judge(&mut self, id: StageId, unfit: Unfit) -> Result<(), EngineError> {
         self.counts[id.0].executed += 1;
         let judged = match &mut self.states[id.0] {
-            State::Items(stage) => match &mut stage.doubt {
-                Some(doubt) => doubt.judge(unfit),
+            State::Items(stage) => match &mut stage.program_check {
+                Some(check) => check.judge(unfit),
                 None => Judged::Trusted(vec![unfit]),
             },
             // Results after a failure of the program are as doubtful as those before it.
@@ -103,15 +103,15 @@ impl Schedule<'_> {
                 self.fail_broken(id);
                 Ok(())
             }
-            Judged::Trusted(held) => self.settle_doubt(id, held),
+            Judged::Trusted(held) => self.settle_program_check(id, held),
         }
     }
 
     /// An item succeeded: the program works, and earlier failures were the items' own.
     pub fn trust(&mut self, id: StageId) -> Result<(), EngineError> {
         let State::Items(stage) = &mut self.states[id.0] else { return Ok(()) };
-        let Some(doubt) = stage.doubt.take() else { return Ok(()) };
-        self.settle_doubt(id, doubt.held)
+        let Some(check) = stage.program_check.take() else { return Ok(()) };
+        self.settle_program_check(id, check.held)
     }
 
     /// No more items come: too few failed to blame the program. True when there were any.
@@ -119,16 +119,16 @@ impl Schedule<'_> {
         let mut any = false;
         for id in self.pipeline.ids() {
             if let State::Items(stage) = &self.states[id.0] {
-                any |= stage.doubt.as_ref().is_some_and(|doubt| !doubt.held.is_empty());
+                any |= stage.program_check.as_ref().is_some_and(|check| !check.held.is_empty());
                 self.trust(id)?;
             }
         }
         Ok(any)
     }
 
-    fn settle_doubt(&mut self, id: StageId, held: Vec<Unfit>) -> Result<(), EngineError> {
+    fn settle_program_check(&mut self, id: StageId, held: Vec<Unfit>) -> Result<(), EngineError> {
         if let State::Items(stage) = &mut self.states[id.0] {
-            stage.doubt = None;
+            stage.program_check = None;
         }
         held.into_iter().try_for_each(|unfit| match unfit.is_verdict {
             true => self.reject(id, unfit.queued, unfit.reject),
@@ -138,9 +138,9 @@ impl Schedule<'_> {
 
     fn fail_broken(&mut self, id: StageId) {
         let State::Items(stage) = &mut self.states[id.0] else { return };
-        let Some(doubt) = stage.doubt.take() else { return };
-        self.fail(id, &doubt.error());
-        doubt.held.iter().for_each(|unfit| self.free_followers(&unfit.queued));
+        let Some(check) = stage.program_check.take() else { return };
+        self.fail(id, &check.error());
+        check.held.iter().for_each(|unfit| self.free_followers(&unfit.queued));
     }
 
     /// Items with the key of a failed one are done by their own stages.
