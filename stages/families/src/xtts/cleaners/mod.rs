@@ -2,9 +2,9 @@
 //! cleans them, all others plainly.
 
 mod abbreviations;
+mod chinese;
 mod korean;
 mod numbers;
-mod pinyin;
 mod spelling;
 mod symbols;
 
@@ -50,11 +50,14 @@ fn multilingual(text: &str, code: &str) -> String {
         // Elsewhere the small letter of `İ` has a mark of its own behind it.
         text = text.replace('İ', "i");
     }
-    let text = numbers::expand(&text.to_lowercase(), code);
+    let text = match code {
+        "zh" => chinese::normalise(&text.to_lowercase()),
+        _ => numbers::expand(&text.to_lowercase(), code),
+    };
     let text = abbreviations::expand(&text, code);
     let text = collapse(&symbols::expand(&text, code));
     match code {
-        "zh" => pinyin::transliterate(&text),
+        "zh" => chinese::transliterate(&text),
         "ko" => korean::romanise(&text),
         _ => text,
     }

@@ -4,7 +4,7 @@
 use super::spelling;
 
 /// Languages whose thousands are set off by commas; all others have dots there.
-const COMMAS: [&str; 4] = ["en", "ru", "zh", "ko"];
+const COMMAS: [&str; 3] = ["en", "ru", "ko"];
 
 /// Each number of a text that the language has words for; other digits stay.
 pub fn expand(text: &str, code: &str) -> String {

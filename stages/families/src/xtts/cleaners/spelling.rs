@@ -35,8 +35,7 @@ pub fn fraction(digits: &str, code: &str) -> Option<String> {
     let spelling = find(code)?;
     let own = digits.bytes().map(|digit| spelling.spell(u64::from(digit - b'0'), 0));
     let own: Option<Vec<String>> = own.collect();
-    let space = if code == "zh" { "" } else { " " };
-    Some(format!("{}{space}{}", spelling.point, own?.join(space)))
+    Some(format!("{} {}", spelling.point, own?.join(" ")))
 }
 
 fn find(code: &str) -> Option<&'static Spelling> {
