@@ -40,6 +40,8 @@ pub const MEL_RVQ: &str = "mel-rvq";
 pub const VITS: &str = "vits";
 /// An XTTS model.
 pub const XTTS: &str = "xtts";
+/// Adapters beside an XTTS model.
+pub const XTTS_LORA: &str = "xtts-lora";
 /// A speech recogniser.
 pub const WAV2VEC2: &str = "wav2vec2";
 

@@ -36,6 +36,7 @@ pub static FAMILIES: &[&dyn Family] = &[
     &vits::Vits,
     &wav2vec2::Wav2Vec2,
     &xtts::Xtts,
+    &xtts::Lora,
 ];
 
 /// The family of this name.

@@ -56,13 +56,19 @@ impl ModelLineage {
 
 impl AdapterLineage {
     pub fn of(adapters: &Fields) -> Result<AdapterLineage, StageError> {
+        AdapterLineage::read(adapters, artifact::LORA)
+    }
+
+    /// Of adapters of a family.
+    pub fn read(adapters: &Fields, family: &str) -> Result<AdapterLineage, StageError> {
+        let maker = if family == artifact::LORA { "fish.lora" } else { "xtts.lora" };
         let not_adapters = |why: String| {
             StageError::with_help(
                 format!("what arrived on `adapters` are no adapters: {why}"),
-                "give `adapters` a `fish.lora` stage",
+                format!("give `adapters` a `{maker}` stage"),
             )
         };
-        if adapters.text(artifact::FAMILY) != Some(artifact::LORA) {
+        if adapters.text(artifact::FAMILY) != Some(family) {
             let family = adapters.text(artifact::FAMILY).unwrap_or("nothing known");
             return Err(not_adapters(format!("it is `{family}`")));
         }

@@ -16,6 +16,8 @@ mod published;
 mod speakers;
 mod tensors;
 mod tokenizer;
+mod training;
+pub mod tune;
 mod vocabulary;
 
 use stage_core::{Kind, Parameters};
@@ -36,6 +38,7 @@ pub use self::tensors::{
     parameters,
 };
 pub use self::tokenizer::{Encoded, TextError, Tokenizer};
+pub use self::training::{training_memory, training_operations};
 pub use self::vocabulary::Vocabulary;
 use crate::artifact;
 use crate::export::Exporter;
@@ -44,6 +47,23 @@ use crate::import::Importer;
 use crate::model::{Assumed, Model};
 
 pub struct Xtts;
+
+/// Adapters beside the GPT of such a model.
+pub struct Lora;
+
+impl Family for Lora {
+    fn name(&self) -> &'static str {
+        artifact::XTTS_LORA
+    }
+
+    fn title(&self) -> &'static str {
+        "adapters of an XTTS model"
+    }
+
+    fn kinds(&self) -> &'static [&'static Kind] {
+        tune::KINDS
+    }
+}
 
 impl Family for Xtts {
     fn name(&self) -> &'static str {

@@ -6,6 +6,7 @@ use stage_core::{Kind, Parameters};
 use super::published::{Shapes, TextTokens};
 use super::{Config, Fresh, fresh_config, kinds, parameters};
 use crate::model::{Assumed, Model};
+use crate::training::Trainable;
 
 /// Published weights are in f32.
 const WEIGHT_BYTES: f64 = 4.0;
@@ -26,6 +27,10 @@ impl Model for Config {
     fn share(&self) -> f64 {
         let speaking = |config: &Config| parameters(&config.model_tensors()) as f64;
         speaking(self) / speaking(&Config::published())
+    }
+
+    fn trainable(&self) -> Option<&dyn Trainable> {
+        Some(self)
     }
 }
 

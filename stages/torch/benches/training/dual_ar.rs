@@ -57,6 +57,7 @@ fn batch(folder: &Path, config: &Config, options: &Options) -> Batch {
             let listed = |(at, clip): (usize, &Clip)| order::Clip {
                 id: format!("{at:04}"),
                 length: length(clip),
+                group: 0,
             };
             let listed: Vec<order::Clip> = clips.iter().enumerate().map(listed).collect();
             let longest = config.max_seq_len as usize;

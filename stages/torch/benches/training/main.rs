@@ -9,6 +9,7 @@ mod dual_ar;
 mod memory;
 mod step;
 mod vits;
+mod xtts;
 
 use std::path::Path;
 
@@ -31,6 +32,9 @@ pub struct Options {
     fused: bool,
     /// Of adapters; all weights are trained where it is 0.
     rank: i64,
+    /// In place of those of the model, where it has some.
+    dropout: Option<f64>,
+    attention_dropout: Option<f64>,
 }
 
 impl Default for Options {
@@ -44,6 +48,8 @@ impl Default for Options {
             packing: false,
             fused: false,
             rank: 0,
+            dropout: None,
+            attention_dropout: None,
         }
     }
 }
@@ -94,6 +100,7 @@ fn main() {
     match family.as_str() {
         "dual_ar" => dual_ar::serve(folder, &spec, &options),
         "vits" => vits::serve(folder, &spec, &options),
+        "xtts" => xtts::serve(folder, &spec, &options),
         other => panic!("no family `{other}`"),
     }
 }

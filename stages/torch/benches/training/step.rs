@@ -41,7 +41,7 @@ impl<'a, T: Trainee> Bench<'a, T> {
     }
 
     /// Answers line after line; `more` does what only this family can.
-    pub fn serve(mut self, memory: Memory, more: impl Fn(&T, &str)) {
+    pub fn serve(mut self, memory: Memory, more: impl Fn(&T, &str) -> Value) {
         for line in std::io::stdin().lines() {
             let line = line.unwrap();
             let (wall, user) = (Instant::now(), user_seconds());
@@ -52,10 +52,7 @@ impl<'a, T: Trainee> Bench<'a, T> {
                     json!({})
                 }
                 "peak" => json!({"bytes": memory.peak()}),
-                other => {
-                    more(&self.trainee, other);
-                    json!({})
-                }
+                other => more(&self.trainee, other),
             };
             self.wait();
             answer["seconds"] = Value::from(wall.elapsed().as_secs_f64());

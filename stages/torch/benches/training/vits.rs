@@ -3,6 +3,7 @@
 use std::hint::black_box;
 use std::path::Path;
 
+use serde_json::json;
 use stage_torch::vits::{
     Batch, Config, Form, Lessons, LossWeights, Nets, Recording, VitsTrainee, align, prepare,
 };
@@ -28,10 +29,13 @@ pub fn serve(folder: &Path, spec: &Spec, options: &Options) {
     let (tokens, frames) = (clip.tokens.len(), clip.wave.len() / config.hop() as usize);
     let device = options.device();
     let latents = Tensor::randn([1, config.flow_size, frames as i64], (Kind::Float, device));
-    let more = |trainee: &VitsTrainee, work: &str| match work {
-        "align" => one_alignment(frames, tokens),
-        "speak" => speak(trainee, &latents),
-        other => panic!("no work `{other}`"),
+    let more = |trainee: &VitsTrainee, work: &str| {
+        match work {
+            "align" => one_alignment(frames, tokens),
+            "speak" => speak(trainee, &latents),
+            other => panic!("no work `{other}`"),
+        }
+        json!({})
     };
     Bench::new(VitsTrainee::new(nets), batch, spec, options).serve(memory, more);
 }

@@ -11,7 +11,7 @@ use crate::error::TorchError;
 use crate::npy;
 use crate::train::clips::{self, Sides, Trainable, begin};
 use crate::train::order::Row;
-use crate::train::run::Data;
+use crate::train::run::{Data, Purpose};
 
 /// A clip as the model reads it, with what it is to predict.
 #[derive(Clone, Debug)]
@@ -119,7 +119,7 @@ pub struct ClipData<'a> {
 }
 
 impl Data<dual_ar::Batch> for ClipData<'_> {
-    fn batch(&self, rows: &[Row]) -> Result<dual_ar::Batch, TorchError> {
+    fn batch(&self, rows: &[Row], _: Purpose) -> Result<dual_ar::Batch, TorchError> {
         let clips = |row: &Row| row.iter().map(|clip| &self.clips[*clip].columns).collect();
         let rows: Vec<Vec<&dual_ar::Clip>> = rows.iter().map(clips).collect();
         dual_ar::Batch::new(self.codebooks, &rows, self.pad as i32)

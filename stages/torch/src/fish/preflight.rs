@@ -15,7 +15,7 @@ use crate::error::TorchError;
 use crate::layers::Pass;
 use crate::train::frozen::{check_frozen, frozen};
 use crate::train::losses::Means;
-use crate::train::run::Data;
+use crate::train::run::{Data, Purpose};
 use crate::train::{Settings, Trainee, rehearsal};
 
 /// A base that has learnt anything is below this share of the loss of one that has not.
@@ -47,7 +47,7 @@ impl<'a> Preflight<'a> {
     pub fn losses(&self, trainee: &DualArTrainee) -> Result<Means, StageError> {
         let data = self.clips.data(&self.model.vocabulary);
         let rows: Vec<Vec<usize>> = (0..self.clips.clips.len()).map(|clip| vec![clip]).collect();
-        let batch: Batch = data.batch(&rows)?;
+        let batch: Batch = data.batch(&rows, Purpose::HeldOut)?;
         let means = trainee.evaluate(&batch)?.means(&DualArTrainee::count(&batch))?;
         match means.total().is_finite() {
             true => Ok(means),

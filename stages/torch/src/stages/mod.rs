@@ -28,6 +28,10 @@ mod xtts_extend;
 #[cfg(test)]
 mod xtts_file_tests;
 mod xtts_init;
+mod xtts_merge;
+mod xtts_tune;
+#[cfg(test)]
+mod xtts_tune_tests;
 
 use stage_core::{Blob, Context, Fields, Item, Reject, Setup, Stage, StageError};
 
@@ -52,6 +56,9 @@ pub fn all(machine: &Machine) -> Vec<Box<dyn Stage>> {
         Box::new(vits_tune::VitsFinetune { machine: machine.clone() }),
         Box::new(xtts_init::XttsInit),
         Box::new(xtts_extend::XttsExtend),
+        Box::new(xtts_tune::XttsFinetune { machine: machine.clone() }),
+        Box::new(xtts_tune::XttsLora { machine: machine.clone() }),
+        Box::new(xtts_merge::XttsMerge),
         Box::new(asr_transcribe::AsrTranscribe { machine: machine.clone() }),
     ]
 }

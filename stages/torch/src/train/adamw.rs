@@ -100,6 +100,17 @@ impl AdamW {
         rate: f64,
         factor: f64,
     ) -> Result<(), TorchError> {
+        self.step_where(gradients, rate, factor, |_| true)
+    }
+
+    /// The same of the parameters that are chosen; the others stay as they are, their moments too.
+    pub fn step_where(
+        &mut self,
+        gradients: &[Option<Tensor>],
+        rate: f64,
+        factor: f64,
+        chosen: impl Fn(&str) -> bool,
+    ) -> Result<(), TorchError> {
         if gradients.len() != self.slots.len() {
             let (given, expected) = (gradients.len(), self.slots.len());
             return Err(TorchError::Input(format!("{given} gradients for {expected} parameters")));
@@ -107,10 +118,11 @@ impl AdamW {
         let _guard = tch::no_grad_guard();
         self.updates += 1;
         if self.settings.fused {
-            return self.step_fused(gradients, rate, factor);
+            return self.step_fused(gradients, rate, factor, chosen);
         }
         let update = Update::new(&self.settings, self.updates, rate, factor);
-        for (slot, gradient) in self.slots.iter_mut().zip(gradients) {
+        let slots = self.slots.iter_mut().zip(gradients);
+        for (slot, gradient) in slots.filter(|(slot, _)| chosen(&slot.name)) {
             slot.step(&update, gradient.as_ref())?;
         }
         Ok(())
@@ -121,6 +133,7 @@ impl AdamW {
         gradients: &[Option<Tensor>],
         rate: f64,
         factor: f64,
+        chosen: impl Fn(&str) -> bool,
     ) -> Result<(), TorchError> {
         let part = |(slot, gradient): (&Slot, &Option<Tensor>)| Part {
             master: slot.master.shallow_clone(),
@@ -129,7 +142,13 @@ impl AdamW {
             gradient: gradient.as_ref().map(Tensor::shallow_clone),
             decays: slot.decays,
         };
-        let parts: Vec<Part> = self.slots.iter().zip(gradients).map(part).collect();
+        let parts: Vec<Part> = self
+            .slots
+            .iter()
+            .zip(gradients)
+            .filter(|(slot, _)| chosen(&slot.name))
+            .map(part)
+            .collect();
         let (settings, number) = (&self.settings, self.updates);
         fused::step(&parts, fused::Update { settings, number, rate, factor })?;
         self.slots.iter_mut().try_for_each(Slot::publish)

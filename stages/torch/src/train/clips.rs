@@ -15,6 +15,11 @@ pub trait Trainable {
 
     /// In the positions that a row is made of.
     fn length(&self) -> usize;
+
+    /// The same in clips that are drawn alike, where clips are drawn.
+    fn group(&self) -> u64 {
+        0
+    }
 }
 
 /// The clips of a training, and what became of those that are not among them.
@@ -129,7 +134,11 @@ impl<C> Clips<C> {
 impl<C: Trainable> Clips<C> {
     /// What the order of training looks at.
     pub fn order(&self) -> Vec<order::Clip> {
-        let clip = |clip: &C| order::Clip { id: clip.id().to_owned(), length: clip.length() };
+        let clip = |clip: &C| order::Clip {
+            id: clip.id().to_owned(),
+            length: clip.length(),
+            group: clip.group(),
+        };
         self.clips.iter().map(clip).collect()
     }
 

@@ -25,8 +25,20 @@ impl Optimisers {
         rate: f64,
         factor: f64,
     ) -> Result<(), TorchError> {
+        self.step_where(turn, gradients, rate, factor, |_| true)
+    }
+
+    /// The same of the parameters that are chosen: see [`AdamW::step_where`].
+    pub fn step_where(
+        &mut self,
+        turn: usize,
+        gradients: &[Option<Tensor>],
+        rate: f64,
+        factor: f64,
+        chosen: impl Fn(&str) -> bool,
+    ) -> Result<(), TorchError> {
         match self.0.get_mut(turn) {
-            Some(adamw) => adamw.step(gradients, rate, factor),
+            Some(adamw) => adamw.step_where(gradients, rate, factor, chosen),
             None => Err(TorchError::Input(format!("there is no turn {turn}"))),
         }
     }

@@ -4,11 +4,13 @@
 //! three numbers is all that has to be saved. Rows come one after the other without regard to
 //! the size of a step: the last row of a pass is followed by the first one of the next.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::split::hash;
 use crate::error::TorchError;
-use crate::random::scramble;
+use crate::random::{Random, scramble};
 
 /// What the order looks at in a clip.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +18,8 @@ pub struct Clip {
     pub id: String,
     /// In the positions that a row is made of.
     pub length: usize,
+    /// Of clips that [`Grouping::Drawn`] takes for alike, such as those of one language.
+    pub group: u64,
 }
 
 /// Numbers of the clips that lie side by side in one row of a batch. Nothing may pass from one
@@ -28,6 +32,27 @@ pub enum Grouping {
     Pack { length: usize },
     /// One clip a row, at most so long; `rows` clips of similar length follow each other.
     Buckets { length: usize, rows: usize },
+    /// One clip a row, at most so long, drawn anew for each row: first a group, then a clip of it.
+    /// A pass has as many rows as there are clips; some clips come several times, others never.
+    Drawn { length: usize },
+}
+
+impl Grouping {
+    /// The longest row.
+    fn longest(self) -> usize {
+        let (Grouping::Pack { length }
+        | Grouping::Buckets { length, .. }
+        | Grouping::Drawn { length }) = self;
+        length
+    }
+
+    /// The same rows with each clip once in a pass.
+    pub fn each_once(self) -> Grouping {
+        match self {
+            Grouping::Drawn { length } => Grouping::Buckets { length, rows: 1 },
+            other => other,
+        }
+    }
 }
 
 /// How far training has come in its data.
@@ -54,6 +79,8 @@ pub struct Order {
     lengths: Vec<usize>,
     /// Clips by the hash of their id.
     ranked: Vec<(u64, usize)>,
+    /// Clips by group, both in an order of their own.
+    groups: Vec<Vec<usize>>,
     /// The pass that was asked for last.
     pass: Option<(u64, Vec<Row>)>,
 }
@@ -66,7 +93,7 @@ impl Order {
         clips: &[Clip],
         chosen: impl Fn(usize) -> bool,
     ) -> Result<Order, TorchError> {
-        let (Grouping::Pack { length } | Grouping::Buckets { length, .. }) = grouping;
+        let length = grouping.longest();
         let mut order: Vec<usize> = (0..clips.len()).filter(|at| chosen(*at)).collect();
         let is_misfit = |clip: &&Clip| clip.length > length || clip.length == 0;
         if let Some(clip) = order.iter().map(|at| &clips[*at]).find(is_misfit) {
@@ -83,7 +110,12 @@ impl Order {
         let ranked: Vec<(u64, usize)> =
             order.iter().map(|at| (hash("order", &clips[*at].id), *at)).collect();
         let lengths = clips.iter().map(|clip| clip.length).collect();
-        Ok(Order { grouping, seed, lengths, ranked, pass: None })
+        let mut groups: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        for at in &order {
+            groups.entry(clips[*at].group).or_default().push(*at);
+        }
+        let groups = groups.into_values().collect();
+        Ok(Order { grouping, seed, lengths, ranked, groups, pass: None })
     }
 
     /// The next rows, past which the cursor moves; none where there is no clip.
@@ -136,7 +168,18 @@ impl Order {
         match self.grouping {
             Grouping::Pack { length } => self.packed(&clips, length),
             Grouping::Buckets { rows, .. } => self.bucketed(&clips, rows.max(1), salt),
+            Grouping::Drawn { .. } => self.drawn(salt),
         }
+    }
+
+    fn drawn(&self, salt: u64) -> Vec<Row> {
+        let mut random = Random::new(salt);
+        let mut draw = |count: usize| (random.fraction() * count as f64) as usize;
+        let mut row = |_| {
+            let group = &self.groups[draw(self.groups.len())];
+            vec![group[draw(group.len())]]
+        };
+        (0..self.ranked.len()).map(&mut row).collect()
     }
 
     /// Each clip joins the fullest open row that has room for it.
@@ -189,6 +232,7 @@ mod tests {
         let clip = |number: usize| Clip {
             id: format!("clip{number}"),
             length: 10 + (scramble(number as u64) % 90) as usize,
+            group: number as u64 % 2,
         };
         (0..count).map(clip).collect()
     }
@@ -214,6 +258,29 @@ mod tests {
             let mut other = Order::new(grouping, 2, &clips(300), all).unwrap();
             assert_ne!(first, other.pass(0));
         }
+    }
+
+    #[test]
+    fn drawn_clips_come_back_and_groups_are_drawn_alike_however_small_they_are() {
+        let mut listed = clips(900);
+        listed.iter_mut().enumerate().for_each(|(at, clip)| clip.group = u64::from(at < 90));
+        let grouping = Grouping::Drawn { length: 256 };
+        let mut order = Order::new(grouping, 1, &listed, all).unwrap();
+        let rows = order.pass(0).to_vec();
+        assert_eq!(rows.len(), 900);
+        let small = rows.iter().filter(|row| row[0] < 90).count();
+        // Six standard deviations of a fair coin.
+        assert!(small.abs_diff(450) < 90, "{small}");
+        let seen: BTreeSet<usize> = rows.iter().flatten().copied().collect();
+        assert!(seen.len() < 700, "{}", seen.len());
+        assert_ne!(rows, order.pass(1));
+        let reversed: Vec<Clip> = listed.iter().rev().cloned().collect();
+        let mut other = Order::new(grouping, 1, &reversed, all).unwrap();
+        let names = |rows: &[Row], clips: &[Clip]| -> Vec<String> {
+            rows.iter().map(|row| clips[row[0]].id.clone()).collect()
+        };
+        assert_eq!(names(&rows, &listed), names(other.pass(0), &reversed));
+        assert_eq!(grouping.each_once(), Grouping::Buckets { length: 256, rows: 1 });
     }
 
     #[test]
@@ -275,7 +342,7 @@ mod tests {
     #[test]
     fn clips_that_cannot_be_placed_are_named() {
         let error = |clips: &[Clip]| Order::new(PACK, 1, clips, all).unwrap_err().to_string();
-        let long = Clip { id: "long".into(), length: 257 };
+        let long = Clip { id: "long".into(), length: 257, group: 0 };
         let expected = "clip `long` has 257 positions, expected 1 to 256: split it, drop it, or \
                         raise the longest row";
         assert_eq!(error(std::slice::from_ref(&long)), expected);

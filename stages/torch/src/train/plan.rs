@@ -108,6 +108,7 @@ impl TrainingPlan {
                 fused: self.parameters.text("optimizer")? == "fused_adamw",
             },
             schedule: self.schedule(table)?,
+            first: None,
             clip: positive(number("clip")?),
             validate_every: table.validate_every,
             early_stop: (patience > 0).then_some(early_stop),

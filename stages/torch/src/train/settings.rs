@@ -1,5 +1,6 @@
 //! What a training is told to do.
 
+use stage_formats::pattern::is_match;
 use tch::Kind;
 
 use super::adamw::AdamWSettings;
@@ -20,6 +21,8 @@ pub struct Settings {
     pub precision: Precision,
     pub adamw: AdamWSettings,
     pub schedule: Schedule,
+    /// What is trained alone at first, if anything.
+    pub first: Option<FirstPhase>,
     /// The largest L2 norm of all gradients together.
     pub clip: Option<f64>,
     /// Steps between validations; there is one before the first step and one after the last.
@@ -39,6 +42,14 @@ pub struct Settings {
     pub report_every: u64,
 }
 
+/// The beginning of a training, in which only some parameters learn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstPhase {
+    pub steps: u64,
+    /// Patterns of the names of these parameters.
+    pub parameters: Vec<String>,
+}
+
 /// When a checkpoint is saved: whatever comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Checkpoints {
@@ -50,5 +61,12 @@ impl Settings {
     /// Rows that one optimiser step learns from.
     pub fn rows_of_step(&self) -> usize {
         self.rows.max(1) * self.accumulate.max(1)
+    }
+
+    /// Whether a parameter learns in a step.
+    pub fn learns(&self, parameter: &str, step: u64) -> bool {
+        self.first.as_ref().is_none_or(|first| {
+            step >= first.steps || first.parameters.iter().any(|own| is_match(own, parameter))
+        })
     }
 }

@@ -14,7 +14,7 @@ use stage_families::xtts::GptConfig;
 
 /// What follows the codes of a clip: the original appends silence of three codes and marks it as
 /// the end.
-const STOPS: usize = 3;
+pub const STOPS: usize = 3;
 
 /// Samples of a frame of the conditioning's spectrogram.
 const FRAME: usize = 256;
@@ -242,6 +242,10 @@ impl Tokens {
 }
 
 impl Batch {
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
     /// How many columns there are, padding included.
     pub fn columns(&self) -> usize {
         self.rows * self.length

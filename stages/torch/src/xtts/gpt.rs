@@ -91,6 +91,12 @@ impl Gpt {
         })
     }
 
+    /// Of the weights over the keys, in place of that of the configuration. Without it a fused
+    /// kernel computes attention.
+    pub fn set_attention_dropout(&mut self, probability: f64) {
+        self.gpt.set_attention_dropout(probability);
+    }
+
     pub fn config(&self) -> &GptConfig {
         &self.config
     }

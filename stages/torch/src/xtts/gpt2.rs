@@ -85,6 +85,13 @@ impl Gpt2 {
         self.h.iter().fold(x.shallow_clone(), |x, block| block.forward(&x, mask, pass))
     }
 
+    /// Of the weights over the keys, in place of that of the configuration.
+    pub fn set_attention_dropout(&mut self, probability: f64) {
+        for block in &mut self.h {
+            block.attn.attn_dropout.probability = probability;
+        }
+    }
+
     /// The columns that follow those in the caches, one cache for each block.
     pub fn step(&self, x: &Tensor, caches: &mut [Cache]) -> Tensor {
         let blocks = self.h.iter().zip(caches);

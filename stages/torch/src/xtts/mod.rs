@@ -18,8 +18,9 @@ pub mod resample;
 pub mod sound_fixture;
 pub mod speaker_encoder;
 mod trainee;
+pub mod tune;
 
 pub use batch::{Batch, Clip, Layout, Packer, Parity, Purpose};
 pub use gpt::Gpt;
 pub use stage_families::xtts::{Config, GptConfig};
-pub use trainee::{GptTrainee, Memory};
+pub use trainee::{AUDIO, GptTrainee, Memory, TEXT};

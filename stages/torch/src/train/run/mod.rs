@@ -29,10 +29,19 @@ use crate::train::settings::Settings;
 use crate::train::state::{Return, State};
 use crate::train::trainee::Trainee;
 
+/// What a batch is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A step of the training, with the seed of all that is drawn for it.
+    Step { seed: u64 },
+    /// Held-out clips: each time the same.
+    HeldOut,
+}
+
 /// Makes batches of clips.
 pub trait Data<B> {
     /// The clips of each row lie side by side in one row of the batch.
-    fn batch(&self, rows: &[Row]) -> Result<B, TorchError>;
+    fn batch(&self, rows: &[Row], purpose: Purpose) -> Result<B, TorchError>;
 
     /// What people know a clip by.
     fn name(&self, clip: usize) -> String;
@@ -148,7 +157,8 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         if order.is_empty() {
             return Err(TorchError::Input("there are no clips to train on".into()).into());
         }
-        let mut held_out_order = Order::new(settings.grouping, 0, job.clips, is_held)?;
+        let each_once = settings.grouping.each_once();
+        let mut held_out_order = Order::new(each_once, 0, job.clips, is_held)?;
         let mut held_out = held_out_order.pass(0).to_vec();
         held_out.sort_by_key(|row| held_out_order.length(row));
         let optimisers = Optimisers::new(settings.adamw, &job.replicas[0])?;
@@ -202,8 +212,8 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         replicas::clear_gradients(self.job.replicas);
     }
 
-    fn batches(&self, rows: &[Row]) -> Result<Vec<T::Batch>, TorchError> {
-        rows.chunks(self.state.rows).map(|rows| self.job.data.batch(rows)).collect()
+    fn batches(&self, rows: &[Row], purpose: Purpose) -> Result<Vec<T::Batch>, TorchError> {
+        rows.chunks(self.state.rows).map(|rows| self.job.data.batch(rows, purpose)).collect()
     }
 
     fn finish<H: Host<Kept = K>>(mut self, host: &mut H) -> Result<Trained<K>, StageError> {

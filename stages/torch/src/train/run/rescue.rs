@@ -6,7 +6,7 @@
 
 use stage_core::StageError;
 
-use super::{Data, Run, count};
+use super::{Data, Purpose, Run, count};
 use crate::error::TorchError;
 use crate::train::host::Host;
 use crate::train::losses::Means;
@@ -156,7 +156,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
 
     /// None where the clip cannot be tried.
     fn is_finite(&mut self, clip: usize) -> Option<bool> {
-        let batch = self.job.data.batch(&[vec![clip]]).ok()?;
+        let batch = self.job.data.batch(&[vec![clip]], Purpose::HeldOut).ok()?;
         let micro = [MicroBatch { batch: &batch, seed: 0 }];
         let losses = replicas::evaluate(&mut self.job.replicas[..1], &micro).ok()?;
         let means: Result<Means, TorchError> =

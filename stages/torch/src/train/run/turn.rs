@@ -7,11 +7,12 @@
 
 use stage_core::StageError;
 
-use super::{Data, Run, count};
+use super::{Data, Purpose, Run, count};
 use crate::random::scramble;
 use crate::train::gradients::{clip_factor, norm};
 use crate::train::host::Host;
 use crate::train::losses::{Losses, Means, Totals};
+use crate::train::optimisers::of_turn;
 use crate::train::order::Row;
 use crate::train::replicas::{self, MicroBatch};
 use crate::train::trainee::{Trainee, Turn};
@@ -55,11 +56,17 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
 
     /// Learns from what was accumulated where that is finite; gives the norm of the gradients.
     fn update(&mut self, turn: usize, means: &Means, rate: f64) -> Result<f64, StageError> {
-        let gradients = replicas::gradients(self.job.replicas, turn)?;
+        let mut gradients = replicas::gradients(self.job.replicas, turn)?;
+        let settings = self.job.settings;
+        let learns = |name: &str| settings.learns(name, self.state.step);
+        let parameters = of_turn(&self.job.replicas[0], turn);
+        for ((name, _), gradient) in parameters.iter().zip(&mut gradients) {
+            gradient.take_if(|_| !learns(name));
+        }
         let norm = norm(&gradients)? / self.state.scaler.scale();
         if norm.is_finite() && means.total().is_finite() {
             let factor = clip_factor(norm, self.job.settings.clip) / self.state.scaler.scale();
-            self.optimisers.step(turn, &gradients, rate, factor)?;
+            self.optimisers.step_where(turn, &gradients, rate, factor, learns)?;
             replicas::share_turn(self.job.replicas, turn)?;
         }
         drop(gradients);
@@ -89,9 +96,9 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         rows: &[Row],
         host: &mut H,
     ) -> Result<Option<(Losses, Totals)>, StageError> {
-        let batches = self.batches(rows)?;
-        let totals = count::<T>(&batches).scaled(self.state.scaler.scale());
         let step_seed = seed_of_step(self.job.settings.seed, self.state.step);
+        let batches = self.batches(rows, Purpose::Step { seed: step_seed })?;
+        let totals = count::<T>(&batches).scaled(self.state.scaler.scale());
         let seeds = (0..).map(|at| seed(step_seed, at));
         let micro: Vec<MicroBatch<'_, T::Batch>> =
             batches.iter().zip(seeds).map(|(batch, seed)| MicroBatch { batch, seed }).collect();

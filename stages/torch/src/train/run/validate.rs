@@ -2,7 +2,7 @@
 
 use stage_core::StageError;
 
-use super::{Data, Run, count};
+use super::{Data, Purpose, Run, count};
 use crate::error::{TorchError, caught};
 use crate::train::early_stop::Place;
 use crate::train::host::Host;
@@ -71,7 +71,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         let (step, places) = (self.state.step, samples::places(self.held_out.len()));
         for (number, place) in places.into_iter().enumerate() {
             let Some(trainee) = self.job.replicas.first() else { break };
-            let batch = self.job.data.batch(&self.held_out[place..=place])?;
+            let batch = self.job.data.batch(&self.held_out[place..=place], Purpose::HeldOut)?;
             let made = match caught(|| trainee.show(&batch, number)) {
                 Err(TorchError::OutOfMemory(_)) => continue,
                 made => made?,
@@ -93,7 +93,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
     }
 
     fn held_out_once(&mut self) -> Result<Means, StageError> {
-        let batches = self.batches(&self.held_out)?;
+        let batches = self.batches(&self.held_out, Purpose::HeldOut)?;
         let micro: Vec<MicroBatch<'_, T::Batch>> =
             batches.iter().map(|batch| MicroBatch { batch, seed: 0 }).collect();
         let mut losses = Losses::default();

@@ -40,6 +40,7 @@ pub fn settings() -> Settings {
             fused: false,
         },
         schedule: Schedule { rate: 0.02, warm_up: 2, from_zero: true, decay: Decay::Constant },
+        first: None,
         clip: Some(1.0),
         validate_every: 4,
         early_stop: None,
@@ -56,6 +57,7 @@ fn clips(corpus: &Corpus) -> Vec<Clip> {
     let clip = |(number, letters): (usize, &Vec<i64>)| Clip {
         id: format!("clip{number}"),
         length: letters.len(),
+        group: 0,
     };
     corpus.0.iter().enumerate().map(clip).collect()
 }

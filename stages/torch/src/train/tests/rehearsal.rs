@@ -34,6 +34,7 @@ fn rehearsed_on<T: Trainee<Batch = Letters>>(
     let clip = |(number, letters): (usize, &Vec<i64>)| Clip {
         id: format!("clip{number}"),
         length: letters.len(),
+        group: 0,
     };
     let clips: Vec<Clip> = corpus.0.iter().enumerate().map(clip).collect();
     rehearse_as(is_exact, replicas, corpus, &clips, settings, bench)

@@ -9,6 +9,7 @@ use crate::layers::{Embedding, Linear, Pass, dropout};
 use crate::random::{Random, scramble};
 use crate::train::lora::{self, Adaptable, Layer, LoraSettings};
 use crate::train::order::Row;
+use crate::train::run::Purpose;
 use crate::train::{Data, Losses, Totals, Trainee, Turn, samples};
 
 const LETTERS: i64 = 12;
@@ -206,7 +207,7 @@ impl Corpus {
 }
 
 impl Data<Letters> for Corpus {
-    fn batch(&self, rows: &[Row]) -> Result<Letters, TorchError> {
+    fn batch(&self, rows: &[Row], _: Purpose) -> Result<Letters, TorchError> {
         let (mut letters, mut labels, mut ends) = (Vec::new(), Vec::new(), Vec::new());
         for clip in rows.iter().flatten().map(|clip| &self.0[*clip]) {
             letters.extend(clip);

@@ -18,6 +18,7 @@ use crate::threads::one_thread;
 use crate::train::adamw::AdamWSettings;
 use crate::train::order::{Clip, Grouping, Row};
 use crate::train::precision::Precision;
+use crate::train::run::Purpose;
 use crate::train::schedule::{Decay, Schedule};
 use crate::train::settings::{Checkpoints, Settings};
 use crate::train::tests::memory::Memory;
@@ -65,7 +66,7 @@ impl Tones {
 
     fn clips(&self) -> Vec<Clip> {
         let frames = |one: &Recording| one.wave.len() / config().hop() as usize;
-        let clip = |(at, one)| Clip { id: format!("clip{at}"), length: frames(one) };
+        let clip = |(at, one)| Clip { id: format!("clip{at}"), length: frames(one), group: 0 };
         self.0.iter().enumerate().map(clip).collect()
     }
 }
@@ -85,7 +86,7 @@ fn recording(number: u64) -> Recording {
 }
 
 impl Data<Batch> for Tones {
-    fn batch(&self, rows: &[Row]) -> Result<Batch, TorchError> {
+    fn batch(&self, rows: &[Row], _: Purpose) -> Result<Batch, TorchError> {
         let clips = rows.iter().flatten().map(|clip| self.0[*clip].clone()).collect();
         Ok(Batch { clips, hop: config().hop() })
     }
@@ -117,6 +118,7 @@ fn settings() -> Settings {
             from_zero: true,
             decay: Decay::Exponential { factor: 0.999875, every: 2 },
         },
+        first: None,
         clip: Some(1000.0),
         validate_every: 2,
         early_stop: None,

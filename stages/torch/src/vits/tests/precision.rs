@@ -35,7 +35,7 @@ fn half_precision_trains_nearly_as_single_does_and_keeps_weights_in_it() {
 fn likelihoods_durations_and_spectrograms_are_in_single_precision() {
     one_thread();
     let nets = nets(Lessons { kind: Kind::Half, ..lessons() });
-    let batch = Tones::new(2).batch(&[vec![0], vec![1]]).unwrap();
+    let batch = Tones::new(2).batch(&[vec![0], vec![1]], Purpose::HeldOut).unwrap();
     let clips = batch.place(nets.generator(), nets.analysis()).unwrap();
     let made = nets.make(&clips, 1).unwrap();
     let kept = [
@@ -64,7 +64,7 @@ fn a_text_that_is_sure_of_itself_does_not_overflow_in_fp16() {
     let prepared = prepare(&config(), weights, Form::Normed, Device::Cpu).unwrap();
     let lessons = Lessons { kind: Kind::Half, ..lessons() };
     let trainee = VitsTrainee::new(Nets::new(&config(), prepared, lessons).unwrap());
-    let batch = Tones::new(2).batch(&[vec![0], vec![1]]).unwrap();
+    let batch = Tones::new(2).batch(&[vec![0], vec![1]], Purpose::HeldOut).unwrap();
     let means: Means =
         trainee.evaluate(&batch).unwrap().means(&VitsTrainee::count(&batch)).unwrap();
     let kl = means.of("kl").unwrap();

@@ -67,7 +67,8 @@ fn a_step_does_not_depend_on_how_it_is_cut_into_micro_batches_or_devices() {
 /// How a step of one micro-batch goes, with or without what the first turn made being kept.
 fn losses_of_a_step(is_followed: bool) -> Vec<(&'static str, f64)> {
     one_thread();
-    let (mut trainee, batch) = (trainee(), Tones::new(3).batch(&[vec![0], vec![1, 2]]).unwrap());
+    let (mut trainee, batch) =
+        (trainee(), Tones::new(3).batch(&[vec![0], vec![1, 2]], Purpose::HeldOut).unwrap());
     let totals = VitsTrainee::count(&batch);
     let mut losses = Vec::new();
     for number in 0..2 {
@@ -112,7 +113,7 @@ fn a_frozen_text_encoder_drops_nothing() {
         if is_frozen {
             nets.freeze(&["text_encoder.*".into()]).unwrap();
         }
-        let clips = Tones::new(1).batch(&[vec![0]]).unwrap();
+        let clips = Tones::new(1).batch(&[vec![0]], Purpose::HeldOut).unwrap();
         let clips = clips.place(nets.generator(), nets.analysis()).unwrap();
         let mean = nets.make(&clips, seed).unwrap().prior.mean;
         bits(&[("mean".to_owned(), mean)])
@@ -126,7 +127,7 @@ fn validation_is_the_same_each_time_and_a_clip_scores_the_same_among_others() {
     one_thread();
     let (trainee, tones) = (trainee(), Tones::new(4));
     let means = |rows: &[Row]| {
-        let batch = tones.batch(rows).unwrap();
+        let batch = tones.batch(rows, Purpose::HeldOut).unwrap();
         trainee.evaluate(&batch).unwrap().means(&VitsTrainee::count(&batch)).unwrap()
     };
     let rows: Vec<Row> = (0..4).map(|clip| vec![clip]).collect();
@@ -154,7 +155,7 @@ fn a_spectrogram_that_was_computed_before_gives_the_same_losses() {
     let trainee = trainee();
     let mut tones = Tones::new(2);
     let losses = |tones: &Tones| {
-        let batch = tones.batch(&[vec![0], vec![1]])?;
+        let batch = tones.batch(&[vec![0], vec![1]], Purpose::HeldOut)?;
         trainee.evaluate(&batch)?.means(&VitsTrainee::count(&batch))
     };
     let computed = losses(&tones).unwrap();

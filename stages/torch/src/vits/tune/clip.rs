@@ -9,7 +9,7 @@ use crate::error::TorchError;
 use crate::train::clips::{self, Sides, Trainable, begin};
 use crate::train::notes::Notes;
 use crate::train::order::Row;
-use crate::train::run::Data;
+use crate::train::run::{Data, Purpose};
 use crate::vits::artifact::Model;
 use crate::vits::{Batch, Config, Recording, cached};
 use crate::wave;
@@ -244,7 +244,7 @@ pub struct ClipData<'a> {
 }
 
 impl Data<Batch> for ClipData<'_> {
-    fn batch(&self, rows: &[Row]) -> Result<Batch, TorchError> {
+    fn batch(&self, rows: &[Row], _: Purpose) -> Result<Batch, TorchError> {
         let clips = rows.iter().flatten().map(|clip| self.clips[*clip].recording());
         Ok(Batch { clips: clips.collect::<Result<_, _>>()?, hop: self.hop })
     }

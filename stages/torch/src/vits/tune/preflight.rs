@@ -7,7 +7,7 @@ use tch::Kind;
 use super::clip::Clips;
 use super::unmoved;
 use crate::train::frozen::check_frozen;
-use crate::train::run::Data;
+use crate::train::run::{Data, Purpose};
 use crate::train::{Settings, Trainee, rehearsal};
 use crate::vits::artifact::Model;
 use crate::vits::{Manner, Seeded, Vits, VitsTrainee};
@@ -31,7 +31,7 @@ impl<'a> Preflight<'a> {
     /// Tells the losses of the base, and refuses those that are no numbers.
     pub fn look(&self, trainee: &VitsTrainee, context: &mut dyn Context) -> Result<(), StageError> {
         let rows: Vec<Vec<usize>> = (0..self.clips.clips.len()).map(|clip| vec![clip]).collect();
-        let batch = self.clips.data(&self.base.config).batch(&rows)?;
+        let batch = self.clips.data(&self.base.config).batch(&rows, Purpose::HeldOut)?;
         let means = trainee.evaluate(&batch)?.means(&VitsTrainee::count(&batch))?;
         let named: Vec<(String, f64)> =
             means.0.iter().map(|(name, mean)| (format!("preflight/{name}"), *mean)).collect();

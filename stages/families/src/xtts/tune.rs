@@ -1,0 +1,302 @@
+//! The kinds of the family `xtts` that train: the GPT as a whole, adapters beside it, and their
+//! merge.
+
+use stage_core::artifact as words;
+use stage_core::catalogue::train::{
+    CHECKPOINTS, absent, at_least_one, choice, count, join, number, shared,
+};
+use stage_core::cost::{Cost, Training, Weights};
+use stage_core::{
+    Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, ParameterType, Place,
+    Work,
+};
+
+use crate::artifact;
+
+pub const KINDS: &[&Kind] = &[&FINETUNE, &LORA, &MERGE];
+
+const CLIP: &[(&str, FieldType)] =
+    &[("text", FieldType::Text), ("tokens", FieldType::Blob), ("audio", FieldType::Blob)];
+
+const MAY_READ: &[(&str, FieldType)] = &[("language", FieldType::Text)];
+
+const CLIPS: InputPort = InputPort {
+    reads: FieldSet::These(CLIP),
+    may_read: MAY_READ,
+    doc: "Clips with texts, mono `audio/wav` at 22,050 Hz, and `tokens` that `vq.encode` has made of \
+          the same audio with the DVAE of this model.",
+    ..InputPort::DATASET
+};
+
+const VALIDATION: InputPort = InputPort {
+    name: "validation",
+    reads: FieldSet::These(CLIP),
+    may_read: MAY_READ,
+    optional: true,
+    doc: "Held-out clips. A clip that is also on `input` is not trained on.",
+    ..InputPort::DATASET
+};
+
+const BASE: InputPort = InputPort {
+    name: "base",
+    reads: FieldSet::All,
+    doc: "The model to begin from.",
+    takes: &[artifact::XTTS],
+    ..InputPort::ARTIFACT
+};
+
+const ADAPTERS: InputPort = InputPort {
+    name: "adapters",
+    reads: FieldSet::All,
+    doc: "Adapters of `xtts.lora`, trained on `base`.",
+    takes: &[artifact::XTTS_LORA],
+    ..InputPort::ARTIFACT
+};
+
+const MODEL_OUTPUT: OutputPort = OutputPort {
+    name: "model",
+    writes: &[("config", FieldType::Blob), ("family", FieldType::Text)],
+    open: true,
+    doc: "The whole model: the trained GPT, and DVAE, decoder and speaker encoder as they were in \
+          `base`.",
+    gives: &[artifact::XTTS],
+    ..OutputPort::ARTIFACT
+};
+
+const LOG: OutputPort = OutputPort {
+    name: "log",
+    writes: &[("metrics", FieldType::Blob), ("events", FieldType::Blob)],
+    doc: "`metrics`: losses, norms, learning rate and passes by step, as JSON. `events`: the same \
+          and the parameters as an event file of TensorBoard, under the names of the original \
+          project, such as `loss_mel_ce`. Its clock counts a second a step, so that equal runs give \
+          equal files.",
+    gives: &[words::LOG],
+    ..OutputPort::ARTIFACT
+};
+
+const TRAINING_DOC: &str = "\
+A row holds the vectors of a conditioning crop, the text and the codes of one clip. The loss is 0.01
+times the cross-entropy of the text plus that of the codes, each a mean over all labels of a step.
+DVAE, decoder and speaker encoder stay as they are.
+
+The conditioning is a crop of the clip itself, of 3 to 6 seconds, drawn anew for each step by `seed`,
+step and clip; of a clip that is shorter, half. The codes under the crop are no labels, so that the
+model does not learn to read its reference aloud. Held-out clips have the same crop each time, the
+first 4.5 seconds, under the same rule, so that their loss compares with that of the training.
+`parity = \"upstream\"` repeats two defects of the original: only the last clip of each batch has
+labels left out, at four times the position, and held-out clips have none left out.
+
+Clips are set aside where they are shorter than half a second or longer than `max_seconds`, where
+their text has more than `max_text_tokens` tokens or characters that the vocabulary lacks, where
+their language has no tag, and where the audio has another rate. None is replaced by another one.
+When more than `quarantine` are set aside, the stage fails before its first step.
+
+`train_first` gives a new language a start: in these first steps only the text embedding and its
+head learn, all other tensors and their moments stay as they are.
+
+A run that is stopped, killed or cut off goes on from its last checkpoint and ends with the same
+weights to the bit as one that never was. Before the first step a preflight evaluates a few clips,
+makes two steps, again with a stop, a save and a reload between them, and refuses losses that are no
+numbers, frozen tensors that move, and a base that knows less than guessing.
+
+The recipe of the original trains with `batch = 3` and `accumulation = 84`; its authors report
+`batch = 8` and `accumulation = 1`, the default here. On a small corpus the former makes less than a
+step of a pass over the clips.";
+
+pub static FINETUNE: Kind = Kind {
+    name: "xtts.finetune",
+    summary: "Trains the GPT of an XTTS model on clips.",
+    doc: TRAINING_DOC,
+    work: Work::Train,
+    place: Place::Worker,
+    cost: Cost::Training(Training { family: artifact::XTTS, adapters: false }),
+    inputs: &[CLIPS, VALIDATION, BASE],
+    outputs: &[MODEL_OUTPUT, LOG, CHECKPOINTS],
+    parameters: &FINETUNE_PARAMETERS,
+    ..Kind::BASE
+};
+
+pub static LORA: Kind = Kind {
+    name: "xtts.lora",
+    summary: "Trains low-rank adapters beside the frozen GPT of an XTTS model.",
+    doc: "\
+The base stays as it is, to the bit; two small matrices beside each chosen module are trained, and
+kept alone, with the digest of their base. `adapters` goes on from adapters of an earlier run on the
+same base; `xtts.merge` adds them to it.
+
+Training is that of `xtts.finetune`, and so are its preflight and `parity`. With fresh adapters the
+loss must be that of the base, to the bit.",
+    work: Work::Train,
+    place: Place::Worker,
+    cost: Cost::Training(Training { family: artifact::XTTS, adapters: true }),
+    inputs: &[CLIPS, VALIDATION, BASE, InputPort { optional: true, ..ADAPTERS }],
+    outputs: &[
+        OutputPort {
+            name: "adapters",
+            writes: &[("family", FieldType::Text), ("lineage", FieldType::Text)],
+            open: true,
+            doc: "The adapters alone, one field `tensor/NAME` for each matrix, and `lineage`: their \
+                  base, rank and alpha, as JSON.",
+            gives: &[artifact::XTTS_LORA],
+            ..OutputPort::ARTIFACT
+        },
+        LOG,
+        CHECKPOINTS,
+    ],
+    parameters: &LORA_PARAMETERS,
+    ..Kind::BASE
+};
+
+pub static MERGE: Kind = Kind {
+    name: "xtts.merge",
+    summary: "Adds adapters to the XTTS model that they were trained on.",
+    doc: "\
+The sum is made in f32 and rounded once, to the type of each tensor in the base. Adapters of another
+base are refused.",
+    work: Work::Gather,
+    place: Place::Worker,
+    cost: Cost::Weights(Weights { written: 1.0 }),
+    inputs: &[BASE, ADAPTERS],
+    outputs: &[MODEL_OUTPUT],
+    parameters: &[],
+    ..Kind::BASE
+};
+
+const fn with_number(name: &str, default: f64) -> Parameter {
+    Parameter { default: Default::Number(default), ..shared(name) }
+}
+
+const fn with_count(name: &str, default: i64) -> Parameter {
+    Parameter { default: Default::Integer(default), ..shared(name) }
+}
+
+const fn patterns(name: &'static str, default: Default, doc: &'static str) -> Parameter {
+    let parameter_type = ParameterType::List(&ParameterType::Text);
+    Parameter { name, parameter_type, default, doc, ..Parameter::BASE }
+}
+
+const COMMON: usize = 40;
+
+/// What both trainings have.
+const SHARED: [Parameter; COMMON] = [
+    shared("steps"),
+    shared("epochs"),
+    with_number("learning_rate", 5e-6),
+    with_count("warm_up", 0),
+    shared("schedule"),
+    shared("final_rate"),
+    Parameter { doc: "Clips that are computed at a time.", ..with_count("batch", 8) },
+    shared("accumulation"),
+    Parameter {
+        name: "language",
+        default: Default::Absent,
+        doc: "The language of all clips, such as `en` or `pt-br`, where clips have no field \
+              `language`.",
+        ..Parameter::BASE
+    },
+    Parameter {
+        name: "min_seconds",
+        parameter_type: ParameterType::Duration,
+        default: Default::Seconds(0.5),
+        doc: "The shortest clip.",
+        ..Parameter::BASE
+    },
+    Parameter {
+        name: "max_seconds",
+        parameter_type: ParameterType::Duration,
+        default: Default::Seconds(11.6),
+        doc: "The longest clip.",
+        ..Parameter::BASE
+    },
+    at_least_one(count("max_text_tokens", 200, "Tokens of the longest text."), 100_000),
+    choice(
+        "sampling",
+        &["without_replacement", "upstream"],
+        "Order of the clips. `upstream` draws each clip anew, first a language, each equally often, \
+         then a clip of it: a pass sees about 63 % of the clips, those of rare languages several \
+         times.",
+    ),
+    number("dropout", 0.99, 0.1, "On the embeddings and the output of attention and MLP."),
+    Parameter {
+        doc: "On the weights of attention; `dropout` if not given. Only without it a fused kernel \
+              computes attention.",
+        ..absent(number("attention_dropout", 0.99, 0.1, ""))
+    },
+    shared("precision"),
+    shared("attention"),
+    Parameter {
+        doc: "The text and the codes of a row follow each other, with padding on the right alone, and \
+              attention needs no mask. Off, both are padded to the longest of the batch behind a \
+              mask, as in the original. Losses and gradients agree to rounding.",
+        ..shared("packing")
+    },
+    shared("optimizer"),
+    Parameter {
+        doc: "Decoupled; never on biases, norms and embeddings.",
+        ..with_number("weight_decay", 1e-2)
+    },
+    with_number("beta_1", 0.9),
+    with_number("beta_2", 0.96),
+    with_number("epsilon", 1e-8),
+    with_number("clip", 0.0),
+    shared("gradient_checkpointing"),
+    shared("validation_fraction"),
+    shared("validate_every"),
+    shared("patience"),
+    shared("min_delta"),
+    shared("take"),
+    shared("keep"),
+    shared("max_skipped"),
+    shared("save_every"),
+    shared("save_interval"),
+    shared("seed"),
+    shared("parity"),
+    shared("on_change"),
+    shared("devices"),
+    shared("preflight"),
+    shared("report_every"),
+];
+
+static FINETUNE_PARAMETERS: [Parameter; COMMON + 2] = join(
+    [
+        patterns(
+            "freeze",
+            Default::Texts(&[]),
+            "Patterns of the tensors that stay as they are, such as `gpt.conditioning_*` or \
+             `gpt.gpt.h.0.*`; `*` stands for anything. How many each one matched is in the notes, and \
+             one that matches none is an error.",
+        ),
+        Parameter {
+            doc: "Steps at the beginning in which only the text embedding and its head learn, or a \
+                  share of all steps.",
+            parameter_type: ParameterType::CountOrShare { min: 0, max: 1_000_000_000 },
+            ..count("train_first", 0, "")
+        },
+    ],
+    SHARED,
+);
+
+static LORA_PARAMETERS: [Parameter; COMMON + 4] = join(
+    [
+        at_least_one(count("rank", 16, "The inner width of the adapters."), 10_000_000),
+        number("alpha", 1e6, 32.0, "The adapters count `alpha` / `rank` times."),
+        number(
+            "lora_dropout",
+            0.99,
+            0.0,
+            "The share of a module's input that its adapter does not see.",
+        ),
+        patterns(
+            "modules",
+            Default::Texts(&[
+                "gpt.gpt.h.*.attn.c_attn",
+                "gpt.gpt.h.*.attn.c_proj",
+                "gpt.gpt.h.*.mlp.c_fc",
+                "gpt.gpt.h.*.mlp.c_proj",
+            ]),
+            "Patterns of the modules that get an adapter; `*` stands for anything. How many each one \
+             matched is in the notes, and one that matches none is an error.",
+        ),
+    ],
+    SHARED,
+);

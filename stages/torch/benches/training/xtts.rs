@@ -1,0 +1,85 @@
+//! The GPT of XTTS v2.
+
+use std::path::Path;
+
+use serde_json::json;
+use stage_families::training::Setting;
+use stage_families::xtts::training_memory;
+use stage_torch::train::lora::{LoraSettings, attach};
+use stage_torch::weights::Weights;
+use stage_torch::xtts::{
+    Batch, Clip, Gpt, GptConfig, GptTrainee, Layout, Memory as Pieces, Packer, Parity, Purpose,
+};
+use tch::{Kind, Tensor};
+
+use crate::memory::Memory;
+use crate::step::Bench;
+use crate::{Options, Spec};
+
+pub fn serve(folder: &Path, spec: &Spec, options: &Options) {
+    let memory = Memory::new(options.gpu);
+    let mut config: GptConfig = serde_json::from_value(spec.config.clone()).unwrap();
+    config.dropout = options.dropout.unwrap_or(config.dropout);
+    let read =
+        |name: &str| Weights::from_safetensors(&std::fs::read(folder.join(name)).unwrap()).unwrap();
+    let batch = batch(&read("batch.safetensors"), &config, options);
+    let kind = options.precision.kind();
+    let weights = read("model.safetensors").moved(options.device(), Some(kind)).unwrap();
+    let mut model = Gpt::load(&config, weights).unwrap();
+    if let Some(dropout) = options.attention_dropout {
+        model.set_attention_dropout(dropout);
+    }
+    let adapters = (options.rank > 0).then(|| {
+        let patterns = vec!["gpt.gpt.h.*".to_owned()];
+        LoraSettings { rank: options.rank, alpha: 32.0, dropout: 0.0, patterns }
+    });
+    if let Some(settings) = &adapters {
+        attach(&mut model, settings, 1, kind).unwrap();
+    }
+    let pieces = Pieces { recompute: options.checkpointing, ..Pieces::default() };
+    let mut trainee = GptTrainee::new(model, pieces);
+    if adapters.is_none() {
+        trainee = trainee.train_all();
+    }
+    let planned = planned(&batch, &config, options);
+    Bench::new(trainee, batch, spec, options).serve(memory, |_, work| match work {
+        "plan" => json!({"bytes": planned}),
+        other => panic!("no work `{other}`"),
+    });
+}
+
+/// The memory that a plan tells for such a training.
+fn planned(batch: &Batch, config: &GptConfig, options: &Options) -> f64 {
+    let rows = batch.rows() as i64;
+    let adapters = (options.rank > 0).then(|| stage_families::training::Adapters {
+        rank: options.rank,
+        patterns: vec!["gpt.gpt.h.*".to_owned()],
+    });
+    let setting = Setting {
+        rows,
+        length: batch.columns() as i64 / rows,
+        clip_seconds: 0.0,
+        is_half: matches!(options.precision.kind(), Kind::Half | Kind::BFloat16),
+        checkpointing: options.checkpointing,
+        adapters,
+    };
+    training_memory(config, &setting).total()
+}
+
+fn batch(data: &Weights, config: &GptConfig, options: &Options) -> Batch {
+    let numbers = |tensor: &Tensor| -> Vec<i64> {
+        Vec::try_from(tensor.to_kind(Kind::Int64).contiguous().view(-1)).unwrap()
+    };
+    let clip = |at: usize| {
+        Some(Clip {
+            text: numbers(data.get(&format!("{at}.text"))?),
+            codes: numbers(data.get(&format!("{at}.codes"))?),
+            mel: Vec::try_from(data.get(&format!("{at}.mel"))?.contiguous().view(-1)).unwrap(),
+            crop: None,
+        })
+    };
+    let clips: Vec<Clip> = (0..).map_while(clip).collect();
+    let layout = if options.packing { Layout::Packed } else { Layout::Padded };
+    let packer = Packer { config, parity: Parity::Correct, layout };
+    packer.pack(&clips.iter().collect::<Vec<_>>(), Purpose::Training).unwrap()
+}

@@ -1,0 +1,124 @@
+//! `xtts.finetune` and `xtts.lora`: the GPT of an XTTS model trained whole, or by adapters beside it.
+
+use stage_core::{
+    Context, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, Setup, Stage, StageError,
+};
+use stage_families::artifact;
+use stage_families::xtts::tune;
+
+use crate::error::guarded;
+use crate::lineage::{self, AdapterLineage, ModelLineage};
+use crate::machine::Machine;
+use crate::train::log;
+use crate::train::lora::LoraSettings;
+use crate::train::outputs::Outcome;
+use crate::xtts::tune::{Method, Tuned, Tuning};
+
+type Values = Vec<(String, NewValue)>;
+
+pub struct XttsFinetune {
+    pub machine: Machine,
+}
+
+impl Stage for XttsFinetune {
+    fn kind(&self) -> &'static Kind {
+        &tune::FINETUNE
+    }
+
+    fn open(&self, setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Ok(Job::Gather(Box::new(TuneJob { setup, machine: self.machine.clone(), lora: None })))
+    }
+}
+
+pub struct XttsLora {
+    pub machine: Machine,
+}
+
+impl Stage for XttsLora {
+    fn kind(&self) -> &'static Kind {
+        &tune::LORA
+    }
+
+    fn open(&self, setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        let parameters = &setup.parameters;
+        let patterns = parameters.texts("modules")?.into_iter().map(str::to_owned).collect();
+        let lora = LoraSettings {
+            rank: parameters.integer("rank")?,
+            alpha: parameters.number("alpha")?,
+            dropout: parameters.number("lora_dropout")?,
+            patterns,
+        };
+        let machine = self.machine.clone();
+        Ok(Job::Gather(Box::new(TuneJob { setup, machine, lora: Some(lora) })))
+    }
+}
+
+struct TuneJob {
+    setup: Setup,
+    machine: Machine,
+    /// None where the whole GPT is trained.
+    lora: Option<LoraSettings>,
+}
+
+impl GatherJob for TuneJob {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        let method = match &self.lora {
+            None => Method::Whole,
+            Some(lora) => Method::Adapters(lora.clone()),
+        };
+        let tuning = Tuning { setup: &self.setup, machine: &self.machine, method };
+        let tuned = guarded(|| tuning.run(&input, context))?;
+        let (kind, port, common) = match &self.lora {
+            None => (&tune::FINETUNE, "model", model(&tuned)),
+            Some(lora) => (&tune::LORA, "adapters", adapters(&tuned, lora)),
+        };
+        let how = log::How { kind, parameters: &self.setup.parameters, more: &[], tag, rate: 0 };
+        let (weights, trained, notes) = (&tuned.weights, &tuned.trained, tuned.notes);
+        Outcome { port, common, weights, trained, notes }.output(&how, context)
+    }
+}
+
+/// The fields of a model that was trained, without its trained tensors.
+fn model(tuned: &Tuned) -> Values {
+    let lineage = ModelLineage {
+        parent: tuned.parent.clone(),
+        ..ModelLineage::from(&tuned.base.fields, tune::FINETUNE.name)
+    };
+    let source = tuned.earlier.as_ref().unwrap_or(&tuned.base);
+    source.carried(&lineage, |name| tuned.weights.iter().any(|(own, _)| own == name))
+}
+
+/// The fields of adapters that were trained, without their tensors.
+fn adapters(tuned: &Tuned, lora: &LoraSettings) -> Values {
+    let lineage = AdapterLineage {
+        base: lineage::digest(&tuned.base.fields).to_string(),
+        rank: lora.rank,
+        alpha: lora.alpha,
+        modules: lora.patterns.clone(),
+        parent: tuned.parent.clone(),
+    };
+    let text = |text: &str| NewValue::Text(text.to_owned());
+    let mut values = vec![
+        (artifact::FAMILY.to_owned(), text(artifact::XTTS_LORA)),
+        (artifact::LINEAGE.to_owned(), text(&lineage::to_text(&lineage))),
+    ];
+    let license = tuned.base.fields.get(artifact::LICENSE);
+    values.extend(
+        license.map(|license| (artifact::LICENSE.to_owned(), NewValue::Kept(license.clone()))),
+    );
+    values
+}
+
+/// The name of a figure in TensorBoard, that of the original project where it measures the same.
+fn tag(name: &str) -> &str {
+    match name {
+        "loss/audio" => "loss_mel_ce",
+        "rate" => "current_lr",
+        "gradient_norm" => "grad_norm",
+        other => other,
+    }
+}

@@ -1,0 +1,79 @@
+//! Adapters beside the GPT, and what becomes of them.
+
+use super::*;
+use crate::stored;
+
+const TAKE_LAST: (&str, &str) = ("take", "last");
+
+fn lora(more: Written, base: &Fields, bench: &mut Bench) -> Result<Ports, StageError> {
+    let items = clips(bench);
+    let take = (TAKE_LAST.0, text(TAKE_LAST.1));
+    tune_on(&LORA, items, &[&[take][..], more].concat(), base, bench)
+}
+
+fn merge(base: &Fields, adapters: &Fields, bench: &mut Bench) -> Result<Fields, StageError> {
+    let ports = vec![("base", artifact_of(base)), ("adapters", artifact_of(adapters))];
+    Ok(gather(&MERGE, &[], ports, bench)?.remove("model").unwrap())
+}
+
+#[test]
+fn adapters_are_kept_alone_and_their_merge_changes_the_modules_that_have_one() {
+    let mut bench = Bench::default();
+    let base = model(&mut bench);
+    let modules = ("modules", patterns(&["gpt.gpt.h.*.attn.c_attn"]));
+    let adapters = lora(&[modules], &base, &mut bench).unwrap().remove("adapters").unwrap();
+    assert_eq!(adapters.text(artifact::FAMILY), Some(artifact::XTTS_LORA));
+    let names: Vec<String> = contents(&adapters).into_keys().collect();
+    let expected = ["0", "1"]
+        .map(|at| ["A", "B"].map(|part| format!("gpt.gpt.h.{at}.attn.c_attn.lora_{part}")));
+    assert_eq!(names, expected.concat());
+    let merged = merge(&base, &adapters, &mut bench).unwrap();
+    let expected = ["0", "1"].map(|at| format!("gpt.gpt.h.{at}.attn.c_attn.weight"));
+    assert_eq!(moved(&merged, &base), expected);
+    assert!(merged.text(artifact::LINEAGE).unwrap().contains("\"made_by\":\"xtts.merge\""));
+}
+
+#[test]
+fn a_merged_model_has_the_loss_of_the_adapted_one() {
+    let mut bench = Bench::default();
+    let base = model(&mut bench);
+    let ports = lora(&[], &base, &mut bench).unwrap();
+    let adapted = log(&ports, &mut bench)["held_out"].as_f64().unwrap();
+    let merged = merge(&base, &ports["adapters"], &mut bench).unwrap();
+    let still = [("learning_rate", ParameterValue::Number(0.0))];
+    let ports = tune(&still, &merged, &mut bench).unwrap();
+    let of_merged = log(&ports, &mut bench)["held_out"].as_f64().unwrap();
+    assert!((adapted - of_merged).abs() < 1e-5, "{adapted} {of_merged}");
+    let ports = tune(&still, &base, &mut bench).unwrap();
+    let of_base = log(&ports, &mut bench)["held_out"].as_f64().unwrap();
+    assert!((of_base - of_merged).abs() > 1e-4, "{of_base} {of_merged}");
+}
+
+#[test]
+fn adapters_that_are_stopped_and_looked_at_before_are_the_same() {
+    let mut bench = Bench::default();
+    let base = model(&mut bench);
+    let straight = lora(&[], &base, &mut bench).unwrap();
+    let preflight = ("preflight", ParameterValue::Flag(true));
+    assert_eq!(lora(&[preflight], &base, &mut bench).unwrap(), straight);
+    bench.checkpoints.clear();
+    bench.stop_after = Some(3);
+    assert_eq!(lora(&[], &base, &mut bench).unwrap_err(), StageError::Stopped);
+    bench.stop_after = Some(1_000);
+    assert_eq!(lora(&[], &base, &mut bench).unwrap(), straight);
+}
+
+#[test]
+fn adapters_fit_their_own_base_alone() {
+    let mut bench = Bench::default();
+    let base = model(&mut bench);
+    let adapters = lora(&[], &base, &mut bench).unwrap().remove("adapters").unwrap();
+    let other = tune(&[], &base, &mut bench).unwrap().remove("model").unwrap();
+    let error = merge(&other, &adapters, &mut bench).unwrap_err().to_string();
+    assert!(error.starts_with("the adapters were trained on the model "), "{error}");
+    let error = merge(&base, &base, &mut bench).unwrap_err();
+    assert_eq!(error.help(), Some("give `adapters` a `xtts.lora` stage"));
+    // And they go on from where they were.
+    let weights = stored::weights(&adapters, &mut bench).unwrap();
+    assert!(weights.iter().any(|(_, tensor)| tensor.abs().max().double_value(&[]) > 0.0));
+}

@@ -1,0 +1,207 @@
+//! Trainings that are stopped, shared, begun in part, and looked at before.
+
+use stage_core::Output;
+use stage_core::PortOutput;
+
+use super::*;
+use crate::stored;
+
+#[test]
+fn training_that_is_stopped_at_any_look_ends_with_the_same_outputs() {
+    let mut bench = Bench::default();
+    let base = model(&mut bench);
+    let straight = tune(&[], &base, &mut bench).unwrap();
+    let mut stops = 0;
+    for looks in 0.. {
+        bench.checkpoints.clear();
+        bench.stop_after = Some(looks);
+        match tune(&[], &base, &mut bench) {
+            Err(StageError::Stopped) => stops += 1,
+            outputs => {
+                assert_eq!(outputs.unwrap(), straight);
+                break;
+            }
+        }
+        bench.stop_after = Some(1_000);
+        assert_eq!(tune(&[], &base, &mut bench).unwrap(), straight, "{looks}");
+    }
+    assert!(stops >= 6, "{stops}");
+}
+
+#[test]
+fn ten_stops_in_a_row_change_nothing() {
+    let mut bench = Bench::default();
+    let base = model(&mut bench);
+    let ten = [("steps", whole(10)), ("dropout", ParameterValue::Number(0.2))];
+    let straight = tune(&ten, &base, &mut bench).unwrap();
+    bench.checkpoints.clear();
+    let mut stops = 0;
+    let resumed = loop {
+        // Each run gets through one step.
+        bench.stop_after = Some(4);
+        match tune(&ten, &base, &mut bench) {
+            Err(StageError::Stopped) => stops += 1,
+            outputs => break outputs.unwrap(),
+        }
+        assert!(stops < 100);
+    };
+    assert!(stops >= 4, "{stops}");
+    assert_eq!(resumed, straight);
+}
+
+#[test]
+fn two_devices_learn_what_one_learns_in_twice_the_batches() {
+    let run = |count: usize| {
+        let mut bench = Bench::default();
+        let base = model(&mut bench);
+        let devices = ("devices", ParameterValue::List(vec![text("cpu"); count]));
+        let written = [("accumulation", whole(4)), devices, ("take", text("last"))];
+        let model = tune(&written, &base, &mut bench).unwrap().remove("model").unwrap();
+        stored::weights(&model, &mut bench).unwrap()
+    };
+    let (one, two) = (run(1), run(2));
+    let far = |(name, tensor): (&str, &tch::Tensor)| {
+        (tensor - two.get(name).unwrap()).abs().max().double_value(&[])
+    };
+    let worst = one.iter().filter(|(_, tensor)| tensor.numel() > 0).map(far).fold(0.0, f64::max);
+    assert!(worst < 1e-5, "{worst}");
+}
+
+#[test]
+fn recomputed_blocks_and_the_layout_of_the_original_give_the_same_losses() {
+    let mut bench = Bench::default();
+    let base = model(&mut bench);
+    let still =
+        [("learning_rate", ParameterValue::Number(0.0)), ("dropout", ParameterValue::Number(0.0))];
+    let mut held_out = |more: &[(&str, ParameterValue)]| {
+        let written: Vec<(&str, ParameterValue)> = still.iter().chain(more).cloned().collect();
+        let ports = tune(&written, &base, &mut bench).unwrap();
+        log(&ports, &mut bench)["held_out"].as_f64().unwrap()
+    };
+    let usual = held_out(&[]);
+    let off = |name| (name, ParameterValue::Flag(false));
+    assert_eq!(held_out(&[off("gradient_checkpointing")]), usual);
+    assert!((held_out(&[off("packing")]) - usual).abs() < 1e-5);
+}
+
+#[test]
+fn a_preflight_changes_nothing_in_what_comes_out() {
+    let mut bench = Bench::default();
+    let base = model(&mut bench);
+    let without = tune(&[], &base, &mut bench).unwrap();
+    let preflight = ("preflight", ParameterValue::Flag(true));
+    assert_eq!(tune(&[preflight], &base, &mut bench).unwrap(), without);
+    let audio = bench.metrics.iter().find_map(|(_, values)| values.get("preflight/audio"));
+    assert!(audio.is_some_and(|audio| *audio > 0.0));
+}
+
+#[test]
+fn only_the_gpt_learns_and_what_is_frozen_stays() {
+    let mut bench = Bench::default();
+    let base = model(&mut bench);
+    let freeze = ("freeze", patterns(&["gpt.conditioning_*", "gpt.gpt.h.0.*"]));
+    let ports = tune(&[freeze], &base, &mut bench).unwrap();
+    let trained = moved(&ports["model"], &base);
+    assert!(trained.len() > 15, "{trained:?}");
+    let is_right = |name: &String| {
+        name.starts_with("gpt.")
+            && !name.starts_with("gpt.conditioning_")
+            && !name.starts_with("gpt.gpt.h.0.")
+    };
+    assert!(trained.iter().all(is_right), "{trained:?}");
+    assert_eq!(contents(&ports["model"]).len(), contents(&base).len());
+    for field in [artifact::CONFIG, artifact::VOCABULARY, artifact::FAMILY] {
+        assert_eq!(ports["model"].get(field), base.get(field), "{field}");
+    }
+    let lineage = ports["model"].text(artifact::LINEAGE).unwrap();
+    assert!(lineage.contains("\"made_by\":\"xtts.finetune\""), "{lineage}");
+}
+
+#[test]
+fn a_pattern_that_freezes_nothing_is_an_error() {
+    let mut bench = Bench::default();
+    let base = model(&mut bench);
+    let freeze = ("freeze", patterns(&["gpt.transformer.h.0.*"]));
+    let error = tune(&[freeze], &base, &mut bench).unwrap_err().to_string();
+    assert!(error.starts_with("`gpt.transformer.h.0.*` names no tensor"), "{error}");
+}
+
+#[test]
+fn the_text_embedding_and_its_head_learn_first() {
+    let mut bench = Bench::default();
+    let base = model(&mut bench);
+    let written = [
+        &quick()[..],
+        &[
+            ("train_first", whole(2)),
+            ("validate_every", whole(1)),
+            ("keep", whole(3)),
+            ("weight_decay", ParameterValue::Number(0.5)),
+        ],
+    ]
+    .concat();
+    let items = clips(&mut bench);
+    let dataset = PortInput::Dataset { stage: "clips".into(), items, rejects: Vec::new() };
+    one_thread();
+    let ports = vec![("input", dataset), ("base", artifact_of(&base))];
+    let mut output = gathered(&FINETUNE, &written, ports, &mut bench).unwrap();
+    let Some(PortOutput::Dataset(kept)) = output.ports.remove("checkpoints") else { panic!() };
+    let mut moved_at = BTreeMap::new();
+    for item in kept {
+        let fields = bench.keep_all(Output { values: item.values, notes: Vec::new() });
+        moved_at.insert(item.id.to_string(), moved(&fields, &base));
+    }
+    let first = ["gpt.text_embedding.weight", "gpt.text_head.bias", "gpt.text_head.weight"];
+    assert_eq!(moved_at["step-1"], first);
+    assert_eq!(moved_at["step-2"], first);
+    assert!(moved_at["step-3"].len() > 20, "{moved_at:?}");
+    let whole_of_it = [("train_first", whole(3))];
+    let error = tune(&whole_of_it, &base, &mut bench).unwrap_err().to_string();
+    assert_eq!(error, "`train_first` takes 3 of 3 steps: the GPT never learns");
+}
+
+#[test]
+fn the_ways_of_the_original_are_other_trainings_that_repeat_themselves() {
+    let mut bench = Bench::default();
+    let base = model(&mut bench);
+    let usual = tune(&[], &base, &mut bench).unwrap();
+    for way in [("parity", text("upstream")), ("sampling", text("upstream"))] {
+        let other = tune(std::slice::from_ref(&way), &base, &mut bench).unwrap();
+        assert_ne!(other["model"], usual["model"], "{}", way.0);
+        assert_eq!(tune(&[way], &base, &mut bench).unwrap(), other);
+    }
+}
+
+#[test]
+fn a_training_that_goes_on_from_a_result_begins_with_its_weights() {
+    let mut bench = Bench::default();
+    let base = model(&mut bench);
+    let parent = tune(&[], &base, &mut bench).unwrap().remove("model").unwrap();
+    bench.parent = Some(parent.clone());
+    let still = [("learning_rate", ParameterValue::Number(0.0)), ("take", text("last"))];
+    let ports = tune(&still, &base, &mut bench).unwrap();
+    assert_eq!(contents(&ports["model"]), contents(&parent));
+}
+
+#[test]
+fn the_loss_falls_on_clips_that_are_seen_often() {
+    let mut bench = Bench::default();
+    let base = model(&mut bench);
+    let written = [
+        ("steps", whole(30)),
+        ("dropout", ParameterValue::Number(0.0)),
+        ("learning_rate", ParameterValue::Number(3e-3)),
+        ("validate_every", whole(30)),
+        ("save_every", whole(30)),
+    ];
+    let ports = tune(&written, &base, &mut bench).unwrap();
+    let log = log(&ports, &mut bench);
+    let losses: Vec<f64> = log["values"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|step| step.get("loss/audio")?.as_f64())
+        .collect();
+    let (first, last) = (losses[0], *losses.last().unwrap());
+    assert!(last < 0.8 * first, "{losses:?}");
+}

@@ -1,0 +1,290 @@
+//! Clips as the GPT learns from them, from the texts, codes and audio that arrive.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use cache::Digest;
+use stage_core::key::{HashSink, Sink};
+use stage_core::{Context, Item, Reject, StageError};
+use stage_families::xtts::Language;
+use tch::Tensor;
+
+use super::base::Base;
+use super::crop::{crop, padded};
+use crate::error::TorchError;
+use crate::npy;
+use crate::train::clips::{self, Sides, Trainable, begin};
+use crate::train::order::Row;
+use crate::train::run::{Data, Purpose};
+use crate::wave;
+use crate::xtts::mel::LogMel;
+use crate::xtts::{self, Batch, GptConfig, Layout, Packer, Parity};
+
+/// Of the draw of held-out clips.
+pub const SALT: &str = "xtts";
+
+/// What a clip needs to be trained on; its audio stays as it is stored.
+#[derive(Clone, Debug)]
+pub struct Clip {
+    /// Follows from text, language, codes and audio alone.
+    id: String,
+    key: u64,
+    text: Vec<i64>,
+    codes: Vec<i64>,
+    audio: Bytes,
+    language: u64,
+    /// Columns of its row.
+    length: usize,
+    /// The beginning of its text.
+    begin: String,
+}
+
+pub type Clips = clips::Clips<Clip>;
+
+/// What decides which clips are read.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    pub min_seconds: f64,
+    pub max_seconds: f64,
+    pub max_text_tokens: usize,
+    /// Of clips that do not name theirs.
+    pub language: Option<String>,
+}
+
+pub struct Reading<'a> {
+    pub base: &'a Base,
+    pub limits: &'a Limits,
+}
+
+impl Reading<'_> {
+    pub fn clips(&self, sides: &Sides<'_>, context: &mut dyn Context) -> Result<Clips, StageError> {
+        let mut languages: BTreeMap<String, u64> = BTreeMap::new();
+        let mut clips = sides.clips(|item, _| {
+            let clip = self.clip(item, context)?;
+            Ok(clip.map(|(clip, language)| {
+                *languages.entry(language).or_default() += 1;
+                clip
+            }))
+        })?;
+        std::mem::take(&mut clips.aside).tell(context)?;
+        for (language, count) in languages {
+            clips.notes.add(&format!("clips in `{language}`"), count);
+        }
+        match clips.held_out.iter().any(|held| !held) {
+            true => Ok(clips),
+            false => Err(nothing_left(&clips)),
+        }
+    }
+
+    /// A clip and its language.
+    fn clip(
+        &self,
+        item: &Item,
+        context: &mut dyn Context,
+    ) -> Result<Result<(Clip, String), Reject>, StageError> {
+        let missing = |field: &str| StageError::failed(format!("a clip has no `{field}`"));
+        let text = item.fields.text("text").ok_or_else(|| missing("text"))?;
+        let audio = item.fields.blob("audio").ok_or_else(|| missing("audio"))?;
+        let tokens = item.fields.blob("tokens").ok_or_else(|| missing("tokens"))?;
+        let language = item.fields.text("language").or(self.limits.language.as_deref());
+        let language = Language::of(language.ok_or_else(no_language)?);
+        let ids = match self.ids(text, &language) {
+            Ok(ids) => ids,
+            Err(reject) => return Ok(Err(reject)),
+        };
+        let bytes = context.read(audio)?;
+        let samples = match self.samples(&bytes) {
+            Ok(samples) => samples,
+            Err(reject) => return Ok(Err(reject)),
+        };
+        let codes = npy::read(&context.read(tokens)?);
+        let codes = codes.and_then(|codes| self.codes(&codes, samples));
+        let codes = codes.map_err(|error| unfit(text, &error.to_string()))?;
+        let gpt = &self.base.config.gpt;
+        let digest = id(text, &language, &tokens.digest, &audio.digest);
+        let clip = Clip {
+            id: digest.to_string(),
+            key: digest.start(),
+            length: columns(gpt, ids.len(), codes.len()),
+            text: ids,
+            codes,
+            audio: bytes,
+            language: Digest::of(language.code().as_bytes()).start(),
+            begin: begin(text),
+        };
+        Ok(Ok((clip, language.code().to_owned())))
+    }
+
+    fn ids(&self, text: &str, language: &Language) -> Result<Vec<i64>, Reject> {
+        let ids = self.base.tokenizer.encode(text, language)?.ids;
+        let most = self.limits.max_text_tokens.min(self.base.config.gpt.max_text_tokens as usize);
+        match ids.len() > most {
+            true => Err(Reject::new(
+                "text-too-long",
+                format!(
+                    "the text has {} tokens, more than {most}: cut the recording, or raise \
+                     `max_text_tokens` if the model allows it",
+                    ids.len()
+                ),
+            )),
+            false => Ok(ids),
+        }
+    }
+
+    /// How many there are, of audio that the model can learn from.
+    fn samples(&self, audio: &[u8]) -> Result<usize, Reject> {
+        let (wave, gpt) = (wave::read(audio)?, &self.base.config.gpt);
+        if i64::from(wave.rate) != gpt.sample_rate {
+            let rate = gpt.sample_rate;
+            let advice = format!("put `audio.resample` with `rate = {rate}` before `vq.encode`");
+            let reason = format!("the audio has {} Hz, the model {rate} Hz; {advice}", wave.rate);
+            return Err(Reject::new("rate", reason));
+        }
+        let samples = wave.samples.len();
+        let seconds = samples as f64 / gpt.sample_rate as f64;
+        let Limits { min_seconds, max_seconds, .. } = self.limits;
+        if seconds > *max_seconds {
+            let reason = format!("{seconds:.2} s are longer than `max_seconds` = {max_seconds} s");
+            return Err(Reject::new("too-long", reason));
+        }
+        if seconds < *min_seconds {
+            let reason = format!("{seconds:.2} s are shorter than `min_seconds` = {min_seconds} s");
+            return Err(Reject::new("too-short", reason));
+        }
+        let most = gpt.max_generated_tokens();
+        let codes = samples.div_ceil(gpt.code_stride as usize);
+        match codes as i64 > most {
+            true => Err(Reject::new(
+                "too-long",
+                format!("{seconds:.2} s take {codes} codes, and the model has room for {most}"),
+            )),
+            false => Ok(samples),
+        }
+    }
+
+    fn codes(&self, codes: &crate::codec::Codes, samples: usize) -> Result<Vec<i64>, TorchError> {
+        let gpt = &self.base.config.gpt;
+        let wanted = samples.div_ceil(gpt.code_stride as usize);
+        if codes.codebooks != 1 || codes.frames != wanted {
+            return Err(TorchError::Input(format!(
+                "its tokens have {} codebooks of {} codes, and its audio takes one of {wanted}",
+                codes.codebooks, codes.frames
+            )));
+        }
+        let entries = gpt.start_audio_token;
+        let values: Vec<i64> = codes.values.iter().map(|code| i64::from(*code)).collect();
+        match values.iter().find(|code| **code >= entries) {
+            None => Ok(values),
+            Some(code) => Err(TorchError::Input(format!(
+                "code {code} in its tokens, the model has {entries} codes"
+            ))),
+        }
+    }
+}
+
+/// Columns of a row: latents, START and text, START and codes and the silence behind them.
+fn columns(gpt: &GptConfig, text: usize, codes: usize) -> usize {
+    gpt.latents as usize + 1 + text + 1 + codes + xtts::batch::STOPS
+}
+
+fn no_language() -> StageError {
+    StageError::with_help(
+        "a clip does not name its language",
+        "set `language` of this stage where all clips have the same, or give clips a field \
+         `language`",
+    )
+}
+
+fn unfit(text: &str, why: &str) -> StageError {
+    StageError::with_help(
+        format!("the clip with the text `{}` does not fit the model: {why}", begin(text)),
+        "encode the same audio that this stage gets, with the DVAE of this model",
+    )
+}
+
+fn nothing_left(clips: &Clips) -> StageError {
+    let held = clips.held_out.len();
+    StageError::with_help(
+        format!(
+            "there are no clips to train on: {held} are held out, and none is left beside them"
+        ),
+        "see the list of quarantined clips; at least one clip must stay for training",
+    )
+}
+
+/// The same clip under another name is the same clip.
+fn id(text: &str, language: &Language, tokens: &Digest, audio: &Digest) -> Digest {
+    let mut sink = HashSink::default();
+    sink.text("text", text);
+    sink.text("language", language.code());
+    sink.digest("tokens", tokens);
+    sink.digest("audio", audio);
+    sink.finish()
+}
+
+impl Trainable for Clip {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn length(&self) -> usize {
+        self.length
+    }
+
+    fn group(&self) -> u64 {
+        self.language
+    }
+}
+
+/// How clips become batches.
+pub struct ClipData<'a> {
+    pub clips: &'a [Clip],
+    pub config: &'a GptConfig,
+    pub parity: Parity,
+    pub layout: Layout,
+    mel: LogMel,
+}
+
+impl<'a> ClipData<'a> {
+    pub fn new(
+        clips: &'a Clips,
+        base: &'a Base,
+        parity: Parity,
+        layout: Layout,
+    ) -> Result<ClipData<'a>, TorchError> {
+        let config = &base.config.gpt;
+        let mel = LogMel::conditioning(config.sample_rate, &base.mel_stats)?;
+        Ok(ClipData { clips: &clips.clips, config, parity, layout, mel })
+    }
+
+    fn clip(&self, clip: &Clip, purpose: Purpose) -> Result<xtts::Clip, TorchError> {
+        let wave = wave::read(&clip.audio).map_err(|reject| TorchError::Input(reject.reason))?;
+        let crop = crop(wave.samples.len(), clip.key, purpose);
+        let part = padded(&wave.samples, crop.clone());
+        let mel = self.mel.forward(&Tensor::f_from_slice(&part)?.f_unsqueeze(0)?)?;
+        Ok(xtts::Clip {
+            text: clip.text.clone(),
+            codes: clip.codes.clone(),
+            mel: Vec::try_from(mel.f_contiguous()?.f_view(-1)?)?,
+            crop: Some(crop),
+        })
+    }
+}
+
+impl Data<Batch> for ClipData<'_> {
+    fn batch(&self, rows: &[Row], purpose: Purpose) -> Result<Batch, TorchError> {
+        let _guard = tch::no_grad_guard();
+        let clips = rows.iter().flatten().map(|clip| self.clip(&self.clips[*clip], purpose));
+        let clips: Vec<xtts::Clip> = clips.collect::<Result<_, TorchError>>()?;
+        let packer = Packer { config: self.config, parity: self.parity, layout: self.layout };
+        let purpose = match purpose {
+            Purpose::Step { .. } => xtts::Purpose::Training,
+            Purpose::HeldOut => xtts::Purpose::HeldOut,
+        };
+        packer.pack(&clips.iter().collect::<Vec<_>>(), purpose)
+    }
+
+    fn name(&self, clip: usize) -> String {
+        self.clips[clip].begin.clone()
+    }
+}

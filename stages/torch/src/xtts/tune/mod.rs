@@ -1,0 +1,147 @@
+//! A training of the GPT, of all its weights or of adapters beside them: from the inputs on the
+//! ports to the result.
+
+pub mod base;
+pub mod clip;
+mod crop;
+mod plan;
+mod preflight;
+mod start;
+
+use stage_core::{Blob, Context, GatherInput, Setup, StageError};
+use tch::Device;
+
+use self::base::Base;
+use self::clip::{ClipData, Clips, Reading, SALT};
+use self::plan::Plan;
+use self::preflight::Preflight;
+use self::start::Start;
+use super::trainee::GptTrainee;
+use crate::lineage;
+use crate::machine::Machine;
+use crate::train::clips::Sides;
+use crate::train::frozen::{check_frozen, frozen};
+use crate::train::lora::LoraSettings;
+use crate::train::run::{Job, Trained, train};
+use crate::train::{ContextHost, Settings, Trainee};
+
+/// What is trained.
+pub enum Method {
+    Whole,
+    Adapters(LoraSettings),
+}
+
+/// What came of it.
+pub struct Tuned {
+    pub base: Base,
+    /// The result that training went on from, where it did not begin anew.
+    pub earlier: Option<Base>,
+    /// Its digest, or that of earlier adapters.
+    pub parent: Option<String>,
+    pub trained: Trained<Blob>,
+    /// The trained tensors of the result, by name.
+    pub weights: Vec<(String, Blob)>,
+    pub notes: Vec<(String, u64)>,
+}
+
+pub struct Tuning<'a> {
+    pub setup: &'a Setup,
+    pub machine: &'a Machine,
+    pub method: Method,
+}
+
+impl Tuning<'_> {
+    pub fn run(&self, input: &GatherInput, context: &mut dyn Context) -> Result<Tuned, StageError> {
+        let facts = |device: &str| self.machine.facts(device);
+        let plan = Plan::read(&self.setup.parameters, &self.setup.device, facts)?;
+        let base = Base::read("base", input.artifact("base"), context)?;
+        let sides = Sides::of(input, plan.training.validation_fraction, SALT)?;
+        let mut clips = Reading { base: &base, limits: &plan.limits }.clips(&sides, context)?;
+        let is_whole = matches!(self.method, Method::Whole);
+        let keep_kind = is_whole.then(|| base.kind(context)).transpose()?;
+        let (course, settings) = plan.settings(&clips, keep_kind)?;
+        context.begins(&course);
+
+        let _kernels = plan.training.kernels.begin()?;
+        let devices = plan.training.devices.len();
+        let threads = self.machine.share_threads(base.parameters(), devices);
+        let parent = context.parent()?;
+        let earlier = match (&self.method, &parent) {
+            (Method::Whole, Some(parent)) => Some(Base::read("parent", Some(parent), context)?),
+            _ => None,
+        };
+        let adapters = match self.method {
+            Method::Whole => None,
+            Method::Adapters(_) => parent.as_ref().or(input.artifact("adapters")),
+        };
+        let source = earlier.as_ref().unwrap_or(&base);
+        let start = Start { plan: &plan, source, earlier: adapters };
+        let is_new = context.last_checkpoint()?.is_none();
+        let preflight =
+            (plan.training.preflight && is_new).then(|| Preflight::new(&base, &plan, &clips));
+        let mut replicas = self.replicas(&start, &base, preflight.as_ref(), &mut clips, context)?;
+        if let Some(preflight) = &preflight {
+            preflight.rehearse(&mut replicas, &settings, context)?;
+        }
+        drop(preflight);
+
+        let before = frozen(replicas[0].model().tensors())?;
+        let origin = adapters.unwrap_or(&source.fields);
+        let host = ContextHost::new(context, settings.steps).from(origin);
+        let data = ClipData::new(&clips, &base, plan.parity, plan.layout)?;
+        let trained = train_on(&mut replicas, &data, &clips, &settings, host)?;
+        check_frozen(&before, &frozen(replicas[0].model().tensors())?)?;
+        drop(threads);
+        let weights = match (plan.training.take_best, trained.best.first()) {
+            (true, Some((_, weights))) => weights.clone(),
+            _ => trained.last.clone(),
+        };
+        let parent = adapters.or(parent.as_ref().filter(|_| is_whole));
+        let parent = parent.map(|parent| lineage::digest(parent).to_string());
+        let notes = clips.notes.close(&trained);
+        Ok(Tuned { base, earlier, parent, trained, weights, notes })
+    }
+
+    /// The model, once for each device, ready to be trained.
+    fn replicas(
+        &self,
+        start: &Start<'_>,
+        base: &Base,
+        preflight: Option<&Preflight<'_>>,
+        clips: &mut Clips,
+        context: &mut dyn Context,
+    ) -> Result<Vec<GptTrainee>, StageError> {
+        let mut replicas = Vec::with_capacity(start.plan.training.devices.len());
+        for (at, name) in start.plan.training.devices.iter().enumerate() {
+            let preflight = preflight.filter(|_| at == 0);
+            let trainee = start.load(self.machine.open(name)?, context)?;
+            let losses = preflight.map(|one| one.look(&trainee, context)).transpose()?;
+            let (mut trainee, notes) = start.prepare(&self.method, trainee)?;
+            if at == 0 {
+                notes.iter().for_each(|(what, count)| clips.notes.add(what, *count));
+            }
+            if let (Method::Adapters(_), Some(preflight), Some(without)) =
+                (&self.method, preflight, &losses)
+            {
+                preflight.check_adapters(without, &preflight.losses(&trainee)?)?;
+            }
+            start.fill(base, &mut trainee, context)?;
+            replicas.push(trainee);
+        }
+        Ok(replicas)
+    }
+}
+
+fn train_on(
+    replicas: &mut [GptTrainee],
+    data: &ClipData<'_>,
+    clips: &Clips,
+    settings: &Settings,
+    host: ContextHost<'_>,
+) -> Result<Trained<Blob>, StageError> {
+    let device = |replica: &GptTrainee| Some(replica.parameters().first()?.1.device());
+    let devices: Vec<Device> = replicas.iter().filter_map(device).collect();
+    let order = clips.order();
+    let job = Job { replicas, data, clips: &order, held_out: &clips.held_out, settings };
+    train(job, &mut host.on(&devices))
+}

@@ -1,0 +1,120 @@
+//! What the parameters of the training stages mean.
+
+use stage_core::course::Course;
+use stage_core::{ParameterValue, Parameters, StageError};
+use tch::Kind;
+
+use super::clip::{Clips, Limits};
+use crate::train::order::Grouping;
+use crate::train::plan::{Rows, TrainingPlan};
+use crate::train::precision::DeviceFacts;
+use crate::train::settings::{FirstPhase, Settings};
+use crate::xtts::{GptConfig, Layout, Parity};
+
+/// What learns alone at first.
+const FIRST: [&str; 2] = ["gpt.text_embedding.*", "gpt.text_head.*"];
+
+/// The parameters that are read before there are clips.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub training: TrainingPlan,
+    pub limits: Limits,
+    pub parity: Parity,
+    pub layout: Layout,
+    pub recompute: bool,
+    pub freeze: Vec<String>,
+    train_first: ParameterValue,
+    draws: bool,
+    dropout: f64,
+    attention_dropout: f64,
+}
+
+impl Plan {
+    /// `own` is the device of the stage.
+    pub fn read(
+        parameters: &Parameters,
+        own: &str,
+        facts: impl Fn(&str) -> DeviceFacts,
+    ) -> Result<Plan, StageError> {
+        let language = match parameters.is_set("language") {
+            true => Some(parameters.text("language")?.to_owned()),
+            false => None,
+        };
+        let dropout = parameters.number("dropout")?;
+        let freeze = match parameters.is_set("freeze") {
+            true => parameters.texts("freeze")?.into_iter().map(str::to_owned).collect(),
+            false => Vec::new(),
+        };
+        Ok(Plan {
+            training: TrainingPlan::read(parameters, own, facts)?,
+            limits: Limits {
+                min_seconds: parameters.seconds("min_seconds")?,
+                max_seconds: parameters.seconds("max_seconds")?,
+                max_text_tokens: parameters.integer("max_text_tokens")? as usize,
+                language,
+            },
+            parity: match parameters.text("parity")? {
+                "upstream" => Parity::Upstream,
+                _ => Parity::Correct,
+            },
+            layout: match parameters.flag("packing")? {
+                true => Layout::Packed,
+                false => Layout::Padded,
+            },
+            recompute: parameters.flag("gradient_checkpointing")?,
+            freeze,
+            train_first: parameters.get("train_first").clone(),
+            draws: parameters.text("sampling")? == "upstream",
+            dropout,
+            attention_dropout: match parameters.is_set("attention_dropout") {
+                true => parameters.number("attention_dropout")?,
+                false => dropout,
+            },
+        })
+    }
+
+    /// The sizes of the model with the dropout of this training.
+    pub fn config(&self, config: &GptConfig) -> GptConfig {
+        GptConfig { dropout: self.dropout, ..config.clone() }
+    }
+
+    pub fn attention_dropout(&self) -> f64 {
+        self.attention_dropout
+    }
+
+    /// The course of the training and the settings of the trainer; `keep_kind` is the precision of
+    /// the result.
+    pub fn settings(
+        &self,
+        clips: &Clips,
+        keep_kind: Option<Kind>,
+    ) -> Result<(Course, Settings), StageError> {
+        let order = clips.order();
+        let length = order.iter().map(|clip| clip.length).max().unwrap_or(1);
+        let grouping = match self.draws {
+            true => Grouping::Drawn { length },
+            false => Grouping::Buckets { length, rows: self.training.rows_of_step()? },
+        };
+        let rows = Rows { clips: &order, held_out: &clips.held_out, grouping };
+        let course = self.training.course(&rows, clips.left_out)?;
+        let settings = self.training.settings(grouping, &course.timetable)?;
+        let first = self.first(course.timetable.steps)?;
+        Ok((course, Settings { keep_kind, first, ..settings }))
+    }
+
+    fn first(&self, steps: u64) -> Result<Option<FirstPhase>, StageError> {
+        let alone = match &self.train_first {
+            ParameterValue::Share(share) => (share * steps as f64).round() as u64,
+            ParameterValue::Integer(count) => (*count).max(0) as u64,
+            _ => 0,
+        };
+        if alone > 0 && alone >= steps {
+            return Err(StageError::with_help(
+                format!("`train_first` takes {alone} of {steps} steps: the GPT never learns"),
+                "lower it, or train for more steps",
+            ));
+        }
+        let parameters = FIRST.map(str::to_owned).to_vec();
+        Ok((alone > 0).then_some(FirstPhase { steps: alone, parameters }))
+    }
+}
