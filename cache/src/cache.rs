@@ -80,7 +80,10 @@ impl Cache {
         if writable {
             told.extend(staging::sweep(&*fs, &layout, &ledger));
         }
-        let missing = recover(&*fs, &layout, &ledger, writable)?;
+        let mut missing = recover(&*fs, &layout, &ledger, writable)?;
+        told.extend(missing.full.take().map(|why| {
+            format!("what the last run wrote at its end is taken in once there is room: {why}")
+        }));
         let claims = open_claims(&*fs, &layout, writable)?;
         let shared = Shared {
             writer: Mutex::new(Writer::default()),

@@ -53,7 +53,7 @@ pub use objects::LOOSE_SIZE;
 pub use rebuild::RebuildReport;
 pub use records::Table;
 pub use shares::in_shares;
-pub use staging::StagingDir;
+pub use staging::{StagingDir, staging_lock};
 pub use stats::Stats;
 pub use sweep::{SweepPlan, SweepReport};
 pub use trash::{Emptied, RestoreReport};

@@ -144,7 +144,7 @@ impl Shared {
     pub fn is_sound(&self, digest: &Digest, object: &Utf8PathBuf) -> Result<bool, FsError> {
         match self.fs.open(object, Open::Read) {
             Ok(file) => Ok(hash_open(&*file)?.0 == *digest),
-            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) if self.is_no_object(&error, object) => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -207,9 +207,18 @@ impl Shared {
         };
         match bytes {
             Ok(bytes) => Ok((Digest::of(&bytes) == *digest).then_some(bytes)),
-            Err(error) if error.is_not_found() || error.is_a_folder() => Ok(None),
+            Err(error) if self.is_no_object(&error, &self.layout.object(digest)) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// True when an object could not be opened since there is nothing in its place, or a folder, a
+    /// pipe or the like.
+    pub fn is_no_object(&self, error: &FsError, object: &Utf8Path) -> bool {
+        let is_file = |path| self.fs.metadata(path).map_or(true, |found| found.is_file());
+        error.is_not_found()
+            || error.is_a_folder()
+            || (error.machine_fault().is_none() && !is_file(object))
     }
 
     /// A sweep may have moved the object: look once more before calling it damaged.

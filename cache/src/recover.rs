@@ -15,6 +15,8 @@ pub(crate) struct Missing {
     pub short: HashMap<u32, u64>,
     /// Those of them that are missing.
     pub gone: Vec<u32>,
+    /// Why the end of a pack could not be taken in.
+    pub full: Option<String>,
 }
 
 /// Compares the packs with the index.
@@ -26,6 +28,7 @@ pub(crate) fn recover(
 ) -> Result<Missing, CacheError> {
     let indexed: HashMap<u32, u64> = ledger.read(|view| view.packs())?.into_iter().collect();
     let mut lengths = HashMap::new();
+    let mut full = None;
     for number in layout.pack_numbers(fs)? {
         match fs.metadata(&layout.pack(number)) {
             Ok(metadata) => _ = lengths.insert(number, metadata.size),
@@ -36,7 +39,11 @@ pub(crate) fn recover(
     if writable {
         for (number, length) in &lengths {
             if *length > indexed.get(number).copied().unwrap_or(0) {
-                adopt(fs, layout, ledger, *number)?;
+                match adopt(fs, layout, ledger, *number) {
+                    // It is taken in once there is room; until then it is not there.
+                    Err(error) if error.is_no_space() => full = Some(error.whole()),
+                    other => drop(other?),
+                }
             }
         }
     }
@@ -45,7 +52,8 @@ pub(crate) fn recover(
         (length(&number) < indexed).then(|| (number, length(&number)))
     };
     let gone = indexed.keys().filter(|number| !lengths.contains_key(number)).copied().collect();
-    Ok(Missing { short: indexed.into_iter().filter_map(short).collect(), gone })
+    let short = indexed.into_iter().filter_map(short).collect();
+    Ok(Missing { short, gone, full })
 }
 
 /// A pack that is locked by this process, and where it ends.

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::Builder;
 
 /// Does the work on `0..count` in shares, each by whichever thread is free, and gives what came of
 /// them in order; none where a thread panicked.
@@ -26,7 +27,9 @@ pub fn in_shares<T: Send>(
     };
     let helpers = threads.clamp(1, count.div_ceil(share).max(1)) - 1;
     let mut done = std::thread::scope(|scope| {
-        let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(take)).collect();
+        // Where the machine has no thread for a helper, the others do its share.
+        let start = |_| Builder::new().spawn_scoped(scope, take).ok();
+        let helpers: Vec<_> = (0..helpers).map_while(start).collect();
         let own = take();
         // All are waited for, whatever became of the first.
         let others: Vec<_> = helpers.into_iter().map(|helper| helper.join()).collect();

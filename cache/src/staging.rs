@@ -33,7 +33,7 @@ impl StagingDir {
         let path = layout.staging.join(format!("{}-{:016x}", std::process::id(), random()));
         // Alone, so that nobody sweeps the lock file between its making and its locking.
         ledger.alone(|| {
-            let lock = fs.open(&lock_path(&path), Open::CreateNew)?;
+            let lock = fs.open(&staging_lock(&path), Open::CreateNew)?;
             match lock.try_lock(LockKind::Exclusive) {
                 Err(error) if !error.is_unsupported() => return Err(error.into()),
                 _ => {}
@@ -46,20 +46,27 @@ impl StagingDir {
     pub fn path(&self) -> &Utf8Path {
         &self.path
     }
+
+    /// False when somebody has removed it.
+    pub fn is_there(&self) -> bool {
+        let is_there = |path: &Utf8Path| self.fs.exists(path).unwrap_or(true);
+        is_there(&self.path) && is_there(&staging_lock(&self.path))
+    }
 }
 
 impl Drop for StagingDir {
     fn drop(&mut self) {
         // What cannot be removed now is swept by the next open.
         let _ = self.fs.remove_dir_all(&self.path);
-        let _ = self.fs.remove_file(&lock_path(&self.path));
+        let _ = self.fs.remove_file(&staging_lock(&self.path));
         self.lock = None;
     }
 }
 
 const LOCK: &str = ".lock";
 
-fn lock_path(dir: &Utf8Path) -> Utf8PathBuf {
+/// The file beside a private folder that tells that its owner lives.
+pub fn staging_lock(dir: &Utf8Path) -> Utf8PathBuf {
     Utf8PathBuf::from(format!("{dir}{LOCK}"))
 }
 
@@ -129,7 +136,7 @@ fn sweep_one(fs: &dyn Fs, dir: &Utf8Path) -> Option<String> {
         }
     };
     // A lock without a folder is swept again later.
-    let _ = fs.remove_file(&lock_path(dir));
+    let _ = fs.remove_file(&staging_lock(dir));
     told
 }
 
@@ -173,7 +180,7 @@ fn is_in_use(error: &FsError) -> bool {
 }
 
 fn is_abandoned(fs: &dyn Fs, dir: &Utf8Path) -> FsResult<bool> {
-    let path = lock_path(dir);
+    let path = staging_lock(dir);
     let opened = match fs.open(&path, Open::ReadWrite) {
         // The file belongs to another user; reading is enough to lock it.
         Err(error) if error.is_denied() => fs.open(&path, Open::Read),

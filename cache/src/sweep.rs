@@ -97,6 +97,28 @@ impl Cache {
         Ok(plan)
     }
 
+    /// For a disk without any room, where not even the index can be changed: removes the files of
+    /// large objects that a plan lets go, and the memo of the files' stats. They cannot be put
+    /// back. Gives how many bytes that was.
+    pub fn make_room(&self, plan: &SweepPlan) -> Result<u64, CacheError> {
+        let shared = &self.0;
+        shared.require_writable()?;
+        // Until the index has forgotten them, it names files that are gone.
+        shared.note_losses();
+        let mut won = 0;
+        let files = plan.objects.iter().filter(|(_, at)| matches!(at, Location::Loose { .. }));
+        let files = files.map(|(digest, _)| shared.layout.object(digest));
+        for path in files.chain([shared.layout.stat_index.clone()]) {
+            let bytes = size_of(&*shared.fs, &path).unwrap_or(0);
+            match shared.fs.remove_file(&path) {
+                Ok(()) => won += bytes,
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(won)
+    }
+
     /// Carries a plan out, beside running readers and writers.
     pub fn sweep(&self, plan: SweepPlan) -> Result<SweepReport, CacheError> {
         let shared = &self.0;

@@ -40,6 +40,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use cache::fs::MachineFault;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use stage_core::Stage;
@@ -201,6 +202,11 @@ fn report_panic(panic: &(dyn Any + Send)) -> u8 {
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
     let place = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
     let place = place.unwrap_or_else(|| "an unknown place".into());
+    if MachineFault::of_panic(text).is_some() {
+        let message = format!("error: {text}\n  help: what was finished is kept; run again\n");
+        let _ = io::stderr().write_all(message.as_bytes());
+        return PAUSED;
+    }
     let message = format!(
         "error: throstle has a bug at {place}: {text}\n  help: please report it; what was finished is kept\n"
     );

@@ -1,6 +1,7 @@
 //! The engine: the catalogue, the implementations and the entry points of planning and running.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -134,6 +135,11 @@ pub enum EngineError {
     Moved { path: Utf8PathBuf },
     #[error("stage `{stage}`: {error}")]
     Stage { stage: String, error: StageError },
+    #[error(
+        "cannot start a thread: {0}; more processes or memory may be allowed (`ulimit -u`, \
+         `ulimit -v`)"
+    )]
+    Thread(io::Error),
     #[error("{message}")]
     Internal { message: String },
 }
@@ -146,6 +152,7 @@ impl EngineError {
             EngineError::Stage { stage, error } if error.is_of_machine() => {
                 Some(format!("stage `{stage}`: {error}"))
             }
+            EngineError::Thread(_) => Some(self.to_string()),
             EngineError::Stage { .. }
             | EngineError::Moved { .. }
             | EngineError::Internal { .. } => None,

@@ -13,12 +13,13 @@ mod gone;
 pub(crate) mod paths;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::ErrorKind;
+use std::ops::Range;
 
 use cache::fs::Fs;
 use cache::stat::{self, Section, StatEntry, StatIndex};
-use cache::{CacheError, Digest};
+use cache::{CacheError, Digest, in_shares};
 use camino::{Utf8Path, Utf8PathBuf};
-use rayon::prelude::*;
 use stage_core::event::Event;
 use stage_core::key::{HashSink, Sink as KeySink};
 use stage_core::{Blob, Fields, Item, StageError};
@@ -26,13 +27,15 @@ use stage_core::{Blob, Fields, Item, StageError};
 use crate::engine::{EngineError, Sink};
 use crate::leftovers;
 use crate::pipeline::{Export, Pipeline, StageId, StageSpec};
-use crate::plan::{Planned, StagePlan};
+use crate::plan::{Planned, StagePlan, planner};
 use crate::record::{EXPORT, ExportRecord, LeftOut, PortValue, decode, encode};
 use crate::store::{ReadError, Store};
 
 use paths::{Ground, fill, is_inside, plain};
 
 const STAT_THREADS: usize = 2;
+/// So many files are written by one thread at a time.
+const SHARE: usize = 16;
 
 /// What an export did.
 #[derive(Default)]
@@ -43,6 +46,8 @@ struct Written {
     problems: Vec<String>,
     left_out: Option<LeftOut>,
     lost: Vec<Digest>,
+    /// Why it is not in the memo of the files' stats.
+    unsaved: Option<CacheError>,
 }
 
 /// How the exports of a pass went.
@@ -64,6 +69,7 @@ pub fn export(
     sink: Sink,
 ) -> Result<Exported, EngineError> {
     let mut all = Exported::default();
+    let mut unsaved = None;
     for spec in stages.iter().map(|id| pipeline.stage(*id)) {
         for export in &spec.exports {
             let Some(value) = plans[spec.id.0].outputs.get(export.port) else { continue };
@@ -72,6 +78,7 @@ pub fn export(
             *total += done.written + done.removed;
             all.failed |= !done.problems.is_empty();
             all.lost |= !done.lost.is_empty();
+            unsaved = unsaved.or(done.unsaved);
             let stage = spec.name.clone();
             for digest in &done.lost {
                 sink(Event::Damaged { stage: stage.clone(), digest: digest.to_string() });
@@ -89,6 +96,9 @@ pub fn export(
                 sink(Event::Exported { stage, written, unchanged, removed });
             }
         }
+    }
+    if let Some(error) = unsaved {
+        sink(planner::unsaved(&error));
     }
     // Only who has brought everything up to date knows what is no longer wanted.
     if stages.len() == pipeline.stages.len() && !all.failed && !all.lost {
@@ -114,11 +124,22 @@ struct Old {
     entries: HashMap<String, StatEntry>,
 }
 
+/// A fault of the machine that may be gone by the next run. A disk that is read-only, or a folder
+/// in use, asks for another path.
+fn passes(error: &CacheError) -> bool {
+    let is_of_the_place = matches!(
+        error,
+        CacheError::Fs(error)
+            if [ErrorKind::ReadOnlyFilesystem, ErrorKind::ResourceBusy].contains(&error.kind())
+    );
+    error.machine_fault().is_some() && !is_of_the_place
+}
+
 /// Why a file is not written.
 enum Problem {
     Told(String),
-    /// The disk is full, which is a matter of the whole run.
-    Full(CacheError),
+    /// A fault of the machine, such as a full disk, is a matter of the whole run.
+    Machine(CacheError),
     Lost(Digest),
 }
 
@@ -194,7 +215,7 @@ impl One<'_> {
             return Ok(done);
         }
         gone::remove(self.store, |path| wanted.contains_key(path), &old.digests, &mut done)?;
-        self.remember(section, now, entries, &done)?;
+        self.remember(section, now, entries, &mut done)?;
         Ok(done)
     }
 
@@ -314,13 +335,20 @@ impl One<'_> {
         done: &mut Written,
     ) -> Result<Vec<StatEntry>, EngineError> {
         let refused = self.refused(wanted.keys())?;
-        let results: Vec<Result<(StatEntry, bool), Problem>> = wanted
-            .par_iter()
-            .map(|(path, blob)| match path.parent().and_then(|folder| refused.get(folder)) {
-                Some(why) => Err(Problem::Told(format!("cannot export to `{path}`: {why}"))),
-                None => self.write(path, blob, old.get(path.as_str())),
-            })
-            .collect();
+        let wanted: Vec<(&Utf8PathBuf, &Blob)> = wanted.iter().collect();
+        let write = |(path, blob): &(&Utf8PathBuf, &Blob)| match path
+            .parent()
+            .and_then(|folder| refused.get(folder))
+        {
+            Some(why) => Err(Problem::Told(format!("cannot export to `{path}`: {why}"))),
+            None => self.write(path, blob, old.get(path.as_str())),
+        };
+        let share = |range: Range<usize>| wanted[range].iter().map(write).collect();
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        // Where a thread panicked the files are written by this one.
+        let results: Vec<Result<(StatEntry, bool), Problem>> =
+            in_shares(wanted.len(), SHARE, threads, share)
+                .unwrap_or_else(|| wanted.iter().map(write).collect());
         let mut entries = Vec::with_capacity(results.len());
         for result in results {
             match result {
@@ -333,7 +361,7 @@ impl One<'_> {
                     entries.push(entry);
                 }
                 Err(Problem::Told(problem)) => done.problems.push(problem),
-                Err(Problem::Full(error)) => return Err(error.into()),
+                Err(Problem::Machine(error)) => return Err(error.into()),
                 Err(Problem::Lost(digest)) => done.lost.push(digest),
             }
         }
@@ -369,7 +397,7 @@ impl One<'_> {
             CacheError::Missing { digest } | CacheError::Damaged { digest, .. } => {
                 Problem::Lost(digest)
             }
-            error if error.is_no_space() => Problem::Full(error),
+            error if passes(&error) => Problem::Machine(error),
             error => {
                 let cause = std::error::Error::source(&error);
                 let cause = cause.map_or(String::new(), |cause| format!(": {cause}"));
@@ -420,7 +448,7 @@ impl One<'_> {
         section: Digest,
         now: ExportRecord,
         entries: Vec<StatEntry>,
-        done: &Written,
+        done: &mut Written,
     ) -> Result<(), CacheError> {
         let cache = self.store.cache();
         if cache.is_read_only() {
@@ -428,7 +456,10 @@ impl One<'_> {
         }
         let mut index = StatIndex::load(cache)?;
         index.put_section(section, entries);
-        index.save(cache)?;
+        match index.save(cache) {
+            Err(error) if error.machine_fault().is_some() => done.unsaved = Some(error),
+            saved => saved?,
+        }
         let known = cache.get(EXPORT, &section)?;
         let known = known.and_then(|bytes| decode::<ExportRecord>(&bytes));
         if done.problems.is_empty() && known.as_ref() != Some(&now) {

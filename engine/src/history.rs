@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use cache::{Cache, CacheError, Digest};
-use stage_core::event::Event;
+use stage_core::event::{Event, Status};
 
 use crate::record::{
     BEGUN, BegunRecord, LAST, LastRecord, MADE_OF, Previous, RUN, RunRecord, STAGE, StageRecord,
@@ -59,6 +59,19 @@ pub fn begun_runs(cache: &Cache, runs: &[RunRecord]) -> Result<Vec<OpenRun>, Cac
     }
     open.sort_by_key(|run| run.run);
     Ok(open)
+}
+
+/// True when the last run of a pipeline was stopped, failed or was killed.
+pub fn is_unfinished(cache: &Cache, pipeline: &str) -> Result<bool, CacheError> {
+    let runs = runs(cache)?;
+    let last = runs.iter().rfind(|run| run.pipeline == pipeline);
+    if last.is_some_and(|last| last.status != Status::Done) {
+        return Ok(true);
+    }
+    let begun = begun_runs(cache, &runs)?;
+    Ok(begun.iter().any(|run| {
+        run.pipeline == pipeline && !run.is_under_way && last.is_none_or(|last| last.run < run.run)
+    }))
 }
 
 /// True when a run with this number has left a log or a record.

@@ -194,7 +194,13 @@ fn run_numbered(
     let stages = total.named(pipeline, wanted);
     let total_did_something = total.did_something();
     let outcome = total.outcome(seconds);
-    if total_did_something || status != Status::Done {
+    // A complete run says that what an earlier one left open is finished.
+    let ends_another = || {
+        Ok::<_, CacheError>(
+            options.targets.is_empty() && history::is_unfinished(cache, &pipeline.name)?,
+        )
+    };
+    if total_did_something || status != Status::Done || ends_another()? {
         let record = RunRecord {
             run: number,
             pipeline: pipeline.name.clone(),
@@ -302,6 +308,8 @@ impl Pass<'_> {
         };
         let hours = self.pipeline.session.gpu_hours_per_week;
         let gpu_hours = Gpus::begin(self.cache, &self.pipeline.name, self.number, hours)?;
+        let hands = Hands::new(shared, Machine::gpu_devices(self.cache.fs().as_ref()))
+            .map_err(EngineError::Thread)?;
         let count = self.pipeline.stages.len();
         let state = |id: StageId| match self.wanted.contains(&id) {
             true => State::Waiting,
@@ -323,7 +331,7 @@ impl Pass<'_> {
             lookups: Lookups::begin(self.cache)?,
             options: self.options,
             sink: &mut *sink,
-            hands: Hands::new(shared, Machine::gpu_devices(self.cache.fs().as_ref())),
+            hands,
             meter: Meter::new(count, self.cache.fs().is_direct()),
             messages: received,
             committer: Committer::new(messages, self.options.commit_every),

@@ -18,6 +18,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::key::{HashSink, Sink};
 use stage_core::{Blob, FileFact, FileParts, Listing, NewValue, Reject, StageError, Value, World};
 
+use crate::show::units;
 use crate::store::Store;
 
 /// Looks for the first time, or again because something differs.
@@ -64,6 +65,8 @@ const SHARE: usize = 8;
 
 /// So many bytes are hashed without a word.
 const QUIET_BYTES: u64 = 64 << 20;
+/// A file of this size is named.
+const LARGE_BYTES: u64 = 1 << 30;
 
 impl<'a> Watch<'a> {
     pub fn new(
@@ -156,7 +159,8 @@ impl<'a> Watch<'a> {
                 },
             }
         }
-        self.say_what_is_hashed(files.len(), entries.iter().map(|entry| entry.size));
+        let sizes = entries.iter().filter(|entry| entry.what != What::Dir);
+        self.say_what_is_hashed(sizes.map(|entry| (entry.path.as_str(), entry.size)));
         // A memo would be the very entry that differs.
         let unknown: Vec<&Utf8PathBuf> = files.iter().collect();
         for (path, entry) in unknown.iter().zip(self.hash_all(&unknown)) {
@@ -257,15 +261,19 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// The sizes are asked for as long as it is not clear that there is much to do.
-    fn say_what_is_hashed(&mut self, count: usize, mut sizes: impl Iterator<Item = u64>) {
-        let mut bytes = 0;
-        if sizes.any(|size| {
-            bytes += size;
-            bytes > QUIET_BYTES
-        }) {
-            (self.waiting)(format!("hashing {count} files"));
+    /// A file that is large by itself is named.
+    fn say_what_is_hashed<P: AsRef<str>>(&mut self, sizes: impl Iterator<Item = (P, u64)>) {
+        let sizes: Vec<(P, u64)> = sizes.collect();
+        let bytes = sizes.iter().fold(0, |sum: u64, (_, size)| sum.saturating_add(*size));
+        if bytes <= QUIET_BYTES {
+            return;
         }
+        let largest = sizes.iter().max_by_key(|(_, size)| size);
+        let large = largest
+            .filter(|(_, size)| *size > LARGE_BYTES)
+            .map(|(path, size)| format!(" (`{}` with {})", path.as_ref(), units::bytes(*size)));
+        let (count, large) = (sizes.len(), large.unwrap_or_default());
+        (self.waiting)(format!("hashing {count} files{large}"));
     }
 }
 
@@ -354,8 +362,8 @@ impl World for Watch<'_> {
         let unknown: Vec<&Utf8PathBuf> =
             paths.iter().zip(&memos).filter(|(_, memo)| memo.is_none()).map(|(p, _)| p).collect();
         let (fs, base) = (self.fs(), self.store.base());
-        let size = |path: &&Utf8PathBuf| fs.metadata(&base.join(path)).map_or(0, |now| now.size);
-        self.say_what_is_hashed(unknown.len(), unknown.iter().map(size));
+        let size = |path: &Utf8PathBuf| fs.metadata(&base.join(path)).map_or(0, |now| now.size);
+        self.say_what_is_hashed(unknown.iter().map(|path| (path.as_str(), size(path))));
         let mut hashed = self.hash_all(&unknown).into_iter();
         let mut facts = Vec::with_capacity(paths.len());
         for (path, memo) in paths.iter().zip(memos) {

@@ -207,6 +207,25 @@ fn large() -> Project {
     project
 }
 
+#[test]
+fn a_folder_in_the_place_of_an_object_is_put_aside_and_the_object_made_again() {
+    let project = large();
+    let before = project.files("out");
+    let objects: Vec<String> = project.files(".throstle/objects").into_keys().collect();
+    assert!(!objects.is_empty());
+    for object in &objects {
+        project.remove(&format!(".throstle/objects/{object}"));
+        project.write(&format!(".throstle/objects/{object}/in-it"), "");
+    }
+    std::fs::remove_dir_all(project.file("out")).unwrap();
+    let ran = project.run();
+    assert_eq!(ran.code, Some(0), "{} {:?}", ran.errors, ran.events);
+    assert!(!ran.all("damaged").is_empty(), "{:?}", ran.events);
+    assert!(project.files("out") == before, "the exports are others");
+    assert_eq!(project.names(".throstle/trash/damaged").len(), objects.len());
+    project.run().assert_nothing_done();
+}
+
 fn names_of(project: &Project, file: &str) -> u64 {
     project.file(file).metadata().unwrap().nlink()
 }

@@ -188,3 +188,26 @@ fn a_stage_that_fails_ends_with_1_and_leaves_its_folder() {
     assert!(told.contains("failed: the command ended with status 4"), "{told}");
     assert_eq!(project.text(".throstle/replay/counted/whole/command/stderr.txt"), "broken\n");
 }
+
+#[test]
+fn an_item_that_has_not_arrived_yet_is_told_with_the_stage_above() {
+    let project = fresh();
+    project.edit("pipeline.toml", |text| {
+        let above = "[stage.first]\nuse = \"command\"\ninput = \"clips\"\nfields = [\"text\"]\n\
+                     command = \"[ {text} != 'Sana c.' ] && echo {text} > {out.first}\"\n\
+                     outputs = { first = \"first.txt\" }\non_failure = \"fail\"\n\n[stage.words]";
+        let text = text.replace("[stage.words]", above);
+        text.replacen(
+            "input = \"clips\"\nfields = [\"text\", \"audio\"]",
+            "input = \"first\"\nfields = [\"text\", \"audio\"]",
+            1,
+        )
+    });
+    assert_eq!(throstle(&project, &["run"]).status.code(), Some(1));
+    let (code, told) = replay(&project, &["c", "words"]);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(
+        told.contains("has arrived at `words` yet: the stages above it are not finished"),
+        "{told}"
+    );
+}

@@ -35,6 +35,14 @@ const EHOSTDOWN: i32 = 112;
 const ESTALE: i32 = 116;
 const EDQUOT: i32 = 122;
 
+/// How the standard library, `rayon` and C++ say that there is no thread or no stack for one.
+const NO_THREAD: [&str; 4] = [
+    "failed to spawn thread",
+    "thread pool has not been initialized",
+    "failed to allocate an alternative stack",
+    "Resource temporarily unavailable",
+];
+
 impl MachineFault {
     /// None when the error is about the file, or about how it was opened.
     pub fn of(error: &io::Error) -> Option<MachineFault> {
@@ -54,6 +62,12 @@ impl MachineFault {
             ENFILE => Some("the whole machine has too many open files"),
             _ => None,
         }
+    }
+
+    /// The fault that a panic tells of, as of a library that found no thread.
+    pub fn of_panic(text: &str) -> Option<MachineFault> {
+        let is_of_threads = NO_THREAD.iter().any(|sign| text.contains(sign));
+        is_of_threads.then_some(MachineFault::Unable)
     }
 
     fn of_number(number: i32) -> Option<MachineFault> {
@@ -114,6 +128,20 @@ mod tests {
         for file in [ENOENT, EACCES, EISDIR, ENAMETOOLONG] {
             assert_eq!(of(file), None, "{file}");
         }
+    }
+
+    #[test]
+    fn a_panic_for_want_of_a_thread_is_of_the_machine() {
+        let error = io::Error::from_raw_os_error(EAGAIN);
+        for text in [
+            format!("failed to spawn thread: {error:?}"),
+            format!(
+                "The global thread pool has not been initialized.: ThreadPoolBuildError {{ kind: IOError({error:?}) }}"
+            ),
+        ] {
+            assert_eq!(MachineFault::of_panic(&text), Some(MachineFault::Unable), "{text}");
+        }
+        assert_eq!(MachineFault::of_panic("index out of bounds"), None);
     }
 
     #[test]

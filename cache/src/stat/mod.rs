@@ -176,7 +176,7 @@ impl StatIndex {
         }
         cache.0.require_writable()?;
         // No other process may save between reading and writing.
-        self.sections = cache.0.ledger().alone(|| {
+        let (merged, written) = cache.0.ledger().alone(|| {
             let mut merged = StatIndex::load(cache)?.sections;
             for (key, kept) in &self.changed {
                 match self.sections.get(key).filter(|_| *kept) {
@@ -184,9 +184,12 @@ impl StatIndex {
                     None => _ = merged.remove(key),
                 }
             }
-            write(cache, &merged)?;
-            Ok(merged)
+            let written = write(cache, &merged);
+            Ok((merged, written))
         })?;
+        // What cannot be kept is known all the same.
+        self.sections = merged;
+        written?;
         self.changed.clear();
         Ok(())
     }

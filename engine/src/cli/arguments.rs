@@ -193,7 +193,8 @@ pub struct Run {
     /// After a stage has failed, go on with what does not depend on it.
     #[arg(long)]
     pub keep_going: bool,
-    /// Print every event as a JSON object on a line of its own; the last one is `finished`.
+    /// Print every event as a JSON object on a line of its own; the last one is `finished`. The
+    /// `seconds` of a stage are summed over all threads and devices that worked on it at once.
     #[arg(long)]
     pub json: bool,
     /// Hash every source file again instead of trusting size and time.
@@ -222,7 +223,7 @@ pub struct Status {
 
 #[derive(Args, Debug)]
 pub struct Why {
-    /// The stage to explain.
+    /// The stage to explain; its name without brackets means every instance of a matrix.
     pub stage: String,
     /// The id of an item that arrives at the stage.
     pub item: Option<String>,
@@ -275,7 +276,7 @@ pub struct Graph {
     /// The form of the picture.
     #[arg(long, value_enum, default_value_t = GraphFormat::Mermaid)]
     pub format: GraphFormat,
-    /// The file to write; standard output unless given.
+    /// The file to write; `-`, or nothing, for standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<Utf8PathBuf>,
     /// Do not look at the data: draw without the colours.
@@ -308,7 +309,7 @@ pub struct Items {
     /// List the items that the stage has set aside, with the reasons.
     #[arg(long)]
     pub quarantined: bool,
-    /// The file to write; standard output unless given.
+    /// The file to write; `-`, or nothing, for standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<Utf8PathBuf>,
     #[command(flatten)]

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use cache::{Access, Cache, Damage, Stats, VerifyOptions};
+use cache::{Access, Cache, Damage, Stats, SweepPlan, SweepReport, VerifyOptions};
 use serde_json::json;
 
 use super::arguments::{CacheCommand, CacheGc, CachePin, CacheRestore, CacheStats, CacheVerify};
@@ -130,7 +130,7 @@ fn collect(
         (_, true) => writeln!(output, "nothing can be removed")?,
         (false, false) => writeln!(output, "nothing is removed yet: add `--yes` to do it")?,
         (true, false) => {
-            let report = cache.sweep(plan.sweep)?;
+            let report = sweep(program, &cache, arguments.empty_trash, plan.sweep, output)?;
             write!(output, "removed {} objects and ", units::count(report.objects))?;
             write!(output, "{} records, ", units::count(report.records))?;
             writeln!(output, "{} packs written anew", units::count(report.packs))?;
@@ -144,6 +144,28 @@ fn collect(
         trash(program, &cache, arguments.empty_trash, output)?;
     }
     Ok(Exit::Done)
+}
+
+/// On a full disk what goes for good goes first.
+fn sweep(
+    program: &Program,
+    cache: &Cache,
+    for_good: bool,
+    plan: SweepPlan,
+    output: &mut dyn Write,
+) -> Result<SweepReport, CliError> {
+    match cache.sweep(plan.clone()) {
+        Err(error) if error.is_no_space() && for_good => {
+            trash(program, cache, true, output)?;
+            let won = cache.make_room(&plan)?;
+            writeln!(output, "{} of large objects are gone for good", units::bytes(won))?;
+            Ok(cache.sweep(plan)?)
+        }
+        Err(error) if error.is_no_space() => {
+            Err(CliError::failed(error.whole(), "add `--empty-trash` to remove it for good"))
+        }
+        swept => Ok(swept?),
+    }
 }
 
 /// Puts back what is still in the trash.
@@ -172,7 +194,11 @@ fn describe(plan: &gc::Plan, output: &mut dyn Write) -> Result<(), CliError> {
         _ => writeln!(output, "kept is what the runs {} reach", kept.join(", "))?,
     }
     if let Some(run) = plan.unfinished {
-        writeln!(output, "run {run} is not finished: what single items gave is all kept")?;
+        writeln!(
+            output,
+            "run {run} is not finished: what single items gave is all kept until a `throstle run` \
+             of its whole manifest is done"
+        )?;
     }
     for one in &plan.given_up {
         let (bytes, seconds) = (units::bytes(one.bytes), units::seconds(one.seconds));

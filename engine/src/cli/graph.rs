@@ -26,8 +26,8 @@ pub fn graph(
         GraphFormat::Svg => graph.svg(),
     };
     match &arguments.output {
-        Some(file) => RealFs.write_durably(file, text.as_bytes())?,
-        None => output.write_all(text.as_bytes())?,
+        Some(file) if file != "-" => RealFs.write_durably(file, text.as_bytes())?,
+        Some(_) | None => output.write_all(text.as_bytes())?,
     }
     Ok(Exit::Done)
 }
@@ -35,7 +35,7 @@ pub fn graph(
 /// A picture without colours is better than none where the plan cannot be made.
 fn coloured(program: &Program, project: &Project) -> Graph {
     let plan = || -> Result<_, CliError> {
-        let cache = program.open(project)?;
+        let cache = program.open_to_read(project)?;
         let engine = program.engine(None, false);
         Ok(make(program, &engine, project, &cache, &[])?.event(&project.pipeline))
     };

@@ -31,7 +31,7 @@ pub fn items(
 ) -> Result<Exit, CliError> {
     let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
     let (spec, port) = output_port(&project, &arguments.stage)?;
-    let cache = program.open(&project)?;
+    let cache = program.open_to_read(&project)?;
     let rows = match arguments.quarantined {
         true => set_aside(program, &project, &cache, spec)?.iter().map(quarantined).collect(),
         false => {
@@ -47,14 +47,14 @@ pub fn items(
     })?;
     let bytes = render(&listing, arguments.format).map_err(std::io::Error::other)?;
     match &arguments.output {
-        Some(file) => RealFs.write_durably(file, &bytes)?,
+        Some(file) if file != "-" => RealFs.write_durably(file, &bytes)?,
         None if arguments.format == Format::Parquet && program.terminal.data_is_seen => {
             return Err(CliError::usage(
                 "a Parquet file is nothing to read on a terminal",
                 "name a file with `--output`",
             ));
         }
-        None => output.write_all(&bytes)?,
+        Some(_) | None => output.write_all(&bytes)?,
     }
     if arguments.quarantined && listing.rows.is_empty() {
         program.tell(&format!("`{}` has set no item aside", clean(&spec.name)));

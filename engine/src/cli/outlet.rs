@@ -145,7 +145,7 @@ impl Outlet {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
     use super::*;
     use std::io::Read;
 

@@ -142,7 +142,7 @@ pub fn plan(
     if arguments.probe && project.pipeline.absent.is_empty() {
         probe(program, &engine, &project)?;
     }
-    let cache = program.open(&project)?;
+    let cache = program.open_to_read(&project)?;
     let plan = make(program, &engine, &project, &cache, &targets)?;
     let estimate = estimate_here(&project.pipeline, &plan, &cache, engine.threads)?;
     let before = before(program, arguments, &engine, &cache)?;
@@ -244,7 +244,7 @@ pub fn status(
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
     let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
-    let cache = program.open(&project)?;
+    let cache = program.open_to_read(&project)?;
     let engine = program.engine(None, false);
     let event = make(program, &engine, &project, &cache, &[])?.event(&project.pipeline);
     let stages = planned(event);

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -100,7 +101,7 @@ impl Program {
         file_kind: &dyn Fn(&Utf8Path) -> FileKind,
     ) -> Result<Project, CliError> {
         let file = manifest_file(manifest)?;
-        let bytes = RealFs.read(&file)?;
+        let bytes = read_manifest(&file)?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let place = place(error.as_bytes(), error.utf8_error().valid_up_to());
             CliError::usage(
@@ -143,6 +144,18 @@ impl Program {
         };
         cache.notes().iter().for_each(|note| self.warn(note));
         Ok(cache)
+    }
+
+    /// The same for what reads before all: a full disk does not prevent it.
+    pub fn open_to_read(&self, project: &Project) -> Result<Cache, CliError> {
+        match self.open(project) {
+            Err(CliError::Cache(error)) if error.is_no_space() => {
+                self.warn(&format!("the cache is only read: {}", error.whole()));
+                let folder = &project.cache_folder;
+                Ok(Cache::open(folder, Arc::new(RealFs), Access::ReadOnly)?)
+            }
+            opened => opened,
+        }
     }
 
     /// The cache of a project, read only, if there is one.
@@ -256,6 +269,17 @@ pub fn manifest_file(argument: &Utf8Path) -> Result<Utf8PathBuf, CliError> {
             "name a manifest or its folder, or make one with `throstle init`",
         )),
     }
+}
+
+fn read_manifest(file: &Utf8Path) -> Result<Vec<u8>, CliError> {
+    RealFs.read(file).map_err(|error| match error.kind() {
+        // A pipe, a device, or a file of the kernel.
+        ErrorKind::InvalidInput => {
+            let message = format!("`{file}` cannot be a manifest: {}", error.source);
+            CliError::usage(message, "name a regular file, or the folder of one")
+        }
+        _ => error.into(),
+    })
 }
 
 pub fn cache_folder(file: &Utf8Path, given: Option<&Utf8Path>) -> Utf8PathBuf {

@@ -258,6 +258,13 @@ fn explain(error: ReplayError, project: &Project) -> CliError {
         ReplayError::Early(stage) => {
             CliError::failed(message, format!("`throstle run {file} {stage}` first"))
         }
+        ReplayError::NotYet { stage, .. } => CliError::failed(
+            message,
+            format!(
+                "`throstle run {file} {stage}` first; `throstle items` of the stage above it lists \
+                 the items that will arrive"
+            ),
+        ),
         ReplayError::NoItem { .. } => {
             CliError::usage(message, "`throstle items` of the stage above it lists them")
         }

@@ -23,7 +23,7 @@ pub fn report(
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
     let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
-    let cache = program.open(&project)?;
+    let cache = program.open_to_read(&project)?;
     let run = run(&project, &cache, arguments.run)?;
     let index = Arc::new(StatIndex::load(&cache)?);
     let store = Store::new(cache, &project.pipeline.base, index);

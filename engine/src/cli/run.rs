@@ -15,12 +15,12 @@ use super::terminal;
 use crate::engine::{Engine, RunOptions, StopFlag};
 use crate::estimate::estimate_here;
 use crate::gauge;
-use crate::show::Reporters;
 use crate::show::estimate::left_text;
 use crate::show::json::JsonLines;
 use crate::show::lines::Lines;
 use crate::show::live::{Live, Surface};
 use crate::show::runlog::RunLog;
+use crate::show::{Reporter, Reporters};
 
 /// A fault of the machine ends the run like a request to stop, also before it began.
 pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
@@ -35,14 +35,16 @@ pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
 
 /// No event of the run has been shown yet.
 fn tell_pause(program: &Program, arguments: &Run, why: String) -> Result<Exit, CliError> {
-    let stop = StopFlag::default();
-    let output = outlet(arguments.json, program, &stop)?;
-    let display = display(arguments.json, program, None, output.clone())?;
-    let mut feed = Feed { display, output: Some(output), stop, closed: None, finished: false };
-    feed.pass(Event::Stopping { why });
     let seconds = program.began.elapsed().as_secs_f64();
-    feed.pass(Event::Finished { status: Status::Paused, stages: [].into(), seconds });
-    feed.end();
+    let finished = Event::Finished { status: Status::Paused, stages: [].into(), seconds };
+    // Without a thread of their own, which may be what the machine lacks.
+    let mut reporters = Reporters::default();
+    match arguments.json {
+        true => reporters.add(JsonLines(program.output.clone())),
+        false => reporters.add(Lines::new(io::stderr(), program.terminal.errors)),
+    }
+    // An output that fails does not change how the run ended.
+    let _ = reporters.event(&Event::Stopping { why }).and_then(|()| reporters.event(&finished));
     Ok(Exit::Paused)
 }
 
@@ -94,9 +96,9 @@ fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
         Status::Paused => Exit::Paused,
     };
     match feed.closed.take() {
-        Some(error) if status == Status::Paused && MachineFault::of(&error).is_some() => {
+        Some(error) if status != Status::Failed && MachineFault::of(&error).is_some() => {
             program.warn(&format!("standard output: {error}"));
-            Ok(exit)
+            Ok(Exit::Paused)
         }
         Some(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(exit),
@@ -223,7 +225,6 @@ impl<W: Write> Write for Unminded<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::show::Reporter;
 
     struct Broken;
 

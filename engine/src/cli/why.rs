@@ -13,7 +13,7 @@ use stage_core::{Item, bucket_of};
 use super::arguments;
 use super::error::{CliError, Exit};
 use super::plan::make;
-use super::project::Program;
+use super::project::{Program, Project};
 use crate::history;
 use crate::pipeline::{Reads, StageSpec, StageWork};
 use crate::plan::reasons::beside_items;
@@ -33,12 +33,28 @@ pub fn why(
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
     let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
-    let spec = project.stage(&arguments.stage)?;
-    let cache = program.open(&project)?;
+    let stages = project.targets(std::slice::from_ref(&arguments.stage))?;
+    let cache = program.open_to_read(&project)?;
     let engine = program.engine(None, false);
-    let plan = make(program, &engine, &project, &cache, &[spec.id])?;
-    let stage = plan.stage(spec.id);
-    let last = history::last(&cache, &project.pipeline.name, &spec.name)?;
+    let plan = make(program, &engine, &project, &cache, &stages)?;
+    for (at, id) in stages.into_iter().enumerate() {
+        if at > 0 {
+            writeln!(output)?;
+        }
+        let spec = project.pipeline.stage(id);
+        explain(program, arguments, (&project, &cache), (spec, plan.stage(id)), output)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn explain(
+    program: &Program,
+    arguments: &arguments::Why,
+    (project, cache): (&Project, &Cache),
+    (spec, stage): (&StageSpec, &StagePlan),
+    output: &mut dyn Write,
+) -> Result<(), CliError> {
+    let last = history::last(cache, &project.pipeline.name, &spec.name)?;
     match &arguments.item {
         None => {
             explain_stage(program, spec, stage, last.as_ref(), output)?;
@@ -47,13 +63,13 @@ pub fn why(
             }
         }
         Some(id) => {
-            let index = Arc::new(StatIndex::load(&cache)?);
+            let index = Arc::new(StatIndex::load(cache)?);
             let store = Store::new(cache.clone(), &project.pipeline.base, index);
-            let one = One { cache: &cache, store: &store, spec, stage, last: last.as_ref(), id };
+            let one = One { cache, store: &store, spec, stage, last: last.as_ref(), id };
             one.explain(arguments.key, output)?;
         }
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
 fn explain_stage(

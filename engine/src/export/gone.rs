@@ -11,7 +11,7 @@ use stage_core::event::Event;
 use stage_core::key::{HashSink, Sink as KeySink};
 
 use super::paths::Ground;
-use super::{Written, one_for_all, section_key};
+use super::{Written, one_for_all, passes, section_key};
 use crate::engine::Sink;
 use crate::pipeline::Pipeline;
 use crate::record::{EXPORTS, decode, encode};
@@ -144,10 +144,12 @@ pub fn remove(
                 folders.extend(full.parent().map(Utf8Path::to_owned));
             }
             Err(error) if error.is_not_found() => {}
-            Err(error) if error.is_no_space() => return Err(error.into()),
             Err(error) => {
-                let cause = &error.source;
-                let problem = format!("cannot take back the export `{path}`: {error}: {cause}");
+                let error = CacheError::from(error);
+                if passes(&error) {
+                    return Err(error);
+                }
+                let problem = format!("cannot take back the export `{path}`: {}", error.whole());
                 done.problems.push(problem);
             }
         }

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Builder;
 
 use super::{Gauge, Reading};
 
@@ -32,7 +33,8 @@ impl Smi {
         let Ok(mut child) = command.process_group(0).spawn() else { return };
         if let Some(output) = child.stdout.take() {
             let latest = self.latest.clone();
-            std::thread::spawn(move || follow(output, &latest));
+            // Without a thread nothing is shown of it.
+            let _ = Builder::new().name("smi".into()).spawn(move || follow(output, &latest));
         }
         self.child = Some(child);
     }

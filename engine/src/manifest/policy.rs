@@ -79,7 +79,15 @@ pub fn read(policy: &mut Policy, entry: &Entry, checks: &Checks, problems: &mut 
             policy.quarantine = Tolerance::of_share(share);
         }
         ("retries", ParameterValue::Integer(retries)) => policy.retries = retries as u32,
-        ("timeout", ParameterValue::Seconds(seconds)) => policy.timeout_seconds = Some(seconds),
+        ("timeout", ParameterValue::Seconds(seconds)) => {
+            if seconds <= 0.0 {
+                let message = "`timeout` must be more than no time";
+                let help = "leave it out if there is no limit";
+                let problem = Problem::new("out_of_range", node.span, message).help(help);
+                problems.add(with_use(problem, node));
+            }
+            policy.timeout_seconds = Some(seconds);
+        }
         ("salt", ParameterValue::Text(salt)) => policy.salt = Some(salt),
         ("device", ParameterValue::Text(device)) => {
             if !is_device(&device) {

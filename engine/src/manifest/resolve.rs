@@ -74,8 +74,7 @@ fn name(manifest: &Manifest, problems: &mut Collector) -> Option<String> {
 
 fn seed(manifest: &Manifest, checks: &Checks, problems: &mut Collector) -> i64 {
     let Some(node) = &manifest.seed else { return 0 };
-    let parameter =
-        plain("seed", ParameterType::Integer { min: i64::MIN, max: i64::MAX }, Unit::None);
+    let parameter = plain("seed", ParameterType::Integer { min: 0, max: i64::MAX }, Unit::None);
     match checks.value(&parameter, node, problems) {
         Some(ParameterValue::Integer(seed)) => seed,
         _ => 0,

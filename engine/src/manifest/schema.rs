@@ -51,7 +51,7 @@ fn sections() -> Value {
             "additionalProperties": false,
             "properties": {
                 "name": { "description": "The name of the pipeline.", "type": "string", "pattern": NAME },
-                "seed": { "description": "Where random numbers begin.", "type": "integer", "default": 0 },
+                "seed": { "description": "Where random numbers begin.", "type": "integer", "minimum": 0, "default": 0 },
             },
         },
         "params": {

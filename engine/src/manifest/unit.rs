@@ -23,6 +23,9 @@ const DECIBEL: &[(&str, f64)] = &[("dB", 1.0)];
 const LUFS: &[(&str, f64)] = &[("LUFS", 1.0), ("LU", 1.0)];
 const PERCENT: &[(&str, f64)] = &[("%", 1.0)];
 
+/// The longest duration that a manifest may have, in seconds: 10,000 days.
+pub const LONGEST: f64 = 864_000_000.0;
+
 /// Seconds of `"90s"`, `"1.5h"`, `"11h30m"`, `"250ms"`.
 pub fn duration(text: &str) -> Option<f64> {
     let mut rest = text.trim();

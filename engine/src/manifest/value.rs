@@ -106,6 +106,10 @@ impl<'a> Checks<'a> {
             }
             (ParameterType::Number { min, max }, _) => number(key, (*min, *max), node, problems),
             (ParameterType::Duration, Value::Text(text)) => match unit::duration(text) {
+                Some(seconds) if seconds > unit::LONGEST => {
+                    let found = format!("`{}`", text.escape_debug());
+                    out_of_range(key, &found, "at most `\"10000d\"`", node, problems)
+                }
                 Some(seconds) => Some(ParameterValue::Seconds(seconds)),
                 None => wrong_unit(
                     key,

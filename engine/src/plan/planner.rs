@@ -70,6 +70,15 @@ pub fn look_through(cache: &Cache, sink: Sink) -> Result<(), CacheError> {
     cache.verify(options, &|_, _| {}).map(drop)
 }
 
+/// The memo of the files' stats saves work and decides nothing.
+pub fn unsaved(error: &CacheError) -> Event {
+    let message = format!(
+        "what was seen of the files cannot be kept, so the next run reads them again: {}",
+        error.whole()
+    );
+    Event::Note { stage: None, message }
+}
+
 impl<'a> Planner<'a> {
     pub fn new(
         engine: &'a Engine,
@@ -125,7 +134,11 @@ impl<'a> Planner<'a> {
         }
         match self.save_index() {
             // The next look hashes it again.
-            Err(error) if !self.is_run && error.machine_fault().is_some() => {}
+            Err(error) if error.machine_fault().is_some() => {
+                if self.is_run {
+                    sink(unsaved(&error));
+                }
+            }
             other => other.map_err(|error| (String::new(), error.into()))?,
         }
         Ok(Plan { stages, seconds: started.elapsed().as_secs_f64() })
@@ -430,11 +443,11 @@ impl<'a> Planner<'a> {
             index.put_section(scan, section);
         }
         // What is saved already is taken in.
-        index.save(self.store.cache())?;
+        let saved = index.save(self.store.cache());
         let index = Arc::new(index);
         self.store = Store::new(self.store.cache().clone(), &self.pipeline.base, index.clone());
         self.index = index;
-        Ok(())
+        saved
     }
 }
 

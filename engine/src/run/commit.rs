@@ -1,7 +1,8 @@
 //! Group commits: what is finished becomes durable within half a second, on a thread of its
 //! own, and only then do other processes see it as no longer claimed.
 
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use cache::{CacheError, Claim};
@@ -69,13 +70,18 @@ impl Committer {
         self.dirty = false;
         self.last = Instant::now();
         let (cache, messages) = (store.cache().clone(), self.messages.clone());
-        let claims = std::mem::take(&mut self.claims);
-        self.running = Some(std::thread::spawn(move || {
+        let claims = Arc::new(Mutex::new(std::mem::take(&mut self.claims)));
+        let commit = move || {
             let result = cache.commit().map(drop);
-            drop(claims);
+            claims.lock().unwrap_or_else(PoisonError::into_inner).clear();
             // The schedule is gone only when the run is over.
             let _ = messages.send(Message::Committed(result));
-        }));
+        };
+        match Builder::new().name("commit".into()).spawn(commit.clone()) {
+            Ok(running) => self.running = Some(running),
+            // Without a thread for it, the schedule waits for the disk.
+            Err(_) => commit(),
+        }
         // Without any delay nothing goes on before what is finished is durable.
         if self.every.is_zero() {
             self.join();

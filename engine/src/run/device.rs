@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, BufWriter};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use cache::fs::MachineFault;
@@ -135,7 +136,7 @@ struct Worker {
     input: BufWriter<ChildStdin>,
     output: BufReader<ChildStdout>,
     stderr: Arc<Mutex<VecDeque<String>>>,
-    reader: Option<std::thread::JoinHandle<()>>,
+    reader: Option<JoinHandle<()>>,
     open: HashSet<u32>,
 }
 
@@ -400,7 +401,8 @@ impl Worker {
         };
         let stderr = Arc::new(Mutex::new(VecDeque::new()));
         let kept = stderr.clone();
-        let reader = std::thread::spawn(move || keep_last_lines(errors, &kept));
+        let read = move || keep_last_lines(errors, &kept);
+        let reader = Builder::new().name("worker errors".into()).spawn(read).map_err(failed)?;
         Ok(Worker {
             program,
             input: BufWriter::with_capacity(1 << 16, input),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use stage_core::event::Event;
 use stage_core::{Fields, Reject, StageError};
@@ -445,12 +444,11 @@ impl Schedule<'_> {
             .filter_map(|(ticket, task)| {
                 let limit = self.pipeline.stage(task.stage).policy.timeout_seconds?;
                 let limit = limit * task.items.len().max(1) as f64;
-                (task.started.elapsed() > Duration::from_secs_f64(limit))
-                    .then_some((*ticket, limit))
+                (task.started.elapsed().as_secs_f64() > limit).then_some((*ticket, limit))
             })
             .collect();
         for (ticket, seconds) in overdue {
-            self.hands.abandon(ticket);
+            self.hands.abandon(ticket).map_err(EngineError::Thread)?;
             let failure = Failure::TimedOut { seconds };
             let count = self.in_flight.get(&ticket).map_or(0, |task| task.items.len());
             let outcome = match count {

@@ -1,7 +1,9 @@
 //! Who does the work: the threads of the pool, and a thread and a worker process per device.
 
 use std::collections::BTreeMap;
-use std::thread::JoinHandle;
+use std::collections::btree_map::Entry;
+use std::io;
+use std::thread::{Builder, JoinHandle};
 
 use cache::fs::Fs;
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -41,6 +43,17 @@ struct Device {
     thread: JoinHandle<()>,
 }
 
+impl Device {
+    fn start(name: &str, shared: Shared) -> io::Result<Device> {
+        let (sender, tasks) = unbounded();
+        let process = ProcessHandle::default();
+        let (device, handle) = (name.to_owned(), process.clone());
+        let work = move || device::work(shared, device, handle, tasks);
+        let thread = Builder::new().name(name.to_owned()).spawn(work)?;
+        Ok(Device { lane: Lane { sender, busy: 0 }, process, thread })
+    }
+}
+
 const POOL: &str = "";
 
 impl Hands {
@@ -49,10 +62,11 @@ impl Hands {
         self.shared.scratch.is_gone(fs)
     }
 
-    pub fn new(shared: Shared, gpus: Vec<String>) -> Hands {
+    /// Fails if not even one thread can be started.
+    pub fn new(shared: Shared, gpus: Vec<String>) -> io::Result<Hands> {
         let (sender, tasks) = unbounded();
         let threads = shared.engine.threads.max(1);
-        Hands {
+        let mut hands = Hands {
             shared,
             threads: 0,
             pool: Lane { sender, busy: 0 },
@@ -60,22 +74,19 @@ impl Hands {
             devices: BTreeMap::new(),
             gpus,
             lanes: BTreeMap::new(),
-        }
-        .with_threads(threads)
-    }
-
-    fn with_threads(mut self, threads: usize) -> Hands {
-        for _ in 0..threads {
-            self.add_thread();
-        }
-        self
+        };
+        hands.add_thread()?;
+        // Fewer of them do the same.
+        while hands.threads < threads && hands.add_thread().is_ok() {}
+        Ok(hands)
     }
 
     /// Another thread for the pool: at the start, and in place of one that hangs.
-    pub fn add_thread(&mut self) {
+    fn add_thread(&mut self) -> io::Result<()> {
         let (shared, tasks) = (self.shared.clone(), self.tasks.clone());
-        std::thread::spawn(move || pool::work(shared, tasks));
+        Builder::new().name("pool".into()).spawn(move || pool::work(shared, tasks))?;
         self.threads += 1;
+        Ok(())
     }
 
     fn candidates(&self, device: &str) -> Vec<String> {
@@ -116,7 +127,7 @@ impl Hands {
         }
     }
 
-    pub fn hand_out(&mut self, kind: &Kind, device: &str, task: Task) {
+    pub fn hand_out(&mut self, kind: &Kind, device: &str, task: Task) -> io::Result<()> {
         let lane = match kind.place {
             Place::Here => POOL.to_owned(),
             Place::Worker => self.choose(device).unwrap_or_else(|| "cpu".to_owned()),
@@ -124,21 +135,18 @@ impl Hands {
         self.lanes.insert(task.ticket(), lane.clone());
         let lane = match lane.as_str() {
             POOL => &mut self.pool,
-            name => &mut self.device(name).lane,
+            name => &mut self.device(name)?.lane,
         };
         lane.busy += 1;
         // The receiving thread lives as long as the run.
         let _ = lane.sender.send(task);
+        Ok(())
     }
 
-    fn device(&mut self, name: &str) -> &mut Device {
-        let shared = &self.shared;
-        self.devices.entry(name.to_owned()).or_insert_with(|| {
-            let (sender, tasks) = unbounded();
-            let process = ProcessHandle::default();
-            let (shared, device, handle) = (shared.clone(), name.to_owned(), process.clone());
-            let thread = std::thread::spawn(move || device::work(shared, device, handle, tasks));
-            Device { lane: Lane { sender, busy: 0 }, process, thread }
+    fn device(&mut self, name: &str) -> io::Result<&mut Device> {
+        Ok(match self.devices.entry(name.to_owned()) {
+            Entry::Occupied(device) => device.into_mut(),
+            Entry::Vacant(place) => place.insert(Device::start(name, self.shared.clone())?),
         })
     }
 
@@ -156,12 +164,14 @@ impl Hands {
 
     /// Gives up on a task that takes too long. A worker is ended, which brings its task back
     /// as a death; a thread of the pool cannot be ended and is replaced.
-    pub fn abandon(&mut self, ticket: u64) {
+    pub fn abandon(&mut self, ticket: u64) -> io::Result<()> {
         match self.lanes.get(&ticket).cloned().as_deref() {
             Some(POOL) => {
                 self.returned(ticket);
-                self.add_thread();
                 self.threads -= 1;
+                // The other threads go on without it.
+                let added = self.add_thread();
+                return if self.threads == 0 { added } else { Ok(()) };
             }
             Some(name) => {
                 if let Some(device) = self.devices.get(name) {
@@ -170,6 +180,7 @@ impl Hands {
             }
             None => {}
         }
+        Ok(())
     }
 
     /// The workers with tasks.

@@ -55,6 +55,8 @@ pub enum ReplayError {
     Read(#[from] ReadError),
     #[error("what arrives at `{0}` is not known before the stages above it have run")]
     Early(String),
+    #[error("no item `{item}` has arrived at `{stage}` yet: the stages above it are not finished")]
+    NotYet { stage: String, item: String },
     #[error("no item `{item}` arrives at `{stage}`")]
     NoItem { stage: String, item: String },
     #[error("`{0}` works on each item by itself")]
@@ -114,7 +116,7 @@ impl Replayer<'_> {
             })),
         };
         let started = Instant::now();
-        let outcome = self.work(&planner.store, task, sink);
+        let outcome = self.work(&planner.store, task, sink)?;
         let seconds = started.elapsed().as_secs_f64();
         let made = self.made(&planner, &plan, &given, outcome)?;
         Ok(Replay { given, made, seconds, store: planner.store.clone() })
@@ -158,8 +160,12 @@ impl Replayer<'_> {
             Some(Planned::Partial(partial)) => find_partial(&planner.store, partial, id)?,
             _ => None,
         };
-        let no_item = || ReplayError::NoItem { stage: self.spec.name.clone(), item: id.to_owned() };
-        found.map(Given::Item).ok_or_else(no_item)
+        let (stage, item) = (self.spec.name.clone(), id.to_owned());
+        match (found, arrived.items()) {
+            (Some(found), _) => Ok(Given::Item(found)),
+            (None, Some(Planned::Partial(_))) => Err(ReplayError::NotYet { stage, item }),
+            (None, _) => Err(ReplayError::NoItem { stage, item }),
+        }
     }
 
     fn job(&self, planner: &Planner, plan: &Plan) -> Result<JobHandle, EngineError> {
@@ -172,7 +178,7 @@ impl Replayer<'_> {
     }
 
     /// Hands the task to whoever does such work in a run, and tells what is told meanwhile.
-    fn work(&self, store: &Store, task: Task, sink: Sink) -> Outcome {
+    fn work(&self, store: &Store, task: Task, sink: Sink) -> Result<Outcome, EngineError> {
         let (messages, received) = unbounded();
         let shared = Shared {
             engine: Arc::new(Engine { threads: 1, ..self.engine.clone() }),
@@ -183,11 +189,14 @@ impl Replayer<'_> {
             scratch: Scratch::default(),
             kept: Some(self.folder.to_owned()),
         };
-        let mut hands = Hands::new(shared, Machine::gpu_devices(self.cache.fs().as_ref()));
-        hands.hand_out(self.spec.kind, &self.spec.policy.device, task);
+        let mut hands = Hands::new(shared, Machine::gpu_devices(self.cache.fs().as_ref()))
+            .map_err(EngineError::Thread)?;
+        hands
+            .hand_out(self.spec.kind, &self.spec.policy.device, task)
+            .map_err(EngineError::Thread)?;
         let outcome = self.wait(&received, sink);
         hands.dismiss();
-        outcome
+        Ok(outcome)
     }
 
     fn wait(&self, received: &Receiver<Message>, sink: Sink) -> Outcome {

@@ -349,7 +349,7 @@ impl<'a> Schedule<'a> {
             },
         );
         self.states[id.0] = State::Whole { attempt };
-        self.hands.hand_out(spec.kind, &spec.policy.device, task);
+        self.hands.hand_out(spec.kind, &spec.policy.device, task).map_err(EngineError::Thread)?;
         Ok(true)
     }
 
@@ -373,7 +373,7 @@ impl<'a> Schedule<'a> {
         });
         let started = Instant::now();
         self.in_flight.insert(ticket, InFlight { stage: id, items, claims, started });
-        self.hands.hand_out(kind, &device, task);
+        self.hands.hand_out(kind, &device, task).map_err(EngineError::Thread)?;
         Ok(true)
     }
 

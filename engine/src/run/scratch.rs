@@ -9,20 +9,26 @@ use camino::Utf8PathBuf;
 /// Shared by all threads of a run; the folder goes with the last of them, or is swept when the
 /// cache is opened again.
 #[derive(Clone, Default)]
-pub struct Scratch(Arc<Mutex<Option<StagingDir>>>);
+pub struct Scratch(Arc<Mutex<Vec<StagingDir>>>);
 
 impl Scratch {
     pub fn folder(&self, cache: &Cache) -> Result<Utf8PathBuf, CacheError> {
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*made {
-            Some(folder) => Ok(folder.path().to_owned()),
-            None => Ok(made.insert(cache.staging()?).path().to_owned()),
+        if let Some(folder) = made.last().filter(|folder| folder.is_there()) {
+            return Ok(folder.path().to_owned());
         }
+        // Where somebody has cleaned up, programs may still work in what is left of an older one.
+        let folder = cache.staging()?;
+        let path = folder.path().to_owned();
+        made.push(folder);
+        Ok(path)
     }
 
-    /// True when somebody else has removed the folder.
+    /// True when somebody else has removed the folder with the one around it, as with a cache that
+    /// is moved or removed. A folder that was only cleaned away is made again.
     pub fn is_gone(&self, fs: &dyn Fs) -> bool {
         let made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        made.as_ref().is_some_and(|folder| fs.exists(folder.path()).is_ok_and(|is_there| !is_there))
+        let around = made.last().and_then(|folder| folder.path().parent());
+        around.is_some_and(|around| fs.exists(around).is_ok_and(|is_there| !is_there))
     }
 }

@@ -227,6 +227,9 @@ pub fn band(figure: Figure, unit: fn(f64) -> String) -> String {
 pub fn left_text(estimate: &Estimate, pipeline: &Pipeline) -> String {
     let names: Vec<&str> =
         estimate.in_order(pipeline).map(|(spec, _)| spec.name.as_str()).collect();
+    if names.is_empty() {
+        return left_of_exports(pipeline);
+    }
     let seconds = band(estimate.total.seconds, units::seconds);
     let mut text = format!("left to do: {}; about {seconds}", clean(&names.join(", ")));
     if let Some(cost) = estimate.total.money {
@@ -236,6 +239,16 @@ pub fn left_text(estimate: &Estimate, pipeline: &Pipeline) -> String {
         let _ = write!(text, ", of what is known");
     }
     text
+}
+
+/// All stages are done, and what is left is to write their outputs as files.
+fn left_of_exports(pipeline: &Pipeline) -> String {
+    let exporting = pipeline.stages.iter().filter(|spec| !spec.exports.is_empty());
+    let names: Vec<&str> = exporting.map(|spec| spec.name.as_str()).collect();
+    match names.is_empty() {
+        true => "left to do: no stage".to_owned(),
+        false => format!("left to do: the exports of {}", clean(&names.join(", "))),
+    }
 }
 
 /// How near an estimate came to what a run took.

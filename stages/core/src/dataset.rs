@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Builder;
 
 use cache::Digest;
 use serde::{Deserialize, Serialize};
@@ -75,12 +76,22 @@ impl Dataset {
         }
         let mut first: Vec<(u32, Vec<Item>)> = buckets.into_iter().collect();
         let second = first.split_off(if is_large { first.len() / 2 } else { first.len() });
+        let is_shared = !second.is_empty();
+        let second = Mutex::new(second);
+        let encode_second = || {
+            let mut second = second.lock().unwrap_or_else(PoisonError::into_inner);
+            encode_buckets(std::mem::take(&mut *second))
+        };
         let encoded = std::thread::scope(|scope| {
-            let helper = (!second.is_empty()).then(|| scope.spawn(|| encode_buckets(second)));
+            let start = || Builder::new().spawn_scoped(scope, encode_second).ok();
+            let helper = is_shared.then(start).flatten();
             let mut encoded = encode_buckets(first)?;
-            if let Some(helper) = helper {
-                encoded.extend(helper.join().unwrap_or_else(|panic| resume_unwind(panic))?);
-            }
+            // Without a thread for it, this one does the rest.
+            let others = match helper {
+                Some(helper) => helper.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                None => encode_second(),
+            };
+            encoded.extend(others?);
             Ok::<_, DatasetError>(encoded)
         })?;
         let mut parts = DatasetParts {

@@ -95,6 +95,15 @@ impl StageError {
         StageError::of_fault(format!("{what}{}", error.whole()), error.machine_fault())
     }
 
+    /// An error that is known by its text alone, as of a panic: `other` gives what it is if the
+    /// machine is not to blame.
+    pub fn of_panic(text: &str, other: impl FnOnce(String) -> StageError) -> StageError {
+        match MachineFault::of_panic(text) {
+            Some(_) => StageError::Machine { message: cleaned(text.to_owned()) },
+            None => other(text.to_owned()),
+        }
+    }
+
     fn of_fault(message: String, fault: Option<MachineFault>) -> StageError {
         let message = cleaned(message);
         match fault {

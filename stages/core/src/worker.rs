@@ -139,8 +139,11 @@ pub fn shielded<T>(work: impl FnOnce() -> Result<T, StageError>) -> Result<T, St
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-        let message = format!("the stage panicked: {}", text.unwrap_or("no message"));
-        Err(StageError::with_help(message, "this is a defect of the stage: please report it"))
+        let defect = |text: String| {
+            let help = "this is a defect of the stage: please report it";
+            StageError::with_help(format!("the stage panicked: {text}"), help)
+        };
+        Err(StageError::of_panic(text.unwrap_or("no message"), defect))
     })
 }
 

@@ -1,6 +1,7 @@
 //! What can go wrong in this crate, and how libtorch's own errors are read.
 
 use std::any::Any;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use stage_core::StageError;
@@ -32,6 +33,11 @@ impl TorchError {
             true => TorchError::OutOfMemory(short),
             false => TorchError::Library(short),
         }
+    }
+
+    /// A thread that cannot be started.
+    pub fn no_thread(error: io::Error) -> TorchError {
+        TorchError::Library(format!("failed to spawn thread: {error}"))
     }
 
     /// Methods of tch without `f_` panic with the text of libtorch.
@@ -67,7 +73,7 @@ impl From<TorchError> for StageError {
     fn from(error: TorchError) -> StageError {
         match error {
             TorchError::OutOfMemory(message) => StageError::OutOfMemory { message },
-            other => StageError::failed(other.to_string()),
+            other => StageError::of_panic(&other.to_string(), StageError::failed),
         }
     }
 }

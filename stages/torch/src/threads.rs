@@ -3,6 +3,8 @@
 //! A matrix product may round differently when another number of threads shares it, so the
 //! clips are spread over threads and never the work within a clip.
 
+use std::thread::Builder;
+
 use crate::error::TorchError;
 
 /// Makes libtorch compute on the calling thread only.
@@ -30,8 +32,11 @@ pub fn spread<O: Send>(
         shares.iter().map(|share| work(share)).collect()
     } else {
         std::thread::scope(|scope| {
-            let running: Vec<_> = shares.iter().map(|share| scope.spawn(|| work(share))).collect();
+            let work = &work;
+            let start = |share| Builder::new().spawn_scoped(scope, move || work(share));
+            let running: Vec<_> = shares.iter().map(|share| start(share.as_slice())).collect();
             let joined = running.into_iter().map(|thread| {
+                let thread = thread.map_err(TorchError::no_thread)?;
                 thread.join().unwrap_or_else(|panic| Err(TorchError::from_panic(&*panic)))
             });
             joined.collect()

@@ -15,4 +15,5 @@ mod runs;
 mod schedules;
 mod signals;
 mod small;
+mod starved;
 mod storage;

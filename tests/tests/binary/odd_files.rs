@@ -96,7 +96,12 @@ fn a_manifest_that_is_a_pipe_is_refused() {
     pipe_at(&project.file("pipeline.toml"));
     for arguments in [&["check"][..], &["plan"], &["run"]] {
         let output = ended(&project, arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", said(&output));
         assert!(said(&output).contains("named pipe"), "{arguments:?}: {}", said(&output));
+    }
+    for odd in ["/dev/null", "/proc/self/status"] {
+        let output = ended(&project, &["check", odd]);
+        assert_eq!(output.status.code(), Some(2), "{odd}: {}", said(&output));
     }
 }
 

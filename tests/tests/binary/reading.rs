@@ -24,6 +24,9 @@ fn items_are_listed_in_every_form() {
     project.printed(&["items", "words", "--format", "parquet", "-o", "words.parquet"]);
     let parquet = project.read("words.parquet");
     assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
+    let to_standard_output = project.printed(&["items", "words", "-o", "-"]);
+    assert_eq!(to_standard_output, table);
+    assert!(!project.file("-").exists());
     let unknown = project.output(&["items", "words", "--fields", "loudness"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("`loudness`"));

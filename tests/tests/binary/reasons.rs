@@ -62,3 +62,21 @@ fn an_input_that_is_no_longer_there_is_a_reason() {
     let why = small_world(&project, &["why", "model"]);
     assert!(why.contains("`base` had 1 references and has 0"), "{why}");
 }
+
+#[test]
+fn the_name_of_a_matrix_asks_for_all_its_instances() {
+    let project = done();
+    project.edit("pipeline.toml", |text| {
+        let text = text.replace(
+            "\nexport = \"out/{id}.txt\"",
+            "\nmatrix = { on_failure = [\"reject\", \"fail\"] }",
+        );
+        text.replace("[\"clips\", \"words\"]", "\"clips\"")
+    });
+    let why = project.why(&["words"]);
+    assert!(
+        why.contains("words[on_failure=reject]") && why.contains("words[on_failure=fail]"),
+        "{why}"
+    );
+    assert_eq!(project.output(&["why", "word"]).status.code(), Some(2));
+}

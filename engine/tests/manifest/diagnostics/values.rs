@@ -1,6 +1,6 @@
 //! Values of the wrong type, unit or range.
 
-use crate::support::errors;
+use crate::support::{errors, errors_of};
 
 #[test]
 fn a_wrong_type_says_what_is_wanted_and_what_is_there() {
@@ -551,4 +551,22 @@ Error: throstle::missing_secret
   help: write the name, not the secret itself: a manifest is read by
         others
 "#);
+}
+
+#[test]
+fn a_duration_that_no_clock_counts_and_a_timeout_of_nothing_are_refused() {
+    let of = |timeout: &str| {
+        let stage = "[stage.text]\nuse = \"text.normalize\"\ninput = \"clips\"\n";
+        errors(&format!("{stage}timeout = \"{timeout}\"\n"))
+    };
+    assert!(of("300000000000000d").contains("`timeout` must be at most `\"10000d\"`"));
+    assert!(of("0s").contains("`timeout` must be more than no time"));
+    let session = errors("[session]\nstop_after = \"300000000000000d\"\n");
+    assert!(session.contains("`stop_after` must be at most"), "{session}");
+}
+
+#[test]
+fn a_seed_below_nothing_is_refused() {
+    let shown = errors_of("[pipeline]\nname = \"voice\"\nseed = -1\n", &[]);
+    assert!(shown.contains("`seed` must be "), "{shown}");
 }

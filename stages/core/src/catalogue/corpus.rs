@@ -102,7 +102,8 @@ pub static FOLDER: Kind = Kind {
     name: "corpus.folder",
     version: 2,
     summary: "Reads clips with a `.lab` or `.txt` beside each, one folder a speaker.",
-    doc: "The folder that a clip lies in is its speaker. Audio without a transcript, transcripts \
+    doc: "The folder that a clip lies in is its speaker, and its id is `FOLDER/NAME`, \
+          without the extension. Audio without a transcript, transcripts \
           without audio, and clips that are there twice are set aside.",
     parameters: &[source_path("folder", "The folder with the speakers' folders."), TOKENS],
     ..SOURCE

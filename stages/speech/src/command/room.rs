@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use cache::fs::Space;
-use camino::Utf8Path;
+use camino::{Utf8Path, Utf8PathBuf};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::sys::signal::Signal;
 
@@ -77,12 +77,21 @@ impl Disks {
 pub struct Room<'a> {
     disks: &'static Disks,
     folder: &'a Utf8Path,
+    /// Lies beside the folders of this run; none in a folder of the user's.
+    mark: Option<Utf8PathBuf>,
     started: Instant,
 }
 
 impl<'a> Room<'a> {
     pub fn of(folder: &'a Utf8Path) -> Room<'a> {
-        Room { disks: Disks::shared(), folder, started: Instant::now() }
+        let mark = folder.parent().map(cache::staging_lock).filter(|mark| mark.exists());
+        Room { disks: Disks::shared(), folder, mark, started: Instant::now() }
+    }
+
+    /// False when somebody has removed the folder, or files of it: the mark goes with them, also
+    /// where the program has made its folder again.
+    fn is_in_place(&self) -> bool {
+        self.folder.exists() && self.mark.as_ref().is_none_or(|mark| mark.exists())
     }
 
     /// The result of a program, unless it had no room. Must be called before anything in its folder
@@ -100,7 +109,10 @@ impl<'a> Room<'a> {
             Ok(given) => Ok(given),
             Err(error) if !error.is_of_the_program() => Err(error),
             Err(error) if self.had_no_room(&error, space) => Err(without_room(Some(error))),
-            Err(error) if says_it_is_the_machine(&error) || !self.folder.exists() => {
+            Err(error) if says_it_cannot_start(&error) => {
+                Err(CommandError::NoProcess { cause: error.in_short() })
+            }
+            Err(error) if says_it_is_the_machine(&error) || !self.is_in_place() => {
                 Err(CommandError::Machine { cause: error.in_short() })
             }
             Err(error) if self.has_little_room(space) => Err(CommandError::LittleRoom {
@@ -140,12 +152,23 @@ const UNABLE: [&str; 8] = [
     "input/output error",
     "too many open files",
     "cannot allocate memory",
+    "memoryerror",
+    "std::bad_alloc",
     "read-only file system",
-    "resource temporarily unavailable",
-    "cannot fork",
     "stale file handle",
     "transport endpoint is not connected",
 ];
+/// Of processes and threads, which no input asks for: the next item would meet it as well.
+const NO_PROCESS: [&str; 4] = [
+    "cannot fork",
+    "can't start new thread",
+    "failed to spawn thread",
+    "resource temporarily unavailable",
+];
+
+fn says_it_cannot_start(error: &CommandError) -> bool {
+    says(error, &NO_PROCESS)
+}
 
 fn says(error: &CommandError, texts: &[&str]) -> bool {
     let said = error.said().to_lowercase();
@@ -158,7 +181,7 @@ fn says_it_is_the_machine(error: &CommandError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
     use super::*;
     use crate::command::run::End;
 
@@ -186,13 +209,37 @@ mod tests {
             "cat: write error: No space left on device",
             "OSError: [Errno 24] Too many open files: 'x'",
             "read failed: Input/output error",
-            "sh: 1: Cannot fork",
+            "Traceback (most recent call last):\n  in <module>\nMemoryError",
         ] {
             assert!(says_it_is_the_machine(&failed(said)), "{said}");
+        }
+        for said in [
+            "sh: 1: Cannot fork",
+            "RuntimeError: can't start new thread",
+            "bash: fork: retry: Resource temporarily unavailable",
+        ] {
+            assert!(says_it_cannot_start(&failed(said)), "{said}");
         }
         for said in ["", "not a WAV file", "no voice in it", "the file is too short"] {
             assert!(!says_it_is_the_machine(&failed(said)), "{said}");
         }
+    }
+
+    #[test]
+    fn a_folder_that_is_emptied_from_outside_makes_no_verdict() {
+        let scratch = tempfile::tempdir().unwrap();
+        let own = Utf8Path::from_path(scratch.path()).unwrap().join("1-a");
+        let mark = cache::staging_lock(&own);
+        let folder = own.join("command-1");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(&mark, "").unwrap();
+        let no_output = || CommandError::NoOutput { path: "t".into(), end: End::default() };
+        let room = Room::of(&folder);
+        let judged = room.judge::<()>(Err(no_output())).unwrap_err();
+        assert_eq!(judged.reject_code(), Some("no-output"));
+        // The program has made its folder again.
+        std::fs::remove_file(&mark).unwrap();
+        assert_eq!(room.judge::<()>(Err(no_output())).unwrap_err().reject_code(), None);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -88,6 +89,9 @@ pub enum CommandError {
     LittleRoom { folder: Utf8PathBuf, free: u64, cause: String },
     #[error("the machine could not do what the command asked for; {cause}")]
     Machine { cause: String },
+    /// The same for a process or a thread.
+    #[error("the machine has no process or thread for the command; {cause}")]
+    NoProcess { cause: String },
     #[error("failed to {action} `{path}`: {error}")]
     Io { action: &'static str, path: Utf8PathBuf, error: io::Error },
 }
@@ -163,8 +167,11 @@ pub fn run(
     let mut program = start(spec)?;
     let [own, errors] = copies(spec)?;
     let (_, stdout, stderr) = program.pipes();
-    let stdout = stdout.map(|stream| tail_of(stream, own));
-    let stderr = stderr.map(|stream| tail_of(stream, errors));
+    let stdout = stdout.map(|stream| tail_of(stream, own)).transpose();
+    let stderr = stderr.map(|stream| tail_of(stream, errors)).transpose();
+    // The program is ended where one of them has no thread.
+    let (stdout, stderr) =
+        (stdout.map_err(CommandError::Start)?, stderr.map_err(CommandError::Start)?);
     let started = Instant::now();
     let outcome = loop {
         if program.has_ended().map_err(CommandError::Start)? {
@@ -260,9 +267,12 @@ fn copies(spec: &CommandSpec<'_>) -> Result<[Option<fs::File>; 2], CommandError>
 }
 
 /// Reads a stream to its end on a thread of its own and keeps the last of it.
-fn tail_of(mut stream: impl Read + Send + 'static, mut copy: Option<fs::File>) -> Receiver<String> {
+fn tail_of(
+    mut stream: impl Read + Send + 'static,
+    mut copy: Option<fs::File>,
+) -> io::Result<Receiver<String>> {
     let (sender, receiver) = channel();
-    std::thread::spawn(move || {
+    let read = move || {
         let mut kept: VecDeque<u8> = VecDeque::with_capacity(2 * KEPT_BYTES);
         let mut buffer = [0; KEPT_BYTES];
         while let Ok(count @ 1..) = stream.read(&mut buffer) {
@@ -276,8 +286,9 @@ fn tail_of(mut stream: impl Read + Send + 'static, mut copy: Option<fs::File>) -
         let kept: Vec<u8> = kept.into();
         // The other side may have stopped waiting.
         let _ = sender.send(harmless(&String::from_utf8_lossy(&kept)));
-    });
-    receiver
+    };
+    Builder::new().name("command output".into()).spawn(read)?;
+    Ok(receiver)
 }
 
 fn collected(stream: Option<Receiver<String>>) -> String {

@@ -337,6 +337,7 @@ fn fatal(error: CommandError) -> StageError {
     match &error {
         CommandError::Stopped => StageError::Stopped,
         CommandError::NoRoom { .. } => StageError::NoSpace { message },
+        CommandError::NoProcess { .. } => StageError::Machine { message },
         CommandError::Killed { .. }
         | CommandError::Timeout { .. }
         | CommandError::LittleRoom { .. }

@@ -5,6 +5,9 @@
 //! dropout is a function of the seed alone (`layers::dropout`), not of libtorch's generator,
 //! which is one for the whole process.
 
+use std::io;
+use std::thread::{Builder, ScopedJoinHandle};
+
 use tch::Tensor;
 
 use super::gradients;
@@ -71,13 +74,14 @@ fn spread<T: Trainee>(
     let work = &work;
     let results: Vec<Result<Losses, TorchError>> = std::thread::scope(|scope| {
         let start = |(replica, micro)| {
-            scope.spawn(move || {
+            Builder::new().spawn_scoped(scope, move || {
                 tch::set_num_threads(threads);
                 work(replica, micro)
             })
         };
         let running: Vec<_> = replicas.iter_mut().zip(round).map(start).collect();
-        let end = |thread: std::thread::ScopedJoinHandle<'_, Result<Losses, TorchError>>| {
+        let end = |thread: io::Result<ScopedJoinHandle<'_, Result<Losses, TorchError>>>| {
+            let thread = thread.map_err(TorchError::no_thread)?;
             thread.join().unwrap_or_else(|panic| Err(TorchError::from_panic(&*panic)))
         };
         running.into_iter().map(end).collect()
