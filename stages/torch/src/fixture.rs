@@ -70,6 +70,8 @@ pub enum Model {
     Vits,
     #[serde(rename = "wav2vec2")]
     Wav2Vec2,
+    #[serde(rename = "xtts-gpt")]
+    XttsGpt,
     #[serde(rename = "xtts-sound")]
     XttsSound,
 }
@@ -112,6 +114,10 @@ pub fn check(folder: &Path) -> Result<Vec<Comparison>, TorchError> {
         Model::Wav2Vec2 => {
             let wave = singles(&tensors, "input.wave")?;
             flat(wav2vec2::fixture::outputs(&fixture.settings, &weights, &wave)?)?
+        }
+        Model::XttsGpt => {
+            let inputs = inputs(&tensors)?;
+            flat(xtts::gpt_fixture::outputs(&fixture.settings, &weights, &inputs)?)?
         }
         Model::XttsSound => {
             let inputs = inputs(&tensors)?;

@@ -128,3 +128,17 @@ fn the_parts_of_xtts_for_sound_agree_with_their_reference() {
         assert!(comparison.is_good(), "{comparison:?}");
     }
 }
+
+#[test]
+fn the_gpt_of_xtts_agrees_with_its_reference() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/xtts_gpt");
+    let comparisons = stage_torch::fixture::check(&folder).unwrap();
+    let count = |group: &str| comparisons.iter().filter(|one| one.name.starts_with(group)).count();
+    assert_eq!((count("gradient."), count("trained."), count("curve.")), (66, 66, 1));
+    assert_eq!((count("unequal.block."), count("sampled."), count("cache.")), (2, 2, 1));
+    let losses = comparisons.iter().filter(|one| one.name.contains(".loss."));
+    assert_eq!(losses.count(), 5 * 2 + 2 * 2);
+    for comparison in &comparisons {
+        assert!(comparison.is_good(), "{comparison:?}");
+    }
+}

@@ -56,6 +56,38 @@ pub fn product(x: &[f32], weight: &[f32], inputs: usize, threads: usize) -> Vec<
     (0..rows).flat_map(row).copied().collect()
 }
 
+/// x [B, inputs] times weight [inputs, outputs], as it lies: [B, outputs]. Each output is summed up
+/// over the inputs in their order.
+pub fn product_input_first(x: &[f32], weight: &[f32], outputs: usize, threads: usize) -> Vec<f32> {
+    let inputs = weight.len() / outputs;
+    let rows = x.len() / inputs;
+    let piece = outputs.div_ceil(threads.max(1) * PIECES).next_multiple_of(LANES);
+    // [B, outputs of the piece], which stay in the innermost cache.
+    let work = |start: usize| {
+        let width = piece.min(outputs - start);
+        let mut sums = vec![0.0; rows * width];
+        for (input, weight) in weight.chunks_exact(outputs).enumerate() {
+            let weight = &weight[start..start + width];
+            for (row, sums) in sums.chunks_exact_mut(width).enumerate() {
+                add_scaled(sums, weight, x[row * inputs + input]);
+            }
+        }
+        sums
+    };
+    let starts: Vec<usize> = (0..outputs).step_by(piece).collect();
+    let pieces: Vec<Vec<f32>> = match pool(threads, outputs * x.len()) {
+        None => starts.into_iter().map(work).collect(),
+        Some(pool) => pool.install(|| starts.into_par_iter().map(work).collect()),
+    };
+    let row = |row: usize| {
+        pieces.iter().flat_map(move |piece| {
+            let width = piece.len() / rows;
+            &piece[row * width..(row + 1) * width]
+        })
+    };
+    (0..rows).flat_map(row).copied().collect()
+}
+
 /// Queries [B, query heads, width], one column a row, over the cache: the same shape.
 pub fn attend(queries: &[f32], cached: &Cached, threads: usize) -> Vec<f32> {
     let Cached { heads, width, starts, .. } = *cached;
@@ -311,6 +343,29 @@ mod tests {
                         let got = product(&x[..rows * inputs], &weight, inputs, threads);
                         assert_eq!(got, alone[..rows * outputs]);
                     }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_product_with_a_weight_that_is_input_first_is_the_same_in_any_number_of_rows() {
+        for (inputs, outputs) in [(1, 1), (7, 3), (64, 401), (203, 64)] {
+            let (x, weight) = (values(9 * inputs, 3), values(outputs * inputs, 4));
+            let turned: Vec<f32> = (0..outputs)
+                .flat_map(|output| weight[output..].iter().step_by(outputs).copied())
+                .collect();
+            let alone: Vec<f32> = x
+                .chunks(inputs)
+                .flat_map(|row| product_input_first(row, &weight, outputs, 1))
+                .collect();
+            for (got, wanted) in alone.iter().zip(product(&x, &turned, inputs, 1)) {
+                assert!((got - wanted).abs() < 1e-5, "{got} {wanted}");
+            }
+            for rows in 1..=9 {
+                for threads in [1, 2, 3] {
+                    let got = product_input_first(&x[..rows * inputs], &weight, outputs, threads);
+                    assert_eq!(got, alone[..rows * outputs]);
                 }
             }
         }

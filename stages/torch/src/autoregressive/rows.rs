@@ -8,7 +8,7 @@
 use tch::{Device, Kind, Tensor};
 
 use super::kernels;
-use crate::layers::{Linear, Pass};
+use crate::layers::{Adapter, Conv1D, Linear, Pass};
 
 /// Whether a row must not depend on those beside it.
 pub fn is_exact(x: &Tensor) -> bool {
@@ -35,7 +35,27 @@ pub fn linear(layer: &Linear, x: &Tensor) -> Tensor {
     if let Some(bias) = &layer.bias {
         y += bias;
     }
-    match &layer.adapter {
+    adapted(y, x, layer.adapter.as_ref())
+}
+
+/// The same with a weight that is input first.
+pub fn conv1d(layer: &Conv1D, x: &Tensor) -> Tensor {
+    let (inputs, weight) = (x.contiguous(), layer.weight.contiguous());
+    let (Some(values), Some(weights)) = (floats(&inputs), floats(&weight)) else {
+        return layer.forward(x, Pass::Evaluate);
+    };
+    let outputs = weight.size()[1];
+    let mut shape = x.size();
+    shape.pop();
+    shape.push(outputs);
+    let y = kernels::product_input_first(values, weights, outputs as usize, threads());
+    let y = Tensor::from_slice(&y).view(shape.as_slice()) + &layer.bias;
+    adapted(y, x, layer.adapter.as_ref())
+}
+
+/// `y`, which a layer made of `x`, with what its adapter adds.
+fn adapted(y: Tensor, x: &Tensor, adapter: Option<&Adapter>) -> Tensor {
+    match adapter {
         None => y,
         Some(adapter) => {
             let low = product(&x.to_kind(adapter.a.kind()), &adapter.a);

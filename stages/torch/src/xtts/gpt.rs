@@ -5,9 +5,10 @@ use tch::{Device, Kind, Tensor};
 
 use super::batch::Batch;
 use super::conditioning_encoder::ConditioningEncoder;
-use super::gpt2::{AttentionMask, Dropout, Gpt2};
+use super::gpt2::{Dropout, Gpt2};
 use super::named::{Listed, Named, is_adapter};
 use super::perceiver::Perceiver;
+use crate::autoregressive::AttentionMask;
 use crate::error::TorchError;
 use crate::layers::{Embedding, LayerNorm, Linear, Pass};
 use crate::train::lora;
@@ -184,7 +185,7 @@ impl Gpt {
             batch.frames as i64,
         ])?;
         let mask = match &batch.seen {
-            Some(seen) => AttentionMask::Seen(mask(seen, size)?.f_to_device(device)?),
+            Some(seen) => AttentionMask::Explicit(mask(seen, size)?.f_to_device(device)?),
             None => AttentionMask::Causal,
         };
         let tokens = |tokens: &super::batch::Tokens| -> Result<_, TorchError> {

@@ -3,20 +3,12 @@
 use tch::{Kind, Tensor};
 
 use super::named::{Listed, Named};
+use crate::autoregressive::{AttentionMask, Heads, KvCache, rows};
 use crate::error::TorchError;
 use crate::layers::{Conv1D, LayerNorm, Pass, dropout};
 use crate::random::scramble;
 use crate::weights::Scope;
 use stage_families::xtts::GptConfig;
-
-/// Which keys a query sees.
-#[derive(Debug)]
-pub enum AttentionMask {
-    /// Those before it and itself.
-    Causal,
-    /// True where seen: [B, 1, queries, keys].
-    Seen(Tensor),
-}
 
 #[derive(Debug)]
 pub struct Gpt2 {
@@ -56,21 +48,6 @@ pub struct Dropout {
     place: u64,
 }
 
-/// Keys and values of what one block has seen: [B, heads, T, width], in room for more.
-#[derive(Debug)]
-pub struct Cache {
-    keys: Tensor,
-    values: Tensor,
-    length: i64,
-}
-
-/// Queries, keys and values: [B, heads, T, width].
-struct Heads {
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-}
-
 impl Gpt2 {
     pub fn load(scope: &mut Scope, config: &GptConfig) -> Result<Gpt2, TorchError> {
         let mut blocks = scope.under("h");
@@ -92,10 +69,20 @@ impl Gpt2 {
         }
     }
 
-    /// The columns that follow those in the caches, one cache for each block.
-    pub fn step(&self, x: &Tensor, caches: &mut [Cache]) -> Tensor {
-        let blocks = self.h.iter().zip(caches);
-        blocks.fold(x.shallow_clone(), |x, (block, cache)| block.step(&x, cache))
+    /// The states after a whole prefix of one row, [1, T, C] to the same; the cache keeps it.
+    pub fn prefill(&self, x: &Tensor, cache: &KvCache, row: usize) -> Tensor {
+        let blocks = self.h.iter().enumerate();
+        blocks.fold(x.shallow_clone(), |x, (layer, block)| {
+            let heads = block.attn.heads(&block.ln_1.forward(&x), Pass::Evaluate);
+            cache.fill(layer, row, &heads);
+            block.finish(&x, &heads.attend(&AttentionMask::Causal), Pass::Evaluate)
+        })
+    }
+
+    /// The states of one more column of each row, [B, 1, C] to the same.
+    pub fn step(&self, x: &Tensor, cache: &KvCache) -> Tensor {
+        let blocks = self.h.iter().enumerate();
+        blocks.fold(x.shallow_clone(), |x, (layer, block)| block.step(&x, cache, layer))
     }
 }
 
@@ -124,15 +111,28 @@ impl Block {
 
     /// [B, T, C] to the same.
     pub fn forward(&self, x: &Tensor, mask: &AttentionMask, pass: Pass) -> Tensor {
-        let x = x + self.attn.forward(&self.ln_1.forward(x), mask, pass);
+        let heads = self.attn.heads(&self.ln_1.forward(x), pass);
+        self.finish(x, &self.attn.attend(&heads, mask, pass), pass)
+    }
+
+    /// `attended` is what the heads made of `x`.
+    fn finish(&self, x: &Tensor, attended: &Tensor, pass: Pass) -> Tensor {
+        let Attention { c_proj, resid_dropout, .. } = &self.attn;
+        let x = x + resid_dropout.forward(&c_proj.forward(attended, pass), pass);
         let fed = self.mlp.forward(&self.ln_2.forward(&x), pass);
         x + fed
     }
 
-    fn step(&self, x: &Tensor, cache: &mut Cache) -> Tensor {
-        let x = x + self.attn.step(&self.ln_1.forward(x), cache);
-        let fed = self.mlp.forward(&self.ln_2.forward(&x), Pass::Evaluate);
-        x + fed
+    /// As [`forward`](Self::forward), for one column of each row after those in the cache.
+    fn step(&self, x: &Tensor, cache: &KvCache, layer: usize) -> Tensor {
+        let Block { ln_1, attn, ln_2, mlp } = self;
+        let normed = rows::each([x], |[x]| ln_1.forward(&x));
+        let heads = attn.split(&rows::conv1d(&attn.c_attn, &normed));
+        let x = x + rows::conv1d(&attn.c_proj, &cache.attend(layer, &heads));
+        let normed = rows::each([&x], |[x]| ln_2.forward(&x));
+        let inner = rows::conv1d(&mlp.c_fc, &normed);
+        let inner = rows::each([&inner], |[inner]| inner.gelu("tanh"));
+        x + rows::conv1d(&mlp.c_proj, &inner)
     }
 
     pub fn layers(&mut self) -> [(&'static str, &mut Conv1D); 4] {
@@ -146,57 +146,41 @@ impl Block {
 }
 
 impl Attention {
-    fn forward(&self, x: &Tensor, mask: &AttentionMask, pass: Pass) -> Tensor {
-        let heads = self.heads(x, pass);
-        let attended = match self.attn_dropout.acts(pass) {
-            true => self.attend_with_dropout(&heads, mask, pass),
-            false => {
-                let Heads { queries, keys, values } = &heads;
-                match mask {
-                    AttentionMask::Causal => attend(queries, keys, values, None, true),
-                    AttentionMask::Seen(seen) => attend(queries, keys, values, Some(seen), false),
-                }
-            }
-        };
-        self.resid_dropout.forward(&self.project(&attended, pass), pass)
-    }
-
-    /// The first columns see each other causally; a single column that follows sees all.
-    fn step(&self, x: &Tensor, cache: &mut Cache) -> Tensor {
-        let heads = self.heads(x, Pass::Evaluate);
-        let first = cache.length == 0;
-        cache.push(&heads);
-        let attended = attend(&heads.queries, &cache.keys(), &cache.values(), None, first);
-        self.project(&attended, Pass::Evaluate)
-    }
-
-    /// [B, T, C] to queries, keys and values, C channels each, that are split into heads.
+    /// [B, T, C] projected and split.
     fn heads(&self, x: &Tensor, pass: Pass) -> Heads {
-        let mut parts = self.c_attn.forward(x, pass).chunk(3, -1).into_iter();
-        let mut part = || {
-            let part = parts.next().unwrap_or_default();
-            part.unflatten(-1, [self.heads, -1]).transpose(1, 2)
-        };
+        self.split(&self.c_attn.forward(x, pass))
+    }
+
+    /// [B, T, 3 C] to queries, keys and values, C channels each, that are split into heads.
+    fn split(&self, fused: &Tensor) -> Heads {
+        let mut parts = fused.chunk(3, -1).into_iter();
+        let mut part = || parts.next().unwrap_or_default().unflatten(-1, [self.heads, -1]);
         Heads { queries: part(), keys: part(), values: part() }
     }
 
-    /// The same as without dropout, with the weights over the keys as a tensor. libtorch's own
-    /// dropout would draw from a generator that all devices share.
-    fn attend_with_dropout(&self, heads: &Heads, mask: &AttentionMask, pass: Pass) -> Tensor {
-        let Heads { queries, keys, values } = heads;
-        let scale = 1.0 / (queries.size()[3] as f64).sqrt();
-        let scores = (queries * scale).matmul(&keys.transpose(2, 3));
-        let hidden = match mask {
-            AttentionMask::Causal => scores.slice(1, 0, 1, 1).slice(0, 0, 1, 1).ones_like().triu(1),
-            AttentionMask::Seen(seen) => 1 - seen.to_kind(scores.kind()),
-        };
-        let scores = scores.masked_fill(&hidden.to_kind(Kind::Bool), f64::NEG_INFINITY);
-        let weights = scores.softmax(-1, Kind::Float).to_kind(values.kind());
-        self.attn_dropout.forward(&weights, pass).matmul(values)
+    /// [B, T, C].
+    fn attend(&self, heads: &Heads, mask: &AttentionMask, pass: Pass) -> Tensor {
+        match self.attn_dropout.acts(pass) {
+            true => self.attend_with_dropout(heads, mask, pass),
+            false => heads.attend(mask),
+        }
     }
 
-    fn project(&self, attended: &Tensor, pass: Pass) -> Tensor {
-        self.c_proj.forward(&attended.transpose(1, 2).flatten(2, 3), pass)
+    /// The same with the weights over the keys as a tensor. libtorch's own dropout would draw from
+    /// a generator that all devices share.
+    fn attend_with_dropout(&self, heads: &Heads, mask: &AttentionMask, pass: Pass) -> Tensor {
+        let [queries, keys, values] =
+            [&heads.queries, &heads.keys, &heads.values].map(|x| x.transpose(1, 2));
+        let (length, width) = (queries.size()[2], queries.size()[3]);
+        let scores = (queries / (width as f64).sqrt()).matmul(&keys.transpose(2, 3));
+        let hidden = match mask {
+            AttentionMask::Explicit(seen) => seen.logical_not(),
+            _ => Tensor::ones([length, length], (Kind::Bool, scores.device())).triu(1),
+        };
+        let scores = scores.masked_fill(&hidden, f64::NEG_INFINITY);
+        let weights = scores.softmax(-1, Kind::Float).to_kind(values.kind());
+        let attended = self.attn_dropout.forward(&weights, pass).matmul(&values);
+        attended.transpose(1, 2).flatten(2, 3)
     }
 }
 
@@ -226,41 +210,6 @@ impl Dropout {
     }
 }
 
-impl Cache {
-    /// Room for so many columns of each row, like those of `x`: [B, T, C].
-    pub fn new(x: &Tensor, heads: i64, room: i64) -> Cache {
-        let (rows, width) = (x.size()[0], x.size()[2] / heads);
-        let zeros = || Tensor::zeros([rows, heads, room, width], (x.kind(), x.device()));
-        Cache { keys: zeros(), values: zeros(), length: 0 }
-    }
-
-    fn push(&mut self, heads: &Heads) {
-        let count = heads.keys.size()[2];
-        for (room, new) in [(&self.keys, &heads.keys), (&self.values, &heads.values)] {
-            room.narrow(2, self.length, count).copy_(new);
-        }
-        self.length += count;
-    }
-
-    fn keys(&self) -> Tensor {
-        self.keys.narrow(2, 0, self.length)
-    }
-
-    fn values(&self) -> Tensor {
-        self.values.narrow(2, 0, self.length)
-    }
-}
-
-fn attend(
-    queries: &Tensor,
-    keys: &Tensor,
-    values: &Tensor,
-    mask: Option<&Tensor>,
-    causal: bool,
-) -> Tensor {
-    Tensor::scaled_dot_product_attention(queries, keys, values, mask, 0.0, causal, None, false)
-}
-
 impl Named for Gpt2 {
     fn list(&self, name: &str, into: &mut Listed) {
         self.h.list(&format!("{name}.h"), into);
@@ -276,5 +225,59 @@ impl Named for Block {
         self.attn.c_proj.list(&format!("{name}.attn.c_proj"), into);
         self.mlp.c_fc.list(&format!("{name}.mlp.c_fc"), into);
         self.mlp.c_proj.list(&format!("{name}.mlp.c_proj"), into);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::Device;
+
+    use super::*;
+
+    const CPU: (Kind, Device) = (Kind::Float, Device::Cpu);
+
+    fn attention(probability: f64) -> Attention {
+        let conv = || Conv1D {
+            weight: Tensor::zeros([8, 8], CPU),
+            bias: Tensor::zeros([8], CPU),
+            adapter: None,
+        };
+        let dropout = Dropout::new(probability, 1);
+        let (attn_dropout, resid_dropout) = (dropout, dropout);
+        Attention { c_attn: conv(), c_proj: conv(), heads: 2, attn_dropout, resid_dropout }
+    }
+
+    fn heads(values: Tensor) -> Heads {
+        let random = || Tensor::randn([3, 50, 2, 4], CPU);
+        Heads { queries: random(), keys: random(), values }
+    }
+
+    #[test]
+    fn attention_with_dropout_is_that_of_the_kernel_before_anything_is_dropped() {
+        let heads = heads(Tensor::randn([3, 50, 2, 4], CPU));
+        let seen = Tensor::ones([50, 50], (Kind::Bool, Device::Cpu)).tril(0);
+        let _ = seen.narrow(1, 7, 5).fill_(0);
+        let _ = seen.diagonal(0, 0, 1).fill_(1);
+        let explicit = AttentionMask::Explicit(seen.view([1, 1, 50, 50]));
+        for mask in [AttentionMask::Causal, explicit] {
+            let dropped = attention(0.1).attend_with_dropout(&heads, &mask, Pass::Evaluate);
+            let far = (dropped - heads.attend(&mask)).abs().max();
+            assert!(far.double_value(&[]) < 1e-5, "{mask:?}");
+        }
+    }
+
+    #[test]
+    fn training_drops_weights_over_the_keys_and_keeps_their_mean() {
+        let heads = heads(Tensor::ones([3, 50, 2, 4], CPU));
+        let pass = |seed| Pass::Train { seed };
+        let attend = |pass| attention(0.1).attend(&heads, &AttentionMask::Causal, pass);
+        let ones = attend(Pass::Evaluate);
+        assert!((&ones - 1.0).abs().max().double_value(&[]) < 1e-5);
+        assert_eq!(attend(pass(3)), attend(pass(3)));
+        assert_ne!(attend(pass(3)), attend(pass(4)));
+        let means: f64 =
+            (0..40).map(|seed| attend(pass(seed)).mean(Kind::Double).double_value(&[])).sum();
+        // A sum of weights has a deviation of a third at most; there are 40 times 300 of them.
+        assert!((means / 40.0 - 1.0).abs() < 6.0 * 0.34 / (40.0f64 * 300.0).sqrt(), "{means}");
     }
 }

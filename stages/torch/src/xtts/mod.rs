@@ -6,11 +6,15 @@
 pub mod batch;
 pub mod codec;
 mod conditioning_encoder;
+pub mod decode;
 pub mod decoder;
 pub mod dvae;
 pub mod fresh;
 pub mod gpt;
 pub mod gpt2;
+pub mod gpt_fixture;
+#[cfg(test)]
+mod gpt_tests;
 pub mod mel;
 mod named;
 mod perceiver;
@@ -21,6 +25,7 @@ mod trainee;
 pub mod tune;
 
 pub use batch::{Batch, Clip, Layout, Packer, Parity, Purpose};
+pub use decode::{Sampling, Sentence, Spoken};
 pub use gpt::Gpt;
 pub use stage_families::xtts::{Config, GptConfig};
 pub use trainee::{AUDIO, GptTrainee, Memory, TEXT};

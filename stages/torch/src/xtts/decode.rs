@@ -1,0 +1,250 @@
+//! What decoding begins with, and the states that the waveform is made of.
+//!
+//! The prefix is latents, START, text, STOP, then START of the codes, which has position 0; the code
+//! of step k has position k. The original runs the model once more over the finished codes, with
+//! these positions and without a mask, so the states of this second pass are those of decoding.
+
+use serde::Deserialize;
+use tch::{Device, Kind, Tensor};
+
+use super::batch::Parity;
+use super::gpt::Gpt;
+use crate::autoregressive::sampler::Order;
+use crate::autoregressive::{
+    self, AttentionMask, CacheShape, Decoder, Draws, KvCache, Line, Memory, Noise, Row, Scope,
+    Stop, rows,
+};
+use crate::error::TorchError;
+use crate::layers::Pass;
+
+/// The number that stands for each column of the prefix where the original looks for repetition.
+const PREFIX_CODE: i64 = 1;
+
+/// How codes are drawn: penalty, temperature, `top_k`, `top_p`, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sampling {
+    pub temperature: f64,
+    /// 0 allows all codes.
+    pub top_k: i64,
+    pub top_p: f64,
+    /// 1 is none. Acts on all codes that were drawn.
+    pub repetition_penalty: f64,
+}
+
+/// One sentence of a batch.
+pub struct Sentence<'a> {
+    /// What stands for the reference: [latents, C].
+    pub latents: &'a Tensor,
+    /// Token ids without START and STOP.
+    pub text: &'a [i64],
+    /// The most codes; never more than the model has positions for.
+    pub most: usize,
+    pub noise: &'a mut dyn Noise,
+}
+
+/// The codes of a sentence, the end included where the model gave one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spoken {
+    pub codes: Vec<i64>,
+    pub stop: Stop,
+}
+
+impl Gpt {
+    /// Speaks all sentences; each is the same in any batch, to the bit in f32 on a CPU.
+    pub fn speak(
+        &self,
+        sentences: Vec<Sentence<'_>>,
+        sampling: &Sampling,
+        parity: Parity,
+    ) -> Result<Vec<Spoken>, TorchError> {
+        let _guard = tch::no_grad_guard();
+        let room = self.config.max_generated_tokens() as usize;
+        let mut rows = Vec::with_capacity(sentences.len());
+        let mut is_cut = Vec::with_capacity(sentences.len());
+        for Sentence { latents, text, most, noise } in sentences {
+            let prefix = self.prefix(latents, text)?.squeeze_dim(0);
+            rows.push(Row { prefix, most: most.min(room), least: 0, noise });
+            is_cut.push(most > room);
+        }
+        let speaker = Speaker { model: self, parity };
+        let drawn = autoregressive::generate(&speaker, rows, &sampling.ordered())?;
+        let spoken = drawn.into_iter().zip(is_cut).map(|(drawn, is_cut)| {
+            let codes = drawn.frames.iter().flatten().copied().collect();
+            let stop = match drawn.stop {
+                Stop::Limit if is_cut => Stop::Full,
+                stop => stop,
+            };
+            Spoken { codes, stop }
+        });
+        Ok(spoken.collect())
+    }
+}
+
+impl Sampling {
+    fn ordered(&self) -> autoregressive::Sampling {
+        let Sampling { temperature, top_k, top_p, repetition_penalty } = *self;
+        autoregressive::Sampling {
+            order: Order::Transformers,
+            temperature,
+            top_k,
+            top_p,
+            repetition_penalty,
+            scope: Scope::All,
+        }
+    }
+}
+
+/// A model that draws codes.
+struct Speaker<'a> {
+    model: &'a Gpt,
+    parity: Parity,
+}
+
+/// What the blocks remember of the rows of a batch.
+pub(super) struct Caches {
+    cache: KvCache,
+    /// Codes that each row has taken in.
+    steps: i64,
+}
+
+impl Memory for Caches {
+    fn keep(&mut self, rows: &[usize]) {
+        self.cache.keep(rows);
+    }
+}
+
+impl Gpt {
+    /// Runs prefixes, [T, C] each, and makes room for more columns: the states of their last ones,
+    /// [B, C].
+    pub(super) fn prefill(&self, prefixes: &[&Tensor], steps: i64) -> (Caches, Tensor) {
+        let lengths: Vec<i64> = prefixes.iter().map(|prefix| prefix.size()[0]).collect();
+        let (heads, width) = (self.config.heads, self.config.width / self.config.heads);
+        let shape = CacheShape { layers: self.gpt.h.len(), heads, width };
+        let cache = KvCache::new(shape, &lengths, steps, (self.kind(), self.device()));
+        let state = |(row, prefix): (usize, &&Tensor)| {
+            let states = self.gpt.prefill(&prefix.unsqueeze(0), &cache, row);
+            states.narrow(1, lengths[row] - 1, 1).squeeze_dim(1)
+        };
+        let states: Vec<Tensor> = prefixes.iter().enumerate().map(state).collect();
+        (Caches { cache, steps: 0 }, Tensor::cat(&states, 0))
+    }
+
+    /// The states after one more code of each row: [B, 1] to [B, C].
+    pub(super) fn follow(&self, codes: &Tensor, caches: &mut Caches) -> Tensor {
+        caches.steps += 1;
+        caches.cache.grow();
+        let x = self.embed_audio(codes, &self.positions(caches.steps, 1));
+        self.gpt.step(&x, &caches.cache).squeeze_dim(1)
+    }
+
+    /// Logits over the codes, of states of few rows: [B, C].
+    pub(super) fn step_logits(&self, states: &Tensor) -> Tensor {
+        rows::linear(&self.mel_head, &rows::each([states], |[states]| self.normed(&states)))
+    }
+}
+
+impl Decoder for Speaker<'_> {
+    /// Embeddings: [T, C].
+    type Prefix = Tensor;
+    type Memory = Caches;
+
+    fn device(&self) -> Device {
+        self.model.device()
+    }
+
+    fn width(&self) -> i64 {
+        1
+    }
+
+    fn lines(&self) -> Vec<Line> {
+        let already = match self.parity {
+            Parity::Correct => Vec::new(),
+            Parity::Upstream => vec![PREFIX_CODE, self.model.config.start_audio_token],
+        };
+        vec![Line { ends: true, already, ..Line::of(self.model.config.audio_tokens) }]
+    }
+
+    fn begin(&self, prefixes: &[&Tensor], steps: i64) -> Result<(Caches, Tensor), TorchError> {
+        Ok(self.model.prefill(prefixes, steps))
+    }
+
+    fn frame(&self, state: &Tensor, _: &mut Caches, draws: &Draws) -> Result<Tensor, TorchError> {
+        Ok(draws.draw(0, &self.model.step_logits(state)).f_unsqueeze(1)?)
+    }
+
+    fn step(&self, frame: &Tensor, caches: &mut Caches) -> Result<Tensor, TorchError> {
+        Ok(self.model.follow(frame, caches))
+    }
+
+    fn is_end(&self, frame: &[i64]) -> bool {
+        frame.first() == Some(&self.model.config.stop_audio_token)
+    }
+}
+
+impl Gpt {
+    /// The embeddings before the first code: of latents, [latents, C], and of the tokens of a
+    /// text, [1, T, C].
+    pub fn prefix(&self, latents: &Tensor, text: &[i64]) -> Result<Tensor, TorchError> {
+        let config = &self.config;
+        self.check_ids("text tokens", text, config.text_tokens, config.max_text_tokens)?;
+        if latents.size() != [config.latents, config.width] {
+            return Err(TorchError::Input(format!(
+                "latents of {:?}, expected [{}, {}]",
+                latents.size(),
+                config.latents,
+                config.width
+            )));
+        }
+        let mut ids = vec![config.start_text_token];
+        ids.extend(text);
+        ids.push(config.stop_text_token);
+        let text = self.embed_text(&self.ids(&ids)?, &self.positions(0, ids.len()));
+        let start = self.ids(&[config.start_audio_token])?;
+        let start = self.embed_audio(&start, &self.positions(0, 1));
+        let latents = latents.f_to_device(self.device())?.f_to_kind(self.kind())?;
+        Ok(Tensor::f_cat(&[latents, text, start], 0)?.unsqueeze(0))
+    }
+
+    /// The states that codes were drawn from, after both norms: [codes, C]. As many as there are
+    /// codes; the end counts as one where it is among them.
+    pub fn hidden_states(
+        &self,
+        latents: &Tensor,
+        text: &[i64],
+        codes: &[i64],
+    ) -> Result<Tensor, TorchError> {
+        let _guard = tch::no_grad_guard();
+        let config = &self.config;
+        self.check_ids("codes", codes, config.audio_tokens, config.max_generated_tokens())?;
+        let prefix = self.prefix(latents, text)?;
+        let before = codes.len().saturating_sub(1);
+        let later = self.embed_audio(&self.ids(&codes[..before])?, &self.positions(1, before));
+        let x = Tensor::f_cat(&[prefix, later.unsqueeze(0)], 1)?;
+        let states = self.gpt.forward(&x, &AttentionMask::Causal, Pass::Evaluate);
+        let count = codes.len() as i64;
+        Ok(self.normed(&states.narrow(1, x.size()[1] - count, count)).squeeze_dim(0))
+    }
+
+    fn check_ids(&self, what: &str, ids: &[i64], end: i64, most: i64) -> Result<(), TorchError> {
+        let count = ids.len();
+        if count as i64 > most {
+            return Err(TorchError::Input(format!("{count} {what}, expected at most {most}")));
+        }
+        match ids.iter().find(|id| !(0..end).contains(*id)) {
+            Some(id) => {
+                let text = format!("{what} from 0 to {}, found {id}", end - 1);
+                Err(TorchError::Input(text))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn ids(&self, ids: &[i64]) -> Result<Tensor, TorchError> {
+        Ok(Tensor::f_from_slice(ids)?.f_to_device(self.device())?)
+    }
+
+    fn positions(&self, first: i64, count: usize) -> Tensor {
+        Tensor::arange_start(first, first + count as i64, (Kind::Int64, self.device()))
+    }
+}

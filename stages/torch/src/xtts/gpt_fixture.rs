@@ -1,0 +1,256 @@
+//! What the GPT makes of the inputs of a fixture, under the names that the reference's results
+//! have.
+
+use serde::Deserialize;
+use tch::{Kind, Tensor};
+
+use super::batch::{Batch, Clip, Layout, Packer, Parity, Purpose};
+use super::decode::{Sampling, Sentence};
+use super::gpt::Gpt;
+use super::trainee::{AUDIO, GptTrainee, Memory, TEXT};
+use crate::autoregressive::Noise;
+use crate::error::TorchError;
+use crate::fixture::{self, Outputs, Steps, gradient_of};
+use crate::layers::Pass;
+use crate::train::adamw::AdamW;
+use crate::train::{Losses, Means, Trainee, Turn};
+use crate::weights::Weights;
+use stage_families::xtts::GptConfig;
+
+/// `settings` of the fixture.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    config: GptConfig,
+    /// The batches by name.
+    cases: Vec<String>,
+    adamw: Steps,
+    sampling: Sampling,
+}
+
+/// The batches that training takes in turns; all parts are shown of the first.
+const TRAINED: [&str; 2] = ["unequal", "one"];
+
+/// Runs all that the reference ran. `weights` is the model's file, `inputs` has the tensors
+/// `input.*`.
+pub fn outputs(
+    settings: &serde_json::Value,
+    weights: &[u8],
+    inputs: &Weights,
+) -> Result<Outputs, TorchError> {
+    let settings: Settings = fixture::settings(settings)?;
+    let model = Gpt::load(&settings.config, Weights::from_safetensors(weights)?)?;
+    let mut trainee = GptTrainee::new(model, Memory { recompute: true, positions: 7 }).train_all();
+    let mut outputs = Outputs::new();
+    for name in &settings.cases {
+        let clips = clips(inputs, name)?;
+        evaluated(&trainee, name, &clips, &mut outputs)?;
+    }
+    let [first, second] = TRAINED.map(|name| clips(inputs, name));
+    let (first, second) = (first?, second?);
+    let noise = inputs.get("input.noise");
+    let noise = noise.ok_or_else(|| TorchError::Input("there is no `input.noise`".into()))?;
+    decoded(trainee.model(), &second[0], &settings.sampling, noise, &mut outputs)?;
+    let pack = |clips: &[Clip]| {
+        let packer = packer(trainee.model().config(), Parity::Correct, Layout::Packed);
+        packer.pack(&uncropped(clips).iter().collect::<Vec<_>>(), Purpose::Training)
+    };
+    let batches = [pack(&first)?, pack(&second)?];
+    gradients(&mut trainee, &batches[0], &mut outputs)?;
+    steps(&mut trainee, &batches, &settings.adamw, &mut outputs)?;
+    Ok(outputs)
+}
+
+fn packer(config: &GptConfig, parity: Parity, layout: Layout) -> Packer<'_> {
+    Packer { config, parity, layout }
+}
+
+fn uncropped(clips: &[Clip]) -> Vec<Clip> {
+    clips.iter().map(|clip| Clip { crop: None, ..clip.clone() }).collect()
+}
+
+/// The clips of a batch.
+fn clips(inputs: &Weights, name: &str) -> Result<Vec<Clip>, TorchError> {
+    let part = |part: &str| {
+        let name = format!("input.{name}.{part}");
+        inputs.get(&name).ok_or_else(|| TorchError::Input(format!("there is no `{name}`")))
+    };
+    let text_lengths = numbers(part("text_lengths")?)?;
+    let samples = numbers(part("wav_lengths")?)?;
+    let (texts, codes) = (part("text_inputs")?, part("audio_codes")?);
+    let mels = part("cond_mels")?;
+    let crops = part("crops").ok().map(numbers).transpose()?;
+    let clip = |row: usize| {
+        let first =
+            |tensor: &Tensor, count: i64| numbers(&tensor.get(row as i64).narrow(0, 0, count));
+        let crop = crops.as_ref().map(|crops| crops[2 * row] as usize..crops[2 * row + 1] as usize);
+        Ok(Clip {
+            text: first(texts, text_lengths[row])?,
+            codes: first(codes, (samples[row] as u64).div_ceil(1024) as i64)?,
+            mel: Vec::try_from(mels.get(row as i64).contiguous().view(-1))?,
+            crop,
+        })
+    };
+    (0..samples.len()).map(clip).collect()
+}
+
+fn numbers(tensor: &Tensor) -> Result<Vec<i64>, TorchError> {
+    Ok(Vec::try_from(tensor.to_kind(Kind::Int64).contiguous().view(-1))?)
+}
+
+/// The parts, layer by layer, and the losses of a batch in every layout and parity.
+fn evaluated(
+    trainee: &GptTrainee,
+    name: &str,
+    clips: &[Clip],
+    outputs: &mut Outputs,
+) -> Result<(), TorchError> {
+    let config = trainee.model().config();
+    let refs: Vec<&Clip> = clips.iter().collect();
+    let held_out = packer(config, Parity::Upstream, Layout::Packed);
+    let batch = held_out.pack(&refs, Purpose::HeldOut)?;
+    forward(trainee.model(), name, &batch, outputs)?;
+    let mut add = |loss: &str, value: f64| {
+        outputs.insert(format!("{name}.loss.{loss}"), Tensor::from_slice(&[value]));
+    };
+    let (text, audio) = losses(trainee, &batch)?;
+    add("text", text);
+    add("held_out", audio);
+    for (parity, name) in [(Parity::Upstream, "upstream"), (Parity::Correct, "correct")] {
+        // The layouts agree, so that either may be compared with the reference.
+        let layout = if parity == Parity::Upstream { Layout::Padded } else { Layout::Packed };
+        let batch = packer(config, parity, layout).pack(&refs, Purpose::Training)?;
+        add(name, losses(trainee, &batch)?.1);
+    }
+    Ok(())
+}
+
+fn losses(trainee: &GptTrainee, batch: &Batch) -> Result<(f64, f64), TorchError> {
+    let means = trainee.evaluate(batch)?.means(&GptTrainee::count(batch))?;
+    let of = |name| means.of(name).unwrap_or(f64::NAN);
+    Ok((of(TEXT), of(AUDIO)))
+}
+
+fn forward(
+    model: &Gpt,
+    name: &str,
+    batch: &Batch,
+    outputs: &mut Outputs,
+) -> Result<(), TorchError> {
+    let _guard = tch::no_grad_guard();
+    let (at, pass) = (model.place(batch)?, Pass::Evaluate);
+    let mut add = |part: &str, tensor: Tensor| outputs.insert(format!("{name}.{part}"), tensor);
+    let frames = model.conditioning_encoder.forward(&at.mels);
+    let latents = model.conditioning_perceiver.forward(&frames, pass);
+    add("encoder", frames);
+    add("perceiver", latents.shallow_clone());
+    let mut x = model.embed(&latents, &at, pass);
+    let live = live(batch, model.config())?;
+    for (layer, block) in model.gpt.h.iter().enumerate() {
+        x = block.forward(&x, &at.mask, pass);
+        add(&format!("block.{layer}"), x.flatten(0, 1).index_select(0, &live));
+    }
+    let flat = x.flatten(0, 1);
+    let states = |columns: &Tensor| flat.index_select(0, columns);
+    add("logits.text", model.text_logits(&states(&at.text_labels.columns), pass));
+    add("logits.audio", model.audio_logits(&states(&at.audio_labels.columns), pass));
+    Ok(())
+}
+
+/// The columns that are no padding.
+fn live(batch: &Batch, config: &GptConfig) -> Result<Tensor, TorchError> {
+    let latents = batch.rows * config.latents as usize;
+    let nothing = (latents + batch.text.ids.len() + batch.audio.ids.len()) as i64;
+    let columns = batch.sources.iter().enumerate().filter(|(_, source)| **source != nothing);
+    let columns: Vec<i64> = columns.map(|(column, _)| column as i64).collect();
+    Ok(Tensor::f_from_slice(&columns)?)
+}
+
+fn gradients(
+    trainee: &mut GptTrainee,
+    batch: &Batch,
+    outputs: &mut Outputs,
+) -> Result<(), TorchError> {
+    trainee.accumulate(batch, &Turn::only(&GptTrainee::count(batch), 0))?;
+    for (name, parameter) in trainee.parameters() {
+        outputs.insert(format!("gradient.{name}"), gradient_of(&parameter).copy());
+    }
+    Ok(())
+}
+
+fn steps(
+    trainee: &mut GptTrainee,
+    batches: &[Batch],
+    steps: &Steps,
+    outputs: &mut Outputs,
+) -> Result<(), TorchError> {
+    let optimiser = AdamW::new(steps.settings(), trainee.parameters())?;
+    let mut optimiser = optimiser.with_decay(GptTrainee::decays);
+    let mut curve = Vec::with_capacity(steps.steps);
+    for step in 0..steps.steps {
+        for (_, mut parameter) in trainee.parameters() {
+            parameter.zero_grad();
+        }
+        let batch = &batches[step % batches.len()];
+        let totals = GptTrainee::count(batch);
+        let losses: Losses = trainee.accumulate(batch, &Turn::only(&totals, 0))?;
+        let means: Means = losses.means(&totals)?;
+        curve.push(trainee.total(&means));
+        let gradients: Vec<Option<Tensor>> = trainee
+            .parameters()
+            .iter()
+            .map(|(_, parameter)| Some(gradient_of(parameter)))
+            .collect();
+        optimiser.step(&gradients, steps.lr, 1.0)?;
+    }
+    outputs.insert("curve.loss".into(), Tensor::from_slice(&curve));
+    for (name, parameter) in trainee.parameters() {
+        outputs.insert(format!("trained.{name}"), parameter.detach().copy());
+    }
+    Ok(())
+}
+
+/// The latents of a clip, its codes through the cache, codes as they are drawn with the
+/// reference's noise, and the states of the second pass.
+fn decoded(
+    model: &Gpt,
+    clip: &Clip,
+    sampling: &Sampling,
+    noise: &Tensor,
+    outputs: &mut Outputs,
+) -> Result<(), TorchError> {
+    let _guard = tch::no_grad_guard();
+    let mel = Tensor::f_from_slice(&clip.mel)?.f_view([1, model.config().mels, -1])?;
+    let latents = model.conditioning(&mel, Pass::Evaluate).squeeze_dim(0);
+    let prefix = model.prefix(&latents, &clip.text)?.squeeze_dim(0);
+    let (mut caches, mut state) = model.prefill(&[&prefix], clip.codes.len() as i64);
+    let mut logits = vec![model.step_logits(&state)];
+    for code in &clip.codes {
+        state = model.follow(&Tensor::from_slice(&[*code]).view([1, 1]), &mut caches);
+        logits.push(model.step_logits(&state));
+    }
+    outputs.insert("cache.logits".into(), Tensor::f_cat(&logits, 0)?);
+    for (parity, name) in [(Parity::Upstream, "upstream"), (Parity::Correct, "correct")] {
+        let (latents, text, most) = (&latents, &clip.text[..], usize::MAX);
+        let mut noise = Fixed { noise: noise.shallow_clone(), taken: 0 };
+        let sentence = Sentence { latents, text, most, noise: &mut noise };
+        let spoken = model.speak(vec![sentence], sampling, parity)?;
+        outputs.insert(format!("sampled.{name}"), Tensor::from_slice(&spoken[0].codes));
+    }
+    outputs.insert("hidden".into(), model.hidden_states(&latents, &clip.text, &clip.codes)?);
+    outputs.insert("latents".into(), latents);
+    Ok(())
+}
+
+/// Noise that was drawn before: [codes, entries].
+struct Fixed {
+    noise: Tensor,
+    taken: i64,
+}
+
+impl Noise for Fixed {
+    fn exponentials(&mut self, _: i64, _: Option<&[i64]>) -> Vec<f32> {
+        self.taken += 1;
+        Vec::try_from(self.noise.get(self.taken - 1)).unwrap_or_default()
+    }
+}
