@@ -42,11 +42,13 @@ pub const VITS: &str = "vits";
 pub const XTTS: &str = "xtts";
 /// Adapters beside an XTTS model.
 pub const XTTS_LORA: &str = "xtts-lora";
+/// What such a model speaks in.
+pub const XTTS_VOICE: &str = "xtts-voice";
 /// A speech recogniser.
 pub const WAV2VEC2: &str = "wav2vec2";
 
 /// What makes tokens of sound.
-pub const CODECS: &[&str] = &[MEL_RVQ, DAC];
+pub const CODECS: &[&str] = &[MEL_RVQ, DAC, XTTS];
 
 pub const TENSOR_KIND: &str = "tensor";
 pub const CONFIG_KIND: &str = "model/config";

@@ -37,6 +37,7 @@ pub static FAMILIES: &[&dyn Family] = &[
     &wav2vec2::Wav2Vec2,
     &xtts::Xtts,
     &xtts::Lora,
+    &xtts::Voice,
 ];
 
 /// The family of this name.

@@ -153,25 +153,21 @@ pub fn slaney_filters(shape: &MelShape) -> Vec<f32> {
     let step = hertz_to_mel(nyquist) / (shape.bands + 1) as f64;
     let edges: Vec<f64> =
         (0..shape.bands + 2).map(|edge| mel_to_hertz(step * edge as f64)).collect();
-    triangles(shape.bins(), nyquist, &edges, true)
+    triangles(shape.bins(), nyquist, &edges)
 }
 
-/// Triangular filters on the scale of the Hidden Markov Model Toolkit, from 0 Hz to `highest`:
-/// [bins, bands]; each of unit area, or else of height 1.
-pub fn htk_filters(
-    (bins, bands): (usize, usize),
-    nyquist: f64,
-    highest: f64,
-    have_unit_area: bool,
-) -> Vec<f32> {
+/// Triangular filters on the scale of the Hidden Markov Model Toolkit, from 0 Hz to `highest`,
+/// each of unit area: [bins, bands].
+pub fn htk_filters((bins, bands): (usize, usize), nyquist: f64, highest: f64) -> Vec<f32> {
     let step = HTK_MEL * (1.0 + highest / HTK_HERTZ).log10() / (bands + 1) as f64;
     let hertz = |mel: f64| HTK_HERTZ * (10f64.powf(mel / HTK_MEL) - 1.0);
     let edges: Vec<f64> = (0..bands + 2).map(|edge| hertz(step * edge as f64)).collect();
-    triangles(bins, nyquist, &edges, have_unit_area)
+    triangles(bins, nyquist, &edges)
 }
 
-/// Filters that rise from one edge to the next and fall to the one behind it: [bins, bands].
-fn triangles(bins: usize, nyquist: f64, edges: &[f64], have_unit_area: bool) -> Vec<f32> {
+/// Filters of unit area that rise from one edge to the next and fall to the one behind it:
+/// [bins, bands].
+fn triangles(bins: usize, nyquist: f64, edges: &[f64]) -> Vec<f32> {
     let bands = edges.len().saturating_sub(2);
     let mut filters = vec![0f32; bins * bands];
     for bin in 0..bins {
@@ -180,8 +176,7 @@ fn triangles(bins: usize, nyquist: f64, edges: &[f64], have_unit_area: bool) -> 
             let [low, middle, high] = [edge[0], edge[1], edge[2]];
             let rising = (hertz - low) / (middle - low);
             let falling = (high - hertz) / (high - middle);
-            let height = rising.min(falling).max(0.0);
-            let height = if have_unit_area { height * 2.0 / (high - low) } else { height };
+            let height = rising.min(falling).max(0.0) * 2.0 / (high - low);
             filters[bin * bands + band] = height as f32;
         }
     }

@@ -42,7 +42,8 @@ const MODEL: &[(&str, FieldType)] = &[("model", FieldType::Blob)];
 const CODEC: InputPort = InputPort {
     name: "codec",
     reads: FieldSet::All,
-    doc: "The codec: a `vq.fit` stage, or `model.import` with the file of a Fish codec.",
+    doc: "The codec: a `vq.fit` stage, `model.import` with the file of a Fish codec, or an XTTS model \
+          with its DVAE.",
     takes: artifact::CODECS,
     ..InputPort::ARTIFACT
 };
@@ -142,7 +143,13 @@ longest clip times the number of clips, and batches that would not fit into the 
 has free are split beforehand. What a second of audio takes there is measured by a small probe
 before the first batch, and remembered for the codec and the kind of GPU; where a batch does not fit
 after all, half as much is planned for it from then on. On the CPU clips are encoded one by one, on
-as many threads as there is memory for.",
+as many threads as there is memory for.
+
+The DVAE of an XTTS model takes mono audio of 22,050 Hz, at most 600 s, and makes one codebook of
+21.5 frames a second. Each clip is encoded by itself, with 8,192 silent samples behind it, and has
+a frame for every 1,024 samples that it begins; in the original the last seven frames depend on the
+silence that the batch has behind the clip. Give `codec` the imported model and not the trained one:
+training leaves the DVAE as it is, and codes are made anew for another model.",
     place: Place::Worker,
     batching: Batching::ByBytes { parameter: "batch" },
     cost: Cost::Rates(ENCODED),
@@ -267,8 +274,9 @@ pub static DECODE: Kind = Kind {
     summary: "Turns VQ tokens back into audio, to listen to.",
     doc: "\
 With the codec `mel-rvq` phases are made up by the Griffin-Lim iteration, so voices sound
-metallic; what is lost in the tokens can still be heard. The codec of Fish Speech needs no such
-help: `rounds` and `seed` mean nothing to it. A clip comes out as long as its frames,
+metallic; what is lost in the tokens can still be heard. So it is with the DVAE of an XTTS model,
+which makes mel spectrograms. The codec of Fish Speech needs no such help: `rounds` and `seed` mean
+nothing to it. A clip comes out as long as its frames,
 which is up to one hop longer than the clip that went in.",
     place: Place::Worker,
     batching: Batching::ByBytes { parameter: "batch" },

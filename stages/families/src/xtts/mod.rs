@@ -13,7 +13,9 @@ pub mod kinds;
 mod language;
 mod model;
 mod published;
+mod sentences;
 mod speakers;
+pub mod speech;
 mod tensors;
 mod tokenizer;
 mod training;
@@ -32,6 +34,7 @@ pub use self::gpt_tensors::{GPT_PREFIX, is_duplicate};
 pub use self::import::SPEAKERS_FILE;
 pub use self::language::Language;
 pub use self::published::{Shapes, TextTokens};
+pub use self::sentences::pieces;
 pub use self::speakers::{Speaker, Speakers};
 pub use self::tensors::{
     DECODER_PREFIX, DIRECTION, DVAE_PREFIX, LENGTH, MEL_STATS, SPEAKER_ENCODER_PREFIX, is_buffer,
@@ -101,5 +104,22 @@ impl Family for Xtts {
 
     fn exporter(&self) -> Option<&dyn Exporter> {
         Some(self)
+    }
+}
+
+/// What an XTTS model speaks in: conditioning latents and a speaker vector.
+pub struct Voice;
+
+impl Family for Voice {
+    fn name(&self) -> &'static str {
+        artifact::XTTS_VOICE
+    }
+
+    fn title(&self) -> &'static str {
+        "a voice of an XTTS model"
+    }
+
+    fn kinds(&self) -> &'static [&'static Kind] {
+        speech::KINDS
     }
 }

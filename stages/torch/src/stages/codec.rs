@@ -13,6 +13,8 @@ use crate::griffin_lim;
 use crate::machine::{Machine, free_memory, gpu_memory_used, parse_device};
 use crate::mel_rvq::MelRvq;
 use crate::stored;
+use crate::xtts::artifact::Model as XttsModel;
+use crate::xtts::codec::DvaeCodec;
 
 /// Of the memory that is free on a device, what is planned to be taken: the rest is for what the
 /// plan does not know of.
@@ -37,13 +39,18 @@ impl CodecUse {
     }
 }
 
-/// Reads a codec: what `vq.fit` or `model.import` makes, or a file of either kind.
+/// Reads a codec: what `vq.fit` or `model.import` makes, an XTTS model, or a file of the former kinds.
 pub fn open(
     artifact: &Fields,
     how: CodecUse,
     context: &mut dyn Context,
 ) -> Result<Box<dyn Codec>, StageError> {
     let dac = match stored_as(artifact)? {
+        Stored::Xtts => {
+            let codec = XttsModel::read("codec", Some(artifact), context)?;
+            let codec = codec.codec(how.device, context)?;
+            return Ok(Box::new(codec.with_threads(how.threads).with_rounds(how.rounds)));
+        }
         Stored::Tensors => {
             let config = dac_config(artifact, context)?;
             Dac::new(config, stored::weights(artifact, context)?, how.device)
@@ -64,6 +71,10 @@ pub fn open(
 /// The figures of a codec, from its configuration alone: its weights stay where they are.
 pub fn format(artifact: &Fields, context: &mut dyn Context) -> Result<CodecFormat, StageError> {
     match stored_as(artifact)? {
+        Stored::Xtts => {
+            let config = XttsModel::read("codec", Some(artifact), context)?.config;
+            Ok(DvaeCodec::format_of(&config.dvae, config.gpt.sample_rate))
+        }
         Stored::Tensors => Ok(dac_config(artifact, context)?.format()),
         Stored::File(blob) => {
             let bytes = context.read(blob)?;
@@ -107,12 +118,15 @@ pub fn budget_key(artifact: &Fields, device: &str) -> Digest {
 enum Stored<'a> {
     /// A Fish codec, tensor by tensor, with its configuration beside.
     Tensors,
+    /// An XTTS model, which has a DVAE.
+    Xtts,
     File(&'a Blob),
 }
 
 fn stored_as(artifact: &Fields) -> Result<Stored<'_>, StageError> {
     match artifact.text(artifact::FAMILY) {
         Some(artifact::DAC) => Ok(Stored::Tensors),
+        Some(artifact::XTTS) => Ok(Stored::Xtts),
         Some(other) => {
             let message = format!("port `codec` got a model of the family `{other}`");
             Err(StageError::with_help(message, ADVICE))
@@ -135,8 +149,8 @@ fn only_file(artifact: &Fields) -> Result<&Blob, StageError> {
     model.ok_or_else(|| StageError::failed("no codec arrived on port `codec`"))
 }
 
-const ADVICE: &str = "give `codec` a `vq.fit` stage, a `model.import` stage with the codec's file, \
-                      or a file that `vq.fit` has made";
+const ADVICE: &str = "give `codec` a `vq.fit` stage, a `model.import` stage with the codec's file or \
+                      an XTTS model, or a file that `vq.fit` has made";
 
 fn advised(error: TorchError) -> StageError {
     StageError::with_help(error.to_string(), ADVICE)

@@ -29,9 +29,13 @@ mod xtts_extend;
 mod xtts_file_tests;
 mod xtts_init;
 mod xtts_merge;
+mod xtts_synthesize;
+#[cfg(test)]
+mod xtts_tests;
 mod xtts_tune;
 #[cfg(test)]
 mod xtts_tune_tests;
+mod xtts_voice;
 
 use stage_core::{Blob, Context, Fields, Item, Reject, Setup, Stage, StageError};
 
@@ -59,6 +63,8 @@ pub fn all(machine: &Machine) -> Vec<Box<dyn Stage>> {
         Box::new(xtts_tune::XttsFinetune { machine: machine.clone() }),
         Box::new(xtts_tune::XttsLora { machine: machine.clone() }),
         Box::new(xtts_merge::XttsMerge),
+        Box::new(xtts_voice::XttsVoice { machine: machine.clone() }),
+        Box::new(xtts_synthesize::XttsSynthesize { machine: machine.clone() }),
         Box::new(asr_transcribe::AsrTranscribe { machine: machine.clone() }),
     ]
 }

@@ -12,23 +12,18 @@ const HIGHEST: f64 = 8_000.0;
 pub const HOP: i64 = 256;
 const WINDOW: i64 = 1_024;
 
-/// The figures of an analysis.
+/// The sizes of an analysis.
 #[derive(Clone, Copy, Debug)]
-pub struct MelFigures {
-    pub sample_rate: i64,
+pub struct MelShape {
     /// Points of the transform; the window lies in their middle.
     pub n_fft: i64,
     pub hop: i64,
     pub mels: i64,
-    /// Hz.
-    pub highest: f64,
-    /// Whether filters have an area of one, or a height.
-    pub have_unit_area: bool,
 }
 
 #[derive(Debug)]
 pub struct MelSpectrogram {
-    figures: MelFigures,
+    shape: MelShape,
     /// [n_fft].
     window: Tensor,
     /// [bins, mels].
@@ -44,28 +39,25 @@ pub struct LogMel {
 }
 
 impl MelSpectrogram {
+    /// `filters` are [bins, mels], row by row.
     pub fn new(
-        figures: MelFigures,
+        shape: MelShape,
         window: &[f32],
+        filters: &[f32],
         device: Device,
     ) -> Result<MelSpectrogram, TorchError> {
-        let MelFigures { sample_rate, n_fft, mels, highest, have_unit_area, .. } = figures;
-        let size = (n_fft / 2 + 1, mels);
-        let bands = (size.0 as usize, mels as usize);
-        let filters = htk_filters(bands, (sample_rate / 2) as f64, highest, have_unit_area);
+        let MelShape { n_fft, mels, .. } = shape;
         let before = (n_fft - window.len() as i64) / 2;
         let after = n_fft - window.len() as i64 - before;
         let window = Tensor::f_from_slice(window)?.f_constant_pad_nd([before, after])?;
-        Ok(MelSpectrogram {
-            figures,
-            window: window.f_to_device(device)?,
-            filters: Tensor::f_from_slice(&filters)?.f_view(size)?.f_to_device(device)?,
-        })
+        let filters = Tensor::f_from_slice(filters)?.f_view([n_fft / 2 + 1, mels])?;
+        let (window, filters) = (window.f_to_device(device)?, filters.f_to_device(device)?);
+        Ok(MelSpectrogram { shape, window, filters })
     }
 
     /// Waves [B, L] to power [B, mels, L / hop + 1].
     pub fn forward(&self, waves: &Tensor) -> Result<Tensor, TorchError> {
-        let MelFigures { n_fft, hop, .. } = self.figures;
+        let MelShape { n_fft, hop, .. } = self.shape;
         let (length, margin) = (waves.size2()?.1, n_fft / 2);
         if length <= margin {
             return Err(TorchError::Input(format!(
@@ -83,11 +75,6 @@ impl MelSpectrogram {
     pub fn filters(&self) -> &Tensor {
         &self.filters
     }
-
-    /// [n_fft].
-    pub fn window(&self) -> &Tensor {
-        &self.window
-    }
 }
 
 impl LogMel {
@@ -102,16 +89,11 @@ impl LogMel {
     }
 
     fn new(sample_rate: i64, n_fft: i64, mel_stats: &Tensor) -> Result<LogMel, TorchError> {
-        let figures = MelFigures {
-            sample_rate,
-            n_fft,
-            hop: HOP,
-            mels: mel_stats.size1()?,
-            highest: HIGHEST,
-            have_unit_area: true,
-        };
-        let device = mel_stats.device();
-        let spectrogram = MelSpectrogram::new(figures, &hann(WINDOW as usize), device)?;
+        let shape = MelShape { n_fft, hop: HOP, mels: mel_stats.size1()? };
+        let bands = ((n_fft / 2 + 1) as usize, shape.mels as usize);
+        let filters = htk_filters(bands, (sample_rate / 2) as f64, HIGHEST);
+        let (window, device) = (hann(WINDOW as usize), mel_stats.device());
+        let spectrogram = MelSpectrogram::new(shape, &window, &filters, device)?;
         Ok(LogMel { spectrogram, mel_stats: mel_stats.f_unsqueeze(1)? })
     }
 

@@ -3,6 +3,7 @@
 //! Tensors are named as in the published files. Shapes: B rows, T columns or frames, L samples,
 //! N codes, C channels.
 
+pub mod artifact;
 pub mod batch;
 pub mod codec;
 mod conditioning_encoder;
@@ -23,6 +24,7 @@ pub mod sound_fixture;
 pub mod speaker_encoder;
 mod trainee;
 pub mod tune;
+pub mod voice;
 
 pub use batch::{Batch, Clip, Layout, Packer, Parity, Purpose};
 pub use decode::{Sampling, Sentence, Spoken};

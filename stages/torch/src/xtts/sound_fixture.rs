@@ -9,7 +9,7 @@ use super::codec::DvaeCodec;
 use super::decoder::WaveformDecoder;
 use super::mel::LogMel;
 use super::resample::resample;
-use super::speaker_encoder::{SpeakerEncoder, tables};
+use super::speaker_encoder::SpeakerEncoder;
 use crate::codec::Codec;
 use crate::error::TorchError;
 use crate::fixture::{self, Outputs};
@@ -55,8 +55,13 @@ pub fn outputs(
             outputs.insert(name, resample(&wave, settings.sample_rate, *rate)?);
         }
     }
-    for (name, table) in tables(&settings.speaker_encoder)? {
-        outputs.insert(format!("table.{name}"), table);
+    let sizes = &settings.speaker_encoder;
+    for (name, table) in [
+        ("0.filter", sizes.emphasis_filter()),
+        ("1.spectrogram.window", sizes.hamming_window()),
+        ("1.mel_scale.fb", sizes.mel_filters()),
+    ] {
+        outputs.insert(format!("table.torch_spec.{name}"), Tensor::f_from_slice(&table)?);
     }
     codes(&settings, &mut weights, &waves, inputs, &mut outputs)?;
     spoken(&settings, &mut weights, inputs, &mut outputs)?;

@@ -4,7 +4,7 @@
 use stage_families::xtts::SpeakerEncoderConfig;
 use tch::{Device, Kind, Tensor};
 
-use super::mel::{MelFigures, MelSpectrogram};
+use super::mel::{MelShape, MelSpectrogram};
 use super::resample::resample;
 use crate::convolution::Geometry;
 use crate::error::TorchError;
@@ -12,11 +12,11 @@ use crate::layers::{Linear, Pass};
 use crate::weights::{Scope, Weights, usable};
 
 /// Channels of a block for each one that weighs them.
-pub const REDUCTION: i64 = 8;
+const REDUCTION: i64 = 8;
 /// Channels within the attention.
-pub const ATTENTION: i64 = 128;
+const ATTENTION: i64 = 128;
 /// By how much the stages make the mel bands fewer.
-pub const SHRINKING: i64 = 8;
+const SHRINKING: i64 = 8;
 
 const NORM_EPS: f64 = 1e-5;
 /// Added before the logarithm.
@@ -265,37 +265,12 @@ impl SpeakerEncoder {
     }
 }
 
-/// The tables that files hold beside the weights, under their names below `speaker_encoder`.
-pub fn tables(config: &SpeakerEncoderConfig) -> Result<Vec<(String, Tensor)>, TorchError> {
-    let mel = analysis(config, Device::Cpu)?;
-    let filter = Tensor::f_from_slice(&[-config.preemphasis as f32, 1.0])?.f_view([1, 1, 2])?;
-    let window = Tensor::f_from_slice(&hamming(config.window as usize))?;
-    let tables = [
-        ("torch_spec.0.filter", filter),
-        ("torch_spec.1.spectrogram.window", window),
-        ("torch_spec.1.mel_scale.fb", mel.filters().shallow_clone()),
-    ];
-    Ok(tables.map(|(name, tensor)| (name.to_owned(), tensor)).into())
-}
-
 fn is_derived(name: &str) -> bool {
     name.starts_with("torch_spec.") || name.ends_with(".num_batches_tracked")
 }
 
 fn analysis(config: &SpeakerEncoderConfig, device: Device) -> Result<MelSpectrogram, TorchError> {
-    let figures = MelFigures {
-        sample_rate: config.sample_rate,
-        n_fft: config.n_fft,
-        hop: config.hop,
-        mels: config.mels,
-        highest: (config.sample_rate / 2) as f64,
-        have_unit_area: false,
-    };
-    MelSpectrogram::new(figures, &hamming(config.window as usize), device)
-}
-
-/// The periodic Hamming window.
-fn hamming(points: usize) -> Vec<f32> {
-    let step = std::f64::consts::TAU / points as f64;
-    (0..points).map(|point| (0.54 - 0.46 * (step * point as f64).cos()) as f32).collect()
+    let SpeakerEncoderConfig { n_fft, hop, mels, .. } = *config;
+    let (window, filters) = (config.hamming_window(), config.mel_filters());
+    MelSpectrogram::new(MelShape { n_fft, hop, mels }, &window, &filters, device)
 }

@@ -1,0 +1,279 @@
+//! The kinds of the family `xtts` that speak: a voice of references, and sentences in it.
+
+use stage_core::artifact as words;
+use stage_core::catalogue::train::{SEED, absent, at_least_one, choice, count, number};
+use stage_core::cost::{Cost, Rates};
+use stage_core::{
+    Batching, Default, FieldSet, FieldType, InputPort, Kind, Mistake, OutputPort, Parameter,
+    ParameterType, Parameters, Place, Role, Work,
+};
+
+use crate::artifact;
+
+pub const KINDS: &[&Kind] = &[&VOICE, &SYNTHESIZE];
+
+const CLIP: &[(&str, FieldType)] = &[("audio", FieldType::Blob)];
+
+const LISTENED: Rates = Rates {
+    start: 5.0,
+    bytes_per_item: 140_000.0,
+    origin: "a voice takes a moment beside loading the model",
+    ..Rates::LIGHT
+};
+
+const SPEECH: Rates = Rates {
+    start: 5.0,
+    seconds_per_item: 0.1,
+    seconds_per_second: 0.25,
+    bytes_per_item: 44.0,
+    bytes_per_second: 48_000.0,
+    // The decoder's widest layers: 32 channels of f32 for each sample, some of them alive.
+    vram_per_second: 24_000.0 * 32.0 * 4.0 * 4.0,
+    model: Some(artifact::XTTS),
+    spread: 4.0,
+    origin: "a second of speech takes 21.5 steps of the GPT, each taken for 10 ms on an A100, and \
+             the decoder little beside them",
+    ..Rates::LIGHT
+};
+
+/// Seconds as the model's configuration has them where nothing is given.
+const fn seconds(name: &'static str, doc: &'static str) -> Parameter {
+    let parameter_type = ParameterType::Number { min: 0.33, max: 3600.0 };
+    absent(Parameter { parameter_type, ..number(name, 3600.0, 0.0, doc) })
+}
+
+pub static VOICE: Kind = Kind {
+    name: "xtts.voice",
+    summary: "Makes the voice that an XTTS model speaks in, of references.",
+    doc: "\
+The references are what `input` or `reference` gives: clips of one speaker, a few seconds each,
+without noise. Each is cut to `max_reference_seconds`. The speaker vector of the decoder is the mean
+of those of all references; the conditioning latents of the GPT are the mean of those of parts of
+`chunk_seconds` of all references one behind the other, up to `conditioning_seconds` in all. A part
+shorter than 0.33 s is left out.
+
+`speaker` takes one of the voices that came with the model (`speakers_xtts.pth`) in place of
+references.
+
+Latents belong to the GPT that made them: make the voice anew with the trained model.",
+    work: Work::Gather,
+    place: Place::Worker,
+    cost: Cost::Rates(LISTENED),
+    inputs: &[
+        InputPort {
+            reads: FieldSet::These(CLIP),
+            optional: true,
+            doc: "References as mono `audio/wav` at the rate of the model, 22,050 Hz.",
+            ..InputPort::DATASET
+        },
+        InputPort {
+            name: "reference",
+            reads: FieldSet::These(CLIP),
+            optional: true,
+            doc: "One reference, of `dataset.item`.",
+            takes: &[words::ITEM],
+            ..InputPort::ARTIFACT
+        },
+        InputPort {
+            name: "model",
+            reads: FieldSet::All,
+            doc: "The model that is to speak.",
+            takes: &[artifact::XTTS],
+            ..InputPort::ARTIFACT
+        },
+    ],
+    outputs: &[OutputPort {
+        name: "voice",
+        writes: &[("family", FieldType::Text), ("name", FieldType::Text)],
+        open: true,
+        doc: "`tensor/gpt_cond_latent` [1, 32, 1024] and `tensor/speaker_embedding` [1, 512, 1] in \
+              the published sizes, under the names of `speakers_xtts.pth`; `name` is that of the \
+              speaker, or empty.",
+        gives: &[artifact::XTTS_VOICE],
+        ..OutputPort::ARTIFACT
+    }],
+    parameters: &[
+        Parameter {
+            name: "speaker",
+            default: Default::Absent,
+            doc: "The name of a voice that came with the model.",
+            ..Parameter::BASE
+        },
+        seconds(
+            "conditioning_seconds",
+            "Seconds of the references that latents are made of; as the model says if not given.",
+        ),
+        seconds("chunk_seconds", "Seconds of each part; as the model says if not given."),
+        seconds(
+            "max_reference_seconds",
+            "Seconds of each reference that are looked at; as the model says if not given.",
+        ),
+    ],
+    check: chunks_fit,
+    ..Kind::BASE
+};
+
+fn chunks_fit(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
+    let given = |name: &str| match unknown.contains(&name) || !parameters.is_set(name) {
+        true => None,
+        false => parameters.number(name).ok(),
+    };
+    match (given("chunk_seconds"), given("conditioning_seconds")) {
+        (Some(chunk), Some(all)) if chunk > all => vec![Mistake {
+            parameter: "chunk_seconds",
+            message: format!("parts of {chunk} s do not fit into {all} s"),
+            help: Some("give at most `conditioning_seconds`".to_owned()),
+        }],
+        _ => Vec::new(),
+    }
+}
+
+pub static SYNTHESIZE: Kind = Kind {
+    name: "xtts.synthesize",
+    summary: "Speaks sentences with an XTTS model in a voice.",
+    doc: "\
+What is heard follows from the model, the voice, the text, the language, the seed and the
+parameters, whatever else is spoken: sentences are spoken `batch` at a time, and in f32 on the CPU
+each is the same to the bit in any batch. On a GPU and in half precision a batch of another size
+rounds differently, so that another code may be drawn now and then.
+
+A text that is longer than the language allows, or than the
+model has tokens for, is cut at the ends of sentences, then at commas, then between words; its pieces
+are spoken at once and joined. Texts with characters that the vocabulary lacks, or in a language
+without a tag, are set aside.
+
+A piece ends when the model says so, or at the most codes that it has positions for: 602, which are
+28 s, in the published sizes; `stop` says `limit` where one was cut there, and `max_codes` cuts
+earlier. `duration_ratio` is the length against that which the text would take at
+`characters_per_second`, and `loudness_slope` how much louder (or, below 0, softer) it gets, in dB a
+second. How long it took is in the notes, from which the real-time factor follows.
+
+Sentences of `model.audition` bring the checkpoint that speaks each; its decoder is that of the
+checkpoint too, and `model` is not needed. The voice is used as it is.",
+    place: Place::Worker,
+    cost: Cost::Rates(SPEECH),
+    batching: Batching::ByCount { parameter: "batch" },
+    inputs: &[
+        InputPort {
+            reads: FieldSet::These(&[("text", FieldType::Text)]),
+            may_read: &[("weights", FieldType::Blob), ("language", FieldType::Text)],
+            doc: "Sentences, of `corpus.sentences` for example, or of `model.audition`.",
+            ..InputPort::DATASET
+        },
+        InputPort {
+            name: "model",
+            reads: FieldSet::All,
+            optional: true,
+            doc: "The model; not needed where each sentence brings its own.",
+            takes: &[artifact::XTTS],
+            ..InputPort::ARTIFACT
+        },
+        InputPort {
+            name: "voice",
+            reads: FieldSet::All,
+            doc: "The voice that is spoken in.",
+            takes: &[artifact::XTTS_VOICE],
+            ..InputPort::ARTIFACT
+        },
+    ],
+    outputs: &[OutputPort {
+        writes: &[
+            ("audio", FieldType::Blob),
+            ("frames", FieldType::Number),
+            ("seconds", FieldType::Number),
+            ("stop", FieldType::Text),
+            ("pieces", FieldType::Number),
+            ("duration_ratio", FieldType::Number),
+            ("loudness_slope", FieldType::Number),
+        ],
+        doc: "`audio` at 24,000 Hz, its codes (`frames`) and `seconds`, `stop` (`end` or `limit`), \
+              the number of `pieces`, and what tells a bad sentence from a good one.",
+        ..OutputPort::DATASET
+    }],
+    parameters: &[
+        Parameter {
+            name: "language",
+            default: Default::Absent,
+            doc: "The language of all sentences, such as `en`; if not given, the `language` of \
+                  each.",
+            ..Parameter::BASE
+        },
+        left_to_the_model(number(
+            "temperature",
+            10.0,
+            0.0,
+            "How even the odds are; near 0 the likeliest is drawn. As the model says if not given.",
+        )),
+        left_to_the_model(number(
+            "top_p",
+            1.0,
+            0.0,
+            "Draws among the likeliest that together have this probability; as the model says if \
+             not given.",
+        )),
+        absent(Parameter {
+            parameter_type: ParameterType::Integer { min: 0, max: 1_000_000 },
+            ..count(
+                "top_k",
+                0,
+                "Draws among this number of the likeliest, 0: among all; as the model says if not \
+                 given.",
+            )
+        }),
+        left_to_the_model(Parameter {
+            parameter_type: ParameterType::Number { min: 0.01, max: 100.0 },
+            ..number(
+                "repetition_penalty",
+                100.0,
+                0.0,
+                "Makes codes that were drawn before less likely, 1: not; as the model says if not \
+                 given.",
+            )
+        }),
+        Parameter {
+            parameter_type: ParameterType::Number { min: 0.05, max: 20.0 },
+            ..number("speed", 20.0, 1.0, "How fast it speaks, 2.0 being twice as fast.")
+        },
+        absent(Parameter {
+            parameter_type: ParameterType::Integer { min: 1, max: 1_000_000 },
+            ..count(
+                "max_codes",
+                0,
+                "No piece has more codes; what the model has positions for if not given.",
+            )
+        }),
+        Parameter {
+            parameter_type: ParameterType::Number { min: 0.1, max: 1000.0 },
+            ..number("characters_per_second", 1000.0, 14.0, "How fast the language is spoken.")
+        },
+        choice(
+            "precision",
+            &["auto", "f32", "bf16", "fp16"],
+            "What the GPT computes in; `auto`: as the model is kept, and f32 on the CPU.",
+        ),
+        choice(
+            "parity",
+            &["corrected", "upstream"],
+            "`upstream` samples as the original project does: code 1 and the start count as drawn \
+             before the first code.",
+        ),
+        Parameter {
+            role: Role::Execution,
+            ..at_least_one(
+                count(
+                    "batch",
+                    8,
+                    "Sentences that are spoken at once; halved where they do not fit into memory. \
+                     Changes no result.",
+                ),
+                65_536,
+            )
+        },
+        SEED,
+    ],
+    ..Kind::BASE
+};
+
+const fn left_to_the_model(parameter: Parameter) -> Parameter {
+    Parameter { default: Default::Absent, ..parameter }
+}

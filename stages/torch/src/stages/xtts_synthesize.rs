@@ -1,0 +1,348 @@
+//! `xtts.synthesize`: sentences spoken by an XTTS model in a voice.
+
+use std::time::{Duration, Instant};
+
+use stage_core::{
+    Blob, Context, Fields, Item, ItemJob, Job, Kind, NewValue, Parameters, Reject, Setup, Stage,
+    StageError,
+};
+use stage_families::artifact;
+use stage_families::xtts::{Language, SamplingConfig, Tokenizer, pieces, speech};
+use tch::Device;
+
+use crate::autoregressive::{Seeded, Stop};
+use crate::error::{TorchError, guarded};
+use crate::loaded::{Loaded, brought};
+use crate::machine::Machine;
+use crate::measure::Pace;
+use crate::mel::to_vec;
+use crate::utterance::{Said, Utterance, sentence_seed, speak_batches};
+use crate::xtts::artifact::Model;
+use crate::xtts::decode::{Sampling, Sentence};
+use crate::xtts::decoder::WaveformDecoder;
+use crate::xtts::voice::Voice;
+use crate::xtts::{Gpt, Parity};
+
+/// Pieces of texts that are drawn at once; more would take more memory than they gain.
+const AT_ONCE: usize = 8;
+
+pub struct XttsSynthesize {
+    pub machine: Machine,
+}
+
+impl Stage for XttsSynthesize {
+    fn kind(&self) -> &'static Kind {
+        &speech::SYNTHESIZE
+    }
+
+    fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError> {
+        guarded(|| Ok(Job::Item(Box::new(self.job(&setup, context)?))))
+    }
+}
+
+struct SynthesizeJob {
+    /// The model on the port; needed for sentences that bring none.
+    base: Option<Fields>,
+    voice: Fields,
+    loaded: Loaded<Speaker>,
+    device: Device,
+    /// What the GPT computes in; none: as it is kept.
+    kind: Option<tch::Kind>,
+    manner: Manner,
+    pace: Pace,
+    seed: u64,
+}
+
+/// What the manifest says of how to speak; the model says the rest.
+struct Manner {
+    language: Option<String>,
+    temperature: Option<f64>,
+    top_k: Option<i64>,
+    top_p: Option<f64>,
+    repetition_penalty: Option<f64>,
+    most_codes: Option<i64>,
+    speed: f64,
+    parity: Parity,
+}
+
+/// A model that is ready to speak in the voice.
+struct Speaker {
+    gpt: Gpt,
+    decoder: WaveformDecoder,
+    tokenizer: Tokenizer,
+    voice: Voice,
+    sampling: Sampling,
+    most_text_tokens: usize,
+    most_codes: usize,
+    sample_rate: u32,
+}
+
+/// A part of a text that is spoken in one go.
+struct Piece {
+    /// The place of its item.
+    item: usize,
+    tokens: Vec<i64>,
+    noise: Seeded,
+}
+
+/// What a piece, or all pieces of an item, sound like.
+#[derive(Default)]
+struct Spoken {
+    samples: Vec<f32>,
+    codes: usize,
+    pieces: usize,
+    is_cut: bool,
+    work: Duration,
+}
+
+impl XttsSynthesize {
+    fn job(&self, setup: &Setup, context: &mut dyn Context) -> Result<SynthesizeJob, StageError> {
+        let parameters = &setup.parameters;
+        let port = |name: &str| setup.artifacts.get(name).and_then(|artifacts| artifacts.first());
+        let device = self.machine.open(&setup.device)?;
+        let kind = match parameters.text("precision")? {
+            "f32" => Some(tch::Kind::Float),
+            "bf16" => Some(tch::Kind::BFloat16),
+            "fp16" => Some(tch::Kind::Half),
+            _ if device.is_cuda() => None,
+            _ => Some(tch::Kind::Float),
+        };
+        let missing = || StageError::failed("no voice arrived on port `voice`");
+        let job = SynthesizeJob {
+            base: port("model").cloned(),
+            voice: port("voice").ok_or_else(missing)?.clone(),
+            loaded: Loaded::default(),
+            device,
+            kind,
+            manner: Manner::of(parameters)?,
+            pace: Pace { characters_per_second: parameters.number("characters_per_second")? },
+            seed: parameters.integer("seed")? as u64,
+        };
+        if let Some(base) = &job.base {
+            // Before a sentence is waited for, and without loading the model.
+            let model = Model::read("model", Some(base), context)?;
+            Voice::read("voice", Some(&job.voice), &model.config, Device::Cpu, context)?;
+        }
+        Ok(job)
+    }
+}
+
+impl Manner {
+    fn of(parameters: &Parameters) -> Result<Manner, StageError> {
+        let number = |name: &str| match parameters.is_set(name) {
+            true => parameters.number(name).map(Some),
+            false => Ok(None),
+        };
+        let count = |name: &str| match parameters.is_set(name) {
+            true => parameters.integer(name).map(Some),
+            false => Ok(None),
+        };
+        let language = match parameters.is_set("language") {
+            true => Some(parameters.text("language")?.to_owned()),
+            false => None,
+        };
+        Ok(Manner {
+            language,
+            temperature: number("temperature")?,
+            top_k: count("top_k")?,
+            top_p: number("top_p")?,
+            repetition_penalty: number("repetition_penalty")?,
+            most_codes: count("max_codes")?,
+            speed: parameters.number("speed")?,
+            parity: match parameters.text("parity")? {
+                "upstream" => Parity::Upstream,
+                _ => Parity::Correct,
+            },
+        })
+    }
+
+    fn sampling(&self, own: &SamplingConfig) -> Sampling {
+        Sampling {
+            temperature: self.temperature.unwrap_or(own.temperature),
+            top_k: self.top_k.unwrap_or(own.top_k),
+            top_p: self.top_p.unwrap_or(own.top_p),
+            repetition_penalty: self.repetition_penalty.unwrap_or(own.repetition_penalty),
+        }
+    }
+}
+
+impl ItemJob for SynthesizeJob {
+    fn process(&self, items: &[Item], context: &mut dyn Context) -> Result<Vec<Said>, StageError> {
+        speak_batches(items, context, |items, weights, context| {
+            // Loading needs the context, and so does speaking.
+            self.loaded.with(weights, || self.load(weights, context), |_| ())?;
+            let never = || Err(StageError::failed("the model is gone"));
+            self.loaded.with(weights, never, |speaker| self.speak(speaker, items, context))?
+        })
+    }
+}
+
+impl SynthesizeJob {
+    fn load(
+        &self,
+        weights: Option<&Blob>,
+        context: &mut dyn Context,
+    ) -> Result<Speaker, StageError> {
+        let brought = brought(weights, context)?;
+        let model = Model::read("model", brought.as_ref().or(self.base.as_ref()), context)?;
+        let kind = match self.kind {
+            Some(kind) => kind,
+            None => model.kind(context)?,
+        };
+        let vocabulary = model.fields.blob(artifact::VOCABULARY);
+        let vocabulary =
+            vocabulary.ok_or_else(|| Model::refused("model", "it has no vocabulary"))?;
+        let tokenizer = Tokenizer::read(&context.read(vocabulary)?).map_err(TorchError::from)?;
+        let gpt = &model.config.gpt;
+        let most = gpt.max_generated_tokens();
+        Ok(Speaker {
+            tokenizer,
+            voice: Voice::read("voice", Some(&self.voice), &model.config, self.device, context)?,
+            sampling: self.manner.sampling(&model.config.sampling),
+            most_text_tokens: gpt.max_text_tokens.max(0) as usize,
+            most_codes: self.manner.most_codes.unwrap_or(most).clamp(1, most) as usize,
+            sample_rate: model.config.decoder.sample_rate as u32,
+            gpt: model.gpt(self.device, kind, context)?,
+            decoder: model.decoder(self.device, context)?,
+        })
+    }
+
+    /// Items of one model; the pieces of all of them are spoken together.
+    fn speak(
+        &self,
+        speaker: &Speaker,
+        items: &[Item],
+        context: &mut dyn Context,
+    ) -> Result<Vec<Said>, StageError> {
+        let mut rejects: Vec<Option<Reject>> = Vec::with_capacity(items.len());
+        let mut all = Vec::new();
+        for (place, item) in items.iter().enumerate() {
+            match self.pieces(speaker, place, item) {
+                Ok(pieces) => {
+                    all.extend(pieces);
+                    rejects.push(None);
+                }
+                Err(reject) => rejects.push(Some(reject)),
+            }
+        }
+        let mut spoken: Vec<Spoken> = items.iter().map(|_| Spoken::default()).collect();
+        for pieces in all.chunks_mut(AT_ONCE) {
+            if context.stopping() {
+                return Err(StageError::Stopped);
+            }
+            let places: Vec<usize> = pieces.iter().map(|piece| piece.item).collect();
+            let parts = speaker.speak(pieces, &self.manner)?;
+            for (place, part) in places.into_iter().zip(parts) {
+                spoken[place].add(part);
+            }
+        }
+        let results = items.iter().zip(rejects).zip(spoken);
+        results
+            .map(|((item, reject), spoken)| match reject {
+                Some(reject) => Ok(Err(reject)),
+                None => self.said(item, spoken, speaker.sample_rate),
+            })
+            .collect()
+    }
+
+    /// The pieces of a text, each with noise of its own.
+    fn pieces(&self, speaker: &Speaker, place: usize, item: &Item) -> Result<Vec<Piece>, Reject> {
+        let text = item.fields.text("text").unwrap_or_default();
+        let code = self.manner.language.as_deref().or_else(|| item.fields.text("language"));
+        let Some(code) = code else {
+            let advice = "give the stage a `language`, or each sentence";
+            return Err(Reject::new("no-language", format!("its language is not known; {advice}")));
+        };
+        let language = Language::of(code);
+        // What the vocabulary lacks is told of the whole text.
+        speaker.tokenizer.encode(text, &language)?;
+        let fits = |piece: &str| {
+            let tokens = speaker.tokenizer.encode(piece, &language).map(|piece| piece.ids.len());
+            piece.chars().count() <= language.character_limit()
+                && tokens.is_ok_and(|tokens| tokens <= speaker.most_text_tokens)
+        };
+        let seed = sentence_seed(self.seed, text);
+        let mut all = Vec::new();
+        for (at, piece) in pieces(text, &fits).iter().enumerate() {
+            // Signs alone may be nothing once they are cleaned.
+            let Ok(encoded) = speaker.tokenizer.encode(piece, &language) else { continue };
+            let noise = Seeded::new(sentence_seed(seed, &at.to_string()));
+            all.push(Piece { item: place, tokens: encoded.ids, noise });
+        }
+        Ok(all)
+    }
+
+    fn said(&self, item: &Item, spoken: Spoken, rate: u32) -> Result<Said, StageError> {
+        if spoken.codes == 0 {
+            let reason = "the model ended before it spoke: it is not trained enough for this text";
+            return Ok(Err(Reject::new("silent", reason)));
+        }
+        let utterance = Utterance {
+            text: item.fields.text("text").unwrap_or_default(),
+            samples: &spoken.samples,
+            rate,
+            frames: spoken.codes,
+            pace: self.pace,
+            work: spoken.work,
+        };
+        let stop = if spoken.is_cut { "limit" } else { "end" };
+        let mut output = utterance
+            .output()?
+            .with("stop", NewValue::Text(stop.to_owned()))
+            .with("pieces", NewValue::Number(spoken.pieces as f64));
+        output.note(format!("ended by {stop}"), 1);
+        if spoken.pieces > 1 {
+            output.note("cut into pieces", 1);
+        }
+        Ok(Ok(output))
+    }
+}
+
+impl Speaker {
+    /// What each of some pieces sounds like, and its share of the time that they took together.
+    fn speak(&self, pieces: &mut [Piece], manner: &Manner) -> Result<Vec<Spoken>, TorchError> {
+        let _guard = tch::no_grad_guard();
+        let begin = Instant::now();
+        let latents = self.voice.latents.f_squeeze_dim(0)?;
+        let sentences = pieces.iter_mut().map(|piece| Sentence {
+            latents: &latents,
+            text: &piece.tokens,
+            most: self.most_codes,
+            noise: &mut piece.noise,
+        });
+        let drawn = self.gpt.speak(sentences.collect(), &self.sampling, manner.parity)?;
+        let mut spoken = Vec::with_capacity(pieces.len());
+        for (piece, drawn) in pieces.iter().zip(drawn) {
+            let hidden = self.gpt.hidden_states(&latents, &piece.tokens, &drawn.codes)?;
+            let hidden = hidden.f_to_kind(tch::Kind::Float)?.f_unsqueeze(0)?;
+            let wave = self.decoder.forward(&hidden, &self.voice.vector, manner.speed)?;
+            let is_cut = drawn.stop != Stop::End;
+            spoken.push(Spoken {
+                samples: to_vec(&wave.f_view(-1)?)?,
+                codes: drawn.codes.len() - usize::from(!is_cut),
+                pieces: 1,
+                is_cut,
+                work: Duration::ZERO,
+            });
+        }
+        let total: usize = spoken.iter().map(|spoken| spoken.codes).sum();
+        let took = begin.elapsed();
+        for spoken in &mut spoken {
+            spoken.work = took.mul_f64(spoken.codes as f64 / total.max(1) as f64);
+        }
+        Ok(spoken)
+    }
+}
+
+impl Spoken {
+    /// Another piece behind it. One that the model ended at once is not heard.
+    fn add(&mut self, piece: Spoken) {
+        self.is_cut |= piece.is_cut;
+        self.work += piece.work;
+        self.pieces += 1;
+        if piece.codes > 0 {
+            self.samples.extend(piece.samples);
+            self.codes += piece.codes;
+        }
+    }
+}

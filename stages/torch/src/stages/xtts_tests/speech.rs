@@ -1,0 +1,137 @@
+//! Sentences.
+
+use stage_core::{Context, NewValue, ParameterValue};
+use stage_formats::checkpoint;
+
+use super::*;
+use crate::wave;
+
+/// A model and a voice of it.
+fn speaker(bench: &mut Bench) -> (Fields, Fields) {
+    let model = model(&[], bench);
+    let voice = voice_of(&[], &model, &[(RATE, noise(1.0, 1))], bench).unwrap();
+    (model, voice)
+}
+
+/// Few codes: a random model seldom ends by itself.
+fn speak(
+    more: Written,
+    (model, voice): &(Fields, Fields),
+    items: &[Item],
+    bench: &mut Bench,
+) -> Result<Vec<Result<Fields, Reject>>, StageError> {
+    let written = [&[("max_codes", whole(6))][..], more].concat();
+    let ports = [("model", model), ("voice", voice)];
+    let results = job(&spoken::SYNTHESIZE, &written, &ports, bench)?.process(items, bench)?;
+    Ok(kept(results, bench))
+}
+
+fn audio(fields: &Fields) -> cache::Digest {
+    fields.blob("audio").unwrap().digest
+}
+
+#[test]
+fn a_sentence_sounds_the_same_whatever_else_is_spoken() {
+    let mut bench = Bench::default();
+    let speaker = speaker(&mut bench);
+    let all = [("hello", "en"), ("how are you today", "en"), ("hello", "en"), ("hello", "fi")];
+    let all = all.map(|(words, language)| sentence(words, language));
+    let spoken = speak(&[], &speaker, &all, &mut bench).unwrap();
+    let spoken: Vec<Fields> = spoken.into_iter().map(Result::unwrap).collect();
+    assert_eq!(spoken[0], spoken[2]);
+    assert_ne!(audio(&spoken[0]), audio(&spoken[3]), "the language counts");
+    let alone = speak(&[], &speaker, &all[1..2], &mut bench).unwrap();
+    assert_eq!(Ok(&spoken[1]), alone[0].as_ref());
+    let other = speak(&[("seed", whole(2))], &speaker, &all[1..2], &mut bench).unwrap();
+    assert_ne!(audio(&spoken[1]), audio(other[0].as_ref().unwrap()));
+}
+
+#[test]
+fn speech_is_as_long_as_its_codes_and_its_speed_say() {
+    let mut bench = Bench::default();
+    let speaker = speaker(&mut bench);
+    let item = [sentence("hello", "en")];
+    for (speed, frames) in [(1.0, 6), (2.0, 3), (0.5, 12)] {
+        let written = [("speed", ParameterValue::Number(speed))];
+        let spoken = speak(&written, &speaker, &item, &mut bench).unwrap().remove(0).unwrap();
+        assert_eq!(spoken.number("frames"), Some(6.0));
+        assert_eq!(spoken.text("stop"), Some("limit"));
+        let blob = spoken.blob("audio").unwrap().clone();
+        let wave = wave::read(&Context::read(&mut bench, &blob).unwrap()).unwrap();
+        let columns = (frames * 4) as f64 * 24_000.0 / 22_050.0;
+        assert_eq!((wave.rate, wave.samples.len()), (24_000, columns as usize * 256));
+        assert_eq!(spoken.number("seconds"), Some(wave.samples.len() as f64 / 24_000.0));
+    }
+}
+
+#[test]
+fn a_long_text_is_spoken_in_pieces_one_behind_the_other() {
+    let mut bench = Bench::default();
+    let speaker = speaker(&mut bench);
+    // Each sentence fits into the 200 tokens of the model, and no two of them do.
+    let words = ["lorem"; 22].join(" ");
+    let long = format!("{words}. {words}! {words}.");
+    let spoken = speak(&[], &speaker, &[sentence(&long, "en")], &mut bench).unwrap();
+    let spoken = spoken[0].as_ref().unwrap();
+    assert_eq!((spoken.number("pieces"), spoken.number("frames")), (Some(3.0), Some(18.0)));
+    let short = speak(&[], &speaker, &[sentence("hello", "en")], &mut bench).unwrap();
+    assert_eq!(short[0].as_ref().unwrap().number("pieces"), Some(1.0));
+}
+
+#[test]
+fn texts_that_cannot_be_spoken_are_set_aside_with_the_reason() {
+    let mut bench = Bench::default();
+    let speaker = speaker(&mut bench);
+    let mut unknown = sentence("hello", "en");
+    unknown.fields.remove("language");
+    let items = [sentence("ሰላም", "en"), sentence("hola", "es"), unknown, sentence("hello", "en")];
+    let spoken = speak(&[], &speaker, &items, &mut bench).unwrap();
+    let code = |at: usize| spoken[at].as_ref().err().map(|reject| reject.code.as_str());
+    assert_eq!(code(0), Some("unknown-characters"));
+    assert_eq!(code(1), Some("unknown-language"));
+    assert_eq!(code(2), Some("no-language"));
+    assert_eq!(code(3), None);
+    let given = speak(&[("language", text("en"))], &speaker, &items[2..], &mut bench).unwrap();
+    assert_eq!(given[0], given[1]);
+}
+
+#[test]
+fn a_checkpoint_that_a_sentence_brings_speaks_it() {
+    let mut bench = Bench::default();
+    let (own, voice) = speaker(&mut bench);
+    let other = model(&[("seed", whole(2))], &mut bench);
+    let mut item = |model: &Fields| {
+        let fields =
+            model.iter().map(|(name, value)| (name.to_string(), NewValue::Kept(value.clone())));
+        let checkpoint = checkpoint::item(4, None, fields.collect()).unwrap();
+        let output = Output { values: checkpoint.values, notes: Vec::new() };
+        let weights = bench.keep_all(output).get(checkpoint::WEIGHTS).cloned().unwrap();
+        let mut item = sentence("hello", "en");
+        item.fields.set(checkpoint::WEIGHTS, weights);
+        item
+    };
+    let items = [item(&own), item(&other)];
+    let written = [("max_codes", whole(6))];
+    let ports = [("voice", &voice)];
+    let job = job(&spoken::SYNTHESIZE, &written, &ports, &mut bench).unwrap();
+    let results = job.process(&items, &mut bench).unwrap();
+    let results = kept(results, &mut bench);
+    for (model, spoken) in [own, other].into_iter().zip(&results) {
+        let speaker = (model, voice.clone());
+        let alone = speak(&[], &speaker, &[sentence("hello", "en")], &mut bench).unwrap();
+        assert_eq!(alone[0], *spoken);
+    }
+    let error = job.process(&[sentence("hello", "en")], &mut bench).unwrap_err();
+    assert!(matches!(error, StageError::Unable { .. }), "{error:?}");
+}
+
+#[test]
+fn a_voice_of_other_sizes_is_refused_before_any_sentence() {
+    let mut bench = Bench::default();
+    let (_, voice) = speaker(&mut bench);
+    let wider = model(&[("width", whole(128))], &mut bench);
+    let error = speak(&[], &(wider.clone(), voice), &[], &mut bench).unwrap_err();
+    assert!(error.to_string().contains("[1, 32, 64], expected [1, 32, 128]"), "{error}");
+    let error = speak(&[], &(wider.clone(), wider), &[], &mut bench).unwrap_err();
+    assert!(error.to_string().contains("is no voice of an XTTS model"), "{error}");
+}

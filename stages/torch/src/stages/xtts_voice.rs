@@ -1,0 +1,186 @@
+//! `xtts.voice`: the voice that an XTTS model speaks in.
+
+use stage_core::{
+    Context, Fields, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, Parameters,
+    PortOutput, Reject, Setup, Stage, StageError,
+};
+use stage_families::artifact;
+use stage_families::xtts::{SPEAKERS_FILE, Speakers, speech};
+use stage_formats::WeightFile;
+use tch::Device;
+
+use super::check_rate;
+use crate::error::{TorchError, guarded};
+use crate::machine::Machine;
+use crate::wave;
+use crate::xtts::artifact::Model;
+use crate::xtts::voice::{LATENTS, Listening, VECTOR, VoiceEncoder};
+
+pub struct XttsVoice {
+    pub machine: Machine,
+}
+
+impl Stage for XttsVoice {
+    fn kind(&self) -> &'static Kind {
+        &speech::VOICE
+    }
+
+    fn open(&self, setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        let device = self.machine.open(&setup.device)?;
+        Ok(Job::Gather(Box::new(VoiceJob { parameters: setup.parameters, device })))
+    }
+}
+
+struct VoiceJob {
+    parameters: Parameters,
+    device: Device,
+}
+
+impl GatherJob for VoiceJob {
+    fn run(
+        &mut self,
+        input: GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        guarded(|| self.make(&input, context))
+    }
+}
+
+impl VoiceJob {
+    fn make(
+        &self,
+        input: &GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<GatherOutput, StageError> {
+        let model = Model::read("model", input.artifact("model"), context)?;
+        let speaker = match self.parameters.is_set("speaker") {
+            true => Some(self.parameters.text("speaker")?),
+            false => None,
+        };
+        let has_references =
+            ["input", "reference"].iter().any(|port| input.ports.contains_key(*port));
+        let tensors = match speaker {
+            Some(_) if has_references => {
+                return Err(StageError::with_help(
+                    "both references and a `speaker` are given",
+                    "leave out one of them",
+                ));
+            }
+            Some(name) => known(&model, name, context)?,
+            None => self.heard(&model, input, context)?,
+        };
+        let mut values = vec![
+            (artifact::FAMILY.to_owned(), NewValue::Text(artifact::XTTS_VOICE.to_owned())),
+            ("name".to_owned(), NewValue::Text(speaker.unwrap_or_default().to_owned())),
+        ];
+        if let Some(license) = model.fields.get(artifact::LICENSE) {
+            values.push((artifact::LICENSE.to_owned(), NewValue::Kept(license.clone())));
+        }
+        values.extend(tensors);
+        Ok(GatherOutput::default().with("voice", PortOutput::Artifact(values)))
+    }
+
+    /// The voice of references.
+    fn heard(
+        &self,
+        model: &Model,
+        input: &GatherInput,
+        context: &mut dyn Context,
+    ) -> Result<Vec<(String, NewValue)>, StageError> {
+        let references = references(model, input, context)?;
+        let listening = self.listening(model)?;
+        let encoder = VoiceEncoder::of(model, self.device, context)?;
+        encoder.voice(&references, &listening, self.device)?.values(context)
+    }
+
+    fn listening(&self, model: &Model) -> Result<Listening, StageError> {
+        let own = &model.config.sampling;
+        let seconds = |name: &str, own: f64| match self.parameters.is_set(name) {
+            true => self.parameters.number(name),
+            false => Ok(own),
+        };
+        Ok(Listening {
+            conditioning: seconds("conditioning_seconds", own.conditioning_seconds)?,
+            chunk: seconds("chunk_seconds", own.conditioning_chunk_seconds)?,
+            reference: seconds("max_reference_seconds", own.max_reference_seconds)?,
+        })
+    }
+}
+
+/// The waves of all references; those that cannot be read are set aside.
+fn references(
+    model: &Model,
+    input: &GatherInput,
+    context: &mut dyn Context,
+) -> Result<Vec<Vec<f32>>, StageError> {
+    let mut waves = Vec::new();
+    let mut rejects = Vec::new();
+    if let Some(reference) = input.artifact("reference") {
+        let wave = read(model, reference, context)?;
+        waves.push(wave.map_err(|reject| Model::refused("reference", &reject.reason))?);
+    }
+    if input.ports.contains_key("input") {
+        for (place, item) in input.items("input")?.iter().enumerate() {
+            match read(model, &item.fields, context)? {
+                Ok(wave) => waves.push(wave),
+                Err(reject) => rejects.push((place, reject)),
+            }
+        }
+        if !rejects.is_empty() {
+            context.set_aside("input", rejects)?;
+        }
+    }
+    match waves.is_empty() {
+        false => Ok(waves),
+        true => Err(StageError::with_help(
+            "there is no reference to make a voice of",
+            "give `input` a data set of clips, `reference` a `dataset.item`, or `speaker` the name \
+             of a voice that came with the model",
+        )),
+    }
+}
+
+fn read(
+    model: &Model,
+    fields: &Fields,
+    context: &mut dyn Context,
+) -> Result<Result<Vec<f32>, Reject>, StageError> {
+    let Some(blob) = fields.blob("audio") else {
+        return Ok(Err(Reject::new("no-audio", "it has no `audio`")));
+    };
+    let wave = wave::read(&context.read(blob)?);
+    Ok(wave.and_then(|wave| {
+        check_rate(wave.rate, model.config.gpt.sample_rate as u32, "model")?;
+        Ok(wave.samples)
+    }))
+}
+
+/// A voice that came with the model.
+fn known(
+    model: &Model,
+    name: &str,
+    context: &mut dyn Context,
+) -> Result<Vec<(String, NewValue)>, StageError> {
+    let Some(blob) = model.fields.blob(SPEAKERS_FILE) else {
+        return Err(StageError::with_help(
+            format!(
+                "the model came without `{SPEAKERS_FILE}`, so that it knows no speaker `{name}`"
+            ),
+            "import the model with that file beside it, or give references",
+        ));
+    };
+    let file = WeightFile::read(context.open(blob)?).map_err(TorchError::from)?;
+    let speakers = Speakers::read(file, &model.config).map_err(TorchError::from)?;
+    let Some(speaker) = speakers.speaker(name).map_err(TorchError::from)? else {
+        let known: Vec<&str> = speakers.names().collect();
+        return Err(StageError::with_help(
+            format!("there is no speaker `{name}`"),
+            format!("those that came with the model are {}", known.join(", ")),
+        ));
+    };
+    let value = |(name, tensor): (&str, _)| -> Result<_, StageError> {
+        let value = artifact::tensor_value(tensor).map_err(TorchError::from)?;
+        Ok((artifact::tensor_field(name), value))
+    };
+    [(LATENTS, &speaker.latents), (VECTOR, &speaker.vector)].into_iter().map(value).collect()
+}

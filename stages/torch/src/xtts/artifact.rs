@@ -1,0 +1,132 @@
+//! A model as an artifact, for those who speak and encode with it; its tensors are still in the
+//! store, and each part is read by itself.
+
+use stage_core::{Context, Fields, StageError};
+use stage_families::artifact;
+use stage_families::xtts::{
+    Config, DECODER_PREFIX, DVAE_PREFIX, GPT_PREFIX, MEL_STATS, SPEAKER_ENCODER_PREFIX,
+};
+use tch::{Device, Kind, Tensor};
+
+use super::codec::DvaeCodec;
+use super::decoder::WaveformDecoder;
+use super::gpt::Gpt;
+use super::speaker_encoder::SpeakerEncoder;
+use crate::arrived::{Arrived, Family};
+use crate::error::TorchError;
+use crate::stored;
+use crate::weights::{Weights, usable};
+
+const FAMILY: Family = Family {
+    name: artifact::XTTS,
+    title: "XTTS model",
+    advice: "give it a stage of the kind `model.import`, `xtts.init` or `xtts.finetune`",
+};
+
+#[derive(Debug)]
+pub struct Model {
+    pub fields: Fields,
+    pub config: Config,
+}
+
+impl Model {
+    pub fn read(
+        port: &str,
+        fields: Option<&Fields>,
+        context: &mut dyn Context,
+    ) -> Result<Model, StageError> {
+        let arrived = Arrived::on(port, fields, &FAMILY)?;
+        let config = Config::parse(&arrived.file(artifact::CONFIG, context)?)?;
+        Ok(Model { fields: arrived.fields.clone(), config })
+    }
+
+    /// The error that it is of no use, and why.
+    pub fn refused(port: &str, why: &str) -> StageError {
+        FAMILY.refusal(port, why)
+    }
+
+    /// The tensors with one of these beginnings, under their whole names.
+    pub fn tensors(
+        &self,
+        beginnings: &[&str],
+        context: &mut dyn Context,
+    ) -> Result<Weights, StageError> {
+        let mut weights = Weights::default();
+        for (name, blob) in artifact::tensors(&self.fields) {
+            if beginnings.iter().any(|beginning| name.starts_with(beginning)) {
+                weights.insert(name, stored::recall(blob, context)?);
+            }
+        }
+        Ok(weights)
+    }
+
+    /// The tensors of a part, under their names within it.
+    fn part(&self, prefix: &str, context: &mut dyn Context) -> Result<Weights, StageError> {
+        let weights = self.tensors(&[prefix], context)?;
+        let own = |(name, tensor): (String, Tensor)| (name[prefix.len()..].to_owned(), tensor);
+        Ok(weights.into_iter().map(own).collect())
+    }
+
+    /// The type that the tensors of the GPT are kept in: that of the largest one.
+    pub fn kind(&self, context: &mut dyn Context) -> Result<Kind, StageError> {
+        let own = artifact::tensors(&self.fields).filter(|(name, _)| name.starts_with(GPT_PREFIX));
+        let largest = own.max_by_key(|(_, blob)| blob.size);
+        let (_, blob) = largest.ok_or_else(|| Model::refused("model", "it has no GPT"))?;
+        Ok(stored::recall(blob, context)?.kind())
+    }
+
+    pub fn gpt(
+        &self,
+        device: Device,
+        kind: Kind,
+        context: &mut dyn Context,
+    ) -> Result<Gpt, StageError> {
+        let weights = self.tensors(&[GPT_PREFIX], context)?.moved(device, Some(kind))?;
+        Ok(Gpt::load(&self.config.gpt, weights)?)
+    }
+
+    pub fn decoder(
+        &self,
+        device: Device,
+        context: &mut dyn Context,
+    ) -> Result<WaveformDecoder, StageError> {
+        let weights = self.part(DECODER_PREFIX, context)?;
+        Ok(WaveformDecoder::load(&self.config, weights, device)?)
+    }
+
+    pub fn speaker_encoder(
+        &self,
+        device: Device,
+        context: &mut dyn Context,
+    ) -> Result<SpeakerEncoder, StageError> {
+        let weights = self.part(SPEAKER_ENCODER_PREFIX, context)?;
+        Ok(SpeakerEncoder::load(&self.config.speaker_encoder, weights, device)?)
+    }
+
+    /// What both mel spectrograms are divided by: [mels].
+    pub fn mel_stats(
+        &self,
+        device: Device,
+        context: &mut dyn Context,
+    ) -> Result<Tensor, StageError> {
+        let stats = self.tensors(&[MEL_STATS], context)?.remove(MEL_STATS);
+        let missing = || TorchError::Model(format!("there is no tensor `{MEL_STATS}`"));
+        Ok(usable(MEL_STATS, stats.ok_or_else(missing)?, device)?)
+    }
+
+    pub fn codec(
+        &self,
+        device: Device,
+        context: &mut dyn Context,
+    ) -> Result<DvaeCodec, StageError> {
+        let weights = self.part(DVAE_PREFIX, context)?;
+        if weights.names().next().is_none() {
+            return Err(StageError::with_help(
+                "the model on port `codec` has no DVAE",
+                "put `dvae.pth` and `mel_stats.pth` beside the model before it is imported",
+            ));
+        }
+        let (rate, stats) = (self.config.gpt.sample_rate, self.mel_stats(device, context)?);
+        Ok(DvaeCodec::new(&self.config.dvae, rate, &stats, weights, device)?)
+    }
+}

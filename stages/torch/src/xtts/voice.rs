@@ -1,0 +1,166 @@
+//! The voice that is spoken in: conditioning latents of the GPT, and the speaker vector of the
+//! decoder, of references or of a speaker that came with the model.
+
+use stage_core::{Context, Fields, NewValue, StageError};
+use stage_families::artifact;
+use stage_families::xtts::Config;
+use tch::{Device, Kind, Tensor};
+
+use super::artifact::Model;
+use super::conditioning_encoder::ConditioningEncoder;
+use super::mel::LogMel;
+use super::perceiver::Perceiver;
+use super::speaker_encoder::SpeakerEncoder;
+use crate::arrived::{Arrived, Family};
+use crate::error::TorchError;
+use crate::layers::Pass;
+use crate::stored;
+
+/// The names of the tensors, those of `speakers_xtts.pth`.
+pub const LATENTS: &str = "gpt_cond_latent";
+pub const VECTOR: &str = "speaker_embedding";
+/// Parts that are shorter say too little.
+const LEAST_SECONDS: f64 = 0.33;
+
+const FAMILY: Family = Family {
+    name: artifact::XTTS_VOICE,
+    title: "voice of an XTTS model",
+    advice: "give it a stage of the kind `xtts.voice`",
+};
+
+#[derive(Debug)]
+pub struct Voice {
+    /// [1, latents, C].
+    pub latents: Tensor,
+    /// [1, speaker width, 1].
+    pub vector: Tensor,
+}
+
+/// How much of references is looked at, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Listening {
+    pub conditioning: f64,
+    pub chunk: f64,
+    pub reference: f64,
+}
+
+/// The parts of a model that listen to references.
+pub struct VoiceEncoder {
+    sample_rate: f64,
+    mel: LogMel,
+    conditioning_encoder: ConditioningEncoder,
+    conditioning_perceiver: Perceiver,
+    speaker_encoder: SpeakerEncoder,
+}
+
+impl Voice {
+    /// The voice that arrived on a port, for a model of these sizes.
+    pub fn read(
+        port: &str,
+        fields: Option<&Fields>,
+        config: &Config,
+        device: Device,
+        context: &mut dyn Context,
+    ) -> Result<Voice, StageError> {
+        let arrived = Arrived::on(port, fields, &FAMILY)?;
+        let mut tensor = |name: &str, shape: [i64; 3]| {
+            let blob = arrived.blob(&artifact::tensor_field(name))?;
+            let tensor = stored::recall(blob, context)?;
+            match tensor.size() == shape {
+                true => Ok(tensor.to_device(device).to_kind(Kind::Float)),
+                false => {
+                    let found = tensor.size();
+                    Err(arrived.refused(&format!("`{name}` is {found:?}, expected {shape:?}")))
+                }
+            }
+        };
+        Ok(Voice {
+            latents: tensor(LATENTS, [1, config.gpt.latents, config.gpt.width])?,
+            vector: tensor(VECTOR, [1, config.decoder.speaker_width, 1])?,
+        })
+    }
+
+    /// The values of the artifact that are tensors.
+    pub fn values(&self, context: &mut dyn Context) -> Result<Vec<(String, NewValue)>, StageError> {
+        let mut value = |(name, tensor): (&str, &Tensor)| {
+            let blob = stored::keep(tensor, context)?;
+            Ok((artifact::tensor_field(name), NewValue::blob(blob)))
+        };
+        [(LATENTS, &self.latents), (VECTOR, &self.vector)].into_iter().map(&mut value).collect()
+    }
+}
+
+impl VoiceEncoder {
+    pub fn of(
+        model: &Model,
+        device: Device,
+        context: &mut dyn Context,
+    ) -> Result<VoiceEncoder, StageError> {
+        let _guard = tch::no_grad_guard();
+        let config = &model.config;
+        let own = ["gpt.conditioning_encoder.", "gpt.conditioning_perceiver."];
+        let weights = model.tensors(&own, context)?;
+        let mut weights = weights.moved(device, Some(Kind::Float))?;
+        let mut scope = weights.under("gpt");
+        let encoder =
+            ConditioningEncoder::load(&mut scope.under("conditioning_encoder"), &config.gpt)?;
+        let perceiver = Perceiver::load(&mut scope.under("conditioning_perceiver"), &config.gpt)?;
+        let stats = model.mel_stats(device, context)?;
+        Ok(VoiceEncoder {
+            sample_rate: config.gpt.sample_rate as f64,
+            mel: LogMel::conditioning(config.gpt.sample_rate, &stats)?,
+            conditioning_encoder: encoder,
+            conditioning_perceiver: perceiver,
+            speaker_encoder: model.speaker_encoder(device, context)?,
+        })
+    }
+
+    /// The voice of references, waves at the rate of the model.
+    ///
+    /// # Errors
+    ///
+    /// [`TorchError::Input`] when they are too short, all together.
+    pub fn voice(
+        &self,
+        references: &[Vec<f32>],
+        listening: &Listening,
+        device: Device,
+    ) -> Result<Voice, TorchError> {
+        let _guard = tch::no_grad_guard();
+        let samples = |seconds: f64| (seconds * self.sample_rate) as usize;
+        let (most, least) = (samples(listening.reference), samples(LEAST_SECONDS));
+        let cut = references.iter().map(|wave| &wave[..wave.len().min(most)]);
+        let references: Vec<&[f32]> = cut.collect();
+        let all = references.concat();
+        let all = &all[..all.len().min(samples(listening.conditioning))];
+        let chunks: Vec<&[f32]> = all
+            .chunks(samples(listening.chunk).max(1))
+            .filter(|chunk| chunk.len() >= least)
+            .collect();
+        let heard = references.iter().filter(|wave| wave.len() >= least);
+        let rate = self.sample_rate as i64;
+        let vectors = heard.map(|wave| self.speaker_encoder.forward(&row(wave, device)?, rate));
+        let vectors = vectors.collect::<Result<Vec<Tensor>, TorchError>>()?;
+        let latents = chunks.iter().map(|chunk| {
+            let frames =
+                self.conditioning_encoder.forward(&self.mel.forward(&row(chunk, device)?)?);
+            Ok(self.conditioning_perceiver.forward(&frames, Pass::Evaluate))
+        });
+        let latents = latents.collect::<Result<Vec<Tensor>, TorchError>>()?;
+        if latents.is_empty() || vectors.is_empty() {
+            let seconds = all.len() as f64 / self.sample_rate;
+            return Err(TorchError::Input(format!(
+                "references of {seconds:.2} s are too short for a voice: one of at least \
+                 {LEAST_SECONDS} s is needed"
+            )));
+        }
+        let mean = |tensors: &[Tensor]| -> Result<Tensor, TorchError> {
+            Ok(Tensor::f_stack(tensors, 0)?.f_mean_dim(0i64, false, Kind::Float)?)
+        };
+        Ok(Voice { latents: mean(&latents)?, vector: mean(&vectors)?.f_unsqueeze(2)? })
+    }
+}
+
+fn row(wave: &[f32], device: Device) -> Result<Tensor, TorchError> {
+    Ok(Tensor::f_from_slice(wave)?.f_unsqueeze(0)?.f_to_device(device)?)
+}
