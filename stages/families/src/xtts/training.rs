@@ -198,8 +198,8 @@ mod tests {
         assert_eq!(weights + gradients + optimizer, 441_018_563.0 * 16.0);
     }
 
-    /// 34sbh + 5as²b bytes for a block in fp16 with dropout (Korthikanti et al. 2022): 16.7 + 1.1 kB
-    /// a position at the published width. Masks of dropout take a byte there and two here.
+    /// 34sbh + 5as²b bytes for a block in fp16 with dropout (Korthikanti et al. 2022): 36 MB
+    /// for a row. Masks of dropout take a byte there and two here, and a softmax is in f32 here.
     #[test]
     fn a_block_keeps_about_what_the_literature_counts() {
         let half = Setting { rows: 1, is_half: true, ..setting() };
