@@ -18,9 +18,10 @@ build:
 demo: build
 	@target/release/throstle run pipelines/demo
 	@target/release/throstle run pipelines/demo/vits.toml
+	@target/release/throstle run pipelines/demo/xtts.toml
 	@echo "three new sentences are in pipelines/demo/out/spoken; beside it lie the recordings"
 	@echo "(wavs), their tokens, what is heard of these (heard), the summary, and what a model of"
-	@echo "another kind makes of the same clips (vits)"
+	@echo "other kinds make of the same clips (vits, xtts)"
 
 # The end-to-end tests start the programs, so those are built first.
 test:

@@ -2,7 +2,10 @@
 // folder here, its line in the help, and what has to be brought along.
 &[
     Template {
-        variants: &[("vits.toml", include_str!("demo/vits.toml"))],
+        variants: &[
+            ("vits.toml", include_str!("demo/vits.toml")),
+            ("xtts.toml", include_str!("demo/xtts.toml")),
+        ],
         data: Some(&DEMO_DATA),
         ..recipe!("demo", "From recordings to a small voice in a minute, recordings included", None)
     },
@@ -17,6 +20,11 @@
         "gujarati-mms",
         "A Gujarati voice from the weights of MMS, on one T4",
         Some("put the weights into its `models/mms-tts-guj` and the recordings into its `data`")
+    ),
+    recipe!(
+        "amharic-xtts",
+        "An Amharic voice from the weights of XTTS v2, in a script that they do not know",
+        Some("put the weights into its `models/xtts-v2` and the recordings into its `data`")
     ),
     Template {
         beside: &[("run.ipynb", include_bytes!("kaggle-vits/run.ipynb"))],

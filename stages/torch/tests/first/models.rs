@@ -52,6 +52,18 @@ channels = 16
 use = "model.export"
 model = "vits"
 export = "out/vits"
+
+[stage.xtts]
+use = "xtts.init"
+languages = "en"
+layers = 1
+width = 32
+heads = 2
+
+[stage.xtts_files]
+use = "model.export"
+model = "xtts"
+export = "out/xtts"
 "#;
 
 /// Puts the files of openaudio-s1-mini into a folder, of a model of that kind.
@@ -63,6 +75,11 @@ pub fn write_fish(folder: &Path) {
 /// Puts the files of a published model of MMS into a folder, which has no discriminator.
 pub fn write_vits(folder: &Path) {
     copy_folder(&made().join("vits"), folder, &[]);
+}
+
+/// Puts the published files of XTTS v2 into a folder, but for the voices that come with it.
+pub fn write_xtts(folder: &Path) {
+    copy_folder(&made().join("xtts"), folder, &[]);
 }
 
 /// The folder of all models, which are made once a test program.

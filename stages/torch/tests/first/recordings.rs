@@ -15,6 +15,16 @@ pub fn write_folders(project: &Project, folder: &str) {
     }
 }
 
+/// `data` with a table in which every clip says this.
+pub fn write_table(project: &Project, folder: &str, text: &str) {
+    let line = |clip: &str| format!("wavs/{clip}.wav|{text}|{}\n", &clip[..clip.len() - 3]);
+    for clip in CLIPS {
+        project.write(&format!("{folder}/data/wavs/{clip}.wav"), recording(clip));
+    }
+    let table: String = CLIPS.iter().map(|clip| line(clip)).collect();
+    project.write(&format!("{folder}/data/metadata.csv"), table);
+}
+
 /// `data/train` and `data/valid`, each with a table in which every clip says this.
 pub fn write_tables(project: &Project, folder: &str, text: &str) {
     for (side, clips) in [("train", &CLIPS[..4]), ("valid", &CLIPS[4..])] {
