@@ -102,7 +102,10 @@ impl Packer<'_> {
         clips.iter().try_for_each(|clip| self.check(clip))?;
         let mels = self.config.mels as usize;
         let values = clips.first().map_or(0, |clip| clip.mel.len());
-        if values == 0 || values % mels != 0 || clips.iter().any(|clip| clip.mel.len() != values) {
+        if values == 0
+            || !values.is_multiple_of(mels)
+            || clips.iter().any(|clip| clip.mel.len() != values)
+        {
             let text = format!("a batch needs conditionings of {mels} bins and of one length");
             return Err(TorchError::Input(text));
         }

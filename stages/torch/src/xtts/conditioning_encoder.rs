@@ -123,7 +123,7 @@ impl GroupNorm {
 fn groups_of(width: i64) -> i64 {
     let mut groups = match width {
         ..=16 => 8,
-        ..=64 => 16,
+        17..=64 => 16,
         _ => 32,
     };
     while groups > 1 && width % groups != 0 {

@@ -141,11 +141,14 @@ impl GptTrainee {
     }
 }
 
+/// The states of a head's positions to its logits.
+type Logits<'a> = dyn Fn(&Tensor, Pass) -> Tensor + 'a;
+
 /// One of the losses: what it is over, and where.
 struct Head<'a> {
     name: &'static str,
     at: &'a Labels,
-    logits: Box<dyn Fn(&Tensor, Pass) -> Tensor + 'a>,
+    logits: Box<Logits<'a>>,
 }
 
 impl Trainee for GptTrainee {
