@@ -3,7 +3,7 @@
 //! is a line of JSON. `tools/bench_training.sh` has this take turns with the original code.
 //!
 //!     training FAMILY FOLDER OPTIONS
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 mod dual_ar;
 mod memory;

@@ -48,7 +48,7 @@ fn clip_of(bench: &mut Bench, number: usize, samples: usize) -> Item {
     let tokens = bench.keep(npy::KIND, &tokens);
     item.fields.set("tokens", Value::Blob(tokens.into()));
     item.fields.set("text", Value::text(TEXTS[number % TEXTS.len()]));
-    item.fields.set("language", Value::text(if number % 3 == 0 { "fr" } else { "en" }));
+    item.fields.set("language", Value::text(if number.is_multiple_of(3) { "fr" } else { "en" }));
     item
 }
 
