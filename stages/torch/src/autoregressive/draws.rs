@@ -77,7 +77,7 @@ impl Draws {
         Draws { sampling, lines, penalty, device, noise, unending, frames: 0 }
     }
 
-    /// Draws an entry of each row, [B], from the logits of a line, [B, entries].
+    /// Draws an entry of each row, `[B]`, from the logits of a line, [B, entries].
     pub fn draw(&self, line: usize, logits: &Tensor) -> Tensor {
         let Line { entries, ends, .. } = self.lines[line];
         let (noise, repeated) = (&self.noise[line], self.penalty.of(line, &self.lines[line]));

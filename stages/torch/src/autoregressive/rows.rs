@@ -2,7 +2,7 @@
 //!
 //! libtorch rounds a row differently in another batch: matrix products take a kernel by the number
 //! of rows, and elementwise functions compute the last few numbers of a whole tensor another way. In
-//! f32 on a CPU, decoding is exact: products go through [`kernels`], and whatever else
+//! f32 on a CPU, decoding is exact: products go through `kernels`, and whatever else
 //! may round goes row by row through [`each`]. A GPU and half precision take all rows at once.
 
 use tch::{Device, Kind, Tensor};

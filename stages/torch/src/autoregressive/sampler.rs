@@ -51,7 +51,7 @@ impl Sampling {
         Err(TorchError::Input(problem))
     }
 
-    /// An entry of each row, [B]: of logits [B, entries], with noise of the same shape. The entries
+    /// An entry of each row, `[B]`: of logits [B, entries], with noise of the same shape. The entries
     /// that are true in `repeated` lose. Nothing leaves the device.
     pub fn draw(&self, logits: &Tensor, repeated: Option<&Tensor>, noise: &Tensor) -> Tensor {
         (self.probabilities(logits, repeated) / noise).argmax(-1, false)

@@ -103,7 +103,7 @@ impl Model {
         Ok(SpeakerEncoder::load(&self.config.speaker_encoder, weights, device)?)
     }
 
-    /// What both mel spectrograms are divided by: [mels].
+    /// What both mel spectrograms are divided by: `[mels]`.
     pub fn mel_stats(
         &self,
         device: Device,

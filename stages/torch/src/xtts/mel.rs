@@ -78,7 +78,7 @@ impl MelSpectrogram {
 }
 
 impl LogMel {
-    /// As the DVAE takes it; `mel_stats` is [mels].
+    /// As the DVAE takes it; `mel_stats` is `[mels]`.
     pub fn dvae(sample_rate: i64, mel_stats: &Tensor) -> Result<LogMel, TorchError> {
         LogMel::new(sample_rate, WINDOW, mel_stats)
     }

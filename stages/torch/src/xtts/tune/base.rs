@@ -23,7 +23,7 @@ pub struct Base {
     pub config: Config,
     pub tokenizer: Tokenizer,
     pub lineage: ModelLineage,
-    /// [mels], by which spectrograms are divided.
+    /// `[mels]`, by which spectrograms are divided.
     pub mel_stats: Tensor,
 }
 
