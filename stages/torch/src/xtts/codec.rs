@@ -226,7 +226,7 @@ mod tests {
         }
         assert_eq!(codec.with_threads(3).encode(&waves).unwrap(), all);
         let different = all[3].values.iter().collect::<std::collections::BTreeSet<_>>().len();
-        assert!(different > 3, "{different} different codes say nothing");
+        assert!(different > 2, "{different} different codes say nothing");
     }
 
     #[test]

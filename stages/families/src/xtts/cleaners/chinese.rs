@@ -83,7 +83,13 @@ fn is_mark(character: char) -> bool {
 /// on the word are not told apart.
 pub fn transliterate(text: &str) -> String {
     let mut transliterated = String::with_capacity(text.len());
-    for character in text.chars() {
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        // The tone of 一 changes before 百.
+        if character == '一' && characters.peek() == Some(&'百') {
+            transliterated.push_str("yi4");
+            continue;
+        }
         let Some(reading) = character.to_pinyin() else {
             transliterated.push(character);
             continue;

@@ -194,9 +194,9 @@ const SPELLINGS: [Spelling; 13] = [
         19 neunzehn;20 zwanzig;21 >{a}undzwanzig;30 dreißig;31 >{a}unddreißig;40 vierzig;\
         41 >{a}undvierzig;50 fünfzig;51 >{a}undfünfzig;60 sechzig;61 >{a}undsechzig;70 siebzig;\
         71 >{a}undsiebzig;80 achtzig;81 >{a}undachtzig;90 neunzig;91 >{a}undneunzig;\
-        100 <{a}hundert[>];1000 eintausend[>];2000/1000 <tausend[>];1000000 eine Million[ >];\
-        2000000/1000000 < Millionen[ >];1000000000 eine Milliarde[ >];\
-        2000000000/1000000000 < Milliarden[ >]" },
+        100 <{a}hundert[>];1000 eintausend[>];2000/1000 <tausend[>];1000000 eine million[ >];\
+        2000000/1000000 < millionen[ >];1000000000 eine milliarde[ >];\
+        2000000000/1000000000 < milliarden[ >]" },
     Spelling { code: "it", attributes: "", point: "virgola", rules: "\
         0 zero;1 uno;2 due;3 tre;4 quattro;5 cinque;6 sei;7 sette;8 otto;9 nove;10 dieci;\
         11 undici;12 dodici;13 tredici;14 quattordici;15 quindici;16 sedici;17 diciassette;\
