@@ -98,7 +98,8 @@ fn a_model_is_no_codec_and_a_codec_is_no_model() {
     assert_eq!(found[0].name(), "wrong_artifact");
     assert_eq!(
         found[0].message(),
-        "`codec` of stage `reader` takes `mel-rvq` or `fish-dac`, but `model` gives `fish-dual-ar`"
+        "`codec` of stage `reader` takes `mel-rvq` or `fish-dac` or `xtts`, but `model` gives \
+         `fish-dual-ar`"
     );
     // A stage that may give anything is no advice.
     assert_eq!(found[0].advice(), Some("`codec`, `imported`, `dac` fit"));
@@ -170,10 +171,10 @@ fn where_nothing_fits_the_kinds_that_would_are_named() {
 fn the_documents_show_the_kinds() {
     let catalogue = catalogue();
     let encode = kind_page(catalogue.get("vq.encode").unwrap());
-    assert!(encode.contains("codec  (artifact: mel-rvq or fish-dac)"), "{encode}");
+    assert!(encode.contains("codec  (artifact: mel-rvq or fish-dac or xtts)"), "{encode}");
     let make = kind_page(catalogue.get("my.make").unwrap());
     assert!(make.contains("output  (artifact: my-horn)"), "{make}");
-    assert!(reference(&catalogue).contains("artifact: `mel-rvq` or `fish-dac`."));
+    assert!(reference(&catalogue).contains("artifact: `mel-rvq` or `fish-dac` or `xtts`."));
     assert!(schema_text(&catalogue).contains("(artifact: `my-horn`)"));
 }
 
