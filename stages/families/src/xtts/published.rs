@@ -73,6 +73,33 @@ fn set<T>(place: &mut T, value: Option<T>) {
     }
 }
 
+/// Python writes limits that there are none of as `Infinity`, which is no JSON: here they are null.
+fn finite(json: &[u8]) -> Vec<u8> {
+    let words: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
+    let mut plain = Vec::with_capacity(json.len());
+    let (mut rest, mut is_text) = (json, false);
+    while let Some((first, after)) = rest.split_first() {
+        let word = words.iter().find(|word| !is_text && rest.starts_with(word));
+        match (word, first, after.first()) {
+            (Some(word), ..) => {
+                plain.extend_from_slice(b"null");
+                rest = &rest[word.len()..];
+                continue;
+            }
+            (None, b'\\', Some(escaped)) if is_text => {
+                plain.extend_from_slice(&[b'\\', *escaped]);
+                rest = &after[1..];
+                continue;
+            }
+            (None, b'"', _) => is_text = !is_text,
+            _ => {}
+        }
+        plain.push(*first);
+        rest = after;
+    }
+    plain
+}
+
 impl Config {
     /// Reads our own stored form.
     pub fn parse(json: &[u8]) -> Result<Config, FormatError> {
@@ -95,7 +122,7 @@ impl Config {
         tokens: TextTokens,
     ) -> Result<Config, FormatError> {
         let file: Published =
-            serde_json::from_slice(json).map_err(|error| refused(error.to_string()))?;
+            serde_json::from_slice(&finite(json)).map_err(|error| refused(error.to_string()))?;
         let mut config = Config::published();
         config.take_model_args(file.model_args.unwrap_or_default())?;
         let audio = file.audio.unwrap_or_default();
@@ -221,7 +248,7 @@ impl Config {
     pub fn published_file(&self, given: Option<&[u8]>) -> Result<Vec<u8>, FormatError> {
         let failed = |error: serde_json::Error| refused(error.to_string());
         let mut file: Map<String, Value> = match given {
-            Some(json) => serde_json::from_slice(json).map_err(failed)?,
+            Some(json) => serde_json::from_slice(&finite(json)).map_err(failed)?,
             None => Map::new(),
         };
         let sampling = &self.sampling;
@@ -356,6 +383,13 @@ mod tests {
         let read = Config::read_published(file, &Shapes::new(), tokens(&config)).unwrap();
         assert_eq!(read.sampling.temperature, 0.65);
         assert_eq!(read.dvae.codes, 1024);
+    }
+
+    #[test]
+    fn numbers_that_are_not_finite_count_as_not_given() {
+        let file = br#"{"a \" Infinity": [-Infinity, NaN], "b": "NaN \\", "c": Infinity}"#;
+        let expected = br#"{"a \" Infinity": [null, null], "b": "NaN \\", "c": null}"#;
+        assert_eq!(finite(file), expected);
     }
 
     #[test]
