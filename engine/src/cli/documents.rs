@@ -1,4 +1,4 @@
-//! What the documents tell people to type is what the program understands.
+//! Checks that the program accepts the commands of the documents.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use super::arguments::Arguments;
 
 fn documents() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut found = vec![root.join("README.md"), root.join("docs/moving.md")];
+    let pages = ["README.md", "docs/tour.md", "docs/moving.md"];
+    let mut found: Vec<PathBuf> = pages.map(|page| root.join(page)).into();
     let guides = std::fs::read_dir(root.join("docs/guides")).unwrap();
     found.extend(guides.map(|guide| guide.unwrap().path()));
     assert!(found.len() >= 3, "{found:?}");

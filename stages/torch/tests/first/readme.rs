@@ -1,4 +1,4 @@
-//! The commands of the README, in its order, on a demo whose trainings are short.
+//! Types the commands of the README and of the tour, in their order, on a demo with short trainings.
 
 use throstle_tests::Project;
 use throstle_tests::guide::{document, root};
@@ -8,7 +8,7 @@ use crate::guides::{attach_output, is_run, typed_in};
 const DEMO: &str = "pipelines/demo";
 const CLIP: &str = "pipelines/demo/data/wavs/aino_17.wav";
 
-/// What the README says to type: in blocks, and between backticks.
+/// The commands of a text: lines of blocks, and code between backticks.
 fn commands(text: &str) -> Vec<String> {
     let starts = |line: &&str| line.starts_with("throstle ") || line.starts_with("make ");
     let of = |line: &str| -> Vec<String> {
@@ -21,7 +21,7 @@ fn commands(text: &str) -> Vec<String> {
     text.lines().flat_map(of).collect()
 }
 
-/// The demo and a recipe where the README has them, the trainings of the demo at two steps.
+/// Copies the demo, with trainings of two steps, and a recipe to the paths that the README uses.
 fn project() -> Project {
     let project = Project::default();
     for recipe in [DEMO, "pipelines/finnish-fish"] {
@@ -36,7 +36,7 @@ fn project() -> Project {
     project
 }
 
-/// What stands for a name in capitals, and what needs a folder that the text leaves out.
+/// Fills in names in capitals, and the folder that the text leaves out.
 fn completed(command: &str) -> String {
     let command = command.replace("KIND", "vq.fit").replace("/kaggle/input/", "/kaggle/working/");
     let needs_demo =
@@ -50,9 +50,9 @@ fn completed(command: &str) -> String {
 }
 
 #[test]
-fn every_command_of_the_readme_works_and_says_what_it_shows() {
+fn every_command_of_the_readme_and_the_tour_works_and_says_what_it_shows() {
     let project = project();
-    let text = document("README.md");
+    let text = document("README.md") + &document("docs/tour.md");
     let commands = commands(&text);
     assert!(commands.len() > 20, "{commands:?}");
     let run = format!("throstle run {DEMO}");
