@@ -1,5 +1,5 @@
-//! The command line: reads arguments and environment, calls the library, prints, and turns what
-//! comes back into an exit code. Nothing else in this crate prints or looks at the environment.
+//! The command line: reads arguments and environment, calls the library, prints, and turns results
+//! into exit codes. Nothing else in this crate prints or reads the environment.
 
 mod archive;
 mod arguments;
@@ -55,20 +55,20 @@ use terminal::Terminal;
 
 use crate::show::escape::clean_lines;
 
-/// The only argument of the watcher of programs, which is this same binary.
+/// The only argument of the process that watches programs; it is this same binary.
 const WATCH: &str = "--watch-programs";
 
-/// The whole program for these stages and those of the worker. Another binary with stages of its
-/// own is this call and nothing else.
+/// The whole program for these stages and those of the worker. A binary with stages of its own only
+/// calls this function.
 pub fn main(stages: Vec<Arc<dyn Stage>>) -> ExitCode {
     let began = Instant::now();
     if std::env::args_os().skip(1).eq([WATCH]) {
-        // Errors are not reported: the process that started it is gone.
+        // Errors are not reported: the parent process is gone.
         return watcher::watch().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     watcher::enable(WATCH);
     remember_panics();
-    // Whatever was half-done is not visible, so nothing is used that a panic may have broken.
+    // Half-finished work is not visible, so nothing that the panic may have broken is used.
     let code = panic::catch_unwind(AssertUnwindSafe(|| start(stages, began)));
     ExitCode::from(code.unwrap_or_else(|panic| report_panic(&*panic)))
 }
@@ -98,13 +98,13 @@ fn start(stages: Vec<Arc<dyn Stage>>, began: Instant) -> u8 {
 }
 
 fn report_error(error: &CliError, terminal: &Terminal) -> u8 {
-    // Nobody is left to tell it to when this fails.
+    // A failure cannot be reported: standard error is the last resort.
     let _ = io::stderr().write_all(error.render(terminal).as_bytes());
     error.code()
 }
 
 fn execute(program: &Program, command: &Command) -> Result<Exit, CliError> {
-    // `run` writes its own lines at once.
+    // `run` prints its lines immediately.
     if let Command::Run(arguments) = command {
         return run::run(program, arguments);
     }
@@ -152,13 +152,13 @@ fn completions(
     Ok(Exit::Done)
 }
 
-/// Help and version are no errors; a closed pipe is none either.
+/// Help and version are no errors; neither is a closed pipe.
 fn report_arguments(error: &clap::Error) -> u8 {
     let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     if is_help || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = error.print();
     } else {
-        // It repeats what stands in the arguments.
+        // The usage repeats the arguments.
         let text = clean_lines(&error.render().to_string());
         let _ = io::stderr().write_all(text.as_bytes());
     }
@@ -186,8 +186,8 @@ fn write_help(page: &mut String, command: &mut clap::Command) {
     inner.for_each(|command| write_help(page, command));
 }
 
-/// Where the last panic was. A panic inside a stage is caught there and becomes that stage's
-/// error, so the hook must not print.
+/// The location of the last panic. A panic inside a stage is caught and becomes that stage's error,
+/// so the hook must not print.
 static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
 
 fn remember_panics() {

@@ -1,4 +1,4 @@
-//! The program `throstle`: the plain Rust stages, and the worker's for those that need libtorch.
+//! The program `throstle`: the stages in plain Rust, and the worker for stages that need libtorch.
 
 fn main() -> std::process::ExitCode {
     engine::cli::main(stage_speech::stages())

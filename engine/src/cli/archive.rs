@@ -23,7 +23,7 @@ pub fn pack(
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
     let location = arguments.location.location();
-    // What turns out to be damaged is set aside where the cache can be written.
+    // Damaged entries are quarantined if the cache is writable.
     let cache = match program.open_existing(&location, Access::ReadWrite) {
         Err(CliError::Cache(error)) if is_denied(&error) => {
             program.open_existing(&location, Access::ReadOnly)?
@@ -50,7 +50,7 @@ pub fn pack(
     Ok(if packed.damaged.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
-/// An archive in the cache would be neither found nor carried anywhere.
+/// An archive inside the cache would be swept, and could not be carried elsewhere.
 fn refuse_inside(cache: &Cache, folder: &Utf8Path) -> Result<(), CliError> {
     let real = |path| real(&**cache.fs(), path).map_err(CacheError::from);
     let real_folder = real(folder)?;
@@ -63,7 +63,7 @@ fn refuse_inside(cache: &Cache, folder: &Utf8Path) -> Result<(), CliError> {
 
 fn explain(error: CacheError) -> CliError {
     match error {
-        // What is wrong is what the arguments name.
+        // The error is in the arguments: they name the archive.
         CacheError::Archive { .. } => CliError::Usage { message: error.to_string(), help: None },
         error => CliError::Cache(error),
     }

@@ -146,7 +146,7 @@ fn collect(
     Ok(Exit::Done)
 }
 
-/// On a full disk what goes for good goes first.
+/// On a full disk, entries that are deleted for good are deleted first, to free space.
 fn sweep(
     program: &Program,
     cache: &Cache,
@@ -168,7 +168,7 @@ fn sweep(
     }
 }
 
-/// Puts back what is still in the trash.
+/// Puts back everything that is still in the trash.
 fn restore(
     program: &Program,
     arguments: &CacheRestore,
@@ -212,7 +212,7 @@ fn describe(plan: &gc::Plan, output: &mut dyn Write) -> Result<(), CliError> {
     Ok(())
 }
 
-/// How long what was swept can still be put back.
+/// The time for which swept entries can be restored.
 const TRASH: Duration = Duration::from_secs(7 * 24 * 3600);
 
 fn trash(

@@ -1,4 +1,4 @@
-//! `stages` and `schema`: what a manifest may say.
+//! `stages` and `schema`: the documentation of stage kinds and the JSON Schema of manifests.
 
 use std::io::Write;
 

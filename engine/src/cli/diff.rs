@@ -1,4 +1,4 @@
-//! `diff`: what is other in one run than in another.
+//! `diff`: compares two runs.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::show::escape::clean;
 use crate::show::units;
 use crate::store::Store;
 
-/// Reasons that are listed of each stage.
+/// The largest number of reasons listed for a stage.
 const REASONS: usize = 12;
 
 pub fn diff(
@@ -84,7 +84,7 @@ fn write_change(change: &StageChange, output: &mut dyn Write) -> std::io::Result
     let same = if change.gives_the_same { " (gives the same)" } else { "" };
     writeln!(output, "{}{same}", clean(&change.stage))?;
     match &change.reasons {
-        // It was collected since, or the stage has not come to its end in one of the runs.
+        // The record was collected since, or the stage did not finish in one of the runs.
         None => writeln!(output, "  what it was made of is not known of both runs")?,
         Some(reasons) => {
             for reason in reasons.iter().take(REASONS) {
@@ -114,11 +114,11 @@ fn write_change(change: &StageChange, output: &mut dyn Write) -> std::io::Result
     Ok(())
 }
 
-/// `7.23 -> 6.9 (-4.6 %)`.
+/// Formats a change as `7.23 -> 6.9 (-4.6 %)`.
 fn shown(change: &Change) -> String {
     let number = |value: Option<f64>| value.map_or_else(|| "none".into(), units::number);
     let share = match (change.old, change.new) {
-        // Of what may be below zero, as decibels are, a share says nothing.
+        // A percentage of a value that can be negative, such as decibels, has no meaning.
         (Some(old), Some(new)) if old > 0.0 && new >= 0.0 => {
             format!(" ({:+.1} %)", (new / old - 1.0) * 100.0)
         }

@@ -1,5 +1,4 @@
-//! `doctor`: one sentence for each thing that a run may need, with what to do where it is
-//! missing.
+//! `doctor`: checks the machine, and prints one sentence for each thing that a run may need.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -18,15 +17,15 @@ use crate::engine::WorkerCommand;
 use crate::show::escape::clean;
 use crate::show::units;
 
-/// Less than this is not enough for a run that means anything.
+/// Less free space than this is too little for a real run.
 const LITTLE_SPACE: u64 = 2_000_000_000;
-/// How long another program may take to answer.
+/// The time that another program has to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, PartialEq)]
 enum State {
     Good,
-    /// Some stages will not run.
+    /// A missing item that some stages need.
     Missing,
     Wrong,
 }
@@ -101,12 +100,12 @@ fn libtorch(worker: &WorkerCommand) -> Finding {
     }
 }
 
-/// What the worker says about itself, of which only this is looked at.
+/// The part of the worker's self-description that `doctor` reads.
 #[derive(serde::Deserialize)]
 struct Report {
     libtorch: String,
     devices: Vec<Device>,
-    /// Why a GPU that is there cannot be used.
+    /// Explains why a GPU that is present cannot be used.
     cuda_error: Option<String>,
 }
 
@@ -193,7 +192,7 @@ fn driver() -> Finding {
 }
 
 fn disk(folder: &Utf8Path) -> Finding {
-    // The cache may not be there yet: the nearest folder above it lies on the same disk.
+    // The cache may not exist yet. The nearest existing parent folder is on the same disk.
     let mut place = folder;
     while !place.as_str().is_empty() && !RealFs.exists(place).unwrap_or(false) {
         place = place.parent().unwrap_or(Utf8Path::new(""));
@@ -270,7 +269,7 @@ fn health(folder: &Utf8Path) -> Finding {
     }
 }
 
-/// Whether a program ended well, and what it said.
+/// Runs a program, and returns whether it succeeded and its output.
 fn answer(mut command: Command) -> std::io::Result<(bool, String)> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;

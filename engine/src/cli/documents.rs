@@ -18,8 +18,8 @@ fn documents() -> Vec<PathBuf> {
     found
 }
 
-/// Lines of blocks, behind a prompt or not, and what stands between backquotes in sentences, which
-/// may go over a line end.
+/// Commands in blocks, with or without a prompt, and in code between backticks, which may span a
+/// line break.
 fn commands(text: &str) -> Vec<String> {
     let mut is_fenced = false;
     let is_block = |line: &&str| {
@@ -47,7 +47,7 @@ fn every_command_of_the_documents_is_understood() {
                 Ok(_) => true,
                 Err(error) => error.kind() == ErrorKind::DisplayHelp,
             };
-            // A command without its required arguments is only named.
+            // A command without its required arguments is only a mention.
             let is_named = command.split_whitespace().count() == 2;
             assert!(is_understood || is_named, "{}: `{command}`", path.display());
             count += 1;

@@ -1,4 +1,4 @@
-//! What ends a command early, how it is told, and the exit code it leads to.
+//! Errors that end a command, their messages and their exit codes.
 
 use std::error::Error;
 use std::io;
@@ -15,12 +15,12 @@ use crate::plan::planner::PlanError;
 use crate::show::escape::{clean, clean_lines};
 use crate::store::ReadError;
 
-/// How a command ended that came to its end.
+/// The result of a command that ran to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     Done,
     Failed,
-    /// Stopped on purpose; running again goes on.
+    /// Stopped on purpose; running again continues.
     Paused,
 }
 
@@ -40,7 +40,7 @@ pub const PAUSED: u8 = 75;
 
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
-    /// The arguments do not fit what there is.
+    /// The arguments do not fit the manifest or the cache.
     #[error("{message}")]
     Usage { message: String, help: Option<String> },
     #[error(transparent)]
@@ -53,10 +53,10 @@ pub enum CliError {
     File(#[from] FsError),
     #[error("standard output")]
     Output(#[from] io::Error),
-    /// What the process needs for itself, such as a thread.
+    /// The process lacks something for itself, such as a thread.
     #[error("cannot {what}")]
     Process { what: &'static str, source: io::Error },
-    /// With the name of each training.
+    /// The message names each training.
     #[error("the schedule of a training has parts that can never act")]
     Schedules(Vec<(String, Idle)>),
     #[error("{message}")]
@@ -104,13 +104,13 @@ impl CliError {
     pub fn code(&self) -> u8 {
         match self {
             CliError::Usage { .. } | CliError::Schedules(_) | CliError::Manifest(_) => USAGE,
-            // Whoever read the output has seen enough of it.
+            // The reader closed the pipe because it has seen enough.
             CliError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             _ => FAILED,
         }
     }
 
-    /// The whole text for standard error; empty where there is nothing to say.
+    /// The text for standard error; empty if there is nothing to report.
     pub fn render(&self, terminal: &Terminal) -> String {
         match self {
             CliError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => String::new(),
@@ -152,7 +152,7 @@ impl CliError {
     }
 }
 
-/// The causes below the first message, without those that only repeat it.
+/// The causes below the first message, without repetitions of it.
 fn causes(error: &CliError) -> Vec<String> {
     let mut said = error.to_string();
     let mut causes = Vec::new();
@@ -168,7 +168,7 @@ fn causes(error: &CliError) -> Vec<String> {
     causes
 }
 
-/// A diagnostic with its place in the text.
+/// A diagnostic with its position in the text.
 pub fn diagnostic(diagnostic: &dyn Diagnostic, terminal: &Terminal) -> String {
     let theme = match (terminal.errors.colour, terminal.errors_are_seen) {
         (true, _) => GraphicalTheme::unicode(),

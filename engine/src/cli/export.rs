@@ -1,4 +1,4 @@
-//! `export`: writes the exported files again, of what is up to date.
+//! `export`: writes the exported files of up-to-date stages again.
 
 use std::io::Write;
 use std::sync::Arc;

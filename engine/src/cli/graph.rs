@@ -32,7 +32,7 @@ pub fn graph(
     Ok(Exit::Done)
 }
 
-/// A picture without colours is better than none where the plan cannot be made.
+/// If the plan cannot be made, a picture without colours is still useful.
 fn coloured(program: &Program, project: &Project) -> Graph {
     let plan = || -> Result<_, CliError> {
         let cache = program.open_to_read(project)?;

@@ -1,7 +1,7 @@
-//! A stage that ends the whole process must not look like a run that was done.
+//! Reports a failure if a stage calls `exit`: that must not look like a finished run.
 //!
-//! Only `exit` can be noticed from inside. What is ended by a signal, such as an abort or an
-//! overflow of the stack, has a status that says so by itself.
+//! Only `exit` can be detected from inside. A process that a signal ends, such as by an abort or a
+//! stack overflow, already has a status that shows it.
 
 use std::io::{self, IsTerminal};
 use std::sync::Once;
@@ -15,18 +15,18 @@ static REGISTERED: Once = Once::new();
 const MESSAGE: &[u8] = b"error: a stage ended the whole program by calling `exit`\n  \
     help: run again to go on, what was finished is kept; such work belongs into a `command` stage\n";
 
-/// Of what is drawn of a run, from the cursor on.
+/// Clears the screen from the cursor to its end, where the display of a run may be.
 const ERASE: &[u8] = b"\r\x1b[J";
 
-/// While it lives, whoever ends the process by `exit` ends it as failed.
+/// While this value lives, a call of `exit` ends the process as failed.
 pub struct Guard(());
 
 impl Guard {
     pub fn new() -> Guard {
         REGISTERED.call_once(|| {
-            // SAFETY: the function is made for it: it takes nothing, unwinds nowhere, and calls
-            // only what may be called while the process ends. Without room for one more there is
-            // no guard, which changes nothing else.
+            // SAFETY: `atexit` accepts this function: it has no arguments, does not unwind, and
+            // calls only functions that are allowed during exit. If registration fails there is no
+            // guard, and nothing else changes.
             let _ = unsafe { libc::atexit(at_exit) };
         });
         IS_WORKING.store(true, Ordering::SeqCst);
@@ -40,7 +40,7 @@ impl Drop for Guard {
     }
 }
 
-/// The program itself is about to end the process.
+/// Tells the guard that the program itself is about to end the process.
 pub fn stand_down() {
     IS_WORKING.store(false, Ordering::SeqCst);
 }
@@ -50,9 +50,10 @@ extern "C" fn at_exit() {
         if io::stderr().is_terminal() {
             let _ = nix::unistd::write(io::stderr(), ERASE);
         }
-        // Not through the handle of the standard library, which may be locked for good.
+        // The handle of the standard library is not used, since a thread may hold its lock for
+        // ever.
         let _ = nix::unistd::write(io::stderr(), MESSAGE);
-        // SAFETY: it ends the process and touches nothing.
+        // SAFETY: `_exit` ends the process and touches no memory.
         unsafe { libc::_exit(i32::from(FAILED)) }
     }
 }

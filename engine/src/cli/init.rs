@@ -1,4 +1,4 @@
-//! `init`: a manifest to begin with, and what belongs to it.
+//! `init`: writes a manifest to start with and its files.
 
 use std::io::Write;
 
@@ -9,8 +9,8 @@ use super::arguments::Init;
 use super::error::{CliError, Exit};
 use super::project::MANIFEST;
 
-/// Nothing that is there is overwritten. The manifest comes last, so that a folder that has one
-/// has the rest as well, and an interrupted `init` can be given again.
+/// Existing files are never overwritten. The manifest is written last: a folder with a manifest is
+/// complete, and an interrupted `init` can be repeated.
 pub fn init(arguments: &Init, output: &mut dyn Write) -> Result<Exit, CliError> {
     let manifest = arguments.dir.join(MANIFEST);
     if RealFs.exists(&manifest)? {

@@ -1,4 +1,4 @@
-//! Asks a run to stop: signals and the end of the time it has.
+//! Asks a run to stop, after a signal or at its time limit.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -14,23 +14,23 @@ use super::error::PAUSED;
 use crate::engine::StopFlag;
 use crate::show::{Reporter, Reporters, units};
 
-/// The time that a run may go on reading after a request to stop.
+/// The time for which a run may continue reading after a request to stop.
 const PATIENCE: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(50);
-/// The time that the terminal may delay a run that is ended at once.
+/// The longest delay by the terminal when a run is ended immediately.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
-/// Reporters that several threads tell.
+/// Reporters shared by several threads.
 pub type Shared = Arc<Mutex<dyn Reporter>>;
 
-/// For what has no display.
+/// A reporter for commands without a display.
 pub fn silent() -> Shared {
     Arc::new(Mutex::new(Reporters::default()))
 }
 
-/// The second signal ends the process at once; nothing that is finished can be lost by that.
+/// The second signal ends the process immediately; finished work is never lost by this.
 ///
-/// The thread that takes the signals never waits: other threads print the messages.
+/// The thread that receives signals never blocks: other threads print the messages.
 pub fn on_signals(stop: StopFlag, display: Shared) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     thread::Builder::new().name("signals".into()).spawn(move || {
@@ -54,15 +54,15 @@ pub fn on_signals(stop: StopFlag, display: Shared) -> io::Result<()> {
 /// Runs a task that may block.
 fn aside(display: &Shared, what: impl FnOnce(&Shared) + Send + 'static) {
     let display = display.clone();
-    // Without a thread the task is not run; the next signal ends the run all the same.
+    // If no thread can be started, the task does not run. The next signal still ends the run.
     let _ = thread::Builder::new().name("stopping".into()).spawn(move || what(&display));
 }
 
-/// Nothing is waited for: anything that a process does at its end may be stuck.
+/// Waits for nothing: everything that a process does on exit may be stuck.
 fn end_at_once(display: &Shared) -> ! {
     let (left, leaving) = mpsc::channel();
     aside(display, move |display| {
-        // A thread that holds the display longer than a moment is stuck.
+        // A thread that holds the display for longer is stuck.
         if let Ok(mut display) = display.try_lock() {
             display.leave();
         }
@@ -71,12 +71,11 @@ fn end_at_once(display: &Shared) -> ! {
     programs::end_all();
     let _ = leaving.recv_timeout(LAST_WORDS);
     thread::sleep(LOOK);
-    // SAFETY: it ends the process and touches nothing.
+    // SAFETY: `_exit` ends the process and touches no memory.
     unsafe { libc::_exit(i32::from(PAUSED)) }
 }
 
-/// A run that only reads has nothing to save when it is stopped: if it does not finish reading
-/// soon, the process ends.
+/// Ends the process if a stopped run that only reads does not finish soon; it has nothing to save.
 fn end_what_hangs(stop: &StopFlag, display: &Shared) -> ! {
     let mut begun = Instant::now();
     while begun.elapsed() < PATIENCE {
@@ -89,7 +88,7 @@ fn end_what_hangs(stop: &StopFlag, display: &Shared) -> ! {
     end_at_once(display);
 }
 
-/// Stops the run when so many seconds have passed since `start`.
+/// Stops the run when this number of seconds has passed since `start`.
 pub fn after(seconds: f64, start: Instant, stop: StopFlag, display: Shared) -> io::Result<()> {
     let duration = span(seconds);
     thread::Builder::new().name("deadline".into()).spawn(move || {
@@ -103,18 +102,18 @@ pub fn after(seconds: f64, start: Instant, stop: StopFlag, display: Shared) -> i
     Ok(())
 }
 
-/// When a run that began at `start` is asked to stop.
+/// The time at which a run that began at `start` is asked to stop.
 pub fn deadline(start: Instant, seconds: f64) -> Option<Instant> {
     start.checked_add(span(seconds))
 }
 
-/// Far more than any run takes, and no overflow.
+/// Far longer than any run, without an overflow.
 fn span(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds.clamp(0.0, 1e9))
 }
 
 fn tell(display: &Shared, why: &str) {
     let mut display = display.lock().unwrap_or_else(PoisonError::into_inner);
-    // Whether it can be shown makes no difference to stopping.
+    // The run stops even if the event cannot be shown.
     let _ = display.event(&Event::Stopping { why: why.to_owned() });
 }

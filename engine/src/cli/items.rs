@@ -1,4 +1,4 @@
-//! `items`: what a stage gives, or what it has set aside.
+//! `items`: lists the output of a stage, or its quarantined items.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub fn items(
     Ok(Exit::Done)
 }
 
-/// The stage and port of `stage` or `stage.port`.
+/// Parses `stage` or `stage.port`.
 fn output_port<'a>(
     project: &'a Project,
     name: &str,
@@ -83,7 +83,7 @@ fn output_port<'a>(
     Ok((spec, spec.kind.outputs.first().map_or("", |port| port.name)))
 }
 
-/// What the stage gives now, or else what it gave last.
+/// The current output of the stage, or else its last one.
 fn outcome(
     program: &Program,
     project: &Project,
@@ -104,7 +104,8 @@ fn outcome(
     }
 }
 
-/// The items that the stage has set aside now, or else at its last end, failures included.
+/// The items that the stage quarantines now, or else quarantined when it last ended, failures
+/// included.
 fn set_aside(
     program: &Program,
     project: &Project,
@@ -148,7 +149,7 @@ fn present(cache: &Cache, stage: &StagePlan) -> Result<Option<StageRecord>, CliE
     match (stage.verdict, &stage.keyed) {
         (Verdict::Fresh, Some(keyed)) => {
             let record = history::outcome_of(cache, &keyed.digest)?;
-            // With their present names.
+            // The outcome is listed under the current names of its items.
             let rejects = stage.rejects.clone();
             Ok(record.map(|record| StageRecord { rejects, ..record }))
         }

@@ -1,4 +1,4 @@
-//! `log`: what earlier runs did.
+//! `log`: lists earlier runs and their events.
 
 use std::io::Write;
 
@@ -66,7 +66,7 @@ fn how(run: &OpenRun, paint: Paint) -> String {
     }
 }
 
-/// The runs, each with what had been expected of it, as far as that is known.
+/// The runs, each with its estimate if one is known.
 fn list(
     runs: &[RunRecord],
     outcomes: &[Option<RunOutcome>],
@@ -119,7 +119,7 @@ fn list(
     table.render()
 }
 
-/// Only its log says what it did.
+/// Only the log of this run has details.
 fn open_row(run: &OpenRun, paint: Paint) -> [String; 11] {
     let mut row = std::array::from_fn(|_| String::new());
     row[0] = run.run.to_string();
@@ -129,10 +129,10 @@ fn open_row(run: &OpenRun, paint: Paint) -> [String; 11] {
     row
 }
 
-/// Stages that are named of each run.
+/// The largest number of stages that a run is listed with.
 const NAMED: usize = 3;
 
-/// The stages that had something to do, those that took longest first.
+/// The stages that had work, slowest first.
 fn executed(run: &RunRecord) -> String {
     let mut stages: Vec<_> = run.stages.iter().filter(|(_, counts)| counts.executed > 0).collect();
     stages.sort_by(|one, other| other.1.seconds.total_cmp(&one.1.seconds));
@@ -190,10 +190,10 @@ fn one(
     Ok(Exit::Done)
 }
 
-/// How many steps of training are shown, about.
+/// The approximate number of training steps that are shown.
 const STEPS: usize = 20;
 
-/// The events without most steps of training.
+/// The events without most training steps.
 fn thinned(events: &[Event]) -> impl Iterator<Item = &Event> {
     let is_step = |event: &Event| matches!(event, Event::Metrics { .. });
     let every = events.iter().filter(|event| is_step(event)).count().div_ceil(STEPS).max(1);

@@ -1,4 +1,4 @@
-//! `man`: the manual pages, made of the same definitions as the help texts.
+//! `man`: manual pages, generated from the definitions of the help texts.
 
 use std::io::{self, Write};
 

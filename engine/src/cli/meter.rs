@@ -1,4 +1,4 @@
-//! How much of something long has been read or written, on a terminal.
+//! A progress line on a terminal for long reads and writes.
 
 use std::cell::Cell;
 use std::io::{self, Write};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::show::units;
 
-/// Rewrites one line on standard error, ten times a second at most.
+/// Rewrites one line on standard error, at most ten times a second.
 pub struct Meter {
     seen: bool,
     what: &'static str,
@@ -14,7 +14,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Silent unless the line is seen by somebody.
+    /// Silent if standard error is not a terminal.
     pub fn new(seen: bool, what: &'static str) -> Meter {
         Meter { seen, what, told: Cell::new(None) }
     }

@@ -1,7 +1,7 @@
-//! Output that never delays the end of a run: a thread of its own writes it.
+//! Output that never delays the end of a run: a separate thread writes it.
 //!
-//! While the run goes on, a reader may be slow: the run waits. After a request to stop, a reader
-//! that takes nothing is waited for briefly and then left alone.
+//! During the run, a slow reader makes the run wait. After a request to stop, a reader that takes
+//! nothing is waited for briefly and then abandoned.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use crate::engine::StopFlag;
 
-/// This many bytes may wait to be written while the run goes on.
+/// The number of bytes that may wait to be written during a run.
 const ROOM: usize = 64 << 10;
-/// The time that a stopping run waits for a reader that takes nothing.
+/// The time for which a stopping run waits for a reader that takes nothing.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -30,9 +30,9 @@ struct Shared {
 #[derive(Default)]
 struct State {
     waiting: Vec<u8>,
-    /// Bytes that the thread has taken and not written yet.
+    /// Bytes that the thread has taken and not yet written.
     is_writing: bool,
-    /// The last time that the reader took bytes, or that waiting began.
+    /// The last time at which the reader took bytes, or at which waiting began.
     moved: Option<Instant>,
     error: Option<io::ErrorKind>,
     /// The reader or the writer is gone.
@@ -44,12 +44,12 @@ impl Outlet {
         let shared =
             Arc::new(Shared { state: Mutex::new(State::default()), changed: Condvar::new() });
         let own = shared.clone();
-        // If it is stuck for good, it ends with the process.
+        // If the thread is stuck for good, it ends with the process.
         std::thread::Builder::new().name("output".into()).spawn(move || own.write_to(output))?;
         Ok(Outlet { shared, stop: stop.clone() })
     }
 
-    /// Waits until this holds, or until the reader is given up.
+    /// Waits until the condition holds, or until the reader is abandoned.
     fn wait(&self, is_enough: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
         let mut state = self.shared.state();
         let mut asked = None;
@@ -123,7 +123,7 @@ impl Write for Outlet {
         Ok(bytes.len())
     }
 
-    /// The bytes are on their way; [`Outlet::end`] waits for them.
+    /// Does not wait for the bytes; [`Outlet::end`] does.
     fn flush(&mut self) -> io::Result<()> {
         match self.shared.state().error.take() {
             Some(error) => Err(error.into()),
@@ -133,7 +133,7 @@ impl Write for Outlet {
 }
 
 impl Outlet {
-    /// Waits until all is written.
+    /// Waits until everything is written.
     pub fn end(&self) -> io::Result<()> {
         let mut state = self.wait(|state| state.waiting.is_empty() && !state.is_writing);
         match state.error.take() {

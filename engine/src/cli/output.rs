@@ -1,8 +1,8 @@
-//! Standard output, kept for what the program itself says.
+//! Standard output, reserved for the program itself.
 //!
-//! Stages run in this process, and what one of them prints must not end up between the lines of
-//! `--json` or in a table. So the program keeps a handle of its own, and everybody else's
-//! standard output is standard error.
+//! Stages run in this process, and their prints must not appear between the lines of `--json` or in
+//! a table. So the program keeps a private handle, and the standard output of everything else
+//! becomes standard error.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub struct Output(Arc<File>);
 
 impl Output {
-    /// Takes standard output for the program alone; called once, before any stage can run.
+    /// Reserves standard output for the program. Called once, before any stage can run.
     pub fn take() -> io::Result<Output> {
         io::stdout().flush()?;
         let own = io::stdout().as_fd().try_clone_to_owned()?;
@@ -23,7 +23,7 @@ impl Output {
         Ok(Output(Arc::new(File::from(own))))
     }
 
-    /// The same for a program that is started.
+    /// The same for a child process.
     pub fn for_program(&self) -> io::Result<Stdio> {
         Ok(Stdio::from(self.0.try_clone()?))
     }

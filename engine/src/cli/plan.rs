@@ -1,4 +1,4 @@
-//! `check`, `plan` and `status`: what is, without doing anything.
+//! `check`, `plan` and `status`: show the state of a pipeline and run nothing.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -67,8 +67,8 @@ pub fn check(
     Ok(Exit::Done)
 }
 
-/// What the trainings would do as far as that is known without a step; none without a training.
-/// The manifest may be right although nothing can be planned now.
+/// The steps of the trainings as far as they are known without a run; None if there is no training.
+/// The manifest can be valid even if no plan can be made now.
 fn trainings(program: &Program, project: &Project) -> Option<Result<(Plan, Estimate), CliError>> {
     let is_training = |spec: &StageSpec| matches!(spec.kind.cost, Cost::Training(_));
     let any = project.pipeline.stages.iter().any(is_training);
@@ -81,7 +81,7 @@ fn plan_trainings(program: &Program, project: &Project) -> Result<(Plan, Estimat
     let cache = match program.look_into(project)? {
         Some(cache) => cache,
         None => {
-            // If nothing has run, the contents of the files are unknown.
+            // Before the first run, the contents of the files are unknown.
             pipeline.absent = pipeline.paths();
             Cache::open("/cache".into(), Arc::new(MemoryFs::new()), Access::ReadWrite)?
         }
@@ -100,7 +100,7 @@ fn warn_of_empty_sources(program: &Program, pipeline: &Pipeline, plan: &Plan) {
     }
 }
 
-/// Fails if the counts are known and a part of a training can never act.
+/// Fails if the counts are known and a part of a training can never take effect.
 fn refuse_idle(estimate: &Estimate) -> Result<(), CliError> {
     let mistakes = estimate.stages.iter().flat_map(|(name, stage)| {
         let training = stage.training.as_deref();
@@ -113,7 +113,7 @@ fn refuse_idle(estimate: &Estimate) -> Result<(), CliError> {
     }
 }
 
-/// Makes the plan; what is noticed on the way is told.
+/// Makes the plan, and prints the notes that arise.
 pub fn make(
     program: &Program,
     engine: &Engine,
@@ -189,7 +189,7 @@ pub fn plan(
     Ok(Exit::Done)
 }
 
-/// How many items of a stage are tried.
+/// The number of items of a stage that a probe runs.
 const PROBED: u64 = 8;
 
 fn probe(program: &Program, engine: &Engine, project: &Project) -> Result<(), CliError> {
@@ -204,7 +204,7 @@ fn probe(program: &Program, engine: &Engine, project: &Project) -> Result<(), Cl
     engine.probe(&project.pipeline, PROBED, &|| program.open(project), &mut tell)
 }
 
-/// What all would take with the manifest as it is, where something is set beside it.
+/// The total estimate of the manifest without `--set`, for comparison.
 fn before(
     program: &Program,
     arguments: &arguments::Plan,
@@ -215,7 +215,7 @@ fn before(
         return Ok(None);
     }
     let settings = Settings { set: Vec::new(), ..arguments.settings.clone() };
-    // A manifest may be whole only with what is set.
+    // The manifest may be valid only with `--set`.
     let Ok(project) = program.load_to_plan(&arguments.manifest.manifest, &settings) else {
         return Ok(None);
     };
@@ -224,13 +224,13 @@ fn before(
     Ok(Some(estimate_here(&project.pipeline, &plan, cache, engine.threads)?.total))
 }
 
-/// What is left of the weekly limit, where there is one.
+/// The remaining part of the weekly limit, if there is one.
 fn budget(project: &Project, cache: &Cache) -> Result<Option<Budget>, CliError> {
     let hours = project.pipeline.session.gpu_hours_per_week;
     Ok(hours.map(|hours| Budget::read(cache, hours * 3600.0)).transpose()?)
 }
 
-/// The stages of a plan's event.
+/// The stages in the event of a plan.
 pub fn planned(event: Event) -> BTreeMap<String, PlannedStage> {
     match event {
         Event::Plan { stages, .. } => stages,
@@ -296,7 +296,7 @@ pub fn status(
     Ok(Exit::Done)
 }
 
-/// The stages whose outputs derive from an asset under a licence, by licence.
+/// Maps each licence to the stages with outputs derived from an asset under it.
 fn licenses(pipeline: &Pipeline) -> BTreeMap<String, Vec<String>> {
     let mut licenses: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for spec in &pipeline.stages {

@@ -1,4 +1,4 @@
-//! A manifest and its cache, found, read and opened.
+//! Finds and reads a manifest, and opens its cache.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,13 +25,13 @@ use crate::show::escape::clean;
 pub const MANIFEST: &str = "pipeline.toml";
 const CACHE: &str = ".throstle";
 
-/// What a program brings along, and where it shows its output.
+/// The stages of a program, and its outputs.
 pub struct Program {
     pub catalogue: Catalogue,
     pub stages: Vec<Arc<dyn Stage>>,
     pub terminal: Terminal,
     pub output: Output,
-    /// The start of the process.
+    /// The time at which the process started.
     pub began: Instant,
 }
 
@@ -47,9 +47,9 @@ impl Program {
         Program { catalogue, stages, terminal, output, began }
     }
 
-    /// A line on standard error.
+    /// Prints a line on standard error.
     pub fn tell(&self, text: &str) {
-        // Nobody is left to tell it to when this fails.
+        // A failure cannot be reported: standard error is the last resort.
         let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{text}\n").as_bytes());
     }
 
@@ -75,7 +75,7 @@ impl Program {
         self.load_with(manifest, settings, &file_kind)
     }
 
-    /// The same for a plan, which needs no file that the manifest names to be there.
+    /// The same for a plan; the files that the manifest names need not exist.
     pub fn load_to_plan(
         &self,
         manifest: &Utf8Path,
@@ -120,7 +120,7 @@ impl Program {
         Ok(Project { pipeline: loaded.pipeline, warnings: loaded.warnings, cache_folder })
     }
 
-    /// Says that there are warnings, which `check` shows.
+    /// Mentions that there are warnings, which `check` shows.
     pub fn count_warnings(&self, project: &Project) {
         match project.warnings.len() {
             0 => {}
@@ -129,7 +129,7 @@ impl Program {
         }
     }
 
-    /// Opens the cache of a project to write, or to read where it cannot be written.
+    /// Opens the cache of a project for writing, or for reading if it is not writable.
     pub fn open(&self, project: &Project) -> Result<Cache, CliError> {
         let folder = &project.cache_folder;
         let cache = match Cache::open(folder, Arc::new(RealFs), Access::ReadWrite) {
@@ -146,7 +146,7 @@ impl Program {
         Ok(cache)
     }
 
-    /// The same for what reads before all: a full disk does not prevent it.
+    /// The same for commands that mainly read: a full disk does not prevent them.
     pub fn open_to_read(&self, project: &Project) -> Result<Cache, CliError> {
         match self.open(project) {
             Err(CliError::Cache(error)) if error.is_no_space() => {
@@ -158,7 +158,7 @@ impl Program {
         }
     }
 
-    /// The cache of a project, read only, if there is one.
+    /// The cache of a project, read-only, if it exists.
     pub fn look_into(&self, project: &Project) -> Result<Option<Cache>, CacheError> {
         let folder = &project.cache_folder;
         match RealFs.metadata(&folder.join("FORMAT")) {
@@ -167,14 +167,14 @@ impl Program {
         }
     }
 
-    /// Opens a cache that must be there already.
+    /// Opens an existing cache.
     pub fn open_existing(
         &self,
         location: &CacheLocation,
         access: Access,
     ) -> Result<Cache, CliError> {
         let folder = location_folder(location)?;
-        // To open for writing would make a cache where there is none.
+        // Opening for writing would create a cache where there is none.
         if !RealFs.exists(&folder.join("FORMAT"))? {
             return Err(CliError::Cache(CacheError::NoCache { dir: folder }));
         }
@@ -183,7 +183,7 @@ impl Program {
         Ok(cache)
     }
 
-    /// Opens a cache to write; it is made if it is not there.
+    /// Opens a cache for writing, and creates it if necessary.
     pub fn open_or_make(&self, location: &CacheLocation) -> Result<Cache, CliError> {
         let cache = Cache::open(&location_folder(location)?, Arc::new(RealFs), Access::ReadWrite)?;
         cache.notes().iter().for_each(|note| self.warn(note));
@@ -205,7 +205,7 @@ pub struct Project {
 }
 
 impl Project {
-    /// The stages of these names; `name` also stands for every instance of a matrix.
+    /// The stages with these names; `name` also means every instance of a matrix.
     pub fn targets(&self, names: &[String]) -> Result<Vec<StageId>, CliError> {
         let mut targets = Vec::new();
         for name in names {
@@ -219,7 +219,7 @@ impl Project {
         Ok(targets)
     }
 
-    /// The one stage of this name.
+    /// The stage with this name.
     pub fn stage(&self, name: &str) -> Result<&StageSpec, CliError> {
         self.pipeline.find(name).ok_or_else(|| self.unknown_stage(name))
     }
@@ -241,7 +241,7 @@ fn is_named(stage: &StageSpec, name: &str) -> bool {
     stage.name == name || instance()
 }
 
-/// The manifest that an argument means.
+/// The path of the manifest that an argument names.
 pub fn manifest_file(argument: &Utf8Path) -> Result<Utf8PathBuf, CliError> {
     match file_kind(argument) {
         FileKind::File => Ok(argument.to_owned()),
@@ -273,7 +273,7 @@ pub fn manifest_file(argument: &Utf8Path) -> Result<Utf8PathBuf, CliError> {
 
 fn read_manifest(file: &Utf8Path) -> Result<Vec<u8>, CliError> {
     RealFs.read(file).map_err(|error| match error.kind() {
-        // A pipe, a device, or a file of the kernel.
+        // A pipe, a device, or a file that the kernel generates.
         ErrorKind::InvalidInput => {
             let message = format!("`{file}` cannot be a manifest: {}", error.source);
             CliError::usage(message, "name a regular file, or the folder of one")
@@ -289,7 +289,7 @@ pub fn cache_folder(file: &Utf8Path, given: Option<&Utf8Path>) -> Utf8PathBuf {
     }
 }
 
-/// Whether a path is in this folder, as the two are written.
+/// Tests if a path is inside this folder, comparing both as they are written.
 fn is_below(path: &Utf8Path, folder: &Utf8Path) -> bool {
     match (std::path::absolute(path), std::path::absolute(folder)) {
         (Ok(path), Ok(folder)) => path.starts_with(folder),
@@ -297,7 +297,7 @@ fn is_below(path: &Utf8Path, folder: &Utf8Path) -> bool {
     }
 }
 
-/// The position of a byte in a text, as editors count.
+/// The line and column of a byte, counted as editors do.
 fn place(text: &[u8], at: usize) -> String {
     let before = text.get(..at).unwrap_or(text);
     let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -322,7 +322,7 @@ pub fn is_denied(error: &CacheError) -> bool {
     }
 }
 
-/// The variables that a command needs to find programs and the user's own packages.
+/// The variables that a command needs to find programs and the user's packages.
 const HANDED_ON: [&str; 2] = ["PATH", "HOME"];
 
 fn environment() -> BTreeMap<String, String> {

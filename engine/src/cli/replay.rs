@@ -1,4 +1,4 @@
-//! `replay`: one item of a stage, or a stage as a whole, done again in a folder that is kept.
+//! `replay`: runs one item of a stage, or the whole stage, again in a folder that is kept.
 
 mod folder;
 
@@ -34,7 +34,7 @@ pub fn replay(
     let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
     let spec = project.stage(&arguments.stage)?;
     let item = arguments.item.as_deref();
-    // Nothing that is found out here may become known.
+    // The results of a replay must not be recorded.
     let cache = Cache::open(&project.cache_folder, Arc::new(RealFs), Access::ReadOnly)?;
     let (path, is_own) = place(&project, spec, item, arguments.to.as_ref());
     let mut folder = Folder::make(&path, is_own)?;
@@ -53,7 +53,7 @@ pub fn replay(
     };
     let mut log = Lines::replaying(Vec::new(), Paint::default());
     let replayed = replayer.replay(item, &mut |event: Event| {
-        // Into memory.
+        // The cache of the replay is in memory.
         let _ = log.event(&event);
     });
     let replay = replayed.map_err(|error| explain(error, &project))?;
@@ -67,7 +67,7 @@ pub fn replay(
     Ok(verdict.exit)
 }
 
-/// The folder, and whether it is one that replays may empty.
+/// The folder, and whether replays may empty it.
 fn place(
     project: &Project,
     spec: &StageSpec,
@@ -83,7 +83,7 @@ fn place(
     }
 }
 
-/// Commands run elsewhere.
+/// Commands run in a folder of their own.
 fn absolute(path: &Utf8PathBuf) -> Result<Utf8PathBuf, CliError> {
     let path = std::path::absolute(path)?;
     let no_text = |_| CliError::usage("the path of the folder is not UTF-8", "name it with `--to`");
@@ -135,7 +135,7 @@ fn tell(
     Ok(())
 }
 
-/// What came of it, beside what the cache holds.
+/// The result of the replay, beside the result in the cache.
 struct Verdict {
     text: String,
     plain: String,

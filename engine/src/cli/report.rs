@@ -1,4 +1,4 @@
-//! `report`: one page that shows a run.
+//! `report`: writes one page about a run.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ fn told(file: &Utf8Path, report: &Report) -> String {
     told
 }
 
-/// The run that was asked for, or else the last one of this pipeline.
+/// The requested run, or else the last run of this pipeline.
 fn run(project: &Project, cache: &Cache, number: Option<u64>) -> Result<RunRecord, CliError> {
     let name = &project.pipeline.name;
     let own = |run: &RunRecord| run.pipeline == *name;

@@ -1,4 +1,4 @@
-//! `run`: executes the plan and shows the events.
+//! `run`: executes the plan and shows its events.
 
 use cache::fs::{MachineFault, RealFs};
 use cache::{Access, Cache};
@@ -22,7 +22,7 @@ use crate::show::live::{Live, Surface};
 use crate::show::runlog::RunLog;
 use crate::show::{Reporter, Reporters};
 
-/// A fault of the machine ends the run like a request to stop, also before it began.
+/// A machine fault ends the run like a request to stop, even before the run begins.
 pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     match run_to_end(program, arguments) {
         Err(error) => match error.machine_fault() {
@@ -33,17 +33,17 @@ pub fn run(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     }
 }
 
-/// No event of the run has been shown yet.
+/// True until an event of the run is shown.
 fn tell_pause(program: &Program, arguments: &Run, why: String) -> Result<Exit, CliError> {
     let seconds = program.began.elapsed().as_secs_f64();
     let finished = Event::Finished { status: Status::Paused, stages: [].into(), seconds };
-    // Without a thread of their own, which may be what the machine lacks.
+    // This needs no extra thread: the machine may have none left.
     let mut reporters = Reporters::default();
     match arguments.json {
         true => reporters.add(JsonLines(program.output.clone())),
         false => reporters.add(Lines::new(io::stderr(), program.terminal.errors)),
     }
-    // An output that fails does not change how the run ended.
+    // An output error does not change the result of the run.
     let _ = reporters.event(&Event::Stopping { why }).and_then(|()| reporters.event(&finished));
     Ok(Exit::Paused)
 }
@@ -80,11 +80,11 @@ fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
         let seconds = start.elapsed().as_secs_f64();
         feed.pass(Event::Finished { status, stages: [].into(), seconds });
     }
-    // From here on ending the process loses nothing.
+    // From here on, ending the process loses nothing.
     options.stop.begin_reading();
     let status = result?;
     if status == Status::Paused && !arguments.json {
-        // An output that fails does not change how the run ended.
+        // An output error does not change the result of the run.
         if let Ok(left) = left(&engine, &project, &options) {
             feed.say(&left);
         }
@@ -105,8 +105,8 @@ fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     }
 }
 
-/// The work that a stopped run leaves, with its estimate. Nothing is written for it: the disk may
-/// be full.
+/// The work that a stopped run leaves, with its estimate. Nothing is written, since the disk may be
+/// full.
 fn left(engine: &Engine, project: &Project, options: &RunOptions) -> Result<String, CliError> {
     let pipeline = &project.pipeline;
     let cache = Cache::open(&project.cache_folder, Arc::new(RealFs), Access::ReadOnly)?;
@@ -115,19 +115,19 @@ fn left(engine: &Engine, project: &Project, options: &RunOptions) -> Result<Stri
     Ok(left_text(&left, pipeline))
 }
 
-/// Takes the events from the engine to the display.
+/// Carries events from the engine to the display.
 struct Feed {
     display: Shared,
     /// The output of the display.
     output: Option<Outlet>,
     stop: StopFlag,
-    /// Why the display can no longer be written.
+    /// The error that closed the display.
     closed: Option<io::Error>,
     finished: bool,
 }
 
 impl Feed {
-    /// A display that is gone means that whoever wanted the run is gone: it stops cleanly.
+    /// If the display is gone, so is the person who wanted the run: stop cleanly.
     fn pass(&mut self, event: Event) {
         self.finished |= matches!(event, Event::Finished { .. });
         let mut display = self.display.lock().unwrap_or_else(PoisonError::into_inner);
@@ -145,13 +145,13 @@ impl Feed {
         }
     }
 
-    /// A line for people, below the display.
+    /// Prints a line for people, below the display.
     fn say(&mut self, text: &str) {
         let said = self.output.as_mut().map_or(Ok(()), |output| writeln!(output, "{text}"));
         self.heed(said);
     }
 
-    /// Waits until all is shown.
+    /// Waits until everything is shown.
     fn end(&mut self) {
         if let Some(output) = self.output.take() {
             self.heed(output.end());
@@ -159,7 +159,7 @@ impl Feed {
     }
 }
 
-/// Also where the run ends in a panic, while other threads hold the display.
+/// Runs even after a panic, when other threads may hold the display.
 impl Drop for Feed {
     fn drop(&mut self) {
         self.display.lock().unwrap_or_else(PoisonError::into_inner).leave();
@@ -167,7 +167,7 @@ impl Drop for Feed {
     }
 }
 
-/// The output of the display. A run with a display for people goes on when its reader is gone.
+/// The output of the display. A run with a display for people continues when its reader is gone.
 fn outlet(json: bool, program: &Program, stop: &StopFlag) -> Result<Outlet, CliError> {
     let outlet = match json {
         true => Outlet::new(program.output.clone(), stop),
@@ -207,7 +207,7 @@ fn display(
     Ok(Arc::new(Mutex::new(reporters)))
 }
 
-/// Standard error: a run goes on when nobody reads it.
+/// Standard error; the run continues if nobody reads it.
 struct Unminded<W>(W);
 
 impl<W: Write> Write for Unminded<W> {

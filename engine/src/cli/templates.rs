@@ -1,5 +1,4 @@
-//! What `init` can begin with: two short manifests, and the recipes that `pipelines/templates.rs`
-//! lists.
+//! The templates of `init`: short manifests, and the recipes in `pipelines/templates.rs`.
 
 use std::fmt;
 
@@ -8,25 +7,26 @@ use include_dir::{Dir, include_dir};
 
 use super::project::MANIFEST;
 
-/// A manifest to begin with, and the files that belong to it.
+/// A manifest to start with, and its files.
 pub struct Template {
     pub name: &'static str,
-    /// One line for the help.
+    /// The line in the help.
     pub summary: &'static str,
     pub manifest: &'static str,
-    /// Manifests beside that one, by their file names.
+    /// Further manifests beside this one, by file name.
     pub variants: &'static [(&'static str, &'static str)],
-    /// Other files beside the manifest, by their path.
+    /// Other files beside the manifest, by path.
     pub beside: &'static [(&'static str, &'static [u8])],
-    /// What lies in the folder `data`.
+    /// The contents of the folder `data`.
     pub data: Option<&'static Dir<'static>>,
-    /// What has to be done before a run, if anything.
+    /// The steps that are needed before a run, if any.
     pub bring: Option<&'static str>,
 }
 
 static DEMO_DATA: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../pipelines/demo/data");
 
-/// A folder of `pipelines/`: its name, its line in the help, and what one has to bring along.
+/// A folder of `pipelines/`: its name, its line in the help, and the files that the user has to
+/// add.
 macro_rules! recipe {
     ($name:literal, $summary:literal, $bring:expr) => {
         Template {
@@ -77,7 +77,7 @@ pub fn templates() -> impl Iterator<Item = &'static Template> {
 }
 
 impl Template {
-    /// The files to write but for manifests, by their path in the folder.
+    /// All files to write except manifests, by their path in the folder.
     pub fn files(&self) -> Vec<(String, &'static [u8])> {
         let mut files: Vec<(String, &'static [u8])> = Vec::new();
         let mut folders: Vec<&'static Dir<'static>> = self.data.into_iter().collect();
@@ -90,8 +90,8 @@ impl Template {
         files
     }
 
-    /// The manifests by their file names, `pipeline.toml` last; their comments name the folder
-    /// that they are written to.
+    /// The manifests by file name, `pipeline.toml` last. Their comments name the folder that they
+    /// are written to.
     pub fn manifests_in(&self, folder: &str) -> Vec<(&'static str, String)> {
         let own = format!("pipelines/{}", self.name);
         let all = self.variants.iter().copied().chain([(MANIFEST, self.manifest)]);
@@ -105,7 +105,7 @@ impl fmt::Debug for Template {
     }
 }
 
-/// Reads the name of a template from the command line.
+/// Parses the name of a template from the command line.
 pub fn parser() -> impl TypedValueParser<Value = &'static Template> {
     let value = |template: &Template| PossibleValue::new(template.name).help(template.summary);
     PossibleValuesParser::new(templates().map(value)).try_map(|name| find(&name))

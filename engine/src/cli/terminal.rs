@@ -1,4 +1,4 @@
-//! What the terminal can do, looked at once.
+//! The capabilities of the terminal, detected once.
 
 use std::io::IsTerminal;
 
@@ -10,16 +10,16 @@ pub struct Terminal {
     pub data: Paint,
     /// For standard error.
     pub errors: Paint,
-    /// Somebody may be looking at standard output.
+    /// Standard output is a terminal.
     pub data_is_seen: bool,
-    /// Somebody may be looking at standard error.
+    /// Standard error is a terminal.
     pub errors_are_seen: bool,
-    /// Standard error is a terminal on which the cursor can be moved.
+    /// Standard error is a terminal that can move the cursor.
     pub errors_are_drawn: bool,
     pub columns: usize,
 }
 
-/// Without a terminal to ask.
+/// Used if there is no terminal.
 const COLUMNS: usize = 100;
 const ROWS: usize = 24;
 
@@ -49,7 +49,7 @@ fn columns() -> usize {
     if columns < 20 { COLUMNS } else { columns.min(160) }
 }
 
-/// The columns and rows of the terminal at this moment.
+/// The current size of the terminal in columns and rows.
 pub fn size() -> (usize, usize) {
     let size = rustix::termios::tcgetwinsize(std::io::stderr());
     let size = size.map_or((0, 0), |size| (usize::from(size.ws_col), usize::from(size.ws_row)));

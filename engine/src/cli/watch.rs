@@ -1,7 +1,7 @@
-//! `watch`: runs, and runs again whenever the manifest or what it reads has changed.
+//! `watch`: runs again whenever the manifest or one of its inputs changes.
 //!
-//! Every run is a process of its own, so that it is what `throstle run` is, and a manifest that is
-//! broken for the moment, or a stage that ends the program, ends that run and not the watching.
+//! Every run is a separate process, exactly like `throstle run`. A broken manifest, or a stage that
+//! ends the program, ends that run and not the watching.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -21,7 +21,7 @@ use super::error::{CliError, Exit, PAUSED};
 use super::project::{Program, Project, cache_folder, manifest_file};
 use crate::pipeline::TemplatePart;
 
-/// Nothing more has to happen for this long before a run begins: editors and copies come in bursts.
+/// A run begins after this time without changes: editors and copies write in bursts.
 const QUIET: Duration = Duration::from_millis(300);
 
 type Changes = Receiver<notify::Result<notify::Event>>;
@@ -49,7 +49,7 @@ pub fn watch(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     loop {
         watched.add(&folder)?;
         watched.ignored = vec![cache.clone()];
-        // What a broken manifest reads is known once it is repaired.
+        // The inputs of a broken manifest become known when it is repaired.
         if let Ok(project) = program.load(&arguments.manifest.manifest, &arguments.settings) {
             watched.follow(&project)?;
         }
@@ -64,7 +64,7 @@ pub fn watch(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     }
 }
 
-/// `throstle run` with the arguments of this `throstle watch`.
+/// The command line of `throstle run` with the arguments of this `throstle watch`.
 fn run(program: &Program) -> Result<Option<i32>, CliError> {
     let arguments = std::env::args_os().skip(1);
     let mut arguments: Vec<_> = arguments.collect();
@@ -79,12 +79,13 @@ fn run(program: &Program) -> Result<Option<i32>, CliError> {
 struct Watched {
     watcher: RecommendedWatcher,
     places: BTreeSet<PathBuf>,
-    /// What runs themselves write.
+    /// Paths that runs themselves write.
     ignored: Vec<PathBuf>,
 }
 
 impl Watched {
-    /// A folder with all below it, or a file; what lies in a place that is watched is watched.
+    /// A folder with everything below it, or a file. Paths inside a watched place are watched
+    /// already.
     fn add(&mut self, place: &Path) -> Result<(), CliError> {
         if self.places.iter().any(|above| place.starts_with(above)) || !place.exists() {
             return Ok(());
@@ -95,7 +96,7 @@ impl Watched {
         Ok(())
     }
 
-    /// Adds what a pipeline reads from outside its folder, and leaves out what it exports.
+    /// Adds the inputs of a pipeline outside its folder, and excludes its exports.
     fn follow(&mut self, project: &Project) -> Result<(), CliError> {
         let pipeline = &project.pipeline;
         for asset in pipeline.assets.values() {
@@ -120,7 +121,7 @@ impl Watched {
         Ok(())
     }
 
-    /// Waits for a change that matters and then for quiet; false when asked to stop.
+    /// Waits for a relevant change and then for quiet; returns false when asked to stop.
     fn wait(&self, changes: &Changes, stopped: &AtomicBool) -> bool {
         let mut changed = false;
         while !stopped.load(Ordering::SeqCst) {
@@ -134,7 +135,7 @@ impl Watched {
         false
     }
 
-    /// Events that were lost may have been anything.
+    /// Lost events may have concerned any path.
     fn matters(&self, event: notify::Result<notify::Event>) -> bool {
         let Ok(event) = event else { return true };
         let is_own = |path: &PathBuf| self.ignored.iter().any(|own| path.starts_with(own));
@@ -143,8 +144,8 @@ impl Watched {
     }
 }
 
-/// The folder that an export with fields in its path fills, or the file that one without writes.
-/// None where the fields begin in the folder of the manifest: that must not be left out.
+/// The folder that an export with fields in its path fills, or the file that an export without
+/// fields writes. None if the fields begin in the folder of the manifest, which must stay watched.
 fn written_to(template: &[TemplatePart]) -> Option<&str> {
     match template {
         [TemplatePart::Text(whole)] => Some(whole),

@@ -1,4 +1,4 @@
-//! `why`: what changed, from what, to what.
+//! `why`: the old and new value of everything that changed.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -24,7 +24,7 @@ use crate::show::escape::clean;
 use crate::show::units;
 use crate::store::Store;
 
-/// The port on which the items of item stages arrive.
+/// The port that the items of item stages arrive on.
 const ITEMS: &str = "input";
 
 pub fn why(
@@ -141,7 +141,7 @@ fn write_parts(sink: &TextSink, output: &mut dyn Write) -> Result<(), CliError> 
     Ok(())
 }
 
-/// One item that arrives at a stage, now and at the run before.
+/// One item that arrives at a stage, now and in the run before.
 struct One<'a> {
     cache: &'a Cache,
     store: &'a Store,
@@ -203,7 +203,7 @@ impl One<'_> {
         Ok(())
     }
 
-    /// Where items arrive: at item stages always the same port, else the first data set.
+    /// The port that items arrive on: the item port of an item stage, else the first data set.
     fn port(&self) -> Option<&'static str> {
         let inputs = &self.spec.inputs;
         let is_dataset = |port: &&&'static str| {
@@ -224,7 +224,7 @@ impl One<'_> {
         Ok(())
     }
 
-    /// The state to compare with: the last run's, or where that is the present one, what stood
+    /// The state to compare with: that of the last run or, if it is the current one, the state
     /// before it.
     fn before(&self, now: &Digest) -> (String, Option<Previous>) {
         match self.last {
@@ -239,7 +239,7 @@ impl One<'_> {
         }
     }
 
-    /// Changes other than the items: parameters, files, artifacts, other data sets.
+    /// Changes besides items: parameters, files, artifacts, other data sets.
     fn settings(&self, port: &str, before: Option<&Previous>, now: &Keyed) -> Vec<Reason> {
         let Some(before) = before else { return Vec::new() };
         beside_items(self.store, self.spec, port, before, now)

@@ -1,4 +1,4 @@
-//! Finds the worker program, which alone is linked to libtorch.
+//! Finds the worker program, the only one that links libtorch.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ const PROGRAM_VARIABLE: &str = "THROSTLE_TORCH";
 const LIBTORCH_VARIABLE: &str = "LIBTORCH";
 const LIBRARIES_VARIABLE: &str = "LD_LIBRARY_PATH";
 
-/// How the worker would be started.
+/// The command that starts the worker.
 pub fn command() -> WorkerCommand {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     WorkerCommand {
@@ -21,7 +21,7 @@ pub fn command() -> WorkerCommand {
     }
 }
 
-/// As the variable says, else beside this program, else on the search path.
+/// The path in the variable, else beside this program, else on the search path.
 fn program(chosen: Option<String>) -> Option<Utf8PathBuf> {
     if let Some(chosen) = chosen {
         return Some(chosen.into());
@@ -37,7 +37,7 @@ fn utf8(path: PathBuf) -> Option<Utf8PathBuf> {
     Utf8PathBuf::from_path_buf(path).ok()
 }
 
-/// libtorch's own folder comes first, so that the worker finds the libraries it was built with.
+/// libtorch's own folder comes first, so that the worker loads the libraries it was built with.
 fn environment(libtorch: Option<String>, libraries: Option<String>) -> Vec<(String, String)> {
     let Some(libtorch) = libtorch else { return Vec::new() };
     let own = Utf8Path::new(&libtorch).join("lib").into_string();

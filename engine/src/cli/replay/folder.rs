@@ -1,4 +1,4 @@
-//! The folder that a replay leaves: what the stage was given, what it made, and what it said.
+//! The folder that a replay leaves: inputs, outputs and messages of the stage.
 
 use std::collections::BTreeMap;
 
@@ -22,12 +22,13 @@ const MADE: &str = "out";
 
 pub struct Folder {
     pub path: Utf8PathBuf,
-    /// What was written, by its path in the folder, with its size in bytes.
+    /// The written files with their sizes in bytes, by their paths in the folder.
     pub files: BTreeMap<Utf8PathBuf, u64>,
 }
 
 impl Folder {
-    /// An empty folder. One that an earlier replay has made is emptied, any other must be empty.
+    /// Returns an empty folder. A folder made by an earlier replay is emptied; any other must be
+    /// empty.
     pub fn make(path: &Utf8Path, is_own: bool) -> Result<Folder, CliError> {
         let entries = match RealFs.read_dir(path) {
             Err(error) if error.is_not_found() => Vec::new(),
@@ -62,7 +63,7 @@ impl Folder {
         self.blobs(GIVEN, &item.fields, store)
     }
 
-    /// Data sets as lists, artifacts with their files.
+    /// Writes data sets as lists, and artifacts with their files.
     pub fn given_whole(&mut self, sources: &GatherSources, store: &Store) -> Result<(), CliError> {
         for (port, sources) in sources {
             for source in sources {
@@ -104,14 +105,14 @@ impl Folder {
         Ok(())
     }
 
-    /// What the stage itself has left in the folder is listed as well.
+    /// Also lists the files that the stage itself left in the folder.
     pub fn look(&mut self) -> Result<(), FsError> {
         self.look_into(Utf8Path::new(""))
     }
 
     fn look_into(&mut self, below: &Utf8Path) -> Result<(), FsError> {
         let entries = match RealFs.read_dir(&self.path.join(below)) {
-            // The stage has closed the folder, or another process is emptying it.
+            // The stage made the folder unreadable, or another process is emptying it.
             Err(error) if error.is_denied() || error.is_not_found() => return Ok(()),
             entries => entries?,
         };
@@ -120,7 +121,7 @@ impl Folder {
             match (entry.kind, RealFs.symlink_metadata(&self.path.join(&path))) {
                 (FileKind::Dir, _) => self.look_into(&path)?,
                 (_, Ok(metadata)) => drop(self.files.insert(path, metadata.size)),
-                // No path leads to a name that is not UTF-8.
+                // A name that is not UTF-8 cannot be part of a path.
                 (_, Err(_)) => {}
             }
         }
@@ -168,7 +169,7 @@ fn unreadable(error: crate::store::ReadError) -> CliError {
     CliError::failed(error.to_string(), HELP)
 }
 
-/// A name as one part of a path.
+/// Encodes a name as one part of a path.
 pub fn safe(name: &str) -> String {
     let is_safe = |letter: char| letter.is_alphanumeric() || "-_.".contains(letter);
     let name: String = name.chars().map(|one| if is_safe(one) { one } else { '_' }).collect();
