@@ -130,7 +130,7 @@ pub(crate) fn forget(shared: &Shared, missing: &Missing) -> Result<Forgotten, Ca
     Ok(Forgotten { told: told.collect(), packs: reach.keys().copied().collect() })
 }
 
-/// The notes of objects in files of their own, which may have been in a lost part.
+/// The notes of objects in separate files, which may have been in a lost part.
 fn loose_entries(objects: &[(Digest, Location)]) -> Vec<Entry> {
     let entry = |(digest, location): &(Digest, Location)| match location {
         Location::Loose { size } => Some(Entry::Loose { digest: *digest, size: *size }),

@@ -15,7 +15,7 @@ use crate::pending::Waiting;
 use crate::rows::Location;
 use crate::{CacheError, Digest, Hasher};
 
-/// Objects of this size and more lie in files of their own.
+/// Objects of this size and more lie in separate files.
 pub const LOOSE_SIZE: u64 = 1 << 20;
 
 /// Where an object is found.

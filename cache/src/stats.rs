@@ -14,7 +14,7 @@ use crate::{CacheError, Table};
 pub struct Stats {
     pub objects: u64,
     pub object_bytes: u64,
-    /// Objects in files of their own.
+    /// Objects in separate files.
     pub loose: u64,
     pub loose_bytes: u64,
     pub packs: u64,

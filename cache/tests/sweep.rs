@@ -199,7 +199,7 @@ fn tidying_makes_a_worn_index_smaller_and_loses_nothing() {
     let before = cache.stats().unwrap().index_bytes;
     assert!(cache.tidy().unwrap());
     assert!(cache.stats().unwrap().index_bytes < before);
-    assert!(!cache.tidy().unwrap(), "there is nothing more to win");
+    assert!(!cache.tidy().unwrap(), "there is nothing more to free");
     for cache in [&cache, &open(&fs.crash())] {
         for key in &keys {
             let value = cache.get(TABLE, key).unwrap();

@@ -198,7 +198,7 @@ fn too_many_items_that_cannot_be_exported_fail_the_stage_before_its_work() {
     assert_eq!((ran.code, ran.all("stage-failed").len()), (Some(1), 1), "{ran:?}");
 }
 
-/// Outputs that lie in files of their own in the cache.
+/// Outputs that lie in separate files in the cache.
 fn large() -> Project {
     let project = project();
     let zeros = "head -c 2097152 /dev/zero > {out.words}; printf %s {text} >>";

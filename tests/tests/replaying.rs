@@ -67,7 +67,7 @@ fn a_quarantined_item_shows_the_command_and_all_that_it_said() {
     let (code, told) = replay(&project, &["bad", "words"]);
     assert_eq!(code, Some(0), "{told}");
     assert!(told.contains("it is quarantined (command-failed): "), "{told}");
-    assert!(told.contains("the cache holds the same"), "{told}");
+    assert!(told.contains("the cache has the same result"), "{told}");
     let folder = ".throstle/replay/words/bad";
     let line = project.text(&format!("{folder}/command/line.sh"));
     assert!(line.contains("case 'Sana bad.' in *bad*)"), "{line}");
@@ -99,7 +99,7 @@ fn an_item_gives_what_the_cache_holds() {
     let (code, told) = replay(&project, &["a", "words"]);
     assert_eq!(code, Some(0), "{told}");
     assert!(told.contains("it made `words` "), "{told}");
-    assert!(told.contains("the cache holds the same"), "{told}");
+    assert!(told.contains("the cache has the same result"), "{told}");
     let folder = ".throstle/replay/words/a";
     assert_eq!(project.text(&format!("{folder}/out/words.txt")), project.text("out/a.txt"));
 }
@@ -112,7 +112,7 @@ fn stages_that_work_on_all_items_are_replayed_whole() {
     {
         let (code, told) = replay(&project, &[stage]);
         assert_eq!(code, Some(0), "{told}");
-        assert!(told.contains("the cache holds the same"), "{told}");
+        assert!(told.contains("the cache has the same result"), "{told}");
         let exported = made.replace("out/output", "out");
         let folder = format!(".throstle/replay/{stage}/whole");
         assert_eq!(project.text(&format!("{folder}/{made}")), project.text(&exported));
@@ -129,7 +129,7 @@ fn what_is_never_the_same_is_told_and_changes_nothing() {
     assert_eq!(throstle(&project, &["run"]).status.code(), Some(0));
     let (code, told) = replay(&project, &["a", "words"]);
     assert_eq!(code, Some(1), "{told}");
-    assert!(told.contains("the cache holds something else as `words`"), "{told}");
+    assert!(told.contains("the cache has another result on `words`"), "{told}");
     let before = project.text("out/a.txt");
     let again = throstle(&project, &["run"]);
     assert!(String::from_utf8_lossy(&again.stderr).contains("nothing to do"), "{again:?}");
@@ -142,7 +142,7 @@ fn work_that_was_never_done_is_done_in_the_folder_alone() {
     let set = ["a", "words", "--set", "stage.words.command=echo new > {out.words}"];
     let (code, told) = replay(&project, &set);
     assert_eq!(code, Some(0), "{told}");
-    assert!(told.contains("the cache holds nothing of this work"), "{told}");
+    assert!(told.contains("the cache has no result"), "{told}");
     let plan = throstle(&project, &[&["plan", ".", "words"][..], &set[2..]].concat());
     let plan = String::from_utf8(plan.stdout).unwrap();
     assert!(plan.contains("words") && plan.contains("dirty"), "it is still to do: {plan}");
@@ -207,7 +207,7 @@ fn an_item_that_has_not_arrived_yet_is_told_with_the_stage_above() {
     let (code, told) = replay(&project, &["c", "words"]);
     assert_eq!(code, Some(1), "{told}");
     assert!(
-        told.contains("has arrived at `words` yet: the stages above it are not finished"),
+        told.contains("has arrived at `words` yet: its upstream stages are not finished"),
         "{told}"
     );
 }

@@ -97,7 +97,7 @@ fn tell_packed(
     )?;
     if packed.in_bases > 0 {
         let there = units::count(packed.in_bases);
-        writeln!(output, "{there} more are in the archives that it builds on")?;
+        writeln!(output, "{there} more are in its base archives")?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The arguments: their definitions are the documentation of the command line.
+//! The arguments. Their doc comments are the help texts.
 
 use camino::Utf8PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -9,12 +9,12 @@ use crate::show::items::Format;
 
 /// Declarative pipelines for speech and voice fine-tuning.
 ///
-/// A TOML manifest describes a graph of stages. throstle runs it, keeps every output by its
-/// content, and after any change does only the work that the change made necessary.
+/// A TOML manifest describes a graph of stages. throstle runs it, stores every output by its
+/// content, and after a change repeats only the affected work.
 ///
-/// Exit codes: 0 done; 1 a stage failed or something else went wrong; 2 the manifest or the
-/// arguments are wrong; 75 stopped on purpose, run again to go on. A stage that aborts ends the
-/// program by a signal.
+/// Exit codes: 0 success; 1 a stage failed or another error occurred; 2 the manifest or the
+/// arguments are wrong; 75 stopped on purpose, run again to continue. A stage that aborts ends the
+/// program with a signal.
 #[derive(Debug, Parser)]
 #[command(name = "throstle", version, max_term_width = 100, arg_required_else_help = true)]
 pub struct Arguments {
@@ -24,62 +24,60 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Write a commented manifest to begin with, and the data of the demo with that one.
+    /// Write a commented manifest to start with; for the demo also its data.
     Init(Init),
-    /// Check a manifest without looking at any data; all its errors are shown at once.
+    /// Check a manifest without reading any data, and show all of its errors.
     Check(Check),
-    /// Show what a run would do and why, without doing it.
+    /// Show what a run would do and why, without running anything.
     Plan(Plan),
-    /// Do what is necessary to bring every stage up to date.
+    /// Bring every stage up to date.
     ///
-    /// Ctrl-C or SIGTERM once stops cleanly: what is under way is finished or saved, and the exit
-    /// code is 75. A second time stops at once; what was finished before is kept in any case.
+    /// Ctrl-C or SIGTERM stops cleanly: current work is finished or saved, and the exit code is 75.
+    /// A second one quits immediately. Finished work is kept in both cases.
     Run(Run),
-    /// Run, and run again whenever the manifest or what it reads has changed.
+    /// Run now, and again whenever the manifest or one of its inputs changes.
     ///
-    /// A run begins when nothing more has changed for a moment. A mistake in the manifest or a stage
-    /// that fails ends that run, not the watching; Ctrl-C ends both.
+    /// A run begins after a moment without changes. A mistake in the manifest or a failed stage
+    /// ends that run, not the watching; Ctrl-C ends both.
     Watch(Run),
     /// Show the state of every stage and the last run.
     Status(Status),
-    /// Explain why a stage, or one of its items, has to be done again, or why it was last time.
+    /// Explain why a stage or an item has to run again, or why it ran last time.
     Why(Why),
-    /// Do one item of a stage again, or a stage as a whole, in a folder that is kept.
+    /// Run one item of a stage, or a whole stage, again in a folder that is kept.
     ///
-    /// The folder has what the stage was given and what it made, as files where they are files, its
-    /// parameters and a log; of a command also the line as it was run, its private folder and what
-    /// it said. It is told whether the cache holds the same. An item that is quarantined can be
-    /// replayed like any other. Nothing in the cache becomes another one by it. The exit code is 1
-    /// when the stage fails, or the cache holds something else. Sources and training cannot be
-    /// replayed.
+    /// The folder contains the inputs and outputs, as files where possible, the parameters and a
+    /// log; for a command also its command line, its private folder and its output. The result is
+    /// compared with the cache, which does not change. Quarantined items can be replayed too. The
+    /// exit code is 1 if the stage fails, or if the cache has another result. Sources and trainings
+    /// cannot be replayed.
     #[command(allow_missing_positional = true)]
     Replay(Replay),
     /// Forget why items of a stage were quarantined, so that the next run tries them again.
     ///
-    /// A quarantine verdict is kept until the item or the stage changes. Failures of the machine
-    /// (a full disk, a killed program) are never kept; this is for everything else that has been
-    /// repaired outside of the pipeline, such as a program or a server that a `command` uses.
-    /// Finished items stay finished.
+    /// A quarantine verdict is kept until the item or the stage changes. Machine faults (a full
+    /// disk, a killed program) are never kept. Use this after a repair outside the pipeline, such
+    /// as of a program or a server that a `command` uses. Finished items stay finished.
     Retry(Retry),
     /// Draw the graph of the stages, coloured by what a run would do.
     Graph(Graph),
-    /// List the data set or the artifact that a stage gives.
+    /// List the data set or the artifact that a stage outputs.
     Items(Items),
-    /// List earlier runs with how they ended and what they executed, or show what happened in one.
+    /// List earlier runs with their results, or show the events of one run.
     #[command(visible_alias = "history")]
     Log(Log),
-    /// Show what is other in one run than in another: stages, parameters, data, measures.
+    /// Compare two runs: stages, parameters, data, measures.
     ///
-    /// A stage is named whose key is another, with what of it changed, how its items differ, and
-    /// what it measured in both runs: how training ended, numbers of artifacts, and the means of
-    /// numbers over the items.
+    /// Lists the stages with different keys: the parts of the key that changed, the differences
+    /// between their items, and their measures in both runs (results of trainings, numbers of
+    /// artifacts, means over items).
     Diff(Diff),
-    /// Write one page that shows a run: what ran and why, data, training, samples, cost, licences.
+    /// Write one page about a run: reasons, data, training, samples, cost, licences.
     ///
     /// A single HTML file that needs no network, light and dark, for screen and print. Everything
-    /// in it comes from the cache: nothing is run, and recordings that are in the cache no longer
-    /// are left out. It holds recordings of 12 MB at most, samples of models first, and says for
-    /// how many there was no room.
+    /// in it comes from the cache: nothing runs, and recordings that left the cache are missing. It
+    /// contains at most 12 MB of recordings, samples of models first, and tells how many did not
+    /// fit.
     Report(Report),
     /// Write the exported files again from the cache, without running anything.
     Export(Export),
@@ -87,7 +85,7 @@ pub enum Command {
     Stages(Stages),
     /// Print the JSON Schema of manifests, for editors.
     Schema,
-    /// Look for what is missing on this machine, and say how to get it.
+    /// Check what this machine lacks, and explain how to get it.
     Doctor(Doctor),
     /// Print the completion script of a shell.
     Completions(Completions),
@@ -96,19 +94,19 @@ pub enum Command {
     /// `throstle man | man -l -` shows it; `throstle man --to ~/.local/share/man/man1` installs all
     /// of them.
     Man(Man),
-    /// Write what the cache keeps into a few large files, to be carried to another machine.
+    /// Pack the cache into a few large files, to carry it to another machine.
     ///
-    /// For platforms that keep a folder of few files between sessions and nothing else. Packed is
-    /// what `throstle cache gc` would keep, checkpoints of unfinished training included. With
-    /// `--base` only what those archives have not is written. Damaged objects are named and left
-    /// out, and the exit code is 1 then.
+    /// For platforms that keep only a folder with few files between sessions. Packs everything that
+    /// `throstle cache gc` would keep, checkpoints of unfinished trainings included. With `--base`,
+    /// packs only what those archives lack. Damaged objects are named and left out, and the exit
+    /// code is 1.
     PackCache(PackCache),
-    /// Take what `pack-cache` wrote into the cache, which is made if it is not there.
+    /// Unpack archives of `pack-cache` into the cache, which is created if necessary.
     ///
-    /// Everything is checked. What is damaged is named, all else comes in, and the exit code is 1
-    /// then; the next run makes anew what is missing.
+    /// Everything is checked. Damaged entries are named and left out, everything else is unpacked,
+    /// and the exit code is 1. The next run recreates what is missing.
     UnpackCache(UnpackCache),
-    /// Look after the cache.
+    /// Inspect and clean up the cache.
     #[command(subcommand)]
     Cache(CacheCommand),
 }
@@ -116,7 +114,7 @@ pub enum Command {
 /// The manifest as the first argument.
 #[derive(Args, Clone, Debug)]
 pub struct ManifestArgument {
-    /// The manifest, or the folder that has it as `pipeline.toml`.
+    /// The manifest, or the folder that contains it as `pipeline.toml`.
     #[arg(value_name = "FILE|DIR", default_value = ".")]
     pub manifest: Utf8PathBuf,
 }
@@ -124,28 +122,28 @@ pub struct ManifestArgument {
 /// The manifest where the first argument is something else.
 #[derive(Args, Clone, Debug)]
 pub struct ManifestOption {
-    /// The manifest, or the folder that has it as `pipeline.toml`.
+    /// The manifest, or the folder that contains it as `pipeline.toml`.
     #[arg(short, long, value_name = "FILE|DIR", default_value = ".")]
     pub manifest: Utf8PathBuf,
 }
 
 #[derive(Args, Clone, Debug, Default)]
 pub struct Settings {
-    /// The folder of the cache; `.throstle` beside the manifest unless given.
+    /// The folder of the cache. Default: `.throstle` beside the manifest.
     #[arg(long, value_name = "DIR")]
     pub cache: Option<Utf8PathBuf>,
     /// Override a value of the manifest, such as `stage.voice.rate=22050` or `params.rate=22050`.
-    /// May be given several times.
+    /// Can be repeated.
     #[arg(long, value_name = "A.B=C")]
     pub set: Vec<String>,
 }
 
 #[derive(Args, Debug)]
 pub struct Init {
-    /// The folder to begin in; it is made when it is not there.
+    /// The folder to write to; it is created if necessary.
     #[arg(value_name = "DIR", default_value = ".")]
     pub dir: Utf8PathBuf,
-    /// What to begin with.
+    /// The template to start with.
     #[arg(long, default_value = "corpus", value_parser = templates::parser())]
     pub template: &'static Template,
 }
@@ -162,15 +160,15 @@ pub struct Check {
 pub struct Plan {
     #[command(flatten)]
     pub manifest: ManifestArgument,
-    /// Only these stages and what they need.
+    /// Only these stages and their upstream stages.
     #[arg(value_name = "STAGE")]
     pub stages: Vec<String>,
-    /// First try a few items of every item stage and ten steps of every training whose inputs are
-    /// there, and keep nothing but what they took.
+    /// First run a few items of every item stage and ten steps of every training, as far as their
+    /// inputs exist, and keep nothing but the measured times.
     ///
     /// The estimates of these stages then rest on this machine instead of formulas. Other stages
-    /// that work on a whole data set are not tried, nor what needs their outcome: run the stages
-    /// that a training reads first.
+    /// that work on a whole data set are not probed, nor are their downstream stages: run the
+    /// stages that a training reads first.
     #[arg(long)]
     pub probe: bool,
     /// Print the plan as one JSON object.
@@ -187,20 +185,20 @@ pub struct Plan {
 pub struct Run {
     #[command(flatten)]
     pub manifest: ManifestArgument,
-    /// Only these stages and what they need.
+    /// Only these stages and their upstream stages.
     #[arg(value_name = "STAGE")]
     pub stages: Vec<String>,
-    /// After a stage has failed, go on with what does not depend on it.
+    /// After a stage has failed, continue with the stages that do not depend on it.
     #[arg(long)]
     pub keep_going: bool,
     /// Print every event as a JSON object on a line of its own; the last one is `finished`. The
-    /// `seconds` of a stage are summed over all threads and devices that worked on it at once.
+    /// `seconds` of a stage are the sum over all threads and devices that worked on it.
     #[arg(long)]
     pub json: bool,
     /// Hash every source file again instead of trusting size and time.
     #[arg(long)]
     pub verify: bool,
-    /// How many threads work in this process; as many as there are processors unless given.
+    /// The number of threads in this process. Default: the number of processors.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
     /// Stop cleanly after this time, such as `11h30m`; overrides `stop_after` of the manifest.
@@ -223,7 +221,7 @@ pub struct Status {
 
 #[derive(Args, Debug)]
 pub struct Why {
-    /// The stage to explain; its name without brackets means every instance of a matrix.
+    /// The stage to explain. A name without brackets means every instance of a matrix.
     pub stage: String,
     /// The id of an item that arrives at the stage.
     pub item: Option<String>,
@@ -238,14 +236,14 @@ pub struct Why {
 
 #[derive(Args, Debug)]
 pub struct Replay {
-    /// The id of an item that arrives at the stage; of stages that work on all items together,
-    /// none.
+    /// The id of an item that arrives at the stage; omit it for stages that work on all items
+    /// together.
     pub item: Option<String>,
     /// The stage.
     #[arg(required = true)]
     pub stage: String,
-    /// The folder to leave, which must be empty; `replay/STAGE/ITEM` in the cache folder unless
-    /// given, which the next replay of the same empties.
+    /// The folder to write, which must be empty. Default: `replay/STAGE/ITEM` in the cache folder,
+    /// which the next replay of the same item empties.
     #[arg(long, value_name = "DIR")]
     pub to: Option<Utf8PathBuf>,
     #[command(flatten)]
@@ -256,9 +254,9 @@ pub struct Replay {
 
 #[derive(Args, Debug)]
 pub struct Retry {
-    /// The stage; its name without brackets means every instance of a matrix.
+    /// The stage. A name without brackets means every instance of a matrix.
     pub stage: String,
-    /// The id of a quarantined item; all quarantined items of the stage unless given.
+    /// The id of a quarantined item. Default: all quarantined items of the stage.
     pub item: Option<String>,
     /// Print the items as one JSON object.
     #[arg(long)]
@@ -273,13 +271,13 @@ pub struct Retry {
 pub struct Graph {
     #[command(flatten)]
     pub manifest: ManifestArgument,
-    /// The form of the picture.
+    /// The format of the picture.
     #[arg(long, value_enum, default_value_t = GraphFormat::Mermaid)]
     pub format: GraphFormat,
-    /// The file to write; `-`, or nothing, for standard output.
+    /// The file to write. Default, or with `-`: standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<Utf8PathBuf>,
-    /// Do not look at the data: draw without the colours.
+    /// Draw without colours, and do not read the data.
     #[arg(long)]
     pub no_plan: bool,
     #[command(flatten)]
@@ -298,18 +296,18 @@ pub enum GraphFormat {
 
 #[derive(Args, Debug)]
 pub struct Items {
-    /// The stage, or `stage.port` for another output than its first.
+    /// The stage, or `stage.port` for an output other than its first.
     pub stage: String,
-    /// The form of the list.
+    /// The format of the list.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
     /// Only these fields, separated by commas.
     #[arg(long, value_name = "FIELD", value_delimiter = ',')]
     pub fields: Vec<String>,
-    /// List the items that the stage has set aside, with the reasons.
+    /// List the quarantined items of the stage, with the reasons.
     #[arg(long)]
     pub quarantined: bool,
-    /// The file to write; `-`, or nothing, for standard output.
+    /// The file to write. Default, or with `-`: standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<Utf8PathBuf>,
     #[command(flatten)]
@@ -320,7 +318,7 @@ pub struct Items {
 
 #[derive(Args, Debug)]
 pub struct Log {
-    /// The number of a run; all runs are listed unless given.
+    /// The number of a run. Default: list all runs.
     pub run: Option<u64>,
     /// Print the events, or the list, as JSON lines.
     #[arg(long)]
@@ -331,10 +329,10 @@ pub struct Log {
 
 #[derive(Args, Debug)]
 pub struct Diff {
-    /// The number of the one run, as `throstle history` lists it.
+    /// The number of the old run, as `throstle history` lists it.
     #[arg(value_name = "RUN")]
     pub old: u64,
-    /// The number of the other.
+    /// The number of the new run.
     #[arg(value_name = "RUN")]
     pub new: u64,
     /// Print both runs and their differences as one JSON object.
@@ -348,10 +346,10 @@ pub struct Diff {
 pub struct Report {
     #[command(flatten)]
     pub manifest: ManifestArgument,
-    /// The file to write, `-` for standard output; `report.html` beside the manifest unless given.
+    /// The file to write, `-` for standard output. Default: `report.html` beside the manifest.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<Utf8PathBuf>,
-    /// The number of the run to show; the last one unless given.
+    /// The number of the run to show. Default: the last one.
     #[arg(long, value_name = "N")]
     pub run: Option<u64>,
     #[command(flatten)]
@@ -383,25 +381,25 @@ pub struct Doctor {
 
 #[derive(Args, Debug)]
 pub struct Completions {
-    /// The shell to print for.
+    /// The shell.
     #[arg(value_enum)]
     pub shell: Shell,
 }
 
 #[derive(Args, Debug)]
 pub struct Man {
-    /// The folder to write a page for every command to; it is made when it is not there.
+    /// The folder to write one page per command to; it is created if necessary.
     #[arg(long, value_name = "DIR")]
     pub to: Option<Utf8PathBuf>,
 }
 
-/// Where a cache is, for commands that need no manifest.
+/// The location of a cache, for commands that need no manifest.
 #[derive(Args, Clone, Debug)]
 pub struct CacheLocation {
-    /// The manifest, or its folder, beside which the cache is.
+    /// The manifest, or its folder, beside the cache.
     #[arg(short, long, value_name = "FILE|DIR", default_value = ".")]
     pub manifest: Utf8PathBuf,
-    /// The folder of the cache; `.throstle` beside the manifest unless given.
+    /// The folder of the cache. Default: `.throstle` beside the manifest.
     #[arg(long, value_name = "DIR")]
     pub cache: Option<Utf8PathBuf>,
 }
@@ -411,7 +409,7 @@ pub struct CacheLocation {
 pub struct CacheArgument {
     #[command(flatten)]
     pub manifest: ManifestArgument,
-    /// The folder of the cache; `.throstle` beside the manifest unless given.
+    /// The folder of the cache. Default: `.throstle` beside the manifest.
     #[arg(long, value_name = "DIR")]
     pub cache: Option<Utf8PathBuf>,
 }
@@ -426,19 +424,19 @@ impl CacheArgument {
 pub struct PackCache {
     #[command(flatten)]
     pub location: CacheArgument,
-    /// The folder to write; it must not have an archive yet.
+    /// The folder to write; it must not contain an archive yet.
     #[arg(long, value_name = "DIR")]
     pub to: Utf8PathBuf,
-    /// An archive that will be there when this one is unpacked. May be given several times.
+    /// An archive that will be present when this one is unpacked. Can be repeated.
     #[arg(long, value_name = "DIR")]
     pub base: Vec<Utf8PathBuf>,
-    /// How large one file may become, such as `500MB`; 16MB at least.
+    /// The largest size of one file, such as `500MB`; at least 16MB.
     #[arg(long, value_name = "SIZE", default_value = "2GB", value_parser = volume)]
     pub volume: u64,
-    /// How many of the last runs of every pipeline are kept.
+    /// The number of last runs of every pipeline to keep.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub keep_runs: usize,
-    /// Print what was written as one JSON object.
+    /// Print the result as one JSON object.
     #[arg(long)]
     pub json: bool,
 }
@@ -447,34 +445,34 @@ pub struct PackCache {
 pub struct UnpackCache {
     #[command(flatten)]
     pub location: CacheArgument,
-    /// The folder of an archive. May be given several times: the base first, then what was
-    /// written over it.
+    /// The folder of an archive. Can be repeated: first the base, then the archives written on top
+    /// of it.
     #[arg(long, value_name = "DIR", required = true)]
     pub from: Vec<Utf8PathBuf>,
-    /// Print what came in as one JSON object.
+    /// Print the result as one JSON object.
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum CacheCommand {
-    /// Show how much is stored.
+    /// Show the size of the cache.
     Stats(CacheStats),
-    /// Read everything that is stored and compare it with its digest.
+    /// Read everything in the cache and compare it with its digest.
     Verify(CacheVerify),
     /// Show what could be removed; with `--yes`, remove it.
     ///
-    /// Kept is all that pinned runs and the last runs of every pipeline reach. What is removed
-    /// goes to the folder `trash` of the cache first.
+    /// The results of pinned runs and of the last runs of every pipeline are kept. Removed entries
+    /// go to the folder `trash` of the cache first.
     Gc(CacheGc),
     /// Put back what was removed and is still in the trash.
     ///
-    /// Objects that were made again meanwhile are left alone. The next `gc` removes the restored
-    /// ones again, unless a kept run reaches them.
+    /// Objects that were recreated meanwhile do not change. The next `gc` removes restored objects
+    /// again, unless a kept run needs them.
     Restore(CacheRestore),
     /// Keep the results of a run until it is unpinned.
     Pin(CachePin),
-    /// No longer keep the results of a run in any case.
+    /// Unpin a run: its results are kept only as long as those of other runs.
     Unpin(CachePin),
 }
 
@@ -489,7 +487,7 @@ pub struct CacheStats {
 
 #[derive(Args, Debug)]
 pub struct CacheVerify {
-    /// Set what is damaged aside and build the index again, so that the next run makes it anew.
+    /// Quarantine damaged entries and rebuild the index, so that the next run recreates them.
     #[arg(long)]
     pub repair: bool,
     #[command(flatten)]
@@ -498,20 +496,20 @@ pub struct CacheVerify {
 
 #[derive(Args, Debug)]
 pub struct CacheGc {
-    /// Do it, instead of only showing it.
+    /// Remove the entries instead of only listing them.
     #[arg(long)]
     pub yes: bool,
-    /// The size to come down to, such as `20GB`: what is cheapest to make again for its size is
-    /// given up first.
+    /// The target size, such as `20GB`. Entries that cost the least to recreate for their size are
+    /// removed first.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max_size: Option<u64>,
-    /// Only give up the results of runs that are older than this, such as `720h`.
+    /// Only remove the results of runs that are older than this, such as `720h`.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub older_than: Option<f64>,
-    /// How many of the last runs of every pipeline are kept.
+    /// The number of last runs of every pipeline to keep.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub keep_runs: usize,
-    /// Empty the trash as well, instead of leaving it for a while.
+    /// Empty the trash too, instead of keeping it for a while.
     #[arg(long)]
     pub empty_trash: bool,
     #[command(flatten)]

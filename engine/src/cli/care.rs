@@ -47,7 +47,7 @@ fn stats(
         table.row([what.to_owned(), units::count(number), units::bytes(bytes)]);
     };
     row("objects", stats.objects, stats.object_bytes);
-    row("  in files of their own", stats.loose, stats.loose_bytes);
+    row("  in separate files", stats.loose, stats.loose_bytes);
     row("packs", stats.packs, stats.pack_bytes);
     row("records", stats.records.values().sum(), stats.index_bytes);
     let mut table_of_sizes = |what: &str, bytes: u64| {
@@ -55,7 +55,7 @@ fn stats(
     };
     table_of_sizes("no longer used in packs", stats.dead_bytes);
     table_of_sizes("trash", stats.trash_bytes);
-    table_of_sizes("in the making", stats.staging_bytes);
+    table_of_sizes("being written", stats.staging_bytes);
     writeln!(output, "{}", cache.dir())?;
     output.write_all(table.render().as_bytes())?;
     Ok(Exit::Done)
@@ -158,7 +158,7 @@ fn sweep(
         Err(error) if error.is_no_space() && for_good => {
             trash(program, cache, true, output)?;
             let won = cache.make_room(&plan)?;
-            writeln!(output, "{} of large objects are gone for good", units::bytes(won))?;
+            writeln!(output, "{} of large objects deleted for good", units::bytes(won))?;
             Ok(cache.sweep(plan)?)
         }
         Err(error) if error.is_no_space() => {
@@ -190,25 +190,25 @@ fn describe(plan: &gc::Plan, output: &mut dyn Write) -> Result<(), CliError> {
     let kept: Vec<String> = plan.kept.iter().map(ToString::to_string).collect();
     match kept.len() {
         0 => writeln!(output, "no run is kept")?,
-        1 => writeln!(output, "kept is what run {} reaches", kept.join(", "))?,
-        _ => writeln!(output, "kept is what the runs {} reach", kept.join(", "))?,
+        1 => writeln!(output, "keeping the results of run {}", kept.join(", "))?,
+        _ => writeln!(output, "keeping the results of the runs {}", kept.join(", "))?,
     }
     if let Some(run) = plan.unfinished {
         writeln!(
             output,
-            "run {run} is not finished: what single items gave is all kept until a `throstle run` \
+            "run {run} is not finished: results of single items are all kept until a `throstle run` \
              of its whole manifest is done"
         )?;
     }
     for one in &plan.given_up {
         let (bytes, seconds) = (units::bytes(one.bytes), units::seconds(one.seconds));
         let stage = clean(&one.stage);
-        writeln!(output, "to come under the limit: `{stage}`, {bytes}, made in {seconds}")?;
+        writeln!(output, "to meet the size limit: `{stage}`, {bytes}, made in {seconds}")?;
     }
     let objects = units::count(plan.sweep.objects().count() as u64);
     let records = units::count(plan.sweep.records().count() as u64);
     let bytes = units::bytes(plan.sweep.bytes);
-    writeln!(output, "no longer needed: {objects} objects and {records} records, {bytes} to win")?;
+    writeln!(output, "no longer needed: {objects} objects and {records} records, {bytes} to free")?;
     Ok(())
 }
 
@@ -223,14 +223,14 @@ fn trash(
 ) -> Result<(), CliError> {
     let emptied = cache.empty_trash(if all { Duration::ZERO } else { TRASH })?;
     if emptied.bytes > 0 {
-        writeln!(output, "{} of trash are gone for good", units::bytes(emptied.bytes))?;
+        writeln!(output, "{} of trash deleted for good", units::bytes(emptied.bytes))?;
     }
     emptied.stays.iter().for_each(|stays| program.warn(stays));
     if !all {
         writeln!(
             output,
-            "what was removed stays in the trash for a week, or until `--empty-trash`; \
-             `throstle cache restore` puts it back"
+            "removed entries stay in the trash for a week, or until `--empty-trash`; \
+             `throstle cache restore` puts them back"
         )?;
     }
     Ok(())
@@ -246,7 +246,7 @@ fn pin(
     let run = arguments.run;
     match history::pin(&cache, run, pinned)? {
         Some(_) if pinned => writeln!(output, "the results of run {run} are kept")?,
-        Some(_) => writeln!(output, "the results of run {run} are no longer kept in any case")?,
+        Some(_) => writeln!(output, "the results of run {run} are no longer pinned")?,
         None => {
             let message = format!("there is no run {run} in `{}`", cache.dir());
             return Err(CliError::usage(message, "`throstle log` lists the runs"));

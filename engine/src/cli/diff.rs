@@ -81,11 +81,11 @@ fn write(
 }
 
 fn write_change(change: &StageChange, output: &mut dyn Write) -> std::io::Result<()> {
-    let same = if change.gives_the_same { " (gives the same)" } else { "" };
+    let same = if change.gives_the_same { " (same output)" } else { "" };
     writeln!(output, "{}{same}", clean(&change.stage))?;
     match &change.reasons {
         // The record was collected since, or the stage did not finish in one of the runs.
-        None => writeln!(output, "  what it was made of is not known of both runs")?,
+        None => writeln!(output, "  its key is known for only one of the runs")?,
         Some(reasons) => {
             for reason in reasons.iter().take(REASONS) {
                 writeln!(output, "  {}", clean(reason))?;

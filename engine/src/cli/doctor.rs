@@ -262,7 +262,7 @@ fn health(folder: &Utf8Path) -> Finding {
             "cache",
             State::Good,
             format!(
-                "`{folder}` is sound: {} objects of the right size; locks work",
+                "`{folder}` is sound: all {} objects have the right size; locks work",
                 units::count(report.objects)
             ),
         ),
@@ -297,7 +297,7 @@ fn first_line(text: &str, fallback: &str) -> String {
 
 fn last_line(text: &str) -> String {
     let line = text.lines().rfind(|line| !line.trim().is_empty());
-    line.unwrap_or("it says nothing").trim().to_owned()
+    line.unwrap_or("no output").trim().to_owned()
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ pub fn export(
         writeln!(output, "{line}")?;
     }
     if total == 0 && !failed && open.is_empty() {
-        writeln!(output, "every exported file is as it should be")?;
+        writeln!(output, "all exported files are up to date")?;
     }
     Ok(if failed || !open.is_empty() { Exit::Failed } else { Exit::Done })
 }

@@ -96,7 +96,7 @@ pub fn after(seconds: f64, start: Instant, stop: StopFlag, display: Shared) -> i
         if !stop.is_requested() {
             stop.request_after_batch();
             let time = units::seconds(seconds);
-            tell(&display, &format!("the {time} that it may take are over"));
+            tell(&display, &format!("time limit of {time} reached"));
         }
     })?;
     Ok(())

@@ -41,7 +41,7 @@ pub fn items(
     };
     let listing = Listing::new(rows, &arguments.fields).map_err(|field| {
         CliError::usage(
-            format!("nothing that `{}` gives has a field `{field}`", spec.name),
+            format!("the output of `{}` has no field `{field}`", spec.name),
             "list all of them without `--fields`",
         )
     })?;
@@ -50,14 +50,14 @@ pub fn items(
         Some(file) if file != "-" => RealFs.write_durably(file, &bytes)?,
         None if arguments.format == Format::Parquet && program.terminal.data_is_seen => {
             return Err(CliError::usage(
-                "a Parquet file is nothing to read on a terminal",
+                "a Parquet file cannot be shown on a terminal",
                 "name a file with `--output`",
             ));
         }
         Some(_) | None => output.write_all(&bytes)?,
     }
     if arguments.quarantined && listing.rows.is_empty() {
-        program.tell(&format!("`{}` has set no item aside", clean(&spec.name)));
+        program.tell(&format!("`{}` has quarantined no items", clean(&spec.name)));
     }
     Ok(Exit::Done)
 }
@@ -122,7 +122,7 @@ fn set_aside(
     let ended = given.as_ref().map_or(0, |(run, _)| *run);
     if let Some(failed) = failed.filter(|failed| failed.run > ended) {
         program.warn(&format!(
-            "`{}` failed in run {}: this is what it had set aside",
+            "`{}` failed in run {}: these are its quarantined items",
             spec.name, failed.run
         ));
         return Ok(failed.rejects);
@@ -135,7 +135,7 @@ fn set_aside(
         }
         None if !known.is_empty() => {
             program.warn(&format!(
-                "`{}` is not finished: this is what it has set aside so far",
+                "`{}` is not finished: these are its quarantined items so far",
                 spec.name
             ));
             Ok(known)
@@ -170,12 +170,12 @@ fn earlier(
 }
 
 fn tell_of_earlier(program: &Program, spec: &StageSpec, run: u64) {
-    program.warn(&format!("`{}` is not up to date: this is what run {run} gave", spec.name));
+    program.warn(&format!("`{}` is not up to date: this is its output of run {run}", spec.name));
 }
 
 fn nothing_yet(project: &Project, spec: &StageSpec) -> CliError {
     CliError::failed(
-        format!("`{}` has given nothing yet", spec.name),
+        format!("`{}` has no output yet", spec.name),
         format!("run it: `throstle run {} {}`", project.pipeline.file, spec.name),
     )
 }
@@ -189,7 +189,7 @@ fn rows(
 ) -> Result<Vec<Item>, CliError> {
     match record.outputs.get(port) {
         None => Err(CliError::usage(
-            format!("`{}` gives nothing on `{port}`", spec.name),
+            format!("`{}` has no output on `{port}`", spec.name),
             "name another output",
         )),
         Some(PortValue::Artifact(fields)) => Ok(fields.iter().map(part).collect()),

@@ -58,7 +58,7 @@ pub fn check(
     }
     let (stages, assets) = (project.pipeline.stages.len(), project.pipeline.assets.len());
     let plural = |count: usize| if count == 1 { "" } else { "s" };
-    write!(output, "`{}` is right: {stages} stage{}", project.pipeline.file, plural(stages))?;
+    write!(output, "`{}` is valid: {stages} stage{}", project.pipeline.file, plural(stages))?;
     if assets > 0 {
         write!(output, ", {assets} asset{}", plural(assets))?;
     }
@@ -95,7 +95,7 @@ fn warn_of_empty_sources(program: &Program, pipeline: &Pipeline, plan: &Plan) {
     for spec in pipeline.stages.iter().filter(|spec| spec.work == StageWork::Source) {
         let mut outputs = plan.stage(spec.id).outputs.values();
         if outputs.any(|output| matches!(output, Planned::Root { items: 0, .. })) {
-            program.warn(&format!("stage `{}` gives no items: look at its files", spec.name));
+            program.warn(&format!("stage `{}` has no items: check its files", spec.name));
         }
     }
 }

@@ -135,7 +135,7 @@ impl Program {
         let cache = match Cache::open(folder, Arc::new(RealFs), Access::ReadWrite) {
             Err(error) if is_denied(&error) => {
                 self.warn(&format!(
-                    "the cache `{folder}` cannot be written: it is only read ({})",
+                    "the cache `{folder}` is not writable: opened read-only ({})",
                     error.whole()
                 ));
                 Cache::open(folder, Arc::new(RealFs), Access::ReadOnly)?
@@ -150,7 +150,7 @@ impl Program {
     pub fn open_to_read(&self, project: &Project) -> Result<Cache, CliError> {
         match self.open(project) {
             Err(CliError::Cache(error)) if error.is_no_space() => {
-                self.warn(&format!("the cache is only read: {}", error.whole()));
+                self.warn(&format!("the cache is read-only: {}", error.whole()));
                 let folder = &project.cache_folder;
                 Ok(Cache::open(folder, Arc::new(RealFs), Access::ReadOnly)?)
             }

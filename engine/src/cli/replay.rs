@@ -126,7 +126,7 @@ fn tell(
     let seconds = units::seconds(replay.seconds);
     writeln!(
         output,
-        "replayed {what} in {seconds}; it is all in `{}`:",
+        "replayed {what} in {seconds}; its files are in `{}`:",
         clean(folder.path.as_str())
     )?;
     for (path, bytes) in &folder.files {
@@ -145,11 +145,11 @@ struct Verdict {
 impl Verdict {
     fn new(what: String, compared: Compared, paint: Paint) -> Verdict {
         let (told, exit) = match &compared {
-            Compared::Equal => (paint.good("the cache holds the same"), Exit::Done),
+            Compared::Equal => (paint.good("the cache has the same result"), Exit::Done),
             Compared::Unknown => {
-                ("the cache holds nothing of this work to compare it with".to_owned(), Exit::Done)
+                ("the cache has no result to compare with".to_owned(), Exit::Done)
             }
-            Compared::Differs(how) => (paint.bad(&format!("the cache holds {how}")), Exit::Failed),
+            Compared::Differs(how) => (paint.bad(&format!("the cache has {how}")), Exit::Failed),
         };
         Verdict { text: format!("{what}\n{told}"), plain: what, exit }
     }
@@ -213,7 +213,7 @@ fn verdict(made: &Made, paint: Paint) -> Verdict {
                 let ports = record.outputs.iter();
                 let others = ports.filter(|(port, value)| known.outputs.get(*port) != Some(*value));
                 let others: Vec<String> = others.map(|(port, _)| format!("`{port}`")).collect();
-                format!("something else as {}", others.join(", "))
+                format!("another result on {}", others.join(", "))
             };
             let compared = match known {
                 None => Compared::Unknown,
@@ -237,7 +237,7 @@ fn compare(known: &Fields, made: &Fields) -> Compared {
     others.dedup();
     match others.is_empty() {
         true => Compared::Equal,
-        false => Compared::Differs(format!("something else as {}", others.join(", "))),
+        false => Compared::Differs(format!("another result on {}", others.join(", "))),
     }
 }
 
@@ -261,12 +261,12 @@ fn explain(error: ReplayError, project: &Project) -> CliError {
         ReplayError::NotYet { stage, .. } => CliError::failed(
             message,
             format!(
-                "`throstle run {file} {stage}` first; `throstle items` of the stage above it lists \
+                "`throstle run {file} {stage}` first; `throstle items` of its upstream stage lists \
                  the items that will arrive"
             ),
         ),
         ReplayError::NoItem { .. } => {
-            CliError::usage(message, "`throstle items` of the stage above it lists them")
+            CliError::usage(message, "`throstle items` of its upstream stage lists them")
         }
         ReplayError::Items(stage) => {
             let list = format!("`throstle items {stage} --quarantined`");

@@ -45,7 +45,7 @@ fn told(file: &Utf8Path, report: &Report) -> String {
     let (size, recordings) = (units::bytes(report.html.len() as u64), report.recordings);
     let mut told = format!("{file}: {size}, {recordings} recordings");
     if report.left_out > 0 {
-        told.push_str(&format!("; for {} more there was no room", report.left_out));
+        told.push_str(&format!("; {} more did not fit", report.left_out));
     }
     told
 }
@@ -57,7 +57,7 @@ fn run(project: &Project, cache: &Cache, number: Option<u64>) -> Result<RunRecor
     match number {
         None => history::runs(cache)?.into_iter().rfind(own).ok_or_else(|| {
             CliError::failed(
-                format!("no run of `{name}` has come to an end yet"),
+                format!("no run of `{name}` has finished yet"),
                 format!("run it: `throstle run {}`", project.pipeline.file),
             )
         }),

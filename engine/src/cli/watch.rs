@@ -160,7 +160,7 @@ fn absolute(path: &Path) -> io::Result<PathBuf> {
 
 fn cannot(error: &notify::Error) -> CliError {
     CliError::failed(
-        format!("changes cannot be watched for: {error}"),
+        format!("cannot watch for changes: {error}"),
         "run again by hand; on Linux `fs.inotify.max_user_watches` may be too small",
     )
 }

@@ -94,14 +94,14 @@ fn explain_stage(
             if last.reasons.is_empty() {
                 writeln!(
                     output,
-                    "  its result was there already, from other work with the same key"
+                    "  its result was in the cache, from other work with the same key"
                 )?;
             }
         }
         (Verdict::Fresh, None) => {
             writeln!(
                 output,
-                "{name} is {verdict}: its result is there, from other work with the same key"
+                "{name} is {verdict}: its result is in the cache, from other work with the same key"
             )?;
         }
         _ => {
@@ -123,11 +123,11 @@ fn explain_stage(
 
 fn write_key(stage: &StagePlan, output: &mut dyn Write) -> Result<(), CliError> {
     match &stage.keyed {
-        None => writeln!(output, "its key is not known before the stages above it have run")?,
+        None => writeln!(output, "its key is unknown until its upstream stages have run")?,
         Some(keyed) => {
             let mut sink = TextSink::default();
             keyed.key.write(&mut sink);
-            writeln!(output, "its key {} is made of", keyed.digest)?;
+            writeln!(output, "its key {} consists of", keyed.digest)?;
             write_parts(&sink, output)?;
         }
     }
@@ -197,7 +197,7 @@ impl One<'_> {
             for (name, value) in now.fields.iter().filter(|(name, _)| self.reads(port, name)) {
                 write_value(name, value, &mut sink);
             }
-            writeln!(output, "read of it are")?;
+            writeln!(output, "the stage reads")?;
             write_parts(&sink, output)?;
         }
         Ok(())
@@ -217,7 +217,7 @@ impl One<'_> {
     }
 
     fn explain_unknown(&self, output: &mut dyn Write) -> Result<(), CliError> {
-        writeln!(output, "item `{}`: not known before the stages above have run", clean(self.id))?;
+        writeln!(output, "item `{}`: unknown until its upstream stages have run", clean(self.id))?;
         for reason in &self.stage.reasons {
             writeln!(output, "  {}", clean(&reason.to_string()))?;
         }
@@ -317,7 +317,7 @@ impl One<'_> {
     fn no_item(&self) -> CliError {
         CliError::usage(
             format!("no item `{}` arrives at `{}`", self.id, self.spec.name),
-            "`throstle items` of a stage above it lists them",
+            "`throstle items` of its upstream stage lists them",
         )
     }
 }

@@ -53,9 +53,9 @@ pub enum ReplayError {
     Engine(#[from] EngineError),
     #[error("{0}")]
     Read(#[from] ReadError),
-    #[error("what arrives at `{0}` is not known before the stages above it have run")]
+    #[error("what arrives at `{0}` is unknown until its upstream stages have run")]
     Early(String),
-    #[error("no item `{item}` has arrived at `{stage}` yet: the stages above it are not finished")]
+    #[error("no item `{item}` has arrived at `{stage}` yet: its upstream stages are not finished")]
     NotYet { stage: String, item: String },
     #[error("no item `{item}` arrives at `{stage}`")]
     NoItem { stage: String, item: String },

@@ -37,7 +37,7 @@ fn items_before_the_first_run_say_how_to_get_them() {
     let output = project().output(&["items", "words"]);
     assert_eq!(output.status.code(), Some(1));
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(errors.contains("given nothing yet") && errors.contains("throstle run"), "{errors}");
+    assert!(errors.contains("no output yet") && errors.contains("throstle run"), "{errors}");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn the_pages_of_the_program_are_printed() {
     let project = project();
     assert!(project.printed(&["--version"]).starts_with("throstle "));
     assert!(project.printed(&["--help"]).contains("Exit codes"));
-    assert!(project.printed(&["check"]).contains("`pipeline.toml` is right: 3 stages"));
+    assert!(project.printed(&["check"]).contains("`pipeline.toml` is valid: 3 stages"));
     assert!(project.printed(&["stages"]).contains("audio.resample"));
     assert!(project.printed(&["stages", "audio.resample"]).contains("rate"));
     serde_json::from_str::<Value>(&project.printed(&["schema"])).unwrap();

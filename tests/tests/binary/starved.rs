@@ -80,7 +80,7 @@ fn an_output_without_room_ends_a_run_alike_with_and_without_work() {
     }
 }
 
-/// The outputs lie in files of their own in the cache.
+/// The outputs lie in separate files in the cache.
 fn large() -> Project {
     let project = project();
     let zeros = "head -c 1200000 /dev/zero > {out.words}; printf %s {text} >>";
