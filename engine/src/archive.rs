@@ -1,5 +1,5 @@
-//! What of a cache goes into an archive, and which record counts where an archive and a cache
-//! both have one. The files themselves are the cache's matter.
+//! Selects the records and objects of a cache for an archive, and decides which of two records
+//! counts where an archive and a cache both have one. The file format belongs to `cache`.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ use crate::record::{
 };
 use crate::spending::Spent;
 
-/// Packs what the garbage collection would keep under these limits.
+/// Packs everything that garbage collection would keep under these limits.
 pub fn pack(cache: &Cache, limits: &Limits, how: &Archiving) -> Result<Archived, CacheError> {
     let gone = gc::plan(cache, limits)?.sweep;
     let objects: HashSet<&Digest> = gone.objects().collect();
@@ -29,13 +29,13 @@ pub fn pack(cache: &Cache, limits: &Limits, how: &Archiving) -> Result<Archived,
     cache.archive(&kept, how)
 }
 
-/// What was exported lies on this machine and on no other, and so do its GPUs. Nor is it believed
-/// of an archive: an export would take back files here that were written elsewhere.
+/// Exported files and GPUs belong to one machine. Such records are not read from an archive either:
+/// an export would take back files here that another machine wrote.
 fn travels(table: Table) -> bool {
     ![EXPORT, EXPORTS, LIMIT, STEP_TIMES].contains(&table)
 }
 
-/// Takes archives into a cache: the base first, then what builds on it.
+/// Takes archives into a cache: the base first, then the archives on top of it.
 pub fn unpack(
     cache: &Cache,
     folders: &[Utf8PathBuf],
@@ -47,8 +47,8 @@ pub fn unpack(
     Ok(taken)
 }
 
-/// The next run gets a number that no run here has, whichever machine it was on. A run that was
-/// killed has left no record of itself, but perhaps of stages and of checkpoints.
+/// Makes the next run get a number that no run here has, from whichever machine. A killed run has
+/// left no record of itself, but possibly records of stages and checkpoints.
 fn raise_run_number(cache: &Cache) -> Result<(), CacheError> {
     let finished = history::runs(cache)?.last().map_or(0, |run| run.run);
     let checkpoints = latest(cache, CHECKPOINT, |checkpoint: CheckpointRecord| checkpoint.run)?;
@@ -71,14 +71,14 @@ fn latest<T: DeserializeOwned>(
     Ok(records.iter().filter_map(|(_, bytes)| decode(bytes)).map(run).max().unwrap_or(0))
 }
 
-/// Whether the second of two records under one key takes the place of the first. What has a run
-/// goes by its number, checkpoints of one run by their step, a time that was being counted by its length, and what stages took by when
-/// it was written; everything else was true before and stays.
+/// Tests if the second of two records under one key replaces the first. Records of runs are
+/// compared by run number, checkpoints of one run by step, counted times by length, and measured
+/// times by date. Everything else stays valid, and the first record is kept.
 fn is_newer(table: Table, own: &[u8], other: &[u8]) -> bool {
     match table {
         LAST => is_later(own, other, |last: &LastRecord| last.run),
         CHECKPOINT => is_later(own, other, |checkpoint: &CheckpointRecord| {
-            // Of two archives of one run the later one has gone further.
+            // Of two archives of one run, the later one is further.
             let step = checkpoint.states.first().and_then(|state| state.number("step"));
             (checkpoint.run, step)
         }),

@@ -1,5 +1,4 @@
-//! What is other in one run than in another: stages and their parameters, data, and what was
-//! measured.
+//! Differences between two runs: stages and their parameters, data, and measures.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +15,7 @@ use crate::report::training::Ended;
 use crate::show::runlog;
 use crate::store::{ReadError, Store};
 
-/// The differences between two runs; what is the same is counted.
+/// The differences between two runs, with the number of equal stages.
 #[derive(Debug, Default, Serialize)]
 pub struct Comparison {
     pub only_in_old: Vec<String>,
@@ -25,18 +24,18 @@ pub struct Comparison {
     pub same: usize,
 }
 
-/// A stage that had another key in the two runs.
+/// A stage with different keys in the two runs.
 #[derive(Debug, Default, Serialize)]
 pub struct StageChange {
     pub stage: String,
-    /// What of its key is other; `None` where what it was made of is not known of both.
+    /// The differences between the keys; `None` if the parts of either key are unknown.
     pub reasons: Option<Vec<String>>,
-    /// Of its first data set.
+    /// Counts for its first data set.
     pub items: Option<ItemCounts>,
     pub quarantined: Option<Change>,
-    /// What it says of itself in figures, where they differ.
+    /// Figures of the stage that differ between the runs.
     pub measures: Vec<Measure>,
-    /// It gives the same although its key is another.
+    /// The outputs are equal although the keys differ.
     pub gives_the_same: bool,
 }
 
@@ -48,7 +47,7 @@ pub struct ItemCounts {
     pub same: u64,
 }
 
-/// A figure in both runs; none where a run has no such figure.
+/// A figure in both runs; `None` for a run without it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Change {
     pub old: Option<f64>,
@@ -72,7 +71,7 @@ impl Comparison {
                 (None, Some(_)) => comparison.only_in_new.push(stage),
                 (Some(one), Some(other)) if one != other => {
                     let mut change = compare(store, stage, one, other)?;
-                    // Items carry the figures of earlier stages along.
+                    // Items also carry the figures of earlier stages.
                     change.measures.retain(|measure| told.insert(measure.heard()));
                     comparison.changed.push(change);
                 }
@@ -83,7 +82,7 @@ impl Comparison {
     }
 }
 
-/// The stages of both runs in the order in which the later one had them, as far as it is known.
+/// The stages of both runs in the order of the later run, as far as it is known.
 fn order(store: &Store, old: &RunRecord, new: &RunRecord) -> Result<Vec<String>, ReadError> {
     let mut order: Vec<String> = Vec::new();
     for run in [new, old] {
@@ -163,14 +162,14 @@ impl Change {
 }
 
 impl Measure {
-    /// What tells it from others, to the bit.
+    /// A representation for comparison that is exact to the bit.
     fn heard(&self) -> (String, Option<u64>, Option<u64>) {
         let bits = |value: Option<f64>| value.map(f64::to_bits);
         (self.name.clone(), bits(self.change.old), bits(self.change.new))
     }
 }
 
-/// How the first data sets differ, as far as both are still there.
+/// Compares the first data sets, as far as both still exist.
 fn items(
     store: &Store,
     old: &StageRecord,
@@ -198,8 +197,8 @@ fn items(
     }
 }
 
-/// What an outcome says in figures: how training ended, numbers of artifacts, and the means of
-/// numbers over the items of data sets.
+/// The figures of an outcome: results of trainings, numbers of artifacts, and means over the items
+/// of data sets.
 fn measures(store: &Store, outcome: &StageRecord) -> Result<BTreeMap<String, f64>, ReadError> {
     let mut measures = BTreeMap::new();
     if let Some(ended) = Ended::read(store, outcome)? {

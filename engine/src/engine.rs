@@ -17,7 +17,7 @@ use stage_core::{
 use crate::pipeline::{Pipeline, StageId, StageSpec};
 use crate::plan::{Plan, Planner};
 
-/// What the engine works with; made once in `main`. Clones share the stages.
+/// The settings and stages of an engine, made once in `main`. Clones share the stages.
 #[derive(Clone)]
 pub struct Engine {
     pub catalogue: Catalogue,
@@ -25,55 +25,55 @@ pub struct Engine {
     pub worker: WorkerCommand,
     /// Threads of the pool for stages in this process.
     pub threads: usize,
-    /// Hash every source file, whatever its stat says.
+    /// Hash every source file, even if its stat is unchanged.
     pub verify: bool,
-    /// What programs that the manifest names see of the environment.
+    /// The environment variables that programs named by the manifest get.
     pub environment: BTreeMap<String, String>,
     /// The value of an environment variable that a secret parameter names.
     pub secret: fn(&str) -> Option<String>,
 }
 
-/// How a worker is started.
+/// The command that starts a worker.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerCommand {
-    /// `None`: there is no worker program, and stages that need one fail with that message.
+    /// `None`: there is no worker program, and stages that need one fail with this message.
     pub program: Option<Utf8PathBuf>,
     pub arguments: Vec<String>,
     pub environment: Vec<(String, String)>,
 }
 
-/// What a run needs beside the plan.
+/// The options of a run.
 #[derive(Clone, Default)]
 pub struct RunOptions {
-    /// Only these and what they need; all when empty.
+    /// Only these stages and their upstream stages; all if empty.
     pub targets: Vec<StageId>,
-    /// Go on with what does not depend on a failed stage.
+    /// Continue with stages that do not depend on a failed one.
     pub keep_going: bool,
-    /// How often what is finished is made durable; half a second when `None`. With zero, nothing
-    /// goes on before it is.
+    /// The interval at which finished work is made durable; half a second if `None`. With zero,
+    /// work waits until it is durable.
     pub commit_every: Option<Duration>,
-    /// When the run will be asked to stop; training saves before that.
+    /// The time at which the run will be asked to stop; trainings save before it.
     pub deadline: Option<Instant>,
-    /// The start of the process, from which time is paid for; that of the run if `None`.
+    /// The start of the process, from which time is paid for; the start of the run if `None`.
     pub began: Option<Instant>,
     pub stop: StopFlag,
-    /// Tries so many items of each stage that was never measured here, and keeps nothing but what
-    /// they took.
+    /// Run this number of items of each stage that was never measured here, and keep only the
+    /// measures.
     pub probe: Option<u64>,
 }
 
 /// Receives events on the thread that runs the schedule.
 pub type Sink<'a> = &'a mut dyn FnMut(Event);
 
-/// Asks a run to stop: once for a clean stop, twice for an immediate one. The end of the time
-/// that a run has asks more gently: what works on items may finish its batch.
+/// Asks a run to stop: once for a clean stop, twice for an immediate one. The time limit asks more
+/// gently: batches of items may be finished.
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag(Arc<Stop>);
 
 #[derive(Debug, Default)]
 struct Stop {
     level: AtomicU8,
-    /// The run is reading, and has nothing under way that must be waited for.
+    /// The run is only reading, and has no work that must be waited for.
     is_reading: AtomicBool,
 }
 
@@ -88,7 +88,7 @@ impl StopFlag {
         });
     }
 
-    /// Nothing new is begun, and batches are finished.
+    /// Starts nothing new, and lets batches finish.
     pub fn request_after_batch(&self) {
         self.0.level.fetch_max(AFTER_BATCH, Ordering::SeqCst);
     }
@@ -97,7 +97,7 @@ impl StopFlag {
         self.0.level.load(Ordering::SeqCst) >= AFTER_BATCH
     }
 
-    /// Somebody waits for it to stop.
+    /// A person is waiting for the stop.
     pub fn is_pressing(&self) -> bool {
         self.0.level.load(Ordering::SeqCst) >= SOON
     }
@@ -106,7 +106,7 @@ impl StopFlag {
         self.0.level.load(Ordering::SeqCst) >= NOW
     }
 
-    /// Runs work that only reads: the end of the run need not wait for it.
+    /// Marks work that only reads: the end of the run need not wait for it.
     pub fn while_reading<T>(&self, read: impl FnOnce() -> T) -> T {
         self.begin_reading();
         let result = read();
@@ -123,7 +123,7 @@ impl StopFlag {
     }
 }
 
-/// Why planning or running could not go on at all. What happens to a stage is an event.
+/// An error that prevents planning or running as a whole. Errors of single stages are events.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     #[error(transparent)]
@@ -145,7 +145,7 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// The fault of the machine, if that is the cause: running again goes on from where it was.
+    /// The machine fault, if it is the cause: running again continues from here.
     pub fn machine_fault(&self) -> Option<String> {
         match self {
             EngineError::Cache(error) => error.machine_fault().map(|_| error.whole()),
@@ -165,7 +165,7 @@ impl Engine {
         self.stages.iter().find(|stage| stage.kind().name == kind)
     }
 
-    /// What a stage is opened with, but for what arrives at it.
+    /// The setup of a stage, without its inputs.
     pub fn setup(&self, pipeline: &Pipeline, spec: &StageSpec) -> Result<Setup, StageError> {
         let mut setup = Setup {
             stage: spec.name.clone(),
@@ -205,7 +205,7 @@ impl Engine {
         stage_core::worker::shielded(|| stage.open(setup, context))
     }
 
-    /// What would happen and why. Reads sources, executes nothing.
+    /// Plans what would run and why. Reads sources, and executes nothing.
     pub fn plan(
         &self,
         pipeline: &Pipeline,
@@ -216,7 +216,7 @@ impl Engine {
         let plan = Planner::new(self, pipeline, cache)?.plan(targets, sink)?;
         if !cache.is_read_only() {
             match cache.commit() {
-                // The next look repeats what was seen.
+                // The next scan repeats these reads.
                 Err(error) if error.machine_fault().is_some() => {}
                 other => drop(other?),
             }
@@ -224,7 +224,7 @@ impl Engine {
         Ok(plan)
     }
 
-    /// Executes until everything wanted is done, failed, or a stop is asked for. The last event
+    /// Executes until all targets are done or failed, or until a stop is requested. The last event
     /// is `Finished`.
     pub fn run(
         &self,
@@ -236,8 +236,8 @@ impl Engine {
         crate::run::run(self, pipeline, cache, options, sink)
     }
 
-    /// Tries a few items of the stages that were never measured on this machine, and keeps nothing
-    /// but what they took. `open` opens the cache anew each time.
+    /// Runs a few items of stages that were never measured on this machine, and keeps only the
+    /// measures. `open` opens the cache anew each time.
     pub fn probe<E: From<EngineError> + From<CacheError>>(
         &self,
         pipeline: &Pipeline,
@@ -246,7 +246,7 @@ impl Engine {
         sink: Sink,
     ) -> Result<(), E> {
         let options = RunOptions { probe: Some(items), ..RunOptions::default() };
-        // What was made is dropped with the cache that it was made in.
+        // The outputs are dropped with this handle of the cache.
         let measured = crate::run::probe(self, pipeline, &open()?, &options, sink)?;
         let cache = open()?;
         for (id, measure) in &measured {

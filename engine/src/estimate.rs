@@ -1,5 +1,5 @@
-//! What a plan will take: time, memory, disk and money, as far as can be told before it is paid
-//! for. Each figure is a band and says what it rests on.
+//! Estimates the time, memory, disk space and money that a plan will need. Each figure has bounds
+//! and a basis.
 
 mod assumptions;
 mod flow;
@@ -33,19 +33,19 @@ use total::{Layout, Stages, mark_best, money};
 /// The estimate of a plan.
 #[derive(Clone, Debug, Serialize)]
 pub struct Estimate {
-    /// Those that have something to do.
+    /// The stages that have work.
     pub stages: BTreeMap<String, StageEstimate>,
     pub total: Total,
-    /// One for each GPU of the price table.
+    /// One entry per GPU of the price table.
     pub gpus: Vec<OnGpu>,
     pub assumptions: Vec<String>,
-    /// Those of them about the number of items that sources give.
+    /// The assumptions about the number of items of sources.
     #[serde(skip)]
     pub assumed_counts: Vec<String>,
-    /// What of it the session has room for, where that is limited.
+    /// The part of the work that fits into the session, if it is limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fitted: Option<Fitted>,
-    /// Where each stage would work, by its position in the pipeline.
+    /// The device of each stage, by its position in the pipeline.
     #[serde(skip)]
     pub devices: Vec<Device>,
 }
@@ -59,7 +59,8 @@ struct Estimator<'a> {
     assumed: Assumptions,
 }
 
-/// What a plan takes on this machine, with so many threads; and on the GPUs of the price table.
+/// Estimates a plan on this machine with this number of threads, and on the GPUs of the price
+/// table.
 pub fn estimate(
     pipeline: &Pipeline,
     plan: &Plan,
@@ -72,7 +73,7 @@ pub fn estimate(
     Estimator { pipeline, plan, flows, machine, threads: threads.max(1), assumed }.all()
 }
 
-/// The same on the machine that this is, which is asked only where there is something to do.
+/// The same on the actual machine, which is queried only if there is work.
 pub fn estimate_here(
     pipeline: &Pipeline,
     plan: &Plan,
@@ -95,7 +96,7 @@ impl Estimator<'_> {
         let devices: Vec<Device> =
             self.pipeline.stages.iter().map(|spec| self.machine.device(spec)).collect();
         let own = self.own_price();
-        // Formulas are for a GPU of speed 1; what was measured is for the GPU that is here.
+        // Formulas are for a GPU of speed 1; measures are of the GPU in this machine.
         self.normalise(&mut stages, &devices, own);
         let layout = Layout {
             pipeline: self.pipeline,
@@ -139,7 +140,7 @@ impl Estimator<'_> {
         Ok(Estimate { fitted, ..estimate })
     }
 
-    /// What is left of the session.
+    /// The remaining time, money and GPU hours of the session.
     fn room(&self, price_per_hour: Option<f64>) -> Result<Room, CacheError> {
         let (cache, session) = (self.flows.store.cache(), &self.pipeline.session);
         let hours = session.gpu_hours_per_week.map(|hours| Budget::read(cache, hours * 3600.0));
@@ -155,7 +156,7 @@ impl Estimator<'_> {
         stage.verdict != Verdict::Fresh && is_wanted
     }
 
-    /// The row of the price table whose name is part of the name of the GPU that is here.
+    /// The row of the price table that matches the name of the GPU in this machine.
     fn own_price(&self) -> Option<&Price> {
         let model = self.machine.gpus.first()?.to_lowercase();
         let kind = |price: &Price| price.name.to_lowercase();
@@ -165,7 +166,7 @@ impl Estimator<'_> {
         self.pipeline.session.prices.iter().find(is_own)
     }
 
-    /// The row of the price table that costs what the session says.
+    /// The row of the price table with the price of the session.
     fn paid_for(&self) -> Option<&Price> {
         let session = &self.pipeline.session;
         session.prices.iter().find(|price| Some(price.per_hour) == session.price_per_hour)
@@ -198,7 +199,7 @@ impl Estimator<'_> {
 }
 
 impl Estimate {
-    /// Stages that an estimate was made for, in the order of the pipeline.
+    /// Stages to estimate, in the order of the pipeline.
     pub fn in_order<'a>(
         &'a self,
         pipeline: &'a Pipeline,

@@ -1,4 +1,4 @@
-//! Items that a stage had set aside when it failed by its limit.
+//! Items that a stage had quarantined when it failed by its limit.
 //!
 //! They are no result: no key leads to them and nothing is made from them. They are kept to be
 //! listed, since a failed stage has no outcome.
@@ -29,8 +29,8 @@ struct Head {
     parts: u64,
 }
 
-/// Keeps the items that a stage had set aside when it failed in a run, in place of an earlier
-/// failure.
+/// Stores the items that a stage had quarantined when it failed in a run, and replaces those of an
+/// earlier failure.
 pub fn keep(cache: &Cache, pipeline: &str, stage: &str, excess: &Excess) -> Result<(), CacheError> {
     let stage = last_key(pipeline, stage);
     let parts = excess.rejects.chunks(PART);
@@ -41,7 +41,7 @@ pub fn keep(cache: &Cache, pipeline: &str, stage: &str, excess: &Excess) -> Resu
     cache.record(EXCESS, &stage, encode(&head))
 }
 
-/// The items that the stage had set aside when it last failed by its limit, also if it succeeded
+/// The items that the stage had quarantined when it last failed by its limit, even if it succeeded
 /// since.
 pub fn last(cache: &Cache, pipeline: &str, stage: &str) -> Result<Option<Excess>, CacheError> {
     let stage = last_key(pipeline, stage);

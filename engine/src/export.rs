@@ -1,13 +1,12 @@
-//! Exports: outputs as files where the manifest asks for them.
+//! Exports: outputs as files at paths that the manifest gives.
 //!
-//! What was exported is kept in the stat index, so that the next run sees from the files' stat
-//! alone whether anything is missing or was edited. Only what differs is written; what an
-//! earlier run exported and this one does not is removed, if it is still the file that was
-//! written.
+//! Exported files are kept in the stat index, so that the next run detects missing and edited files
+//! from their stat alone. Only differences are written. Files that an earlier run exported and this
+//! one does not are removed, unless somebody changed them.
 //!
 //! Exported files are not synced: that would cost seconds per thousand, and they can always be
-//! written again. So their stat is no proof once the machine has been started anew, and they
-//! are read once more then. Names that are gone are synced, since nothing would look for them.
+//! written again. So their stat is no proof after a restart of the machine, and they are read once
+//! more. Removals are synced, since nothing would look for those files again.
 
 mod gone;
 pub(crate) mod paths;
@@ -34,10 +33,10 @@ use crate::store::{ReadError, Store};
 use paths::{Ground, fill, is_inside, plain};
 
 const STAT_THREADS: usize = 2;
-/// So many files are written by one thread at a time.
+/// The number of files that a thread takes at a time.
 const SHARE: usize = 16;
 
-/// What an export did.
+/// The result of an export.
 #[derive(Default)]
 struct Written {
     written: u64,
@@ -46,20 +45,20 @@ struct Written {
     problems: Vec<String>,
     left_out: Option<LeftOut>,
     lost: Vec<Digest>,
-    /// Why it is not in the memo of the files' stats.
+    /// The reason why the files are not in the stat index.
     unsaved: Option<CacheError>,
 }
 
-/// How the exports of a pass went.
+/// The results of all exports of a pass.
 #[derive(Clone, Copy, Default)]
 pub struct Exported {
-    /// Some file could not be written.
+    /// At least one file could not be written.
     pub failed: bool,
-    /// Some object is gone and has to be made again first.
+    /// At least one object is gone and has to be made again first.
     pub lost: bool,
 }
 
-/// Brings the exports of these stages up to date.
+/// Updates the exports of these stages.
 pub fn export(
     store: &Store,
     pipeline: &Pipeline,
@@ -100,14 +99,14 @@ pub fn export(
     if let Some(error) = unsaved {
         sink(planner::unsaved(&error));
     }
-    // Only who has brought everything up to date knows what is no longer wanted.
+    // Only a run that brought everything up to date knows which files are obsolete.
     if stages.len() == pipeline.stages.len() && !all.failed && !all.lost {
         gone::take_back(store, pipeline, total, sink)?;
     }
     Ok(all)
 }
 
-/// A folder that cannot be written fails for every file in it: the first is told.
+/// An unwritable folder fails for every file in it: only the first is reported.
 fn one_for_all(problems: &[String]) -> Option<String> {
     let (first, others) = problems.split_first()?;
     Some(match others.len() {
@@ -116,16 +115,16 @@ fn one_for_all(problems: &[String]) -> Option<String> {
     })
 }
 
-/// What the last export left.
+/// The files of the last export.
 #[derive(Default)]
 struct Old {
     digests: HashMap<Utf8PathBuf, Digest>,
-    /// Those whose stat vouches for them.
+    /// Entries with a trustworthy stat.
     entries: HashMap<String, StatEntry>,
 }
 
-/// A fault of the machine that may be gone by the next run. A disk that is read-only, or a folder
-/// in use, asks for another path.
+/// A machine fault that may be gone by the next run. A read-only disk, or a folder in use, needs
+/// another path.
 fn passes(error: &CacheError) -> bool {
     let is_of_the_place = matches!(
         error,
@@ -135,10 +134,10 @@ fn passes(error: &CacheError) -> bool {
     error.machine_fault().is_some() && !is_of_the_place
 }
 
-/// Why a file is not written.
+/// The reason why a file is not written.
 enum Problem {
     Told(String),
-    /// A fault of the machine, such as a full disk, is a matter of the whole run.
+    /// A machine fault, such as a full disk, concerns the whole run.
     Machine(CacheError),
     Lost(Digest),
 }
@@ -172,7 +171,7 @@ impl One<'_> {
         {
             return Ok(as_before(count, before));
         }
-        // Another process may have exported the same since the plan was made.
+        // Another process may have exported the same files since the plan was made.
         let index = StatIndex::load(cache)?;
         if let Some(before) = same
             && let Some(count) = self.intact(&index, &section)
@@ -219,13 +218,13 @@ impl One<'_> {
         Ok(done)
     }
 
-    /// Items without a path count like items that are set aside.
+    /// Items without a path count like quarantined items.
     fn too_many_left_out<'r>(&self, now: &'r ExportRecord) -> Option<&'r LeftOut> {
         let limit = self.spec.policy.quarantine;
         now.left_out.as_ref().filter(|left_out| limit.is_exceeded(left_out.items, left_out.of))
     }
 
-    /// How many files the last export left, if all of them are as it left them.
+    /// The number of files of the last export, if all of them are unchanged.
     fn intact(&self, index: &StatIndex, section: &Digest) -> Option<u64> {
         let entries = index.section(section)?;
         let fs = self.store.cache().fs().as_ref();
@@ -233,14 +232,14 @@ impl One<'_> {
         differing.is_empty().then_some(entries.len() as u64)
     }
 
-    /// Where the last export put files, as the ledger knows it: the memo may be lost.
+    /// Adds the files of the last export according to the ledger: the stat index may be lost.
     fn add_recorded(&self, before: &ExportRecord, old: &mut Old) {
-        // What can no longer be read names no files, and those are left alone.
+        // An unreadable record names no files, and those files are left alone.
         let targets = self.targets(before, &mut Written::default()).unwrap_or_default();
         old.digests.extend(targets.into_iter().map(|(path, blob)| (path, blob.digest)));
     }
 
-    /// What is to stand where.
+    /// The files to write, by path.
     fn targets(
         &self,
         record: &ExportRecord,
@@ -281,8 +280,8 @@ impl One<'_> {
         }
     }
 
-    /// One blob goes to the path itself, several go into a folder of that name. Gives the path
-    /// of what has to be said about them.
+    /// One blob goes to the path itself, several go into a folder of that name. Returns the path
+    /// for messages.
     fn artifact_targets(
         &self,
         fields: &Fields,
@@ -310,7 +309,7 @@ impl One<'_> {
         }
     }
 
-    /// The licences of all that an artifact derives from stand beside it, wherever it is taken.
+    /// Licences of all assets that an artifact derives from are written beside it.
     fn add_licenses(
         &self,
         path: Utf8PathBuf,
@@ -345,7 +344,7 @@ impl One<'_> {
         };
         let share = |range: Range<usize>| wanted[range].iter().map(write).collect();
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        // Where a thread panicked the files are written by this one.
+        // If a thread panics, this thread writes its files.
         let results: Vec<Result<(StatEntry, bool), Problem>> =
             in_shares(wanted.len(), SHARE, threads, share)
                 .unwrap_or_else(|| wanted.iter().map(write).collect());
@@ -368,7 +367,7 @@ impl One<'_> {
         Ok(entries)
     }
 
-    /// The folders of these files that must not be touched, and why.
+    /// The parent folders of these files that must not be touched, with reasons.
     fn refused<'p>(
         &self,
         paths: impl Iterator<Item = &'p Utf8PathBuf>,
@@ -384,7 +383,7 @@ impl One<'_> {
         Ok(refused)
     }
 
-    /// Writes one file unless it is what it should be. True when it was written.
+    /// Writes one file unless it is correct already. True if it was written.
     fn write(
         &self,
         path: &Utf8Path,
@@ -492,7 +491,8 @@ fn exportable(value: &Planned) -> Option<PortValue> {
     }
 }
 
-/// Another run may replace the file by an equal one at the same moment, so one look may fail.
+/// Another run may replace the file by an equal one at the same moment, so the first check may
+/// fail.
 fn hash_settled(fs: &dyn Fs, path: &Utf8Path) -> Result<StatEntry, CacheError> {
     const LOOKS: usize = 16;
     for _ in 1..LOOKS {

@@ -1,5 +1,4 @@
-//! How busy the devices of this machine are at a moment, for whoever watches a run. Nothing is
-//! decided by it.
+//! The load of the devices of this machine, for display only.
 
 mod processor;
 mod smi;
@@ -9,21 +8,21 @@ pub use smi::Smi;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
-    /// As a manifest names the device, or `processor`.
+    /// The name of the device in manifests, or `processor`.
     pub name: String,
     pub model: String,
-    /// The part of the time that it worked, from 0 to 1.
+    /// The busy share of the time, from 0 to 1.
     pub busy: Option<f64>,
     pub used_bytes: u64,
     pub total_bytes: u64,
 }
 
-/// A source of readings, asked about once a second.
+/// A source of readings, queried once a second.
 pub trait Gauge: Send {
     fn read(&mut self) -> Vec<Reading>;
 }
 
-/// The GPUs by NVIDIA's own program, and the processor.
+/// The GPUs, by `nvidia-smi`, and the processor.
 pub fn of_this_machine() -> Vec<Box<dyn Gauge>> {
     vec![Box::new(Smi::default()), Box::new(Processor::default())]
 }

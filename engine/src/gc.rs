@@ -1,8 +1,8 @@
-//! What the cache may give up: everything that no kept run reaches.
+//! Garbage collection: the cache may drop everything that no kept run reaches.
 //!
-//! From the runs that are kept the marks go to the outcomes of their stages, from there to data
-//! sets, chunks and blobs. A record of one item or bucket is kept as long as all that it refers
-//! to is kept.
+//! Marking goes from the kept runs to the outcomes of their stages, and from there to data sets,
+//! chunks and blobs. A record of one item or bucket is kept as long as everything that it refers to
+//! is kept.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -18,7 +18,7 @@ use crate::record::{
 
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// How many of the last runs of every pipeline are kept.
+    /// The number of last runs of every pipeline that are kept.
     pub keep_runs: usize,
     /// Runs that began at this time or later are kept; seconds since 1970.
     pub kept_since: Option<i64>,
@@ -27,24 +27,24 @@ pub struct Limits {
 
 pub struct Plan {
     pub sweep: SweepPlan,
-    /// The runs whose results are kept.
+    /// The runs with kept results.
     pub kept: Vec<u64>,
     pub given_up: Vec<GivenUp>,
-    /// A run that was stopped or killed, or is still under way: the outcomes of single items are
-    /// all kept until it has been finished.
+    /// A run that was stopped or killed, or is still running: all outcomes of single items are kept
+    /// until it is finished.
     pub unfinished: Option<u64>,
 }
 
-/// The outcome of a stage that goes although a kept run reaches it, to come under the limit.
+/// An outcome that is dropped although a kept run reaches it, to meet the size limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GivenUp {
     pub stage: String,
     pub bytes: u64,
-    /// What it took to make it.
+    /// The time that making it took.
     pub seconds: f64,
 }
 
-/// Looks at the whole cache and decides; removes nothing.
+/// Analyses the whole cache and decides; removes nothing.
 pub fn plan(cache: &Cache, limits: &Limits) -> Result<Plan, CacheError> {
     let runs = history::runs(cache)?;
     let kept = kept_runs(&runs, limits);
@@ -65,7 +65,7 @@ pub fn plan(cache: &Cache, limits: &Limits) -> Result<Plan, CacheError> {
     };
     let mut live = marks.live();
     live.extend(checkpoints);
-    // Small tables by which `why` names what changed.
+    // Small tables that `why` uses to name differences.
     for root in lasts.iter().flat_map(|last| last.roots.values().flatten()) {
         mark_tables(cache, root, &mut live)?;
     }
@@ -107,8 +107,7 @@ fn unfinished(cache: &Cache, runs: &[RunRecord]) -> Result<Option<u64>, CacheErr
     Ok(begun.map(|run| run.run).max().max(open))
 }
 
-/// The checkpoints of training that has not come to its end and that one of the last runs worked
-/// on, by whole-stage key.
+/// The checkpoints of unfinished trainings that one of the last runs worked on, by whole-stage key.
 fn resumable(
     cache: &Cache,
     runs: &[RunRecord],
@@ -118,7 +117,7 @@ fn resumable(
 ) -> Result<BTreeMap<Digest, CheckpointRecord>, CacheError> {
     let mut resumable = BTreeMap::new();
     for (key, record) in decoded::<CheckpointRecord>(cache, CHECKPOINT)? {
-        // A run that was killed has no record: it counts like the run after it.
+        // A killed run has no record: it counts like the run after it.
         let later = runs.iter().filter(|run| run.pipeline == record.pipeline);
         let later = later.filter(|run| run.run > record.run).count();
         let is_recent = later < limits.keep_runs || kept.contains(&record.run);
@@ -130,14 +129,14 @@ fn resumable(
     Ok(resumable)
 }
 
-/// The whole-stage keys of kept runs, and whether each belongs to a pinned one.
+/// The whole-stage keys of kept runs, with a flag for pinned ones.
 fn wanted_keys(
     runs: &[RunRecord],
     kept: &BTreeSet<u64>,
     lasts: &[LastRecord],
     limits: &Limits,
 ) -> BTreeMap<Digest, bool> {
-    // A run of a few stages says nothing about the others, whose present state counts as well.
+    // A run of a few stages says nothing about the others, so their present state counts too.
     let present = lasts.iter().filter(|last| limits.keep_runs > 0 || kept.contains(&last.run));
     let mut wanted: BTreeMap<Digest, bool> =
         present.map(|last| (last.key.digest(), false)).collect();
@@ -157,7 +156,7 @@ fn decoded<T: serde::de::DeserializeOwned>(
     Ok(records.iter().filter_map(|(key, bytes)| Some((*key, decode(bytes)?))).collect())
 }
 
-/// What the outcomes of stages reach.
+/// The objects that outcomes of stages reach.
 #[derive(Default)]
 struct Marks {
     /// By whole-stage key.
@@ -190,8 +189,8 @@ impl Marks {
         self.outcomes.values().flat_map(|reached| reached.objects.iter().copied()).collect()
     }
 
-    /// Lets whole outcomes go, those first that are cheapest to make again for their size.
-    /// Checkpoints stay: what they hold took long, and is needed by the next run.
+    /// Drops whole outcomes, starting with those that are cheapest to remake for their size.
+    /// Checkpoints stay: they took long to make, and the next run needs them.
     fn give_up(
         &mut self,
         cache: &Cache,
@@ -238,7 +237,7 @@ impl Marks {
         Ok(given_up)
     }
 
-    /// Whether a record stays, given the objects that do.
+    /// Tests if a record stays, given the live objects.
     fn keeps(&self, table: Table, key: &Digest, value: &[u8], live: &HashSet<Digest>) -> bool {
         let all_live = |fields: &Fields| fields.blobs().all(|blob| live.contains(&blob.digest));
         match table {
@@ -250,14 +249,14 @@ impl Marks {
             },
             CHUNK => decode::<ChunkRecord>(value)
                 .is_some_and(|record| record.chunk.is_none_or(|chunk| live.contains(&chunk))),
-            // Other memos are small and true whatever is stored.
+            // Other memos are small and stay valid whatever is stored.
             MEMO => decode_whole::<Fields>(value).is_none_or(|fields| all_live(&fields)),
             _ => true,
         }
     }
 }
 
-/// What single items took to make: a stage that ran for a few of its items only has its own time
+/// The time that single items took: a stage that ran for a few of its items only has its own time
 /// for those.
 struct Costs(HashMap<Digest, f64>);
 
@@ -312,7 +311,7 @@ fn mark_value(
     Ok(())
 }
 
-/// Marks a data set without the blobs; returns its chunks. What is lost keeps nothing alive.
+/// Marks a data set without its blobs; returns its chunks. A lost data set keeps nothing alive.
 fn mark_tables(
     cache: &Cache,
     root: &Digest,
@@ -338,7 +337,7 @@ fn read(cache: &Cache, digest: &Digest) -> Result<Option<bytes::Bytes>, CacheErr
     }
 }
 
-/// Every outcome of an item, a bucket or a part of a gather, whoever will want it.
+/// Every outcome of an item, a bucket or a part of a gather, regardless of use.
 fn mark_items(cache: &Cache, live: &mut HashSet<Digest>) -> Result<(), CacheError> {
     for (_, record) in decoded::<ItemRecord>(cache, ITEM)? {
         if let ItemRecord::Done { fields, .. } = record {

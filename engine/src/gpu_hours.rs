@@ -1,9 +1,8 @@
-//! The hours that GPUs were at work, counted over runs, processes and machines that share a cache
-//! or hand it on, and what is left of a weekly limit.
+//! GPU hours, counted over runs, processes and machines that share a cache or pass it on, and the
+//! rest of a weekly limit.
 //!
-//! Counted is the time in which any GPU was at work: two at once in one session are one hour in an
-//! hour, as the platforms count that give a session by the week. The week is the last seven days,
-//! whenever it is asked.
+//! Time counts while any GPU is at work: two GPUs at once for an hour are one hour, as platforms
+//! count that give sessions by the week. The week is the last seven days.
 
 use cache::{Cache, CacheError, Digest};
 use serde::{Deserialize, Serialize};
@@ -13,10 +12,10 @@ use crate::record::{USAGE, decode};
 use crate::show::units;
 
 const DAY: f64 = 86_400.0;
-/// How far back the limit looks, in seconds.
+/// The period of the limit, in seconds.
 pub const WEEK: f64 = 7.0 * DAY;
 
-/// A time in which a run had GPUs at work, written again and again while it lasts.
+/// A period in which a run had GPUs at work, written repeatedly while it lasts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UsageRecord {
     pub pipeline: String,
@@ -41,8 +40,7 @@ impl UsageRecord {
     }
 }
 
-/// Times in which GPUs were at work, as beginning and end in seconds since 1970: in order, and
-/// none touching another.
+/// Periods of GPU work, as start and end in seconds since 1970: ordered, without overlaps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Usage(Vec<(f64, f64)>);
 
@@ -53,19 +51,19 @@ impl Usage {
         Ok(records.map(|record| record.stretch()).collect())
     }
 
-    /// With a time that may not be written yet.
+    /// Adds a period that may not be recorded yet.
     pub fn with(&self, record: &UsageRecord) -> Usage {
         self.0.iter().copied().chain([record.stretch()]).collect()
     }
 
-    /// The seconds in the seven days before a time. What a clock that went wrong has put after it
-    /// counts as well.
+    /// The seconds in the seven days before a time. Periods after it, from a wrong clock, count
+    /// too.
     pub fn seconds(&self, now: f64) -> f64 {
         self.0.iter().map(|(start, end)| (end - start.max(now - WEEK)).max(0.0)).sum()
     }
 
-    /// When less than the limit is used again, and how many seconds come free in the day after
-    /// that. `None` where nothing was used.
+    /// The time at which usage falls below the limit again, and the seconds that become free in the
+    /// day after it. `None` if nothing was used.
     fn comes_free(&self, now: f64, limit: f64) -> Option<(f64, f64)> {
         let mut over = (self.seconds(now) - limit).max(0.0);
         for (start, end) in self.0.iter().filter(|(_, end)| *end > now - WEEK) {
@@ -95,12 +93,12 @@ impl FromIterator<(f64, f64)> for Usage {
     }
 }
 
-/// Seconds of a clock that counts nanoseconds.
+/// Converts nanoseconds to seconds.
 pub fn seconds(nanoseconds: i64) -> f64 {
     nanoseconds as f64 / 1e9
 }
 
-/// The weekly limit and what is used of it at some moment.
+/// The weekly limit and the usage at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Budget {
     pub used_seconds: f64,
@@ -126,7 +124,7 @@ impl std::fmt::Display for Budget {
     }
 }
 
-/// Why a run stops at the limit, and when more can be done.
+/// The message for a stop at the limit, and the time at which work can continue.
 pub fn why_stopped(usage: &Usage, now: f64, limit: f64) -> String {
     let [used, limit_text] = [usage.seconds(now), limit].map(units::seconds);
     let free = match usage.comes_free(now, limit) {

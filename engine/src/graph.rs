@@ -1,4 +1,4 @@
-//! The graph of a pipeline as a picture: Mermaid, DOT, or SVG with a layout of its own.
+//! The graph of a pipeline as a picture: Mermaid, DOT, or SVG with its own layout.
 
 mod layout;
 mod svg;
@@ -24,26 +24,26 @@ pub struct Node {
     /// The stage kind, or the licence of an asset.
     pub detail: String,
     pub state: State,
-    /// What a reader sees on demand: counts and reasons.
+    /// The tooltip: counts and reasons.
     pub title: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     Asset,
-    /// A stage that has not been planned.
+    /// A stage without a plan.
     Stage,
     Planned(Verdict),
     Ended(End),
 }
 
-/// What a run made of a stage.
+/// The result of a stage in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Executed,
     Reused,
     Failed,
-    /// The run did not come to it.
+    /// The run ended before it.
     Missed,
 }
 
@@ -51,18 +51,18 @@ pub enum End {
 pub struct Edge {
     pub from: usize,
     pub to: usize,
-    /// The port that the edge leaves, when it is not the first.
+    /// The output port of the edge, if it is not the first.
     pub label: String,
 }
 
 impl Graph {
-    /// As it stands before a run, with what that would do where there is a plan.
+    /// The state before a run; with a plan, also what the run would do.
     pub fn new(pipeline: &Pipeline, plan: Option<&BTreeMap<String, PlannedStage>>) -> Graph {
         let planned = |stage: &StageSpec| plan.and_then(|plan| plan.get(&stage.name));
         Graph::drawn(pipeline, &|stage| stage_node(stage, planned(stage)))
     }
 
-    /// With the stages drawn like this.
+    /// Draws the stages as these nodes.
     pub fn drawn(pipeline: &Pipeline, node: &dyn Fn(&StageSpec) -> Node) -> Graph {
         let mut graph = Graph::default();
         let mut assets = BTreeMap::new();
@@ -180,7 +180,7 @@ fn title(planned: &PlannedStage) -> String {
     title
 }
 
-/// What the drawing of a plan can show.
+/// The states that a drawing of a plan can show.
 const STATES: [State; 5] = [
     State::Asset,
     State::Stage,
@@ -229,7 +229,7 @@ fn mermaid_label(node: &Node) -> String {
     }
 }
 
-/// Everything that Mermaid or the page around it could take for markup, as character codes.
+/// Escapes everything that Mermaid or the page around it could read as markup.
 fn mermaid_text(text: &str) -> String {
     let mut escaped = String::new();
     for letter in clean(text).chars() {

@@ -1,4 +1,4 @@
-//! What earlier runs left in the ledger.
+//! Earlier runs, as recorded in the ledger.
 
 use std::collections::BTreeSet;
 
@@ -74,7 +74,7 @@ pub fn is_unfinished(cache: &Cache, pipeline: &str) -> Result<bool, CacheError> 
     }))
 }
 
-/// True when a run with this number has left a log or a record.
+/// True if a run with this number has left a log or a record.
 pub fn is_taken(cache: &Cache, number: u64) -> Result<bool, CacheError> {
     Ok(cache.fs().exists(&runlog::path(cache.dir(), number))?
         || cache.get(RUN, &run_key(number))?.is_some()
@@ -108,7 +108,7 @@ pub fn run(cache: &Cache, number: u64) -> Result<Option<RunRecord>, CacheError> 
     Ok(record.and_then(|bytes| decode(&bytes)))
 }
 
-/// Keeps a run's results from the garbage collection, or gives them free. `None`: no such run.
+/// Pins or unpins the results of a run. `None`: no such run.
 pub fn pin(cache: &Cache, number: u64, pinned: bool) -> Result<Option<RunRecord>, CacheError> {
     let Some(mut record) = run(cache, number)? else { return Ok(None) };
     record.pinned = pinned;
@@ -117,13 +117,13 @@ pub fn pin(cache: &Cache, number: u64, pinned: bool) -> Result<Option<RunRecord>
     Ok(Some(record))
 }
 
-/// The state in which the last run that reached a stage left it.
+/// The state of a stage after the last run that reached it.
 pub fn last(cache: &Cache, pipeline: &str, stage: &str) -> Result<Option<LastRecord>, CacheError> {
     let record = cache.get(LAST, &last_key(pipeline, stage))?;
     Ok(record.and_then(|bytes| decode(&bytes)))
 }
 
-/// The outcome that belongs to that state, as long as it is kept.
+/// The outcome that belongs to this state, if it is still kept.
 pub fn outcome(cache: &Cache, last: &LastRecord) -> Result<Option<StageRecord>, CacheError> {
     outcome_of(cache, &last.key.digest())
 }
@@ -134,7 +134,7 @@ pub fn outcome_of(cache: &Cache, key: &Digest) -> Result<Option<StageRecord>, Ca
     Ok(record.and_then(|bytes| decode(&bytes)))
 }
 
-/// What a whole-stage key was made of, and the data sets that went with it.
+/// The parts of a whole-stage key, and its data sets.
 pub fn made_of(cache: &Cache, key: &Digest) -> Result<Option<Previous>, CacheError> {
     let record = cache.get(MADE_OF, key)?;
     Ok(record.and_then(|bytes| decode(&bytes)))

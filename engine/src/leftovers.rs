@@ -6,11 +6,11 @@ use cache::Cache;
 use cache::fs::Fs;
 use camino::{Utf8Path, Utf8PathBuf};
 
-/// As `cache::fs::beside` names them: this, the number of the process, and more.
+/// The prefix of `cache::fs::beside`; the process number and more follow it.
 const PREFIX: &str = ".throstle-";
 
-/// Removes them from the folders of these files. Those of a living process stay; of this one
-/// there are none at this moment.
+/// Removes them from the folders of these files. Those of a living process stay; this process has
+/// none now.
 pub fn remove<'a>(cache: &Cache, base: &Utf8Path, files: impl Iterator<Item = &'a Utf8PathBuf>) {
     let fs = cache.fs().as_ref();
     let folders: BTreeSet<Utf8PathBuf> =
@@ -18,7 +18,7 @@ pub fn remove<'a>(cache: &Cache, base: &Utf8Path, files: impl Iterator<Item = &'
     for folder in folders {
         for entry in fs.read_dir(&folder).unwrap_or_default() {
             if is_left_over(fs, &entry.name) {
-                // What cannot be removed is in nobody's way.
+                // A file that cannot be removed does no harm.
                 let _ = fs.remove_file(&folder.join(&entry.name));
             }
         }

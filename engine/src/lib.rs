@@ -1,7 +1,7 @@
 //! From a manifest to a finished run.
 //!
-//! Text becomes a `Manifest` (what was written), a [`pipeline::Pipeline`] (what was meant), a
-//! plan (what would happen and why), a schedule, outcomes and artifacts.
+//! Text becomes a `Manifest` (as written), a [`pipeline::Pipeline`] (resolved and typed), a plan
+//! (work and reasons), a schedule, outcomes and artifacts.
 
 pub mod archive;
 pub mod cli;

@@ -1,4 +1,4 @@
-//! The machine that this runs on: its GPUs, and names under which measures are kept.
+//! The machine: its GPUs, and the names under which measures are stored.
 
 use std::collections::BTreeSet;
 
@@ -11,17 +11,17 @@ use crate::pipeline::StageSpec;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Machine {
     pub processor: String,
-    /// The models, by number.
+    /// The GPU models, by number.
     pub gpus: Vec<String>,
 }
 
-/// Where a stage would work.
+/// The device of a stage.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Device {
     /// In the engine's own process.
     Here,
     Cpu,
-    /// Of this model; `None`: this machine has no such GPU.
+    /// A GPU of this model; `None`: this machine has no such GPU.
     Gpu(Option<String>),
 }
 
@@ -30,7 +30,7 @@ pub fn is_gpu(device: &str) -> bool {
 }
 
 impl Machine {
-    /// Asks the kernel and the driver.
+    /// Queries the kernel and the driver.
     pub fn look() -> Machine {
         Machine { processor: processor(), gpus: gpu_models() }
     }
@@ -58,7 +58,7 @@ impl Machine {
         }
     }
 
-    /// The name under which a device's measures are kept. `None`: nothing can be measured on it.
+    /// The name under which measures of a device are stored. `None`: nothing can be measured on it.
     pub fn label(&self, device: &Device) -> Option<String> {
         match device {
             Device::Here | Device::Cpu => Some(self.processor.clone()),
@@ -86,7 +86,7 @@ fn gpu_models() -> Vec<String> {
     places.iter().map(|path| model(path).unwrap_or_else(|| "GPU".to_owned())).collect()
 }
 
-/// The memory that a process has now, in bytes.
+/// The current memory of a process, in bytes.
 pub fn resident_bytes(process: Option<u32>) -> Option<u64> {
     let process = process.map_or_else(|| "self".to_owned(), |number| number.to_string());
     let bytes =
@@ -95,7 +95,7 @@ pub fn resident_bytes(process: Option<u32>) -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// What stands behind a name and a colon.
+/// The value after a name and a colon.
 pub fn line_of(bytes: &[u8], name: &str) -> Option<String> {
     let text = String::from_utf8_lossy(bytes);
     let line = text.lines().find(|line| line.starts_with(name))?;

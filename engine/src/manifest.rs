@@ -1,9 +1,9 @@
 //! From the text of a manifest to a [`Pipeline`].
 //!
-//! Text becomes nodes with places (`parse`), overrides and `[params]` take their places,
-//! `written` says what stands there, and `resolve` what is meant. Every error of a file is
-//! reported at once, each with its place and advice. Nothing is read here but the text: files and
-//! the environment are asked for through functions.
+//! Text becomes nodes with positions (`parse`), overrides and `[params]` are substituted, `written`
+//! has the manifest as written, and `resolve` its meaning. All errors of a file are reported at
+//! once, each with its position and advice. Only the text is read here: files and the environment
+//! are accessed through functions.
 
 mod artifacts;
 mod draft;
@@ -44,13 +44,13 @@ pub use problem::{Problem, Problems, Span};
 pub use schema::schema;
 pub use unit::{duration, size};
 
-/// What comes from outside of the text.
+/// The context of a manifest beside its text.
 pub struct LoadOptions<'a> {
     /// Overrides such as `stage.voice.rate=22050`, in order.
     pub set: Vec<String>,
     /// The value of an environment variable.
     pub secrets: &'a dyn Fn(&str) -> Option<String>,
-    /// Whether a path is in the folder of the cache, wherever that lies.
+    /// Tests if a path is in the folder of the cache, wherever it is.
     pub is_in_cache: &'a dyn Fn(&Utf8Path) -> bool,
 }
 
@@ -60,7 +60,7 @@ impl Default for LoadOptions<'_> {
     }
 }
 
-/// What is found at a path.
+/// The kind of file at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     File,
@@ -79,8 +79,8 @@ pub fn schema_text(catalogue: &Catalogue) -> String {
     format!("{:#}\n", schema(catalogue))
 }
 
-/// Reads the text of the manifest `file`. `files` is asked about paths that are joined to the
-/// folder of the manifest.
+/// Reads the text of the manifest `file`. `files` is called with paths joined to the folder of the
+/// manifest.
 pub fn load(
     text: &str,
     file: &Utf8Path,
@@ -100,7 +100,7 @@ pub fn load(
     }
 }
 
-/// `None` only where an error has been reported.
+/// `None` only if an error has been reported.
 fn read(
     text: &str,
     file: &Utf8Path,

@@ -1,5 +1,5 @@
-//! What stages took in earlier runs, kept in the ledger for the estimates of later ones. It is
-//! part of no key, and of a bounded size: sums by kind, parameters and device, not observations.
+//! Measured costs of stages in earlier runs, kept in the ledger for later estimates. They are part
+//! of no key, and bounded in size: sums by kind, parameters and device, not observations.
 
 pub mod line;
 
@@ -14,36 +14,36 @@ use crate::pipeline::StageSpec;
 use crate::record::{MEASURE, decode, encode};
 use line::Line;
 
-/// Sizes are counted in these, so that their squares stay small.
+/// Sizes are counted in this unit, so that their squares stay small.
 pub const MEGABYTE: f64 = 1e6;
-/// Where models arrive.
+/// The ports that take models.
 pub const MODEL_PORTS: [&str; 2] = ["base", "model"];
-/// No more measures are kept; those that were written longest ago are forgotten.
+/// The largest number of measures; the oldest ones are removed.
 const MOST: usize = 512;
-/// The peaks of memory come down by this factor a run, so that one bad moment is not for ever.
+/// Memory peaks decay by this factor per run, so that one bad moment does not last for ever.
 const FORGET: f64 = 0.9;
 
-/// What was measured of a kind of stage on a device. A unit is an item, a step of training, or
-/// the whole of a gather; its size is that of what the stage reads of an item, in megabytes, or the
-/// number of items that a gather got.
+/// The measured cost of a kind of stage on a device. A unit is an item, a training step, or a whole
+/// gather; its size is that of the inputs of an item in megabytes, or the number of items of a
+/// gather.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measure {
     pub kind: String,
     pub device: String,
-    /// The parameters of the model that the stage works with; 0 where it has none.
+    /// The parameters of the stage's model; 0 if it has none.
     pub model: i64,
     /// Only probes have run.
     pub is_probe: bool,
     /// Seconds since 1970.
     pub written: i64,
     pub seconds: Line,
-    /// Of new objects; of a whole training, not of a step.
+    /// Bytes of new objects; for a whole training, not for a step.
     pub bytes: Line,
     pub ram_bytes: f64,
     pub vram_bytes: f64,
     /// For a training, the times beside its steps: a validation, a checkpoint, and the rest with
-    /// (1) and without (0) a preflight. The last fields, so that older records without them can
-    /// still be read.
+    /// (1) and without (0) a preflight. These are the last fields, so that older records without
+    /// them can still be read.
     #[serde(deserialize_with = "or_empty")]
     pub validation: Line,
     #[serde(deserialize_with = "or_empty")]
@@ -57,7 +57,7 @@ fn or_empty<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Line, D::Error>
 }
 
 impl Measure {
-    /// Both together.
+    /// The sum of both.
     fn with(&self, new: &Measure) -> Measure {
         let peak = |old: f64, new: f64| if new > 0.0 { new.max(old * FORGET) } else { old };
         Measure {
@@ -77,12 +77,12 @@ impl Measure {
     }
 }
 
-/// How much alike two pieces of work are that share a measure.
+/// The similarity of two pieces of work that share a measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Likeness {
-    /// Kind, version, parameters, the size of the model, and device.
+    /// The same kind, version, parameters, size of the model, and device.
     Same,
-    /// Kind, version and device.
+    /// The same kind, version and device.
     Kind,
 }
 
@@ -104,12 +104,12 @@ fn key(spec: &StageSpec, device: &str, model: i64, likeness: Likeness) -> Digest
     sink.finish()
 }
 
-/// The family of the model that a stage works with, where its size counts.
+/// The family of the stage's model, if its size counts.
 pub fn sized_family(spec: &StageSpec) -> Option<&'static dyn Family> {
     spec.family().filter(|family| family.is_measured_by_size())
 }
 
-/// The best that is known of a stage on a device, and what it is worth.
+/// The best known measure of a stage on a device, and its similarity.
 pub fn find(
     cache: &Cache,
     spec: &StageSpec,
@@ -129,7 +129,7 @@ fn read(cache: &Cache, key: &Digest) -> Result<Option<Measure>, CacheError> {
     Ok(cache.get(MEASURE, key)?.and_then(|bytes| decode(&bytes)))
 }
 
-/// Adds what was measured of a stage to what is known.
+/// Adds a measure of a stage to the stored one.
 pub fn add(cache: &Cache, spec: &StageSpec, new: &Measure) -> Result<(), CacheError> {
     for likeness in [Likeness::Same, Likeness::Kind] {
         let key = key(spec, &new.device, new.model, likeness);
@@ -176,7 +176,7 @@ mod tests {
         crate::manifest::testing::pipeline(&text).find("voice").unwrap().clone()
     }
 
-    /// A run of so many items at a second each.
+    /// A run of this number of items at one second each.
     fn measured(items: usize, is_probe: bool) -> Measure {
         let mut seconds = Line::default();
         (0..items).for_each(|_| seconds.add(0.0, 1.0));

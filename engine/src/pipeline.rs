@@ -1,7 +1,7 @@
-//! The pipeline: what a manifest means, with everything resolved and typed.
+//! The pipeline: the meaning of a manifest, with everything resolved and typed.
 //!
-//! Immutable once built. Stages are in topological order and known by dense ids; names are for
-//! the edges only.
+//! Immutable once built. Stages are in topological order and known by dense ids; names are for the
+//! edges only.
 
 mod tolerance;
 
@@ -13,7 +13,7 @@ use stage_core::{FieldType, Kind, Parameter, ParameterType, Parameters};
 
 pub use tolerance::Tolerance;
 
-/// The position of a stage in [`Pipeline::stages`]; what it refers to comes before it.
+/// The position of a stage in [`Pipeline::stages`]; its inputs come before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StageId(pub usize);
 
@@ -27,7 +27,7 @@ pub struct Pipeline {
     pub stages: Vec<StageSpec>,
     pub assets: BTreeMap<String, Asset>,
     pub session: Session,
-    /// Paths that the stages and assets name and that are not there; only a plan may have any.
+    /// Missing paths of stages and assets; only a plan may have any.
     pub absent: BTreeSet<Utf8PathBuf>,
 }
 
@@ -58,7 +58,7 @@ impl Pipeline {
         (0..self.stages.len()).map(StageId)
     }
 
-    /// These stages and all that they need.
+    /// These stages and all their upstream stages.
     pub fn with_upstream(&self, targets: &[StageId]) -> BTreeSet<StageId> {
         let mut wanted: BTreeSet<StageId> = targets.iter().copied().collect();
         for id in self.ids().rev() {
@@ -70,42 +70,42 @@ impl Pipeline {
     }
 }
 
-/// How and where it runs: enters no key.
+/// The conditions of a run; they enter no key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Session {
     pub stop_after_seconds: Option<f64>,
     pub price_per_hour: Option<f64>,
-    /// How many hours of any seven days GPUs may be at work.
+    /// The allowed GPU hours in any seven days.
     pub gpu_hours_per_week: Option<f64>,
-    /// What all runs of the pipeline together may cost, in the currency of the price.
+    /// The allowed cost of all runs of the pipeline together, in the currency of the price.
     pub budget: Option<f64>,
     /// In the order in which they are written.
     pub prices: Vec<Price>,
     pub expected: Expected,
 }
 
-/// A GPU that can be had by the hour.
+/// A GPU that can be rented by the hour.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Price {
     pub name: String,
     pub per_hour: f64,
     pub vram_bytes: u64,
-    /// That of an A100 is 1.
+    /// An A100 has speed 1.
     pub speed: f64,
 }
 
-/// What estimates take for the recordings where these are not there yet.
+/// Assumptions of estimates about recordings that do not exist yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Expected {
     pub clips: Option<f64>,
-    /// Of all clips together.
+    /// Total of all clips.
     pub sound_seconds: Option<f64>,
 }
 
 /// A file or folder that no stage made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asset {
-    /// As written; relative to the manifest unless absolute.
+    /// The path as written; relative to the manifest unless absolute.
     pub path: Utf8PathBuf,
     pub license: Option<String>,
 }
@@ -126,12 +126,12 @@ pub enum Reference {
     Asset(String),
 }
 
-/// What a stage looks at in a data set that arrives.
+/// The part of an input data set that a stage reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reads {
     /// Every field and the id.
     All,
-    /// These fields, sorted by name; those that may be missing count as missing.
+    /// These fields, sorted by name; optional ones count as missing if absent.
     Fields { names: Vec<String>, id: bool },
 }
 
@@ -141,14 +141,14 @@ pub struct Input {
     pub reads: Reads,
 }
 
-/// Where outputs appear as files.
+/// The export of an output to files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
     pub port: &'static str,
-    /// Which field; `None` for an artifact as a whole.
+    /// The field; `None` for a whole artifact.
     pub field: Option<String>,
     pub template: Template,
-    /// True when large files are hard links to the objects in the cache.
+    /// True if large files are hard links to the objects in the cache.
     pub link: Link,
 }
 
@@ -162,16 +162,16 @@ pub enum TemplatePart {
     Field(String),
 }
 
-/// How the engine treats a stage; none of it enters a key but `salt`.
+/// Settings for the engine; only `salt` enters a key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     /// The number of items that may be quarantined before the stage fails.
     pub quarantine: Tolerance,
-    /// How often a transient failure is tried again.
+    /// The number of retries after a transient failure.
     pub retries: u32,
-    /// For one item or batch, or for a gather as a whole.
+    /// For one item or batch, or for a whole gather.
     pub timeout_seconds: Option<f64>,
-    /// Another text forces the work to be done again.
+    /// Changing this text forces the work to run again.
     pub salt: Option<String>,
     /// `cpu`, `cuda`, `cuda:1`, or `auto`, for stages of the worker.
     pub device: String,
@@ -180,7 +180,7 @@ pub struct Policy {
 #[derive(Clone, Debug)]
 pub struct StageSpec {
     pub id: StageId,
-    /// As in the manifest; of a matrix `voice[rate=16000]`.
+    /// The name in the manifest; for a matrix such as `voice[rate=16000]`.
     pub name: String,
     pub kind: &'static Kind,
     pub work: StageWork,
@@ -198,12 +198,12 @@ pub struct StageSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownFields {
     pub fields: BTreeMap<String, FieldType>,
-    /// Others may be there as well.
+    /// There may be further fields.
     pub open: bool,
 }
 
 impl StageSpec {
-    /// The family of the model that the stage trains or works with, as its kind says it.
+    /// The family of the model that the stage trains or uses, as its kind declares it.
     pub fn family(&self) -> Option<&'static dyn stage_families::Family> {
         self.kind.cost.family().and_then(stage_families::find)
     }

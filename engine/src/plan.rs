@@ -1,4 +1,4 @@
-//! The plan: what would happen and why, as a value.
+//! The plan: the work of a run and its reasons, as a value.
 //!
 //! `plan` prints it, `run` executes the same value, `why` explains it.
 
@@ -35,18 +35,18 @@ pub struct Plan {
 
 pub struct StagePlan {
     pub verdict: Verdict,
-    /// Fresh, and as the last run left it: there is not even anything to remember.
+    /// Fresh, and unchanged since the last run: there is no state to record either.
     pub unchanged: bool,
     pub reasons: Vec<Reason>,
-    /// What differs from the state that this run had left, where that is known already.
+    /// The differences from the state after this run, if they are already known.
     pub differences: Option<(u64, Vec<Reason>)>,
-    /// Items that would be executed as far as is known, or 1.
+    /// The number of items to execute, as far as known, or 1.
     pub executed: u64,
-    /// Items that depend on what the stages above will give.
+    /// Items that depend on pending outputs of upstream stages.
     pub pending: u64,
     pub reused: u64,
     pub quarantined: u64,
-    /// From the times of earlier runs; 0 where there are none.
+    /// Estimated from earlier runs; 0 without any.
     pub seconds: f64,
     /// `None` while an input is not known.
     pub keyed: Option<Keyed>,
@@ -55,7 +55,7 @@ pub struct StagePlan {
     pub rejects: Vec<(Arc<str>, Reject)>,
 }
 
-/// What identifies the work of a stage whose inputs are known.
+/// The identity of the work of a stage with known inputs.
 #[derive(Clone)]
 pub struct Keyed {
     pub key: StageKey,
@@ -64,19 +64,19 @@ pub struct Keyed {
 }
 
 impl Keyed {
-    /// The same work, gone on with from an earlier outcome.
+    /// The same work, continued from an earlier outcome.
     pub fn with_parent(self, parent: Digest) -> Keyed {
         let key = StageKey { parent: Some(parent), ..self.key };
         Keyed { digest: key.digest(), key, roots: self.roots }
     }
 }
 
-/// What there is to do.
+/// The work of a stage.
 pub enum Work {
-    /// The stored result holds.
+    /// None: the stored outcome is valid.
     Nothing(StageRecord),
     Items(ItemWork),
-    /// A source that has been read anew; its outcome is still to be recorded.
+    /// A source that was read again; its outcome still has to be recorded.
     Scanned(StageRecord),
     /// A gather.
     Whole,
@@ -84,21 +84,21 @@ pub enum Work {
     Later,
 }
 
-/// What a port will give, as far as is known.
+/// The value of a port, as far as it is known.
 #[derive(Clone)]
 pub enum Planned {
-    /// Complete: the root of the data set, read only when its items are wanted.
+    /// Complete: the root of the data set, read only if its items are needed.
     Root {
         root: Digest,
         items: u64,
     },
     Artifact(Fields),
-    /// A data set of which some items are still to come.
+    /// A data set with pending items.
     Partial(Arc<PartialDataset>),
     Unknown,
 }
 
-/// A data set on its way.
+/// A data set that is not complete yet.
 #[derive(Clone, Debug, Default)]
 pub struct PartialDataset {
     pub bits: u8,
@@ -120,15 +120,15 @@ pub enum PartialItem {
 /// The work of an item stage, bucket by bucket.
 #[derive(Default)]
 pub struct ItemWork {
-    /// The part of every item's key that they have in common.
+    /// The part of the keys that all items share.
     pub job: Option<Digest>,
     pub bits: u8,
-    /// Whole buckets whose outcome is known, each with what was set aside in it.
+    /// Whole buckets with known outcomes, each with its quarantined items.
     pub closed: Vec<Bucket>,
     pub open: Vec<OpenBucket>,
 }
 
-/// A bucket in which something is to do or to come.
+/// A bucket with items to execute or pending items.
 pub struct OpenBucket {
     pub number: u32,
     /// The chunk that arrives, once all its items are known.
@@ -139,11 +139,11 @@ pub struct OpenBucket {
 pub enum ItemPlan {
     /// The outcome is known.
     Known(Item),
-    /// It was set aside before.
+    /// It was quarantined before.
     Rejected(Arc<str>, Reject),
-    /// To do, under this key.
+    /// To be executed, under this key.
     Todo { item: Item, key: Digest },
-    /// Decided by a stage above.
+    /// Decided by an upstream stage.
     Pending(Arc<str>),
 }
 
@@ -152,7 +152,7 @@ impl Plan {
         &self.stages[id.0]
     }
 
-    /// The plan in the form of the events.
+    /// The plan as an event.
     pub fn event(&self, pipeline: &Pipeline) -> Event {
         let planned = |(id, stage): (StageId, &StagePlan)| {
             let name = pipeline.stage(id).name.clone();
@@ -183,7 +183,7 @@ impl StagePlan {
 }
 
 impl PartialDataset {
-    /// How many items are known or to come.
+    /// The number of items that are known or pending.
     pub fn items(&self) -> u64 {
         let count = |bucket: &PartialBucket| match bucket {
             PartialBucket::Closed(bucket) => u64::from(bucket.items),

@@ -1,4 +1,4 @@
-//! Why a stage is not fresh: a closed list, each with what changed, from what, to what.
+//! The reasons why a stage is not fresh: a closed list, each with the old and the new value.
 
 use std::fmt;
 
@@ -32,13 +32,13 @@ pub enum Reason {
         old: String,
         new: String,
     },
-    /// A file that a source reads; `None` where there was or is no such file.
+    /// A file that a source reads; `None` where it does or did not exist.
     SourceFileChanged {
         path: String,
         old: Option<String>,
         new: Option<String>,
     },
-    /// How many more such files there are beyond those listed.
+    /// The number of further files.
     MoreSourceFiles {
         count: u64,
     },
@@ -71,22 +71,22 @@ pub enum Reason {
         old: String,
         new: String,
     },
-    /// How many more fields of the artifact differ beyond those listed.
+    /// The number of further fields of the artifact that differ.
     MoreFields {
         port: String,
         count: u64,
     },
-    /// A port has other, more or fewer references.
+    /// A port has different, more or fewer references.
     InputsChanged {
         port: String,
         old: usize,
         new: usize,
     },
-    /// The items set aside by the stage above are others.
+    /// The quarantined items of the upstream stage changed.
     RejectsChanged {
         port: String,
     },
-    /// It goes on from an outcome of its own, or no longer does.
+    /// The stage now continues from an outcome of its own, or no longer does.
     ParentChanged {
         old: Option<String>,
         new: Option<String>,
@@ -99,17 +99,17 @@ pub enum Reason {
     Unfinished {
         items: u64,
     },
-    /// An object was damaged or is gone, and is made again.
+    /// An object is damaged or gone, and is made again.
     ObjectLost {
         digest: String,
     },
     /// The result is no longer in the cache although nothing changed.
     ResultGone,
-    /// Not known before these stages have run.
+    /// Unknown until these stages have run.
     WaitsFor {
         stages: Vec<String>,
     },
-    /// Every outcome is known, and too many of them are items that were set aside.
+    /// Every outcome is known, and too many of them are quarantined items.
     TooManyQuarantined {
         quarantined: u64,
         items: u64,

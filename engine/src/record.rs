@@ -1,4 +1,4 @@
-//! What is written in the ledger, and under which keys.
+//! The records in the ledger, and their keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -25,31 +25,32 @@ pub const LAST: Table = Table(4);
 pub const RUN: Table = Table(5);
 /// A gather's own parts, and projections of data sets: key to [`Fields`] or a digest.
 pub const MEMO: Table = Table(6);
-/// Stage kind, models and device to the batch size that held, in bytes.
+/// Stage kind, models and device to the batch size that fitted, in bytes.
 pub const LIMIT: Table = Table(7);
 
 /// An export to [`ExportRecord`].
 pub const EXPORT: Table = Table(8);
-/// A manifest to the exports that its last whole run had.
+/// A manifest to the exports of its last complete run.
 pub const EXPORTS: Table = Table(9);
 
 /// Whole-stage key of a training stage to [`CheckpointRecord`].
 pub const CHECKPOINT: Table = Table(10);
-/// A stage of a pipeline and its key without a parent to the key of the parent it went on from.
+/// A stage of a pipeline and its key without a parent to the key of its parent.
 pub const PARENT: Table = Table(11);
 
-/// A time in which GPUs were at work to [`crate::gpu_hours::UsageRecord`].
+/// A period of GPU work to [`crate::gpu_hours::UsageRecord`].
 pub const USAGE: Table = Table(12);
 /// A kind of stage, its parameters and a device to [`crate::measure::Measure`].
 pub const MEASURE: Table = Table(13);
 /// Run number to [`crate::estimate::RunOutcome`].
 pub const COST: Table = Table(14);
-/// A run on a machine that is paid for to [`crate::spending::Spent`].
+/// A run on a paid machine to [`crate::spending::Spent`].
 pub const SPENT: Table = Table(15);
-/// Whole-stage key of a training stage to how far its newest checkpoint is, as steps done and in all.
+/// Whole-stage key of a training stage to the progress of its newest checkpoint: finished steps and
+/// all steps.
 pub const PROGRESS: Table = Table(16);
 
-/// Key: a stage of a pipeline, and the number of a part. Value: the items that it had set aside
+/// Key: a stage of a pipeline, and the number of a part. Value: the items that it had quarantined
 /// when it failed by its limit, see `excess`.
 pub const EXCESS: Table = Table(21);
 
@@ -59,27 +60,27 @@ pub const BEGUN: Table = Table(24);
 /// Whole-stage key of a training stage to [`StepTimes`].
 pub const STEP_TIMES: Table = Table(25);
 
-/// Whole-stage key to [`Previous`]: what it is made of, to compare runs.
+/// Whole-stage key to [`Previous`]: the parts of the key, to compare runs.
 pub const MADE_OF: Table = Table(20);
 
-/// What training can go on from.
+/// The checkpoints of a training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointRecord {
     pub pipeline: String,
-    /// The run that made the newest.
+    /// The run that saved the newest one.
     pub run: u64,
-    /// The outcome that the training itself went on from.
+    /// The parent outcome of the training itself.
     pub parent: Option<Digest>,
     /// The newest first, then the one before it.
     pub states: Vec<Fields>,
-    /// How long it took to save the newest.
+    /// The time that saving the newest took.
     pub seconds: f64,
 }
 
 /// The outcome of one item's work. Failures and cancellations are never recorded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ItemRecord {
-    /// The fields that the stage wrote, and what it noticed.
+    /// The fields that the stage wrote, and its notes.
     Done {
         fields: Fields,
         notes: Vec<(String, u64)>,
@@ -91,13 +92,13 @@ pub enum ItemRecord {
 /// The outcome of a whole bucket.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChunkRecord {
-    /// `None` when every item of the bucket was set aside.
+    /// `None` if every item of the bucket was quarantined.
     pub chunk: Option<Digest>,
     pub items: u32,
     pub rejects: Vec<(Arc<str>, Reject)>,
 }
 
-/// What a stage gives on a port.
+/// The value of an output port.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum PortValue {
     Dataset { root: Digest, items: u64 },
@@ -109,18 +110,18 @@ pub enum PortValue {
 pub struct StageRecord {
     pub outputs: BTreeMap<String, PortValue>,
     pub rejects: Vec<(Arc<str>, Reject)>,
-    /// Items that were looked at, or 1.
+    /// The number of items, or 1.
     pub items: u64,
     pub notes: BTreeMap<String, u64>,
     /// The time that the work took when it was done.
     pub seconds: f64,
-    /// For a stage that works on all items together and has set some aside. The last field, so that
-    /// older records without it can still be read.
+    /// For a stage on whole data sets that has quarantined items. The last field, so that older
+    /// records without it can still be read.
     #[serde(deserialize_with = "or_none")]
     pub aside: Option<Aside>,
 }
 
-/// The details of items that a stage has set aside, beside their names and reasons.
+/// Details of the items that a stage has quarantined, beside their names and reasons.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Aside {
     /// The number of items that arrived.
@@ -138,13 +139,13 @@ fn or_none<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(
     Ok(Option::<T>::deserialize(from).unwrap_or_default())
 }
 
-/// What was last exported, as durable knowledge beside the memo of the files' stats.
+/// The last export, durable unlike the stat index.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExportRecord {
     pub value: PortValue,
-    /// What is written beside an artifact.
+    /// The licences that are written beside an artifact.
     pub licenses: BTreeSet<String>,
-    /// Which start of the machine that was; empty where it does not tell.
+    /// The boot id of the machine; empty if unknown.
     pub boot: String,
     /// The last field, so that older records without it can still be read.
     #[serde(deserialize_with = "or_none")]
@@ -152,25 +153,25 @@ pub struct ExportRecord {
 }
 
 impl ExportRecord {
-    /// Whether another export would write the same.
+    /// Tests if another export would write the same files.
     pub fn is_of_the_same(&self, other: &ExportRecord) -> bool {
         let ExportRecord { value, licenses, boot, left_out: _ } = self;
         (value, licenses, boot) == (&other.value, &other.licenses, &other.boot)
     }
 }
 
-/// Items that no file can be named after.
+/// Items that cannot be exported under their names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeftOut {
     pub items: u64,
     /// The number of all items.
     pub of: u64,
-    /// The first of them, and why.
+    /// The first of them, and its reason.
     pub first: String,
 }
 
 impl LeftOut {
-    /// Takes note of one more.
+    /// Adds one more.
     pub fn note(left_out: &mut Option<LeftOut>, of: u64, item: &str, why: &str) {
         let all = left_out.get_or_insert_with(|| LeftOut {
             items: 0,
@@ -196,16 +197,16 @@ pub struct LastRecord {
     /// The data sets that arrived, by port, as roots.
     pub roots: BTreeMap<String, Vec<Digest>>,
     pub run: u64,
-    /// Why that run looked at it.
+    /// The reasons of that run.
     pub reasons: Vec<Reason>,
-    /// What stood here before.
+    /// The state before.
     pub previous: Option<Box<Previous>>,
 }
 
-/// A key, and the roots that went with it.
+/// A key, and its roots.
 pub type Previous = (StageKey, BTreeMap<String, Vec<Digest>>);
 
-/// One run, for `log`, `status` and for what the garbage collection keeps.
+/// One run, for `log`, `status` and garbage collection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
     pub run: u64,
@@ -228,8 +229,8 @@ pub struct StepTimes {
     pub validating: Option<f64>,
 }
 
-/// A run that has something to do. Its [`RunRecord`] replaces this one; a record that stays belongs
-/// to a run that is under way, or was killed.
+/// A run that has work. Its [`RunRecord`] replaces this one; a record that stays belongs to a run
+/// that is running or was killed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BegunRecord {
     pub run: u64,
@@ -246,7 +247,7 @@ pub fn last_key(pipeline: &str, stage: &str) -> Digest {
     sink.finish()
 }
 
-/// The key in [`PARENT`] of a stage whose key without a parent is this.
+/// The key in [`PARENT`] for a stage with this key without a parent.
 pub fn parent_key(pipeline: &str, stage: &str, base: &Digest) -> Digest {
     let mut sink = HashSink::default();
     sink.text("parent in pipeline", pipeline);
@@ -262,11 +263,11 @@ pub fn run_key(run: u64) -> Digest {
 }
 
 pub fn encode<T: Serialize>(record: &T) -> Vec<u8> {
-    // Serialising plain structs to memory has no failing case in postcard.
+    // Serialising plain structs to memory cannot fail in postcard.
     postcard::to_stdvec(record).unwrap_or_default()
 }
 
-/// A record that cannot be read is one that is not there: its work is done again.
+/// An unreadable record counts as missing: its work runs again.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     postcard::from_bytes(bytes).ok()
 }

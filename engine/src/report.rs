@@ -1,9 +1,8 @@
-//! One page that shows a run: what ran and why, the data, training, samples, cost, and where
-//! everything came from. All of it is read from the cache; nothing is computed anew, and the same
-//! cache gives the same page.
+//! One page about a run: reasons, data, training, samples, cost, and provenance. All of it is read
+//! from the cache; nothing is computed anew, and the same cache gives the same page.
 //!
-//! The page is one file without a network. It stays small whatever the data set: charts count
-//! values, tables are cut, and recordings go in as long as there is room, samples first.
+//! The page is one file that needs no network. It stays small for any data set: charts count
+//! values, tables are cut, and recordings are included up to a limit, samples first.
 
 mod audio;
 mod chart;
@@ -28,12 +27,12 @@ use seen::Seen;
 /// A finished page.
 pub struct Report {
     pub html: String,
-    /// How many recordings the page plays, and for how many there was no room.
+    /// The number of recordings on the page, and of those that did not fit.
     pub recordings: usize,
     pub left_out: usize,
 }
 
-/// What the page shows, as it was found.
+/// The contents of the page.
 struct Found<'a> {
     seen: &'a Seen<'a>,
     corpora: Vec<clips::Corpus>,

@@ -1,4 +1,4 @@
-//! Forgets the verdicts that a stage has kept on items, so that the next run tries them again.
+//! Forgets quarantine verdicts of a stage, so that the next run tries the items again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub fn forget_verdicts(
     Ok(forgotten)
 }
 
-/// The part of the keys that all items of a stage share, and the fields that it reads of each.
+/// The part of the keys that all items of a stage share, and the fields that it reads.
 type Work = (Digest, ItemReads);
 
 struct Verdicts<'a> {

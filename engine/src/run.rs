@@ -63,9 +63,9 @@ use watchdog::Watchdog;
 pub(crate) use item_stage::item_weight;
 pub(crate) use meter::threads_of;
 
-/// How often a run is planned again because something turned out to be lost.
+/// The number of times that a run is planned again because something turned out to be lost.
 const PASSES: usize = 16;
-/// So many losses are taken one by one; after that the whole cache is looked through.
+/// The number of losses that are handled one by one; after that the whole cache is verified.
 const PATIENCE: usize = 2;
 const RUNS_AT_ONCE: u64 = 64;
 
@@ -89,8 +89,8 @@ pub fn run(
     Ok(status)
 }
 
-/// A fault of the machine pauses a run wherever it occurs: finished work stays, and the rest goes
-/// on once the machine can. Only the first one is reported, since the others follow from it.
+/// A machine fault pauses a run wherever it occurs: finished work stays, and the rest continues
+/// once the machine can. Only the first fault is reported, since the others follow from it.
 fn pause_for(error: EngineError, total: &mut Total, sink: Sink) -> Result<Status, EngineError> {
     match error.machine_fault() {
         Some(why) => {
@@ -116,7 +116,7 @@ fn run_wanted(
     let ended = run_numbered(engine, pipeline, cache, options, (number, wanted), total, sink);
     if let Err(error) = &ended {
         let status = if error.machine_fault().is_some() { Status::Paused } else { Status::Failed };
-        // The error itself says why it cannot be recorded.
+        // The error itself explains why it cannot be recorded.
         let _ = record_broken_off(pipeline, cache, number, status);
     }
     ended
@@ -155,7 +155,7 @@ fn run_numbered(
             home: &mut home,
         };
         let ended = pass.run(total, sink).and_then(|ending| {
-            // The next pass may work on the same items: their claims are given up first.
+            // The next pass may work on the same items: their claims are released first.
             if ending == Ending::Again {
                 commit_rest(cache, std::mem::take(&mut held))?;
             }
@@ -187,14 +187,14 @@ fn run_numbered(
         }
     };
     if status == Status::Done && options.targets.is_empty() && cache.has_losses() {
-        // All that this pipeline wants is there; what others miss they notice when they use it.
+        // Everything that this pipeline wants exists; other pipelines detect their losses on use.
         clear_losses(cache)?;
     }
     let seconds = started.elapsed().as_secs_f64();
     let stages = total.named(pipeline, wanted);
     let total_did_something = total.did_something();
     let outcome = total.outcome(seconds);
-    // A complete run says that what an earlier one left open is finished.
+    // A complete run marks work that an earlier run left open as finished.
     let ends_another = || {
         Ok::<_, CacheError>(
             options.targets.is_empty() && history::is_unfinished(cache, &pipeline.name)?,
@@ -230,9 +230,9 @@ fn run_numbered(
     Ok(status)
 }
 
-/// Tries a few items of each stage, and a few steps of each training whose inputs are there, and
-/// gives what they took. What they gave is in the memory of
-/// this handle of the cache: as long as nobody commits it, it is gone with it.
+/// Runs a few items of each stage, and a few steps of each training with known inputs, and returns
+/// the measures. Outputs are in the memory of this handle of the cache: they are dropped with it,
+/// since nothing commits them.
 pub fn probe(
     engine: &Engine,
     pipeline: &Pipeline,
@@ -263,11 +263,11 @@ struct Pass<'a> {
     wanted: &'a BTreeSet<StageId>,
     number: u64,
     held: &'a mut Vec<Committer>,
-    /// Since the first pass with work to do.
+    /// Set by the first pass with work.
     spending: &'a mut Option<Spending>,
-    /// The place where the work began.
+    /// The place of the project when the work began.
     home: &'a mut Option<Home>,
-    /// Something is known to be lost: trust no record without looking for its objects.
+    /// An object is known to be lost: check the objects of every record.
     deep: bool,
 }
 
@@ -362,7 +362,7 @@ impl Pass<'_> {
             hands.leave_workers();
         }
         hands.dismiss();
-        // A commit under way moves the files that exports are made from.
+        // A running commit moves the files that exports are made from.
         committer.join();
         self.held.push(committer);
         total.add(&counts);
@@ -391,7 +391,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Tells what the run is expected to take.
+    /// Reports the estimate of the run.
     fn estimate(&self, plan: &Plan, sink: Sink) -> Result<Option<Estimate>, EngineError> {
         let threads = self.engine.threads;
         let estimate = estimate_here(self.pipeline, plan, self.cache, threads)?;
@@ -400,7 +400,7 @@ impl Pass<'_> {
         Ok(Some(estimate))
     }
 
-    /// Nothing is to do: counts and exports alone, without a thread.
+    /// Without work: only counts and exports, and no thread.
     fn take_over(
         &mut self,
         plan: Plan,
@@ -433,12 +433,12 @@ impl Pass<'_> {
     }
 }
 
-/// Every wanted stage is as it was at the last run, so there is nothing to remember either.
+/// Every wanted stage is unchanged since the last run, so there is no state to record either.
 fn is_settled(plan: &Plan, wanted: &BTreeSet<StageId>) -> bool {
     wanted.iter().all(|id| plan.stages[id.0].unchanged)
 }
 
-/// Everything that this pipeline needs is there again.
+/// Everything that this pipeline needs exists again.
 fn clear_losses(cache: &Cache) -> Result<(), CacheError> {
     match cache.is_read_only() {
         true => Ok(()),
@@ -446,8 +446,8 @@ fn clear_losses(cache: &Cache) -> Result<(), CacheError> {
     }
 }
 
-/// The number of this run. The claim on it is held until the run ends, so that two runs at once
-/// have different numbers.
+/// The number of this run. It is claimed until the run ends, so that two runs at once have
+/// different numbers.
 fn next_run(cache: &Cache) -> Result<(u64, Option<Claim>), CacheError> {
     let latest = cache.get(RUN, &run_key(0))?;
     let first = latest.and_then(|bytes| decode::<u64>(&bytes)).unwrap_or(0) + 1;
@@ -483,7 +483,7 @@ fn begin_run(
     cache.record(BEGUN, &run_key(run), encode(&record))
 }
 
-/// If there is a record of the end, it says more than that of the beginning.
+/// A record of the end contains more than the record of the beginning.
 fn end_run(cache: &Cache, run: u64) -> Result<(), CacheError> {
     match cache.is_read_only() || cache.get(BEGUN, &run_key(run))?.is_none() {
         true => Ok(()),
@@ -491,7 +491,7 @@ fn end_run(cache: &Cache, run: u64) -> Result<(), CacheError> {
     }
 }
 
-/// The end of a run that cannot go on.
+/// Records the end of a run that cannot continue.
 fn record_broken_off(
     pipeline: &Pipeline,
     cache: &Cache,
@@ -530,8 +530,7 @@ fn record_run(cache: &Cache, record: &RunRecord) -> Result<(), CacheError> {
     Ok(())
 }
 
-/// One commit for what the last pass, the exports and the log of the run have left. The claims
-/// are given up after it.
+/// One commit for the last pass, the exports and the log of the run. Claims are released after it.
 fn commit_rest(cache: &Cache, mut held: Vec<Committer>) -> Result<(), CacheError> {
     held.iter_mut().for_each(Committer::join);
     match cache.is_read_only() || cache.pending_bytes() == 0 {
@@ -540,7 +539,7 @@ fn commit_rest(cache: &Cache, mut held: Vec<Committer>) -> Result<(), CacheError
     }
 }
 
-/// The index shrinks if that is worth it; a fault of the machine is no reason to fail.
+/// Shrinks the index if that is worth it; a machine fault is no reason to fail.
 fn tidy(cache: &Cache) -> Result<(), CacheError> {
     match cache.is_read_only() {
         true => Ok(()),

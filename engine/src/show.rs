@@ -1,8 +1,8 @@
-//! Showing: what people and programs see of a run.
+//! Shows a run to people and programs.
 //!
-//! Consumes events and plans and nothing else, so that the live display, plain lines, JSON lines
-//! and the stored log cannot disagree. Nothing here knows where the text ends up: every reporter
-//! writes to what it is given.
+//! It consumes only events and plans, so that the live display, plain lines, JSON lines and the
+//! stored log cannot disagree. Nothing here knows the destination of the text: every reporter
+//! writes to the output that it is given.
 
 pub mod course;
 pub mod escape;
@@ -24,10 +24,10 @@ use stage_core::event::Event;
 
 /// Receives the events of a run in order.
 pub trait Reporter: Send {
-    /// An error means that nobody can see the output any more.
+    /// An error means that the output is gone.
     fn event(&mut self, event: &Event) -> io::Result<()>;
 
-    /// The process is about to end before the run does: what was drawn is taken away.
+    /// The process is about to end before the run does: removes the display.
     fn leave(&mut self) {}
 }
 
@@ -42,7 +42,7 @@ impl Reporters {
 }
 
 impl Reporter for Reporters {
-    /// Every reporter gets the event; the first error is told.
+    /// Every reporter gets the event; the first error is returned.
     fn event(&mut self, event: &Event) -> io::Result<()> {
         let mut result = Ok(());
         for reporter in &mut self.0 {

@@ -1,4 +1,4 @@
-//! Sources: what one saw last time holds as long as no file's stat differs.
+//! Sources: the outcome of the last scan is valid as long as no file's stat differs.
 
 mod passed_on;
 
@@ -19,23 +19,23 @@ use crate::record::{LastRecord, StageRecord};
 use crate::tables::{WriteError, write_dataset};
 use crate::world::{Current, Watch};
 
-/// The name under which a source's files stand in its key.
+/// The name of a source's files in its key.
 const FILES: &str = "files";
-/// How many files are named before only their number is given.
+/// The number of files that are named before only their number is given.
 const EXAMPLES: usize = 5;
 const STAT_THREADS: usize = 2;
 
 type Look<'a> = &'a mut dyn FnMut(&mut dyn World) -> Result<(), StageError>;
 
-/// What was seen under a scan key.
+/// The observations under a scan key.
 pub struct Observed {
-    /// The digest of all of it.
+    /// The digest of all observations.
     pub content: Digest,
-    /// Given where nothing was looked at again, since only files have other contents.
+    /// Present if nothing was scanned again, since only contents of files differ.
     replaced: Option<Replaced>,
 }
 
-/// What stood under a scan key before, and what is other now.
+/// The earlier observations under a scan key, and the differences.
 struct Replaced {
     before: Digest,
     contents: Vec<NewContent>,
@@ -47,8 +47,8 @@ impl From<Digest> for Observed {
     }
 }
 
-/// Makes sure that what was seen under a scan key still holds, and looks again where not; new
-/// contents of files alone are no reason to, where they are passed on as they are.
+/// Checks that the observations under a scan key are still valid, and scans again if not. A source
+/// that passes files on unread need not be scanned if only contents differ.
 pub fn observe(
     planner: &mut Planner,
     scan: Digest,
@@ -99,13 +99,13 @@ pub fn observe(
     Ok(content.into())
 }
 
-/// Under which key something new that was seen is kept.
+/// The key under which new observations are stored.
 fn key_of_seen(planner: &Planner, scan: Digest) -> Digest {
     if planner.is_run { scan } else { planned_key(&scan) }
 }
 
-/// Where a plan keeps what it saw, so that its hashing is not done again by the run: the section
-/// under the scan key itself is what the last run saw.
+/// The key under which a plan stores its observations, so that the run need not hash again: the
+/// section under the scan key itself is that of the last run.
 fn planned_key(scan: &Digest) -> Digest {
     let mut sink = HashSink::default();
     sink.digest("planned", scan);
@@ -150,7 +150,7 @@ pub fn plan(
             engine.open(spec.kind, setup, &mut Detached::default()),
             Ok(Job::Source(job)) if job.passes_files_on()
         ),
-        // The look itself says why.
+        // The scan itself reports the reason.
         Err(_) => false,
     };
     let observed = observe(planner, scan, sink, &mut look, &passes_files_on)?;
@@ -176,12 +176,12 @@ pub fn plan(
         }
     }
     if found.borrow().is_none() {
-        // The outcome is not there, nor what it could be made of: it was never run, or is lost.
+        // Neither the outcome nor its parts exist: it never ran, or is lost.
         let (store, index) = (planner.store.clone(), planner.index.clone());
         let mut waiting = |what| sink(Event::Waiting { what });
         let mut watch = Watch::new(&store, &index, planner.verify, &mut waiting);
         look(&mut watch)?;
-        // The files may have changed since they were compared with the memo.
+        // The files may have changed since they were compared with the stat index.
         let section = Section::from(watch.seen);
         keyed = key_with(settings, section.content());
         let key = if observed.replaced.is_some() { key_of_seen(planner, scan) } else { scan };
@@ -200,7 +200,7 @@ fn dirty(spec: &StageSpec, keyed: Keyed, record: StageRecord, reasons: Vec<Reaso
     }
 }
 
-/// The parameters of a source, paths included: what it asks for depends on them.
+/// The parameters of a source, paths included: the files that it reads depend on them.
 fn settings_key(spec: &StageSpec) -> StageKey {
     let mut parameters = spec.parameters.clone();
     parameters.0.retain(|name, _| {
@@ -249,7 +249,7 @@ fn write(
     })
 }
 
-/// Names the files that differ, in place of the statement that something does.
+/// Names the files that differ, instead of only stating a difference.
 fn add_file_reasons(old: &Section, new: &Section, reasons: &mut Vec<Reason>) {
     let mut changes = new.changes_from(old);
     let is_there =

@@ -1,5 +1,5 @@
-//! The money that the runs of a pipeline have cost, by the price of an hour of their machines,
-//! counted over runs and machines that share a cache or hand it on.
+//! The money that the runs of a pipeline have cost, by the hourly price of their machines, counted
+//! over runs and machines that share a cache or pass it on.
 
 use cache::{Cache, CacheError, Digest};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use stage_core::key::{HashSink, Sink};
 
 use crate::record::{SPENT, decode};
 
-/// The cost of a run so far, written again and again while it lasts.
+/// The cost of a run so far, written repeatedly while it lasts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
     pub pipeline: String,
@@ -32,16 +32,16 @@ impl Spent {
     }
 }
 
-/// What all runs of a pipeline have cost.
+/// The cost of all runs of a pipeline.
 pub fn spent(cache: &Cache, pipeline: &str) -> Result<f64, CacheError> {
     let records = cache.scan(SPENT)?;
     let records = records.iter().filter_map(|(_, bytes)| decode::<Spent>(bytes));
     let own = records.filter(|spent| spent.pipeline == pipeline);
-    // The sum of nothing would be a nought below nought.
+    // The sum of no values would be -0.0.
     Ok(own.fold(0.0, |sum, spent| sum + spent.money()))
 }
 
-/// A budget, and what is used of it.
+/// A budget, and the used part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Purse {
     pub spent: f64,
@@ -50,7 +50,7 @@ pub struct Purse {
 }
 
 impl Purse {
-    /// That of a pipeline with a budget and a price.
+    /// The budget of a pipeline with a budget and a price.
     pub fn read(
         cache: &Cache,
         pipeline: &crate::pipeline::Pipeline,
@@ -67,7 +67,7 @@ impl Purse {
         (self.budget - self.spent).max(0.0)
     }
 
-    /// How long what is left lasts; for ever where an hour costs nothing.
+    /// The time until the budget is used up; infinite if an hour costs nothing.
     pub fn left_seconds(&self) -> f64 {
         match self.price_per_hour > 0.0 {
             true => self.left() / self.price_per_hour * 3600.0,

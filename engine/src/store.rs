@@ -1,4 +1,4 @@
-//! Reads and keeps objects for the engine: the cache first, then the user's own files.
+//! Reads and stores objects for the engine: the cache first, then the user's own files.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -19,28 +19,28 @@ pub struct Store(Arc<Inner>);
 struct Inner {
     cache: Cache,
     base: Utf8PathBuf,
-    /// Objects of a plan on a cache that cannot be written.
+    /// Objects of a plan on a read-only cache.
     memory: Mutex<HashMap<Digest, Bytes>>,
-    /// Where untouched sources lie, by content; filled once, at the first blob that the cache
-    /// does not have.
+    /// The locations of unchanged sources by content; filled once, when the cache first lacks a
+    /// blob.
     sources: OnceLock<Vec<Place>>,
     index: Arc<StatIndex>,
 }
 
-/// Where the stat index speaks of a file with some content: the start of its digest, the section
-/// and the entry in it.
+/// A file with some content in the stat index: the start of its digest, the section, and the entry
+/// in it.
 type Place = (u64, u32, u32);
 
-/// The outcome of an item, and an object of it that is not there.
+/// The outcome of an item, and one of its missing objects.
 pub type ItemState = (Option<ItemRecord>, Option<Digest>);
 
-/// Why bytes could not be had.
+/// The reason why bytes are unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// Damaged or gone: whoever made it makes it again.
+    /// Damaged or gone: the stage that made it makes it again.
     #[error("object {} is damaged or gone", .0.short())]
     Lost(Digest),
-    /// A source file is no longer what was planned with.
+    /// A source file differs from the plan.
     #[error("file `{path}` changed while it was being used")]
     Changed { path: Utf8PathBuf, digest: Digest },
     #[error(transparent)]
@@ -77,7 +77,7 @@ impl Store {
         &self.0.base
     }
 
-    /// The memo of file states as it was when planning began.
+    /// The stat index as it was when planning began.
     pub fn index(&self) -> &StatIndex {
         &self.0.index
     }
@@ -88,7 +88,7 @@ impl Store {
         Ok(digest)
     }
 
-    /// Puts bytes whose digest the caller has computed.
+    /// Stores bytes with a digest that the caller has computed.
     pub fn put_with_digest(&self, digest: Digest, bytes: Bytes) -> Result<(), CacheError> {
         match self.0.cache.put_with_digest(digest, bytes.clone()) {
             Err(CacheError::ReadOnly { .. }) => {
@@ -100,7 +100,7 @@ impl Store {
         }
     }
 
-    /// Keeps what a stage has made.
+    /// Stores an output of a stage.
     pub fn keep(&self, value: NewValue) -> Result<Value, CacheError> {
         Ok(match value {
             NewValue::Text(text) => Value::text(text),
@@ -150,9 +150,8 @@ impl Store {
         })
     }
 
-    /// The bytes of a large object in a file, of the cache or of the user, that holds them
-    /// according to its stat. None if there is no such file; then [`Store::read`] reports the
-    /// reason.
+    /// A file of the cache or of the user that contains a large object, according to its stat. None
+    /// if there is no such file; then [`Store::read`] reports the reason.
     pub fn open(&self, digest: &Digest) -> Result<Option<Arc<Unchanged>>, ReadError> {
         let cache = &self.0.cache;
         if let Some(path) = cache.file_of(digest).map_err(ReadError::Cache)? {
@@ -177,7 +176,7 @@ impl Store {
         Some(Arc::new(Unchanged::new(file, entry)))
     }
 
-    /// The files outside of the cache that had this content when they were last looked at.
+    /// The files outside the cache that had this content when they were last seen.
     fn sources(&self, digest: &Digest) -> Vec<StatEntry> {
         let sections = || self.0.index.sections().map(|(_, section)| section);
         let places = self.0.sources.get_or_init(|| {
@@ -200,7 +199,7 @@ impl Store {
         places.filter_map(entry).collect()
     }
 
-    /// Whether a file still looks as it did when it had this content.
+    /// Tests if a file still has the stat that it had with this content.
     fn is_in_a_source(&self, digest: &Digest) -> bool {
         let (fs, base) = (self.0.cache.fs(), &self.0.base);
         self.sources(digest).iter().any(|entry| {
@@ -208,7 +207,7 @@ impl Store {
         })
     }
 
-    /// Whether the bytes can be had, as far as the indices tell.
+    /// Tests if the bytes are available, according to the indices.
     pub fn has(&self, digest: &Digest) -> Result<bool, CacheError> {
         if self.0.cache.contains(digest)? {
             return Ok(true);
@@ -217,7 +216,7 @@ impl Store {
         Ok(memory.contains_key(digest) || self.is_in_a_source(digest))
     }
 
-    /// As [`Store::has`] for many.
+    /// Like [`Store::has`], for many.
     pub fn have(&self, digests: &[Digest]) -> Result<Vec<bool>, CacheError> {
         let mut there = self.0.cache.contains_all(digests)?;
         let memory = self.0.memory.lock().unwrap_or_else(PoisonError::into_inner);
@@ -227,13 +226,13 @@ impl Store {
         Ok(there)
     }
 
-    /// The recorded outcomes of items whose objects are there.
+    /// The recorded outcomes of items with all objects present.
     pub fn known_items(&self, keys: &[Digest]) -> Result<Vec<Option<ItemRecord>>, CacheError> {
         let records = self.item_records(keys)?;
         Ok(records.into_iter().map(|(record, lost)| record.filter(|_| lost.is_none())).collect())
     }
 
-    /// The recorded outcomes of items, each with the first of its objects that is not there.
+    /// The recorded outcomes of items, each with its first missing object.
     pub fn item_records(&self, keys: &[Digest]) -> Result<Vec<ItemState>, CacheError> {
         let records = self.0.cache.get_many(ITEM, keys)?;
         let records: Vec<Option<ItemRecord>> =
@@ -276,7 +275,7 @@ impl Store {
     }
 }
 
-/// The objects that an outcome refers to, with its place.
+/// The objects that an outcome refers to, with its position.
 fn blobs_of(at: usize, record: &Option<ItemRecord>) -> impl Iterator<Item = (usize, Digest)> {
     let fields = match record {
         Some(ItemRecord::Done { fields, .. }) => Some(fields),
@@ -297,7 +296,7 @@ mod tests {
 
     const MODEL: &str = "/project/model";
 
-    /// A file of the user that was looked at, and its content.
+    /// A scanned file of the user, and its content.
     fn looked_at(fs: &MemoryFs) -> (Store, Digest) {
         let base = Utf8Path::new("/project");
         fs.create_dir_all(base).unwrap();

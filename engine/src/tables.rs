@@ -1,4 +1,4 @@
-//! Writes data sets: buckets as they close, and the root when all have.
+//! Writes data sets: buckets as they close, and the root after all of them.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::store::Store;
 /// A bucket of an item stage in which every item is decided.
 pub struct ClosedBucket {
     pub number: u32,
-    /// The chunk that arrived; `None` when no item arrived at all.
+    /// The input chunk; `None` if no item arrived at all.
     pub chunk: Option<Digest>,
     pub items: Vec<Item>,
     pub rejects: Vec<(Arc<str>, Reject)>,
 }
 
-/// Writes the bucket's chunk and remembers it as the outcome for the chunk that arrived.
+/// Writes the bucket's chunk and records it as the outcome for the input chunk.
 pub fn close_bucket(
     store: &Store,
     job: &Digest,
@@ -56,7 +56,7 @@ pub fn close_dataset(
     Ok(PortValue::Dataset { root: store.put_dataset(&dataset)?, items })
 }
 
-/// Builds a data set from scratch and puts all of it into the store.
+/// Builds a data set from scratch and stores all of it.
 pub fn write_dataset(store: &Store, items: Vec<Item>) -> Result<PortValue, WriteError> {
     let count = items.len() as u64;
     let parts = Dataset::build(items)?;
@@ -74,7 +74,7 @@ pub enum WriteError {
     Dataset(#[from] DatasetError),
 }
 
-/// The outcome of an item stage in which nothing is to do: only tables are written.
+/// The outcome of an item stage without work: only tables are written.
 pub fn settle(
     store: &Store,
     spec: &StageSpec,

@@ -1,8 +1,7 @@
-//! The user's files as sources see them, with a memory of what was looked at.
+//! The user's files as sources see them, with a record of every look.
 //!
-//! A [`Watch`] writes down every answer it gives as an entry of the stat index. As long as no
-//! entry differs, the same questions would get the same answers, so a source that is asked
-//! again has nothing to do; see [`unchanged`].
+//! A [`Watch`] records every answer as an entry of the stat index. As long as no entry differs, the
+//! same questions get the same answers, so the source need not be scanned again; see [`unchanged`].
 
 use std::collections::HashMap;
 use std::io;
@@ -21,26 +20,26 @@ use stage_core::{Blob, FileFact, FileParts, Listing, NewValue, Reject, StageErro
 use crate::show::units;
 use crate::store::Store;
 
-/// Looks for the first time, or again because something differs.
+/// Scans for the first time, or again because something differs.
 pub struct Watch<'a> {
     store: &'a Store,
     index: &'a StatIndex,
-    /// Trust no memo: hash every file again.
+    /// Hash every file again, regardless of the stat index.
     verify: bool,
-    /// Says what takes long.
+    /// Reports slow operations.
     waiting: &'a mut dyn FnMut(String),
     pub current: Option<Current<'a>>,
-    /// What was answered, in the order of the questions.
+    /// The answers, in the order of the questions.
     pub seen: Vec<StatEntry>,
 }
 
-/// What holds at this moment and needs no second look.
+/// Entries that are known to be current.
 pub struct Current<'a> {
-    /// Has just been compared with the files.
+    /// It has just been compared with the files.
     section: &'a Section,
-    /// Stands in the place of what differed there.
+    /// Replacements for the entries that differed.
     again: HashMap<String, StatEntry>,
-    /// Where the next path is expected: they are asked for in order as a rule.
+    /// The expected position of the next path: paths are usually requested in order.
     next: usize,
 }
 
@@ -60,10 +59,10 @@ impl<'a> Current<'a> {
     }
 }
 
-/// So many files a thread hashes before it takes others.
+/// The number of files that a thread hashes at a time.
 const SHARE: usize = 8;
 
-/// So many bytes are hashed without a word.
+/// The number of bytes that are hashed without a message.
 const QUIET_BYTES: u64 = 64 << 20;
 /// A file of this size is named.
 const LARGE_BYTES: u64 = 1 << 30;
@@ -86,16 +85,16 @@ impl<'a> Watch<'a> {
         self.store.base().join(path)
     }
 
-    /// What is known about a file without reading it.
+    /// The known state of a file, without reading it.
     fn known(&mut self, path: &Utf8Path) -> Option<StatEntry> {
         let current = self.current.as_mut().and_then(|current| current.entry(path));
         let current = current.filter(|entry| entry.what == What::File);
         current.or_else(|| self.memo(path))
     }
 
-    /// The entry of the index, when the file's stat vouches for it.
+    /// The entry of the index, if the file's stat confirms it.
     fn memo(&self, path: &Utf8Path) -> Option<StatEntry> {
-        // Whether it exists has just been asked.
+        // Existence has just been checked.
         let seen = self.seen.last().filter(|entry| entry.what == What::File);
         if let Some(seen) = seen.filter(|entry| entry.path == path.as_str()) {
             return Some(seen.clone());
@@ -112,7 +111,8 @@ impl<'a> Watch<'a> {
         self.seen.push(StatEntry::absent(path.to_string(), ABSENT));
     }
 
-    /// Notes why a file cannot be read. That is the verdict on it, unless the machine is to blame.
+    /// Records why a file cannot be read. That is the verdict on it, unless the machine is to
+    /// blame.
     fn note_failure(&mut self, path: &Utf8Path, error: CacheError) -> Result<Reject, StageError> {
         let reason = match error {
             CacheError::Fs(error) if error.is_not_found() => {
@@ -125,7 +125,7 @@ impl<'a> Watch<'a> {
             CacheError::Fs(error) if !is_about_the_file(&error) => {
                 return Err(StageError::of_file(error));
             }
-            // The path as written: the same wherever the project lies.
+            // The path as written: the same wherever the project is.
             CacheError::Fs(error) => format!("cannot {} `{path}`: {}", error.call, error.source),
             CacheError::NotAFile { .. } => {
                 CacheError::NotAFile { path: path.to_owned() }.to_string()
@@ -142,7 +142,7 @@ impl<'a> Watch<'a> {
         Reject::new("unreadable-file", reason)
     }
 
-    /// Looks at the same paths again and gives what stands there now.
+    /// Looks at the same paths again and returns their present state.
     pub fn look_again(&mut self, entries: &[StatEntry]) -> Result<(), StageError> {
         let mut files = Vec::new();
         for entry in entries {
@@ -161,10 +161,10 @@ impl<'a> Watch<'a> {
         }
         let sizes = entries.iter().filter(|entry| entry.what != What::Dir);
         self.say_what_is_hashed(sizes.map(|entry| (entry.path.as_str(), entry.size)));
-        // A memo would be the very entry that differs.
+        // The stat index would return the entry that differs.
         let unknown: Vec<&Utf8PathBuf> = files.iter().collect();
         for (path, entry) in unknown.iter().zip(self.hash_all(&unknown)) {
-            // One that cannot be read any more is noted as such, and differs.
+            // A file that is no longer readable is recorded as such, and differs.
             drop(self.fact(path, entry)?);
         }
         Ok(())
@@ -178,14 +178,14 @@ impl<'a> Watch<'a> {
             count => {
                 let share = |range: Range<usize>| paths[range].iter().map(hash).collect();
                 let threads = std::thread::available_parallelism().map_or(1, usize::from);
-                // Where a thread panicked the files are hashed by this one.
+                // If a thread panics, this thread hashes its files.
                 in_shares(count, SHARE, threads, share)
                     .unwrap_or_else(|| paths.iter().map(hash).collect())
             }
         }
     }
 
-    /// One folder's own entries; hidden ones are not seen.
+    /// One folder's own entries, without hidden ones.
     fn list_one(&mut self, folder: &Utf8Path) -> Result<Result<Entries, Reject>, StageError> {
         let (full, began) = (self.full(folder), self.fs().now());
         let before = self.fs().metadata(&full);
@@ -241,7 +241,7 @@ impl<'a> Watch<'a> {
                     found.rejects.push((below.into_string(), Reject::new("not-utf8", reason)));
                 }
                 FileKind::Symlink if self.leads_to_a_folder(&path)? => {
-                    // Noted, since the list changes when the link leads elsewhere.
+                    // Recorded, since the list changes when the link leads elsewhere.
                     let entry = hash_file(self.fs(), self.store.base(), &path);
                     drop(self.fact(&path, entry)?);
                 }
@@ -251,17 +251,17 @@ impl<'a> Watch<'a> {
         Ok(Ok(()))
     }
 
-    /// Links to folders are not followed, since they can form a ring.
+    /// Links to folders are not followed, since they can form a cycle.
     fn leads_to_a_folder(&self, path: &Utf8Path) -> Result<bool, StageError> {
         match self.fs().metadata(&self.full(path)) {
             Ok(metadata) => Ok(metadata.is_dir()),
-            // Otherwise the file would be missing for as long as the folder stays as it is.
+            // Otherwise the file would be missing for as long as the folder does not change.
             Err(error) if error.machine_fault().is_some() => Err(StageError::of_file(error)),
             Err(_) => Ok(false),
         }
     }
 
-    /// A file that is large by itself is named.
+    /// A single large file is named.
     fn say_what_is_hashed<P: AsRef<str>>(&mut self, sizes: impl Iterator<Item = (P, u64)>) {
         let sizes: Vec<(P, u64)> = sizes.collect();
         let bytes = sizes.iter().fold(0, |sum: u64, (_, size)| sum.saturating_add(*size));
@@ -280,7 +280,7 @@ impl<'a> Watch<'a> {
 /// The names in a folder.
 type Entries = Vec<(String, FileKind)>;
 
-/// Stands for the content of what is not there.
+/// The content of a missing file.
 const ABSENT: Digest = Digest::from_bytes([0; 32]);
 
 fn is_same(entry: &StatEntry, now: &Metadata) -> bool {
@@ -342,7 +342,7 @@ impl World for Watch<'_> {
 
     fn exists(&mut self, path: &Utf8Path) -> bool {
         match self.fs().metadata(&self.full(path)) {
-            // That it is there is part of what was seen, and its content stands for that.
+            // The observation includes its existence, and its content stands for that.
             Ok(metadata) if metadata.is_file() => {
                 matches!(self.files(&[path.to_owned()]).as_deref(), Ok([Ok(_)]))
             }
@@ -388,7 +388,7 @@ impl World for Watch<'_> {
     }
 }
 
-/// An open file that is the one that was looked at.
+/// An open file that is the one that was scanned.
 pub struct Unchanged {
     file: Box<dyn FsFile>,
     entry: StatEntry,
@@ -401,7 +401,7 @@ impl Unchanged {
         Unchanged { file, entry, is_other: AtomicBool::new(false) }
     }
 
-    /// True when it is unchanged since an earlier look.
+    /// True if it is unchanged since an earlier look.
     pub fn is_as(&self, seen: &StatEntry) -> bool {
         self.file.metadata().is_ok_and(|now| seen.describes(&now))
     }
@@ -469,7 +469,7 @@ impl Watch<'_> {
     }
 }
 
-/// True when an error is about this file, so that it may become a verdict on an item.
+/// True if an error concerns this file, so that it may become a verdict on an item.
 fn is_about_the_file(error: &FsError) -> bool {
     use std::io::ErrorKind;
     const NO_DEVICE: i32 = 6;

@@ -12,7 +12,7 @@ fn open(fs: &MemoryFs, folder: &str) -> Cache {
     Cache::open(folder.into(), Arc::new(fs.clone()), Access::ReadWrite).unwrap()
 }
 
-/// Packs everything, whatever the garbage collection thinks of it.
+/// Packs everything, regardless of garbage collection.
 fn pack_all(cache: &Cache, folder: &str) {
     let kept = Kept { object: &|_| true, record: &|_, _| true };
     let (folder, volume_bytes) = (folder.into(), 1 << 30);
@@ -25,7 +25,7 @@ fn unpack_from(cache: &Cache, folder: &str) {
     assert!(taken.damages.is_empty());
 }
 
-/// `pack` leaves them out, but an archive may be made by whatever wrote it.
+/// `pack` leaves them out, but an archive may come from another program.
 #[test]
 fn what_only_holds_on_the_machine_that_wrote_it_is_not_taken_from_an_archive() {
     let fs = MemoryFs::new();

@@ -146,9 +146,7 @@ impl Verdict {
     fn new(what: String, compared: Compared, paint: Paint) -> Verdict {
         let (told, exit) = match &compared {
             Compared::Equal => (paint.good("the cache has the same result"), Exit::Done),
-            Compared::Unknown => {
-                ("the cache has no result to compare with".to_owned(), Exit::Done)
-            }
+            Compared::Unknown => ("the cache has no result to compare with".to_owned(), Exit::Done),
             Compared::Differs(how) => (paint.bad(&format!("the cache has {how}")), Exit::Failed),
         };
         Verdict { text: format!("{what}\n{told}"), plain: what, exit }

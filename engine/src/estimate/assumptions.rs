@@ -1,4 +1,4 @@
-//! What estimates take for granted, each told once, in the order in which it came up.
+//! The assumptions of an estimate, each listed once, in the order of first use.
 
 use std::cell::RefCell;
 
@@ -13,7 +13,7 @@ impl Assumptions {
         add_to(&self.all, text.into());
     }
 
-    /// The number of items that a source gives.
+    /// Adds an assumption about the number of items of a source.
     pub fn add_count(&self, text: String) {
         add_to(&self.counts, text.clone());
         self.add(text);

@@ -1,5 +1,5 @@
-//! What flows through a pipeline: how many items, and how much sound, from what is there, or from
-//! what is expected where it is not.
+//! The flow of items and sound through a pipeline: from the data if it exists, else from
+//! expectations.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -19,37 +19,37 @@ use crate::plan::{PartialBucket, PartialDataset, PartialItem, Plan, Planned};
 use crate::record::PortValue;
 use crate::store::{ReadError, Store};
 
-/// So many buckets of a data set are read, of 250 to 500 items each: clips of one corpus are of much
-/// the same length, and some thousands have that of all within a few hundredths.
+/// The number of buckets that are sampled from a data set, of 250 to 500 items each. Clips of one
+/// corpus have similar lengths: a few thousand predict the total within a few percent.
 const READ: usize = 16;
 
-/// Where nothing is known of the recordings.
+/// The assumed number of clips if nothing is known about the recordings.
 const CLIPS: f64 = 1000.0;
 const CLIP_SECONDS: f64 = 6.0;
 /// 16 bit mono of 44.1 kHz.
 pub const WAV_BYTES_PER_SECOND: f64 = 88_200.0;
-/// The same in a container that keeps every bit, and in one that does not.
+/// The same in a lossless container, and in a lossy one.
 const LOSSLESS: f64 = 0.55;
 const LOSSY: f64 = 0.2;
-/// 21.5 frames of 10 codes of 2 bytes.
+/// 21.5 frames of 10 codes of 2 bytes each.
 const TOKEN_BYTES_PER_SECOND: f64 = 430.0;
-/// How fast people speak.
+/// The speed of speech.
 const LETTERS_PER_SECOND: f64 = 14.0;
 const TEXT_TOKENS_PER_SECOND: f64 = 5.5;
-/// Frames of published codecs, and text.
+/// Frames of published codecs, and text tokens.
 pub const TOKENS_PER_SECOND: f64 = 21.5 + TEXT_TOKENS_PER_SECOND;
-/// The port on which a training gives its states, and the one where they arrive.
+/// The output port for the checkpoints of a training, and the input port that takes them.
 const CHECKPOINTS: &str = "checkpoints";
 
-/// What a data set holds.
+/// The contents of a data set.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Flow {
     pub items: f64,
-    /// Of sound, or of speech where there is only text.
+    /// Seconds of sound, or of speech if there is only text.
     pub seconds: f64,
-    /// Rows of a text model, in tokens without those that every clip has.
+    /// Rows of a text model, in tokens, without the tokens that every clip has.
     pub tokens: f64,
-    /// Unknown: neither data nor `[expect]` says so.
+    /// True if neither data nor `[expect]` gives the numbers.
     pub is_guess: bool,
 }
 
@@ -87,14 +87,14 @@ impl Flow {
         if self.items > 0.0 { self.tokens / self.items } else { 0.0 }
     }
 
-    /// Items like these, in another number.
+    /// The same items, in another number.
     pub fn of_items(self, items: f64) -> Flow {
         let (seconds, tokens) = (items * self.mean_seconds(), items * self.mean_tokens());
         Flow { items, seconds, tokens, ..self }
     }
 }
 
-/// The length from which an item is too long.
+/// The length above which an item is too long.
 #[derive(Clone, Copy, Debug)]
 pub enum Limit {
     Seconds(f64),
@@ -116,12 +116,12 @@ impl<'a> Flows<'a> {
         Flows { pipeline, plan, store, packing, known: RefCell::default() }
     }
 
-    /// What a stage gives on a port.
+    /// The flow on an output port of a stage.
     pub fn of(&self, id: StageId, port: &'static str, assumed: &Assumptions) -> Flow {
         if let Some(flow) = self.known.borrow().get(&(id, port)) {
             return *flow;
         }
-        // What cannot be read now is told when it is used.
+        // An input that cannot be read is reported when it is used.
         let flow = match self.plan.stage(id).outputs.get(port) {
             Some(Planned::Root { root, .. }) => self.stored(root).ok(),
             Some(Planned::Partial(partial)) => self.partial(id, partial, assumed).ok(),
@@ -146,7 +146,7 @@ impl<'a> Flows<'a> {
         sum
     }
 
-    /// The known number of items on a port that last longer.
+    /// The number of items on a port above the limit, if known.
     pub fn longer(&self, spec: &StageSpec, port: &str, limit: Limit) -> Flow {
         let mut long = Flow::default();
         let references = spec.inputs.get(port).into_iter().flat_map(|input| &input.references);
@@ -184,7 +184,7 @@ impl<'a> Flows<'a> {
         Ok(long)
     }
 
-    /// The data sets that arrive on these ports, together.
+    /// The data sets on these ports, added up.
     pub fn arriving(&self, spec: &StageSpec, assumed: &Assumptions) -> Flow {
         let mut sum = Flow::default();
         spec.inputs.keys().for_each(|port| sum.add_all(self.on_port(spec, port, assumed)));
@@ -206,7 +206,7 @@ impl<'a> Flows<'a> {
         in_buckets(&self.store, &self.packing, &self.store.dataset(root)?.buckets)
     }
 
-    /// Items that are still to come are like those that arrive.
+    /// Pending items are assumed to be like those that have arrived.
     fn partial(
         &self,
         id: StageId,
@@ -254,7 +254,7 @@ impl<'a> Flows<'a> {
         }
     }
 
-    /// What the stage gave when it was last done.
+    /// The output of the last run of the stage.
     fn last_time(&self, spec: &StageSpec, port: &str) -> Option<Flow> {
         let cache = self.store.cache();
         let last = history::last(cache, &self.pipeline.name, &spec.name).ok()??;
@@ -290,7 +290,7 @@ impl<'a> Flows<'a> {
     }
 }
 
-/// Items are in buckets by a hash of their ids, so that those of some stand for all.
+/// Buckets are chosen by a hash of ids, so a few buckets represent all.
 fn in_buckets(store: &Store, packing: &Packing, buckets: &[Bucket]) -> Result<Flow, ReadError> {
     let step = buckets.len().div_ceil(READ).max(1);
     let mut flow = Flow::default();
@@ -325,8 +325,7 @@ fn is_dataset(spec: &StageSpec, port: &str) -> bool {
     spec.kind.output(port).is_some_and(|port| port.port_type == PortType::Dataset)
 }
 
-/// The size of sound in a format as a share of its uncompressed size; none if the format is not one
-/// of sound.
+/// The size of a format relative to uncompressed sound; `None` if the format is not sound.
 fn part_of(format: &str) -> Option<f64> {
     match format {
         "wav" | "wave" | "aiff" | "aif" => Some(1.0),
@@ -336,14 +335,14 @@ fn part_of(format: &str) -> Option<f64> {
     }
 }
 
-/// The formats of the user's recordings, by the names of a sample. Looked up on demand, since a run
-/// with nothing to do does not need it.
+/// The formats of the user's recordings, from a sample of file names. Computed on demand: a no-op
+/// run does not need it.
 struct Packing {
     cache: Option<Cache>,
     part: OnceCell<f64>,
 }
 
-/// The size of the sample of each source.
+/// The number of file names in the sample of a source.
 const NAMES: usize = 32;
 
 impl Packing {
@@ -373,7 +372,7 @@ impl Packing {
     }
 }
 
-/// A row of a text model has a token for each frame of sound and some for its text.
+/// A row of a text model has one token per frame of sound, and some for its text.
 fn tokens_of(fields: &Fields, seconds: f64) -> f64 {
     let frames = fields.blob("tokens").and_then(|_| fields.number("frames"));
     match frames.filter(|frames| frames.is_finite()) {
@@ -382,8 +381,7 @@ fn tokens_of(fields: &Fields, seconds: f64) -> f64 {
     }
 }
 
-/// How long the sound of an item is, as far as its fields say: a stage that measured it wrote
-/// `seconds`.
+/// The length of an item's sound, if a stage has measured it in the field `seconds`.
 fn seconds_of(fields: &Fields, packing: &Packing) -> f64 {
     if let Some(seconds) = fields.number("seconds").filter(|seconds| seconds.is_finite()) {
         return seconds.max(0.0);

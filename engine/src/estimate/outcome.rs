@@ -1,4 +1,4 @@
-//! What was expected of a run beside what it took.
+//! Compares the estimate of a run with its measured cost.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use stage_core::estimate::Figure;
 
 use crate::record::{COST, decode, encode, run_key};
 
-/// The costs of so many runs are kept.
+/// The number of runs with stored costs.
 const KEPT: u64 = 200;
 
-/// What a stage took in a run, and what had been expected of it.
+/// The measured and the estimated cost of a stage in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StageOutcome {
     pub expected_seconds: Option<Figure>,
@@ -20,7 +20,7 @@ pub struct StageOutcome {
     pub bytes: f64,
 }
 
-/// The same of a whole run: of the stages that came to their end in it.
+/// The same for a whole run, over the stages that finished in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunOutcome {
     pub expected_seconds: Figure,
@@ -33,7 +33,7 @@ impl RunOutcome {
         Ok(cache.get(COST, &run_key(run))?.and_then(|bytes| decode(&bytes)))
     }
 
-    /// Keeps it, and forgets that of a run of long ago.
+    /// Stores it, and removes that of the oldest run.
     pub fn keep(&self, cache: &Cache, run: u64) -> Result<(), CacheError> {
         cache.record(COST, &run_key(run), encode(self))?;
         match run.checked_sub(KEPT).filter(|old| *old > 0) {

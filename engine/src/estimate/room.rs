@@ -1,4 +1,4 @@
-//! What of a plan fits into what is left of a session: its time, its budget, and the hours of GPUs.
+//! Fits a plan into the rest of a session: its time, its budget and its GPU hours.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::total::money;
 use crate::machine::Device;
 use crate::pipeline::{Pipeline, StageId};
 
-/// What is left; `None`: no limit.
+/// The rest of the session; `None`: no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Room {
     pub seconds: Option<f64>,
@@ -18,13 +18,13 @@ pub struct Room {
     pub price_per_hour: Option<f64>,
 }
 
-/// The stages that come to their end in what is left, and those that do not.
+/// The stages that finish within the rest of the session, and those that do not.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fitted {
     pub room: Room,
     pub fits: Vec<String>,
     pub left_out: Vec<String>,
-    /// What those that do not fit take.
+    /// The time of the stages that do not fit.
     pub left_out_seconds: Figure,
     pub left_out_gpu_seconds: Figure,
     pub left_out_money: Option<Figure>,
@@ -41,8 +41,8 @@ impl Room {
         Room { seconds: bounds.reduce(f64::min), ..self }
     }
 
-    /// Lays the stages out one after the other, those that need no GPU first, as far as what they
-    /// read is there by then.
+    /// Schedules the stages one after another, stages without GPU first, as far as their inputs
+    /// exist by then.
     pub fn fit(self, pipeline: &Pipeline, estimate: &Estimate) -> Fitted {
         let mut fitted = Fitted {
             room: self,
@@ -90,8 +90,7 @@ impl Fitted {
     }
 }
 
-/// The stages in an order in which what a stage reads comes before it, and GPUs wait as long as
-/// there is other work.
+/// A topological order of the stages in which GPU stages come as late as possible.
 fn thriftily(pipeline: &Pipeline, estimate: &Estimate) -> Vec<StageId> {
     let is_gpu = |id: StageId| matches!(estimate.devices.get(id.0), Some(Device::Gpu(_)));
     let mut left: Vec<StageId> = pipeline.ids().collect();
@@ -100,7 +99,7 @@ fn thriftily(pipeline: &Pipeline, estimate: &Estimate) -> Vec<StageId> {
         let is_ready =
             |id: &StageId| pipeline.stage(*id).upstream().all(|above| !left.contains(&above));
         let ready: Vec<usize> = (0..left.len()).filter(|at| is_ready(&left[*at])).collect();
-        // In the order of the pipeline the first is always ready.
+        // In pipeline order, the first stage is always ready.
         let next = ready.iter().find(|at| !is_gpu(left[**at])).or(ready.first()).copied();
         order.push(left.remove(next.unwrap_or(0)));
     }

@@ -10,18 +10,18 @@ use super::Estimator;
 use crate::pipeline::{Reference, StageId, StageSpec};
 use crate::plan::Planned;
 
-/// The ports on which models arrive, the nearest to what comes out first.
+/// The ports that take models, the one most similar to the output first.
 const MODELS: [&str; 3] = ["base", "model", "asset"];
 /// The port on which a codec arrives.
 const CODEC: &str = "codec";
 const CONFIG: &str = "config";
 const CONFIG_FILE: &str = "config.json";
-/// How the names of files of weights end.
+/// The extensions of weight files.
 const WEIGHTS: [&str; 5] = ["safetensors", "pth", "pt", "ckpt", "bin"];
 
 impl Estimator<'_> {
-    /// The model of this family that arrives at a stage, or that it makes; the usual one of the
-    /// family where there is none yet.
+    /// The model of this family that a stage takes or makes; the default model of the family if
+    /// there is none yet.
     pub fn model(&self, spec: &StageSpec, family: &dyn Family) -> Option<Box<dyn Model>> {
         self.find_model(spec, family).or_else(|| {
             let assumed = family.assumed()?;
@@ -46,7 +46,7 @@ impl Estimator<'_> {
         }
     }
 
-    /// The configuration of a model that is there.
+    /// The configuration of an existing model.
     fn known_config(&self, id: StageId) -> Option<Bytes> {
         let port = self.pipeline.stage(id).kind.outputs.first()?.name;
         let Some(Planned::Artifact(fields)) = self.plan.stage(id).outputs.get(port) else {
@@ -59,8 +59,8 @@ impl Estimator<'_> {
         Some(self.pipeline.base.join(&self.pipeline.assets.get(name)?.path))
     }
 
-    /// The family of the weights that a stage carries: it says so, or their configuration, or the
-    /// stages beside it that work with them.
+    /// The family of the weights that a stage outputs: from its parameters, else from their
+    /// configuration, else from the stages that use them.
     fn family(&self, spec: &StageSpec) -> &'static dyn Family {
         let told = spec.parameters.text("family").ok().and_then(find);
         let known = || FAMILIES.iter().copied().find(|own| self.find_model(spec, *own).is_some());
@@ -75,14 +75,14 @@ impl Estimator<'_> {
         family.or_else(above).or_else(below).unwrap_or(USUAL_MODEL)
     }
 
-    /// The bytes of the weights that a stage carries from one form to another.
+    /// The size of the weights that a stage converts.
     pub fn weight_bytes(&self, spec: &StageSpec) -> f64 {
         let family = self.family(spec);
         let model = || Some(self.model(spec, family)?.bytes(&spec.parameters));
         self.asset_bytes(spec, family).or_else(model).unwrap_or(0.0)
     }
 
-    /// The size of the file of weights that a stage imports, where it is there.
+    /// The size of the weight file that a stage imports, if it exists.
     fn asset_bytes(&self, spec: &StageSpec, family: &dyn Family) -> Option<f64> {
         let Reference::Asset(name) = spec.inputs.get("asset")?.references.first()? else {
             return None;
@@ -98,7 +98,7 @@ impl Estimator<'_> {
             WEIGHTS.contains(&extension) && file_stem(file) == stem(family)
         };
         let files = fs.read_dir(&path).ok()?.into_iter().filter(|entry| is_weights(&entry.name));
-        // Of several forms of the same weights one is imported.
+        // Of several formats of the same weights, one is imported.
         let sizes = files.filter_map(|entry| Some(fs.metadata(&path.join(&entry.name)).ok()?.size));
         sizes.max().map(|size| size as f64)
     }
@@ -114,7 +114,7 @@ impl Estimator<'_> {
         self.codec_stage(spec).map(|codec| &codec.parameters)
     }
 
-    /// What the codec of a stage takes, if it has one; the usual codec where nothing says another.
+    /// The codec of a stage, if it uses one; the default codec if nothing names another.
     pub fn codec(&self, spec: &StageSpec) -> Option<Codec> {
         if !spec.inputs.contains_key(CODEC) {
             return None;
@@ -131,13 +131,13 @@ impl Estimator<'_> {
     }
 }
 
-/// The published file of weights of a family, without its ending.
+/// The published weight file of a family, without its extension.
 fn stem(family: &dyn Family) -> &'static str {
     let usual = USUAL_MODEL.importer();
     family.importer().or(usual).map_or("", |importer| importer.file_stem())
 }
 
-/// Which of these names a file has; that of most families where it has no other.
+/// The file name without its weight extension; a default name if it has none.
 fn file_stem(file: &str) -> &'static str {
     let stems = FAMILIES.iter().map(|family| stem(*family));
     stems

@@ -1,4 +1,4 @@
-//! The estimate of one stage: from what was measured, else from the cost model of its kind.
+//! The estimate of one stage: from measures, else from the cost model of its kind.
 
 use cache::CacheError;
 use stage_core::cost::{Cost, Rates, WEIGHT_BYTES_PER_SECOND, Weights};
@@ -14,34 +14,33 @@ use crate::plan::items::item_reads;
 use crate::plan::{ItemPlan, StagePlan, Work};
 use crate::run::{item_weight, threads_of};
 
-/// What no spread of the past shows of a time, as a part of it; and of sizes, which hardly vary.
+/// The relative error of a time that past measurements do not show; sizes vary less.
 const TIME_DOUBT: f64 = 0.1;
 const SIZE_DOUBT: f64 = 0.02;
-/// How far other parameters may put a measure off.
+/// The factor by which other parameters may change a measure.
 const SIMILAR: f64 = 1.5;
-/// A processor core of today is so many times slower at what GPUs do than a GPU of speed 1.
+/// The slowdown of one current processor core against a GPU of speed 1.
 const CORE_SLOWNESS: f64 = 100.0;
-/// What the engine has for itself, and what a worker has: libtorch, and with a GPU its context.
+/// The memory of the engine and of a worker: libtorch, and the context of a GPU.
 const ENGINE_RAM: f64 = 120e6;
 const WORKER_RAM: f64 = 6e8;
 const GPU_WORKER_RAM: f64 = 3e9;
 pub const GPU_CONTEXT: f64 = 6e8;
 const RAM_SPREAD: f64 = 1.7;
-/// The largest tensor of a text model, its embedding, is a fifth of the weights, and in memory in two
-/// forms.
+/// The largest tensor of a text model is its embedding: a fifth of the weights, held in memory in
+/// two formats.
 const TENSOR_SHARE: f64 = 0.4;
-/// The least part of the time of a published model that a small one takes.
+/// A small model takes at least this share of the time of the published one.
 const LEAST_SHARE: f64 = 0.01;
-/// Clips of a batch on a GPU together, in seconds of sound.
+/// The size of a batch on a GPU, in seconds of sound.
 const BATCH_SECONDS: f64 = 60.0;
 
-/// What there is to do.
+/// The amount of work.
 #[derive(Clone, Copy, Debug)]
 pub struct Todo {
     /// Items, or 1.
     pub count: f64,
-    /// What is read of them, in megabytes, or the number of items that a gather gets; `None`: not
-    /// known.
+    /// Megabytes read of the items, or the number of items of a gather; `None`: unknown.
     pub size: Option<f64>,
     pub flow: Flow,
 }
@@ -54,7 +53,7 @@ impl Estimator<'_> {
             Some(label) => measure::find(cache, spec, &label, self.model_size(spec))?,
             None => None,
         };
-        // The data sets are read only where a formula needs to know what is in them.
+        // Data sets are read only if a formula needs their contents.
         let by_formula = match spec.kind.cost {
             Cost::Unknown => false,
             Cost::Training(_) => true,
@@ -156,7 +155,7 @@ impl Estimator<'_> {
         }
     }
 
-    /// A training whose model nobody here knows: its measure is by steps.
+    /// The estimate by steps, for a training with a model that this crate does not know.
     fn by_steps(
         &self,
         spec: &StageSpec,
@@ -182,7 +181,7 @@ impl Estimator<'_> {
         self.assumed.add(rates.origin);
         let Flow { items, seconds, .. } = todo.flow;
         let linear = |each: f64, second: f64| each * items + second * seconds;
-        // Handing an item over takes the same on every device.
+        // Passing an item to a worker costs the same on every device.
         let slowness = if rates.on_processor { 1.0 } else { self.slowness(device) };
         let second = rates.seconds_per_second * self.model_share(spec) * slowness;
         let work = linear(rates.seconds_per_item, second) + rates.start;
@@ -214,13 +213,13 @@ impl Estimator<'_> {
         }
     }
 
-    /// The parameters of the model that a stage works with, as a measure knows them.
+    /// The parameters of the stage's model, for looking up a measure.
     fn model_size(&self, spec: &StageSpec) -> i64 {
         let model = measure::sized_family(spec).and_then(|family| self.model(spec, family));
         model.map_or(0, |model| model.parameters())
     }
 
-    /// How much less there is to compute than with the model, or codec, that rates are for.
+    /// The amount of computation relative to the model or codec that the rates are for.
     fn model_share(&self, spec: &StageSpec) -> f64 {
         if let Some(family) = spec.family() {
             let model = self.model(spec, family);
@@ -231,7 +230,7 @@ impl Estimator<'_> {
         codec.map_or(1.0, |codec| codec.share)
     }
 
-    /// The weights that a stage has in memory to work with.
+    /// The weights that a stage holds in memory.
     fn arriving_weights(&self, spec: &StageSpec) -> f64 {
         let model = if spec.family().is_some() { self.weight_bytes(spec) } else { 0.0 };
         model + self.codec(spec).map_or(0.0, |codec| codec.bytes)
@@ -248,7 +247,7 @@ impl Estimator<'_> {
         )
     }
 
-    /// How much longer a device takes than the one that a formula is for.
+    /// The slowdown of a device relative to the one that a formula is for.
     fn slowness(&self, device: &Device) -> f64 {
         match device {
             Device::Here | Device::Gpu(_) => 1.0,
@@ -260,14 +259,14 @@ impl Estimator<'_> {
     }
 }
 
-/// The part of the weights that is in memory at once. Files of others are read tensor by tensor.
+/// The share of the weights that is in memory at once. Foreign files are read tensor by tensor.
 fn in_memory(spec: &StageSpec) -> f64 {
     let is_asset = |reference: &Reference| matches!(reference, Reference::Asset(_));
     let is_import = |input: &Input| input.references.iter().any(is_asset);
     if spec.inputs.values().any(is_import) { TENSOR_SHARE } else { 1.0 }
 }
 
-/// A peak that was seen, if one was.
+/// A measured peak, if there is one.
 fn peak(bytes: f64) -> Option<Figure> {
     (bytes > 0.0).then(|| Figure::around(bytes, TIME_DOUBT * bytes))
 }

@@ -1,4 +1,4 @@
-//! The stages of a pipeline together: how long until all is done, and on which GPU for how much.
+//! The estimate of a whole pipeline: its time, and its cost on each GPU.
 
 use serde::Serialize;
 use stage_core::estimate::{Basis, Figure, StageEstimate};
@@ -7,24 +7,24 @@ use crate::machine::Device;
 use crate::pipeline::{Pipeline, Price, StageId, StageWork};
 use crate::plan::inputs::ITEMS;
 
-/// What all that is to do takes.
+/// The estimate of all work.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Total {
-    /// From the beginning to the end.
+    /// From start to end.
     pub seconds: Figure,
     pub gpu_seconds: Figure,
     pub disk_bytes: Figure,
-    /// Of the stage that needs most.
+    /// Of the stage with the largest need.
     pub ram_bytes: Figure,
     pub vram_bytes: Figure,
     pub money: Option<Figure>,
-    /// What the weakest of its parts rests on.
+    /// The weakest basis of its parts.
     pub basis: Basis,
-    /// Stages of which no time is known.
+    /// Stages without a known time.
     pub unknown: Vec<String>,
 }
 
-/// The same on a GPU of the price table.
+/// The estimate on one GPU of the price table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OnGpu {
     pub name: String,
@@ -32,7 +32,7 @@ pub struct OnGpu {
     pub gpu_seconds: Figure,
     pub money: Figure,
     pub fits: Fit,
-    /// The cheapest that fits.
+    /// The cheapest GPU that fits.
     pub is_best: bool,
 }
 
@@ -40,12 +40,12 @@ pub struct OnGpu {
 #[serde(rename_all = "lowercase")]
 pub enum Fit {
     Yes,
-    /// It may: the likely need fits and the highest does not.
+    /// The expected need fits, and the upper bound does not.
     Tight,
     No,
 }
 
-/// The estimates of stages by their position in the pipeline; `None`: nothing to do.
+/// The estimates of stages by their position in the pipeline; `None`: no work.
 pub type Stages = Vec<Option<StageEstimate>>;
 
 /// Work that is laid out in time.
@@ -54,7 +54,7 @@ pub struct Layout<'a> {
     pub devices: &'a [Device],
     pub stages: &'a Stages,
     pub threads: usize,
-    /// How many times faster GPUs are than the ones that the estimates are for.
+    /// The speed of the GPUs relative to the ones that the estimates are for.
     pub gpu_speed: f64,
 }
 
@@ -69,8 +69,8 @@ impl Layout<'_> {
         matches!(self.devices[id.0], Device::Gpu(_))
     }
 
-    /// The longest way through the pipeline, or what GPUs or the processor have to do in all,
-    /// whichever is longer; and at worst one thing after the other.
+    /// The longest path through the pipeline or the total work of GPUs or processor, whichever is
+    /// longer; the upper bound is the sum.
     pub fn wall(&self) -> Figure {
         let all: Figure = self.pipeline.ids().map(|id| self.seconds(id)).sum();
         let here = |id: &StageId| self.devices[id.0] == Device::Here;
@@ -79,7 +79,7 @@ impl Layout<'_> {
         Figure { high: all.high, ..longest }
     }
 
-    /// The part of the processor that a stage takes: one that is not by items has one thread.
+    /// The share of the processor that a stage uses: one thread unless it works by items.
     fn processor(&self, id: StageId) -> Figure {
         let share = match self.pipeline.stage(id).work {
             StageWork::Item => 1.0,
@@ -92,7 +92,7 @@ impl Layout<'_> {
         self.pipeline.ids().filter(|id| self.is_gpu(*id)).map(|id| self.seconds(id)).sum()
     }
 
-    /// Items flow on while their stage works; all else waits for what it reads to be complete.
+    /// Items flow on while their stage works; all other stages wait for complete inputs.
     fn longest_way(&self) -> Figure {
         let mut ends: Vec<(Figure, Figure)> = Vec::new();
         for spec in &self.pipeline.stages {
@@ -136,7 +136,7 @@ impl Layout<'_> {
         }
     }
 
-    /// On a GPU of the table; the estimates are for a speed of 1 here.
+    /// The time on a GPU of the table; the estimates here are for a speed of 1.
     pub fn on(&self, price: &Price) -> OnGpu {
         let layout = Layout { gpu_speed: self.gpu_speed * price.speed, ..*self };
         let seconds = layout.wall();
@@ -161,7 +161,7 @@ pub fn money(seconds: Figure, price_per_hour: f64) -> Figure {
     seconds.times(price_per_hour / 3600.0)
 }
 
-/// Marks the cheapest that fits, or may fit where none surely does.
+/// Marks the cheapest GPU that fits, or the cheapest that may fit if none does for certain.
 pub fn mark_best(table: &mut [OnGpu]) {
     let best = [Fit::Yes, Fit::Tight].into_iter().find_map(|fit| {
         let fitting = table.iter().enumerate().filter(|(_, row)| row.fits == fit);

@@ -23,7 +23,7 @@ use crate::show::units;
 const VALIDATION: &str = "validation";
 /// The spread between languages in tokens, and so in rows, per clip.
 const ROWS_SPREAD: f64 = 1.2;
-/// What a GPU of speed 1 does in half precision and in f32, operations a second.
+/// Operations per second of a GPU of speed 1, in half precision and in f32.
 const HALF_SPEED: f64 = 3.9e13;
 const F32_SPEED: f64 = 1e13;
 const CORE_SPEED: f64 = 2e10;
@@ -32,16 +32,16 @@ const SPEED_ORIGIN: &str = "training runs at 39 TFLOP/s in half precision on an 
 const TIME_SPREAD: f64 = 2.5;
 /// The part of a batch that does not depend on its size.
 const BATCH_START: f64 = 0.05;
-/// Where training may end early it may be after this part of its steps.
+/// With early stopping, a training may end after this share of its steps.
 const EARLY: f64 = 0.2;
-/// How exact counting tensors is.
+/// The error factor of counting tensors.
 const MEMORY_SPREAD: f64 = 1.2;
-/// Of the memory of a GPU, what a batch may be planned for.
+/// The share of GPU memory that a batch may use.
 const USABLE: f64 = 0.94;
 /// f32 copies and both moments of each trained value in a saved state.
 const STATE_BYTES: f64 = 12.0;
 
-/// What is trained, and how.
+/// The model and the settings of a training.
 struct Plan<'a> {
     model: &'a dyn Trainable,
     setting: Setting,
@@ -64,14 +64,14 @@ impl Plan<'_> {
         self.model.memory(&Setting { rows, ..self.setting.clone() })
     }
 
-    /// Rows that fit, at most those of a step; 0 where not even one does.
+    /// The number of rows that fit, at most those of a step; 0 if not even one does.
     fn fitting(&self, bytes: f64, scale: f64) -> i64 {
         let fits = |rows: &i64| GPU_CONTEXT + self.memory(*rows).total() * scale <= bytes * USABLE;
         let most = self.setting.rows * self.accumulation;
         (1..=most).take_while(fits).last().unwrap_or(0)
     }
 
-    /// Saved states, and the weights that come out.
+    /// The size of saved states and of the resulting weights.
     fn bytes(&self, saves: f64, kept: f64) -> f64 {
         let memory = self.memory(1);
         let trained = memory.gradients / self.setting.width();
@@ -148,14 +148,14 @@ impl Estimator<'_> {
         estimate
     }
 
-    /// True when there is a state to go on from.
+    /// True if there is a state to resume from.
     pub fn has_checkpoint(&self, id: StageId) -> bool {
         let key = self.plan.stage(id).keyed.as_ref().map(|keyed| keyed.digest);
         let cache = self.flows.store.cache();
         key.is_some_and(|key| cache.get(CHECKPOINT, &key).ok().flatten().is_some())
     }
 
-    /// The part of the steps that is left where a checkpoint is gone on from.
+    /// The remaining share of the steps if a checkpoint is resumed.
     pub fn left_of(&self, id: StageId) -> f64 {
         let cache = self.flows.store.cache();
         let key = self.plan.stage(id).keyed.as_ref().map(|keyed| keyed.digest);
@@ -211,7 +211,7 @@ impl Estimator<'_> {
             false => {
                 let share = spec.parameters.number("validation_fraction").unwrap_or(0.0);
                 let held = (share * (all.items - left_out.items)).round();
-                // At least one of several clips.
+                // At least one clip is held out if there are several.
                 if share > 0.0 && all.items >= 2.0 { held.max(1.0) } else { held }
             }
         };
@@ -262,7 +262,7 @@ impl Estimator<'_> {
         Figure { low: plan.bytes(1.0, 1.0), likely, high: 2.0 * likely }
     }
 
-    /// The largest batch that fits, and what keeps as many rows to a step.
+    /// The largest batch that fits, and the accumulation that keeps the number of rows per step.
     fn batch_advice(&self, plan: &Plan<'_>, scale: f64) -> Vec<String> {
         let rows = plan.setting.rows * plan.accumulation;
         let of = |price: &crate::pipeline::Price| {
@@ -270,7 +270,7 @@ impl Estimator<'_> {
             match plan.fitting(price.vram_bytes as f64, scale) {
                 0 => format!("{}: not even a batch of 1 fits into {size}", price.name),
                 most => {
-                    // Another number of rows a step would be another training.
+                    // Another number of rows per step would be another training.
                     let fits = |batch: &i64| rows % batch == 0;
                     let batch = (1..=most).rev().find(fits).unwrap_or(1);
                     let accumulation = rows / batch;
@@ -295,7 +295,7 @@ struct Clips {
 }
 
 impl Clips {
-    /// Tokens of all rows in one, or of a usual row where each has one clip.
+    /// Tokens of all rows together, or of an average row if each has one clip.
     fn longest_row(&self, rows: Rows) -> f64 {
         match rows {
             Rows::Tokens(TokenRows { per_clip, filled: Some(_), .. }) => {
@@ -342,7 +342,7 @@ impl Clips {
         let rows_of_step = course::rows_of_step(parameters)?;
         let course = Course { timetable, rows_of_step, rows_of_pass, clips };
         let is_certain = parameters.is_set("steps") || !self.all.is_guess;
-        // Of an empty data set nothing follows: its clips are still to come.
+        // Nothing follows from an empty data set: its clips are still to come.
         let is_empty = self.all.items == 0.0;
         let has_held_out = self.held_out > 0.0 || is_empty;
         let mut expected =

@@ -1,5 +1,5 @@
-//! Exported files that are no longer wanted: those of items that are gone, of stages and exports
-//! that the manifest no longer has, and those whose path is another now.
+//! Removes exported files that are obsolete: of removed items, of removed stages and exports, and
+//! at old paths.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,10 +17,10 @@ use crate::pipeline::Pipeline;
 use crate::record::{EXPORTS, decode, encode};
 use crate::store::Store;
 
-/// The exports of a manifest: their keys, and the stages that they are of.
+/// The exports of a manifest: their keys and stages.
 type Exports = BTreeMap<Digest, String>;
 
-/// Takes back the files of exports that the last run of this manifest had and this one has not.
+/// Removes the files of exports that the last run of this manifest had and this one does not.
 pub fn take_back(
     store: &Store,
     pipeline: &Pipeline,
@@ -46,7 +46,7 @@ pub fn take_back(
     cache.record(EXPORTS, &key, encode(&left.into_iter().chain(now).collect::<Exports>()))
 }
 
-/// Gives those of which something could not be taken back: they are tried again by the next run.
+/// Returns the exports with files that could not be removed: the next run tries them again.
 fn take_back_all(
     store: &Store,
     gone: Vec<(Digest, String)>,
@@ -75,8 +75,8 @@ fn take_back_all(
     Ok(left)
 }
 
-/// The files of one export that no other export wants. Without the memo nobody knows which they
-/// are, and they are left alone.
+/// The files of one export that no other export wants. Without the stat index they are unknown and
+/// left alone.
 fn take_back_one(
     store: &Store,
     index: &StatIndex,
@@ -102,7 +102,7 @@ fn exports(pipeline: &Pipeline) -> Exports {
     pipeline.stages.iter().flat_map(|spec| spec.exports.iter().map(of(spec))).collect()
 }
 
-/// Two manifests may have the same name; their files have not, if they lie in one folder.
+/// Two manifests may have the same name, but not the same file name in one folder.
 fn exports_key(pipeline: &Pipeline) -> Digest {
     let mut sink = HashSink::default();
     sink.text("exports of", &pipeline.name);
@@ -110,8 +110,8 @@ fn exports_key(pipeline: &Pipeline) -> Digest {
     sink.finish()
 }
 
-/// Removes the files that an earlier export wrote and nobody wants any more, and the folders that
-/// this empties.
+/// Removes files of an earlier export that no export wants any more, and the folders that become
+/// empty.
 pub fn remove(
     store: &Store,
     is_wanted: impl Fn(&Utf8Path) -> bool,
@@ -129,7 +129,7 @@ pub fn remove(
     for (path, digest) in unwanted {
         let full = base.join(path);
         let removed = match path.parent().map(|folder| ground.refusal(folder)) {
-            // What lies behind a link or in the cache was not written by an export.
+            // An export never wrote behind a link or into the cache.
             None | Some(Ok(Some(_))) => continue,
             Some(Err(error)) => Err(error),
             Some(Ok(None)) => match is_ours(store, &full, digest) {
@@ -161,20 +161,20 @@ pub fn remove(
     Ok(())
 }
 
-/// Whether a file is what was exported there, whole or as a power cut left it, and not
-/// somebody's own.
+/// Tests if a file is the exported one, complete or torn by a power cut, and was not changed by
+/// somebody.
 fn is_ours(store: &Store, file: &Utf8Path, digest: &Digest) -> FsResult<bool> {
     match stat::hash_file(store.cache().fs().as_ref(), file) {
         Ok((found, entry)) => {
             Ok(found == *digest || entry.size == 0 || is_torn(store, file, digest)?)
         }
         Err(CacheError::Fs(error) | CacheError::NoSpace { source: error, .. }) => Err(error),
-        // A folder, or a file that somebody is writing.
+        // A folder, or a file that another process is writing.
         Err(_) => Ok(false),
     }
 }
 
-/// A copy that lacks its end, or has zeros in places.
+/// A copy without its end, or with zeros in places.
 fn is_torn(store: &Store, file: &Utf8Path, digest: &Digest) -> FsResult<bool> {
     let found = store.cache().fs().read(file)?;
     let whole = match store.cache().read(digest) {
@@ -182,21 +182,21 @@ fn is_torn(store: &Store, file: &Utf8Path, digest: &Digest) -> FsResult<bool> {
         Err(CacheError::Fs(error) | CacheError::NoSpace { source: error, .. }) => {
             return Err(error);
         }
-        // Nobody knows any more what was written.
+        // The exported content is no longer known.
         Err(_) => return Ok(false),
     };
     let same = |(found, whole): (&u8, &u8)| found == whole || *found == 0;
     Ok(found.len() <= whole.len() && found.iter().zip(whole.iter()).all(same))
 }
 
-/// Folders that an export has emptied go as well, up to the manifest's own. Gives the first that
+/// Removes folders that an export has emptied, up to the manifest's own. Returns the first that
 /// stays.
 fn remove_empty_folders<'a>(fs: &dyn Fs, base: &Utf8Path, folder: &'a Utf8Path) -> &'a Utf8Path {
     let mut folder = folder;
     while folder != base && folder.starts_with(base) && fs.remove_dir(folder).is_ok() {
         folder = folder.parent().unwrap_or(folder);
     }
-    // Another folder may have gone with those above it.
+    // Another folder may be gone together with its parents.
     while !fs.exists(folder).unwrap_or(true) {
         let Some(above) = folder.parent() else { break };
         folder = above;

@@ -1,4 +1,4 @@
-//! Where exported files may stand: below the manifest's folder, however it is reached, and not in
+//! Allowed paths of exports: below the manifest's folder, whatever links lead there, and outside
 //! the cache.
 
 use cache::CacheError;
@@ -9,11 +9,11 @@ use stage_core::{Item, Value};
 use crate::pipeline::{Template, TemplatePart};
 use crate::store::Store;
 
-/// The ground that exports may stand on.
+/// The folders that bound exports.
 pub struct Ground<'a> {
     fs: &'a dyn Fs,
     base: &'a Utf8Path,
-    /// The same without links.
+    /// The same with links resolved.
     real_base: Utf8PathBuf,
     real_cache: Utf8PathBuf,
 }
@@ -26,8 +26,9 @@ impl<'a> Ground<'a> {
         Ok(Ground { fs, base, real_base, real_cache })
     }
 
-    /// Why nothing may be written or removed in a folder below the manifest's, if that is so: a
-    /// link in the project may lead anywhere, and a name from the data into the cache.
+    /// The reason why nothing may be written or removed in a folder below the manifest's, if there
+    /// is one: a link in the project may lead anywhere, and a name from the data may lead into the
+    /// cache.
     pub fn refusal(&self, folder: &Utf8Path) -> FsResult<Option<&'static str>> {
         let real = real(self.fs, &self.base.join(folder))?;
         Ok(if !real.starts_with(&self.real_base) {
@@ -40,7 +41,7 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// The path without links, as far as it exists.
+/// The path with links resolved, as far as it exists.
 pub fn real(fs: &dyn Fs, path: &Utf8Path) -> FsResult<Utf8PathBuf> {
     let mut missing = Vec::new();
     let mut there = path;
@@ -95,7 +96,7 @@ pub fn fill(template: &Template, item: &Item) -> Result<Utf8PathBuf, String> {
     }
 }
 
-/// Whether a path stays below where it starts and can be a file name at all.
+/// Tests if a path stays below its start and can be a file name.
 pub fn is_inside(path: &Utf8Path) -> bool {
     use camino::Utf8Component;
     let usual = |component| matches!(component, Utf8Component::Normal(_));

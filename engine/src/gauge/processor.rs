@@ -1,4 +1,4 @@
-//! The processor and its memory, as the kernel tells them.
+//! The load of the processor and its memory, from `/proc`.
 
 use cache::fs::{Fs, RealFs};
 
@@ -7,7 +7,7 @@ use crate::machine::line_of;
 
 #[derive(Default)]
 pub struct Processor {
-    /// Time at work and in all at the last look, in ticks of the kernel.
+    /// Busy and total time at the last reading, in ticks of the kernel.
     before: Option<(u64, u64)>,
 }
 
@@ -30,8 +30,7 @@ impl Gauge for Processor {
     }
 }
 
-/// Of all cores together since the machine began: proc_stat(5), user to steal; idle and iowait
-/// are no work.
+/// The sum over all cores since boot: proc_stat(5), user to steal; idle and iowait are not busy.
 fn times(stat: &[u8]) -> Option<(u64, u64)> {
     let text = String::from_utf8_lossy(stat);
     let numbers = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
@@ -45,7 +44,7 @@ fn share(before: (u64, u64), now: (u64, u64)) -> Option<f64> {
     Some(now.0.checked_sub(before.0)? as f64 / all as f64)
 }
 
-/// In use and in all, in bytes.
+/// Used and total, in bytes.
 fn memory(meminfo: &[u8]) -> Option<(u64, u64)> {
     let bytes = |name| {
         let kilobytes = line_of(meminfo, name)?;

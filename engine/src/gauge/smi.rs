@@ -1,5 +1,5 @@
-//! NVIDIA GPUs by `nvidia-smi`, which is started once and tells its figures every other second:
-//! to start it anew each time takes longer than a reading is worth.
+//! NVIDIA GPUs by `nvidia-smi`, which is started once and reports every other second: starting it
+//! for each reading would take longer than a reading is worth.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -17,7 +17,7 @@ const EVERY_MILLISECONDS: &str = "2000";
 
 #[derive(Default)]
 pub struct Smi {
-    /// Of a machine without the program, or from which it is gone.
+    /// True on a machine without the program, or after it has exited.
     has_tried: bool,
     child: Option<Child>,
     latest: Arc<Mutex<BTreeMap<u32, Reading>>>,
@@ -28,12 +28,12 @@ impl Smi {
         let mut command = Command::new(PROGRAM);
         command.args([QUERY, "--format=csv,noheader,nounits", "-lms", EVERY_MILLISECONDS]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        // Ctrl-C in the terminal is not for it. It ends with this object, or, where that is
-        // killed, with the next line that nobody reads.
+        // Ctrl-C in the terminal must not reach it. It ends with this object, or, if this process
+        // is killed, with the next line that nobody reads.
         let Ok(mut child) = command.process_group(0).spawn() else { return };
         if let Some(output) = child.stdout.take() {
             let latest = self.latest.clone();
-            // Without a thread nothing is shown of it.
+            // Without a thread there are no readings.
             let _ = Builder::new().name("smi".into()).spawn(move || follow(output, &latest));
         }
         self.child = Some(child);
@@ -53,7 +53,7 @@ impl Gauge for Smi {
 impl Drop for Smi {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            // It may have ended by itself.
+            // It may have exited already.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -66,7 +66,7 @@ fn follow(output: ChildStdout, latest: &Mutex<BTreeMap<u32, Reading>>) {
             latest.lock().unwrap_or_else(PoisonError::into_inner).insert(number, reading);
         }
     }
-    // What is told no more is not true any more.
+    // Old readings are not shown.
     latest.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
@@ -78,7 +78,7 @@ fn reading(line: &str) -> Option<(u32, Reading)> {
     let reading = Reading {
         name: format!("cuda:{number}"),
         model: model.to_owned(),
-        // Some virtual GPUs do not tell.
+        // Some virtual GPUs do not report it.
         busy: busy.parse::<f64>().ok().map(|percent| percent / 100.0),
         used_bytes: bytes(used)?,
         total_bytes: bytes(total)?,

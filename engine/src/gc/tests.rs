@@ -74,7 +74,7 @@ fn run(cache: &Cache, number: u64, status: Status, keys: &[(&str, Digest)], pinn
     cache.commit().unwrap();
 }
 
-/// Carries the plan out; says which of the items still have their blob and their record.
+/// Carries the plan out; returns the items that still have their blob and their record.
 fn left(cache: &Cache, limits: &Limits, names: &[&str]) -> Vec<String> {
     let plan = plan(cache, limits).unwrap();
     cache.sweep(plan.sweep).unwrap();

@@ -1,17 +1,17 @@
-//! A layered layout: every node a row below all that it needs, rows ordered so that few edges
-//! cross. Edges that pass a row get a place of their own in it, so that they run around boxes.
+//! A layered layout: every node is a row below all its inputs, and rows are ordered to reduce
+//! crossings. Edges that pass a row get a slot in it, so that they run around boxes.
 
 use super::Graph;
 
-/// How often the rows are put in order, down and up.
+/// The number of ordering sweeps, down and up.
 const SWEEPS: usize = 8;
 
-/// Where everything stands, in rows and columns of half a box.
+/// Positions in rows and columns of half a box.
 pub struct Layout {
     pub rows: usize,
     /// Per node: row and horizontal centre.
     pub places: Vec<Place>,
-    /// Per edge: the places it runs through, both ends included.
+    /// Per edge: its points, both ends included.
     pub paths: Vec<Vec<Place>>,
     pub width: f64,
 }
@@ -22,20 +22,20 @@ pub struct Place {
     pub x: f64,
 }
 
-/// How wide the places are, in any unit.
+/// The widths of the slots, in any unit.
 pub struct Sizes {
     pub node: f64,
     pub passing: f64,
     pub gap: f64,
 }
 
-/// A node of the graph, or the place of an edge that passes a row.
+/// A node of the graph, or the slot of an edge that passes a row.
 struct Slot {
     row: usize,
     node: Option<usize>,
     above: Vec<usize>,
     below: Vec<usize>,
-    /// The wish for the order within the row.
+    /// The preferred order within the row.
     wish: f64,
     x: f64,
 }
@@ -60,7 +60,7 @@ pub fn layout(graph: &Graph, sizes: &Sizes) -> Layout {
     }
 }
 
-/// Every node in the row below the lowest that it needs; nodes are in topological order.
+/// Puts every node in the row below the lowest of its inputs; nodes are in topological order.
 fn node_slots(graph: &Graph) -> Vec<Slot> {
     let mut rows = vec![0; graph.nodes.len()];
     for at in 0..graph.nodes.len() {
@@ -78,7 +78,7 @@ fn node_slots(graph: &Graph) -> Vec<Slot> {
     rows.into_iter().enumerate().map(slot).collect()
 }
 
-/// Splits long edges over the rows that they pass.
+/// Splits long edges at the rows that they pass.
 fn edge_slots(graph: &Graph, slots: &mut Vec<Slot>) -> Vec<Vec<usize>> {
     let mut paths = Vec::with_capacity(graph.edges.len());
     for edge in &graph.edges {
@@ -97,7 +97,7 @@ fn edge_slots(graph: &Graph, slots: &mut Vec<Slot>) -> Vec<Vec<usize>> {
     paths
 }
 
-/// Orders the rows by the middle of the neighbours in the row before, going down or up.
+/// Orders the rows by the barycentre of the neighbours in the previous row, downwards or upwards.
 fn order(slots: &mut [Slot], rows: &mut [Vec<usize>], down: bool) {
     let count = rows.len();
     for step in 0..count {
@@ -119,7 +119,7 @@ fn order(slots: &mut [Slot], rows: &mut [Vec<usize>], down: bool) {
     }
 }
 
-/// Sets the rows side by side, each around the common middle; returns the whole width.
+/// Places the rows around a common centre; returns the total width.
 fn place(slots: &mut [Slot], rows: &[Vec<usize>], sizes: &Sizes) -> f64 {
     let size = |slot: &Slot| if slot.node.is_some() { sizes.node } else { sizes.passing };
     let width = |row: &Vec<usize>| -> f64 {

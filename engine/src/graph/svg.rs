@@ -1,5 +1,5 @@
-//! The picture as SVG: boxes for stages, rounded ones for assets, curves for references.
-//! It holds no script and refers to nothing outside.
+//! The graph as SVG: boxes for stages, rounded ones for assets, curves for references. It contains
+//! no script and no external reference.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ const LETTER: f64 = 7.5;
 const HEIGHT: f64 = 46.0;
 const ROW: f64 = 92.0;
 const MARGIN: f64 = 16.0;
-/// Longer names are cut; the title has them whole.
+/// Longer names are cut; the tooltip has the full name.
 const COLUMNS: usize = 32;
 
 pub fn render(graph: &Graph) -> String {
@@ -70,7 +70,7 @@ fn write_node(text: &mut String, node: &Node, place: Place, columns: usize) {
     text.push_str("</g>\n");
 }
 
-/// A curve from the lower side of a box through the places between to the upper side of the other.
+/// A curve from the lower side of a box through the slots to the upper side of the other.
 fn write_edge(text: &mut String, path: &[Place], label: &str) {
     let at = |place: &Place| (MARGIN + place.x, MARGIN + place.row as f64 * ROW);
     let Some((first, rest)) = path.split_first() else { return };
@@ -117,7 +117,7 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::super::tests::graph;
 
-    /// The names of the elements in order; panics where tags do not match.
+    /// The names of the elements in order; panics if tags do not match.
     fn elements(svg: &str) -> Vec<String> {
         let mut open: Vec<String> = Vec::new();
         let mut seen = Vec::new();

@@ -1,4 +1,4 @@
-//! Checks that the artifacts on ports are of kinds that fit.
+//! Checks that the kinds of artifacts fit their ports.
 
 use stage_core::{Catalogue, InputPort, Kind, OutputPort, PortType};
 
@@ -14,11 +14,11 @@ pub struct ArrivingArtifact<'a> {
     pub given: &'a [&'a str],
     /// The reference as written in a manifest.
     pub name: String,
-    /// The place of the reference.
+    /// The position of the reference.
     pub span: Span,
 }
 
-/// The names to offer in place of a wrong artifact.
+/// Names to suggest instead of a wrong artifact.
 pub struct Alternatives<'a> {
     pub drafts: &'a [Option<Draft>],
     pub catalogue: &'a Catalogue,
@@ -42,7 +42,7 @@ impl Alternatives<'_> {
             port.name, arriving.name
         );
         let problem = Problem::new("wrong_artifact", arriving.span, message);
-        // An artifact of the wrong kind lacks the fields as well; that needs no message.
+        // An artifact of the wrong kind also lacks the fields; that needs no second message.
         problems.add_last(problem.label(found).help(self.help(reader, port)));
     }
 
@@ -63,7 +63,7 @@ impl Alternatives<'_> {
         self.check(&reader.name.value, port, &arriving, problems);
     }
 
-    /// The outputs of this manifest that fit, else the kinds of stages with such an output.
+    /// Outputs of this manifest that fit, else kinds of stages with such an output.
     fn help(&self, reader: &str, port: &InputPort) -> String {
         let others = self.drafts.iter().flatten().filter(|draft| draft.name.value != reader);
         let fitting: Vec<String> = others.flat_map(|draft| fitting(draft, port)).collect();
@@ -81,7 +81,7 @@ impl Alternatives<'_> {
     }
 }
 
-/// The outputs of a stage that certainly fit, as they would be written.
+/// The outputs of a stage that certainly fit, as references.
 fn fitting(draft: &Draft, port: &InputPort) -> Vec<String> {
     let name = &draft.name.value;
     let fits = |output: &&OutputPort| is_fitting(output.given(&draft.values), port);
@@ -89,7 +89,7 @@ fn fitting(draft: &Draft, port: &InputPort) -> Vec<String> {
     outputs.filter(fits).map(|output| written(name, draft.kind, output)).collect()
 }
 
-/// An output of a stage as a reference to it is written.
+/// An output of a stage, written as a reference.
 pub fn written(stage: &str, kind: &Kind, output: &OutputPort) -> String {
     match kind.outputs.first().is_some_and(|first| first.name == output.name) {
         true => stage.to_owned(),

@@ -1,4 +1,4 @@
-//! A stage as written, with its keys told apart: ports, parameters, common keys, matrix.
+//! A stage as written, with its keys sorted: ports, parameters, common keys, matrix.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::value::{self, Checks};
 use super::written::WrittenStage;
 use crate::pipeline::{Policy, StageWork};
 
-/// A matrix of more values than these is not a sweep.
+/// A matrix with more values than this is not a sweep.
 const LONGEST_AXIS: usize = 1_000;
 
 pub struct Draft {
@@ -22,15 +22,15 @@ pub struct Draft {
     pub kind: &'static Kind,
     /// The values that all instances share.
     pub values: Parameters,
-    /// Where parameters that name fields are written, for messages.
+    /// The positions of parameters that name fields, for messages.
     pub places: BTreeMap<&'static str, Span>,
     pub axes: Vec<Axis>,
     pub ports: BTreeMap<&'static str, Vec<Written>>,
-    /// The same as `ports`, found; filled in once every stage is known.
+    /// The same as `ports`, resolved; filled in once every stage is known.
     pub inputs: BTreeMap<&'static str, Vec<(Target, Span)>>,
     pub exports: Vec<WrittenExport>,
     pub policy: Policy,
-    /// What misspelled keys should have been; those are not reported as missing as well.
+    /// The keys that misspelled ones probably mean; they are not reported as missing too.
     meant: Vec<&'static str>,
 }
 
@@ -43,20 +43,20 @@ pub struct Axis {
 
 #[derive(Clone)]
 pub struct AxisValue {
-    /// As it appears in the names of the instances.
+    /// The label in the names of the instances.
     pub label: String,
     pub value: ParameterValue,
 }
 
-/// What a stage refers to must be kept apart from what is wrong, so that one wrong stage does not
-/// make its readers wrong.
+/// References must be kept even if other parts of a stage are wrong, so that one wrong stage does
+/// not make its readers wrong.
 pub fn read(
     stage: WrittenStage,
     catalogue: &Catalogue,
     checks: &Checks,
     problems: &mut Collector,
 ) -> Option<Draft> {
-    // A missing one has been reported.
+    // A missing kind has been reported.
     let found = stage.kind.as_ref().map(|node| find_kind(node, catalogue, problems));
     match found.unwrap_or(Found::Unknown) {
         Found::Known(kind) => Some(read_as(&stage, kind, checks, problems)),
@@ -68,8 +68,8 @@ pub fn read(
     }
 }
 
-/// The kind is misspelled. If everything else in the stage fits the kind that was probably meant,
-/// that kind is assumed, and mistakes in the rest are reported as well.
+/// Handles a misspelled kind. If everything else in the stage fits the probable kind, that kind is
+/// assumed, and mistakes in the rest are reported too.
 fn read_as_meant(
     stage: WrittenStage,
     kind: &'static Kind,
@@ -135,7 +135,7 @@ fn read_as(
 /// The meaning of the key `use`.
 enum Found {
     Known(&'static Kind),
-    /// No kind, but a similar name exists.
+    /// Not a kind, but a similar name exists.
     Meant(&'static Kind),
     Unknown,
 }
@@ -256,7 +256,7 @@ impl Draft {
         self.axes.retain(|axis| !axis.values.is_empty());
     }
 
-    /// Defaults for what is not written, and errors for what has to be.
+    /// Fills in defaults, and reports missing keys that are required.
     fn fill_in(&mut self, checks: &Checks, problems: &mut Collector) {
         for parameter in self.kind.parameters {
             let name = parameter.name;
@@ -295,12 +295,12 @@ impl Draft {
         }
     }
 
-    /// Whether the port is written but could not be read, which has been reported.
+    /// Tests if the port was written but could not be read, which has been reported.
     fn failed(&self, port: &str) -> bool {
         self.ports.get(port).is_some_and(Vec::is_empty) || self.meant.contains(&port)
     }
 
-    /// Reports mistakes in the parameters of an instance taken together.
+    /// Reports mistakes in combinations of parameters of an instance.
     pub fn check(&self, parameters: &Parameters, problems: &mut Collector) {
         let is_unknown = |parameter: &Parameter| {
             let required = matches!(parameter.default, stage_core::Default::Required);
@@ -318,14 +318,14 @@ impl Draft {
         }
     }
 
-    /// Whether what arrives on the port is not known because of an error.
+    /// Tests if the input of the port is unknown because of an error.
     pub fn is_broken(&self, port: &str, found: usize) -> bool {
         let written = self.ports.get(port).map_or(0, Vec::len);
         let required = self.kind.input(port).is_some_and(|port| !port.optional);
         found < written || (required && found == 0)
     }
 
-    /// The work under the parameters of an instance.
+    /// The work of the stage under the parameters of an instance.
     pub fn work(kind: &Kind, values: &Parameters) -> StageWork {
         match kind.work {
             Work::Source => StageWork::Source,
@@ -353,7 +353,7 @@ impl Axis {
     }
 }
 
-/// A value as a part of names and paths: nothing in it separates or leads out of a folder.
+/// A value as a part of names and paths, without separators or parent folders.
 fn label(value: &ParameterValue) -> String {
     let text = match value {
         ParameterValue::Text(text) => text.clone(),

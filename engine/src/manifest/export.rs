@@ -1,4 +1,4 @@
-//! Where outputs appear as files: the templates of `export`, and that no two meet.
+//! Export templates: the files for outputs, and checks that no two meet.
 
 use std::collections::BTreeMap;
 
@@ -12,24 +12,24 @@ use super::problem::{Collector, Problem, Span};
 use super::value::Checks;
 use crate::pipeline::{Export, KnownFields, Template, TemplatePart};
 
-/// The folder of the store, which exports must not reach.
+/// The folder of the cache, where exports must not write.
 const STORE: &str = ".throstle";
 
 /// One template as written.
 #[derive(Clone)]
 pub struct WrittenExport {
-    /// Port and field, as far as the manifest says.
+    /// Port and field, as far as the manifest names them.
     port: Option<&'static OutputPort>,
     field: Option<String>,
     key_span: Span,
     template: Template,
-    /// True when the path may be written to; mistakes have been reported.
+    /// True if the path may be written to; mistakes have been reported.
     is_safe: bool,
     link: Link,
     pub span: Span,
 }
 
-/// The key that says how files are made. A field with this name is named below its output.
+/// The key for the way files are made. A field with this name is given below its output.
 const LINK: &str = "link";
 /// Its values.
 pub const LINKS: [(&str, Link); 2] = [("copy", Link::Copy), ("hard", Link::Hard)];
@@ -84,7 +84,7 @@ pub fn read(
     exports
 }
 
-/// The way files are made, according to the table.
+/// The value of `link` in the table.
 fn link(export: &Entry, is_alone: bool, problems: &mut Collector) -> Link {
     let Value::Table(table) = &export.node.value else { return Link::default() };
     let written = table.0.iter().find(|entry| entry.key.value == LINK);
@@ -126,7 +126,7 @@ fn add(
     exports.push(WrittenExport { port, field, key_span, template, is_safe, link, span });
 }
 
-/// Reports the mistakes in the templates of a stage of an unknown kind.
+/// Reports mistakes in the templates of a stage of an unknown kind.
 pub fn check(entry: &Entry, checks: &Checks, problems: &mut Collector) {
     let mut nodes = vec![&entry.node];
     while let Some(node) = nodes.pop() {
@@ -152,7 +152,7 @@ fn not_a_template(node: &Node) -> Problem {
 type Refusal = (String, &'static str);
 
 /// The parts of a template, and all its mistakes. Paths stay below the folder of the manifest and
-/// out of the store.
+/// outside the cache.
 fn template(text: &str, checks: &Checks) -> (Template, Vec<Refusal>) {
     let folders: Vec<&str> =
         text.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
@@ -188,7 +188,7 @@ fn template(text: &str, checks: &Checks) -> (Template, Vec<Refusal>) {
     (template, refusals)
 }
 
-/// The valid places, and the mistakes in the others.
+/// The valid fields, and the mistakes in the others.
 fn places(text: &str) -> (Template, Vec<Refusal>) {
     let help = "write the name of a field in braces: `{speaker}`";
     let (mut parts, mut refusals) = (Vec::new(), Vec::new());
@@ -214,7 +214,7 @@ fn places(text: &str) -> (Template, Vec<Refusal>) {
     (Template(parts), refusals)
 }
 
-/// What an instance of a stage exports.
+/// The exports of an instance of a stage.
 pub struct Exporter<'a> {
     pub stage: &'a str,
     pub kind: &'static Kind,
@@ -234,7 +234,7 @@ impl Exporter<'_> {
         Some(Export { port: port.name, field: field?, template: template?, link: written.link })
     }
 
-    /// The output that is named, else the first that has the field that is named, else the first.
+    /// The named output, else the first with the named field, else the first.
     fn port(
         &self,
         written: &WrittenExport,
@@ -253,7 +253,7 @@ impl Exporter<'_> {
         found
     }
 
-    /// The field that is written: the one named, or the first file that the stage adds.
+    /// The field to write: the named one, or the first file that the stage adds.
     fn field(
         &self,
         port: &OutputPort,
@@ -368,7 +368,7 @@ impl Exporter<'_> {
         is_whole.then_some(Template(parts))
     }
 
-    /// True when the place can be filled.
+    /// True if the field can be filled in.
     fn check_place(
         &self,
         name: &str,

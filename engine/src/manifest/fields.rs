@@ -1,4 +1,4 @@
-//! Which fields are on which data set, and whether what a stage reads is there.
+//! Fields: which data set has which, and whether a stage's inputs have the fields that it reads.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use crate::pipeline::{KnownFields, Reads};
 /// A data set that arrives on a port.
 pub struct Arriving<'a> {
     pub fields: &'a KnownFields,
-    /// Where it is referred to.
+    /// The position of the reference.
     pub span: Span,
     pub stage: &'a str,
 }
 
-/// The fields on an output, from those that arrive. `broken` says of a port that what arrives
-/// there is not known because of an error, of which no more errors should follow.
+/// The fields on an output, derived from those on the inputs. `broken` tests if the input of a port
+/// is unknown because of an error, so that no further errors follow.
 pub fn on_output(
     kind: &Kind,
     output: &OutputPort,
@@ -43,7 +43,7 @@ pub fn on_output(
     known
 }
 
-/// Of several data sets those fields are known that all of them have.
+/// Of several data sets, the fields that all of them have are known.
 fn common(passed: &[Arriving]) -> KnownFields {
     let Some((first, others)) = passed.split_first() else { return KnownFields::default() };
     let mut known = first.fields.clone();
@@ -54,8 +54,8 @@ fn common(passed: &[Arriving]) -> KnownFields {
     known
 }
 
-/// The declared outputs: the table `outputs` of a kind that has such a parameter. They are files,
-/// but for those that its list `texts` names.
+/// The declared outputs: the table `outputs` of a kind with such a parameter. They are files,
+/// except those in its list `texts`.
 pub fn declared(kind: &Kind, parameters: &Parameters) -> Option<Vec<(String, FieldType)>> {
     let parameter = kind.parameter("outputs")?;
     if !matches!(parameter.parameter_type, ParameterType::Map(_)) {
@@ -74,7 +74,7 @@ pub fn declared(kind: &Kind, parameters: &Parameters) -> Option<Vec<(String, Fie
     }
 }
 
-/// What an input port looks at, under these parameters.
+/// The fields that an input port reads, under these parameters.
 pub fn reads(port: &InputPort, parameters: &Parameters) -> Reads {
     if port.port_type == PortType::Artifact {
         return Reads::All;
@@ -93,7 +93,7 @@ pub fn reads(port: &InputPort, parameters: &Parameters) -> Reads {
     Reads::Fields { names, id }
 }
 
-/// The names that a parameter gives: a list, one text, or the keys of a table.
+/// The names in a parameter: a list, one text, or the keys of a table.
 fn names_in(value: &ParameterValue) -> Vec<String> {
     match value {
         ParameterValue::Text(text) => vec![text.clone()],
@@ -106,19 +106,19 @@ fn names_in(value: &ParameterValue) -> Vec<String> {
     }
 }
 
-/// The stage that reads, for messages.
+/// The reading stage, for messages.
 pub struct Reader<'a> {
     pub stage: &'a str,
     pub kind: &'static Kind,
     pub parameters: &'a Parameters,
-    /// Where its parameters are written.
+    /// The positions of its parameters.
     pub places: &'a BTreeMap<&'static str, Span>,
-    /// Which stages write a field of a name.
+    /// The stages that write a field with a name.
     pub writers: &'a dyn Fn(&str) -> Vec<String>,
 }
 
 impl Reader<'_> {
-    /// Reports fields that a port needs and that do not arrive, or arrive as something else.
+    /// Reports fields that a port needs and that are missing or have another type.
     pub fn check(&self, port: &InputPort, arriving: &Arriving, problems: &mut Collector) {
         let (also, named) = match port.reads {
             FieldSet::These(fields) => (fields, None),

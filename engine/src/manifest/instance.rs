@@ -1,4 +1,4 @@
-//! Matrices: one written stage becomes several, and so do the stages that read them.
+//! Matrices: one written stage becomes several instances, and so do its downstream stages.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ struct AxisId {
     axis: usize,
 }
 
-/// A stage of the pipeline to be: a written stage with a value for every axis that reaches it.
+/// A future stage of the pipeline: a written stage with a value for every axis that reaches it.
 pub struct Instance {
     pub stage: usize,
     /// `rate=16000,codec=b`; empty without a matrix.
@@ -33,7 +33,7 @@ pub struct Instances {
     axes: HashMap<usize, Vec<AxisId>>,
 }
 
-/// `order` is the order of the stages in which every one comes after what it reads.
+/// `order` is a topological order of the stages.
 pub fn expand(drafts: &[Option<Draft>], order: &[usize], problems: &mut Collector) -> Instances {
     let mut instances = Instances {
         all: Vec::new(),
@@ -66,7 +66,7 @@ fn axis(drafts: &[Option<Draft>], id: AxisId) -> &Axis {
 }
 
 impl Instances {
-    /// Those of what is read, unless a port collects them all or names one, and its own.
+    /// The axes of the inputs, unless a port collects them all or names one, and the stage's own.
     fn axes_of(&self, stage: usize, draft: &Draft) -> Vec<AxisId> {
         let mut axes: Vec<AxisId> =
             (0..draft.axes.len()).map(|axis| AxisId { stage, axis }).collect();
@@ -95,7 +95,7 @@ impl Instances {
     ) {
         let mut rest = number;
         let mut choice: Vec<(AxisId, usize)> = Vec::with_capacity(axes.len());
-        // The last axis turns fastest.
+        // The last axis varies fastest.
         for id in axes.iter().rev() {
             let values = axis(drafts, *id).values.len();
             choice.push((*id, rest % values));
@@ -115,8 +115,8 @@ impl Instances {
         self.all.push(Instance { stage, suffix, parameters, choice });
     }
 
-    /// The instances that a reference means, seen from an instance; several only where the port
-    /// takes many.
+    /// The instances that a reference means, seen from an instance; several only if the port takes
+    /// many.
     pub fn meant(
         &self,
         reader: &Instance,
@@ -147,7 +147,7 @@ impl Instances {
     }
 }
 
-/// Axes of two stages under one name are told apart by their stages.
+/// Axes of two stages with the same name are distinguished by their stages.
 fn suffix(drafts: &[Option<Draft>], choice: &[(AxisId, usize)]) -> String {
     let parameter = |id: AxisId| axis(drafts, id).parameter;
     let mut parts = Vec::with_capacity(choice.len());

@@ -1,4 +1,4 @@
-//! What is said about values that are wrong.
+//! Messages about wrong values.
 
 use stage_core::{Parameter, ParameterType, ParameterValue, Unit};
 
@@ -7,7 +7,7 @@ use super::node::{Node, Value};
 use super::problem::{Collector, Problem};
 use super::unit;
 
-/// What should have been written, and how.
+/// The expected value, and its notation.
 pub struct Wanted {
     pub what: String,
     pub help: Option<String>,
@@ -23,8 +23,7 @@ impl Wanted {
     }
 }
 
-/// The target of a value, as messages name it: a parameter, or a key of a parameter that is a
-/// table.
+/// The target of a value in messages: a parameter, or a key of a parameter that is a table.
 pub struct Key {
     pub name: String,
     pub unit: Unit,
@@ -113,7 +112,7 @@ pub fn wrong_type(key: &Key, wanted: Wanted, node: &Node) -> Problem {
     with_use(problem, node)
 }
 
-/// Shows where a value of `[params]` is used, since that is where its type comes from.
+/// Adds the position where a value of `[params]` is used, since its type comes from there.
 pub fn with_use(problem: Problem, node: &Node) -> Problem {
     match node.used {
         Some(used) => problem.also(used, "used here"),

@@ -1,9 +1,9 @@
-//! The name that was probably meant.
+//! Finds the name that was probably meant.
 
 /// Longer names are not compared: the cost grows with the square of their length.
 const LONGEST: usize = 100;
 
-/// The most similar of the names, if it is similar at all.
+/// The most similar name, if any is similar enough.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > LONGEST {
         return None;
@@ -15,7 +15,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     (best.0 >= 0.7).then_some(best.1)
 }
 
-/// 1 for equal, 0 for nothing in common. The part behind the dot counts for itself, so that
+/// 1 for equal, 0 for nothing in common. The part after the dot is also compared alone, so that
 /// `resample` finds `audio.resample`.
 fn score(name: &str, candidate: &str) -> f64 {
     let (a, b) = (name.to_lowercase(), candidate.to_lowercase());
@@ -26,7 +26,7 @@ fn score(name: &str, candidate: &str) -> f64 {
     whole.max(part)
 }
 
-/// "did you mean", or the whole list if nothing is near and it is short.
+/// "did you mean", or the whole list if nothing is similar and the list is short.
 pub fn suggestion<'a>(
     name: &str,
     what: &str,

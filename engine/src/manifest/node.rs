@@ -1,4 +1,4 @@
-//! TOML values with their places in the text, in the order in which they were written.
+//! TOML values with their positions in the text, in written order.
 
 use super::problem::Span;
 
@@ -12,10 +12,10 @@ pub struct Spanned<T> {
 pub struct Node {
     pub value: Value,
     pub span: Span,
-    /// Where the value is used, if a parameter of the pipeline stands in its place.
+    /// The position of the use, if a parameter of the pipeline was substituted.
     pub used: Option<Span>,
-    /// As written on the command line, where quotes belong to the shell: a text where a text is
-    /// wanted.
+    /// The value as written on the command line, where the shell removes quotes: a text if a text
+    /// is wanted.
     pub bare: Option<String>,
 }
 
@@ -52,7 +52,7 @@ impl Node {
         }
     }
 
-    /// The value alone where one is enough, else the elements of the list.
+    /// A single value if one is enough, else the elements of the list.
     pub fn elements(&self) -> &[Node] {
         match &self.value {
             Value::List(nodes) => nodes,

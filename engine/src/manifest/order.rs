@@ -1,4 +1,4 @@
-//! The order of the stages, or the cycle that leaves none.
+//! A topological order of the stages, or the cycle that prevents one.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -10,15 +10,14 @@ use super::draft::Draft;
 use super::problem::{Collector, Problem, Span};
 use super::reference::Target;
 
-/// A cycle of more stages is shown in part.
+/// A longer cycle is shown in part.
 const SHOWN: usize = 24;
 
-/// An edge leads from what is read to its reader and knows the place of the reference.
+/// An edge leads from an input to its reader, and has the position of the reference.
 type Graph = DiGraph<(), Span>;
 
-/// The stages so that each one comes after all that it reads, as written where that leaves a
-/// choice. A cycle is reported, and its references are taken out, so that what else is wrong with
-/// its stages can be found.
+/// A topological order of the stages that keeps the written order where possible. A cycle is
+/// reported, and its references are removed, so that other mistakes in its stages can be found.
 pub fn order(drafts: &mut [Option<Draft>], problems: &mut Collector) -> Order {
     let whole = graph(drafts);
     let mut removed = Vec::new();
@@ -95,7 +94,7 @@ fn sorted(graph: &Graph) -> Vec<usize> {
     order
 }
 
-/// A shortest cycle through the first written stage of the component, beginning and ending there.
+/// A shortest cycle through the first written stage of the component, starting and ending there.
 fn cycle(graph: &Graph, component: &[NodeIndex]) -> Option<Vec<NodeIndex>> {
     let start = component.iter().copied().min()?;
     let members: BTreeSet<NodeIndex> = component.iter().copied().collect();

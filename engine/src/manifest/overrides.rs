@@ -1,4 +1,4 @@
-//! `--set a.b=c`: values given on the command line take the place of written ones.
+//! `--set a.b=c`: values on the command line replace written ones.
 
 use super::nearest::suggestion;
 use super::node::{Entry, Node, Spanned, Table, Value};
@@ -6,7 +6,7 @@ use super::parse;
 use super::problem::{Collector, Problem, Span};
 use super::written::SECTIONS;
 
-/// Applies the override that is the text number `source`.
+/// Applies the override with the text number `source`.
 pub fn apply(root: &mut Table, argument: &str, source: usize, problems: &mut Collector) {
     let whole = Span::new(source, 0..argument.len());
     let Some((path, value)) = argument.split_once('=') else {
@@ -43,8 +43,8 @@ fn split(path: &str, source: usize) -> Option<Vec<Spanned<String>>> {
     Some(keys)
 }
 
-/// A TOML value if it parses as one, else the text as it is, so that shells need no second quotes.
-/// Where a text is wanted, the value is a text in any case.
+/// A TOML value if it parses as one, else the text itself, so that shells need no second quotes. If
+/// a text is wanted, the value is always a text.
 fn value_of(text: &str, source: usize, offset: usize, problems: &mut Collector) -> Node {
     let span = Span::new(source, offset..offset + text.len());
     match parse::value(text, source, offset, problems) {
@@ -56,8 +56,8 @@ fn value_of(text: &str, source: usize, offset: usize, problems: &mut Collector) 
     }
 }
 
-/// What is named must be there up to the last name but one of a stage, an asset or a parameter:
-/// an override never makes a new one.
+/// All names but the last one must exist in a stage, an asset or a parameter: an override creates
+/// nothing.
 fn set(root: &mut Table, keys: &[Spanned<String>], node: Node, problems: &mut Collector) {
     let must_exist = match keys.first().map(|key| key.value.as_str()) {
         Some("stage" | "assets" | "params") => 2,

@@ -13,10 +13,10 @@ use super::policy::COMMON;
 use super::unit;
 
 const INTRODUCTION: &str = include_str!("reference_intro.md");
-/// The place in the introduction where the table of them goes.
+/// The placeholder for their table in the introduction.
 const KINDS_OF_ARTIFACTS: &str = "KINDS_OF_ARTIFACTS";
 
-/// The manual of the manifest: what stands in one, and a chapter for every kind of stage.
+/// The manual of the manifest: its tables and keys, and a chapter for every kind of stage.
 pub fn reference(catalogue: &Catalogue) -> String {
     let mut page = INTRODUCTION.trim_end().replace(KINDS_OF_ARTIFACTS, &artifact_table());
     page.push_str("\n\n## Keys of every stage\n\n");
@@ -194,7 +194,7 @@ fn output_type(port: &OutputPort) -> String {
     format!("{}.", port_type(port.port_type, port.gives))
 }
 
-/// A data set, or an artifact with the kinds that it may be of.
+/// A data set, or an artifact of these kinds.
 pub fn port_type(port_type: PortType, kinds: &[&str]) -> String {
     match (port_type, kinds) {
         (PortType::Dataset, _) => "data set".to_owned(),
@@ -272,7 +272,7 @@ fn type_name(parameter_type: &ParameterType, unit: Unit) -> String {
     }
 }
 
-/// The default as it would be written; empty where there is none.
+/// The default as it would be written; empty if there is none.
 pub fn default(parameter: &Parameter) -> String {
     match parameter.default {
         Default::Required | Default::Absent => String::new(),

@@ -1,4 +1,4 @@
-//! `[params]`: a value written once, and used wherever a key says `"$name"`.
+//! `[params]`: values that are written once and used as `"$name"`.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use super::node::{Node, Spanned, Table, Value};
 use super::problem::{Collector, Problem};
 use super::written::is_name;
 
-/// What all uses together may copy: a long list used by many stages would fill the memory.
+/// The limit on the copies of all uses together: a long list in many stages would fill the memory.
 const LARGEST: usize = 1_000_000;
 
-/// Puts the values of `[params]` where they are used.
+/// Substitutes the values of `[params]`.
 pub fn substitute(root: &mut Table, problems: &mut Collector) {
     let values = match root.get("params").map(|entry| &entry.node.value) {
         Some(Value::Table(table)) => table.clone(),
@@ -28,7 +28,7 @@ pub fn substitute(root: &mut Table, problems: &mut Collector) {
 
 struct Substitution<'a> {
     params: BTreeMap<String, (Spanned<String>, Node)>,
-    /// How often each one is used.
+    /// The number of uses of each one.
     used: BTreeMap<String, usize>,
     copied: usize,
     problems: &'a mut Collector,

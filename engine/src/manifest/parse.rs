@@ -1,4 +1,4 @@
-//! From text to [`Node`]s, with all syntax errors of the text.
+//! Parses text to [`Node`]s and collects all syntax errors.
 
 use std::ops::Range;
 
@@ -14,8 +14,8 @@ const LARGEST: usize = 4_000_000;
 /// Syntax errors beyond these are consequences of the first ones.
 const SYNTAX_ERRORS: usize = 10;
 
-/// The whole file. Nothing is returned where the text is so broken that more messages would
-/// only confuse.
+/// Parses the whole file. Returns nothing if the text is so broken that more messages would only
+/// confuse.
 pub fn document(text: &str, problems: &mut Collector) -> Option<Table> {
     if text.len() > LARGEST {
         let message = format!("the manifest is larger than {} MB", LARGEST / 1_000_000);
@@ -28,7 +28,7 @@ pub fn document(text: &str, problems: &mut Collector) -> Option<Table> {
     let mut repeated = 0..0;
     for error in errors.iter().take(SYNTAX_ERRORS) {
         let at = error.span().map_or(text.len(), |range| range.start);
-        // What stands in a table that is there twice is no mistake of its own.
+        // The contents of a repeated table are not mistakes of their own.
         if error.message() == "duplicate key" && !repeated.contains(&at) {
             repeated = table_from(text, at);
         } else if error.message() == "duplicate key" {
@@ -39,7 +39,7 @@ pub fn document(text: &str, problems: &mut Collector) -> Option<Table> {
     if broken { None } else { Some(table(root.get_ref(), 0, 0, problems)) }
 }
 
-/// A value on its own, that begins at `offset` of the text number `source`.
+/// A single value that begins at `offset` of the text number `source`.
 pub fn value(text: &str, source: usize, offset: usize, problems: &mut Collector) -> Option<Node> {
     let parsed = DeValue::parse(text).ok()?;
     Some(node(&parsed, source, offset, problems))
@@ -64,8 +64,8 @@ fn syntax(text: &str, root: &TomlSpanned<DeTable<'_>>, error: &toml::de::Error) 
         .help("texts need quotes, tables a line `[name]`; see https://toml.io")
 }
 
-/// The parser forgets where a repeated key stood first: headers are found again by their lines,
-/// other keys as the last one of that name before the repetition.
+/// The parser does not keep the first position of a repeated key: headers are found again by their
+/// lines, other keys as the last one of that name before the repetition.
 fn earlier(
     text: &str,
     root: &DeTable<'_>,

@@ -8,7 +8,7 @@ use super::problem::{Collector, Problem};
 use super::value::Checks;
 use crate::pipeline::{Policy, Tolerance};
 
-/// Common keys with a value of one type; `use`, `export` and `matrix` have shapes of their own.
+/// Common keys with a value of one type; `use`, `export` and `matrix` have their own shapes.
 pub static COMMON: &[Parameter] = &[
     Parameter {
         name: "quarantine",
@@ -67,7 +67,7 @@ pub fn usual() -> Policy {
     }
 }
 
-/// Takes a common key of a stage into its policy.
+/// Reads a common key of a stage into its policy.
 pub fn read(policy: &mut Policy, entry: &Entry, checks: &Checks, problems: &mut Collector) {
     let Some(parameter) = COMMON.iter().find(|common| common.name == entry.key.value) else {
         return;

@@ -1,4 +1,4 @@
-//! What is wrong with a manifest, where, and what to do about it.
+//! Problems of a manifest, with their positions and advice.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,10 +8,10 @@ use miette::{Diagnostic, LabeledSpan, Severity, SourceCode};
 
 use super::source::{Source, printable};
 
-/// More than these of one file are counted, not shown.
+/// Further problems of one file are counted, not shown.
 const SHOWN: usize = 100;
 
-/// A place in one of the texts that a pipeline is loaded from.
+/// A position in one of the texts that a pipeline is loaded from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
     /// 0 is the manifest, `n` the override number `n`.
@@ -31,13 +31,13 @@ impl Span {
     }
 }
 
-/// One error or warning, with places in the text.
+/// One error or warning, with positions in the text.
 #[derive(Clone, Debug)]
 pub struct Problem {
     code: &'static str,
     message: String,
     help: Option<String>,
-    /// The first one is where it is sorted and shown.
+    /// The first one determines the order and is shown.
     labels: Vec<(Span, String)>,
     severity: Severity,
     source: Option<Arc<Source>>,
@@ -59,7 +59,7 @@ impl Problem {
         Problem { severity: Severity::Warning, ..Problem::new(code, span, message) }
     }
 
-    /// What the first place is.
+    /// Describes the first position.
     pub fn label(mut self, text: impl Into<String>) -> Problem {
         if let Some(first) = self.labels.first_mut() {
             first.1 = printable(&text.into());
@@ -67,7 +67,7 @@ impl Problem {
         self
     }
 
-    /// Another place that has to do with it; left out if it is in another text.
+    /// Another related position; left out if it is in another text.
     pub fn also(mut self, span: Span, text: impl Into<String>) -> Problem {
         if span.source == self.span().source && span != self.span() {
             self.labels.push((span, printable(&text.into())));
@@ -108,7 +108,7 @@ impl Problem {
         self.labels.first().map(|(span, _)| *span).unwrap_or_default()
     }
 
-    /// Line and column of the first place, counted from 1; columns in characters.
+    /// Line and column of the first position, counted from 1; columns in characters.
     pub fn position(&self) -> (usize, usize) {
         let text = self.source.as_ref().map(|source| source.text()).unwrap_or_default();
         let mut start = self.span().start.min(text.len());
@@ -153,17 +153,17 @@ impl Diagnostic for Problem {
     }
 }
 
-/// All errors of a manifest, in the order of their places, with its warnings.
+/// All errors of a manifest, in the order of their positions, with its warnings.
 #[derive(Clone, Debug)]
 pub struct Problems {
     file: String,
     problems: Vec<Problem>,
-    /// How many more there are than are kept.
+    /// The number of problems beyond those kept.
     more: usize,
 }
 
 impl Problems {
-    /// For the case, which should not be, that nothing came out and nothing was said.
+    /// A fallback in case that neither a pipeline nor a problem was produced.
     pub fn unexplained(file: &str) -> Problems {
         let problem =
             Problem::new("internal", Span::default(), "the manifest could not be resolved")
@@ -206,26 +206,27 @@ pub struct Collector {
     problems: Vec<Problem>,
     /// Values that must not be shown, whatever is wrong around them.
     secrets: Vec<Span>,
-    /// Places of which enough has been said.
+    /// Positions that need no further message.
     done: HashSet<Span>,
 }
 
 impl Collector {
-    /// The same thing at the same place is said once, however many stages of a matrix share it.
+    /// The same problem at the same position is reported once, however many stages of a matrix
+    /// share it.
     pub fn add(&mut self, problem: Problem) {
         if !self.done.contains(&problem.span()) {
             self.problems.push(problem);
         }
     }
 
-    /// Whatever else is found wrong at the place would be a consequence.
+    /// Further problems at this position would be consequences.
     pub fn add_last(&mut self, problem: Problem) {
         let span = problem.span();
         self.add(problem);
         self.done.insert(span);
     }
 
-    /// Covers what is written there wherever the text is shown.
+    /// Masks this text wherever it is shown.
     pub fn cover(&mut self, span: Span) {
         self.secrets.push(span);
     }
@@ -265,7 +266,7 @@ impl Collector {
     }
 
     /// The warnings if there are no errors, else all errors. `texts` are the names and texts that
-    /// places point into.
+    /// positions point into.
     pub fn finish(self, file: &str, texts: &[(&str, &str)]) -> Result<Vec<Problem>, Problems> {
         let failed = self.has_errors();
         let mut problems = self.sorted(texts);

@@ -9,7 +9,7 @@ use super::nearest::{nearest, suggestion};
 use super::node::{Entry, Value};
 use super::problem::{Collector, Problem, Span};
 
-/// A reference as it stands on a port.
+/// A reference as written on a port.
 pub struct Written {
     pub text: String,
     pub span: Span,
@@ -18,7 +18,7 @@ pub struct Written {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     Stage {
-        /// Which of the written stages.
+        /// The index of the written stage.
         stage: usize,
         port: &'static str,
         /// The values in brackets, if only that instance of a matrix is meant.
@@ -53,16 +53,16 @@ pub fn read(entry: &Entry, port: &InputPort, problems: &mut Collector) -> Vec<Wr
     written
 }
 
-/// What references are looked up in.
+/// The names that references are looked up in.
 pub struct Names<'a> {
-    /// Every written stage; `None` where its kind is not known, which has been reported.
+    /// Every written stage; `None` if its kind is unknown, which has been reported.
     pub stages: &'a BTreeMap<String, usize>,
     pub drafts: &'a [Option<Draft>],
     pub assets: &'a BTreeSet<String>,
 }
 
 impl Names<'_> {
-    /// `None` where it cannot be found; reported unless the stage itself is wrong.
+    /// `None` if it cannot be found; reported unless the stage itself is wrong.
     pub fn find(
         &self,
         port: &InputPort,
@@ -128,7 +128,7 @@ impl Names<'_> {
     }
 }
 
-/// The name of the stage, the instance in brackets, and the port behind the dot.
+/// The name of the stage, the instance in brackets, and the port after the dot.
 fn split(text: &str) -> (&str, Option<&str>, Option<&str>) {
     let bracket = text.find('[').and_then(|open| Some((open, text.rfind(']')?)));
     if let Some((open, close)) = bracket.filter(|(open, close)| open < close) {

@@ -1,4 +1,4 @@
-//! From what was written to what is meant: every reference found, every value typed.
+//! Resolves a manifest: finds every reference and types every value.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -104,7 +104,7 @@ fn assets(
     assets
 }
 
-/// Turns what stands on the ports into stages, ports and assets.
+/// Resolves the references on ports to stages, ports and assets.
 fn find_references(
     drafts: &mut [Option<Draft>],
     stages: &BTreeMap<String, usize>,
@@ -170,7 +170,7 @@ struct Builder<'a> {
     catalogue: &'a Catalogue,
     stages: Vec<StageSpec>,
     targets: Targets,
-    /// For messages: which written stages add a field.
+    /// The written stages that add a field, for messages.
     writers: HashMap<&'static str, Vec<String>>,
 }
 
@@ -241,7 +241,7 @@ impl<'a> Builder<'a> {
         stage
     }
 
-    /// What stands behind every reference, with the place of the reference.
+    /// The targets of every reference, with its position.
     fn references(
         &self,
         instance: &Instance,
@@ -278,7 +278,7 @@ impl<'a> Builder<'a> {
         problems.add(instance::unknown_instance(named, name, &known, span));
     }
 
-    /// What arrives from stages on each port, with the places of the references.
+    /// The inputs of each port that come from stages, with the positions of the references.
     fn arriving(
         &self,
         references: &BTreeMap<&'static str, Vec<(Reference, Span)>>,
@@ -379,7 +379,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The parts of a training with this number of steps that can never act.
+/// The parts of a training with this number of steps that can never take effect.
 fn check_timetable(instance: &Instance, draft: &Draft, problems: &mut Collector) {
     let parameters = &instance.parameters;
     let has_epochs = draft.kind.parameters.iter().any(|parameter| parameter.name == EPOCHS);

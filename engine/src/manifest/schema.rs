@@ -9,7 +9,7 @@ use super::session::MOST_PRICES;
 
 const NAME: &str = "^[A-Za-z0-9_-]+$";
 
-/// Draft 2020-12. What a stage may say depends on its `use`.
+/// Draft 2020-12. The allowed keys of a stage depend on its `use`.
 pub fn schema(catalogue: &Catalogue) -> Value {
     let mut definitions = shared();
     let mut kinds = Vec::new();
@@ -185,7 +185,7 @@ fn kind_schema(kind: &Kind) -> Value {
     schema
 }
 
-/// A parameter without a default stands in the stage or in its matrix.
+/// A parameter without a default is required in the stage or in its matrix.
 fn needed(parameter: &Parameter) -> Option<Value> {
     if !matches!(parameter.default, Default::Required) {
         return None;
@@ -250,7 +250,7 @@ fn export_schema() -> Value {
     })
 }
 
-/// What stands once in the schema and is used by name.
+/// Definitions that are used by name.
 fn shared() -> Map<String, Value> {
     let mut shared = Map::new();
     for parameter in COMMON {
@@ -368,7 +368,7 @@ fn with_unit(schema: Value, unit: Unit) -> Value {
 }
 
 fn or_param(schema: Value) -> Value {
-    // A plain text may begin with a dollar sign anyway.
+    // A plain text may begin with a dollar sign too.
     if schema == json!({ "type": "string" }) {
         return schema;
     }

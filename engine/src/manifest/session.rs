@@ -1,5 +1,5 @@
-//! `[session]`, `[prices]` and `[expect]`: how and where it runs, and what estimates go by. None
-//! of it enters a key.
+//! `[session]`, `[prices]` and `[expect]`: the conditions of a run, and inputs of estimates. None
+//! of them enters a key.
 
 use stage_core::{ParameterType, ParameterValue, Unit};
 
@@ -9,7 +9,7 @@ use super::value::{Checks, plain};
 use super::written::{Manifest, WrittenPrice};
 use crate::pipeline::{Expected, Price, Session};
 
-/// More GPUs than these nobody compares.
+/// The largest number of GPUs to compare.
 pub const MOST_PRICES: usize = 100;
 
 pub fn session(manifest: &Manifest, checks: &Checks, problems: &mut Collector) -> Session {
@@ -75,7 +75,7 @@ impl Values<'_, '_> {
         }
     }
 
-    /// `None` where something is missing or wrong, which is reported.
+    /// `None` if something is missing or wrong, which is reported.
     fn price(&mut self, written: &WrittenPrice) -> Option<Price> {
         let per_hour = self.number("per_hour", written.per_hour.as_ref(), 1e9);
         let vram_bytes = self.bytes("vram", written.vram.as_ref());

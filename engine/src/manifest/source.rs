@@ -4,11 +4,11 @@ use miette::{MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanConten
 
 use super::problem::Span;
 
-/// A line that is longer is shown in part: a hostile file can be one line of many megabytes.
+/// Longer lines are shown in part: a hostile file can be one line of many megabytes.
 const LONGEST_LINES: usize = 2_000;
 const AROUND: usize = 60;
 
-/// A named text, of the same length in bytes as the original, so that places stay right.
+/// A named text with the same length in bytes as the original, so that positions stay right.
 #[derive(Clone, Debug)]
 pub struct Source {
     name: String,
@@ -16,7 +16,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Letters that act on a terminal are replaced, and what is secret is covered.
+    /// Replaces control characters, and masks secrets.
     pub fn new(name: &str, text: &str, number: usize, secrets: &[Span]) -> Source {
         let mut safe = String::with_capacity(text.len());
         let covered = |at: usize| {
@@ -48,7 +48,7 @@ impl Source {
         at
     }
 
-    /// The place and a little around it.
+    /// The position with a little context.
     fn excerpt(&self, span: &SourceSpan, line: usize, column: usize) -> MietteSpanContents<'_> {
         let start = self.boundary(span.offset());
         let end = self.boundary(start + span.len().min(LONGEST_LINES / 10) + AROUND);
@@ -82,12 +82,12 @@ impl SourceCode for Source {
     }
 }
 
-/// A text without letters that act on a terminal.
+/// A text without terminal control characters.
 pub fn printable(text: &str) -> String {
     text.chars().map(|letter| if letter == '\n' { letter } else { harmless(letter) }).collect()
 }
 
-/// The letter itself, or one that is printed and has as many bytes.
+/// The character itself, or a printable one with the same number of bytes.
 fn harmless(letter: char) -> char {
     let acts = letter.is_control()
         || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

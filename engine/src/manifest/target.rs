@@ -1,4 +1,4 @@
-//! Where exports lead: no two to the same path, and none into what the pipeline reads.
+//! Targets of exports: no two have the same path, and none is an input of the pipeline.
 
 use std::collections::HashMap;
 
@@ -8,10 +8,10 @@ use super::export::WrittenExport;
 use super::problem::{Collector, Problem, Span};
 use crate::pipeline::{Export, Template, TemplatePart};
 
-/// Finds templates that stand for the same paths, or for files that the pipeline reads.
+/// Finds templates that mean the same paths, or files that the pipeline reads.
 pub struct Targets {
     seen: HashMap<String, Span>,
-    /// Files and folders that are read, by the parts of their paths below the manifest.
+    /// Input files and folders, by the parts of their paths below the manifest.
     read: Vec<(Vec<String>, Span)>,
 }
 
@@ -27,7 +27,7 @@ impl Targets {
         Targets { seen, read: read.into_iter().filter_map(below).collect() }
     }
 
-    /// An export into a folder that is read would change the pipeline's own input.
+    /// An export into an input folder would change the pipeline's own input.
     fn check_read(
         &self,
         stage: &str,

@@ -1,4 +1,4 @@
-//! Pipelines for tests of other modules: from their text alone, every file being there.
+//! Pipelines for tests of other modules: from their text alone, as if every file existed.
 #![allow(clippy::unwrap_used)]
 
 use camino::Utf8Path;

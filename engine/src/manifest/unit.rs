@@ -35,7 +35,7 @@ pub fn duration(text: &str) -> Option<f64> {
         let (number, after) = leading_number(rest)?;
         let end = after.find(|letter: char| !letter.is_ascii_alphabetic()).unwrap_or(after.len());
         let factor = factor(&after[..end], DURATIONS)?;
-        // "30m1h" and "1h1h" are slips of the pen.
+        // "30m1h" and "1h1h" are typing errors.
         if number < 0.0 || factor >= smallest {
             return None;
         }
@@ -53,7 +53,7 @@ pub fn size(text: &str) -> Option<u64> {
     fits.then_some(bytes.round() as u64)
 }
 
-/// The number in the unit of a parameter, of `"16kHz"`, `"-23 LUFS"`, `"5%"`.
+/// The number, converted to the unit of a parameter: `"16kHz"`, `"-23 LUFS"`, `"5%"`.
 pub fn number(text: &str, unit: Unit) -> Option<f64> {
     match unit {
         Unit::Hertz => with_unit(text, HERTZ),
@@ -65,16 +65,16 @@ pub fn number(text: &str, unit: Unit) -> Option<f64> {
     }
 }
 
-/// Whether a number is a share, from 0 to 1, that is also written in percent.
+/// Tests if a number is a share, from 0 to 1, that may also be written in percent.
 pub fn is_share(unit: Unit, min: f64, max: f64) -> bool {
     unit == Unit::None && min == 0.0 && max == 1.0
 }
 
-/// The description of a count that may be a share, and how it is written.
+/// The description of a count that may be a share, and its notation.
 pub const COUNT_OR_SHARE: &str = "an integer, or a share of all steps";
 pub const SHARES: &str = "`200` or `\"5%\"`";
 
-/// How a value in this unit is written, for messages.
+/// An example of a value in this unit, for messages.
 pub fn example(unit: Unit) -> Option<&'static str> {
     match unit {
         Unit::None | Unit::Count => None,
@@ -109,7 +109,7 @@ fn factor(unit: &str, units: &[(&str, f64)]) -> Option<f64> {
     units.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor)
 }
 
-/// The number at the start, and what follows it without the space between.
+/// The number at the start, and the text after it without spaces between.
 fn leading_number(text: &str) -> Option<(f64, &str)> {
     let numeric = |letter: char| letter.is_ascii_digit() || matches!(letter, '.' | '-' | '+' | '_');
     let end = text.find(|letter| !numeric(letter)).unwrap_or(text.len());

@@ -14,18 +14,18 @@ use super::node::{Node, Table, Value};
 use super::problem::{Collector, Problem, Span};
 use super::{FileKind, LoadOptions, unit};
 
-/// What checking a value needs to know of the world.
+/// The context that checking a value needs.
 pub struct Checks<'a> {
     pub base: &'a Utf8Path,
     pub seed: i64,
     pub files: &'a dyn Fn(&Utf8Path) -> FileKind,
     pub secrets: &'a dyn Fn(&str) -> Option<String>,
     is_in_cache: &'a dyn Fn(&Utf8Path) -> bool,
-    /// What the pipeline reads from outside, which exports must leave alone.
+    /// The external inputs of the pipeline, which exports must not touch.
     read: RefCell<Vec<(Utf8PathBuf, Span)>>,
 }
 
-/// The value of a parameter that is not written; `None` where it has to be.
+/// The value of a parameter that is not written; `None` if it is required.
 pub fn default(parameter: &Parameter, seed: i64) -> Option<ParameterValue> {
     let texts = |texts: &[&str]| {
         ParameterValue::List(
@@ -59,17 +59,17 @@ impl<'a> Checks<'a> {
         Checks { base, seed: 0, files, secrets, is_in_cache, read: RefCell::default() }
     }
 
-    /// Whether a path below the folder of the manifest is in the cache.
+    /// Tests if a path below the folder of the manifest is in the cache.
     pub fn is_in_cache(&self, path: &str) -> bool {
         (self.is_in_cache)(&self.base.join(path))
     }
 
-    /// Paths that have been checked, with their places.
+    /// Paths that have been checked, with their positions.
     pub fn paths(self) -> Vec<(Utf8PathBuf, Span)> {
         self.read.into_inner()
     }
 
-    /// `None` where something is wrong, which has been reported.
+    /// `None` if something is wrong, which has been reported.
     pub fn value(
         &self,
         parameter: &Parameter,
@@ -216,7 +216,7 @@ impl<'a> Checks<'a> {
         whole.then_some(ParameterValue::Map(values))
     }
 
-    /// Says whether it is set, and nothing of what it is set to.
+    /// Reports if the secret is not set, and never shows its value.
     fn check_secret(&self, parameter: &Parameter, node: &Node, problems: &mut Collector) {
         let Some(variable) = node.text() else { return };
         let allowed = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
@@ -225,8 +225,7 @@ impl<'a> Checks<'a> {
         if is_name && is_set() {
             return;
         }
-        // A token that somebody has pasted looks much like a name: only what is clearly a name is
-        // repeated.
+        // A pasted token can look like a name: only what is clearly a name is repeated.
         if is_name && !variable.chars().any(|letter| letter.is_ascii_lowercase()) {
             let message = format!("the environment variable `{variable}` is not set");
             let name = parameter.name;
@@ -243,7 +242,7 @@ impl<'a> Checks<'a> {
         problems.add(Problem::new("missing_secret", node.span, message).help(help));
     }
 
-    /// Reports a path that is not there.
+    /// Reports a path that does not exist.
     pub fn check_path(&self, path: &str, file: bool, node: &Node, problems: &mut Collector) {
         if path.is_empty() || path.chars().any(char::is_control) {
             let message = "a path that is empty or has a control character";
@@ -273,7 +272,7 @@ impl<'a> Checks<'a> {
     }
 }
 
-/// True when any text is a value of the type.
+/// True if any text is a value of the type.
 fn is_text(wanted: &ParameterType) -> bool {
     use ParameterType::*;
     matches!(wanted, Text | Choice(_) | File | SourcePath)
@@ -387,7 +386,7 @@ fn number(
     out_of_range(key, &found.to_string(), &bounds, node, problems)
 }
 
-/// A value that the manifest writes outside of stages, checked the same way.
+/// Checks a value outside of stages in the same way.
 pub const fn plain(name: &'static str, parameter_type: ParameterType, unit: Unit) -> Parameter {
     Parameter { name, parameter_type, default: Default::Absent, unit, ..Parameter::BASE }
 }

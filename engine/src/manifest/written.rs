@@ -1,4 +1,4 @@
-//! The manifest: what was written, with its places, and nothing filled in.
+//! The manifest as written, with positions and without defaults.
 
 use super::nearest::suggestion;
 use super::node::{Entry, Node, Spanned, Table, Value};
@@ -13,7 +13,7 @@ pub const SESSION_KEYS: &[&str] = &["stop_after", "price_per_hour", "gpu_hours_p
 pub const PRICE_KEYS: &[&str] = &["per_hour", "vram", "speed"];
 pub const EXPECT_KEYS: &[&str] = &["clips", "sound"];
 
-/// More stages than these in one pipeline are a data set in disguise.
+/// A pipeline with more stages than this is a data set in disguise.
 pub const MOST_STAGES: usize = 10_000;
 
 #[derive(Default)]
@@ -224,7 +224,7 @@ fn expect_table(entry: Entry, problems: &mut Collector) -> Option<(Spanned<Strin
     }
 }
 
-/// Names appear in paths, references and on terminals.
+/// Names appear in paths, in references and on terminals.
 fn check_name(name: &Spanned<String>, what: &str, problems: &mut Collector) {
     if is_name(&name.value) || name.value.chars().any(char::is_control) {
         return;

@@ -1,20 +1,20 @@
-//! Least squares over any number of observations in the room of six sums.
+//! Least squares over any number of observations, stored as six sums.
 
 use serde::{Deserialize, Serialize};
 use stage_core::estimate::Figure;
 
-/// When more observations than these have come in, all count half: what is new counts more.
+/// Above this number of observations, all old ones count half, so that new ones count more.
 const MOST: f64 = 4096.0;
-/// Below so many observations their spread says little.
+/// Below this number of observations, their spread means little.
 const FEW: f64 = 3.0;
-/// What is added to the band, as a part of the figure, while there are few.
+/// The relative widening of the band while there are few observations.
 const DOUBT: f64 = 0.5;
 /// Standard errors on either side.
 const WIDTH: f64 = 2.0;
-/// A spread of sizes below this part of their squares is rounding.
+/// A spread of sizes below this share of their squares is rounding.
 const ROUNDING: f64 = 1e-9;
 
-/// What a quantity was for things of a size: `y` by `x`.
+/// A quantity `y` for things of size `x`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Line {
     pub count: f64,
@@ -76,8 +76,8 @@ impl Line {
         self.x / self.count.max(1.0)
     }
 
-    /// What is expected of so many things of that summed size. The band has what single things
-    /// differ by, and `doubt`, a part of the figure, for what no spread of the past shows.
+    /// The expected value for this number of things with this total size. The band covers the
+    /// variation between things, and `doubt`, a relative error that past values do not show.
     pub fn total(&self, count: f64, size: f64, doubt: f64) -> Option<Figure> {
         if self.is_empty() {
             return None;
@@ -91,7 +91,7 @@ impl Line {
         Some(Figure::around(likely, WIDTH * spread + doubt * likely))
     }
 
-    /// Neither a start below nothing nor larger things that take less is believed.
+    /// A negative intercept and a negative slope are rejected.
     fn fit(&self) -> Fit {
         let Line { count, x, xx, y, xy, yy } = *self;
         let sizes = xx - x * x / count;

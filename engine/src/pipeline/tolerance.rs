@@ -1,4 +1,4 @@
-//! The number of items that a stage may set aside before it fails.
+//! The number of items that a stage may quarantine before it fails.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use std::fmt;
 /// be exceeded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
-    /// The share of all items that may be set aside, 0 to 1.
+    /// The allowed share of all items, 0 to 1.
     pub share: f64,
-    /// Up to this many may be set aside whatever their share is, as long as other items are
-    /// left. `None` where the manifest names the share.
+    /// This number of items is always allowed, as long as other items are left. `None` if the
+    /// manifest gives the share.
     pub few: Option<u64>,
 }
 
 impl Tolerance {
-    /// The default, if the manifest names no share.
+    /// The default, if the manifest gives no share.
     pub const USUAL: Tolerance = Tolerance { share: 0.05, few: Some(3) };
 
     pub fn of_share(share: f64) -> Tolerance {

@@ -1,4 +1,4 @@
-//! Files and folders that are not there yet: a plan can be made without them, a run cannot.
+//! Files and folders that do not exist yet: a plan can be made without them, a run cannot.
 
 use camino::Utf8PathBuf;
 use stage_core::{ParameterType, ParameterValue};
@@ -8,7 +8,7 @@ use crate::pipeline::{Reference, StageSpec};
 use crate::reason::Reason;
 
 impl<'a> Planner<'a> {
-    /// A file that the stage reads and that is not there.
+    /// A missing input file of the stage.
     pub fn absent(&self, spec: &StageSpec) -> Option<&'a Utf8PathBuf> {
         let pipeline = self.pipeline;
         let mut absent = pipeline.absent.iter();
@@ -40,7 +40,7 @@ impl<'a> Planner<'a> {
 }
 
 impl StagePlan {
-    /// A stage that reads a file that is not there yet.
+    /// The plan of a stage with a missing input file.
     pub fn without_file(path: &Utf8PathBuf) -> StagePlan {
         let stages = vec![format!("`{path}`, which is not there")];
         StagePlan {

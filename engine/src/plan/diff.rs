@@ -1,4 +1,4 @@
-//! What changed between the last run's state of a stage and the present one, as reasons.
+//! The differences between the last run's state of a stage and the present one, as reasons.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::reason::Reason;
 use crate::record::LastRecord;
 use crate::store::{ReadError, Store};
 
-/// How many items are named before only totals are given.
+/// The number of items that are named before only totals are given.
 const EXAMPLES: usize = 3;
 
 /// The differences between two data sets.
@@ -22,7 +22,7 @@ pub struct DatasetDiff {
     pub added: Vec<Arc<str>>,
     pub removed: Vec<Arc<str>>,
     pub changed: Vec<FieldChange>,
-    /// How many items differ in a field that is read.
+    /// The number of items that differ in a field that is read.
     pub changed_items: u64,
     pub same: u64,
 }
@@ -255,7 +255,7 @@ fn compare_roots(
     let before = reasons.len();
     match compare_datasets(store, old, new, reads) {
         Ok(diff) => diff.reasons(port, reasons),
-        // The old table has been collected: that it was another one is all that is left to say.
+        // The old table has been collected: only the fact that it differed is left.
         Err(_) => {
             let (old, new) =
                 (format!("data set {}", old.short()), format!("data set {}", new.short()));

@@ -1,5 +1,5 @@
-//! What the last run made of a bucket. An item that is as it was then has the outcome that it had
-//! then, so only the others are looked up one by one.
+//! The outcomes of a bucket in the last run. An unchanged item has the same outcome as then, so
+//! only the others are looked up one by one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use super::planner::PlanError;
 use crate::record::{CHUNK, ChunkRecord, LastRecord, decode};
 use crate::store::Store;
 
-/// What arrived at a stage at its last run.
+/// The inputs of a stage in its last run.
 pub struct Earlier<'a> {
     store: &'a Store,
     job: Digest,
     arrived: Dataset,
 }
 
-/// The items of a bucket then, and what became of them.
+/// The items of a bucket then, and their outcomes.
 pub struct Outcomes {
     arrived: HashMap<Arc<str>, Item>,
     left: HashMap<Arc<str>, Item>,
@@ -29,7 +29,7 @@ pub struct Outcomes {
 }
 
 impl<'a> Earlier<'a> {
-    /// None where nothing is kept that could be of use.
+    /// None if nothing useful is stored.
     pub fn new(
         store: &'a Store,
         job: Digest,
@@ -43,7 +43,7 @@ impl<'a> Earlier<'a> {
         }
     }
 
-    /// What became of a bucket of a data set with as many bits.
+    /// The outcomes of a bucket in a data set with this number of bits.
     pub fn outcomes(&self, bits: u8, number: u32) -> Result<Option<Outcomes>, PlanError> {
         let at = self.arrived.buckets.binary_search_by_key(&number, |bucket| bucket.number);
         let (true, Ok(at)) = (bits == self.arrived.bits, at) else { return Ok(None) };
@@ -69,7 +69,7 @@ impl<'a> Earlier<'a> {
 }
 
 impl Outcomes {
-    /// The outcome of an item that is in every field what it was then.
+    /// The outcome of an item with the same fields as then.
     pub fn of(&self, item: &Item) -> Option<ItemPlan> {
         self.arrived.get(&item.id).filter(|before| *before == item)?;
         if let Some(left) = self.left.get(&item.id) {

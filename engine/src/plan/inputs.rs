@@ -1,4 +1,4 @@
-//! What arrives at a stage: its inputs by content, and the key that follows from them.
+//! The inputs of a stage by content, and the key that follows from them.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::plan::planner::PlanError;
 use crate::record::{MEMO, PortValue};
 use crate::store::Store;
 
-/// The port on which the items of an item stage arrive.
+/// The port that the items of an item stage arrive on.
 pub const ITEMS: &str = "input";
 
-/// What the references of a stage stand for at the moment.
+/// The present values of a stage's references.
 pub struct Arriving<'a> {
     pipeline: &'a Pipeline,
     pub spec: &'a StageSpec,
@@ -63,7 +63,7 @@ impl Arrived<'_> {
     }
 }
 
-/// Gathers what stands behind every reference of a stage.
+/// Collects the values of all references of a stage.
 pub fn arriving<'a>(
     pipeline: &'a Pipeline,
     stages: &'a [StagePlan],
@@ -88,7 +88,7 @@ pub fn arriving<'a>(
     Arriving { pipeline, spec, ports: spec.inputs.iter().map(port).collect() }
 }
 
-/// How many items arrive at a stage on all its ports, as far as is known.
+/// The number of items on all ports of a stage, as far as it is known.
 pub fn arriving_items(pipeline: &Pipeline, stages: &[StagePlan], id: StageId) -> u64 {
     let inputs = pipeline.stage(id).inputs.values();
     let items = |reference: &Reference| match reference {
@@ -103,7 +103,7 @@ pub fn arriving_items(pipeline: &Pipeline, stages: &[StagePlan], id: StageId) ->
 }
 
 impl Arriving<'_> {
-    /// The stages whose outcome is needed before this one has a key.
+    /// The stages that must finish before this one has a key.
     pub fn missing(&self, items_may_come: bool) -> Vec<StageId> {
         let mut missing = Vec::new();
         for (port, arrived) in &self.ports {
@@ -117,7 +117,7 @@ impl Arriving<'_> {
         missing
     }
 
-    /// What arrives as items at an item stage.
+    /// The items that arrive at an item stage.
     pub fn items(&self) -> Option<&Planned> {
         match self.ports.get(ITEMS)?.first()? {
             Arrived::Stage { value, .. } => Some(value),
@@ -227,8 +227,8 @@ fn with_rejects(digest: Digest, rejects: &[(std::sync::Arc<str>, Reject)]) -> Di
     sink.finish()
 }
 
-/// The digest of the part of a data set that a stage reads. Kept in the ledger, since it needs
-/// every item to be looked at.
+/// The digest of the part of a data set that a stage reads. Stored in the ledger, since computing
+/// it reads every item.
 fn projection(
     store: &Store,
     root: Digest,
@@ -285,7 +285,7 @@ pub fn planned(value: &PortValue) -> Planned {
     }
 }
 
-/// Names for a reason.
+/// Stage names for a reason.
 pub fn names(pipeline: &Pipeline, stages: &[StageId]) -> Vec<String> {
     stages.iter().map(|id| pipeline.stage(*id).name.clone()).collect()
 }

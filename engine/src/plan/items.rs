@@ -1,4 +1,4 @@
-//! The plan of an item stage: whole buckets first, then item by item where they differ.
+//! The plan of an item stage: whole buckets first, then single items where they differ.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::pipeline::{Reads, StageSpec};
 use crate::record::{CHUNK, ChunkRecord, ItemRecord, decode};
 use crate::store::{ItemState, Store};
 
-/// What an item stage reads of each item.
+/// The fields that an item stage reads of each item.
 pub fn item_reads(spec: &StageSpec) -> ItemReads {
     match spec.inputs.get(super::inputs::ITEMS).map(|input| &input.reads) {
         Some(Reads::Fields { names, id }) => ItemReads::new(names, *id),
@@ -21,7 +21,7 @@ pub fn item_reads(spec: &StageSpec) -> ItemReads {
     }
 }
 
-/// The counts that go with an item plan.
+/// The counts of an item plan.
 #[derive(Default)]
 pub struct ItemCounts {
     pub todo: u64,
@@ -35,10 +35,9 @@ pub struct ItemPlanner<'a> {
     pub store: &'a Store,
     pub job: Digest,
     pub reads: ItemReads,
-    /// What the last run made of the items; nothing where every blob of a known outcome is looked
-    /// for.
+    /// The outcomes of the last run; None if every blob of a known outcome is checked.
     pub earlier: Option<Earlier<'a>>,
-    /// Look for every blob of a known outcome: something is known to be lost.
+    /// Check every blob of a known outcome: some object is known to be lost.
     pub deep: bool,
 }
 
@@ -106,8 +105,7 @@ impl ItemPlanner<'_> {
         Ok(known)
     }
 
-    /// Whether all is there that the outcome of a bucket refers to. Whether its chunk is comes
-    /// next of what is handed in.
+    /// Tests if all objects of a bucket's outcome exist. The next value of `there` is for its chunk.
     fn holds(
         &self,
         record: &ChunkRecord,
@@ -192,7 +190,7 @@ fn plan_item(item: Item, key: Digest, known: ItemState, lost: &mut Vec<Digest>) 
     }
 }
 
-/// The item that leaves a stage: what arrived, with the fields that the stage wrote.
+/// The output item of a stage: the input with the fields that the stage wrote.
 pub fn merged(mut item: Item, written: stage_core::Fields) -> Item {
     for (name, value) in written.iter() {
         item.fields.set(name.clone(), value.clone());
@@ -209,7 +207,7 @@ fn take_known(bucket: Bucket, record: ChunkRecord, work: &mut ItemWork, counts: 
 }
 
 impl ItemWork {
-    /// What the stages below will get, as far as is known.
+    /// The input of downstream stages, as far as it is known.
     pub fn output(&self) -> PartialDataset {
         let mut buckets: Vec<PartialBucket> =
             self.closed.iter().copied().map(PartialBucket::Closed).collect();
@@ -225,7 +223,7 @@ impl ItemWork {
         PartialDataset { bits: self.bits, buckets }
     }
 
-    /// Nothing is to do and nothing to come: only the tables have to be written.
+    /// Nothing to execute and nothing pending: only the tables have to be written.
     pub fn is_settled(&self) -> bool {
         let known = |item: &ItemPlan| matches!(item, ItemPlan::Known(_) | ItemPlan::Rejected(..));
         self.open.iter().all(|bucket| bucket.items.iter().all(known))

@@ -12,8 +12,8 @@ use crate::pipeline::{Reads, StageSpec};
 use crate::record::{Aside, StageRecord};
 use crate::store::Store;
 
-/// The items of a data set in the order in which a stage that works on all of them gets them, each
-/// with the part that the stage sees.
+/// The items of a data set in the order in which a stage on whole data sets gets them, each with
+/// the part that the stage sees.
 pub struct Names(Vec<(Option<Digest>, Arc<str>)>);
 
 impl Names {
@@ -38,7 +38,7 @@ impl Names {
         self.0.len()
     }
 
-    /// True when other names would be the same input.
+    /// True if other names would be the same input.
     pub fn may_change(&self) -> bool {
         self.0.iter().any(|(seen, _)| seen.is_some())
     }
@@ -48,7 +48,7 @@ impl Names {
         self.0.get(place).map(|(seen, name)| (*seen, name))
     }
 
-    /// The names by the part that is seen; equal items have several.
+    /// Names by the part that is seen; equal items have several.
     fn by_content(self) -> BTreeMap<Digest, Vec<Arc<str>>> {
         let mut names: BTreeMap<Digest, Vec<Arc<str>>> = BTreeMap::new();
         for (seen, name) in self.0.into_iter().rev() {
@@ -58,8 +58,8 @@ impl Names {
     }
 }
 
-/// The record with the present names of the items that it has set aside: they may have been renamed
-/// since, which does not change the outcome.
+/// The record with the present names of its quarantined items: they may have been renamed since,
+/// which does not change the outcome.
 pub fn with_names_of(
     store: &Store,
     spec: &StageSpec,

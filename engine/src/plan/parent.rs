@@ -1,4 +1,4 @@
-//! What training goes on from: the model that a stage gave before, and its own checkpoints.
+//! The parent of a training: the model that the stage gave before, and its own checkpoints.
 
 use cache::Digest;
 use stage_core::catalogue::ON_CHANGE;
@@ -13,8 +13,8 @@ use crate::record::{LastRecord, PARENT, PortValue, decode, encode, parent_key};
 use crate::run::training::{checkpoints, is_there};
 
 impl Planner<'_> {
-    /// The key of the outcome that a stage goes on from when its own key has none: the one
-    /// that an earlier run chose for the same inputs, else what the stage gave last.
+    /// The key of the parent outcome for a stage without an outcome of its own: the one that an
+    /// earlier run chose for the same inputs, else the last outcome of the stage.
     pub fn parent_of(
         &self,
         spec: &StageSpec,
@@ -45,14 +45,15 @@ impl Planner<'_> {
         Ok(chosen.and_then(|bytes| decode(&bytes)))
     }
 
-    /// Whether there is something to go on from: what was made of the parent, or the parent.
+    /// Tests if there is something to continue from: the outcome under this parent, or the parent
+    /// itself.
     fn can_go_on(&self, base: &Keyed, parent: &Digest) -> Result<bool, PlanError> {
         let child = base.clone().with_parent(*parent).digest;
         Ok(self.known(&child, &mut Vec::new())?.is_some()
             || self.known(parent, &mut Vec::new())?.is_some())
     }
 
-    /// Keeps the choice, so that the same inputs are gone on with from the same parent.
+    /// Stores the choice, so that the same inputs continue from the same parent.
     pub fn choose_parent(&self, spec: &StageSpec, keyed: &Keyed) -> Result<(), PlanError> {
         if let Some(parent) = &keyed.key.parent {
             let base = without_parent(&keyed.key).digest();
@@ -62,7 +63,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The key of the parent, and the artifact that it gave.
+    /// The key of the parent, and its artifact.
     pub fn parent(
         &self,
         spec: &StageSpec,
@@ -78,7 +79,7 @@ impl Planner<'_> {
         Ok(artifacts.next().map(|fields| (parent, fields)))
     }
 
-    /// Says so when the work was begun before.
+    /// Adds a reason if the work was begun before.
     pub fn tell_of_checkpoint(
         &self,
         keyed: &Keyed,

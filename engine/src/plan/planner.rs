@@ -1,4 +1,4 @@
-//! Makes the plan: one walk over the stages in order, each from what arrives at it.
+//! Makes the plan: one walk over the stages in topological order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::record::{LAST, LastRecord, PortValue, STAGE, StageRecord, decode, las
 use crate::source;
 use crate::store::{ReadError, Store};
 
-/// Why a plan cannot be made.
+/// An error that prevents a plan.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     #[error(transparent)]
@@ -34,7 +34,7 @@ pub enum PlanError {
     Stage(#[from] StageError),
 }
 
-/// What an item stage needs to be planned again while a run goes on.
+/// The state for planning stages, also again during a run.
 pub struct Planner<'a> {
     pub engine: &'a Engine,
     pub pipeline: &'a Pipeline,
@@ -45,21 +45,21 @@ pub struct Planner<'a> {
     pub assets: BTreeMap<String, Fields>,
     /// The content of `File` parameters, by stage.
     pub files: Vec<BTreeMap<String, Blob>>,
-    /// Something is known to be lost: look for every blob.
+    /// An object is known to be lost: check every blob.
     pub deep: bool,
-    /// Hash every source file, whatever its stat says.
+    /// Hash every source file, even if its stat is unchanged.
     pub verify: bool,
-    /// What is seen becomes what the last run saw.
+    /// The observations are stored as those of the last run.
     pub is_run: bool,
 }
 
-/// How often a plan is made again because an object turned out to be lost.
+/// The number of times that a plan is made again because an object turned out to be lost.
 const ATTEMPTS: usize = 8;
-/// So many losses are taken one by one; after that the whole cache is looked through.
+/// The number of losses that are handled one by one; after that the whole cache is verified.
 const PATIENCE: usize = 3;
 
-/// Sets aside all that is damaged, so that everything that has to be made again is known at
-/// once. What is damaged in one place is likely to be damaged in others.
+/// Quarantines all damaged objects, so that everything that has to be made again is known at once.
+/// Damage in one place is likely to mean damage in others.
 pub fn look_through(cache: &Cache, sink: Sink) -> Result<(), CacheError> {
     if cache.is_read_only() {
         return Ok(());
@@ -70,7 +70,7 @@ pub fn look_through(cache: &Cache, sink: Sink) -> Result<(), CacheError> {
     cache.verify(options, &|_, _| {}).map(drop)
 }
 
-/// The memo of the files' stats saves work and decides nothing.
+/// The stat index saves work and decides nothing.
 pub fn unsaved(error: &CacheError) -> Event {
     let message = format!(
         "what was seen of the files cannot be kept, so the next run reads them again: {}",
@@ -100,7 +100,7 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Plans the targets and what they need; everything when there are none.
+    /// Plans the targets and their upstream stages; everything if there are no targets.
     pub fn plan(&mut self, targets: &[StageId], sink: Sink) -> Result<Plan, EngineError> {
         for at in 1..ATTEMPTS {
             if at == PATIENCE {
@@ -133,7 +133,7 @@ impl<'a> Planner<'a> {
             stages.push(plan.map_err(|error| (spec.name.clone(), error))?);
         }
         match self.save_index() {
-            // The next look hashes it again.
+            // The next scan hashes it again.
             Err(error) if error.machine_fault().is_some() => {
                 if self.is_run {
                     sink(unsaved(&error));
@@ -259,7 +259,7 @@ impl<'a> Planner<'a> {
         lost.dedup();
         let seconds = last.as_ref().and_then(|last| self.seconds(last)).unwrap_or(0.0);
         let quarantined = counts.rejects.len() as u64;
-        // Of a stage that fails by what it has set aside nothing is settled.
+        // A stage that fails by its quarantine limit has no settled outcome.
         let is_exceeded =
             work.is_settled() && spec.policy.quarantine.is_exceeded(quarantined, counts.reused);
         if let (Some(keyed), true, false) = (&keyed, work.is_settled(), is_exceeded) {
@@ -297,7 +297,7 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// A stored outcome whose objects are there.
+    /// A stored outcome with all its objects.
     pub fn known(
         &self,
         key: &Digest,
@@ -313,7 +313,7 @@ impl<'a> Planner<'a> {
         Ok(lost.is_empty().then_some(record))
     }
 
-    /// The stored outcome of a stage that works on all items together, with their present names.
+    /// The stored outcome of a stage on whole data sets, with the present names of its items.
     fn known_outcome(
         &self,
         spec: &StageSpec,
@@ -324,7 +324,7 @@ impl<'a> Planner<'a> {
         known.map(|record| with_names_of(&self.store, spec, keyed, record)).transpose()
     }
 
-    /// The same, unless more items were set aside than the stage may.
+    /// The same, unless more items were quarantined than the stage allows.
     pub fn known_whole(
         &self,
         spec: &StageSpec,
@@ -377,7 +377,7 @@ impl<'a> Planner<'a> {
         Some(decode::<StageRecord>(&record)?.seconds)
     }
 
-    /// The time for so many items at the pace of the last run.
+    /// The time for this number of items at the pace of the last run.
     fn item_seconds(&self, last: Option<&LastRecord>, items: u64) -> f64 {
         let record = last.and_then(|last| {
             let record = self.store.cache().get(STAGE, &last.key.digest()).ok()??;
@@ -391,7 +391,7 @@ impl<'a> Planner<'a> {
         files.map(|(name, blob)| (name.clone(), blob.digest)).collect()
     }
 
-    /// Assets and `File` parameters: content first, from the memo where it holds.
+    /// Assets and `File` parameters: their content, from the stat index if it is valid.
     fn look_at_files(&mut self, wanted: &BTreeSet<StageId>, sink: Sink) -> Result<(), PlanError> {
         for (name, asset) in &self.pipeline.assets {
             if self.is_absent(&asset.path) {
@@ -442,7 +442,7 @@ impl<'a> Planner<'a> {
         for (scan, section) in self.seen.drain(..) {
             index.put_section(scan, section);
         }
-        // What is saved already is taken in.
+        // Objects that are stored already are reused.
         let saved = index.save(self.store.cache());
         let index = Arc::new(index);
         self.store = Store::new(self.store.cache().clone(), &self.pipeline.base, index.clone());
@@ -495,7 +495,7 @@ pub fn main_output(spec: &StageSpec, value: Planned) -> BTreeMap<&'static str, P
 }
 
 impl StagePlan {
-    /// A stage that nobody asked for.
+    /// A stage outside the targets.
     pub fn unwanted() -> StagePlan {
         StagePlan {
             verdict: Verdict::Unknown,

@@ -1,4 +1,4 @@
-//! Why a stage has something to do.
+//! The reasons why a stage has work.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::record::{LastRecord, Previous};
 use crate::store::Store;
 
 impl Planner<'_> {
-    /// Why the key has no stored outcome.
+    /// The reasons why the key has no stored outcome.
     pub fn reasons(
         &self,
         spec: &StageSpec,
@@ -28,7 +28,7 @@ impl Planner<'_> {
         reasons_from(spec, differences.as_ref(), lost, todo)
     }
 
-    /// Reasons while the items are still on their way: settings and artifacts can be compared.
+    /// Reasons while items are still pending: settings and artifacts can be compared.
     pub fn pending_reasons(
         &self,
         spec: &StageSpec,
@@ -58,7 +58,7 @@ impl Planner<'_> {
     }
 }
 
-/// What differs from the state that the last run left.
+/// The differences from the state after the last run.
 pub fn differences(
     store: &Store,
     spec: &StageSpec,
@@ -93,8 +93,8 @@ pub fn beside_items(
     differences(store, spec, &before, &now)
 }
 
-/// The differences from the last run's state, which is none where the stage was never run, as the
-/// reasons why there is no outcome.
+/// The differences from the last run's state, as the reasons why there is no outcome. None if the
+/// stage never ran.
 pub fn reasons_from(
     spec: &StageSpec,
     differences: Option<&(u64, Vec<Reason>)>,

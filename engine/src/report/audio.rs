@@ -1,5 +1,5 @@
-//! Recordings inside the page: as FLAC, which every browser plays and which loses nothing, with a
-//! picture of the sound. The page has room for so much of them; who asks first is served first.
+//! Recordings inside the page, with a picture of the waveform: FLAC, which is lossless and which
+//! every browser plays. Their total size is limited; the first ones requested are included.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use stage_speech::audio::decode::{Limits, Options, decode};
 
 use crate::store::Store;
 
-/// The most bytes of all recordings together, as they stand in the page.
+/// The limit for all recordings together, in bytes as they are in the page.
 pub const ROOM: usize = 12 << 20;
-/// Longer recordings are not for a page.
+/// Longer recordings are left out.
 const LONGEST_SECONDS: f64 = 120.0;
-/// How many peaks the picture has.
+/// The number of peaks in the picture.
 const PEAKS: usize = 72;
 
-/// A recording as the page has it.
+/// A recording on the page.
 #[derive(Debug, PartialEq)]
 pub struct Recording {
-    /// Its place among the recordings of the page.
+    /// Its index among the recordings of the page.
     pub number: usize,
     /// FLAC in base64.
     pub data: String,
@@ -36,13 +36,13 @@ pub struct Recording {
     pub peaks: Vec<f32>,
 }
 
-/// What became of the wish for a recording.
+/// The result of a request for a recording.
 #[derive(Clone, Debug)]
 pub enum Heard {
     Here(Arc<Recording>),
     /// The page is full.
     NoRoom,
-    /// It is no longer kept, or is no recording, for this reason.
+    /// It is no longer in the cache, or not a recording, for this reason.
     Not(String),
 }
 
@@ -60,12 +60,12 @@ impl Album<'_> {
         Album { store, room, known: BTreeMap::new(), recordings: Vec::new(), left_out: 0 }
     }
 
-    /// Those that are on the page, each once.
+    /// The recordings on the page, each once.
     pub fn recordings(&self) -> &[Arc<Recording>] {
         &self.recordings
     }
 
-    /// The recording, if there is room for it. One that is asked for again takes no more room.
+    /// The recording, if it fits. A second request for it takes no more space.
     pub fn hear(&mut self, blob: &Blob) -> Heard {
         if let Some(known) = self.known.get(&blob.digest) {
             return known.clone();
@@ -87,7 +87,7 @@ impl Album<'_> {
         match Recording::of(&bytes, self.recordings.len()) {
             Err(why) => Heard::Not(why),
             Ok(recording) if recording.data.len() > self.room => {
-                // A shorter one may still fit, but a page that has most is full.
+                // A shorter one may still fit, but a nearly full page is treated as full.
                 self.room = if self.room < ROOM / 50 { 0 } else { self.room };
                 Heard::NoRoom
             }
@@ -102,7 +102,7 @@ impl Album<'_> {
 }
 
 impl Recording {
-    /// What of a recording can be read, even where it is cut short.
+    /// The readable part of a recording, even if it is truncated.
     fn of(bytes: &[u8], number: usize) -> Result<Recording, String> {
         let limits = Limits { seconds: LONGEST_SECONDS, ..Limits::default() };
         let options = Options { allow_truncated: true, limits, ..Options::default() };
@@ -127,7 +127,8 @@ fn flac(samples: &[i32], channels: usize, rate: u32) -> Result<Vec<u8>, String> 
     let failed = |error: String| format!("it cannot be encoded: {error}");
     let mut stream = flacenc::encode_with_fixed_block_size(&config, source, config.block_size)
         .map_err(|error| failed(error.to_string()))?;
-    // The shorter last block does not count: else the head says that the blocks have no fixed size.
+    // The shorter last block does not count: otherwise the header would declare a variable block
+    // size.
     let sized = stream.stream_info_mut().set_block_sizes(config.block_size, config.block_size);
     sized.map_err(|error| failed(error.to_string()))?;
     let mut sink = ByteSink::new();

@@ -1,29 +1,29 @@
-//! Charts as SVG inside the page. Colours are the page's: what is drawn here in a colour of
-//! [`INK`] and its like is given the colour of the theme by the style sheet.
+//! Charts as SVG inside the page. [`INK`] and similar colours are placeholders that the style sheet
+//! replaces by colours of the theme.
 
 use std::ops::Range;
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// Twice the size at which it is shown, since coordinates are whole numbers.
+/// Twice the displayed size, since coordinates are integers.
 const SIZE: (u32, u32) = (1200, 480);
 const LETTERS: u32 = 28;
 
-/// Stand for colours of the style sheet, which knows them by these values.
+/// Placeholders for colours of the style sheet, which selects them by these values.
 const GRID: RGBColor = RGBColor(1, 1, 1);
 const INK: RGBColor = RGBColor(2, 2, 2);
 const SERIES: [RGBColor; 4] =
     [RGBColor(3, 3, 3), RGBColor(4, 4, 4), RGBColor(5, 5, 5), RGBColor(6, 6, 6)];
 
-/// A line of a chart. Neighbouring points are averaged where there are more than a page can show.
+/// A line of a chart. Neighbouring points are averaged if there are more than a page can show.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Curve {
     pub name: String,
     pub points: Vec<(f64, f64)>,
 }
 
-/// The most points that a line is drawn with.
+/// The most points of a line.
 const POINTS: usize = 400;
 /// The most lines in one chart; as many as there are colours.
 pub const LINES: usize = SERIES.len();
@@ -46,7 +46,8 @@ impl Curve {
     }
 }
 
-/// Curves over a common axis; at most [`LINES`] of them are drawn. `None` where there is nothing to see.
+/// Curves over a common axis; at most [`LINES`] of them are drawn. `None` if there is nothing to
+/// show.
 pub fn lines(curves: &[Curve]) -> Option<String> {
     let curves: Vec<Vec<(f64, f64)>> = curves.iter().take(LINES).map(Curve::thinned).collect();
     let all = || curves.iter().flatten().copied();
@@ -63,7 +64,7 @@ pub fn lines(curves: &[Curve]) -> Option<String> {
     })
 }
 
-/// How often values of each size occur. `None` without finite values.
+/// A histogram. `None` without finite values.
 pub fn histogram(values: &[f64]) -> Option<String> {
     let bars = Bars::of(values)?;
     let highest = bars.counts.iter().copied().max().unwrap_or(0);
@@ -81,7 +82,7 @@ pub fn histogram(values: &[f64]) -> Option<String> {
     })
 }
 
-/// Values counted in parts of equal width.
+/// Values counted in bins of equal width.
 #[derive(Debug, PartialEq)]
 struct Bars {
     range: Range<f64>,
@@ -92,11 +93,11 @@ impl Bars {
     fn of(values: &[f64]) -> Option<Bars> {
         let finite = || values.iter().copied().filter(|value| value.is_finite());
         let mut range = range(finite())?;
-        // As many as leave each something to count.
+        // As many bins as still have some values each.
         let wanted = (2.0 * (finite().count() as f64).sqrt()).round().clamp(BARS.0, BARS.1);
         let mut bars = wanted;
         if finite().all(|value| value.fract() == 0.0) && range.end < 1e9 {
-            // Else whole numbers would fall into some bars more often than into others.
+            // Otherwise integers would fall into some bins more often than into others.
             let width = ((range.end - range.start + 1.0) / wanted).ceil();
             let least = range.start.ceil();
             bars = ((range.end.floor() - least + 1.0) / width).ceil();
@@ -111,18 +112,17 @@ impl Bars {
     }
 }
 
-/// From the least to the greatest; a little around where they are one.
+/// From the smallest to the largest value, widened if they are equal.
 fn range(values: impl Iterator<Item = f64> + Clone) -> Option<Range<f64>> {
     let least = values.clone().reduce(f64::min)?;
     let most = values.reduce(f64::max)?;
     let around = if least == most { least.abs().max(1.0) * 0.05 } else { 0.0 };
     let range = least - around..most + around;
-    // Beyond this the axis has no steps any more.
+    // Beyond this, the axis cannot be divided.
     ((range.end - range.start).is_normal() && range.end.abs() < 1e15).then_some(range)
 }
 
-/// With a little room; what hardly moves is shown as hardly moving, since no label could tell its
-/// values apart.
+/// Adds a margin. Nearly constant values get a wide range, since labels could not tell them apart.
 fn padded(range: &Range<f64>) -> Range<f64> {
     let (width, largest) = (range.end - range.start, range.start.abs().max(range.end.abs()));
     let padding = (width * 0.04).max((largest * 0.1 - width) / 2.0);
@@ -136,7 +136,7 @@ type Plane<'a, 'b> = ChartContext<
 >;
 type Drawn<'b> = Result<(), DrawingAreaErrorKind<<SVGBackend<'b> as DrawingBackend>::ErrorType>>;
 
-/// A chart with its axes; `None` where the library cannot draw it.
+/// A chart with its axes; `None` if the library cannot draw it.
 fn draw(
     x: Range<f64>,
     y: Range<f64>,
@@ -173,7 +173,7 @@ fn draw(
     Some(svg)
 }
 
-/// A label with the digits that tell it from the next one.
+/// A label with enough digits to differ from the next one.
 fn shown(value: f64, axis: &Range<f64>) -> String {
     let step = (axis.end - axis.start) / 8.0;
     let largest = axis.start.abs().max(axis.end.abs());

@@ -1,4 +1,4 @@
-//! The data set: what is known of the recordings that somebody made.
+//! The data set: the known facts about the user's recordings.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use super::seen::{AUDIO, Seen};
 use crate::pipeline::{StageId, StageSpec};
 use crate::store::ReadError;
 
-/// The recordings that come from one source.
+/// The recordings of one source.
 pub struct Corpus {
     /// The stage that read them.
     pub source: String,
     pub clips: Vec<Clip>,
 }
 
-/// One recording, with what the stages have found out about it.
+/// One recording, with the results of the stages.
 #[derive(Clone, Debug, Default)]
 pub struct Clip {
     pub id: Arc<str>,
@@ -27,12 +27,12 @@ pub struct Clip {
     audio: Option<Arc<Blob>>,
 }
 
-/// Something that can be told of each clip as a number.
+/// A numeric measure of a clip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
     Seconds,
     Characters,
-    /// Characters a second.
+    /// Characters per second.
     Pace,
     Snr,
     Loudness,
@@ -62,7 +62,7 @@ impl Measure {
         }
     }
 
-    /// What is odd about the clips at both ends.
+    /// Names for the clips at both ends of the measure.
     pub fn ends(self) -> Option<(&'static str, &'static str)> {
         match self {
             Measure::Seconds => Some(("shortest", "longest")),
@@ -74,7 +74,7 @@ impl Measure {
     }
 }
 
-/// The fields that measures are read from, as `audio.check` and its like write them.
+/// The fields that measures are read from, as written by `audio.check` and similar stages.
 const READ: [&str; 3] = ["seconds", "snr", "rms_dbfs"];
 
 impl Clip {
@@ -92,7 +92,7 @@ impl Clip {
         }
     }
 
-    /// Takes over what a later stage says.
+    /// Adds the fields of a later stage.
     fn learn(&mut self, fields: &Fields) {
         for name in READ {
             if let Some(number) = fields.number(name).filter(|number| number.is_finite()) {
@@ -125,7 +125,7 @@ pub fn corpora(seen: &Seen) -> Result<Vec<Corpus>, ReadError> {
     Ok(found.into_iter().map(corpus).filter(|corpus| !corpus.clips.is_empty()).collect())
 }
 
-/// Whether the stage has something to say of clips that the stages above it had not.
+/// Tests if the stage adds information about clips that its upstream stages did not have.
 fn tells(spec: &StageSpec) -> bool {
     let writes = spec.kind.outputs.first().map_or(&[][..], |port| port.writes);
     let is_told = |(name, field): &(&str, FieldType)| match field {
@@ -136,7 +136,7 @@ fn tells(spec: &StageSpec) -> bool {
     spec.kind.work == Work::Source || writes.iter().any(is_told)
 }
 
-/// The source of the recordings that a stage carries on; `None` where a model made them.
+/// The source of the recordings that a stage passes on; `None` if a model made them.
 fn recorded_by(seen: &Seen, spec: &StageSpec) -> Option<StageId> {
     if seen.speaks(spec) {
         return None;
@@ -147,7 +147,7 @@ fn recorded_by(seen: &Seen, spec: &StageSpec) -> Option<StageId> {
     }
 }
 
-/// What a measure comes to over a corpus.
+/// The statistics of a measure over a corpus.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     pub clips: usize,
@@ -181,7 +181,7 @@ impl Corpus {
         })
     }
 
-    /// Clips and seconds of each speaker, the most first. Clips without a speaker are not here.
+    /// Clips and seconds of each speaker, the largest first. Clips without a speaker are missing.
     pub fn speakers(&self) -> Vec<(Arc<str>, u64, f64)> {
         let mut speakers: BTreeMap<Arc<str>, (u64, f64)> = BTreeMap::new();
         for clip in &self.clips {
@@ -196,14 +196,14 @@ impl Corpus {
         speakers
     }
 
-    /// The clips at the ends of each measure, with what they stand out by.
+    /// The clips at the ends of each measure, with the reason.
     pub fn odd(&self, at_each_end: usize) -> Vec<(&'static str, &Clip)> {
         let mut odd = Vec::new();
         for measure in Measure::ALL {
             let Some((low, high)) = measure.ends() else { continue };
             let mut clips: Vec<(f64, &Clip)> =
                 self.clips.iter().filter_map(|clip| Some((clip.measure(measure)?, clip))).collect();
-            // Of fewer every one would be at an end.
+            // With fewer clips, every one would be at an end.
             if clips.len() < 4 * at_each_end {
                 continue;
             }

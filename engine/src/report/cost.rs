@@ -1,4 +1,4 @@
-//! What the run cost, and what it would cost to make everything again.
+//! The cost of the run, and of making everything again.
 
 use cache::CacheError;
 
@@ -10,25 +10,23 @@ use crate::record::{USAGE, decode};
 #[derive(Debug, Default)]
 pub struct Cost {
     pub stages: Vec<StageCost>,
-    /// From the beginning to the end of the run.
+    /// From the start to the end of the run.
     pub run_seconds: f64,
-    /// All runs of this pipeline that the cache knows of, this one included, and how long they
-    /// took.
+    /// All known runs of this pipeline, this one included, and their duration.
     pub runs: usize,
     pub runs_seconds: f64,
-    /// In which GPUs were at work, in this run.
+    /// The time in which GPUs were at work in this run.
     pub gpu_seconds: f64,
     pub price_per_hour: Option<f64>,
 }
 
-/// Work in seconds: of one thread, or of the worker that had it. Stages run side by side, so their
-/// sum is no length of time.
+/// Work in seconds of one thread or worker. Stages run side by side, so the sum is not a duration.
 #[derive(Debug, PartialEq)]
 pub struct StageCost {
     pub stage: String,
     /// In this run.
     pub spent: f64,
-    /// When what there is was made, in whichever run.
+    /// The time of making the present outputs, in any run.
     pub made: f64,
 }
 
@@ -55,7 +53,7 @@ impl Cost {
         })
     }
 
-    /// What so much time costs, where the manifest says what an hour does.
+    /// The price of this time, if the manifest gives a price per hour.
     pub fn money(&self, seconds: f64) -> Option<f64> {
         self.price_per_hour.map(|price| seconds / 3600.0 * price)
     }

@@ -13,7 +13,7 @@ const SCRIPT: &str = include_str!("page.js");
 
 pub fn render(found: &Found, album: &mut Album) -> String {
     let content = content(found, album);
-    // Nobody who puts a script into a text can know a digest of the page around it.
+    // A script inside a text cannot know a digest of the page around it.
     let nonce = Digest::of(content.0.as_bytes()).to_string();
     let rules = format!(
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{nonce}'; \
@@ -56,7 +56,7 @@ fn content(found: &Found, album: &mut Album) -> Markup {
     }
 }
 
-/// Recordings find room in the order in which they matter, which is not that of the page.
+/// Recordings are included in the order of their importance, which differs from that of the page.
 fn sections(found: &Found, album: &mut Album) -> Vec<Section> {
     let samples = view::samples::section(&found.grids, &found.findings, album);
     let aside = view::quarantine::section(&found.aside, album);

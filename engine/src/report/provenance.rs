@@ -1,4 +1,4 @@
-//! Where everything came from: assets, sources, kinds and versions, parameters, licences.
+//! Provenance: assets, sources, kinds and versions, parameters, licences.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::record::PortValue;
 pub struct Provenance {
     pub assets: Vec<AssetOrigin>,
     pub stages: Vec<StageOrigin>,
-    /// Which stages give something under each licence.
+    /// The stages with outputs under each licence.
     pub licenses: BTreeMap<String, Vec<String>>,
 }
 
@@ -27,17 +27,17 @@ pub struct AssetOrigin {
     pub used_by: Vec<String>,
 }
 
-/// What a stage's result was made of.
+/// The inputs of a stage's result.
 #[derive(Debug, Default)]
 pub struct StageOrigin {
     pub stage: String,
     pub kind: String,
     pub version: u32,
     pub key: Option<Digest>,
-    /// The data set or artifact on its first output, by content; of an artifact, its first object.
+    /// The data set or artifact on its first output, by content; for an artifact, its first object.
     pub content: Option<Digest>,
     pub is_source: bool,
-    /// Those that decide what it gives. Secrets are none of them.
+    /// The parameters that determine the output, without secrets.
     pub parameters: Vec<(String, String)>,
     pub files: Vec<(String, Digest)>,
     pub licenses: BTreeSet<String>,
@@ -82,7 +82,7 @@ fn origin(seen: &Seen, stage: &SeenStage) -> StageOrigin {
     let port = spec.kind.outputs.first().map_or("", |port| port.name);
     let value = stage.outcome.as_ref().and_then(|outcome| outcome.outputs.get(port));
     let run_key = seen.run.keys.get(&spec.name).copied();
-    // What is known in words is the present state, which an older run may not have had.
+    // Only the present state is stored in words; an older run may have had another.
     let known = last.filter(|last| run_key.is_none_or(|key| key == last.key.digest()));
     let shown = |parameters: &stage_core::Parameters| {
         let all = parameters.0.iter();

@@ -1,4 +1,4 @@
-//! The items that were set aside, with their reasons.
+//! The quarantined items, with their reasons.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::seen::{AUDIO, Seen, SeenStage};
 use crate::pipeline::StageSpec;
 use crate::store::ReadError;
 
-/// An item that a stage has set aside.
+/// An item that a stage has quarantined.
 pub struct Aside<'a> {
     pub stage: &'a str,
     pub item: &'a str,
@@ -34,7 +34,7 @@ pub fn aside<'a>(seen: &'a Seen) -> Result<Vec<Aside<'a>>, ReadError> {
     Ok(all)
 }
 
-/// How many were set aside for each reason, the most frequent first.
+/// The number of items per reason, the most frequent first.
 pub fn codes<'a>(all: &[Aside<'a>]) -> Vec<(&'a str, usize)> {
     let mut codes: BTreeMap<&str, usize> = BTreeMap::new();
     for aside in all {
@@ -45,7 +45,7 @@ pub fn codes<'a>(all: &[Aside<'a>]) -> Vec<(&'a str, usize)> {
     codes
 }
 
-/// The items as they came to the stage, which is where those are that it set aside.
+/// The items as they arrived at the stage, which also has those that it quarantined.
 fn arrived(seen: &Seen, spec: &StageSpec) -> Result<BTreeMap<Arc<str>, Item>, ReadError> {
     let mut arrived = BTreeMap::new();
     for (above, port) in seen.items_of(spec) {

@@ -1,11 +1,11 @@
-//! What `quality.regression` has found: measures of syntheses held against a run that was good.
+//! The findings of `quality.regression`: measures of syntheses compared with a good run.
 
 use serde_json::Value;
 
 use super::seen::{Seen, json};
 use crate::store::ReadError;
 
-/// The stage kind, and where its findings are.
+/// The stage kind, and the place of its findings.
 const KIND: &str = "quality.regression";
 const FINDINGS: (&str, &str) = ("output", "report");
 
@@ -15,7 +15,7 @@ pub struct Finding {
     pub stage: String,
     pub measure: String,
     pub mean: Option<f64>,
-    /// The mean in the run that was good.
+    /// The mean in the good run.
     pub baseline: Option<f64>,
     pub tolerance: Option<f64>,
     pub verdict: String,
@@ -54,7 +54,7 @@ fn read(stage: &str, report: &Value) -> Vec<Finding> {
 }
 
 impl Finding {
-    /// Whether it is worse than in the good run, or not there any more.
+    /// Tests if it is worse than in the good run, or missing.
     pub fn is_regression(&self) -> bool {
         matches!(self.verdict.as_str(), "worse" | "missing")
     }

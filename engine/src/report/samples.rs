@@ -1,4 +1,4 @@
-//! What models have said: sentences by checkpoints, each with its measures.
+//! Synthesised samples: sentences by checkpoints, each with its measures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::seen::{AUDIO, Seen};
 use crate::pipeline::{StageId, StageSpec};
 use crate::store::ReadError;
 
-/// Sentences that the same stages have spoken.
+/// Sentences that the same stages have synthesised.
 #[derive(Debug, Default)]
 pub struct Grid {
     pub stages: Vec<String>,
@@ -17,7 +17,7 @@ pub struct Grid {
     pub rows: Vec<Row>,
     /// By position in `rows` and in `columns`.
     pub cells: BTreeMap<(usize, usize), Cell>,
-    /// Where the row of a sentence is.
+    /// The row of a sentence.
     places: BTreeMap<String, usize>,
 }
 
@@ -33,7 +33,7 @@ pub struct Column {
 pub struct Row {
     pub sentence: String,
     pub text: Option<Arc<str>>,
-    /// The recording that was to be spoken, where there is one.
+    /// The reference recording, if there is one.
     pub original: Option<Arc<Blob>>,
 }
 
@@ -44,14 +44,14 @@ pub struct Cell {
     pub measures: Vec<(String, Figure)>,
 }
 
-/// What was measured of a synthesis.
+/// The measures of a synthesis.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Figure {
     Number(f64),
     Word(Arc<str>),
 }
 
-/// The grids of a pipeline: stages that spoke the same sentences stand side by side.
+/// The grids of a pipeline: stages with the same sentences stand side by side.
 pub fn grids(seen: &Seen) -> Result<Vec<Grid>, ReadError> {
     let mut grids: Vec<Grid> = Vec::new();
     for spec in seen.pipeline.stages.iter().filter(|spec| seen.speaks(spec)) {
@@ -74,12 +74,12 @@ pub fn grids(seen: &Seen) -> Result<Vec<Grid>, ReadError> {
     Ok(grids)
 }
 
-/// What one stage has spoken.
+/// The syntheses of one stage.
 struct Spoken<'a> {
     spec: &'a StageSpec,
     items: BTreeMap<Arc<str>, Item>,
     originals: BTreeMap<Arc<str>, Item>,
-    /// Names of fields that say something about a synthesis.
+    /// Names of fields that measure a synthesis.
     measures: BTreeSet<String>,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Spoken<'a> {
         let port = |spec: &StageSpec| spec.kind.outputs.first().map_or("", |port| port.name);
         let mut items = seen.by_id(spec.id, port(spec))?;
         let mut measures = written(spec);
-        // What later stages measure of the same syntheses belongs to them.
+        // Measures by later stages of the same syntheses belong to them.
         let follows = |later: &&StageSpec| later.id != spec.id && follows(seen, later, spec.id);
         for later in seen.pipeline.stages.iter().filter(follows) {
             let own = written(later);
@@ -110,18 +110,18 @@ impl<'a> Spoken<'a> {
     }
 }
 
-/// Whether a stage carries on what that stage has spoken, without speaking itself.
+/// Tests if a stage passes on the syntheses of another stage without synthesising itself.
 fn follows(seen: &Seen, later: &StageSpec, spoken: StageId) -> bool {
     !seen.speaks(later) && seen.spoken_by(later) == Some(spoken)
 }
 
-/// Where `quality.pair` puts the recording of a sentence.
+/// The field in which `quality.pair` puts the recording of a sentence.
 const REFERENCE: &str = "reference_audio";
 
-/// What is seen without being told: the text, and the length beside the player.
+/// The fields that are shown anyway: the text, and the length beside the player.
 const PLAIN: [&str; 3] = ["text", "seconds", "frames"];
 
-/// The measures that a stage writes: numbers, and words such as why a synthesis ended.
+/// The measures that a stage writes: numbers, and words such as the reason why a synthesis ended.
 fn written(spec: &StageSpec) -> BTreeSet<String> {
     let writes = spec.kind.outputs.first().map_or(&[][..], |port| port.writes);
     let is_measure = |(_, field): &&(&str, FieldType)| *field != FieldType::Blob;
@@ -130,7 +130,7 @@ fn written(spec: &StageSpec) -> BTreeSet<String> {
     writes.iter().filter(is_measure).map(named).filter(is_news).collect()
 }
 
-/// Which sentence an item speaks: `model.audition` says so, else it is the item's own.
+/// The sentence of an item: from `model.audition`, else its own id.
 fn sentence(item: &Item) -> &str {
     item.fields.text("sentence").unwrap_or(&item.id)
 }
@@ -182,7 +182,7 @@ impl Grid {
         at
     }
 
-    /// Checkpoints in the order of their steps, then models.
+    /// Sorts checkpoints by step, then models.
     fn sort(&mut self) {
         let mut order: Vec<usize> = (0..self.columns.len()).collect();
         order.sort_by(|a, b| self.columns[*a].step.total_cmp(&self.columns[*b].step));

@@ -1,4 +1,4 @@
-//! A run as the report sees it: what it did, and what every stage of the pipeline gives.
+//! A run as the report sees it: its events, and the outputs of every stage of the pipeline.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::record::{LastRecord, PortValue, RunRecord, StageRecord};
 use crate::show::runlog;
 use crate::store::{ReadError, Store};
 
-/// The field that recordings lie in.
+/// The field of recordings.
 pub const AUDIO: &str = "audio";
 
-/// A run, the pipeline, and what is kept of both.
+/// A run, the pipeline, and their stored data.
 pub struct Seen<'a> {
     pub pipeline: &'a Pipeline,
     pub store: &'a Store,
@@ -33,19 +33,19 @@ pub struct SeenStage<'a> {
     pub spec: &'a StageSpec,
     pub end: End,
     pub counts: StageCounts,
-    /// Why it had something to do.
+    /// The reasons for its work.
     pub reasons: Vec<String>,
-    /// Why it failed.
+    /// The error if it failed.
     pub failure: Option<String>,
-    /// What it gave then, or else what it gave last.
+    /// Its outcome in that run, or else its last one.
     pub outcome: Option<StageRecord>,
-    /// Items that it had set aside when it failed.
+    /// Items that it had quarantined when it failed.
     failed_with: Option<Excess>,
     /// Its state after the run that last reached it.
     pub last: Option<LastRecord>,
 }
 
-/// What the log of the run adds to its record.
+/// Data from the log of the run beyond its record.
 #[derive(Default)]
 struct Told {
     reasons: BTreeMap<String, Vec<String>>,
@@ -68,7 +68,7 @@ impl<'a> Seen<'a> {
         &self.stages[id.0]
     }
 
-    /// The items on an output of a stage, by id; none where it gave none, or no longer has them.
+    /// The items on an output of a stage, by id; empty if it has no output, or no longer has it.
     pub fn items(&self, id: StageId, port: &str) -> Result<Vec<Item>, ReadError> {
         let outcome = self.stage(id).outcome.as_ref();
         let Some(PortValue::Dataset { root, .. }) = outcome.and_then(|o| o.outputs.get(port))
@@ -86,7 +86,7 @@ impl<'a> Seen<'a> {
         Ok(self.items(id, port)?.into_iter().map(|item| (item.id.clone(), item)).collect())
     }
 
-    /// The stage whose items this one carries on, and on which output they come.
+    /// The stage that this one takes its items from, and the output port.
     pub fn carries_on(&self, spec: &StageSpec) -> Option<(StageId, &'static str)> {
         let port = spec.kind.outputs.first()?.passes?;
         match spec.inputs.get(port)?.references.first()? {
@@ -95,8 +95,8 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// The source of the items that a stage works on: the data set that it passes on, or for a
-    /// stage that works on all items its data sets.
+    /// The source of the items of a stage: of the data set that it passes on, or for a stage on
+    /// whole data sets of all its inputs.
     pub fn items_of(&self, spec: &StageSpec) -> Vec<(StageId, &'static str)> {
         if let Some(carried) = self.carries_on(spec) {
             return vec![carried];
@@ -112,7 +112,7 @@ impl<'a> Seen<'a> {
         ports.flat_map(|(_, input)| input.references.iter().filter_map(stage)).collect()
     }
 
-    /// Whether a stage makes sound with a model, rather than working on sound that there is.
+    /// Tests if a stage generates sound with a model, rather than processing existing sound.
     pub fn speaks(&self, spec: &StageSpec) -> bool {
         let is_model = |port: &stage_core::InputPort| port.port_type == PortType::Artifact;
         let writes = spec.kind.outputs.first().map_or(&[][..], |port| port.writes);
@@ -121,7 +121,7 @@ impl<'a> Seen<'a> {
             && writes.contains(&(AUDIO, FieldType::Blob))
     }
 
-    /// The stage that made the sounds that a stage has, where a model did.
+    /// The stage that generated the sounds of a stage, if a model did.
     pub fn spoken_by(&self, spec: &StageSpec) -> Option<StageId> {
         if self.speaks(spec) {
             return Some(spec.id);
@@ -167,7 +167,7 @@ impl<'a> SeenStage<'a> {
         Ok(SeenStage { spec, end, counts, reasons, failure, outcome, failed_with, last })
     }
 
-    /// How many items it gives on its first output, or 1 for an artifact.
+    /// The number of items on its first output, or 1 for an artifact.
     pub fn given(&self) -> Option<u64> {
         let port = self.spec.kind.outputs.first()?.name;
         match self.outcome.as_ref()?.outputs.get(port)? {
@@ -176,7 +176,7 @@ impl<'a> SeenStage<'a> {
         }
     }
 
-    /// Items set aside in this run, or else at the last outcome of the stage.
+    /// Items quarantined in this run, or else in the last outcome of the stage.
     pub fn rejects(&self) -> &[(Arc<str>, Reject)] {
         let outcome = || self.outcome.as_ref().map(|outcome| &outcome.rejects);
         self.failed_with
@@ -186,12 +186,12 @@ impl<'a> SeenStage<'a> {
             .map_or(&[], |all| all)
     }
 
-    /// True when it failed after it had set items aside.
+    /// True if it failed after it had quarantined items.
     pub fn failed_with_items(&self) -> bool {
         self.failed_with.is_some()
     }
 
-    /// Whether the run came to it.
+    /// Tests if the run reached it.
     pub fn was_reached(&self) -> bool {
         self.end != End::Missed
     }
@@ -215,17 +215,17 @@ impl Told {
     }
 }
 
-/// What is kept of the log of a run. It is for people, so one that cannot be read is none.
+/// The events in the log of a run. The log is for people, so an unreadable one counts as missing.
 pub fn events(store: &Store, run: u64) -> Result<Vec<Event>, ReadError> {
     let read = runlog::read(store.cache(), run);
     let failed = |error: FsError| ReadError::Cache(CacheError::Fs(error));
     Ok(read.map_err(failed)?.map(|(events, _)| events).unwrap_or_default())
 }
 
-/// Larger ones are not read into a page.
+/// Larger files are not read into a page.
 const MAX_JSON_BYTES: u64 = 256 << 20;
 
-/// A part of an artifact that is JSON, by its port and field; `None` where it is none, or gone.
+/// A JSON part of an artifact, by its port and field; `None` if it is missing or not JSON.
 pub fn json(
     store: &Store,
     outcome: &StageRecord,

@@ -1,4 +1,4 @@
-//! What training stages have told: figures by step, and the states that they kept.
+//! The reports of training stages: figures by step, and the kept checkpoints.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use crate::history;
 use crate::record::{RunRecord, StageRecord};
 use crate::store::{ReadError, Store};
 
-/// The port with the figures of a finished training, and the part of it that has them as JSON.
+/// The port with the figures of a finished training, and its JSON part.
 const LOG: (&str, &str) = ("log", "metrics");
 const CHECKPOINTS: &str = "checkpoints";
-/// What was measured before the first step is no curve.
+/// The prefix of measurements before the first step, which are no curve.
 const PREFLIGHT: &str = "preflight/";
 
-/// Of a step.
+/// The figures of a step.
 type Figures = (u64, BTreeMap<String, f64>);
 
 /// One training stage.
@@ -26,25 +26,25 @@ type Figures = (u64, BTreeMap<String, f64>);
 pub struct Training {
     pub stage: String,
     pub curves: BTreeMap<String, Curve>,
-    /// `None` for one that has not come to its end, or that tells no more than figures.
+    /// `None` for a training that has not finished, or that reports only figures.
     pub ended: Option<Ended>,
     pub checkpoints: Vec<Checkpoint>,
 }
 
-/// What a finished training says of itself.
+/// The results of a finished training.
 #[derive(Debug, Default, PartialEq)]
 pub struct Ended {
     pub steps: u64,
     pub passes: Option<f64>,
     pub stopped_early: bool,
     pub skipped: u64,
-    /// The step at which it went back to its best state.
+    /// The step at which it returned to its best state.
     pub went_back: Option<u64>,
     pub held_out: Option<f64>,
     pub best: Option<(u64, f64)>,
 }
 
-/// A state that was kept.
+/// A kept checkpoint.
 #[derive(Debug, PartialEq)]
 pub struct Checkpoint {
     pub id: String,
@@ -52,7 +52,7 @@ pub struct Checkpoint {
     pub held_out: Option<f64>,
 }
 
-/// The training stages that have something to show.
+/// The training stages with anything to show.
 pub fn trainings(seen: &Seen) -> Result<Vec<Training>, ReadError> {
     let stages = seen.stages.iter().filter(|stage| stage.spec.kind.work == Work::Train);
     let trainings = stages.map(|stage| training(seen, stage)).collect::<Result<Vec<_>, _>>()?;
@@ -79,7 +79,7 @@ fn training(seen: &Seen, stage: &SeenStage) -> Result<Training, ReadError> {
 }
 
 impl Ended {
-    /// How the training ended that gave this outcome; `None` for one that tells nothing of it.
+    /// The results of the training with this outcome; `None` if it has none.
     pub fn read(store: &Store, outcome: &StageRecord) -> Result<Option<Ended>, ReadError> {
         Ok(json(store, outcome, LOG)?.as_ref().map(Ended::of))
     }
@@ -119,7 +119,7 @@ impl Training {
         }
     }
 
-    /// The figures in the logs of the runs that trained, where the training left none.
+    /// The figures in the logs of the runs that trained, if the training left none.
     fn listen(&mut self, seen: &Seen, stage: &SeenStage) -> Result<(), ReadError> {
         let run = match (&stage.last, stage.counts.executed) {
             (Some(last), 0) if stage.outcome.is_some() => last.run,
@@ -135,8 +135,8 @@ impl Training {
         Ok(())
     }
 
-    /// Whether the losses of training and of held-out clips are of one size. They are not where one
-    /// is a sum of many, and the other a distance of spectrograms.
+    /// Tests if the losses of training and of held-out clips are comparable. They are not if one is
+    /// a sum of many terms and the other a distance of spectrograms.
     fn has_one_loss(&self) -> bool {
         let largest = |name: &str| {
             let points = self.curves.get(name).map_or(&[][..], |curve| &curve.points);
@@ -146,8 +146,8 @@ impl Training {
         loss.max(held_out) < 8.0 * loss.min(held_out)
     }
 
-    /// The curves that belong into one chart, the losses first: those of one name before `/` are
-    /// parts of a whole. A chart has at most `LINES`.
+    /// The curves of each chart, the losses first: curves with the same name before `/` share a
+    /// chart. A chart has at most `LINES`.
     pub fn charts<'a>(&'a self) -> Vec<(String, Vec<&'a Curve>)> {
         let mut charts: Vec<(String, Vec<&'a Curve>)> = Vec::new();
         let mut add = |title: &str, curve| match charts.iter_mut().find(|(own, _)| own == title) {
@@ -170,10 +170,10 @@ impl Training {
             add(title, &self.curves[name]);
         }
         for (_, curves) in &mut charts {
-            // What was trained on comes before what was held out.
+            // Training loss before held-out loss.
             curves.sort_by_key(|curve| curve.name == "held_out");
         }
-        // The order of a reader: what was wanted, what was set, the rest.
+        // The order of interest: results, settings, the rest.
         charts.sort_by_key(|(title, _)| match title.as_str() {
             "Loss" => 0,
             "Held-out loss" => 1,
@@ -190,8 +190,8 @@ impl Training {
     }
 }
 
-/// The figures of a training that has no log of its own, from those of the runs, the newest first: a
-/// training that was stopped went on in a later one, from a step behind those that are kept.
+/// The figures of a training without a log of its own, from the logs of the runs, newest first: a
+/// stopped training continued in a later run, from a step before the last logged one.
 fn joined(
     logs: impl Iterator<Item = Result<Vec<Event>, ReadError>>,
     stage: &str,
@@ -275,7 +275,7 @@ mod tests {
         let steps = |logs: Vec<Result<Vec<Event>, ReadError>>| -> Vec<u64> {
             joined(logs.into_iter(), "voice").unwrap().iter().map(|(step, _)| *step).collect()
         };
-        // The last run did a step again of which no state was kept.
+        // The last run repeated a step that had no checkpoint.
         let logs = vec![
             told(&[5, 6], false),
             told(&[], false),

@@ -1,4 +1,4 @@
-//! What the page is made of, as HTML. Texts that come from outside go through [`text`].
+//! Building blocks of the page, as HTML. External text goes through [`text`].
 
 pub mod clips;
 pub mod cost;
@@ -18,8 +18,8 @@ use maud::{Markup, PreEscaped, html};
 use crate::show::escape::clean;
 pub use crate::show::units::number;
 
-/// Foreign text as it may stand in a page: bounded, on one line, and with nothing in it that
-/// reorders what is around it. Mark-up is escaped where it is written.
+/// External text, safe for a page: bounded, on one line, and without characters that reorder the
+/// text around it. Markup is escaped when it is written.
 pub fn text(text: &str) -> Cow<'_, str> {
     clean(text)
 }
@@ -42,7 +42,7 @@ impl Section {
     }
 }
 
-/// A chart with what it shows in words, for those who do not see it.
+/// A chart with a description in words for readers who cannot see it.
 pub fn chart(
     title: &str,
     unit: &str,
@@ -66,7 +66,7 @@ pub fn bar(share: f64) -> Markup {
     html! { span.bar aria-hidden="true" { span style={ "width:" (percent) } {} } }
 }
 
-/// A sum of money, in whatever the manifest counts it.
+/// A sum of money, in the currency of the manifest.
 pub fn money(value: f64) -> String {
     match value {
         ..0.1 => number(value),

@@ -1,4 +1,4 @@
-//! What arrives at a stage whose inputs are complete, in the form in which its job is given it.
+//! The complete inputs of a stage, in the form that its job takes.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Items that a stage sets aside that works on all items together: their names, which it may not
-//! know, and the limit on their number.
+//! Items quarantined by a stage on whole data sets: their names, which the stage may not know, and
+//! the limit on their number.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::plan::planner::PlanError;
 use crate::record::Aside;
 use crate::store::Store;
 
-/// The items set aside so far.
+/// The items quarantined so far.
 pub struct Asides {
     policy: Policy,
     ports: Arc<GatherSources>,
@@ -50,7 +50,7 @@ impl Asides {
         let mut new = Vec::new();
         for (place, reject) in rejects {
             let Some((seen, name)) = names.at(place) else { continue };
-            // A clip that is on two ports is one clip.
+            // A clip on two ports is one clip.
             if self.known.insert(name.clone()) {
                 self.record.seen.extend(seen.map(|seen| (port.to_owned(), seen)));
                 new.push((name.clone(), reject));
@@ -76,7 +76,7 @@ impl Asides {
         Ok(())
     }
 
-    /// An error if the stage has set aside more than it may.
+    /// An error if the stage has quarantined more than it may.
     pub fn check(&self) -> Result<(), StageError> {
         let (bad, of) = (self.rejects.len() as u64, self.record.of);
         let limit = self.policy.quarantine;
@@ -86,7 +86,7 @@ impl Asides {
         }
     }
 
-    /// The part that is kept of them.
+    /// The part of them that is recorded.
     pub fn close(self) -> (Vec<(Arc<str>, Reject)>, Option<Aside>) {
         let aside = (!self.rejects.is_empty()).then_some(self.record);
         (self.rejects, aside)

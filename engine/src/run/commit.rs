@@ -1,5 +1,5 @@
-//! Group commits: what is finished becomes durable within half a second, on a thread of its
-//! own, and only then do other processes see it as no longer claimed.
+//! Group commits: finished work becomes durable within half a second, on a separate thread. Only
+//! then are its claims released for other processes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -12,11 +12,11 @@ use super::message::Message;
 use crate::store::Store;
 
 const EVERY: Duration = Duration::from_millis(500);
-/// So much pending is committed at once, whatever the clock says: at the end of a run all wait for
-/// what is left.
+/// Commit at once when this many bytes are pending, regardless of the clock: at the end of a run,
+/// everything waits for the last commit.
 const LARGE: u64 = 16 << 20;
-/// Towards the end that is less and less, down to this: what waits then is written after the last
-/// item, when there is nothing else to do.
+/// Towards the end the threshold shrinks to this: bytes that are still pending are written after
+/// the last item, when nothing else is left to do.
 const SMALL: u64 = 1 << 20;
 
 /// For a run that keeps nothing.
@@ -28,7 +28,7 @@ pub struct Committer {
     /// Claims whose results wait for the next commit.
     claims: Vec<Claim>,
     dirty: bool,
-    /// So much pending is much.
+    /// The commit threshold in bytes.
     large: u64,
     last: Instant,
     running: Option<JoinHandle<()>>,
@@ -47,13 +47,13 @@ impl Committer {
         }
     }
 
-    /// Something was recorded; these claims are kept until it is durable.
+    /// Notes a record; its claims are kept until it is durable.
     pub fn note(&mut self, claims: Vec<Claim>) {
         self.claims.extend(claims);
         self.dirty = true;
     }
 
-    /// About so many bytes are to come yet.
+    /// The approximate number of bytes to come.
     pub fn expect(&mut self, bytes: u64) {
         self.large = (bytes / 2).clamp(SMALL, LARGE);
     }
@@ -74,29 +74,29 @@ impl Committer {
         let commit = move || {
             let result = cache.commit().map(drop);
             claims.lock().unwrap_or_else(PoisonError::into_inner).clear();
-            // The schedule is gone only when the run is over.
+            // The schedule is gone only after the run.
             let _ = messages.send(Message::Committed(result));
         };
         match Builder::new().name("commit".into()).spawn(commit.clone()) {
             Ok(running) => self.running = Some(running),
-            // Without a thread for it, the schedule waits for the disk.
+            // Without a thread, the schedule waits for the disk.
             Err(_) => commit(),
         }
-        // Without any delay nothing goes on before what is finished is durable.
+        // With zero delay, work waits until finished work is durable.
         if self.every.is_zero() {
             self.join();
         }
     }
 
-    /// Waits for a commit under way.
+    /// Waits for a running commit.
     pub fn join(&mut self) {
         if let Some(running) = self.running.take() {
-            // A panic there is a defect of the store; what it left pending is committed next.
+            // A panic there is a bug in the store; the next commit contains its pending data.
             let _ = running.join();
         }
     }
 
-    /// Commits what is left.
+    /// Commits everything that is left.
     pub fn finish(&mut self, store: &Store) -> Result<(), CacheError> {
         self.join();
         if !self.dirty {

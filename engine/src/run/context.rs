@@ -1,4 +1,4 @@
-//! What a job may ask of the engine while it works.
+//! The engine side of a job's `Context`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,28 +30,28 @@ pub struct EngineContext {
     pub ticket: u64,
     pub messages: Sender<Message>,
     pub stop: StopFlag,
-    /// Asks what works on GPUs alone.
+    /// Stops only work on GPUs.
     pub device_stop: Option<StopFlag>,
-    /// Works on a batch, which is finished though the time of the run is over.
+    /// Works on a batch, which is finished even after the time limit.
     pub finishes_batch: bool,
-    /// Of a training task.
+    /// For a training task.
     pub training: Option<Training>,
-    /// Where the worker writes large objects; gone with the task.
+    /// The folder for large objects of the worker; removed with the task.
     pub staging: Option<StagingDir>,
     pub scratch: Scratch,
-    /// Items that the stage sets aside, for a task on all items together.
+    /// Quarantined items, for a task on whole data sets.
     pub aside: Option<Asides>,
-    /// The folder of a replay, in which all is done anew.
+    /// The folder of a replay, which reuses nothing.
     pub kept: Option<Utf8PathBuf>,
-    /// Objects that turned out to be damaged or gone, and sources that changed.
+    /// Objects that turned out to be damaged or gone, and changed sources.
     pub lost: Vec<Digest>,
     /// Files that are read in parts.
     pub opened: Vec<(Digest, Arc<Unchanged>)>,
-    /// Bytes of the objects that the job has made.
+    /// The size of the objects that the job has made.
     pub written: u64,
 }
 
-/// Smaller files are read whole and verified by all their bytes.
+/// Smaller files are read whole, and all their bytes are verified.
 const IN_PARTS: u64 = LOOSE_SIZE;
 
 impl EngineContext {
@@ -79,7 +79,7 @@ impl EngineContext {
         Ok(Some(fields))
     }
 
-    /// Keeps what was made and gives it the form of fields.
+    /// Stores outputs, and returns them as fields.
     pub fn keep_all(&mut self, output: Output) -> Result<Fields, StageError> {
         let mut fields = Fields::new();
         for (name, value) in output.values {
@@ -97,7 +97,7 @@ impl EngineContext {
         let changed = self.opened.drain(..).filter(|(_, file)| file.check().is_err());
         let changed: Vec<Digest> = changed.map(|(digest, _)| digest).collect();
         for digest in &changed {
-            // This also sets a damaged object of the cache aside.
+            // This also quarantines a damaged object of the cache.
             let _ = self.store.read(digest);
         }
         self.lost.extend(changed);
@@ -107,11 +107,11 @@ impl EngineContext {
     /// The file of a large object, for a worker that shares the files of this process.
     pub fn file_of(&self, blob: &Blob) -> Option<Utf8PathBuf> {
         let cache = self.store.cache();
-        // What cannot be looked up now is told when the bytes are asked for.
+        // A failed look-up is reported when the bytes are requested.
         cache.file_of(&blob.digest).ok().flatten().filter(|_| cache.fs().is_direct())
     }
 
-    /// Where a worker may write files for [`EngineContext::keep_file`].
+    /// The folder for files that the worker passes to [`EngineContext::keep_file`].
     pub fn staging(&mut self) -> Option<Utf8PathBuf> {
         if let Some(training) = &mut self.training {
             training.pace.storing();
@@ -135,7 +135,7 @@ impl EngineContext {
         Ok(Blob { digest, size, kind: kind.into() })
     }
 
-    /// What was stored a while ago may have been collected before anything referred to it.
+    /// An object stored a while ago may have been collected before anything referred to it.
     fn require(&self, fields: &Fields) -> Result<(), StageError> {
         match is_there(&self.store, fields.clone())
             .map_err(|error| StageError::of_cache("", &error))?
@@ -148,10 +148,10 @@ impl EngineContext {
         }
     }
 
-    /// A full disk is no fault of the item: the run is told, and the item is left for later.
+    /// A full disk is no fault of the item: the run is told, and the item is tried again later.
     pub fn cannot_keep(&self, error: &CacheError) -> StageError {
         if error.is_no_space() {
-            // Nobody listens any more only when the run is over.
+            // The receiver is gone only after the run.
             let _ = self.messages.send(Message::Full { why: error.to_string() });
             return StageError::Stopped;
         }
@@ -228,7 +228,7 @@ impl Context for EngineContext {
             Ok(saved) => saved,
             Err(error) => return Err(self.cannot_keep(&error)),
         };
-        // Nobody listens any more only when the run is over.
+        // The receiver is gone only after the run.
         let _ = self.messages.send(Message::CheckpointKept { ticket: self.ticket, saved });
         Ok(state)
     }
@@ -255,19 +255,19 @@ impl Context for EngineContext {
             }
             StageError::failed(error.to_string())
         })?;
-        // The receiver is gone only when the run is over.
+        // The receiver is gone only after the run.
         let _ = self.messages.send(Message::SetAside { ticket: self.ticket, rejects: new });
         aside.check()
     }
 
     fn begins(&mut self, course: &Course) {
-        // The receiver is gone only when the run is over.
+        // The receiver is gone only after the run.
         let _ = self.messages.send(Message::Begins { ticket: self.ticket, course: course.clone() });
     }
 
     fn metrics(&mut self, step: u64, values: &[(&str, f64)]) {
         let values = values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-        // Nobody listens any more only when the run is over.
+        // The receiver is gone only after the run.
         let _ = self.messages.send(Message::Metrics { ticket: self.ticket, step, values });
     }
 
@@ -283,7 +283,7 @@ impl Context for EngineContext {
     }
 
     fn progress(&mut self, done: u64, total: u64) {
-        // Nobody listens any more only when the run is over.
+        // The receiver is gone only after the run.
         let _ = self.messages.send(Message::Progress { ticket: self.ticket, done, total });
     }
 

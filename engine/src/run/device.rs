@@ -1,8 +1,8 @@
 //! One worker process per device, and the thread that talks to it.
 //!
-//! The process is started when the first task for its device arrives and kept for the run. Its
-//! death is a value: the task at hand fails with the last lines of its stderr, and the next
-//! task starts another process.
+//! The process is started for the first task of its device and kept for the run. Its death is a
+//! value: the current task fails with the last lines of its stderr, and the next task starts
+//! another process.
 
 use std::collections::{HashSet, VecDeque};
 use std::io::{BufRead, BufReader, BufWriter};
@@ -28,10 +28,10 @@ use super::message::{
 use super::pool::{Shared, outcomes};
 use crate::machine::is_gpu;
 
-/// How much of the end of a worker's stderr is kept for the message of its death.
+/// The number of stderr lines that are kept for the message of a worker's death.
 const STDERR_LINES: usize = 20;
 
-/// The time that an idle worker may take to end.
+/// The time that an idle worker has to exit.
 const PARTING: Duration = Duration::from_secs(5);
 
 /// Lets the schedule watch the process of a task, and give up on it.
@@ -42,9 +42,9 @@ pub struct ProcessHandle(Arc<HandleState>);
 struct HandleState {
     process: Mutex<Option<Handle>>,
     /// The latest task that was given up on. It, and one before it, may not have reached the
-    /// process yet; one before it that was not given up on is tried again.
+    /// process yet; one before it that was not given up on is retried.
     condemned: AtomicU64,
-    /// The run is stopping, and the process is not.
+    /// The run is stopping, and the process does not.
     is_abandoned: AtomicBool,
     /// The number of messages from it.
     messages: AtomicU64,
@@ -76,7 +76,7 @@ impl ProcessHandle {
         }
     }
 
-    /// A value that changes when the process has done anything in between.
+    /// A value that changes whenever the process has done anything.
     pub fn pulse(&self) -> (u64, Option<u64>) {
         let ticks = self.process().as_ref().and_then(Handle::ticks);
         (self.0.messages.load(Ordering::SeqCst), ticks)
@@ -107,7 +107,7 @@ impl ProcessHandle {
     }
 }
 
-/// Greeting a worker is not the work of any kind.
+/// The handshake belongs to no kind.
 static NO_KIND: stage_core::Kind = stage_core::Kind::BASE;
 
 /// Serves the tasks of one device until there are none.
@@ -127,7 +127,7 @@ struct Host {
     device: String,
     handle: ProcessHandle,
     worker: Option<Worker>,
-    /// How far the task at hand has come, in the worker's words.
+    /// The last progress of the current task, in the worker's words.
     last_said: Option<String>,
 }
 
@@ -200,7 +200,7 @@ impl Host {
         }
     }
 
-    /// Makes sure that there is a process and that it has the job open.
+    /// Makes sure that a process is running and has the job open.
     fn open(&mut self, job: &JobHandle, context: &mut EngineContext) -> Result<(), Failure> {
         if self.worker.is_none() {
             self.start()?;
@@ -247,11 +247,11 @@ impl Host {
         }
     }
 
-    /// Sends a request and answers the worker's questions until its last word.
+    /// Sends a request and answers the worker's questions until its final reply.
     fn ask(&mut self, request: Request, context: &mut EngineContext) -> Result<Reply, Failure> {
         let mut message = request;
         loop {
-            // Number 0 is the greeting, which belongs to no task.
+            // Number 0 is the handshake, which belongs to no task.
             if context.ticket > 0 && self.handle.is_condemned(context.ticket) {
                 return Err(self.died("its task took too long"));
             }
@@ -319,8 +319,8 @@ impl Host {
     fn shut_down(&mut self) {
         self.handle.set_process(None);
         let Some(Worker { program, mut input, .. }) = self.worker.take() else { return };
-        // It is at the end of a task and reads, so this does not wait for it. If it does not
-        // respond, closing its pipe ends it.
+        // It has finished a task and reads, so this does not block. If it does not respond, closing
+        // its pipe ends it.
         let _ = send(&mut input, &Request::Shutdown);
         drop(input);
         let _ = program.ends_within(PARTING);
@@ -364,7 +364,7 @@ fn answer(question: Question, context: &mut EngineContext) -> Answer {
     }
 }
 
-/// What would be refused as a frame is an error of the stage instead.
+/// Turns a message that is too large for a frame into an error of the stage.
 fn fitting(bytes: bytes::Bytes) -> Result<bytes::Bytes, StageError> {
     const HEAD: usize = 64;
     match bytes.len() + HEAD <= MAX_FRAME as usize {
@@ -394,7 +394,7 @@ impl Worker {
         command.args(&engine.worker.arguments).envs(engine.worker.environment.iter().cloned());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Ctrl-C in a terminal is for the engine, which lets the worker finish its batch: the
-        // worker has a process group of its own.
+        // worker has its own process group.
         let mut program = programs::start(&mut command).map_err(failed)?;
         let (Some(input), Some(output), Some(errors)) = program.pipes() else {
             return Err(StageError::failed("the worker has no pipes"));
@@ -413,7 +413,7 @@ impl Worker {
         })
     }
 
-    /// Ends the process and says how it went.
+    /// Ends the process and returns how it ended.
     fn last_words(mut self, why: &str) -> String {
         let status = self.program.end();
         if let Some(reader) = self.reader.take() {

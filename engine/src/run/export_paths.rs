@@ -1,5 +1,4 @@
-//! Items that cannot be exported because of what their fields say, found before there is any work
-//! on them.
+//! Finds items that cannot be exported because of their fields, before any work on them.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +13,8 @@ use crate::record::LeftOut;
 use stage_core::event::Event;
 
 impl Schedule<'_> {
-    /// Looks at the items that a stage has to do, for its own exports and for those of the item
-    /// stages below it.
+    /// Checks the pending items of a stage, for its own exports and for those of downstream item
+    /// stages.
     pub fn check_export_paths(&mut self, id: StageId) {
         let State::Items(stage) = &self.states[id.0] else { return };
         let mut found = Vec::new();
@@ -46,8 +45,8 @@ impl Schedule<'_> {
         }
     }
 
-    /// The exports whose paths are certain as soon as an item arrives at this stage: nothing on
-    /// the way writes a field that they name.
+    /// The exports with paths that are certain as soon as an item arrives at this stage: no stage
+    /// on the way writes a field that they name.
     fn exports_below(&self, id: StageId) -> Vec<(StageId, &Export)> {
         let mut found = Vec::new();
         let mut waiting = vec![(id, BTreeSet::new())];
@@ -90,7 +89,7 @@ fn places(template: &Template) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Why no file can be named after an item. Fields that it does not have may come later.
+/// The reason why no file can be named after an item. Missing fields may still come later.
 fn refusal(template: &Template, item: &Item) -> Option<String> {
     let is_there = |name: &str| name == "id" || item.fields.get(name).is_some();
     places(template).all(is_there).then(|| fill(template, item).err())?

@@ -1,4 +1,4 @@
-//! Stages as a whole: when one can begin, and what its end means for those below.
+//! Stages as a whole: their start, and the effect of their end on downstream stages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::record::{
 use crate::tables::close_dataset;
 
 impl Schedule<'_> {
-    /// Sets every stage to where the plan says it stands, then lets flow what is known.
+    /// Sets every stage to its planned state, and then passes known outputs on.
     pub fn activate_all(&mut self) -> Result<(), EngineError> {
         for id in self.pipeline.ids() {
             if matches!(self.states[id.0], State::Waiting) {
@@ -82,11 +82,10 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// An outcome that the plan has put together from items that were all known is kept like any
-    /// other.
+    /// Records an outcome that the plan has put together from known items like any other.
     fn keep_settled(&mut self, id: StageId, record: &StageRecord) -> Result<(), EngineError> {
         let (plan, cache) = (&self.plans[id.0], self.store.cache());
-        // Items that a kept outcome has set aside may have new names.
+        // Items quarantined in a stored outcome may have new names.
         let is_kept = |kept: &StageRecord| kept.aside == record.aside;
         if let (Some(keyed), false) = (&plan.keyed, plan.unchanged)
             && !history::outcome_of(cache, &keyed.digest)?.is_some_and(|kept| is_kept(&kept))
@@ -97,7 +96,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// A source has been read: what it set aside is told, and too much of it is a failure.
+    /// Ends a source: reports its quarantined items, and fails if there are too many.
     fn end_scanned(&mut self, id: StageId, record: StageRecord) -> Result<(), EngineError> {
         for (item, reject) in &record.rejects {
             self.tell_quarantined(id, item, reject);
@@ -123,15 +122,15 @@ impl Schedule<'_> {
         });
     }
 
-    /// Closes the buckets in which nothing is to do.
+    /// Closes the buckets without work.
     fn close_known(&mut self, id: StageId) -> Result<(), EngineError> {
         let State::Items(stage) = &self.states[id.0] else { return Ok(()) };
         let numbers: Vec<u32> = stage.open.keys().copied().collect();
         numbers.into_iter().try_for_each(|number| self.close(id, number))
     }
 
-    /// Ends the item stages in which all is decided and whose items have all arrived. True when
-    /// there was one.
+    /// Ends item stages in which everything is decided and all items have arrived. True if there
+    /// was one.
     pub fn finish_complete(&mut self) -> Result<bool, EngineError> {
         let mut ended = false;
         for id in self.pipeline.ids() {
@@ -158,7 +157,7 @@ impl Schedule<'_> {
             return Ok(());
         };
         let bad = (stage.rejects.len() + stage.failures.len()) as u64;
-        // What the stages above have set aside meanwhile never arrived.
+        // Items that upstream stages have quarantined meanwhile never arrived.
         let kept: u64 = stage.closed.iter().map(|bucket| u64::from(bucket.items)).sum();
         let total = kept + bad;
         if self.exceeds_limit(id, total, &[&stage.rejects, &stage.failures])? {
@@ -182,7 +181,7 @@ impl Schedule<'_> {
         self.end_with(id, record, stage.failures.is_empty())
     }
 
-    /// The key of an item stage whose items were on their way when it was planned.
+    /// Computes the key of an item stage that was planned with pending items.
     fn key_late(&mut self, id: StageId) -> Result<(), EngineError> {
         if self.plans[id.0].keyed.is_some() {
             return Ok(());
@@ -197,7 +196,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// A stage has come to a result.
+    /// Ends a stage with an outcome.
     fn end_with(
         &mut self,
         id: StageId,
@@ -230,7 +229,7 @@ impl Schedule<'_> {
         self.wake(id)
     }
 
-    /// Keeps what the stage was like, so that the next run can say what is other.
+    /// Records the state of the stage, so that the next run can explain differences.
     fn remember_last(&mut self, id: StageId) -> Result<(), EngineError> {
         let spec = self.pipeline.stage(id);
         let Some(keyed) = self.plans[id.0].keyed.clone() else { return Ok(()) };
@@ -262,7 +261,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Plans the stages that waited for this one, as far as the plan of all could not yet.
+    /// Plans the stages that waited for this one, as far as the initial plan could not.
     fn wake(&mut self, id: StageId) -> Result<(), EngineError> {
         for below in self.consumers(id) {
             let is_waiting = matches!(self.states[below.0], State::Waiting);
@@ -288,7 +287,7 @@ impl Schedule<'_> {
         self.finish_complete().map(drop)
     }
 
-    /// Looks whether another process has done a stage meanwhile. True when nothing is left.
+    /// Checks if another process has finished a stage meanwhile. True if nothing is left to do.
     pub fn plan_again(&mut self, id: StageId) -> Result<bool, EngineError> {
         let Some(keyed) = self.plans[id.0].keyed.clone() else { return Ok(false) };
         let mut lost = Vec::new();
@@ -387,7 +386,7 @@ impl Schedule<'_> {
         }
     }
 
-    /// Fails a stage that has set aside more of its items than it may. True when it has; the items
+    /// Fails a stage that has quarantined more of its items than it may. True if it has; the items
     /// are kept to be listed.
     pub fn exceeds_limit(
         &mut self,
@@ -407,7 +406,7 @@ impl Schedule<'_> {
         Ok(true)
     }
 
-    /// Keeps the items that a stage has set aside when it fails by its limit.
+    /// Keeps the items that a stage has quarantined when it fails by its limit.
     pub fn keep_excess(
         &mut self,
         id: StageId,
@@ -421,7 +420,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// A stage cannot go on; what depends on it is not begun.
+    /// Fails a stage; its downstream stages do not start.
     pub fn fail(&mut self, id: StageId, error: &StageError) {
         if matches!(self.states[id.0], State::Failed) {
             return;
@@ -436,7 +435,7 @@ impl Schedule<'_> {
         });
     }
 
-    /// Ends what has taken longer than its stage allows.
+    /// Ends work that exceeds the time limit of its stage.
     pub fn end_overdue(&mut self) -> Result<(), EngineError> {
         let overdue: Vec<(u64, f64)> = self
             .in_flight
@@ -476,7 +475,7 @@ impl Schedule<'_> {
         self.pipeline.stages.iter().filter(takes).map(|spec| spec.id).collect()
     }
 
-    /// The artifacts that arrive at a stage, by port.
+    /// The input artifacts of a stage, by port.
     pub fn artifacts(&self, id: StageId) -> BTreeMap<String, Vec<Fields>> {
         let spec = self.pipeline.stage(id);
         arrived::artifacts(self.pipeline, &self.plans, &self.planner.assets, spec)
@@ -488,7 +487,7 @@ impl Schedule<'_> {
     }
 }
 
-/// The message for a stage that has set aside more of its items than it may.
+/// The message for a stage that has quarantined more of its items than it may.
 pub(super) fn too_many(
     limit: Tolerance,
     (bad, total): (u64, u64),

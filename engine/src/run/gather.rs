@@ -1,4 +1,4 @@
-//! What a gather is given, and how its output is kept.
+//! The input of a gather, and the storage of its output.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::record::{PortValue, StageRecord};
 use crate::store::ReadError;
 use crate::tables::{WriteError, write_dataset};
 
-/// Loads what arrives on every port.
+/// Loads the inputs of every port.
 pub fn input(
     context: &mut EngineContext,
     ports: &BTreeMap<&'static str, Vec<GatherSource>>,
@@ -85,7 +85,7 @@ fn lost(context: &mut EngineContext, error: PlanError) -> StageError {
     error.into()
 }
 
-/// Keeps the output of a gather and gives the record of it.
+/// Stores the output of a gather and returns its record.
 pub fn keep(
     context: &mut EngineContext,
     ports: &'static [OutputPort],

@@ -1,6 +1,5 @@
-//! The GPUs of a run against the weekly limit: their time is written into the ledger while they
-//! work, and when the limit is reached no more work is given to them. Training is told early
-//! enough to save; stages that need no GPU go on.
+//! The weekly limit on GPU hours: usage is written into the ledger during work, and at the limit no
+//! more work goes to GPUs. Training is told early enough to save; stages without GPU continue.
 
 use std::time::{Duration, Instant};
 
@@ -14,24 +13,24 @@ use crate::pipeline::StageId;
 use crate::record::{USAGE, decode, encode};
 
 /// The shortest and the longest interval between writes of the GPU time: a kill loses at most that
-/// time. In between the interval is a tenth of the time written.
+/// time. In between, the interval is a tenth of the time written.
 const OFTEN: Duration = Duration::from_millis(500);
 const SELDOM: Duration = Duration::from_secs(10);
-/// A pause as short as this is not one.
+/// A shorter pause counts as work.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Records are forgotten when they are so much older than the week that counts, in seconds.
+/// Records are removed when they are this much older than the counted week, in seconds.
 const KEPT: f64 = 2.0 * WEEK;
 
-/// What a run knows of the time of its GPUs.
+/// The state of the weekly limit in a run.
 pub struct Gpus {
     pipeline: String,
     run: u64,
     limit_seconds: Option<f64>,
-    /// As it stands in the ledger.
+    /// The usage in the ledger.
     usage: Usage,
-    /// GPUs are at work since then.
+    /// The present period of GPU work.
     stretch: Option<Stretch>,
-    /// No more work is given to GPUs in this run.
+    /// No more work goes to GPUs in this run.
     pub spent: bool,
     told: bool,
 }
@@ -44,7 +43,7 @@ struct Stretch {
 }
 
 impl Gpus {
-    /// Looks up what was used before, and forgets what no longer matters.
+    /// Reads earlier usage, and removes records that no longer matter.
     pub fn begin(
         cache: &Cache,
         pipeline: &str,
@@ -85,14 +84,14 @@ impl Gpus {
         }
     }
 
-    /// When work that begins on a GPU now has used up what is left.
+    /// The time at which work that begins on a GPU now reaches the limit.
     pub fn deadline(&self, cache: &Cache) -> Option<Instant> {
         let left = Duration::try_from_secs_f64(self.left(cache)?.max(0.0)).ok()?;
         Instant::now().checked_add(left)
     }
 
-    /// Takes note of work on GPUs that goes on at this moment, and began then at the latest. True
-    /// when something was recorded.
+    /// Notes ongoing work on GPUs, which began at this time at the latest. True if something was
+    /// recorded.
     fn watch(&mut self, cache: &Cache, busy: Option<Instant>) -> Result<bool, CacheError> {
         let now = Instant::now();
         if let Some(since) = busy {
@@ -127,21 +126,21 @@ impl Gpus {
         if is_over {
             self.stretch = None;
         }
-        // Other processes on this cache count as well.
+        // Other processes on this cache count too.
         self.usage = Usage::read(cache)?;
         Ok(())
     }
 }
 
 impl Schedule<'_> {
-    /// Whether a stage would work on a GPU.
+    /// Tests if a stage would run on a GPU.
     pub fn is_on_gpu(&self, id: StageId) -> bool {
         let spec = self.pipeline.stage(id);
         self.hands.is_on_gpu(spec.kind, &spec.policy.device)
     }
 
-    /// Whether a stage has to wait: for another week, or, where the time of GPUs is counted or
-    /// paid from a budget, until all that it reads is there.
+    /// Tests if a stage has to wait: for another week, or, if GPU time is counted or paid from a
+    /// budget, for all its inputs.
     pub fn is_barred(&self, id: StageId) -> bool {
         self.is_on_gpu(id) && (self.gpus.spent || (self.is_thrifty() && !self.upstream_is_done(id)))
     }
@@ -165,7 +164,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// A task has ended: its time is made durable with its outcome.
+    /// Makes the time of a finished task durable with its outcome.
     pub fn count_gpu_time(&mut self, id: StageId, started: Instant) -> Result<(), EngineError> {
         if self.is_on_gpu(id) {
             let is_over = !self.hands.gpus_are_busy();
@@ -176,7 +175,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// The run is over: its last time is written, and what had to wait is told.
+    /// Writes the last usage at the end of the run, and reports work that had to wait.
     pub fn end_gpus(&mut self) -> Result<(), EngineError> {
         if self.gpus.stretch.is_some() {
             self.gpus.write(self.store.cache(), true)?;
@@ -188,7 +187,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Training has saved and stopped by itself since the limit is near.
+    /// Training has saved and stopped by itself, since the limit is near.
     pub fn has_saved_for_limit(&mut self, id: StageId) {
         let stop = self.options.stop.is_requested() || self.unable;
         let limit = self.gpus.deadline(self.store.cache());
@@ -202,7 +201,7 @@ impl Schedule<'_> {
         }
     }
 
-    /// Says once that there is work that has to wait.
+    /// Reports once that work has to wait.
     fn tell_spent(&mut self) {
         let Some(limit) = self.gpus.limit_seconds.filter(|_| !self.gpus.told) else { return };
         self.gpus.told = true;

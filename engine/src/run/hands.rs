@@ -1,4 +1,4 @@
-//! Who does the work: the threads of the pool, and a thread and a worker process per device.
+//! Executors: the threads of the pool, and a thread and a worker process per device.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -14,11 +14,11 @@ use super::message::Task;
 use super::pool::{self, Shared};
 use crate::machine::is_gpu;
 
-/// How many tasks may wait beside those that are being worked on, so that no thread idles
-/// while the schedule thinks.
+/// The number of tasks that may wait beside the running ones, so that no thread idles while the
+/// schedule computes.
 const AHEAD: usize = 1;
-/// The same for the threads of this process, which are done sooner and as a rule have taken all
-/// cores when the schedule wants one.
+/// The same for the threads of this process, which finish sooner and usually occupy all cores when
+/// the schedule wants one.
 const AHEAD_HERE: usize = 2;
 
 pub struct Hands {
@@ -27,7 +27,7 @@ pub struct Hands {
     pool: Lane,
     tasks: Receiver<Task>,
     devices: BTreeMap<String, Device>,
-    /// What `auto` and `cuda` stand for.
+    /// The devices that `auto` and `cuda` mean.
     gpus: Vec<String>,
     lanes: BTreeMap<u64, String>,
 }
@@ -76,12 +76,12 @@ impl Hands {
             lanes: BTreeMap::new(),
         };
         hands.add_thread()?;
-        // Fewer of them do the same.
+        // Fewer threads do the same work.
         while hands.threads < threads && hands.add_thread().is_ok() {}
         Ok(hands)
     }
 
-    /// Another thread for the pool: at the start, and in place of one that hangs.
+    /// Starts another pool thread: at the start, or to replace one that hangs.
     fn add_thread(&mut self) -> io::Result<()> {
         let (shared, tasks) = (self.shared.clone(), self.tasks.clone());
         Builder::new().name("pool".into()).spawn(move || pool::work(shared, tasks))?;
@@ -97,13 +97,13 @@ impl Hands {
         }
     }
 
-    /// The least busy of the devices that will do.
+    /// The least busy of the suitable devices.
     fn choose(&self, device: &str) -> Option<String> {
         let busy = |device: &String| self.devices.get(device).map_or(0, |d| d.lane.busy);
         self.candidates(device).into_iter().min_by_key(busy)
     }
 
-    /// Whether the work of a stage of this kind would go to a GPU.
+    /// Tests if work of a stage of this kind would go to a GPU.
     pub fn is_on_gpu(&self, kind: &Kind, device: &str) -> bool {
         kind.place == Place::Worker && self.choose(device).is_some_and(|device| is_gpu(&device))
     }
@@ -112,7 +112,7 @@ impl Hands {
         self.devices.iter().any(|(name, device)| is_gpu(name) && device.lane.busy > 0)
     }
 
-    /// Tells what works on a GPU to save and stop.
+    /// Tells work on GPUs to save and stop.
     pub fn stop_gpus(&self) {
         self.shared.gpu_stop.request_after_batch();
     }
@@ -162,14 +162,14 @@ impl Hands {
         }
     }
 
-    /// Gives up on a task that takes too long. A worker is ended, which brings its task back
-    /// as a death; a thread of the pool cannot be ended and is replaced.
+    /// Gives up on a task that takes too long. A worker is killed, and its task returns as a death;
+    /// a pool thread cannot be killed and is replaced.
     pub fn abandon(&mut self, ticket: u64) -> io::Result<()> {
         match self.lanes.get(&ticket).cloned().as_deref() {
             Some(POOL) => {
                 self.returned(ticket);
                 self.threads -= 1;
-                // The other threads go on without it.
+                // The other threads continue without it.
                 let added = self.add_thread();
                 return if self.threads == 0 { added } else { Ok(()) };
             }
@@ -194,11 +194,11 @@ impl Hands {
         self.devices.values().for_each(|device| device.process.abandon());
     }
 
-    /// Ends the workers in good order.
+    /// Ends the workers cleanly.
     pub fn dismiss(self) {
         for (_, device) in self.devices {
             drop(device.lane.sender);
-            // A thread that panicked has nothing left to say.
+            // A thread that panicked has no result.
             let _ = device.thread.join();
         }
     }

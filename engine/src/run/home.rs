@@ -1,5 +1,5 @@
-//! Checks that a project still lies where it was when the work of a run began. After a move its
-//! sources would seem to be gone, and exports would bring its old folder back.
+//! Checks that a project is still where it was when the work of a run began. After a move its
+//! sources would seem to be gone, and exports would recreate its old folder.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The state of an item stage while it runs: its buckets, and the items still to do.
+//! The state of a running item stage: its buckets, and its pending items.
 
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::plan::{ItemPlan, ItemWork, PartialBucket, PartialDataset, PartialItem
 use crate::tables::ClosedBucket;
 
 pub struct ItemStage {
-    /// The part of every item's key that they have in common.
+    /// The part of the keys that all items share.
     pub key: Digest,
     pub reads: ItemReads,
     pub job: Arc<JobHandle>,
@@ -25,32 +25,32 @@ pub struct ItemStage {
     pub elsewhere: VecDeque<Queued>,
     pub running: usize,
     pub rejects: Vec<(Arc<str>, Reject)>,
-    /// Items that failed without a verdict to keep, and why.
+    /// Items that failed without a recordable verdict, with reasons.
     pub failures: Vec<(Arc<str>, Reject)>,
-    /// Present while the first failures may be those of a broken program.
+    /// Present while the first failures may be caused by a broken program.
     pub program_check: Option<ProgramCheck>,
-    /// The batch size that held after a lack of memory.
+    /// The batch size that fitted after an out-of-memory error.
     pub batch_limit: Option<u64>,
-    /// A running mean of the seconds that an item takes.
+    /// A running mean of the seconds per item.
     pub pace: f64,
     pub total: u64,
 }
 
-/// A bucket in which something is to do or to come.
+/// A bucket with items to execute or pending items.
 #[derive(Default)]
 pub struct RunBucket {
-    /// What arrived, once the stage above has closed its bucket.
+    /// The input, once the upstream stage has closed its bucket.
     pub arrived: Option<Arrived>,
     pub slots: BTreeMap<Arc<str>, Slot>,
-    /// How many slots are not decided.
+    /// The number of undecided slots.
     pub undecided: usize,
-    /// Holds an outcome that must not be remembered.
+    /// Contains an outcome that must not be recorded.
     pub tainted: bool,
 }
 
 #[derive(Clone, Copy)]
 pub struct Arrived {
-    /// `None` when every item of the bucket was set aside above.
+    /// `None` if every item of the bucket was quarantined upstream.
     pub chunk: Option<Digest>,
 }
 
@@ -61,9 +61,8 @@ pub enum Slot {
     Failed(Reject),
 }
 
-/// An item to do. The longest come first; of equally long ones, those that read the same file
-/// follow each other, so that a stage that has made much of it, such as a model of its weights,
-/// need not again.
+/// A pending item. The longest come first. Items of equal length that read the same file follow
+/// each other, so that a stage can reuse an expensive result of that file, such as a loaded model.
 #[derive(Clone, Debug)]
 pub struct Queued {
     pub weight: u64,
@@ -162,7 +161,7 @@ impl ItemStage {
         }
     }
 
-    /// Decides an item. True when it was undecided before.
+    /// Decides an item. True if it was undecided before.
     pub fn decide(&mut self, number: u32, id: &Arc<str>, slot: Slot) -> bool {
         let Some(bucket) = self.open.get_mut(&number) else { return false };
         match bucket.slots.get(id) {
@@ -182,7 +181,7 @@ impl ItemStage {
         true
     }
 
-    /// Takes an item that the stage above has set aside out of its bucket.
+    /// Removes an item that the upstream stage has quarantined from its bucket.
     pub fn withdraw(&mut self, number: u32, id: &Arc<str>) {
         let Some(bucket) = self.open.get_mut(&number) else { return };
         if let Some(Slot::Undecided) = bucket.slots.get(id) {
@@ -191,14 +190,14 @@ impl ItemStage {
         }
     }
 
-    /// Whether the item is expected and not decided yet.
+    /// Tests if the item is expected and undecided.
     pub fn awaits(&self, number: u32, id: &Arc<str>) -> bool {
         let slot = self.open.get(&number).and_then(|bucket| bucket.slots.get(id));
         matches!(slot, Some(Slot::Undecided))
     }
 
-    /// Removes the bucket when all has arrived and nothing in it is undecided any more. One
-    /// with a failure in it names no chunk that arrived, so that it is not remembered.
+    /// Removes the bucket when all items have arrived and none is undecided. A bucket with a
+    /// failure has no input chunk, so that it is not recorded.
     pub fn close(&mut self, number: u32) -> Option<ClosedBucket> {
         let bucket = self.open.get(&number)?;
         let arrived = bucket.arrived.filter(|_| bucket.undecided == 0)?;
@@ -219,7 +218,7 @@ impl ItemStage {
         Some(closed)
     }
 
-    /// What the stages below can be planned with at this moment.
+    /// The input for planning downstream stages at this moment.
     pub fn snapshot(&self) -> PartialDataset {
         let mut buckets: Vec<PartialBucket> =
             self.closed.iter().copied().map(PartialBucket::Closed).collect();
@@ -245,7 +244,7 @@ mod tests {
 
     use super::*;
 
-    /// An item that reads a file of so many bytes.
+    /// An item that reads a file of this size.
     fn queued(id: &str, file: &str, size: u64) -> Queued {
         let blob = Blob { digest: Digest::of(file.as_bytes()), size, kind: "x".into() };
         let fields = [("text", Value::text(id)), ("weights", Value::Blob(Arc::new(blob)))];

@@ -1,8 +1,8 @@
-//! The batch size of a stage after a lack of memory, and what is remembered of it.
+//! The batch size of a stage after an out-of-memory error, and its record.
 //!
-//! It depends on the stage, on the models that the stage works with, on the device, and on the size
-//! that was asked for, so that another one is tried. The next run begins with the size that
-//! held. It enters no key of a result.
+//! It depends on the stage, on its models, on the device, and on the requested size, so that a
+//! changed request is tried. The next run starts with the size that fitted. It enters no key of a
+//! result.
 
 use cache::Digest;
 use stage_core::Batching;
@@ -14,7 +14,7 @@ use crate::engine::EngineError;
 use crate::pipeline::StageId;
 use crate::record::{LIMIT, decode, encode};
 
-/// How large a batch was.
+/// The size of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch {
     pub items: u64,
@@ -22,7 +22,7 @@ pub struct Batch {
 }
 
 impl Schedule<'_> {
-    /// The batch size that held in an earlier run.
+    /// The batch size that fitted in an earlier run.
     pub fn known_limit(&self, id: StageId) -> Result<Option<u64>, EngineError> {
         if self.pipeline.stage(id).kind.batching == Batching::Single {
             return Ok(None);
@@ -31,7 +31,7 @@ impl Schedule<'_> {
         Ok(kept.and_then(|bytes| decode(&bytes)))
     }
 
-    /// A batch did not get through: from here on, half of it at most.
+    /// A batch did not fit: use at most half of it from now on.
     pub fn halve(&mut self, id: StageId, batch: Batch, message: String) {
         let spec = self.pipeline.stage(id);
         let State::Items(stage) = &mut self.states[id.0] else { return };
@@ -47,7 +47,7 @@ impl Schedule<'_> {
         }
     }
 
-    /// For the next run. Not after the death of a worker, which may have had other causes.
+    /// Recorded for the next run. Not after the death of a worker, which may have had other causes.
     pub fn remember_limit(&mut self, id: StageId) -> Result<(), EngineError> {
         let State::Items(stage) = &self.states[id.0] else { return Ok(()) };
         let Some(limit) = stage.batch_limit else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Which look-ups of outcomes are for nothing.
+//! Skips look-ups of outcomes that cannot succeed.
 
 use std::collections::HashSet;
 
@@ -6,16 +6,16 @@ use cache::{Cache, CacheError, Digest};
 
 use crate::record::ITEM;
 
-/// In a cache without any outcome when the run begins, only what the run itself has found since is
-/// known, as long as nobody else changes the cache. A first run so is spared a look-up an item.
+/// If the cache had no outcome when the run began, it only has those of this run, as long as no
+/// other process changes the cache. A first run thus saves one look-up per item.
 pub struct Lookups {
-    /// The starts of the keys of its own outcomes; none where all has to be looked up.
+    /// The prefixes of the keys of its own outcomes; None if everything has to be looked up.
     own: Option<HashSet<u64>>,
 }
 
 impl Lookups {
     pub fn begin(cache: &Cache) -> Result<Lookups, CacheError> {
-        // What others change from here on is seen later.
+        // Later changes by others are detected.
         cache.refresh()?;
         let own = match cache.has_records(ITEM)? {
             true => None,
@@ -24,7 +24,7 @@ impl Lookups {
         Ok(Lookups { own })
     }
 
-    /// Whether the cache may know an outcome of any of these keys, which have been claimed.
+    /// Tests if the cache may have an outcome for any of these keys, which have been claimed.
     pub fn may_find(&mut self, cache: &Cache, keys: &[Digest]) -> Result<bool, CacheError> {
         if self.own.is_some() && cache.refresh()? {
             self.own = None;
@@ -33,7 +33,7 @@ impl Lookups {
         Ok(keys.iter().any(|key| own.contains(&key.start())))
     }
 
-    /// An outcome is kept by this run.
+    /// Notes an outcome that this run records.
     pub fn note(&mut self, key: &Digest) {
         if let Some(own) = &mut self.own {
             own.insert(key.start());

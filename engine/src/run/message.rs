@@ -1,4 +1,4 @@
-//! What the threads of a run tell the schedule, and what they are asked to do.
+//! Messages from the threads of a run to the schedule, and their tasks.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,7 @@ pub enum Message {
         ticket: u64,
         outcome: Outcome,
         lost: Vec<Digest>,
-        /// Bytes of the objects that were made.
+        /// The size of the objects that were made.
         written: u64,
     },
     Progress {
@@ -33,7 +33,7 @@ pub enum Message {
         step: u64,
         values: BTreeMap<String, f64>,
     },
-    /// Items that a stage that works on all of them sets aside.
+    /// Items quarantined by a stage on whole data sets.
     SetAside {
         ticket: u64,
         rejects: Vec<(Arc<str>, Reject)>,
@@ -68,18 +68,18 @@ pub enum ItemOutcome {
         fields: Fields,
         notes: Vec<(String, u64)>,
         seconds: f32,
-        /// Of new objects.
+        /// The size of new objects.
         bytes: u64,
     },
     Rejected(Reject),
     Failed(Failure),
 }
 
-/// Why work did not come to a result. None of these is recorded.
+/// The reason why work has no outcome. None of these is recorded.
 #[derive(Clone, Debug)]
 pub enum Failure {
     Stage(StageError),
-    /// The job itself could not be opened: no item can be done.
+    /// The job could not be opened: no item can be processed.
     Open(StageError),
     /// The worker process is gone.
     Died {
@@ -91,7 +91,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// A fault of the machine, or a request to stop, affects all items and not one.
+    /// A machine fault, or a request to stop, concerns all items and not one.
     pub fn of_the_item(self) -> Failure {
         match self {
             Failure::Open(error) if error.is_of_machine() || error == StageError::Stopped => {
@@ -119,7 +119,7 @@ impl Task {
 pub struct ItemTask {
     pub ticket: u64,
     pub job: Arc<JobHandle>,
-    /// With the fields that the stage reads and nothing else.
+    /// With only the fields that the stage reads.
     pub items: Vec<Item>,
 }
 
@@ -132,7 +132,7 @@ pub struct GatherTask {
     pub training: Option<Training>,
 }
 
-/// What stands behind one reference of a gather.
+/// The value of one reference of a gather.
 pub enum GatherSource {
     Dataset { stage: String, root: Digest, reads: Reads, rejects: Vec<(Arc<str>, Reject)> },
     Artifact { stage: String, fields: Fields },
@@ -140,7 +140,7 @@ pub enum GatherSource {
 
 /// A stage's job, opened by the first thread that needs it.
 pub struct JobHandle {
-    /// Tells jobs apart in a worker.
+    /// Identifies jobs in a worker.
     pub number: u32,
     pub kind: &'static Kind,
     pub setup: Setup,

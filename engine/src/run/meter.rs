@@ -1,4 +1,4 @@
-//! What the stages of a run take, for the ledger and for the comparison with what was expected.
+//! Measures the cost of stages in a run, for the ledger and for the comparison with the estimate.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
@@ -15,9 +15,9 @@ use crate::measure::line::Line;
 use crate::measure::{self, MEGABYTE, Measure};
 use crate::pipeline::{StageId, StageSpec, StageWork};
 
-/// The metric by which a worker tells what its GPU had taken at most.
+/// The metric in which a worker reports the peak memory of its GPU.
 const VRAM: &str = "vram_peak_bytes";
-/// The metrics by which a training reports the seconds per step since its last report, without the
+/// The metrics in which a training reports the seconds per step since its last report, without the
 /// time between steps, and those of a validation and of a checkpoint.
 const STEP: &str = "step_seconds";
 const VALIDATION: &str = "validation_seconds";
@@ -27,25 +27,25 @@ pub struct Meter {
     machine: Machine,
     tallies: Vec<Tally>,
     taken: Vec<Taken>,
-    /// Of whole stages, as they tell it: done and in all.
+    /// Progress of whole stages: done and total.
     progress: HashMap<StageId, (u64, u64)>,
     /// The processes of the workers, by device.
     workers: HashMap<String, u32>,
-    /// Of a probe, which writes nothing itself.
+    /// The measures of a probe, which writes nothing itself.
     pub probed: Vec<(StageId, Measure)>,
     has_tidied: bool,
-    /// The files are those of the machine, and so are its processes.
+    /// Files and processes are those of the machine.
     is_real: bool,
 }
 
-/// What is not in the ledger yet.
+/// The measures that are not in the ledger yet.
 #[derive(Default)]
 struct Tally {
     seconds: Line,
     bytes: Line,
     ram_bytes: f64,
     vram_bytes: f64,
-    /// The last step of training that was told of, and when.
+    /// The last reported training step, and its time.
     step: Option<(u64, Instant)>,
     training: Session,
 }
@@ -65,7 +65,7 @@ struct Session {
     has_preflight: bool,
 }
 
-/// What a stage took in this pass.
+/// The cost of a stage in this pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Taken {
     pub seconds: f64,
@@ -86,7 +86,7 @@ impl Meter {
         }
     }
 
-    /// An item is done: what it read, how long it took, and what it gave.
+    /// Adds a finished item: its input, its time and its output.
     pub fn item(&mut self, id: StageId, queued: &Queued, seconds: f64, bytes: u64) {
         let size = queued.weight as f64 / MEGABYTE;
         self.tallies[id.0].seconds.add(size, seconds);
@@ -115,7 +115,7 @@ impl Meter {
         }
     }
 
-    /// Figures of a step: the time since those before it is that of the steps between.
+    /// Figures of a step: the time since the previous report belongs to the steps between.
     fn step(&mut self, id: StageId, step: u64, values: &BTreeMap<String, f64>) {
         let tally = &mut self.tallies[id.0];
         if let Some(vram) = values.get(VRAM) {
@@ -136,7 +136,7 @@ impl Meter {
             training.told = step;
             return;
         }
-        // Other trainings only report that they have done a step.
+        // Other trainings only report finished steps.
         if training.told > 0 || values.contains_key(VALIDATION) || values.contains_key(SAVE) {
             return;
         }
@@ -162,7 +162,7 @@ impl Session {
     }
 }
 
-/// How many threads share the work of a stage.
+/// The number of threads that share the work of a stage.
 pub fn threads_of(spec: &StageSpec, threads: usize) -> f64 {
     match (spec.work, spec.kind.place) {
         (StageWork::Item, Place::Here) => threads.max(1) as f64,
@@ -171,8 +171,8 @@ pub fn threads_of(spec: &StageSpec, threads: usize) -> f64 {
 }
 
 impl Schedule<'_> {
-    /// What the items that are left will give, by what those before them gave. Very much where
-    /// nothing is known yet.
+    /// The expected output of the remaining items, from those before them. Very large if nothing is
+    /// known yet.
     pub fn bytes_to_come(&self) -> u64 {
         let mut bytes = 0;
         for (at, state) in self.states.iter().enumerate() {
@@ -188,7 +188,7 @@ impl Schedule<'_> {
         bytes
     }
 
-    /// A whole stage is done, or rests until the next run.
+    /// A whole stage is done, or is left for the next run.
     pub fn measure_whole(&mut self, id: StageId, seconds: f64, bytes: u64) {
         let size = self.arriving_items(id) as f64;
         let tally = &mut self.meter.tallies[id.0];
@@ -207,7 +207,7 @@ impl Schedule<'_> {
         self.meter.tallies[id.0].training = Session { from, has_preflight, ..Session::default() };
     }
 
-    /// It has ended or was stopped.
+    /// A training has ended or was stopped.
     pub fn end_training(&mut self, id: StageId, seconds: f64) {
         if self.options.probe.is_none() {
             self.meter.tallies[id.0].training.end(seconds);
@@ -224,7 +224,7 @@ impl Schedule<'_> {
         crate::plan::inputs::arriving_items(self.pipeline, &self.plans, id)
     }
 
-    /// What a stage took in the terms of its estimate: with all threads to itself.
+    /// The cost of a stage in terms of its estimate: with all threads to itself.
     pub fn taken(&self, id: StageId) -> Taken {
         let taken = self.meter.taken[id.0];
         let spec = self.pipeline.stage(id);
@@ -232,7 +232,7 @@ impl Schedule<'_> {
         Taken { seconds: taken.seconds / threads, ..taken }
     }
 
-    /// Tells what a stage took, and keeps it.
+    /// Reports the cost of a stage, and records it.
     pub fn end_measure(&mut self, id: StageId) -> Result<(), EngineError> {
         let taken = self.taken(id);
         if self.counts[id.0].executed > 0 && taken != Taken::default() {
@@ -248,7 +248,7 @@ impl Schedule<'_> {
         self.keep_measure(id)
     }
 
-    /// Looks at the memory of what works at this moment.
+    /// Samples the memory of running processes.
     pub fn watch_memory(&mut self) {
         if !self.meter.is_real {
             return;
@@ -279,7 +279,7 @@ impl Schedule<'_> {
         of_device.filter_map(|(_, process)| resident_bytes(Some(*process))).max()
     }
 
-    /// Whether a probe has tried enough of a stage, or need not.
+    /// Tests if a probe has run enough of a stage, or need not.
     pub fn is_probed(&self, id: StageId) -> bool {
         let Some(items) = self.options.probe else { return false };
         let spec = self.pipeline.stage(id);
@@ -287,13 +287,13 @@ impl Schedule<'_> {
             (State::Items(stage), StageWork::Item) => {
                 self.counts[id.0].executed + stage.running as u64 >= items
             }
-            // A training whose inputs are there, of which few steps are tried.
+            // A training with known inputs; only a few of its steps are run.
             (State::Ready { .. }, StageWork::Train) => false,
             _ => true,
         }
     }
 
-    /// Adds to the ledger what was measured of a stage.
+    /// Adds the measures of a stage to the ledger.
     pub fn keep_measure(&mut self, id: StageId) -> Result<(), EngineError> {
         let tally = std::mem::take(&mut self.meter.tallies[id.0]);
         let cache = self.store.cache();
@@ -305,7 +305,7 @@ impl Schedule<'_> {
             return Ok(());
         };
         let is_probe = self.options.probe.is_some();
-        // What a few steps have left says nothing of the states that a training keeps.
+        // The output of a few steps does not predict the checkpoints that a training keeps.
         let is_short = is_probe && spec.work == StageWork::Train;
         let measure = Measure {
             kind: spec.kind.name.to_owned(),
@@ -331,18 +331,18 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// The parameters of the model that a stage works with, where they count.
+    /// The parameters of the stage's model, if they count.
     fn model_of(&self, id: StageId) -> i64 {
         let Some(family) = measure::sized_family(self.pipeline.stage(id)) else { return 0 };
         let artifacts = self.artifacts(id);
         let model = measure::MODEL_PORTS.iter().find_map(|port| artifacts.get(*port)?.first());
-        // A model that cannot be read is told by the stage that uses it.
+        // An unreadable model is reported by the stage that uses it.
         let model = model
             .and_then(|fields| family.read(&self.store.read(&fields.blob("config")?.digest).ok()?));
         model.map_or(0, |model| model.parameters())
     }
 
-    /// What stages that have not come to their end took so far.
+    /// Records the cost so far of stages that have not finished.
     pub fn keep_measures(&mut self) -> Result<(), EngineError> {
         self.pipeline.ids().try_for_each(|id| self.keep_measure(id))
     }

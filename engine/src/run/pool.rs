@@ -16,17 +16,17 @@ use super::scratch::Scratch;
 use crate::engine::{Engine, StopFlag};
 use crate::store::Store;
 
-/// What every thread of a run shares.
+/// The state that all threads of a run share.
 #[derive(Clone)]
 pub struct Shared {
     pub engine: Arc<Engine>,
     pub store: Store,
     pub messages: Sender<Message>,
     pub stop: StopFlag,
-    /// For what works on GPUs.
+    /// Stops work on GPUs.
     pub gpu_stop: StopFlag,
     pub scratch: Scratch,
-    /// Where a stage leaves the folders that it works in, for somebody who wants to look at them.
+    /// The folder for working folders of stages that are kept for inspection.
     pub kept: Option<Utf8PathBuf>,
 }
 
@@ -54,7 +54,7 @@ impl Shared {
     pub fn done(&self, outcome: Outcome, mut context: EngineContext) {
         let lost = context.all_lost();
         let EngineContext { ticket, written, .. } = context;
-        // The schedule is gone only when the run is over.
+        // The schedule is gone only after the run.
         let _ = self.messages.send(Message::Done { ticket, outcome, lost, written });
     }
 }
@@ -110,7 +110,7 @@ fn run_batch(
     outcomes(items.len(), results, started.elapsed().as_secs_f32(), context)
 }
 
-/// Keeps what a batch has given, item by item.
+/// Stores the outputs of a batch, item by item.
 pub fn outcomes(
     count: usize,
     results: Result<Vec<Result<Output, Reject>>, StageError>,

@@ -1,4 +1,4 @@
-//! Detects a broken program of the user: the first items all fail alike.
+//! Detects a broken user program: the first items all fail alike.
 //!
 //! Until one of them ends differently, their failures are held back. A recorded verdict would stay
 //! after the program or its environment is repaired, since neither is in any key.
@@ -10,10 +10,10 @@ use super::schedule::{Schedule, State};
 use crate::engine::EngineError;
 use crate::pipeline::{StageId, StageSpec};
 
-/// This many equal failures without another outcome are the fault of the program.
+/// This number of equal failures without another outcome means that the program is broken.
 const ALIKE: usize = 20;
 
-/// An item that is to be set aside.
+/// An item to be quarantined.
 pub struct Unfit {
     pub queued: Queued,
     pub reject: Reject,
@@ -24,7 +24,7 @@ pub struct Unfit {
 /// The first failures of a stage, before any other outcome.
 pub struct ProgramCheck {
     held: Vec<Unfit>,
-    /// The setting that sets items aside in any case, for the advice.
+    /// The setting that always quarantines items, for the advice.
     way_out: String,
 }
 
@@ -74,7 +74,7 @@ impl ProgramCheck {
     }
 }
 
-/// Failures are equal if these are: the code, how the program ended, and its last line.
+/// Failures are equal if these are: the code, the exit status of the program, and its last line.
 fn alike(reject: &Reject) -> (&str, &str, &str) {
     let (what, said) = reject.parts();
     let last = said.lines().rfind(|line| !line.trim().is_empty());
@@ -82,7 +82,7 @@ fn alike(reject: &Reject) -> (&str, &str, &str) {
 }
 
 impl Schedule<'_> {
-    /// Sets an item aside, unless the program is to blame.
+    /// Quarantines an item, unless the program is to blame.
     pub fn judge(&mut self, id: StageId, unfit: Unfit) -> Result<(), EngineError> {
         self.counts[id.0].executed += 1;
         let judged = match &mut self.states[id.0] {
@@ -107,14 +107,14 @@ impl Schedule<'_> {
         }
     }
 
-    /// An item succeeded: the program works, and earlier failures were the items' own.
+    /// An item succeeded: the program works, and earlier failures are those of the items.
     pub fn trust(&mut self, id: StageId) -> Result<(), EngineError> {
         let State::Items(stage) = &mut self.states[id.0] else { return Ok(()) };
         let Some(check) = stage.program_check.take() else { return Ok(()) };
         self.settle_program_check(id, check.held)
     }
 
-    /// No more items come: too few failed to blame the program. True when there were any.
+    /// No more items come: too few failed to blame the program. True if there were any.
     pub fn trust_all(&mut self) -> Result<bool, EngineError> {
         let mut any = false;
         for id in self.pipeline.ids() {
@@ -143,7 +143,7 @@ impl Schedule<'_> {
         check.held.iter().for_each(|unfit| self.free_followers(&unfit.queued));
     }
 
-    /// Items with the key of a failed one are done by their own stages.
+    /// Items with the key of a failed one are decided by their own stages.
     fn free_followers(&mut self, queued: &Queued) {
         for (id, follower) in self.followers.remove(&queued.key).unwrap_or_default() {
             self.requeue(id, follower);

@@ -1,5 +1,5 @@
-//! One item of a stage, or a stage as a whole, done again by itself: with what a run would give
-//! it, and nothing kept but in the memory of a cache that is only read.
+//! Runs one item of a stage, or a whole stage, again by itself: with the inputs that a run would
+//! give it, on a read-only cache; results stay in memory.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ use crate::plan::{PartialBucket, PartialDataset, PartialItem, Plan, Planned};
 use crate::record::{ItemRecord, StageRecord};
 use crate::store::{ReadError, Store};
 
-/// What was given, what came of it, and what a run had made of the same.
+/// The inputs, the result, and the result of a run for the same inputs.
 pub struct Replay {
     pub given: Given,
     pub made: Made,
@@ -46,7 +46,7 @@ pub enum Made {
     Whole { outcome: Result<StageRecord, Failure>, known: Option<StageRecord> },
 }
 
-/// Why there is nothing to replay.
+/// The reason why nothing can be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     #[error(transparent)]
@@ -73,18 +73,18 @@ impl From<cache::CacheError> for ReplayError {
     }
 }
 
-/// The only task there is.
+/// The only task.
 const TICKET: u64 = 1;
-/// How often it is looked whether it was asked to stop.
+/// The interval between checks for a request to stop.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 pub struct Replayer<'a> {
     pub engine: &'a Engine,
     pub pipeline: &'a Pipeline,
-    /// Opened to be read alone.
+    /// Opened read-only.
     pub cache: &'a Cache,
     pub spec: &'a StageSpec,
-    /// Where stages that work in folders of their own leave them.
+    /// The place for working folders of stages.
     pub folder: &'a Utf8Path,
     pub stop: StopFlag,
 }
@@ -177,7 +177,7 @@ impl Replayer<'_> {
         Ok(JobHandle::new(1, spec.kind, setup))
     }
 
-    /// Hands the task to whoever does such work in a run, and tells what is told meanwhile.
+    /// Hands the task to the executor that does such work in a run, and forwards its events.
     fn work(&self, store: &Store, task: Task, sink: Sink) -> Result<Outcome, EngineError> {
         let (messages, received) = unbounded();
         let shared = Shared {
@@ -273,7 +273,7 @@ fn find(store: &Store, root: &Digest, id: &str) -> Result<Option<Item>, ReadErro
     Ok(items.and_then(|chunk| chunk.items.into_iter().find(|item| *item.id == *id)))
 }
 
-/// Among what the stage above has given so far.
+/// Searches the outputs of the upstream stage so far.
 fn find_partial(
     store: &Store,
     partial: &PartialDataset,

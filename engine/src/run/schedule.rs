@@ -1,8 +1,8 @@
 //! The schedule: one thread that owns the state of a run, hands out work and takes results.
 //!
-//! Stages are activated as soon as what arrives at them is known. An item that leaves a stage
-//! goes on to the next at once; what is nearest to the end of the pipeline is handed out first,
-//! and of one stage the longest item.
+//! A stage is activated as soon as its inputs are known. An item that leaves a stage goes to the
+//! next one immediately. Stages near the end of the pipeline come first, and within a stage the
+//! longest item.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -30,27 +30,27 @@ use crate::plan::StagePlan;
 use crate::plan::planner::{PlanError, Planner};
 use crate::store::{ReadError, Store};
 
-/// A task of one-by-one items is filled up to about this long, so that handing it over costs
+/// A task of single items is filled up to about this duration, so that handing it over costs
 /// little.
 const TASK_SECONDS: f64 = 0.004;
 const TASK_ITEMS: usize = 64;
 const TICK: Duration = Duration::from_millis(100);
 
-/// Where a stage stands.
+/// The state of a stage.
 pub enum State {
-    /// Nobody asked for it.
+    /// It is not among the targets.
     Unwanted,
-    /// Something that arrives at it is not known yet.
+    /// An input is not known yet.
     Waiting,
-    /// Its inputs are complete and its one task is not handed out yet.
+    /// Its inputs are complete, and its only task is not handed out yet.
     Ready {
         attempt: u32,
     },
-    /// Its one task is running.
+    /// Its only task is running.
     Whole {
         attempt: u32,
     },
-    /// Its one task has stopped and is for another run to go on with.
+    /// Its only task has stopped, and another run will continue it.
     Resting,
     Items(Box<ItemStage>),
     Done,
@@ -65,17 +65,17 @@ pub struct InFlight {
     pub started: Instant,
 }
 
-/// How a pass over the plan ended.
+/// The end of a pass over the plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ending {
     Done,
     Failed,
     Paused,
-    /// Something was lost and has been forgotten: plan again, it will be made again.
+    /// An object was lost and its records were removed: planning again makes it again.
     Again,
 }
 
-/// The items of a task, and the claims on them.
+/// The items of a task, and their claims.
 type Taken = (Vec<Queued>, Vec<Claim>);
 
 pub struct Schedule<'a> {
@@ -90,7 +90,7 @@ pub struct Schedule<'a> {
     pub notes: Vec<BTreeMap<String, u64>>,
     pub reported: Vec<u64>,
     pub in_flight: HashMap<u64, InFlight>,
-    /// Items whose key is being worked on for another item of this run.
+    /// Items that wait for another item of this run with the same key.
     pub followers: HashMap<Digest, Vec<(StageId, Queued)>>,
     pub lookups: Lookups,
     pub options: &'a RunOptions,
@@ -105,13 +105,13 @@ pub struct Schedule<'a> {
     pub watchdog: Watchdog,
     /// Deaths of the worker without a result between them, by stage.
     pub deaths: HashMap<StageId, u32>,
-    /// Items set aside by stages that work on all items, as reported: another attempt reports the
+    /// Items quarantined by stages on whole data sets, as reported: another attempt reports the
     /// same items again.
     pub aside: BTreeMap<(StageId, Arc<str>), Reject>,
     pub halted: bool,
     pub failed: bool,
     pub lost: bool,
-    /// A fault of the machine stops the run.
+    /// A machine fault stops the run.
     pub unable: bool,
     pub next_ticket: u64,
 }
@@ -165,7 +165,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Nothing new is begun once a stop is asked for or a failure ends the run.
+    /// Nothing new starts after a request to stop, or after a failure that ends the run.
     pub fn may_start(&self) -> bool {
         !self.halted && !self.lost && !self.unable && !self.options.stop.is_requested()
     }
@@ -206,7 +206,7 @@ impl<'a> Schedule<'a> {
         Ok(())
     }
 
-    /// A full disk pauses the run: what is finished stays, and the rest goes on later.
+    /// A full disk pauses the run: finished work stays, and the rest continues later.
     pub fn report_commit(&mut self, result: Result<(), CacheError>) -> Result<(), EngineError> {
         match result {
             Ok(()) => Ok(()),
@@ -218,7 +218,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// A fault of the machine stops the run: it is no verdict on anything.
+    /// A machine fault stops the run: it is no verdict on anything.
     pub fn pause(&mut self, why: String) {
         if !self.unable {
             self.unable = true;
@@ -249,7 +249,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// What is done from time to time: progress, time limits, commits.
+    /// Periodic work: progress, time limits, commits.
     fn tick(&mut self) -> Result<(), EngineError> {
         for (at, spec) in self.pipeline.stages.iter().enumerate() {
             let counts = self.counts[at];
@@ -270,11 +270,11 @@ impl<'a> Schedule<'a> {
         self.end_overdue()
     }
 
-    /// Hands out work as long as there are free hands.
+    /// Hands out work as long as executors are free.
     fn dispatch(&mut self) -> Result<(), EngineError> {
         loop {
-            // What turned out to be known may have gone on to a stage that had nothing to do, or
-            // have ended one, without a message.
+            // Outputs that turned out to be known may have passed to a stage without work, or ended
+            // one, without a message.
             let moved = self.hand_out()?;
             if !self.finish_complete()? && !moved {
                 return Ok(());
@@ -282,7 +282,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// True when anything was taken off a queue.
+    /// True if anything was taken off a queue.
     fn hand_out(&mut self) -> Result<bool, EngineError> {
         let mut moved = false;
         for id in self.pipeline.ids().rev() {
@@ -377,8 +377,8 @@ impl<'a> Schedule<'a> {
         Ok(true)
     }
 
-    /// Takes the next items of a stage from its queue: as many as make a task, without those
-    /// whose outcome is known. None when there are none.
+    /// Takes the next items of a stage from its queue: as many as make a task, without those with
+    /// known outcomes. None if there are none.
     fn take_items(
         &mut self,
         id: StageId,
@@ -388,7 +388,7 @@ impl<'a> Schedule<'a> {
         if picked.is_empty() {
             return Ok(None);
         }
-        // Asked once they are claimed, so that what others have committed is seen.
+        // Looked up after claiming, so that commits of others are seen.
         let keys: Vec<Digest> = picked.iter().map(|(queued, _)| queued.key).collect();
         let known = match self.lookups.may_find(self.store.cache(), &keys)? {
             true => self.store.known_items(&keys)?,
@@ -412,8 +412,8 @@ impl<'a> Schedule<'a> {
         Ok(Some((items, claims)))
     }
 
-    /// Takes items off the queue and claims them, as far as nobody else has them. A claim of
-    /// this run's own is kept until its outcome is durable; known it is before.
+    /// Takes items off the queue and claims them, unless another process has them. A claim of this
+    /// run is kept until its outcome is durable; the outcome is known before that.
     fn pick(
         &mut self,
         id: StageId,
@@ -474,8 +474,8 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// What other processes work on: waits for a moment and takes over what they have done.
-    /// False when there is nothing to wait for.
+    /// Items that other processes work on: waits briefly and takes over finished ones. False if
+    /// there is nothing to wait for.
     fn wait_elsewhere(&mut self) -> Result<bool, EngineError> {
         if !self.may_start() {
             return Ok(false);
@@ -510,7 +510,7 @@ impl<'a> Schedule<'a> {
         self.pipeline.ids().any(|id| self.waits(id) && may(id))
     }
 
-    /// Whether a stage has work that nobody does yet.
+    /// Tests if a stage has pending work.
     pub fn waits(&self, id: StageId) -> bool {
         match &self.states[id.0] {
             State::Items(stage) => !stage.queue.is_empty(),
@@ -519,7 +519,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// A job for a stage whose artifacts are known.
+    /// A job for a stage with known input artifacts.
     pub fn job_handle(&mut self, id: StageId) -> Result<JobHandle, EngineError> {
         let spec = self.pipeline.stage(id);
         let at = |error: StageError| EngineError::Stage { stage: spec.name.clone(), error };
@@ -530,7 +530,7 @@ impl<'a> Schedule<'a> {
         Ok(JobHandle::new(self.next_ticket as u32, spec.kind, setup))
     }
 
-    /// What is lost while planning ends the pass; anything else ends the run.
+    /// An object lost during planning ends the pass; any other error ends the run.
     pub fn or_lost<T>(
         &mut self,
         id: StageId,

@@ -1,4 +1,4 @@
-//! A folder for the files of stages while they work, made when the first of them asks.
+//! A folder for working files of stages, created on first use.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,7 +6,7 @@ use cache::fs::Fs;
 use cache::{Cache, CacheError, StagingDir};
 use camino::Utf8PathBuf;
 
-/// Shared by all threads of a run; the folder goes with the last of them, or is swept when the
+/// Shared by all threads of a run. The folder is removed with the last of them, or swept when the
 /// cache is opened again.
 #[derive(Clone, Default)]
 pub struct Scratch(Arc<Mutex<Vec<StagingDir>>>);
@@ -17,15 +17,15 @@ impl Scratch {
         if let Some(folder) = made.last().filter(|folder| folder.is_there()) {
             return Ok(folder.path().to_owned());
         }
-        // Where somebody has cleaned up, programs may still work in what is left of an older one.
+        // After a clean-up by somebody, programs may still work in the rest of an older folder.
         let folder = cache.staging()?;
         let path = folder.path().to_owned();
         made.push(folder);
         Ok(path)
     }
 
-    /// True when somebody else has removed the folder with the one around it, as with a cache that
-    /// is moved or removed. A folder that was only cleaned away is made again.
+    /// True if somebody has removed the folder together with its parent, as with a cache that is
+    /// moved or removed. A folder that was only cleaned up is created again.
     pub fn is_gone(&self, fs: &dyn Fs) -> bool {
         let made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let around = made.last().and_then(|folder| folder.path().parent());

@@ -1,4 +1,4 @@
-//! Results: what a finished task means for its items and for the stages below.
+//! Results: the effect of a finished task on its items and on downstream stages.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use crate::plan::items::merged;
 use crate::record::{ITEM, ItemRecord, encode};
 use crate::tables::close_bucket;
 
-/// How much a new time moves the running mean.
+/// The weight of a new time in the running mean.
 const PACE: f64 = 0.1;
-/// A batch is halved this often at most before its worst item is alone.
+/// The number of times that a batch is halved before its worst item is alone.
 const DEATHS: u32 = 16;
 
 fn has_failed(outcome: &Outcome) -> bool {
@@ -39,7 +39,7 @@ impl Schedule<'_> {
         lost: Vec<Digest>,
         written: u64,
     ) -> Result<(), EngineError> {
-        // A task that was given up on may still come back.
+        // A task that was given up on may still return.
         let Some(task) = self.in_flight.remove(&ticket) else { return Ok(()) };
         self.hands.returned(ticket);
         if !lost.is_empty() {
@@ -54,7 +54,7 @@ impl Schedule<'_> {
         }
     }
 
-    /// A failure is nobody's fault if the project or the cache is no longer there.
+    /// A failure is nobody's fault if the project or the cache no longer exists.
     fn require_in_place(&self) -> Result<(), EngineError> {
         let cache = self.store.cache();
         self.home.require(cache.fs().as_ref())?;
@@ -96,7 +96,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// Records an outcome and lets it flow on, for the item and for those with the same key.
+    /// Records an outcome and passes it on, for the item and for those with the same key.
     fn item_done(
         &mut self,
         id: StageId,
@@ -141,7 +141,7 @@ impl Schedule<'_> {
         self.apply_to_all(id, queued, record)
     }
 
-    /// An outcome that was there already.
+    /// An outcome that existed already.
     pub fn resolve_known(
         &mut self,
         id: StageId,
@@ -198,7 +198,7 @@ impl Schedule<'_> {
         });
     }
 
-    /// Decides an item of a stage and hands it to the stages below, as far as it flows.
+    /// Decides an item of a stage and passes it to downstream stages.
     pub fn decide(
         &mut self,
         id: StageId,
@@ -232,8 +232,8 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// An item reaches a stage and is queued; whether its outcome is known is asked for many at
-    /// once, when they are taken off the queue.
+    /// An item reaches a stage and is queued; known outcomes are looked up for many items at once,
+    /// when they are taken off the queue.
     fn arrive(&mut self, id: StageId, bucket: u32, item: &Item) {
         let State::Items(stage) = &mut self.states[id.0] else { return };
         if !stage.awaits(bucket, &item.id) {
@@ -243,7 +243,7 @@ impl Schedule<'_> {
         stage.queue.push(Queued::new(&stage.reads, bucket, item.clone(), key));
     }
 
-    /// Writes a bucket once all in it is decided, and tells the stages below.
+    /// Writes a bucket once everything in it is decided, and tells downstream stages.
     pub fn close(&mut self, id: StageId, number: u32) -> Result<(), EngineError> {
         let mut closing = VecDeque::from([id]);
         while let Some(id) = closing.pop_front() {
@@ -331,7 +331,7 @@ impl Schedule<'_> {
         Ok(())
     }
 
-    /// An item that failed without a verdict and is not tried again by this run.
+    /// An item that failed without a verdict and is not retried by this run.
     fn give_up(
         &mut self,
         id: StageId,
@@ -356,7 +356,7 @@ impl Schedule<'_> {
         self.requeue(id, queued);
     }
 
-    /// A worker that dies again and again without giving anything fails the stage.
+    /// A worker that dies repeatedly without any result fails the stage.
     fn count_death(&mut self, id: StageId, message: &str) {
         let deaths = self.deaths.entry(id).or_default();
         *deaths += 1;
@@ -366,7 +366,7 @@ impl Schedule<'_> {
         }
     }
 
-    /// The item is set aside for this run only; too many of them fail the stage.
+    /// The item is quarantined for this run only; too many of them fail the stage.
     pub fn item_fails(
         &mut self,
         id: StageId,

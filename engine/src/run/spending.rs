@@ -1,5 +1,5 @@
-//! The cost of a run against the budget: written into the ledger while the run lasts, and when the
-//! budget is used up nothing more is begun. Training is told early enough to save.
+//! The cost of a run against the budget: written into the ledger during the run. When the budget is
+//! used up, nothing new starts. Training is told early enough to save.
 
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,12 @@ use crate::record::{SPENT, encode};
 use crate::spending::{Purse, Spent};
 
 /// The shortest and the longest interval between writes of the cost: a kill loses at most that
-/// part. In between the interval is a tenth of the time written.
+/// part. In between, the interval is a tenth of the time written.
 const OFTEN: Duration = Duration::from_millis(500);
 const SELDOM: Duration = Duration::from_secs(10);
 
 pub struct Spending {
-    /// None where nobody said what an hour costs.
+    /// None without a price per hour.
     record: Option<Spent>,
     purse: Option<Purse>,
     began: Instant,
@@ -46,7 +46,7 @@ impl Spending {
         Ok(Spending { record, purse, began, written: None, told: false })
     }
 
-    /// When the budget is used up.
+    /// The time at which the budget is used up.
     pub fn deadline(&self) -> Option<Instant> {
         let left = Duration::try_from_secs_f64(self.purse?.left_seconds()).ok()?;
         self.began.checked_add(left)
@@ -56,9 +56,8 @@ impl Spending {
         self.deadline().is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// True when something was recorded.
-    /// The final amount, after everything that takes time. It has a commit of its own, since the
-    /// last commit of a run may take long.
+    /// Records the final amount, after everything that takes time; true if something was recorded.
+    /// It has its own commit, since the last commit of a run may take long.
     pub fn end(&mut self, cache: &Cache) -> Result<(), CacheError> {
         match self.write(cache, true)? {
             true => cache.commit().map(drop),
@@ -79,7 +78,7 @@ impl Spending {
         Ok(true)
     }
 
-    /// Says once that the money is used up.
+    /// Reports once that the money is used up.
     fn why_stopped(&mut self) -> Option<String> {
         let purse = self.purse.filter(|_| !self.told)?;
         self.told = true;
@@ -90,7 +89,7 @@ impl Spending {
 }
 
 impl Schedule<'_> {
-    /// What there is to tell of the time and the money of a run; nothing where neither is limited.
+    /// Reports the time and money of a run; nothing if neither is limited.
     pub fn tell_session(&mut self) {
         let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
         let seconds_left = self.options.deadline.map(|deadline| left(deadline).as_secs_f64());
@@ -102,7 +101,7 @@ impl Schedule<'_> {
         }
     }
 
-    /// The cost so far; stops the run when the budget is used up.
+    /// Updates the cost; stops the run when the budget is used up.
     pub fn watch_spending(&mut self) -> Result<(), EngineError> {
         if self.spending.write(self.store.cache(), false)? {
             self.committer.note(Vec::new());
@@ -120,7 +119,7 @@ impl Schedule<'_> {
         self.options.stop.request_after_batch();
     }
 
-    /// Training has saved and stopped by itself since the money would not have lasted for a later
+    /// Training has saved and stopped by itself, since the money would not have lasted for a later
     /// save.
     pub fn has_saved_for_budget(&mut self) {
         let others = [self.options.deadline, self.gpus.deadline(self.store.cache())];

@@ -1,4 +1,4 @@
-//! What all passes of a run come to together.
+//! The totals of all passes of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,11 +14,11 @@ pub struct Total {
     pub counts: Vec<StageCounts>,
     pub keys: BTreeMap<String, cache::Digest>,
     pub exported: u64,
-    /// What was expected when the run began.
+    /// The estimate when the run began.
     pub expected: Option<Estimate>,
     pub costs: BTreeMap<String, StageOutcome>,
     pub probed: Vec<(StageId, Measure)>,
-    /// A fault of the machine was reported.
+    /// A machine fault was reported.
     pub is_unable: bool,
 }
 
@@ -36,7 +36,8 @@ impl Total {
         }
     }
 
-    /// What an earlier pass has executed counts; what was there is told by the last pass.
+    /// Adds the counts of a pass: executed items of every pass count, reused ones only of the last
+    /// pass.
     pub fn add(&mut self, counts: &[StageCounts]) {
         for (total, pass) in self.counts.iter_mut().zip(counts) {
             let before = total.executed;
@@ -56,7 +57,7 @@ impl Total {
         wanted.iter().map(counts).collect()
     }
 
-    /// What the stages took that have come to their end.
+    /// Takes the costs of the stages that have finished.
     pub fn take_costs(&mut self, pipeline: &Pipeline, taken: &[Taken], done: &[bool]) {
         for (spec, taken) in pipeline.stages.iter().zip(taken) {
             if !done[spec.id.0] || *taken == Taken::default() {

@@ -1,4 +1,4 @@
-//! The training stages of a run: what their task is given, and what it tells.
+//! The training stages of a run: the inputs of their task, and its reports.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use crate::pipeline::{StageId, StageWork};
 use crate::record::{PROGRESS, encode};
 
 impl Schedule<'_> {
-    /// What the task of a training stage is known by. The choice of a parent is kept before the
-    /// work begins, so that it is gone on with from the same one.
+    /// The identity of a training task. The choice of a parent is recorded before the work begins,
+    /// so that a later run continues from the same one.
     pub fn training(&self, id: StageId) -> Result<Option<Training>, EngineError> {
         let spec = self.pipeline.stage(id);
         let Some(keyed) = self.plans[id.0].keyed.as_ref().filter(|_| spec.work == StageWork::Train)
@@ -54,7 +54,7 @@ impl Schedule<'_> {
         }
     }
 
-    /// A stage that has come further than before may fail in passing as often again.
+    /// A stage that made progress gets its full number of retries again.
     pub fn checkpoint_kept(&mut self, ticket: u64, saved: Saved) -> Result<(), EngineError> {
         let Some(task) = self.in_flight.get(&ticket) else { return Ok(()) };
         let id = task.stage;
@@ -67,7 +67,7 @@ impl Schedule<'_> {
         self.keep_progress(id)
     }
 
-    /// How far a checkpoint is, for the estimate of what is left.
+    /// Records the progress of a checkpoint, for the estimate of the remaining work.
     fn keep_progress(&mut self, id: StageId) -> Result<(), EngineError> {
         let keyed = self.plans[id.0].keyed.as_ref();
         if let (Some(keyed), Some(progress)) = (keyed, self.meter.progress(id)) {

@@ -1,4 +1,5 @@
-//! Training as a task: its checkpoints, and when it has to stop so that it can still save.
+//! Training as a task: its checkpoints, and the time at which it has to stop so that it can still
+//! save.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,9 +12,9 @@ use crate::record::{
 };
 use crate::store::Store;
 
-/// How many checkpoints are kept: should the newest be damaged, there is the one before it.
+/// The number of kept checkpoints: if the newest is damaged, the one before it is used.
 const KEPT: usize = 2;
-/// What a save is taken to last before one was measured, and which share of the time at most.
+/// The assumed duration of the first save, and its largest share of the time.
 const FIRST_SAVE: Duration = Duration::from_secs(30);
 const SHARE: u32 = 10;
 /// Factor on the measured times of a save and a step, for a stage that does not report its steps.
@@ -22,10 +23,10 @@ const ROOM: u32 = 2;
 const TENTHS: u32 = 11;
 /// The number of recent steps that predict the next one.
 const STEPS: usize = 8;
-/// The time that the run needs for its end after the last save.
+/// The time that the run needs after the last save.
 const CLOSING: Duration = Duration::from_millis(500);
 
-/// What a training task is known by.
+/// The identity of a training task.
 #[derive(Clone, Debug)]
 pub struct Training {
     /// The whole-stage key.
@@ -33,13 +34,13 @@ pub struct Training {
     pub pipeline: String,
     pub run: u64,
     pub parent: Option<(Digest, Fields)>,
-    /// A few steps are tried: no state is kept.
+    /// Only a few steps are run: no state is kept.
     pub is_probe: bool,
     pub pace: Pace,
 }
 
 impl Training {
-    /// The checkpoints of the key, the newest first, without those of which something is gone.
+    /// The checkpoints of the key, newest first, without those with missing objects.
     pub fn states(&mut self, store: &Store) -> Result<Vec<Fields>, CacheError> {
         let Some(record) = checkpoints(store, &self.key)? else { return Ok(Vec::new()) };
         self.pace
@@ -82,13 +83,13 @@ impl Training {
     }
 }
 
-/// A checkpoint that is durable.
+/// A durable checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Saved {
-    /// The size of all that it refers to.
+    /// The size of everything that it refers to.
     pub bytes: u64,
     pub seconds: f64,
-    /// Another state than that of the newest checkpoint before.
+    /// It differs from the newest checkpoint before.
     pub is_further: bool,
 }
 
@@ -106,7 +107,7 @@ pub fn steps_done(store: &Store, key: &Digest) -> Result<u64, CacheError> {
     Ok(progress.and_then(|bytes| decode::<(u64, u64)>(&bytes)).map_or(0, |(done, _)| done))
 }
 
-/// The state, if all that it refers to is there.
+/// The state, if all its objects exist.
 pub fn is_there(store: &Store, state: Fields) -> Result<Option<Fields>, CacheError> {
     for blob in state.blobs() {
         if !store.has(&blob.digest)? {
@@ -116,22 +117,22 @@ pub fn is_there(store: &Store, state: Fields) -> Result<Option<Fields>, CacheErr
     Ok(Some(state))
 }
 
-/// How long a step and a save take, measured between the questions of the stage.
+/// The times of steps and saves, measured between the stage's questions.
 #[derive(Clone, Debug, Default)]
 pub struct Pace {
     deadline: Option<Instant>,
-    /// When the stage first asked.
+    /// The time of the first question.
     began: Option<Instant>,
     save: Option<Duration>,
     step: Duration,
     asked: Option<Instant>,
-    /// When the save under way began.
+    /// The start of the current save.
     saving: Option<Instant>,
-    /// The last step had a save in it and tells nothing.
+    /// The last step included a save and is not representative.
     disturbed: bool,
     /// Steps without and with a validation after them, if the stage reports each.
     told_steps: [Recent; 2],
-    /// The start of the step under way, and which of the two it is.
+    /// The start of the current step, and its type.
     begun: Option<(Instant, usize)>,
     /// The time of saves since then.
     saved_in: Duration,
@@ -144,7 +145,7 @@ impl Pace {
         Pace { deadline, ..Pace::default() }
     }
 
-    /// An object is stored: the first one since the last step begins a save.
+    /// Notes a stored object: the first one since the last step begins a save.
     pub fn storing(&mut self) {
         self.saving.get_or_insert_with(Instant::now);
     }
@@ -156,8 +157,8 @@ impl Pace {
         self.disturbed = true;
     }
 
-    /// A step begins, with a validation after it or without. False when there is no time for it and
-    /// for the save after it.
+    /// A step begins, with or without a validation after it. False if there is not enough time for
+    /// it and for the save after it.
     pub fn may_begin(&mut self, now: Instant, validates: bool) -> bool {
         let began = *self.began.get_or_insert(now);
         if let Some((begun, kind)) = self.begun {
@@ -199,7 +200,7 @@ impl Pace {
         StepTimes { plain, validating }
     }
 
-    /// A step begins. True when it must not, or the save after it would end too late.
+    /// A step begins. True if it must not, because the save after it would end too late.
     pub fn is_time_to_save(&mut self, now: Instant) -> bool {
         let began = *self.began.get_or_insert(now);
         if let (Some(asked), false) = (self.asked, self.disturbed) {

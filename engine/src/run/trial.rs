@@ -1,16 +1,16 @@
-//! What a probe tries of a training: its first steps, and nothing beside them. It is another
-//! training by its key, so that what it gives is never taken for the one that is wanted.
+//! The trainings of a probe: their first steps, and nothing else. The number of steps changes the
+//! key, so that the outcome is never taken for the wanted one.
 
 use stage_core::ParameterValue::{self, Absent, Flag, Integer, Seconds, Text};
 
 use crate::pipeline::{Pipeline, StageSpec, StageWork};
 
-/// The first one tells when to begin to measure.
+/// The first step only starts the measurement.
 const STEPS: i64 = 11;
 /// More seconds than a trial lasts.
 const NEVER: f64 = 1e9;
 
-/// The pipeline with short trainings.
+/// The pipeline with shortened trainings.
 pub fn shortened(pipeline: &Pipeline) -> Pipeline {
     let mut tried = pipeline.clone();
     let trainings = tried.stages.iter_mut().filter(|spec| spec.work == StageWork::Train);
@@ -18,7 +18,7 @@ pub fn shortened(pipeline: &Pipeline) -> Pipeline {
     tried
 }
 
-/// Sets what the kind has of these.
+/// Sets the parameters that the kind has.
 fn shorten(spec: &mut StageSpec) {
     let steps = spec.parameters.integer("steps").map_or(STEPS, |steps| steps.min(STEPS));
     let short: [(&str, ParameterValue); 11] = [

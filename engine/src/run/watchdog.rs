@@ -1,9 +1,9 @@
 //! Ends a run that was asked to stop, even if its workers hang.
 //!
 //! A worker finishes its batch or saves its training, however long that takes. One that was stopped
-//! by a signal is woken for that. One that neither reports anything nor uses the processor for a
-//! while hangs, and is ended; so is one that runs past a last limit. Its work is left for the next
-//! run, as after a kill.
+//! by a signal is continued for that. One that neither reports anything nor uses the processor for
+//! a while hangs, and is killed; so is one that exceeds a final limit. Its work is left for the
+//! next run, as after a kill.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ use stage_core::event::Event;
 use super::schedule::Schedule;
 use crate::show::units;
 
-/// The time that a worker may show no sign of life.
+/// The time without a sign of life after which a worker is killed.
 const SILENCE: Duration = Duration::from_secs(8);
-/// The time that it may go on at all after a signal asked to stop.
+/// The final limit after a signal asked to stop.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The state of the workers since the run was asked to stop.
@@ -61,7 +61,7 @@ impl Life {
 }
 
 impl Schedule<'_> {
-    /// Ends workers that would keep the run from ending.
+    /// Kills workers that would keep the run from ending.
     pub fn watch_workers(&mut self) {
         let stop = &self.options.stop;
         if !stop.is_requested() && !self.unable {

@@ -1,16 +1,16 @@
-//! Makes foreign text safe to print, and fits it into columns.
+//! Makes external text safe to print, and fits it into columns.
 
 use std::borrow::Cow;
 
 pub use stage_core::escape::clean;
 use unicode_width::UnicodeWidthChar;
 
-/// Like [`clean`], for text of several lines: the line breaks stay.
+/// Like [`clean`], for text of several lines: line breaks stay.
 pub fn clean_lines(text: &str) -> String {
     text.lines().map(clean).collect::<Vec<_>>().join("\n")
 }
 
-/// The text in at most so many columns; what is cut off leaves an ellipsis.
+/// Shortens the text to this number of columns, with an ellipsis.
 pub fn fit(text: &str, columns: usize) -> Cow<'_, str> {
     if width(text) <= columns {
         return Cow::Borrowed(text);
@@ -28,7 +28,7 @@ pub fn fit(text: &str, columns: usize) -> Cow<'_, str> {
     Cow::Owned(kept)
 }
 
-/// How many columns a terminal needs for the text.
+/// The number of terminal columns of the text.
 pub fn width(text: &str) -> usize {
     text.chars().map(|letter| letter.width().unwrap_or(0)).sum()
 }

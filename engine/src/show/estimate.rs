@@ -1,5 +1,4 @@
-//! An estimate as text: a line per stage that has something to do, all of it together, and the
-//! GPUs that it could be done on.
+//! An estimate as text: a line per stage that has work, the total, and the GPUs of the price table.
 
 use std::fmt::Write;
 
@@ -12,14 +11,14 @@ use super::units;
 use crate::estimate::{Estimate, Fit, Fitted, OnGpu, RunOutcome, Total};
 use crate::pipeline::Pipeline;
 
-/// Bounds that are so near, as a part of the figure, are not told.
+/// Bounds that differ less than this, relative to the figure, are left out.
 const EXACT: f64 = 0.005;
 const NOTHING: &str = "-";
 
 pub struct EstimateText<'a> {
     pub pipeline: &'a Pipeline,
     pub estimate: &'a Estimate,
-    /// The total of the manifest as it is written, where something was set beside it.
+    /// The total of the manifest without `--set`.
     pub before: Option<&'a Total>,
     pub paint: Paint,
 }
@@ -159,12 +158,12 @@ impl EstimateText<'_> {
     }
 }
 
-/// The counts that are only assumed, for where courses stand alone.
+/// The assumed counts, if courses are shown without estimates.
 pub fn assumed_counts(estimate: &Estimate) -> String {
     estimate.assumed_counts.iter().map(|count| format!("assumed: {}\n", clean(count))).collect()
 }
 
-/// The courses of the trainings, with the parts that will probably never act.
+/// The courses of the trainings, with the parts that will probably never take effect.
 pub fn courses(estimate: &Estimate, pipeline: &Pipeline, paint: Paint) -> String {
     let mut text = String::new();
     for (spec, stage) in estimate.in_order(pipeline) {
@@ -180,7 +179,7 @@ pub fn courses(estimate: &Estimate, pipeline: &Pipeline, paint: Paint) -> String
     text
 }
 
-/// What this session has room for.
+/// The part of the work that fits into this session.
 fn room(fitted: &Fitted) -> String {
     let limits = [(fitted.room.seconds, ""), (fitted.room.gpu_seconds, " of GPUs")];
     let limits = limits.into_iter().filter_map(|(seconds, of)| {
@@ -204,7 +203,7 @@ pub fn left_out(fitted: &Fitted) -> String {
     format!("is not enough for {names}: {seconds} more{cost}")
 }
 
-/// Nothing where there is nothing.
+/// None for zero.
 fn some(figure: Figure) -> Option<Figure> {
     (figure.high > 0.0).then_some(figure)
 }
@@ -223,7 +222,7 @@ pub fn band(figure: Figure, unit: fn(f64) -> String) -> String {
     }
 }
 
-/// What is left of a run that was stopped: `left to do: tokens, packed; about 2m00s`.
+/// The remaining work of a stopped run: `left to do: tokens, packed; about 2m00s`.
 pub fn left_text(estimate: &Estimate, pipeline: &Pipeline) -> String {
     let names: Vec<&str> =
         estimate.in_order(pipeline).map(|(spec, _)| spec.name.as_str()).collect();
@@ -241,7 +240,7 @@ pub fn left_text(estimate: &Estimate, pipeline: &Pipeline) -> String {
     text
 }
 
-/// All stages are done, and what is left is to write their outputs as files.
+/// All stages are done, and only exports are left to write.
 fn left_of_exports(pipeline: &Pipeline) -> String {
     let exporting = pipeline.stages.iter().filter(|spec| !spec.exports.is_empty());
     let names: Vec<&str> = exporting.map(|spec| spec.name.as_str()).collect();
@@ -251,7 +250,7 @@ fn left_of_exports(pipeline: &Pipeline) -> String {
     }
 }
 
-/// How near an estimate came to what a run took.
+/// The accuracy of an estimate.
 pub fn accuracy(outcome: &RunOutcome) -> String {
     let expected = band(outcome.expected_seconds, units::seconds);
     let mut text =
@@ -280,7 +279,7 @@ pub fn bytes(bytes: f64) -> String {
     units::bytes(bytes.max(0.0) as u64)
 }
 
-/// With as many places as a small sum needs.
+/// With enough decimal places for a small sum.
 pub fn money(sum: f64) -> String {
     match sum {
         sum if sum > 0.0 && sum < 0.01 => "0.00".to_owned(),

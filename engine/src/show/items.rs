@@ -16,10 +16,10 @@ use super::units;
 /// The heading of the ids.
 const ID: &str = "id";
 
-/// How wide a value may be in a table for reading.
+/// The largest width of a value in a table.
 const COLUMNS: usize = 48;
 
-/// The forms of a list of items.
+/// The formats of a list of items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// Aligned columns for reading; long values are cut.
@@ -33,22 +33,22 @@ pub enum Format {
     Parquet,
 }
 
-/// Rows and the fields that are shown of them, in order.
+/// Rows, and their shown fields in order.
 pub struct Listing {
     pub rows: Vec<Item>,
     pub fields: Vec<Arc<str>>,
 }
 
 impl Listing {
-    /// All fields that any row has, or the chosen ones; an unknown one is the error. The id is
-    /// shown in any case, first, and may be chosen alone.
+    /// All fields of any row, or the chosen ones; an unknown one is an error. The id is always
+    /// shown first, and may be chosen alone.
     pub fn new(rows: Vec<Item>, chosen: &[String]) -> Result<Listing, String> {
         let names: BTreeSet<Arc<str>> =
             rows.iter().flat_map(|row| row.fields.iter().map(|(name, _)| name.clone())).collect();
         if chosen.is_empty() {
             return Ok(Listing { rows, fields: names.into_iter().collect() });
         }
-        // An item may have a field of that name as well.
+        // An item may have a field of that name too.
         let is_id = |field: &String| field == ID && !names.contains(ID);
         let chosen: Vec<&String> = chosen.iter().filter(|field| !is_id(field)).collect();
         let unknown = |field: &&&String| !rows.is_empty() && !names.contains(field.as_str());
@@ -91,7 +91,7 @@ fn table(listing: &Listing) -> String {
     table.render()
 }
 
-/// A number with the digits that a reader wants.
+/// A number with a readable number of digits.
 fn brief(number: f64) -> String {
     let whole = number.to_string();
     match whole.len() {
@@ -146,7 +146,7 @@ fn csv(listing: &Listing) -> Result<Vec<u8>, csv::Error> {
     writer.into_inner().map_err(|error| error.into_error().into())
 }
 
-/// A value where only text fits: of a blob its digest.
+/// A value as plain text; a blob as its digest.
 fn text_of(value: &Value) -> String {
     match value {
         Value::Text(text) => text.to_string(),
@@ -155,7 +155,7 @@ fn text_of(value: &Value) -> String {
     }
 }
 
-/// The heading of a field; the plain `id` is that of the item.
+/// The heading of a field; plain `id` is that of the item.
 fn heading(name: &str) -> &str {
     if name == "id" { "field.id" } else { name }
 }

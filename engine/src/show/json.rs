@@ -1,4 +1,4 @@
-//! One JSON object a line: the contract with programs.
+//! One JSON object per line: the interface for programs.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use super::Reporter;
 pub struct JsonLines<W>(pub W);
 
 impl<W: Write + Send> Reporter for JsonLines<W> {
-    /// A line is written in one piece and flushed, so that a reader sees whole objects at once.
+    /// A line is written in one piece and flushed, so that a reader sees whole objects.
     fn event(&mut self, event: &Event) -> io::Result<()> {
         let mut line = serde_json::to_vec(event)?;
         line.push(b'\n');

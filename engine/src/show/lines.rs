@@ -1,5 +1,5 @@
 //! Plain lines, for logs and for people without a terminal: a line when a stage begins and ends,
-//! and now and then one while it runs.
+//! and occasional progress.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
@@ -14,11 +14,11 @@ use super::paint::Paint;
 use super::summary::Summary;
 use super::units;
 
-/// How often a running stage tells how far it is.
+/// The interval between progress lines of a stage.
 const INTERVAL: Duration = Duration::from_secs(30);
 /// Prefix of the names of losses on held-out clips.
 const HELD_OUT: &str = "held_out";
-/// How many quarantined items a stage names as they come.
+/// The number of quarantined items of a stage that are named when they occur.
 const NAMED: u64 = 10;
 
 pub struct Lines<W> {
@@ -27,14 +27,14 @@ pub struct Lines<W> {
     interval: Duration,
     summary: Summary,
     running: HashMap<String, Running>,
-    /// What was last waited for, and when that was told.
+    /// The last `waiting` event, and the time of its line.
     waiting: Option<(String, Instant)>,
 }
 
 struct Running {
     since: Instant,
     told: Instant,
-    /// When figures of training were last told.
+    /// The time of the last line with training figures.
     metrics: Option<Instant>,
     /// The newest figures that are not printed yet.
     untold: Option<(u64, BTreeMap<String, f64>)>,
@@ -60,7 +60,7 @@ impl<W: Write + Send> Lines<W> {
         }
     }
 
-    /// For events of the past, of which every one is told.
+    /// For past events, all of which are printed.
     pub fn replaying(output: W, paint: Paint) -> Lines<W> {
         Lines { interval: Duration::ZERO, ..Lines::new(output, paint) }
     }
@@ -89,12 +89,12 @@ impl<W: Write + Send> Lines<W> {
     ) -> io::Result<()> {
         let (now, interval) = (Instant::now(), self.interval);
         let Some(running) = self.running.get_mut(stage) else { return Ok(()) };
-        // Measurements on held-out clips are rare, and people wait for them.
+        // Validations are rare, and people wait for them.
         let is_held_out = values.keys().any(|name| name.starts_with(HELD_OUT));
         if !is_held_out {
             if running.metrics.is_some_and(|told| now.duration_since(told) < interval) {
                 let untold = running.untold.get_or_insert_default();
-                // A step may be reported more than once, when something happens after it.
+                // A step may be reported more than once, if something happens after it.
                 if untold.0 != step {
                     *untold = (step, BTreeMap::new());
                 }
@@ -106,7 +106,7 @@ impl<W: Write + Send> Lines<W> {
         writeln!(self.output, "{}: {}", clean(stage), figures(step, values))
     }
 
-    /// The last figures of a training that came too soon after others to be printed.
+    /// The last figures of a training, if they came too soon after others to be printed.
     fn last_metrics(&mut self, stage: &str) -> io::Result<()> {
         match self.running.get_mut(stage).and_then(|running| running.untold.take()) {
             Some((step, values)) => {
@@ -122,7 +122,7 @@ impl<W: Write + Send> Lines<W> {
         stages.iter().try_for_each(|stage| self.last_metrics(stage))
     }
 
-    /// The same is told again only now and then.
+    /// The same event is repeated only now and then.
     fn waiting(&mut self, what: &str) -> io::Result<()> {
         let interval = self.interval;
         let is_known = |(told, at): &(String, Instant)| told == what && at.elapsed() < interval;
@@ -215,7 +215,7 @@ pub fn finished(stage: &str, counts: &StageCounts, paint: Paint) -> String {
     format!("{}: {}, {}, {seconds}", clean(stage), paint.good("done"), parts.join(", "))
 }
 
-/// The figures of a step of training.
+/// The figures of a training step.
 pub fn figures(step: u64, values: &BTreeMap<String, f64>) -> String {
     let value = |(name, value): (&String, &f64)| format!(", {} {}", clean(name), number(*value));
     let values: String = values.iter().map(value).collect();
@@ -232,7 +232,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// The line for an event that is told as it comes; `None` for those that are not.
+/// The line for an event that is printed immediately; `None` for other events.
 pub fn message(event: &Event, paint: Paint) -> Option<String> {
     Some(match event {
         Event::Waiting { what } => format!("waiting for {}", clean(what)),
@@ -283,7 +283,7 @@ pub fn message(event: &Event, paint: Paint) -> Option<String> {
     })
 }
 
-/// How far a stage is, how fast, and how long it will take at that speed.
+/// The progress of a stage, its speed, and the time left at that speed.
 pub struct Rate {
     pub done: u64,
     pub total: u64,

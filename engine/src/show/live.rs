@@ -1,9 +1,8 @@
-//! The view of a run on a terminal: what runs now at its end, drawn over again and again, and what
-//! came to an end as lines above, which stay.
+//! The live display on a terminal: running stages at its end, redrawn repeatedly, and finished ones
+//! as lines above, which stay.
 //!
-//! Events are noted by whoever tells them; a thread of the view draws them ten times a second at
-//! most, so that a slow terminal never holds up the run. Of a run that is over in a moment
-//! nothing is drawn.
+//! Events are noted by the caller; a thread of the display draws them at most ten times a second,
+//! so that a slow terminal never delays the run. Nothing is drawn for a very short run.
 
 mod area;
 mod curve;
@@ -30,22 +29,22 @@ use area::Area;
 pub use area::Size;
 use state::State;
 
-/// Before this nothing is drawn.
+/// Nothing is drawn before this.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// The least time between two drawings.
+/// The shortest time between two drawings.
 const FRAME: Duration = Duration::from_millis(100);
-/// How often the times move while no event comes, and devices are asked.
+/// The interval for updating times and devices without events.
 const TICK: Duration = Duration::from_secs(1);
-/// How long a terminal that takes nothing may hold up the end of the process.
+/// The time that a terminal that takes nothing may delay the end of the process.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
-/// What a view is drawn on.
+/// The terminal of a display.
 pub struct Surface {
     pub output: Box<dyn Write + Send>,
     pub paint: Paint,
-    /// Asked before each drawing.
+    /// Called before each drawing.
     pub size: Box<dyn Fn() -> Size + Send>,
-    /// Makes the sources of readings, once there is something to draw.
+    /// Creates the sources of readings, once there is something to draw.
     pub gauges: Box<dyn FnOnce() -> Vec<Box<dyn Gauge>> + Send>,
 }
 
@@ -53,11 +52,11 @@ pub struct Live {
     shared: Arc<Mutex<Noted>>,
     paint: Paint,
     summary: Summary,
-    /// Ends the thread that draws when it is dropped; the thread gives the terminal back.
+    /// Ends the drawing thread when it is dropped; the thread restores the terminal.
     painter: Option<(Sender<()>, JoinHandle<Area>)>,
 }
 
-/// What was told since the last drawing, and all that it has led to.
+/// The events since the last drawing, and the state after them.
 struct Noted {
     state: State,
     above: String,
@@ -88,7 +87,7 @@ impl Live {
                     if drawn.is_none_or(|drawn| drawn.elapsed() >= TICK) || is_new(&noted) {
                         drawn = Some(Instant::now());
                         let draw = AssertUnwindSafe(|| painter.draw(&noted));
-                        // A view with a bug is given up; what is told at the end is not.
+                        // A display with a bug is given up; the closing text is not.
                         if std::panic::catch_unwind(draw).is_err() {
                             break;
                         }
@@ -105,11 +104,11 @@ impl Live {
         Ok(Live { shared, paint, summary: Summary::default(), painter })
     }
 
-    /// Takes the view away and leaves this text as the last.
+    /// Removes the display and leaves this text at the end.
     fn finish(&mut self, text: &str) {
         let Some((sender, thread)) = self.painter.take() else { return };
         drop(sender);
-        // A view that has broken has nothing to say any more.
+        // A display that panicked has nothing more to draw.
         if let Ok(mut area) = thread.join() {
             area.end(text);
         }
@@ -162,7 +161,7 @@ impl Reporter for Live {
             return Ok(());
         }
         let line = match event {
-            // These stand in the view.
+            // These are in the display.
             Event::Waiting { .. } | Event::CheckpointKept { .. } => None,
             Event::StageFinished { stage, counts, .. } => {
                 (counts.executed > 0).then(|| finished(stage, counts, paint))

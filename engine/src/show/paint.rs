@@ -1,8 +1,8 @@
-//! Colour where it helps and is wanted; everything stays readable without it.
+//! Colour if it is wanted; everything stays readable without it.
 
 use stage_core::event::Verdict;
 
-/// Whether to colour, decided once by whoever knows the terminal.
+/// The decision to use colours, made once by the caller that knows the terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Paint {
     pub colour: bool,
@@ -21,7 +21,7 @@ impl Paint {
         self.wrap("31;1", text)
     }
 
-    /// For a curve or what else is neither good nor bad.
+    /// For curves and other neutral parts.
     pub fn figure(self, text: &str) -> String {
         self.wrap("36", text)
     }

@@ -1,4 +1,4 @@
-//! A plan as text: a line per stage, and below it why.
+//! A plan as text: a line per stage, with its reasons below.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,9 +9,9 @@ use super::escape::{clean, width};
 use super::paint::Paint;
 use super::units;
 
-/// How many reasons of a stage are listed before the rest is only counted.
+/// The number of listed reasons of a stage; the rest is counted.
 const REASONS: usize = 8;
-/// Estimates of fewer seconds are left out.
+/// Shorter estimates, in seconds, are left out.
 const WORTH_TELLING: f64 = 0.1;
 
 /// The plan of the stages in the order of the pipeline.
@@ -56,7 +56,7 @@ impl PlanText<'_> {
     }
 }
 
-/// The counts that say something.
+/// The counts that are not zero.
 fn counts(stage: &PlannedStage) -> String {
     let mut parts = Vec::new();
     if stage.executed > 0 {

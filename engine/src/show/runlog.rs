@@ -1,7 +1,7 @@
 //! The stored log of a run: its events as JSON lines in the cache folder.
 //!
-//! It is for people, nothing is computed from it: a log that cannot be written is given up
-//! without a word, and it is not synced.
+//! It is for people and nothing is computed from it: a log that cannot be written is given up
+//! silently, and it is not synced.
 
 use std::io;
 use std::sync::Arc;
@@ -14,26 +14,26 @@ use stage_core::event::{Event, Status};
 
 use super::Reporter;
 
-/// How long written events may wait in memory, so that small ones share a write.
+/// The time that written events may wait in memory, so that small ones share a write.
 const DELAY: Duration = Duration::from_millis(500);
 const FULL: usize = 64 << 10;
 
-/// Where the logs of a cache lie.
+/// The folder of the logs of a cache.
 pub fn folder(cache: &Utf8Path) -> Utf8PathBuf {
     cache.join("runs")
 }
 
-/// Where the log of a run lies.
+/// The file of the log of a run.
 pub fn path(cache: &Utf8Path, run: u64) -> Utf8PathBuf {
     folder(cache).join(format!("{run:06}.jsonl"))
 }
 
-/// The run whose log has this file name.
+/// The run number in the name of a log file.
 pub fn number(name: &str) -> Option<u64> {
     name.strip_suffix(".jsonl")?.parse().ok()
 }
 
-/// The events that were kept of a run, and how many lines cannot be read; `None` without a log.
+/// The logged events of a run, and the number of unreadable lines; `None` without a log.
 pub fn read(cache: &Cache, run: u64) -> Result<Option<(Vec<Event>, usize)>, FsError> {
     let bytes = match cache.fs().read(&path(cache.dir(), run)) {
         Err(error) if error.is_not_found() => return Ok(None),
@@ -45,8 +45,8 @@ pub fn read(cache: &Cache, run: u64) -> Result<Option<(Vec<Event>, usize)>, FsEr
     Ok(Some((events.into_iter().flatten().collect(), unreadable)))
 }
 
-/// Starts a file when a run has something to do; until then events are held back, and of a run
-/// that has nothing to do nothing is kept.
+/// Creates the file when a run has work; until then events are held back, and a no-op run has no
+/// log.
 pub struct RunLog {
     fs: Arc<dyn Fs>,
     dir: Utf8PathBuf,
@@ -119,8 +119,8 @@ fn tells_of_work(event: &Event) -> bool {
 }
 
 impl Reporter for RunLog {
-    /// Progress is left out: what it leads to is told by the events that end a stage. So is
-    /// waiting on for the same thing.
+    /// Progress is left out, since the events at the end of a stage include it. So are repeated
+    /// `waiting` events.
     fn event(&mut self, event: &Event) -> io::Result<()> {
         let is_news = match event {
             Event::Progress { .. } => false,

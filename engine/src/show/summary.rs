@@ -1,4 +1,4 @@
-//! What a run came to, collected from its events.
+//! The closing text of a run, collected from its events.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,23 +12,23 @@ use super::paint::Paint;
 use super::table::Table;
 use super::units;
 
-/// How many quarantined items are named; `throstle items` lists all.
+/// The number of quarantined items that are named; `throstle items` lists all.
 const NAMED: usize = 5;
-/// How many kinds of notes of a stage are told.
+/// The number of kinds of notes that are shown for a stage.
 const NOTES: usize = 4;
 
 #[derive(Default)]
 pub struct Summary {
     order: Vec<String>,
     quarantined: Vec<Quarantined>,
-    /// Beyond those that are named.
+    /// The number beyond those that are named.
     more: u64,
     failed: Vec<String>,
     notes: BTreeMap<String, BTreeMap<String, u64>>,
     exports: Vec<(String, u64)>,
     run: u64,
     expected: BTreeMap<String, Figure>,
-    /// The time that stages took in the terms of what was expected.
+    /// The time of stages in terms of the estimate.
     taken: BTreeMap<String, f64>,
     expected_seconds: Option<Figure>,
 }

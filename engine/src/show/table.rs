@@ -10,7 +10,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Headings; those that begin with `>` stand over numbers, which are aligned to the right.
+    /// Headings; those that begin with `>` are for numbers and are right-aligned.
     pub fn new(headings: &[&str]) -> Table {
         let right = headings.iter().map(|heading| heading.starts_with('>')).collect();
         let heading = headings.iter().map(|heading| heading.trim_start_matches('>').to_owned());
@@ -56,7 +56,7 @@ impl Table {
     }
 }
 
-/// The columns that a cell takes, its colours not counted.
+/// The width of a cell, without colours.
 fn visible_width(cell: &str) -> usize {
     let mut parts = cell.split('\u{1b}');
     let first = parts.next().map_or(0, width);

@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers in readable form.
 
 /// `0.12 s`, `12.3 s`, `3m20s`, `11h30m`.
 pub fn seconds(seconds: f64) -> String {
@@ -42,7 +42,7 @@ pub fn count(number: u64) -> String {
     grouped
 }
 
-/// With three or four digits that count.
+/// With three or four significant digits.
 pub fn number(value: f64) -> String {
     let size = value.abs();
     let digits = match size {
@@ -76,8 +76,8 @@ pub fn date(seconds: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }
 
-/// The date of a day counted from 1970-01-01, in years that begin in March so that the leap day
-/// is the last one.
+/// The date of a day counted from 1970-01-01, in years that begin in March, so that the leap day is
+/// the last one.
 fn civil(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);

@@ -1,5 +1,5 @@
-//! The outcome of a source when only the contents of files are others, which it passes on as they
-//! are: the parts of the data set that name them are written anew, and nothing is scanned.
+//! The outcome of a source when only contents of files differ, which it passes on unread: the parts
+//! of the data set that name them are rewritten, and nothing is scanned.
 
 use cache::Digest;
 use cache::stat::NewContent;
@@ -9,7 +9,7 @@ use crate::plan::planner::PlanError;
 use crate::record::{PortValue, STAGE, StageRecord, decode};
 use crate::store::{ReadError, Store};
 
-/// None where the outcome before, given by its key, is not there or names no data set.
+/// None if the earlier outcome, given by its key, is missing or has no data set.
 pub fn outcome(
     store: &Store,
     before: &Digest,
@@ -23,7 +23,7 @@ pub fn outcome(
         let PortValue::Dataset { root, .. } = value else { return Ok(None) };
         match dataset(store, root, contents) {
             Ok(replaced) => *root = replaced,
-            // What is lost is scanned again.
+            // A lost part is scanned again.
             Err(ReadError::Lost(_) | ReadError::Changed { .. } | ReadError::Unreadable(_)) => {
                 return Ok(None);
             }

@@ -2,7 +2,7 @@
 
 use crate::support::{load_from, rendered};
 
-/// From a corpus to packed tokens, with what is looked at on the way.
+/// From a corpus to packed tokens, with an example of each check on the way.
 const TOKENS: &str = r#"
 [pipeline]
 name = "demo"

@@ -1,4 +1,4 @@
-//! The manual and the schema say what the code does.
+//! The manual and the schema match the code.
 
 use camino::{Utf8Path, Utf8PathBuf};
 use engine::manifest::{
@@ -17,7 +17,7 @@ fn stored(name: &str) -> String {
     std::fs::read_to_string(path).expect("it is checked in")
 }
 
-/// What the schema says against a manifest.
+/// The objections of the schema to a manifest.
 fn objections(schema: &Value, manifest: &str) -> Vec<String> {
     let validator = jsonschema::validator_for(schema).expect("a valid schema");
     let table: toml::Table = manifest.parse().expect("TOML");
@@ -67,8 +67,8 @@ fn the_recipes_of_the_project_agree_with_the_schema() {
     }
 }
 
-/// What is on the disk; and weights and recordings, which everyone has to bring along, as if they
-/// were there.
+/// The files on the disk, and weights and recordings as if they were there, which every user has to
+/// provide.
 fn files(path: &Utf8Path) -> FileKind {
     match (path.is_file(), path.is_dir()) {
         (true, _) => FileKind::File,

@@ -44,7 +44,7 @@ quarantine = "5%"
 stop_after = "11h30m"
 "#;
 
-/// Loads and shows whatever comes of it; neither may panic.
+/// Loads and shows the result; neither may panic.
 fn survive(text: &str, set: &[&str]) {
     match load_with(text, set) {
         Ok(loaded) => loaded.warnings.iter().for_each(|warning| drop(rendered(warning))),
@@ -52,7 +52,7 @@ fn survive(text: &str, set: &[&str]) {
     }
 }
 
-/// Words that a manifest is made of, so that mutations reach beyond the parser.
+/// Words of manifests, so that mutations reach beyond the parser.
 fn word() -> impl Strategy<Value = String> {
     let words = [
         "[stage.clips]",

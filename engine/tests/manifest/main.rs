@@ -1,4 +1,4 @@
-//! From the text of a manifest to a pipeline, and every message on the way.
+//! From the text of a manifest to a pipeline, with every message on the way.
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 

@@ -1,4 +1,4 @@
-//! What a correct manifest means.
+//! The meaning of correct manifests.
 
 use engine::pipeline::{Reads, Reference, StageId, StageWork, TemplatePart, Tolerance};
 use stage_core::{FieldType, ParameterValue};

@@ -53,7 +53,7 @@ pub fn pipeline_with(rest: &str, set: &[&str]) -> Pipeline {
     }
 }
 
-/// What a user sees of a manifest that follows after [`CORPUS`].
+/// The messages for a manifest that follows after [`CORPUS`].
 pub fn errors(rest: &str) -> String {
     errors_of(&format!("{CORPUS}{rest}"), &[])
 }

@@ -108,9 +108,7 @@ fn before_the_first_run_there_is_nothing_to_show() {
     let output = command("small_world", project.path(), &["report"]).output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        told.contains("no run of `voice` has finished yet") && told.contains("help: run it")
-    );
+    assert!(told.contains("no run of `voice` has finished yet") && told.contains("help: run it"));
     assert!(!project.file("report.html").exists());
 }
 

@@ -1,4 +1,4 @@
-//! The data set: how much there is, how it is spread, and clips that stand out.
+//! The data set: its size, its distributions, and outlying clips.
 
 use maud::{Markup, html};
 
@@ -10,9 +10,9 @@ use crate::report::chart::histogram;
 use crate::report::clips::{Clip, Corpus, Measure};
 use crate::show::units;
 
-/// Of each kind of clips that stand out.
+/// The number of clips of each kind of outliers.
 const ODD: usize = 3;
-/// Speakers that are named.
+/// The number of speakers that are named.
 const SPEAKERS: usize = 100;
 
 pub fn section(corpora: &[Corpus], album: &mut Album) -> Option<Section> {

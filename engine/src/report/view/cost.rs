@@ -1,4 +1,4 @@
-//! What it cost.
+//! The cost of the run.
 
 use maud::{Markup, html};
 

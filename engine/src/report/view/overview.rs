@@ -1,4 +1,4 @@
-//! The head of the page: which run this is, how it ended, and the few figures that matter most.
+//! The head of the page: the run, its status, and the most important figures.
 
 use maud::{Markup, html};
 use stage_core::event::Status;

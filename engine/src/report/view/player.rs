@@ -1,4 +1,4 @@
-//! Buttons that play recordings. The recordings themselves stand once, at the end of the page.
+//! Buttons that play recordings. The recordings themselves are at the end of the page, each once.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::show::units;
 const STEP: f32 = 2.0;
 const HEIGHT: f32 = 24.0;
 
-/// What stands where a recording is asked for; `name` says which, for those who do not see where.
+/// The button for a recording; `name` describes it for screen readers.
 pub fn player(heard: &Heard, name: &str) -> Markup {
     match heard {
         Heard::Here(recording) => button(recording, name),
@@ -43,7 +43,7 @@ fn button(recording: &Recording, name: &str) -> Markup {
 fn wave(peaks: &[f32]) -> String {
     let mut path = String::with_capacity(peaks.len() * 16);
     for (at, peak) in peaks.iter().enumerate() {
-        // The ear hears more of what is quiet than the eye would see.
+        // Compresses the range: the ear hears more of quiet sound than the eye would see.
         let half = (peak.clamp(0.0, 1.0).sqrt() * HEIGHT / 2.0).max(0.5);
         let x = at as f32 * STEP + STEP / 2.0;
         let _ = write!(path, "M{x:.0} {:.1}V{:.1}", HEIGHT / 2.0 - half, HEIGHT / 2.0 + half);

@@ -1,4 +1,4 @@
-//! Where everything came from, and under which licences.
+//! Provenance and licences.
 
 use maud::{Markup, html};
 

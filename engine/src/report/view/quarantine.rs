@@ -1,4 +1,4 @@
-//! What was set aside, and why.
+//! Quarantined items and their reasons.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::report::audio::Album;
 use crate::report::quarantine::{Aside, codes};
 use crate::show::units;
 
-/// Items that are listed; the others are counted by their reasons.
+/// The number of items that are listed; the others are counted by their reasons.
 const LISTED: usize = 200;
 
 /// The fate of the other items.

@@ -1,4 +1,5 @@
-//! What models say: a grid of sentences and checkpoints, the recording beside the synthesis.
+//! Synthesised samples: a grid of sentences and checkpoints, with the recording beside the
+//! synthesis.
 
 use maud::{Markup, html};
 
@@ -10,10 +11,10 @@ use crate::report::regression::Finding;
 use crate::report::samples::{Cell, Column, Figure, Grid, Row};
 use crate::show::units;
 
-/// What one grid shows at most.
+/// The largest number of rows in a grid.
 const ROWS: usize = 40;
 const COLUMNS: usize = 16;
-/// Measures that are seen at first.
+/// The number of measures shown at first.
 const FIRST: usize = 5;
 
 pub fn section(grids: &[Grid], findings: &[Finding], album: &mut Album) -> Option<Section> {

@@ -1,4 +1,4 @@
-//! What ran and why: the graph, and a table of the stages.
+//! The stages of the run: the graph, and a table with reasons.
 
 use maud::{Markup, PreEscaped, html};
 
@@ -10,7 +10,7 @@ use crate::report::seen::{Seen, SeenStage};
 use crate::show::escape::{fit, width};
 use crate::show::units;
 
-/// Columns of a reason that is shown whole.
+/// Reasons of at most this length are shown in full.
 const SHORT: usize = 140;
 
 const ENDS: [End; 4] = [End::Executed, End::Reused, End::Failed, End::Missed];
@@ -102,7 +102,7 @@ fn table(seen: &Seen) -> Markup {
     table.render()
 }
 
-/// The first reasons, the rest on demand.
+/// The first reasons; the rest on demand.
 fn why(stage: &SeenStage) -> Markup {
     let reasons = &stage.reasons;
     html! {

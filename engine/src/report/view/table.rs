@@ -1,9 +1,9 @@
-//! Tables that can be sorted. Long ones show their first rows until more are asked for; in print
-//! they are whole.
+//! Sortable tables. Long ones show their first rows until more are requested; in print they are
+//! complete.
 
 use maud::{Markup, html};
 
-/// Rows that are seen at first.
+/// The number of rows shown at first.
 const FIRST: usize = 25;
 
 pub struct Table {
@@ -12,7 +12,7 @@ pub struct Table {
     rows: Vec<Vec<Cell>>,
 }
 
-/// What stands in a cell, and what it is sorted by.
+/// The text of a cell, and its sort key.
 pub struct Cell {
     shown: Markup,
     order: Option<String>,
@@ -20,7 +20,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Sorted by what is read.
+    /// Sorted by its text.
     pub fn text(shown: impl maud::Render) -> Cell {
         Cell { shown: html! { (shown) }, order: None, is_prose: false }
     }
@@ -34,7 +34,7 @@ impl Cell {
         Cell { order: Some(order.to_string()), ..Cell::text(shown) }
     }
 
-    /// Nothing, which comes last in either order.
+    /// An empty cell, sorted last in either order.
     pub fn empty() -> Cell {
         Cell { order: Some(String::new()), ..Cell::text("") }
     }
@@ -45,8 +45,7 @@ impl Cell {
 }
 
 impl Table {
-    /// Headings; those that begin with `>` stand over numbers, and those that begin with `-` over
-    /// what has no order.
+    /// Headings; `>` at the start means numbers, `-` means a column that cannot be sorted.
     pub fn new(caption: impl Into<String>, headings: &[&'static str]) -> Table {
         let columns = headings.iter().map(|heading| match heading.strip_prefix('>') {
             Some(name) => (name, true),
@@ -66,7 +65,7 @@ impl Table {
     pub fn render(&self) -> Markup {
         html! {
             div.table {
-                // A table that is wider than the page is scrolled, with the keyboard as well.
+                // A table wider than the page can be scrolled, with the keyboard too.
                 div.scroll tabindex="0" role="region" aria-label=(self.caption) {
                     table.sortable data-first=(FIRST) {
                         caption { (self.caption) }

@@ -1,4 +1,4 @@
-//! How training went: curves, checkpoints, and how it ended.
+//! Trainings: curves, checkpoints and results.
 
 use maud::{Markup, html};
 
@@ -8,7 +8,7 @@ use crate::report::chart::{Curve, lines};
 use crate::report::training::{Ended, Training};
 use crate::show::units;
 
-/// Charts of one stage.
+/// The number of charts of one stage.
 const CHARTS: usize = 9;
 
 pub fn section(trainings: &[Training]) -> Option<Section> {

@@ -1,5 +1,5 @@
-//! Items as a Parquet file: `id` and a column for each field; a blob is a group of its digest,
-//! size and kind. A field that is text in one row and a number in another becomes text.
+//! Items as a Parquet file: `id` and a column for each field; a blob is a group of its digest, size
+//! and kind. A field with text in one row and a number in another becomes text.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use stage_core::{Blob, Item, Value};
 
 use super::{Listing, heading, text_of};
 
-/// How many rows are in a group.
+/// The number of rows in a group.
 const ROWS: usize = 100_000;
 
 #[derive(Clone, Copy, PartialEq)]

@@ -1,9 +1,9 @@
-//! The lines at the end of a terminal that are drawn over again and again.
+//! The lines at the end of a terminal that are redrawn repeatedly.
 //!
-//! The cursor always rests in the first column of an empty line above them. A terminal that
-//! breaks its lines anew when it is resized takes the cursor along, so that everything below it
-//! can be erased whatever became of it; what is typed meanwhile lands on the empty line. No mode
-//! of the terminal is changed, so none has to be restored by a process that is killed.
+//! The cursor always rests in the first column of an empty line above them. A terminal that rewraps
+//! its lines when it is resized moves the cursor along, so that everything below it can always be
+//! erased; typed text lands on the empty line. No mode of the terminal is changed, so a killed
+//! process has none to restore.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -25,8 +25,8 @@ impl Area {
         Area { output, lines: Vec::new(), size: (0, 0) }
     }
 
-    /// Writes text that stays, and below it the lines, which are one row each. What has not
-    /// changed is not written again.
+    /// Writes text that stays, and below it the lines, one row each. Unchanged lines are not
+    /// written again.
     pub fn draw(&mut self, above: &str, lines: Vec<String>, size: Size) {
         if above.is_empty() && lines == self.lines && size == self.size {
             return;
@@ -44,11 +44,11 @@ impl Area {
             text.push_str(ERASE);
         }
         (self.lines, self.size) = (lines, size);
-        // A run goes on when nobody sees it.
+        // A run continues if nobody sees it.
         let _ = self.output.write_all(text.as_bytes()).and_then(|()| self.output.flush());
     }
 
-    /// Leaves nothing but the text.
+    /// Leaves only the text.
     pub fn end(&mut self, text: &str) {
         self.draw(text, Vec::new(), self.size);
     }

@@ -1,15 +1,15 @@
-//! The course of a figure over a whole training, in as many columns as there are.
+//! The curve of a figure over a whole training, in the available columns.
 
-/// Points that are kept; beyond them neighbours become their mean, so that the whole course stays.
+/// The number of points; beyond it neighbours are averaged, so that the whole course stays.
 const MOST: usize = 1024;
 const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 #[derive(Clone, Debug)]
 pub struct Curve {
     points: Vec<f64>,
-    /// How many values a point is the mean of.
+    /// The number of values in the mean of a point.
     each: u32,
-    /// Values that are no point yet: how many, and their sum.
+    /// Values that are not a point yet: their number and their sum.
     rest: (u32, f64),
 }
 
@@ -20,7 +20,7 @@ impl Default for Curve {
 }
 
 impl Curve {
-    /// What is no number has no height and is left out.
+    /// Skips NaN and infinity, which have no height.
     pub fn push(&mut self, value: f64) {
         if !value.is_finite() {
             return;
@@ -37,7 +37,7 @@ impl Curve {
         }
     }
 
-    /// From the lowest block to the highest between the least and the greatest that is shown.
+    /// From the lowest block for the smallest shown value to the highest for the largest.
     pub fn line(&self, columns: usize) -> String {
         let bins = self.bins(columns);
         let least = bins.iter().copied().fold(f64::INFINITY, f64::min);

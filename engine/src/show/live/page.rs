@@ -1,5 +1,5 @@
-//! The view as lines: stages, then devices, then the run as a whole; whatever the terminal is
-//! too narrow for is left out, the least important first.
+//! The display as lines: stages, then devices, then the whole run. In a narrow terminal, the least
+//! important parts are left out first.
 
 use std::time::Instant;
 
@@ -12,17 +12,17 @@ use crate::gauge::Reading;
 
 const INDENT: usize = 2;
 const GAP: usize = 2;
-/// A stage's name takes no more, and no more than a third of the line.
+/// The largest width of a stage's name, also limited to a third of the line.
 const NAME_COLUMNS: usize = 24;
-/// Shorter than this a bar says nothing; longer, no more.
+/// The useful widths of a progress bar.
 const BAR: std::ops::RangeInclusive<usize> = 8..=28;
 const CURVE: std::ops::RangeInclusive<usize> = 6..=48;
-/// In fewer columns words are left out that only explain.
+/// With fewer columns, explanatory words are left out.
 const ROOMY: usize = 60;
-/// From so many rows on there is room for empty lines between the parts.
+/// From this number of rows on, empty lines separate the parts.
 const AIRY: usize = 16;
 
-/// What is drawn at a moment; no line is wider than the terminal, and all of them leave it a row.
+/// The current lines; no line is wider than the terminal, and one row stays free.
 pub fn lines(state: &State, readings: &[Reading], now: Instant, size: Size) -> Vec<Text> {
     let page = Page { state, now, columns: size.0.saturating_sub(1), name: names(state, size.0) };
     let stages = match state.running.is_empty() {
@@ -35,7 +35,7 @@ pub fn lines(state: &State, readings: &[Reading], now: Instant, size: Size) -> V
     page.fitted(stages, devices, page.run(), &air, rows)
 }
 
-/// The column of the names.
+/// The width of the name column.
 fn names(state: &State, columns: usize) -> usize {
     let names = state.running.iter().map(|running| width(&clean(&running.stage)));
     let widest = names.max().unwrap_or(0).max("processor".len());
@@ -49,7 +49,7 @@ struct Page<'a> {
     name: usize,
 }
 
-/// What stands behind a stage's name and its bar, in the order of the line.
+/// The cells after a stage's name and bar, in the order of the line.
 type Cells = [Text; CELLS];
 const CELLS: usize = 4;
 const COUNT: usize = 0;
@@ -58,7 +58,7 @@ const LEFT: usize = 2;
 const QUARANTINED: usize = 3;
 
 impl Page<'_> {
-    /// In a low terminal the devices go first, then stages are counted instead of shown.
+    /// In a low terminal devices are left out first, then stages are counted instead of shown.
     fn fitted(
         &self,
         mut stages: Vec<Text>,
@@ -100,11 +100,11 @@ impl Page<'_> {
         let running = &self.state.running;
         let cells: Vec<Cells> = running.iter().map(|running| self.cells(running)).collect();
         let mut free = self.columns.saturating_sub(INDENT + self.name);
-        // In the order of their importance: as many as there is room for.
+        // In the order of their importance, as many as fit.
         let mut shown: [Option<usize>; CELLS] = [None; CELLS];
         for at in [COUNT, LEFT, RATE, QUARANTINED] {
             let width = cells.iter().map(|cells| cells[at].width()).max().unwrap_or(0);
-            // A short bar says more than these.
+            // A short bar is more useful than these.
             let is_small = matches!(at, RATE | QUARANTINED) && self.columns >= ROOMY;
             let kept = if is_small { BAR.start() + GAP } else { 0 };
             if width > 0 && width + GAP + kept <= free {
@@ -147,7 +147,7 @@ impl Page<'_> {
         [Text::of(Style::Plain, count), Text::of(Style::Faint, pace), left, quarantined]
     }
 
-    /// The loss with its course, and below it what else is to be known.
+    /// The loss with its curve, and further figures below.
     fn training(&self, training: &Training) -> Vec<Text> {
         let indent = if self.columns >= ROOMY { INDENT + self.name + GAP } else { 2 * INDENT };
         let mut lines = Vec::new();

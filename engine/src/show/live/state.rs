@@ -1,4 +1,4 @@
-//! What the view knows of a run, from its events alone.
+//! The state of the display, from events alone.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,17 +8,17 @@ use stage_core::event::Event;
 use super::super::lines::Rate;
 use super::curve::Curve;
 
-/// The names under which stages that train tell what is shown.
+/// The names of the shown figures of trainings.
 const LOSS: &str = "loss";
 const LEARNING_RATE: &str = "rate";
 const HELD_OUT: &str = "held_out";
 
 pub struct State {
     pub begun: Instant,
-    /// What goes on while no stage runs, and since when.
+    /// The current activity while no stage runs, and its start.
     pub waiting: (String, Instant),
     pub stages: usize,
-    /// The stages that came to their end, each with how many items it has set aside.
+    /// The finished stages, each with its number of quarantined items.
     pub ended: BTreeMap<String, u64>,
     pub running: Vec<Running>,
     pub expected_seconds: Option<f64>,
@@ -26,7 +26,7 @@ pub struct State {
     pub is_stopping: bool,
 }
 
-/// What limits the run, and what it costs.
+/// The limits of the run, and its cost.
 pub struct Session {
     pub told: Instant,
     pub seconds_left: Option<f64>,
@@ -41,7 +41,7 @@ pub struct Running {
     pub done: u64,
     pub total: u64,
     executed: u64,
-    /// The first progress that was told: a training that goes on does not begin at nothing.
+    /// The first reported progress: a resumed training does not begin at zero.
     first: Option<(u64, Instant)>,
     pub quarantined: u64,
     pub training: Option<Training>,
@@ -52,10 +52,10 @@ pub struct Training {
     pub step: u64,
     pub loss: Option<f64>,
     pub learning_rate: Option<f64>,
-    /// The last loss on what is not trained on.
+    /// The last loss on held-out clips.
     pub held_out: Option<f64>,
     pub curve: Curve,
-    /// The step of the last checkpoint, and when it was kept.
+    /// The step of the last checkpoint, and its time.
     pub checkpoint: Option<(u64, Instant)>,
 }
 
@@ -162,7 +162,7 @@ impl State {
 }
 
 impl Running {
-    /// The pace of what this run has done itself; none before there is one.
+    /// The pace of work in this run; None before there is any.
     pub fn rate(&self, now: Instant) -> Option<Rate> {
         let (worked, since) = match (self.executed, self.first) {
             (0, Some((first, since))) => (self.done.saturating_sub(first), since),
@@ -183,7 +183,7 @@ impl Training {
     fn tell(&mut self, step: u64, values: &BTreeMap<String, f64>) {
         let value = |name: &str| values.get(name).copied();
         self.step = step;
-        // Before the first step some stages tell figures of their preparations.
+        // Before the first step, some stages report figures of their preparation.
         if let (Some(loss), true) = (value(LOSS), step > 0) {
             self.loss = Some(loss);
             self.curve.push(loss);
@@ -194,7 +194,7 @@ impl Training {
 }
 
 impl Session {
-    /// What the run has cost so far.
+    /// The cost of the run so far.
     pub fn cost(&self, elapsed: Duration) -> Option<f64> {
         let own = self.price_per_hour? * elapsed.as_secs_f64() / 3600.0;
         Some(self.spent.unwrap_or(0.0) + own)

@@ -1,4 +1,4 @@
-//! A line of the view in pieces of one style each, whose width is known.
+//! A line of the display in pieces of one style each, with known widths.
 
 use super::super::escape::{fit, width};
 use super::super::paint::Paint;
@@ -40,7 +40,7 @@ impl Text {
         self.0.iter().map(|(_, text)| width(text)).sum()
     }
 
-    /// Filled up with spaces, on the side where it is not aligned.
+    /// Padded with spaces on one side.
     pub fn padded(self, columns: usize, is_right: bool) -> Text {
         let missing = columns.saturating_sub(self.width());
         match is_right {
@@ -49,7 +49,7 @@ impl Text {
         }
     }
 
-    /// In at most so many columns, with its colours.
+    /// Shortened to this number of columns, with colours.
     pub fn render(&self, columns: usize, paint: Paint) -> String {
         let mut left = columns;
         let mut line = String::new();
@@ -79,7 +79,7 @@ fn painted(style: Style, text: &str, paint: Paint) -> String {
     }
 }
 
-/// As many parts on a line as fit, the next ones on the next; lines after the first are indented.
+/// Fills lines with as many parts as fit; lines after the first are indented.
 pub fn flow(parts: Vec<Text>, between: &Text, indent: usize, columns: usize) -> Vec<Text> {
     let mut lines: Vec<Text> = Vec::new();
     for part in parts {

@@ -1,4 +1,4 @@
-//! Where files may go.
+//! Allowed paths of exports.
 
 use crate::support::errors;
 

@@ -1,4 +1,4 @@
-//! What is wrong with prices, budgets and expectations.
+//! Mistakes in prices, budgets and expectations.
 
 use crate::support::errors;
 

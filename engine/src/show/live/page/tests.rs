@@ -9,7 +9,7 @@ use crate::show::summary::tests::counts;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A run in its fifth minute: one stage on items, one that trains.
+/// A run in its fifth minute: one item stage, one training.
 fn state(begun: Instant) -> State {
     let mut state = State::new(begun);
     let seconds = Figure::exact(2100.0);
