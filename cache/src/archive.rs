@@ -1,8 +1,8 @@
-//! Archives: what is live in a cache as a few large files, to be carried to another machine.
+//! Archives: the live contents of a cache as a few large files, to be carried to another machine.
 //!
 //! An archive is a folder with numbered volumes and, written last, an index. A volume is a pack
-//! whose large objects are cut into pieces. An overlay has only what the archives it builds on
-//! have not. The format is described in `docs/store.md`.
+//! with large objects cut into pieces. An overlay contains only what its base archives lack. The
+//! format is described in `docs/store.md`.
 
 mod assembly;
 mod contents;
@@ -17,25 +17,25 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::{Damage, Digest, Table};
 
-/// How an archive is written.
+/// The options for writing an archive.
 pub struct Archiving<'a> {
-    /// Made if it is not there; it must not have an archive yet.
+    /// Created if necessary; it must not contain an archive yet.
     pub folder: &'a Utf8Path,
-    /// Archives that will be at hand when this one is unpacked: what they have is left out.
+    /// Archives that will be present when this one is unpacked: their contents are left out.
     pub bases: &'a [Utf8PathBuf],
-    /// How large a volume may become. One entry may be larger: a piece of 4 MiB, or a record.
+    /// The largest size of a volume. A single entry may exceed it: a piece of 4 MiB, or a record.
     pub volume_bytes: u64,
-    /// Told how many bytes of objects are done, and of how many.
+    /// Called with the finished and the total number of bytes of objects.
     pub progress: &'a dyn Fn(u64, u64),
 }
 
-/// What of the cache goes into an archive.
+/// The part of the cache that goes into an archive.
 pub struct Kept<'a> {
     pub object: &'a dyn Fn(&Digest) -> bool,
     pub record: &'a dyn Fn(Table, &Digest) -> bool,
 }
 
-/// What was written.
+/// The counts of a written archive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Archived {
     pub volumes: u64,
@@ -43,27 +43,27 @@ pub struct Archived {
     pub bytes: u64,
     pub objects: u64,
     pub records: u64,
-    /// Objects and records that the bases have.
+    /// Objects and records that the bases contain.
     pub in_bases: u64,
-    /// Objects and keys of records that turned out to be damaged and are not in the archive.
+    /// Damaged objects and keys of damaged records, which the archive lacks.
     pub damaged: Vec<Digest>,
 }
 
-/// Whether the second value of a record takes the place of the first, which is there.
+/// Tests if the second value of a record replaces the first, existing one.
 pub type Prefers = dyn Fn(Table, &[u8], &[u8]) -> bool;
 
-/// How archives are unpacked.
+/// The options for unpacking archives.
 pub struct Unpacking<'a> {
-    /// The base first, then what builds on it.
+    /// The base first, then the archives on top of it.
     pub folders: &'a [Utf8PathBuf],
     pub prefers: &'a Prefers,
-    /// Which tables are read; records of others stay where they are.
+    /// Selects the tables to read; records of others stay in the archive.
     pub takes: &'a dyn Fn(Table) -> bool,
-    /// Told how many bytes of the volumes have been read, and of how many.
+    /// Called with the read and the total number of bytes of the volumes.
     pub progress: &'a dyn Fn(u64, u64),
 }
 
-/// What came in.
+/// The counts of unpacked entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TakenIn {
     /// The size of all volumes that were read.
@@ -71,8 +71,8 @@ pub struct TakenIn {
     /// Objects and records that were new here.
     pub objects: u64,
     pub records: u64,
-    /// What could not be read; all else came in.
+    /// Entries that could not be read; all others were unpacked.
     pub damages: Vec<Damage>,
-    /// Archives that build on others which were not named.
+    /// Archives with a base that was not named.
     pub without_base: Vec<Utf8PathBuf>,
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::checked::{CheckedFile, PAGE};
 use crate::fs::{FsError, FsFile};
 
-/// What the database cannot tell about a failure: the file error behind it.
+/// The file error behind a failure, which the database cannot pass on.
 #[derive(Debug, Default)]
 pub(crate) struct Failure {
     first: Mutex<Option<FsError>>,
@@ -21,7 +21,7 @@ impl Failure {
         self.first.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// After a failed sync nobody knows what the file holds.
+    /// After a failed sync, the contents of the file are unknown.
     pub fn sync_failed(&self) -> bool {
         self.sync_failed.load(Ordering::SeqCst)
     }
@@ -37,8 +37,8 @@ impl Failure {
     }
 }
 
-/// Once set, nothing is read or written any more. The database would else do work while
-/// it is dropped, for a reader on pages that others have changed meanwhile.
+/// Once set, nothing is read or written any more. Otherwise the database would do work while it is
+/// dropped, for a reader on pages that others have changed meanwhile.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Done(Arc<AtomicBool>);
 
@@ -53,11 +53,11 @@ impl Done {
     }
 }
 
-/// Whether a change of the index is on the disk when it is made.
+/// The durability of a change of the index when it returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sync {
     Now,
-    /// When the system likes. What a power cut leaves then is not to be trusted.
+    /// Written when the system likes. After a power cut, it must not be trusted.
     Later,
 }
 
@@ -109,7 +109,7 @@ impl redb::StorageBackend for Direct {
     }
 }
 
-/// Reads the file; what is written stays here and is never seen by anybody else.
+/// Reads the file; writes stay in memory and are never seen by others.
 #[derive(Debug)]
 pub(crate) struct Overlay {
     file: CheckedFile,
@@ -121,7 +121,7 @@ pub(crate) struct Overlay {
 #[derive(Debug)]
 struct Changes {
     length: u64,
-    /// Bytes of the file from here on are not to be seen: it was cut there once.
+    /// Bytes of the file from here on are hidden: it was truncated there once.
     file_end: u64,
     pages: HashMap<u64, Box<[u8; PAGE]>>,
 }
@@ -205,7 +205,7 @@ impl redb::StorageBackend for Overlay {
     }
 }
 
-/// Where a range meets a page: start in the page, start in the range, length.
+/// The intersection of a range and a page: start in the page, start in the range, length.
 fn overlap(page: u64, offset: u64, length: usize) -> (usize, usize, usize) {
     let page_start = page * PAGE as u64;
     let start = page_start.max(offset);

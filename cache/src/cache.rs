@@ -24,7 +24,7 @@ pub enum Access {
     ReadOnly,
 }
 
-/// A store of objects and records in a folder. Cheap to clone; the clones share everything.
+/// A store of objects and records in a folder. Cheap to clone; clones share everything.
 #[derive(Clone)]
 pub struct Cache(pub(crate) Arc<Shared>);
 
@@ -39,10 +39,10 @@ pub(crate) struct Shared {
     pending: RwLock<Pending>,
     pub packs: PackFiles,
     pub short: ShortPacks,
-    /// Objects found damaged, as long as the index could not be told.
+    /// Damaged objects that the index does not know about yet.
     forgotten: Mutex<HashSet<Digest>>,
     claims: Arc<Claims>,
-    /// Where large objects wait for the next commit.
+    /// The folder in which large objects wait for the next commit.
     waiting_room: Mutex<Option<StagingDir>>,
 }
 
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Cache {
 }
 
 impl Cache {
-    /// Opens the cache in a folder; to write, makes it if it is not there.
+    /// Opens the cache in a folder; for writing, creates it if necessary.
     pub fn open(dir: &Utf8Path, fs: Arc<dyn Fs>, access: Access) -> Result<Cache, CacheError> {
         let fs: Arc<dyn Fs> = Arc::new(RetryFs::new(fs));
         let layout = Layout::new(dir);
@@ -107,7 +107,7 @@ impl Cache {
         &self.0.layout.dir
     }
 
-    /// The file system it lies on; operations that a signal interrupts are repeated.
+    /// The file system of the cache; operations that a signal interrupts are repeated.
     pub fn fs(&self) -> &Arc<dyn Fs> {
         &self.0.fs
     }
@@ -116,12 +116,12 @@ impl Cache {
         self.0.access
     }
 
-    /// What people should know about how this cache works here.
+    /// Messages for people about limitations of this cache.
     pub fn notes(&self) -> Vec<String> {
         self.0.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sees what other processes committed; true when something changed since the last call.
+    /// Makes commits of other processes visible; true if something changed since the last call.
     pub fn refresh(&self) -> Result<bool, CacheError> {
         self.0.ledger().require_in_place()?;
         self.0.ledger().refresh()
@@ -132,18 +132,17 @@ impl Cache {
         self.0.ledger().require_in_place()
     }
 
-    /// Makes the index small again where many commits left it with holes: for the end of
-    /// a run. True when there was something to win.
+    /// Compacts the index if many commits left holes in it: for the end of a run. True if it did.
     pub fn tidy(&self) -> Result<bool, CacheError> {
         self.0.ledger().compact()
     }
 
-    /// How much is put and recorded, and not committed yet.
+    /// The size of uncommitted objects and records.
     pub fn pending_bytes(&self) -> u64 {
         self.0.pending().bytes()
     }
 
-    /// A private folder for files in the making.
+    /// A private folder for unfinished files.
     pub fn staging(&self) -> Result<StagingDir, CacheError> {
         let shared = &self.0;
         let ledger = shared.ledger();
@@ -156,7 +155,7 @@ impl Cache {
         Ok(self.0.claims.claim(key)?)
     }
 
-    /// The right to a number, such as that of a run, which may be kept for long.
+    /// The right to a number, such as that of a run, which may be held for a long time.
     pub fn claim_number(&self, number: u64) -> Result<Option<Claim>, CacheError> {
         Ok(self.0.claims.claim_number(number)?)
     }
@@ -166,7 +165,7 @@ impl Cache {
         Ok(self.0.claims.number_is_held(number)?)
     }
 
-    /// Waits until nobody has the claim; false when the time is over first.
+    /// Waits until the claim is released; false after the time limit.
     pub fn wait_for(&self, key: &Digest, timeout: Duration) -> Result<bool, CacheError> {
         Ok(self.0.claims.wait_for(key, timeout)?)
     }
@@ -174,7 +173,7 @@ impl Cache {
 
 fn open_claims(fs: &dyn Fs, layout: &Layout, writable: bool) -> Result<Claims, CacheError> {
     if !writable {
-        // Without this file no other process seems to be working.
+        // Without this file no other process can be detected.
         return Ok(Claims::seen(fs.open(&layout.claims(), Open::Read).ok()));
     }
     Ok(Claims::new(Some(fs.open(&layout.claims(), Open::Create)?)))
@@ -192,7 +191,7 @@ fn notes(ledger: &Ledger, writable: bool, mut notes: Vec<String>) -> Vec<String>
 }
 
 impl Shared {
-    /// Strikes off what packs lost, where that can be written.
+    /// Removes lost entries of packs from the index, if it is writable.
     pub fn forget_lost_packs(&self, missing: Missing) {
         let mut short = missing.short.clone();
         if self.access == Access::ReadWrite {
@@ -201,7 +200,7 @@ impl Shared {
                     short.retain(|pack, _| !forgotten.packs.contains(pack));
                     self.tell(forgotten.told);
                 }
-                // Until they can be noted they count as too short.
+                // Until they can be recorded they count as too short.
                 Err(error) => self.tell(vec![format!(
                     "packs of the cache are gone or cut off, which cannot be noted: {}",
                     error.whole()
@@ -254,7 +253,7 @@ impl Shared {
         Ok(path)
     }
 
-    /// Writes bytes into a new file of the waiting room.
+    /// Writes bytes into a new waiting file.
     pub fn write_waiting(&self, bytes: &Bytes) -> Result<camino::Utf8PathBuf, CacheError> {
         let path = self.waiting_path()?;
         let needed = bytes.len() as u64;

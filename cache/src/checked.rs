@@ -1,9 +1,9 @@
-//! A file whose pages carry checksums: what is read is what was written, or an error. The index
-//! database believes the pages it reads, and may end the process over one that is damaged.
+//! A file of pages with checksums: a read returns the written bytes, or an error. The index
+//! database trusts the pages it reads, and may end the process because of a damaged one.
 //!
-//! Each page of 4096 bytes is preceded by the first eight bytes of its blake3, to which its number
-//! is added, so that a page in the wrong place is found too. A page that was never written has no
-//! right checksum.
+//! Each page of 4096 bytes is preceded by the first eight bytes of its blake3, plus its number, so
+//! that a page in the wrong place is detected too. A page that was never written has no valid
+//! checksum.
 
 use std::io;
 
@@ -16,10 +16,10 @@ const UNIT: usize = SUM + PAGE;
 #[derive(Debug)]
 pub(crate) struct CheckedFile(Box<dyn FsFile>);
 
-/// The pages that a range touches.
+/// The pages of a range.
 struct Range {
     first: u64,
-    /// Where the range begins in the first page.
+    /// The offset of the range in the first page.
     start: usize,
     pages: usize,
 }
@@ -40,12 +40,12 @@ impl CheckedFile {
         CheckedFile(file)
     }
 
-    /// The length of the whole pages, without their checksums.
+    /// The length of all complete pages, without their checksums.
     pub fn len(&self) -> FsResult<u64> {
         Ok(self.0.len()? / UNIT as u64 * PAGE as u64)
     }
 
-    /// Rounded up to whole pages.
+    /// Rounded up to complete pages.
     pub fn set_len(&self, length: u64) -> FsResult<()> {
         self.0.set_len(length.div_ceil(PAGE as u64) * UNIT as u64)
     }
@@ -92,7 +92,7 @@ impl CheckedFile {
         self.0.write_all_at(&units, range.position())
     }
 
-    /// The page as it is; zeros where nobody wrote any yet.
+    /// The page as it is; zeros if it was never written.
     fn read_if_written(&self, number: u64, page: &mut [u8]) -> FsResult<()> {
         let mut unit = [0u8; UNIT];
         self.0.read_full_at(&mut unit, number * UNIT as u64)?;

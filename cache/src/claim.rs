@@ -1,10 +1,9 @@
-//! Claims: one process at a time works on an item. They are locks of the
-//! operating system, so they die with the process; the work is only wasted, never
-//! wrong, where a file system has no locks.
+//! Claims: only one process at a time works on an item. They are locks of the operating system, so
+//! they end with the process. On a file system without locks, work is repeated, but never wrong.
 //!
 //! Keys share a fixed number of locked bytes: the system keeps the locks of a file in a list and
-//! walks it for each new one, so a byte a key would cost more with every item in the works. A key
-//! whose byte another process holds for another key is put off like one that is taken.
+//! walks it for each new one, so one byte per key would cost more with every claimed item. If
+//! another process holds the byte for another key, the key is put off as if it were claimed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,22 +14,22 @@ use crate::fs::{FsError, FsFile};
 
 #[derive(Debug)]
 pub(crate) struct Claims {
-    /// None where there is no file to lock: claims then hold within the process only.
+    /// None without a lockable file: claims then hold within the process only.
     file: Option<Box<dyn FsFile>>,
-    /// The same file in a cache that is only read, to see the claims of others.
+    /// The same file in a read-only cache, to see the claims of others.
     seen: Option<Box<dyn FsFile>>,
     held: Mutex<Held>,
 }
 
-/// What this process has claimed.
+/// The claims of this process.
 #[derive(Debug, Default)]
 struct Held {
     keys: HashSet<Digest>,
-    /// How many of the keys stand behind each locked byte.
+    /// The number of keys that use each locked byte.
     bytes: HashMap<u64, usize>,
 }
 
-/// The exclusive right to work on one key; dropping it gives it up.
+/// The exclusive right to work on one key; dropping it releases it.
 #[derive(Debug)]
 pub struct Claim {
     claims: Arc<Claims>,
@@ -43,7 +42,7 @@ impl Claims {
         Claims { file, seen: None, held: Mutex::default() }
     }
 
-    /// For a cache that is only read.
+    /// For a read-only cache.
     pub fn seen(seen: Option<Box<dyn FsFile>>) -> Claims {
         Claims { file: None, seen, held: Mutex::default() }
     }
@@ -56,8 +55,8 @@ impl Claims {
         self.claim_at(key, offset_of(key))
     }
 
-    /// A claim on a number, with a byte of its own: it may be kept for long without being in
-    /// the way of any key.
+    /// A claim on a number with its own byte: it may be held for a long time without blocking any
+    /// key.
     pub fn claim_number(self: &Arc<Claims>, number: u64) -> Result<Option<Claim>, FsError> {
         let (key, offset) = numbered(number);
         self.claim_at(&key, offset)
@@ -90,7 +89,7 @@ impl Claims {
         }
     }
 
-    /// Whether somebody else has the key, or the byte that it shares.
+    /// Tests if another process has the key, or the byte that it shares.
     fn is_held(&self, key: &Digest) -> Result<bool, FsError> {
         let offset = offset_of(key);
         {
@@ -105,7 +104,7 @@ impl Claims {
         self.is_locked(offset)
     }
 
-    /// True when another process has locked a byte.
+    /// True if another process has locked a byte.
     fn is_locked(&self, offset: u64) -> Result<bool, FsError> {
         let file = self.file.as_ref().or(self.seen.as_ref());
         match file.map(|file| file.byte_is_locked(offset)) {
@@ -148,15 +147,15 @@ impl Drop for Claim {
     }
 }
 
-/// How many bytes stand for all keys.
+/// The number of bytes for all keys.
 const BYTES: u64 = 1024;
 
-/// A number as a key, and the byte that belongs to it.
+/// A number as a key, and its byte.
 fn numbered(number: u64) -> (Digest, u64) {
     (Digest::of(&number.to_le_bytes()), BYTES + number % u64::from(u32::MAX))
 }
 
-/// The byte that stands for a key.
+/// The byte of a key.
 fn offset_of(key: &Digest) -> u64 {
     key.start() % BYTES
 }

@@ -1,5 +1,5 @@
-//! The commit: objects first, then the log, then the index. What it returned for
-//! is durable; whatever it fails on, the batch waits for another try.
+//! The commit: objects first, then the log, then the index. Everything is durable when it returns.
+//! If it fails, the batch waits for another attempt.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -15,7 +15,7 @@ use crate::pending::{Batch, Step, Waiting};
 use crate::recover::adopt;
 use crate::{CacheError, Digest};
 
-/// What a commit made durable.
+/// The counts of a commit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Committed {
     pub objects: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Writer {
 }
 
 impl Cache {
-    /// Makes durable all that was put and recorded before.
+    /// Makes everything durable that was put and recorded before.
     pub fn commit(&self) -> Result<Committed, CacheError> {
         let shared = &self.0;
         shared.require_writable()?;
@@ -42,11 +42,11 @@ impl Cache {
         shared.ledger().require_in_place()?;
         let batch = shared.pending_mut().take_off();
         let result = writer.write_batch(shared, &batch);
-        // Else the batch could not be taken back without copying it.
+        // Otherwise the batch could not be taken back without copying it.
         drop(batch);
         match &result {
             Ok(_) => {
-                // A statement of its own, so that the lock is gone when the batch is freed.
+                // A separate statement, so that the lock is released when the batch is freed.
                 let landed = shared.pending_mut().landed();
                 drop(landed);
             }
@@ -76,7 +76,7 @@ impl Writer {
         Ok(Committed { objects: entries.len() as u64 - records, records, bytes: batch.bytes })
     }
 
-    /// Lets the packs there are be: what is written from here on goes to newer ones.
+    /// Closes the existing packs: later entries go to newer ones.
     pub fn start_new_packs(&mut self, shared: &Shared) -> Result<(), CacheError> {
         self.pack = None;
         let numbers = shared.layout.pack_numbers(&*shared.fs)?;
@@ -114,7 +114,7 @@ impl Writer {
                 }
             }
             if let Err(error) = pack.sync(&*shared.fs, &shared.layout) {
-                // What a failed sync left is unknown: it is all written again elsewhere.
+                // The result of a failed sync is unknown: everything is written again elsewhere.
                 self.avoided.insert(number);
                 self.give_up(pack, start);
                 return Err(CacheError::while_writing(error, &shared.layout.pack(number), needed));
@@ -137,7 +137,7 @@ impl Writer {
         pack.cut(end);
     }
 
-    /// The pack to append to: the one in use, one with room that nobody uses, or a new one.
+    /// The pack to append to: the current one, one with space that nobody uses, or a new one.
     fn open_pack(&mut self, shared: &Shared) -> Result<OpenPack, CacheError> {
         if let Some(pack) = self.pack.take()
             && pack.is_in_place(&*shared.fs, &shared.layout)?
@@ -163,8 +163,7 @@ impl Writer {
         Ok(pack)
     }
 
-    /// The batch as entries of the log, in the order in which it was put; objects that are
-    /// stored already are left out.
+    /// The batch as log entries, in put order; objects that are stored already are left out.
     fn entries(&mut self, shared: &Shared, batch: &Batch) -> Result<Vec<Entry>, CacheError> {
         let known = shared.ledger().read(|view| view.sequence())?;
         self.sequence = self.sequence.max(known);
@@ -207,7 +206,7 @@ fn resume(shared: &Shared, ledger: &Ledger, number: u32) -> Result<Option<OpenPa
     Ok(usable.map(|adopted| OpenPack::resume(number, adopted.file, adopted.end)))
 }
 
-/// Moves large objects to their places, durably.
+/// Moves large objects to their final paths, durably.
 fn place_files(shared: &Shared, batch: &Batch) -> Result<(), CacheError> {
     let mut dirs = BTreeSet::new();
     for (digest, waiting) in &batch.objects {
@@ -236,7 +235,7 @@ fn place_file(
         dirs.insert(dir.to_owned());
     }
     if is_intact(shared, digest, &target, size)? {
-        // Left by a commit that did not come to its end, or by another process.
+        // Left by an unfinished commit, or by another process.
         return if fs.exists(path)? { fs.remove_file(path) } else { Ok(()) };
     }
     fs.open(path, crate::fs::Open::Read)?.sync_data()?;

@@ -1,4 +1,4 @@
-//! The name of content: a blake3 hash, how it is computed, written and parsed.
+//! The name of content: a blake3 hash; its computation, formatting and parsing.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
-/// Why a text is not a digest.
+/// The reason why a text is not a digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no digest: 64 hexadecimal digits are expected")]
 pub struct DigestError(String);
@@ -28,7 +28,7 @@ impl Digest {
         &self.0
     }
 
-    /// The first eight bytes as a number, which stays the same for ever.
+    /// The first eight bytes as a number, which never changes.
     pub fn start(&self) -> u64 {
         let mut start = [0; 8];
         start.copy_from_slice(&self.0[..8]);
@@ -120,7 +120,7 @@ impl Visitor<'_> for HexVisitor {
     }
 }
 
-/// Computes a digest of bytes that come in pieces.
+/// Computes a digest of bytes that arrive in pieces.
 #[derive(Debug, Clone, Default)]
 pub struct Hasher(blake3::Hasher);
 

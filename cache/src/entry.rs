@@ -1,9 +1,8 @@
-//! The entries of a pack: how each is laid out in bytes and checked.
+//! The entries of a pack: their layout and checks.
 //!
-//! Header (48 bytes): magic, kind, table, payload length, key, and a checksum
-//! that also covers the pack's number and the offset, so that a copy of an entry
-//! elsewhere is not taken for one. An object's payload is checked by its key;
-//! the payload of every other kind begins with a checksum of its own.
+//! Header (48 bytes): magic, kind, table, payload length, key, and a checksum that also covers the
+//! pack's number and the offset, so that a copied entry is not valid elsewhere. An object's payload
+//! is checked by its key; every other payload begins with its own checksum.
 
 use bytes::Bytes;
 
@@ -21,7 +20,7 @@ pub(crate) enum Entry {
         digest: Digest,
         bytes: Bytes,
     },
-    /// An object that lies in a file of its own.
+    /// An object in a file of its own.
     Loose {
         digest: Digest,
         size: u64,
@@ -32,13 +31,13 @@ pub(crate) enum Entry {
         sequence: u64,
         value: Bytes,
     },
-    /// The record under this key is gone.
+    /// The record under this key was removed.
     Gone {
         table: Table,
         key: Digest,
         sequence: u64,
     },
-    /// In archives only: bytes of a large object, which a `Loose` entry closes.
+    /// In archives only: bytes of a large object, completed by a `Loose` entry.
     Piece {
         of: Digest,
         offset: u64,
@@ -46,7 +45,7 @@ pub(crate) enum Entry {
     },
 }
 
-/// A header whose checksum was right.
+/// A header with a valid checksum.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Header {
     kind: u8,
@@ -63,7 +62,7 @@ const PIECE: u8 = 5;
 
 /// The longest value of a record.
 pub(crate) const MOST_RECORD: usize = 64 << 20;
-/// No entry has a longer payload, so a header that says otherwise makes nobody allocate it.
+/// No entry has a longer payload, so a damaged header cannot cause a large allocation.
 const MOST_PAYLOAD: usize = MOST_RECORD + 16;
 
 /// Eight bytes of blake3: against accidents, not against attackers.
@@ -78,7 +77,7 @@ pub(crate) fn checksum(parts: &[&[u8]]) -> [u8; 8] {
 }
 
 impl Entry {
-    /// How many bytes the entry takes in a pack.
+    /// The size of the entry in a pack.
     pub fn size(&self) -> u64 {
         let payload = match self {
             Entry::Object { bytes, .. } => bytes.len(),
@@ -88,7 +87,7 @@ impl Entry {
         (HEADER + payload) as u64
     }
 
-    /// Appends the entry as it is written at this place.
+    /// Appends the entry, encoded for this position.
     pub fn encode(&self, pack: u32, offset: u64, out: &mut Vec<u8>) {
         match self {
             Entry::Object { digest, bytes } => {
@@ -155,7 +154,7 @@ fn number(bytes: &[u8]) -> Option<u64> {
 }
 
 impl Header {
-    /// None when these bytes are no header written at this place.
+    /// None if these bytes are not a header for this position.
     pub fn decode(bytes: &[u8], pack: u32, offset: u64) -> Option<Header> {
         let bytes: &[u8; HEADER] = bytes.get(..HEADER)?.try_into().ok()?;
         if bytes[..2] != MAGIC || header_check(&bytes[..40], pack, offset) != bytes[40..] {
@@ -170,17 +169,17 @@ impl Header {
         Some(Header { kind: bytes[2], table: bytes[3], length, key: Digest::from_bytes(key) })
     }
 
-    /// The object that this entry makes whole, whether it has its bytes or closes its pieces.
+    /// The object that this entry completes: with its bytes, or by closing its pieces.
     pub fn object(&self) -> Option<Digest> {
         matches!(self.kind, OBJECT | LOOSE).then_some(self.key)
     }
 
-    /// The name of the record that this entry is the value of.
+    /// The table and key of the record in this entry.
     pub fn record(&self) -> Option<(Table, Digest)> {
         (self.kind == RECORD).then_some((Table(self.table), self.key))
     }
 
-    /// None when the payload is not what was written.
+    /// None if the payload is damaged.
     pub fn entry(&self, payload: &Bytes) -> Option<Entry> {
         if self.kind == OBJECT {
             let digest = Digest::of(payload);

@@ -1,4 +1,4 @@
-//! What can go wrong with a cache, as situations someone can act on.
+//! Errors of a cache, as situations that someone can act on.
 
 use std::io::ErrorKind;
 
@@ -15,7 +15,7 @@ pub enum CacheError {
     #[error("{}", no_space(.path, *.needed, .source))]
     NoSpace {
         path: Utf8PathBuf,
-        /// 0 where that is not known.
+        /// 0 if unknown.
         needed: u64,
         #[source]
         source: FsError,
@@ -69,7 +69,7 @@ pub enum CacheError {
     #[error("a record of {size} bytes is too large: {limit} are allowed")]
     RecordTooLarge { size: u64, limit: u64 },
 
-    /// A folder that is not what the arguments say.
+    /// A folder that does not fit the arguments.
     #[error("`{folder}` cannot be used: {reason}")]
     Archive { folder: Utf8PathBuf, reason: String },
 
@@ -105,7 +105,7 @@ impl From<FsError> for CacheError {
 }
 
 impl CacheError {
-    /// Names a full disk as such, with what the failed step would have needed.
+    /// Names a full disk as such, with the space that the failed step needed.
     pub fn while_writing(error: FsError, path: &Utf8Path, needed: u64) -> CacheError {
         if error.is_no_space() {
             CacheError::NoSpace { path: path.to_owned(), needed, source: error }
@@ -119,7 +119,7 @@ impl CacheError {
         self.machine_fault() == Some(MachineFault::DiskFull)
     }
 
-    /// None when the error is about the stored data, or about the folder.
+    /// None if the error concerns the stored data, or the folder.
     pub fn machine_fault(&self) -> Option<MachineFault> {
         match self {
             CacheError::NoSpace { .. } => Some(MachineFault::DiskFull),
@@ -128,7 +128,7 @@ impl CacheError {
         }
     }
 
-    /// The message with its cause, for where it is shown alone.
+    /// The message with its cause, to be shown alone.
     pub fn whole(&self) -> String {
         match self {
             CacheError::Fs(error) => error.whole(),
@@ -136,7 +136,7 @@ impl CacheError {
         }
     }
 
-    /// Whether the object asked for has to be made again.
+    /// Tests if the requested object has to be made again.
     pub fn is_lost_object(&self) -> bool {
         matches!(self, CacheError::Missing { .. } | CacheError::Damaged { .. })
     }

@@ -1,6 +1,6 @@
-//! The lock file of the index, and the numbers in it: how many changes there were, how long the
-//! index was when it was compacted, how many changes in a row did not come to their end, and in
-//! which start of the machine the index was changed without a sync.
+//! The lock file of the index, and its numbers: changes so far, length of the index at the last
+//! compaction, unfinished changes in a row, and the boot in which the index was changed without a
+//! sync.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,17 +12,17 @@ use crate::{Access, CacheError, Digest};
 const COMPACTED: u64 = 8;
 const UNFINISHED: u64 = 16;
 const BOOT: u64 = 24;
-/// One once the start of the machine that stands before it is durable.
+/// One, once the preceding boot id is durable.
 const TOLD: u64 = 40;
-/// The highest number that a pack ever had.
+/// The highest pack number ever used.
 const HIGHEST: u64 = 48;
 
-/// A start of the machine; zeros stand for none.
+/// A boot of the machine; zeros mean none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Boot([u8; 16]);
 
 impl Boot {
-    /// The present one, where writes to this folder can be relied on until the next.
+    /// The present boot, if writes to this folder are reliable until the next one.
     pub fn present(fs: &dyn Fs, layout: &Layout) -> Option<Boot> {
         let id = fs.boot().filter(|_| fs.is_local(&layout.dir))?;
         let mut start = [0; 16];
@@ -36,30 +36,30 @@ impl Boot {
 }
 
 pub(crate) struct Gate {
-    /// None where the cache cannot be written and nobody ever made the file.
+    /// None if the cache is not writable and the file was never created.
     file: Option<Arc<dyn FsFile>>,
     /// The inode of that file.
     inode: Option<u64>,
     can_lock: AtomicBool,
 }
 
-/// Gives the lock up when dropped.
+/// Releases the lock when dropped.
 pub(crate) struct Guard(Option<Arc<dyn FsFile>>);
 
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(file) = &self.0 {
-            // A lock that cannot be given up goes with the handle.
+            // A lock that cannot be released ends with the handle.
             let _ = file.unlock();
         }
     }
 }
 
-/// What the file said when a change began.
+/// The contents of the file when a change began.
 pub(crate) struct Begun {
     pub before: u64,
     pub after: u64,
-    /// Changes in a row whose processes died in the middle.
+    /// Consecutive changes by processes that died in the middle.
     pub unfinished: u64,
 }
 
@@ -82,7 +82,7 @@ impl Gate {
         Ok(Gate { file: file.map(Arc::from), inode, can_lock })
     }
 
-    /// True when the cache still lies where it was opened, and is the same one.
+    /// True if the cache is still at its path, and is the same one.
     pub fn is_in_place(&self, fs: &dyn Fs, layout: &Layout) -> FsResult<bool> {
         if self.file.is_none() {
             return Ok(true);
@@ -94,7 +94,7 @@ impl Gate {
         }
     }
 
-    /// Whether other processes are kept out while this one writes.
+    /// Tests if other processes are excluded while this one writes.
     pub fn can_lock(&self) -> bool {
         self.can_lock.load(Ordering::Relaxed)
     }
@@ -126,12 +126,12 @@ impl Gate {
         file.write_all_at(&number.to_le_bytes(), offset)
     }
 
-    /// How many changes there were.
+    /// The number of changes so far.
     pub fn generation(&self) -> FsResult<u64> {
         self.number(0)
     }
 
-    /// How long the index was after it was compacted last.
+    /// The length of the index after its last compaction.
     pub fn compacted(&self) -> FsResult<u64> {
         self.number(COMPACTED)
     }
@@ -140,12 +140,12 @@ impl Gate {
         self.set_number(COMPACTED, length)
     }
 
-    /// The highest number that a pack ever had, according to this file.
+    /// The highest pack number ever used, according to this file.
     pub fn highest_pack(&self) -> FsResult<u32> {
         Ok(u32::try_from(self.number(HIGHEST)?).unwrap_or(u32::MAX))
     }
 
-    /// Written before the pack is in use, so that its number outlives the pack and the index.
+    /// Written before the pack is used, so that its number outlives the pack and the index.
     pub fn saw_pack(&self, number: u32) -> FsResult<()> {
         if number <= self.highest_pack()? {
             Ok(())
@@ -154,7 +154,7 @@ impl Gate {
         }
     }
 
-    /// In which start of the machine the index was changed without a sync.
+    /// The boot in which the index was changed without a sync.
     pub fn boot(&self) -> FsResult<Boot> {
         let mut boot = Boot::default();
         if let Some(file) = &self.file {
@@ -163,13 +163,13 @@ impl Gate {
         Ok(boot)
     }
 
-    /// Whether that is this start, and whoever wrote it down came to the end of doing so.
+    /// Tests if that is this boot, and the writer finished recording it.
     pub fn tells(&self, boot: Boot) -> FsResult<bool> {
         Ok(self.boot()? == boot && self.number(TOLD)? == 1)
     }
 
-    /// Where nothing stood before it is durable on return: were it lost with the changes that it
-    /// tells of, nobody would doubt the index. In the place of another it may be lost.
+    /// Durable on return if it replaces nothing: if it were lost together with the changes that it
+    /// announces, nobody would doubt the index. If it replaces another boot, it may be lost.
     pub fn set_boot(&self, fs: &dyn Fs, layout: &Layout, boot: Boot) -> FsResult<()> {
         let Some(file) = &self.file else { return Ok(()) };
         if boot.is_none() {
@@ -184,19 +184,19 @@ impl Gate {
         Ok(())
     }
 
-    /// Counts a change before it is made, so that nobody keeps a view of pages that a process
-    /// which died in the middle gave to something else. Only under the exclusive lock.
+    /// Counts a change before it is made, so that nobody keeps a view of pages that a process which
+    /// died in the middle has reused. Only under the exclusive lock.
     pub fn begin_change(&self) -> FsResult<Begun> {
         let (before, unfinished) = (self.generation()?, self.number(UNFINISHED)?);
         let after = before.wrapping_add(1);
         self.set_number(UNFINISHED, unfinished.saturating_add(1))?;
         self.set_number(0, after)?;
-        // Without locks the change that has not ended may be one that is being made.
+        // Without locks, the unfinished change may be one in progress.
         let unfinished = if self.can_lock() { unfinished } else { 0 };
         Ok(Begun { before, after, unfinished })
     }
 
-    /// The process lives. Where that cannot be written down the next change looks twice.
+    /// The process is alive. If that cannot be written, the next change checks twice.
     pub fn end_change(&self) {
         let _: Result<(), FsError> = self.set_number(UNFINISHED, 0);
     }
@@ -213,7 +213,7 @@ mod tests {
     use crate::fs::fault::EIO;
     use crate::fs::{Call, Fault, FaultFs, MemoryFs};
 
-    /// Another process finds the bytes, which may be lost with the next power cut.
+    /// Another process finds the bytes, which may be lost in the next power cut.
     #[test]
     fn a_start_is_not_told_before_it_is_durable() {
         for failing in [Call::SyncData, Call::SyncDir] {

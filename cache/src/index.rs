@@ -1,5 +1,5 @@
-//! The tables of the index: where each object lies, the records, how far each
-//! pack is indexed. Everything in it can be read from the packs again.
+//! The tables of the index: the location of each object, the records, and the indexed length of
+//! each pack. All of it can be rebuilt from the packs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -21,14 +21,14 @@ const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 const SEQUENCE: &str = "sequence";
 const LAST_PACK: &str = "last pack";
 
-/// Longer values stay in the pack only.
+/// Longer values are in the pack only.
 const INLINE: usize = 1024;
 
-/// Why the index did not answer.
+/// The reason why the index did not answer.
 #[derive(Debug)]
 pub(crate) enum IndexFailure {
     Fs(FsError),
-    /// What it holds makes no sense: it has to be built anew.
+    /// Its contents are invalid: it has to be rebuilt.
     Broken(String),
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct View {
     _database: Closing,
 }
 
-/// Damaged pages can make the database panic even while it is closed.
+/// Damaged pages can make the database panic even on close.
 struct Closing(Option<Database>, Done);
 
 impl Drop for Closing {
@@ -118,7 +118,7 @@ impl View {
         Ok(())
     }
 
-    /// All records of one table or of all, by key; those that are gone too.
+    /// All records of one table or of all, by key; removed ones too.
     pub fn records(
         &self,
         table: Option<Table>,
@@ -134,7 +134,7 @@ impl View {
         Ok(())
     }
 
-    /// Whether there is any record of a table, be it that one is gone.
+    /// Tests if a table has any record, removed ones included.
     pub fn has_records(&self, table: Table) -> IndexResult<bool> {
         let first = record_key(table, &Digest::from_bytes([0; 32]));
         let last = record_key(table, &Digest::from_bytes([255; 32]));
@@ -142,7 +142,7 @@ impl View {
         Ok(rows.next().is_some())
     }
 
-    /// The packs that were indexed, and how far.
+    /// The indexed packs, with their indexed lengths.
     pub fn packs(&self) -> IndexResult<Vec<(u32, u64)>> {
         let mut packs = Vec::new();
         for row in self.packs.iter().map_err(broken)? {
@@ -160,14 +160,14 @@ impl View {
         Ok(self.meta.get(SEQUENCE).map_err(broken)?.map_or(0, |value| value.value()))
     }
 
-    /// The highest number a pack ever had.
+    /// The highest pack number ever used.
     pub fn last_pack(&self) -> IndexResult<u32> {
         let last = self.meta.get(LAST_PACK).map_err(broken)?.map_or(0, |value| value.value());
         Ok(u32::try_from(last).unwrap_or(u32::MAX))
     }
 }
 
-/// The index being changed, all or nothing.
+/// A change of the index, all or nothing.
 pub(crate) struct Tables<'t> {
     objects: redb::Table<'t, &'static [u8; 32], &'static [u8; 12]>,
     records: redb::Table<'t, &'static [u8; 33], &'static [u8]>,
@@ -189,7 +189,7 @@ impl<'t> Tables<'t> {
         })
     }
 
-    /// Writes what was gathered meanwhile; the last thing before the commit.
+    /// Writes collected rows; the last step before the commit.
     pub fn finish(mut self) -> IndexResult<()> {
         self.meta.insert(SEQUENCE, self.sequence).map_err(broken)?;
         Ok(())
@@ -205,7 +205,7 @@ impl<'t> Tables<'t> {
         Ok(found.map(|location| Location::decode(location.value())))
     }
 
-    /// Removes an object if it still lies where it was thought to lie.
+    /// Removes an object if its location has not changed.
     pub fn remove_object(&mut self, digest: &Digest, location: Location) -> IndexResult<bool> {
         if self.object(digest)? != Some(location) {
             return Ok(false);
@@ -222,7 +222,7 @@ impl<'t> Tables<'t> {
         }
     }
 
-    /// Keeps the newer of what is known and what comes.
+    /// Keeps the newer of the known and the new value.
     pub fn put_record(&mut self, table: Table, key: &Digest, known: &Known) -> IndexResult<()> {
         self.sequence = self.sequence.max(known.sequence);
         if self.record(table, key)?.is_some_and(|old| old.order() > known.order()) {
@@ -233,7 +233,7 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    /// Removes what is known of a record if it is still this.
+    /// Removes a record if it is still the known one.
     pub fn remove_record(&mut self, table: Table, key: &Digest, known: &Known) -> IndexResult<()> {
         if self.record(table, key)?.as_ref() == Some(known) {
             self.records.remove(&record_key(table, key)).map_err(broken)?;
@@ -251,7 +251,7 @@ impl<'t> Tables<'t> {
         self.saw_pack(number)
     }
 
-    /// Remembers that this number was in use, so that it is not given again.
+    /// Records that this number was used, so that it is not reused.
     pub fn saw_pack(&mut self, number: u32) -> IndexResult<()> {
         let last = self.meta.get(LAST_PACK).map_err(broken)?.map_or(0, |value| value.value());
         if u64::from(number) > last {
@@ -260,7 +260,7 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    /// Takes in an entry that lies at this place of a pack.
+    /// Adds an entry at this position of a pack.
     pub fn take_in(&mut self, pack: u32, offset: u64, entry: &Entry) -> IndexResult<()> {
         let offset = u32::try_from(offset).map_err(broken)?;
         match entry {
@@ -285,7 +285,7 @@ impl<'t> Tables<'t> {
                 let known = Known { sequence: *sequence, pack, offset, value: KnownValue::Gone };
                 self.put_record(*table, key, &known)
             }
-            // Of an archive: in a pack of the cache it means nothing.
+            // Belongs to archives; it has no meaning in a pack of the cache.
             Entry::Piece { .. } => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! Where things lie in a cache folder, and the mark that it is one.
+//! Paths in a cache folder, and the mark of a cache.
 
 use std::io::ErrorKind;
 
@@ -8,8 +8,9 @@ use crate::entry::checksum;
 use crate::fs::{FileKind, Fs, FsResult};
 use crate::{CacheError, Digest, misplaced};
 
-/// The format written and the newest one understood. Format 1 differs in that its index is always
-/// synced, so programs that know no other would believe an index of format 2 after a power cut.
+/// The format that is written, and the newest one that is understood. Format 1 differs in that its
+/// index is always synced, so programs that know only format 1 would trust an index of format 2
+/// after a power cut.
 pub const FORMAT: u32 = 2;
 
 const MARK: &str = "FORMAT";
@@ -37,7 +38,7 @@ fn later_format(bytes: &[u8]) -> Option<u32> {
     (format > FORMAT && bytes == mark(format).as_bytes()).then_some(format)
 }
 
-/// True when it differs from a mark in at most two bytes, or is the beginning of one.
+/// True if it differs from a mark in at most two bytes, or is the beginning of one.
 fn is_like_a_mark(bytes: &[u8]) -> bool {
     let whole = mark(FORMAT);
     let differing = bytes.iter().zip(whole.as_bytes()).filter(|(own, right)| own != right).count();
@@ -72,7 +73,7 @@ impl Layout {
         }
     }
 
-    /// Checks the format mark and gives it, if there is one.
+    /// Checks the format mark and returns it, if there is one.
     pub fn check(&self, fs: &dyn Fs) -> Result<Option<u32>, CacheError> {
         let path = self.mark();
         let bytes = match fs.read(&path) {
@@ -110,8 +111,8 @@ impl Layout {
         fs.read(&self.dir.join(TAG_NAME)).is_ok_and(|bytes| bytes == TAG)
     }
 
-    /// Makes the folders that are missing, then the mark: a marked folder is a whole one. The
-    /// mark of an older format is replaced.
+    /// Creates missing folders, then the mark: a marked folder is complete. The mark of an older
+    /// format is replaced.
     pub fn create(&self, fs: &dyn Fs, found: Option<u32>) -> Result<(), CacheError> {
         for dir in [&self.dir, &self.objects, &self.packs, &self.staging, &self.locks, &self.trash]
         {
@@ -153,7 +154,7 @@ impl Layout {
         self.objects.join(&text[..2]).join(&text[2..])
     }
 
-    /// The numbers of the packs there are, in order.
+    /// The numbers of the existing packs, in order.
     pub fn pack_numbers(&self, fs: &dyn Fs) -> FsResult<Vec<u32>> {
         let entries = match fs.read_dir(&self.packs) {
             Err(error) if error.is_not_found() => return Ok(Vec::new()),

@@ -1,10 +1,9 @@
-//! Access to the index for all threads and processes: short critical sections
-//! under one lock file, a view that is kept while nobody has written, and a new
-//! index from the packs where the old one is lost.
+//! Access to the index for all threads and processes: short critical sections under one lock file,
+//! a view that is kept while nobody has written, and a rebuild from the packs if the index is lost.
 //!
-//! While this process changes the index, its other threads go on with the view from before: a
-//! change leaves the pages of the state before it alone, since a crash must find them whole, and
-//! only the next change takes them. That next one has to wait for the lock.
+//! While this process changes the index, its other threads use the previous view: a change does not
+//! touch the pages of the state before it, since a crash must find them intact. Only the next
+//! change reuses them, and it has to wait for the lock.
 
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +19,7 @@ use crate::layout::Layout;
 use crate::rebuild;
 use crate::{Access, CacheError};
 
-/// Below three times this length holes in the index do not matter.
+/// Below three times this length, holes in the index do not matter.
 const WORTH_COMPACTING: u64 = 4 << 20;
 
 /// Memory for the pages of the index.
@@ -31,10 +30,10 @@ pub(crate) struct Ledger {
     layout: Layout,
     access: Access,
     gate: Gate,
-    /// This start of the machine, where changes may be synced later.
+    /// This boot of the machine, if changes may be synced later.
     boot: Option<Boot>,
     state: Mutex<State>,
-    /// Told when a change of this process ends.
+    /// Notified when a change of this process ends.
     changed: Condvar,
 }
 
@@ -43,21 +42,21 @@ struct State {
     view: Option<(u64, View)>,
     /// The count of changes at the last refresh.
     seen: u64,
-    /// A thread of this process changes the index and holds the lock for it.
+    /// A thread of this process changes the index and holds its lock.
     changing: bool,
 }
 
-/// A change under way. Dropping it ends it, whatever came of it.
+/// A change in progress. Dropping it ends it, with any result.
 struct Change<'a> {
     ledger: &'a Ledger,
     guard: Option<Guard>,
-    /// How many changes in a row before this one did not come to their end.
+    /// The number of unfinished changes in a row before this one.
     unfinished: u64,
 }
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
-        // Nobody may look at the old view once others can change the index.
+        // The old view must not be used once others can change the index.
         let mut state = self.ledger.state();
         state.view = None;
         state.changing = false;
@@ -81,14 +80,14 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Whether the machine was started anew since changes that were not synced, or may have been.
+    /// Tests if the machine was restarted after changes that were, or may have been, unsynced.
     fn is_doubtful(&self) -> Result<bool, CacheError> {
         let changed = self.gate.boot()?;
         Ok(!changed.is_none() && self.boot != Some(changed))
     }
 
-    /// Some of the last changes may not have reached the disk. What is sound then is what the
-    /// index was at one moment, and the packs tell of what came later.
+    /// Some of the last changes may not have reached the disk. A valid index is then the index of
+    /// one moment, and the packs have the later changes.
     fn look_after_restart(&self) -> Result<(), CacheError> {
         if self.access == Access::ReadOnly {
             let mut state = self.state();
@@ -96,7 +95,7 @@ impl Ledger {
             return if self.is_sound()? { Ok(()) } else { self.view_in_memory(&mut state) };
         }
         let begun = self.begin()?;
-        // Somebody else may have been quicker.
+        // Another process may have been faster.
         if self.is_doubtful()? {
             self.heal(begun.unfinished.max(1))?;
             if self.boot.is_none() {
@@ -120,12 +119,12 @@ impl Ledger {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether other processes are kept out while this one writes.
+    /// Tests if other processes are excluded while this one writes.
     pub fn can_lock(&self) -> bool {
         self.gate.can_lock()
     }
 
-    /// Gives how many changes in a row did not come to their end.
+    /// Returns the number of unfinished changes in a row.
     fn count_change(&self, state: &mut State) -> Result<u64, CacheError> {
         let begun = self
             .gate
@@ -138,7 +137,7 @@ impl Ledger {
         Ok(begun.unfinished)
     }
 
-    /// True when others changed the index since the last call.
+    /// True if others changed the index since the last call.
     pub fn refresh(&self) -> Result<bool, CacheError> {
         let mut state = self.state();
         let now = self.gate.generation()?;
@@ -200,8 +199,8 @@ impl Ledger {
         self.write_with(Sync::Now, change)
     }
 
-    /// Changes the index by what the packs hold durably, so that a power cut may undo it. The
-    /// change is seen by all processes on return.
+    /// Changes the index by entries that are durable in the packs, so that a power cut may undo it.
+    /// All processes see the change on return.
     pub fn write_soon<T>(
         &self,
         change: impl FnMut(&mut Tables<'_>) -> IndexResult<T>,
@@ -231,7 +230,7 @@ impl Ledger {
         }
     }
 
-    /// Keeps other processes out, and the other threads of this one to reading.
+    /// Excludes other processes, and restricts the other threads of this one to reading.
     fn begin(&self) -> Result<Change<'_>, CacheError> {
         let mut state = self.at_rest();
         let guard = self.gate.lock(LockKind::Exclusive)?;
@@ -241,8 +240,8 @@ impl Ledger {
         Ok(Change { ledger: self, guard: Some(guard), unfinished })
     }
 
-    /// A process that died while it changed the index may have died of it: the index is looked
-    /// at before it is changed again, and after two such deaths it is not trusted at all.
+    /// A process that died while it changed the index may have died because of it: the index is
+    /// checked before it is changed again, and after two such deaths it is not trusted at all.
     fn heal(&self, unfinished: u64) -> Result<(), CacheError> {
         let is_trusted = match unfinished {
             0 => true,
@@ -270,19 +269,19 @@ impl Ledger {
         let failure = Arc::clone(&backend.failure);
         let result = with_cause(&failure, || transact(backend, change));
         if failure.sync_failed() {
-            // What the file holds is unknown from here on; the packs know everything.
+            // The contents of the file are unknown from here on; the packs know everything.
             self.fs.remove_file(&self.layout.ledger)?;
         }
         result
     }
 
-    /// Replaces the index by one that was read from the packs.
+    /// Replaces the index by one rebuilt from the packs.
     fn replace(&self) -> Result<rebuild::RebuildReport, CacheError> {
         self.require_in_place()?;
         rebuild::replace_ledger(&*self.fs, &self.layout, self.gate.highest_pack()?)
     }
 
-    /// Working on after the cache was removed or moved would bring an old one back, or mix two.
+    /// Continuing after the cache was removed or moved would recreate an old one, or mix two.
     pub fn require_in_place(&self) -> Result<(), CacheError> {
         match self.gate.is_in_place(&*self.fs, &self.layout)? {
             true => Ok(()),
@@ -290,19 +289,19 @@ impl Ledger {
         }
     }
 
-    /// A number that no pack has ever had.
+    /// An unused pack number.
     pub fn next_pack(&self, last: u32) -> Result<u32, CacheError> {
         Ok(self.gate.highest_pack()?.max(last).saturating_add(1))
     }
 
-    /// Remembers that this number is taken.
+    /// Records that this number is used.
     pub fn saw_pack(&self, number: u32) -> Result<(), CacheError> {
         self.gate
             .saw_pack(number)
             .map_err(|error| CacheError::while_writing(error, &self.layout.dir, 8))
     }
 
-    /// Builds the index anew from the packs.
+    /// Rebuilds the index from the packs.
     pub fn rebuild(&self) -> Result<rebuild::RebuildReport, CacheError> {
         self.require_writable()?;
         let _begun = self.begin()?;
@@ -310,7 +309,7 @@ impl Ledger {
         self.replace()
     }
 
-    /// Gives back the pages that many changes left unused; true when it was worth it.
+    /// Frees pages that many changes left unused; true if it was worth it.
     pub fn compact(&self) -> Result<bool, CacheError> {
         self.require_writable()?;
         let size = self.fs.metadata(&self.layout.ledger)?.size;
@@ -318,7 +317,7 @@ impl Ledger {
             return Ok(false);
         }
         let begun = self.begin()?;
-        // It is several changes in one.
+        // It consists of several changes.
         self.state().view = None;
         self.heal(begun.unfinished)?;
         let backend = Direct::new(self.fs.open(&self.layout.ledger, Open::ReadWrite)?, Sync::Now);
@@ -329,7 +328,7 @@ impl Ledger {
         Ok(true)
     }
 
-    /// Whether every page of the index has the checksum it should have.
+    /// Tests if every page of the index has a valid checksum.
     pub fn check_integrity(&self) -> Result<bool, CacheError> {
         let _state = self.at_rest();
         let _guard = self.gate.lock(LockKind::Shared)?;
@@ -351,7 +350,7 @@ impl Ledger {
         }
     }
 
-    /// Reads the packs in place of the index that is on the disk.
+    /// Reads the packs instead of the index on the disk.
     fn view_in_memory(&self, state: &mut State) -> Result<(), CacheError> {
         let generation = self.gate.generation()?;
         let view = rebuild::view_in_memory(&*self.fs, &self.layout);
@@ -359,14 +358,14 @@ impl Ledger {
         Ok(())
     }
 
-    /// Makes an index that does not answer answer again.
+    /// Repairs an index that does not answer.
     fn renew(&self, state: &mut State, broken_at: u64) -> Result<(), CacheError> {
         if self.access == Access::ReadOnly {
             return self.view_in_memory(state);
         }
         let _guard = self.gate.lock(LockKind::Exclusive)?;
         self.require_in_place()?;
-        // Somebody else may have been quicker.
+        // Another thread may have been faster.
         if self.gate.generation()? != broken_at {
             return Ok(());
         }
@@ -404,12 +403,12 @@ pub(crate) fn convert(layout: &Layout, failure: IndexFailure) -> CacheError {
     }
 }
 
-/// Damaged pages can make the database panic; that too only means: build it anew.
+/// Damaged pages can make the database panic; that also only means a rebuild.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> IndexResult<T>) -> IndexResult<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(broken("its pages are damaged")))
 }
 
-/// Puts the file error behind a failure in its place.
+/// Replaces a failure by the file error behind it.
 fn with_cause<T>(failure: &Failure, work: impl FnOnce() -> IndexResult<T>) -> IndexResult<T> {
     guarded(work).map_err(|error| match failure.take() {
         Some(cause) if !is_damage(&cause) => IndexFailure::Fs(cause),
@@ -445,8 +444,8 @@ fn open_view(fs: &dyn Fs, layout: &Layout) -> IndexResult<View> {
     with_cause(&failure, || View::open(database(backend)?, done))
 }
 
-/// One change of the index, durable on return. The commit also says which pages are
-/// free, so the file can be left as after a crash: closing it would be three syncs more.
+/// One change of the index, durable on return. The commit also records the free pages, so the file
+/// can be left as after a crash: closing it would cost three more syncs.
 fn transact<T>(
     backend: Direct,
     change: &mut dyn FnMut(&mut Tables<'_>) -> IndexResult<T>,
@@ -466,7 +465,7 @@ fn transact<T>(
     Ok(value)
 }
 
-/// Writes a new index file and puts it in the place of the old one.
+/// Writes a new index file and replaces the old one.
 pub(crate) fn replace(
     fs: &dyn Fs,
     layout: &Layout,

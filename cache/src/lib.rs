@@ -1,8 +1,8 @@
-//! What is stored and what is known: objects under their digests, records about
-//! them, and a memo of file states. It knows nothing of stages and pipelines.
+//! Storage: objects under their digests, records about them, and a memo of file states. It knows
+//! nothing of stages and pipelines.
 //!
-//! The packs are an append-only log and the truth; the index can always be built
-//! from them again. The format on disk is described in `docs/store.md`.
+//! The packs are an append-only log and the truth; the index can always be rebuilt from them. The
+//! format on disk is described in `docs/store.md`.
 
 pub mod fs;
 

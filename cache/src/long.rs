@@ -1,6 +1,6 @@
 //! Long values of records: they are cut into parts, which are objects, and the record lists them.
-//! The bytes before a cut decide where it is, so a value that changes in one place shares its other
-//! parts with the old value.
+//! The bytes before a cut determine its position, so a value that changes in one place shares its
+//! other parts with the old value.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -13,18 +13,18 @@ use crate::{CacheError, Digest};
 
 /// Longer values are cut into parts.
 const LONGEST_WHOLE: usize = 1 << 20;
-/// Begins a list of parts. A value that happens to begin like this is cut too.
+/// The mark of a list of parts. A value that happens to begin like this is cut too.
 const MARK: &[u8; 16] = b"\xe5\x1f\x9c\x07parts\xb2\x6a\xd1\x43\x8e\x70\x01";
 const DIGEST: usize = 32;
 
-/// Parts have at least, and at most, these sizes; the average is about three times the first.
+/// The smallest and the largest size of parts; the average is about three times the first.
 const SHORTEST: usize = 96 << 10;
 const LONGEST: usize = LOOSE_SIZE as usize - 1;
 /// One in 2^18 positions ends a part.
 const ENDS: u64 = !(u64::MAX >> 18);
 
 impl Cache {
-    /// The value as it is written in the log; its parts are stored.
+    /// The value as written in the log; its parts are stored.
     pub(crate) fn shortened(&self, value: Vec<u8>) -> Result<Bytes, CacheError> {
         if value.len() <= LONGEST_WHOLE && !value.starts_with(MARK) {
             return Ok(value.into());
@@ -40,7 +40,7 @@ impl Cache {
         Ok(list.into())
     }
 
-    /// The value that was recorded; None when a part of it is lost.
+    /// The recorded value; None if a part of it is lost.
     pub(crate) fn whole(&self, written: Bytes) -> Result<Option<Bytes>, CacheError> {
         let Some(parts) = parts_of(&written) else {
             return Ok(Some(written));
@@ -57,14 +57,14 @@ impl Cache {
     }
 }
 
-/// The objects that a written value consists of; None where it stands for itself.
+/// The objects of a written value; None if it is not cut.
 pub(crate) fn parts_of(written: &[u8]) -> Option<Vec<Digest>> {
     let list = written.strip_prefix(MARK)?;
     let digest = |bytes: &[u8]| Some(Digest::from_bytes(bytes.try_into().ok()?));
     list.chunks(DIGEST).map(digest).collect()
 }
 
-/// Keeps the parts of a value that is kept.
+/// Keeps the parts of a kept value.
 pub(crate) fn keep_parts(written: Option<&[u8]>, kept: &mut HashSet<Digest>) {
     kept.extend(written.and_then(parts_of).into_iter().flatten());
 }
@@ -80,7 +80,7 @@ fn parts(value: &[u8]) -> Vec<Range<usize>> {
     parts
 }
 
-/// The sum over the last 64 bytes decides: each value is doubled with every byte that follows it.
+/// The sum over the last 64 bytes decides: each value is doubled with every following byte.
 fn length_of_first(value: &[u8]) -> usize {
     let mut sum = 0u64;
     for (at, byte) in value.iter().enumerate().take(LONGEST).skip(SHORTEST) {

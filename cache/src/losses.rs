@@ -1,12 +1,12 @@
-//! The mark that objects are gone although records speak of them. While it stands, whoever
-//! plans looks for every object before trusting a record; a complete run takes it away.
+//! The mark for lost objects that records may refer to. While it exists, planning checks every
+//! object before trusting a record; a complete run removes it.
 
 use crate::CacheError;
 use crate::cache::{Cache, Shared};
 use crate::fs::Open;
 
 impl Cache {
-    /// Whether objects are known to be lost that records may still name.
+    /// Tests if lost objects are known that records may still name.
     pub fn has_losses(&self) -> bool {
         let shared = &self.0;
         !shared.short.is_empty()
@@ -14,7 +14,7 @@ impl Cache {
             || shared.fs.exists(&shared.layout.losses).unwrap_or(true)
     }
 
-    /// Says that all that was lost has been made again or is not wanted.
+    /// Records that everything lost has been made again or is not wanted.
     pub fn clear_losses(&self) -> Result<(), CacheError> {
         match self.0.fs.remove_file(&self.0.layout.losses) {
             Err(error) if !error.is_not_found() => Err(error.into()),
@@ -28,7 +28,7 @@ impl Cache {
 }
 
 impl Shared {
-    /// Leaves the mark. It is best effort: the object is missed again when it is used.
+    /// Sets the mark. It is best effort: the loss is detected again when the object is used.
     pub fn note_losses(&self) {
         if self.require_writable().is_ok() {
             let _ = self.fs.open(&self.layout.losses, Open::Create);

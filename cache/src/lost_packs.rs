@@ -1,5 +1,5 @@
 //! Lost packs and lost ends of packs: their entries leave the index, so that nothing refers to them
-//! any more. What comes back is taken in like anything that the index does not know.
+//! any more. If they come back, they are indexed like new ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ impl Held {
     }
 }
 
-/// How far each of these packs reaches; None for one that is gone.
+/// The readable length of each pack; None for a missing one.
 pub(crate) type Reach = BTreeMap<u32, Option<u64>>;
 
 fn is_beyond(reach: &Reach, pack: u32, end: u64) -> bool {
@@ -66,7 +66,7 @@ pub(crate) fn describe(is_gone: bool, held: &Held) -> String {
     format!("the pack is {what}: {objects} objects and {records} records of it are lost")
 }
 
-/// What is known of no more.
+/// The removed entries.
 #[derive(Debug, Default)]
 pub(crate) struct Forgotten {
     pub packs: BTreeSet<u32>,
@@ -74,10 +74,10 @@ pub(crate) struct Forgotten {
     pub told: Vec<String>,
 }
 
-/// Records that the index holds as a whole are written to another pack.
+/// Records that the index holds completely are written to another pack.
 pub(crate) fn forget(shared: &Shared, missing: &Missing) -> Result<Forgotten, CacheError> {
     let mut reach = Reach::new();
-    // The ends are locked until the index knows of them, so that nobody appends meanwhile.
+    // The ends are locked until the index is updated, so that nobody appends meanwhile.
     let mut ends = Vec::new();
     for pack in missing.short.keys() {
         if missing.gone.contains(pack) {
@@ -130,7 +130,7 @@ pub(crate) fn forget(shared: &Shared, missing: &Missing) -> Result<Forgotten, Ca
     Ok(Forgotten { told: told.collect(), packs: reach.keys().copied().collect() })
 }
 
-/// The notes of objects in separate files, which may have been in a lost part.
+/// The entries of objects in separate files, which may have been in a lost part.
 fn loose_entries(objects: &[(Digest, Location)]) -> Vec<Entry> {
     let entry = |(digest, location): &(Digest, Location)| match location {
         Location::Loose { size } => Some(Entry::Loose { digest: *digest, size: *size }),
@@ -139,7 +139,7 @@ fn loose_entries(objects: &[(Digest, Location)]) -> Vec<Entry> {
     objects.iter().filter_map(entry).collect()
 }
 
-/// A pack that was cut off, and where its whole entries end.
+/// A truncated pack, and the end of its valid entries.
 struct End {
     pack: u32,
     sound: u64,
@@ -169,6 +169,6 @@ fn end_of_whole_entries(file: &dyn FsFile, pack: u32) -> FsResult<u64> {
             end = scan.position();
         }
     }
-    // Nothing but the mark, or a part of it, is written again.
+    // Only the mark, or a part of it, is written again.
     Ok(if end <= PACK_MARK.len() as u64 { 0 } else { end })
 }

@@ -1,5 +1,5 @@
 //! Objects as files of the user: copies, which share their blocks with the store if the file system
-//! can do that, and are left alone if they are right already. Hard links to the object itself are
+//! can do that, and are left alone if they are correct already. Hard links to the object itself are
 //! made only on request, since root could change the object through them.
 
 use camino::{Utf8Path, Utf8PathBuf};
@@ -11,7 +11,7 @@ use crate::pending::Waiting;
 use crate::rows::Location;
 use crate::{CacheError, Digest};
 
-/// The relation between a user's file and an object that has a file of its own.
+/// The relation between a user's file and a large object.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Link {
     /// A separate file.
@@ -21,7 +21,7 @@ pub enum Link {
     Hard,
 }
 
-/// How a file came to be what it is.
+/// The way in which a file was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Materialised {
     /// A copy that shares its blocks with the store.
@@ -29,12 +29,12 @@ pub enum Materialised {
     /// Another name of the read-only object.
     Linked,
     Copied,
-    /// It was right already.
+    /// It was correct already.
     Unchanged,
 }
 
 impl Cache {
-    /// Makes `target` hold the object, checked. It appears whole or not at all.
+    /// Writes the checked object to `target`, completely or not at all.
     pub fn materialise(
         &self,
         digest: &Digest,
@@ -63,8 +63,7 @@ impl Cache {
         made
     }
 
-    /// True when a file with the content of an object is a hard link to it exactly when it should
-    /// be.
+    /// True if a file with the content of an object is a hard link to it exactly when requested.
     pub fn is_linked_as(
         &self,
         link: Link,
@@ -97,7 +96,7 @@ impl Cache {
             return share(&self.0, &object, fresh, link);
         }
         if let Place::Pending(Waiting::File { path, .. }) = &place {
-            // Not linked: the file is still to be made read-only.
+            // Not linked: the file still has to be made read-only.
             return share(&self.0, path, fresh, Link::Copy);
         }
         let bytes = self.read(digest)?;
@@ -140,7 +139,7 @@ impl Shared {
         }
     }
 
-    /// Whether a large object's file holds its bytes; false also where it is gone.
+    /// Tests if a large object's file has the right bytes; false if it is missing.
     pub fn is_sound(&self, digest: &Digest, object: &Utf8PathBuf) -> Result<bool, FsError> {
         match self.fs.open(object, Open::Read) {
             Ok(file) => Ok(hash_open(&*file)?.0 == *digest),

@@ -1,4 +1,5 @@
-//! Folders, pipes and the like in the place of files of the cache, put there by people or by a damaged disk.
+//! Folders, pipes and similar things in place of files of the cache, put there by people or by a
+//! damaged disk.
 
 use camino::{Utf8Path, Utf8PathBuf};
 
@@ -30,7 +31,7 @@ fn wrong_in(
     Ok(wrong.map(|(_, path)| path).collect())
 }
 
-/// What is at a path, if it is no regular file.
+/// The kind of thing at a path, if it is not a regular file.
 pub(crate) fn found_at(fs: &dyn Fs, path: &Utf8Path) -> Option<&'static str> {
     wrong(fs, fs.symlink_metadata(path).ok()?.kind, path)
 }
@@ -50,7 +51,7 @@ fn wrong(fs: &dyn Fs, kind: FileKind, path: &Utf8Path) -> Option<&'static str> {
     }
 }
 
-/// For a folder that has the tag of a cache: a mark that is no regular file names no other format.
+/// For a folder with the tag of a cache: a mark that is not a regular file names no other format.
 /// Returns the warning.
 pub(crate) fn put_mark_aside(fs: &dyn Fs, layout: &Layout) -> Result<Option<String>, CacheError> {
     let path = layout.mark();

@@ -1,5 +1,5 @@
-//! Objects: bytes under their own digest. Putting, finding, and reading them,
-//! never without checking what was read.
+//! Objects: bytes under their own digest. Puts, finds and reads them, and always checks the bytes
+//! that it reads.
 
 use std::cell::RefCell;
 use std::io::ErrorKind;
@@ -15,34 +15,34 @@ use crate::pending::Waiting;
 use crate::rows::Location;
 use crate::{CacheError, Digest, Hasher};
 
-/// Objects of this size and more lie in separate files.
+/// Objects of this size and more are in separate files.
 pub const LOOSE_SIZE: u64 = 1 << 20;
 
-/// Where an object is found.
+/// The location of an object.
 pub(crate) enum Place {
     Pending(Waiting),
     Stored(Location),
 }
 
 impl Cache {
-    /// Puts bytes; they can be read at once and are durable after the next commit.
+    /// Puts bytes; they are readable immediately and durable after the next commit.
     pub fn put(&self, bytes: &[u8]) -> Result<Digest, CacheError> {
         let digest = Digest::of(bytes);
         self.put_with_digest(digest, Bytes::copy_from_slice(bytes))?;
         Ok(digest)
     }
 
-    /// Puts bytes whose digest the caller has computed.
+    /// Puts bytes with a digest that the caller has computed.
     pub fn put_with_digest(&self, digest: Digest, bytes: Bytes) -> Result<(), CacheError> {
         self.0.require_writable()?;
-        // Whether a small one is there already is asked when it is committed, for many at once.
+        // Small objects are looked up in the index at the commit, many at once.
         if (bytes.len() as u64) < LOOSE_SIZE || !self.contains(&digest)? {
             self.0.put_new(digest, bytes)?;
         }
         Ok(())
     }
 
-    /// Takes a finished file over; its name is gone afterwards. Returns digest and size.
+    /// Takes over a finished file; its old name is gone afterwards. Returns digest and size.
     pub fn put_file(&self, staged: &Utf8Path) -> Result<(Digest, u64), CacheError> {
         let shared = &self.0;
         shared.require_writable()?;
@@ -63,12 +63,12 @@ impl Cache {
         Ok((digest, size))
     }
 
-    /// Whether the index has the object; its bytes are not looked at.
+    /// Tests if the index has the object, without reading its bytes.
     pub fn contains(&self, digest: &Digest) -> Result<bool, CacheError> {
         Ok(self.0.locate(digest)?.is_some())
     }
 
-    /// The file that holds the object alone, where there is one. It may be gone or damaged.
+    /// The separate file of the object, if there is one. It may be missing or damaged.
     pub fn file_of(&self, digest: &Digest) -> Result<Option<Utf8PathBuf>, CacheError> {
         Ok(match self.0.locate(digest)? {
             Some(Place::Pending(Waiting::File { path, .. })) => Some(path),
@@ -89,7 +89,7 @@ impl Cache {
         }))
     }
 
-    /// The bytes of an object, checked. A damaged object is reported once and is missing then.
+    /// The checked bytes of an object. A damaged object is reported once and missing from then on.
     pub fn read(&self, digest: &Digest) -> Result<Bytes, CacheError> {
         let place = self.0.locate(digest)?.ok_or(CacheError::Missing { digest: *digest })?;
         match place {
@@ -122,7 +122,7 @@ impl Shared {
         if pending.object(&digest).is_none() {
             pending.active.put(digest, waiting);
         } else if let Waiting::File { path, .. } = waiting {
-            // Another thread put the same bytes meanwhile.
+            // Another thread has put the same bytes meanwhile.
             let _ = self.fs.remove_file(&path);
         }
     }
@@ -155,7 +155,7 @@ impl Shared {
         Ok(places)
     }
 
-    /// Which of these the index has, whatever is pending.
+    /// Tests which of these the index has, regardless of pending ones.
     pub fn stored(&self, digests: &[Digest]) -> Result<Vec<bool>, CacheError> {
         let found = self.ledger().read(|view| {
             digests.iter().map(|digest| view.object(digest)).collect::<Result<Vec<_>, _>>()
@@ -176,7 +176,7 @@ impl Shared {
         size: u64,
     ) -> Result<Bytes, CacheError> {
         let bytes = match self.fs.read(path) {
-            // A commit moved it to its place meanwhile.
+            // A commit has moved it to its final path meanwhile.
             Err(error) if error.is_not_found() => {
                 return match self.read_stored(digest, Location::Loose { size })? {
                     Some(bytes) => Ok(bytes),
@@ -192,7 +192,7 @@ impl Shared {
         Ok(bytes)
     }
 
-    /// None when what lies there is not the object.
+    /// None if the bytes there are not the object.
     fn read_stored(
         &self,
         digest: &Digest,
@@ -212,8 +212,8 @@ impl Shared {
         }
     }
 
-    /// True when an object could not be opened since there is nothing in its place, or a folder, a
-    /// pipe or the like.
+    /// True if an object could not be opened because nothing, a folder, a pipe or the like is in
+    /// its place.
     pub fn is_no_object(&self, error: &FsError, object: &Utf8Path) -> bool {
         let is_file = |path| self.fs.metadata(path).map_or(true, |found| found.is_file());
         error.is_not_found()
@@ -236,7 +236,7 @@ impl Shared {
         }
     }
 
-    /// Forgets an object whose bytes are not what they should be, and keeps them for study.
+    /// Removes an object with wrong bytes from the index, and keeps them for study.
     pub fn set_aside(&self, digest: &Digest, location: Location) -> CacheError {
         let (path, place) = self.describe(digest, location);
         let there = self.fs.exists(&path).unwrap_or(true);
@@ -244,7 +244,7 @@ impl Shared {
         self.note_losses();
         if self.require_writable().is_ok() {
             if there {
-                // What cannot be kept for study is lost; it was of no use.
+                // Bytes that cannot be kept for study are lost; they had no use.
                 let _ = self.keep_damaged(digest, location, &path);
             }
             let told = self.ledger().write(|tables| tables.remove_object(digest, location));
@@ -296,11 +296,11 @@ impl Shared {
     }
 }
 
-/// So much is read at a time: it still fits the caches of a core.
+/// The number of bytes read at a time: it fits the caches of a core.
 const PIECE: usize = 256 << 10;
 
 thread_local! {
-    /// Kept, since clearing a new buffer would cost a tenth of the hashing.
+    /// Reused, since clearing a new buffer would cost a tenth of the hashing.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -309,13 +309,13 @@ pub(crate) fn hash_open(file: &dyn FsFile) -> FsResult<(Digest, u64)> {
     hash_up_to(file, u64::MAX)
 }
 
-/// The same of a file that is known to be so long, which saves asking for its end: of one that
-/// has grown, no more is read.
+/// The same for a file of known length, which saves a read at its end: if it has grown, no more is
+/// read.
 pub(crate) fn hash_up_to(file: &dyn FsFile, size: u64) -> FsResult<(Digest, u64)> {
     let mut buffer = BUFFER.take();
     buffer.resize(PIECE + PAGE, 0);
-    // The system copies from whole pages. Where a large buffer lies by itself, sixteen bytes after
-    // the start of a page, that takes a fifth longer.
+    // The system copies from whole pages. A large buffer by itself starts sixteen bytes after the
+    // start of a page, which takes a fifth longer.
     let start = to_page(&buffer);
     let result = hash_pieces(file, size, &mut buffer[start..start + PIECE]);
     BUFFER.set(buffer);
@@ -336,7 +336,7 @@ fn hash_pieces(file: &dyn FsFile, size: u64, buffer: &mut [u8]) -> FsResult<(Dig
     Ok((hasher.finish(), offset))
 }
 
-/// Renames, or copies where the two places are different file systems.
+/// Renames, or copies if the two paths are on different file systems.
 fn move_file(fs: &dyn Fs, from: &Utf8Path, to: &Utf8Path) -> Result<(), CacheError> {
     match fs.rename(from, to) {
         Err(error) if error.kind() == ErrorKind::CrossesDevices => {

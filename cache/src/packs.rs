@@ -1,5 +1,4 @@
-//! The packs as files: open handles for reading, and the one pack this process
-//! appends to, which it keeps locked.
+//! The packs as files: open handles for reading, and the locked pack that this process appends to.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,9 +11,9 @@ use crate::fs::{Fs, FsError, FsFile, FsResult, LockKind, Open};
 use crate::layout::Layout;
 use crate::page_buffer::PageBuffer;
 
-/// A pack that has grown so far gets no more entries.
+/// A pack of this size gets no more entries.
 pub(crate) const ROLL: u64 = 256 << 20;
-/// Some machines allow a process 64 open files in all.
+/// Some machines allow a process only 64 open files.
 const MOST_OPEN: usize = 16;
 
 /// Open handles of packs, for reading.
@@ -35,7 +34,7 @@ impl PackFiles {
         Ok(file)
     }
 
-    /// Before looking again: the name may stand for another file now.
+    /// For a new attempt: the name may mean another file now.
     pub fn forget(&self, number: u32) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
     }
@@ -49,7 +48,7 @@ pub(crate) fn payload_at(file: &dyn FsFile, offset: u32, length: u32) -> FsResul
     Ok(Bytes::from(bytes))
 }
 
-/// The entry at this place, if there is a whole one.
+/// The entry at this position, if it is complete.
 pub(crate) fn entry_at(
     file: &dyn FsFile,
     pack: u32,
@@ -67,32 +66,32 @@ pub(crate) fn entry_at(
     Ok(header.and_then(|header| header.entry(&bytes.slice(HEADER..))))
 }
 
-/// An entry and where it was written.
+/// An entry and its position.
 pub(crate) type Placed = (u32, u64, Entry);
 
-/// The pack this process appends to. Dropping it gives the lock up.
+/// The pack that this process appends to. Dropping it releases the lock.
 #[derive(Debug)]
 pub(crate) struct OpenPack {
     pub number: u32,
     file: Box<dyn FsFile>,
-    /// Where the next entry goes.
+    /// The position of the next entry.
     end: u64,
     /// Its name is not durable yet.
     fresh: bool,
 }
 
 impl OpenPack {
-    /// Takes over a pack whose lock the caller's handle holds.
+    /// Takes over a pack that the caller's handle has locked.
     pub fn resume(number: u32, file: Box<dyn FsFile>, end: u64) -> OpenPack {
         OpenPack { number, file, end, fresh: false }
     }
 
-    /// Makes a new pack with a number nobody has used.
+    /// Creates a pack with an unused number.
     pub fn create(fs: &dyn Fs, layout: &Layout, mut number: u32) -> Result<OpenPack, FsError> {
         loop {
             match fs.open(&layout.pack(number), Open::CreateNew) {
                 Ok(file) => {
-                    // Somebody who opens the cache may look at it for a moment.
+                    // Another process that opens the cache may inspect it for a moment.
                     match file.try_lock(LockKind::Exclusive) {
                         Ok(true) => {
                             return Ok(OpenPack { number, file, end: 0, fresh: true });
@@ -111,7 +110,7 @@ impl OpenPack {
         }
     }
 
-    /// True when its path still leads to it: the file may have been removed.
+    /// True if its path still leads to it: the file may have been removed.
     pub fn is_in_place(&self, fs: &dyn Fs, layout: &Layout) -> FsResult<bool> {
         match fs.metadata(&layout.pack(self.number)) {
             Ok(there) => Ok(self.file.metadata().is_ok_and(|own| own.inode == there.inode)),
@@ -128,8 +127,8 @@ impl OpenPack {
         self.end >= ROLL
     }
 
-    /// Appends entries until all are written or the pack is full; returns how many.
-    /// After an error the pack is as it was, or it must not be used again.
+    /// Appends entries until all are written or the pack is full; returns their number. After an
+    /// error the pack is unchanged, or must not be used again.
     pub fn append(&mut self, entries: &[Entry], placed: &mut Vec<Placed>) -> FsResult<usize> {
         let before = placed.len();
         let appended = self.append_all(entries, placed);
@@ -169,14 +168,14 @@ impl OpenPack {
         Ok(())
     }
 
-    /// Cuts what a failed commit left behind.
+    /// Cuts off the remains of a failed commit.
     pub fn cut(self, end: u64) {
-        // What cannot be cut is cut by whoever opens the cache next.
+        // Remains that cannot be cut off are cut off by the next process that opens the cache.
         let _ = self.file.set_len(end);
     }
 }
 
-/// Packs that are shorter than the index says: how far each can be read.
+/// The readable lengths of packs that are shorter than the index says.
 #[derive(Debug, Default)]
 pub(crate) struct ShortPacks(Mutex<HashMap<u32, u64>>);
 
@@ -195,10 +194,10 @@ impl ShortPacks {
     }
 }
 
-/// Packs with a failed sync behind them: nothing more is written there.
+/// Packs after a failed sync: nothing more is written there.
 pub(crate) type Avoided = HashSet<u32>;
 
-/// Fails for values that no pack could hold.
+/// Fails for values that are too large for any pack.
 pub(crate) fn check_record_size(size: usize) -> Result<(), CacheError> {
     if size > MOST_RECORD {
         return Err(CacheError::RecordTooLarge { size: size as u64, limit: MOST_RECORD as u64 });

@@ -2,25 +2,26 @@
 
 use crate::fs::{FsFile, FsResult};
 
-/// What systems divide memory and files into, as a rule.
+/// The usual page size of memory and files.
 pub(crate) const PAGE: usize = 4 << 10;
-/// So much is written at a time: it still fits the caches of a core when the system copies it.
+/// The number of bytes written at a time: they fit the caches of a core when the system copies
+/// them.
 const CHUNK: usize = 256 << 10;
 
-/// What is appended to a file from some place on. The system copies a page of it at a time, and
-/// does that a fifth faster where a page in memory becomes a page of the file: so what is in
-/// here lies as it will in the file.
+/// Bytes to append to a file from some position on. The system copies one page at a time, a fifth
+/// faster if a page in memory becomes a page of the file: so the bytes are aligned here as in the
+/// file.
 #[derive(Debug)]
 pub(crate) struct PageBuffer {
     bytes: Vec<u8>,
-    /// Where what waits begins; before it is nothing.
+    /// The start of the waiting bytes; those before it are unused.
     start: usize,
-    /// The place of what waits in the file.
+    /// The file position of the waiting bytes.
     at: u64,
 }
 
 impl PageBuffer {
-    /// For what comes from this place of a file on.
+    /// For bytes from this file position on.
     pub fn new(at: u64) -> PageBuffer {
         let mut bytes = Vec::with_capacity(2 * CHUNK + 2 * PAGE);
         let start = to_page(&bytes) + at as usize % PAGE;
@@ -28,12 +29,12 @@ impl PageBuffer {
         PageBuffer { bytes, start, at }
     }
 
-    /// Where more bytes are put.
+    /// The end of the buffer, where bytes are added.
     pub fn end(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Writes the whole pages where there is enough of them.
+    /// Writes the whole pages if there are enough of them.
     pub fn write_pages(&mut self, file: &dyn FsFile) -> FsResult<()> {
         let waiting = self.bytes.len() - self.start;
         if waiting < CHUNK {
@@ -50,13 +51,13 @@ impl PageBuffer {
         Ok(())
     }
 
-    /// Writes all that waits.
+    /// Writes all waiting bytes.
     pub fn write_all(self, file: &dyn FsFile) -> FsResult<()> {
         file.write_all_at(&self.bytes[self.start..], self.at)
     }
 }
 
-/// How far it is from the start of these bytes to that of a page.
+/// The distance from the start of these bytes to the next page boundary.
 pub(crate) fn to_page(bytes: &[u8]) -> usize {
     bytes.as_ptr().align_offset(PAGE).min(PAGE)
 }

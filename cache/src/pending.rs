@@ -1,4 +1,4 @@
-//! What was put and recorded but is not durable yet: readable in this process at once.
+//! Objects and records that were put but are not durable yet: readable in this process immediately.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl Waiting {
     }
 }
 
-/// One thing to write, in the order in which it was put.
+/// One thing to write, in put order.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Object(Digest),
@@ -38,7 +38,7 @@ pub(crate) enum Step {
 pub(crate) struct Batch {
     pub steps: Vec<Step>,
     pub objects: HashMap<Digest, Waiting>,
-    /// The last value of each key; None where it is to be gone.
+    /// The last value of each key; None for a removal.
     pub records: HashMap<(Table, Digest), Option<Bytes>>,
     pub bytes: u64,
 }
@@ -56,7 +56,7 @@ impl Batch {
         self.steps.push(Step::Record { table, key, value });
     }
 
-    /// Adds what came later.
+    /// Appends a later batch.
     fn extend(&mut self, later: Batch) {
         self.steps.extend(later.steps);
         self.objects.extend(later.objects);
@@ -65,7 +65,7 @@ impl Batch {
     }
 }
 
-/// The batch being collected, and the one that a commit is writing.
+/// The batch being collected, and the one being committed.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     pub active: Batch,
@@ -78,13 +78,13 @@ impl Pending {
         self.active.objects.get(digest).or_else(in_flight).cloned()
     }
 
-    /// The outer option: whether anything is pending for the key.
+    /// The outer option tells if anything is pending for the key.
     pub fn record(&self, table: Table, key: &Digest) -> Option<Option<Bytes>> {
         let in_flight = || self.flight.as_ref()?.records.get(&(table, *key));
         self.active.records.get(&(table, *key)).or_else(in_flight).cloned()
     }
 
-    /// All that is pending for a table.
+    /// All pending records of a table.
     pub fn records(&self, table: Table) -> HashMap<Digest, Option<Bytes>> {
         let batches = self.flight.as_deref().into_iter().chain([&self.active]);
         batches
@@ -107,15 +107,15 @@ impl Pending {
         self.active.steps.is_empty() && self.flight.is_none()
     }
 
-    /// Moves what was collected to the commit. Only one commit runs at a time.
+    /// Moves the collected batch to the commit. Only one commit runs at a time.
     pub fn take_off(&mut self) -> Arc<Batch> {
         let batch = Arc::new(std::mem::take(&mut self.active));
         self.flight = Some(Arc::clone(&batch));
         batch
     }
 
-    /// After a commit. Gives what has landed: freeing it takes long enough that nobody should wait
-    /// for it.
+    /// After a commit. Returns the committed batch, since freeing it takes too long to do it under
+    /// a lock.
     pub fn landed(&mut self) -> Option<Arc<Batch>> {
         self.flight.take()
     }

@@ -1,5 +1,5 @@
-//! Reads packs back into the index: all of them when the index is lost, or the
-//! tail that a dead process left behind.
+//! Reads packs back into the index: all of them if the index is lost, or the tail that a dead
+//! process left behind.
 
 use crate::CacheError;
 use crate::backend::Done;
@@ -10,13 +10,13 @@ use crate::layout::Layout;
 use crate::ledger::{self, convert, database};
 use crate::scan::{Found, Scan};
 
-/// What was found while the index was built anew.
+/// The results of rebuilding the index.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RebuildReport {
     pub packs: u64,
     pub objects: u64,
     pub records: u64,
-    /// Places in packs that held no whole entry.
+    /// Positions in packs without a valid entry.
     pub damaged: u64,
 }
 
@@ -34,13 +34,13 @@ pub(crate) fn replace_ledger(
     })
     .map_err(|failure| convert(layout, failure))?;
     if !layout.pack_numbers(fs)?.is_empty() {
-        // What the packs no longer hold may still be spoken of. The mark is best effort.
+        // Records may still refer to objects that the packs lost. The mark is best effort.
         let _ = fs.open(&layout.losses, crate::fs::Open::Create);
     }
     Ok(report)
 }
 
-/// For a cache that cannot be written.
+/// For a read-only cache.
 pub(crate) fn view_in_memory(fs: &dyn Fs, layout: &Layout) -> IndexResult<View> {
     ledger::guarded(|| {
         let database = database(redb::backends::InMemoryBackend::new())?;
@@ -90,7 +90,7 @@ fn read_all(fs: &dyn Fs, layout: &Layout, tables: &mut Tables<'_>) -> IndexResul
     Ok(report)
 }
 
-/// A note of an object outside the packs counts only while that file is there.
+/// The entry of an object outside the packs counts only if its file exists.
 fn is_there(fs: &dyn Fs, layout: &Layout, entry: &Entry) -> IndexResult<bool> {
     let Entry::Loose { digest, size } = entry else {
         return Ok(true);
@@ -102,10 +102,10 @@ fn is_there(fs: &dyn Fs, layout: &Layout, entry: &Entry) -> IndexResult<bool> {
     }
 }
 
-/// What follows the indexed part of a pack, up to the first entry that is not whole.
+/// The part of a pack after its indexed part, up to the first invalid entry.
 pub(crate) struct Tail {
     pub entries: Vec<(u64, Entry)>,
-    /// Where the whole entries end; the rest is torn.
+    /// The end of the valid entries; the rest is torn.
     pub end: u64,
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn read_tail(
             tail.entries.push((offset, entry));
         }
     }
-    // A pack with nothing but its mark, or part of it, starts anew.
+    // A pack with only its mark, or a part of it, starts anew.
     if tail.end <= PACK_MARK.len() as u64 && tail.entries.is_empty() {
         tail.end = indexed.min(tail.end);
     }

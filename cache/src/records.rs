@@ -1,4 +1,4 @@
-//! Records: small values under a table and a key, the last one written winning.
+//! Records: small values under a table and a key; the last written value counts.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use crate::packs::{check_record_size, entry_at};
 use crate::rows::{Known, KnownValue};
 use crate::{CacheError, Digest};
 
-/// A space of record keys; what each is for is the engine's choice.
+/// A namespace of record keys; the engine assigns their meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Table(pub u8);
 
 impl Cache {
-    /// Records a value: visible here at once, durable with the next commit, and never
-    /// before the objects that were put before it.
+    /// Records a value: visible here immediately, durable with the next commit, and never before
+    /// objects that were put before it.
     pub fn record(&self, table: Table, key: &Digest, value: Vec<u8>) -> Result<(), CacheError> {
         self.0.require_writable()?;
         let written = self.shortened(value)?;
         self.record_as_written(table, key, written)
     }
 
-    /// The same for a value as it stands in the log.
+    /// The same for a value as written in the log.
     pub(crate) fn record_as_written(
         &self,
         table: Table,
@@ -56,7 +56,8 @@ impl Cache {
         table: Table,
         keys: &[Digest],
     ) -> Result<Vec<Option<Bytes>>, CacheError> {
-        // Taken first: what a commit moves to the index meanwhile is then seen twice, not never.
+        // Read first: an entry that a commit moves to the index meanwhile is then seen twice, not
+        // missed.
         let newer: Vec<Option<Option<Bytes>>> = {
             let pending = self.0.pending();
             if pending.is_empty() {
@@ -80,7 +81,7 @@ impl Cache {
         values.into_iter().map(|written| self.whole_if_any(written)).collect()
     }
 
-    /// Whether a table may have records; one that was never written to has none.
+    /// Tests if a table may have records; one that was never written to has none.
     pub fn has_records(&self, table: Table) -> Result<bool, CacheError> {
         if self.0.pending().has_records(table) {
             return Ok(true);
@@ -90,7 +91,8 @@ impl Cache {
 
     /// All records of a table, by key.
     pub fn scan(&self, table: Table) -> Result<Vec<(Digest, Bytes)>, CacheError> {
-        // Taken first: what a commit moves to the index meanwhile is then seen twice, not never.
+        // Read first: an entry that a commit moves to the index meanwhile is then seen twice, not
+        // missed.
         let pending = self.0.pending().records(table);
         let mut found = Vec::new();
         self.0.ledger().read(|view| {
@@ -128,7 +130,7 @@ impl Cache {
 }
 
 impl Shared {
-    /// The value of a record in the log; a value that cannot be read back counts as missing.
+    /// The value of a record in the log; an unreadable value counts as missing.
     pub fn written(
         &self,
         table: Table,

@@ -1,5 +1,5 @@
-//! At open: what dead processes left is taken in or cut, and packs that lost
-//! their ends are noticed.
+//! Recovery on open: indexes or cuts off the remains of dead processes, and detects truncated
+//! packs.
 
 use std::collections::HashMap;
 
@@ -11,11 +11,11 @@ use crate::rebuild::read_tail;
 
 /// Packs that differ from the index.
 pub(crate) struct Missing {
-    /// Packs that are too short, with the length that can be read of each.
+    /// Truncated packs, with their readable lengths.
     pub short: HashMap<u32, u64>,
     /// Those of them that are missing.
     pub gone: Vec<u32>,
-    /// Why the end of a pack could not be taken in.
+    /// The reason why the end of a pack could not be indexed.
     pub full: Option<String>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn recover(
         for (number, length) in &lengths {
             if *length > indexed.get(number).copied().unwrap_or(0) {
                 match adopt(fs, layout, ledger, *number) {
-                    // It is taken in once there is room; until then it is not there.
+                    // It is indexed once there is space; until then it is ignored.
                     Err(error) if error.is_no_space() => full = Some(error.whole()),
                     other => drop(other?),
                 }
@@ -56,15 +56,15 @@ pub(crate) fn recover(
     Ok(Missing { short, gone, full })
 }
 
-/// A pack that is locked by this process, and where it ends.
+/// A pack locked by this process, and its end.
 pub(crate) struct Adopted {
     pub file: Box<dyn FsFile>,
     pub end: u64,
     pub truncated: bool,
 }
 
-/// Locks a pack, indexes what its dead writer finished, and cuts the torn rest.
-/// None when a living process writes it.
+/// Locks a pack, indexes the entries that its dead writer finished, and cuts off the torn rest.
+/// None if a living process writes it.
 pub(crate) fn adopt(
     fs: &dyn Fs,
     layout: &Layout,
@@ -78,7 +78,7 @@ pub(crate) fn adopt(
     let alone = match file.try_lock(LockKind::Exclusive) {
         Ok(true) => true,
         Ok(false) => return Ok(None),
-        // Without locks a living writer cannot be told from a dead one: nothing is cut.
+        // Without locks, a living writer looks like a dead one: nothing is cut off.
         Err(error) if error.is_unsupported() => false,
         Err(error) => return Err(error.into()),
     };

@@ -1,11 +1,11 @@
-//! What the index says about one object or one record, and how it is written there.
+//! The rows of the index for objects and records, and their encoding.
 
 use bytes::Bytes;
 
 use crate::entry::{HEADER, checksum};
 use crate::index::{IndexFailure, IndexResult};
 
-/// Where an object lies.
+/// The location of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Location {
     Packed { pack: u32, offset: u32, length: u32 },
@@ -74,7 +74,7 @@ pub(crate) enum KnownValue {
 }
 
 impl Known {
-    /// Which of two states of a key is the newer one, the same way for everybody.
+    /// The order of two states of a key, the same for all processes.
     pub fn order(&self) -> (u64, u32, u32) {
         (self.sequence, self.pack, self.offset)
     }

@@ -1,4 +1,4 @@
-//! Reads a pack from front to back, and finds its way again behind damage.
+//! Reads a pack from front to back, and resynchronises after damage.
 
 use bytes::Bytes;
 
@@ -13,9 +13,9 @@ pub(crate) enum Found {
         offset: u64,
         entry: Entry,
     },
-    /// The header is right, the payload is not.
+    /// The header is valid, the payload is not.
     Damaged,
-    /// Bytes that are no entry, up to the next one or the end.
+    /// Bytes that are not an entry, up to the next entry or the end.
     Garbage,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    /// Scans from an offset where an entry begins; 0 is the start of the pack.
+    /// Scans from the offset of an entry; 0 is the start of the pack.
     pub fn new(file: &'a dyn FsFile, pack: u32, from: u64) -> FsResult<Scan<'a>> {
         let end = file.len()?;
         Ok(Scan {
@@ -42,17 +42,17 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// How far the scan has come.
+    /// The position of the scan.
     pub fn position(&self) -> u64 {
         self.position.min(self.end)
     }
 
-    /// Goes on behind a place that cannot be read.
+    /// Continues after a position that cannot be read.
     pub fn step_over(&mut self) {
         self.position = (self.position + CHUNK as u64).min(self.end);
     }
 
-    /// The next thing in the pack; None at its end.
+    /// The next entry or damage in the pack; None at its end.
     pub fn next(&mut self) -> FsResult<Option<Found>> {
         if self.position >= self.end {
             return Ok(None);
@@ -69,7 +69,7 @@ impl<'a> Scan<'a> {
         }))
     }
 
-    /// A right header and as much payload as it says; None where there is no such thing.
+    /// A valid header with its complete payload; None otherwise.
     fn entry_at(&mut self, offset: u64) -> FsResult<Option<(Header, Bytes)>> {
         let bytes = self.bytes(offset, HEADER)?;
         let Some(header) = Header::decode(&bytes, self.pack, offset) else {
@@ -103,7 +103,7 @@ impl<'a> Scan<'a> {
         Ok(Found::Garbage)
     }
 
-    /// These bytes, or what there is of them before the end.
+    /// These bytes, as far as they exist before the end.
     fn bytes(&mut self, offset: u64, length: usize) -> FsResult<Bytes> {
         let left = usize::try_from(self.end.saturating_sub(offset)).unwrap_or(usize::MAX);
         let length = length.min(left);

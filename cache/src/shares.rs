@@ -1,12 +1,12 @@
-//! Work on many things by several threads, the calling one among them: it has nothing better to
-//! do, and a thread that is already running needs no core to be found for it.
+//! Parallel work on many things by several threads, including the calling one: it would only wait,
+//! and a running thread needs no free core.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Builder;
 
-/// Does the work on `0..count` in shares, each by whichever thread is free, and gives what came of
-/// them in order; none where a thread panicked.
+/// Runs the work on `0..count` in shares, each on any free thread, and returns the results in
+/// order; None if a thread panicked.
 pub fn in_shares<T: Send>(
     count: usize,
     share: usize,
@@ -27,11 +27,11 @@ pub fn in_shares<T: Send>(
     };
     let helpers = threads.clamp(1, count.div_ceil(share).max(1)) - 1;
     let mut done = std::thread::scope(|scope| {
-        // Where the machine has no thread for a helper, the others do its share.
+        // If the machine has no thread for a helper, the others do its share.
         let start = |_| Builder::new().spawn_scoped(scope, take).ok();
         let helpers: Vec<_> = (0..helpers).map_while(start).collect();
         let own = take();
-        // All are waited for, whatever became of the first.
+        // Waits for all of them, whatever the first one did.
         let others: Vec<_> = helpers.into_iter().map(|helper| helper.join()).collect();
         others.into_iter().try_fold(own, |mut done, other| {
             done.extend(other.ok()?);

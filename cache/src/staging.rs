@@ -1,5 +1,5 @@
-//! Private folders for work in progress. Each is owned through a lock beside it,
-//! so that what a dead process left can be told from what a living one uses.
+//! Private folders for work in progress. Each has an owner with a lock beside it, so that folders
+//! of dead and of living processes can be distinguished.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -13,7 +13,7 @@ use crate::layout::Layout;
 use crate::ledger::Ledger;
 use crate::stats::bytes_under;
 
-/// Folders without a living lock are left alone for so long where locks do not work.
+/// The age at which folders are swept if locks do not work.
 const PATIENCE_NS: i64 = 24 * 3_600 * 1_000_000_000;
 
 /// A folder of this process under `staging/`; it is removed when dropped.
@@ -31,7 +31,7 @@ impl StagingDir {
         ledger: &Ledger,
     ) -> Result<StagingDir, CacheError> {
         let path = layout.staging.join(format!("{}-{:016x}", std::process::id(), random()));
-        // Alone, so that nobody sweeps the lock file between its making and its locking.
+        // Exclusive, so that nobody sweeps the lock file between its creation and its locking.
         ledger.alone(|| {
             let lock = fs.open(&staging_lock(&path), Open::CreateNew)?;
             match lock.try_lock(LockKind::Exclusive) {
@@ -47,7 +47,7 @@ impl StagingDir {
         &self.path
     }
 
-    /// False when somebody has removed it.
+    /// False if somebody has removed it.
     pub fn is_there(&self) -> bool {
         let is_there = |path: &Utf8Path| self.fs.exists(path).unwrap_or(true);
         is_there(&self.path) && is_there(&staging_lock(&self.path))
@@ -56,7 +56,7 @@ impl StagingDir {
 
 impl Drop for StagingDir {
     fn drop(&mut self) {
-        // What cannot be removed now is swept by the next open.
+        // A folder that cannot be removed is swept by the next open.
         let _ = self.fs.remove_dir_all(&self.path);
         let _ = self.fs.remove_file(&staging_lock(&self.path));
         self.lock = None;
@@ -65,17 +65,17 @@ impl Drop for StagingDir {
 
 const LOCK: &str = ".lock";
 
-/// The file beside a private folder that tells that its owner lives.
+/// The lock file beside a private folder, which shows that its owner is alive.
 pub fn staging_lock(dir: &Utf8Path) -> Utf8PathBuf {
     Utf8PathBuf::from(format!("{dir}{LOCK}"))
 }
 
 /// Suffix of names that cannot be removed; if they cannot be renamed either, an empty file with
-/// that name lies beside them.
+/// that name is beside them.
 const STUCK: &str = ".stuck";
 
-/// Removes what dead processes left in `staging/`. Opening a cache never depends on it: obstacles
-/// are reported.
+/// Removes remains of dead processes from `staging/`. Opening a cache never depends on it:
+/// obstacles are reported.
 pub(crate) fn sweep(fs: &dyn Fs, layout: &Layout, ledger: &Ledger) -> Vec<String> {
     match sweep_all(fs, layout, ledger) {
         Ok(told) => told,
@@ -101,7 +101,7 @@ fn sweep_all(fs: &dyn Fs, layout: &Layout, ledger: &Ledger) -> Result<Vec<String
     })
 }
 
-/// The folder that an entry of `staging/` belongs to.
+/// The folder of an entry of `staging/`.
 fn left_by(entry: &DirEntry) -> Option<&str> {
     match entry.kind {
         FileKind::Dir => Some(&entry.name),
@@ -119,8 +119,7 @@ fn sweep_one(fs: &dyn Fs, dir: &Utf8Path) -> Option<String> {
     }
     let told = match fs.remove_dir_all(dir) {
         Ok(()) => None,
-        // A program that the dead process started may still work there: the next sweep finds its
-        // files.
+        // A child of the dead process may still work there: the next sweep finds its files.
         Err(error) if is_in_use(&error) => return None,
         // A later sweep may succeed.
         Err(error) if error.machine_fault().is_some() => {
@@ -135,23 +134,23 @@ fn sweep_one(fs: &dyn Fs, dir: &Utf8Path) -> Option<String> {
             ))
         }
     };
-    // A lock without a folder is swept again later.
+    // A lock without a folder is swept later.
     let _ = fs.remove_file(&staging_lock(dir));
     told
 }
 
-/// Marks what cannot be removed, so that not every opening tries again. Returns where it lies then.
+/// Marks a folder that cannot be removed, so that not every open tries again. Returns its new path.
 fn put_aside(fs: &dyn Fs, dir: &Utf8Path) -> Utf8PathBuf {
     let aside = Utf8PathBuf::from(format!("{dir}{STUCK}"));
     if fs.rename(dir, &aside).is_ok() {
         return aside;
     }
-    // Without the mark the warning is repeated.
+    // Without the mark, the warning is repeated.
     let _ = fs.open(&aside, Open::CreateNew);
     dir.to_owned()
 }
 
-/// Tries again to remove what could not be removed. Returns the bytes freed and the warnings.
+/// Tries again to remove marked folders. Returns the bytes freed and the warnings.
 pub(crate) fn remove_stuck(fs: &dyn Fs, layout: &Layout) -> FsResult<(u64, Vec<String>)> {
     let (mut won, mut told) = (0, Vec::new());
     for entry in fs.read_dir(&layout.staging)? {
@@ -174,7 +173,7 @@ pub(crate) fn remove_stuck(fs: &dyn Fs, layout: &Layout) -> FsResult<(u64, Vec<S
     Ok((won, told))
 }
 
-/// Files came or went while the folder was emptied.
+/// Files appeared or disappeared while the folder was emptied.
 fn is_in_use(error: &FsError) -> bool {
     error.is_not_found() || error.kind() == ErrorKind::DirectoryNotEmpty
 }
@@ -182,14 +181,14 @@ fn is_in_use(error: &FsError) -> bool {
 fn is_abandoned(fs: &dyn Fs, dir: &Utf8Path) -> FsResult<bool> {
     let path = staging_lock(dir);
     let opened = match fs.open(&path, Open::ReadWrite) {
-        // The file belongs to another user; reading is enough to lock it.
+        // The file belongs to another user; read access is enough to lock it.
         Err(error) if error.is_denied() => fs.open(&path, Open::Read),
         opened => opened,
     };
     let lock = match opened {
-        // The lock is made before the folder and goes after it.
+        // The lock is created before the folder and removed after it.
         Err(error) if error.is_not_found() => return Ok(true),
-        // A process that cannot be asked may be alive.
+        // A process in an unknown state may be alive.
         Err(error) if error.is_denied() => return Ok(false),
         opened => opened?,
     };

@@ -1,4 +1,4 @@
-//! What a cache holds, in numbers.
+//! Statistics of a cache.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub struct Stats {
     pub loose_bytes: u64,
     pub packs: u64,
     pub pack_bytes: u64,
-    /// Bytes of packs that nothing refers to.
+    /// Bytes of packs without references.
     pub dead_bytes: u64,
     pub records: BTreeMap<Table, u64>,
     pub index_bytes: u64,
@@ -62,7 +62,7 @@ impl Cache {
 }
 
 impl Stats {
-    /// Returns what the object takes in a pack.
+    /// Returns the size of the object in its pack.
     fn add_object(&mut self, location: Location) -> u64 {
         self.objects += 1;
         self.object_bytes += location.size();
@@ -77,7 +77,7 @@ impl Stats {
     }
 }
 
-/// What a record takes in its pack.
+/// The size of a record in its pack.
 pub(crate) fn entry_size(known: &Known) -> u64 {
     let value = match &known.value {
         KnownValue::Here(value) => value.len() as u64,
@@ -87,7 +87,7 @@ pub(crate) fn entry_size(known: &Known) -> u64 {
     HEADER as u64 + 16 + value
 }
 
-/// The size of a file; 0 when it is missing or not accessible.
+/// The size of a file; 0 if it is missing or inaccessible.
 pub(crate) fn size_of(fs: &dyn Fs, path: &Utf8Path) -> FsResult<u64> {
     match fs.symlink_metadata(path) {
         Ok(metadata) => Ok(metadata.size),
@@ -96,10 +96,10 @@ pub(crate) fn size_of(fs: &dyn Fs, path: &Utf8Path) -> FsResult<u64> {
     }
 }
 
-/// The sizes of all files under a folder, as far as it is accessible.
+/// The total size of the files under a folder, as far as it is accessible.
 pub(crate) fn bytes_under(fs: &dyn Fs, dir: &Utf8Path) -> FsResult<u64> {
     let entries = match fs.read_dir(dir) {
-        // Another process may be removing files, or may have closed a folder.
+        // Another process may be removing files, or may have removed permissions.
         Err(error) if error.is_not_found() || error.is_denied() => return Ok(0),
         other => other?,
     };

@@ -1,5 +1,5 @@
-//! Makes room: what nobody wants leaves the index, and packs that are mostly dead
-//! are written anew. A plan first; what it removes goes to the trash.
+//! Frees space: unwanted entries leave the index, and mostly dead packs are rewritten. A plan comes
+//! first; removed entries go to the trash.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -16,16 +16,16 @@ use crate::stats::{entry_size, size_of};
 use crate::trash::{self, Swept};
 use crate::{CacheError, Digest, Table};
 
-/// So much is held in memory while a pack is written anew.
+/// The number of bytes in memory while a pack is rewritten.
 const MOST_IN_MEMORY: u64 = 32 << 20;
 
-/// What a sweep would remove. It stays valid: what is put after it was made stays.
+/// The entries that a sweep would remove. It stays valid: later entries stay.
 #[derive(Debug, Clone, Default)]
 pub struct SweepPlan {
     objects: Vec<(Digest, Location)>,
     records: Vec<(Table, Digest, Known)>,
     packs: Vec<u32>,
-    /// How much less the cache would take, once the trash is emptied.
+    /// The bytes that will be free once the trash is emptied.
     pub bytes: u64,
 }
 
@@ -42,7 +42,7 @@ impl SweepPlan {
         self.records.iter().map(|(table, key, _)| (*table, key))
     }
 
-    /// The packs that would be written anew.
+    /// The packs that would be rewritten.
     pub fn packs(&self) -> &[u32] {
         &self.packs
     }
@@ -97,13 +97,13 @@ impl Cache {
         Ok(plan)
     }
 
-    /// For a disk without any room, where not even the index can be changed: removes the files of
-    /// large objects that a plan lets go, and the memo of the files' stats. They cannot be put
-    /// back. Gives how many bytes that was.
+    /// For a completely full disk, on which not even the index can be changed: removes the files of
+    /// large objects that a plan drops, and the stat index. They cannot be restored. Returns the
+    /// number of bytes.
     pub fn make_room(&self, plan: &SweepPlan) -> Result<u64, CacheError> {
         let shared = &self.0;
         shared.require_writable()?;
-        // Until the index has forgotten them, it names files that are gone.
+        // Until they are removed from the index, it names missing files.
         shared.note_losses();
         let mut won = 0;
         let files = plan.objects.iter().filter(|(_, at)| matches!(at, Location::Loose { .. }));
@@ -119,7 +119,7 @@ impl Cache {
         Ok(won)
     }
 
-    /// Carries a plan out, beside running readers and writers.
+    /// Carries out a plan, concurrently with readers and writers.
     pub fn sweep(&self, plan: SweepPlan) -> Result<SweepReport, CacheError> {
         let shared = &self.0;
         shared.require_writable()?;
@@ -147,7 +147,7 @@ impl Cache {
 }
 
 impl Shared {
-    /// Packs of which less than half is kept are worth writing anew.
+    /// Packs are worth rewriting if less than half is kept.
     fn plan_packs(
         &self,
         kept: &BTreeMap<u32, u64>,
@@ -165,7 +165,7 @@ impl Shared {
     }
 }
 
-/// The list that lets the sweep be undone.
+/// The list from which the sweep can be undone.
 fn swept(shared: &Shared, plan: &SweepPlan) -> Result<Swept, CacheError> {
     let mut swept = Swept::default();
     for (digest, location) in &plan.objects {
@@ -181,7 +181,7 @@ fn swept(shared: &Shared, plan: &SweepPlan) -> Result<Swept, CacheError> {
     Ok(swept)
 }
 
-/// The log has to say that a record is gone, or a new index would have it again.
+/// The log needs a removal entry, or a rebuilt index would have the record again.
 fn remove_records(
     shared: &Shared,
     writer: &mut Writer,
@@ -221,8 +221,8 @@ fn remove_objects(shared: &Shared, plan: &SweepPlan, folder: &Utf8Path) -> Resul
     Ok(removed.len() as u64)
 }
 
-/// Writes what is live in a pack to another one and moves the pack to the trash.
-/// False when a living process writes it.
+/// Writes the live entries of a pack to another one and moves the pack to the trash. False if a
+/// living process writes it.
 fn repack(
     shared: &Shared,
     writer: &mut Writer,

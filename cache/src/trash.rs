@@ -1,6 +1,5 @@
-//! What was swept or set aside, until it is emptied or put back. Each sweep has a
-//! folder named after its time, with whole packs, large objects, and a list of
-//! what it took out of the index.
+//! Swept and quarantined entries, until they are deleted or restored. Each sweep has a folder named
+//! after its time, with whole packs, large objects, and a list of the removed index entries.
 
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use crate::staging;
 use crate::stats::{bytes_under, size_of};
 use crate::{CacheError, Digest, Table};
 
-/// What a sweep took out of the index.
+/// The index entries that a sweep removed.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Swept {
     /// Digest, pack, offset, length.
@@ -27,13 +26,13 @@ pub(crate) struct Swept {
     pub records: Vec<(u8, Digest, Bytes)>,
 }
 
-/// What came back from the trash.
+/// The restored entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RestoreReport {
     pub packs: u64,
     pub objects: u64,
     pub records: u64,
-    /// Entries that could not be put back, and why.
+    /// Entries that could not be restored, with reasons.
     pub stays: Vec<String>,
 }
 
@@ -48,7 +47,7 @@ impl RestoreReport {
 pub struct Emptied {
     /// The bytes freed.
     pub bytes: u64,
-    /// Entries that could not be removed, and why.
+    /// Entries that could not be removed, with reasons.
     pub stays: Vec<String>,
 }
 
@@ -88,7 +87,7 @@ fn pack_number(path: &Utf8Path) -> Option<u32> {
     path.file_name()?.strip_suffix(".pack")?.parse().ok()
 }
 
-/// The paths in a folder; none where there is no such folder.
+/// The paths in a folder; none if it does not exist.
 fn list(fs: &dyn Fs, dir: &Utf8Path) -> FsResult<Vec<Utf8PathBuf>> {
     match fs.read_dir(dir) {
         Ok(entries) => Ok(entries.iter().map(|entry| dir.join(&entry.name)).collect()),
@@ -98,8 +97,8 @@ fn list(fs: &dyn Fs, dir: &Utf8Path) -> FsResult<Vec<Utf8PathBuf>> {
 }
 
 impl Cache {
-    /// Removes for good what was put into the trash that long ago, and what could not be removed
-    /// from `staging/` before.
+    /// Deletes entries that have been in the trash for this time, and folders that could not be
+    /// removed from `staging/` before.
     pub fn empty_trash(&self, older_than: Duration) -> Result<Emptied, CacheError> {
         self.0.require_writable()?;
         let (fs, layout) = (&*self.0.fs, &self.0.layout);
@@ -125,7 +124,7 @@ impl Cache {
         Ok(emptied)
     }
 
-    /// Puts back what sweeps took away and nobody has made again since.
+    /// Restores swept entries, except those that were made again since.
     pub fn restore_trash(&self) -> Result<RestoreReport, CacheError> {
         self.0.require_writable()?;
         let (fs, layout) = (&*self.0.fs, &self.0.layout);
@@ -172,7 +171,7 @@ impl Cache {
             Err(error) if error.is_not_found() => return Ok(()),
             other => other?,
         };
-        // A damaged list restores nothing, and what it lists can be made again.
+        // A damaged list restores nothing, and its entries can be made again.
         let swept: Swept = postcard::from_bytes(&bytes).unwrap_or_default();
         report.objects += self.0.restore_packed(&swept)?;
         for (table, key, value) in swept.records {
@@ -201,7 +200,7 @@ impl Emptied {
     }
 }
 
-/// When the sweep was, by the name of its folder.
+/// The time of a sweep, from the name of its folder.
 fn time_of(path: &Utf8Path) -> Option<i64> {
     let (seconds, _) = path.file_name()?.split_once('-')?;
     seconds.parse::<i64>().ok()?.checked_mul(SECOND)
@@ -218,7 +217,7 @@ impl Shared {
             return Ok(0);
         }
         let ledger = self.ledger();
-        // Nothing of it is indexed now: all of it is read in as a tail.
+        // None of it is indexed now: all of it is read as a tail.
         ledger.write(|tables| tables.remove_pack(number))?;
         fs.rename(path, &target)?;
         fs.sync_dir(&layout.packs)?;

@@ -1,5 +1,5 @@
-//! Looks for damage everywhere, names what it finds, and goes on. With repair,
-//! damaged objects are set aside and the index is built anew where it is wrong.
+//! Searches for damage everywhere, names it, and continues. With repair, damaged objects are
+//! quarantined, and a wrong index is rebuilt.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,20 +19,20 @@ use crate::{Access, CacheError, Digest, Table};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VerifyOptions {
-    /// Set aside what is damaged and put the index right.
+    /// Quarantine damaged entries and fix the index.
     pub repair: bool,
-    /// Read and hash every byte; else only places and sizes are looked at.
+    /// Read and hash every byte; else only positions and sizes are checked.
     pub read_data: bool,
 }
 
-/// One thing that is not as it should be.
+/// One damage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
     pub path: Utf8PathBuf,
     pub offset: Option<u64>,
     /// The object that is lost by it.
     pub object: Option<Digest>,
-    /// The record that is lost by it, or lost if the index were.
+    /// The record that is lost by it, or would be if the index were.
     pub record: Option<(Table, Digest)>,
     pub what: String,
 }
@@ -41,10 +41,10 @@ pub struct Damage {
 pub struct VerifyReport {
     pub objects: u64,
     pub records: u64,
-    /// How much was read.
+    /// The number of bytes read.
     pub bytes: u64,
     pub damages: Vec<Damage>,
-    /// Whether the damages are taken care of.
+    /// True if the damages were repaired.
     pub repaired: bool,
 }
 
@@ -56,11 +56,12 @@ impl VerifyReport {
 
 type Rows = (Vec<(Digest, Location)>, Vec<(Table, Digest, Known)>);
 
-/// What a pack was found to hold: offsets of whole entries, with their keys.
+/// The valid entries of each pack: offsets and keys.
 type Sound = HashMap<u32, HashSet<(u64, Digest)>>;
 
 impl Cache {
-    /// Checks everything the index refers to. `progress` gets bytes done and bytes in all.
+    /// Checks everything that the index refers to. `progress` gets the finished and the total
+    /// number of bytes.
     pub fn verify(
         &self,
         options: VerifyOptions,
@@ -116,7 +117,7 @@ impl Cache {
         objects: &[(Digest, Location)],
         records: &[(Table, Digest, Known)],
     ) -> Result<(), CacheError> {
-        // What was lost since the cache was opened.
+        // Losses since the cache was opened.
         let missing = recover(&*self.0.fs, &self.0.layout, self.0.ledger(), true)?;
         if !missing.short.is_empty() {
             self.0.writer().start_new_packs(&self.0)?;
@@ -135,7 +136,7 @@ impl Cache {
                 continue;
             }
             match &known.value {
-                // The index still has what the log lost.
+                // The index still has records that the log lost.
                 KnownValue::Here(value) => self.record_as_written(*table, key, value.clone())?,
                 KnownValue::Gone | KnownValue::InPack { .. } => self.forget(*table, key)?,
             }
@@ -217,7 +218,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Packs that are missing or too short for what the index knows: one damage each.
+    /// Packs that are missing or shorter than the index says: one damage each.
     fn look_for_packs(
         &mut self,
         there: &HashMap<u32, u64>,
@@ -298,7 +299,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The whole entries of a pack. What cannot be read is stepped over.
+    /// The valid entries of a pack. Unreadable parts are skipped.
     fn read_pack(&mut self, number: u32) -> HashSet<(u64, Digest)> {
         let path = self.shared.layout.pack(number);
         let mut sound = HashSet::new();
@@ -323,7 +324,7 @@ impl Check<'_> {
                 Ok(Some(Found::Entry { offset, entry })) => {
                     _ = sound.insert((offset, key_of(&entry)))
                 }
-                // What the index refers to and is not found is reported by its name.
+                // Missing entries that the index refers to are reported by their name.
                 Ok(Some(Found::Damaged | Found::Garbage)) => {}
                 Err(error) => {
                     self.damage(&path, Some(before), &error.whole());

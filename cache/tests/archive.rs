@@ -1,4 +1,4 @@
-//! Archives: what is packed comes back, in parts and after accidents.
+//! Archives: packed entries come back, in parts and after accidents.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -84,7 +84,7 @@ fn a_flipped_bit_anywhere_is_named_and_costs_one_entry() {
             flip(&fs, path, at);
             let memory = MemoryFs::new();
             let other = elsewhere(&memory);
-            // The archive lies on another file system than the cache made of it.
+            // The archive is on another file system than the cache unpacked from it.
             for file in fs.read_dir("/a".into()).unwrap() {
                 memory.create_dir_all("/a".into()).unwrap();
                 let path: Utf8PathBuf = format!("/a/{}", file.name).into();
@@ -117,7 +117,7 @@ fn a_missing_or_short_volume_is_named_and_the_rest_comes_in() {
         let taken = unpack_into(&other, &["/a"]).unwrap();
         let named: Vec<&str> = taken.damages.iter().map(|damage| damage.path.as_str()).collect();
         assert_eq!(named, [path]);
-        // Of the large object there is the first piece only.
+        // Only the first piece of the large object is there.
         assert_eq!((taken.objects, other.contains(&Digest::of(&large(1))).unwrap()), (20, false));
         assert_sound(&other);
     }

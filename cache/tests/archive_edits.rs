@@ -1,5 +1,5 @@
-//! Whatever happens to the files of an archive: nothing that was not packed comes out of it, and
-//! what is missing is told.
+//! After any edit of an archive's files, only packed entries come out of it, and missing ones are
+//! reported.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -12,20 +12,20 @@ use common::open;
 use proptest::prelude::*;
 
 const FOLDER: &str = "/a";
-/// The overlay has little, so a place that is drawn hits all that there is.
+/// The overlay is small, so every position is likely to hit something.
 const BASE: &str = "/base";
 
-/// What is done to one file. Places are parts of its length.
+/// An edit of one file. Positions are relative to its length.
 #[derive(Debug, Clone)]
 enum Edit {
     Flip(f64),
     Cut(f64),
     Zero(f64, f64),
     Insert(f64, Vec<u8>),
-    /// A part comes once more behind itself.
+    /// A part is repeated after itself.
     Double(f64, f64),
     Remove,
-    /// The file that follows takes its place, and the other way round.
+    /// The file is swapped with the next one.
     Swap,
 }
 
@@ -134,7 +134,7 @@ proptest! {
             }
         }
         assert_sound(&other);
-        // What is whole is taken over what was not.
+        // A valid entry wins over a damaged one.
         pack_in_volumes_of(4_000, &cache, "/whole", &[BASE]).unwrap();
         unpack_into(&other, &[BASE, "/whole"]).unwrap();
         prop_assert_eq!(records(&other), whole);

@@ -1,4 +1,4 @@
-//! Archives that others touch meanwhile, that are not what they seem, and disks that are full.
+//! Archives that others change meanwhile, invalid archives, and full disks.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -30,7 +30,7 @@ fn of_two_that_pack_into_one_folder_the_second_is_refused() {
     fs.write_new("/a/volume-0001.part".into(), b"").unwrap();
     assert!(reason(pack_to(&cache, "/a", &[])).contains("another `pack-cache`"));
     assert!(fs.exists("/a/volume-0001.part".into()).unwrap(), "it is in use");
-    // Dead: what it left is in nobody's way.
+    // Dead: its remains disturb nobody.
     drop(first);
     pack_to(&cache, "/a", &[]).unwrap();
     let names: Vec<String> =
@@ -75,7 +75,7 @@ fn records_of_tables_that_are_not_taken_stay_where_they_are() {
     assert_eq!(other.get(FOREIGN, &key).unwrap(), None);
 }
 
-/// The base was packed anew, which is another archive even where it has the same name.
+/// The base was packed again, which makes it another archive even under the same name.
 #[test]
 fn an_overlay_over_a_base_that_was_replaced_says_so() {
     let fs = MemoryFs::new();
@@ -93,7 +93,7 @@ fn an_overlay_over_a_base_that_was_replaced_says_so() {
     assert!(other.has_losses());
 }
 
-/// Another volume than the one that the base had when the overlay was written over it.
+/// Another volume than the one in the base when the overlay was written.
 #[test]
 fn a_base_with_a_volume_of_another_archive_is_not_built_on() {
     let fs = MemoryFs::new();
@@ -110,8 +110,8 @@ fn a_base_with_a_volume_of_another_archive_is_not_built_on() {
     assert!(!fs.exists("/overlay/ARCHIVE".into()).unwrap());
 }
 
-/// The mark is one for all: an unpacking must neither need it while all is well nor take away
-/// what somebody else left meanwhile.
+/// The mark is shared: unpacking must neither set it without a loss nor remove a mark that another
+/// process has set meanwhile.
 #[test]
 fn losses_that_others_note_during_an_unpacking_stay_noted() {
     let fs = MemoryFs::new();

@@ -1,4 +1,4 @@
-//! The plug is pulled, or the process killed, at every point there is.
+//! Power cuts and kills at every possible point.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -10,7 +10,7 @@ use cache::fs::{Fault, FaultFs, Fs, MemoryFs};
 use cache::{Access, Cache, CacheError, Digest, VerifyOptions};
 use common::work::{Promised, check, finish, work};
 
-/// A machine that tells its starts, on which the index is synced later, or one that does not.
+/// A machine with a boot id, on which the index is synced later, or one without.
 fn machine(tells: bool) -> MemoryFs {
     let fs = MemoryFs::new();
     if tells {
@@ -19,7 +19,7 @@ fn machine(tells: bool) -> MemoryFs {
     fs
 }
 
-/// The machine with what is left on its disk, started anew.
+/// The restarted machine with the remaining contents of its disk.
 fn started_anew(disk: MemoryFs) -> MemoryFs {
     if disk.exists("/proc".into()).unwrap() {
         common::start(&disk, "second");
@@ -27,7 +27,7 @@ fn started_anew(disk: MemoryFs) -> MemoryFs {
     disk
 }
 
-/// Runs the work with everything failing after the n-th sync; None when it came to its end.
+/// Runs the work with every operation failing after the n-th sync; None if it finished.
 fn cut_after(syncs: u64, tells: bool) -> Option<(MemoryFs, Promised)> {
     let fs = machine(tells);
     fs.stop_after(syncs);
@@ -36,7 +36,7 @@ fn cut_after(syncs: u64, tells: bool) -> Option<(MemoryFs, Promised)> {
     result.is_err().then_some((fs, promised))
 }
 
-/// Cuts the power after each sync and gives how many there were.
+/// Cuts the power after each sync and returns the number of syncs.
 fn cuts(tells: bool, disks: impl Fn(&MemoryFs, u64) -> Vec<MemoryFs>) -> u64 {
     let mut cuts = 0;
     while let Some((fs, promised)) = cut_after(cuts, tells) {
@@ -87,7 +87,7 @@ fn dead_from(operation: u64, tells: bool) -> Option<(MemoryFs, Promised)> {
     result.is_err().then_some((fs, promised))
 }
 
-/// Kills the work at each operation and gives how many there were.
+/// Kills the work at each operation and returns the number of operations.
 fn kills(tells: bool) -> u64 {
     let mut operation = 0;
     while let Some((fs, promised)) = dead_from(operation, tells) {

@@ -1,4 +1,4 @@
-//! Bits flip, ends get lost, files vanish: found and remade, never served.
+//! Flipped bits, truncated and missing files: detected and remade, never served.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -51,7 +51,7 @@ fn lost(result: &Result<bytes::Bytes, CacheError>) -> bool {
 }
 
 impl Fixture {
-    /// Whether all is there; panics when anything wrong is served.
+    /// Tests if everything is there; panics if anything wrong is served.
     fn is_whole(&self, cache: &Cache, place: &str) -> bool {
         let mut whole = true;
         for bytes in &self.objects {
@@ -75,7 +75,7 @@ impl Fixture {
         whole
     }
 
-    /// Puts again whatever is missing, as the engine would.
+    /// Puts missing objects again, as the engine would.
     fn remake(&self, cache: &Cache) {
         for bytes in &self.objects {
             cache.put(bytes).unwrap();
@@ -88,7 +88,7 @@ impl Fixture {
         cache.commit().unwrap();
     }
 
-    /// Damages a copy and checks that it is found, not served, and can be healed.
+    /// Damages a copy and checks that the damage is found, not served, and repairable.
     fn survives(&self, path: &Utf8Path, bytes: &[u8], place: &str) {
         let damaged = self.fs.duplicate();
         damaged.overwrite(path, bytes).unwrap();
@@ -142,7 +142,7 @@ fn a_flipped_bit_anywhere_in_a_small_file_is_found_or_harmless() {
 fn a_flipped_bit_in_the_index_is_found_or_harmless() {
     let fixture = fixture();
     let (path, bytes) = fixture.file("ledger.redb");
-    // Most of the file is empty; of the rest some bytes all over.
+    // Most of the file is empty; of the rest, some bytes everywhere.
     let used = (0..bytes.len()).filter(|position| bytes[*position] != 0).step_by(13);
     for position in used {
         let place = format!("index at {position}");
@@ -326,7 +326,7 @@ fn verify_goes_on_behind_a_place_that_cannot_be_read() {
         if faulty.struck() == 0 {
             break;
         }
-        // Without the index there is nothing to go by: that is an error.
+        // Without the index no damage can be detected here: that is an error.
         if let Ok(report) = report
             && !report.is_clean()
         {
@@ -337,7 +337,7 @@ fn verify_goes_on_behind_a_place_that_cannot_be_read() {
     assert!(unclean >= 7, "each megabyte of the pack fails once, {unclean} were noticed");
 }
 
-/// Bytes at some place that go, and others that come there.
+/// Bytes at some position that are removed, and others that are inserted.
 fn edit() -> impl Strategy<Value = (Index, usize, Vec<u8>)> {
     (any::<Index>(), 0..80_usize, vec(any::<u8>(), 0..80))
 }

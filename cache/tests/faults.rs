@@ -1,4 +1,4 @@
-//! Single operations fail: the error says where, nothing breaks, a rerun finishes.
+//! Single failing operations: the error names the place, nothing breaks, and a rerun finishes.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -12,7 +12,7 @@ use cache::{CacheError, Digest, Table};
 use common::work::{Promised, check, contents, finish, work};
 use common::{open, open_over};
 
-/// The work over a file system with faults, and what it came to.
+/// The work on a file system with faults, and its result.
 fn run(faults: Vec<Fault>) -> (MemoryFs, Arc<FaultFs>, Promised, Result<(), CacheError>) {
     let fs = MemoryFs::new();
     let faulty = Arc::new(FaultFs::new(Arc::new(fs.clone())));

@@ -1,4 +1,4 @@
-//! Leftovers of dead processes and of people in a cache folder never keep it from being opened.
+//! Remains of dead processes and of people in a cache folder never prevent opening it.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod common;
@@ -18,7 +18,7 @@ use common::{DIR, open, open_over};
 
 const LEFT: &str = "/cache/staging/77-left";
 
-/// A cache with a folder in `staging/` that a dead process left.
+/// A cache with a folder of a dead process in `staging/`.
 fn left() -> MemoryFs {
     let fs = MemoryFs::new();
     let cache = open(&fs);
@@ -140,7 +140,7 @@ fn names_that_are_not_utf8_anywhere_in_the_cache_are_in_nobodys_way() {
     assert!(!cache.join("trash/000000000001-0000000a").exists());
 }
 
-/// Puts a folder in the place of a file.
+/// Replaces a file by a folder.
 fn misplace(fs: &MemoryFs, path: &Utf8Path) {
     if fs.exists(path).unwrap() {
         fs.remove_file(path).unwrap();
@@ -229,7 +229,7 @@ fn a_mark_that_is_no_file_is_written_again_where_the_tag_says_that_it_is_a_cache
     assert_eq!(cache.read(&Digest::of(b"kept")).unwrap(), &b"kept"[..]);
     drop(cache);
     assert_eq!(open(&fs).notes(), [""; 0]);
-    // Without the tag it may be anybody's folder.
+    // Without the tag the folder may belong to anybody.
     misplace(&fs, &mark);
     fs.remove_file("/cache/CACHEDIR.TAG".into()).unwrap();
     let error = Cache::open(DIR.into(), Arc::new(fs), Access::ReadWrite).unwrap_err();
@@ -282,7 +282,7 @@ fn a_cache_that_is_moved_away_while_it_is_used_is_an_error_and_does_not_come_bac
         index.put_section(large, Vec::new());
         assert!(is_gone(&index.save(&cache).unwrap_err()));
         assert!(!fs.exists(DIR.into()).unwrap());
-        // Nor is it mixed with a new one in its place.
+        // It is not mixed with a new one in its place either.
         let new = open(&fs);
         assert!(is_gone(&cache.commit().unwrap_err()));
         assert!(new.get(Table(1), &large).unwrap().is_none());

@@ -1,4 +1,4 @@
-//! Records of any length: they are kept in parts, which live as long as the record does.
+//! Records of any length: they are stored in parts, which are kept as long as the record.
 #![allow(clippy::unwrap_used)]
 
 mod common;

@@ -1,4 +1,4 @@
-//! Packs that are gone, and numbers that are used once.
+//! Missing packs, and pack numbers that are used only once.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -12,7 +12,7 @@ use common::{DIR, open, reopen};
 
 const SHORT: Table = Table(1);
 const LONG: Table = Table(2);
-/// The bytes of the note of an object that has a file of its own.
+/// The bytes of the entry of an object in a file of its own.
 const NOTE: usize = 64;
 const READING: VerifyOptions = VerifyOptions { repair: false, read_data: true };
 
@@ -72,7 +72,7 @@ fn a_lost_pack_is_told_as_one_and_leaves_no_damage_behind() {
         assert_eq!(packs(&fs), ["000002.pack"]);
         drop(cache);
 
-        // The pack is found again.
+        // The pack comes back.
         fs.write_new(&pack(1), &lost).unwrap();
         let cache = open(&fs);
         assert_eq!(cache.contains_all(&objects).unwrap(), [true; 50]);
@@ -98,7 +98,7 @@ fn a_pack_that_is_cut_off_is_told_as_one_and_leaves_no_damage_behind() {
             let reader = Cache::open(DIR.into(), Arc::new(fs.clone()), Access::ReadOnly).unwrap();
             let options = VerifyOptions { repair: false, read_data };
             let found = reader.verify(options, &|_, _| {}).unwrap();
-            // The last entry is the note of the large object, which the index needs no more.
+            // The last entry is that of the large object, which the index does not need any more.
             let cuts_note_only = length + NOTE > bytes.len();
             assert_eq!(found.damages.len(), usize::from(!cuts_note_only), "{place}: {found:?}");
             let is_told = |what: &str| what.starts_with("the pack is cut off: ");
@@ -112,7 +112,7 @@ fn a_pack_that_is_cut_off_is_told_as_one_and_leaves_no_damage_behind() {
             assert_eq!(cache.read(object).is_ok(), is_there, "{place}");
             assert_eq!(cache.get(SHORT, object).unwrap().unwrap(), vec![1; 10], "{place}");
         }
-        // What is written from here on is found in every way.
+        // Entries written from here on are found in every way.
         let again = fill(&cache, 1);
         let cache = reopen(&fs, cache);
         assert_eq!(cache.notes(), [""; 0], "{place}");
@@ -157,7 +157,7 @@ fn the_number_of_a_pack_is_never_used_again() {
         drop(cache);
         assert_eq!(packs(&fs), [format!("{number:06}.pack")]);
         fs.remove_file(&pack(number.into())).unwrap();
-        // Without the index nothing in it knows the number.
+        // Without the index, no record has the number.
         fs.remove_file(format!("{DIR}/ledger.redb").as_str().into()).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! Random use of a cache, with crashes in between, against a map in memory.
+//! Random use of a cache, with crashes in between, compared with a map in memory.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -16,12 +16,12 @@ enum Step {
     Record(u8, u8),
     Forget(u8),
     Commit,
-    /// The process ends in order, without a commit.
+    /// The process ends cleanly, without a commit.
     Reopen,
     Kill,
     PowerCut(u64),
     Rebuild,
-    /// Everything but the objects below this number goes.
+    /// Removes everything except objects below this number.
     Sweep(u8),
 }
 
@@ -97,7 +97,7 @@ proptest! {
                     let plan = cache.sweep_plan(&live, &|_, _, _| true).unwrap();
                     cache.commit().unwrap();
                     cache.sweep(plan).unwrap();
-                    // Not certainly gone: a new index may bring swept objects back.
+                    // Not certainly removed: a rebuilt index may bring swept objects back.
                     for there in now.objects.iter_mut().filter(|(item, _)| **item >= below) {
                         *there.1 = false;
                     }

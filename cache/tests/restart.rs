@@ -1,5 +1,5 @@
-//! The index is synced later where the machine tells one start from the next; after the next
-//! start it is looked at before it is believed.
+//! The index is synced later on machines with a boot id; after the next boot it is checked before
+//! it is trusted.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -31,7 +31,7 @@ fn file(name: &str) -> camino::Utf8PathBuf {
     Utf8Path::new(DIR).join(name)
 }
 
-/// A cache with one commit, on a machine that tells its starts.
+/// A cache with one commit, on a machine with a boot id.
 fn filled() -> MemoryFs {
     let fs = MemoryFs::new();
     start(&fs, "first");
@@ -39,7 +39,7 @@ fn filled() -> MemoryFs {
     fs
 }
 
-/// The same with an index in which no page is what it should be but the first.
+/// The same with an index in which every page but the first is damaged.
 fn with_damaged_index(fs: &MemoryFs) -> MemoryFs {
     let fs = fs.duplicate();
     let mut bytes = fs.read(&file("ledger.redb")).unwrap();
@@ -52,7 +52,7 @@ fn was_rebuilt(fs: &MemoryFs) -> bool {
     fs.exists(&file("LOSSES")).unwrap()
 }
 
-/// The start of the machine that the lock file names.
+/// The boot id in the lock file.
 fn mark(fs: &MemoryFs) -> Vec<u8> {
     fs.read(&file("locks/ledger")).unwrap().get(24..40).unwrap_or(&[0; 16]).to_vec()
 }

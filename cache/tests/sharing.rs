@@ -31,7 +31,7 @@ fn item(number: u32) -> (Digest, Vec<u8>) {
     (Digest::of(&number.to_le_bytes()), number.to_le_bytes().repeat(300))
 }
 
-/// What an engine does: every item that is not there is claimed, made and committed.
+/// The behaviour of an engine: every missing item is claimed, made and committed.
 fn make_all(cache: &Cache, made: &AtomicUsize) {
     for number in 0..ITEMS {
         let (key, bytes) = item(number);
@@ -40,7 +40,7 @@ fn make_all(cache: &Cache, made: &AtomicUsize) {
                 assert!(cache.wait_for(&key, Duration::from_secs(60)).unwrap(), "a deadlock");
                 continue;
             };
-            // Another one may have finished it between the look and the claim.
+            // Another thread may have finished it between the look-up and the claim.
             if cache.get(TABLE, &key).unwrap().is_some() {
                 break;
             }
@@ -90,7 +90,7 @@ fn handles_on_a_real_folder_do_each_item_once() {
     assert_complete(&real(&dir));
 }
 
-/// Starts this test program again, to run the test of that name as another process.
+/// Starts this test program again, to run the test of that name in another process.
 fn process(test: &str, dir: &Utf8Path) -> std::process::Child {
     Command::new(std::env::current_exe().unwrap())
         .args([test, "--exact", "--nocapture", "--include-ignored"])
@@ -102,7 +102,7 @@ fn process(test: &str, dir: &Utf8Path) -> std::process::Child {
         .unwrap()
 }
 
-/// The folder to work in when started as another process.
+/// The folder to work in, in another process.
 fn folder() -> Option<camino::Utf8PathBuf> {
     std::env::var("CACHE_TEST_FOLDER").ok().map(Into::into)
 }
@@ -122,7 +122,7 @@ fn eight_processes_share_a_cache() {
     for process in processes {
         let output = process.wait_with_output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
-        // A reader on changed pages would panic inside, and heal by building a new index.
+        // A reader on changed pages would panic inside, and recover by rebuilding the index.
         assert!(output.status.success() && !errors.contains("panicked"), "{errors}");
     }
     let cache = real(&dir);
@@ -228,7 +228,7 @@ fn readers_beside_sweeps_see_a_miss_at_worst() {
     }
 }
 
-/// At each sync of the index, when all pages of a change are written: how many of the records
+/// At each sync of the index, when all pages of a change are written: the number of records that
 /// another thread can read.
 #[derive(Debug, Default)]
 struct ReadersAtSyncs {

@@ -1,4 +1,4 @@
-//! The stat index notices every change that the file system can show.
+//! The stat index detects every change that the file system can show.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -264,7 +264,7 @@ fn the_changes_between_sections_are_those_of_content() {
     assert_eq!(old.changes_from(&old), []);
 }
 
-/// A file of which only the digest was asked for.
+/// A file with only its digest requested.
 fn file(path: &str, content: u8) -> StatEntry {
     let size = u64::from(content);
     StatEntry { what: What::File, by_digest: true, size, ..noted(path, content) }
@@ -273,7 +273,7 @@ fn file(path: &str, content: u8) -> StatEntry {
 #[test]
 fn new_contents_of_files_give_the_section_that_a_new_look_would_give() {
     let old = Section::from(vec![file("a/x", 1), file("a/y", 2), noted("b", 3), file("c", 4)]);
-    // Two files change places, and so do their digests.
+    // Two files are swapped, and so are their digests.
     let (section, contents) = old.with_new_contents(&[file("a/x", 2), file("a/y", 1)]).unwrap();
     let looked = vec![file("a/x", 2), file("a/y", 1), noted("b", 3), file("c", 4)];
     assert_eq!(section, Section::from(looked));

@@ -1,4 +1,4 @@
-//! What a cache promises while nothing goes wrong.
+//! The guarantees of a cache in normal operation.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;

@@ -1,4 +1,4 @@
-//! What is not wanted goes to the trash, what is wanted stays, and all of it can come back.
+//! Unwanted entries go to the trash, wanted ones stay, and all of them can be restored.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -24,7 +24,7 @@ fn fill(cache: &Cache) -> Vec<(Digest, Vec<u8>)> {
     objects
 }
 
-/// Keeps the first few small objects and their records.
+/// Keeps the first small objects and their records.
 fn sweep(cache: &Cache, objects: &[(Digest, Vec<u8>)], keep: usize) -> SweepReport {
     let kept = |digest: &Digest| objects[..keep].iter().any(|(other, _)| other == digest);
     let plan = cache.sweep_plan(&kept, &|_, key, _| kept(key)).unwrap();

@@ -1,4 +1,4 @@
-//! A process dies while it changes the index: the next change looks at the index first.
+//! A process dies while it changes the index: the next change checks the index first.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -31,7 +31,7 @@ fn filled() -> MemoryFs {
     fs
 }
 
-/// What the lock file says of changes that did not come to their end.
+/// The number of unfinished changes in the lock file.
 fn unfinished(fs: &MemoryFs) -> u64 {
     let bytes = fs.read(&path("locks/ledger")).unwrap();
     u64::from_le_bytes(bytes[16..24].try_into().unwrap())
@@ -42,7 +42,7 @@ fn set_unfinished(fs: &MemoryFs, number: u64) {
     file.write_all_at(&number.to_le_bytes(), 16).unwrap();
 }
 
-/// Whether the index was built anew; that leaves a mark.
+/// Tests if the index was rebuilt; that leaves a mark.
 fn was_rebuilt(fs: &MemoryFs) -> bool {
     fs.exists(&path("LOSSES")).unwrap()
 }

@@ -1,18 +1,18 @@
-//! A large object on its way from the pieces of an archive into the cache.
+//! A large object, assembled in the cache from the pieces in an archive.
 
 use crate::cache::{Cache, Shared};
 use crate::fs::{FsError, FsFile, Open};
 use crate::pending::Waiting;
 use crate::{CacheError, Digest, Hasher};
 
-/// A large object that is put together again from its pieces.
+/// A large object that is assembled from its pieces.
 pub struct Assembly<'a> {
     shared: &'a Shared,
     pub of: Digest,
     hasher: Hasher,
-    /// So much is there.
+    /// The number of bytes so far.
     pub size: u64,
-    /// None where the cache has the object already.
+    /// None if the cache has the object already.
     file: Option<Box<dyn FsFile>>,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Assembly<'a> {
         Ok(())
     }
 
-    /// Hands the object over if it is whole and right; false where it is not.
+    /// Hands the object over if it is complete and correct; else returns false.
     pub fn finish(mut self, size: u64) -> bool {
         let Some(file) = &self.file else { return true };
         if self.size != size || self.hasher.finish() != self.of {
@@ -53,7 +53,7 @@ impl<'a> Assembly<'a> {
 impl Drop for Assembly<'_> {
     fn drop(&mut self) {
         if let Some(file) = self.file.take() {
-            // What cannot be removed now goes with the folder it is in.
+            // A file that cannot be removed is removed with its folder.
             let _ = self.shared.fs.remove_file(file.path());
         }
     }

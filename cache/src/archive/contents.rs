@@ -1,4 +1,4 @@
-//! What an archive has, going by the headers of its entries: the bytes behind them are not read.
+//! The contents of an archive according to the headers of its entries; payloads are not read.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,7 +1,7 @@
-//! The index of an archive: the file that makes the volumes beside it an archive.
+//! The index of an archive: the file that turns volumes into an archive.
 //!
-//! Text: a mark, the name of the archive, those of its bases, a line per volume, and a checksum
-//! of all that. It is written last, so a torn archive has none.
+//! Text: a mark, the name of the archive, those of its bases, a line per volume, and a checksum of
+//! all that. It is written last, so a torn archive has none.
 
 use std::fmt::Write;
 
@@ -12,21 +12,21 @@ use crate::fs::{Fs, random};
 use crate::{CacheError, Digest};
 
 const NAME: &str = "ARCHIVE";
-/// What the first line says before the number of the format.
+/// The first line before the format number.
 const MARK: &str = "throstle archive ";
 const FORMAT: u32 = 1;
-/// The longest index that is read, which is one of some ten thousand volumes.
+/// The longest accepted index, with some ten thousand volumes.
 const MOST_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Index {
-    /// Tells archives apart; drawn when it is written.
+    /// Identifies the archive; drawn when it is written.
     pub id: Digest,
-    /// The archives that have what is left out of this one.
+    /// The archives with the entries that are left out of this one.
     pub bases: Vec<Digest>,
-    /// The cache lacked objects that its records speak of.
+    /// The cache lacked objects that its records refer to.
     pub has_losses: bool,
-    /// In the order of their numbers, which begin with 1.
+    /// In the order of their numbers, starting at 1.
     pub volumes: Vec<Volume>,
 }
 
@@ -36,7 +36,7 @@ pub struct Volume {
     pub entries: u64,
 }
 
-/// The file of a volume; a name is never taken from an archive.
+/// The file of a volume; names are never taken from an archive.
 pub fn volume_path(folder: &Utf8Path, number: u32) -> Utf8PathBuf {
     folder.join(format!("volume-{number:04}.pack"))
 }
@@ -76,14 +76,14 @@ impl Index {
         }
     }
 
-    /// Makes the volumes an archive, durably.
+    /// Makes the volumes a durable archive.
     pub fn write(&self, fs: &dyn Fs, folder: &Utf8Path) -> Result<(), CacheError> {
         Ok(fs.write_durably(&folder.join(NAME), self.text().as_bytes())?)
     }
 
     fn text(&self) -> String {
         let mut text = format!("{MARK}{FORMAT}\nid {}\n", self.id);
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         for base in &self.bases {
             let _ = writeln!(text, "base {base}");
         }

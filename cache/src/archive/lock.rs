@@ -1,5 +1,5 @@
-//! The right to write an archive in a folder: two that did so at once would take each other's
-//! volumes for what a dead process left.
+//! The right to write an archive in a folder: two writers would each take the other's volumes for
+//! the remains of a dead process.
 
 use camino::{Utf8Path, Utf8PathBuf};
 
@@ -8,8 +8,8 @@ use crate::fs::{Fs, FsFile, LockKind, Open};
 
 const NAME: &str = "PACKING";
 
-/// Held until it is dropped, and by a file that goes then. Where the file system has no locks
-/// everybody gets it.
+/// Held until it is dropped; its file is removed then. On a file system without locks everybody
+/// gets it.
 pub struct Lock<'a> {
     fs: &'a dyn Fs,
     path: Utf8PathBuf,
@@ -24,7 +24,7 @@ impl<'a> Lock<'a> {
             Err(error) if error.is_unsupported() => true,
             other => other?,
         };
-        // The file of whoever had the lock may be gone, and another there in its place.
+        // The previous holder may have removed its file, and another may be in its place.
         let is_there = match fs.metadata(&path) {
             Ok(metadata) => metadata.inode == file.metadata()?.inode,
             Err(error) if error.is_not_found() => false,
@@ -40,7 +40,7 @@ impl<'a> Lock<'a> {
 
 impl Drop for Lock<'_> {
     fn drop(&mut self) {
-        // A file that stays is locked by nobody.
+        // A file that stays behind is not locked.
         let _ = self.fs.remove_file(&self.path);
     }
 }

@@ -1,4 +1,4 @@
-//! Records on their way from an archive into the cache, where there may be values already.
+//! Records on their way from an archive into the cache, which may have values for them already.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use bytes::Bytes;
 use super::Prefers;
 use crate::{Cache, CacheError, Digest, Table};
 
-/// So many are looked up at once, unless so much is waiting before.
+/// The number of records that are looked up together, unless their size reaches its limit first.
 const MOST: usize = 4096;
 const MOST_BYTES: usize = 16 << 20;
 
-/// Records that wait for being looked up, by table.
+/// Records that wait for a look-up, by table.
 pub struct Merge<'a> {
     cache: &'a Cache,
     prefers: &'a Prefers,
     waiting: BTreeMap<Table, Vec<(Digest, Bytes)>>,
     count: usize,
-    /// The length of all values that wait.
+    /// The total length of all waiting values.
     bytes: usize,
-    /// How many took their places.
+    /// The number of records that were stored.
     pub taken: u64,
 }
 
@@ -29,7 +29,7 @@ impl<'a> Merge<'a> {
     }
 
     pub fn add(&mut self, table: Table, key: Digest, value: Bytes) -> Result<(), CacheError> {
-        // Kept apart from the buffer of the volume it was read from, which is much larger.
+        // Copied, so that the much larger buffer of the volume can be freed.
         let value = Bytes::copy_from_slice(&value);
         self.count += 1;
         self.bytes += value.len();
@@ -43,7 +43,7 @@ impl<'a> Merge<'a> {
             let keys: Vec<Digest> = records.iter().map(|(key, _)| *key).collect();
             let there = self.cache.get_many(table, &keys)?;
             for ((key, written), own) in records.into_iter().zip(there) {
-                // Without one of its parts a record counts as missing.
+                // A record without one of its parts counts as missing.
                 let Some(value) = self.cache.whole(written)? else { continue };
                 let wins = |own: Bytes| own != value && (self.prefers)(table, &own, &value);
                 if own.is_none_or(wins) {

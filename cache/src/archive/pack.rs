@@ -1,4 +1,4 @@
-//! Writes an archive: first the objects, then the records that speak of them, then the index.
+//! Writes an archive: first the objects, then the records that refer to them, then the index.
 
 use std::collections::HashSet;
 
@@ -15,15 +15,15 @@ use crate::long::keep_parts;
 use crate::rows::{Known, KnownValue, Location};
 use crate::{CacheError, Digest, Hasher, Table};
 
-/// Large objects are cut into pieces of so many bytes.
+/// The size of the pieces of large objects, in bytes.
 const PIECE: usize = 4 << 20;
-/// In an archive there is one value for a record, so all have the same sequence number, and equal
-/// values have equal entries.
+/// An archive has one value per record, so all have the same sequence number, and equal values have
+/// equal entries.
 const SEQUENCE: u64 = 0;
 
 impl Cache {
-    /// Writes what is kept of the cache as an archive. What is damaged in the cache is left out
-    /// and set aside; the rest of the archive is whole.
+    /// Writes the kept part of the cache as an archive. Damaged entries are left out and
+    /// quarantined; the rest of the archive is complete.
     pub fn archive(&self, kept: &Kept, how: &Archiving) -> Result<Archived, CacheError> {
         let fs = &*self.0.fs;
         let volumes = Volumes::new(fs, how.folder, how.volume_bytes)?;
@@ -54,7 +54,7 @@ impl Cache {
             (how.progress)(done, total);
         }
         for (table, key, known) in records {
-            // A forgotten record has no value, and nothing of it is lost.
+            // A removed record has no value, and nothing is lost.
             if known.value != KnownValue::Gone && (kept.record)(table, &key) {
                 packing.record(table, key, known)?;
             }
@@ -94,7 +94,7 @@ impl Packing<'_> {
         self.volumes.add(&Entry::Object { digest: *digest, bytes })
     }
 
-    /// Pieces, and the entry that says that they are all: only if they are right.
+    /// Writes pieces, and then the entry that completes them, but only if they are correct.
     fn large(
         &mut self,
         digest: &Digest,

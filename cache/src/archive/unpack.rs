@@ -1,7 +1,6 @@
-//! Takes archives into a cache: each entry is checked by itself, and what is damaged costs nothing
-//! else. All objects come in before the first record, so a record that is here speaks of nothing
-//! that is still on its way. Of the records those of the archive that builds on the others come
-//! first, since they are the newest.
+//! Unpacks archives into a cache: each entry is checked by itself, and damage affects no other
+//! entry. All objects are stored before the first record, so a stored record never refers to a
+//! pending object. Records of overlays come first, since they are the newest.
 
 use camino::{Utf8Path, Utf8PathBuf};
 
@@ -15,12 +14,12 @@ use crate::fs::{FsFile, Open};
 use crate::scan::{Found, Scan};
 use crate::{CacheError, Damage, Digest, Table};
 
-/// So much pending is committed at once.
+/// The number of pending bytes that triggers a commit.
 const LARGE: u64 = 64 << 20;
 
 impl Cache {
-    /// Takes in all that can be read of these archives. An error where one of the folders has no
-    /// whole archive, before anything is changed.
+    /// Takes in everything readable of these archives. Fails before any change if one of the
+    /// folders has no complete archive.
     pub fn take_in(&self, how: &Unpacking) -> Result<TakenIn, CacheError> {
         self.0.require_writable()?;
         let fs = &*self.0.fs;
@@ -44,7 +43,7 @@ impl Cache {
     }
 }
 
-/// The archives that build on others which were not named.
+/// The archives with a base that was not named.
 fn without_base(folders: &[Utf8PathBuf], indexes: &[Index]) -> Vec<Utf8PathBuf> {
     let ids: Vec<Digest> = indexes.iter().map(|index| index.id).collect();
     let lacks = |index: &Index| index.bases.iter().any(|base| !ids.contains(base));
@@ -52,14 +51,14 @@ fn without_base(folders: &[Utf8PathBuf], indexes: &[Index]) -> Vec<Utf8PathBuf> 
     lacking.map(|(folder, _)| folder.clone()).collect()
 }
 
-/// An archive, and how far it has been read.
+/// An archive, and the position of the reader.
 struct Reading<'a> {
     folder: &'a Utf8Path,
     index: &'a Index,
-    /// The volume that is next, counted from 0, and where in it.
+    /// The next volume, counted from 0, and the position in it.
     volume: usize,
     offset: u64,
-    /// What was found before that place.
+    /// The number of entries before that position.
     entries: u64,
     first_wrong: Option<u64>,
 }
@@ -73,7 +72,7 @@ impl<'a> Reading<'a> {
         self.volume as u32 + 1
     }
 
-    /// What the index says of the volume that is next, if there is one.
+    /// The index entry of the next volume, if there is one.
     fn expected(&self) -> Option<Volume> {
         self.index.volumes.get(self.volume).copied()
     }
@@ -83,7 +82,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// How far an archive is read.
+/// The part of an archive to read.
 #[derive(Clone, Copy, PartialEq)]
 enum Until {
     FirstRecord,
@@ -94,9 +93,9 @@ struct Unpack<'a> {
     cache: &'a Cache,
     merge: Merge<'a>,
     takes: &'a dyn Fn(Table) -> bool,
-    /// The large object whose pieces are coming in.
+    /// The large object that is being assembled.
     assembly: Option<Assembly<'a>>,
-    /// All that must be here in the end.
+    /// All objects that must exist in the end.
     objects: Vec<Digest>,
     report: TakenIn,
     progress: &'a dyn Fn(u64, u64),
@@ -118,7 +117,7 @@ impl<'a> Unpack<'a> {
         }
     }
 
-    /// The part of an archive that comes before its first record.
+    /// Reads the part of an archive before its first record.
     fn objects(&mut self, reading: &mut Reading) -> Result<(), CacheError> {
         self.read(reading, Until::FirstRecord)?;
         self.assembly = None;
@@ -136,7 +135,7 @@ impl<'a> Unpack<'a> {
         self.report.damages.is_empty() && self.report.without_base.is_empty()
     }
 
-    /// Durably, since it has to be known before the records are that may speak of what is missing.
+    /// Durable before the records, which may refer to missing objects.
     fn note_losses(&self) -> Result<(), CacheError> {
         self.cache.0.note_losses();
         Ok(self.cache.0.fs.sync_dir(self.cache.dir())?)
@@ -144,7 +143,7 @@ impl<'a> Unpack<'a> {
 
     fn finish(mut self) -> Result<TakenIn, CacheError> {
         self.report.records = self.merge.taken;
-        // A sweep by another process, before the records were here, found nobody who wants them.
+        // A sweep by another process, before the records were stored, found no reference to them.
         self.cache.refresh()?;
         self.objects.sort_unstable();
         let is_there = self.cache.contains_all(&self.objects)?;
@@ -174,7 +173,7 @@ impl<'a> Unpack<'a> {
         Ok(())
     }
 
-    /// Takes a volume in from where the reading is; says where it came to.
+    /// Reads a volume from the current position; returns the new position.
     fn volume(
         &mut self,
         file: &dyn FsFile,
@@ -210,7 +209,7 @@ impl<'a> Unpack<'a> {
         }
     }
 
-    /// Of another length it is the volume of another archive, or a part of this one.
+    /// A volume of another length belongs to another archive, or is truncated.
     fn compare(
         &mut self,
         file: &dyn FsFile,
@@ -232,7 +231,7 @@ impl<'a> Unpack<'a> {
     fn entry(&mut self, entry: Entry, path: &Utf8Path, at: u64) -> Result<(), CacheError> {
         match entry {
             Entry::Object { digest, bytes } => {
-                // Copied, or it would keep the whole buffer it was read into.
+                // Copied, so that the whole buffer can be freed.
                 self.cache.put_with_digest(digest, bytes.to_vec().into())?;
                 self.objects.push(digest);
             }
@@ -259,7 +258,7 @@ impl<'a> Unpack<'a> {
         Ok(())
     }
 
-    /// All pieces of a large object should be there.
+    /// Checks that all pieces of a large object are there.
     fn close(&mut self, digest: Digest, size: u64, path: &Utf8Path, at: u64) {
         let assembly = self.assembly.take().filter(|assembly| assembly.of == digest);
         if assembly.is_some_and(|assembly| assembly.finish(size)) {

@@ -1,5 +1,5 @@
-//! The volumes of an archive in the making: each is written under a name of its own, synced, and
-//! renamed when it is full. Those that no index names go with the attempt to write them.
+//! The volumes of an unfinished archive: each is written under a temporary name, synced, and
+//! renamed when it is full. Volumes without an index are removed with the attempt to write them.
 
 use camino::{Utf8Path, Utf8PathBuf};
 
@@ -9,14 +9,14 @@ use crate::CacheError;
 use crate::entry::{Entry, PACK_MARK};
 use crate::fs::{Fs, FsFile, FsResult, Open};
 
-/// So much is collected before it is written.
+/// The number of bytes that are buffered before a write.
 const CHUNK: usize = 4 << 20;
 const UNFINISHED: &str = "part";
 
 pub struct Volumes<'a> {
     fs: &'a dyn Fs,
     folder: &'a Utf8Path,
-    /// How large a volume may become.
+    /// The largest size of a volume.
     limit: u64,
     finished: Vec<Volume>,
     open: Option<OpenVolume>,
@@ -31,13 +31,13 @@ struct OpenVolume {
     path: Utf8PathBuf,
     file: Box<dyn FsFile>,
     buffer: Vec<u8>,
-    /// Where the buffer begins.
+    /// The file position of the start of the buffer.
     written: u64,
     entries: u64,
 }
 
 impl<'a> Volumes<'a> {
-    /// In a folder without an index; what a process that died left there is removed.
+    /// In a folder without an index; removes the remains of a dead process.
     pub fn new(fs: &'a dyn Fs, folder: &'a Utf8Path, limit: u64) -> Result<Self, CacheError> {
         fs.create_dir_all(folder)?;
         let lock = Lock::take(fs, folder)?;
@@ -110,13 +110,13 @@ impl<'a> Volumes<'a> {
         Ok(index.volumes)
     }
 
-    /// Makes room: the disk may have been too small for them.
+    /// Frees space: the disk may have been too small for them.
     fn remove(&self) {
         let open = self.open.iter().map(|open| open.path.clone());
         let finished =
             (1..).zip(&self.finished).map(|(number, _)| volume_path(self.folder, number));
         for path in open.chain(finished) {
-            // What cannot be removed now is removed by the next try.
+            // A file that cannot be removed is removed by the next attempt.
             let _ = self.fs.remove_file(&path);
         }
     }
@@ -146,7 +146,7 @@ impl OpenVolume {
     }
 }
 
-/// Whether a file can only be a volume, finished or not.
+/// Tests if a file can only be a volume, finished or not.
 fn is_volume(name: &str) -> bool {
     let number = name.strip_prefix("volume-").and_then(|rest| rest.split_once('.'));
     number.is_some_and(|(number, extension)| {
@@ -156,7 +156,7 @@ fn is_volume(name: &str) -> bool {
     })
 }
 
-/// Whether a file begins like a volume, or like one of which a power cut left less.
+/// Tests if a file begins like a volume, or like one that a power cut truncated.
 fn is_ours(fs: &dyn Fs, path: &Utf8Path) -> FsResult<bool> {
     let mut start = [0u8; PACK_MARK.len()];
     let filled = fs.open(path, Open::Read)?.read_full_at(&mut start, 0)?;

@@ -1,4 +1,4 @@
-//! Counts operations by kind: how tests assert the cost of something.
+//! Counts operations by kind, so that tests can assert costs.
 
 use std::collections::BTreeMap;
 use std::io;

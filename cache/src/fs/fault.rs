@@ -10,20 +10,20 @@ use super::{Call, Fs, Interceptor, Layer};
 
 pub type FaultFs = Layer<Faults>;
 
-/// What goes wrong. Operations are counted from 0; `error` is an errno.
+/// The fault. Operations are counted from 0; `error` is an errno.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// Only this operation fails.
     Nth { operation: u64, error: i32 },
-    /// This one and all after it fail, as if the process had been killed.
+    /// This operation and all later ones fail, as if the process had been killed.
     From { operation: u64, error: i32 },
     /// The n-th operation of one kind fails.
     NthOf { call: Call, operation: u64, error: i32 },
     /// Every operation of one kind fails.
     Every { call: Call, error: i32 },
-    /// Every write beyond so many bytes in total fails.
+    /// Every write fails that exceeds this total number of bytes.
     Space { bytes: u64, error: i32 },
-    /// A write takes at most so many bytes.
+    /// A write takes at most this number of bytes.
     ShortWrites { limit: usize },
 }
 
@@ -55,7 +55,7 @@ impl FaultFs {
         Layer::over(below, Faults::default())
     }
 
-    /// Replaces the faults and starts counting anew.
+    /// Replaces the faults and restarts counting.
     pub fn set(&self, faults: Vec<Fault>) {
         let inner = self.interceptor();
         *inner.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
@@ -65,12 +65,12 @@ impl FaultFs {
         inner.struck.store(0, Ordering::SeqCst);
     }
 
-    /// How many operations were asked for since `set`.
+    /// The number of operations since `set`.
     pub fn operations(&self) -> u64 {
         self.interceptor().operations.load(Ordering::SeqCst)
     }
 
-    /// How many operations were made to fail since `set`.
+    /// The number of failed operations since `set`.
     pub fn struck(&self) -> u64 {
         self.interceptor().struck.load(Ordering::SeqCst)
     }

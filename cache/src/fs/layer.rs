@@ -8,27 +8,27 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 use super::{Call, DirEntry, Fs, FsError, FsFile, FsResult, LockKind, Metadata, Open, remove_tree};
 
-/// Decides what happens around each operation.
+/// Called around each operation.
 pub trait Interceptor: std::fmt::Debug + Send + Sync + 'static {
     /// An error stops the operation before it reaches the file system below.
     fn before(&self, call: Call, path: &Utf8Path) -> io::Result<()>;
 
-    /// How many of so many bytes one write takes.
+    /// The number of bytes that one write takes, at most this length.
     fn write_limit(&self, length: usize) -> usize {
         length
     }
 
-    /// Whether it is all the same to it if an operation goes past it.
+    /// Tests if operations may bypass it.
     fn may_be_passed(&self) -> bool {
         false
     }
 
-    /// Whether an operation that failed so is tried again.
+    /// Tests if a failed operation is tried again.
     fn again(&self, _error: &FsError) -> bool {
         false
     }
 
-    /// True when a lock that failed like this is tried again on a file opened again.
+    /// True if a lock that failed like this is tried again on a reopened file.
     fn opens_again(&self, _error: &FsError) -> bool {
         false
     }
@@ -108,7 +108,7 @@ impl<I: Interceptor> Fs for Layer<I> {
         around(&*self.interceptor, Call::RemoveDir, path, || self.below.remove_dir(path))
     }
 
-    /// One operation if the interceptor lets operations pass, else many.
+    /// One operation if the interceptor may be bypassed, else many.
     fn remove_dir_all(&self, path: &Utf8Path) -> FsResult<()> {
         match self.interceptor.may_be_passed() {
             true => around(&*self.interceptor, Call::RemoveDir, path, || {

@@ -1,7 +1,7 @@
-//! Errors of the machine at one moment, such as a full disk.
+//! Temporary errors of the machine, such as a full disk.
 //!
-//! They say nothing about the bytes that were read or written, so no verdict may rest on them.
-//! This is the one place that knows which errors these are.
+//! They say nothing about the bytes that were read or written, so no verdict may depend on them.
+//! Only this module knows which errors these are.
 
 use std::io::{self, ErrorKind};
 
@@ -12,7 +12,7 @@ use super::FsError;
 /// A fault of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MachineFault {
-    /// The disk, a quota, or the limit on the size of files leaves no room.
+    /// The disk, a quota, or the limit on file sizes leaves no space.
     DiskFull,
     /// Anything else, such as failing to open one more file.
     Unable,
@@ -28,14 +28,14 @@ const EFBIG: i32 = 27;
 const ENOSPC: i32 = 28;
 const EROFS: i32 = 30;
 const ENOLCK: i32 = 37;
-/// A file system in user space or on another machine does not respond.
+/// A user-space or network file system does not respond.
 const ENOTCONN: i32 = 107;
 const ETIMEDOUT: i32 = 110;
 const EHOSTDOWN: i32 = 112;
 const ESTALE: i32 = 116;
 const EDQUOT: i32 = 122;
 
-/// How the standard library, `rayon` and C++ say that there is no thread or no stack for one.
+/// The messages of the standard library, `rayon` and C++ for a missing thread or stack.
 const NO_THREAD: [&str; 4] = [
     "failed to spawn thread",
     "thread pool has not been initialized",
@@ -44,7 +44,7 @@ const NO_THREAD: [&str; 4] = [
 ];
 
 impl MachineFault {
-    /// None when the error is about the file, or about how it was opened.
+    /// None if the error concerns the file, or the way in which it was opened.
     pub fn of(error: &io::Error) -> Option<MachineFault> {
         if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<FsError>()) {
             return MachineFault::of(&error.source);
@@ -55,7 +55,7 @@ impl MachineFault {
         }
     }
 
-    /// What a person can do about it, where the error itself does not say so.
+    /// Advice for a person, if the error itself has none.
     pub fn advice(error: &io::Error) -> Option<&'static str> {
         match error.raw_os_error()? {
             EMFILE => Some("raise the limit on open files (`ulimit -n`)"),
@@ -64,7 +64,7 @@ impl MachineFault {
         }
     }
 
-    /// The fault that a panic tells of, as of a library that found no thread.
+    /// The fault behind a panic, such as that of a library without a thread.
     pub fn of_panic(text: &str) -> Option<MachineFault> {
         let is_of_threads = NO_THREAD.iter().any(|sign| text.contains(sign));
         is_of_threads.then_some(MachineFault::Unable)
@@ -94,9 +94,9 @@ impl MachineFault {
     }
 }
 
-/// Turns the limit on the size of files into an error of the write that exceeds it; by default it
-/// ends the process. Programs that this process starts keep the default: a handler is not inherited
-/// by them, while an ignored signal would be.
+/// Turns the limit on file sizes into an error of the write that exceeds it; by default it ends the
+/// process. Child processes keep the default: they do not inherit a handler, but would inherit an
+/// ignored signal.
 pub fn outlive_file_size_limit() {
     extern "C" fn nothing(_: std::ffi::c_int) {}
     let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::SA_RESTART, SigSet::empty());

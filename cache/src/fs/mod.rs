@@ -1,8 +1,8 @@
-//! The one door to files: a small trait, so that every error names its path and
-//! call, and so that tests can count, fail, or lose what was not synced.
+//! All access to files: a small trait, so that every error names its path and call, and so that
+//! tests can count operations, fail them, or lose unsynced changes.
 //!
-//! Implementations: [`RealFs`]; [`MemoryFs`], which can be crashed; and the
-//! layers [`CountingFs`], [`FaultFs`] and [`RetryFs`] over any other.
+//! Implementations: [`RealFs`]; [`MemoryFs`], which can be crashed; and the layers [`CountingFs`],
+//! [`FaultFs`] and [`RetryFs`] over any other.
 
 mod counting;
 pub mod fault;
@@ -28,7 +28,7 @@ pub use real::RealFs;
 pub use retry::{Retry, RetryFs};
 pub use space::Space;
 
-/// An operation on a file system that failed: on what, doing what, and why.
+/// A failed file system operation: its path, its kind and its cause.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {call} `{path}`")]
 pub struct FsError {
@@ -56,17 +56,17 @@ impl FsError {
         self.kind() == io::ErrorKind::IsADirectory
     }
 
-    /// The server that has the file no longer knows the open handle.
+    /// The server of the file no longer knows the open handle.
     pub fn is_stale(&self) -> bool {
         self.kind() == io::ErrorKind::StaleNetworkFileHandle
     }
 
-    /// The disk, a quota, or the limit on the size of files leaves no room.
+    /// The disk, a quota, or the limit on file sizes leaves no space.
     pub fn is_no_space(&self) -> bool {
         self.machine_fault() == Some(MachineFault::DiskFull)
     }
 
-    /// The message with its cause, for where it is shown alone.
+    /// The message with its cause, to be shown alone.
     pub fn whole(&self) -> String {
         match MachineFault::advice(&self.source) {
             Some(advice) => format!("{self}: {}; {advice}", self.source),
@@ -74,7 +74,7 @@ impl FsError {
         }
     }
 
-    /// None when the error is about the file itself.
+    /// None if the error concerns the file itself.
     pub fn machine_fault(&self) -> Option<MachineFault> {
         MachineFault::of(&self.source)
     }
@@ -94,7 +94,7 @@ impl FsError {
 
 pub type FsResult<T> = Result<T, FsError>;
 
-/// The kinds of operations: what is counted, failed, and named in errors.
+/// The kinds of operations, for counting, failing and error messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Call {
     Open,
@@ -146,14 +146,14 @@ impl Call {
     }
 }
 
-/// How a file is opened.
+/// The mode for opening a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Open {
     Read,
     ReadWrite,
-    /// Read and write; made when it is not there.
+    /// Read and write; created if missing.
     Create,
-    /// Read and write; an error when it is there.
+    /// Read and write; an error if it exists.
     CreateNew,
 }
 
@@ -172,7 +172,7 @@ pub enum FileKind {
     Dir,
     Symlink,
     Other,
-    /// Only in listings: the name is not UTF-8, so no path leads there.
+    /// Only in listings: the name is not UTF-8, so it has no path.
     Unnameable,
 }
 
@@ -211,13 +211,13 @@ pub enum LockKind {
 
 /// A file system.
 pub trait Fs: Debug + Send + Sync {
-    /// Opens regular files only and never waits: a pipe, a device, a socket, or a file that the
-    /// kernel generates as it is read is an error.
+    /// Opens regular files only and never blocks: a pipe, a device, a socket, or a file that the
+    /// kernel generates is an error.
     fn open(&self, path: &Utf8Path, how: Open) -> FsResult<Box<dyn FsFile>>;
     /// Follows symbolic links.
     fn metadata(&self, path: &Utf8Path) -> FsResult<Metadata>;
     fn symlink_metadata(&self, path: &Utf8Path) -> FsResult<Metadata>;
-    /// The path without symbolic links; an error when it does not exist.
+    /// The path without symbolic links; an error if it does not exist.
     fn resolve(&self, path: &Utf8Path) -> FsResult<Utf8PathBuf>;
     /// Sorted by name.
     fn read_dir(&self, path: &Utf8Path) -> FsResult<Vec<DirEntry>>;
@@ -234,19 +234,19 @@ pub trait Fs: Debug + Send + Sync {
     /// Nanoseconds since 1970.
     fn now(&self) -> i64;
 
-    /// Whether its paths are the machine's own and nobody watches the calls, so that a faster
-    /// way to the same answer may go past it.
+    /// Tests if its paths are those of the machine and calls are not intercepted, so that a faster
+    /// way may bypass it.
     fn is_direct(&self) -> bool {
         false
     }
 
-    /// Whether what is written at this path can be read, synced or not, until the machine is
-    /// started anew. Disks of other machines may lose it before.
+    /// Tests if writes to this path stay readable, synced or not, until the machine restarts. Disks
+    /// of other machines may lose them earlier.
     fn is_local(&self, _path: &Utf8Path) -> bool {
         false
     }
 
-    /// Differs from one start of the machine to the next; None where the system does not tell.
+    /// An id that differs between starts of the machine; None if the system has none.
     fn boot(&self) -> Option<String> {
         let id = self.read_system_file("/proc/sys/kernel/random/boot_id".into()).ok()?;
         Some(String::from_utf8_lossy(&id).trim().to_owned()).filter(|id| !id.is_empty())
@@ -271,7 +271,7 @@ pub trait Fs: Debug + Send + Sync {
         }
     }
 
-    /// Creates a folder and those above it; the new names are durable on return.
+    /// Creates a folder and its parents; the new names are durable on return.
     fn create_dir_all(&self, path: &Utf8Path) -> FsResult<()> {
         match self.metadata(path) {
             Ok(metadata) if metadata.is_dir() => return Ok(()),
@@ -289,7 +289,7 @@ pub trait Fs: Debug + Send + Sync {
         self.create_dir_in_place(path)
     }
 
-    /// Removes a folder and all in it; nothing there is fine.
+    /// Removes a folder with its contents; it may be missing.
     fn remove_dir_all(&self, path: &Utf8Path) -> FsResult<()> {
         remove_tree(self, path)
     }
@@ -299,7 +299,7 @@ pub trait Fs: Debug + Send + Sync {
         let mut bytes = vec![0; usize::try_from(file.len()?).unwrap_or(0)];
         let mut filled = file.read_full_at(&mut bytes, 0)?;
         bytes.truncate(filled);
-        // A file that grew meanwhile, or one whose length the system does not tell.
+        // The file grew meanwhile, or the system does not know its length.
         let mut more = [0u8; 4096];
         loop {
             let count = file.read_at(&mut more, filled as u64)?;
@@ -311,20 +311,20 @@ pub trait Fs: Debug + Send + Sync {
         }
     }
 
-    /// The bytes of a file that the kernel generates as it is read, such as `/proc/meminfo`. Only
-    /// for fixed paths, since reading some of these files never ends.
+    /// The bytes of a file that the kernel generates, such as `/proc/meminfo`. Only for fixed
+    /// paths, since reading some of these files never ends.
     fn read_system_file(&self, path: &Utf8Path) -> FsResult<Vec<u8>> {
         self.read(path)
     }
 
-    /// The bytes of a file without a copy in memory where the file system can do that, and else
-    /// as [`Fs::read`] gives them. Only for files that nobody changes meanwhile: the bytes would
-    /// change with them, and reading past a new end is a fault that ends the process.
+    /// The bytes of a file without a copy in memory if the file system can do that, else like
+    /// [`Fs::read`]. Only for files that do not change meanwhile: the bytes would change with them,
+    /// and reading past a new end is a fault that ends the process.
     fn map(&self, path: &Utf8Path) -> FsResult<Bytes> {
         self.read(path).map(Bytes::from)
     }
 
-    /// Replaces a file: written beside, synced, renamed, the folder synced.
+    /// Replaces a file: writes a new one beside it, syncs and renames it, and syncs the folder.
     fn write_durably(&self, path: &Utf8Path, bytes: &[u8]) -> FsResult<()> {
         let beside = beside(path);
         let written = self.write_new(&beside, bytes).and_then(|()| self.rename(&beside, path));
@@ -343,7 +343,7 @@ pub trait Fs: Debug + Send + Sync {
         file.sync_data()
     }
 
-    /// Copies the bytes of a file into a new one, which is synced.
+    /// Copies the bytes of a file into a new one, and syncs it.
     fn copy(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<u64> {
         let source = self.open(from, Open::Read)?;
         let target = self.open(to, Open::CreateNew)?;
@@ -352,15 +352,15 @@ pub trait Fs: Debug + Send + Sync {
         Ok(size)
     }
 
-    /// Like `copy`, for a file that need not be durable. The operating system does the copying if
-    /// it can, or shares the blocks.
+    /// Like `copy`, for a file that need not be durable. The operating system copies if it can, or
+    /// shares the blocks.
     fn copy_unsynced(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<u64> {
         let source = self.open(from, Open::Read)?;
         pour(&*source, &*self.open(to, Open::CreateNew)?)
     }
 }
 
-/// An open file. Dropping it closes it and gives its locks up.
+/// An open file. Dropping it closes it and releases its locks.
 pub trait FsFile: Debug + Send + Sync {
     fn path(&self) -> &Utf8Path;
     fn metadata(&self) -> FsResult<Metadata>;
@@ -370,15 +370,15 @@ pub trait FsFile: Debug + Send + Sync {
     fn write_at(&self, bytes: &[u8], offset: u64) -> FsResult<usize>;
     fn set_len(&self, length: u64) -> FsResult<()>;
     fn sync_data(&self) -> FsResult<()>;
-    /// Locks the whole file against other handles, waiting for them.
+    /// Locks the whole file against other handles; blocks.
     fn lock(&self, kind: LockKind) -> FsResult<()>;
-    /// The same without waiting; false when another handle is in the way.
+    /// The same without blocking; false if another handle has a lock.
     fn try_lock(&self, kind: LockKind) -> FsResult<bool>;
     fn unlock(&self) -> FsResult<()>;
-    /// Locks one byte against other handles, without waiting.
+    /// Locks one byte against other handles, without blocking.
     fn try_lock_byte(&self, offset: u64) -> FsResult<bool>;
     fn unlock_byte(&self, offset: u64) -> FsResult<()>;
-    /// Whether another handle holds the byte.
+    /// Tests if another handle holds the byte.
     fn byte_is_locked(&self, offset: u64) -> FsResult<bool>;
 
     fn len(&self) -> FsResult<u64> {
@@ -389,7 +389,7 @@ pub trait FsFile: Debug + Send + Sync {
         Ok(self.len()? == 0)
     }
 
-    /// Fills the buffer, or what the file has; returns how much.
+    /// Fills the buffer as far as the file reaches; returns the number of bytes.
     fn read_full_at(&self, buffer: &mut [u8], offset: u64) -> FsResult<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -440,7 +440,7 @@ fn remove_tree<F: Fs + ?Sized>(fs: &F, path: &Utf8Path) -> FsResult<()> {
         let inner = path.join(&entry.name);
         match entry.kind {
             FileKind::Dir => remove_tree(fs, &inner)?,
-            // Then removing the folder fails and reports it.
+            // If this fails, removing the folder fails and reports it.
             FileKind::Unnameable => {}
             _ => fs.remove_file(&inner)?,
         }
@@ -448,7 +448,7 @@ fn remove_tree<F: Fs + ?Sized>(fs: &F, path: &Utf8Path) -> FsResult<()> {
     fs.remove_dir(path)
 }
 
-/// A fresh name in the same folder, for what is renamed to `path` later.
+/// A new name in the same folder, for a file that is renamed to `path` later.
 pub fn beside(path: &Utf8Path) -> Utf8PathBuf {
     use std::sync::atomic::{AtomicU64, Ordering};
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -457,7 +457,7 @@ pub fn beside(path: &Utf8Path) -> Utf8PathBuf {
     path.with_file_name(name)
 }
 
-/// A number that differs between processes and calls; no secret.
+/// A number that differs between processes and calls; not a secret.
 pub(crate) fn random() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::collections::hash_map::RandomState::new().build_hasher().finish()

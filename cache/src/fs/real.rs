@@ -1,5 +1,5 @@
 //! The file system of the machine.
-// The one place that touches files.
+// The only module that touches files.
 #![allow(clippy::disallowed_methods)]
 
 mod regular;
@@ -72,7 +72,7 @@ impl Fs for RealFs {
         named(Call::RemoveDir, path, fs::remove_dir(path))
     }
 
-    /// Also removes names that are not UTF-8, and folders closed to their owner.
+    /// Also removes names that are not UTF-8, and folders without permissions for their owner.
     fn remove_dir_all(&self, path: &Utf8Path) -> FsResult<()> {
         match fs::remove_dir_all(path) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -94,7 +94,7 @@ impl Fs for RealFs {
 
     fn reflink(&self, from: &Utf8Path, to: &Utf8Path) -> FsResult<()> {
         named(Call::Reflink, to, reflink_copy::reflink(from, to))?;
-        // The clone has taken over the mode of its original, which may be read-only.
+        // The clone has the mode of its original, which may be read-only.
         let mode = fs::metadata(from).map(|found| found.permissions().mode() | 0o200);
         let result = mode.and_then(|mode| fs::set_permissions(to, PermissionsExt::from_mode(mode)));
         named(Call::Reflink, to, result)
@@ -118,7 +118,7 @@ impl Fs for RealFs {
 
     fn sync_dir(&self, path: &Utf8Path) -> FsResult<()> {
         match File::open(path).and_then(|dir| dir.sync_all()) {
-            // Some network file systems cannot sync a folder; there is no more to do there.
+            // Some network file systems cannot sync a folder; nothing more can be done there.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
             result => named(Call::SyncDir, path, result),
         }
@@ -148,20 +148,20 @@ impl Fs for RealFs {
         if named(Call::Metadata, path, file.metadata())?.len() == 0 {
             return Ok(Bytes::new());
         }
-        // SAFETY: the mapping is read-only and private; that the file stays as it is, is what
-        // `Fs::map` asks of its callers.
+        // SAFETY: the mapping is read-only and private; callers of `Fs::map` guarantee that the
+        // file does not change.
         let mapping = unsafe { Mmap::map(&file) };
         named(Call::Read, path, mapping).map(Bytes::from_owner)
     }
 }
 
 impl RealFs {
-    /// A file's bytes without a copy of them, read as they are looked at. The file must be one
-    /// that nobody changes: an object of the store, which is written once and then replaced as
-    /// a whole. Bytes that the disk cannot give end the process.
+    /// A file's bytes without a copy of them, read on access. The file must not change: objects of
+    /// the store are written once and then only replaced as a whole. Bytes that the disk cannot
+    /// read end the process.
     pub fn map(path: &Utf8Path) -> FsResult<Bytes> {
         let file = named(Call::Open, path, regular::open(path, Open::Read))?;
-        // SAFETY: what is behind the bytes changes with the file only, and nobody changes it.
+        // SAFETY: the bytes change only with the file, and nobody changes it.
         let map = named(Call::Read, path, unsafe { memmap2::Mmap::map(&file) })?;
         Ok(Bytes::from_owner(map))
     }
@@ -187,7 +187,7 @@ fn open_up(folder: &Path) {
     }
 }
 
-/// Continues past what cannot be removed, and returns the first error.
+/// Continues past entries that cannot be removed, and returns the first error.
 fn remove_what_can_be(path: &Path) -> FsResult<()> {
     let named = |call, result: io::Result<()>| match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -313,13 +313,13 @@ impl FsFile for RealFile {
     }
 }
 
-/// Which file systems keep what they hold on this machine.
+/// The file systems that keep their contents on this machine.
 #[cfg(target_os = "linux")]
 mod local {
     use camino::Utf8Path;
 
     /// The magic numbers of ext2 to ext4, xfs, btrfs, f2fs, bcachefs, zfs, overlayfs and tmpfs,
-    /// as in `linux/magic.h` and in the sources of the two that are not part of it.
+    /// from `linux/magic.h` and from the sources of the two that are not part of it.
     const KNOWN: [u32; 8] = [
         0xef53,
         0x5846_5342,
@@ -345,8 +345,8 @@ mod local {
     }
 }
 
-/// Locks of single bytes that belong to the open file, not to the process: they
-/// die with the handle and also hold between handles of one process.
+/// Locks of single bytes that belong to the open file, not to the process: they end with the handle
+/// and also exclude other handles of the same process.
 #[cfg(target_os = "linux")]
 mod byte_lock {
     use std::fs::File;

@@ -1,5 +1,5 @@
 //! Free space on a disk.
-// These calls ask the file system about itself and touch no file.
+// These calls query the file system itself and touch no file.
 #![allow(clippy::disallowed_methods)]
 
 use std::io;

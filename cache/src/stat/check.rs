@@ -1,5 +1,5 @@
-//! Compares a section with the files as they are: one stat a file, relative to
-//! the handle of its folder, on several threads.
+//! Compares a section with the present files: one stat per file, relative to the handle of its
+//! folder, on several threads.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -13,11 +13,11 @@ use super::{Section, What};
 use crate::fs::{Fs, FsError, Metadata};
 use crate::in_shares;
 
-/// So many entries a thread takes at a time.
+/// The number of entries that a thread takes at a time.
 const SHARE: usize = 512;
 
-/// What [`check`] gives, in the fastest way that the file system allows. What cannot be looked
-/// at counts as different.
+/// The result of [`check`], computed in the fastest way that the file system allows. Inaccessible
+/// files count as different.
 pub fn differing(fs: &dyn Fs, base: &Utf8Path, section: &Section, threads: usize) -> Vec<usize> {
     if fs.is_direct() {
         return check(base, section, threads);
@@ -31,7 +31,7 @@ pub fn check(base: &Utf8Path, section: &Section, threads: usize) -> Vec<usize> {
         let mut folder = Folder::new(base);
         rows.filter(|index| differs(section, *index, &mut folder)).collect()
     };
-    // Where a thread panicked everything is looked at again.
+    // If a thread panicked, everything is checked again.
     in_shares(section.len(), SHARE, threads, work).unwrap_or_else(|| (0..section.len()).collect())
 }
 

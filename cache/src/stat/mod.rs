@@ -1,5 +1,5 @@
-//! The stat index: which digest a file had when it was last read, and what its
-//! metadata were. A memo, never a truth: losing it costs hashing, nothing else.
+//! The stat index: the digest and metadata of each file when it was last read. It is a memo and
+//! never the truth: losing it only costs hashing.
 
 mod check;
 mod row;
@@ -18,20 +18,20 @@ use crate::{CacheError, Digest};
 pub use check::{check, check_through, differing};
 pub use section::Section;
 
-/// What an entry is about.
+/// The subject of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum What {
     File,
     /// The names in a folder.
     Dir,
-    /// That nothing is there.
+    /// The absence of a file.
     Absent,
     /// The file cannot be read; the digest is that of the reason. Never trusted, since no stat
-    /// shows if the file can be read now.
+    /// shows if the file is readable now.
     Unusable,
 }
 
-/// What was known about a path at one moment.
+/// The state of a path at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatEntry {
     /// Relative to the base folder of the check.
@@ -40,15 +40,15 @@ pub struct StatEntry {
     pub mtime_ns: i64,
     pub ctime_ns: i64,
     pub inode: u64,
-    /// When reading it began.
+    /// The time at which reading it began.
     pub hashed_ns: i64,
     pub digest: Digest,
     pub what: What,
-    /// Nothing but the digest and the size of the file was asked for.
+    /// Only the digest and the size of the file were requested.
     pub by_digest: bool,
 }
 
-/// A file whose content is another one than before.
+/// A file with changed content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewContent {
     pub old: Digest,
@@ -79,12 +79,12 @@ impl StatEntry {
         }
     }
 
-    /// A note that nothing is at this path.
+    /// An entry for a missing file.
     pub fn absent(path: String, digest: Digest) -> StatEntry {
         StatEntry::without_stat(path, digest, What::Absent)
     }
 
-    /// A note that the file at this path cannot be read, with the digest of the reason.
+    /// An entry for an unreadable file, with the digest of the reason.
     pub fn unusable(path: String, reason: Digest) -> StatEntry {
         StatEntry::without_stat(path, reason, What::Unusable)
     }
@@ -103,7 +103,7 @@ impl StatEntry {
         }
     }
 
-    /// Whether a file's metadata are still those of this entry.
+    /// Tests if a file's metadata are still those of this entry.
     pub fn describes(&self, metadata: &Metadata) -> bool {
         metadata.size == self.size
             && metadata.mtime_ns == self.mtime_ns
@@ -111,13 +111,13 @@ impl StatEntry {
             && metadata.inode == self.inode
     }
 
-    /// Whether an edit after the hashing would show: the file was clearly older by then.
+    /// Tests if an edit after the hashing would be detectable: the file was clearly older by then.
     pub fn trusted(&self) -> bool {
         trusted(self.what, self.mtime_ns, self.ctime_ns, self.hashed_ns)
     }
 }
 
-/// Times without digits below the second come from file systems that keep no finer ones.
+/// Times without sub-second digits come from file systems without finer ones.
 fn trusted(what: What, mtime_ns: i64, ctime_ns: i64, hashed_ns: i64) -> bool {
     let old_enough = |time: i64| {
         let margin = if time % SECOND == 0 { 2 * SECOND } else { SECOND / 10 };
@@ -126,7 +126,7 @@ fn trusted(what: What, mtime_ns: i64, ctime_ns: i64, hashed_ns: i64) -> bool {
     what == What::Absent || (old_enough(mtime_ns) && old_enough(ctime_ns))
 }
 
-/// Hashes a file; an error when it changed meanwhile. The entry has the path as given.
+/// Hashes a file; an error if it changed meanwhile. The entry has the path as given.
 pub fn hash_file(fs: &dyn Fs, path: &Utf8Path) -> Result<(Digest, StatEntry), CacheError> {
     let hashed_ns = fs.now();
     let file = fs.open(path, Open::Read)?;
@@ -147,16 +147,16 @@ const MARK: &[u8; 16] = b"throstle stat 2\n";
 const HEAD: usize = 16 + 32 + 4;
 const SECTION_HEAD: usize = 32 + 8 + 8;
 
-/// The memo of a cache: sections of entries, each under a digest of the engine's choice.
+/// The memo of a cache: sections of entries, each under a digest that the engine chooses.
 #[derive(Debug, Default)]
 pub struct StatIndex {
     sections: BTreeMap<Digest, Section>,
-    /// Put or removed since loading; None where it was removed.
+    /// Put or removed since loading; None for a removal.
     changed: BTreeMap<Digest, bool>,
 }
 
 impl StatIndex {
-    /// Reads the memo; an empty one where there is none, or a broken one.
+    /// Reads the memo; an empty one if it is missing or broken.
     pub fn load(cache: &Cache) -> Result<StatIndex, CacheError> {
         let bytes = match cache.fs().read(&cache.0.layout.stat_index) {
             Ok(bytes) => Bytes::from(bytes),
@@ -187,7 +187,7 @@ impl StatIndex {
             let written = write(cache, &merged);
             Ok((merged, written))
         })?;
-        // What cannot be kept is known all the same.
+        // Failing to store it loses only time.
         self.sections = merged;
         written?;
         self.changed.clear();
@@ -213,7 +213,7 @@ impl StatIndex {
         self.changed.insert(*key, false);
     }
 
-    /// What any section knows about a path.
+    /// The entry for a path in any section.
     pub fn lookup(&self, path: &str) -> Option<StatEntry> {
         self.sections.values().find_map(|section| section.find(path))
     }
@@ -258,7 +258,7 @@ fn write(cache: &Cache, sections: &BTreeMap<Digest, Section>) -> Result<(), Cach
     put_in_place(cache, &bytes)
 }
 
-/// Not synced: a memo that a power cut damages fails its checksum and is made again.
+/// Not synced: a memo that a power cut damages fails its checksum and is rebuilt.
 fn put_in_place(cache: &Cache, bytes: &[u8]) -> Result<(), CacheError> {
     let (fs, path) = (cache.fs(), &cache.0.layout.stat_index);
     let fresh = beside(path);

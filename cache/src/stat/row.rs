@@ -1,5 +1,6 @@
-//! One entry as it lies in a section: the number of its folder and where its name lies (10 bytes),
-//! its kind, whether it was asked for by digest, the state of the file (40), the digest (32).
+//! The layout of an entry in a section: the number of its folder and the location of its name (10
+//! bytes), its kind, whether only its digest was requested, the state of the file (40), the digest
+//! (32).
 
 use std::ops::Range;
 
@@ -8,7 +9,7 @@ use crate::Digest;
 
 pub const ENTRY: usize = 84;
 pub const NAME: Range<usize> = 0..10;
-/// Where the state of the file begins, and where the digest.
+/// The offsets of the file state and of the digest.
 pub const STATS: usize = 12;
 pub const DIGEST: usize = 52;
 
@@ -89,7 +90,7 @@ pub fn push_row(rows: &mut Vec<u8>, entry: &StatEntry, dir: usize, offset: usize
     rows.extend_from_slice(entry.digest.as_bytes());
 }
 
-/// What a row says of the file itself.
+/// The file state in a row.
 pub fn stats_of(entry: &StatEntry) -> [u8; 40] {
     let mut bytes = [0; 40];
     bytes[..8].copy_from_slice(&entry.size.to_le_bytes());

@@ -1,9 +1,8 @@
-//! Many entries in one piece of memory: records of a fixed size, folder names
-//! written once, nothing allocated when it is loaded.
+//! Many entries in one block of memory: records of a fixed size, folder names written once, and no
+//! allocation on loading.
 //!
-//! Layout: number of entries, number of folders, length of the text (u32 each);
-//! the digest of all contents; the folders as offset and length in the text; the
-//! entries; the text.
+//! Layout: number of entries, number of folders, length of the text (u32 each); the digest of all
+//! contents; the folders as offset and length in the text; the entries; the text.
 
 use std::cmp::Ordering;
 
@@ -16,7 +15,7 @@ use crate::Digest;
 const COUNTS: usize = 12;
 const HEAD: usize = COUNTS + 32;
 const DIR: usize = 8;
-/// So many new contents are looked for one by one.
+/// The largest number of new contents that are looked up one by one.
 const FEW: usize = 64;
 
 /// The entries of one section, sorted by folder and then by name.
@@ -27,7 +26,7 @@ pub struct Section {
     dirs: usize,
 }
 
-/// The entries are kept sorted, so their order may change. Of several about one path the last
+/// The entries are sorted here, so their order may change. Of several for one path, the last
 /// counts.
 impl From<Vec<StatEntry>> for Section {
     fn from(mut entries: Vec<StatEntry>) -> Section {
@@ -68,8 +67,8 @@ impl From<Vec<StatEntry>> for Section {
 }
 
 impl Section {
-    /// The section with these entries in the place of those for the same paths, where they stand
-    /// for the same content; None where one of them has no such place.
+    /// The section with these entries in place of those for the same paths, if they have the same
+    /// content; None if an entry has no such place.
     pub fn renewed(&self, entries: &[StatEntry]) -> Option<Section> {
         let stands_for_the_same = |row: &Row<'_>, entry: &StatEntry| {
             row.stands_for() == (entry.what, &entry.digest.as_bytes()[..])
@@ -77,10 +76,9 @@ impl Section {
         self.with_rows(entries, stands_for_the_same)
     }
 
-    /// The section with these entries in the place of those for the same paths, and the contents
-    /// that are others. None where one is about something else than a file, where more was asked
-    /// about it than its digest, where a content was that of several files, or where there are
-    /// many.
+    /// The section with these entries in place of those for the same paths, and the changed
+    /// contents. None if an entry is not about a file, if more than its digest was requested, if
+    /// several files had the same content, or if there are too many.
     pub fn with_new_contents(&self, entries: &[StatEntry]) -> Option<(Section, Vec<NewContent>)> {
         if entries.len() > FEW {
             return None;
@@ -100,7 +98,7 @@ impl Section {
         contents.iter().all(is_one_file).then(|| (replaced.with_content(), contents))
     }
 
-    /// With the state and the digest of each entry in the row for its path, where that is agreed.
+    /// Replaces the state and digest of each entry in the row of its path, if the test allows it.
     fn with_rows(
         &self,
         entries: &[StatEntry],
@@ -122,8 +120,8 @@ impl Section {
         Some(Section { bytes: Bytes::from(bytes), ..*self })
     }
 
-    /// With the digest of what it holds now. For each entry enters: the length of its path (u64),
-    /// the path, the kind (u8), the digest.
+    /// Computes its digest. For each entry: the length of its path (u64), the path, the kind (u8),
+    /// the digest.
     fn with_content(self) -> Section {
         let mut entered = Vec::with_capacity(self.bytes.len());
         for row in (0..self.count).filter_map(|index| self.row(index)) {
@@ -142,7 +140,7 @@ impl Section {
         Section { bytes: Bytes::from(bytes), ..self }
     }
 
-    /// None when the parts do not fill the bytes exactly.
+    /// None if the parts do not fill the bytes exactly.
     pub(super) fn parse(bytes: Bytes) -> Option<Section> {
         let number =
             |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize);
@@ -155,7 +153,7 @@ impl Section {
         &self.bytes
     }
 
-    /// The digest of all paths and of what stood there: times and inodes do not enter.
+    /// The digest of all paths and contents; times and inodes do not enter.
     pub fn content(&self) -> Digest {
         let mut digest = [0u8; 32];
         if let Some(bytes) = self.bytes.get(COUNTS..HEAD) {
@@ -200,7 +198,7 @@ impl Section {
         self.get(self.position(path)?)
     }
 
-    /// As [`Section::position`], quick where the entry is at the index that is expected.
+    /// Like [`Section::position`], but fast if the entry is at the expected index.
     pub fn position_near(&self, path: &str, expected: usize) -> Option<usize> {
         let here = self.row(expected).map(|row| self.parts(&row));
         match here == Some(split(path)) {
@@ -209,7 +207,7 @@ impl Section {
         }
     }
 
-    /// The entries that stand for something else in another section, there and here.
+    /// Pairs of entries with different contents in two sections.
     pub fn changes_from(&self, old: &Section) -> Vec<(Option<StatEntry>, Option<StatEntry>)> {
         let mut changes = Vec::new();
         if self.has_paths_of(old) {
@@ -242,7 +240,7 @@ impl Section {
         }
     }
 
-    /// Whether every path stands at the same place in both, which is quick to say.
+    /// Tests quickly if both sections have the same paths at the same positions.
     fn has_paths_of(&self, other: &Section) -> bool {
         let rows = HEAD + self.dirs * DIR;
         let text = rows + self.count * ENTRY;

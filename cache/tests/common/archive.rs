@@ -1,4 +1,4 @@
-//! A cache that is packed, and what has to come out of its archive.
+//! A packed cache, and the expected contents of its archive.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use cache::{Table, VerifyOptions};
 use camino::Utf8PathBuf;
 
 pub const RECORDS: Table = Table(3);
-/// Its records are not taken in.
+/// Its records are not unpacked.
 pub const FOREIGN: Table = Table(4);
 /// Large enough for one piece of a large object, and too small for two.
 pub const VOLUME: u64 = 9 << 19;

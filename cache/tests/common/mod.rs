@@ -11,7 +11,7 @@ use cache::{Access, Cache};
 
 pub const DIR: &str = "/cache";
 
-/// Starts a machine that tells one start from the next.
+/// Starts a machine with a boot id.
 pub fn start(fs: &MemoryFs, boot: &str) {
     fs.create_dir_all("/proc/sys/kernel/random".into()).unwrap();
     fs.write_durably("/proc/sys/kernel/random/boot_id".into(), boot.as_bytes()).unwrap();

@@ -1,5 +1,4 @@
-//! A piece of work that uses most of the cache, and what must be true after it
-//! was interrupted anywhere.
+//! Work that uses most of the cache, and the conditions that hold after an interruption anywhere.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -14,12 +13,12 @@ pub const RESULTS: Table = Table(1);
 pub const LATEST: Table = Table(2);
 pub const ROUNDS: u8 = 3;
 
-/// What commits have promised so far.
+/// The promises of past commits.
 #[derive(Debug, Default, Clone)]
 pub struct Promised {
     pub objects: Vec<Digest>,
     pub results: Vec<(Digest, Vec<u8>)>,
-    /// The last round whose commit returned.
+    /// The last round with a finished commit.
     pub round: u8,
 }
 
@@ -33,7 +32,7 @@ pub fn large() -> Vec<u8> {
     vec![0xab; LOOSE_SIZE as usize]
 }
 
-/// Each round puts objects, records which item gave which, and commits.
+/// Each round puts objects, records which item made which, and commits.
 pub fn work(fs: Arc<dyn Fs>, promised: &mut Promised) -> Result<(), CacheError> {
     for round in 1..=ROUNDS {
         // Opened anew each time, as by the next run.
@@ -62,7 +61,7 @@ pub fn work(fs: Arc<dyn Fs>, promised: &mut Promised) -> Result<(), CacheError> 
     Ok(())
 }
 
-/// Opens what an interruption left and checks every promise.
+/// Opens the cache after an interruption and checks every promise.
 pub fn check(fs: &MemoryFs, promised: &Promised, place: &str) {
     let cache = Cache::open(DIR.into(), Arc::new(fs.clone()), Access::ReadWrite)
         .unwrap_or_else(|error| panic!("{place}: cannot open: {error}: {error:?}"));
@@ -86,7 +85,7 @@ pub fn check(fs: &MemoryFs, promised: &Promised, place: &str) {
     assert!(report.is_clean(), "{place}: {:?}", report.damages);
 }
 
-/// Does the work again and compares with what an undisturbed run leaves.
+/// Repeats the work and compares with the result of an undisturbed run.
 pub fn finish(fs: &MemoryFs, place: &str) {
     let again = work(Arc::new(fs.clone()), &mut Promised::default());
     assert!(again.is_ok(), "{place}: the next run fails: {again:?}");
@@ -98,7 +97,7 @@ pub fn finish(fs: &MemoryFs, place: &str) {
     assert_eq!(left, None, "{place}: something stayed in staging");
 }
 
-/// All records with the bytes they lead to.
+/// All records with the bytes of their objects.
 pub fn contents(fs: &MemoryFs) -> BTreeMap<(u8, Digest), Vec<u8>> {
     let cache = Cache::open(DIR.into(), Arc::new(fs.clone()), Access::ReadWrite).unwrap();
     let mut contents = BTreeMap::new();

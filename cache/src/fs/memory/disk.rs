@@ -1,6 +1,5 @@
-//! What a disk holds: files, folders, and the single changes made to them. The
-//! memory file system keeps two, one as seen by programs and one as it would be
-//! found after a power cut.
+//! The contents of a disk: files, folders, and single changes to them. The memory file system keeps
+//! two, one as programs see it and one as it would be after a power cut.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -14,7 +13,7 @@ pub enum Node {
     Dir(BTreeMap<String, Inode>),
 }
 
-/// One change, as a disk would carry it out.
+/// One change to a disk.
 #[derive(Debug, Clone)]
 pub enum Change {
     Data { inode: Inode, offset: usize, bytes: Vec<u8> },
@@ -25,7 +24,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Whether syncing the data of this file makes the change durable.
+    /// Tests if syncing the data of this file makes the change durable.
     pub fn is_data_of(&self, wanted: Inode) -> bool {
         match self {
             Change::Data { inode, .. } | Change::Length { inode, .. } => *inode == wanted,
@@ -33,7 +32,7 @@ impl Change {
         }
     }
 
-    /// Whether syncing this folder makes the change durable.
+    /// Tests if syncing this folder makes the change durable.
     pub fn is_name_in(&self, wanted: Inode) -> bool {
         match self {
             Change::Link { dir, .. } | Change::Unlink { dir, .. } => *dir == wanted,
@@ -48,7 +47,7 @@ pub struct Disk {
     pub nodes: HashMap<Inode, Node>,
     pub readonly: HashSet<Inode>,
     pub modified: HashMap<Inode, i64>,
-    /// Takes changes to the wrong kind of node: numbers are never used for another kind.
+    /// Skips changes to the wrong kind of node: numbers are never reused for another kind.
     nowhere: (Vec<u8>, BTreeMap<String, Inode>),
 }
 
@@ -99,7 +98,7 @@ impl Disk {
                 if names.get(&from.1) == Some(inode) {
                     names.remove(&from.1);
                 }
-                // A file whose creation never reached the disk arrives with its new name.
+                // The creation of this file never reached the disk: it appears with its new name.
                 self.nodes.entry(*inode).or_insert(Node::File(Vec::new()));
                 self.names_mut(to.0).insert(to.1.clone(), *inode);
             }

@@ -1,5 +1,5 @@
-//! A file system in memory that knows what a power cut would leave: file data
-//! only as far as it was synced, names only as far as their folder was synced.
+//! A file system in memory that simulates power cuts: file data survives only if it was synced,
+//! names only if their folder was synced.
 
 mod disk;
 mod file;
@@ -50,14 +50,14 @@ impl MemoryFs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a power cut now would leave, nothing unsynced having reached the disk.
+    /// The state after a power cut now, if no unsynced change reached the disk.
     pub fn crash(&self) -> MemoryFs {
         let state = self.state();
         MemoryFs::holding(state.durable.clone(), state.next_inode, state.clock)
     }
 
-    /// What a power cut now might leave: some of the unsynced changes reached the
-    /// disk, data in any order and maybe in part. The seed chooses which.
+    /// A possible state after a power cut now: some of the unsynced changes reached the disk, data
+    /// in any order and maybe partially. The seed selects them.
     pub fn crash_reordered(&self, seed: u64) -> MemoryFs {
         let state = self.state();
         let mut disk = state.durable.clone();
@@ -76,8 +76,7 @@ impl MemoryFs {
         MemoryFs::holding(disk, state.next_inode, state.clock)
     }
 
-    /// What other programs would see now, with no lock held: the process was
-    /// killed, the machine went on.
+    /// The state that other programs see after the process is killed, with no lock held.
     pub fn kill(&self) -> MemoryFs {
         let state = self.state();
         let copy = MemoryFs::holding(state.seen.clone(), state.next_inode, state.clock);
@@ -95,7 +94,7 @@ impl MemoryFs {
         state.stop_after = Some(state.syncs + syncs);
     }
 
-    /// How many syncs of files and folders there have been.
+    /// The number of syncs of files and folders so far.
     pub fn syncs(&self) -> u64 {
         self.state().syncs
     }
@@ -104,7 +103,7 @@ impl MemoryFs {
         self.state().clock = nanoseconds;
     }
 
-    /// Refuses every change from now on, as a read-only mount does.
+    /// Refuses every change from now on, like a read-only mount.
     pub fn set_readonly_mount(&self, readonly: bool) {
         self.state().readonly = readonly;
     }
@@ -127,7 +126,7 @@ impl MemoryFs {
         found
     }
 
-    /// Replaces the bytes of a file behind everybody's back, durably.
+    /// Replaces the bytes of a file directly and durably.
     pub fn overwrite(&self, path: &Utf8Path, bytes: &[u8]) -> FsResult<()> {
         let mut state = self.state();
         let inode = state.find(path).map_err(|source| FsError::new(Call::Write, path, source))?;
@@ -183,7 +182,7 @@ fn changes(call: Call) -> bool {
     )
 }
 
-/// A small generator of the xorshift family: which changes survive must depend on the seed only.
+/// A small generator of the xorshift family: the surviving changes must depend on the seed only.
 struct Random(u64);
 
 impl Random {

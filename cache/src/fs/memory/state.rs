@@ -1,5 +1,5 @@
-//! The moving parts of the memory file system: what is seen, what is durable, who
-//! holds which lock, and what each operation does to them.
+//! The mutable state of the memory file system: visible and durable data, locks, and the effects of
+//! each operation.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -14,7 +14,7 @@ use crate::fs::{FileKind, Metadata, Open};
 pub struct State {
     pub seen: Disk,
     pub durable: Disk,
-    /// What `seen` has and `durable` lacks, in the order it was done.
+    /// The changes in `seen` that `durable` lacks, in order.
     pub journal: Vec<Change>,
     pub next_inode: Inode,
     pub next_handle: u64,
@@ -52,7 +52,7 @@ impl State {
         Ok(inode)
     }
 
-    /// The folder a path lies in, and its last name.
+    /// The folder of a path, and its last name.
     pub fn place(&self, path: &Utf8Path) -> io::Result<(Inode, String)> {
         let name = path.file_name().ok_or_else(|| error(io::ErrorKind::InvalidInput))?;
         let dir = self.find(path.parent().unwrap_or(Utf8Path::new("/")))?;

@@ -1,5 +1,5 @@
-//! Opening regular files only: a path from a user may be a pipe, a terminal or a file of the
-//! kernel, and opening or reading one of these can wait for ever or have side effects.
+//! Opens regular files only: a path from a user may be a pipe, a terminal or a file of the kernel,
+//! and opening or reading one of these can block for ever or have side effects.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -10,12 +10,12 @@ use rustix::fs::OFlags;
 
 use crate::fs::Open;
 
-/// Why a file is not opened; goes on from "cannot open `x`:".
+/// The reason why a file is not opened; continues "cannot open `x`:".
 #[derive(Debug, thiserror::Error)]
 #[error("it is {0}, not a regular file")]
 struct NotRegular(&'static str);
 
-/// Opens a regular file without waiting.
+/// Opens a regular file without blocking.
 pub fn open(path: &Utf8Path, how: Open) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -23,7 +23,7 @@ pub fn open(path: &Utf8Path, how: Open) -> io::Result<File> {
         Open::Read => {}
         Open::ReadWrite => _ = options.write(true),
         Open::Create => _ = options.write(true).create(true),
-        // A file created now is a regular file.
+        // A newly created file is a regular file.
         Open::CreateNew => return options.write(true).create_new(true).open(path),
     }
     // Opening some devices has side effects, so they are refused before.
@@ -34,16 +34,16 @@ pub fn open(path: &Utf8Path, how: Open) -> io::Result<File> {
     }
     let at_once = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let file = match options.custom_flags(at_once).open(path) {
-        // A lease on the file is held elsewhere, and its holder is being asked to release it.
+        // Another process has a lease on the file, and is being asked to release it.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             options.custom_flags(OFlags::NOCTTY.bits().cast_signed()).open(path)?
         }
         other => other?,
     };
-    // Something else may be at the path by now.
+    // Another file may be at the path by now.
     let metadata = file.metadata()?;
     check(&metadata)?;
-    // Files that the kernel generates take no blocks; few others do so.
+    // Files that the kernel generates occupy no blocks, unlike most others.
     match metadata.blocks() == 0 && made_up::is_made_up(&file) {
         true => Err(not_regular("a file of the kernel (`proc`, `sysfs` or the like)")),
         false => Ok(file),
@@ -78,8 +78,8 @@ fn not_regular(what: &'static str) -> io::Error {
 mod made_up {
     use std::fs::File;
 
-    /// As in `linux/magic.h`: proc, sysfs, debugfs, tracefs, securityfs, both kinds of cgroups,
-    /// bpf, configfs, pstore, efivarfs, selinuxfs, smackfs, binfmt_misc, devpts, mqueue, nsfs,
+    /// From `linux/magic.h`: proc, sysfs, debugfs, tracefs, securityfs, both kinds of cgroups, bpf,
+    /// configfs, pstore, efivarfs, selinuxfs, smackfs, binfmt_misc, devpts, mqueue, nsfs,
     /// apparmorfs, resctrl, fusectl.
     const KNOWN: [u32; 20] = [
         0x9fa0,
