@@ -1,7 +1,7 @@
-//! The kinds of artifacts that the stages of the catalogue give and take.
+//! The kinds of artifacts that stages of the catalogue output and accept.
 //!
-//! A kind is a word; stages from elsewhere have words of their own. The word of a model is its
-//! family, as the artifact says it in its field `family`: those are listed where the families are.
+//! A kind is a word; other crates have words of their own. The word of a model is its family, which
+//! the artifact has in its field `family`: the families list those words.
 
 /// The log of a training.
 pub const LOG: &str = "training-log";
@@ -16,7 +16,7 @@ pub const FILES: &str = "files";
 /// The fields of one item.
 pub const ITEM: &str = "item";
 
-/// Every kind that is no model, with what it is, for the documentation.
+/// Every kind except models, with its description for the documentation.
 pub const ALL: &[(&str, &str)] = &[
     (LOG, "the log of a training"),
     (REPORT, "figures about a data set, as JSON"),

@@ -1,5 +1,5 @@
-//! The catalogue: the descriptions of stage kinds, without any implementation. Those that belong to
-//! no family of models are here.
+//! The catalogue: descriptions of stage kinds, without implementations. Kinds that belong to no
+//! model family are here.
 
 pub mod audio;
 pub mod command;
@@ -28,8 +28,8 @@ pub const KINDS: &[&[&Kind]] = &[
     command::KINDS,
 ];
 
-/// The parameter of every kind that trains: what becomes of a finished model when its inputs
-/// change. It enters no key itself; the parent that it leads to does.
+/// The parameter of every training kind for a finished model with changed inputs. It enters no key
+/// itself; the parent that it leads to does.
 pub const ON_CHANGE: Parameter = Parameter {
     name: "on_change",
     parameter_type: ParameterType::Choice(&["retrain", "continue"]),
@@ -50,7 +50,7 @@ impl Catalogue {
         Catalogue(kinds.into_iter().map(|kind| (kind.name, kind)).collect())
     }
 
-    /// Adds a kind from outside; one of the same name is replaced.
+    /// Adds a kind from another crate; it replaces one of the same name.
     pub fn add(&mut self, kind: &'static Kind) {
         self.0.insert(kind.name, kind);
     }

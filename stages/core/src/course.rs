@@ -1,6 +1,6 @@
 //! The course of a training: the number of steps, the events between them, and the parts that can
-//! never act. The plan computes it before anything runs, and the trainer reports it before its
-//! first step.
+//! never take effect. The plan computes it before anything runs, and the trainer reports it before
+//! its first step.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::error::StageError;
 use crate::estimate::Figure;
 use crate::parameter::{ParameterValue, Parameters};
 
-/// Defaults that ask for nothing: if they exceed a training, its author made no mistake.
+/// Default values: if they exceed a training, its author made no mistake.
 pub const VALIDATE_EVERY: i64 = 100;
 pub const SAVE_EVERY: i64 = 100;
 
@@ -24,11 +24,11 @@ pub struct Timetable {
     pub validate_every: u64,
     /// 0: by time alone.
     pub save_every: u64,
-    /// Validations without a better loss that end the training; 0: it never ends early.
+    /// Validations without a better loss that end the training; 0: no early stopping.
     pub patience: u64,
 }
 
-/// A part that is written and can never act.
+/// A written part that can never take effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Idle {
     pub parameter: String,
@@ -36,7 +36,7 @@ pub struct Idle {
     pub help: String,
 }
 
-/// Optimiser steps in all, given the rows of one pass over the clips.
+/// The total number of optimiser steps, given the rows of one pass over the clips.
 pub fn steps(
     parameters: &Parameters,
     rows_of_pass: impl FnOnce() -> Result<f64, StageError>,
@@ -54,7 +54,7 @@ pub fn steps(
     }
 }
 
-/// What is wrong with the length of a training, and what helps.
+/// A mistake in the length of a training, with advice.
 pub fn length_mistake(parameters: &Parameters) -> Option<(&'static str, &'static str)> {
     match (parameters.is_set(STEPS), parameters.is_set(EPOCHS)) {
         (true, true) => Some(("both `steps` and `epochs` are given", "remove one of them")),
@@ -75,7 +75,7 @@ pub fn rows_of_step(parameters: &Parameters) -> Result<u64, StageError> {
 }
 
 impl Timetable {
-    /// Turns shares into steps. A parameter that the kind does not have asks for nothing.
+    /// Converts shares to steps. A parameter that the kind lacks is off.
     pub fn of(parameters: &Parameters, steps: u64) -> Result<Timetable, StageError> {
         let counted = |name: &str, preset: i64, part: fn(f64) -> f64| match parameters.get(name) {
             ParameterValue::Absent => Ok(preset.max(0) as u64),
@@ -92,7 +92,8 @@ impl Timetable {
         })
     }
 
-    /// The parts that can never act in these steps; `has_held_out`: there are held-out clips.
+    /// The parts that can never take effect in these steps; `has_held_out`: there are held-out
+    /// clips.
     pub fn idle(&self, has_held_out: bool) -> Vec<Idle> {
         let steps = told(self.steps, "step");
         let mut idle = Vec::new();
@@ -154,7 +155,7 @@ impl Timetable {
         idle
     }
 
-    /// Refuses a timetable with a part that can never act.
+    /// Refuses a timetable with a part that can never take effect.
     pub fn check(&self, has_held_out: bool) -> Result<(), StageError> {
         let idle = self.idle(has_held_out);
         let joined = |part: fn(&Idle) -> &str| idle.iter().map(part).collect::<Vec<_>>().join("; ");
@@ -233,9 +234,9 @@ pub struct ExpectedCourse {
     pub steps_of_pass: f64,
     pub passes: f64,
     pub course: Course,
-    /// The parts that can never act.
+    /// The parts that can never take effect.
     pub idle: Vec<Idle>,
-    /// The counts are known, or come from `[expect]`, so that an idle part is a mistake.
+    /// The counts are known, or come from `[expect]`, so that a part without effect is a mistake.
     pub is_certain: bool,
 }
 

@@ -1,8 +1,8 @@
 //! Data sets: content-addressed tables of items.
 //!
-//! Items are spread over buckets by a hash of their id, so that a change of one item changes
-//! one bucket and the short root that lists them. The same items give the same bytes whatever
-//! order they came in.
+//! Items are spread over buckets by a hash of their id, so that a change of one item changes one
+//! bucket and the short root that lists them. The same items give the same bytes in any input
+//! order.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::item::{Blob, Fields, Item, Value};
 
-/// How many items a bucket holds at most on average.
+/// The largest average number of items in a bucket.
 const BUCKET_ITEMS: usize = 512;
 const FORMAT: u8 = 1;
-/// Data sets of so many items are encoded on two threads.
+/// Data sets of this size are encoded on two threads.
 const WORTH_A_THREAD: usize = 4_096;
 
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +44,7 @@ pub struct Bucket {
     pub items: u32,
 }
 
-/// The root of a data set: which chunks hold its items.
+/// The root of a data set: the list of its chunks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dataset {
     pub bits: u8,
@@ -52,7 +52,7 @@ pub struct Dataset {
     pub buckets: Vec<Bucket>,
 }
 
-/// A data set together with the objects that hold it.
+/// A data set together with its objects.
 #[derive(Debug, Default)]
 pub struct DatasetParts {
     pub dataset: Dataset,
@@ -61,7 +61,7 @@ pub struct DatasetParts {
 }
 
 impl Dataset {
-    /// How many bits of the id's hash choose the bucket for so many items.
+    /// The number of bits of the id's hash that select the bucket, for this number of items.
     pub fn bits_for(items: usize) -> u8 {
         let buckets = items.div_ceil(BUCKET_ITEMS).max(1).next_power_of_two();
         buckets.trailing_zeros() as u8
@@ -86,7 +86,7 @@ impl Dataset {
             let start = || Builder::new().spawn_scoped(scope, encode_second).ok();
             let helper = is_shared.then(start).flatten();
             let mut encoded = encode_buckets(first)?;
-            // Without a thread for it, this one does the rest.
+            // If no thread can be started, this one encodes the rest.
             let others = match helper {
                 Some(helper) => helper.join().unwrap_or_else(|panic| resume_unwind(panic)),
                 None => encode_second(),
@@ -142,7 +142,7 @@ pub struct Chunk {
     pub items: Vec<Item>,
 }
 
-/// What is written: field names once, values by the number of their name.
+/// The encoded form: field names once, values with the number of their name.
 #[derive(Deserialize)]
 struct Packed<'a> {
     #[serde(borrow)]
@@ -151,7 +151,7 @@ struct Packed<'a> {
     items: Vec<(&'a str, Vec<(u32, Value)>)>,
 }
 
-/// The same on its way out.
+/// The same for encoding.
 #[derive(Serialize)]
 struct Packing<'a> {
     names: &'a [&'a str],
@@ -172,7 +172,7 @@ impl Chunk {
         let number = |name: &str| names.binary_search(&name).unwrap_or_default() as u32;
         let mut items = Vec::with_capacity(self.items.len());
         for item in &self.items {
-            // Both are sorted: who has as many names has them all.
+            // Both are sorted: with equal counts, the names are equal.
             let has_all = item.fields.len() == names.len();
             let fields = item.fields.iter().enumerate().map(|(at, (name, value))| match has_all {
                 true => (at as u32, value),
@@ -188,7 +188,7 @@ impl Chunk {
         let mut names: Vec<&str> = Vec::new();
         let mut before: Option<&Item> = None;
         for item in &self.items {
-            // As a rule an item has the names of the one before it.
+            // Usually an item has the same names as the one before it.
             if before.is_some_and(|before| before.fields.has_names_of(&item.fields)) {
                 continue;
             }
@@ -202,16 +202,16 @@ impl Chunk {
         names
     }
 
-    /// Whether an encoded chunk may name a blob: no for certain, yes but for a coincidence. Much
-    /// faster than to decode it.
+    /// Tests if an encoded chunk may name a blob: "no" is certain, "yes" may be a coincidence. Much
+    /// faster than decoding it.
     pub fn may_name(bytes: &[u8], digest: &Digest) -> bool {
         let mut start = [0; 8];
         start.copy_from_slice(&digest.as_bytes()[..8]);
         bytes.windows(8).any(|window| window == start)
     }
 
-    /// Puts other bytes, given by digest and size, in the place of blobs, wherever they stand. All
-    /// at once, since two may change places.
+    /// Replaces the contents of blobs, given by digest and size, everywhere. All at once, since two
+    /// may be swapped.
     pub fn replace_blobs(&mut self, other: &dyn Fn(&Digest) -> Option<(Digest, u64)>) {
         for fields in self.items.iter_mut().map(|item| &mut item.fields) {
             let replaced = |(name, value): (&Arc<str>, &Value)| {
@@ -249,7 +249,7 @@ fn unpack(names: &[Arc<str>], values: Vec<(u32, Value)>) -> Result<Fields, Datas
 }
 
 fn encode<T: Serialize>(value: &T) -> Vec<u8> {
-    // Serialising plain structs to memory has no failing case in postcard.
+    // Serialising plain structs to memory cannot fail in postcard.
     postcard::to_extend(value, vec![FORMAT]).unwrap_or_default()
 }
 

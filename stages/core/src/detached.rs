@@ -1,4 +1,4 @@
-//! A context with no store behind it.
+//! A context without a store.
 
 use bytes::Bytes;
 use cache::Digest;
@@ -7,15 +7,15 @@ use crate::error::{Reject, StageError};
 use crate::item::{Blob, Fields};
 use crate::stage::{Context, Output};
 
-/// For work that needs nothing of a run: sources, which ask the world alone, and functions that
-/// are tried on one recording. It knows no earlier work and keeps nothing.
+/// For work that needs nothing of a run: sources, which only ask the world, and functions that are
+/// tried on one recording. It has no earlier results and stores nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Detached {
     bytes: Option<Bytes>,
 }
 
 impl Detached {
-    /// Gives these bytes for whatever blob is read.
+    /// Returns these bytes for every blob.
     pub fn holding(bytes: impl Into<Bytes>) -> Detached {
         Detached { bytes: Some(bytes.into()) }
     }

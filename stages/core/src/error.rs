@@ -1,4 +1,4 @@
-//! Why an item or a stage did not succeed.
+//! The errors of an item or a stage.
 
 use std::io;
 
@@ -11,14 +11,14 @@ use crate::escape::cleaned;
 /// The words before the output of a program in a reason.
 pub const SAID: &str = "; it said: ";
 
-/// A verdict on one item that follows from its content: it is set aside with this reason and
-/// not tried again until its content or the stage changes.
+/// A verdict on one item that follows from its content: it is quarantined with this reason and not
+/// tried again until its content or the stage changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{reason}")]
 pub struct Reject {
     /// A stable word for counting and tests, such as `truncated`.
     pub code: String,
-    /// What is wrong, with the figures, and what to do.
+    /// The problem, with figures, and advice.
     pub reason: String,
 }
 
@@ -27,7 +27,7 @@ impl Reject {
         Reject { code: code.into(), reason: reason.into() }
     }
 
-    /// A reason for a failed program: how it ended, and its output.
+    /// The reason for a failed program: its exit status, and its output.
     pub fn said(code: impl Into<String>, what: &str, said: &str) -> Reject {
         match said.trim() {
             "" => Reject::new(code, what),
@@ -35,16 +35,16 @@ impl Reject {
         }
     }
 
-    /// The end of a program and its output; for other reasons the whole text, and nothing.
+    /// The exit status of a program and its output; for other reasons the whole text, and nothing.
     pub fn parts(&self) -> (&str, &str) {
         self.reason.split_once(SAID).unwrap_or((&self.reason, ""))
     }
 }
 
-/// Why a stage could not go on. None of these is ever remembered as a result.
+/// The reason why a stage failed. None of these is ever recorded as a result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum StageError {
-    /// It will fail the same way again until something is changed.
+    /// It will fail in the same way until something is changed.
     #[error("{message}")]
     Failed { message: String, help: Option<String> },
     /// The batch did not fit: it is halved and tried again.
@@ -56,20 +56,20 @@ pub enum StageError {
     /// The run was asked to stop.
     #[error("stopped on request")]
     Stopped,
-    /// The disk is full: the run stops, and goes on from here once there is room.
+    /// The disk is full: the run stops, and continues from here once there is space.
     #[error("{message}")]
     NoSpace { message: String },
-    /// No item can be worked on, and none of them is to blame: the stage ends at once.
+    /// No item can be processed, and none of them is to blame: the stage ends immediately.
     #[error("{message}")]
     Unable { message: String, help: Option<String> },
-    /// A fault of the machine at this moment, such as failing to open one more file: it is retried,
-    /// and if that does not help the run stops, and continues from here later.
+    /// A temporary fault of the machine, such as failing to open one more file: it is retried, and
+    /// if that does not help the run stops, and continues from here later.
     #[error("{message}")]
     Machine { message: String },
 }
 
 impl StageError {
-    /// The message is one line: foreign names in it are escaped.
+    /// The message is one line: external names in it are escaped.
     pub fn failed(message: impl Into<String>) -> StageError {
         StageError::Failed { message: cleaned(message.into()), help: None }
     }
@@ -80,7 +80,7 @@ impl StageError {
     }
 
     /// An error of the operating system. All file access of stages comes through here, so that a
-    /// fault of the machine becomes no verdict on an item.
+    /// machine fault never becomes a verdict on an item.
     pub fn of_io(message: impl Into<String>, error: &io::Error) -> StageError {
         StageError::of_fault(message.into(), MachineFault::of(error))
     }
@@ -90,12 +90,12 @@ impl StageError {
         StageError::of_cache("", &CacheError::from(error))
     }
 
-    /// `what` stands before the message.
+    /// `what` is put before the message.
     pub fn of_cache(what: &str, error: &CacheError) -> StageError {
         StageError::of_fault(format!("{what}{}", error.whole()), error.machine_fault())
     }
 
-    /// An error that is known by its text alone, as of a panic: `other` gives what it is if the
+    /// An error that is known by its text alone, such as a panic: `other` makes the error if the
     /// machine is not to blame.
     pub fn of_panic(text: &str, other: impl FnOnce(String) -> StageError) -> StageError {
         match MachineFault::of_panic(text) {
@@ -113,7 +113,7 @@ impl StageError {
         }
     }
 
-    /// A fault of the machine at a moment: nothing is kept of it, and the run stops for it.
+    /// A temporary machine fault: nothing is recorded, and the run stops.
     pub fn is_of_machine(&self) -> bool {
         matches!(self, StageError::NoSpace { .. } | StageError::Machine { .. })
     }

@@ -1,13 +1,13 @@
-//! Makes foreign text safe to show: names of tensors and files, transcripts and messages come from
-//! the user's data and may hold terminal escapes, direction overrides or megabytes.
+//! Makes external text safe to show: names of tensors and files, transcripts and messages come from
+//! the user's data and may contain terminal escapes, direction overrides or megabytes.
 
 use std::borrow::Cow;
 
-/// The longest text that is shown whole; far more than any path or reason.
+/// The longest text that is shown in full; far longer than any path or reason.
 const LONGEST: usize = 2_000;
 
 /// The text with every character that could move the cursor, change colours, or reorder its
-/// neighbours written as an escape. That includes line breaks: one text stays on one line.
+/// neighbours escaped. That includes line breaks: one text stays on one line.
 pub fn clean(text: &str) -> Cow<'_, str> {
     let end = text.char_indices().nth(LONGEST).map(|(at, _)| at);
     if end.is_none() && !text.chars().any(is_unsafe) {
@@ -44,7 +44,7 @@ fn is_unsafe(letter: char) -> bool {
         || matches!(letter,
             // Direction marks, embeddings, overrides and isolates.
             '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}'
-            // Separators that break lines, and letters that cannot be seen.
+            // Separators that break lines, and invisible characters.
             | '\u{2028}' | '\u{2029}' | '\u{200B}' | '\u{2060}' | '\u{FEFF}'
             | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E007F}')
 }

@@ -1,10 +1,10 @@
-//! Estimates as values: a figure is never one number but a band, and says what it rests on.
+//! Estimates as values: every figure has bounds and a basis.
 
 use serde::{Deserialize, Serialize};
 
 use crate::course::ExpectedCourse;
 
-/// A quantity that is not known exactly: it is `likely`, and hardly below `low` or above `high`.
+/// An uncertain quantity: it is `likely`, and rarely below `low` or above `high`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
     pub low: f64,
@@ -17,12 +17,12 @@ impl Figure {
         Figure { low: value, likely: value, high: value }
     }
 
-    /// Right up to a factor.
+    /// With bounds at this factor.
     pub fn within(likely: f64, factor: f64) -> Figure {
         Figure { low: likely / factor, likely, high: likely * factor }
     }
 
-    /// Right up to a difference, and never below nothing.
+    /// With bounds at this difference, and never below zero.
     pub fn around(likely: f64, difference: f64) -> Figure {
         Figure { low: (likely - difference).max(0.0), likely, high: likely + difference }
     }
@@ -31,7 +31,7 @@ impl Figure {
         Figure { low: self.low * factor, likely: self.likely * factor, high: self.high * factor }
     }
 
-    /// Whichever is more, bound by bound.
+    /// The maximum, bound by bound.
     pub fn or_more(self, other: Figure) -> Figure {
         Figure {
             low: self.low.max(other.low),
@@ -60,17 +60,17 @@ impl std::iter::Sum for Figure {
     }
 }
 
-/// What an estimate rests on; the later, the less it is worth.
+/// The basis of an estimate, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
     /// This kind of stage with these parameters has run on this device.
     Measured,
-    /// A few items, or steps, were tried.
+    /// A few items, or steps, were run.
     Probe,
     /// This kind of stage has run on this device, with other parameters.
     Similar,
-    /// Sizes of models and data, and the speeds that the kind's description gives.
+    /// Sizes of models and data, and the rates in the kind's description.
     Formula,
     Unknown,
 }
@@ -87,31 +87,31 @@ impl std::fmt::Display for Basis {
     }
 }
 
-/// What the rest of a stage's work takes; what is `None` nobody can tell.
+/// The expected cost of the remaining work of a stage; `None` is unknown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageEstimate {
     /// Items to execute, or 1.
     pub items: u64,
     pub basis: Basis,
-    /// From its beginning to its end, with all threads to itself.
+    /// From start to end, with all threads to itself.
     pub seconds: Option<Figure>,
-    /// Of these, with a GPU at work.
+    /// The part of it with a GPU at work.
     pub gpu_seconds: Option<Figure>,
     pub ram_bytes: Option<Figure>,
     pub vram_bytes: Option<Figure>,
-    /// Of new objects, before equal ones are kept once.
+    /// Bytes of new objects, before deduplication.
     pub disk_bytes: Option<Figure>,
     pub money: Option<Figure>,
     /// The course of a training.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training: Option<Box<ExpectedCourse>>,
-    /// What follows for the parameters, such as the largest batch that fits.
+    /// Consequences for the parameters, such as the largest batch that fits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<String>,
 }
 
 impl StageEstimate {
-    /// Nothing is known but how many items there are.
+    /// Only the number of items is known.
     pub fn unknown(items: u64) -> StageEstimate {
         StageEstimate {
             items,

@@ -1,7 +1,7 @@
 //! Events: the only interface between running and showing.
 //!
-//! Live progress, plain lines, JSON lines and the stored run log consume the same values. The
-//! serialised form is the contract of `--json`: one object a line, `event` names the variant.
+//! Live display, plain lines, JSON lines and the stored run log consume the same values. The
+//! serialised form is the contract of `--json`: one object per line, `event` names the variant.
 
 use std::collections::BTreeMap;
 
@@ -30,11 +30,11 @@ pub enum Status {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Nothing to do.
+    /// No work.
     Fresh,
-    /// Something to do, for the reasons given.
+    /// Work, for the given reasons.
     Dirty,
-    /// Not known before a stage above it has run.
+    /// Unknown until an upstream stage has run.
     Unknown,
 }
 
@@ -42,11 +42,11 @@ pub enum Verdict {
 pub struct PlannedStage {
     pub verdict: Verdict,
     pub reasons: Vec<String>,
-    /// What would be executed; of an unknown stage, at most.
+    /// The number of items to execute; for an unknown stage, at most.
     pub executed: u64,
     pub reused: u64,
     pub quarantined: u64,
-    /// An estimate from earlier runs, 0 where there is none.
+    /// An estimate from earlier runs, 0 without any.
     pub seconds: f64,
 }
 
@@ -62,37 +62,37 @@ pub enum Event {
         pipeline: String,
         stages: Vec<String>,
     },
-    /// What the run is expected to take, by the stages that have something to do.
+    /// The estimate of the run, by the stages that have work.
     Estimated {
         stages: BTreeMap<String, StageEstimate>,
-        /// From its beginning to its end.
+        /// From start to end.
         seconds: Figure,
     },
-    /// What limits the run and what it costs, where anything does; once, before the first stage.
+    /// The limits and the price of the run, if there are any; once, before the first stage.
     Session {
-        /// Until it is asked to stop.
+        /// Until a stop is requested.
         seconds_left: Option<f64>,
         price_per_hour: Option<f64>,
-        /// By earlier runs of the pipeline, where there is a budget.
+        /// The cost of earlier runs of the pipeline, if there is a budget.
         spent: Option<f64>,
         budget: Option<f64>,
     },
-    /// What the work of a stage took that has come to its end, in the terms of the estimate.
+    /// The measured cost of a finished stage, in the terms of the estimate.
     Measured {
         stage: String,
         seconds: f64,
         disk_bytes: f64,
-        /// 0 where nobody saw it.
+        /// 0 if it was not measured.
         ram_bytes: f64,
         vram_bytes: f64,
     },
-    /// What the run waits for, when it is neither computing nor done.
+    /// Something that the run waits for while it neither computes nor ends.
     Waiting {
         what: String,
     },
     StageStarted {
         stage: String,
-        /// Items to look at, or 1.
+        /// Items to process, or 1.
         total: u64,
         reasons: Vec<String>,
     },
@@ -107,19 +107,19 @@ pub enum Event {
         stage: String,
         course: Course,
     },
-    /// Figures of a step of training; what is no number is `null` in JSON.
+    /// Figures of a training step; NaN is `null` in JSON.
     Metrics {
         stage: String,
         step: u64,
         #[serde(with = "figures")]
         values: BTreeMap<String, f64>,
     },
-    /// A state that training can go on from is durable.
+    /// A resumable state of a training is durable.
     CheckpointKept {
         stage: String,
-        /// The size of all that it refers to.
+        /// The size of everything that it refers to.
         bytes: u64,
-        /// How long it took to save.
+        /// The time that saving it took.
         seconds: f64,
     },
     ItemQuarantined {
@@ -128,14 +128,14 @@ pub enum Event {
         code: String,
         reason: String,
     },
-    /// An attempt that failed and is tried again; never part of a key.
+    /// A failed attempt that is retried; never part of a key.
     Retried {
         stage: String,
         what: String,
         attempt: u32,
     },
-    /// A batch did not fit into memory: from here on, batches have at most this many bytes of
-    /// input, or items.
+    /// A batch did not fit into memory: from now on, batches have at most this many bytes of input,
+    /// or items.
     BatchHalved {
         stage: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -152,7 +152,7 @@ pub enum Event {
         device: String,
         message: String,
     },
-    /// A damaged object was found, set aside, and is made again.
+    /// A damaged object was found and quarantined, and is made again.
     Damaged {
         stage: String,
         digest: String,
@@ -187,7 +187,7 @@ pub enum Event {
     },
 }
 
-/// JSON has no NaN, and a loss may be one.
+/// JSON has no NaN, and a loss may be NaN.
 mod figures {
     use std::collections::BTreeMap;
 

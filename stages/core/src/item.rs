@@ -1,4 +1,4 @@
-//! Items: what a data set is made of.
+//! Items: the rows of a data set.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use cache::Digest;
 use serde::{Deserialize, Serialize};
 
-/// Bytes that live in the store or in the user's own files, known by their content.
+/// Bytes in the store or in the user's own files, identified by their content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blob {
     pub digest: Digest,
     pub size: u64,
-    /// A media type such as `audio/wav` or `tokens/npy`: how to read the bytes.
+    /// A media type such as `audio/wav` or `tokens/npy`, which tells how to read the bytes.
     pub kind: Arc<str>,
 }
 
@@ -50,8 +50,8 @@ impl Value {
     }
 }
 
-/// Everything that makes up a value. Keys are made of it and values are compared by it, so that two
-/// values that a stage could tell apart never count as the same.
+/// All parts of a value. Keys are made of them and values are compared by them, so that two values
+/// that a stage could tell apart never count as the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parts<'a> {
     Text(&'a str),
@@ -86,7 +86,7 @@ impl PartialEq for Value {
 
 impl Eq for Value {}
 
-/// How a value is shown to people: blobs by kind and the start of their digest.
+/// Shows a value to people: blobs by kind and the start of their digest.
 impl fmt::Display for Value {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -112,7 +112,7 @@ impl Fields {
         self.position(name).ok().map(|at| &self.0[at].1)
     }
 
-    /// A value with its name as kept here.
+    /// A value with its name as stored here.
     pub fn pair(&self, name: &str) -> Option<(&Arc<str>, &Value)> {
         self.position(name).ok().map(|at| (&self.0[at].0, &self.0[at].1))
     }

@@ -1,7 +1,7 @@
-//! Keys: what makes two pieces of work the same.
+//! Keys: the identity of work.
 //!
 //! One traversal, [`StageKey::write`] and [`Seen::write`], writes into a [`Sink`]. The hasher is
-//! one sink and the text of `why` another, so they cannot disagree. A stage is handed an item as a
+//! one sink and the text of `why` another, so they cannot disagree. A stage gets an item as a
 //! [`Seen`] too, so that it sees nothing outside its key.
 //!
 //! The byte encoding that is hashed: for every part a type tag of one byte, then for texts and
@@ -84,7 +84,7 @@ impl Sink for HashSink {
     }
 }
 
-/// The sink that people read.
+/// The sink for people.
 #[derive(Default)]
 pub struct TextSink(pub String);
 
@@ -114,7 +114,7 @@ impl Sink for TextSink {
     }
 }
 
-/// What one reference on an input port stands for, by content.
+/// The value of one reference on an input port, by content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InputKey {
     /// The digest of the data set, or of the part of it that the stage reads.
@@ -145,8 +145,8 @@ impl InputKey {
     }
 }
 
-/// All that decides what a stage gives. Kept with every run, so that the next one can say what
-/// has changed.
+/// Everything that determines the output of a stage. Stored with every run, so that the next one
+/// can explain changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageKey {
     pub kind: String,
@@ -155,11 +155,11 @@ pub struct StageKey {
     pub parameters: Parameters,
     /// The content of `File` parameters.
     pub files: BTreeMap<String, Digest>,
-    /// What the stage reads and writes where its parameters choose it.
+    /// The fields that the stage reads and writes, if its parameters select them.
     pub inputs: BTreeMap<String, Vec<InputKey>>,
-    /// Another value means: do it again although nothing changed.
+    /// Changing it forces the work to run again.
     pub salt: Option<String>,
-    /// The key of the outcome that training goes on from.
+    /// The key of the outcome that a training continues from.
     pub parent: Option<Digest>,
 }
 
@@ -193,7 +193,7 @@ impl StageKey {
         sink.finish()
     }
 
-    /// The key without what arrives on one port: what all items of an item stage have in common.
+    /// The key without the input of one port: the part that all items of an item stage share.
     pub fn without(&self, port: &str) -> StageKey {
         let mut key = self.clone();
         key.inputs.remove(port);
@@ -248,10 +248,10 @@ fn write_parameter(name: &str, value: &ParameterValue, sink: &mut dyn Sink) {
     }
 }
 
-/// The parts of a data set that a stage reads.
+/// The fields of a data set that a stage reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemReads {
-    /// Sorted by name; missing optional fields count as missing.
+    /// Sorted by name; optional fields count as missing if absent.
     pub names: Vec<String>,
     pub id: bool,
 }
@@ -266,7 +266,7 @@ impl ItemReads {
     }
 }
 
-/// An item as a stage sees it: one view for its key and for the item that the stage is handed.
+/// An item as a stage sees it: the same view for its key and for the item that the stage gets.
 #[derive(Clone, Copy)]
 pub struct Seen<'a> {
     reads: &'a ItemReads,
@@ -278,7 +278,7 @@ impl<'a> Seen<'a> {
         self.reads.id.then_some(&self.item.id)
     }
 
-    /// In the order of the names that are read; nothing for a field that the item lacks.
+    /// In the order of the names that are read; None for a field that the item lacks.
     fn fields(&self) -> impl Iterator<Item = (&'a str, Option<(&'a Arc<str>, &'a Value)>)> {
         let item = self.item;
         self.reads.names.iter().map(|name| (name.as_str(), item.fields.pair(name)))
@@ -304,7 +304,7 @@ impl<'a> Seen<'a> {
         sink.finish()
     }
 
-    /// The item that the stage is handed.
+    /// The item that the stage gets.
     pub fn to_item(&self) -> Item {
         let fields = self.fields().filter_map(|(_, field)| field);
         let fields = fields.map(|(name, value)| (name.clone(), value.clone())).collect();
@@ -312,7 +312,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// The key of a whole bucket's work: the job's key and the chunk that holds the items.
+/// The key of the work on a whole bucket: the job's key and the chunk with the items.
 pub fn chunk_key(job: &Digest, chunk: &Digest) -> Digest {
     let mut sink = HashSink::default();
     sink.group("chunk", 2);

@@ -1,51 +1,51 @@
-//! The description of a stage kind: all that planning, checking and documentation need.
+//! The description of a stage kind, for planning, checking and documentation.
 
 use crate::cost::Cost;
 use crate::parameter::{Parameter, Parameters};
 
-/// What kind of work a stage does, which decides how the engine runs and counts it.
+/// The type of work of a stage, which determines how the engine runs and counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Reads the world and gives a data set; looked at whenever a plan is made.
+    /// Reads external data and outputs a data set; scanned whenever a plan is made.
     Source,
     /// One item at a time, or a batch; pure.
     Item,
-    /// A whole data set, or several, to data sets and artifacts.
+    /// From one or several whole data sets to data sets and artifacts.
     Gather,
-    /// As a gather, but long: it keeps checkpoints and goes on from the last one.
+    /// A long gather: it saves checkpoints and resumes from the last one.
     Train,
-    /// `Item` or `Gather`, as the parameter of this name says (`item` or `once`).
+    /// `Item` or `Gather`, according to the parameter of this name (`item` or `once`).
     Chosen { parameter: &'static str },
 }
 
-/// Where the implementation runs.
+/// The place where the implementation runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In the engine's own process, on a thread of its pool.
     Here,
-    /// In the worker program, one process a device.
+    /// In the worker program, one process per device.
     Worker,
 }
 
-/// How items are handed over.
+/// The way in which items are handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batching {
     /// One at a time.
     Single,
-    /// Of similar length, together at most as many bytes of input blobs as the size
-    /// parameter of this name says. For 16-bit audio that is a bound on total duration.
+    /// Items of similar length, with at most as many bytes of input blobs as the size parameter of
+    /// this name says. For 16-bit audio this bounds the total duration.
     ByBytes { parameter: &'static str },
     /// At most as many as the integer parameter of this name says.
     ByCount { parameter: &'static str },
 }
 
-/// The source of the reasons for which a stage sets items aside.
+/// The origin of the reasons for which a stage quarantines items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdicts {
     /// The stage itself judges the item.
     Own,
-    /// A program of the user failed on the item. When the first items all fail alike, the program
-    /// or its environment is broken: the stage fails and sets none of them aside, unless the
+    /// A program of the user failed on the item. If the first items all fail alike, the program or
+    /// its environment is broken: the stage fails and quarantines none of them, unless the
     /// parameter of this name has this value.
     OfProgram { parameter: &'static str, unless: &'static str },
 }
@@ -63,11 +63,11 @@ pub enum FieldType {
     Blob,
 }
 
-/// Which fields of a data set a stage looks at. Only these enter its keys.
+/// The fields of a data set that a stage reads. Only these enter its keys.
 #[derive(Clone, Copy, Debug)]
 pub enum Fields {
     These(&'static [(&'static str, FieldType)]),
-    /// As above, and those named by this list parameter.
+    /// The same, and the fields named by this list parameter.
     Named {
         parameter: &'static str,
         also: &'static [(&'static str, FieldType)],
@@ -80,17 +80,17 @@ pub enum Fields {
 pub struct InputPort {
     pub name: &'static str,
     pub port_type: PortType,
-    /// Fields that must be there, of that type.
+    /// Required fields with their types.
     pub reads: Fields,
-    /// Fields that are looked at when there, without being required.
+    /// Optional fields.
     pub may_read: &'static [(&'static str, FieldType)],
-    /// Whether the item id enters the key (it never does for item stages unless said here).
+    /// True if the item id enters the key (for item stages only if set here).
     pub reads_id: bool,
-    /// Whether the items that the stage above has set aside are part of the input.
+    /// True if the quarantined items of the upstream stage are part of the input.
     pub reads_rejects: bool,
     /// True when the name of the upstream stage is part of the input; otherwise it is hidden.
     pub reads_name: bool,
-    /// Takes a list of references.
+    /// Accepts a list of references.
     pub many: bool,
     pub optional: bool,
     /// The accepted kinds of artifacts, by the words of [`crate::artifact`] or custom words; empty:
@@ -123,13 +123,13 @@ impl InputPort {
 pub struct OutputPort {
     pub name: &'static str,
     pub port_type: PortType,
-    /// Fields added or replaced. The first blob among them is what `export` writes.
+    /// Added or replaced fields. `export` writes the first blob among them.
     pub writes: &'static [(&'static str, FieldType)],
-    /// The data set on this input port is where the other fields come from.
+    /// The input port with the data set that provides the other fields.
     pub passes: Option<&'static str>,
-    /// More fields than those listed may appear (table columns, declared outputs).
+    /// There may be fields beyond those listed (table columns, declared outputs).
     pub open: bool,
-    /// The kinds of artifacts that it may give; empty: not known before the stage runs.
+    /// The possible kinds of artifacts; empty: unknown before the stage runs.
     pub gives: &'static [&'static str],
     /// The parameter that selects one of them, if its value is one.
     pub given_by: Option<&'static str>,
@@ -137,7 +137,7 @@ pub struct OutputPort {
 }
 
 impl OutputPort {
-    /// A data set that carries on the fields of `input`.
+    /// A data set that passes on the fields of `input`.
     pub const DATASET: OutputPort = OutputPort {
         name: "output",
         port_type: PortType::Dataset,
@@ -160,7 +160,7 @@ impl OutputPort {
         doc: "",
     };
 
-    /// The kinds of artifacts that it may give under these parameters.
+    /// The possible kinds of artifacts under these parameters.
     pub fn given(&self, parameters: &Parameters) -> &'static [&'static str] {
         let chosen = self.given_by.and_then(|name| parameters.text(name).ok());
         let at = self.gives.iter().position(|kind| Some(*kind) == chosen);
@@ -177,7 +177,7 @@ impl InputPort {
     }
 }
 
-/// A mistake in the values of parameters taken together.
+/// A mistake in a combination of parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     /// The parameter that has it.
@@ -201,10 +201,10 @@ pub struct Kind {
     pub place: Place,
     pub batching: Batching,
     pub verdicts: Verdicts,
-    /// What it takes, as long as nothing was measured.
+    /// The cost model until there are measures.
     pub cost: Cost,
     pub inputs: &'static [InputPort],
-    /// The first is what a reference without a port means.
+    /// A reference without a port means the first one.
     pub outputs: &'static [OutputPort],
     pub parameters: &'static [Parameter],
     /// Finds mistakes in values that are valid by themselves, so that `check` can report them

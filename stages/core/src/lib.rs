@@ -1,9 +1,9 @@
-//! What a stage is, for those who write one and for those who run one.
+//! The interface of stages, for authors of stages and for the engine.
 //!
-//! [`Stage`] is the trait, [`Kind`] its description, [`Item`] and [`Dataset`] the data that
-//! flows between stages, [`key`] what makes two pieces of work the same. The catalogue holds
-//! the descriptions of the built-in kinds, so that planning needs no implementation; [`wire`]
-//! and [`worker`] carry the same trait over a pipe to another process.
+//! [`Stage`] is the trait, [`Kind`] its description, [`Item`] and [`Dataset`] the data that flows
+//! between stages, [`key`] the identity of work. The catalogue has the descriptions of the built-in
+//! kinds, so that planning needs no implementation; [`wire`] and [`worker`] carry the same trait
+//! over a pipe to another process.
 
 pub mod artifact;
 pub mod catalogue;

@@ -1,6 +1,6 @@
-//! Command lines with places for values: `say {text} -o {out.audio}`.
+//! Command lines with placeholders: `say {text} -o {out.audio}`.
 //!
-//! `${NAME}` is the shell's own, and `{{` and `}}` are plain braces.
+//! `${NAME}` is left for the shell, and `{{` and `}}` are plain braces.
 
 /// A piece of a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub enum Piece<'a> {
     Place(&'a str),
 }
 
-/// A brace that opens a place and is not closed.
+/// An opening brace without a closing one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unclosed;
 

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::StageError;
 
-/// What a parameter means for the key of a stage.
+/// The role of a parameter in the key of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Part of the key: another value is other work.
     Content,
-    /// How and where it runs: never part of a key.
+    /// A setting of the run: never part of a key.
     Execution,
     /// The name of an environment variable: its value is never stored or printed.
     Secret,
@@ -52,12 +52,12 @@ pub enum ParameterType {
     Duration,
     /// `"64MB"`, `"12GiB"`.
     Size,
-    /// A file whose content, not whose path, enters the key.
+    /// A file with content that enters the key, and a path that does not.
     File,
     /// A file or folder that a source reads.
     SourcePath,
     List(&'static ParameterType),
-    /// Names of one's own to values of one type.
+    /// User-chosen names with values of one type.
     Map(&'static ParameterType),
     /// A table with these keys.
     Record(&'static [Parameter]),
@@ -67,7 +67,7 @@ pub enum ParameterType {
 #[derive(Clone, Copy, Debug)]
 pub enum Default {
     Required,
-    /// Not there, which the stage can tell.
+    /// Absent, which the stage can detect.
     Absent,
     Text(&'static str),
     Integer(i64),

@@ -1,9 +1,9 @@
-//! Programs that the engine and its stages start, each with all that it starts in turn.
+//! Child programs of the engine and its stages, each with its descendants.
 //!
-//! A program leads a process group of its own. It is reaped after all of its group has ended, and
-//! not before: as long as it can be signalled its process id is not reused. To end the process at
-//! once, with no time for stages to clean up, call [`end_all`]; if the process is killed, the
-//! watcher ends its programs (`watcher`).
+//! A program leads its own process group. It is reaped only after its whole group has ended: as
+//! long as it can be signalled, its process id is not reused. To end the process at once, with no
+//! time for stages to clean up, call [`end_all`]; if the process is killed, the watcher ends its
+//! programs (`watcher`).
 
 mod tree;
 pub mod watcher;
@@ -19,20 +19,20 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 use watcher::Watched;
 
-/// The time that a killed program may take to be gone.
+/// The time that a killed program may take to exit.
 const LAST_BREATH: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(5);
-/// The time that the end of the process waits for a program that is being started.
+/// The time that the end of the process waits for a program that is just starting.
 const START: Duration = Duration::from_millis(300);
 
 struct Register {
     last: u64,
     programs: BTreeMap<u64, Handle>,
-    /// None before the first program, and if nothing can watch.
+    /// None before the first program, and if no watcher can run.
     watched: Option<Watched>,
 }
 
-/// Held while a program is started and not in the register yet.
+/// Held while a program starts and is not registered yet.
 static STARTING: RwLock<()> = RwLock::new(());
 static REGISTER: Mutex<Register> =
     Mutex::new(Register { last: 0, programs: BTreeMap::new(), watched: None });
@@ -58,8 +58,8 @@ pub fn start(command: &mut Command) -> io::Result<Program> {
     Ok(Program { child, handle, number, slot, has_left: false })
 }
 
-/// Ends all that runs. Nothing is started any more: whoever tries to waits for ever, so the
-/// caller has to end the process.
+/// Ends all running programs. Nothing starts any more: a caller that tries to start one waits for
+/// ever, so the process has to end.
 pub fn end_all() {
     let begin = Instant::now();
     while begin.elapsed() < START {
@@ -79,12 +79,12 @@ struct Leader {
     is_reaped: Mutex<bool>,
 }
 
-/// Signals a program from another thread than the one that waits for it.
+/// Signals a program from another thread than the waiting one.
 #[derive(Clone)]
 pub struct Handle(Arc<Leader>);
 
 impl Handle {
-    /// Kills the program and everything that it has started and that is still below it.
+    /// Kills the program and all its descendants that are still below it.
     pub fn end(&self) {
         self.signal(|group| {
             tree::kill(&[group.as_raw_pid()], None);
@@ -93,7 +93,7 @@ impl Handle {
         });
     }
 
-    /// Kills the group alone; once its leader has ended, nothing else can be found.
+    /// Kills only the group; once its leader has ended, nothing else can be found.
     fn end_group(&self) {
         // An empty group is no error.
         self.signal(|group| _ = kill_process_group(group, Signal::KILL));
@@ -104,7 +104,7 @@ impl Handle {
         self.signal(|group| _ = kill_process_group(group, Signal::CONT));
     }
 
-    /// The processor time of the program itself in ticks; none if unknown.
+    /// The processor time of the program itself in ticks; None if unknown.
     pub fn ticks(&self) -> Option<u64> {
         let reaped = self.0.is_reaped.lock().unwrap_or_else(PoisonError::into_inner);
         if *reaped { None } else { tree::ticks(self.0.id) }
@@ -119,7 +119,7 @@ impl Handle {
     }
 }
 
-/// A program with everything that it started. Dropping it kills the rest.
+/// A program with its descendants. Dropping it kills the rest.
 pub struct Program {
     child: Child,
     handle: Handle,
@@ -137,12 +137,12 @@ impl Program {
         self.handle.clone()
     }
 
-    /// Its ends of the pipes that were requested and not taken before.
+    /// The requested pipe ends that were not taken before.
     pub fn pipes(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
         (self.child.stdin.take(), self.child.stdout.take(), self.child.stderr.take())
     }
 
-    /// True when it has ended by itself. Programs that it has started may still be there.
+    /// True if it has exited by itself. Its descendants may still be running.
     ///
     /// # Errors
     ///
@@ -154,7 +154,7 @@ impl Program {
         Ok(waitid(WaitId::Pid(id), how)?.is_some())
     }
 
-    /// Waits until it has ended by itself, but not for longer than this.
+    /// Waits at most this long for it to exit by itself.
     ///
     /// # Errors
     ///
@@ -170,7 +170,7 @@ impl Program {
         }
     }
 
-    /// Kills the rest of it, and says how it ended.
+    /// Kills its descendants, and returns its exit status.
     ///
     /// # Errors
     ///
@@ -182,7 +182,7 @@ impl Program {
     fn leave(&mut self) -> io::Result<ExitStatus> {
         self.has_left = true;
         match self.has_ended()? {
-            // Programs that it started and left running are in its group, or out of reach.
+            // Remaining descendants are in its group, or out of reach.
             true => self.handle.end_group(),
             false => self.handle.end(),
         }

@@ -1,4 +1,4 @@
-//! The stage trait: a description, and a way to open a job that does the work.
+//! The stage trait: a description, and a way to open a job.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -19,61 +19,62 @@ use crate::parameter::Parameters;
 pub trait Stage: Send + Sync {
     fn kind(&self) -> &'static Kind;
 
-    /// Makes ready to work: checks what only the implementation can, loads models.
+    /// Prepares for work: makes the checks that need the implementation, and loads models.
     fn open(&self, setup: Setup, context: &mut dyn Context) -> Result<Job, StageError>;
 }
 
-/// What a job is opened with.
+/// The setup of a job.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Setup {
     /// The name of the stage in the manifest, for messages.
     pub stage: String,
     pub parameters: Parameters,
-    /// The artifacts on the input ports of item stages, by port; several where the port takes many.
+    /// The artifacts on the input ports of item stages, by port; several if the port accepts many.
     pub artifacts: BTreeMap<String, Vec<Fields>>,
     /// The content of `File` parameters, by parameter.
     pub files: BTreeMap<String, Blob>,
     /// The secrets, by parameter. Never stored, never printed.
     pub secrets: BTreeMap<String, String>,
-    /// `cpu`, or `cuda:0`; empty for stages that run in the engine.
+    /// `cpu`, or `cuda:0`; empty for stages in the engine's process.
     pub device: String,
-    /// The longest that one item, or a gather, may take.
+    /// The time limit of one item, or of a gather.
     pub timeout_seconds: Option<f64>,
-    /// What programs that the manifest names see of the environment: where programs and the
-    /// user's own packages are. Workers start no such programs.
+    /// The environment of programs that the manifest names: the paths of programs and the user's
+    /// packages. Workers start no such programs.
     #[serde(skip)]
     pub environment: BTreeMap<String, String>,
-    /// The folder of the manifest, for programs that the manifest names by a relative path.
+    /// The folder of the manifest, for programs with relative paths.
     pub base: String,
 }
 
-/// The three shapes of work.
+/// The three types of work.
 pub enum Job {
     Source(Box<dyn SourceJob>),
     Item(Box<dyn ItemJob>),
     Gather(Box<dyn GatherJob>),
 }
 
-/// What a job may ask of whoever runs it.
+/// The services for a job.
 pub trait Context {
     /// The bytes of a blob, verified against its digest.
     fn read(&mut self, blob: &Blob) -> Result<Bytes, StageError>;
 
     /// A blob that may be too large to be read whole. According to the stat of its file, its bytes
     /// are those of its digest; if it changes while it is open, reading ends with an error.
-    /// [`FileParts::verify`] makes sure, and must be called before anything is made of the bytes.
+    /// [`FileParts::verify`] makes sure, and must be called before the bytes are used for any
+    /// result.
     fn open(&mut self, blob: &Blob) -> Result<Arc<dyn FileParts>, StageError> {
         Ok(Arc::new(self.read(blob)?))
     }
 
-    /// The outcome of an earlier part of this stage, kept under a key of the stage's choice.
+    /// The outcome of an earlier part of this stage, stored under a key that the stage chooses.
     fn recall(&mut self, key: &Digest) -> Result<Option<Fields>, StageError>;
 
-    /// Keeps the outcome of a part, so that a later run with the same key recalls it.
+    /// Stores the outcome of a part, so that a later run with the same key recalls it.
     fn remember(&mut self, key: &Digest, output: Output) -> Result<Fields, StageError>;
 
     /// The first text given under a key in this cache: this text, if there was none before. For
-    /// facts that no input holds, such as the recording with which a file was first seen.
+    /// facts that no input has, such as the recording with which a file was first seen.
     fn remember_first(&mut self, key: &Digest, text: &str) -> Result<String, StageError> {
         const TOLD: &str = "told";
         if let Some(known) = self.recall(key)?.as_ref().and_then(|fields| fields.text(TOLD)) {
@@ -83,65 +84,65 @@ pub trait Context {
         self.remember(key, told).map(|_| text.to_owned())
     }
 
-    /// Stores one object at once. What is made of it, a checkpoint or an output, names it as
-    /// [`NewValue::Kept`], so that a model of gigabytes is never in memory as a whole.
+    /// Stores one object immediately. A checkpoint or an output refers to it as [`NewValue::Kept`],
+    /// so that a model of gigabytes is never in memory as a whole.
     fn keep(&mut self, kind: &str, bytes: Bytes) -> Result<Blob, StageError>;
 
-    /// Makes the state of a training stage durable under the key of the stage: when this
-    /// returns, a run that is killed at any later moment goes on from here. The state before
-    /// it is kept as well, in case this one is damaged.
+    /// Makes the state of a training stage durable under the key of the stage: when this returns, a
+    /// run that is killed later resumes from here. The previous state is kept too, in case this one
+    /// is damaged.
     fn checkpoint(&mut self, state: Output) -> Result<Fields, StageError>;
 
-    /// The newest checkpoint of this stage's key whose objects are all there.
+    /// The newest checkpoint of this stage's key with all objects present.
     fn last_checkpoint(&mut self) -> Result<Option<Fields>, StageError>;
 
-    /// The artifact that this stage gave before its inputs changed, where it is to go on from
-    /// there: see [`crate::catalogue::ON_CHANGE`].
+    /// The artifact of this stage before its inputs changed, if the stage should continue from it:
+    /// see [`crate::catalogue::ON_CHANGE`].
     fn parent(&mut self) -> Result<Option<Fields>, StageError>;
 
-    /// Sets items aside that the stage cannot use, by their place in the data set that arrived on a
-    /// port. A run names and lists them like those of item stages. It is an error, which the stage
-    /// returns, if there are more than the manifest allows: so a stage calls this before it begins
-    /// anything that takes long.
+    /// Quarantines items that the stage cannot use, by their position in the data set on a port. A
+    /// run names and lists them like those of item stages. If there are more than the manifest
+    /// allows, this is an error, which the stage returns: so a stage calls this before any long
+    /// work.
     fn set_aside(&mut self, port: &str, rejects: Vec<(usize, Reject)>) -> Result<(), StageError>;
 
     /// Reports the course of a training before the first step.
     fn begins(&mut self, _course: &Course) {}
 
-    /// Tells figures such as the loss at a step of training. Shown and logged, never a result.
+    /// Reports figures such as the loss at a training step. Shown and logged, never a result.
     fn metrics(&mut self, step: u64, values: &[(&str, f64)]);
 
-    /// Where a stage that works in folders of its own leaves them, with what was said in them,
-    /// when it is replayed for somebody to look at.
+    /// The folder for the stage's working folders and the output in them, when it is replayed for
+    /// inspection.
     fn kept(&mut self) -> Option<Utf8PathBuf> {
         None
     }
 
-    /// A folder for files that are needed while the stage works and are gone after the run.
+    /// A folder for temporary files, which is removed after the run.
     fn scratch(&mut self) -> Result<Utf8PathBuf, StageError> {
         Err(StageError::failed("there is no folder for files here"))
     }
 
-    /// Says how far a long piece of work has come.
+    /// Reports the progress of a long piece of work.
     fn progress(&mut self, done: u64, total: u64);
 
-    /// True when the run has been asked to stop: return `StageError::Stopped` soon. A training
-    /// stage asks before every step, and saves a checkpoint before it returns; from these two the
-    /// engine measures how long before a deadline it has to say so.
+    /// True after a request to stop: return `StageError::Stopped` soon. A training stage asks
+    /// before every step, and saves a checkpoint before it returns; from these two the engine
+    /// measures how long before a deadline the request has to come.
     fn stopping(&mut self) -> bool;
 
-    /// A training asks this before each step, which also shows how long steps take. False if it
-    /// must save and end, since there is no time for one more step, for a validation after it if
-    /// there is to be one, and for a save.
+    /// A training asks this before each step, which also measures the duration of steps. False if
+    /// it must save and end, since there is not enough time for one more step, for a validation
+    /// after it if there is one, and for a save.
     fn may_begin_step(&mut self, validates: bool) -> bool {
         let _ = validates;
         !self.stopping()
     }
 }
 
-/// Works on items; shared by the threads of a pool.
+/// Processes items; shared by the threads of a pool.
 pub trait ItemJob: Send + Sync {
-    /// One result for each item, in order. An error is about the whole batch.
+    /// One result per item, in order. An error concerns the whole batch.
     fn process(
         &self,
         items: &[Item],
@@ -149,7 +150,7 @@ pub trait ItemJob: Send + Sync {
     ) -> Result<Vec<Result<Output, Reject>>, StageError>;
 }
 
-/// Works on whole data sets.
+/// Processes whole data sets.
 pub trait GatherJob: Send {
     fn run(
         &mut self,
@@ -158,19 +159,19 @@ pub trait GatherJob: Send {
     ) -> Result<GatherOutput, StageError>;
 }
 
-/// Reads the world.
+/// Reads external data.
 pub trait SourceJob: Send {
     fn scan(&mut self, world: &mut dyn World) -> Result<SourceOutput, StageError>;
 
-    /// Whether what [`World::files`] says of a file goes into blobs and nowhere else, and no blob
-    /// has the digest of such a file that is not that file. Then new contents of files take the
-    /// place of the old ones in the items, and nothing is scanned.
+    /// True if the answers of [`World::files`] for a file only become blobs, and each such digest
+    /// belongs to that one file. Then new contents of files replace the old ones in the items, and
+    /// nothing is scanned.
     fn passes_files_on(&self) -> bool {
         false
     }
 }
 
-/// A value that a stage has made and that is not yet kept.
+/// A new value of a stage that is not stored yet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum NewValue {
     Text(String),
@@ -179,7 +180,7 @@ pub enum NewValue {
         kind: String,
         bytes: Bytes,
     },
-    /// A value that was there before, blobs included.
+    /// An existing value, blobs included.
     Kept(Value),
 }
 
@@ -194,11 +195,11 @@ impl NewValue {
     }
 }
 
-/// What a stage made of one item, or the content of an artifact: named values.
+/// The output of a stage for one item, or the content of an artifact: named values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Output {
     pub values: Vec<(String, NewValue)>,
-    /// What was noticed, such as `odd-byte` or `quotes replaced`, and how often; summed in reports.
+    /// Notes, such as `odd-byte` or `quotes replaced`, with their counts; summed in reports.
     pub notes: Vec<(String, u64)>,
 }
 
@@ -213,7 +214,7 @@ impl Output {
     }
 }
 
-/// An item of a data set that a stage makes.
+/// An output item of a stage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewItem {
     pub id: String,
@@ -221,7 +222,7 @@ pub struct NewItem {
 }
 
 impl NewItem {
-    /// An item as it was, with all its fields.
+    /// An unchanged item, with all its fields.
     pub fn kept(item: &Item) -> NewItem {
         let keep =
             |(name, value): (&Arc<str>, &Value)| (name.to_string(), NewValue::Kept(value.clone()));
@@ -235,17 +236,16 @@ impl NewItem {
     }
 }
 
-/// The data that arrives on one reference of a port. The stage name is empty if the port does not
-/// read it.
+/// The data of one reference of a port. The stage name is empty if the port does not read it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PortInput {
-    /// With all fields and sorted by id where the port reads everything; else with the fields
-    /// that the port reads, and where it does not read the id, in an order that does not
-    /// depend on it and with empty ids.
+    /// With all fields and sorted by id if the port reads everything; else with the fields that the
+    /// port reads, and if it does not read the id, in an order independent of it and with empty
+    /// ids.
     Dataset {
         stage: String,
         items: Vec<Item>,
-        /// Set aside by that stage, where the port reads that.
+        /// Items quarantined by the upstream stage, if the port reads them.
         rejects: Vec<(String, Reject)>,
     },
     Artifact {
@@ -254,14 +254,14 @@ pub enum PortInput {
     },
 }
 
-/// The inputs of a gather, by port; several where the port takes many.
+/// The inputs of a gather, by port; several if the port accepts many.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct GatherInput {
     pub ports: BTreeMap<String, Vec<PortInput>>,
 }
 
 impl GatherInput {
-    /// The items on a port that takes one data set.
+    /// The items on a port that accepts one data set.
     pub fn items(&self, port: &str) -> Result<&[Item], StageError> {
         match self.ports.get(port).and_then(|inputs| inputs.first()) {
             Some(PortInput::Dataset { items, .. }) => Ok(items),
@@ -269,7 +269,7 @@ impl GatherInput {
         }
     }
 
-    /// The artifact on a port that takes one, if there is any.
+    /// The artifact on a port that accepts one, if there is any.
     pub fn artifact(&self, port: &str) -> Option<&Fields> {
         match self.ports.get(port).and_then(|inputs| inputs.first()) {
             Some(PortInput::Artifact { fields, .. }) => Some(fields),
@@ -297,11 +297,11 @@ impl GatherOutput {
     }
 }
 
-/// What a source found.
+/// The findings of a source.
 #[derive(Clone, Debug, Default)]
 pub struct SourceOutput {
     pub items: Vec<Item>,
-    /// Rows and files that cannot become items, with what names them.
+    /// Rows and files that cannot become items, with their names.
     pub rejects: Vec<(String, Reject)>,
     pub notes: Vec<(String, u64)>,
 }
@@ -340,21 +340,21 @@ impl FileParts for Bytes {
 /// The entries below a folder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listing {
-    /// Everything except folders, sorted, relative to the folder. An entry that is no regular file
-    /// is reported when it is read.
+    /// Everything except folders, sorted, relative to the folder. An entry that is not a regular
+    /// file is reported when it is read.
     pub files: Vec<Utf8PathBuf>,
-    /// Names that no path leads to, and folders that cannot be listed.
+    /// Names without a path, and folders that cannot be listed.
     pub rejects: Vec<(String, Reject)>,
 }
 
-/// The user's files as a source sees them. All that is asked is written down, so that the next
-/// plan knows from the files' stat alone whether the answers would be the same.
+/// The user's files as a source sees them. All questions are recorded, so that the next plan knows
+/// from the files' stat alone if the answers would be the same.
 pub trait World {
-    /// The bytes of one file of many; if it cannot be read, it alone is set aside. Paths are
+    /// The bytes of one file of many; if it cannot be read, only it is quarantined. Paths are
     /// relative to the manifest, or absolute.
     fn read_one(&mut self, path: &Utf8Path) -> Result<Result<Bytes, Reject>, StageError>;
 
-    /// The bytes of a file without which the stage cannot work.
+    /// The bytes of a file that the stage cannot work without.
     fn read(&mut self, path: &Utf8Path) -> Result<Bytes, StageError> {
         self.read_one(path)?.map_err(|reject| StageError::failed(reject.reason))
     }
@@ -371,13 +371,13 @@ pub trait World {
     /// The entries below a folder.
     fn list(&mut self, folder: &Utf8Path) -> Result<Listing, StageError>;
 
-    /// Whether there is such a file.
+    /// Tests if there is such a file.
     fn exists(&mut self, path: &Utf8Path) -> bool;
 
-    /// Digest and size of many files, hashed in parallel where no memo helps.
+    /// Digest and size of many files, hashed in parallel unless they are known.
     fn files(&mut self, paths: &[Utf8PathBuf])
     -> Result<Vec<Result<FileFact, Reject>>, StageError>;
 
-    /// Puts bytes that are no file of their own into the store.
+    /// Stores bytes that have no file of their own.
     fn keep(&mut self, kind: &str, bytes: Bytes) -> Result<Blob, StageError>;
 }

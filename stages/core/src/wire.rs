@@ -1,9 +1,9 @@
-//! The messages between the engine and a worker, and how they lie on the pipe.
+//! The messages between the engine and a worker, and their encoding.
 //!
 //! A frame is the length of the body as 4 bytes little-endian, then the body in postcard. The
-//! engine sends a [`Request`] and answers every [`Question`] that comes before the worker's
-//! last word on it; so one side at a time speaks. A frame longer than [`MAX_FRAME`] is refused
-//! before anything is allocated for it.
+//! engine sends a [`Request`] and answers every [`Question`] before the worker's final reply; so
+//! only one side speaks at a time. A frame longer than [`MAX_FRAME`] is refused before anything is
+//! allocated for it.
 
 use std::io::{self, Read, Write};
 
@@ -30,14 +30,14 @@ pub enum Request {
         device: String,
         threads: u32,
     },
-    /// Opens a job under a number of the engine's choice.
+    /// Opens a job under a number that the engine chooses.
     Open {
         job: u32,
         kind: String,
         version: u32,
         setup: Setup,
     },
-    /// The blobs that the items' declared fields refer to travel along.
+    /// The blobs in the items' declared fields are sent along.
     Process {
         job: u32,
         items: Vec<Item>,
@@ -51,7 +51,7 @@ pub enum Request {
         job: u32,
     },
     Answer(Answer),
-    /// Ends the worker when it has answered.
+    /// Ends the worker after its reply.
     Shutdown,
 }
 
@@ -63,9 +63,9 @@ pub enum Answer {
     /// `None`: ask for the bytes, or send them.
     Path(Option<Utf8PathBuf>),
     Kept(Result<Blob, StageError>),
-    /// To a checkpoint that was made.
+    /// The reply to a saved checkpoint.
     Saved(Result<Fields, StageError>),
-    /// To the questions for the last checkpoint and for the parent.
+    /// The reply to the questions for the last checkpoint and for the parent.
     Found(Result<Option<Fields>, StageError>),
     Stopping(bool),
     SetAside(Result<(), StageError>),
@@ -90,7 +90,7 @@ pub enum Reply {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Question {
     Read(Blob),
-    /// Where a large object lies in a file of its own, if it does.
+    /// The file of a large object, if it has one.
     Find(Blob),
     Recall(Digest),
     Remember(Digest, Output),
@@ -98,7 +98,7 @@ pub enum Question {
         kind: String,
         bytes: Bytes,
     },
-    /// A folder for files in the making.
+    /// A folder for temporary files.
     Staging,
     /// Takes over a file of that folder.
     KeepFile {
@@ -109,7 +109,7 @@ pub enum Question {
     LastCheckpoint,
     Parent,
     Stopping,
-    /// Items of a port, by their place in the input.
+    /// Items of a port, by their position in the input.
     SetAside(String, Vec<(u64, Reject)>),
     /// Asks if there is time for a step of training, and for a validation after it.
     MayBegin {
@@ -127,7 +127,7 @@ pub fn send<M: Serialize>(output: &mut impl Write, message: &M) -> io::Result<()
     output.flush()
 }
 
-/// Reads one message; `None` when the other side has closed the pipe between two frames.
+/// Reads one message; `None` if the other side has closed the pipe between two frames.
 pub fn receive<M: DeserializeOwned>(input: &mut impl Read) -> io::Result<Option<M>> {
     let mut length = [0; 4];
     if !read_head(input, &mut length)? {
@@ -146,7 +146,7 @@ pub fn receive<M: DeserializeOwned>(input: &mut impl Read) -> io::Result<Option<
     postcard::from_bytes(&body).map(Some).map_err(invalid)
 }
 
-/// Fills the head of a frame; false when there is not one byte of it.
+/// Fills the head of a frame; false at the end of the input.
 fn read_head(input: &mut impl Read, head: &mut [u8; 4]) -> io::Result<bool> {
     let mut filled = 0;
     while filled < head.len() {

@@ -1,4 +1,4 @@
-//! The worker's side of the pipe: serves stages until the engine says goodbye.
+//! The worker's side of the pipe: serves stages until the engine ends it.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -17,7 +17,7 @@ use crate::stage::{
 };
 use crate::wire::{Answer, PROTOCOL, Question, Reply, Request, receive, send};
 
-/// What a worker program brings along.
+/// The stages and callbacks of a worker program.
 pub struct Host<'a> {
     /// Name and version, for messages.
     pub program: String,
@@ -147,11 +147,11 @@ pub fn shielded<T>(work: impl FnOnce() -> Result<T, StageError>) -> Result<T, St
     })
 }
 
-/// Asks the engine over the pipe for what it does not have.
+/// A context that asks the engine over the pipe.
 struct PipeContext<'a, 'p> {
     pipe: &'a mut Pipe<'p>,
     blobs: HashMap<Digest, Bytes>,
-    /// How many files were written for the engine.
+    /// The number of files written for the engine.
     written: u64,
 }
 
@@ -177,7 +177,7 @@ impl<'a, 'p> PipeContext<'a, 'p> {
         }
     }
 
-    /// A large object from its file, if it is what it should be. The engine finds out why not.
+    /// A large object from its file, if its digest is right. Otherwise the engine finds the reason.
     fn read_file(&mut self, blob: &Blob) -> Result<Option<Bytes>, StageError> {
         if blob.size < LOOSE_SIZE {
             return Ok(None);
@@ -187,7 +187,7 @@ impl<'a, 'p> PipeContext<'a, 'p> {
         Ok(bytes.filter(|bytes| Digest::of(bytes) == blob.digest))
     }
 
-    /// A large object as a file that the engine takes over; `None` where that does not work.
+    /// A large object as a file that the engine takes over; `None` if that fails.
     fn keep_file(&mut self, kind: &str, bytes: &Bytes) -> Result<Option<Blob>, StageError> {
         if (bytes.len() as u64) < LOOSE_SIZE {
             return Ok(None);
@@ -197,7 +197,7 @@ impl<'a, 'p> PipeContext<'a, 'p> {
         let path = staging.join(format!("object-{}", self.written));
         let file = RealFs.open(&path, Open::CreateNew);
         if file.and_then(|file| file.write_all_at(bytes, 0)).is_err() {
-            // The engine is to find out what is wrong with the disk.
+            // The engine will find the problem of the disk.
             let _ = RealFs.remove_file(&path);
             return Ok(None);
         }
@@ -207,7 +207,7 @@ impl<'a, 'p> PipeContext<'a, 'p> {
         }
     }
 
-    /// Sends what is large ahead, object by object, so that no message holds a whole model.
+    /// Sends large objects ahead, one by one, so that no message contains a whole model.
     fn settled(&mut self, mut output: Output) -> Result<Output, StageError> {
         self.settle(&mut output.values)?;
         Ok(output)

@@ -1,6 +1,6 @@
-//! Writes one file of each format into a folder, for `fixtures/check_samples.py` to read with
-//! the libraries of the original projects.
-// An example is no library: it may touch files as it likes.
+//! Writes one file of each format into a folder, for `fixtures/check_samples.py` to read with the
+//! libraries of the original projects.
+// An example may access files directly.
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;

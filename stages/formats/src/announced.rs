@@ -1,4 +1,4 @@
-//! The tensors that the head of a file announces, and which of them comes next.
+//! The tensors in the header of a file that is being written, and the next one to write.
 
 use crate::error::FormatError;
 use crate::tensor::{Tensor, TensorInfo};
@@ -33,7 +33,7 @@ impl Announced {
         Ok(self.next - 1)
     }
 
-    /// An error when a tensor was not written.
+    /// An error if a tensor was not written.
     pub fn finish(&self) -> Result<(), FormatError> {
         match self.tensors.get(self.next) {
             None => Ok(()),

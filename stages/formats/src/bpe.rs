@@ -1,8 +1,8 @@
-//! The byte-level tokenizer of Fish Speech: pieces of text by a pattern, byte pairs merged by
-//! rank as tiktoken does it, and special tokens with ids behind the ranks.
+//! The byte-level tokenizer of Fish Speech: text is split by a pattern, byte pairs are merged by
+//! rank as in tiktoken, and special tokens have ids after the ranks.
 //!
-//! What a user wrote must not turn into special tokens: it is encoded with
-//! [`Specials::Escaped`], and only prompts of our own with [`Specials::Allowed`].
+//! Text of users must not become special tokens: it is encoded with [`Specials::Escaped`], and only
+//! our own prompts with [`Specials::Allowed`].
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -16,8 +16,8 @@ use crate::error::FormatError;
 const RANKS: &str = "tokenizer.tiktoken";
 const SPECIALS: &str = "special_tokens.json";
 
-/// The alternatives that cut text into pieces, in order. The one before the last is not the
-/// look-ahead that it resembles: it wants the characters `?!`, as in the original.
+/// The alternatives that split text, in order. The one before the last is not the look-ahead that
+/// it resembles: it matches the characters `?!`, as in the original.
 const PATTERN: &str = concat!(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)",
     r"|\p{P}",
@@ -29,20 +29,20 @@ const PATTERN: &str = concat!(
     r"|\s+",
 );
 
-/// The original encodes longer texts in parts of so many characters, and so do we.
+/// The original encodes longer texts in parts of this number of characters, and so do we.
 const PART: usize = 400_000;
-/// A token of real vocabularies has some hundred bytes.
+/// Tokens of real vocabularies have at most some hundred bytes.
 const LONGEST_TOKEN: usize = 4096;
 const MOST_TOKENS: usize = 1 << 20;
 /// Limit on the bytes of all special tokens: searching for them needs fifty times the memory.
 const MOST_SPECIALS: usize = 1 << 20;
 
-/// How the names of special tokens within a text are taken.
+/// The treatment of names of special tokens within a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Specials {
-    /// As the tokens they name.
+    /// They become the tokens that they name.
     Allowed,
-    /// As any other text.
+    /// They are encoded like any other text.
     Escaped,
 }
 
@@ -58,8 +58,8 @@ pub struct Bpe {
 }
 
 impl Bpe {
-    /// From the two files of a model. Of `special_tokens.json` only the order of the keys
-    /// counts, as in the original: the ids are given anew from the end of the ranks.
+    /// Reads the two files of a model. Only the order of the keys in `special_tokens.json` counts,
+    /// as in the original: ids are assigned from the end of the ranks.
     pub fn read(ranks: &[u8], specials: &[u8]) -> Result<Bpe, FormatError> {
         if specials.len() > MOST_SPECIALS {
             let message = format!("{} bytes, of {MOST_SPECIALS} at most", specials.len());
@@ -70,7 +70,7 @@ impl Bpe {
         Bpe::new(ranks, map.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// From the lines of `tokenizer.tiktoken` and the special tokens in the order of their ids.
+    /// From the lines of `tokenizer.tiktoken`, and the special tokens in the order of their ids.
     pub fn new(ranks: &[u8], specials: Vec<String>) -> Result<Bpe, FormatError> {
         let mut tokens = read_ranks(ranks)?;
         let longest = tokens.iter().map(|token| token.len()).max().unwrap_or(0);
@@ -101,12 +101,12 @@ impl Bpe {
         })
     }
 
-    /// Ids altogether, special tokens included.
+    /// The number of ids, special tokens included.
     pub fn size(&self) -> usize {
         self.tokens.len()
     }
 
-    /// Ids that are no special tokens.
+    /// The number of ids that are not special tokens.
     pub fn ranks(&self) -> usize {
         self.ranks.len()
     }
@@ -150,10 +150,10 @@ impl Bpe {
         }
     }
 
-    /// Merges the pair with the lowest rank, the leftmost of equals, until none is left.
+    /// Merges the pair with the lowest rank, leftmost first, until none is left.
     ///
     /// A heap keeps this from being quadratic in the length of the piece, which a text without
-    /// spaces decides.
+    /// spaces determines.
     fn merge(&self, piece: &[u8], ids: &mut Vec<u32>) {
         let mut parts = Parts::new(piece.len());
         let mut pairs = BinaryHeap::with_capacity(piece.len());
@@ -161,7 +161,7 @@ impl Bpe {
             pairs.extend(self.pair(piece, start, start + 2));
         }
         while let Some(Reverse((_, start, end))) = pairs.pop() {
-            // A pair that has meanwhile been merged with a neighbour is another one now.
+            // A pair that has meanwhile been merged with a neighbour is no longer valid.
             if !parts.is_pair(start, end) {
                 continue;
             }
@@ -173,7 +173,7 @@ impl Bpe {
                 pairs.extend(self.pair(piece, before, end));
             }
         }
-        // Every single byte has a rank, and only what has one was joined.
+        // Every single byte has a rank, and only pairs with one were merged.
         ids.extend(parts.ranges().filter_map(|(start, end)| self.ranks.get(&piece[start..end])));
     }
 
@@ -182,7 +182,7 @@ impl Bpe {
         self.ranks.get(bytes).map(|rank| Reverse((*rank, start, end)))
     }
 
-    /// The bytes that ids stand for, which may end within a character.
+    /// The bytes of ids; they may end within a character.
     pub fn decode_bytes(&self, ids: &[u32]) -> Result<Vec<u8>, FormatError> {
         let mut bytes = Vec::new();
         for id in ids {
@@ -194,16 +194,16 @@ impl Bpe {
         Ok(bytes)
     }
 
-    /// As text; what is no text is replaced by the character for that.
+    /// As text; invalid UTF-8 becomes the replacement character.
     pub fn decode(&self, ids: &[u32]) -> Result<String, FormatError> {
         Ok(String::from_utf8_lossy(&self.decode_bytes(ids)?).into_owned())
     }
 }
 
-/// The parts of a piece, as a list linked by the places where they begin.
+/// The parts of a piece, as a list linked by their start positions.
 struct Parts {
-    /// By the start of a part: its end, and the start of the part before it. An end of zero
-    /// says that no part begins there any more.
+    /// For each start of a part: its end, and the start of the previous part. An end of zero means
+    /// that no part starts there any more.
     ends: Vec<usize>,
     before: Vec<usize>,
 }
@@ -216,7 +216,7 @@ impl Parts {
         Parts { ends: (1..=length).collect(), before }
     }
 
-    /// Where the part that begins behind so many bytes ends.
+    /// The end of the part that starts after this number of bytes.
     fn end_behind(&self, start: usize) -> Option<usize> {
         self.ends.get(start).copied()
     }
@@ -230,7 +230,7 @@ impl Parts {
         Some(self.before[start]).filter(|before| *before != NOTHING)
     }
 
-    /// Joins a part with the one behind it.
+    /// Merges a part with the next one.
     fn join(&mut self, start: usize) {
         let middle = self.ends[start];
         let end = self.ends[middle];
@@ -287,7 +287,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// The single bytes, and these tokens behind them.
+    /// The single bytes, followed by these tokens.
     fn lines(tokens: &[&str]) -> String {
         let single = (0..=255u8).map(|byte| vec![byte]);
         let all = single.chain(tokens.iter().map(|token| token.as_bytes().to_vec()));
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(error, "the tokenizer has no token 256: its ids end at 256");
     }
 
-    /// Quadratic work would take hours here.
+    /// A quadratic algorithm would take hours here.
     #[test]
     fn a_text_without_spaces_is_merged_in_reasonable_time() {
         let bpe = bpe(&["aa", "aaaa", "aaaaaaaa"], &[]);

@@ -1,9 +1,9 @@
-//! A checkpoint as an item of a data set, and the file that names all that belongs to it.
+//! A checkpoint as an item of a data set, and the file that lists its parts.
 //!
-//! The item has the fields of a model or of adapters, each tensor one of them, which is what
-//! keeps the tensors in the store. The file in [`WEIGHTS`] lists the same fields by their
-//! digests: a stage that reads it alone is keyed by the whole checkpoint, and need not carry
-//! hundreds of fields through the pipeline.
+//! The item has the fields of a model or of adapters, each tensor one of them, which keeps the
+//! tensors in the store. The file in [`WEIGHTS`] lists the same fields by their digests: a stage
+//! that reads only this file is keyed by the whole checkpoint, and need not carry hundreds of
+//! fields through the pipeline.
 
 use stage_core::{Fields, NewItem, NewValue, Value};
 
@@ -13,7 +13,7 @@ use crate::error::FormatError;
 pub const WEIGHTS: &str = "weights";
 /// The training step that the checkpoint was taken after.
 pub const STEP: &str = "step";
-/// The loss on held-out clips, where it was measured.
+/// The loss on held-out clips, if it was measured.
 pub const HELD_OUT: &str = "held_out";
 
 /// The kind of the blobs in [`WEIGHTS`].
@@ -21,11 +21,11 @@ pub const WEIGHTS_KIND: &str = "model/weights";
 
 const FORMAT: &str = "weights";
 
-/// The item of a checkpoint, from the fields of its model, of which all blobs are stored.
+/// The item of a checkpoint, from the fields of its model with all blobs stored.
 ///
 /// # Errors
 ///
-/// When a value has not been stored yet.
+/// If a value has not been stored yet.
 pub fn item(
     step: u64,
     held_out: Option<f64>,
@@ -55,11 +55,11 @@ fn write(model: &[(String, NewValue)]) -> Result<Vec<u8>, FormatError> {
     serde_json::to_vec(&fields).map_err(|error| FormatError::unwritable(FORMAT, error.to_string()))
 }
 
-/// The fields that a file of the kind [`WEIGHTS_KIND`] lists.
+/// The fields listed in a file of the kind [`WEIGHTS_KIND`].
 ///
 /// # Errors
 ///
-/// When the bytes are no such file.
+/// If the bytes are not such a file.
 pub fn read(bytes: &[u8]) -> Result<Fields, FormatError> {
     serde_json::from_slice(bytes).map_err(|error| FormatError::damaged(FORMAT, error.to_string()))
 }

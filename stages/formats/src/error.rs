@@ -1,27 +1,27 @@
-//! What can go wrong with files of other projects.
+//! Errors of reading and writing files of other projects.
 
 use cache::fs::FsError;
 use stage_core::StageError;
 use stage_core::escape::clean;
 
-/// Messages contain names and texts of foreign files, so each is escaped: it cannot command a
-/// terminal or begin another line.
+/// Messages contain names and texts of external files, so each is escaped: it cannot control a
+/// terminal or start another line.
 #[derive(Debug, thiserror::Error)]
 pub enum FormatError {
-    /// The bytes are not what the format says.
+    /// The bytes violate the format.
     #[error("the {format} file cannot be read: {}", clean(.message))]
     Damaged { format: &'static str, message: String },
-    /// The bytes may be right, but ask for more than a real file would.
+    /// The bytes may be valid, but ask for more than a real file would.
     #[error("the {format} file is refused: {}", clean(.message))]
     TooMuch { format: &'static str, message: String },
-    /// A form that this reader does not know.
+    /// A variant that this reader does not support.
     #[error("{}", clean(.message))]
     Unsupported { message: String },
     #[error("the tensor `{}` cannot be used: {}", clean(.name), clean(.message))]
     Tensor { name: String, message: String },
     #[error("there is no tensor `{}`{hint}", clean(.name))]
     Missing { name: String, hint: String },
-    /// What was asked to be written does not fit together.
+    /// The values to write do not fit together.
     #[error("the {format} file cannot be written: {}", clean(.message))]
     Unwritable { format: &'static str, message: String },
     #[error("the {format} file cannot be written: {source}")]
@@ -34,12 +34,12 @@ pub enum FormatError {
 }
 
 impl FormatError {
-    /// As the error of a stage, of the file or tensor of this name.
+    /// As the error of a stage, for the file or tensor of this name.
     pub fn of(self, name: &str) -> StageError {
         self.told(format!("`{name}`: {self}"))
     }
 
-    /// A fault of the machine is no fault of the file.
+    /// A machine fault is no fault of the file.
     fn told(&self, message: String) -> StageError {
         match self {
             FormatError::File { error } => StageError::of_io(message, &error.source),

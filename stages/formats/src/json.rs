@@ -5,7 +5,7 @@ use stage_core::StageError;
 /// The kind of blobs that hold JSON.
 pub const JSON: &str = "application/json";
 
-/// Written with sorted keys and a line end, so that equal content is equal bytes.
+/// Written with sorted keys and a final line break, so that equal content is equal bytes.
 pub fn to_json(value: &impl serde::Serialize) -> Result<Vec<u8>, StageError> {
     let failed =
         |error: serde_json::Error| StageError::failed(format!("cannot write JSON: {error}"));

@@ -1,7 +1,7 @@
-//! Files of the original projects: weights, tokenizers, token arrays, training shards and
-//! event files. Every reader here takes hostile bytes: it gives values or an error, runs
-//! nothing, and asks for no more memory than the file itself accounts for. Files of weights are
-//! read in parts: their directory first, and then one tensor at a time.
+//! Files of the original projects: weights, tokenizers, token arrays, training shards and event
+//! files. Every reader accepts hostile bytes: it returns values or an error, runs nothing, and uses
+//! no more memory than the file justifies. Weight files are read in parts: first their directory,
+//! then one tensor at a time.
 
 mod announced;
 pub mod bpe;

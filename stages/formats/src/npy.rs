@@ -19,13 +19,13 @@ pub struct FloatArray {
     pub values: Vec<f32>,
 }
 
-/// Width of the integers that are written.
+/// The width of written integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Width {
-    /// Tokens as this project keeps them.
+    /// Tokens as this project stores them.
     U16,
     I32,
-    /// What the tools of Fish Speech write and read.
+    /// The format that the tools of Fish Speech write and read.
     #[default]
     I64,
 }
@@ -60,7 +60,7 @@ const MAGIC: &[u8] = b"\x93NUMPY\x01\x00";
 /// The data begins at a multiple of this.
 const ALIGNMENT: usize = 64;
 const MAX_HEADER_BYTES: usize = 1 << 16;
-/// Nesting that a header needs is two; the parser behind it recurses.
+/// A header needs a nesting of two; its parser recurses.
 const MAX_BRACKETS: usize = 16;
 
 /// Reads an array of integers of any width and byte order.
@@ -86,7 +86,7 @@ pub fn read_floats(bytes: &[u8]) -> Result<FloatArray, NpyError> {
     Ok(FloatArray { shape: file.shape().to_vec(), values })
 }
 
-/// The header, and the bytes behind it.
+/// The header, and the bytes after it.
 fn open(bytes: &[u8]) -> Result<(NpyFile<&[u8]>, &[u8]), NpyError> {
     let data_at = check_header(bytes)?;
     let file =
@@ -105,7 +105,7 @@ fn check_length(file: &NpyFile<&[u8]>, width: u64, data: &[u8]) -> Result<(), Np
     }
 }
 
-/// Writes an array to the byte as NumPy does.
+/// Writes an array with the same bytes as NumPy.
 pub fn write(array: &IntArray, width: Width) -> Result<Vec<u8>, NpyError> {
     let shape = array.shape.as_slice();
     check_shape(shape, array.values.len())?;
@@ -118,7 +118,7 @@ pub fn write(array: &IntArray, width: Width) -> Result<Vec<u8>, NpyError> {
     }
 }
 
-/// Writes an array of floats to the byte as NumPy does.
+/// Writes an array of floats with the same bytes as NumPy.
 pub fn write_floats(array: &FloatArray) -> Result<Vec<u8>, NpyError> {
     check_shape(&array.shape, array.values.len())?;
     Ok(file("<f4", &array.shape, f32::to_le_bytes, &array.values))
@@ -137,7 +137,7 @@ fn narrow<T: TryFrom<i64>>(array: &IntArray, into: &str) -> Result<Vec<T>, NpyEr
     narrow.map_err(|_| NpyError::NotIntegers { found: format!("values beyond {into}") })
 }
 
-/// The library behind the reader writes another header than NumPy, with the same meaning.
+/// The library used for reading writes another header than NumPy, with the same meaning.
 fn file<T: Copy, const N: usize>(
     dtype: &str,
     shape: &[u64],
@@ -150,7 +150,7 @@ fn file<T: Copy, const N: usize>(
     let mut header =
         format!("{{'descr': '{dtype}', 'fortran_order': False, 'shape': ({shape}{comma}), }}");
     let before = MAGIC.len() + 2;
-    // A line end, before which spaces fill the header up.
+    // A line break, preceded by spaces that pad the header.
     let end = (before + header.len() + 1).next_multiple_of(ALIGNMENT);
     header.push_str(&" ".repeat(end - before - header.len() - 1));
     header.push('\n');
@@ -161,10 +161,10 @@ fn file<T: Copy, const N: usize>(
     file
 }
 
-/// Bounds what the header can ask of its parser; returns where the data begins.
+/// Bounds the work of the header's parser; returns the offset of the data.
 ///
 /// The parser allocates what the header's length says, recurses into brackets and multiplies the
-/// dimensions unchecked, so that all three are looked at here first.
+/// dimensions unchecked, so all three are checked here first.
 fn check_header(bytes: &[u8]) -> Result<usize, NpyError> {
     let damaged = |message: &str| NpyError::Header { message: message.to_owned() };
     let (length, start) = match bytes {
@@ -196,7 +196,7 @@ fn check_header(bytes: &[u8]) -> Result<usize, NpyError> {
     }
 }
 
-/// Bytes of an integer, and whether it has a sign.
+/// The size of an integer in bytes, and whether it is signed.
 fn integer_width(dtype: &DType) -> Result<(u64, bool), NpyError> {
     let refused = || NpyError::NotIntegers { found: dtype.descr() };
     let DType::Plain(kind) = dtype else { return Err(refused()) };

@@ -83,7 +83,7 @@ impl Parts {
         }
     }
 
-    /// This number of bytes, or none if the file ends before.
+    /// This number of bytes, or None if the file ends before.
     pub fn exactly(
         &self,
         format: &'static str,

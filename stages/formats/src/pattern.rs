@@ -1,6 +1,6 @@
-//! Names that are told by patterns.
+//! Patterns for names.
 
-/// Whether a name fits a pattern, in which `*` stands for any characters.
+/// Tests if a name matches a pattern, in which `*` means any characters.
 pub fn is_match(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

@@ -1,13 +1,13 @@
 //! A restricted reader of Python pickles, which builds a description and runs nothing.
 //!
-//! A pickle is a program for a small stack machine whose opcodes can import and call anything.
-//! Here an import stays a name, a call stays a callee with its arguments, and the result is a
-//! graph of [`Node`]s in one arena: a pickle may refer to one value many times, or to a value
-//! from within itself, and neither costs memory or recursion here. Those who walk the graph
-//! bound their own walk.
+//! A pickle is a program for a small stack machine with opcodes that can import and call anything.
+//! Here an import stays a name, a call stays a callee with its arguments, and the result is a graph
+//! of [`Node`]s in one arena: a pickle may refer to one value many times, or to a value from within
+//! itself, and neither costs memory or recursion here. Code that walks the graph bounds its own
+//! walk.
 //!
-//! Protocols 2 to 5 are read, without the opcodes that only older ones used. The program is
-//! interpreted while it is read, so that only the beginning of an invalid one is looked at.
+//! Protocols 2 to 5 are supported, without the opcodes that only older ones used. The program is
+//! interpreted while it is read, so that only the beginning of an invalid one is read.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Read};
@@ -16,20 +16,20 @@ use crate::error::FormatError;
 
 pub(crate) const FORMAT: &str = "pickle";
 
-/// Values of one pickle, at most; far more than any checkpoint has.
+/// The largest number of values in one pickle; far more than any checkpoint has.
 const MAX_NODES: usize = 2 << 20;
 /// Limit on the entries of all lists, tuples, sets and dictionaries together.
 const MAX_HELD: usize = 4 * MAX_NODES;
-/// Open marks, at most; real pickles nest a handful deep.
+/// The largest number of open marks; real pickles have a handful.
 const MAX_MARKS: usize = 10_000;
 /// Limit on the bytes in the name of a module or of an import.
 const MAX_LINE: u64 = 4096;
 
-/// The place of a value in its [`Pickle`].
+/// The index of a value in its [`Pickle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeId(u32);
 
-/// A value, or what describes how one would have been made.
+/// A value, or a description of the way to make it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Node {
     None,
@@ -42,20 +42,20 @@ pub enum Node {
     Tuple(Vec<NodeId>),
     Set(Vec<NodeId>),
     Dict(Vec<(NodeId, NodeId)>),
-    /// An import that was not made.
+    /// An import that was not executed.
     Global {
         module: NodeId,
         name: NodeId,
     },
-    /// A call that was not made; what was later put into its result is behind `state`.
+    /// A call that was not executed; `state` has what was later put into its result.
     Call {
         callee: NodeId,
         arguments: NodeId,
         state: Vec<NodeId>,
     },
-    /// A reference to something outside of the pickle, such as a storage.
+    /// A reference to something outside the pickle, such as a storage.
     Persistent(NodeId),
-    /// An integer beyond 64 bits.
+    /// An integer of more than 64 bits.
     Huge,
 }
 
@@ -67,12 +67,12 @@ pub struct Pickle {
 }
 
 impl Pickle {
-    /// Reads one pickle; what follows its end is not looked at.
+    /// Reads one pickle; bytes after its end are ignored.
     pub fn read(mut bytes: &[u8]) -> Result<Pickle, FormatError> {
         Pickle::read_from(&mut bytes)
     }
 
-    /// The same for a pickle that comes in pieces.
+    /// The same for a pickle that arrives in pieces.
     pub fn read_from(program: &mut dyn BufRead) -> Result<Pickle, FormatError> {
         let mut machine = Machine::new(program);
         let root = machine.run()?;
@@ -114,7 +114,7 @@ impl Pickle {
         }
     }
 
-    /// An integer that is no negative number.
+    /// A non-negative integer.
     pub fn size(&self, id: NodeId) -> Option<usize> {
         match self.node(id) {
             Node::Int(number) => usize::try_from(*number).ok(),
@@ -122,7 +122,7 @@ impl Pickle {
         }
     }
 
-    /// A tuple or list of integers that are no negative numbers.
+    /// A tuple or list of non-negative integers.
     pub fn sizes(&self, id: NodeId) -> Option<Vec<usize>> {
         match self.node(id) {
             Node::Tuple(items) | Node::List(items) => {
@@ -133,13 +133,13 @@ impl Pickle {
     }
 }
 
-/// The stack machine. An opcode adds a node or two and an entry to the stack, and copies nothing
-/// that was there before, so that memory is in proportion to the bytes that are read.
+/// The stack machine. An opcode adds one or two nodes and an entry to the stack, and copies no
+/// existing one, so that memory is proportional to the bytes read.
 struct Machine<'a> {
     program: &'a mut dyn BufRead,
     at: u64,
     nodes: Vec<Node>,
-    /// The entries of all nodes together.
+    /// The number of entries of all nodes together.
     held: usize,
     stack: Vec<NodeId>,
     /// Heights of the stack at the marks.
@@ -166,7 +166,7 @@ impl<'a> Machine<'a> {
         Machine { program, at: 0, nodes, held: 0, stack, marks, memo: HashMap::new() }
     }
 
-    /// Runs to the end of the program, and gives the value on top of the stack.
+    /// Runs to the end of the program, and returns the value on top of the stack.
     fn run(&mut self) -> Outcome<NodeId> {
         loop {
             let opcode = self.byte()?;
@@ -180,7 +180,7 @@ impl<'a> Machine<'a> {
     fn step(&mut self, opcode: u8) -> Outcome<()> {
         match opcode {
             0x80 => self.protocol(),
-            // The length of a frame only helps those who read from a pipe.
+            // The length of a frame only helps readers of a pipe.
             0x95 => self.take(8).map(drop),
             b'(' => self.mark(),
             b'0' => self.pop().map(drop),
@@ -250,7 +250,7 @@ impl<'a> Machine<'a> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    /// A length of so many bytes, little-endian.
+    /// A little-endian length of this width in bytes.
     fn length(&mut self, width: usize) -> Outcome<usize> {
         let mut wide = [0; 8];
         for byte in &mut wide[..width] {
@@ -318,7 +318,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The lowest place of the stack that may be taken: what lies below a mark is out of reach.
+    /// The lowest position of the stack that may be popped: values below a mark are out of reach.
     fn floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }
@@ -389,11 +389,12 @@ impl<'a> Machine<'a> {
         };
         let length = self.length(width)?;
         let bytes = self.take(length)?;
-        // Texts of Python 2 may be any bytes.
+        // Strings of Python 2 may be any bytes.
         let node = match (opcode, String::from_utf8(bytes)) {
             (_, Ok(text)) => Node::Text(text),
             (b'T' | b'U', Err(error)) => Node::Bytes(error.into_bytes()),
-            // Python writes half of a surrogate pair, which no Rust text holds, in this form.
+            // Python writes half of a surrogate pair, which no Rust string can contain, in this
+            // form.
             (_, Err(_)) => return Err(self.damaged("a text is no UTF-8")),
         };
         self.push(node)
@@ -487,10 +488,10 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Writes down a call. An ordered dictionary becomes a dictionary: it is filled afterwards.
+    /// Records a call. An ordered dictionary becomes a dictionary, which is filled afterwards.
     fn call(&mut self, opcode: u8) -> Outcome<()> {
         if opcode == 0x92 {
-            // Arguments by name.
+            // Keyword arguments.
             self.pop()?;
         }
         let (arguments, callee) = (self.pop()?, self.pop()?);
@@ -507,7 +508,7 @@ impl<'a> Machine<'a> {
         })
     }
 
-    /// The attributes of an object. Those of dictionaries say nothing of their content.
+    /// The attributes of an object. Those of dictionaries say nothing about their content.
     fn build(&mut self) -> Outcome<()> {
         self.hold(1)?;
         let given = self.pop()?;
@@ -561,7 +562,7 @@ fn long(bytes: &[u8]) -> Node {
             None => return Node::Huge,
         }
     }
-    // More than eight bytes fit only where the ninth agrees with the sign of the eighth.
+    // More than eight bytes fit only if the ninth agrees with the sign of the eighth.
     match bytes.len() > 8 && (wide[7] & 0x80 == 0) != (sign == 0) {
         true => Node::Huge,
         false => Node::Int(i64::from_le_bytes(wide)),

@@ -1,5 +1,5 @@
-//! Matrices as grey pictures, to be looked at: what grows upwards in a plot is turned upside down,
-//! since a file begins with its top line.
+//! Matrices as greyscale pictures: rows that grow upwards in a plot are flipped, since a file
+//! begins with its top line.
 
 use png::{BitDepth, ColorType, Encoder, EncodingError};
 
@@ -8,7 +8,7 @@ use crate::tensorboard::Image;
 
 const FORMAT: &str = "PNG";
 
-/// A grey picture as a whole `.png` file. The same values give the same bytes.
+/// A greyscale picture as a complete `.png` file. The same values give the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Picture {
     width: u32,
@@ -17,8 +17,7 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// Lines of `width` values each, from 0 (black) to 255 (white); the first one is drawn at the
-    /// bottom.
+    /// Lines of `width` values each, from 0 (black) to 255 (white); the first one is at the bottom.
     pub fn draw(width: usize, values: &[u8]) -> Result<Picture, FormatError> {
         let lines = values.chunks_exact(width.max(1));
         let size = (u32::try_from(width), u32::try_from(lines.len()));
@@ -34,7 +33,7 @@ impl Picture {
         Ok(Picture { width, height, png })
     }
 
-    /// As an event file takes it.
+    /// The picture for an event file.
     pub fn image(&self) -> Image<'_> {
         Image { width: self.width, height: self.height, channels: 1, png: &self.png }
     }

@@ -1,20 +1,20 @@
 //! The training shards of Fish Speech, `.protos`.
 //!
 //! A file is a sequence of records: the length as four bytes, little-endian, and one `TextData`
-//! message, which holds the sentences of a speaker. The messages are those of the package
-//! `text_data` (proto3); the numbers 2 of `Sentence` and 3 of `TextData` are not used there.
-//! The format has no place for the id of a clip: reading a shard gives none.
+//! message, which has the sentences of a speaker. The messages are those of the package `text_data`
+//! (proto3); the numbers 2 of `Sentence` and 3 of `TextData` are unused there. The format has no
+//! field for the id of a clip, so reading a shard returns none.
 
 use prost::Message;
 
-/// One codebook: a token for each frame.
+/// One codebook: a token per frame.
 #[derive(Clone, PartialEq, Message)]
 pub struct Semantics {
     #[prost(uint32, repeated, tag = "1")]
     pub values: Vec<u32>,
 }
 
-/// A clip: its transcripts, of which training draws one, and a row for each codebook.
+/// A clip: its transcripts, from which training draws one, and a row per codebook.
 #[derive(Clone, PartialEq, Message)]
 pub struct Sentence {
     #[prost(string, repeated, tag = "1")]
@@ -34,10 +34,10 @@ pub struct TextData {
     pub sentences: Vec<Sentence>,
 }
 
-/// What the tools of Fish Speech call clips that lie in speaker folders.
+/// The name that the tools of Fish Speech use for clips in speaker folders.
 pub const FOLDER: &str = "folder";
 
-/// Why records cannot be written, or a shard not be read.
+/// Errors of writing records and reading shards.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProtosError {
     #[error("a record of {bytes} bytes is too long for the format")]

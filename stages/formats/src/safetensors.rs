@@ -1,5 +1,5 @@
-//! Files in the safetensors format: a reader that takes the header and then one tensor at a time,
-//! as a view if the file is in memory, and a writer that takes one tensor at a time.
+//! Files in the safetensors format: a reader for the header and then one tensor at a time, as a
+//! view if the file is in memory, and a writer for one tensor at a time.
 
 mod header;
 
@@ -16,12 +16,12 @@ use crate::parts::Parts;
 use crate::tensor::{Dtype, Tensor, TensorInfo};
 
 const FORMAT: &str = "safetensors";
-/// The data begins at a multiple of this.
+/// The alignment of the data.
 const ALIGNMENT: usize = 8;
-/// The key of the header that is no tensor.
+/// The key of the header that is not a tensor.
 const METADATA: &str = "__metadata__";
 
-/// A file, of which only the header has been looked at.
+/// A file; only its header has been read.
 #[derive(Clone, Debug)]
 pub struct SafetensorsFile {
     parts: Parts,
@@ -30,7 +30,7 @@ pub struct SafetensorsFile {
 }
 
 impl SafetensorsFile {
-    /// Maps a file, which nobody may change meanwhile.
+    /// Maps a file, which must not change meanwhile.
     pub fn open(fs: &dyn Fs, path: &Utf8Path) -> Result<SafetensorsFile, FormatError> {
         SafetensorsFile::read(fs.map(path)?)
     }
@@ -46,12 +46,12 @@ impl SafetensorsFile {
         self.tensors.iter().map(|(name, (info, _))| (name.as_str(), info))
     }
 
-    /// What the file says of itself.
+    /// The metadata of the file.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
     }
 
-    /// A view of the file if that is in memory.
+    /// A view of the file if it is in memory.
     pub fn tensor(&self, name: &str) -> Result<Tensor, FormatError> {
         let (info, start) = self.tensors.get(name).ok_or_else(|| FormatError::Missing {
             name: name.to_owned(),
@@ -63,7 +63,7 @@ impl SafetensorsFile {
     }
 }
 
-/// The whole file of a few tensors, in memory. The same tensors give the same bytes.
+/// A complete file of a few tensors, in memory. The same tensors give the same bytes.
 pub fn write<'a>(
     tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
 ) -> Result<Vec<u8>, FormatError> {
@@ -76,7 +76,7 @@ pub fn write<'a>(
     writer.finish()
 }
 
-/// Writes a file whose tensors come one after the other, in the order that [`Self::order`] says.
+/// Writes a file tensor by tensor, in the order of [`Self::order`].
 #[derive(Debug)]
 pub struct SafetensorsWriter<W> {
     sink: W,
@@ -84,7 +84,7 @@ pub struct SafetensorsWriter<W> {
 }
 
 impl<W: Write> SafetensorsWriter<W> {
-    /// Writes the header. Larger elements come first, so that all lie aligned.
+    /// Writes the header. Larger elements come first, so that all are aligned.
     pub fn new(
         mut sink: W,
         tensors: BTreeMap<String, TensorInfo>,
@@ -108,7 +108,7 @@ impl<W: Write> SafetensorsWriter<W> {
         put(&mut self.sink, tensor.data())
     }
 
-    /// Gives the sink back; an error when tensors are missing.
+    /// Returns the sink; an error if tensors are missing.
     pub fn finish(self) -> Result<W, FormatError> {
         self.tensors.finish()?;
         Ok(self.sink)
@@ -142,7 +142,7 @@ fn header_of(
         header.insert(name.clone(), entry);
         start = end;
     }
-    // Texts and numbers always become JSON.
+    // Texts and numbers can always be written as JSON.
     let mut header = serde_json::to_vec(&header).unwrap_or_default();
     header.resize(header.len().next_multiple_of(ALIGNMENT), b' ');
     Ok(header)

@@ -1,14 +1,14 @@
-//! Names and shapes of the tensors that a model asks for, compared with those that are there.
+//! Compares the names and shapes of the tensors that a model needs with those of a file.
 
 use std::collections::BTreeMap;
 
-/// How many names a message lists before it only counts.
+/// The number of names in a message; further ones are counted.
 const LISTED: usize = 6;
 
-/// A name and the shape that is expected under it, in the integers of libtorch.
+/// A name and its expected shape, in the integers of libtorch.
 pub type Expected = (String, Vec<i64>);
 
-/// Says all at once what is missing, what the model does not have, and what has another shape.
+/// Reports all missing, unexpected and misshapen tensors at once.
 pub fn compare(found: &BTreeMap<&str, Vec<i64>>, expected: &[Expected]) -> Result<(), String> {
     let known: BTreeMap<&str, &[i64]> =
         expected.iter().map(|(name, shape)| (name.as_str(), shape.as_slice())).collect();
@@ -33,7 +33,7 @@ pub fn compare(found: &BTreeMap<&str, Vec<i64>>, expected: &[Expected]) -> Resul
     }
 }
 
-/// A few names in backticks, and how many more there are.
+/// A few names in backticks, and the number of further ones.
 pub fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     counted(&names.map(|name| quoted(&name)).collect::<Vec<_>>())
 }

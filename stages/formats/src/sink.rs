@@ -1,4 +1,4 @@
-//! Where writers put their bytes.
+//! Outputs for writers.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use camino::Utf8Path;
 
 const BUFFER: usize = 1 << 20;
 
-/// A new file that is written from its start to its end. Small writes are gathered.
+/// A new file that is written sequentially. Small writes are buffered.
 #[derive(Debug)]
 pub struct FileSink {
     file: Box<dyn FsFile>,
@@ -16,13 +16,13 @@ pub struct FileSink {
 }
 
 impl FileSink {
-    /// An error where there is such a file.
+    /// An error if the file exists.
     pub fn create(fs: &dyn Fs, path: &Utf8Path) -> FsResult<FileSink> {
         let file = fs.open(path, Open::CreateNew)?;
         Ok(FileSink { file, offset: 0, buffer: Vec::with_capacity(BUFFER) })
     }
 
-    /// Makes what was written durable; the name is for the caller to sync.
+    /// Makes the contents durable; the caller syncs the name.
     pub fn finish(mut self) -> FsResult<()> {
         self.empty()?;
         self.file.sync_data()

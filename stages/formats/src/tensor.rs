@@ -1,4 +1,4 @@
-//! Tensors as files hold them: type, shape, and bytes in C order, little-endian.
+//! Tensors as in files: type, shape, and bytes in C order, little-endian.
 //!
 //! Bytes are shared, so that a tensor of a mapped file is a view of that file.
 
@@ -54,7 +54,7 @@ impl Dtype {
         matches!(self, Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::Bf16)
     }
 
-    /// As it is written in manifests and messages.
+    /// The name in manifests and messages.
     pub fn name(self) -> &'static str {
         match self {
             Dtype::F64 => "f64",
@@ -82,7 +82,7 @@ impl fmt::Display for Dtype {
     }
 }
 
-/// Type and shape of a tensor: all that a header says of it.
+/// Type and shape of a tensor, as in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorInfo {
     pub dtype: Dtype,
@@ -94,7 +94,7 @@ impl TensorInfo {
         TensorInfo { dtype, shape: shape.into() }
     }
 
-    /// Of tensors one below the other; none where they do not fit.
+    /// For tensors stacked along the first dimension; None if they do not fit.
     pub fn stack_rows(parts: &[&TensorInfo]) -> Option<TensorInfo> {
         let (first, others) = parts.split_first()?;
         let (rows, columns) = first.shape.split_first()?;
@@ -106,12 +106,12 @@ impl TensorInfo {
         Some(stacked)
     }
 
-    /// Elements, or none where that is beyond any memory.
+    /// The number of elements; None on overflow.
     pub fn elements(&self) -> Option<usize> {
         self.shape.iter().try_fold(1usize, |product, size| product.checked_mul(*size))
     }
 
-    /// Bytes, or none where that is beyond any memory.
+    /// The size in bytes; None on overflow.
     pub fn bytes(&self) -> Option<usize> {
         let bytes = self.elements()?.checked_mul(self.dtype.size())?;
         (bytes <= isize::MAX as usize).then_some(bytes)
@@ -124,7 +124,7 @@ impl fmt::Display for TensorInfo {
     }
 }
 
-/// A tensor whose bytes fill its shape.
+/// A tensor with as many bytes as its shape needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
     info: TensorInfo,
@@ -148,7 +148,7 @@ impl Tensor {
         Tensor::new(TensorInfo::new(Dtype::F32, shape), data)
     }
 
-    /// Tensors of one type one below the other: the first dimensions add up, the others agree.
+    /// Concatenates tensors of one type along the first dimension; the others must agree.
     pub fn stack_rows(parts: &[Tensor]) -> Result<Tensor, FormatError> {
         let infos: Vec<&TensorInfo> = parts.iter().map(Tensor::info).collect();
         let info = TensorInfo::stack_rows(&infos)
@@ -174,7 +174,7 @@ impl Tensor {
         &self.data
     }
 
-    /// The values as f32; what f32 cannot hold is rounded to the nearest.
+    /// The values as f32, rounded to the nearest.
     pub fn to_f32(&self) -> Vec<f32> {
         let data = &self.data;
         match self.info.dtype {
@@ -192,8 +192,8 @@ impl Tensor {
         }
     }
 
-    /// The same values in another type of floating-point numbers, rounded to the nearest and
-    /// ties to even. A tensor of that type already is shared, not copied.
+    /// The same values in another floating-point type, rounded to the nearest, ties to even. A
+    /// tensor of that type already is shared, not copied.
     pub fn to_float(&self, dtype: Dtype) -> Result<Tensor, FormatError> {
         if dtype == self.info.dtype {
             return Ok(self.clone());
@@ -201,7 +201,7 @@ impl Tensor {
         let data = match dtype {
             Dtype::F64 => self.to_f64().into_iter().flat_map(f64::to_le_bytes).collect(),
             Dtype::F32 => pack(self.to_f32(), f32::to_le_bytes),
-            // By way of f32 a double would be rounded twice.
+            // Via f32, a double would be rounded twice.
             Dtype::F16 if self.info.dtype == Dtype::F64 => {
                 pack(self.to_f64(), |value| f16::from_f64(value).to_le_bytes())
             }

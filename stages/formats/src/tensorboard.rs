@@ -1,7 +1,7 @@
-//! Event files that TensorBoard reads: records of one message each, with checksums.
+//! Event files for TensorBoard: records of one message each, with checksums.
 //!
-//! Times come from the caller. A file that ends within a record, because its writer was
-//! killed, is read up to there.
+//! Times come from the caller. A file that ends within a record, because its writer was killed, is
+//! read up to there.
 
 use std::io::Write;
 
@@ -9,15 +9,15 @@ use prost::Message;
 
 use crate::error::FormatError;
 
-/// The kind of a blob that is such a file.
+/// The kind of blobs with such a file.
 pub const KIND: &str = "tensorboard/events";
 
 const FORMAT: &str = "TensorBoard event";
 
-/// The number of the type of strings among those of tensors.
+/// The number of the string type among tensor types.
 const STRING: i32 = 7;
 
-/// What the first record of every file says.
+/// The content of the first record of every file.
 const VERSION: &str = "brain.Event:2";
 
 #[derive(Clone, PartialEq, Message)]
@@ -54,7 +54,7 @@ struct SummaryValue {
     metadata: Option<Metadata>,
 }
 
-/// Texts travel as tensors of strings.
+/// Texts are stored as tensors of strings.
 #[derive(Clone, PartialEq, Message)]
 struct TensorMessage {
     #[prost(int32, tag = "1")]
@@ -77,7 +77,7 @@ struct Dimension {
     size: i64,
 }
 
-/// Which of TensorBoard's plugins shows the value.
+/// The TensorBoard plugin that shows the value.
 #[derive(Clone, PartialEq, Message)]
 struct Metadata {
     #[prost(message, optional, tag = "1")]
@@ -116,7 +116,7 @@ struct AudioMessage {
     content_type: String,
 }
 
-/// A clip, as a whole `.wav` file and what that says.
+/// A clip, as a complete `.wav` file with its description.
 #[derive(Clone, Copy, Debug)]
 pub struct Audio<'a> {
     pub rate: u32,
@@ -125,17 +125,17 @@ pub struct Audio<'a> {
     pub wav: &'a [u8],
 }
 
-/// A picture as a whole `.png` file, and its size.
+/// A picture as a complete `.png` file, and its size.
 #[derive(Clone, Copy, Debug)]
 pub struct Image<'a> {
     pub width: u32,
     pub height: u32,
-    /// Values a pixel: 1 grey, 3 colours, 4 colours and opacity.
+    /// Values per pixel: 1 greyscale, 3 colours, 4 colours and opacity.
     pub channels: u8,
     pub png: &'a [u8],
 }
 
-/// What belongs to one moment of a training run.
+/// A moment of a training run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moment {
     pub step: u64,
@@ -143,12 +143,12 @@ pub struct Moment {
     pub seconds: f64,
 }
 
-/// The name that TensorBoard looks for in a folder.
+/// The file name that TensorBoard expects in a folder.
 pub fn file_name(seconds: u64, suffix: &str) -> String {
     format!("events.out.tfevents.{seconds}.{suffix}")
 }
 
-/// Writes an event file. Nothing is held back: each call writes whole records.
+/// Writes an event file. Nothing is buffered: each call writes complete records.
 #[derive(Debug)]
 pub struct EventWriter<W> {
     sink: W,
@@ -163,7 +163,7 @@ impl<W: Write> EventWriter<W> {
         Ok(writer)
     }
 
-    /// Goes on behind the whole records of a file that was begun before.
+    /// Continues after the complete records of an existing file.
     pub fn resume(sink: W) -> EventWriter<W> {
         EventWriter { sink }
     }
@@ -209,7 +209,7 @@ impl<W: Write> EventWriter<W> {
     /// A text, which is shown as Markdown.
     pub fn text(&mut self, at: Moment, tag: &str, text: &str) -> Result<(), FormatError> {
         let value = SummaryValue {
-            // As the others do who write texts.
+            // In the same way as other writers of texts.
             tag: format!("{tag}/text_summary"),
             tensor: Some(TensorMessage {
                 dtype: STRING,
@@ -254,13 +254,13 @@ fn record(data: &[u8]) -> Vec<u8> {
     [&length[..], &checksum(&length).to_le_bytes(), data, &checksum(data).to_le_bytes()].concat()
 }
 
-/// A checksum that is stored beside checksummed data is turned and shifted by a constant, so
-/// that the checksum of data with checksums in it stays a good one.
+/// A stored checksum is rotated and shifted by a constant, so that the checksum of data with
+/// checksums in it stays good.
 fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// How many bytes of a file are whole, undamaged records: where a run that was stopped goes on.
+/// The length of the complete, undamaged records of a file, from which a stopped run continues.
 pub fn whole_records(bytes: &[u8]) -> usize {
     let mut end = 0;
     while let Some(length) = whole_record(&bytes[end..]) {

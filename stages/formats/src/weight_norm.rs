@@ -1,26 +1,26 @@
-//! Weight norm: a weight stored as a length and a direction, and the names of the two.
+//! Weight norm: a weight stored as a magnitude and a direction, and the names of the two.
 //!
-//! The weight is `length * direction / |direction|`, the norm taken over all axes but the first.
-//! Releases of the library that made the files name the pair in two ways.
+//! The weight is `magnitude * direction / |direction|`, with the norm over all axes but the first.
+//! Releases of PyTorch name the pair in two ways.
 
 use crate::error::FormatError;
 use crate::shapes::Expected;
 use crate::tensor::Tensor;
 
-/// The last part of the name of a length, of shape [outputs, 1, …].
+/// The last part of the name of a magnitude, of shape [outputs, 1, …].
 pub const LENGTH: &str = "weight_g";
-/// The last part of the name of a direction, which has the shape of the weight.
+/// The last part of the name of a direction, with the shape of the weight.
 pub const DIRECTION: &str = "weight_v";
-/// The last part of the name of a weight that is stored whole.
+/// The last part of the name of a weight without weight norm.
 pub const WHOLE: &str = "weight";
 
-/// The shape of the length of a weight.
+/// The shape of the magnitude of a weight.
 pub fn length_of(shape: &[i64]) -> Vec<i64> {
     let ones = shape.iter().skip(1).map(|_| 1);
     shape.iter().take(1).copied().chain(ones).collect()
 }
 
-/// What a file has to hold, from a list of whole weights: pairs where the file has one of a pair.
+/// The expected contents of a file for a list of weights: pairs if the file has one of a pair.
 pub fn paired(expected: Vec<Expected>, has: impl Fn(&str) -> bool) -> Vec<Expected> {
     let mut paired = Vec::with_capacity(expected.len());
     for (name, shape) in expected {
@@ -38,12 +38,12 @@ pub fn paired(expected: Vec<Expected>, has: impl Fn(&str) -> bool) -> Vec<Expect
     paired
 }
 
-/// The whole weight of a pair, in f32: in a shorter type it would be rounded once more than the
-/// pair. A direction without length gives noughts.
+/// The weight of a pair, in f32: in a shorter type it would be rounded once more than the pair. A
+/// zero direction gives zeros.
 ///
 /// # Errors
 ///
-/// When the two do not belong together.
+/// If the two do not fit together.
 pub fn fold(length: &Tensor, direction: &Tensor) -> Result<Tensor, FormatError> {
     let (lengths, values) = (length.to_f32(), direction.to_f32());
     let rows = direction.shape().first().copied().unwrap_or(0);
@@ -63,11 +63,11 @@ pub fn fold(length: &Tensor, direction: &Tensor) -> Result<Tensor, FormatError> 
     Tensor::from_f32(direction.shape(), &folded)
 }
 
-/// What the direction of a filter of noughts is filled with: any would do, since its length is
-/// nought, but noughts have no length that one could divide by.
+/// The fill value for the direction of a zero filter: any value would do, since its magnitude is
+/// zero, but a zero direction has no norm to divide by.
 pub const ANY: f32 = 1e-2;
 
-/// The length of a whole weight, in f32, and its direction, which is the weight.
+/// The magnitude of a weight, in f32, and its direction, which is the weight itself.
 pub fn split(weight: &Tensor) -> Result<(Tensor, Tensor), FormatError> {
     let (mut values, mut shape) = (weight.to_f32(), weight.shape().to_vec());
     let rows = shape.first().copied().unwrap_or(0);
@@ -87,7 +87,7 @@ fn norm(filter: &[f32]) -> f64 {
     filter.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt()
 }
 
-/// The name in the older of the two spellings, which this project uses; other names stay.
+/// The name in the older of the two spellings, which this project uses; other names do not change.
 pub fn plain(name: &str) -> String {
     SPELLINGS.iter().fold(name.to_owned(), |name, (newer, older)| name.replace(newer, older))
 }

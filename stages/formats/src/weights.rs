@@ -1,5 +1,4 @@
-//! A file of weights, whichever format it has, and the names of its tensors without what the
-//! tools of training put before them.
+//! A weight file of any format, and the names of its tensors without prefixes of training tools.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +11,10 @@ use crate::pth::PthFile;
 use crate::safetensors::SafetensorsFile;
 use crate::tensor::{Tensor, TensorInfo};
 
-/// How files of weights end, those first that are read with the least effort.
+/// The extensions of weight files, the cheapest to read first.
 pub const ENDINGS: [&str; 5] = ["safetensors", "pth", "pt", "ckpt", "bin"];
 
-/// Where checkpoints of training runs keep the weights.
+/// The prefix of weights in checkpoints of training runs.
 const STATE: &str = "state_dict.";
 
 #[derive(Clone, Debug)]
@@ -25,12 +24,12 @@ pub enum WeightFile {
 }
 
 impl WeightFile {
-    /// Maps a file, which nobody may change meanwhile.
+    /// Maps a file, which must not change meanwhile.
     pub fn open(fs: &dyn Fs, path: &Utf8Path) -> Result<WeightFile, FormatError> {
         WeightFile::read(fs.map(path)?)
     }
 
-    /// The content decides the format. If the file is read in parts, only its directory is read.
+    /// The content determines the format. If the file is read in parts, only its directory is read.
     pub fn read(parts: impl Into<Parts>) -> Result<WeightFile, FormatError> {
         let parts = parts.into();
         let head = parts.up_to("PyTorch", 0, 9)?;
@@ -57,9 +56,9 @@ impl WeightFile {
         }
     }
 
-    /// The weights by their plain names, with the names that [`Self::tensor`] knows. Where a
-    /// file has a `state_dict`, or names with one of the prefixes, it is those that count, and
-    /// the others belong to something else.
+    /// The weights by their plain names, with the names for [`Self::tensor`]. If a file has a
+    /// `state_dict`, or names with one of the prefixes, only those count, and the others belong to
+    /// something else.
     pub fn plain_names(&self, prefixes: &[&str]) -> BTreeMap<String, String> {
         let mut names: BTreeMap<String, String> =
             self.tensors().keys().map(|name| (name.to_string(), name.to_string())).collect();

@@ -1,11 +1,11 @@
-//! The part of the zip format that weight files use: a directory of entries, of which stored
-//! ones are views of the file and deflated ones are inflated within a limit.
+//! The part of the zip format that weight files use: a directory of entries. Stored entries are
+//! views of the file, and deflated ones are inflated within a limit.
 //!
 //! The directory at the end of the file is read first, within limits of its own; the rest only on
 //! request.
 //!
-//! Checksums are not compared: libraries may be told to leave them out, and what reads a file
-//! here knows it by the digest of all its bytes.
+//! Checksums are not compared: libraries may omit them, and readers here know the file by the
+//! digest of all its bytes.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read};
@@ -29,15 +29,15 @@ const END_64_SIZE: usize = 56;
 const LOCATOR_SIZE: usize = 20;
 const CENTRAL_SIZE: usize = 46;
 const LOCAL_SIZE: usize = 30;
-/// The longest comment behind the end record.
+/// The longest comment after the end record.
 const MAX_COMMENT: usize = 0xffff;
-/// The extra field that holds what does not fit into 32 bits.
+/// The extra field for values of more than 32 bits.
 const EXTRA_64: u16 = 1;
 const STORED: u16 = 0;
 const DEFLATED: u16 = 8;
 const ENCRYPTED: u16 = 1;
-/// Entries and bytes of a directory, at most; that of a model with thousands of tensors has
-/// thousands of entries and less than a megabyte.
+/// The largest number of entries and size of a directory; that of a model with thousands of tensors
+/// has thousands of entries and less than a megabyte.
 const MAX_ENTRIES: u64 = 1 << 18;
 const MAX_DIRECTORY: usize = 32 << 20;
 
@@ -65,7 +65,7 @@ impl Archive {
         }
         let mut walk = Walk::new(&parts, start);
         let mut entries = BTreeMap::new();
-        // Each entry takes bytes of the file, so that the count cannot lie for long.
+        // Each entry takes bytes of the file, so that a false count is detected soon.
         for _ in 0..count {
             let (name, entry) = walk.entry()?;
             if entries.contains_key(&name) {
@@ -80,12 +80,12 @@ impl Archive {
         self.entries.keys().map(String::as_str)
     }
 
-    /// Bytes of an entry once it is unpacked, as the directory has it.
+    /// The uncompressed size of an entry in bytes, according to the directory.
     pub fn size(&self, name: &str) -> Option<usize> {
         self.entries.get(name).map(|entry| entry.size)
     }
 
-    /// Whether the entry has to be unpacked to be read.
+    /// Tests if the entry is compressed.
     pub fn is_packed(&self, name: &str) -> bool {
         self.entries.get(name).is_some_and(|entry| entry.method != STORED)
     }
@@ -94,7 +94,7 @@ impl Archive {
         self.parts.len()
     }
 
-    /// A part of the content of an entry; for a stored entry a view of the archive if that is in
+    /// A part of the content of an entry; for a stored entry a view of the archive if it is in
     /// memory. A compressed entry is decompressed to its end, to verify its size.
     pub fn part(&self, name: &str, start: usize, length: usize) -> Result<Bytes, FormatError> {
         let entry = self.entry(name)?;
@@ -113,7 +113,7 @@ impl Archive {
         Ok(content.into())
     }
 
-    /// Reads an entry from its start. A compressed one of another size is an error.
+    /// Reads an entry from its start. A compressed one with a wrong size is an error.
     pub fn reader(&self, name: &str, limit: usize) -> Result<EntryReader<'_>, FormatError> {
         let entry = self.entry(name)?;
         if entry.size > limit {
@@ -142,7 +142,7 @@ impl Archive {
     }
 
     /// The offset of the content after its local header, which may have an extra field of another
-    /// length than that of the directory. All of it lies in the file.
+    /// length than that in the directory. All of it is inside the file.
     fn data(&self, name: &str, entry: &Entry) -> Result<usize, FormatError> {
         let record = self.parts.exactly(FORMAT, entry.local, LOCAL_SIZE)?;
         let record = record.ok_or_else(|| damaged("an entry lies outside of the file"))?;
@@ -228,7 +228,7 @@ fn directory(parts: &Parts) -> Result<Directory, FormatError> {
     }
 }
 
-/// Goes through the entries of the directory.
+/// Walks the entries of the directory.
 struct Walk<'a> {
     reader: io::Take<BufReader<PartsReader<'a>>>,
 }
@@ -254,7 +254,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The name of the next entry, and its place.
+    /// The name of the next entry, and its location.
     fn entry(&mut self) -> Result<(String, Entry), FormatError> {
         let head = self.bytes(CENTRAL_SIZE)?;
         let record = Record(&head);
@@ -276,7 +276,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The content of the extra field for what needs 64 bits.
+/// The content of the extra field for 64-bit values.
 fn wide_fields(mut extra: &[u8]) -> &[u8] {
     while let Some((head, rest)) = extra.split_first_chunk::<4>() {
         let [id_low, id_high, low, high] = *head;
@@ -293,7 +293,7 @@ fn wide_fields(mut extra: &[u8]) -> &[u8] {
 struct Wide<'a>(&'a [u8]);
 
 impl Wide<'_> {
-    /// The narrow number, or the next wide one where that says so.
+    /// The narrow number, or the next wide one if it is marked as such.
     fn or(&mut self, narrow: u32) -> Result<usize, FormatError> {
         if narrow != u32::MAX {
             return Ok(narrow as usize);

@@ -1,4 +1,4 @@
-//! Files of weights that are read in parts: the bytes that are read, and the equality of results.
+//! Weight files that are read in parts: the bytes that are read, and the equality of results.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -89,7 +89,7 @@ fn a_file_that_is_none_is_refused_within_kilobytes() {
         &[(0, &lying)],
         &[(0, &large)],
         &[(0, &header_length(u64::MAX))],
-        // Directories without entries, and with entries that lie elsewhere.
+        // Directories without entries, and with entries outside the file.
         &[(0, b"PK\x03\x04"), (size - 22, &zeros)],
         &[(0, b"PK\x03\x04"), (4096, b"PK\x01\x02"), (size - 22, &entries)],
     ] {
@@ -194,7 +194,7 @@ fn a_view_of_a_large_storage_reads_its_own_part() {
     let file = open(&sparse).unwrap();
     let before = sparse.read();
     assert_eq!(file.tensor("a").unwrap().data()[..], [0, 1]);
-    // From the 256th page on the storage repeats.
+    // From the 256th page on, the storage repeats.
     assert_eq!(file.tensor("b").unwrap().data()[..], [0, 1]);
     assert!(sparse.read() - before <= 2 * (4097 + 1024), "{}", sparse.read() - before);
 }
@@ -227,7 +227,7 @@ const KNOWN: [&[u8]; 4] = [
 ];
 
 proptest! {
-    /// Whole or in parts, sound or damaged, a file gives the same result.
+    /// Whole or in parts, valid or damaged, a file gives the same result.
     #[test]
     fn a_file_in_parts_is_the_file_in_memory(
         which in 0usize..5,
@@ -250,7 +250,7 @@ proptest! {
         prop_assert_eq!(all(parts.into()), all(bytes.into()));
     }
 
-    /// Any header, in the grammar of headers: tensors that lie in the file, or an error.
+    /// Any header, in the grammar of headers: tensors inside the file, or an error.
     #[test]
     fn any_header_gives_tensors_of_the_file_or_an_error(
         entries in proptest::collection::vec(

@@ -1,5 +1,5 @@
-//! The kinds of the family `audio`. All of them read any common container; what they
-//! write is 16-bit PCM WAV with a plain header.
+//! The kinds of the family `audio`. All of them read any common container, and write 16-bit PCM WAV
+//! with a plain header.
 
 use crate::cost::{Cost, Rates};
 use crate::kind::{FieldType, Fields, InputPort, Kind, OutputPort};
@@ -52,7 +52,7 @@ const LONGEST: Parameter = Parameter {
     ..Parameter::BASE
 };
 
-/// A number that may be left out, which switches its limit off.
+/// An optional number; without it, its limit is off.
 const SHARE: ParameterType = ParameterType::Number { min: 0.0, max: 1.0 };
 
 pub static DECODE: Kind = Kind {

@@ -1,4 +1,4 @@
-//! The kinds of the family `command`: programs of the user's own.
+//! The kinds of the family `command`: the user's own programs.
 
 use crate::kind::Mistake;
 use crate::kind::{Fields, InputPort, Kind, OutputPort, Verdicts, Work};
@@ -146,11 +146,11 @@ pub static ONCE: Kind = Kind {
     ..Kind::BASE
 };
 
-/// A command line with all names that it may contain.
+/// A command line, with all names that it may contain.
 struct Line<'a> {
     parameters: &'a Parameters,
     unknown: &'a [&'a str],
-    /// Places that only this kind of command has.
+    /// Placeholders that only this kind of command has.
     more: &'a [&'a str],
 }
 
@@ -171,7 +171,7 @@ impl<'a> Line<'a> {
         !self.unknown.contains(&parameter)
     }
 
-    /// Every place must have a value.
+    /// Every placeholder must have a value.
     fn places(&self) -> Vec<Mistake> {
         let Ok(line) = self.parameters.text("command") else { return Vec::new() };
         let Ok(pieces) = pieces(line) else {
@@ -216,7 +216,7 @@ impl<'a> Line<'a> {
         names
     }
 
-    /// True when something wrong elsewhere may hold the name.
+    /// True if a mistake elsewhere may hide the name.
     fn may_be_known(&self, name: &str) -> bool {
         match name {
             "script" => !self.is_known("script"),

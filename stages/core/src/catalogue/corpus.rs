@@ -1,4 +1,4 @@
-//! The kinds of the family `corpus`: sources that read what people have on their disks.
+//! The kinds of the family `corpus`: sources that read the user's recordings.
 
 use crate::cost::{Cost, Rates};
 use crate::kind::{FieldType, Kind, OutputPort, Work};
@@ -6,7 +6,7 @@ use crate::parameter::{Default, Parameter, ParameterType};
 
 pub const KINDS: &[&Kind] = &[&TABLE, &FOLDER, &JSONL, &PARQUET, &SENTENCES];
 
-/// The kind of a recording as it was found: its bytes say which format it is.
+/// The kind of a recording as it was found: its bytes determine its format.
 pub const RECORDING: &str = "audio";
 
 const CLIPS: &[OutputPort] = &[OutputPort {

@@ -1,4 +1,4 @@
-//! The kinds of the family `dataset`: gathers that look at whole data sets.
+//! The kinds of the family `dataset`: gathers on whole data sets.
 
 use crate::artifact;
 use crate::cost::{Cost, Rates};

@@ -1,4 +1,4 @@
-//! The kinds of the family `quality`: how good a synthesis is.
+//! The kinds of the family `quality`: measures of a synthesis.
 
 use crate::artifact;
 use crate::cost::{Cost, Rates};
@@ -30,7 +30,7 @@ const HIGHEST: Parameter = Parameter {
     ..LOWEST
 };
 
-/// The longest recording that is looked at.
+/// Longer recordings are skipped.
 pub const LONGEST: Parameter = Parameter {
     name: "longest",
     parameter_type: ParameterType::Duration,

@@ -6,7 +6,7 @@ use crate::parameter::{Default, Parameter, ParameterType};
 
 pub const KINDS: &[&Kind] = &[&NORMALIZE];
 
-/// Clips of which the texts are read.
+/// The clips with texts.
 pub const TEXTS: InputPort = InputPort {
     reads: Fields::These(&[("text", FieldType::Text)]),
     doc: "Clips with their texts.",

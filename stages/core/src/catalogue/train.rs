@@ -1,4 +1,4 @@
-//! The parameters that every training stage has, whatever it trains.
+//! The parameters that every training stage has.
 
 use crate::catalogue::ON_CHANGE;
 use crate::course::{SAVE_EVERY, VALIDATE_EVERY};
@@ -84,7 +84,7 @@ pub const SEED: Parameter = Parameter {
     ..Parameter::BASE
 };
 
-/// The states that a training kept, whatever it trained.
+/// The checkpoints that a training kept.
 pub const CHECKPOINTS: OutputPort = OutputPort {
     name: "checkpoints",
     port_type: PortType::Dataset,
@@ -98,7 +98,7 @@ pub const CHECKPOINTS: OutputPort = OutputPort {
     ..OutputPort::DATASET
 };
 
-/// The one of [`TRAINING`] with this name, for families to which not all of them apply.
+/// The parameter of [`TRAINING`] with this name, for families that do not have all of them.
 pub const fn shared(name: &str) -> Parameter {
     let mut at = 0;
     while at < COUNT {
@@ -121,7 +121,7 @@ const fn is_same(one: &str, other: &str) -> bool {
 
 pub const COUNT: usize = 34;
 
-/// How long, how fast, in what portions, how exactly, and what is kept.
+/// Duration, learning rate, batches, precision, and kept checkpoints.
 pub const TRAINING: [Parameter; COUNT] = [
     absent(at_least_one(
         count("steps", 0, "Optimiser steps. Either this or `epochs` is given."),

@@ -1,4 +1,4 @@
-//! The processes of a program: those of its group, and all below them.
+//! The processes of a program: those of its group, and all their descendants.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,9 +6,9 @@ use cache::fs::{Fs, RealFs};
 use camino::Utf8Path;
 use rustix::process::{Pid, Signal};
 
-/// Processes are listed this often, since some start others meanwhile.
+/// Processes are listed this number of times, since some start others meanwhile.
 const ROUNDS: usize = 50;
-/// The value on every machine with Linux, whatever its clock rate.
+/// The value on every Linux machine, whatever its clock rate.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,7 +20,7 @@ struct Process {
     started: u64,
 }
 
-/// Kills all processes of these groups and all below them. With a time, only processes that had
+/// Kills all processes of these groups and their descendants. With a time, only processes that had
 /// started by then belong to the groups: a reused process id does no harm.
 pub fn kill(groups: &[i32], started: Option<u64>) {
     if groups.is_empty() {
@@ -43,7 +43,7 @@ pub fn kill(groups: &[i32], started: Option<u64>) {
     found.values().for_each(|process| signal(process, Signal::KILL));
 }
 
-/// The processes of these groups and all below them, except this process.
+/// The processes of these groups and their descendants, except this process.
 fn doomed(all: &[Process], groups: &[i32], started: Option<u64>) -> Vec<Process> {
     let is_in_time = |process: &Process| started.is_none_or(|time| process.started <= time);
     let own = std::process::id() as i32;
@@ -65,7 +65,7 @@ fn doomed(all: &[Process], groups: &[i32], started: Option<u64>) -> Vec<Process>
     all.iter().filter(is_other).copied().collect()
 }
 
-/// Signals this very process, and none that has reused its id.
+/// Signals exactly this process, and none that has reused its id.
 fn signal(process: &Process, signal: Signal) {
     let Some(id) = Pid::from_raw(process.id) else { return };
     let is_it = || read(process.id).is_some_and(|now| now.started == process.started);
@@ -76,7 +76,7 @@ fn signal(process: &Process, signal: Signal) {
 fn send(id: Pid, signal: Signal, is_it: impl FnOnce() -> bool) {
     use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
     let Ok(held) = pidfd_open(id, PidfdFlags::empty()) else { return };
-    // From here on the id may be reused, but the handle stays valid. A process that has ended by
+    // From here on the id may be reused, but the handle stays valid. A process that has exited by
     // itself needs no signal.
     if is_it() {
         let _ = pidfd_send_signal(held, signal);
@@ -105,7 +105,7 @@ fn fields(stat: &str) -> Vec<&str> {
     stat.rsplit_once(')').map_or_else(Vec::new, |(_, rest)| rest.split_whitespace().collect())
 }
 
-/// None for a process that has ended and is not reaped.
+/// None for a process that has exited and is not reaped.
 fn parse(id: i32, stat: &str) -> Option<Process> {
     let fields = fields(stat);
     let number = |at: usize| fields.get(at)?.parse::<i64>().ok();

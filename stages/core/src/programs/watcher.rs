@@ -1,9 +1,9 @@
-//! The watcher: a process beside the engine that ends the programs of an engine that was killed.
+//! The watcher: a process beside the engine that ends the programs of a killed engine.
 //!
-//! There is one for each engine, started with its first program. Its standard input is a pipe that
-//! the engine holds and nobody writes to, so that it closes with the engine, however that ends.
-//! Its standard output is a table in memory with the groups of the programs that run: a program
-//! costs the engine two writes into it, and the watcher nothing.
+//! There is one per engine, started with its first program. Its standard input is a pipe that the
+//! engine holds and nobody writes to, so that it closes when the engine ends for any reason. Its
+//! standard output is a table in memory with the groups of running programs: a program costs the
+//! engine two writes into it, and the watcher nothing.
 
 use std::fs::File;
 use std::io::{self, PipeWriter};
@@ -21,10 +21,10 @@ const SELF: &str = "/proc/self/exe";
 /// The argument that starts the program as the watcher.
 static ARGUMENT: OnceLock<&'static str> = OnceLock::new();
 
-/// The bytes of an entry of the table; 0 means empty.
+/// The size of an entry of the table in bytes; 0 means empty.
 const ENTRY: usize = size_of::<u32>();
 
-/// From here on the first program that is started has a watcher: this binary with that one
+/// From now on, the first program that is started has a watcher: this binary with that one
 /// argument, which must call [`watch`].
 pub fn enable(argument: &'static str) {
     // The first call wins.
@@ -44,7 +44,7 @@ pub(super) struct Watched {
 /// An entry of the table.
 pub(super) struct Slot(u64);
 
-/// Enters a group. Programs run without a watcher as well.
+/// Adds a group. Programs also run without a watcher.
 pub(super) fn enter(watched: &mut Option<Watched>, group: u32) -> Option<Slot> {
     if watched.is_none() {
         *watched = ARGUMENT.get().and_then(|argument| begin(argument).ok());
@@ -65,7 +65,7 @@ pub(super) fn leave(watched: &mut Option<Watched>, slot: Option<Slot>) {
 
 impl Watched {
     fn write(&self, slot: u64, group: u32) {
-        // The table is memory: if there is none left, the program is not watched.
+        // The table is in memory: if there is none left, the program is not watched.
         let _ = self.table.write_all_at(&group.to_le_bytes(), slot * ENTRY as u64);
     }
 }
@@ -91,7 +91,7 @@ fn begin(argument: &str) -> io::Result<Watched> {
         .stdin(ours)
         .stdout(table.try_clone()?)
         .stderr(Stdio::null())
-        // In a group of its own it survives a signal to the group of the engine.
+        // In its own group it survives a signal to the group of the engine.
         .process_group(0)
         .spawn()?;
     Ok(Watched { table, free: Vec::new(), entries: 0, _pipe: pipe, _watcher: watcher })

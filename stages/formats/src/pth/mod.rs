@@ -1,5 +1,5 @@
 //! Weight files of PyTorch (`.pth`, `.pt`, `.ckpt`, `.bin`): zip archives with one pickle that
-//! describes tensors, and their storages as further entries.
+//! describes tensors, and further entries with their storages.
 
 mod read;
 mod view;

@@ -1,5 +1,5 @@
-//! The reader. Nothing of a pickle is run: what PyTorch would have called to make a tensor is
-//! recognised by its name and its arguments, and all else is left alone.
+//! The reader. Nothing in a pickle is run: calls that PyTorch would make for a tensor are
+//! recognised by name and arguments, and everything else is ignored.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read};
@@ -16,16 +16,17 @@ use crate::pickle::{Node, NodeId, Pickle};
 use crate::tensor::{Dtype, Tensor, TensorInfo};
 use crate::zip::Archive;
 
-/// The pickle itself, at most; that of a model with thousands of tensors has a few megabytes.
+/// The largest size of the pickle itself; that of a model with thousands of tensors has a few
+/// megabytes.
 const MAX_PICKLE: usize = 32 << 20;
-/// Dictionaries and lists within each other.
+/// The largest nesting of dictionaries and lists.
 const MAX_DEPTH: usize = 32;
 const MAX_TENSORS: usize = 1 << 18;
-/// Values looked at, at most, however often each is referred to.
+/// The largest number of visited values, counting repeated references.
 const MAX_VISITS: usize = 1 << 20;
-/// Bytes of all names together.
+/// The largest size of all names together, in bytes.
 const MAX_NAMES: usize = 64 << 20;
-/// What all tensors together may be larger than the file, where entries are packed or shared.
+/// The largest ratio of all tensors together to the file, if entries are compressed or shared.
 const MAX_GROWTH: usize = 16;
 /// The folder of the archive, and the name of a storage.
 const MAX_ENTRY_NAME: usize = 256;
@@ -33,10 +34,10 @@ const ALWAYS_ALLOWED: usize = 64 << 20;
 
 /// Enough bytes to recognise all forms.
 const HEAD: usize = 512;
-/// The first bytes of what `torch.save` wrote before it made zip archives.
+/// The first bytes of files that `torch.save` wrote before it made zip archives.
 const LEGACY: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
 
-/// A file, of which only the descriptions of the tensors have been read.
+/// A file; only the descriptions of its tensors have been read.
 #[derive(Clone, Debug)]
 pub struct PthFile {
     archive: Archive,
@@ -44,13 +45,13 @@ pub struct PthFile {
 }
 
 impl PthFile {
-    /// Maps a file, which nobody may change meanwhile.
+    /// Maps a file, which must not change meanwhile.
     pub fn open(fs: &dyn Fs, path: &Utf8Path) -> Result<PthFile, FormatError> {
         PthFile::read(fs.map(path)?)
     }
 
-    /// Looks at the directory and at the pickle. No more of a file in parts is read than these, and
-    /// of an invalid file only its ends.
+    /// Reads the directory and the pickle. No more of a file in parts is read, and of an invalid
+    /// file only its ends.
     pub fn read(parts: impl Into<Parts>) -> Result<PthFile, FormatError> {
         let parts = parts.into();
         refuse_other_forms(&parts.up_to(FORMAT, 0, HEAD)?)?;
@@ -66,13 +67,13 @@ impl PthFile {
         }
     }
 
-    /// Names with types and shapes, sorted by name. The names of dictionaries within each other
-    /// are joined by dots.
+    /// Names with types and shapes, sorted by name. Names of nested dictionaries are joined by
+    /// dots.
     pub fn tensors(&self) -> impl ExactSizeIterator<Item = (&str, &TensorInfo)> {
         self.tensors.iter().map(|(name, view)| (name.as_str(), &view.info))
     }
 
-    /// One tensor; a view of the file if that is in memory and the storage of the tensor is neither
+    /// One tensor; a view of the file if the file is in memory and the tensor's storage is neither
     /// compressed nor out of order.
     pub fn tensor(&self, name: &str) -> Result<Tensor, FormatError> {
         let view = self.tensors.get(name).ok_or_else(|| FormatError::Missing {
@@ -136,7 +137,7 @@ fn refuse_other_forms(bytes: &[u8]) -> Result<(), FormatError> {
     Err(FormatError::Unsupported { message })
 }
 
-/// The folder that all entries lie in, with its slash.
+/// The folder of all entries, with its slash.
 fn folder(archive: &Archive) -> Result<String, FormatError> {
     let mut pickles = archive.names().filter_map(|name| {
         let folder = name.strip_suffix("data.pkl")?;
@@ -150,8 +151,8 @@ fn folder(archive: &Archive) -> Result<String, FormatError> {
     }
 }
 
-/// Goes through dictionaries and lists and collects the tensors, within bounds: the graph may
-/// refer to one dictionary many times, and to itself.
+/// Walks dictionaries and lists and collects the tensors, within bounds: the graph may refer to one
+/// dictionary many times, and to itself.
 struct Walk<'a> {
     archive: &'a Archive,
     folder: &'a str,
@@ -242,7 +243,7 @@ impl<'a> Walk<'a> {
         if self.bytes > limit(self.archive) || self.tensors.len() >= MAX_TENSORS {
             return Err(FormatError::too_much(FORMAT, "its tensors are far larger than the file"));
         }
-        // Where a key is given twice the last one counts, as in Python.
+        // Of repeated keys the last one counts, as in Python.
         self.tensors.insert(name.clone(), view);
         Ok(())
     }
@@ -252,7 +253,7 @@ impl<'a> Walk<'a> {
 enum TensorCall {
     /// Storage, offset, shape, strides.
     Typed,
-    /// The same; the type of the elements is the seventh argument.
+    /// The same; the element type is the seventh argument.
     Untyped,
     /// A tensor as the first argument.
     Parameter,
@@ -269,7 +270,7 @@ fn tensor_call(pickle: &Pickle, callee: NodeId) -> Option<TensorCall> {
     }
 }
 
-/// The view that a call describes, and the bytes that its storage should have; none where the
+/// The view that a call describes, and the expected size of its storage in bytes; None if the
 /// arguments have another form.
 fn view(
     pickle: &Pickle,

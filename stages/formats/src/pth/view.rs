@@ -1,4 +1,4 @@
-//! A tensor as a view of a storage: where it lies, within what, and its elements in C order.
+//! A tensor as a view of a storage: its position, its storage, and its elements in C order.
 
 use std::ops::Range;
 
@@ -7,9 +7,9 @@ use bytes::Bytes;
 use crate::error::FormatError;
 use crate::tensor::{Tensor, TensorInfo};
 
-/// Dimensions of a tensor, at most.
+/// The largest number of dimensions of a tensor.
 pub(super) const MAX_DIMENSIONS: usize = 16;
-/// What a view that repeats elements may grow to, beyond the size of its storage.
+/// The largest size of a view with repeated elements, beyond the size of its storage.
 const MAX_REPEATED: usize = 16 << 20;
 
 /// Sizes and strides count elements, as the file has them.
@@ -23,7 +23,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Bytes of the storage up to the end of the last element; none where that is no number.
+    /// The size of the storage up to the end of the last element; None on overflow.
     fn reach(&self) -> Option<usize> {
         if self.info.elements()? == 0 {
             return Some(0);
@@ -35,8 +35,8 @@ impl View {
         last.checked_add(1)?.checked_mul(self.info.dtype.size())
     }
 
-    /// An error where the view reaches beyond a storage of so many bytes, or where it would
-    /// become much larger than that. Gives the bytes of its elements.
+    /// An error if the view exceeds a storage of this size in bytes, or would become much larger
+    /// than that. Returns the size of its elements in bytes.
     pub fn check(&self, name: &str, storage: usize) -> Result<usize, FormatError> {
         if self.info.shape.len() != self.strides.len() || self.strides.len() > MAX_DIMENSIONS {
             return Err(FormatError::tensor(name, "its shape and its strides do not fit"));
@@ -58,7 +58,7 @@ impl View {
         }
     }
 
-    /// Where the elements lie in the storage, which the view has been checked against.
+    /// The range of the elements in the storage, which the view has been checked against.
     pub fn extent(&self) -> Range<usize> {
         match self.reach() {
             Some(reach) if reach > 0 => self.offset * self.info.dtype.size()..reach,

@@ -1,5 +1,5 @@
-//! The writer: a flat dictionary of contiguous tensors that `torch.load(weights_only=True)`
-//! reads, one tensor at a time. The dictionary may lie in another one under a key, and a tensor
+//! The writer: a flat dictionary of contiguous tensors that `torch.load(weights_only=True)` reads,
+//! one tensor at a time. The dictionary may be nested in another one under a key, and a tensor
 //! without a name is written without any dictionary. The same tensors give the same bytes.
 
 use std::collections::BTreeMap;
@@ -10,18 +10,18 @@ use crate::announced::Announced;
 use crate::error::FormatError;
 use crate::tensor::{Dtype, Tensor, TensorInfo};
 
-/// The folder within the archive. PyTorch takes any.
+/// The folder in the archive. PyTorch accepts any name.
 const FOLDER: &str = "archive";
-/// Storages begin at a multiple of this, so that they can be mapped.
+/// The alignment of storages, so that they can be mapped.
 const ALIGNMENT: u64 = 64;
 /// The extra field that PyTorch pads with.
 const EXTRA_PADDING: [u8; 2] = *b"FB";
 const EXTRA_64: [u8; 2] = [1, 0];
-/// The first of January 1980: the time of writing is not part of a model.
+/// 1 January 1980: the time of writing is not part of a model.
 const DATE: u16 = 0x0021;
 const NARROW: u64 = u32::MAX as u64;
 
-/// Writes a file whose tensors come one after the other, in the order that [`Self::order`] says.
+/// Writes a file tensor by tensor, in the order of [`Self::order`].
 #[derive(Debug)]
 pub struct PthWriter<W> {
     zip: ZipWriter<W>,
@@ -60,7 +60,7 @@ impl<W: Write> PthWriter<W> {
         self.zip.entry(&format!("{FOLDER}/data/{number}"), tensor.data())
     }
 
-    /// Gives the sink back; an error when tensors are missing.
+    /// Returns the sink; an error if tensors are missing.
     pub fn finish(mut self) -> Result<W, FormatError> {
         self.tensors.finish()?;
         self.zip.entry(&format!("{FOLDER}/version"), b"3\n")?;
@@ -68,8 +68,7 @@ impl<W: Write> PthWriter<W> {
     }
 }
 
-/// A program for the stack machine that makes the dictionary, or the only tensor if that has no
-/// name.
+/// A program for the stack machine that makes the dictionary, or the only tensor if it has no name.
 fn pickle(tensors: &[(String, TensorInfo)], key: Option<&str>) -> Result<Vec<u8>, FormatError> {
     let mut program = vec![0x80, 2];
     if let [(name, info)] = tensors
@@ -119,7 +118,7 @@ fn tensor(
     integer(program, 0);
     tuple(program, &info.shape);
     tuple(program, &strides(&info.shape));
-    // No gradient wanted, and no hooks.
+    // No gradient required, and no hooks.
     program.push(0x89);
     global(program, "collections\nOrderedDict");
     program.extend(b")R");
@@ -152,7 +151,7 @@ fn integer(program: &mut Vec<u8>, number: usize) {
             program.push(b'J');
             program.extend(number.to_le_bytes());
         }
-        // Eight bytes of a number below 2^63 have the sign right.
+        // Eight bytes of a number below 2^63 have the right sign.
         Err(_) => {
             program.extend([0x8a, 8]);
             program.extend((number as u64).to_le_bytes());
@@ -166,7 +165,7 @@ fn tuple(program: &mut Vec<u8>, numbers: &[usize]) {
     program.push(b't');
 }
 
-/// Those of C order. A dimension without elements counts as one, as PyTorch has it.
+/// The strides of C order. A dimension without elements counts as one, as in PyTorch.
 fn strides(shape: &[usize]) -> Vec<usize> {
     let mut strides = vec![1; shape.len()];
     for at in (1..shape.len()).rev() {
@@ -191,7 +190,7 @@ fn storage_class(dtype: Dtype) -> &'static str {
     }
 }
 
-/// Stored entries with aligned contents, and the directory behind them.
+/// Stored entries with aligned contents, followed by the directory.
 #[derive(Debug)]
 struct ZipWriter<W> {
     sink: W,
@@ -225,7 +224,7 @@ impl<W: Write> ZipWriter<W> {
         let narrow = |number: u64| (number.min(NARROW) as u32).to_le_bytes();
         if start >= NARROW || size >= NARROW || self.entries >= u64::from(u16::MAX) {
             let record = self.offset;
-            // Versions of the format that are needed, disks, counts, size and start.
+            // Required versions of the format, disks, counts, size and start.
             let mut end = b"PK\x06\x06".to_vec();
             end.extend(44u64.to_le_bytes());
             end.extend([45, 0, 45, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -250,12 +249,12 @@ struct Header<'a> {
     name: &'a str,
     size: u64,
     crc: u32,
-    /// Where the local header is.
+    /// The offset of the local header.
     at: u64,
 }
 
 impl Header<'_> {
-    /// What both headers have in common, from the needed version to the sizes.
+    /// The common part of both headers, from the required version to the sizes.
     fn common(&self, is_wide: bool) -> Vec<u8> {
         let version: u16 = if is_wide { 45 } else { 20 };
         let size = if self.size >= NARROW { u32::MAX } else { self.size as u32 };

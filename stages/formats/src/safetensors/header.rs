@@ -1,5 +1,5 @@
-//! The header of a safetensors file, parsed while it is read: of an invalid one only the beginning
-//! is looked at, and its content is bounded.
+//! The header of a safetensors file, parsed while it is read: only the beginning of an invalid one
+//! is read, and its content is bounded.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,8 @@ use crate::error::FormatError;
 use crate::parts::{Parts, WINDOW};
 use crate::tensor::{Dtype, TensorInfo};
 
-/// Bytes of a header, at most; that of a model with thousands of tensors has less than a megabyte.
+/// The largest size of a header; that of a model with thousands of tensors has less than a
+/// megabyte.
 const MAX_HEADER: u64 = 32 << 20;
 const MAX_TENSORS: usize = 1 << 18;
 const MAX_DIMENSIONS: usize = 16;

@@ -1,5 +1,5 @@
-//! Malicious and broken files: each gives an error, or a file that is read without running
-//! anything and without asking for more memory than it has bytes.
+//! Malicious and broken files: each gives an error, or is read without running anything and without
+//! using more memory than it has bytes.
 
 use proptest::prelude::*;
 use stage_formats::FormatError;
@@ -195,10 +195,10 @@ fn broken_programs_are_errors() {
         b"\x80\x02}(NNNu.",
         b"\x80\x02NNNs.",
         b"\x80\x02NNa.",
-        // A mark keeps what lies below it out of reach.
+        // A mark protects the values below it.
         b"\x80\x02NN(\x86.",
         b"\x80\x02](0.",
-        // Extension codes, buffers, and what only protocols 0 and 1 have.
+        // Extension codes, buffers, and opcodes of protocols 0 and 1 only.
         b"\x80\x02\x82\x01.",
         b"\x80\x05\x97.",
         b"\x80\x02I5\n.",

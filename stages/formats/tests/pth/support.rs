@@ -27,7 +27,7 @@ pub fn pth(pickle: &[u8]) -> Vec<u8> {
     zip(&[("a/data.pkl", pickle), ("a/byteorder", b"little"), ("a/data/0", &[7; 16])])
 }
 
-/// What a tensor of f32 of the storage `0` looks like.
+/// The description of an f32 tensor of the storage `0`.
 pub struct Description {
     pub count: i32,
     pub offset: i32,

@@ -1,4 +1,4 @@
-//! What is written is read back; that PyTorch reads it too is checked by `tools/check_formats.py`.
+//! Written files are read back; `tools/check_formats.py` checks that PyTorch reads them too.
 
 use std::collections::BTreeMap;
 
