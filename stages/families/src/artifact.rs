@@ -1,6 +1,7 @@
-//! A model as an artifact: the names and kinds of its fields, and a tensor as a blob.
+//! A model as an artifact: the names and kinds of its fields, and the encoding of a tensor as a
+//! blob.
 //!
-//! Each tensor is a field of its own, so that a tensor that two models share is stored once.
+//! Each tensor has a field of its own, so that a tensor that two models share is stored once.
 
 use std::sync::Arc;
 
@@ -9,23 +10,23 @@ use stage_core::{Blob, Fields, NewValue};
 use stage_formats::safetensors::{self, SafetensorsFile};
 use stage_formats::{FormatError, Tensor};
 
-/// What the model is: one of the families below.
+/// The family of the model, one of the words below.
 pub const FAMILY: &str = "family";
-/// The configuration as the original project has it, JSON.
+/// The configuration in the format of the original project, JSON.
 pub const CONFIG: &str = "config";
 pub const TOKENIZER: &str = "tokenizer.tiktoken";
 pub const SPECIAL_TOKENS: &str = "special_tokens.json";
 /// The symbols of the tokenizer of a VITS model or of a recogniser.
 pub const VOCABULARY: &str = "vocab.json";
-/// What the tokenizer of a VITS model does with texts.
+/// The settings of the tokenizer of a VITS model.
 pub const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
-/// How sound is handed to a recogniser.
+/// The input settings of a recogniser.
 pub const PREPROCESSOR: &str = "preprocessor_config.json";
-/// The names of the speakers by their numbers, a JSON array, where a model knows several.
+/// The names of the speakers by number, a JSON array, for models with several.
 pub const SPEAKERS: &str = "speakers";
-/// The licence of the weights, where it is known.
+/// The licence of the weights, if it is known.
 pub const LICENSE: &str = "license";
-/// Where adapters come from, JSON.
+/// The lineage of adapters, JSON.
 pub const LINEAGE: &str = "lineage";
 
 /// A text model of Fish Speech.
@@ -42,12 +43,12 @@ pub const VITS: &str = "vits";
 pub const XTTS: &str = "xtts";
 /// Adapters beside an XTTS model.
 pub const XTTS_LORA: &str = "xtts-lora";
-/// What such a model speaks in.
+/// The conditioning of an XTTS model for one voice.
 pub const XTTS_VOICE: &str = "xtts-voice";
 /// A speech recogniser.
 pub const WAV2VEC2: &str = "wav2vec2";
 
-/// What makes tokens of sound.
+/// The families of codecs.
 pub const CODECS: &[&str] = &[MEL_RVQ, DAC, XTTS];
 
 pub const TENSOR_KIND: &str = "tensor";
@@ -56,10 +57,10 @@ pub const CONFIG_KIND: &str = "model/config";
 pub const TOKENIZER_KIND: &str = "model/tokenizer";
 
 const TENSOR: &str = "tensor/";
-/// The name of the tensor within its blob.
+/// The name of the tensor in its blob.
 const DATA: &str = "data";
 
-/// The field that holds a tensor.
+/// The field of a tensor.
 pub fn tensor_field(name: &str) -> String {
     format!("{TENSOR}{name}")
 }
@@ -69,7 +70,7 @@ pub fn tensors(fields: &Fields) -> impl Iterator<Item = (&str, &Arc<Blob>)> {
     fields.iter().filter_map(|(name, value)| Some((name.strip_prefix(TENSOR)?, value.as_blob()?)))
 }
 
-/// A tensor as it is stored.
+/// A tensor in its stored form.
 pub fn tensor_value(tensor: &Tensor) -> Result<NewValue, FormatError> {
     Ok(NewValue::bytes(TENSOR_KIND, encode(tensor)?))
 }
@@ -80,12 +81,12 @@ pub fn stored_tensors(tensors: &[(String, Blob)]) -> Vec<(String, NewValue)> {
     tensors.iter().map(field).collect()
 }
 
-/// A safetensors file with the tensor alone. The same tensor gives the same bytes.
+/// A safetensors file with only this tensor. The same tensor gives the same bytes.
 pub fn encode(tensor: &Tensor) -> Result<Vec<u8>, FormatError> {
     safetensors::write([(DATA, tensor)])
 }
 
-/// The tensor of a blob, which shares its bytes.
+/// The tensor in a blob; it shares the blob's bytes.
 pub fn decode(bytes: impl Into<Bytes>) -> Result<Tensor, FormatError> {
     SafetensorsFile::read(bytes.into())?.tensor(DATA)
 }

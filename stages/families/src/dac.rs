@@ -10,12 +10,12 @@ use crate::fish;
 use crate::import::{Imported, Importer, Layout, Opened, Part, Request, description};
 use crate::model::{Assumed, Codec, Model};
 
-/// The configuration that stands for the published one.
+/// The configuration that means the published one.
 const AS_PUBLISHED: &[u8] = b"{}\n";
-/// Of a codec that is not the published one.
+/// The configuration file of a codec other than the published one.
 const CONFIG_FILE: &str = "codec.json";
 
-/// The published one, as a file of f32.
+/// The size of the published weights, as a file of f32.
 const BYTES: f64 = 1.87e9;
 
 pub struct Dac;

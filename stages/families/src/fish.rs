@@ -1,6 +1,6 @@
-//! What the files of the text model and of the codec of Fish Speech have in common.
+//! Common parts of the files of the text model and the codec of Fish Speech.
 
-/// What is made anew from the configuration, wherever it stands in a name.
+/// Tensors that are recomputed from the configuration, wherever these words are in the name.
 const REMADE: [&str; 3] = ["freqs_cis", "fast_freqs_cis", "causal_mask"];
 
 /// The name of a tensor that is kept.

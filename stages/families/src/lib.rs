@@ -1,10 +1,10 @@
-//! What each model family is, without what it computes: its stage kinds, file layout, tokenizer,
-//! sizes, and the formulas of its memory and time. The computation is in `stages/torch`.
+//! The model families without their computation: stage kinds, file layout, tokenizer, sizes, and
+//! formulas for memory and time. The computation is in `stages/torch`.
 //!
 //! A family is a folder here with a unit struct that implements [`Family`], and a line in
-//! [`FAMILIES`]; what can be done with models of several families, such as `model.import`, finds
-//! it there. The word of its artifacts stands in [`artifact`], and the stage kinds of [`kinds`] list
-//! the words that they take. Nothing is added anywhere else but to `stages/torch`.
+//! [`FAMILIES`]; stages for models of several families, such as `model.import`, find it there. The
+//! word of its artifacts is in [`artifact`], and the stage kinds in [`kinds`] list the words that
+//! they accept. Nothing else is added, except to `stages/torch`.
 
 pub mod artifact;
 pub mod dac;
@@ -45,20 +45,20 @@ pub fn find(name: &str) -> Option<&'static dyn Family> {
     FAMILIES.iter().copied().find(|family| family.name() == name)
 }
 
-/// The family of weights of which nothing says another.
+/// The default family of weights.
 pub static USUAL_MODEL: &dyn Family = &dual_ar::DualAr;
 
-/// The codec that a stage works with where nothing says another, which rates are for.
+/// The default codec of a stage; rates are for this one.
 pub static USUAL_CODEC: &dyn Family = &dac::Dac;
 
-/// All stage kinds: those that know no models, and those of the families.
+/// All stage kinds: those without models, and those of the families.
 pub fn catalogue() -> Catalogue {
     let general = stage_core::catalogue::KINDS.iter().chain(kinds::KINDS).copied();
     let own = FAMILIES.iter().map(|family| family.kinds());
     Catalogue::of(general.chain(own).flatten().copied())
 }
 
-/// Every kind of artifact with what it is.
+/// Every kind of artifact with its description.
 pub fn artifacts() -> impl Iterator<Item = (&'static str, &'static str)> {
     let models = FAMILIES.iter().map(|family| (family.name(), family.title()));
     models.chain(stage_core::artifact::ALL.iter().copied())

@@ -1,4 +1,4 @@
-//! The embedded codec, which a pipeline fits on its own clips.
+//! The built-in codec, which a pipeline fits on its own clips.
 
 use crate::artifact;
 use crate::family::Family;

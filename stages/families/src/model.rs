@@ -1,4 +1,4 @@
-//! What a model takes, from its sizes alone: no weights are needed, and nothing is computed.
+//! The cost of a model, from its sizes alone: no weights are needed, and nothing is computed.
 
 use stage_core::Parameters;
 
@@ -8,33 +8,33 @@ use crate::training::Trainable;
 pub trait Model {
     fn parameters(&self) -> i64;
 
-    /// Bytes of the weights that a stage with these parameters makes or carries.
+    /// Size of the weights that a stage with these parameters makes or passes on, in bytes.
     fn bytes(&self, stage: &Parameters) -> f64;
 
-    /// Time of working with it relative to the published model, which rates are for.
+    /// Time relative to the published model, which the rates are for.
     fn share(&self) -> f64 {
         1.0
     }
 
-    /// How it is trained, if it is.
+    /// The cost of training, if it is trainable.
     fn trainable(&self) -> Option<&dyn Trainable> {
         None
     }
 }
 
-/// The model that one is taken for which is not there.
+/// The assumed model if none exists.
 pub struct Assumed {
     pub model: Box<dyn Model>,
-    /// The assumption, as a plan tells it.
+    /// The assumption, as shown in a plan.
     pub told: &'static str,
 }
 
-/// What a codec takes beside the published one.
+/// The cost of a codec relative to the published one.
 #[derive(Clone, Copy, Debug)]
 pub struct Codec {
-    /// Share of its time.
+    /// Time relative to it.
     pub share: f64,
-    /// The assumption behind that share, where there is one.
+    /// The assumption behind that share, if any.
     pub told: Option<&'static str>,
     /// Bytes in memory.
     pub bytes: f64,

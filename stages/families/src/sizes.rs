@@ -1,8 +1,8 @@
-//! Checks of the sizes that a `config.json` gives, before anything is made of them.
+//! Checks of the sizes in a `config.json`, before they are used.
 
 use stage_formats::FormatError;
 
-/// No size of a model is larger; products of two still fit.
+/// The largest allowed size; products of two still fit.
 pub(crate) const LARGEST: i64 = 1 << 24;
 
 pub(crate) fn in_range(name: &str, size: i64, least: i64, largest: i64) -> Result<(), FormatError> {

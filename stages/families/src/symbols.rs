@@ -1,4 +1,4 @@
-//! `vocab.json` of a tokenizer: symbols and the rows of the model that they stand for.
+//! `vocab.json` of a tokenizer: symbols and their rows in the model.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ use stage_formats::FormatError;
 ///
 /// # Errors
 ///
-/// When the file is no such list, or a number in it is no number of a row.
+/// If the file is not such a list, or a number in it is not a valid row.
 pub(crate) fn rows(vocabulary: &[u8]) -> Result<Vec<(String, i64)>, FormatError> {
     let map: Map<String, Value> =
         serde_json::from_slice(vocabulary).map_err(|error| damaged(error.to_string()))?;

@@ -1,38 +1,38 @@
-//! What training takes on its device, from the sizes of a model alone: no weights are needed, and
+//! The cost of training on its device, from the sizes of a model alone: no weights are needed, and
 //! nothing is computed.
 
 use stage_core::{Parameters, StageError};
 
 /// A model that can be trained.
 pub trait Trainable {
-    /// How clips become rows, under the parameters of a training.
+    /// The conversion of clips to rows, under the parameters of a training.
     fn rows(&self, parameters: &Parameters) -> Rows;
 
-    /// Memory of a step at its worst moment.
+    /// The peak memory of a step.
     fn memory(&self, setting: &Setting) -> Memory;
 
     /// Time of one batch with its backward pass.
     fn effort(&self, setting: &Setting) -> Effort;
 }
 
-/// How clips become the rows of a batch.
+/// The conversion of clips to the rows of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rows {
-    /// One clip a row, at most as long as the parameter `max_seconds` says.
+    /// One clip per row, at most as long as the parameter `max_seconds`.
     Clips,
-    /// Rows of tokens, at most as many as the parameter `max_length` says.
+    /// Rows of tokens, at most as many as the parameter `max_length`.
     Tokens(TokenRows),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TokenRows {
-    /// Tokens of the longest row that the model takes.
+    /// Tokens of the longest row that the model accepts.
     pub longest: i64,
     /// Tokens of each clip beside its text and its frames.
     pub per_clip: f64,
-    /// How full rows are of whole clips; none: each row has one clip.
+    /// The filled share of rows of whole clips; None: one clip per row.
     pub filled: Option<f64>,
-    /// The assumption behind this, as a plan tells it.
+    /// The assumption behind this, as shown in a plan.
     pub told: &'static str,
 }
 
@@ -45,10 +45,10 @@ pub enum Effort {
     Seconds { seconds: f64, told: &'static str },
 }
 
-/// How a model is trained, as far as its memory and its arithmetic depend on it.
+/// The settings of a training that affect its memory and its arithmetic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
-    /// Rows, or clips, that are computed at a time.
+    /// Rows, or clips, per batch.
     pub rows: i64,
     /// The length of a row in tokens.
     pub length: i64,
@@ -56,25 +56,25 @@ pub struct Setting {
     pub clip_seconds: f64,
     /// bf16 or fp16, with f32 copies for the optimiser.
     pub is_half: bool,
-    /// Layers are computed anew on the way back.
+    /// Layers are recomputed in the backward pass.
     pub checkpointing: bool,
-    /// Small matrices are trained and the weights are not.
+    /// Small matrices are trained instead of the weights.
     pub adapters: Option<Adapters>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adapters {
     pub rank: i64,
-    /// Of the modules that get one; `*` stands for anything.
+    /// Patterns for the adapted modules; `*` means any characters.
     pub patterns: Vec<String>,
 }
 
 impl Setting {
-    /// From the parameters of a training, which says nothing of its clips.
+    /// From the parameters of a training, without its clips.
     ///
     /// # Errors
     ///
-    /// When the stage has no parameter `batch`, or none of the ones that adapters need.
+    /// If the stage has no parameter `batch`, or lacks one that adapters need.
     pub fn read(
         parameters: &Parameters,
         trains_adapters: bool,
@@ -96,7 +96,7 @@ impl Setting {
         })
     }
 
-    /// Bytes of a value in what is computed in.
+    /// Bytes of a value in the compute type.
     pub fn width(&self) -> f64 {
         if self.is_half { 2.0 } else { F32 }
     }
@@ -112,16 +112,16 @@ impl Adapters {
 
 pub(crate) const F32: f64 = 4.0;
 
-/// Bytes at the worst moment of a step, by what takes them; of the program itself nothing.
+/// Bytes at the peak of a step, by purpose, without those of the program itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Memory {
     pub weights: f64,
     pub gradients: f64,
-    /// The two moments of AdamW and, where weights are not f32, the f32 copies.
+    /// The two moments of AdamW, and the f32 copies if weights are not f32.
     pub optimizer: f64,
-    /// What the way back needs of the way there.
+    /// Activations that the backward pass needs.
     pub activations: f64,
-    /// Of the pieces that have logits at a time, with their gradients.
+    /// Logits of one chunk, with their gradients.
     pub logits: f64,
 }
 
@@ -130,7 +130,7 @@ impl Memory {
         self.weights + self.gradients + self.optimizer + self.activations + self.logits
     }
 
-    /// Of a model with so many frozen and so many trained values.
+    /// For a model with these numbers of frozen and trained values.
     pub(crate) fn of_values(frozen: f64, trained: f64, setting: &Setting) -> Memory {
         let copies = if setting.is_half { F32 } else { 0.0 };
         Memory {

@@ -1,5 +1,5 @@
-//! The text model of Fish Speech as its `config.json` describes it: sizes, with the defaults that
-//! the original loader has, and the names and shapes of all weights.
+//! The `config.json` of the text model of Fish Speech: its sizes, with the defaults of the original
+//! loader, and the names and shapes of all weights.
 
 use serde::Deserialize;
 
@@ -7,7 +7,7 @@ use crate::sizes::{LARGEST, in_range, refused};
 use stage_formats::FormatError;
 use stage_formats::shapes::Expected;
 
-/// A checked configuration with nothing left open.
+/// A checked and complete configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     pub vocab_size: i64,
@@ -20,10 +20,10 @@ pub struct Config {
     pub norm_eps: f64,
     pub tie_word_embeddings: bool,
     pub scale_codebook_embeddings: bool,
-    /// The fast layers start from the normed state instead of the bare one.
+    /// The fast layers start from the normed hidden state instead of the raw one.
     pub norm_fastlayer_input: bool,
     pub initializer_range: f64,
-    /// Of attention weights; the published models have none.
+    /// Dropout of attention weights; the published models have none.
     pub dropout: f64,
 }
 
@@ -42,8 +42,8 @@ pub struct Stack {
     pub o_bias: bool,
 }
 
-/// The file as it is. What training overrides or no longer uses is not listed: unknown fields
-/// are let pass, since releases differ in them.
+/// The file as written. Settings that training overrides or no longer uses are not listed: unknown
+/// fields are ignored, since releases differ in them.
 #[derive(Debug, Deserialize)]
 struct Published {
     model_type: String,
@@ -80,7 +80,7 @@ struct Published {
     fast_attention_o_bias: Option<bool>,
 }
 
-/// Where the field is absent; where it is null, the width is shared out among the heads.
+/// The default of an absent field; if it is null, the width is divided among the heads.
 fn default_head_dim() -> Option<i64> {
     Some(64)
 }
@@ -175,7 +175,7 @@ impl Config {
         self.tensors().iter().map(|(_, shape)| shape.iter().product::<i64>()).sum()
     }
 
-    /// Whether a projection lies between the slow and the fast layers.
+    /// Tests if there is a projection between the slow and the fast layers.
     pub fn projects(&self) -> bool {
         self.slow.dim != self.fast.dim
     }
@@ -185,7 +185,7 @@ impl Published {
     fn slow(&self) -> Result<Stack, FormatError> {
         in_range("dim", self.dim, 1, LARGEST)?;
         in_range("n_head", self.n_head, 1, LARGEST)?;
-        // Two thirds of four times the width, up to the next multiple of 256.
+        // Two thirds of four times the width, rounded up to a multiple of 256.
         let inner = (8 * self.dim / 3 + 255) / 256 * 256;
         Ok(Stack {
             layers: self.n_layer,
@@ -266,7 +266,7 @@ impl Stack {
     }
 }
 
-/// The original takes nought and below for "not given".
+/// The original treats zero and negative values as "not given".
 fn given(size: Option<i64>) -> Option<i64> {
     size.filter(|size| *size > 0)
 }

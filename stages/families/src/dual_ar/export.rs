@@ -33,7 +33,8 @@ impl Exporter for Lora {
         vec![(name, as_they_are(adapters))]
     }
 
-    /// The keys are sorted here: how a JSON object orders them is up to how that library was built.
+    /// The keys are sorted here: the order of a JSON object depends on how the JSON library was
+    /// built.
     fn descriptions(
         &self,
         adapters: &Fields,

@@ -1,4 +1,4 @@
-//! Configurations of models that are made anew, from the parameters of `fish.init`.
+//! Configurations of new models, from the parameters of `fish.init`.
 
 use serde_json::{Value, json};
 use stage_core::{ParameterValue, Parameters, StageError};
@@ -6,20 +6,20 @@ use stage_core::{ParameterValue, Parameters, StageError};
 use super::Config;
 use stage_formats::FormatError;
 
-/// Tables of embeddings have a multiple of so many rows.
+/// Embedding tables have a multiple of this number of rows.
 const ROWS: i64 = 8;
-/// Words of the published model, most of which it never uses.
+/// The vocabulary of the published model, most of which it never uses.
 const PUBLISHED_WORDS: i64 = 155_776;
 /// Codebooks of the published codec, and entries of each.
 pub const PUBLISHED_CODES: (i64, i64) = (10, 4096);
 
-/// Whether the figures begin with those of the published model.
+/// Tests if the sizes start from those of the published model.
 pub fn is_s1_mini(parameters: &Parameters) -> Result<bool, StageError> {
     Ok(parameters.text("shape")? == "s1-mini")
 }
 
-/// The configuration in the words of the original project, for codes of `(codebooks, entries)` and
-/// a tokenizer of so many words beside them.
+/// The configuration in the format of the original project, for codes of `(codebooks, entries)` and
+/// a tokenizer with this number of words.
 pub fn published(
     parameters: &Parameters,
     codes: (i64, i64),

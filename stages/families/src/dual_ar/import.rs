@@ -11,9 +11,9 @@ use crate::artifact::{CONFIG, CONFIG_KIND, SPECIAL_TOKENS, TOKENIZER, TOKENIZER_
 use crate::fish;
 use crate::import::{Files, Imported, Importer, Layout, Opened, Part, Request, description};
 
-/// Tensors of another modality in the published file, which the original drops as well.
+/// Tensors of another modality in the published file, which the original drops too.
 const OTHER_MODALITY: &str = "audio_";
-/// Apart in older files, in the order in which they become one.
+/// Separate tensors in older files, in the order of their concatenation.
 const APART: [&str; 3] = [".wq.", ".wk.", ".wv."];
 const JOINED: &str = ".wqkv.";
 
@@ -55,8 +55,8 @@ fn layout(file: &WeightFile, prefixes: &[&str]) -> Result<Layout, StageError> {
     Layout::of(file, stored)
 }
 
-/// Where a name is one of three that belong together: the name of the whole, and the stored
-/// names of the three.
+/// If a name is one of three that belong together: the name of the whole, and the stored names of
+/// the three.
 fn joined(name: &str, names: &BTreeMap<String, String>) -> Option<(String, Vec<String>)> {
     let own = APART.iter().find(|own| name.contains(*own))?;
     let part = |part: &&str| names.get(&name.replacen(own, part, 1)).cloned();
@@ -64,7 +64,7 @@ fn joined(name: &str, names: &BTreeMap<String, String>) -> Option<(String, Vec<S
     (parts.len() == APART.len()).then(|| (name.replacen(own, JOINED, 1), parts))
 }
 
-/// The files of the tokenizer, where there are any, once they have been found to fit the model.
+/// The files of the tokenizer, if there are any, after checking that they fit the model.
 fn tokenizer(
     files: &Files,
     rows: usize,

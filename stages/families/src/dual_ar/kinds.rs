@@ -18,7 +18,7 @@ const SPEECH: Rates = Rates {
     model: Some(artifact::DUAL_AR),
     on_processor: false,
     seconds_per_item: 0.5,
-    // 21.5 frames for each second of speech, at 15 a second.
+    // 21.5 frames per second of speech, at 15 per second.
     seconds_per_second: 1.4,
     bytes_per_item: 500.0,
     bytes_per_second: 88_200.0 + 430.0,
@@ -28,7 +28,7 @@ const SPEECH: Rates = Rates {
              Fish Speech say, and as many on other large GPUs",
 };
 
-/// What every model artifact has; its tensors and tokenizer files are further fields.
+/// The fields of every model artifact, besides tensors and tokenizer files.
 const MODEL_FIELDS: &[(&str, FieldType)] =
     &[("config", FieldType::Blob), ("family", FieldType::Text)];
 
@@ -95,7 +95,7 @@ const PROMPT_FORMAT: Parameter = choice(
      `speak_out` is the one that the original project trains in, and never asks in.",
 );
 
-/// Of the sizes that a model may be given.
+/// The largest value of the size parameters.
 const LARGEST: i64 = 10_000_000;
 
 const SHAPE: Parameter = choice(

@@ -1,5 +1,4 @@
-//! The text model of Fish Speech (DualAR), from its configuration to sentences, and adapters of
-//! such a model.
+//! The text model of Fish Speech (DualAR), from its configuration to sentences, and its adapters.
 
 mod config;
 mod export;

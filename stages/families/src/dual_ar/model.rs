@@ -1,4 +1,4 @@
-//! What a text model takes, from its configuration.
+//! The cost of a text model, from its configuration.
 
 use stage_core::{Kind, Parameters};
 
@@ -8,13 +8,14 @@ use crate::training::{Effort, Memory, Rows, Setting, TokenRows, Trainable};
 
 /// Published weights are in bf16.
 const WEIGHT_BYTES: f64 = 2.0;
-/// Words of the tokenizer of `fish.init` beside the codes, to the nearest multiple of the table.
+/// The size of the tokenizer of `fish.init` without the codes, to the nearest multiple of the
+/// table.
 const WORDS: i64 = 271;
 /// Parameters of the published model.
 const PUBLISHED: f64 = 860e6;
-/// Marks and the head of each clip.
+/// Special tokens and the prompt of each clip.
 const TOKENS_PER_CLIP: f64 = 20.0;
-/// How full rows are of whole clips.
+/// The share of a row that is filled with whole clips.
 const FILLED: f64 = 0.95;
 
 impl Model for Config {

@@ -1,28 +1,27 @@
-//! The memory and the arithmetic of training the text model, by counting the tensors that are
-//! alive: slow blocks run in a chain that keeps the input of each block, or all; logits and the
-//! fast layers exist for a piece of the positions at a time.
+//! The memory and the arithmetic of training the text model, by counting live tensors: slow blocks
+//! run in a chain that keeps the input of each block, or all activations; logits and the fast
+//! layers exist for a chunk of the positions at a time.
 
 use super::{Config, Stack};
 use crate::training::{F32, Memory, Setting};
 use stage_formats::pattern::is_match;
 
-/// Positions that have logits, and frames that are in the fast layers, at a time.
+/// The size of a chunk: positions with logits, and frames in the fast layers.
 const PIECE: f64 = 1024.0;
-/// Tensors of logits beside those in what is computed in: the same in f32, the logarithms of the
-/// odds, and the gradient.
+/// Tensors as large as the logits beside those in the compute type: the same in f32, the
+/// log-softmax, and the gradient.
 const LOGITS_F32: f64 = 3.0;
-/// Logits and their gradient in what is computed in.
+/// Logits and their gradient in the compute type.
 const LOGITS: f64 = 2.0;
 /// Numbers that an adapter keeps for each input value: its dropout mask, and the masked value.
 const ADAPTED: f64 = 2.0;
-/// Numbers per logit that the adapter of a layer with logits adds, at the precision of the
-/// computation.
+/// Numbers per logit that the adapter of the output layer adds, in the compute type.
 const ADAPTED_LOGITS: f64 = 1.0;
 /// A multiplication and an addition.
 const OPERATIONS: f64 = 2.0;
 
 impl Config {
-    /// What a step takes at its worst moment.
+    /// The peak memory of a step.
     pub fn training_memory(&self, setting: &Setting) -> Memory {
         let parameters = self.parameters() as f64;
         let memory = match &setting.adapters {
@@ -43,7 +42,8 @@ impl Config {
             self.fast.activations(codes, inputs("fast_layers.0."), setting);
         let fast = fast_kept + fast_block.max(logits(codes, self.codebook_size, "fast_output"));
         let words = logits(piece, self.vocab_size, "output");
-        // The losses are derived while the slow layers wait, and a slow block after them.
+        // The backward pass of the losses runs while the slow layers wait, and that of a slow block
+        // after them.
         let (activations, logits) = match words > fast.max(slow_block) {
             true => (slow_kept, words),
             false => (slow_kept + fast.max(slow_block), 0.0),
@@ -51,19 +51,19 @@ impl Config {
         Memory { activations, logits, ..memory }
     }
 
-    /// Floating-point operations of one batch, there and back.
+    /// Floating-point operations of one batch, forward and backward.
     pub fn training_operations(&self, setting: &Setting) -> f64 {
         let tokens = (setting.rows * setting.length) as f64;
         let slow = self.slow.weights() * tokens;
         let fast = self.fast.weights() * tokens * self.num_codebooks as f64;
         let words = (self.vocab_size * self.slow.dim) as f64 * tokens;
-        // Once there, once for the gradients of what went in, once for those of the weights.
+        // Forward, gradients of the inputs, and gradients of the weights.
         let passes = if setting.adapters.is_some() { 2.0 } else { 3.0 };
         let again = if setting.checkpointing { 1.0 } else { 0.0 };
         OPERATIONS * ((slow + fast) * (passes + again) + words * passes)
     }
 
-    /// How many values the adapters have.
+    /// The number of values in the adapters.
     fn adapter_values(&self, setting: &Setting) -> f64 {
         let rank = setting.adapters.as_ref().map_or(0, |adapters| adapters.rank);
         self.sum_of_adapted("", setting, |shape| rank * (shape[0] + shape[1]))
@@ -99,8 +99,8 @@ impl Stack {
         (self.layers * (attention + 3 * self.dim * self.intermediate_size)) as f64
     }
 
-    /// Bytes that are kept of all blocks, and that the block takes which is derived.
-    /// `adapted` values of each token go into the adapters of a block.
+    /// Bytes that all blocks keep, and that the block in the backward pass uses. `adapted` values
+    /// per token go into the adapters of a block.
     fn activations(&self, tokens: f64, adapted: f64, setting: &Setting) -> (f64, f64) {
         let layers = self.layers as f64;
         let adapters = adapted * ADAPTED * setting.width();
@@ -111,9 +111,9 @@ impl Stack {
         }
     }
 
-    /// What a block keeps for its way back: its input and what both norms make of theirs;
-    /// queries, keys and values, normed, turned and repeated; what attention gives; and the four
-    /// states of the gated layer. Norms keep f32 copies of what they get in half precision.
+    /// The activations that a block keeps for the backward pass: its input and both norms of it;
+    /// queries, keys and values, normed, rotated and repeated; the output of attention; and the
+    /// four states of the gated feed-forward layer. Norms keep f32 copies of half-precision inputs.
     fn bytes_per_token(&self, setting: &Setting) -> f64 {
         let (dim, inner) = (self.dim as f64, self.intermediate_size as f64);
         let queries = (self.heads * self.head_dim) as f64;
@@ -200,14 +200,14 @@ mod tests {
     }
 
     /// Users of the original report 55 GB. It has the logits of all positions at once, which exist
-    /// four times at the peak, at the precision of the computation: the logits, their softmax, its
-    /// gradient, and the gradient scaled for the adapter. The same count gives the reported figure,
-    /// and shows the saving of chunks.
+    /// four times at the peak, in the compute type: the logits, their softmax, its gradient, and
+    /// the gradient scaled for the adapter. The same count gives the reported figure, and shows the
+    /// saving of chunks.
     #[test]
     fn logits_of_all_positions_at_once_take_what_users_of_the_original_report() {
         const COPIES: f64 = 4.0;
-        // A second of speech with its text has 27 tokens, and each clip has 20 more; 21.5 of the 27
-        // are frames.
+        // A second of speech with its text has 27 tokens, 21.5 of them frames, and each clip has 20
+        // more.
         const FRAMES: f64 = 0.72;
         let (config, setting) = (Config::s1_mini().unwrap(), reported());
         let own = config.training_memory(&setting);
@@ -226,7 +226,8 @@ mod tests {
     #[test]
     fn what_goes_into_adapters_is_kept_for_their_way_back() {
         let (config, all) = (Config::s1_mini().unwrap(), reported());
-        // Attention reads 1,024 and 2,048 values of a token, the gated layer 1,024 twice and 3,072.
+        // Attention reads 1,024 and 2,048 values of a token, the gated feed-forward layer 1,024
+        // twice and 3,072.
         assert_eq!(config.adapted_inputs("layers.0.", &all), 8192.0);
         assert_eq!(config.adapted_inputs("layers.0.", &full()), 0.0);
         let few = Adapters { rank: 8, patterns: vec!["layers.*.attention.wo".to_owned()] };

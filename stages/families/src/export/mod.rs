@@ -1,4 +1,4 @@
-//! How models become files of the original projects, whatever their family.
+//! Export of models to files of the original projects, for all families.
 
 mod recipe;
 
@@ -13,21 +13,21 @@ pub use recipe::Recipe;
 /// The tensors of a file by name.
 pub type Recipes = BTreeMap<String, Recipe>;
 
-/// What weights are written as.
+/// The file format of weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Pth,
     Safetensors,
 }
 
-/// A family that `model.export` takes.
+/// A family that `model.export` supports.
 pub trait Exporter: Sync {
-    /// What the original project reads.
+    /// The format that the original project reads.
     fn format(&self) -> Format {
         Format::Pth
     }
 
-    /// The files of weights by name.
+    /// The weight files by name.
     fn weights(&self, model: &Fields, format: Format) -> Vec<(&'static str, Recipes)> {
         let name = match format {
             Format::Pth => "model.pth",
@@ -36,21 +36,21 @@ pub trait Exporter: Sync {
         vec![(name, as_they_are(model))]
     }
 
-    /// The key of the PyTorch file under which its tensors lie, where that is not the top.
+    /// The key in the PyTorch file that contains the tensors, if they are not at the top.
     fn dictionary(&self, _file: &str) -> Option<&'static str> {
         None
     }
 
-    /// The tensors of a discriminator, as the original project trains it.
+    /// The tensors of a discriminator, in the format in which the original project trains it.
     fn discriminator(&self, _model: &Fields) -> Recipes {
         Recipes::new()
     }
 
-    /// All files but these.
+    /// All other files.
     ///
     /// # Errors
     ///
-    /// When the model lacks what a file has to say, or something of it cannot be read.
+    /// If the model lacks required data, or part of it is unreadable.
     fn descriptions(
         &self,
         model: &Fields,
@@ -66,7 +66,7 @@ pub fn as_they_are(model: &Fields) -> Recipes {
     names.map(|name| (name.clone(), Recipe::Same(name))).collect()
 }
 
-/// Fields that become files of these names, those that there are.
+/// Fields that become files of these names, if present.
 pub fn copies(model: &Fields, files: &[(&str, &str)]) -> Vec<(String, NewValue)> {
     let copy = |(field, name): &(&str, &str)| {
         Some(((*name).to_owned(), NewValue::blob(Blob::clone(model.blob(field)?))))

@@ -1,4 +1,4 @@
-//! What the tensors of an exported file are made of.
+//! The recipes for tensors of an exported file.
 
 use stage_core::StageError;
 use stage_formats::weight_norm;
@@ -8,18 +8,18 @@ use stage_formats::{Dtype, FormatError, Tensor, TensorInfo};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recipe {
     Same(String),
-    /// The whole weight of a pair.
+    /// The weight of a pair, with weight norm removed.
     Folded {
         length: String,
         direction: String,
     },
-    /// One of the pair that a whole weight becomes.
+    /// One of the pair of a weight under weight norm.
     LengthOf(String),
     DirectionOf(String),
 }
 
 impl Recipe {
-    /// The type and the shape of what will be made; `read` gives a tensor of the model.
+    /// The type and the shape of the result; `read` returns a tensor of the model.
     pub fn info(
         &self,
         mut read: impl FnMut(&str) -> Result<Tensor, StageError>,

@@ -1,4 +1,4 @@
-//! The files of an asset, and the folder in it where the weights lie.
+//! The files of an asset, and the folder of the weights in it.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use stage_formats::{Parts, WeightFile};
 
 use crate::artifact::{TOKENIZER, VOCABULARY};
 
-/// Limit on the bytes of a file that describes a model: configurations have some kilobytes.
+/// Limit on the bytes of a file that describes a model: configurations have a few kilobytes.
 const MAX_DESCRIPTION: u64 = 1 << 20;
 /// The largest tokenizers have seven megabytes.
 const MAX_TOKENIZER: u64 = 16 << 20;
 
-/// A file of weights with only its directory read.
+/// A weight file; only its directory has been read.
 pub struct Opened {
     path: String,
     pub digest: Digest,
@@ -24,7 +24,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Verifies the content, before anything is made of it.
+    /// Verifies the content, before any result is made from it.
     pub fn verify(&self) -> Result<(), StageError> {
         self.source
             .verify()
@@ -38,7 +38,7 @@ pub struct Files<'a> {
 }
 
 impl<'a> Files<'a> {
-    /// Beside the file of weights at this path.
+    /// The files beside the weight file at this path.
     pub fn new(asset: &'a Fields, weights: &'a str) -> Files<'a> {
         Files { asset, folder: weights.rfind('/').map_or("", |at| &weights[..=at]) }
     }
@@ -59,7 +59,7 @@ impl<'a> Files<'a> {
         self.beside(name).map(|_| format!("{}{name}", self.folder))
     }
 
-    /// A file of weights, which is read a tensor at a time.
+    /// A weight file, which is read one tensor at a time.
     pub fn weights(&self, path: &str, context: &mut dyn Context) -> Result<Opened, StageError> {
         let blob = self.exactly(path)?;
         let source = context.open(&blob)?;
@@ -78,7 +78,7 @@ impl<'a> Files<'a> {
         Ok(Some(Parts::from(context.open(&blob)?).up_to("text", 0, length)?))
     }
 
-    /// The bytes of a file without which nothing can be made of the weights: `why` says what for.
+    /// The bytes of a file that the weights cannot be used without; `why` names the purpose.
     pub fn needed(
         &self,
         name: &str,
@@ -96,7 +96,7 @@ impl<'a> Files<'a> {
     }
 }
 
-/// The bytes of a file that describes the model. One that is far too large is refused unread.
+/// The bytes of a file that describes the model. A far too large one is refused unread.
 pub fn description(
     name: &str,
     blob: &Blob,

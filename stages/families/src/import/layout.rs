@@ -1,4 +1,4 @@
-//! Which tensors of a file make up the model, under which names, and whether these are all.
+//! The mapping from the tensors of a file to those of the model, and checks that it is complete.
 
 use std::collections::BTreeMap;
 
@@ -14,19 +14,19 @@ pub struct Layout {
     pub dropped: u64,
 }
 
-/// What a tensor is made of.
+/// The origin of a tensor.
 struct Place {
     info: TensorInfo,
-    /// Names in the file, whose tensors are stacked where there are several.
+    /// Names in the file; several tensors are stacked.
     stored: Vec<String>,
 }
 
 impl Layout {
-    /// Of tensors by their name, each with the names in the file that it is made of.
+    /// From tensors by name, each with its names in the file.
     ///
     /// # Errors
     ///
-    /// When several cannot be stacked.
+    /// If several cannot be stacked.
     pub fn of(
         file: &WeightFile,
         stored: BTreeMap<String, Vec<String>>,
@@ -49,11 +49,11 @@ impl Layout {
         Ok(Layout { tensors, dropped })
     }
 
-    /// The tensors of a file under other names, those that get one.
+    /// Renames the tensors of a file, and drops those without a new name.
     ///
     /// # Errors
     ///
-    /// When two get the same.
+    /// If two get the same name.
     pub fn renamed(
         file: &WeightFile,
         prefixes: &[&str],
@@ -70,7 +70,7 @@ impl Layout {
         Layout::of(file, names)
     }
 
-    /// Takes away the last axis, of one, where a file has it and the model does not.
+    /// Removes the last axis, of size one, if a file has it and the model does not.
     pub fn drop_last_axis(&mut self, is_meant: impl Fn(&str) -> bool) {
         for (name, Place { info, .. }) in &mut self.tensors {
             if is_meant(name) && matches!(info.shape[..], [_, _, 1]) {
@@ -83,7 +83,7 @@ impl Layout {
         self.tensors.keys().map(String::as_str)
     }
 
-    /// Names in the file that a tensor is made of.
+    /// Names in the file of a tensor.
     pub fn stored(&self, name: &str) -> &[String] {
         self.tensors.get(name).map(|place| place.stored.as_slice()).unwrap_or_default()
     }

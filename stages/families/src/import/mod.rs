@@ -1,4 +1,4 @@
-//! How published files become models, whatever their family.
+//! Import of published files as models, for all families.
 
 mod files;
 mod layout;
@@ -13,28 +13,27 @@ pub use layout::Layout;
 /// The configuration of most published models.
 pub const CONFIG_FILE: &str = "config.json";
 
-/// A family that `model.import` takes.
+/// A family that `model.import` supports.
 pub trait Importer: Sync {
-    /// What training tools put before the names of the tensors.
+    /// Prefixes that training tools add to the names of the tensors.
     fn prefixes(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// The name of the published file of weights, without its ending.
+    /// The name of the published weight file, without its extension.
     fn file_stem(&self) -> &'static str {
         "model"
     }
 
-    /// How names of tensors begin in every file of the family, prefixes apart: all of one of these
-    /// lists.
+    /// Prefixes of tensor names in every file of the family, without tool prefixes: all prefixes of
+    /// one of these lists.
     fn marks(&self) -> &'static [&'static [&'static str]];
 
-    /// The model in the file of weights and those beside it, once they have been found to fit each
-    /// other.
+    /// The model in the weight file and the files beside it, after checking that they fit together.
     ///
     /// # Errors
     ///
-    /// When a file is missing, damaged, or does not fit the others.
+    /// If a file is missing, damaged, or does not fit the others.
     fn import(
         &self,
         weights: Opened,
@@ -44,7 +43,7 @@ pub trait Importer: Sync {
 }
 
 impl dyn Importer + '_ {
-    /// Whether a file is one of this family.
+    /// Tests if a file is one of this family.
     pub fn recognises(&self, file: &WeightFile) -> bool {
         let names = file.plain_names(self.prefixes());
         let has = |start: &&str| names.keys().any(|name| name.starts_with(*start));
@@ -52,7 +51,7 @@ impl dyn Importer + '_ {
     }
 }
 
-/// What is imported.
+/// The request of an import.
 pub struct Request<'a> {
     pub files: Files<'a>,
     /// The parameters of this name: paths in the asset.
@@ -61,13 +60,13 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// The configuration that was asked for, if one was.
+    /// The requested configuration, if there is one.
     pub fn chosen_config(&self, context: &mut dyn Context) -> Result<Option<Bytes>, StageError> {
         let read = |path: &String| description(path, &*self.files.exactly(path)?, context);
         self.config.as_ref().map(read).transpose()
     }
 
-    /// The configuration that was asked for, or the published one beside the weights.
+    /// The requested configuration, or the published one beside the weights.
     pub fn config(&self, context: &mut dyn Context) -> Result<Bytes, StageError> {
         match self.chosen_config(context)? {
             Some(config) => Ok(config),
@@ -76,13 +75,13 @@ impl Request<'_> {
     }
 }
 
-/// A file of weights, and which of its tensors are taken.
+/// A weight file, and the selection of its tensors.
 pub struct Part {
     pub weights: Opened,
     pub layout: Layout,
 }
 
-/// The tensors of a model, and its fields but for these, the family and the licence.
+/// The tensors of a model, and its fields except these, the family and the licence.
 pub struct Imported {
     pub parts: Vec<Part>,
     pub values: Vec<(String, NewValue)>,

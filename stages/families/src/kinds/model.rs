@@ -1,4 +1,4 @@
-//! The kinds of the family `model`: published weights as artifacts, and the way back.
+//! The kinds of the family `model`: import of published weights, and export.
 
 use crate::artifact;
 use stage_core::artifact::FILES;
@@ -9,7 +9,7 @@ use stage_core::{
 
 pub const KINDS: &[&Kind] = &[&IMPORT, &EXPORT, &AUDITION];
 
-/// The families of published weights, in the words of the parameter `family`.
+/// The families of published weights, for the parameter `family`.
 const MODELS: &[&str] =
     &[artifact::DUAL_AR, artifact::DAC, artifact::VITS, artifact::WAV2VEC2, artifact::XTTS];
 

@@ -9,7 +9,7 @@ use stage_core::{
 
 pub const KINDS: &[&Kind] = &[&FIT, &ENCODE, &ADOPT, &DECODE];
 
-/// The field in which a corpus gives tokens that lay beside its clips, not yet looked at.
+/// The field for tokens that a corpus found beside its clips, not yet validated.
 pub const FOUND_TOKENS: &str = "found_tokens";
 
 const FITTED: Rates = Rates {
@@ -24,11 +24,11 @@ const ENCODED: Rates = Rates {
     on_processor: false,
     seconds_per_item: 5e-3,
     seconds_per_second: 0.03,
-    // 21.5 frames of 10 codes of 2 bytes, and the head of an array.
+    // 21.5 frames of 10 codes of 2 bytes, and the header of an array.
     bytes_per_second: 430.0,
     bytes_per_item: 128.0,
-    // The first convolution has 64 channels of f32 for each sample of 44.1 kHz, and some such
-    // tensors are alive at a time.
+    // The first convolution has 64 channels of f32 for each sample of 44.1 kHz, and several such
+    // tensors exist at a time.
     vram_per_second: 4.0 * 11.3e6,
     spread: 3.0,
     origin: "an A100 encodes 4 h of sound with the codec of Fish Speech in 15 min with reading and \
@@ -38,7 +38,7 @@ const SPOKEN: Rates = Rates { bytes_per_second: 88_200.0, ..ENCODED };
 
 const MODEL: &[(&str, FieldType)] = &[("model", FieldType::Blob)];
 
-/// The codec that a stage works with: its fields depend on what made it.
+/// The codec of a stage: its fields depend on the stage that made it.
 const CODEC: InputPort = InputPort {
     name: "codec",
     reads: FieldSet::All,
@@ -185,7 +185,7 @@ training leaves the DVAE as it is, and codes are made anew for another model.",
     ..Kind::BASE
 };
 
-/// A size of a codec that other tools have worked with.
+/// A size that is common among codecs.
 const fn codec_size(
     name: &'static str,
     most: i64,

@@ -1,14 +1,14 @@
-//! What a configuration of VITS must keep to.
+//! Constraints on a configuration of VITS.
 
 use super::config::Config;
 use crate::sizes::{LARGEST, in_range, refused};
 use stage_formats::FormatError;
 
-/// No model has more layers or parts of one kind.
+/// The largest number of layers or parts of one kind.
 const MOST: i64 = 256;
 
 impl Config {
-    /// Refuses what is no model, with the field that says so.
+    /// Refuses impossible configurations, and names the field.
     pub(super) fn check(&self) -> Result<(), FormatError> {
         if self.model_type != "vits" {
             let found = &self.model_type;
@@ -74,7 +74,7 @@ impl Config {
         }
     }
 
-    /// Each layer looks so many times as far as the one before.
+    /// The dilation grows by this factor from layer to layer.
     fn check_reach(&self) -> Result<(), FormatError> {
         let layers = self.prior_encoder_num_wavenet_layers;
         let layers = layers.max(self.posterior_encoder_num_wavenet_layers);
@@ -141,7 +141,7 @@ impl Config {
         )?;
         for (rate, kernel) in self.upsample_rates.iter().zip(&self.upsample_kernel_sizes) {
             in_range("upsample_rates", *rate, 1, 1024)?;
-            // Else a frame would not become exactly so many samples.
+            // Otherwise a frame would not have an integer number of samples.
             if kernel < rate || (kernel - rate) % 2 != 0 || *kernel > 4096 {
                 return Err(refused(format!(
                     "an upsampling kernel of {kernel} does not fit a rate of {rate}"
@@ -156,7 +156,7 @@ impl Config {
             in_range("resblock_dilation_sizes", *dilation, 1, 4096)?;
         }
         in_range("upsample_initial_channel", self.upsample_initial_channel, 1 << steps, LARGEST)?;
-        // The product of all rates, which may be beyond any number.
+        // The product of all rates, which may overflow.
         let hop = self.upsample_rates.iter().try_fold(1i64, |hop, rate| hop.checked_mul(*rate));
         in_range("product of `upsample_rates`", hop.unwrap_or(i64::MAX), 1, self.transform())
     }
@@ -187,7 +187,7 @@ impl Config {
     }
 }
 
-/// Kernels with a middle: what comes out is as long as what goes in.
+/// Odd kernels: the output is as long as the input.
 fn odd(name: &str, size: i64) -> Result<(), FormatError> {
     in_range(name, size, 1, 4095)?;
     match size % 2 {

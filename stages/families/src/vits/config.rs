@@ -1,14 +1,14 @@
-//! What the published `config.json` says, with the defaults of the original loader, which are
-//! the sizes of the MMS models.
+//! The published `config.json`, with the defaults of the original loader, which are the sizes of
+//! the MMS models.
 
 use serde::{Deserialize, Serialize};
 
 use crate::sizes::refused;
 use stage_formats::FormatError;
 
-/// A checked configuration. Fields are named as in the file; unknown ones are let pass, since
-/// releases differ in them. The `discriminator_*` fields and `segment_size` are
-/// those of finetune-hf-vits and matter in training only.
+/// A checked configuration. Fields are named as in the file; unknown ones are ignored, since
+/// releases differ in them. The `discriminator_*` fields and `segment_size` are those of
+/// finetune-hf-vits and matter in training only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Config {
@@ -17,7 +17,7 @@ pub struct Config {
     pub hidden_size: i64,
     pub num_hidden_layers: i64,
     pub num_attention_heads: i64,
-    /// How many places to each side attention tells apart.
+    /// The number of relative positions per side that attention distinguishes.
     pub window_size: i64,
     pub use_bias: bool,
     pub ffn_dim: i64,
@@ -32,7 +32,7 @@ pub struct Config {
     pub layer_norm_eps: f64,
     pub use_stochastic_duration_prediction: bool,
     pub num_speakers: i64,
-    /// 0 where the model does not tell speakers apart.
+    /// 0 for a model without speakers.
     pub speaker_embedding_size: i64,
     pub upsample_initial_channel: i64,
     pub upsample_rates: Vec<i64>,
@@ -58,14 +58,14 @@ pub struct Config {
     pub speaking_rate: f64,
     pub noise_scale: f64,
     pub noise_scale_duration: f64,
-    /// Samples a second.
+    /// Samples per second.
     pub sampling_rate: i64,
     pub discriminator_kernel_size: i64,
     pub discriminator_stride: i64,
     pub discriminator_periods: Vec<i64>,
     pub discriminator_period_channels: Vec<i64>,
     pub discriminator_scale_channels: Vec<i64>,
-    /// Samples of the part of each clip that the decoder is trained on.
+    /// The length in samples of the segment of each clip that the decoder is trained on.
     pub segment_size: i64,
 }
 
@@ -133,23 +133,23 @@ impl Config {
         Ok(config)
     }
 
-    /// Samples to a frame of latents.
+    /// Samples per frame of latents.
     pub fn hop(&self) -> i64 {
         self.upsample_rates.iter().product()
     }
 
-    /// Points of the transform behind the linear spectrogram.
+    /// The FFT size of the linear spectrogram.
     pub fn transform(&self) -> i64 {
         2 * (self.spectrogram_bins - 1)
     }
 
-    /// Frames of the part of each clip that the decoder is trained on; what is left of
-    /// `segment_size` is not used.
+    /// The length in frames of the segment of each clip that the decoder is trained on; the rest of
+    /// `segment_size` is unused.
     pub fn segment_frames(&self) -> i64 {
         self.segment_size / self.hop()
     }
 
-    /// Channels behind so many steps of upsampling.
+    /// Channels after this number of upsampling steps.
     pub fn decoder_channels(&self, steps: usize) -> i64 {
         self.upsample_initial_channel >> steps
     }

@@ -1,4 +1,5 @@
-//! VITS models as the files that transformers speaks with: the WaveNets in pairs, all else whole.
+//! VITS models as files for synthesis with transformers: WaveNets in pairs, everything else without
+//! weight norm.
 
 use stage_core::{Context, Fields, NewValue, StageError};
 use stage_formats::json::JSON;
@@ -52,7 +53,7 @@ impl Exporter for Vits {
     }
 }
 
-/// What becomes of a tensor.
+/// The exported tensors for a tensor of the model.
 fn recipes(name: &str) -> Vec<(String, Recipe)> {
     let same = || vec![(newer(name), Recipe::Same(name.to_owned()))];
     if is_normed_in_transformers(name) {
@@ -73,7 +74,7 @@ fn recipes(name: &str) -> Vec<(String, Recipe)> {
     }
 }
 
-/// The two that a whole weight becomes.
+/// The pair of a weight.
 fn pair(module: &str, weight: &str) -> [(String, Recipe); 2] {
     [
         (format!("{module}{LENGTH}"), Recipe::LengthOf(weight.to_owned())),

@@ -1,10 +1,10 @@
-//! Configurations of models that are made anew, from the parameters of `vits.init`.
+//! Configurations of new models, from the parameters of `vits.init`.
 
 use stage_core::{Parameters, StageError};
 
 use super::Config;
 
-/// For a tokenizer of so many symbols.
+/// For a tokenizer with this number of symbols.
 pub fn config(parameters: &Parameters, symbols: i64) -> Result<Config, StageError> {
     let mut config = match parameters.text("shape")? {
         "mms" => Config::mms(),
@@ -38,7 +38,7 @@ impl Config {
     }
 }
 
-/// Frames and the length of parts are those of the published models.
+/// Hop and segment lengths are those of the published models.
 fn small() -> Config {
     Config {
         hidden_size: 32,

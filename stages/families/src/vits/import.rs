@@ -14,10 +14,10 @@ use crate::artifact::{
 };
 use crate::import::{Files, Imported, Importer, Layout, Opened, Part, Request, description};
 
-/// Where the original keeps its symbols, one a line.
+/// The file of the original with its symbols, one per line.
 const SYMBOLS: &str = "vocab.txt";
 
-/// Told of a model that is of no use for other texts, which all who read texts for it refuse.
+/// The note on a model that only accepts the texts of its own tokenizer.
 const ROMANISED: &str = "reads romanised texts only: those in other letters have to go through uroman, \
                          in a `command` stage";
 
@@ -45,7 +45,7 @@ impl Importer for Vits {
     }
 }
 
-/// The descriptions of a model, in the form of transformers whoever wrote them.
+/// The descriptions of a model, in the format of transformers for all sources.
 struct Description {
     config: Config,
     values: Vec<(String, NewValue)>,
@@ -95,7 +95,7 @@ impl Description {
         Ok(Description { config, values, notes: notes.into_iter().collect() })
     }
 
-    /// The tensors of the model, with those of a discriminator in a file of its own.
+    /// The tensors of the model, with those of a discriminator in a separate file.
     fn parts(
         &self,
         prefixes: &[&str],
@@ -122,9 +122,9 @@ impl Description {
         Ok(parts)
     }
 
-    /// Of generator or discriminator, from a file of transformers or of the original; each weight
-    /// whole or in the pair that the file has. What durations are predicted by tells some names
-    /// apart.
+    /// The layout of a generator or discriminator, from a file of transformers or of the original;
+    /// each weight is whole or in the pair that the file has. The type of the duration predictor
+    /// distinguishes some names.
     fn layout(&self, file: &WeightFile, prefixes: &[&str]) -> Result<Layout, StageError> {
         let is_stochastic = self.config.use_stochastic_duration_prediction;
         let rename = |name: &str| Some(plain_name(name, is_stochastic));
@@ -134,7 +134,7 @@ impl Description {
     }
 }
 
-/// The lines of a file, of which one may be a space.
+/// The lines of a file; one of them may be a space.
 fn symbols(bytes: &[u8]) -> Result<Vec<String>, FormatError> {
     let text = std::str::from_utf8(bytes).map_err(|error| FormatError::Unsupported {
         message: format!("`{SYMBOLS}` is no UTF-8: {error}"),

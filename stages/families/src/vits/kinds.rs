@@ -1,5 +1,4 @@
-//! The kinds of the family `vits`: a model to begin with, spectrograms, sentences. Training is in
-//! `tune`.
+//! The kinds of the family `vits`: new models, spectrograms, synthesis. Training is in `tune`.
 
 use super::tune::FINETUNE;
 use crate::artifact;
@@ -30,7 +29,7 @@ const SPEECH: Rates = Rates {
     seconds_per_second: 5e-3,
     bytes_per_item: 44.0,
     bytes_per_second: 32_000.0,
-    // The decoder's widest layers: 32 channels of f32 for each sample, some of them alive.
+    // The decoder's widest layers: 32 channels of f32 for each sample, several of them at a time.
     vram_per_second: 16_000.0 * 32.0 * 4.0 * 4.0,
     model: Some(artifact::VITS),
     spread: 3.0,

@@ -1,5 +1,5 @@
-//! VITS as transformers and the MMS project publish it: the configuration, what its tensors
-//! are called and how large they are, and the tokenizer.
+//! VITS as published by transformers and the MMS project: the configuration, the names and shapes
+//! of its tensors, and the tokenizer.
 
 mod check;
 mod config;

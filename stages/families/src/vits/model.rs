@@ -1,4 +1,4 @@
-//! What a VITS model takes, from its configuration.
+//! The cost of a VITS model, from its configuration.
 
 use stage_core::{Kind, Parameters};
 
@@ -8,7 +8,7 @@ use crate::training::{Effort, Memory, Rows, Setting, Trainable};
 
 /// Published weights are in f32.
 const WEIGHT_BYTES: f64 = 4.0;
-/// Steps in f32: 1.13 a second for 2 x 16 clips on two T4, of which an A100 is six.
+/// Steps in f32: 1.13 per second for 2 x 16 clips on two T4; an A100 is as fast as six T4.
 const SECONDS_PER_CLIP: f64 = 1.0 / 1.13 / 16.0 / 6.0;
 const SPEED: &str = "VITS makes 1.13 steps a second with 16 clips of up to 6 s on a T4, as users report, and an \
      A100 is taken for six times as fast";
@@ -18,7 +18,7 @@ impl Model for Config {
         self.speaking_parameters()
     }
 
-    /// Of the generator, and of the discriminator where one is made beside it.
+    /// Sizes of the generator, and of the discriminator if there is one.
     fn bytes(&self, stage: &Parameters) -> f64 {
         let judge = match stage.flag("discriminator") {
             Ok(true) => self.judging_parameters(),

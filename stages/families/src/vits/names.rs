@@ -1,4 +1,4 @@
-//! What the tensors of the original VITS are called in transformers.
+//! Names in transformers for the tensors of the original VITS.
 
 use super::tensors::DISCRIMINATOR_PREFIX;
 use stage_formats::weight_norm;
@@ -8,14 +8,15 @@ pub fn plain_name(name: &str, is_stochastic: bool) -> String {
     from_original(name, is_stochastic).unwrap_or_else(|| weight_norm::plain(name))
 }
 
-/// Whether a weight is a matrix that originals store as a convolution, with a third axis of one.
+/// Tests if a weight is a matrix that the original stores as a convolution, with a third axis of
+/// one.
 pub fn is_projection(name: &str) -> bool {
     name.contains(".attention.") && name.ends_with("_proj.weight")
 }
 
 /// The name in transformers of a tensor of an original checkpoint (its `model`), generator or
-/// discriminator; none where there is no such tensor. What durations are predicted by tells two
-/// of the names apart. Only the names differ, but for the projections of the attention, whose
+/// discriminator; None if there is no such tensor. The type of the duration predictor distinguishes
+/// two of the names. Only the names differ, except for the projections of the attention: their
 /// weights have a third axis of one in the original.
 pub fn from_original(name: &str, is_stochastic: bool) -> Option<String> {
     let parts: Vec<&str> = name.split('.').collect();
@@ -25,7 +26,7 @@ pub fn from_original(name: &str, is_stochastic: bool) -> Option<String> {
         ["enc_q", rest @ ..] => format!("posterior_encoder.{}", wavenet_module(rest, "conv_proj")?),
         ["flow", "flows", at, rest @ ..] => {
             let at: usize = at.parse().ok()?;
-            // Every other one turns the channels around, and has no tensors.
+            // Every other layer flips the channels, and has no tensors.
             let module = at.is_multiple_of(2).then(|| wavenet_module(rest, "conv_post"))??;
             format!("flow.flows.{}.{module}", at / 2)
         }
@@ -42,7 +43,7 @@ pub fn from_original(name: &str, is_stochastic: bool) -> Option<String> {
     Some(mapped)
 }
 
-/// The other way for a tensor of the discriminator; none for one of the generator.
+/// The reverse for a tensor of the discriminator; None for one of the generator.
 pub fn of_original_discriminator(name: &str) -> Option<String> {
     let own = name.strip_prefix(DISCRIMINATOR_PREFIX)?;
     Some(own.replace(".final_conv.", ".conv_post."))
@@ -52,7 +53,7 @@ fn joined(parts: &[&str]) -> String {
     parts.join(".")
 }
 
-/// A norm's vectors have names of their own in the original.
+/// The vectors of a norm have different names in the original.
 fn norm(rest: &[&str]) -> Option<&'static str> {
     match rest {
         ["gamma"] => Some("weight"),
@@ -92,7 +93,7 @@ fn text_encoder(parts: &[&str]) -> Option<String> {
     Some(mapped)
 }
 
-/// A WaveNet between two convolutions of single columns.
+/// A WaveNet between two convolutions of kernel size one.
 fn wavenet_module(parts: &[&str], last: &str) -> Option<String> {
     match parts {
         ["pre", rest @ ..] => Some(format!("conv_pre.{}", joined(rest))),
@@ -134,7 +135,7 @@ fn deterministic(parts: &[&str]) -> Option<String> {
     }
 }
 
-/// Separable convolutions between two convolutions of single columns.
+/// Separable convolutions between two convolutions of kernel size one.
 fn separable_module(parts: &[&str]) -> Option<String> {
     let mapped = match parts {
         ["pre", rest @ ..] => format!("conv_pre.{}", joined(rest)),

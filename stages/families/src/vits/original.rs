@@ -1,4 +1,4 @@
-//! The configuration of the original project, in the words of transformers.
+//! The configuration of the original project, converted to that of transformers.
 
 use serde::Deserialize;
 
@@ -7,7 +7,7 @@ use super::vocabulary::TextRules;
 use crate::sizes::refused;
 use stage_formats::FormatError;
 
-/// The original's `config.json`, as far as it decides what a model is.
+/// The relevant part of the original's `config.json`.
 #[derive(Debug, Deserialize)]
 struct Original {
     #[serde(default)]
@@ -52,17 +52,17 @@ struct Model {
     use_sdp: Option<bool>,
 }
 
-/// Whether a `config.json` is one of the original project.
+/// Tests if a `config.json` is one of the original project.
 pub fn is_original(json: &[u8]) -> bool {
     let parts: Option<serde_json::Value> = serde_json::from_slice(json).ok();
     parts.is_some_and(|config| config["model"].is_object() && config["data"].is_object())
 }
 
-/// The configuration for so many symbols, and how texts are read.
+/// The configuration for this number of symbols, and the settings of the tokenizer.
 ///
 /// # Errors
 ///
-/// When the file is none, or the model one that transformers does not know.
+/// If the file is invalid, or transformers does not support the model.
 pub fn read_original(json: &[u8], symbols: usize) -> Result<(Config, TextRules), FormatError> {
     let Original { train, data, model } =
         serde_json::from_slice(json).map_err(|error| refused(error.to_string()))?;

@@ -1,19 +1,19 @@
-//! Who has which number in a model that knows several speakers.
+//! The names and numbers of speakers.
 
 use serde_json::{Map, Value};
 
 use super::config::Config;
 use stage_formats::FormatError;
 
-/// The file that names them, a JSON array in the order of their numbers. It is this project's own;
-/// transformers does not look at it.
+/// The file with the names, a JSON array in the order of their numbers. It is this project's own;
+/// transformers ignores it.
 pub const SPEAKERS_FILE: &str = "speakers.json";
 
 /// The names of all speakers of a model.
 ///
 /// # Errors
 ///
-/// When the list is damaged, or belongs to a model that knows more or fewer of them.
+/// If the list is damaged, or belongs to a model with another number of speakers.
 pub fn read_speakers(list: &[u8], config: &Config) -> Result<Vec<String>, FormatError> {
     let names: Vec<String> = serde_json::from_slice(list)
         .map_err(|error| FormatError::damaged(SPEAKERS_FILE, error.to_string()))?;
@@ -27,12 +27,12 @@ pub fn read_speakers(list: &[u8], config: &Config) -> Result<Vec<String>, Format
     }
 }
 
-/// The list as [`read_speakers`] takes it.
+/// The list in the format of [`read_speakers`].
 pub fn write_speakers(names: &[String]) -> String {
     Value::from(names).to_string()
 }
 
-/// The `config.json` of a model for so many speakers; whatever else it says stays.
+/// The `config.json` of a model for this number of speakers; all other fields stay.
 pub fn config_for_speakers(config: &[u8], count: i64) -> Result<Vec<u8>, FormatError> {
     let damaged = |error: serde_json::Error| crate::sizes::refused(error.to_string());
     let mut fields: Map<String, Value> = serde_json::from_slice(config).map_err(damaged)?;

@@ -1,22 +1,22 @@
-//! The tensors of a model: names as transformers has them, and shapes, from the configuration
-//! alone. Weights are listed whole, whether a file holds them so or in the pairs of weight norm.
+//! The tensors of a model: names as in transformers, and shapes, from the configuration alone.
+//! Weights are listed without weight norm, whether a file has them so or in pairs.
 
 use super::config::Config;
 use stage_formats::shapes::Expected;
 use stage_formats::weight_norm::WHOLE;
 
-/// What the names of the part that only training needs begin with.
+/// The prefix of the part that only training needs.
 pub const DISCRIMINATOR_PREFIX: &str = "discriminator.";
 
-/// Whether training keeps a weight as length and direction, as the original does: those of the
-/// WaveNets, of the decoder's inner layers, and of the discriminator.
+/// Tests if training keeps a weight under weight norm, as the original does: the WaveNets, the
+/// decoder's inner layers, and the discriminator.
 pub fn is_normed(name: &str) -> bool {
     let inside = [".wavenet.", "decoder.upsampler.", "decoder.resblocks.", DISCRIMINATOR_PREFIX];
     name.ends_with(&format!(".{WHOLE}")) && inside.iter().any(|part| name.contains(part))
 }
 
-/// Whether transformers wants a weight as length and direction, which it does even for speaking:
-/// whole ones it would take for missing, and speak with random ones.
+/// Tests if transformers needs a weight under weight norm, even for synthesis: it would take others
+/// for missing, and use random ones.
 pub fn is_normed_in_transformers(name: &str) -> bool {
     name.contains(".wavenet.")
 }
@@ -53,8 +53,8 @@ fn count(tensors: &[Expected]) -> i64 {
 }
 
 impl Config {
-    /// Of the generator, which speaks; the posterior encoder, which it only learns from,
-    /// included.
+    /// The generator, which synthesises, including the posterior encoder, which is only used in
+    /// training.
     pub fn generator(&self) -> Vec<Expected> {
         let mut tensors = Vec::new();
         let mut root = Scope { tensors: &mut tensors, prefix: String::new() };
@@ -72,7 +72,7 @@ impl Config {
         tensors
     }
 
-    /// Of the discriminator, which files of finetune-hf-vits hold as well.
+    /// The discriminator, which is also in files of finetune-hf-vits.
     pub fn discriminator(&self) -> Vec<Expected> {
         let mut tensors = Vec::new();
         let mut root = Scope { tensors: &mut tensors, prefix: DISCRIMINATOR_PREFIX.into() };
@@ -83,12 +83,12 @@ impl Config {
         tensors
     }
 
-    /// How many numbers the generator has.
+    /// The number of parameters of the generator.
     pub fn speaking_parameters(&self) -> i64 {
         count(&self.generator())
     }
 
-    /// The same of the discriminator.
+    /// The number of parameters of the discriminator.
     pub fn judging_parameters(&self) -> i64 {
         count(&self.discriminator())
     }
@@ -125,7 +125,7 @@ impl Config {
         for at in 0..layers {
             let input = format!("in_layers.{at}");
             scope.layer(input, 2 * width, &[width, self.wavenet_kernel_size]);
-            // The last one has nothing to hand on.
+            // The last layer has no next one to pass on to.
             let outputs = if at + 1 < layers { 2 * width } else { width };
             scope.layer(format!("res_skip_layers.{at}"), outputs, &[width, 1]);
         }
@@ -156,7 +156,7 @@ impl Config {
         for (step, kernel) in self.upsample_kernel_sizes.iter().enumerate() {
             let (wide, narrow) = (self.decoder_channels(step), self.decoder_channels(step + 1));
             let mut upsampler = scope.under(format!("upsampler.{step}"));
-            // Transposed: the inputs come first, the bias is that of the outputs.
+            // Transposed: the input axis comes first, and the bias has the size of the output.
             upsampler.add(WHOLE, &[wide, narrow, *kernel]);
             upsampler.add("bias", &[narrow]);
             for (kind, kernel) in self.resblock_kernel_sizes.iter().enumerate() {
@@ -184,7 +184,7 @@ impl Config {
 
     fn stochastic(&self, scope: &mut Scope) {
         let width = self.hidden_size;
-        // Widths and heights of the bins, and the slopes between them.
+        // Widths and heights of the bins, and the derivatives between them.
         let numbers = 3 * self.duration_predictor_flow_bins - 1;
         for (prefix, inputs) in [("", width), ("post_", 1)] {
             scope.layer(format!("{prefix}conv_pre"), width, &[inputs, 1]);
@@ -254,8 +254,8 @@ mod tests {
         those.map(|(_, shape)| shape.iter().product::<i64>()).sum()
     }
 
-    /// Figures that `VitsConfig()` of transformers 4.57.6 and the discriminator of
-    /// finetune-hf-vits have, all weights folded.
+    /// Figures of `VitsConfig()` in transformers 4.57.6 and of the discriminator of
+    /// finetune-hf-vits, with weight norm removed.
     #[test]
     fn the_published_model_has_its_number_of_parameters() {
         let config = Config::default();

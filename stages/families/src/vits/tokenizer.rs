@@ -1,4 +1,4 @@
-//! The tokenizer of VITS models: one token a character, with blanks between them.
+//! The tokenizer of VITS models: one token per character, with blanks between them.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +8,22 @@ use unicode_normalization::UnicodeNormalization;
 use crate::symbols::{damaged, rows};
 use stage_formats::FormatError;
 
-/// The token that is put before, between and behind the others; in many vocabularies it is a
-/// letter as well.
+/// The blank token, put before, between and after the others; in many vocabularies it is also a
+/// letter.
 const BLANK: i64 = 0;
 
-/// What is published as `vocab.json` and `tokenizer_config.json`.
+/// The published `vocab.json` and `tokenizer_config.json`.
 #[derive(Clone, Debug)]
 pub struct Tokenizer {
     settings: Settings,
-    /// In the order of the file, of which the first that fits is taken.
+    /// In the order of the file; the first match wins.
     symbols: Vec<String>,
     /// The symbols of a single character.
     ids: BTreeMap<char, i64>,
     size: i64,
 }
 
-/// The fields that matter; absent ones are as the original takes them.
+/// The relevant fields; absent ones have the defaults of the original.
 #[derive(Clone, Debug, Deserialize)]
 struct Settings {
     language: Option<String>,
@@ -41,21 +41,21 @@ fn yes() -> bool {
     true
 }
 
-/// A text as a model takes it.
+/// A tokenized text.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Tokens {
     pub ids: Vec<i64>,
-    /// What is left of the text.
+    /// The remaining text.
     pub text: String,
-    /// Characters that the vocabulary lacks, and how often they were left out. A letter or a
-    /// digit among them is not spoken.
+    /// Characters that the vocabulary lacks, with the number of times that they were dropped. A
+    /// dropped letter or digit is not spoken.
     pub unknown: BTreeMap<char, usize>,
-    /// The model was trained on romanised text, and this one was not romanised: it has letters or
-    /// digits beyond ASCII. Other signs, such as dashes, are dropped like any that are unknown.
+    /// The model was trained on romanised text, and this text has letters or digits beyond ASCII.
+    /// Other signs, such as dashes, are dropped like any unknown ones.
     pub needs_uroman: bool,
 }
 
-/// What to do where [`Tokens::needs_uroman`].
+/// Advice for [`Tokens::needs_uroman`].
 pub const ROMANISE: &str =
     "put a `command` stage that runs uroman over the texts before this stage";
 
@@ -64,8 +64,8 @@ fn is_not_romanised(character: char) -> bool {
 }
 
 impl Tokenizer {
-    /// From the bytes of `vocab.json` and `tokenizer_config.json`. Refuses vocabularies whose
-    /// numbers are not those of an embedding's rows, and models that speak phonemes.
+    /// From the bytes of `vocab.json` and `tokenizer_config.json`. Refuses vocabularies with
+    /// numbers that are not rows of an embedding, and models of phonemes.
     pub fn read(vocabulary: &[u8], config: &[u8]) -> Result<Tokenizer, FormatError> {
         let settings: Settings = serde_json::from_slice(config)
             .map_err(|error| FormatError::damaged("tokenizer_config.json", error.to_string()))?;
@@ -91,27 +91,27 @@ impl Tokenizer {
         }
     }
 
-    /// Rows that the model's embedding needs at least.
+    /// The smallest number of rows of the model's embedding.
     pub fn size(&self) -> i64 {
         self.size
     }
 
-    /// Whether the model was trained on romanised texts alone.
+    /// Tests if the model was trained on romanised texts only.
     pub fn is_romanised(&self) -> bool {
         self.settings.is_uroman
     }
 
-    /// What the original leaves to whoever calls it: letters and their marks become one
-    /// character, and whatever is space becomes single spaces, so that neither is deleted.
+    /// Preparation that the original leaves to its caller: letters and combining marks are
+    /// composed, and any white space becomes single spaces, so that neither is dropped.
     pub fn prepare(text: &str) -> String {
         let composed: String = text.nfc().collect();
         composed.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    /// The tokens of a text as the original makes them, but that what it drops is told.
+    /// The tokens of a text as in the original, with a report of dropped characters.
     ///
-    /// Where the original does not normalise (`normalize` is false) it gives unknown characters
-    /// a number beyond the embedding; here they are left out as well.
+    /// If the original does not normalise (`normalize` is false), it gives unknown characters a
+    /// number beyond the embedding; here they are dropped too.
     pub fn encode(&self, text: &str) -> Tokens {
         let mut text = match self.settings.normalize {
             true => self.lowered(text),
@@ -138,7 +138,7 @@ impl Tokenizer {
         tokens
     }
 
-    /// Lower case, save where a symbol of the vocabulary says otherwise.
+    /// Lower case, unless the vocabulary has the upper-case symbol.
     fn lowered(&self, text: &str) -> String {
         let mut lowered = String::with_capacity(text.len());
         let mut rest = text;
@@ -159,7 +159,7 @@ impl Tokenizer {
         lowered
     }
 
-    /// With blanks around each, where the model wants them; nothing stays nothing.
+    /// With blanks around each, if the model needs them; an empty text stays empty.
     fn spaced(&self, ids: impl Iterator<Item = i64>) -> Vec<i64> {
         if !self.settings.add_blank {
             return ids.collect();

@@ -1,6 +1,6 @@
-//! The memory of training VITS. The figures were measured on a CPU as the bytes that a step keeps
-//! for its way back, in f32, for one clip of 3.2 s at the published sizes; of other sizes they are
-//! taken to follow the parameters and the widths.
+//! The memory of training VITS. The figures were measured on a CPU as the activations that a step
+//! keeps, in f32, for one clip of 3.2 s at the published sizes; for other sizes they are scaled by
+//! the parameters and the widths.
 
 use super::Config;
 use crate::training::{F32, Memory, Setting};
@@ -8,13 +8,13 @@ use crate::training::{F32, Memory, Setting};
 const MEBIBYTE: f64 = 1024.0 * 1024.0;
 /// Normed copies of weights: posterior, flow, decoder, and the discriminators in both passes.
 const ONCE: f64 = (26.0 + 26.0 + 52.0 + 2.0 * 178.0) * MEBIBYTE;
-/// Text encoder, posterior, flow and duration predictor, which see the whole clip.
+/// Text encoder, posterior, flow and duration predictor, which process the whole clip.
 const WHOLE_CLIP: f64 = 55.0 * MEBIBYTE;
 const CLIP_SECONDS: f64 = 3.2;
-/// Decoder and discriminators, which see a slice of it.
+/// Decoder and discriminators, which process a segment of it.
 const SLICE: f64 = 0.23 * 1024.0 * MEBIBYTE - WHOLE_CLIP;
 
-/// What a step takes at its worst moment.
+/// The peak memory of a step.
 pub fn training_memory(config: &Config, setting: &Setting) -> Memory {
     let parameters =
         |config: &Config| (config.speaking_parameters() + config.judging_parameters()) as f64;
@@ -31,7 +31,7 @@ pub fn training_memory(config: &Config, setting: &Setting) -> Memory {
 /// Time of a step relative to the published model. Both parts have layers that run over all samples
 /// of a segment, so the time of a narrow model follows its channels, the square root of its
 /// parameters: a step of four clips with a fiftieth of the parameters took 0.7 s on two busy cores,
-/// where a fiftieth of the time would be 0.04 s.
+/// while a fiftieth of the time would be 0.04 s.
 pub fn training_share(config: &Config) -> f64 {
     let parameters =
         |config: &Config| (config.speaking_parameters() + config.judging_parameters()) as f64;
@@ -50,7 +50,7 @@ mod tests {
         training_memory(&Config::mms(), &setting(rows, seconds, is_half)).total()
     }
 
-    /// 16 clips of about 3 s in f32 were derived to take about 6 GB with what the program takes.
+    /// 16 clips of about 3 s in f32 were derived to take about 6 GB with the program itself.
     #[test]
     fn a_usual_batch_takes_what_was_derived_by_hand() {
         let bytes = total(16, 3.0, false);

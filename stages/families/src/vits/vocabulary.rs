@@ -1,4 +1,4 @@
-//! The two files of a tokenizer as transformers reads them, from a list of symbols.
+//! The two files of a tokenizer in the format of transformers, from a list of symbols.
 
 use std::collections::BTreeSet;
 
@@ -6,20 +6,20 @@ use serde_json::{Value, json};
 
 use stage_formats::FormatError;
 
-/// What a tokenizer of single characters does with texts.
+/// The settings of a tokenizer of single characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextRules {
-    /// Blanks stand around every token.
+    /// Blanks are put around every token.
     pub add_blank: bool,
-    /// Texts have to be romanised before.
+    /// Texts have to be romanised first.
     pub is_uroman: bool,
 }
 
-/// `vocab.json`: each symbol with its place in the list.
+/// `vocab.json`: each symbol with its index in the list.
 ///
 /// # Errors
 ///
-/// When a symbol is there twice, or there is none.
+/// If a symbol is repeated, or there is none.
 pub fn vocabulary_file(symbols: &[String]) -> Result<Vec<u8>, FormatError> {
     let damaged = |why: String| FormatError::damaged("vocabulary", why);
     let mut known = BTreeSet::new();
@@ -35,7 +35,7 @@ pub fn vocabulary_file(symbols: &[String]) -> Result<Vec<u8>, FormatError> {
     Ok(format!("{{\n{}\n}}\n", entries.join(",\n")).into_bytes())
 }
 
-/// `tokenizer_config.json`. Rows are filled up with the first symbol, which every model has.
+/// `tokenizer_config.json`. Rows are padded with the first symbol, which every model has.
 pub fn tokenizer_config_file(symbols: &[String], rules: TextRules) -> Vec<u8> {
     let TextRules { add_blank, is_uroman } = rules;
     let config = json!({

@@ -1,21 +1,21 @@
-//! What the published `config.json` says, with the defaults of transformers, which are the sizes
-//! of `facebook/wav2vec2-base-960h`.
+//! The published `config.json`, with the defaults of transformers, which are the sizes of
+//! `facebook/wav2vec2-base-960h`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::sizes::{LARGEST, in_range, refused};
 use stage_formats::FormatError;
 
-/// No model has more layers of one kind.
+/// The largest number of layers of one kind.
 const MOST: i64 = 256;
 
-/// A checked configuration. Fields are named as in the file; unknown ones are let pass, since most
-/// of them are of training only.
+/// A checked configuration. Fields are named as in the file; unknown ones are ignored, since most
+/// of them only concern training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Config {
     pub model_type: String,
-    /// Symbols that the head tells apart.
+    /// The number of symbols in the output layer.
     pub vocab_size: i64,
     pub hidden_size: i64,
     pub num_hidden_layers: i64,
@@ -24,30 +24,30 @@ pub struct Config {
     pub hidden_act: String,
     pub feat_extract_activation: String,
     pub feat_extract_norm: Norm,
-    /// Channels, kernels and strides of the convolutions that read the sound.
+    /// Channels, kernels and strides of the convolutional feature encoder.
     pub conv_dim: Vec<i64>,
     pub conv_kernel: Vec<i64>,
     pub conv_stride: Vec<i64>,
     pub conv_bias: bool,
-    /// The kernel of the convolution that tells places apart.
+    /// The kernel of the positional convolution.
     pub num_conv_pos_embeddings: i64,
     pub num_conv_pos_embedding_groups: i64,
-    /// Layers norm what goes into their parts, not what comes out.
+    /// Layer norm before the sublayers (pre-norm) instead of after them.
     pub do_stable_layer_norm: bool,
     pub layer_norm_eps: f64,
-    /// The symbol that means nothing was said: the blank of CTC.
+    /// The padding symbol: the blank of CTC.
     pub pad_token_id: i64,
     pub add_adapter: bool,
     pub adapter_attn_dim: Option<i64>,
 }
 
-/// What the convolutions that read the sound are normed by.
+/// The norm of the feature encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Norm {
-    /// Each channel of the first one over the whole recording; the others are not.
+    /// Group norm of the first layer, each channel over the whole recording; the others have none.
     Group,
-    /// All of them, over the channels of a frame.
+    /// Layer norm of all layers, over the channels of a frame.
     Layer,
 }
 
@@ -86,7 +86,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Samples behind one frame; of fewer nothing can be said.
+    /// The receptive field of one frame in samples; shorter sound gives no frame.
     pub fn receptive_field(&self) -> i64 {
         let layers = self.conv_kernel.iter().zip(&self.conv_stride).rev();
         layers.fold(1, |field: i64, (kernel, stride)| {
@@ -94,7 +94,7 @@ impl Config {
         })
     }
 
-    /// Refuses what is no such model, with the field that says so.
+    /// Refuses impossible configurations, and names the field.
     fn check(&self) -> Result<(), FormatError> {
         if self.model_type != "wav2vec2" {
             let found = &self.model_type;
@@ -194,7 +194,7 @@ mod tests {
         let config = config(r#", "ctc_loss_reduction": "mean", "adapter_attn_dim": null"#).unwrap();
         let expected = Config { model_type: "wav2vec2".into(), ..Config::default() };
         assert_eq!(config, expected);
-        // 25 ms of 16 kHz, as the paper has it (arXiv 2006.11477, section 4.2).
+        // 25 ms at 16 kHz, as in the paper (arXiv 2006.11477, section 4.2).
         assert_eq!(config.receptive_field(), 400);
     }
 

@@ -12,7 +12,7 @@ const HEARD: Rates = Rates {
     seconds_per_item: 5e-3,
     seconds_per_second: 3e-3,
     bytes_per_item: 100.0,
-    // The widest layer: 3,200 frames a second of 512 channels of f32, some of them alive.
+    // The widest layer: 3,200 frames per second of 512 channels of f32, several of them at a time.
     vram_per_second: 3_200.0 * 512.0 * 4.0 * 4.0,
     spread: 4.0,
     origin: "the base model takes a fifth of a second of a processor core for a second of sound \

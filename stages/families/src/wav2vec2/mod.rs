@@ -1,6 +1,6 @@
 //! Speech recognisers of the type wav2vec 2.0 with a head for CTC (`Wav2Vec2ForCTC` of
-//! transformers): their configuration, what their tensors are called and how large they are, how
-//! sound is handed to them, and how what they say is read.
+//! transformers): configuration, names and shapes of tensors, preprocessing of sound, and decoding
+//! of text.
 
 mod config;
 mod import;

@@ -1,20 +1,20 @@
-//! How sound is handed to a recogniser.
+//! The preprocessing of sound for a recogniser.
 
 use serde::{Deserialize, Serialize};
 
 use crate::sizes::in_range;
 use stage_formats::FormatError;
 
-/// `preprocessor_config.json`, as far as it matters to a recording by itself; what it does not say
-/// is as transformers takes it.
+/// `preprocessor_config.json`, as far as it concerns a single recording; absent fields have the
+/// defaults of transformers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Preprocessor {
-    /// Whether each recording is brought to mean 0 and variance 1.
+    /// Normalise each recording to mean 0 and variance 1.
     pub do_normalize: bool,
-    /// Samples a second.
+    /// Samples per second.
     pub sampling_rate: i64,
-    /// Numbers a sample; 1 where sound is handed over as it is.
+    /// Numbers per sample; 1 for raw sound.
     pub feature_size: i64,
 }
 

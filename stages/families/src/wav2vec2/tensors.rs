@@ -1,21 +1,21 @@
-//! What the tensors of a recogniser are called, as transformers has it, and how large they are.
+//! The names in transformers and the shapes of the tensors of a recogniser.
 
 use super::config::{Config, Norm};
 use stage_formats::shapes::Expected;
 use stage_formats::weight_norm::{self, DIRECTION, LENGTH};
 
-/// What stands for frames that training hides: files have it, and nothing is heard with it.
+/// The embedding of frames that training masks: files have it, and recognition does not use it.
 pub const MASK: &str = "wav2vec2.masked_spec_embed";
 
-/// The name of a tensor as this project has it, whatever wrote the file; none for what nothing is
-/// heard with.
+/// The name of a tensor in this project, for any file; None for tensors that recognition does not
+/// use.
 pub fn plain_name(name: &str) -> Option<String> {
     (name != MASK).then(|| weight_norm::plain(name))
 }
 
 impl Config {
-    /// All that a model has. The convolution that tells places apart is in a pair, whose lengths
-    /// are those of its columns: one for each place of the kernel.
+    /// All tensors of a model. The positional convolution is in a pair, with one magnitude per
+    /// position of the kernel.
     pub fn tensors(&self) -> Vec<Expected> {
         let mut list = List(Vec::new());
         let (width, inner) = (self.hidden_size, self.intermediate_size);

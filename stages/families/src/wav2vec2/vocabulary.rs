@@ -1,4 +1,4 @@
-//! The symbols of a recogniser, and the text that its best guesses spell.
+//! The symbols of a recogniser, and greedy decoding to text.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use super::config::Config;
 use crate::symbols::{damaged, rows};
 use stage_formats::FormatError;
 
-/// Stands for the space between words.
+/// The space between words.
 const DELIMITER: &str = "|";
 
-/// What is published as `vocab.json`.
+/// The published `vocab.json`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vocabulary {
-    /// By their rows, but those that spell nothing.
+    /// By row, without special symbols.
     symbols: BTreeMap<i64, String>,
     blank: i64,
 }
@@ -20,7 +20,7 @@ pub struct Vocabulary {
 impl Vocabulary {
     /// # Errors
     ///
-    /// When the file is of another model, or of several languages at once.
+    /// If the file is of another model, or of several languages at once.
     pub fn read(vocabulary: &[u8], config: &Config) -> Result<Vocabulary, FormatError> {
         let mut symbols = BTreeMap::new();
         for (symbol, row) in rows(vocabulary)? {
@@ -42,9 +42,8 @@ impl Vocabulary {
         }
     }
 
-    /// The text of the likeliest row of each frame: a row that is repeated counts once, unless a
-    /// blank is in between; words are one space apart (greedy decoding, Graves et al. 2006,
-    /// section 3.2).
+    /// The text of the most likely row of each frame: a repeated row counts once, unless a blank is
+    /// in between; words are one space apart (greedy decoding, Graves et al. 2006, section 3.2).
     pub fn spell(&self, best: &[i64]) -> String {
         let mut text = String::new();
         for run in best.chunk_by(|one, other| one == other) {
@@ -55,7 +54,7 @@ impl Vocabulary {
     }
 }
 
-/// Marks of tokenizers, such as `<unk>` and `[PAD]`.
+/// Special tokens, such as `<unk>` and `[PAD]`.
 fn is_special(symbol: &str) -> bool {
     let within = |open, close| symbol.starts_with(open) && symbol.ends_with(close);
     symbol.chars().count() > 1 && (within('<', '>') || within('[', ']'))
@@ -85,7 +84,7 @@ mod tests {
     fn words_are_one_space_apart_and_marks_spell_nothing() {
         let vocabulary = read(SYMBOLS).unwrap();
         assert_eq!(vocabulary.spell(&[3, 4, 3, 1, 3, 5, 3]), "a k");
-        // Row 7 is one that only the head has.
+        // Only the output layer has row 7.
         assert_eq!(vocabulary.spell(&[0, 4, 2, 5, 7, 6]), "ak[");
     }
 

@@ -1,5 +1,5 @@
-//! Tables that the published files hold beside the weights and that follow from the sizes: those
-//! of the speaker encoder's mel spectrogram.
+//! Tables in the published files that follow from the sizes: those of the speaker encoder's mel
+//! spectrogram.
 
 use std::f64::consts::TAU;
 
@@ -49,7 +49,7 @@ fn to_hertz(mel: f64) -> f64 {
 mod tests {
     use crate::xtts::Config;
 
-    /// Values that torchaudio 2.11.0 has in `MelSpectrogram(16000, 512, 400, 160, n_mels=64,
+    /// Values of torchaudio 2.11.0 in `MelSpectrogram(16000, 512, 400, 160, n_mels=64,
     /// window_fn=torch.hamming_window)`.
     #[test]
     fn the_tables_are_those_of_the_reference() {

@@ -1,11 +1,11 @@
-//! Refuses configurations that no model has, before anything is made of their sizes.
+//! Refuses impossible configurations, before their sizes are used.
 
 use stage_formats::FormatError;
 
 use super::config::{Config, DecoderConfig, DvaeConfig, GptConfig, SpeakerEncoderConfig};
 use crate::sizes::{LARGEST, in_range, refused};
 
-/// Layers, heads, blocks.
+/// The largest number of layers, heads and blocks.
 const MOST_PARTS: i64 = 1024;
 
 type Checked = Result<(), FormatError>;
@@ -20,7 +20,7 @@ fn divisible(name: &str, size: i64, by: &str, parts: i64) -> Checked {
 impl Config {
     /// # Errors
     ///
-    /// The first value that no model can have, by its name.
+    /// The first impossible value, by its name.
     pub fn check(&self) -> Checked {
         self.gpt.check()?;
         self.dvae.check()?;

@@ -1,10 +1,10 @@
-//! The sizes and constants of a model. The published values are those of XTTS v2 as the package
-//! coqui-tts 0.27.2 builds it (`XttsArgs`, `recipes/ljspeech/xtts_v2`).
+//! The sizes and constants of a model. The published values are those of XTTS v2 in the package
+//! coqui-tts 0.27.2 (`XttsArgs`, `recipes/ljspeech/xtts_v2`).
 
 use serde::{Deserialize, Serialize};
 
-/// A whole model. Sizes that the published `config.json` does not give follow from the shapes of
-/// the tensors.
+/// A whole model. Sizes that the published `config.json` lacks follow from the shapes of the
+/// tensors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
     pub gpt: GptConfig,
@@ -12,7 +12,7 @@ pub struct Config {
     pub decoder: DecoderConfig,
     pub speaker_encoder: SpeakerEncoderConfig,
     pub sampling: SamplingConfig,
-    /// Languages that the tokenizer has a tag for, such as `en`.
+    /// Languages with a tag in the tokenizer, such as `en`.
     pub languages: Vec<String>,
 }
 
@@ -34,9 +34,9 @@ pub struct GptConfig {
     /// Positions without start and stop.
     pub max_text_tokens: i64,
     pub max_audio_tokens: i64,
-    /// Samples at `sample_rate` that one code stands for.
+    /// Samples at `sample_rate` per code.
     pub code_stride: i64,
-    /// Vectors that the perceiver makes of a reference.
+    /// The number of latent vectors that the perceiver makes from a reference.
     pub latents: i64,
     pub perceiver_layers: i64,
     pub perceiver_heads: i64,
@@ -46,24 +46,24 @@ pub struct GptConfig {
     pub conditioning_heads: i64,
     /// Bins of the mel spectrograms of both GPT and DVAE.
     pub mels: i64,
-    /// Samples a second that GPT and DVAE take.
+    /// Samples per second of the input of GPT and DVAE.
     pub sample_rate: i64,
     pub dropout: f64,
     pub layer_norm_eps: f64,
 }
 
-/// The discrete VAE that makes codes of mel spectrograms.
+/// The discrete VAE that encodes mel spectrograms to codes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DvaeConfig {
     pub codes: i64,
     pub codebook_width: i64,
-    /// Channels of the first convolution; each further one has twice as many.
+    /// Channels of the first convolution; each following one has twice as many.
     pub hidden: i64,
     pub layers: i64,
     pub residual_blocks: i64,
 }
 
-/// The HiFi-GAN that makes samples of hidden states.
+/// The HiFi-GAN that decodes hidden states to samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DecoderConfig {
     pub input_width: i64,
@@ -74,13 +74,13 @@ pub struct DecoderConfig {
     pub resblock_dilations: Vec<Vec<i64>>,
     pub speaker_width: i64,
     pub speaker_in_each_layer: bool,
-    /// Samples a second of what is spoken.
+    /// Samples per second of the output.
     pub sample_rate: i64,
-    /// Samples of a frame, the product of the rates.
+    /// Samples per frame, the product of the rates.
     pub hop: i64,
 }
 
-/// The ResNet that makes a vector of a speaker.
+/// The ResNet that computes a speaker vector.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpeakerEncoderConfig {
     /// Blocks of each of the four stages.
@@ -95,7 +95,7 @@ pub struct SpeakerEncoderConfig {
     pub preemphasis: f64,
 }
 
-/// What `config.json` proposes for synthesis.
+/// Default settings of synthesis in `config.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SamplingConfig {
     pub temperature: f64,
@@ -103,7 +103,7 @@ pub struct SamplingConfig {
     pub repetition_penalty: f64,
     pub top_k: i64,
     pub top_p: f64,
-    /// Seconds of the reference that are looked at, and of each of its parts.
+    /// Used seconds of the reference, and of each of its chunks.
     pub conditioning_seconds: f64,
     pub conditioning_chunk_seconds: f64,
     pub max_reference_seconds: f64,

@@ -1,5 +1,5 @@
-//! XTTS models as the files that the original loads: the model under the key `model`, its DVAE and
-//! its spectrogram statistics as files of their own.
+//! XTTS models as files for the original: the model under the key `model`, its DVAE and its
+//! spectrogram statistics as separate files.
 
 use stage_core::{Context, Fields, NewValue, StageError};
 
@@ -11,7 +11,7 @@ use crate::export::{Exporter, Format, Recipe, Recipes, copies};
 use crate::import::CONFIG_FILE;
 
 const MODEL_FILE: &str = "model.pth";
-/// Where the original looks for the tensors.
+/// The key of the tensors in the original.
 const MODEL_KEY: &str = "model";
 
 impl Exporter for Xtts {

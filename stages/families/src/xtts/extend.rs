@@ -1,5 +1,5 @@
-//! A vocabulary for another language: new tokens and merges behind the old ones, ids unmoved, and
-//! new rows for the tables that have a row for each token.
+//! A vocabulary for another language: new tokens and merges after the old ones, unchanged ids, and
+//! new rows for the tables with a row per token.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -11,20 +11,20 @@ use super::cleaners;
 use super::language::Language;
 use super::vocabulary::{Vocabulary, refused};
 
-/// The tables that have a row for each text token.
+/// The tables with a row for each text token.
 pub const TEXT_TABLES: [&str; 3] =
     ["gpt.text_embedding.weight", "gpt.text_head.weight", "gpt.text_head.bias"];
 
-/// How a vocabulary is extended.
+/// The limits of an extension.
 #[derive(Clone, Copy, Debug)]
 pub struct Pieces {
-    /// Pieces of several characters that are added at most.
+    /// The largest number of added pieces of several characters.
     pub most: usize,
-    /// A pair of tokens becomes a piece if it occurs as often.
+    /// A pair of tokens becomes a piece if it occurs this often.
     pub least_count: u64,
 }
 
-/// A longer vocabulary, and the tokens that are new in it.
+/// A longer vocabulary, and its new tokens.
 #[derive(Clone, Debug)]
 pub struct Extended {
     pub vocabulary: Vocabulary,
@@ -35,12 +35,12 @@ pub struct Extended {
 
 impl Vocabulary {
     /// Appends the language's tag, the characters of its texts, and pieces of several characters:
-    /// byte-pair encoding goes on from where the old merges leave the texts, so that each new
-    /// merge can be reached. What is there already is not added again.
+    /// byte-pair encoding continues after the old merges, so that each new merge is reachable.
+    /// Existing tokens are not added again.
     ///
     /// # Errors
     ///
-    /// When the file is no tokenizer, or the language has no cleaner.
+    /// If the file is not a tokenizer, or the language has no cleaner.
     pub fn extended<'a>(
         &self,
         texts: impl Iterator<Item = &'a str>,
@@ -86,7 +86,7 @@ impl Vocabulary {
         Ok(longer)
     }
 
-    /// The words as the tokens that the merges leave of them.
+    /// The words as tokens after the old merges.
     fn segments(&self, words: &BTreeMap<String, u64>) -> Result<Segments, FormatError> {
         let failed = |error: tokenizers::Error| refused(error.to_string());
         let json = self.to_json()?;
@@ -119,13 +119,13 @@ impl Extended {
         Ok(id)
     }
 
-    /// A token that is found before all merges.
+    /// A token that is matched before all merges.
     fn push_tag(&mut self, tag: String) -> Result<(), FormatError> {
         let id = self.push(tag.clone())?;
         self.vocabulary.add_special(&tag, id)
     }
 
-    /// In the form of the other merges: a text, or a pair of texts in newer files.
+    /// In the format of the other merges: a text, or a pair of texts in newer files.
     fn merge(&mut self, pair: &(String, String)) -> Result<(), FormatError> {
         self.merges += 1;
         let Value::Array(merges) = self.vocabulary.part("merges")? else {
@@ -144,7 +144,7 @@ impl Extended {
 struct Segments {
     parts: Vec<(Vec<String>, u64)>,
     counts: BTreeMap<(String, String), u64>,
-    /// Parts that have, or had, a pair.
+    /// Parts that contain, or contained, a pair.
     places: BTreeMap<(String, String), BTreeSet<usize>>,
 }
 
@@ -156,7 +156,7 @@ impl Segments {
         }
     }
 
-    /// Counts the pairs of a part in or out.
+    /// Adds or removes the pairs of a part.
     fn count(&mut self, at: usize, is_in: bool) {
         let (tokens, count) = &self.parts[at];
         for pair in tokens.windows(2) {
@@ -167,7 +167,7 @@ impl Segments {
         }
     }
 
-    /// The most frequent pair; the first by its texts among equals.
+    /// The most frequent pair; the first one alphabetically among equals.
     fn best(&self) -> Option<((String, String), u64)> {
         let best = self.counts.iter().min_by_key(|(pair, count)| (u64::MAX - **count, *pair));
         best.map(|(pair, count)| (pair.clone(), *count))
@@ -195,12 +195,12 @@ impl Segments {
     }
 }
 
-/// A table with further rows: the mean of the old ones with noise of a tenth of their deviation.
-/// The old rows stay as they are, to the bit. `normal` draws numbers of deviation one.
+/// A table with new rows: the mean of the old ones plus noise of a tenth of their deviation. The
+/// old rows stay the same to the bit. `normal` draws numbers of deviation one.
 ///
 /// # Errors
 ///
-/// When the table has no rows or is not of floating-point numbers.
+/// If the table has no rows or is not of floating-point numbers.
 pub fn grown(
     table: &Tensor,
     rows: usize,
@@ -242,7 +242,7 @@ mod tests {
 
     const TEXTS: [&str; 3] = ["ሰላም ለዓለም", "ሰላም ሰላም", "ሰላም abab"];
 
-    /// With a hole before its last token.
+    /// With an unused id before its last token.
     fn base() -> Vocabulary {
         Vocabulary::fresh("ab", &["en".to_owned()], Some(300)).unwrap()
     }

@@ -1,4 +1,4 @@
-//! Models that are made anew: sizes from the parameters of `xtts.init`, with a vocabulary.
+//! New models: sizes from the parameters of `xtts.init`, and a vocabulary.
 
 use stage_core::{Parameters, StageError};
 
@@ -7,7 +7,7 @@ use super::config::{
 };
 use super::vocabulary::Vocabulary;
 
-/// What a model without weights is.
+/// A model without weights.
 pub struct Fresh {
     pub config: Config,
     pub vocabulary: Vocabulary,
@@ -46,8 +46,8 @@ pub fn config(parameters: &Parameters) -> Result<Fresh, StageError> {
 }
 
 impl Config {
-    /// With this number of text tokens; `[STOP]` is 0 and `[START]` the last. Rates,
-    /// bins and the perceiver's heads are those of the published model.
+    /// With this number of text tokens; `[STOP]` is 0 and `[START]` the last. Rates, mel bins and
+    /// the perceiver's heads are those of the published model.
     pub fn small(text_tokens: i64) -> Config {
         let published = Config::published();
         Config {

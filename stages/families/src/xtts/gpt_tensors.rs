@@ -1,23 +1,23 @@
-//! The tensors of the GPT with its conditioning encoder and perceiver: names as the published
-//! checkpoint has them, and shapes, from the configuration alone.
+//! The tensors of the GPT with its conditioning encoder and perceiver: names as in the published
+//! checkpoint, and shapes, from the configuration alone.
 
 use stage_formats::shapes::Expected;
 
 use super::config::GptConfig;
 
-/// What the names of the GPT's tensors begin with.
+/// The prefix of the GPT's tensors.
 pub const GPT_PREFIX: &str = "gpt.";
 
-/// Tensors that older files hold a second time, for decoding: what their names begin with.
+/// The prefix of tensors that older files contain twice, for decoding.
 const DUPLICATES: [&str; 2] = ["gpt.gpt.wte.", "gpt.gpt_inference."];
 
-/// Whether a tensor is a copy of another one of the same file. A model is loaded without it.
+/// Tests if a tensor is a copy of another one in the same file. A model is loaded without it.
 pub fn is_duplicate(name: &str) -> bool {
     DUPLICATES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 impl GptConfig {
-    /// All that is trained. Weights of [`Self::is_input_first`] are [inputs, outputs].
+    /// All trained tensors. Weights of [`Self::is_input_first`] are [inputs, outputs].
     pub fn tensors(&self) -> Vec<Expected> {
         let mut list = List(Vec::new());
         self.list_embeddings(&mut list);
@@ -31,27 +31,27 @@ impl GptConfig {
         list.0
     }
 
-    /// Whether a weight maps inputs to outputs without being transposed (`Conv1D` of GPT-2).
+    /// Tests if a weight is stored as [inputs, outputs] (`Conv1D` of GPT-2).
     pub fn is_input_first(name: &str) -> bool {
         name.contains(".gpt.h.") && name.ends_with(".weight") && !name.contains(".ln_")
     }
 
-    /// Positions that text may have, start and stop included.
+    /// The largest number of text positions, start and stop included.
     pub fn text_positions(&self) -> i64 {
         self.max_text_tokens + 2
     }
 
-    /// Positions that codes may have, start and stop included.
+    /// The largest number of code positions, start and stop included.
     pub fn audio_positions(&self) -> i64 {
         self.max_audio_tokens + 3
     }
 
-    /// The most codes that may be generated.
+    /// The largest number of generated codes.
     pub fn max_generated_tokens(&self) -> i64 {
         self.max_audio_tokens - 3
     }
 
-    /// Channels inside the gated feed-forward part of the perceiver.
+    /// Channels inside the gated feed-forward layer of the perceiver.
     pub fn perceiver_inner_width(&self) -> i64 {
         self.width * 4 * 2 / 3
     }
@@ -114,7 +114,7 @@ impl List {
         self.0.push((format!("{GPT_PREFIX}{name}"), shape.to_vec()));
     }
 
-    /// A weight, and a bias for each of its first axis.
+    /// A weight, and a bias of the size of its first axis.
     fn pair(&mut self, name: &str, shape: &[i64]) {
         self.one(&format!("{name}.weight"), shape);
         self.one(&format!("{name}.bias"), &shape[..1]);

@@ -1,5 +1,5 @@
-//! The published files of an XTTS model, and the checkpoints of its trainer, which hold model and
-//! DVAE in one file.
+//! The published files of an XTTS model, and the checkpoints of its trainer, which contain model
+//! and DVAE in one file.
 
 use stage_core::{Blob, Context, NewValue, StageError};
 use stage_formats::WeightFile;
@@ -13,14 +13,14 @@ use crate::import::{CONFIG_FILE, Imported, Importer, Layout, Opened, Part, Reque
 
 pub const DVAE_FILE: &str = "dvae.pth";
 pub const MEL_STATS_FILE: &str = "mel_stats.pth";
-/// Voices that come with the model.
+/// The voices that come with the model.
 pub const SPEAKERS_FILE: &str = "speakers_xtts.pth";
 
-/// What trainer checkpoints put before the model's names.
+/// The prefix of the model in trainer checkpoints.
 const TRAINER: &str = "xtts.";
 /// Filters of the trainer's spectrograms, which follow from their sizes.
 const REMADE: &str = "torch_mel_spectrogram_";
-/// What the DVAE needs for its own training alone.
+/// The tensors of the DVAE for its own training.
 const DVAE_UNUSED: [&str; 3] =
     ["dvae.discrete_loss.", "dvae.codebook.cluster_size", "dvae.codebook.embed_avg"];
 /// Names of the pair of weight norm in files of older libraries.
@@ -77,7 +77,7 @@ impl Importer for Xtts {
     }
 }
 
-/// A file of further tensors, if there is one.
+/// A file with further tensors, if there is one.
 fn beside(
     name: &str,
     request: &Request<'_>,
@@ -90,7 +90,7 @@ fn beside(
     Ok(Some(Part { weights, layout }))
 }
 
-/// Our name of a tensor; none for what the model does not have.
+/// Our name of a tensor; None for tensors that the model does not have.
 fn own_name(name: &str) -> Option<String> {
     let name = name.strip_prefix(TRAINER).unwrap_or(name);
     let is_unused = DVAE_UNUSED.iter().any(|start| name.starts_with(start));
@@ -113,7 +113,7 @@ fn shapes(parts: &[Part]) -> Shapes {
     all.map(|(name, shape)| (name.to_owned(), shape)).collect()
 }
 
-/// Each part against what it should hold; the DVAE may be missing.
+/// Checks each part; the DVAE may be missing.
 fn check(parts: &[Part], config: &Config) -> Result<(), StageError> {
     let mut expected: Vec<Expected> = config.model_tensors();
     if has(parts, DVAE_PREFIX) {

@@ -1,4 +1,4 @@
-//! The kinds of the family `xtts` but training: a model to begin with, a longer vocabulary.
+//! The kinds of the family `xtts` without training: new models, and longer vocabularies.
 
 use stage_core::catalogue::train::{SEED, absent, at_least_one, choice, count};
 use stage_core::cost::{Cost, Weights};

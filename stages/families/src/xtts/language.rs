@@ -1,10 +1,11 @@
 //! Languages by their codes.
 
-/// A language as texts name it: `en`, `pt-BR`, `zh`.
+/// A language code: `en`, `pt-BR`, `zh`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Language(String);
 
-/// Characters that the original speaks at once, by language; all others have 250.
+/// The largest number of characters that the original synthesises at once, by language; 250 for all
+/// others.
 const CHARACTER_LIMITS: [(&str, usize); 17] = [
     ("en", 250),
     ("de", 253),
@@ -27,7 +28,7 @@ const CHARACTER_LIMITS: [(&str, usize); 17] = [
 const OTHER_LIMIT: usize = 250;
 
 impl Language {
-    /// The part before the region, in small letters.
+    /// The part before the region, in lower case.
     pub fn of(code: &str) -> Language {
         let own = code.trim().split(['-', '_']).next().unwrap_or_default();
         Language(own.to_lowercase())
@@ -37,7 +38,7 @@ impl Language {
         &self.0
     }
 
-    /// What texts of the language begin with. The vocabulary has Chinese with its region.
+    /// The tag at the start of texts of the language. The vocabulary has Chinese with its region.
     pub fn tag(&self) -> String {
         match self.code() {
             "zh" => "[zh-cn]".to_owned(),
@@ -45,7 +46,7 @@ impl Language {
         }
     }
 
-    /// Longer texts may be cut off by the model.
+    /// The model may cut off longer texts.
     pub fn character_limit(&self) -> usize {
         let known = CHARACTER_LIMITS.iter().find(|(code, _)| *code == self.0);
         known.map_or(OTHER_LIMIT, |(_, limit)| *limit)

@@ -49,12 +49,12 @@ use crate::family::Family;
 use crate::import::Importer;
 use crate::model::{Assumed, Codec, Model};
 
-/// Of the published DVAE: 51,567,184 parameters in f32.
+/// The published DVAE: 51,567,184 parameters in f32.
 const DVAE_BYTES: f64 = 51_567_184.0 * 4.0;
 
 pub struct Xtts;
 
-/// Adapters beside the GPT of such a model.
+/// Adapters for the GPT of such a model.
 pub struct Lora;
 
 impl Family for Lora {
@@ -115,7 +115,7 @@ impl Family for Xtts {
     }
 }
 
-/// What an XTTS model speaks in: conditioning latents and a speaker vector.
+/// A voice of an XTTS model: conditioning latents and a speaker vector.
 pub struct Voice;
 
 impl Family for Voice {

@@ -1,4 +1,4 @@
-//! What an XTTS model takes, from its configuration.
+//! The cost of an XTTS model, from its configuration.
 
 use serde_json::Value;
 use stage_core::{Kind, Parameters};
@@ -34,7 +34,7 @@ impl Model for Config {
     }
 }
 
-/// From our own stored form, or from a published file whose tensors are not at hand.
+/// From our own stored format, or from a published file without its tensors.
 pub fn read(config: &[u8]) -> Option<Box<dyn Model>> {
     if let Ok(config) = Config::parse(config) {
         return Some(Box::new(config));

@@ -1,6 +1,6 @@
-//! The published `config.json`: read with the sizes that only the tensors tell, and written for
-//! the original. Where the file is silent the values of the v2 recipe hold, not the defaults of
-//! the class, which are those of v1.
+//! The published `config.json`: read with the sizes that only the tensors have, and written for the
+//! original. Missing values are those of the v2 recipe, not the defaults of the class, which are
+//! those of v1.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::sizes::refused;
 /// Shapes of the tensors of a model by their names.
 pub type Shapes = BTreeMap<String, Vec<i64>>;
 
-/// Ids that the vocabulary gives.
+/// Ids in the vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextTokens {
     /// The largest id + 1.
@@ -46,7 +46,7 @@ struct Audio {
     output_sample_rate: Option<i64>,
 }
 
-/// Names that other parts of the file share their meaning with are left out.
+/// Names that have other meanings elsewhere in the file are left out.
 #[derive(Default, Deserialize)]
 struct ModelArgs {
     gpt_max_audio_tokens: Option<i64>,
@@ -73,7 +73,7 @@ fn set<T>(place: &mut T, value: Option<T>) {
     }
 }
 
-/// Python writes limits that there are none of as `Infinity`, which is no JSON: here they are null.
+/// Python writes unlimited values as `Infinity`, which is not JSON: here they are null.
 fn finite(json: &[u8]) -> Vec<u8> {
     let words: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
     let mut plain = Vec::with_capacity(json.len());
@@ -101,7 +101,7 @@ fn finite(json: &[u8]) -> Vec<u8> {
 }
 
 impl Config {
-    /// Reads our own stored form.
+    /// Reads our own stored format.
     pub fn parse(json: &[u8]) -> Result<Config, FormatError> {
         let config: Config =
             serde_json::from_slice(json).map_err(|error| refused(error.to_string()))?;
@@ -109,13 +109,12 @@ impl Config {
         Ok(config)
     }
 
-    /// Our own stored form. The same configuration gives the same bytes.
+    /// Our own stored format. The same configuration gives the same bytes.
     pub fn to_json(&self) -> Result<Vec<u8>, FormatError> {
         serde_json::to_vec_pretty(self).map_err(|error| refused(error.to_string()))
     }
 
-    /// Reads the published file. Sizes that it does not give follow from the shapes, which are
-    /// those of the tensors by our names.
+    /// Reads the published file. Missing sizes follow from the shapes of the tensors, by our names.
     pub fn read_published(
         json: &[u8],
         shapes: &Shapes,
@@ -177,7 +176,7 @@ impl Config {
         Ok(())
     }
 
-    /// Takes from the tensors what they tell.
+    /// Completes it from the tensors.
     fn complete(&mut self, seen: &Seen) {
         let gpt = &mut self.gpt;
         let own = |name: &str| format!("{GPT_PREFIX}{name}");
@@ -187,7 +186,7 @@ impl Config {
         set(&mut gpt.mels, seen.size(&own("conditioning_encoder.init.weight"), 1));
         let query = seen.size(&own("conditioning_perceiver.layers.0.0.to_q.weight"), 0);
         set(&mut gpt.perceiver_heads, query.map(|width| width / gpt.perceiver_head_width.max(1)));
-        // Where the file holds no DVAE, the GPT tells how many codes it would have.
+        // If the file has no DVAE, the GPT determines its number of codes.
         self.dvae.codes = gpt.audio_tokens.saturating_sub(2);
         self.complete_dvae(seen);
         self.complete_decoder(seen);
@@ -244,7 +243,7 @@ impl Config {
         set(&mut encoder.n_fft, bins.map(|bins| 2 * (bins - 1)));
     }
 
-    /// The file that the original loads: the given one, or one made anew, with our values.
+    /// The file that the original loads: the given one, or a new one, with our values.
     pub fn published_file(&self, given: Option<&[u8]>) -> Result<Vec<u8>, FormatError> {
         let failed = |error: serde_json::Error| refused(error.to_string());
         let mut file: Map<String, Value> = match given {
@@ -310,7 +309,7 @@ impl Config {
     }
 }
 
-/// The original computes sample counts from these and wants integers.
+/// The original computes sample counts from these and needs integers.
 fn whole(seconds: f64) -> Value {
     match seconds.fract() == 0.0 && seconds.abs() < 1e9 {
         true => json!(seconds as i64),
@@ -324,7 +323,7 @@ fn overlay(file: &mut Map<String, Value>, own: Value) {
     }
 }
 
-/// What the shapes tell.
+/// Facts from the shapes.
 struct Seen<'a>(&'a Shapes);
 
 impl Seen<'_> {
@@ -332,7 +331,8 @@ impl Seen<'_> {
         self.0.get(name)?.get(axis).copied()
     }
 
-    /// How many different numbers follow the prefix in names that end so; none for no such name.
+    /// The number of different numbers between this prefix and ending in names; None without such a
+    /// name.
     fn count(&self, prefix: &str, end: &str) -> Option<i64> {
         let names = self.0.range(prefix.to_owned()..).map(|(name, _)| name);
         let names = names.take_while(|name| name.starts_with(prefix));

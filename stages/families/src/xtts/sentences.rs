@@ -1,23 +1,23 @@
-//! Long texts in pieces that a model speaks well: cut at the ends of sentences, then at commas,
-//! then between words.
+//! Splits long texts into pieces that a model speaks well: at the ends of sentences, then at
+//! commas, then between words.
 
-/// What ends a sentence where a space or nothing follows.
+/// Ends of sentences, if a space or nothing follows.
 const ENDS: &[char] = &['.', '!', '?', '…', '。', '！', '？', '؟', '۔', '।', '።', '፧', '፨'];
-/// Signs of scripts that are written without spaces end a sentence by themselves.
+/// Ends of sentences in scripts without spaces.
 const ENDS_WITHOUT_SPACE: &[char] = &['。', '！', '？', '።', '፧', '፨'];
 const PAUSES: &[char] = &[',', ';', ':', '،', '、', '，', '；', '：', '፣', '፤', '፥', '–', '—'];
-/// What may stand between the end of a sentence and the space behind it.
+/// Characters between the end of a sentence and the following space.
 const CLOSING: &[char] = &['"', '\'', ')', ']', '»', '”', '’', '」', '』'];
 
-/// The pieces of a text in their order, each as long as it may be; a text that fits is one piece.
-/// A word or character that does not fit by itself is a piece all the same.
+/// The pieces of a text in order, each as long as possible; a text that fits is one piece. A word
+/// or character that does not fit by itself is one piece too.
 pub fn pieces(text: &str, fits: &dyn Fn(&str) -> bool) -> Vec<String> {
     pieces_of(text, &[sentences, clauses, words, characters], fits)
 }
 
 type Cut = fn(&str) -> Vec<&str>;
 
-/// Cuts by the first way, and what is too long by those behind it.
+/// Splits in the first way, and longer parts in the next ones.
 fn pieces_of(text: &str, cuts: &[Cut], fits: &dyn Fn(&str) -> bool) -> Vec<String> {
     let whole = text.trim();
     let Some((cut, finer)) = cuts.split_first() else { return vec![whole.to_owned()] };
@@ -38,7 +38,7 @@ fn pieces_of(text: &str, cuts: &[Cut], fits: &dyn Fn(&str) -> bool) -> Vec<Strin
             true => open.push_str(part),
             false => {
                 pieces.extend(pieces_of(part, finer, fits));
-                // What is left of it may take in the next part.
+                // Its last part may be extended by the next one.
                 open = pieces.pop().unwrap_or_default();
             }
         }
@@ -52,7 +52,7 @@ fn kept(piece: &str) -> Option<String> {
     (!piece.is_empty()).then(|| piece.to_owned())
 }
 
-/// Each with what lies between it and the next one, so that together they are the text.
+/// Each with the text up to the next one, so that together they are the whole text.
 fn sentences(text: &str) -> Vec<&str> {
     cut_behind(text, |before, next| {
         let sign = before.trim_end_matches(CLOSING).chars().next_back();
@@ -81,7 +81,7 @@ fn characters(text: &str) -> Vec<&str> {
     cut_behind(text, |_, _| true)
 }
 
-/// Cuts where `is_end` says so of what lies before and the character that follows.
+/// Splits where `is_end` accepts the text before and the next character.
 fn cut_behind(text: &str, is_end: impl Fn(&str, Option<char>) -> bool) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut start = 0;

@@ -1,5 +1,5 @@
-//! `speakers_xtts.pth`: voices that come with a model, each the conditioning latents of the GPT and
-//! the speaker vector of the decoder.
+//! `speakers_xtts.pth`: the voices that come with a model, each with conditioning latents of the
+//! GPT and a speaker vector of the decoder.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use super::config::Config;
 const LATENTS: &str = "gpt_cond_latent";
 const VECTOR: &str = "speaker_embedding";
 
-/// A file whose tensors fit the model.
+/// A file with tensors that fit the model.
 pub struct Speakers {
     file: WeightFile,
-    /// The names in the file of latents and vector, by speaker.
+    /// The names of latents and vector in the file, by speaker.
     speakers: BTreeMap<String, [String; 2]>,
 }
 
@@ -26,7 +26,7 @@ pub struct Speaker {
 impl Speakers {
     /// # Errors
     ///
-    /// For a speaker without one of the two, or with one of another shape.
+    /// For a speaker that lacks one of the two, or has one of another shape.
     pub fn read(file: WeightFile, config: &Config) -> Result<Speakers, FormatError> {
         let gpt = &config.gpt;
         let expected = [vec![1, gpt.latents, gpt.width], vec![1, config.decoder.speaker_width, 1]];

@@ -1,4 +1,4 @@
-//! The kinds of the family `xtts` that speak: a voice of references, and sentences in it.
+//! The synthesis kinds of the family `xtts`: voices from references, and sentences.
 
 use stage_core::artifact as words;
 use stage_core::catalogue::train::{SEED, absent, at_least_one, choice, count, number};
@@ -27,7 +27,7 @@ const SPEECH: Rates = Rates {
     seconds_per_second: 0.25,
     bytes_per_item: 44.0,
     bytes_per_second: 48_000.0,
-    // The decoder's widest layers: 32 channels of f32 for each sample, some of them alive.
+    // The decoder's widest layers: 32 channels of f32 for each sample, several of them at a time.
     vram_per_second: 24_000.0 * 32.0 * 4.0 * 4.0,
     model: Some(artifact::XTTS),
     spread: 4.0,
@@ -36,7 +36,7 @@ const SPEECH: Rates = Rates {
     ..Rates::LIGHT
 };
 
-/// Seconds as the model's configuration has them where nothing is given.
+/// Seconds; the default is in the model's configuration.
 const fn seconds(name: &'static str, doc: &'static str) -> Parameter {
     let parameter_type = ParameterType::Number { min: 0.33, max: 3600.0 };
     absent(Parameter { parameter_type, ..number(name, 3600.0, 0.0, doc) })

@@ -1,5 +1,6 @@
 //! The tensors of a model beside the GPT: names as in the published files, and shapes, from the
-//! configuration alone. Those of the DVAE, a file of its own there, begin with `dvae.` as in trainer checkpoints.
+//! configuration alone. Those of the DVAE, a separate file there, begin with `dvae.` as in trainer
+//! checkpoints.
 
 use stage_formats::shapes::Expected;
 
@@ -8,10 +9,10 @@ use super::config::{Config, DecoderConfig, DvaeConfig, SpeakerEncoderConfig};
 pub const DVAE_PREFIX: &str = "dvae.";
 pub const DECODER_PREFIX: &str = "hifigan_decoder.waveform_decoder.";
 pub const SPEAKER_ENCODER_PREFIX: &str = "hifigan_decoder.speaker_encoder.";
-/// The mean of each log-mel bin, by which both spectrograms are divided.
+/// The mean of each log-mel bin; both spectrograms are divided by it.
 pub const MEL_STATS: &str = "mel_stats";
 
-/// Length and direction of a weight under weight norm.
+/// Magnitude and direction of a weight under weight norm.
 pub const LENGTH: &str = "parametrizations.weight.original0";
 pub const DIRECTION: &str = "parametrizations.weight.original1";
 
@@ -67,7 +68,7 @@ fn collect(prefix: &str, fill: impl FnOnce(&mut Scope)) -> Vec<Expected> {
     tensors
 }
 
-/// Whether a tensor is no parameter: a statistic, or a table that follows from the sizes.
+/// Tests if a tensor is not a parameter: a statistic, or a table that follows from the sizes.
 pub fn is_buffer(name: &str) -> bool {
     let parts = [".running_mean", ".running_var", ".num_batches_tracked", ".torch_spec."];
     name == MEL_STATS
@@ -156,7 +157,7 @@ fn residual(scope: &mut Scope, width: i64) {
 }
 
 impl DecoderConfig {
-    /// Channels behind this number of upsampling layers.
+    /// Channels after this number of upsampling layers.
     pub fn channels(&self, layers: usize) -> i64 {
         self.initial_channels >> layers
     }
@@ -167,7 +168,7 @@ impl DecoderConfig {
         let kinds = self.resblock_kernels.len();
         for (at, kernel) in self.upsample_kernels.iter().enumerate() {
             let (wide, narrow) = (self.channels(at), self.channels(at + 1));
-            // Transposed: the inputs come first, the bias is that of the outputs.
+            // Transposed: the input axis comes first, and the bias has the size of the output.
             scope.normed(format!("ups.{at}"), narrow, [wide, narrow, *kernel]);
             if self.speaker_in_each_layer {
                 scope.layer(format!("conds.{at}"), narrow, &[speaker, 1]);
@@ -187,7 +188,7 @@ impl DecoderConfig {
 }
 
 impl SpeakerEncoderConfig {
-    /// Channels by bins of what is pooled.
+    /// Channels times bins of the pooling input.
     pub fn pooled(&self) -> i64 {
         self.channels[3] * (self.mels / BINS_REDUCTION)
     }
@@ -206,7 +207,7 @@ impl SpeakerEncoderConfig {
                 block.batch_norm("bn2", channels);
                 block.layer("se.fc.0", channels / SE_REDUCTION, &[channels]);
                 block.layer("se.fc.2", channels, &[channels / SE_REDUCTION]);
-                // All stages but the first begin with a stride.
+                // All stages except the first begin with a stride.
                 if at == 0 && (stage > 0 || inputs != channels) {
                     block.add("downsample.0.weight", &[channels, inputs, 1, 1]);
                     block.batch_norm("downsample.1", channels);
@@ -228,7 +229,7 @@ impl SpeakerEncoderConfig {
 mod tests {
     use super::*;
 
-    /// Figures that the classes of coqui-tts 0.27.2 have with the values of XTTS v2.
+    /// Figures of the classes in coqui-tts 0.27.2 with the values of XTTS v2.
     #[test]
     fn the_published_model_has_its_number_of_parameters() {
         let config = Config::published();

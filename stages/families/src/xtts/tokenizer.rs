@@ -1,5 +1,5 @@
 //! Texts as ids: the cleaner of the language, its tag, `[SPACE]` for spaces, and the BPE of
-//! `vocab.json` by the library that wrote it.
+//! `vocab.json` by the `tokenizers` library.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -19,16 +19,16 @@ pub struct Tokenizer {
     unknown: i64,
 }
 
-/// A text as the model reads it.
+/// A tokenized text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
     /// Without start and stop.
     pub ids: Vec<i64>,
-    /// What the cleaner made of the text.
+    /// The cleaned text.
     pub text: String,
 }
 
-/// Why a text cannot be read.
+/// The reason why a text cannot be tokenized.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
     #[error(transparent)]
@@ -45,7 +45,7 @@ pub enum TextError {
     Refused(String),
 }
 
-/// Characters, with code points where they may not be visible.
+/// Characters, with code points if they may be invisible.
 fn listed(characters: &[char]) -> String {
     let one = |character: &char| format!("`{character}` (U+{:04X})", *character as u32);
     characters.iter().map(one).collect::<Vec<_>>().join(", ")
@@ -80,8 +80,8 @@ impl From<TextError> for Reject {
 impl Tokenizer {
     /// # Errors
     ///
-    /// For what is no BPE of the `tokenizers` library, or lacks `[START]`, `[STOP]`, `[UNK]` or
-    /// `[SPACE]`.
+    /// For a file that is not a BPE of the `tokenizers` library, or lacks `[START]`, `[STOP]`,
+    /// `[UNK]` or `[SPACE]`.
     pub fn read(json: &[u8]) -> Result<Tokenizer, FormatError> {
         let vocabulary = Vocabulary::read(json)?;
         let ids = vocabulary.ids()?;
@@ -105,14 +105,14 @@ impl Tokenizer {
         self.ids.contains_key(&language.tag())
     }
 
-    /// A text as it is before it is tokenized.
+    /// A text after cleaning.
     pub fn clean(&self, text: &str, language: &Language) -> Result<String, Uncleanable> {
         cleaners::clean(text, language)
     }
 
     /// # Errors
     ///
-    /// When the language has no cleaner or no tag, or when the text would reach the model with an
+    /// If the language has no cleaner or no tag, or if the text would reach the model with an
     /// unknown token or a stop.
     pub fn encode(&self, text: &str, language: &Language) -> Result<Encoded, TextError> {
         if !self.has_language(language) {

@@ -1,6 +1,6 @@
-//! The memory and the arithmetic of training the GPT, by counting the tensors that a step keeps for
-//! its way back. Blocks run in a chain that keeps the input of each block, or everything; logits
-//! exist for a piece of the positions at a time.
+//! The memory and the arithmetic of training the GPT, by counting the activations of a step. Blocks
+//! run in a chain that keeps the input of each block, or everything; logits exist for a chunk of
+//! the positions at a time.
 
 use stage_core::Parameters;
 use stage_formats::pattern::is_match;
@@ -11,21 +11,21 @@ use crate::training::{Effort, Memory, Rows, Setting, Trainable};
 const F32: f64 = 4.0;
 /// Frames of the spectrogram of a conditioning crop.
 const CROP_FRAMES: f64 = 517.0;
-/// Positions that have logits at a time.
+/// Positions with logits at a time.
 const PIECE: f64 = 1024.0;
-/// Copies of logits: their own, in f32, their logarithms, and two gradients.
+/// Copies of logits: the logits, in f32, log-softmax, and two gradients.
 const LOGITS: f64 = 5.0;
-/// Values of a position that a block keeps, in channels: its input and what both norms make of
-/// theirs; queries, keys and values; what attention gives; the wide layer before and behind its
-/// activation; and for two dropouts what goes in and what stays.
+/// Values per position that a block keeps, in channels: its input and both norms of it; queries,
+/// keys and values; the output of attention; the wide layer before and after its activation; and
+/// input and output of two dropouts.
 const BLOCK: f64 = 3.0 + 1.0 + 3.0 + 8.0 + 4.0;
-/// Weights of attention: the softmax, its dropout mask, and what is left of it.
+/// Attention weights: the softmax, its dropout mask, and the masked weights.
 const ATTENTION: f64 = 3.0;
-/// Of the block that is derived: gradients of its widest layer and of the weights of attention.
+/// The block in the backward pass: gradients of its widest layer and of the attention weights.
 const BLOCK_GRADIENTS: f64 = 5.0;
 const ATTENTION_GRADIENTS: f64 = 2.0;
-/// Values of a frame that a block of the conditioning encoder keeps, in channels: its input, normed,
-/// in f32; queries, keys and values, and the first two scaled; and what attention gives.
+/// Values per frame that a block of the conditioning encoder keeps, in channels: its input, normed,
+/// in f32; queries, keys and values, and the first two scaled; and the output of attention.
 const CONDITIONING: f64 = 3.0 + 3.0 + 2.0 + 2.0;
 const CONDITIONING_ATTENTION: f64 = 2.0;
 /// Numbers that an adapter keeps for each input value: its dropout mask and the masked value.
@@ -33,9 +33,9 @@ const ADAPTED: f64 = 2.0;
 /// A multiplication and an addition.
 const OPERATIONS: f64 = 2.0;
 
-/// Tokens of the text of a second of speech.
+/// Text tokens per second of speech.
 const TEXT_PER_SECOND: f64 = 6.0;
-/// START of text and of codes, and the silence behind the codes.
+/// START of text and of codes, and the silence after the codes.
 const MARKS: i64 = 5;
 
 impl Trainable for Config {
@@ -59,14 +59,14 @@ impl Config {
     }
 }
 
-/// Columns of the row of a clip that lasts so long.
+/// Columns of the row of a clip of this duration.
 fn columns(config: &GptConfig, seconds: f64) -> i64 {
     let codes = (seconds * config.sample_rate as f64 / config.code_stride as f64).ceil();
     let text = (seconds * TEXT_PER_SECOND).ceil();
     config.latents + MARKS + (codes + text) as i64
 }
 
-/// Memory of a step at its worst moment; `length`: columns of a row.
+/// Peak memory of a step; `length`: columns of a row.
 pub fn training_memory(config: &GptConfig, setting: &Setting) -> Memory {
     let values = values(config);
     let memory = match &setting.adapters {
@@ -83,12 +83,13 @@ pub fn training_memory(config: &GptConfig, setting: &Setting) -> Memory {
     };
     let labels = (setting.rows * setting.length) as f64;
     let logits = labels.min(PIECE) * config.text_tokens.max(config.audio_tokens) as f64;
-    // The heads are derived while the blocks wait, and a block after them.
+    // The backward pass of the output layers runs while the blocks wait, and that of a block after
+    // them.
     let heads = (logits * LOGITS * F32 - block_gradients).max(0.0);
     Memory { activations, logits: heads, ..memory }
 }
 
-/// Floating-point operations of one batch, there and back.
+/// Floating-point operations of one batch, forward and backward.
 pub fn training_operations(config: &GptConfig, setting: &Setting) -> f64 {
     let (rows, length) = (setting.rows as f64, setting.length as f64);
     let (layers, width) = (config.layers as f64, config.width as f64);
@@ -96,7 +97,7 @@ pub fn training_operations(config: &GptConfig, setting: &Setting) -> f64 {
     let frames = CROP_FRAMES * (4.0 * width * width + 2.0 * CROP_FRAMES * width);
     let conditioning = config.conditioning_layers as f64 * frames;
     let heads = length * width * (config.text_tokens + config.audio_tokens) as f64;
-    // Once there, once for the gradients of the inputs, once for those of the weights.
+    // Forward, gradients of the inputs, and gradients of the weights.
     let passes = if setting.adapters.is_some() { 2.0 } else { 3.0 };
     let again = if setting.checkpointing { 1.0 } else { 0.0 };
     let chained = layers * length * block + conditioning;
@@ -160,8 +161,8 @@ fn adapter_values(config: &GptConfig, setting: &Setting) -> f64 {
     sum_of_adapted(config, "", setting, |shape| rank * (shape[0] + shape[1]))
 }
 
-/// Values of a position that go into the adapters of a block. Weights of a block lie with their
-/// inputs first.
+/// Values per position that go into the adapters of a block. Weights of a block are [inputs,
+/// outputs].
 fn adapted_inputs(config: &GptConfig, setting: &Setting) -> f64 {
     sum_of_adapted(config, "gpt.gpt.h.0.", setting, |shape| shape[0])
 }
@@ -198,8 +199,8 @@ mod tests {
         assert_eq!(weights + gradients + optimizer, 441_018_563.0 * 16.0);
     }
 
-    /// 34sbh + 5as²b bytes for a block in fp16 with dropout (Korthikanti et al. 2022): 36 MB
-    /// for a row. Masks of dropout take a byte there and two here, and a softmax is in f32 here.
+    /// 34sbh + 5as²b bytes for a block in fp16 with dropout (Korthikanti et al. 2022): 36 MB for a
+    /// row. Dropout masks take one byte there and two here, and the softmax is in f32 here.
     #[test]
     fn a_block_keeps_about_what_the_literature_counts() {
         let half = Setting { rows: 1, is_half: true, ..setting() };

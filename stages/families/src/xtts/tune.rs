@@ -1,5 +1,4 @@
-//! The kinds of the family `xtts` that train: the GPT as a whole, adapters beside it, and their
-//! merge.
+//! The training kinds of the family `xtts`: the whole GPT, adapters, and their merge.
 
 use stage_core::artifact as words;
 use stage_core::catalogue::train::{
@@ -177,7 +176,7 @@ const fn patterns(name: &'static str, default: Default, doc: &'static str) -> Pa
 
 const COMMON: usize = 40;
 
-/// What both trainings have.
+/// The parameters of both trainings.
 const SHARED: [Parameter; COMMON] = [
     shared("steps"),
     shared("epochs"),

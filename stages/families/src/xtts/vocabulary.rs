@@ -1,5 +1,5 @@
 //! `vocab.json`: a file of the `tokenizers` library with a BPE. It is edited as JSON, so that
-//! what is not understood here stays as it was, and ids never move.
+//! unknown parts stay the same, and ids never change.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ pub const UNKNOWN: &str = "[UNK]";
 pub const SPACE: &str = "[SPACE]";
 pub const START: &str = "[START]";
 
-/// Where the published vocabulary has `[START]`.
+/// The id of `[START]` in the published vocabulary.
 const PUBLISHED_START: i64 = 261;
 /// The id of `[SPACE]`; characters follow.
 const SPACE_ID: i64 = 2;
-/// A larger id belongs to no model.
+/// The largest id that a model can have.
 const LARGEST_ID: i64 = 1 << 22;
 
-/// A checked file. Ids may have holes.
+/// A checked file. Ids may have gaps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vocabulary {
     file: Map<String, Value>,
@@ -33,7 +33,7 @@ pub(super) fn refused(message: impl Into<String>) -> FormatError {
 impl Vocabulary {
     /// # Errors
     ///
-    /// For what is no BPE of the `tokenizers` library, or has two tokens with one id.
+    /// For a file that is not a BPE of the `tokenizers` library, or has two tokens with one id.
     pub fn read(json: &[u8]) -> Result<Vocabulary, FormatError> {
         let file = serde_json::from_slice(json).map_err(|error| refused(error.to_string()))?;
         let vocabulary = Vocabulary { file };
@@ -44,8 +44,8 @@ impl Vocabulary {
         Ok(vocabulary)
     }
 
-    /// Single characters and language tags. With a number of rows it is as long as that, with
-    /// `[START]` where the published one has it and a hole before its last token.
+    /// Single characters and language tags. With a number of rows it has that length, with
+    /// `[START]` at its published id and an unused id before its last token.
     pub fn fresh(
         characters: &str,
         languages: &[String],
@@ -113,7 +113,7 @@ impl Vocabulary {
     ///
     /// # Errors
     ///
-    /// For ids that are no small numbers, and for two tokens with one id.
+    /// For ids that are not small numbers, and for two tokens with one id.
     pub fn ids(&self) -> Result<BTreeMap<String, i64>, FormatError> {
         let model = self.model()?.iter().map(|(token, id)| (token.clone(), id));
         let added = self.file.get("added_tokens").and_then(Value::as_array);
@@ -137,7 +137,7 @@ impl Vocabulary {
         Ok(ids)
     }
 
-    /// The rows of an embedding for it (its largest id + 1), and the ids of `[START]` and `[STOP]`.
+    /// The rows of its embedding (its largest id + 1), and the ids of `[START]` and `[STOP]`.
     pub fn text_tokens(&self) -> Result<TextTokens, FormatError> {
         let ids = self.ids()?;
         let of = |token: &str| {
@@ -147,13 +147,13 @@ impl Vocabulary {
         Ok(TextTokens { rows: largest + 1, start: of(START)?, stop: of(STOP)? })
     }
 
-    /// A part of the model, to be added to.
+    /// A part of the model, for additions.
     pub(super) fn part(&mut self, name: &str) -> Result<&mut Value, FormatError> {
         let part = self.file.get_mut("model").and_then(|model| model.get_mut(name));
         part.ok_or_else(|| refused(format!("it has no `model.{name}`")))
     }
 
-    /// Lists a token among those that are found before all merges.
+    /// Lists a token among those that are matched before all merges.
     pub(super) fn add_special(&mut self, token: &str, id: i64) -> Result<(), FormatError> {
         match self.file.entry("added_tokens").or_insert_with(|| json!([])) {
             Value::Array(list) => {
@@ -170,7 +170,7 @@ impl Vocabulary {
     }
 }
 
-/// A token that is found before all merges.
+/// A token that is matched before all merges.
 fn added(token: &str, id: i64) -> Value {
     json!({
         "id": id,

@@ -1,6 +1,6 @@
 //! Abbreviations as words.
 
-/// Short forms with what they stand for, by language. All but the Russian ones end with a dot.
+/// Abbreviations with their meanings, by language. All but the Russian ones end with a dot.
 #[rustfmt::skip]
 const FORMS: [(&str, &[(&str, &str)]); 12] = [
     ("en", &[
@@ -39,7 +39,7 @@ const FORMS: [(&str, &[(&str, &str)]); 12] = [
     ("hu", &[("dr", "doktor"), ("b", "bácsi"), ("nőv", "nővér")]),
 ];
 
-/// Of a text in small letters.
+/// Expands a lower-case text.
 pub fn expand(text: &str, code: &str) -> String {
     let Some((_, forms)) = FORMS.iter().find(|(own, _)| *own == code) else {
         return text.to_owned();
@@ -64,7 +64,7 @@ pub fn expand(text: &str, code: &str) -> String {
     expanded
 }
 
-/// The length and the meaning of the form that a text begins with.
+/// The length and the meaning of an abbreviation at the start of a text.
 fn form(text: &str, forms: &[(&str, &'static str)], code: &str) -> Option<(usize, &'static str)> {
     forms.iter().find_map(|(form, word)| {
         let rest = text.strip_prefix(form)?;

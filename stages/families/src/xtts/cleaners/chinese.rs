@@ -23,7 +23,7 @@ pub fn normalise(text: &str) -> String {
     normalised
 }
 
-/// Writes the number that a text begins with; gives its length.
+/// Writes the number at the start of a text; returns its length.
 fn number(text: &str, normalised: &mut String) -> usize {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let whole = digits(text);
@@ -79,8 +79,8 @@ fn is_mark(character: char) -> bool {
     is_wide || character.is_ascii_punctuation()
 }
 
-/// Each character by its most usual reading, 5 for no tone; all else stays. Readings that depend
-/// on the word are not told apart.
+/// Each character by its most common reading, 5 for no tone; everything else stays. Readings that
+/// depend on the word are not distinguished.
 pub fn transliterate(text: &str) -> String {
     let mut transliterated = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();

@@ -1,4 +1,4 @@
-//! Hangul in the letters of the academic romanisation, letter by letter.
+//! Hangul in the academic romanisation, letter by letter.
 
 const FIRST: u32 = 0xac00;
 const LAST: u32 = 0xd7a3;
@@ -18,8 +18,8 @@ const FINAL: [&str; FINALS] = [
     "b", "bs", "s", "ss", "ng", "j", "ch", "k", "t", "p", "h",
 ];
 
-/// Syllables are spelt out; a syllable without a first consonant is set off by a hyphen from one
-/// before it. All else stays.
+/// Syllables are spelt out; a syllable without an initial consonant is separated by a hyphen from a
+/// preceding one. Everything else stays.
 pub fn romanise(text: &str) -> String {
     let mut romanised = String::with_capacity(text.len());
     let mut was_syllable = false;

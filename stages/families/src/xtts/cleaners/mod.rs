@@ -1,5 +1,5 @@
-//! What texts become before they are tokenized, by language: the 17 of XTTS v2 as the original
-//! cleans them, all others plainly.
+//! Cleaning of texts before tokenization, by language: the 17 of XTTS v2 as in the original, all
+//! others minimally.
 
 mod abbreviations;
 mod chinese;
@@ -10,7 +10,7 @@ mod symbols;
 
 use super::language::Language;
 
-/// A language that is not cleaned here.
+/// An unsupported language.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Uncleanable {
     #[error("Japanese in kanji or kana cannot be read")]
@@ -38,7 +38,7 @@ pub fn clean(text: &str, language: &Language) -> Result<String, Uncleanable> {
     }
 }
 
-/// For languages that the original does not know: straight quotes dropped, small letters, single
+/// For languages that the original does not support: straight quotes dropped, lower case, single
 /// spaces. Digits stay; `text.normalize` or a `command` stage spells them out.
 fn basic(text: &str) -> String {
     collapse(&text.replace('"', "").to_lowercase())
@@ -47,7 +47,7 @@ fn basic(text: &str) -> String {
 fn multilingual(text: &str, code: &str) -> String {
     let mut text = text.replace('"', "");
     if code == "tr" {
-        // Elsewhere the small letter of `İ` has a mark of its own behind it.
+        // In other languages, the lower case of `İ` has a combining mark.
         text = text.replace('İ', "i");
     }
     let text = match code {
@@ -63,7 +63,7 @@ fn multilingual(text: &str, code: &str) -> String {
     }
 }
 
-/// Romanised texts alone: readings of kanji need a dictionary of their own.
+/// Romanised texts only: readings of kanji need a dictionary.
 fn japanese(text: &str) -> Result<String, Uncleanable> {
     let is_romanised = |character: char| !('\u{3000}'..='\u{9fff}').contains(&character);
     match text.chars().all(is_romanised) {
@@ -72,7 +72,7 @@ fn japanese(text: &str) -> Result<String, Uncleanable> {
     }
 }
 
-/// Each run of white space as one space.
+/// Replaces each run of white space by one space.
 fn collapse(text: &str) -> String {
     let mut collapsed = String::with_capacity(text.len());
     let mut was_space = false;

@@ -1,12 +1,12 @@
 //! Numbers as words: cardinals and decimals. Ordinals and amounts of money are read as cardinals
-//! with the sign's own word behind, where the original has inflected forms.
+//! followed by the name of the sign; the original has inflected forms.
 
 use super::spelling;
 
-/// Languages whose thousands are set off by commas; all others have dots there.
+/// Languages with commas between thousands; all others have dots.
 const COMMAS: [&str; 3] = ["en", "ru", "ko"];
 
-/// Each number of a text that the language has words for; other digits stay.
+/// Each number of a text that the language can spell; other digits stay.
 pub fn expand(text: &str, code: &str) -> String {
     if !spelling::has(code) {
         return text.to_owned();
@@ -27,7 +27,7 @@ pub fn expand(text: &str, code: &str) -> String {
     expanded
 }
 
-/// Writes the number that a text begins with; gives its length.
+/// Writes the number at the start of a text; returns its length.
 fn number(text: &str, code: &str, is_inside: bool, expanded: &mut String) -> usize {
     let (thousands, decimals) = if COMMAS.contains(&code) { (',', '.') } else { ('.', ',') };
     let (digits, mut length) = match is_inside {
@@ -40,7 +40,7 @@ fn number(text: &str, code: &str, is_inside: bool, expanded: &mut String) -> usi
         expanded.push_str(digits);
         return length;
     };
-    // A dot before digits is a decimal point too where it does not set off thousands.
+    // A dot before digits is also a decimal point unless it separates thousands.
     let behind = text[length..].strip_prefix([decimals, '.', ',']).map(leading);
     if let Some(fraction) = behind.filter(|fraction| !fraction.is_empty())
         && let Some(words) = spelling::fraction(fraction, code)
@@ -57,7 +57,7 @@ fn leading(text: &str) -> &str {
     &text[..end]
 }
 
-/// Digits in groups of three behind the first, and their length.
+/// The first digits with the groups of three after them, and their length.
 fn grouped(text: &str, separator: char) -> (&str, usize) {
     let mut length = leading(text).len();
     if length <= 3 {

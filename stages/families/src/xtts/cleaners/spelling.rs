@@ -1,13 +1,14 @@
-//! Rules that spell numbers, a list for each language.
+//! Rules that spell numbers, one list per language.
 //!
-//! A rule is `base words`, or `base/divisor words`, and serves from its base up to the next one's.
+//! A rule is `base words`, or `base/divisor words`, and applies from its base up to the next one's.
 //! Without a divisor it is the largest power of ten up to the base. In the words `<` is the
-//! quotient, `>` the remainder, both spelt; `[words]` is left out without a remainder,
-//! `[words|other]` says `other` then, and `[words~other]` says `other` for remainders from 100.
-//! `(one|few|many)` is inflected after the quotient as in Slavic languages. `'` drops a plural s
-//! from the quotient before it, `{a}` chooses a word of the list `a` for it, such as the feminine.
+//! quotient, `>` the remainder, both spelt; `[words]` is omitted without a remainder,
+//! `[words|other]` becomes `other` then, and `[words~other]` becomes `other` for remainders from
+//! 100. `(one|few|many)` is inflected after the quotient as in Slavic languages. `'` drops a plural
+//! s from the quotient before it, `{a}` selects a word of the list `a` for it, such as the
+//! feminine.
 
-/// Numbers from here on are left as digits.
+/// Numbers from here on stay digits.
 const LIMIT: u64 = 1_000_000_000_000;
 const DEPTH: usize = 16;
 
@@ -23,14 +24,14 @@ pub fn has(code: &str) -> bool {
     find(code).is_some()
 }
 
-/// None where the language has no rules, or the number is too large.
+/// None if the language has no rules, or the number is too large.
 pub fn cardinal(number: u64, code: &str) -> Option<String> {
     let spelt = (number < LIMIT).then(|| find(code)?.spell(number, 0)).flatten()?;
-    // Italian drops one of two vowels where `otto` follows.
+    // Italian drops one of two vowels before `otto`.
     Some(if code == "it" { spelt.replace("oo", "o") } else { spelt })
 }
 
-/// The decimal point with the digits behind it, each on its own.
+/// The decimal point with the digits after it, each on its own.
 pub fn fraction(digits: &str, code: &str) -> Option<String> {
     let spelling = find(code)?;
     let own = digits.bytes().map(|digit| spelling.spell(u64::from(digit - b'0'), 0));
@@ -105,7 +106,7 @@ impl Spelling {
         Some(spelt)
     }
 
-    /// A number before a noun: its last word as the list of attributes has it.
+    /// A number before a noun: its last word is from the list of attributes.
     fn attribute(&self, number: u64, depth: usize) -> Option<String> {
         let tail = if number % 100 < 20 { number % 100 } else { number % 10 };
         let exact = self.attributes.split(';').find_map(|entry| {
@@ -116,7 +117,7 @@ impl Spelling {
             Some(word) if number == tail => Some(word.to_owned()),
             Some(word) => {
                 let (whole, last) = (self.spell(number, depth)?, self.spell(tail, depth)?);
-                // A word that is joined to the one before may be another already.
+                // A word that is joined to the previous one may have changed already.
                 Some(match whole.strip_suffix(&last) {
                     Some(start) => format!("{start}{word}"),
                     None => whole,
@@ -143,7 +144,8 @@ fn choose(inner: &str, remainder: u64) -> &str {
     }
 }
 
-/// Whether Portuguese joins a remainder of whole hundreds like a small one: its `other` is a space.
+/// Tests if Portuguese joins a remainder of whole hundreds like a small one: its `other` is a
+/// space.
 fn is_round(inner: &str, remainder: u64) -> bool {
     inner.ends_with("~ >") && remainder < 1000 && remainder.is_multiple_of(100)
 }

@@ -23,7 +23,7 @@ const WORDS: [(&str, [&str; 7]); 16] = [
     ("hi", ["और", "ऐट दी रेट", "प्रतिशत", "हैश", "डॉलर", "पाउंड", "डिग्री"]),
 ];
 
-/// The words of a language, which are there for all that are cleaned like the original does.
+/// The words of a language; all languages with the original's cleaning have them.
 pub fn words(code: &str) -> Option<&'static [&'static str; 7]> {
     WORDS.iter().find(|(own, _)| *own == code).map(|(_, words)| words)
 }
