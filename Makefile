@@ -12,8 +12,9 @@ SHELL := bash
 LIBTORCH_ENV = LIBTORCH="$$(bash tools/libtorch.sh)"; export LIBTORCH;
 CHROMIUM_ENV = CHROMIUM="$$(bash tools/chromium.sh)"; export CHROMIUM;
 
+# The two programs alone; the others of the workspace are for tests.
 build:
-	@$(LIBTORCH_ENV) cargo build --release --workspace --bins
+	@$(LIBTORCH_ENV) cargo build --release --workspace --bin throstle --bin throstle-torch
 
 demo: build
 	@target/release/throstle run pipelines/demo
@@ -39,7 +40,7 @@ doc:
 # takes 100,000 clips and 1,000,000 items as well.
 BENCH =
 bench: build
-	@$(LIBTORCH_ENV) cargo bench -p throstle-tests --bench numbers -- $(BENCH)
+	@$(LIBTORCH_ENV) cargo bench --workspace --bench numbers -- $(BENCH)
 
 # Training steps with each switch alone and with all together, against the original code in the same
 # run; `make bench-training BENCH="--gpu 0"` takes the published sizes.
