@@ -17,14 +17,17 @@ use throstle_tests::Lab;
 
 const FISH: &str = include_str!("../../pipelines/finnish-fish/pipeline.toml");
 const MMS: &str = include_str!("../../pipelines/gujarati-mms/pipeline.toml");
-const ABSENT: [&str; 7] = [
+const XTTS: &str = include_str!("../../pipelines/amharic-xtts/pipeline.toml");
+const ABSENT: [&str; 9] = [
     "/voice/data",
+    "/voice/data/metadata.csv",
     "/voice/data/train",
     "/voice/data/train/metadata.csv",
     "/voice/data/valid",
     "/voice/data/valid/metadata.csv",
     "/voice/models/mms-tts-guj",
     "/voice/models/openaudio-s1-mini",
+    "/voice/models/xtts-v2",
 ];
 
 fn pipeline(recipe: &str, set: &[&str]) -> Pipeline {
@@ -94,6 +97,17 @@ fn the_table_of_vits_is_full_and_knows_its_weights() {
     for part in ["openaudio", "rows are"] {
         assert!(!assumed.contains(part), "{part} in {assumed}");
     }
+}
+
+/// The import takes models of many families; the stages that read it work with XTTS.
+#[test]
+fn an_imported_xtts_model_encodes_with_its_own_dvae() {
+    let forecast = forecast_of(XTTS, &["params.device=cpu", "params.precision=f32"]);
+    assert_full(&forecast, XTTS);
+    let codes = likely(forecast.stages["tokens"].ram_bytes);
+    // The codec of Fish Speech alone has 1.87 GB of weights.
+    assert!(codes < 1.2e9, "{codes}");
+    assert!(forecast.assumptions.iter().any(|told| told.contains("DVAE of XTTS")));
 }
 
 #[test]

@@ -65,12 +65,7 @@ impl Estimator<'_> {
         let told = spec.parameters.text("family").ok().and_then(find);
         let known = || FAMILIES.iter().copied().find(|own| self.find_model(spec, *own).is_some());
         let above = || spec.upstream().find_map(|above| self.pipeline.stage(above).family());
-        let below = || {
-            let mut stages = self.pipeline.stages.iter();
-            stages.find_map(|below| {
-                below.family().filter(|_| below.upstream().any(|above| above == spec.id))
-            })
-        };
+        let below = || self.pipeline.stages.iter().find_map(|below| read_as(below, spec.id));
         let family = told.or_else(|| spec.family()).or_else(known);
         family.or_else(above).or_else(below).unwrap_or(USUAL_MODEL)
     }
@@ -124,11 +119,28 @@ impl Estimator<'_> {
                 codec.kind.outputs.iter().find(|port| port.port_type == PortType::Artifact)?;
             match port.given(&codec.parameters) {
                 [one] => find(one)?.codec(),
-                _ => None,
+                // An import names many families: its files say which one it is.
+                _ => self.family(codec).codec(),
             }
         });
         given.or_else(|| USUAL_CODEC.codec())
     }
+}
+
+/// The family that a stage takes the model of another stage for: its own, or the only one that the
+/// port takes.
+fn read_as(reader: &StageSpec, read: StageId) -> Option<&'static dyn Family> {
+    let (port, _) = reader.inputs.iter().find(|(_, input)| {
+        let is_it = |reference: &Reference| {
+            matches!(reference, Reference::Stage { stage, .. } if *stage == read)
+        };
+        input.references.iter().any(is_it)
+    })?;
+    let only = || match reader.kind.input(port)?.takes {
+        [one] => find(one),
+        _ => None,
+    };
+    reader.family().or_else(only)
 }
 
 /// The published weight file of a family, without its extension.
