@@ -1,8 +1,8 @@
 //! Stages in plain Rust: corpora, audio, texts, data sets, speakers, tokens, models, the quality of
 //! syntheses, reports and commands.
 //!
-//! Each family has its work as plain functions on bytes and values, and thin stages in front of
-//! them that read parameters and fields. [`stages`] lists them.
+//! Each family consists of plain functions on bytes and values, and thin stages around them that
+//! read parameters and fields. [`stages`] lists them.
 
 pub mod audio;
 pub mod command;

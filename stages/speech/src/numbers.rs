@@ -1,24 +1,23 @@
-//! Figures of many numbers.
+//! Statistics of numbers.
 
-/// The value below which this share of the numbers lies, between two of them by the straight
-/// line: 0.5 is the median. Sorts the numbers; none without any.
+/// A quantile, linearly interpolated: 0.5 is the median. Sorts the numbers; None without any.
 pub(crate) fn quantile(numbers: &mut [f64], share: f64) -> Option<f64> {
     numbers.sort_by(f64::total_cmp);
     let place = share.clamp(0.0, 1.0) * numbers.len().saturating_sub(1) as f64;
     let (low, high) = (numbers.get(place.floor() as usize)?, numbers.get(place.ceil() as usize)?);
     let part = place.fract();
-    // An infinite number times 0 is none.
+    // An infinite number times 0 is NaN.
     Some(if part == 0.0 { *low } else { low * (1.0 - part) + high * part })
 }
 
-/// Added up in the order of their size, so that the order in which they come changes nothing.
+/// Summed in sorted order, so that the input order does not matter.
 pub(crate) fn mean(numbers: &mut [f64]) -> Option<f64> {
     numbers.sort_by(f64::total_cmp);
     let sum: f64 = numbers.iter().sum();
     (!numbers.is_empty()).then(|| sum / numbers.len() as f64)
 }
 
-/// Four decimals: the last bits, in which machines may differ, are no finding.
+/// Rounded to four decimals: machines may differ in the last bits.
 pub(crate) fn rounded(number: f64) -> f64 {
     // Adding 0 makes -0 and 0 the same bits.
     (number * 10_000.0).round() / 10_000.0 + 0.0

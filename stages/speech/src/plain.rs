@@ -1,4 +1,4 @@
-//! The stages that are a description and a function that opens a job.
+//! Stages that consist of a description and a function that opens a job.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(crate) fn stage(kind: &'static Kind, open: Open) -> Arc<dyn Stage> {
     Arc::new(Plain { kind, open })
 }
 
-/// A value that the manifest allows and this version does not know: the catalogue and the
+/// A value that the manifest allows and this version does not support: the catalogue and the
 /// implementation disagree.
 pub(crate) fn unknown_choice(name: &str, value: &str) -> StageError {
     StageError::failed(format!("parameter `{name}` has the unknown value `{value}`"))

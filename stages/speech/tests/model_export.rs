@@ -1,5 +1,5 @@
 //! `model.export`: its files are those of the original project, and importing them gives the
-//! model that was exported.
+//! exported model.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;

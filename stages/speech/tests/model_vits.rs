@@ -1,5 +1,5 @@
-//! `model.import` and `model.export` on the files of a small VITS model, in the forms that there
-//! are. `stages/torch/fixtures/check_export.py` does the same with transformers.
+//! `model.import` and `model.export` on the files of a small VITS model, in all formats.
+//! `stages/torch/fixtures/check_export.py` does the same with transformers.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
@@ -21,7 +21,7 @@ const CONFIG: &str = r#"{"model_type": "vits", "vocab_size": 4, "hidden_size": 4
     "duration_predictor_num_flows": 2, "depth_separable_num_layers": 1, "segment_size": 64,
     "discriminator_periods": [2], "discriminator_period_channels": [1, 2],
     "discriminator_scale_channels": [1, 4]}"#;
-/// The same in the words of the original project.
+/// The same in the format of the original project.
 const ORIGINAL: &str = r#"{"train": {"segment_size": 64},
     "data": {"sampling_rate": 16000, "filter_length": 64, "hop_length": 8, "n_speakers": 0,
         "training_files": "train.txt"},
@@ -58,7 +58,7 @@ fn around(weights: File) -> Vec<File> {
     ]
 }
 
-/// The tensors with some weights in pairs, spelt in one of the two ways.
+/// The tensors with some weights in pairs, in one of the two spellings.
 fn in_pairs(tensors: &Tensors, parts: [&str; 2], which: impl Fn(&str) -> bool) -> Tensors {
     let mut paired = Tensors::new();
     for (name, tensor) in tensors {
@@ -136,7 +136,7 @@ fn a_discriminator_may_lie_in_a_file_of_its_own() {
     assert_eq!(failure(&files, &written), "the file of weights has a discriminator already");
 }
 
-/// That each name of the original is known is tested where names are, and by the parity script.
+/// The names of the original are tested in `names`, and by the parity script.
 #[test]
 fn a_model_of_the_original_project_becomes_one_of_transformers() {
     let (config, _) = read_original(ORIGINAL.as_bytes(), 4).unwrap();
@@ -220,7 +220,7 @@ fn an_export_has_the_weights_that_transformers_speaks_with() {
         for (name, tensor) in &expected {
             assert_eq!(written[name].shape(), tensor.shape(), "{name}");
             let pairs = written[name].to_f32().into_iter().zip(tensor.to_f32());
-            // A length and a direction multiplied again are rounded once more.
+            // Multiplying magnitude and direction rounds once more.
             let far = pairs.map(|(one, other)| (one - other).abs() / other.abs().max(1.0));
             assert!(far.fold(0.0, f32::max) < 1e-6, "{name}");
         }
@@ -240,7 +240,7 @@ fn a_discriminator_is_exported_beside_the_model_and_comes_back_to_the_bit() {
         let written = [("discriminator", ParameterValue::Flag(true)), ("format", text(format))];
         let mut files = export(&mut bench, fields.clone(), &written).unwrap();
         let own = weights(&files[file]);
-        // What the original calls them, whose state dict this is.
+        // The original's name for the state dict.
         assert!(own.contains_key("discriminators.1.conv_post.weight_g"), "{:?}", names_of(&own));
         assert_eq!(own.len(), judge.len());
         if format == "auto" {

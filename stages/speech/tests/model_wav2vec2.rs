@@ -22,7 +22,7 @@ fn tensors() -> Tensors {
     numbered(Config::parse(CONFIG.as_bytes()).unwrap().tensors(), Dtype::F32)
 }
 
-/// As a file has them: with the mask, and the pair in one of its two spellings.
+/// As in a file: with the mask, and the pair in one of its two spellings.
 fn stored(is_newer: bool) -> Tensors {
     let spelt = |name: &str| match name.strip_prefix(PLACES).filter(|_| is_newer) {
         Some("weight_g") => format!("{PLACES}parametrizations.weight.original0"),

@@ -1,7 +1,6 @@
-//! What an AIFF file states about its length, which the demuxer does not compare with
-//! what is there.
+//! The stated length of an AIFF file, which the demuxer does not compare with its data.
 
-/// The frames that the `COMM` chunk states.
+/// The number of frames in the `COMM` chunk.
 pub fn stated_frames(bytes: &[u8]) -> Option<u64> {
     let mut at: usize = 12;
     loop {

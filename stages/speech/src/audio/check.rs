@@ -1,12 +1,12 @@
-//! Whether a recording is good enough to train on: its measures against limits.
-//! The measures come from `measure`; what failed is listed with value and limit.
+//! Checks if a recording is good enough to train on: its measures against limits. The measures come
+//! from `measure`; violations are listed with value and limit.
 
 use super::clip::Clip;
 use super::measure::{Measures, measure};
 use super::mix::ANTI_PHASE;
 use std::fmt;
 
-/// The limits, named as in a manifest; none means that the measure is not judged.
+/// The limits, named as in a manifest; None switches a limit off.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
     /// Seconds.
@@ -16,14 +16,14 @@ pub struct Limits {
     pub min_peak: Option<f64>,
     /// The share of samples inside runs at full scale.
     pub max_clipped: Option<f64>,
-    /// The mean sample, as a share of full scale, either way.
+    /// The mean sample, positive or negative, as a share of full scale.
     pub max_dc_offset: Option<f64>,
     pub max_silence: Option<f64>,
     /// Decibels.
     pub min_snr: Option<f64>,
     /// Hertz.
     pub min_bandwidth: Option<f64>,
-    /// The correlation of the two channels, for recordings that have two.
+    /// The correlation of the two channels, for stereo recordings.
     pub min_correlation: Option<f64>,
 }
 
@@ -43,14 +43,14 @@ impl Default for Limits {
     }
 }
 
-/// What is measured and found.
+/// The measures and the violations.
 #[derive(Debug, Clone)]
 pub struct Report {
     pub measures: Measures,
     pub failures: Vec<Failure>,
 }
 
-/// One limit that a recording does not keep.
+/// One violated limit.
 #[derive(Debug, Clone)]
 pub struct Failure {
     pub rule: &'static Rule,
@@ -58,7 +58,7 @@ pub struct Failure {
     pub limit: f64,
 }
 
-/// What one limit is about.
+/// One rule.
 #[derive(Debug)]
 pub struct Rule {
     /// A stable word for counting.
@@ -78,7 +78,7 @@ enum Side {
     Most,
 }
 
-/// All rules, in the order in which failures are listed.
+/// All rules, in the order in which violations are listed.
 static RULES: [Rule; 9] = [
     Rule {
         code: "too-short",
@@ -186,8 +186,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Measures `clip`, whose channels had this correlation before they were folded, and
-/// compares with `limits`.
+/// Measures `clip`, with the correlation of its channels before mixing, and compares with `limits`.
 pub fn check(clip: &Clip, correlation: Option<f64>, limits: &Limits) -> Report {
     let measures = measure(clip, correlation);
     let failures = RULES.iter().filter_map(|rule| rule.judge(&measures, limits)).collect();

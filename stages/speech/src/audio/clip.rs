@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// A recording that was decoded. `samples` holds whole frames, channels interleaved.
+/// A decoded recording. `samples` has whole frames, channels interleaved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Clip {
     pub rate: u32,
@@ -10,8 +10,8 @@ pub struct Clip {
     pub samples: Samples,
 }
 
-/// Samples as exact as their source: 16-bit sources stay integers, so that they
-/// pass untouched; finer ones are floats with full scale at 1 until they are rounded.
+/// Samples as exact as their source: 16-bit sources stay integers, so that they do not change;
+/// finer ones are floats with full scale at 1 until they are rounded.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Samples {
     Pcm(Vec<i16>),
@@ -44,12 +44,12 @@ impl Clip {
         self.frames() as f64 / f64::from(self.rate.max(1))
     }
 
-    /// Drops what lies behind the first `frames` frames.
+    /// Drops everything after the first `frames` frames.
     pub fn truncate(&mut self, frames: usize) {
         self.keep(0..frames.min(self.frames()));
     }
 
-    /// Keeps these frames, which must be there, and drops the others.
+    /// Keeps these existing frames, and drops the others.
     pub fn keep(&mut self, frames: Range<usize>) {
         let channels = usize::from(self.channels);
         let range = frames.start * channels..frames.end * channels;
@@ -59,8 +59,8 @@ impl Clip {
         }
     }
 
-    /// The clip as 16-bit samples, and how many of them had to be clipped.
-    /// This is the one place where finer samples are rounded: to the nearest, no dither.
+    /// The clip as 16-bit samples, and the number of clipped samples. Finer samples are only
+    /// rounded here: to the nearest, without dither.
     pub fn into_pcm(self) -> (Vec<i16>, u64) {
         match self.samples {
             Samples::Pcm(samples) => (samples, 0),
@@ -79,7 +79,7 @@ fn cut<T>(samples: &mut Vec<T>, range: Range<usize>) {
     samples.drain(..range.start);
 }
 
-/// One sample to 16 bits, halves away from zero. `clipped` counts what lay outside.
+/// One sample to 16 bits, halves away from zero. `clipped` counts samples out of range.
 #[inline]
 pub(super) fn round(sample: f64, clipped: &mut u64) -> i16 {
     let scaled = sample * 32_768.0;

@@ -1,5 +1,5 @@
-//! Everything but plain WAV, decoded by Symphonia packet by packet: limits are checked
-//! as frames come, and what is folded away is never held.
+//! Everything except plain WAV, decoded by Symphonia packet by packet: limits are checked on the
+//! way, and dropped channels are never held in memory.
 
 use super::aiff;
 use super::decode::{Decoded, Options, finish};
@@ -23,10 +23,10 @@ use symphonia::core::meta::MetadataOptions;
 use symphonia::core::packet::Packet;
 use symphonia::core::units::{Duration, Timestamp};
 
-/// Decodes `bytes`, whose container is `format`.
+/// Decodes `bytes` in a container of this `format`.
 pub fn decode(bytes: &[u8], format: Format, options: &Options) -> Result<Decoded, Fault> {
-    // The decoders are free of unsafe code but not of assertions; a hostile file must
-    // cost its own item and nothing else, so a panic is caught here and nowhere else.
+    // The decoders have no unsafe code, but assertions; a hostile file must only affect its own
+    // item, so panics are caught here and nowhere else.
     catch_unwind(AssertUnwindSafe(|| Reading::open(bytes, format, options)?.run())).unwrap_or_else(
         |_| {
             Err(Fault::Undecodable {
@@ -50,10 +50,9 @@ struct Reading<'a> {
     state: Option<Stream>,
     /// The number of frames in the container's header.
     declared: Option<u64>,
-    /// Of FLAC, the place in time of its first packet.
+    /// For FLAC, the timestamp of its first packet.
     first: Option<i64>,
-    /// Of FLAC, the number of frames before a part that is missing: its reader passes over what is
-    /// damaged.
+    /// For FLAC, the number of frames before a missing part: its reader skips damage.
     hole: Option<u64>,
     skipped: u64,
     /// The reason why the last packet could not be decoded.
@@ -61,7 +60,7 @@ struct Reading<'a> {
     census: Census,
 }
 
-/// What the first decoded packet settles.
+/// The properties of the first decoded packet.
 struct Stream {
     rate: u32,
     channels: u16,
@@ -81,7 +80,7 @@ impl<'a> Reading<'a> {
             .ok_or_else(|| Fault::Undecodable { format, problem: "no sound track".to_owned() })?
             .clone();
         let parameters = audio_parameters(&track, format)?;
-        // FLAC carries a digest of its samples; the other formats ignore the wish.
+        // FLAC has a digest of its samples; the other formats ignore this option.
         let wishes = AudioDecoderOptions::default().verify(true);
         let decoder = symphonia::default::get_codecs()
             .make_audio_decoder(parameters, &wishes)
@@ -89,8 +88,8 @@ impl<'a> Reading<'a> {
         let integers = is_integer(parameters);
         let declared = declared_frames(bytes, &track, format);
         if let (Some(rate), Some(frames)) = (parameters.sample_rate, declared) {
-            // A header that states too much is believed; one that states too little is
-            // found out while decoding.
+            // A header with a too large length is believed; a too small one is detected while
+            // decoding.
             options.check_frames(rate, frames)?;
         }
         Ok(Self {
@@ -123,11 +122,11 @@ impl<'a> Reading<'a> {
                     ended_early = true;
                     break;
                 }
-                // Anything may follow the recording.
+                // Any bytes may follow the recording.
                 Err(_) if self.is_complete() => break,
                 Err(error) => return Err(broken(self.format, &error)),
             };
-            // Every honest packet takes room in the file; tables can promise billions.
+            // Every valid packet takes space in the file; tables can claim billions.
             packets += 1;
             if packets > self.bytes.len() {
                 return Err(Fault::Undecodable {
@@ -152,7 +151,7 @@ impl<'a> Reading<'a> {
         self.finish(ended_early)
     }
 
-    /// Packets of FLAC know their place in time.
+    /// Packets of FLAC have timestamps.
     fn look_for_hole(&mut self, packet: &Packet) {
         if self.format != Format::Flac || self.hole.is_some() {
             return;
@@ -166,7 +165,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Rate and channels of a packet; none if it cannot be decoded.
+    /// Rate and channels of a packet; None if it cannot be decoded.
     fn decode(&mut self, packet: &Packet, packed: &mut Packed) -> Option<(u32, usize)> {
         match self.decoder.decode(packet) {
             Ok(buffer) => {
@@ -185,7 +184,7 @@ impl<'a> Reading<'a> {
         self.state.as_ref().map_or(0, |stream| stream.mixer.frames() as u64)
     }
 
-    /// True when all frames of the container's header are there.
+    /// True if all frames of the container's header are there.
     fn is_complete(&self) -> bool {
         self.declared.is_some_and(|declared| self.frames() >= declared)
     }
@@ -238,8 +237,8 @@ impl<'a> Reading<'a> {
         self.options.check_frames(rate, stream.mixer.frames() as u64)
     }
 
-    /// A stream cut out of a longer one starts with packets that lean on what is
-    /// gone; any later damage is a hole in the recording.
+    /// A stream cut out of a longer one starts with packets that depend on missing ones; any later
+    /// damage is a gap in the recording.
     fn damaged(&mut self) -> Result<(), Fault> {
         let frames = self.frames();
         if self.format == Format::Mp3 && frames == 0 && self.skipped < 4 {
@@ -269,13 +268,13 @@ impl<'a> Reading<'a> {
                 problem: format!("a part is damaged after {frames} frames"),
             });
         }
-        // The digest is of all samples: if it fits, the stated length may be wrong.
+        // The digest covers all samples: if it fits, the stated length may be wrong.
         let is_complete =
             digest_fits == Some(true) || self.declared.is_some_and(|declared| present >= declared);
         let declared = self.declared.filter(|declared| *declared > present);
         let short = !is_complete
             && declared.is_some_and(|declared| declared > present + slack(self.format));
-        // If all promised frames are there, any bytes may follow.
+        // If all stated frames are there, any bytes may follow.
         if (ended_early && !is_complete) || short {
             if !self.options.allow_truncated {
                 return Err(Fault::Truncated { unit: "frames", declared, present });
@@ -342,7 +341,7 @@ fn is_integer(parameters: &AudioCodecParameters) -> bool {
         codec::CODEC_ID_PCM_F64LE,
     ];
     let bits = match parameters.codec {
-        // The sixth byte of the codec's own header; the container repeats it at will.
+        // The sixth byte of the codec's own header; the container may repeat it with another value.
         codec::CODEC_ID_ALAC => {
             let cookie = parameters.extra_data.as_deref().unwrap_or_default();
             cookie.get(5).map(|bits| u32::from(*bits))
@@ -352,18 +351,18 @@ fn is_integer(parameters: &AudioCodecParameters) -> bool {
     matches!(bits, Some(1..=16)) && !lossy.contains(&parameters.codec)
 }
 
-/// The frames that the container promises, where that is a promise and not a guess.
+/// The number of frames in the container, if it is exact and not estimated.
 fn declared_frames(bytes: &[u8], track: &Track, format: Format) -> Option<u64> {
     match format {
         Format::Flac | Format::M4a => track.num_frames,
         Format::Aiff => aiff::stated_frames(bytes),
-        // Without the tag that states the delay, the count is guessed from the bit rate.
+        // Without the tag that states the delay, the count is estimated from the bit rate.
         Format::Mp3 => track.delay.and(track.num_frames),
         Format::Wav | Format::Ogg => None,
     }
 }
 
-/// Frames by which honest encoders' counts differ from what is decoded.
+/// The tolerance between stated and decoded frames of correct encoders.
 fn slack(format: Format) -> u64 {
     match format {
         Format::Mp3 => 2 * 1_152,

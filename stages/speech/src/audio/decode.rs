@@ -1,6 +1,6 @@
-//! Bytes to a clip. Looks at the content first, says what it is when it is not
-//! sound, and rejects what other readers let pass in silence: recordings that end
-//! early, samples that are not numbers, headers that contradict themselves.
+//! Decodes bytes to a clip. It goes by the content, names data that is not sound, and rejects
+//! defects that other readers ignore: recordings that end early, samples that are not numbers,
+//! contradictory headers.
 
 use super::clip::{Clip, Samples};
 use super::compressed;
@@ -11,11 +11,11 @@ use super::riff::{self, Coding, Riff};
 use super::sniff::{self, Format};
 use super::sound;
 
-/// Rates that a voice recording can have; others are damage.
+/// The rates of voice recordings; other rates are damage.
 pub const LOWEST_RATE: u32 = 4_000;
 pub const HIGHEST_RATE: u32 = 384_000;
 
-/// How to read a recording.
+/// The options for reading a recording.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     pub mix: Mix,
@@ -24,14 +24,14 @@ pub struct Options {
     pub limits: Limits,
 }
 
-/// What is refused before it fills the memory. Checked while decoding: a small file
-/// can hold a day of silence, and a header can claim anything.
+/// Limits that protect the memory. Checked while decoding: a small file can contain a day of
+/// silence, and a header can claim anything.
 #[derive(Debug, Clone)]
 pub struct Limits {
     pub bytes: u64,
     pub seconds: f64,
     pub channels: u16,
-    /// Frames that are kept, whatever the rate.
+    /// The largest number of kept frames, at any rate.
     pub frames: u64,
 }
 
@@ -41,17 +41,17 @@ impl Default for Limits {
     }
 }
 
-/// A recording that was read, and what was odd about it.
+/// A decoded recording, with notes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decoded {
     pub clip: Clip,
     pub format: Format,
-    /// How alike left and right were before they were folded: from -1 to 1, for stereo.
+    /// The correlation of left and right before mixing, from -1 to 1, for stereo.
     pub correlation: Option<f64>,
     pub notes: Vec<Note>,
 }
 
-/// Reads `bytes` as a recording, or says why not.
+/// Reads `bytes` as a recording.
 pub fn decode(bytes: &[u8], options: &Options) -> Result<Decoded, Fault> {
     let limit = options.limits.bytes;
     if bytes.len() as u64 > limit {
@@ -87,7 +87,7 @@ fn wav(bytes: &[u8], options: &Options) -> Result<Decoded, Fault> {
         Coding::Codec(tag) => {
             let mut decoded = compressed::decode(bytes, Format::Wav, options)
                 .map_err(|fault| name_codec(fault, tag))?;
-            // The last block is padded; the `fact` chunk says by how much.
+            // The last block is padded; the `fact` chunk has the true length.
             if let Some(frames) = riff.frames {
                 decoded.clip.truncate(frames);
             }
@@ -130,7 +130,7 @@ fn plain(riff: Riff, samples: Samples, options: &Options) -> Result<Decoded, Fau
     Ok(finish(mixer, rate, Format::Wav, riff_notes(riff)))
 }
 
-/// The end of every way of decoding: folded samples and the notes on them.
+/// The common end of all decoders: mixed samples and notes on them.
 pub(super) fn finish(mixer: Mixer, rate: u32, format: Format, mut notes: Vec<Note>) -> Decoded {
     let channels = mixer.channels_out();
     let (samples, correlation) = mixer.finish();

@@ -1,5 +1,5 @@
-//! Why a recording is set aside. Each variant is a situation that its owner can
-//! act on; the text goes to the quarantine list as it is.
+//! The reasons why a recording is quarantined. Each variant is a situation that its owner can act
+//! on; the text is shown in the quarantine list.
 
 use super::sniff::Format;
 
@@ -22,7 +22,7 @@ pub enum Fault {
         "truncated: {}; restore the file, or set `allow_truncated` to keep what is there",
         missing(.unit, *.declared, *.present)
     )]
-    /// `declared` is none where the container does not state a length.
+    /// `declared` is None if the container does not state a length.
     Truncated { unit: &'static str, declared: Option<u64>, present: u64 },
 
     #[error("sample rate of {rate} Hz is outside {} to {} Hz", .lowest, .highest)]

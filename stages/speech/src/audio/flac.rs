@@ -1,15 +1,15 @@
 //! Finds the end of the last frame of a FLAC file. A reader finds the end of a frame by the start
-//! of the next one; after the last frame a tag or anything else may follow, and only the checksum
+//! of the next one; after the last frame a tag or any other data may follow, and only the checksum
 //! shows the end.
 
-/// At most this many ends that fit the checksum are returned: one in 65,536 fits by chance.
+/// The largest number of returned ends with a valid checksum: one in 65,536 is valid by chance.
 const ENDS: usize = 64;
 /// The checksum takes two bytes, the header before it at least six.
 const SHORTEST_FRAME: usize = 10;
 /// More bytes than the longest frame.
 const LONGEST_FRAME: usize = 16 << 20;
 
-/// Where the first frame begins.
+/// The start of the first frame.
 pub fn first_frame(bytes: &[u8]) -> Option<usize> {
     let mut at = behind_id3(bytes)?;
     if bytes.get(at..at + 4)? != b"fLaC" {
@@ -26,7 +26,7 @@ pub fn first_frame(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// A tag of ID3 version 2 may stand before the file.
+/// An ID3 version 2 tag may precede the file.
 fn behind_id3(bytes: &[u8]) -> Option<usize> {
     if !bytes.starts_with(b"ID3") {
         return Some(0);
@@ -37,13 +37,13 @@ fn behind_id3(bytes: &[u8]) -> Option<usize> {
     Some(10 + length + if has_footer { 10 } else { 0 })
 }
 
-/// True when a frame may begin here.
+/// True if a frame may start here.
 pub fn begins_frame(bytes: &[u8]) -> bool {
     matches!(bytes, [0xFF, 0xF8 | 0xF9, ..])
 }
 
 /// The possible lengths of the frame at the start of these bytes, by its checksum; the shortest
-/// first. The true length is among them if the frame is whole.
+/// first. The true length is among them if the frame is complete.
 pub fn ends(bytes: &[u8]) -> impl Iterator<Item = usize> {
     let mut sum: u16 = 0;
     let lengths = bytes.iter().take(LONGEST_FRAME).enumerate().filter_map(move |(at, byte)| {

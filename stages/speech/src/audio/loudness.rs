@@ -1,17 +1,17 @@
-//! Bringing recordings to one loudness: integrated loudness after EBU R128, a cap on
-//! the gain so that hiss is not pulled up, and a ceiling for the true peak.
+//! Loudness normalisation: integrated loudness after EBU R128, a cap on the gain so that noise is
+//! not raised, and a ceiling for the true peak.
 
 use super::clip::{Clip, Samples, round};
 use super::fault::Fault;
 use ebur128::{EbuR128, Mode};
 
-/// What to aim at.
+/// The target of the normalisation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     pub target_lufs: f64,
-    /// The most that a quiet recording is raised.
+    /// The largest gain of a quiet recording.
     pub max_gain_db: f64,
-    /// Where the peak between samples has to stay below.
+    /// The ceiling of the true peak.
     pub peak_ceiling_dbtp: f64,
 }
 
@@ -21,24 +21,24 @@ impl Default for Options {
     }
 }
 
-/// A clip that was levelled.
+/// A normalised clip.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Levelled {
     pub clip: Clip,
-    /// What was measured before; none for digital silence.
+    /// The loudness before; None for digital silence.
     pub loudness: Option<Loudness>,
     pub gain_db: f64,
-    /// What kept the clip from reaching the target.
+    /// The limit that kept the clip from the target.
     pub held_by: Option<Hold>,
 }
 
-/// How loud a recording is, in LUFS.
+/// The loudness of a recording, in LUFS.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Loudness {
     /// After EBU R128.
     Gated(f64),
-    /// From the plain level: the clip is shorter than one gating block of 0.4 s, or no
-    /// block is above the gate.
+    /// From the ungated level: the clip is shorter than one gating block of 0.4 s, or no block is
+    /// above the gate.
     Level(f64),
 }
 
@@ -56,7 +56,7 @@ impl Loudness {
     }
 }
 
-/// Levels `clip`. Digital silence stays as it is.
+/// Normalises `clip`. Digital silence does not change.
 pub fn level(clip: Clip, options: &Options) -> Result<Levelled, Fault> {
     let (rate, channels) = (clip.rate, clip.channels);
     let (samples, _) = clip.into_pcm();
@@ -74,7 +74,7 @@ pub fn level(clip: Clip, options: &Options) -> Result<Levelled, Fault> {
     })
 }
 
-/// How loud a clip is; none for digital silence.
+/// The loudness of a clip; None for digital silence.
 pub fn loudness(clip: Clip) -> Result<Option<Loudness>, Fault> {
     let (rate, channels) = (clip.rate, clip.channels);
     let (samples, _) = clip.into_pcm();
@@ -97,8 +97,8 @@ impl Options {
         } else {
             (wanted, None)
         };
-        // Whole hundredths, downwards: the last bits of the measurement, in which machines
-        // may differ, must not reach the samples, nor lift the peak over its ceiling.
+        // Rounded down to hundredths: the last bits of the measurement, in which machines may
+        // differ, must not affect the samples, nor lift the peak over its ceiling.
         ((gain * 100.0).floor() / 100.0, held_by)
     }
 }
@@ -128,8 +128,7 @@ fn measure(samples: &[i16], rate: u32, channels: u16) -> Result<Option<Measured>
     Ok(Some(Measured { loudness, true_peak_db: 20.0 * peak.log10() }))
 }
 
-/// The loudness that the standard gives a 997 Hz tone of this mean square, summed over
-/// the channels.
+/// The loudness in the standard of a 997 Hz tone with this mean square, summed over the channels.
 fn level_lufs(mean_square: f64) -> f64 {
     10.0 * (mean_square / (32_768.0 * 32_768.0)).log10()
 }

@@ -1,22 +1,21 @@
-//! What can be measured of a recording in one pass over its samples, plus a spectrum
-//! of a bounded number of frames. Integer sums, so that a measure is the same number
-//! on every machine.
+//! The measures of a recording in one pass over its samples, plus a spectrum of a bounded number of
+//! frames. Sums are of integers, so that a measure is the same number on every machine.
 
 use super::clip::{Clip, Samples};
 use super::snr;
 use super::spectrum;
 use std::borrow::Cow;
 
-/// Frames of this length decide what is silence.
+/// The length of the frames for detecting silence.
 const FRAME_SECONDS: f64 = 0.02;
 
 /// Frames quieter than this count as silence.
 pub const SILENCE_DBFS: f64 = -50.0;
 
-/// Samples at full scale that follow one another: fewer are honest peaks.
+/// The number of successive samples at full scale that count as clipping: fewer are normal peaks.
 const CLIPPED_RUN: u64 = 3;
 
-/// What was measured. A measure is none where the recording has nothing to measure it by.
+/// The measures. One is None if the recording is unsuitable for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measures {
     pub seconds: f64,
@@ -32,7 +31,7 @@ pub struct Measures {
     /// The longest stretch of silent frames.
     pub longest_silence_seconds: f64,
     pub snr_db: Option<f64>,
-    /// The highest frequency that is not buried: see `spectrum`.
+    /// The highest frequency above the noise floor: see `spectrum`.
     pub bandwidth_hz: Option<f64>,
     /// The frequency below which 99 % of the energy lies.
     pub rolloff_hz: Option<f64>,
@@ -41,8 +40,8 @@ pub struct Measures {
     pub correlation: Option<f64>,
 }
 
-/// Measures a clip. All channels count for levels and clipping; the spectrum is the
-/// first channel's. `correlation` is what decoding found before it folded the channels.
+/// Measures a clip. All channels count for levels and clipping; the spectrum is that of the first
+/// channel. `correlation` is from decoding, before mixing.
 pub fn measure(clip: &Clip, correlation: Option<f64>) -> Measures {
     let samples = pcm(clip);
     let channels = usize::from(clip.channels.max(1));
@@ -78,9 +77,9 @@ fn pcm(clip: &Clip) -> Cow<'_, [i16]> {
     }
 }
 
-/// Decibels of an amplitude, a tenth of a thousandth of a decibel being the step.
+/// Decibels of an amplitude, in steps of 0.0001 dB.
 fn decibels(amplitude: f64) -> f64 {
-    /// Where silence is put: below the last bit of 16.
+    /// The value for silence: below the last of 16 bits.
     const FLOOR: f64 = -100.0;
     ((20.0 * amplitude.log10()).max(FLOOR) * 10_000.0).round() / 10_000.0
 }
@@ -93,7 +92,7 @@ struct Pass {
     peak: u16,
     frames: u64,
     silent: u64,
-    /// Silent frames up to here, one after the other.
+    /// The number of successive silent frames up to here.
     silence: u64,
     longest_silence: u64,
     run: u64,
@@ -153,7 +152,7 @@ fn square(sample: i16) -> u64 {
     u64::from(magnitude * magnitude)
 }
 
-/// The energy of a sample at the level of silence.
+/// The energy of a sample at the silence threshold.
 fn silence_energy() -> f64 {
     let amplitude = 32_768.0 * 10_f64.powf(SILENCE_DBFS / 20.0);
     amplitude * amplitude

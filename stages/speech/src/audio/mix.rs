@@ -1,16 +1,16 @@
-//! Many channels to one, packet by packet, so that memory holds the result only.
+//! Mixes channels to one, packet by packet, so that memory only holds the result.
 
 use super::clip::Samples;
 use super::fault::Fault;
 
-/// What to do with more than one channel.
+/// The treatment of several channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mix {
     #[default]
     Mean,
     Left,
     Right,
-    /// More than one channel is a fault.
+    /// Several channels are a fault.
     Reject,
     /// Channels stay as they are.
     Keep,
@@ -19,7 +19,7 @@ pub enum Mix {
 /// Below this correlation the mean of two channels cancels the voice.
 pub const ANTI_PHASE: f64 = -0.5;
 
-/// Folds interleaved packets. One recording uses either `push_pcm` or `push_wide`.
+/// Mixes interleaved packets. One recording uses either `push_pcm` or `push_wide`.
 pub struct Mixer {
     channels: usize,
     rule: Rule,
@@ -97,7 +97,7 @@ impl Mixer {
         }
     }
 
-    /// A whole recording at once; without a copy where there is nothing to fold.
+    /// A whole recording at once; without a copy if there is nothing to mix.
     pub fn push_all(&mut self, samples: Samples) {
         match samples {
             Samples::Pcm(samples) if self.is_passing() => self.pcm = samples,
@@ -111,7 +111,7 @@ impl Mixer {
         self.channels == 1 && self.pcm.is_empty() && self.wide.is_empty()
     }
 
-    /// The folded samples, and the correlation of left and right where there were two.
+    /// The mixed samples, and the correlation of left and right if there were two.
     pub fn finish(self) -> (Samples, Option<f64>) {
         let correlation = self.phase.correlation();
         if self.wide.is_empty() {
@@ -143,7 +143,7 @@ impl Phase {
         }
     }
 
-    /// Between -1 and 1; none for other than two channels, or where one of them is silent.
+    /// Between -1 and 1; None without exactly two channels, or if one of them is silent.
     fn correlation(&self) -> Option<f64> {
         let scale = (self.left * self.right).sqrt();
         (scale > 0.0).then(|| self.product / scale)

@@ -1,6 +1,6 @@
-//! Recordings: reading them from any common container, resampling, levelling,
-//! trimming and measuring. All of it is pure: bytes or a clip in, a clip and
-//! findings out. Stages wrap these functions; files and keys are not known here.
+//! Recordings: reading any common container, resampling, normalising, trimming and measuring. All
+//! of it is pure: bytes or a clip in, a clip and findings out. Stages wrap these functions; files
+//! and keys are unknown here.
 
 pub mod check;
 pub mod clip;

@@ -1,10 +1,10 @@
-//! The encoder delay of MP4 files, which the demuxer leaves in: read from the edit
-//! list or Apple's gapless tag, and cut off the decoded clip.
+//! The encoder delay of MP4 files, which the demuxer does not remove: read from the edit list or
+//! Apple's gapless tag, and cut off the decoded clip.
 
 use super::decode::Decoded;
 use super::note::Note;
 
-/// What to keep, in ticks of the sound track.
+/// The part to keep, in ticks of the audio track.
 #[derive(Debug, PartialEq, Eq)]
 struct Window {
     delay: u64,
@@ -48,8 +48,8 @@ impl Window {
         }
         let (duration, delay) = edit(path(track, &[b"edts", b"elst"])?)?;
         let movie_scale = scale(find(movie, b"mvhd")?)?;
-        // The edit's length counts in ticks of the movie, often milliseconds: too
-        // coarse to cut by, but no frame may lie a whole tick behind it.
+        // The edit's length is in ticks of the movie, often milliseconds: too coarse to cut by, but
+        // no frame may be a whole tick after it.
         let bound =
             (u128::from(duration) + 1) * u128::from(ticks_per_second) / u128::from(movie_scale);
         let exact = track_ticks.map(|ticks| ticks.saturating_sub(delay));
@@ -58,7 +58,7 @@ impl Window {
     }
 }
 
-/// The boxes that follow one another in `bytes`; ends at the first broken one.
+/// The sequence of boxes in `bytes`; ends at the first broken one.
 fn boxes(mut bytes: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> {
     std::iter::from_fn(move || {
         let (header, rest) = bytes.split_at_checked(8)?;
@@ -98,8 +98,7 @@ fn scale(body: &[u8]) -> Option<u64> {
     u32_at(body, at).map(u64::from).filter(|scale| *scale > 0)
 }
 
-/// Length in ticks of the movie and start in ticks of the track of the first edit
-/// that shows something.
+/// Length in ticks of the movie and start in ticks of the track of the first non-empty edit.
 fn edit(body: &[u8]) -> Option<(u64, u64)> {
     let wide = *body.first()? != 0;
     let size = if wide { 20 } else { 12 };

@@ -1,8 +1,8 @@
-//! What was odd about a recording that was accepted all the same.
+//! Notes on an accepted recording.
 
 use std::fmt;
 
-/// One oddity; its text is kept with the item.
+/// One note; its text is kept with the item.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Note {
     /// `allow_truncated` kept a recording that ends early.
@@ -19,7 +19,7 @@ pub enum Note {
     AntiPhase { correlation: f64 },
     /// Frames that an encoder added were removed.
     EncoderDelay { start: u64, end: u64 },
-    /// Damaged packets at the start, which a cut stream has, were left out.
+    /// Damaged packets at the start, as in a cut stream, were dropped.
     SkippedPackets { count: u64 },
 }
 

@@ -1,4 +1,4 @@
-//! Bytes to samples, in bulk, for every encoding that stores sample by sample.
+//! Bytes to samples, in bulk, for every sample-by-sample encoding.
 
 use super::clip::Samples;
 
@@ -26,7 +26,7 @@ impl Encoding {
         }
     }
 
-    /// Decodes `bytes`. What 16 bits hold exactly stays in integers.
+    /// Decodes `bytes`. Samples of at most 16 bits stay integers.
     pub fn read(self, bytes: &[u8]) -> Samples {
         match self {
             Self::I16 => Samples::Pcm(map(bytes, i16::from_le_bytes)),
@@ -52,7 +52,7 @@ fn from_i32(sample: i32) -> f32 {
     (f64::from(sample) / 2_147_483_648.0) as f32
 }
 
-/// A finite number stays finite, so that what is huge is not reported as infinite.
+/// A finite number stays finite, so that huge values are not reported as infinite.
 fn from_f64(sample: f64) -> f32 {
     if sample.is_finite() {
         sample.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32
@@ -61,8 +61,8 @@ fn from_f64(sample: f64) -> f32 {
     }
 }
 
-/// ITU-T G.711 A-law to 16 bits: sign, three bits of exponent, four of mantissa,
-/// with every second bit inverted on the wire.
+/// ITU-T G.711 A-law to 16 bits: sign, three bits of exponent, four of mantissa, with every second
+/// bit inverted.
 fn from_alaw(byte: u8) -> i16 {
     let code = byte ^ 0x55;
     let exponent = (code >> 4) & 0x07;
@@ -74,7 +74,7 @@ fn from_alaw(byte: u8) -> i16 {
     if code & 0x80 != 0 { magnitude } else { -magnitude }
 }
 
-/// ITU-T G.711 mu-law to 16 bits: all bits inverted on the wire, bias of 33 at 14 bits.
+/// ITU-T G.711 mu-law to 16 bits: all bits inverted, bias of 33 at 14 bits.
 fn from_mulaw(byte: u8) -> i16 {
     let code = !byte;
     let exponent = (code >> 4) & 0x07;

@@ -1,7 +1,6 @@
-//! Changing the sample rate with one FFT filter for the whole clip: flat to 0.1 dB
-//! below the band edge, aliases below -130 dB, no delay, exactly
-//! `ceil(frames * to / from)` frames. Computed in 64-bit floats and rounded to 16
-//! bits once, so that one machine's result is another's.
+//! Resampling with one FFT filter for the whole clip: flat to 0.1 dB below the band edge, aliases
+//! below -130 dB, no delay, exactly `ceil(frames * to / from)` frames. Computed in 64-bit floats
+//! and rounded to 16 bits once, so that all machines get the same result.
 
 use super::clip::{Clip, Samples, round};
 use super::fault::Fault;
@@ -9,24 +8,24 @@ use rubato::audioadapter_buffers::direct::SequentialSlice;
 use rubato::{Fft, FixedSync, Resampler};
 use std::cell::RefCell;
 
-/// Resamplers that a thread keeps; building one costs as much as a second of audio.
+/// The number of resamplers that a thread keeps; building one costs as much as a second of audio.
 const KEPT: usize = 4;
 
-/// The longest filter block: rates that share no useful factor would need megabytes.
+/// The longest filter block: rates without a large common factor would need megabytes.
 const LONGEST_BLOCK: usize = 1 << 17;
 
 thread_local! {
     static CONVERTERS: RefCell<Vec<Converter>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A resampled clip, and how many samples overshot full scale.
+/// A resampled clip, and the number of samples above full scale.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resampled {
     pub clip: Clip,
     pub clipped: u64,
 }
 
-/// The clip at rate `to`. A clip that has this rate already is not touched.
+/// The clip at rate `to`. A clip with this rate does not change.
 pub fn resample(clip: Clip, to: u32) -> Result<Resampled, Fault> {
     if clip.rate == to {
         return Ok(Resampled { clip, clipped: 0 });
@@ -62,7 +61,7 @@ fn with_converter<T>(
     result
 }
 
-/// One pair of rates, one channel at a time.
+/// Converts one pair of rates, one channel at a time.
 pub struct Converter {
     from: u32,
     to: u32,
@@ -79,7 +78,7 @@ impl Converter {
         Ok(Self { from, to, fft, block_in: vec![0.0; input], block_out: vec![0.0; output] })
     }
 
-    /// The frames that `frames` become: rounded up.
+    /// The number of output frames for `frames`: rounded up.
     pub fn frames_out(&self, frames: usize) -> usize {
         let exact = frames as u128 * u128::from(self.to);
         exact.div_ceil(u128::from(self.from)) as usize
@@ -119,8 +118,8 @@ impl Converter {
         Ok(out)
     }
 
-    /// Block by block, so that the memory needed does not grow with the clip: the
-    /// filter's delay is dropped from the start, zeros are fed behind the end.
+    /// Block by block, so that the required memory does not grow with the clip: the filter's delay
+    /// is dropped from the start, zeros are fed after the end.
     fn run(
         &mut self,
         frames: usize,
@@ -172,7 +171,7 @@ fn read(clip: &Clip, channel: usize, at: usize, block: &mut [f64]) {
 }
 
 fn spread<T: Copy>(samples: &[T], step: usize, block: &mut [f64], value: impl Fn(T) -> f64) {
-    // A step of one that the compiler knows of is a loop that it vectorises.
+    // With a step of one that the compiler knows, it vectorises the loop.
     if step == 1 {
         block.iter_mut().zip(samples).for_each(|(place, &sample)| *place = value(sample));
     } else {
@@ -189,12 +188,12 @@ fn interleave(mut channels: Vec<Vec<i16>>) -> Vec<i16> {
     (0..frames).flat_map(|at| channels.iter().map(move |channel| channel[at])).collect()
 }
 
-/// Frames of a filter block at both rates. The block is a power of two, at least 2,
-/// times the smallest block that is whole at both rates: an odd multiple would shift
-/// the clip by a fraction of a sample, and other factors make the transform slow.
-/// The filter is as long as the input block: with 640 frames at the lower rate it is
-/// flat to 0.01 dB at 7.7 of 8 kHz, with 512 no longer to 0.1 dB. Longer ones cost time,
-/// and those of more than 2,048 frames let the stop band rise.
+/// The block sizes of the filter at both rates. The block is a power of two, at least 2, times the
+/// smallest block that is whole at both rates: an odd multiple would shift the clip by a fraction
+/// of a sample, and other factors make the transform slow. The filter is as long as the input
+/// block: with 640 frames at the lower rate it is flat to 0.01 dB at 7.7 of 8 kHz, with 512 no
+/// longer to 0.1 dB. Longer ones cost time, and those of more than 2,048 frames let the stop band
+/// rise.
 fn block(from: u32, to: u32) -> Result<(usize, usize), Fault> {
     const SHORTEST: usize = 640;
     if from == 0 || to == 0 {

@@ -1,32 +1,32 @@
-//! The chunks of a WAV file: RIFF with 32-bit lengths, RF64 and BW64 with 64-bit
-//! ones. Finds the format and the sample data and says where a file is broken; the
-//! samples are left to `pcm`. No length from a header is ever allocated or trusted.
+//! The chunks of a WAV file: RIFF with 32-bit lengths, RF64 and BW64 with 64-bit ones. Finds the
+//! format and the sample data, and reports defects; `pcm` decodes the samples. No length from a
+//! header is ever allocated or trusted.
 
 use super::fault::Fault;
 use super::note::Note;
 use super::pcm::Encoding;
 use std::ops::Range;
 
-/// From here on a 32-bit data length means "not known": programs that write to a
-/// pipe put a number near the largest signed or unsigned one in the header.
+/// From here on a 32-bit data length means "unknown": programs that write to a pipe put a number
+/// near the largest signed or unsigned one in the header.
 const UNKNOWN_LENGTH: u64 = 0x7FFF_0000;
 
-/// A WAV file taken apart.
+/// A parsed WAV file.
 #[derive(Debug)]
 pub struct Riff {
     pub coding: Coding,
     pub rate: u32,
     pub channels: u16,
-    /// Where the sample data lies in the file.
+    /// The range of the sample data in the file.
     pub data: Range<usize>,
     /// The frames that the `fact` chunk states.
     pub frames: Option<usize>,
-    /// Bytes that the header promises and the file lacks.
+    /// Bytes that the header states and the file lacks.
     pub missing: u64,
     pub notes: Vec<Note>,
 }
 
-/// How samples are stored.
+/// The encoding of samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Coding {
     /// Sample by sample: read by `pcm`.
@@ -35,7 +35,7 @@ pub enum Coding {
     Codec(u16),
 }
 
-/// Takes `bytes`, which start with a RIFF header, apart.
+/// Parses `bytes`, which start with a RIFF header.
 pub fn parse(bytes: &[u8]) -> Result<Riff, Fault> {
     let mut chunks = Chunks { bytes, offset: 12 };
     let mut wide_length = None;
@@ -76,7 +76,7 @@ struct Chunks<'a> {
 
 struct Chunk {
     name: [u8; 4],
-    /// Where the chunk's header starts.
+    /// The offset of the chunk's header.
     offset: usize,
     length: u64,
 }
@@ -133,7 +133,7 @@ fn data_length_64(bytes: &[u8], chunk: &Chunk) -> Result<u64, Fault> {
     }
 }
 
-/// What the `fmt ` chunk says.
+/// The contents of the `fmt ` chunk.
 struct Header {
     tag: u16,
     channels: u16,
@@ -187,8 +187,8 @@ impl Header {
         Ok(Coding::Plain(encoding))
     }
 
-    /// The bytes of a frame. The alignment field may be wrong if the byte rate agrees
-    /// with the sample size; if both contradict it, nobody knows what is stored.
+    /// The bytes of a frame. The alignment field may be wrong if the byte rate agrees with the
+    /// sample size; if both contradict it, the encoding is unknown.
     fn frame(&self, encoding: Encoding, notes: &mut Vec<Note>) -> Result<usize, Fault> {
         let frame = usize::from(self.channels) * encoding.bytes();
         if frame == usize::from(self.block) {
@@ -230,7 +230,7 @@ impl Header {
             let frame = self.frame(encoding, &mut notes)?;
             let dropped = length % frame;
             length -= dropped;
-            // The broken frame at the end of a cut file is part of what is missing.
+            // The broken frame at the end of a truncated file counts as missing.
             if dropped != 0 && missing == 0 {
                 notes.push(Note::OddBytes { dropped: dropped as u64 });
             }
@@ -249,7 +249,7 @@ impl Header {
 
 /// The format tag inside an extensible header: the first two bytes of its GUID.
 fn extended_tag(body: &[u8], chunk: &Chunk) -> Result<u16, Fault> {
-    /// What all GUIDs of format tags end in.
+    /// The common ending of all GUIDs of format tags.
     const TAIL: [u8; 14] = [0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xAA, 0, 0x38, 0x9B, 0x71];
     let extra = body.get(16..18).map_or(0, |extra| u16_at(extra, 0));
     if extra != 22 || body.len() < 40 {

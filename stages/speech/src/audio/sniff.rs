@@ -1,10 +1,10 @@
-//! What bytes are, by their first few: the audio formats that are read, and a
-//! name for the common things that are not audio but carry an audio name.
+//! Detects the type of bytes by the first few: the supported audio formats, and names for common
+//! files that are not audio despite their extension.
 
 use super::fault::Fault;
 use std::fmt;
 
-/// The containers that are read.
+/// The supported containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
     Wav,
@@ -18,7 +18,7 @@ pub enum Format {
 impl Format {
     pub const ALL: [Self; 6] = [Self::Wav, Self::Flac, Self::Mp3, Self::Ogg, Self::M4a, Self::Aiff];
 
-    /// The usual extension of this format, for tools that go by names.
+    /// The usual extension of this format, for tools that go by file names.
     pub fn extension(self) -> &'static str {
         match self {
             Self::Wav => "wav",
@@ -44,7 +44,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// The audio format of `bytes`, or what they are instead.
+/// The audio format of `bytes`, or a fault that names their type.
 pub fn sniff(bytes: &[u8]) -> Result<Format, Fault> {
     if bytes.is_empty() {
         return Err(not_audio("an empty file", ""));
@@ -76,7 +76,8 @@ fn audio(bytes: &[u8]) -> Result<Option<Format>, Fault> {
     })
 }
 
-/// The extension of a recording for tools that go by names, also where no stage here reads it.
+/// The extension of a recording for tools that go by file names, even for formats that no stage
+/// here reads.
 pub fn extension(bytes: &[u8]) -> Option<&'static str> {
     const WINDOWS_MEDIA: [u8; 4] = [0x30, 0x26, 0xB2, 0x75];
     if let Ok(format) = sniff(bytes) {
@@ -106,7 +107,7 @@ fn riff_form(form: &[u8]) -> Result<Format, Fault> {
     }
 }
 
-/// Ogg carries several codecs; the first packet names its own.
+/// Ogg carries several codecs; the first packet names its codec.
 fn ogg(bytes: &[u8]) -> Result<Format, Fault> {
     let head = &bytes[..bytes.len().min(256)];
     let contains = |mark: &[u8]| head.windows(mark.len()).any(|window| window == mark);
@@ -118,7 +119,7 @@ fn ogg(bytes: &[u8]) -> Result<Format, Fault> {
     Ok(Format::Ogg)
 }
 
-/// A tag of ID3 version 2 stands before MP3, and at times before FLAC.
+/// An ID3 version 2 tag precedes MP3, and sometimes FLAC.
 fn behind_id3(bytes: &[u8]) -> Format {
     let size = bytes.get(6..10).unwrap_or_default();
     let length = size.iter().fold(0_usize, |length, &byte| length << 7 | usize::from(byte & 0x7F));
@@ -128,7 +129,7 @@ fn behind_id3(bytes: &[u8]) -> Format {
     }
 }
 
-/// Names what is not audio.
+/// Names the type of data that is not audio.
 fn stranger(bytes: &[u8]) -> Fault {
     if bytes.iter().all(|&byte| byte == 0) {
         return not_audio(&format!("{} zero bytes", bytes.len()), "copy the file again");

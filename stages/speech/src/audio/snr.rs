@@ -42,7 +42,7 @@ impl Amplitudes {
         }
     }
 
-    /// The estimate in decibels, from -20 to 100; none for digital silence.
+    /// The estimate in decibels, from -20 to 100; None for digital silence.
     pub fn snr_db(&self) -> Option<f64> {
         if self.count == 0 {
             return None;

@@ -1,11 +1,11 @@
-//! Whether floating point samples are numbers that a recording can have.
+//! Checks that floating-point samples are plausible.
 
 use super::fault::Fault;
 
 /// Beyond this many times full scale a sample is damage, or integers stored as floats.
 pub const BOUND: f32 = 16.0;
 
-/// Counts what is not sound, packet by packet.
+/// Counts implausible samples, packet by packet.
 #[derive(Debug, Default)]
 pub struct Census {
     total: u64,
@@ -17,8 +17,8 @@ pub struct Census {
 
 impl Census {
     pub fn count(&mut self, samples: &[f32]) {
-        // The common case is one comparison a sample, which the compiler vectorises;
-        // NaN fails it too.
+        // The common case is one comparison per sample, which the compiler vectorises; NaN fails it
+        // too.
         let sound = |sample: &f32| sample.abs() <= BOUND;
         if samples.iter().filter(|sample| sound(sample)).count() != samples.len() {
             self.inspect(samples);
@@ -57,7 +57,7 @@ impl Census {
     }
 }
 
-/// How many samples 16 bits will clip.
+/// The number of samples that 16 bits will clip.
 pub fn beyond_full_scale(samples: &[f32]) -> u64 {
     samples.iter().filter(|sample| sample.abs() > 1.0).count() as u64
 }

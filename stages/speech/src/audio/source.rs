@@ -1,4 +1,4 @@
-//! The recording in a field of an item, as stages get it.
+//! The recording in a field of an item, for stages.
 
 use super::decode::{Decoded, Options, decode};
 use super::fault::Fault;
@@ -6,14 +6,14 @@ use bytes::Bytes;
 use stage_core::{Blob, Context, Item, Reject, StageError};
 use std::sync::Arc;
 
-/// Where a clip comes from.
+/// The source of a clip.
 pub(crate) struct Source {
     pub blob: Arc<Blob>,
     pub bytes: Bytes,
 }
 
 impl Source {
-    /// The bytes in a field of this name; without such a field the item is set aside.
+    /// The bytes in the field of this name; without it the item is quarantined.
     pub fn of(
         item: &Item,
         field: &str,

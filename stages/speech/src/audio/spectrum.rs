@@ -1,5 +1,5 @@
-//! How far up the spectrum of a recording reaches, and how even it is. Telephone speech that
-//! was resampled to a high rate has an empty upper half, and a model trained on it sounds dull.
+//! Bandwidth and flatness of the spectrum of a recording. Telephone speech that was resampled to a
+//! high rate has an empty upper half, and a model trained on it sounds dull.
 
 use realfft::num_complex::Complex;
 use realfft::{RealFftPlanner, RealToComplex};
@@ -9,26 +9,26 @@ use std::sync::Arc;
 /// Samples of one transform.
 const SIZE: usize = 1_024;
 
-/// At most this many frames are looked at, evenly spread over the recording.
+/// The largest number of analysed frames, evenly spread over the recording.
 const FRAMES: usize = 64;
 
-/// How far below the strongest frequency a frequency may lie and still count.
+/// Frequencies at most this far below the strongest one count.
 const BURIED_DB: f64 = 60.0;
 
-/// The reach of a spectrum, and its evenness.
+/// The bandwidth of a spectrum, and its flatness.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shape {
     /// The highest frequency within 60 dB of the strongest one.
     pub bandwidth_hz: f64,
     /// The frequency below which 99 % of the energy lies.
     pub rolloff_hz: f64,
-    /// The geometric mean of the power by frequency over the arithmetic one: 1 where all
-    /// frequencies are equally strong, as in white noise, and near 0 for a tone.
+    /// The geometric mean of the power by frequency over the arithmetic one: 1 if all frequencies
+    /// are equally strong, as in white noise, and near 0 for a tone.
     pub flatness: f64,
 }
 
-/// The shape of the first channel; none for digital silence and for clips shorter than
-/// one transform.
+/// The spectrum of the first channel; None for digital silence and for clips shorter than one
+/// transform.
 pub fn shape(interleaved: &[i16], channels: usize, rate: u32) -> Option<Shape> {
     let frames = interleaved.len() / channels;
     if frames < SIZE {
@@ -54,8 +54,8 @@ fn bandwidth(power: &[f64]) -> usize {
 }
 
 fn flatness(power: &[f64], total: f64) -> f64 {
-    /// A frequency this far below the mean counts as so far below: what rounding to 16 bits
-    /// leaves of it is no measure of anything.
+    /// Frequencies further below the mean count as this far below: the rounding to 16 bits
+    /// dominates them.
     const LEAST: f64 = 1e-9;
     let mean = total / power.len() as f64;
     let logarithms: f64 = power.iter().map(|power| (power / mean).max(LEAST).ln()).sum();
@@ -77,7 +77,7 @@ thread_local! {
     static PLAN: RefCell<Plan> = RefCell::new(Plan::new());
 }
 
-/// The transform and its buffers, one a thread.
+/// The transform and its buffers, one per thread.
 struct Plan {
     transform: Arc<dyn RealToComplex<f64>>,
     window: Vec<f64>,
@@ -99,7 +99,7 @@ impl Plan {
         }
     }
 
-    /// The summed power of the frames, by bin. Bin 0 is left out: an offset is no sound.
+    /// The summed power of the frames, by bin. Bin 0 is left out: an offset is not sound.
     fn power(&mut self, interleaved: &[i16], channels: usize) -> Vec<f64> {
         let mut power = vec![0.0; self.output.len()];
         let frames = interleaved.len() / channels;
@@ -120,7 +120,7 @@ impl Plan {
         for ((place, sample), weight) in self.input.iter_mut().zip(samples).zip(&self.window) {
             *place = f64::from(*sample) * weight;
         }
-        // The buffers are made by the plan itself, so their lengths cannot be wrong.
+        // The plan makes the buffers itself, so their lengths cannot be wrong.
         let _ = self.transform.process_with_scratch(
             &mut self.input,
             &mut self.output,

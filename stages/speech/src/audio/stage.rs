@@ -1,5 +1,5 @@
-//! The audio stages: parameters to options, a blob in, a blob or measures out. The
-//! work itself is done by the functions of the other modules.
+//! The audio stages: parameters to options, a blob in, a blob or measures out. The functions of the
+//! other modules do the work.
 
 use super::check;
 use super::clip::Clip;
@@ -35,7 +35,7 @@ struct AudioStage {
     work: fn(&Parameters) -> Result<Box<dyn Work>, StageError>,
 }
 
-/// What one kind does with a recording that was read.
+/// The work of one kind on a decoded recording.
 trait Work: Send + Sync {
     fn apply(&self, decoded: Decoded, source: &Source) -> Result<Output, Reject>;
 }
@@ -89,7 +89,7 @@ impl AudioJob {
     }
 }
 
-/// How the kind's parameters want a recording to be read.
+/// The reading options from the kind's parameters.
 fn reading(kind: &Kind, parameters: &Parameters) -> Result<Options, StageError> {
     let mut options = Options::default();
     if kind.parameter("channels").is_some() {
@@ -109,7 +109,7 @@ fn reading(kind: &Kind, parameters: &Parameters) -> Result<Options, StageError> 
     Ok(options)
 }
 
-/// The clip in its stored form. A source that has this form already is not stored again.
+/// The clip in its stored form. A source in this form already is not stored again.
 fn store(clip: Clip, source: &Source) -> Result<Output, Reject> {
     let (bytes, clipped) = wav::write(clip)?;
     let value = if bytes == source.bytes {
@@ -245,7 +245,7 @@ impl Work for Check {
     }
 }
 
-/// The measures as fields; what cannot be measured is 0.
+/// The measures as fields; missing measures are 0.
 fn measured(measures: &Measures) -> Output {
     let fields = [
         ("seconds", Some(measures.seconds)),

@@ -1,5 +1,5 @@
-//! Cutting the silence before and behind the speech, as a voice activity detector
-//! hears it. What lies between is left alone.
+//! Cuts the silence before and after the speech, using a voice activity detector. Everything
+//! between is left alone.
 
 use super::clip::{Clip, Samples};
 use super::fault::Fault;
@@ -7,16 +7,16 @@ use super::resample::resample;
 use earshot::Detector;
 use std::ops::Range;
 
-/// The detector works at this rate, on frames of this length.
+/// The rate and the frame length of the detector.
 const RATE: u32 = 16_000;
 const FRAME: usize = 256;
 
-/// What to cut.
+/// The options for cutting.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// What is kept before and behind the speech.
+    /// The silence kept before and after the speech.
     pub keep_seconds: f64,
-    /// The score, from 0 to 1, from which a frame is speech.
+    /// The score, from 0 to 1, from which a frame counts as speech.
     pub threshold: f64,
     /// Shorter bursts are clicks.
     pub min_speech_seconds: f64,
@@ -48,7 +48,7 @@ pub fn trim(clip: Clip, options: &Options) -> Result<Trimmed, Fault> {
     Ok(Trimmed { clip, before, behind })
 }
 
-/// The frames of the clip to keep, around the detector's frames of speech.
+/// The frames of the clip to keep, around the detector's speech frames.
 fn window(clip: &Clip, speech: Range<usize>, keep_seconds: f64) -> Range<usize> {
     let seconds = |frame: usize| (frame * FRAME) as f64 / f64::from(RATE);
     let rate = f64::from(clip.rate);
@@ -84,7 +84,7 @@ fn first_channel(clip: &Clip) -> Clip {
     Clip { rate: clip.rate, channels: 1, samples }
 }
 
-/// From the first frame of speech to behind the last one.
+/// From the first speech frame to the end of the last one.
 fn speech(scores: &[f32], options: &Options) -> Option<Range<usize>> {
     let seconds = FRAME as f64 / f64::from(RATE);
     let shortest = (options.min_speech_seconds / seconds).ceil() as usize;

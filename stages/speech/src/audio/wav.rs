@@ -1,15 +1,14 @@
-//! The canonical stored form of a recording: 16-bit PCM WAV with nothing but a plain
-//! header, so that the same samples under another name, container or tag are the
-//! same bytes.
+//! The canonical stored form of a recording: 16-bit PCM WAV with a plain header, so that the same
+//! samples under another name, container or tag are the same bytes.
 
 use super::clip::Clip;
 use super::fault::Fault;
 use std::io::Cursor;
 
-/// The media type of what `write` makes.
+/// The media type of the output of `write`.
 pub const KIND: &str = "audio/wav";
 
-/// The clip as a canonical WAV file, and how many samples had to be clipped.
+/// The clip as a canonical WAV file, and the number of clipped samples.
 pub fn write(clip: Clip) -> Result<(Vec<u8>, u64), Fault> {
     let spec = hound::WavSpec {
         channels: clip.channels,

@@ -1,7 +1,7 @@
-//! `command`: a program of the user's own, once or for every item.
+//! `command`: the user's own programs, once or for every item.
 //!
-//! The program runs in a private folder with a clean environment. It sees the inputs that were
-//! declared, as files or as words of its command line, and gives the outputs that were declared.
+//! The program runs in a private folder with a clean environment. It gets the declared inputs, as
+//! files or as words of its command line, and writes the declared outputs.
 
 mod room;
 pub mod run;

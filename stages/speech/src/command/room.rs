@@ -1,9 +1,9 @@
-//! Detects programs that had no room on their disk. The result of such a program says nothing about
-//! its input.
+//! Detects programs that ran out of disk space. The result of such a program says nothing about its
+//! input.
 //!
-//! Programs that work at the same time fill one disk, and the first one to end frees its space
-//! before the disk is checked for another. So every check is remembered, and each program is
-//! followed by one before its folder is emptied.
+//! Programs that run at the same time share a disk, and the first one to end frees its space before
+//! the disk is checked for another. So every check is remembered, and each program is followed by
+//! one before its folder is emptied.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use nix::sys::signal::Signal;
 
 use super::run::CommandError;
 
-/// Programs that do not go by TMPDIR work there as well.
+/// Programs that ignore TMPDIR write there too.
 const TEMPORARY: &str = "/tmp";
 /// With more free space than this, a program that reports a full disk means another disk, or its
 /// input.
@@ -24,14 +24,14 @@ const PLENTY: u64 = 1 << 30;
 /// With less free space than this, a failure is no verdict on the input.
 const LITTLE: u64 = 64 << 20;
 
-/// The last time that a disk was seen in each state.
+/// The last time at which a disk was seen in each state.
 #[derive(Default)]
 struct Seen {
     full: Option<Instant>,
     nearly_full: Option<Instant>,
 }
 
-/// The states of the disks that programs work on.
+/// The states of the disks that programs use.
 #[derive(Default)]
 pub struct Disks(Mutex<HashMap<u64, Seen>>);
 
@@ -46,7 +46,7 @@ impl Disks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks the disk of a folder; None if the system does not tell.
+    /// Checks the disk of a folder; None if the system does not report it.
     pub fn look(&self, folder: &Utf8Path) -> Option<Space> {
         let space = Space::of(folder).ok()?;
         self.note(&space, Instant::now());
@@ -77,7 +77,7 @@ impl Disks {
 pub struct Room<'a> {
     disks: &'static Disks,
     folder: &'a Utf8Path,
-    /// Lies beside the folders of this run; none in a folder of the user's.
+    /// In the parent of the folders of this run; None for a folder of the user.
     mark: Option<Utf8PathBuf>,
     started: Instant,
 }
@@ -88,14 +88,14 @@ impl<'a> Room<'a> {
         Room { disks: Disks::shared(), folder, mark, started: Instant::now() }
     }
 
-    /// False when somebody has removed the folder, or files of it: the mark goes with them, also
-    /// where the program has made its folder again.
+    /// False if somebody has removed the folder, or files in it: the mark is removed with them,
+    /// even if the program has made its folder again.
     fn is_in_place(&self) -> bool {
         self.folder.exists() && self.mark.as_ref().is_none_or(|mark| mark.exists())
     }
 
-    /// The result of a program, unless it had no room. Must be called before anything in its folder
-    /// is removed.
+    /// The result of a program, unless it ran out of space. Must be called before anything in its
+    /// folder is removed.
     pub fn judge<T>(&self, given: Result<T, CommandError>) -> Result<T, CommandError> {
         let space = self.disks.look(self.folder);
         let without_room = |error: Option<CommandError>| CommandError::NoRoom {
@@ -104,7 +104,7 @@ impl<'a> Room<'a> {
             cause: error.map_or_else(String::new, |error| format!("; {}", error.in_short())),
         };
         match given {
-            // It may have gone on after a failed write.
+            // It may have continued after a failed write.
             Ok(_) if self.was(Disks::was_full, space) => Err(without_room(None)),
             Ok(given) => Ok(given),
             Err(error) if !error.is_of_the_program() => Err(error),
@@ -128,7 +128,7 @@ impl<'a> Room<'a> {
         space.is_some_and(|space| was(self.disks, space.disk, self.started))
     }
 
-    /// A program may have filled so small a disk and have removed its files before it ended.
+    /// A program may have filled such a small disk and removed its files before it ended.
     fn has_little_room(&self, space: Option<Space>) -> bool {
         space.is_some_and(|space| space.free < LITTLE)
     }
@@ -146,7 +146,7 @@ impl<'a> Room<'a> {
     }
 }
 
-/// The system's words for it, in the language that programs run in. Lower case.
+/// The system's messages for it, in the language that programs run in. Lower case.
 const FULL: [&str; 2] = ["no space left on device", "disk quota exceeded"];
 const UNABLE: [&str; 8] = [
     "input/output error",
@@ -158,7 +158,7 @@ const UNABLE: [&str; 8] = [
     "stale file handle",
     "transport endpoint is not connected",
 ];
-/// Of processes and threads, which no input asks for: the next item would meet it as well.
+/// Limits of processes and threads, which no input causes: the next item would meet them too.
 const NO_PROCESS: [&str; 4] = [
     "cannot fork",
     "can't start new thread",

@@ -1,8 +1,8 @@
-//! Running one program in a private folder.
+//! Runs one program in a private folder.
 //!
-//! The program and all that it starts form one process group. However the run ends, nothing of
-//! the group is left behind.
-// The private folder of a program is of no worth to anybody else.
+//! The program and its descendants form one process group. However the run ends, nothing of the
+//! group is left behind.
+// The private folder of a program has no value for anyone else.
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -19,26 +19,26 @@ use camino::{Utf8Path, Utf8PathBuf};
 use nix::sys::signal::Signal;
 use stage_core::programs::{self, Program};
 
-/// What to run.
+/// The program to run.
 #[derive(Debug, Clone)]
 pub struct CommandSpec<'a> {
     /// A line for `sh -c`.
     pub line: String,
-    /// The private folder; inputs lie in it already.
+    /// The private folder, with the inputs in it.
     pub folder: &'a Utf8Path,
-    /// All that the program sees of the environment.
+    /// The complete environment of the program.
     pub environment: BTreeMap<String, String>,
-    /// Files that must be there afterwards, relative to the folder.
+    /// Required output files, relative to the folder.
     pub outputs: Vec<Utf8PathBuf>,
     pub timeout: Option<Duration>,
-    /// A folder in which all that it says is kept, and not the last of it alone.
+    /// A folder for its complete output, not only the end of it.
     pub said: Option<&'a Utf8Path>,
 }
 
-/// Where that is.
+/// The files in it.
 const SAID: [&str; 2] = ["stdout.txt", "stderr.txt"];
 
-/// What a successful program has made.
+/// The results of a successful program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
     /// The outputs in the order in which they were declared.
@@ -47,7 +47,7 @@ pub struct Finished {
     pub stderr: String,
 }
 
-/// Why a program did not do its work.
+/// The reason why a program failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     #[error(transparent)]
@@ -79,7 +79,7 @@ pub enum CommandError {
     NoRoom {
         folder: Utf8PathBuf,
         free: u64,
-        /// After a semicolon; empty if the program noticed nothing.
+        /// After a semicolon; empty if the program reported nothing.
         cause: String,
     },
     #[error(
@@ -97,13 +97,13 @@ pub enum CommandError {
 }
 
 impl CommandError {
-    /// True when the program itself ended in a way that may be due to its input.
+    /// True if the program itself ended in a way that its input may have caused.
     pub fn is_of_the_program(&self) -> bool {
         self.reject_code().is_some()
             || matches!(self, CommandError::Killed { .. } | CommandError::NotFound { .. })
     }
 
-    /// The last words of the program.
+    /// The end of the program's output.
     pub fn said(&self) -> &str {
         match self {
             CommandError::NotFound { end, .. }
@@ -123,8 +123,8 @@ impl CommandError {
         }
     }
 
-    /// A stable word if the error is a verdict on what the command was given, which the same
-    /// input will meet again. A missing program, a kill or a slow machine says nothing about it.
+    /// A stable word if the error is a verdict on the input, which would fail again. A missing
+    /// program, a kill or a slow machine says nothing about it.
     pub fn reject_code(&self) -> Option<&'static str> {
         match self {
             CommandError::Line(_) => Some("unfit-value"),
@@ -138,8 +138,7 @@ impl CommandError {
     }
 }
 
-/// The last that a program said on its standard error, with what it may not do to a terminal
-/// made harmless.
+/// The end of a program's standard error, with terminal control characters made harmless.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct End(pub String);
 
@@ -152,11 +151,11 @@ impl std::fmt::Display for End {
     }
 }
 
-/// What is kept of each stream.
+/// The number of bytes kept of each stream.
 const KEPT_BYTES: usize = 4096;
 const MAX_OUTPUT_BYTES: u64 = 4 << 30;
 const POLL: Duration = Duration::from_millis(5);
-/// How long a stream may stay open behind a program that has ended.
+/// The time that a stream may stay open after its program has ended.
 const STREAM_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Runs a program to its end, its timeout, or until `stopping` says so.
@@ -169,7 +168,7 @@ pub fn run(
     let (_, stdout, stderr) = program.pipes();
     let stdout = stdout.map(|stream| tail_of(stream, own)).transpose();
     let stderr = stderr.map(|stream| tail_of(stream, errors)).transpose();
-    // The program is ended where one of them has no thread.
+    // The program is killed if one of them has no thread.
     let (stdout, stderr) =
         (stdout.map_err(CommandError::Start)?, stderr.map_err(CommandError::Start)?);
     let started = Instant::now();
@@ -185,10 +184,10 @@ pub fn run(
         }
         std::thread::sleep(POLL);
     };
-    // Before the streams are waited for: what the program left running holds them open.
+    // Before the streams are waited for: remaining descendants of the program hold them open.
     let status = program.end().map_err(CommandError::Start);
     let stdout = collected(stdout);
-    // The folder has another name each time, and a reason does not depend on it.
+    // The folder has a new name each time, and a reason must not depend on it.
     let stderr = collected(stderr).replace(spec.folder.as_str(), ".");
     match outcome {
         Outcome::Stopped => Err(CommandError::Stopped),
@@ -202,8 +201,8 @@ pub fn run(
     }
 }
 
-/// An error if the program that a line starts with is not there, so that this is noticed once
-/// and not by every item. Lines that begin with more than a name are left to the shell.
+/// An error if the program at the start of a line does not exist, so that this is detected once and
+/// not by every item. Lines that begin with more than a name are left to the shell.
 pub fn check_program(
     line: &str,
     folder: &Utf8Path,
@@ -226,7 +225,7 @@ pub fn check_program(
     }
 }
 
-/// The program of a line, behind variables that are set for it: a plain name, or a whole path.
+/// The program of a line, after variable assignments: a plain name, or a complete path.
 fn program(line: &str) -> Option<&str> {
     let word = line.split_whitespace().find(|word| !is_assignment(word))?;
     let is_plain = |character: char| character.is_alphanumeric() || "-_./+".contains(character);
@@ -234,7 +233,7 @@ fn program(line: &str) -> Option<&str> {
     (is_anywhere && !word.starts_with('-') && word.chars().all(is_plain)).then_some(word)
 }
 
-/// A variable that is set to something without quotes.
+/// A variable that is assigned a value without quotes.
 fn is_assignment(word: &str) -> bool {
     let is_name = |name: &str| name.chars().all(|one| one.is_ascii_alphanumeric() || one == '_');
     let is_plain = |value: &str| !value.contains(['"', '\'', '\\', '$', '`']);
@@ -255,7 +254,7 @@ fn start(spec: &CommandSpec<'_>) -> Result<Program, CommandError> {
     programs::start(&mut command).map_err(CommandError::Start)
 }
 
-/// The files that all of both streams goes to, where anybody wants it.
+/// The files for the complete output of both streams, if requested.
 fn copies(spec: &CommandSpec<'_>) -> Result<[Option<fs::File>; 2], CommandError> {
     let Some(folder) = spec.said else { return Ok([None, None]) };
     let [own, errors] = SAID.map(|name| {
@@ -266,7 +265,7 @@ fn copies(spec: &CommandSpec<'_>) -> Result<[Option<fs::File>; 2], CommandError>
     Ok([Some(own?), Some(errors?)])
 }
 
-/// Reads a stream to its end on a thread of its own and keeps the last of it.
+/// Reads a stream to its end on a separate thread and keeps the end of it.
 fn tail_of(
     mut stream: impl Read + Send + 'static,
     mut copy: Option<fs::File>,
@@ -277,7 +276,7 @@ fn tail_of(
         let mut buffer = [0; KEPT_BYTES];
         while let Ok(count @ 1..) = stream.read(&mut buffer) {
             if let Some(copy) = &mut copy {
-                // A full disk must not hold up the program.
+                // A full disk must not block the program.
                 let _ = copy.write_all(&buffer[..count]);
             }
             kept.extend(&buffer[..count]);
@@ -295,7 +294,7 @@ fn collected(stream: Option<Receiver<String>>) -> String {
     stream.and_then(|stream| stream.recv_timeout(STREAM_PATIENCE).ok()).unwrap_or_default()
 }
 
-/// Without the controls that move a cursor or change a terminal.
+/// Without the control characters that move a cursor or change a terminal.
 fn harmless(text: &str) -> String {
     let is_harmful = |character: char| {
         (character.is_control() && !matches!(character, '\n' | '\t'))
@@ -306,7 +305,7 @@ fn harmless(text: &str) -> String {
         .collect()
 }
 
-/// The statuses of `sh` for a program that is not there or cannot be run.
+/// The statuses of `sh` for a program that does not exist or cannot be run.
 const NOT_EXECUTABLE: i32 = 126;
 const NOT_FOUND: i32 = 127;
 
@@ -326,7 +325,7 @@ fn check_status(status: ExitStatus, line: &str, stderr: &str) -> Result<(), Comm
     }
 }
 
-/// A shell adds this to the signal that ended what it ran.
+/// A shell adds this to the signal that ended its child.
 const KILLED: i32 = 128;
 
 fn signal_of(status: i32) -> Option<i32> {
@@ -341,7 +340,7 @@ fn output(folder: &Utf8Path, path: &Utf8Path, stderr: &str) -> Result<Bytes, Com
     let full = folder.join(path);
     let failed =
         |error| CommandError::Io { action: "read the output", path: path.to_owned(), error };
-    // The link itself is looked at: one that leads elsewhere would read a file of the user's.
+    // The link itself is checked: one that leads elsewhere would read a file of the user.
     let metadata = match fs::symlink_metadata(&full) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -1,5 +1,5 @@
 //! The stages of the family `command`.
-// The private folder of a program is of no worth to anybody else.
+// The private folder of a program has no value for anyone else.
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
@@ -33,9 +33,9 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
 struct Declared {
     line: String,
     fields: Vec<String>,
-    /// Name of the field, file name below the folder of the outputs.
+    /// Name of the field, and file name below the folder of the outputs.
     outputs: Vec<(String, Utf8PathBuf)>,
-    /// Those of them that become texts.
+    /// The outputs that become texts.
     texts: Vec<String>,
     script: Option<Bytes>,
     environment: BTreeMap<String, String>,
@@ -47,16 +47,16 @@ struct Declared {
 const INPUTS: &str = "in";
 const OUTPUTS: &str = "out";
 const SCRIPT: &str = "script";
-/// The private folder in that of a replay, and in it the line as it was run.
+/// The private folder inside that of a replay, and in it the command line.
 const KEPT: &str = "command";
 const LINE: &str = "line.sh";
 const ITEMS: &str = "items.jsonl";
 
-/// How long a program may take to say its version.
+/// The time limit for a program to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Declared {
-    /// `more` names the places that only this kind of command has.
+    /// `more` names placeholders that only this kind of command has.
     fn open(
         setup: &Setup,
         more: &[&str],
@@ -86,7 +86,7 @@ impl Declared {
         Ok(declared)
     }
 
-    /// Every place of the line must have a value before the first item is worked on.
+    /// Every placeholder of the line must have a value before the first item is processed.
     fn check_places(&self, more: &[&str]) -> Result<(), StageError> {
         let failed = |error: template::TemplateError| StageError::failed(error.to_string());
         let mut values: BTreeMap<String, String> = self.places(Utf8Path::new(""));
@@ -124,7 +124,7 @@ impl Declared {
         }
     }
 
-    /// Places that do not depend on the item.
+    /// Placeholders that do not depend on the item.
     fn places(&self, folder: &Utf8Path) -> BTreeMap<String, String> {
         let mut places: BTreeMap<String, String> = BTreeMap::new();
         places.insert("base".to_owned(), self.base.clone());
@@ -193,7 +193,7 @@ impl Declared {
             .collect()
     }
 
-    /// A text is what a line holds: tools end it with a line end that is no part of it.
+    /// A line of text: tools end it with a line break that is not part of it.
     fn value(&self, name: &str, file: &Utf8Path, bytes: Bytes) -> Result<NewValue, CommandError> {
         if !self.texts.iter().any(|text| text == name) {
             let kind = format!("file/{}", file.extension().unwrap_or("unknown"));
@@ -245,8 +245,8 @@ fn texts(parameters: &Parameters) -> Result<Vec<String>, StageError> {
     Ok(texts.into_iter().map(str::to_owned).collect())
 }
 
-/// What the command sees of the environment: where programs and the user's own packages are, a
-/// fixed language and time zone, and what is declared.
+/// The environment of the command: the paths of programs and the user's packages, a fixed language
+/// and time zone, and declared variables.
 fn environment(setup: &Setup) -> Result<BTreeMap<String, String>, StageError> {
     let mut environment = setup.environment.clone();
     environment.insert("LC_ALL".to_owned(), "C.UTF-8".to_owned());
@@ -263,7 +263,7 @@ fn environment(setup: &Setup) -> Result<BTreeMap<String, String>, StageError> {
     Ok(environment)
 }
 
-/// A folder that is gone with its content when it is dropped, unless the stage is replayed.
+/// A folder that is removed with its content when it is dropped, unless the stage is replayed.
 struct Private {
     path: Utf8PathBuf,
     folder: Option<tempfile::TempDir>,
@@ -274,8 +274,8 @@ impl Drop for Private {
         // A concurrent program may have run out of space until now.
         if self.folder.is_some() {
             Disks::shared().look(&self.path);
-            // This includes folders that the command has closed to their owner. The rest is swept
-            // with the parent folder.
+            // This includes folders without permissions for their owner. The rest is swept with the
+            // parent folder.
             let _ = RealFs.remove_dir_all(&self.path);
         }
     }
@@ -288,7 +288,7 @@ impl Private {
             create(&path)?;
             return Ok(Private { path, folder: None });
         }
-        // The command runs elsewhere, and the cache may have been named by a relative path.
+        // The command runs elsewhere, and the cache may be given by a relative path.
         let scratch = context.scratch()?;
         let above = std::path::absolute(&scratch);
         let made =
@@ -422,7 +422,7 @@ fn place(
         Some(Value::Number(number)) => Ok(Some(number.to_string())),
         Some(Value::Blob(blob)) => {
             // Tools go by the extension, and the kind ends in it: `audio/wav`. The bytes of a
-            // user's recording say which format it is.
+            // user's recording determine its format.
             let bytes = context.read(blob)?;
             let extension = match &*blob.kind {
                 RECORDING => sniff::extension(&bytes).unwrap_or(RECORDING).to_owned(),

@@ -1,12 +1,12 @@
-//! Command lines with places for values: `say {text} -o {out.audio}`.
+//! Command lines with placeholders: `say {text} -o {out.audio}`.
 //!
-//! A value is always one word to the shell, whatever it contains.
+//! A value is always one word for the shell, whatever it contains.
 
 use std::collections::BTreeMap;
 
 use stage_core::line::{Piece, pieces};
 
-/// Why a command line cannot be used.
+/// The reason why a command line cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     #[error("`{{{name}}}` names no field; there are {known}; write `{{{{` for a plain brace")]

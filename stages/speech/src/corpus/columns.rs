@@ -1,8 +1,8 @@
-//! Which column is what: names of columns, written by people and by other tools, mapped to roles.
+//! Maps column names, written by people and other tools, to roles.
 
 use super::error::CorpusError;
 
-/// What a column means to a corpus.
+/// The role of a column in a corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Id,
@@ -27,7 +27,7 @@ impl Role {
         self.names()[0]
     }
 
-    /// Names of the role, the plain one first: it wins where several columns could have the role.
+    /// Names of the role, the plain one first: it wins if several columns could have the role.
     fn names(self) -> &'static [&'static str] {
         match self {
             Role::Id => &["id", "utt_id", "utterance_id", "clip_id", "segment_id"],
@@ -67,7 +67,7 @@ impl Role {
     }
 }
 
-/// Whether a first row names columns rather than being a clip: it names a file or id, and a text.
+/// Tests if a first row has column names rather than a clip: it names a file or id, and a text.
 pub fn is_header(cells: &[&str]) -> bool {
     let has = |role| cells.iter().any(|cell| Role::of(cell) == Some(role));
     (has(Role::File) || has(Role::Id)) && has(Role::Text)
@@ -100,7 +100,7 @@ pub fn map(names: &[&str]) -> Result<Vec<Column>, CorpusError> {
     Ok(columns)
 }
 
-/// The column of a role: the declared one, the one of the plain name, or the only that fits.
+/// The column of a role: the declared one, the one with the plain name, or the only one that fits.
 pub(super) fn find(
     role: Role,
     names: &[&str],

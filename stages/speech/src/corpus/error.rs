@@ -1,9 +1,9 @@
-//! What can be wrong with a row, and what can be wrong with a whole corpus file.
+//! Errors of a row, and errors of a whole corpus file.
 
 use super::MAX_ROW_BYTES;
 use super::path::PathProblem;
 
-/// Why one row was set aside.
+/// The reason why one row was quarantined.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RowProblem {
     #[error("the row has {bytes} bytes, more than the {MAX_ROW_BYTES} that a row may have")]
@@ -59,7 +59,7 @@ impl RowProblem {
     }
 }
 
-/// Why a corpus file cannot be read at all.
+/// The reason why a corpus file cannot be read at all.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CorpusError {
     #[error("the table is empty")]

@@ -1,6 +1,6 @@
-//! `corpus.folder`: audio files and their `.lab` or `.txt` beside them, one folder a speaker.
+//! `corpus.folder`: audio files with their `.lab` or `.txt`, one folder per speaker.
 //!
-//! Works on a listing: who lists the folder and reads the files is the stage.
+//! Works on a listing: the stage lists the folder and reads the files.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ pub struct Pair {
     pub id: String,
     pub audio: String,
     pub transcript: String,
-    /// Name of the folder that the audio lies in; none at the top.
+    /// Name of the folder of the audio; None at the top.
     pub speaker: Option<String>,
 }
 
-/// Why files were set aside.
+/// The reason why files were quarantined.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FolderProblem {
     #[error("`{audio}` has no `.lab` or `.txt` beside it")]
@@ -48,7 +48,7 @@ impl FolderProblem {
     }
 }
 
-/// What a listing holds: pairs in the order of their ids, and the problems by id.
+/// The contents of a listing: pairs in the order of their ids, and problems by id.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Listing {
     pub pairs: Vec<Pair>,
@@ -63,7 +63,7 @@ struct Clip {
     transcripts: Vec<String>,
 }
 
-/// Pairs the files of a listing by folder and stem, whatever the order of the listing.
+/// Pairs the files of a listing by folder and stem, in any order of the listing.
 pub fn pair<'a>(paths: impl IntoIterator<Item = &'a str>) -> Listing {
     let mut listing = Listing::default();
     let mut clips: BTreeMap<String, Clip> = BTreeMap::new();
@@ -118,8 +118,8 @@ impl Clip {
     }
 }
 
-/// True when a name that no path leads to may belong to a clip: one without an extension may be a
-/// folder of clips.
+/// True if a name without a path may belong to a clip: one without an extension may be a folder of
+/// clips.
 pub fn may_be_of_a_clip(name: &str) -> bool {
     let last = name.rsplit('/').next().unwrap_or(name);
     path::has_audio_extension(name) || transcript_stem(name).is_some() || !last.contains('.')

@@ -1,4 +1,4 @@
-//! Tokens that lie beside clips or in a folder of their own: each goes to the clip of its name.
+//! Tokens beside clips or in a separate folder: each is assigned to the clip of its name.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use stage_families::kinds::vq::FOUND_TOKENS;
 
 use super::path;
 
-/// The folder that the parameter `tokens` names, if it is given.
+/// The folder in the parameter `tokens`, if it is given.
 pub fn folder(parameters: &Parameters) -> Result<Option<Utf8PathBuf>, StageError> {
     parameters.is_set("tokens").then(|| Ok(parameters.text("tokens")?.into())).transpose()
 }
 
-/// Gives each clip the array with its name. Arrays without a clip are counted, and so are
+/// Assigns each clip the array with its name. Arrays without a clip are counted, and so are
 /// unreadable ones, which count as missing: `vq.adopt` reports them.
 pub fn add(
     folder: Option<&Utf8Path>,

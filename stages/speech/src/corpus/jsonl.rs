@@ -1,4 +1,4 @@
-//! `corpus.jsonl`: one JSON object a line, with the key names of NeMo, lhotse and others.
+//! `corpus.jsonl`: one JSON object per line, with the key names of NeMo, lhotse and others.
 //!
 //! A name with dots leads into objects and lists: `supervisions.0.text`.
 
@@ -8,7 +8,7 @@ use super::columns::{Column, Role};
 use super::parts::Parts;
 use super::{CorpusError, MAX_ROW_BYTES, RowProblem, RowRecord, Rows, Value};
 
-/// Where to find what; an empty list means the usual names.
+/// The keys of each role; an empty list means the usual names.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     pub file: Vec<String>,
@@ -131,7 +131,7 @@ fn parse(line: &str, is_complete: bool) -> Result<Json, RowProblem> {
     })
 }
 
-/// The message of the parser without its place, which is counted within the line.
+/// The message of the parser without its position, which is relative to the line.
 fn reason(error: &serde_json::Error) -> String {
     let message = error.to_string();
     match message.rsplit_once(" at line ") {
@@ -140,7 +140,7 @@ fn reason(error: &serde_json::Error) -> String {
     }
 }
 
-/// A value that is not null, by its key or by a path of keys and numbers.
+/// A non-null value, by its key or by a path of keys and numbers.
 fn lookup<'a>(json: &'a Json, key: &str) -> Option<&'a Json> {
     let direct = json.get(key);
     let found = direct.or_else(|| {

@@ -1,8 +1,8 @@
 //! Readers of corpora: tables, speaker folders, JSON lines and Parquet files become rows.
 //!
-//! The readers work on bytes or listings that the caller brings and touch no file. A row that
-//! cannot be used is a [`RowReject`] that says where it stands and what is wrong; only what makes
-//! the whole file meaningless is a [`CorpusError`].
+//! The readers work on bytes or listings from the caller and touch no file. An unusable row is a
+//! [`RowReject`] with its position and the problem; only an error that makes the whole file
+//! meaningless is a [`CorpusError`].
 
 pub mod columns;
 mod error;
@@ -22,5 +22,5 @@ pub use error::{CorpusError, RowProblem};
 pub use record::{RowRecord, RowReject, Rows, Value};
 pub use stage::stages;
 
-/// Longest row that a reader takes: a transcript of this size is an accident or an attack.
+/// The longest accepted row: a transcript of this size is an accident or an attack.
 pub const MAX_ROW_BYTES: usize = 1 << 20;

@@ -1,8 +1,8 @@
 //! `corpus.parquet`: the Parquet files of Hugging Face data sets, with the audio inside.
 //!
-//! An audio column is a struct of `bytes` and `path`. Rows are read a few at a time, and the
-//! bytes of each clip are handed on as they come, so that only the pages of one place of the file
-//! are in memory.
+//! An audio column is a struct of `bytes` and `path`. Rows are read a few at a time, and the bytes
+//! of each clip are passed on immediately, so that only the pages of one part of the file are in
+//! memory.
 
 mod pages;
 
@@ -20,7 +20,7 @@ use super::{CorpusError, RowProblem, RowRecord, Rows, Value, path};
 
 pub use pages::Pages;
 
-/// Which columns to take; none means the one that looks right.
+/// The columns to read; None selects the most likely one.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     pub audio: Option<String>,
@@ -29,11 +29,11 @@ pub struct Options {
     pub id: Option<String>,
 }
 
-/// Rows that are decoded at once.
+/// The number of rows that are decoded at once.
 const BATCH_ROWS: usize = 16;
 
-/// Reads a file. The bytes of each usable row's audio go to `keep`, with the number of the row;
-/// the offset of a row is the number of its row group, from 0.
+/// Reads a file. The bytes of each usable row's audio go to `keep`, with the number of the row; the
+/// offset of a row is the number of its row group, from 0.
 pub fn read<R: ChunkReader + 'static, E: From<CorpusError>>(
     file: R,
     options: &Options,
@@ -68,7 +68,7 @@ pub fn read<R: ChunkReader + 'static, E: From<CorpusError>>(
     Ok(rows)
 }
 
-/// Runs a part of the Parquet reader, which is not made for hostile files and may panic on them.
+/// Runs a part of the Parquet reader, which may panic on hostile files.
 fn guarded<T>(
     part: impl FnOnce() -> Result<T, parquet::errors::ParquetError>,
 ) -> Result<T, String> {
@@ -96,7 +96,7 @@ fn check_codecs<R: ChunkReader + 'static>(
     Ok(())
 }
 
-/// What each top-level column is.
+/// The type of each top-level column.
 struct Layout {
     audio: usize,
     columns: Vec<Column>,
@@ -183,8 +183,8 @@ fn audio_of(field: Field) -> Result<(Bytes, Option<String>), RowProblem> {
     Ok(found)
 }
 
-/// The path inside the struct names the clip and is never opened: of an absolute one its last
-/// part is enough.
+/// The path inside the struct names the clip and is never opened: the last part of an absolute one
+/// is enough.
 fn file_label(label: &str) -> Result<String, RowProblem> {
     let last = label.rsplit(['/', '\\']).next().unwrap_or(label);
     Ok(path::relative(label).or_else(|_| path::relative(last))?)

@@ -1,4 +1,4 @@
-//! The cells of one row by role, checked, on the way to a record. Shared by the readers.
+//! The checked cells of one row by role, on the way to a record. Shared by the readers.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ pub(super) fn check_text(column: &str, cell: &str) -> Result<(), RowProblem> {
     }
 }
 
-/// Ids and speakers are printed and become file names: nothing invisible is allowed in them.
+/// Ids and speakers are printed and become file names: no invisible characters are allowed in them.
 pub(super) fn check_name(column: &str, cell: &str) -> Result<(), RowProblem> {
     if path::is_plain(cell) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Audio paths as corpora write them: which are safe, which id they give, which file they mean.
+//! Audio paths in corpora: checks if they are safe, derives ids, and finds files.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use unicode_normalization::UnicodeNormalization;
 /// Extensions of audio files, in the order in which a path without one is looked up.
 pub const AUDIO_EXTENSIONS: [&str; 5] = ["wav", "flac", "mp3", "ogg", "m4a"];
 
-/// Extensions that are cut off to form an id although they are not looked up.
+/// Further extensions that are removed to form an id.
 const OTHER_AUDIO_EXTENSIONS: [&str; 9] =
     ["wma", "aac", "aiff", "aif", "aifc", "opus", "oga", "mp4", "wave"];
 
@@ -20,7 +20,7 @@ const DEVICE_NAME_BYTES: usize = 4;
 const MAX_PATH_BYTES: usize = 4096;
 const MAX_NAME_BYTES: usize = 255;
 
-/// Why a path is refused. Each message goes on from "the audio path".
+/// The reason why a path is refused. Each message continues "the audio path".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathProblem {
     #[error("is empty")]
@@ -93,7 +93,7 @@ pub fn id_of(path: &str) -> String {
     if stem.is_ascii() { stem.to_owned() } else { stem.nfc().collect() }
 }
 
-/// The part of a path before a known audio extension; the whole path if it has none.
+/// The part of a path before a known audio extension; the whole path without one.
 pub fn without_audio_extension(path: &str) -> &str {
     match path.rsplit_once('.') {
         Some((stem, extension)) if is_audio_extension(extension) && !ends_a_folder(stem) => stem,
@@ -101,12 +101,12 @@ pub fn without_audio_extension(path: &str) -> &str {
     }
 }
 
-/// Whether the last extension is one of audio, in either case.
+/// Tests if the extension is one of audio, in upper or lower case.
 pub fn has_audio_extension(path: &str) -> bool {
     without_audio_extension(path).len() != path.len()
 }
 
-/// The file that a path means: itself if it exists, else the first known extension that does.
+/// The file of a path: itself if it exists, else with the first known extension that exists.
 pub fn resolve(path: &str, mut exists: impl FnMut(&str) -> bool) -> Option<String> {
     if exists(path) {
         return Some(path.to_owned());
@@ -120,7 +120,7 @@ pub fn resolve(path: &str, mut exists: impl FnMut(&str) -> bool) -> Option<Strin
         .find(|candidate| exists(candidate))
 }
 
-/// Whether all of it is printable ASCII: most text is, and need not be looked at further.
+/// Tests if all of it is printable ASCII: most text is, and needs no further checks.
 pub(super) fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }

@@ -1,4 +1,4 @@
-//! A row of a corpus, the rows set aside, and the check that ids are unique.
+//! A row of a corpus, the quarantined rows, and the check that ids are unique.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,23 +21,23 @@ pub struct RowRecord {
     pub text: Option<String>,
     pub speaker: Option<String>,
     pub fields: BTreeMap<String, Value>,
-    /// Line of the file on which the row begins, from 1.
+    /// The line of the file where the row begins, from 1.
     pub row: u64,
-    /// Byte of the file at which the row begins.
+    /// The byte of the file where the row begins.
     pub offset: u64,
 }
 
-/// One row that was set aside.
+/// One quarantined row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowReject {
     pub row: u64,
     pub offset: u64,
-    /// The id if the row got as far as having one.
+    /// The id, if the row has a readable one.
     pub id: Option<String>,
     pub problem: RowProblem,
 }
 
-/// What a reader found: usable rows and rejects, each in the order of the file.
+/// The results of a reader: usable rows and rejects, each in the order of the file.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rows {
     pub records: Vec<RowRecord>,
@@ -65,10 +65,10 @@ impl Rows {
         }
     }
 
-    /// Sets aside every row whose id is not its own.
+    /// Quarantines every row with a repeated id.
     ///
-    /// Rows that repeat the first one to the letter lose nothing: the first stays. Rows that share
-    /// an id and differ are all rejected, so that the outcome does not depend on their order.
+    /// Exact repetitions of the first row lose nothing: the first stays. Different rows with the
+    /// same id are all rejected, so that the result does not depend on their order.
     pub(super) fn reject_duplicates(&mut self) {
         let mut first_of: HashMap<&str, usize> = HashMap::with_capacity(self.records.len());
         let mut verdicts: Vec<Option<RowProblem>> = vec![None; self.records.len()];

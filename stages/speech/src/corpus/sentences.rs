@@ -1,4 +1,4 @@
-//! `corpus.sentences`: texts to be spoken, from the manifest and from a file.
+//! `corpus.sentences`: texts to be synthesised, from the manifest and from a file.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ impl SourceJob for Sentences {
     }
 }
 
-/// The lines that hold a sentence, with their numbers from 1.
+/// The non-empty lines, with their numbers from 1.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);

@@ -1,4 +1,4 @@
-//! The sources of the family `corpus`: files of the world in, items out.
+//! The sources of the family `corpus`: files in, items out.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
     ]
 }
 
-/// Reads rows from bytes; which format is all that tells tables and JSON lines apart.
+/// Reads rows from bytes; only the format distinguishes tables and JSON lines.
 type ReadRows = Box<dyn Fn(&[u8]) -> Result<Rows, CorpusError> + Send>;
 
 /// A file of rows that point at audio files.
@@ -97,7 +97,7 @@ fn unreadable(file: &Utf8Path, error: &CorpusError) -> StageError {
     StageError::failed(format!("`{file}` cannot be read as a corpus: {error}"))
 }
 
-/// A row that was set aside, under a name that no other row has.
+/// A quarantined row, under a unique name.
 fn rejected(file: &Utf8Path, reject: &RowReject) -> (String, Reject) {
     let id = reject.id.as_deref().map_or(String::new(), |id| format!(" `{id}`"));
     let reason = format!("row {}{id} (byte {}): {}", reject.row, reject.offset, reject.problem);
@@ -147,7 +147,7 @@ impl RowFile {
         output: &mut SourceOutput,
     ) -> Result<Vec<(RowRecord, String)>, StageError> {
         let has_bare = records.iter().any(|record| !path::has_audio_extension(&record.file));
-        // By their text, whose comparison is ten times as fast as that of paths.
+        // Sorted by text, which is compared ten times as fast as paths.
         let listed: HashSet<String> = match has_bare {
             true => {
                 let listed = world.list(&self.audio)?.files;
@@ -178,7 +178,7 @@ impl RowFile {
     }
 }
 
-/// The words that items have in common, each kept once.
+/// Strings that items share, each kept once.
 #[derive(Default)]
 struct Words(Vec<Arc<str>>);
 
@@ -195,7 +195,7 @@ impl Words {
         new
     }
 
-    /// The bytes of a recording. They alone decide its format: a wrong name must not change the
+    /// The bytes of a recording. They alone determine its format: a wrong name must not change the
     /// result.
     fn recording(&mut self, digest: Digest, size: u64) -> Blob {
         Blob { digest, size, kind: self.get(kinds::RECORDING) }
@@ -211,7 +211,7 @@ fn item(words: &mut Words, record: RowRecord, audio: Blob) -> Item {
         };
         fields.set(words.get(&name), value);
     }
-    // Last, so that a column of the same name cannot take their places.
+    // Last, so that a column of the same name cannot replace them.
     for (name, text) in [("text", record.text), ("speaker", record.speaker)] {
         if let Some(text) = text {
             fields.set(words.get(name), FieldValue::text(text));
@@ -303,7 +303,8 @@ fn open_parquet(setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     })))
 }
 
-/// What stops the reading of a Parquet file: the file, or the store that keeps its clips.
+/// An error that ends the reading of a Parquet file: of the file, or of the store that keeps its
+/// clips.
 enum Stopped {
     File(CorpusError),
     Store(StageError),
@@ -382,7 +383,7 @@ impl SourceJob for ParquetFiles {
     }
 }
 
-/// Ids are unique within a file; what several files share is set aside in all of them.
+/// Ids are unique within a file; an id in several files is quarantined in all of them.
 fn unique_over_files(found: Vec<(String, Item)>, output: &mut SourceOutput) {
     let mut names: BTreeMap<Arc<str>, Vec<String>> = BTreeMap::new();
     for (name, item) in &found {

@@ -1,7 +1,7 @@
 //! `corpus.table`: rows of a table separated by bars, commas or tabs.
 //!
-//! Splitting into rows and cells is the `csv` crate's; this module decides the separator, the
-//! quoting and the columns once for the whole table, and checks each row on its own.
+//! The `csv` crate splits rows and cells; this module determines the separator, the quoting and the
+//! columns once for the whole table, and checks each row on its own.
 
 use std::borrow::Cow;
 
@@ -9,13 +9,13 @@ use super::columns::{self, Column};
 use super::parts::Parts;
 use super::{CorpusError, MAX_ROW_BYTES, RowProblem, RowRecord, Rows};
 
-/// How a table is to be read.
+/// The options for reading a table.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     pub separator: Separator,
     pub quoting: Quoting,
     pub header: Header,
-    /// Names of the columns, in order; found out from the first rows if empty.
+    /// Names of the columns, in order; determined from the first rows if empty.
     pub columns: Vec<String>,
 }
 
@@ -29,8 +29,8 @@ pub enum Separator {
     Tab,
 }
 
-/// Whether double quotes group a cell. Automatic: in comma tables only, since LJSpeech and
-/// Common Voice write bare quotes in their texts.
+/// The meaning of double quotes. Automatic: they group cells in comma tables only, since LJSpeech
+/// and Common Voice have bare quotes in their texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Quoting {
     #[default]
@@ -39,7 +39,7 @@ pub enum Quoting {
     Off,
 }
 
-/// Whether the first row names the columns. Automatic: if it names a file and a text.
+/// The meaning of the first row. Automatic: it has column names if it names a file and a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Header {
     #[default]
@@ -48,7 +48,7 @@ pub enum Header {
     No,
 }
 
-/// Rows of the first lines that decide what three columns without names are.
+/// The number of first lines that determine the meaning of three columns without names.
 const SAMPLE_ROWS: usize = 64;
 
 /// Reads a whole table.
@@ -68,7 +68,7 @@ pub fn read(bytes: &[u8], options: &Options) -> Result<Rows, CorpusError> {
         rows.push(line.row, line.offset as u64, record(bytes, line, &layout.columns));
     };
     sample.iter().skip(layout.header_rows).for_each(&mut take);
-    // One row's memory does for all that follow.
+    // The memory of one row is reused for all rows.
     let mut line = Line::default();
     while lines.read(&mut line)? {
         take(&line);
@@ -77,7 +77,7 @@ pub fn read(bytes: &[u8], options: &Options) -> Result<Rows, CorpusError> {
     Ok(rows)
 }
 
-/// One row: where it stands and its cells.
+/// One row: its position and its cells.
 #[derive(Default)]
 struct Line {
     row: u64,
@@ -91,7 +91,7 @@ struct Layout {
     header_rows: usize,
 }
 
-/// Where the text begins: behind a byte order mark.
+/// The start of the text: after a byte order mark.
 fn text_start(bytes: &[u8]) -> Result<usize, CorpusError> {
     match bytes {
         [0xEF, 0xBB, 0xBF, ..] => Ok(3),
@@ -117,7 +117,7 @@ fn separator_byte(bytes: &[u8], separator: Separator) -> Result<u8, CorpusError>
     }
 }
 
-/// The rows of a table one by one; blank lines are no rows.
+/// The rows of a table one by one, without blank lines.
 struct Lines<'a> {
     bytes: &'a [u8],
     start: usize,
@@ -141,9 +141,9 @@ impl<'a> Lines<'a> {
         Lines { bytes, start, separator, quoted, reader, position }
     }
 
-    /// Reads the next row in the place of another. False when there is none.
+    /// Reads the next row into an existing one. False at the end.
     fn read(&mut self, line: &mut Line) -> Result<bool, CorpusError> {
-        // Reading bytes from memory, of rows of any width, has no error left to report.
+        // Reading bytes from memory, with rows of any width, cannot fail.
         while self.reader.read_byte_record(&mut line.cells).unwrap_or(false) {
             self.locate(line)?;
             if !self.bytes[line.offset..line.end].trim_ascii().is_empty() {
@@ -176,7 +176,7 @@ impl Iterator for Lines<'_> {
     }
 }
 
-/// Where the next row begins. The `csv` crate counts blank lines to the row behind them.
+/// The start of the next row. The `csv` crate counts blank lines as part of the following row.
 #[derive(Clone, Copy)]
 struct Position {
     offset: usize,
@@ -198,8 +198,8 @@ impl Position {
     }
 }
 
-/// Whether a row that reaches the end of the file does so by a quote that is not closed. A single
-/// quote inside a cell that does not begin with one is text.
+/// Tests if a row reaches the end of the file because of an unclosed quote. A single quote inside a
+/// cell that does not begin with one is text.
 fn is_unclosed(row: &[u8], separator: u8) -> bool {
     let quotes = row.iter().filter(|byte| **byte == b'"').count();
     let opens_cell = row.starts_with(b"\"") || row.windows(2).any(|pair| pair == [separator, b'"']);
@@ -235,10 +235,10 @@ fn declared(names: &[String], width: usize) -> Result<Vec<Column>, CorpusError> 
     columns::map(&names)
 }
 
-/// Columns of a table that does not name them.
+/// The columns of a table without names.
 ///
-/// Two are file and text. Three are told apart by where sentences stand: LJSpeech has the raw and
-/// the normalised text, other tables a speaker on either side of the text.
+/// Two are file and text. Three are distinguished by the position of sentences: LJSpeech has the
+/// raw and the normalised text, other tables a speaker on either side of the text.
 fn guessed(lines: &[Line], width: usize) -> Result<Vec<Column>, CorpusError> {
     let names: &[&str] = match width {
         2 => &["file", "text"],
@@ -255,7 +255,7 @@ fn guessed(lines: &[Line], width: usize) -> Result<Vec<Column>, CorpusError> {
     columns::map(names)
 }
 
-/// Whether most cells of a column have two words or more.
+/// Tests if most cells of a column have two words or more.
 fn are_sentences(sample: &[Line], column: usize) -> bool {
     let sentences = sample
         .iter()
@@ -284,7 +284,7 @@ fn record(bytes: &[u8], line: &Line, columns: &[Column]) -> Result<RowRecord, Ro
     }
     let mut parts = Parts::default();
     for (cell, column) in line.cells.iter().zip(columns) {
-        // Does not fail: the whole row is UTF-8, and cells are cut at ASCII bytes only.
+        // Cannot fail: the whole row is UTF-8, and cells are only cut at ASCII bytes.
         let cell = std::str::from_utf8(cell)
             .map_err(|error| RowProblem::NotUtf8 { at: error.valid_up_to() as u64 })?;
         parts.take(cell.trim(), column)?;

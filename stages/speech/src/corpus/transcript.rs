@@ -1,4 +1,4 @@
-//! The text of a `.lab` or `.txt` file that stands beside its audio.
+//! The text of a `.lab` or `.txt` file beside its audio.
 
 use super::{MAX_ROW_BYTES, RowProblem};
 

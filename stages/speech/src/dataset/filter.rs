@@ -11,7 +11,7 @@ pub struct Condition {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Test {
-    /// A number, or a text that is one, between the bounds, both included.
+    /// A number, or a text with one, between the bounds, both included.
     Between {
         min: Option<f64>,
         max: Option<f64>,
@@ -20,17 +20,17 @@ pub enum Test {
     NoneOf(Vec<String>),
     /// Letters, digits or signs; spaces alone are empty.
     NotEmpty,
-    /// Characters of a text.
+    /// The number of characters of a text.
     Length {
         min: Option<u64>,
         max: Option<u64>,
     },
 }
 
-/// Why an item is left out.
+/// The reason why an item is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Failure {
-    /// The item has no such field, or not of the type that the test is for.
+    /// The item lacks the field, or it has another type than the test needs.
     Missing,
     Unmet,
 }
@@ -45,12 +45,12 @@ impl Condition {
         if is_met { Ok(()) } else { Err(Failure::Unmet) }
     }
 
-    /// True when the condition looks for items without the field.
+    /// True if the condition looks for items without the field.
     pub fn is_for_missing(&self) -> bool {
         self.test == Test::NotEmpty
     }
 
-    /// The reason to set aside an item that cannot be tested.
+    /// The reason for quarantining an item that cannot be tested.
     pub fn untested(&self) -> Reject {
         let field = &self.field;
         let reason = format!("it has no field `{field}` that the condition can test");
@@ -59,7 +59,7 @@ impl Condition {
 }
 
 impl Test {
-    /// None where the test says nothing about such a value.
+    /// None if the test does not apply to such a value.
     fn is_met(&self, value: Option<&Value>) -> Option<bool> {
         match self {
             Test::Between { min, max } => {
@@ -67,7 +67,7 @@ impl Test {
                 Some(min.is_none_or(|min| number >= min) && max.is_none_or(|max| number <= max))
             }
             Test::AnyOf(texts) => Some(texts.contains(&shown(value?)?)),
-            // A missing speaker is none of those that are not wanted.
+            // A missing speaker is not one of the excluded ones.
             Test::NoneOf(texts) => match value {
                 None => Some(true),
                 Some(value) => Some(!texts.contains(&shown(value)?)),
@@ -93,7 +93,7 @@ fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// A text, or a number as people write it.
+/// A text, or a number in readable form.
 fn shown(value: &Value) -> Option<String> {
     match value {
         Value::Text(text) => Some(text.to_string()),

@@ -1,8 +1,8 @@
-//! The stable hash that decides sides and shards: a function of names alone.
+//! The stable hash for sides and shards: a function of names alone.
 
-/// Hashes parts of a name; lengths go first, so that no two lists of parts read the same.
+/// Hashes parts of a name; lengths go first, so that different lists of parts are different input.
 ///
-/// The purpose keeps decisions apart: an item's shard says nothing about its side.
+/// The purpose keeps decisions independent: an item's shard says nothing about its side.
 pub(super) fn stable(purpose: &str, parts: &[&str]) -> u64 {
     let mut hasher = blake3::Hasher::new();
     for part in std::iter::once(&purpose).chain(parts) {

@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use stage_core::Item;
 
-/// How the ids of the sets are kept apart.
+/// The treatment of ids from several sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Prefix {
     /// Ids stay; one id with two contents is an error.
     #[default]
     Never,
-    /// `stage/` stands before every id. Never only where needed: an id that changes when
-    /// another set grows would have all its work done again.
+    /// `stage/` is put before every id. Not only if needed: an id that changes when another set
+    /// grows would have all its work repeated.
     Stage,
 }
 
-/// Ids that stand for different items in different sets.
+/// Ids of different items in different sets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{count} ids stand for different items, such as `{id}` in `{first}` and `{second}`; say `prefix = \"stage\"` to keep them apart"
@@ -28,8 +28,8 @@ pub struct Collision {
     pub second: String,
 }
 
-/// Merges sets, given with the names of their stages, by id. An item that is the same in two
-/// sets is there once.
+/// Merges sets by id, given with the names of their stages. An item that is the same in two sets
+/// appears once.
 pub fn merge(sets: &[(&str, &[Item])], prefix: Prefix) -> Result<Vec<Item>, Collision> {
     let mut merged: BTreeMap<Arc<str>, (&str, Item)> = BTreeMap::new();
     let mut collisions = Vec::new();

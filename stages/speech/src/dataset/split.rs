@@ -1,31 +1,32 @@
-//! `dataset.split`: which items are held out for validation.
+//! `dataset.split`: selects the items that are held out for validation.
 //!
-//! An item's side depends on its own id (or its group's name) and the salt: the hash of both lies
-//! below the fraction or it does not. Other items coming or going move nothing. The one exception
-//! is the asked-for top-up: a speaker with fewer held-out items than `minimum_per_speaker` gets
-//! those of its items (or groups) that come next in the order of the hash. An item topped up goes
-//! back to training only when a newcomer of the same speaker ranks before it.
+//! An item's side depends on its own id (or its group's name) and the salt: their hash is below the
+//! fraction or not. Adding or removing other items changes nothing. The one exception is the
+//! requested top-up: a speaker with fewer held-out items than `minimum_per_speaker` gets those of
+//! its items (or groups) that come next in the order of the hash. A topped-up item returns to
+//! training only if a new item of the same speaker ranks before it.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::hash;
 
-/// How to split.
+/// The options of a split.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Part of the items to hold out, from 0 to 1; met on average, not to the item.
+    /// The share of held-out items, from 0 to 1; met on average, not exactly.
     pub fraction: f64,
     /// Another salt gives another split.
     pub salt: String,
-    /// Held-out items that each speaker has at least, as long as one item stays for training.
+    /// The smallest number of held-out items of each speaker, as long as one item is left for
+    /// training.
     pub minimum_per_speaker: usize,
 }
 
-/// What the split looks at in an item.
+/// The properties of an item that the split uses.
 #[derive(Debug, Clone, Copy)]
 pub struct Member<'a> {
     pub id: &'a str,
-    /// Members of one group are on one side together: a recording, a chapter, a speaker.
+    /// Members of one group are on one side: a recording, a chapter, a speaker.
     pub group: Option<&'a str>,
     pub speaker: Option<&'a str>,
 }
@@ -59,12 +60,12 @@ fn side(rank: u64, fraction: f64) -> Side {
     if position < fraction { Side::Validation } else { Side::Training }
 }
 
-/// Items that move together, as a speaker's own.
+/// Items of one speaker that move together.
 struct Unit {
     rank: u64,
     name: String,
     items: Vec<usize>,
-    /// A group of several speakers is nobody's to move: it would shift the others' balance.
+    /// A group of several speakers is never moved: it would shift the others' balance.
     is_own: bool,
 }
 
@@ -123,7 +124,7 @@ fn units_by_speaker(members: &[Member<'_>], ranks: &[u64]) -> BTreeMap<String, V
     by_speaker
 }
 
-/// What leaks from one side to the other: texts (or groups) that stand on both.
+/// The leaks between the sides: texts (or groups) on both.
 pub fn leaks<'a>(keys_and_sides: impl IntoIterator<Item = (&'a str, Side)>) -> Vec<&'a str> {
     let mut seen: BTreeMap<&str, (bool, bool)> = BTreeMap::new();
     for (key, side) in keys_and_sides {

@@ -1,4 +1,4 @@
-//! The stages of the family `dataset` but for packing.
+//! The stages of the family `dataset` except packing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

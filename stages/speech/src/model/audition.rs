@@ -1,4 +1,4 @@
-//! The stage `model.audition`: each sentence with each checkpoint.
+//! The stage `model.audition`: pairs each sentence with each checkpoint.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The stage `model.export`. The file of weights is written tensor by tensor, so that one of them
+//! The stage `model.export`. The weight file is written tensor by tensor, so that only one of them
 //! is in memory at a time.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use crate::plain::{self, unknown_choice};
 
 const WEIGHTS_KIND: &str = "model/weights";
 const TEXT_KIND: &str = "text/markdown";
-/// What loaders of safetensors files ask for: whose tensors these are.
+/// Metadata that loaders of safetensors files require: the framework of the tensors.
 const OF_PYTORCH: (&str, &str) = ("format", "pt");
 
 pub fn stage() -> Arc<dyn Stage> {
@@ -32,11 +32,11 @@ pub fn stage() -> Arc<dyn Stage> {
 }
 
 struct Export {
-    /// None: what the original project reads.
+    /// None: the format that the original project reads.
     format: Option<Format>,
-    /// None leaves each tensor as it is.
+    /// None keeps the type of each tensor.
     dtype: Option<Dtype>,
-    /// Whether it is written as well.
+    /// Also export the discriminator.
     discriminator: bool,
 }
 
@@ -82,7 +82,7 @@ impl GatherJob for Export {
     }
 }
 
-/// How a model is exported.
+/// The exporter of a model.
 fn exporter(model: &Fields) -> Result<&'static dyn Exporter, StageError> {
     let family = model.text(FAMILY);
     if let Some(exporter) = family.and_then(find).and_then(|family| family.exporter()) {
@@ -99,7 +99,7 @@ fn exporter(model: &Fields) -> Result<&'static dyn Exporter, StageError> {
     ))
 }
 
-/// How the file of the discriminator is called.
+/// The name of the discriminator's file.
 fn judge_name(format: Format) -> &'static str {
     match format {
         Format::Pth => "discriminator.pth",
@@ -119,14 +119,14 @@ fn judge(exporter: &dyn Exporter, model: &Fields) -> Result<Recipes, StageError>
     }
 }
 
-/// A model card whose head names the licence, on one line as it is read again.
+/// A model card with the licence in its header, on one line, as the import reads it.
 fn card(license: &str) -> NewValue {
     let license: Vec<&str> = license.split_whitespace().collect();
     NewValue::bytes(TEXT_KIND, format!("---\nlicense: {}\n---\n", license.join(" ")))
 }
 
 impl Export {
-    /// A file of weights.
+    /// A weight file.
     fn weights(
         &self,
         model: &Fields,
@@ -165,7 +165,7 @@ impl Export {
         Ok(blob)
     }
 
-    /// What will be written. The file begins with all of it, so each tensor is looked at twice.
+    /// The tensors to write. The file begins with all of them, so each tensor is read twice.
     fn infos(
         &self,
         model: &Fields,
@@ -205,11 +205,11 @@ fn read(model: &Fields, name: &str, context: &mut dyn Context) -> Result<Tensor,
         .map_err(|error| StageError::failed(format!("`{name}`: {error}")))
 }
 
-/// Where tensors are written.
+/// The destination of tensors.
 #[derive(Clone, Copy)]
 struct Place {
     format: Format,
-    /// The key of the dictionary that holds them, if it lies in another one.
+    /// The key of their dictionary, if it is nested in another one.
     key: Option<&'static str>,
 }
 
@@ -248,7 +248,7 @@ impl Writer {
         }
     }
 
-    /// The file is only read again here, so its bytes need not be durable.
+    /// The file is only read back here, so its bytes need not be durable.
     fn finish(self) -> Result<(), StageError> {
         let mut sink = match self {
             Writer::Pth(writer) => writer.finish()?,

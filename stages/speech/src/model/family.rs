@@ -1,4 +1,4 @@
-//! What a file of weights is, and which file of an asset to take.
+//! Detects the family of a weight file, and selects the weight file of an asset.
 
 use stage_core::{Fields, StageError};
 use stage_families::import::Importer;
@@ -6,7 +6,7 @@ use stage_families::{FAMILIES, Family};
 use stage_formats::shapes::listed;
 use stage_formats::weights::{ENDINGS, WeightFile};
 
-/// How published files of weights are called, without their ending.
+/// The usual name of published weight files, without extension.
 const USUAL_STEM: &str = "model";
 
 /// The family of a file, by the names of its tensors.
@@ -22,8 +22,7 @@ pub fn family_of(file: &WeightFile, path: &str) -> Result<&'static dyn Family, S
     })
 }
 
-/// The file of weights: the one that was asked for, the one that is named like the published
-/// one, or the only one.
+/// The weight file: the requested one, the one with the published name, or the only one.
 pub fn weight_file<'a>(
     asset: &'a Fields,
     wanted: Option<&str>,

@@ -1,5 +1,5 @@
-//! The stage `model.import`. It looks at the directory of a file first; then one tensor is in
-//! memory at a time, and each is a part that is kept, so that a stopped import goes on.
+//! The stage `model.import`. It reads the directory of a file first; then one tensor is in memory
+//! at a time, and each is a remembered part, so that a stopped import continues.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::family::{family_of, weight_file};
 use crate::plain::{self, unknown_choice};
 
 pub const MODEL_CARD: &str = "README.md";
-/// Bytes of a model card that are looked at.
+/// The number of bytes of a model card that are read.
 const CARD_HEAD: usize = 64 << 10;
 
 pub fn stage() -> Arc<dyn Stage> {
@@ -143,7 +143,7 @@ impl Import {
     }
 }
 
-/// What the head of a model card says: lines of `key: value` between two lines of dashes.
+/// The licence in the header of a model card: lines of `key: value` between two lines of dashes.
 fn named_license(
     files: &Files<'_>,
     context: &mut dyn Context,

@@ -1,4 +1,4 @@
-//! Models: published files of weights as artifacts, and artifacts as such files.
+//! Models: import of published weight files as artifacts, and export.
 
 mod audition;
 mod export;
@@ -16,7 +16,7 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
     vec![import::stage(), export::stage(), audition::stage()]
 }
 
-/// What `dtype` asks for; none keeps each tensor as it is.
+/// The requested `dtype`; None keeps that of each tensor.
 fn dtype(parameters: &Parameters) -> Result<Option<Dtype>, StageError> {
     let name = parameters.text("dtype")?;
     match Dtype::from_name(name) {

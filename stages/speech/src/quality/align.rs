@@ -1,8 +1,8 @@
-//! Dynamic time warping: which frame of one recording is which of another (H. Sakoe and S.
-//! Chiba, "Dynamic programming algorithm optimization for spoken word recognition", IEEE
-//! Transactions on Acoustics, Speech, and Signal Processing 26 (1), 1978).
+//! Dynamic time warping: aligns the frames of two recordings (H. Sakoe and S. Chiba, "Dynamic
+//! programming algorithm optimization for spoken word recognition", IEEE Transactions on Acoustics,
+//! Speech, and Signal Processing 26 (1), 1978).
 
-/// Where a path comes from.
+/// The previous step of a path.
 #[derive(Clone, Copy)]
 enum Step {
     Both,
@@ -10,9 +10,9 @@ enum Step {
     Column,
 }
 
-/// The pairs of rows and columns, from the first pair to the last, that cost the least in all.
-/// A step goes one on in the rows, in the columns, or in both, and counts once either way. Both
-/// sides have to have at least one frame.
+/// The cheapest path of pairs of rows and columns, from the first pair to the last. A step advances
+/// the row, the column, or both, and counts once in each case. Both sides must have at least one
+/// frame.
 pub fn align(
     rows: usize,
     columns: usize,
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(aligned(&[7], &[7]), [(0, 0)]);
     }
 
-    /// The least cost of all paths, by trying every one.
+    /// The cost of the cheapest path, by trying all paths.
     fn least(one: &[i32], other: &[i32], row: usize, column: usize) -> f64 {
         let here = gap(one, other)(row, column);
         let before = match (row, column) {

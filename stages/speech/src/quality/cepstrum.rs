@@ -1,9 +1,9 @@
-//! Mel cepstra, and how far two of them are apart.
+//! Mel cepstra, and the distance between them.
 //!
-//! The power spectrum of a frame under a Hann window is added up in 40 triangular bands, evenly
-//! spread from 0 to 8 kHz on the mel scale `2595 log10(1 + f / 700)`. With `P[k]` the power of
-//! band k of K, coefficient m is `1/K sum ln P[k] cos(pi m (k + 1/2) / K)`: what a minimum-phase
-//! cepstrum of the amplitude has. With this scale the constant below gives decibels.
+//! The power spectrum of a frame under a Hann window is summed in 40 triangular bands, evenly
+//! spread from 0 to 8 kHz on the mel scale `2595 log10(1 + f / 700)`. With `P[k]` the power of band
+//! k of K, coefficient m is `1/K sum ln P[k] cos(pi m (k + 1/2) / K)`, as in a minimum-phase
+//! cepstrum of the amplitude. With this scale the constant below gives decibels.
 
 use realfft::RealFftPlanner;
 
@@ -14,19 +14,19 @@ pub const ORDER: usize = 13;
 
 const BANDS: usize = 40;
 
-/// Samples of a transform, the frame and zeros behind it.
+/// The FFT size: the frame, padded with zeros.
 const SIZE: usize = 512;
 
-/// Bands so far below the loudest band of a recording are counted as just so far below: nobody
-/// hears what is there, and a codec puts anything.
+/// Bands further below the loudest band of a recording count as this far below: they are inaudible,
+/// and codecs put any values there.
 const FLOOR_DB: f64 = 60.0;
 
 pub type Cepstrum = [f64; ORDER];
 
-/// The mel-cepstral distance of two frames in decibels: `10 / ln 10 sqrt(2 sum (c - c')^2)`
-/// (R. Kubichek, "Mel-cepstral distance measure for objective speech quality assessment", IEEE
-/// Pacific Rim Conference, 1993). It is the root mean square difference of the two spectra over
-/// the mel scale, as far as 13 coefficients describe it and whatever the level.
+/// The mel-cepstral distance of two frames in decibels: `10 / ln 10 sqrt(2 sum (c - c')^2)` (R.
+/// Kubichek, "Mel-cepstral distance measure for objective speech quality assessment", IEEE Pacific
+/// Rim Conference, 1993). It is the root mean square difference of the two spectra over the mel
+/// scale, as far as 13 coefficients describe it, and independent of the level.
 pub fn distortion(one: &Cepstrum, other: &Cepstrum) -> f64 {
     let squares: f64 = one.iter().zip(other).map(|(one, other)| (one - other).powi(2)).sum();
     10.0 / std::f64::consts::LN_10 * (2.0 * squares).sqrt()
@@ -63,7 +63,7 @@ fn band_powers(samples: &[f64]) -> Vec<[f64; BANDS]> {
         for (at, sample) in frames::read(samples, frame, LENGTH).into_iter().enumerate() {
             input[at] = sample * (0.5 - 0.5 * (turn * at as f64).cos());
         }
-        // The buffers are made by the plan itself, so their lengths cannot be wrong.
+        // The plan makes the buffers itself, so their lengths cannot be wrong.
         let _ = transform.process(&mut input, &mut output);
         std::array::from_fn(|band: usize| {
             bands[band].iter().map(|(bin, weight)| weight * output[*bin].norm_sqr()).sum()
@@ -72,8 +72,8 @@ fn band_powers(samples: &[f64]) -> Vec<[f64; BANDS]> {
     (0..frames::count(samples.len())).map(of).collect()
 }
 
-/// The bins of each band with their weights: triangles, each from the middle of the band before
-/// to the middle of the band behind.
+/// The bins of each band with their weights: triangles, each from the centre of the previous band
+/// to the centre of the next.
 fn bands() -> Vec<Vec<(usize, f64)>> {
     let highest = mel(f64::from(RATE) / 2.0);
     let step = highest / (BANDS + 1) as f64;
@@ -96,7 +96,7 @@ fn mel(hertz: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Bands that a wave over the mel scale lifts and lowers by so many decibels.
+    /// Bands with a wave over the mel scale of this amplitude in decibels.
     fn waved(decibels: f64, waves: f64) -> [f64; BANDS] {
         std::array::from_fn(|band| {
             let phase = std::f64::consts::PI * waves * (band as f64 + 0.5) / BANDS as f64;
@@ -144,7 +144,7 @@ mod tests {
         assert!(bands.iter().all(|band| !band.is_empty()));
         let mut weights = [0.0; SIZE / 2 + 1];
         bands.iter().flatten().for_each(|(bin, weight)| weights[*bin] += weight);
-        // Between the middles of the first and the last band the triangles add up to 1.
+        // Between the centres of the first and the last band the triangles sum to 1.
         assert!(weights[2..=239].iter().all(|weight| (weight - 1.0).abs() < 1e-9));
     }
 

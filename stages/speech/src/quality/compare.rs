@@ -1,25 +1,25 @@
-//! A synthesis against a recording of the same sentence, frame by frame.
+//! Compares a synthesis with a recording of the same sentence, frame by frame.
 
 use super::align::align;
 use super::cepstrum::{cepstra, distortion};
 use super::pitch::{self, Range};
 
-/// How far a synthesis is from its recording.
+/// The differences between a synthesis and its recording.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Comparison {
     /// The mean mel-cepstral distortion over the aligned frames, in decibels.
     pub mcd: f64,
-    /// Over the aligned frames that are voiced on both sides, in hertz.
+    /// Over aligned frames that are voiced on both sides, in hertz.
     pub f0_rmse: Option<f64>,
-    /// Of the pitches of the same frames; none where one side does not move.
+    /// Of the pitches of the same frames; None if one side is constant.
     pub f0_correlation: Option<f64>,
     /// The share of aligned frames that are voiced on one side only.
     pub voicing_difference: f64,
-    /// The length of the synthesis over that of the recording.
+    /// The length of the synthesis divided by that of the recording.
     pub length_ratio: f64,
 }
 
-/// With fewer aligned voiced frames, 0.1 s, there is no telling of the pitch.
+/// With fewer aligned voiced frames (0.1 s), the pitch is not compared.
 const LEAST_VOICED: usize = 10;
 
 /// Compares samples at [`super::frames::RATE`].
@@ -48,7 +48,7 @@ fn rmse(pairs: &[(f64, f64)]) -> f64 {
     (squares / pairs.len() as f64).sqrt()
 }
 
-/// Pearson's.
+/// Pearson's correlation.
 fn correlation(pairs: &[(f64, f64)]) -> Option<f64> {
     let count = pairs.len() as f64;
     let (one, other) = pairs.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
@@ -69,8 +69,7 @@ mod tests {
     use super::*;
     use crate::quality::frames::RATE;
 
-    /// A voice whose pitch goes from one to another while its vowel changes: harmonics under a
-    /// moving resonance.
+    /// A voice with a pitch that moves while its vowel changes: harmonics under a moving resonance.
     fn sentence(seconds: f64, from: f64, to: f64) -> Vec<f64> {
         let count = (seconds * f64::from(RATE)) as usize;
         let mut turn = 0.0;
@@ -119,7 +118,7 @@ mod tests {
 
     #[test]
     fn the_pitch_is_compared_where_both_are_voiced() {
-        // A pitch that stays is as far away on any path.
+        // A constant pitch is equally far away on any path.
         let steady = |hertz: f64| sentence(1.0, hertz, hertz);
         let rmse = against(&steady(132.0), &steady(120.0)).f0_rmse.unwrap_or_default();
         assert!((rmse - 12.0).abs() < 0.5, "{rmse}");

@@ -1,13 +1,13 @@
-//! The fewest edits that make one sequence another, by kind (V. Levenshtein, 1966). Libraries
-//! for it give their number alone.
+//! The smallest number of edits between two sequences, by kind (V. Levenshtein, 1966). Libraries
+//! only return their number.
 
-/// What it takes to come from what was wanted to what was found.
+/// The edits from the expected to the found sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Edits {
     pub substitutions: u64,
-    /// There, and not wanted.
+    /// Found, and not expected.
     pub insertions: u64,
-    /// Wanted, and not there.
+    /// Expected, and not found.
     pub deletions: u64,
 }
 
@@ -17,7 +17,7 @@ impl Edits {
     }
 }
 
-/// Of several ways with as few edits it is the one with the most substitutions.
+/// Of several ways with equally few edits, it is the one with the most substitutions.
 pub fn edits<T: PartialEq>(wanted: &[T], found: &[T]) -> Edits {
     let inserted = |count: usize| Edits { insertions: count as u64, ..Edits::default() };
     let mut above: Vec<Edits> = (0..=found.len()).map(inserted).collect();
@@ -31,7 +31,7 @@ pub fn edits<T: PartialEq>(wanted: &[T], found: &[T]) -> Edits {
             deleted.deletions += 1;
             let mut inserted = current[column];
             inserted.insertions += 1;
-            // The first of equals stays, so that the outcome is always the same.
+            // The first of equals stays, so that the result is deterministic.
             let ways = [deleted, inserted].into_iter();
             current.push(
                 ways.fold(both, |best, way| if way.total() < best.total() { way } else { best }),

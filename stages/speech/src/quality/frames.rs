@@ -1,5 +1,5 @@
-//! The frames that pitch and cepstra are taken from: both begin at the same samples, so that
-//! frame n of the one is frame n of the other.
+//! The frames of pitch and cepstra: both begin at the same samples, so that frame n of one is frame
+//! n of the other.
 
 use crate::audio::resample::resample;
 use crate::audio::{Clip, Fault};
@@ -19,12 +19,12 @@ pub fn samples(clip: Clip) -> Result<Vec<f64>, Fault> {
     Ok(samples.into_iter().map(|sample| f64::from(sample) / 32_768.0).collect())
 }
 
-/// Frames of so many samples: those that lie within, and at least one.
+/// The number of frames in this number of samples: only complete ones, and at least one.
 pub fn count(samples: usize) -> usize {
     samples.saturating_sub(LENGTH) / HOP + 1
 }
 
-/// `length` samples from the start of a frame on, with zeros behind the end.
+/// `length` samples from the start of a frame on, padded with zeros.
 pub fn read(samples: &[f64], frame: usize, length: usize) -> Vec<f64> {
     let from = (frame * HOP).min(samples.len());
     let to = (from + length).min(samples.len());

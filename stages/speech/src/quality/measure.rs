@@ -1,5 +1,4 @@
-//! What can be said of a synthesis without another recording: levels, pauses, how fast it is
-//! spoken, and its pitch.
+//! Measures of a synthesis by itself: levels, pauses, speaking rate and pitch.
 
 use super::frames;
 use super::pitch::{self, Range};
@@ -8,13 +7,13 @@ use crate::audio::measure::{Measures, measure};
 use crate::audio::{Clip, Fault};
 use crate::numbers::quantile;
 
-/// The measures of one recording. One is none where there is nothing to measure it by.
+/// The measures of one recording. One is None if the recording is unsuitable for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quality {
     pub levels: Measures,
     /// Integrated loudness after EBU R128, in LUFS.
     pub loudness: Option<f64>,
-    /// Characters of the text, without the space around it, for each second of the recording.
+    /// Characters of the trimmed text per second of the recording.
     pub characters_per_second: Option<f64>,
     pub pitch: Pitch,
 }
@@ -22,15 +21,15 @@ pub struct Quality {
 /// The pitch of a recording as a whole.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pitch {
-    /// Hertz; none where nothing is voiced.
+    /// Hertz; None if nothing is voiced.
     pub median: Option<f64>,
-    /// From the lowest twentieth to the highest one, in semitones.
+    /// From the 5th to the 95th percentile, in semitones.
     pub range: Option<f64>,
     /// The share of frames that have a pitch.
     pub voiced_share: f64,
 }
 
-/// Measures a clip of one channel, of which `text` is what is said.
+/// Measures a clip of one channel that speaks `text`.
 pub fn quality(clip: Clip, text: Option<&str>, range: Range) -> Result<Quality, Fault> {
     let levels = measure(&clip, None);
     let rate = |text: &str| text.trim().chars().count() as f64 / levels.seconds;
@@ -60,7 +59,7 @@ mod tests {
 
     #[test]
     fn the_pitch_of_a_recording_is_the_median_and_the_range_of_its_voiced_frames() {
-        // 100 frames an octave apart, half of all; the twentieths are out of the range.
+        // 100 frames one octave apart, half of all; the percentiles exclude the extremes.
         let voiced = (0..100).map(|at| Some(100.0 * 2_f64.powf(f64::from(at) / 99.0)));
         let track: Vec<Option<f64>> = voiced.chain([None; 100]).collect();
         let pitch = Pitch::of(&track);

@@ -1,6 +1,6 @@
-//! How good a synthesis is: measures of its own, against a recording of the same sentence,
-//! against what a recogniser heard, and against an earlier run. The work is done by functions of
-//! samples and texts; the stages in front of them read fields.
+//! Quality of a synthesis: measures by itself, against a recording of the same sentence, against
+//! the transcript of a recogniser, and against an earlier run. Functions of samples and texts do
+//! the work; stages around them read fields.
 
 mod align;
 mod cepstrum;

@@ -47,7 +47,7 @@ impl GatherJob for Pair {
     }
 }
 
-/// What pairs an item: its id, or the text in a field.
+/// The key that pairs an item: its id, or the text in a field.
 fn key<'a>(item: &'a Item, by: &str) -> Option<&'a str> {
     if by == "id" { Some(&item.id) } else { item.fields.text(by) }
 }

@@ -1,6 +1,6 @@
 //! The fundamental frequency of a voice by YIN (A. de Cheveigné and H. Kawahara, "YIN, a
-//! fundamental frequency estimator for speech and music", JASA 111 (4), 2002), steps 1 to 5.
-//! A frame without a dip below the threshold is unvoiced; the paper would take its deepest dip.
+//! fundamental frequency estimator for speech and music", JASA 111 (4), 2002), steps 1 to 5. A
+//! frame without a dip below the threshold is unvoiced; the paper would use its deepest dip.
 
 use super::frames::{self, LENGTH, RATE};
 use crate::audio::measure::SILENCE_DBFS;
@@ -9,7 +9,7 @@ use crate::audio::measure::SILENCE_DBFS;
 /// speech; breathy voices need a little more.
 const THRESHOLD: f64 = 0.15;
 
-/// Where the voice is looked for, in hertz.
+/// The search range of the pitch, in hertz.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Range {
     pub lowest: f64,
@@ -23,7 +23,7 @@ impl Default for Range {
 }
 
 impl Range {
-    /// The periods that are looked at, in samples.
+    /// The range of periods, in samples.
     fn periods(&self) -> (usize, usize) {
         let rate = f64::from(RATE);
         let shortest = (rate / self.highest).floor().max(2.0) as usize;
@@ -32,7 +32,7 @@ impl Range {
     }
 }
 
-/// The pitch of each frame of samples at `RATE`, in hertz; none where it is unvoiced or silent.
+/// The pitch of each frame of samples at `RATE`, in hertz; None if it is unvoiced or silent.
 pub fn track(samples: &[f64], range: Range) -> Vec<Option<f64>> {
     let (shortest, longest) = range.periods();
     let of = |frame| {
@@ -53,10 +53,10 @@ fn is_silent(piece: &[f64]) -> bool {
     power < 10_f64.powf(SILENCE_DBFS / 10.0)
 }
 
-/// How much a piece differs from itself later, for each lag up to `longest`: equation 6.
+/// The difference function of a piece for each lag up to `longest`: equation 6.
 fn difference(piece: &[f64], longest: usize) -> Vec<f64> {
     let mut sums = vec![0.0; longest + 1];
-    // The lags inside, so that the sums do not wait for one another.
+    // The lags are the inner loop, so that the sums do not wait for each other.
     for (at, sample) in piece[..LENGTH].iter().enumerate() {
         for (sum, later) in sums.iter_mut().zip(&piece[at..]) {
             *sum += (sample - later).powi(2);
@@ -75,7 +75,7 @@ fn normalised(difference: &[f64]) -> Vec<f64> {
     over_mean.collect()
 }
 
-/// The bottom of the first dip below the threshold, between samples by a parabola.
+/// The minimum of the first dip below the threshold, interpolated by a parabola.
 fn period(dips: &[f64], shortest: usize, longest: usize) -> Option<f64> {
     let mut lag = (shortest..=longest).find(|lag| dips[*lag] < THRESHOLD)?;
     while lag < longest && dips[lag + 1] < dips[lag] {
@@ -93,7 +93,7 @@ mod tests {
 
     const SECOND: usize = RATE as usize;
 
-    /// A voice-like sum of ten harmonics of a tone that goes from one frequency to another.
+    /// A voice-like sum of ten harmonics of a tone that moves from one frequency to another.
     fn voice(from: f64, to: f64) -> Vec<f64> {
         let mut turn = 0.0;
         let sample = |at: usize| {
@@ -112,7 +112,7 @@ mod tests {
     fn a_voice_of_known_pitch_has_it_in_every_frame() {
         for hertz in [70.0, 117.3, 220.0, 431.0] {
             let found = voiced(&voice(hertz, hertz));
-            // The last frames look beyond the end, where there is nothing.
+            // The last frames extend beyond the end.
             assert!(found.len() >= 95, "{hertz}: {} frames", found.len());
             let worst = found.iter().map(|found| (found / hertz - 1.0).abs()).fold(0.0, f64::max);
             assert!(worst < 0.01, "{hertz}: off by {worst}");
@@ -123,7 +123,7 @@ mod tests {
     fn a_rising_voice_is_followed() {
         let found = track(&voice(100.0, 200.0), Range::default());
         for (frame, hertz) in [(10, 110.0), (50, 150.0), (80, 180.0)] {
-            // A frame looks at up to 42 ms, in which the pitch rises by 4 Hz.
+            // A frame covers up to 42 ms, in which the pitch rises by 4 Hz.
             let off = found[frame].map_or(f64::INFINITY, |found| (found - hertz).abs());
             assert!(off < 5.0, "frame {frame}: {:?}", found[frame]);
         }

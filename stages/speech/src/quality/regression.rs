@@ -1,4 +1,4 @@
-//! `quality.regression`: the means of measures against those of a run that was good.
+//! `quality.regression`: compares means of measures with those of a good run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,16 +13,16 @@ use stage_formats::shapes::listed;
 use crate::numbers::{mean, rounded};
 use crate::plain::{JSON, to_json, unknown_choice};
 
-/// Which way a measure is better.
+/// The better direction of a measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Better {
     Lower,
     Higher,
-    /// Neither: a change is worse.
+    /// Neither: any change is worse.
     Same,
 }
 
-/// A measure that is looked at.
+/// A compared measure.
 #[derive(Debug, Clone, PartialEq)]
 struct Measure {
     field: String,
@@ -54,7 +54,7 @@ struct Report {
     regressions: Vec<String>,
 }
 
-/// What became of one measure.
+/// The result for one measure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,7 +75,7 @@ struct Worst {
     value: f64,
 }
 
-/// Of a report, what a later run is held against.
+/// The part of a report that a later run is compared with.
 #[derive(Debug, Default, Deserialize)]
 struct Baseline {
     measures: BTreeMap<String, Figure>,
@@ -87,7 +87,7 @@ struct Figure {
     mean: Option<f64>,
 }
 
-/// Items named for each measure.
+/// The number of items named for each measure.
 const WORST: usize = 5;
 
 impl Measure {
@@ -108,7 +108,7 @@ impl Measure {
         })
     }
 
-    /// How much worse one value is than another: above 0 if it is.
+    /// The amount by which one value is worse than another: positive if it is.
     fn worse_by(&self, value: f64, than: f64) -> f64 {
         match self.better {
             Better::Lower => value - than,
@@ -123,7 +123,7 @@ impl Measure {
             (None, Some(_)) => return Verdict::Missing,
             (Some(mean), Some(baseline)) => (mean, baseline),
         };
-        // Rounded as the means are, so that a change of just the tolerance is within it.
+        // Rounded like the means, so that a change of exactly the tolerance is within it.
         let worse_by = rounded(self.worse_by(mean, baseline));
         if worse_by > self.tolerance {
             Verdict::Worse
@@ -144,7 +144,7 @@ impl Measure {
         let mut values: Vec<f64> = worst.iter().map(|one| one.value).collect();
         let mean = mean(&mut values).map(rounded);
         let baseline = baseline.measures.get(&self.field).and_then(|figure| figure.mean);
-        // Where neither way is better, far from the mean is bad.
+        // If neither direction is better, values far from the mean are bad.
         let bad = |one: &Worst| self.worse_by(one.value, mean.unwrap_or_default());
         worst.sort_by(|one, other| {
             bad(other).total_cmp(&bad(one)).then_with(|| one.id.cmp(&other.id))

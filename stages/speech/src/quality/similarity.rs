@@ -1,13 +1,13 @@
-//! Speaker embeddings, as programs of others write them.
+//! Speaker embeddings, as other programs write them.
 
-/// Reads a JSON list of numbers; the error completes "the embedding in ...".
+/// Reads a JSON list of numbers; the error continues "the embedding in ...".
 pub fn embedding(bytes: &[u8]) -> Result<Vec<f64>, String> {
     let numbers: Vec<f64> = serde_json::from_slice(bytes)
         .map_err(|error| format!("is no JSON list of numbers: {error}"))?;
     if numbers.is_empty() { Err("is an empty list".to_owned()) } else { Ok(numbers) }
 }
 
-/// None for lists of two lengths, and where one of them is nothing but zeros.
+/// None for lists of different lengths, and if one of them is all zeros.
 pub fn cosine(one: &[f64], other: &[f64]) -> Option<f64> {
     let product = |one: &[f64], other: &[f64]| -> f64 {
         one.iter().zip(other).map(|(one, other)| one * other).sum()

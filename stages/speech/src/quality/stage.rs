@@ -1,4 +1,4 @@
-//! The stages of the family `quality` that work on one item at a time.
+//! The stages of the family `quality` for single items.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
     ]
 }
 
-/// Why there are no figures of an item.
+/// The reason why an item has no figures.
 enum Trouble {
     /// It is the item's fault.
     Reject(Reject),
@@ -58,7 +58,7 @@ impl From<crate::audio::Fault> for Trouble {
     }
 }
 
-/// Finds the figures of one item.
+/// Computes the figures of one item.
 trait Judge: Send + Sync {
     fn judge(&self, item: &Item, context: &mut dyn Context) -> Result<Output, Trouble>;
 }
@@ -84,7 +84,7 @@ impl<T: Judge> ItemJob for Each<T> {
     }
 }
 
-/// Numbers as fields; what could not be measured is left out.
+/// Numbers as fields; missing measures are left out.
 fn figures<const N: usize>(figures: [(&str, Option<f64>); N]) -> Output {
     let found = figures.into_iter().filter_map(|(name, value)| Some((name, value?)));
     let finite = found.filter(|(_, value)| value.is_finite());

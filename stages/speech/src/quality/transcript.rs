@@ -1,15 +1,15 @@
-//! What a recogniser heard against what was to be said.
+//! Compares the transcript of a recogniser with the expected text.
 
 use unicode_normalization::char::is_combining_mark;
 
 use super::edits::{Edits, edits};
 use crate::text::normalize::{self, normalize};
 
-/// What is no difference between two texts.
+/// Differences between two texts that are ignored.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub text: normalize::Options,
-    /// Whether punctuation counts.
+    /// True if punctuation counts.
     pub punctuation: bool,
 }
 
@@ -37,20 +37,21 @@ impl Unfit {
 /// Time grows with the product of the lengths; this is minutes of speech.
 const LONGEST: usize = 10_000;
 
-/// The edits between the two texts, and what they are counted against.
+/// The edits between the two texts, and the lengths that they are relative to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Errors {
-    /// What was heard, as it was compared.
+    /// The recognised text, in compared form.
     pub heard: String,
     pub characters: Edits,
     pub words: Edits,
-    /// What was to be said, as it was compared, in characters with single spaces, and in words.
+    /// The expected text, in compared form: its length in characters with single spaces, and in
+    /// words.
     pub length: usize,
     pub word_count: usize,
 }
 
 impl Errors {
-    /// Over 1 where more is heard than was to be said.
+    /// Above 1 if more is heard than expected.
     pub fn cer(&self) -> f64 {
         self.characters.total() as f64 / self.length as f64
     }
@@ -60,7 +61,7 @@ impl Errors {
     }
 }
 
-/// Counts the edits from what was to be said to what was heard.
+/// Counts the edits from the expected to the recognised text.
 pub fn errors(wanted: &str, heard: &str, options: &Options) -> Result<Errors, Unfit> {
     let (wanted, heard) = (compared(wanted, options), compared(heard, options));
     let (length, heard_length) = (wanted.chars().count(), heard.chars().count());
@@ -89,14 +90,14 @@ fn compared(text: &str, options: &Options) -> String {
     if options.punctuation {
         return text;
     }
-    // What stands between words parts them, `linja-auto`; an apostrophe is within, `vaa'an`.
+    // Signs between words separate them, `linja-auto`; an apostrophe is part of a word, `vaa'an`.
     let letters = text.chars().filter(|character| *character != '\'');
     let spaced: String =
         letters.map(|character| if is_spoken(character) { character } else { ' ' }).collect();
     spaced.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Letters, digits, and the signs of scripts such as Gujarati that are neither.
+/// Letters, digits, and combining marks of scripts such as Gujarati.
 fn is_spoken(character: char) -> bool {
     let is_joiner = matches!(character, '\u{200C}' | '\u{200D}');
     character.is_alphanumeric() || is_combining_mark(character) || is_joiner
@@ -130,7 +131,7 @@ mod tests {
     #[test]
     fn rates_are_edits_over_what_was_to_be_said() {
         let loose = options(false, Case::Lower);
-        // It takes two letters of 15, and one word of 3.
+        // Two letters of 15, and one word of 3.
         assert_eq!(
             rates("Kissa istuu yxi.", "kissa istuu yksi", &loose),
             Ok((2.0 / 15.0, 1.0 / 3.0))

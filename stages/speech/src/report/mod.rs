@@ -1,4 +1,4 @@
-//! Reports on what a pipeline has made.
+//! Reports on the outputs of a pipeline.
 
 mod stage;
 pub mod summary;

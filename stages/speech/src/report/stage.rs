@@ -21,7 +21,7 @@ fn open(_: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
     Ok(Job::Gather(Box::new(SummaryJob)))
 }
 
-/// JSON up to this size is taken in whole.
+/// JSON up to this size is included completely.
 const MAX_INLINE_BYTES: u64 = 1 << 20;
 
 impl GatherJob for SummaryJob {

@@ -1,4 +1,4 @@
-//! `report.summary`: what the data sets of a pipeline hold, as JSON with sorted keys.
+//! `report.summary`: statistics of the data sets of a pipeline, as JSON with sorted keys.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub struct Table {
     pub rejected: BTreeMap<String, Rejected>,
 }
 
-/// What the values of one field add up to.
+/// The statistics of one field.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Field {
@@ -48,7 +48,7 @@ pub enum Field {
     },
 }
 
-/// Items that were set aside for one reason.
+/// Items that were quarantined for one reason.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Rejected {
     pub count: u64,
@@ -71,7 +71,7 @@ pub enum Entry {
     Json(serde_json::Value),
 }
 
-/// Items named for each reason.
+/// The number of items named for each reason.
 const EXAMPLES: usize = 5;
 
 impl Summary {
@@ -116,7 +116,8 @@ fn field(values: &[&Value]) -> Field {
     }
 }
 
-/// Sorted by the median before they are added, so that the sum does not depend on the order of the items.
+/// Sorted for the median before they are summed, so that the sum does not depend on the order of
+/// the items.
 fn number_field(mut numbers: Vec<f64>, items: u64) -> Field {
     let median = quantile(&mut numbers, 0.5).unwrap_or_default();
     let at = |index: usize| numbers.get(index).copied().unwrap_or_default();

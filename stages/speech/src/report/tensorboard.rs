@@ -46,7 +46,7 @@ impl GatherJob for Listening {
     }
 }
 
-/// A recording as it is shown.
+/// A recording for the event file.
 struct Heard<'a> {
     item: &'a Item,
     name: &'a str,
@@ -80,7 +80,7 @@ impl Heard<'_> {
     }
 }
 
-/// What is said, once for each sentence.
+/// The texts, once for each sentence.
 fn texts(heard: &[Heard<'_>], writer: &mut EventWriter<Vec<u8>>) -> Result<(), FormatError> {
     let said = heard.iter().filter_map(|heard| Some((heard.name, heard.item.fields.text("text")?)));
     let said: std::collections::BTreeMap<&str, &str> = said.collect();

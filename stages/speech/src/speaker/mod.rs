@@ -1,4 +1,4 @@
-//! Speakers of a data set: how much each has said, and which of them to train on.
+//! Speakers of a data set: statistics, and the selection of speakers to train on.
 
 pub mod select;
 mod stage;

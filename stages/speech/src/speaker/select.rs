@@ -2,7 +2,7 @@
 
 use super::stats::{Speaker, UNNAMED};
 
-/// What makes a speaker come first.
+/// The criterion for ranking speakers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum By {
     #[default]
@@ -10,7 +10,7 @@ pub enum By {
     Minutes,
 }
 
-/// Why nobody can be selected.
+/// The reason why no speaker can be selected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelectError {
     #[error("no clip names its speaker; give the corpus a speaker column")]
@@ -21,7 +21,7 @@ pub enum SelectError {
     NoDurations { clips: u64 },
 }
 
-/// Names of the first `top` speakers, the largest first; equals in the order of their names.
+/// Names of the first `top` speakers, the largest first; ties in the order of their names.
 pub fn select(speakers: &[Speaker], by: By, top: usize) -> Result<Vec<String>, SelectError> {
     let mut named: Vec<&Speaker> =
         speakers.iter().filter(|speaker| speaker.speaker != UNNAMED).collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::numbers::quantile;
 
-/// What the statistics look at in an item.
+/// The properties of an item that the statistics use.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Clip<'a> {
     pub speaker: Option<&'a str>,
@@ -14,7 +14,7 @@ pub struct Clip<'a> {
     pub snr: Option<f64>,
 }
 
-/// What one speaker adds up to.
+/// The statistics of one speaker.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Speaker {
     pub speaker: String,
@@ -23,11 +23,11 @@ pub struct Speaker {
     pub characters: u64,
     /// Median over the clips that have one.
     pub median_snr: Option<f64>,
-    /// Clips whose length nobody measured: they are missing in the minutes.
+    /// Clips without a measured length, which the minutes do not include.
     pub clips_without_duration: u64,
 }
 
-/// Name under which clips without a speaker are counted.
+/// The name for clips without a speaker.
 pub const UNNAMED: &str = "";
 
 #[derive(Default)]
@@ -40,7 +40,7 @@ struct Sums {
     without_duration: u64,
 }
 
-/// Adds up the clips by speaker, in the order of the names.
+/// Sums the clips by speaker, in the order of the names.
 pub fn stats<'a>(clips: impl IntoIterator<Item = Clip<'a>>) -> Vec<Speaker> {
     let mut speakers: BTreeMap<&str, Sums> = BTreeMap::new();
     for clip in clips {

@@ -1,17 +1,17 @@
 //! `text.audit`: characters that the target tokenizer does not know, as a table and a gate.
 //!
-//! Tokenizers drop such characters without a word, and the model learns to skip sounds.
+//! Tokenizers silently drop such characters, and the model learns to skip sounds.
 
 use std::collections::BTreeMap;
 
 use super::reader::Reader;
 
-/// What is checked, and what is let through.
+/// The options of the check.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Characters that may be dropped, such as punctuation.
     pub allow: Vec<char>,
-    /// Ids kept for each unknown character.
+    /// The number of ids kept for each unknown character.
     pub examples: usize,
 }
 
@@ -25,23 +25,23 @@ impl Default for Options {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Unknown {
     pub character: char,
-    /// As in `U+0A85`.
+    /// For example `U+0A85`.
     pub code_point: String,
     pub kind: &'static str,
     pub occurrences: u64,
     pub clips: u64,
-    /// The first ids in their order, whatever the order of the clips.
+    /// The first ids in sorted order, independent of the order of the clips.
     pub examples: Vec<String>,
     pub is_allowed: bool,
 }
 
-/// The table of a whole data set; the commonest unknown character first.
+/// The table of a whole data set; the most frequent unknown character first.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Audit {
     pub clips: u64,
     pub characters: u64,
     pub digits: u64,
-    /// Texts in letters of their own, where the model was made for romanised ones.
+    /// Texts in a native script, if the model was made for romanised ones.
     #[serde(skip_serializing_if = "is_nought")]
     pub not_romanised: u64,
     pub unknown: Vec<Unknown>,
@@ -51,7 +51,7 @@ fn is_nought(count: &u64) -> bool {
     *count == 0
 }
 
-/// The gate: what must be settled before a model is trained on the texts.
+/// The gate: problems to solve before a model is trained on the texts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{characters} characters in {occurrences} places are unknown to the tokenizer: {worst}; normalise them away, or `allow` what may be dropped"
@@ -62,7 +62,7 @@ pub struct Gate {
     pub worst: String,
 }
 
-/// Characters named in the message of the gate.
+/// The number of characters named in the message of the gate.
 const NAMED: usize = 5;
 
 #[derive(Default)]
@@ -153,7 +153,7 @@ impl std::fmt::Display for Unknown {
     }
 }
 
-/// What a character is, in a word.
+/// The category of a character.
 fn kind(character: char) -> &'static str {
     match character {
         _ if character.is_control() => "control",

@@ -1,6 +1,6 @@
-//! The tables of `text.normalize`: which characters are written another way, or not at all.
+//! The tables of `text.normalize`: characters that are replaced or removed.
 
-/// What kind of change a character undergoes; each kind can be switched off.
+/// The category of a change; each category can be switched off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -10,12 +10,12 @@ pub enum Kind {
     Space,
     /// Zero-width spaces, soft hyphens, joiners outside the scripts that need them.
     Invisible,
-    /// Controls and the marks that turn the direction of writing.
+    /// Control characters and marks for the direction of writing.
     Control,
     Emoji,
 }
 
-/// Characters written as another string, in the order of their code points.
+/// Replaced characters, in the order of their code points.
 const REPLACED: [(char, &str, Kind); 46] = [
     ('\t', " ", Kind::Space),
     ('\n', " ", Kind::Space),
@@ -65,7 +65,7 @@ const REPLACED: [(char, &str, Kind); 46] = [
     ('\u{FF40}', "'", Kind::Quote),
 ];
 
-/// What a character becomes, if anything else than itself.
+/// The replacement of a character, if it has one.
 pub(super) fn replacement(character: char) -> Option<(&'static str, Kind)> {
     if let Ok(index) = REPLACED.binary_search_by_key(&character, |entry| entry.0) {
         return Some((REPLACED[index].1, REPLACED[index].2));
@@ -84,12 +84,13 @@ pub(super) fn replacement(character: char) -> Option<(&'static str, Kind)> {
     Some(("", kind))
 }
 
-/// The zero-width joiner and non-joiner: part of the spelling in Indic scripts, nothing elsewhere.
+/// The zero-width joiner and non-joiner: part of the spelling in Indic scripts, meaningless
+/// elsewhere.
 pub(super) fn is_joiner(character: char) -> bool {
     matches!(character, '\u{200C}' | '\u{200D}')
 }
 
-/// Devanagari to Sinhala, which share the virama that joiners act upon.
+/// Devanagari to Sinhala, which share the virama that joiners act on.
 pub(super) fn is_indic(character: char) -> bool {
     matches!(character, '\u{0900}'..='\u{0DFF}')
 }

@@ -1,4 +1,4 @@
-//! Transcripts: one written form for what sounds the same, numbers as words, and the check that a
+//! Transcripts: one spelling for each pronunciation, numbers as words, and the check that a
 //! tokenizer knows every character.
 
 pub mod audit;

@@ -1,7 +1,8 @@
-//! `text.normalize`: one written form for texts that sound the same, and a count of each change.
+//! `text.normalize`: one spelling for texts with the same pronunciation, and a count of each
+//! change.
 //!
-//! Applying it twice changes nothing more. What it cannot read out it leaves and counts, for
-//! `text.audit` to stop on: it never guesses.
+//! Applying it twice changes nothing more. Text that it cannot read unambiguously is left and
+//! counted, so that `text.audit` can stop on it.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +11,19 @@ use unicode_normalization::UnicodeNormalization;
 use super::characters::{self, Kind};
 use super::number::{self, Language};
 
-/// What to change.
+/// The options of the normalisation.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub form: Form,
     pub case: Case,
-    /// Kinds of characters that stay as they are.
+    /// Categories of characters that do not change.
     pub keep: Vec<Kind>,
     pub joiners: Joiners,
-    /// Language in which numbers are spelled out; none leaves digits alone.
+    /// The language of spelled-out numbers; None leaves digits alone.
     pub numbers: Option<Language>,
 }
 
-/// The Unicode form of the result: the one that the target tokenizer was made with.
+/// The Unicode form of the result: that of the target tokenizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Form {
     #[default]
@@ -39,10 +40,10 @@ pub enum Case {
     Upper,
 }
 
-/// What happens to the zero-width joiner and non-joiner.
+/// The treatment of the zero-width joiner and non-joiner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Joiners {
-    /// Kept behind a character of an Indic script, removed elsewhere.
+    /// Kept after a character of an Indic script, removed elsewhere.
     #[default]
     Indic,
     Keep,
@@ -61,23 +62,24 @@ impl Default for Options {
     }
 }
 
-/// A text in its normal form and what was done to it.
+/// A text in its normal form, and the changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Normalized {
     pub text: String,
-    /// How often each character was written another way or removed.
+    /// The number of times that each character was replaced or removed.
     pub replaced: BTreeMap<char, u32>,
-    /// Whether the Unicode form differed.
+    /// True if the Unicode form differed.
     pub recomposed: bool,
-    /// Whether letters changed their case.
+    /// True if letters changed their case.
     pub recased: bool,
     pub numbers_spelled: u32,
-    /// Digits that no rule reads without guessing.
+    /// Digits that no rule reads unambiguously.
     pub digits_left: u32,
 }
 
-/// Passes after which a text is certainly in its normal form: each one only undoes what the one
-/// before uncovered, such as a letter that composes once an invisible character is gone.
+/// The number of passes after which a text is certainly in its normal form: each pass only handles
+/// what the previous one uncovered, such as a letter that composes once an invisible character is
+/// removed.
 const MAX_PASSES: usize = 4;
 
 /// Normalises one text.
@@ -216,7 +218,7 @@ mod tests {
         })
     }
 
-    /// Characters that the rules are about, among others.
+    /// Characters that the rules cover, and others.
     const TEXTS: &str = "([a-zäöÅ0-9૦-૯.,:%€₹ ;'-]|klo |\u{308}|[\u{a0}-\u{ff}\u{300}-\u{320}\u{2000}-\u{206f}\u{1f00}-\u{1fff}\u{a80}-\u{aff}]|\\PC|\\pC){0,24}";
 
     proptest! {

@@ -1,4 +1,4 @@
-//! Who is to read the texts: a list of characters, or the tokenizer of a model.
+//! The reader of texts: a list of characters, or the tokenizer of a model.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use super::vocabulary::Vocabulary;
 
 #[derive(Debug, Clone)]
 pub enum Reader {
-    /// With `lower_case`, what it does not know is lower-cased before it is given up.
+    /// With `lower_case`, an unknown character is lower-cased before it is dropped.
     Listed { vocabulary: Vocabulary, lower_case: bool },
-    /// A model of single characters, which reads as it does in training and in synthesis.
+    /// A model of single characters, which reads as in training and in synthesis.
     Model(Box<Tokenizer>),
 }
 
 impl Reader {
-    /// The characters of a text that it drops, and how often.
+    /// The characters of a text that it drops, with their counts.
     pub fn unknown(&self, text: &str) -> BTreeMap<char, u64> {
         let (vocabulary, lower_case) = match self {
             Reader::Listed { vocabulary, lower_case } => (vocabulary, *lower_case),
@@ -35,7 +35,7 @@ impl Reader {
         unknown
     }
 
-    /// Whether it was made for romanised texts, and this one is none.
+    /// Tests if it was made for romanised texts, and this text is not one.
     pub fn needs_uroman(&self, text: &str) -> bool {
         match self {
             Reader::Listed { .. } => false,

@@ -99,7 +99,7 @@ fn notes(normalized: &Normalized, output: &mut Output) {
 }
 
 struct AuditJob {
-    /// None where a model is to tell.
+    /// None if a model determines it.
     reader: Option<Reader>,
     options: audit::Options,
     fails: bool,

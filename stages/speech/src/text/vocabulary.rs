@@ -1,8 +1,8 @@
-//! The characters that a tokenizer knows, read from the forms in which vocabularies come.
+//! The characters that a tokenizer knows, read from common vocabulary formats.
 
 use std::collections::BTreeSet;
 
-/// Characters that a model has a symbol for.
+/// Characters with a symbol in a model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Vocabulary {
     characters: BTreeSet<char>,
@@ -64,14 +64,15 @@ impl Vocabulary {
         self.characters.contains(&character)
     }
 
-    /// With more characters, such as the space that tokenizers write as another symbol.
+    /// Adds characters, such as the space that tokenizers write as another symbol.
     #[must_use]
     pub fn with(mut self, characters: &str) -> Vocabulary {
         self.characters.extend(characters.chars());
         self
     }
 
-    /// How a lower-casing tokenizer sees a character: itself, or its lower-case form if known.
+    /// The lookup of a lower-casing tokenizer: the character itself, or its lower-case form if
+    /// known.
     pub fn knows_lowered(&self, character: char) -> bool {
         self.contains(character) || character.to_lowercase().all(|lower| self.contains(lower))
     }

@@ -1,4 +1,4 @@
-//! The parameters that say how a text is written, as several stages have them.
+//! Parameters for the spelling of texts, shared by several stages.
 
 use stage_core::{Parameters, StageError};
 
@@ -24,7 +24,7 @@ pub(crate) fn case(parameters: &Parameters) -> Result<Case, StageError> {
     }
 }
 
-/// The language in which numbers are spelled out, or none.
+/// The language of spelled-out numbers, or None.
 pub(crate) fn numbers(parameters: &Parameters) -> Result<Option<Language>, StageError> {
     match parameters.text("numbers")? {
         "keep" => Ok(None),

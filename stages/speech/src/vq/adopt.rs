@@ -1,29 +1,29 @@
-//! Whether an array can be the tokens of a recording: its shape, its values and its length.
+//! Checks if an array can be the tokens of a recording: its shape, its values and its length.
 
 use stage_formats::npy::IntArray;
 
-/// The outer sizes of a codec.
+/// The sizes of a codec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Codec {
-    /// Hertz that a recording has when it is encoded.
+    /// The sample rate of its input in hertz.
     pub rate: u64,
-    /// Samples at that rate a frame.
+    /// Samples per frame at that rate.
     pub hop: u64,
     pub codebooks: u64,
-    /// Different tokens of the first codebook.
+    /// The number of entries of the first codebook.
     pub first_entries: u64,
-    /// Different tokens of every other one.
+    /// The number of entries of each other codebook.
     pub entries: u64,
 }
 
-/// How long a recording is, at its own rate.
+/// The length of a recording, at its own rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Length {
     pub samples: u64,
     pub rate: u64,
 }
 
-/// Why an array is not taken for the tokens of a recording.
+/// The reason why an array is not accepted as the tokens of a recording.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
     #[error("the tokens have the shape {shape:?}, not {codebooks} codebooks by frames")]
@@ -50,11 +50,11 @@ impl Mismatch {
     }
 }
 
-/// Tools round the length of what they resample up or down, which moves the end by this much.
+/// Tools round the length of resampled audio up or down, which moves the end by this much.
 const TOLERANCE: u64 = 1;
 
 impl Codec {
-    /// The frames of `tokens`, if they can be those of a recording of this length.
+    /// The number of frames in `tokens`, if they can be those of a recording of this length.
     pub fn check(&self, tokens: &IntArray, length: Length) -> Result<u64, Mismatch> {
         let shape = || Mismatch::Shape { shape: tokens.shape.clone(), codebooks: self.codebooks };
         let found = match tokens.shape[..] {
@@ -69,7 +69,7 @@ impl Codec {
         Ok(found)
     }
 
-    /// How many frames a recording of this length fills, the last of them in part.
+    /// The number of frames of a recording of this length, including the last partial one.
     pub fn frames(&self, length: Length) -> u64 {
         let at_codec = u128::from(length.samples) * u128::from(self.rate);
         let frame = u128::from(length.rate.max(1)) * u128::from(self.hop.max(1));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     /// The published clip_0044 has tokens of 97 frames beside a recording that needs 106: the
-    /// extraction had seen that there were tokens and did not look at them.
+    /// extraction had kept existing tokens unchecked.
     #[test]
     fn tokens_of_another_recording_are_found_by_their_length() {
         let recording = length(118_000);

@@ -1,4 +1,4 @@
-//! Tokens that other tools have made: what can be known of them without the codec.
+//! Tokens from other tools: checks that need no codec.
 
 pub mod adopt;
 mod stage;

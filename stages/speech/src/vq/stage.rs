@@ -22,7 +22,7 @@ pub fn stages() -> Vec<Arc<dyn Stage>> {
 
 struct Adopt {
     codec: Codec,
-    /// Clips whose tokens cannot be adopted go on without any.
+    /// Clips with unusable tokens are passed on without tokens.
     keeps_others: bool,
 }
 
@@ -101,7 +101,7 @@ impl Adopt {
         checked.map_err(|mismatch| Reject::new(mismatch.code(), mismatch.to_string()))
     }
 
-    /// What becomes of a clip whose tokens cannot be adopted.
+    /// The output for a clip with unusable tokens.
     fn other(&self, reject: Reject) -> Result<Output, Reject> {
         if !self.keeps_others {
             return Err(reject);
@@ -112,8 +112,8 @@ impl Adopt {
     }
 }
 
-/// True when these tokens were adopted for another recording of the clip before. Then an equal
-/// length proves nothing.
+/// True if these tokens were adopted for another recording of the clip before. Then an equal length
+/// proves nothing.
 fn is_of_another_recording(
     clip: &str,
     tokens: &Digest,

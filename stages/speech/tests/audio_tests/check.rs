@@ -1,4 +1,4 @@
-//! Measures of signals whose measures are known, and the limits.
+//! Measures of signals with known values, and the limits.
 
 use crate::support::{Noise, Wav, sine, to_pcm};
 use stage_speech::audio::check::{Limits, check};
@@ -18,11 +18,11 @@ fn codes(clip: &Clip, limits: &Limits) -> Vec<&'static str> {
     check(clip, None, limits).failures.iter().map(|failure| failure.rule.code).collect()
 }
 
-/// Amplitudes as in speech: a gamma distribution of shape 0.4 has the heavy tail that
-/// products of independent variables have.
+/// Amplitudes as in speech: a gamma distribution of shape 0.4 has the heavy tail of products of
+/// independent variables.
 fn speech_like(noise: &mut Noise, count: usize) -> Vec<f64> {
     let mut gamma = || loop {
-        // Johnk's way for shapes below 1: exact, and needs nothing but even numbers.
+        // Johnk's method for shapes below 1: exact, and only needs uniform numbers.
         let (u, v) = (noise.uniform().abs(), noise.uniform().abs());
         let (x, y) = (u.powf(1.0 / 0.4), v.powf(1.0 / 0.6));
         if x + y <= 1.0 && x + y > 0.0 {

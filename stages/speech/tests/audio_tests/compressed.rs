@@ -1,4 +1,4 @@
-//! Compressed containers: the tone of the fixtures comes out where it belongs.
+//! Compressed containers: the tone of the fixtures is decoded at its right position.
 
 use stage_speech::audio::decode::{Decoded, Options};
 use stage_speech::audio::sniff::Format;
@@ -33,7 +33,7 @@ fn values(decoded: &Decoded) -> Vec<f64> {
     samples.iter().map(|&sample| f64::from(sample) / 32_768.0).collect()
 }
 
-/// Signal over difference in decibels.
+/// Signal to difference ratio in decibels.
 fn fidelity(found: &[f64], wanted: &[f64]) -> f64 {
     let energy: f64 = wanted.iter().map(|value| value * value).sum();
     let error: f64 = found.iter().zip(wanted).map(|(a, b)| (a - b) * (a - b)).sum();
@@ -58,7 +58,7 @@ fn lossy_formats_are_in_place_to_the_frame_and_as_long_as_their_source() {
         let decoded = read(bytes);
         assert_eq!((decoded.format, decoded.clip.rate), (format, 44_100));
         assert_eq!(decoded.clip.frames(), 35_280, "{format}");
-        // A shift by one frame alone would cost all above 24 dB.
+        // A shift by one frame alone would lose everything above 24 dB.
         let fidelity = fidelity(&values(&decoded), &tone(44_100));
         assert!(fidelity > 25.0, "{format}: {fidelity} dB");
     }
@@ -160,7 +160,7 @@ fn damage_in_the_middle_is_not_passed_over_in_silence() {
     assert!(decode(&bytes, &Options::default()).is_err());
 }
 
-/// Where the first frame of the fixture begins.
+/// The start of the first frame of the fixture.
 const FIRST_FRAME: usize = 108;
 
 #[test]
@@ -173,7 +173,7 @@ fn a_flipped_byte_in_a_flac_of_full_length_is_no_truncation() {
             let options = Options { allow_truncated, ..Options::default() };
             match decode(&bytes, &options) {
                 Err(Fault::Undecodable { .. }) => flipped += 1,
-                // Of the last frame nobody knows whether it was longer.
+                // The true length of the last frame is unknown.
                 Err(Fault::Truncated { .. }) => truncated += 1,
                 Err(fault) => panic!("byte {at}: {fault}"),
                 Ok(decoded) => assert!(allow_truncated, "byte {at}: {:?}", decoded.notes),

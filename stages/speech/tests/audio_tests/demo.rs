@@ -1,4 +1,4 @@
-//! The corpus of the demo is what the demo says it is.
+//! The corpus of the demo matches its description.
 
 use stage_speech::audio::check::{Limits, check};
 use stage_speech::audio::decode;

@@ -1,4 +1,4 @@
-//! Bytes that somebody else made: never a panic, never memory that they ask for.
+//! Bytes from strangers: never a panic, never the memory that they claim.
 
 use crate::support::{Noise, Wav, chunk};
 use proptest::collection::vec;
@@ -14,7 +14,7 @@ thread_local! {
     static LARGEST: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: every call is handed on to the system's allocator unchanged.
+// SAFETY: every call is passed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(layout.size())));
@@ -38,7 +38,7 @@ const FIXTURES: [&[u8]; 6] = [
     include_bytes!("../audio_fixtures/adpcm.wav"),
 ];
 
-/// Room for a decoder's own tables; a lie in a header asks for gigabytes.
+/// Enough for a decoder's own tables; a false header asks for gigabytes.
 const ROOM: usize = 32 << 20;
 
 /// Decodes and checks that no allocation is larger than the input explains.

@@ -1,4 +1,4 @@
-//! Levels after EBU R128, and what holds a clip back from its target.
+//! Levels after EBU R128, and the limits that keep a clip from its target.
 
 use crate::support::{sine, to_pcm};
 use stage_speech::audio::Clip;

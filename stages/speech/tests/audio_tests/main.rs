@@ -1,4 +1,4 @@
-//! The audio functions from outside: one test names one rule.
+//! Tests of the audio functions; each test is one rule.
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 

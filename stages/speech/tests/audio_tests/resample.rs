@@ -12,8 +12,8 @@ fn convert(from: u32, to: u32, samples: &[f64]) -> Vec<f64> {
     Converter::new(from, to).unwrap().convert(samples).unwrap()
 }
 
-/// Amplitude and phase of the tone of `hertz` in the middle of `samples`, where neither
-/// end of the clip reaches, by least squares.
+/// Amplitude and phase of the tone of `hertz` in the middle of `samples`, away from both ends of
+/// the clip, by least squares.
 fn fit(samples: &[f64], rate: u32, hertz: f64) -> (f64, f64) {
     let turn = std::f64::consts::TAU * hertz / f64::from(rate);
     let range = samples.len() / 4..samples.len() * 3 / 4;

@@ -1,4 +1,4 @@
-//! The stages: what a field, a note or a reject of an item becomes.
+//! The stages: the fields, notes and rejects of an item.
 
 use crate::support::{Wav, sine, to_pcm};
 use bytes::Bytes;

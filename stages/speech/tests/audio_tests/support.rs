@@ -1,6 +1,6 @@
 //! WAV files built by hand, byte by byte, so that each test can break one thing.
 
-/// A WAV file to be: every field may lie.
+/// A WAV file to write: every field may be wrong.
 #[derive(Clone)]
 pub struct Wav {
     pub id: &'static [u8; 4],
@@ -10,7 +10,7 @@ pub struct Wav {
     pub byte_rate: Option<u32>,
     pub block: Option<u16>,
     pub bits: u16,
-    /// Bytes behind the 16 of every `fmt ` chunk.
+    /// Bytes after the 16 of every `fmt ` chunk.
     pub extra: Vec<u8>,
     /// Chunks between the header and `fmt `.
     pub before: Vec<u8>,
@@ -108,7 +108,7 @@ pub fn to_pcm(samples: &[f64]) -> Vec<i16> {
     samples.iter().map(|sample| (sample * 32_767.0).round() as i16).collect()
 }
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers that are the same in every run.
 pub struct Noise(pub u64);
 
 impl Noise {
@@ -118,7 +118,7 @@ impl Noise {
         self.0 >> 33
     }
 
-    /// Evenly spread from -1 to 1.
+    /// Uniform from -1 to 1.
     pub fn uniform(&mut self) -> f64 {
         self.next() as f64 / f64::from(1_u32 << 30) - 1.0
     }

@@ -14,7 +14,7 @@ fn pcm(clip: Clip) -> Vec<i16> {
     clip.into_pcm().0
 }
 
-/// The clip between pauses of so many seconds.
+/// The clip between pauses of this length in seconds.
 fn padded(before: f64, behind: f64) -> Clip {
     let clip = speech();
     let rate = clip.rate;

@@ -1,5 +1,5 @@
-//! Sound, odd and damaged WAV files: what is accepted, with which note, and what is
-//! rejected, with which words.
+//! Correct, odd and damaged WAV files: accepted ones with their notes, and rejected ones with their
+//! messages.
 
 use crate::support::{Wav, chunk, extensible};
 use stage_speech::audio::decode::{Decoded, Options};

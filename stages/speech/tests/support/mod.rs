@@ -1,4 +1,4 @@
-//! Runs stages without an engine: blobs in memory, a world that is a map of files.
+//! Runs stages without an engine: blobs in memory, and a world that is a map of files.
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
 
 pub mod models;
@@ -25,7 +25,7 @@ pub struct Bench {
     /// Blobs that are too large for memory: they can be opened but not read.
     pub large: HashMap<Digest, Arc<Zeros>>,
     pub is_stopping: bool,
-    /// Items set aside, by port and place.
+    /// Quarantined items, by port and position.
     pub aside: Vec<(String, usize, Reject)>,
     pub scratch: Option<tempfile::TempDir>,
 }
@@ -57,7 +57,7 @@ pub fn stage(name: &str) -> Arc<dyn Stage> {
     stage_speech::stages().into_iter().find(|stage| stage.kind().name == name).unwrap()
 }
 
-/// The values of a kind as a manifest with these lines would give them.
+/// The parameter values of a kind for these lines of a manifest.
 pub fn parameters(kind: &Kind, written: &[(&str, ParameterValue)]) -> Parameters {
     let preset = |preset: &Preset| match preset {
         Preset::Text(text) => ParameterValue::Text((*text).to_owned()),
@@ -146,7 +146,7 @@ impl Bench {
         job.process(items, self)
     }
 
-    /// Items set aside: port, place and code.
+    /// Quarantined items: port, position and code.
     pub fn set_aside(&self) -> Vec<String> {
         let one = |(port, place, reject): &(String, usize, Reject)| {
             format!("{port} {place} {}", reject.code)

@@ -1,4 +1,4 @@
-//! A small text model in files of both formats, and what importing them gives.
+//! A small text model in files of both formats, and the result of importing them.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub const CONFIG: &str = r#"{"model_type": "dual_ar", "vocab_size": 300, "n_laye
 
 pub type Tensors = BTreeMap<String, Tensor>;
 
-/// The tensors of the small model, whose values tell them apart.
+/// The tensors of the small model, with distinct values.
 pub fn tensors(dtype: Dtype) -> Tensors {
     numbered(dual_ar::Config::parse(CONFIG.as_bytes()).unwrap().tensors(), dtype)
 }
@@ -97,7 +97,7 @@ pub fn config() -> (&'static str, Vec<u8>) {
     ("config.json", CONFIG.into())
 }
 
-/// A tokenizer with so many tokens, some of them special.
+/// A tokenizer with this number of tokens, some of them special.
 pub fn tokenizer(size: usize) -> [(&'static str, Vec<u8>); 2] {
     const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digit = |number: usize| char::from(DIGITS[number]);
@@ -131,7 +131,7 @@ pub fn export(
     Ok(values.iter().map(file).collect())
 }
 
-/// What importing these files gives, as the fields that a later stage gets.
+/// The result of importing these files, as the fields that a later stage gets.
 pub fn stored(bench: &mut Bench, files: &[(&str, Vec<u8>)]) -> Fields {
     let output = import(bench, files, &[]).unwrap();
     model(&output).into_iter().map(|(name, value)| (name, bench.keep_value(value))).collect()

@@ -148,7 +148,7 @@ fn a_stop_ends_the_program() {
     assert!(matches!(stopped, Err(CommandError::Stopped)));
 }
 
-/// The process whose number the command wrote ends: it is no more, or waits to be reaped.
+/// The process with the written number ends: it is gone, or waits to be reaped.
 fn assert_gone(place: &Place) {
     let pid = fs::read_to_string(place.folder().join("pid")).unwrap();
     let runs = || {

@@ -1,4 +1,4 @@
-//! A file as the Parquet reader wants it: read where it asks, never whole.
+//! A file for the Parquet reader: only the requested parts are read.
 
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl ChunkReader for Pages {
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
-        // A damaged file may ask for more than there is memory.
+        // A damaged file may request more than the available memory.
         let end = start.checked_add(length as u64).filter(|end| *end <= self.0.size());
         if end.is_none() {
             let message = format!("{length} bytes at {start} are not in the file");
@@ -36,7 +36,7 @@ impl ChunkReader for Pages {
     }
 }
 
-/// Reads on from a place.
+/// Reads on from a position.
 pub struct From {
     file: Arc<dyn FileParts>,
     at: u64,

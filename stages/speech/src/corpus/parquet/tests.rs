@@ -144,7 +144,7 @@ fn a_declared_column_that_is_not_there_is_an_error_with_the_columns() {
     );
 }
 
-/// Remembers the most that was asked for at once.
+/// Records the largest request.
 struct Asked {
     file: Bytes,
     most: AtomicUsize,
@@ -189,7 +189,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn a_damaged_file_gives_rows_or_an_error(place in 0usize..4000, byte: u8, length in 0usize..4000) {
-        // What the reader's own panics print would drown the test's output.
+        // The messages of the reader's own panics would drown the test's output.
         let mut bytes = file(&clips(), Compression::SNAPPY).to_vec();
         let place = place % bytes.len();
         bytes[place] = byte;

@@ -9,7 +9,7 @@ use super::{Entry, PackError, checked};
 pub struct ArrayShard {
     /// Codebooks by frames of all clips, `.npy`.
     pub tokens: Vec<u8>,
-    /// Where each clip stands in it, JSON.
+    /// The position of each clip in it, JSON.
     pub index: Vec<u8>,
 }
 
@@ -57,7 +57,7 @@ pub fn write(entries: &[Entry], width: Width) -> Result<ArrayShard, PackError> {
     Ok(ArrayShard { tokens, index })
 }
 
-/// Reads a shard back, with every place checked against the array.
+/// Reads a shard back, and checks every position against the array.
 pub fn read(tokens: &[u8], index: &[u8]) -> Result<Vec<Entry>, PackError> {
     let array = npy::read(tokens)?;
     let places: Vec<Place> = serde_json::from_slice(index)

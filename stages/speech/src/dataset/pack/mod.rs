@@ -1,7 +1,7 @@
 //! `dataset.pack`: clips with their tokens in a fixed number of shards.
 //!
-//! A clip's shard is a hash of its id alone, and a shard holds its clips in the order of their
-//! ids, so that a new clip rewrites one shard and nothing else.
+//! A clip's shard is a hash of its id alone, and a shard has its clips in the order of their ids,
+//! so that a new clip rewrites one shard and nothing else.
 
 pub mod arrays;
 pub mod protos;
@@ -20,7 +20,7 @@ pub struct Entry {
     pub codes: IntArray,
 }
 
-/// Why a clip cannot be packed, or a shard not be read.
+/// The reason why a clip cannot be packed, or a shard cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PackError {
     #[error("the tokens of `{id}` have the shape {shape:?}, not codebooks by frames")]
@@ -56,7 +56,7 @@ fn dimensions(entry: &Entry) -> Result<(usize, usize), PackError> {
     }
 }
 
-/// Sorted by id, and all with as many codebooks as the first.
+/// Sorted by id, and all with the same number of codebooks as the first.
 fn checked(entries: &[Entry]) -> Result<Vec<(&Entry, usize, usize)>, PackError> {
     let mut sorted = Vec::with_capacity(entries.len());
     for entry in entries {

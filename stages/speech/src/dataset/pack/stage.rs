@@ -1,5 +1,5 @@
-//! The stage `dataset.pack`: each shard is a part that is kept, so that only shards whose clips
-//! changed are written, and only their tokens read.
+//! The stage `dataset.pack`: each shard is a remembered part, so that only shards with changed
+//! clips are written, and only their tokens read.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ impl GatherJob for Pack {
 }
 
 impl Pack {
-    /// All that decides the bytes of a shard.
+    /// Everything that determines the bytes of a shard.
     fn key(&self, shard: u32, items: &[&Item]) -> Digest {
         let mut sink = HashSink::default();
         let format = match self.format {

@@ -1,7 +1,7 @@
 //! Finnish numbers: cardinals and ordinals in the nominative, decimals, percents, clock times.
 //!
-//! Finnish numerals inflect with their noun. Only the nominative is written, as the digits
-//! themselves do; a number that shows its case (`5:n`) is left.
+//! Finnish numerals inflect with their noun. Only the nominative is written, like the digits
+//! themselves; a number with an explicit case (`5:n`) is left.
 
 use super::token::{Token, first_word, value};
 use super::{Language, Reading, digit_by_digit};
@@ -19,7 +19,7 @@ const UNITS: [&str; 10] = [
     "yhdeksän",
 ];
 
-/// Ordinals inside a longer one; alone, the first two are others.
+/// Ordinals inside a longer one; the first two differ when alone.
 const ORDINAL_UNITS: [&str; 10] = [
     "nollas",
     "yhdes",
@@ -42,7 +42,7 @@ const LARGE: [(u64, &str, &str, &str); 3] = [
 
 const LIMIT: u64 = 1_000_000_000_000_000;
 
-/// Months as they follow the day, which is then an ordinal in the nominative.
+/// Months after the day, which is then an ordinal in the nominative.
 const MONTHS: [&str; 12] = [
     "tammikuuta",
     "helmikuuta",
@@ -170,7 +170,7 @@ pub(super) fn read(token: &Token<'_>) -> Option<Reading> {
     Some(reading)
 }
 
-/// Whether a minus stands before the number; none if something else is glued to it.
+/// The sign before the number; None if something else is attached to it.
 fn sign(token: &Token<'_>) -> Option<(bool, usize)> {
     if !token.is_glued_left() {
         return Some((false, 0));
@@ -180,7 +180,7 @@ fn sign(token: &Token<'_>) -> Option<(bool, usize)> {
     stands_alone.then_some((true, 1))
 }
 
-/// A number and what belongs to it on the right: a unit sign, a compound, or a month.
+/// A number and its right context: a unit sign, a compound, or a month.
 fn with_neighbours(token: &Token<'_>) -> Option<Reading> {
     let (words, amount) = number(&token.plain)?;
     let after = token.after();
@@ -211,20 +211,21 @@ fn with_neighbours(token: &Token<'_>) -> Option<Reading> {
     }
 }
 
-/// A full stop behind a number ends the sentence or makes an ordinal of it.
+/// A full stop after a number ends the sentence or makes it an ordinal.
 fn before_full_stop(words: String, amount: u64, after_stop: &str) -> Option<Reading> {
     let next = after_stop.trim_start();
     if MONTHS.contains(&first_word(next).as_str()) && next.len() < after_stop.len() {
         return Some(Reading { words: ordinal(amount)?, taken_before: 0, taken_after: 1 });
     }
     let ends_text = next.chars().all(|character| "\"').! ?".contains(character));
-    // Kings and school classes are counted low; years and amounts are not.
+    // Kings and school classes have low ordinals; years and amounts have none.
     let ends_sentence =
         amount > 31 && next.len() < after_stop.len() && next.starts_with(char::is_uppercase);
     (ends_text || ends_sentence).then(|| Reading::of(words))
 }
 
-/// An integer, in groups of thousands or not, or a decimal with a comma; the value if an integer.
+/// An integer, with or without groups of thousands, or a decimal with a comma; the value if it is
+/// an integer.
 fn number(plain: &str) -> Option<(String, Option<u64>)> {
     let joined = plain.replace(' ', "");
     if let Some(amount) = value(&joined) {

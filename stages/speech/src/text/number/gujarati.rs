@@ -1,6 +1,6 @@
 //! Gujarati numbers: cardinals to the lakhs of crores, decimals, percents and rupees.
 //!
-//! The numbers below a hundred follow no rule and stand in a table.
+//! The numbers below a hundred are irregular and in a table.
 
 use super::token::{Token, first_word, value};
 use super::{Language, Reading, digit_by_digit};
@@ -112,7 +112,7 @@ const CRORE: u64 = 10_000_000;
 const LAKH: u64 = 100_000;
 const LIMIT: u64 = CRORE * CRORE;
 
-/// Endings that follow the digits directly and that the cardinal takes unchanged.
+/// Endings directly after the digits that do not change the cardinal.
 const ENDINGS: [&str; 12] =
     ["માં", "ના", "ની", "નું", "નો", "નાં", "ને", "થી", "એ", "માંથી", "માંના", "નીં"];
 
@@ -165,7 +165,7 @@ pub(super) fn read(token: &Token<'_>) -> Option<Reading> {
         });
     }
     match after.chars().next() {
-        // The first ordinals are words of their own, so that only case endings join.
+        // The first ordinals are irregular, so only case endings can follow.
         Some(next) if next.is_alphanumeric() => {
             let ending = first_word(after);
             (amount.is_some() && ENDINGS.contains(&ending.as_str())).then(|| Reading::of(words))
@@ -175,7 +175,7 @@ pub(super) fn read(token: &Token<'_>) -> Option<Reading> {
     }
 }
 
-/// A sum with the rupee sign before it.
+/// An amount with the rupee sign before it.
 fn rupees(token: &Token<'_>, words: &str) -> Option<Reading> {
     let before = token.before();
     let bare = before.strip_suffix(' ').unwrap_or(before).strip_suffix('₹')?;
@@ -205,7 +205,7 @@ fn number(plain: &str) -> Option<(String, Option<u64>)> {
     }
 }
 
-/// Digits without the commas, if those stand where lakhs or thousands are cut.
+/// The digits without commas, if the commas separate lakhs or thousands.
 fn without_groups(whole: &str) -> Option<String> {
     let groups: Vec<&str> = whole.split(',').collect();
     let (last, front) = groups.split_last()?;

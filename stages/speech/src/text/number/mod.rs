@@ -1,7 +1,7 @@
-//! Numbers written in digits, spelled out: the parts that the languages share.
+//! Spells out numbers in digits: the common parts of all languages.
 //!
-//! A number is replaced only where its reading does not depend on more than this module looks at.
-//! Everything else (ranges, versions, inflected numbers) keeps its digits and is counted.
+//! A number is replaced only if its reading depends on nothing outside this module. Everything else
+//! (ranges, versions, inflected numbers) keeps its digits and is counted.
 
 mod finnish;
 mod gujarati;
@@ -9,14 +9,14 @@ mod token;
 
 use token::Token;
 
-/// Languages whose numbers can be spelled out.
+/// The supported languages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Language {
     Finnish,
     Gujarati,
 }
 
-/// Replaces the numbers of a text by words; returns how many.
+/// Replaces the numbers of a text by words; returns the number of replacements.
 pub fn spell_out(text: &str, language: Language) -> (String, u32) {
     let mut result = String::with_capacity(text.len());
     let mut count = 0;
@@ -30,7 +30,7 @@ pub fn spell_out(text: &str, language: Language) -> (String, u32) {
         match spelled {
             Some(reading) => {
                 count += 1;
-                // Words never run into what stands before a number, such as a currency sign.
+                // Words are never joined to the text before a number, such as a currency sign.
                 result.truncate(result.len() - reading.taken_before);
                 result.push_str(&reading.words);
                 rest_at = token.end + reading.taken_after;
@@ -45,7 +45,7 @@ pub fn spell_out(text: &str, language: Language) -> (String, u32) {
     (result, count)
 }
 
-/// A cardinal number in words; none beyond what the language's table reaches.
+/// A cardinal number in words; None beyond the language's table.
 pub fn cardinal(number: u64, language: Language) -> Option<String> {
     match language {
         Language::Finnish => finnish::cardinal(number),
@@ -58,7 +58,7 @@ pub fn finnish_ordinal(number: u64) -> Option<String> {
     finnish::ordinal(number)
 }
 
-/// The words of a number, and how many bytes around its digits they stand for as well.
+/// The words of a number, and the number of bytes around its digits that they replace.
 struct Reading {
     words: String,
     taken_before: usize,

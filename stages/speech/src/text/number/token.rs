@@ -1,7 +1,7 @@
-//! Finding what looks like a number, with the text around it.
+//! Finds number tokens, with the text around them.
 
-/// Digits with what is written between them: from the first digit to the last of a run such as
-/// `1 234,5` or `14.30`. Gujarati digits are read like the others.
+/// Digits with the characters between them: from the first digit to the last of a run such as `1
+/// 234,5` or `14.30`. Gujarati digits are read like the others.
 pub(super) struct Token<'a> {
     whole: &'a str,
     pub start: usize,
@@ -10,11 +10,11 @@ pub(super) struct Token<'a> {
     pub plain: String,
 }
 
-/// What may stand between two digits of one token.
+/// Characters allowed between two digits of one token.
 const INNER: [char; 6] = ['.', ',', ':', '-', '/', ' '];
 
 impl<'a> Token<'a> {
-    /// The first token at or behind a byte position.
+    /// The first token at or after a byte position.
     pub fn next(text: &'a str, from: usize) -> Option<Token<'a>> {
         let start = from + text[from..].find(|character| digit(character).is_some())?;
         let mut end = start;
@@ -25,7 +25,7 @@ impl<'a> Token<'a> {
             match digit(character) {
                 Some(value) => plain.push(value),
                 None if INNER.contains(&character) && next_is_digit => {
-                    // A space joins groups of thousands and nothing else.
+                    // A space only joins groups of thousands.
                     if character == ' ' && !is_group(&text[start + index + 1..], &plain) {
                         break;
                     }
@@ -50,7 +50,7 @@ impl<'a> Token<'a> {
         &self.whole[self.end..]
     }
 
-    /// Whether a letter or sign is glued to the left, as in `A4` or `v2`.
+    /// Tests if a letter or sign is attached to the left, as in `A4` or `v2`.
     pub fn is_glued_left(&self) -> bool {
         self.before().chars().next_back().is_some_and(|before| {
             before.is_alphanumeric() || is_mark(before) || "_/.,:-+*#^=\\".contains(before)
@@ -58,7 +58,7 @@ impl<'a> Token<'a> {
     }
 }
 
-/// The value of a number of digits; none for leading zeros, which stand in codes, not in counts.
+/// The value of a number of digits; None for leading zeros, which are codes and not counts.
 pub(super) fn value(digits: &str) -> Option<u64> {
     let is_plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let is_code = digits.len() > 1 && digits.starts_with('0');
@@ -68,7 +68,7 @@ pub(super) fn value(digits: &str) -> Option<u64> {
     digits.parse().ok()
 }
 
-/// The word that text begins with, in lower case.
+/// The first word of a text, in lower case.
 pub(super) fn first_word(text: &str) -> String {
     text.chars()
         .take_while(|character| character.is_alphabetic() || is_mark(*character))
@@ -76,7 +76,7 @@ pub(super) fn first_word(text: &str) -> String {
         .to_lowercase()
 }
 
-/// Vowel signs and the virama of Gujarati, which are part of a word but no letters.
+/// Vowel signs and the virama of Gujarati, which are part of a word but not letters.
 fn is_mark(character: char) -> bool {
     matches!(character, '\u{0A81}'..='\u{0A83}' | '\u{0ABC}'..='\u{0ACD}' | '\u{0300}'..='\u{036F}')
 }
@@ -89,7 +89,7 @@ fn digit(character: char) -> Option<char> {
     }
 }
 
-/// Whether exactly three digits follow, behind one to three digits or a group before them.
+/// Tests if exactly three digits follow, after one to three digits or a group before them.
 fn is_group(after: &str, plain: &str) -> bool {
     let following = after.chars().take_while(|character| digit(*character).is_some()).count();
     let head = plain.rsplit(' ').next().unwrap_or_default();
