@@ -4,7 +4,7 @@
 //! Only `libtorch_cpu` and `libc10` end up as needed libraries: the linker drops what
 //! no symbol asks for, and the worker opens the CUDA part itself when a GPU is wanted.
 //! A run path (not the older, stronger kind) lets `LD_LIBRARY_PATH` point elsewhere.
-// The lint is about what the programs read when they run.
+// The lint is about environment variables at run time.
 #![allow(clippy::disallowed_methods)]
 
 use std::path::Path;
@@ -23,7 +23,7 @@ fn main() {
     compile_shim(Path::new(&folder));
 }
 
-/// The headers lie beside the libraries, in wheels and in archives.
+/// The headers are beside the libraries, in wheels and in archives.
 fn compile_shim(libraries: &Path) {
     let headers = libraries.parent().unwrap_or(libraries).join("include");
     cc::Build::new()

@@ -1,6 +1,7 @@
-//! How much audio a second the Fish codec encodes and decodes: the model of the fixture in the
-//! folder on the command line, on as many threads, or on the GPU of a number behind them. `fish_dac.py` beside this measures the
-//! reference; `tools/bench_codec.sh` runs both.
+//! The speed of encoding and decoding with the Fish codec, in seconds of audio per second: the
+//! model of the fixture in the folder on the command line, on this number of threads, or on the GPU
+//! with the number after it. `fish_dac.py` beside this measures the reference;
+//! `tools/bench_codec.sh` runs both.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods)]
 
 use std::time::Instant;
@@ -9,12 +10,12 @@ use stage_torch::codec::Codec;
 use stage_torch::dac::Dac;
 use tch::Device;
 
-/// Seconds of the clips, and how often all are gone through; the script in Python has the same.
+/// The length of the clips in seconds, and the number of rounds; the same as in the Python script.
 const SECONDS: [f64; 8] = [6.0, 2.5, 4.0, 3.0, 5.0, 3.5, 2.0, 4.5];
 const ROUNDS: usize = 4;
 
 fn main() {
-    // What cargo adds is let pass.
+    // Arguments that cargo adds are ignored.
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     // Nothing to measure: cargo runs benchmarks as tests, too.
     let (folder, threads, gpu) = match words.as_slice() {

@@ -1,7 +1,7 @@
-//! How long the text model of Fish Speech takes for so many frames of speech, with random weights.
+//! The time that the text model of Fish Speech takes for a number of frames, with random weights.
 //! Each line on standard input is a number of sentences to speak at once; the answer is a line with
-//! the seconds that they took. `speech.py` beside this has the original code take turns with it, and
-//! `tools/bench_speech.sh` runs both.
+//! the seconds that they took. `speech.py` beside this has the original code take turns with it,
+//! and `tools/bench_speech.sh` runs both.
 //!
 //!     speech SIZE THREADS FRAMES PROMPT [GPU]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -12,7 +12,7 @@ use stage_torch::dual_ar::{Config, DualAr, Sampling, Seeded, Sentence, Tokens};
 use tch::{Device, Kind};
 
 fn main() {
-    // What cargo adds is let pass.
+    // Arguments that cargo adds are ignored.
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     // Nothing to measure: cargo runs benchmarks as tests, too.
     let [size, threads, frames, prompt, gpu @ ..] = words.as_slice() else { return };
@@ -31,7 +31,7 @@ fn main() {
     }
 }
 
-/// Of the size that `speech.py` has under the same name; bf16 on a GPU.
+/// The same size as in `speech.py` under this name; bf16 on a GPU.
 fn model(size: &str, device: Device) -> DualAr {
     let config = match size {
         "published" => Config::s1_mini().unwrap(),
@@ -53,7 +53,7 @@ fn model(size: &str, device: Device) -> DualAr {
     DualAr::load(config, tokens, weights).unwrap()
 }
 
-/// All sentences have the same length, which their end cannot shorten.
+/// All sentences have the same length; they cannot end early.
 fn seconds(model: &DualAr, sentences: usize, prompt: usize, frames: usize) -> f64 {
     let codebooks = model.config().num_codebooks as usize;
     let text = |at: usize| if at < prompt { at as i32 % 1000 } else { 0 };

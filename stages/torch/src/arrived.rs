@@ -1,5 +1,5 @@
-//! What every reader of a model begins with: something arrived on a port, and is of the family that
-//! it should be of, and has the files that it should have.
+//! The common checks of all model readers: an artifact arrived on a port, belongs to the right
+//! family, and has the required files.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use bytes::Bytes;
 use stage_core::{Blob, Context, Fields, StageError};
 use stage_families::artifact;
 
-/// The models that one reader takes.
+/// The models that a reader accepts.
 pub struct Family {
-    /// As the artifact has it.
+    /// The word in the artifact.
     pub name: &'static str,
-    /// As errors have it.
+    /// The words in error messages.
     pub title: &'static str,
-    /// Where such a model comes from.
+    /// The way to get such a model.
     pub advice: &'static str,
 }
 
@@ -27,7 +27,7 @@ pub struct Arrived<'a> {
 impl<'a> Arrived<'a> {
     /// # Errors
     ///
-    /// When nothing arrived, or something else.
+    /// If nothing or a wrong artifact arrived.
     pub fn on(
         port: &'a str,
         fields: Option<&'a Fields>,
@@ -54,7 +54,7 @@ impl<'a> Arrived<'a> {
         context.read(self.blob(name)?)
     }
 
-    /// The error that it is of no use, and why.
+    /// The error for an unusable artifact, with the reason.
     pub fn refused(&self, why: &str) -> StageError {
         self.family.refusal(self.port, why)
     }

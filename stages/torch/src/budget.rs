@@ -1,5 +1,5 @@
-//! How much is computed at a time: what a batch takes is estimated from its shape, the estimate
-//! is set right by a probe on the device, and a batch that does not fit halves what is planned.
+//! Batch sizes: the memory of a batch is estimated from its shape, a probe on the device corrects
+//! the estimate, and a batch that does not fit halves the planned size.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -9,34 +9,34 @@ use stage_core::{Context, NewValue, Output, StageError};
 
 use crate::error::{TorchError, caught};
 
-/// By how much the memory in use must grow between two batches of a probe before the difference
-/// counts: drivers and allocators hand out memory in blocks.
+/// The growth of used memory between two batches of a probe from which the difference counts:
+/// drivers and allocators hand out memory in blocks.
 const CLEAR: u64 = 64 << 20;
-/// What the largest batch of a probe may take of the memory that batches are planned for.
+/// The share of the planned memory that the largest batch of a probe may use.
 const PROBE_SHARE: u64 = 4;
-/// How far a probe, or what an earlier run met, may correct the estimate: beyond that it was
-/// something else.
+/// The limits of the correction by a probe or an earlier run: beyond them, the cause was something
+/// else.
 const RANGE: (f64, f64) = (0.25, 16.0);
 /// Clips in the batches of a probe.
 const PROBES: [usize; 3] = [1, 4, 16];
 
-/// The name of the corrected estimate among what is remembered.
+/// The key of the corrected estimate among the remembered facts.
 const SCALE: &str = "scale";
 
 type Cost = Box<dyn Fn(usize) -> u64 + Send + Sync>;
 
-/// The memory that batches of clips are planned for.
+/// The memory for batches of clips.
 pub struct Budget {
-    /// About how many bytes a clip of so many frames takes.
+    /// Estimates the bytes of a clip with a number of frames.
     cost: Cost,
     plan: Mutex<Plan>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Plan {
-    /// What a batch may take; unknown means any number, until one did not fit.
+    /// The memory of a batch; None means any size, until one did not fit.
     bytes: Option<u64>,
-    /// Bytes that are taken for each one that was estimated.
+    /// The ratio of used to estimated bytes.
     scale: f64,
 }
 
@@ -45,16 +45,16 @@ impl Budget {
         Budget { cost: Box::new(cost), plan: Mutex::new(Plan { bytes, scale: 1.0 }) }
     }
 
-    /// How many clips, of falling length in frames, fit into one batch. What a batch takes is
-    /// that of its longest clip times their number; a clip alone is always tried.
+    /// The number of clips, in order of falling length in frames, that fit into one batch. A batch
+    /// takes the memory of its longest clip times their number; a single clip is always tried.
     pub fn fitting(&self, frames: &[usize]) -> usize {
         let longest = frames.first().map_or(0, |longest| (self.cost)(*longest)).max(1);
         let fitting = self.planned().map_or(frames.len(), |bytes| (bytes / longest) as usize);
         fitting.min(frames.len()).max(1)
     }
 
-    /// Works on clips of falling length in batches that fit, smaller ones after one did not.
-    /// `work` gives one result for each clip of the range.
+    /// Processes clips in order of falling length in batches that fit, and in smaller ones after
+    /// one did not. `work` returns one result for each clip of the range.
     pub fn in_batches<T>(
         &self,
         frames: &[usize],
@@ -74,8 +74,9 @@ impl Budget {
         Ok(made)
     }
 
-    /// Sets the estimate right by batches of clips of so many frames, growing until the memory
-    /// `used` on the device grows clearly. A batch that does not fit halves what is planned.
+    /// Corrects the estimate with batches of clips of this number of frames, growing until the
+    /// memory `used` on the device grows clearly. A batch that does not fit halves the planned
+    /// size.
     pub fn probe(
         &self,
         frames: usize,
@@ -90,11 +91,11 @@ impl Budget {
                 return;
             }
             match caught(|| work(clips)) {
-                // Whoever worked may have met the lack of memory and settled it.
+                // The worker may have handled the lack of memory already.
                 Ok(()) if self.scale() != scale => return,
                 Ok(()) => {}
                 Err(TorchError::OutOfMemory(_)) => return self.narrow(estimated),
-                // What else is wrong the first batch of real clips will say.
+                // The first batch of real clips will report any other problem.
                 Err(_) => return,
             }
             let Some(now) = used() else { return };
@@ -107,8 +108,8 @@ impl Budget {
         }
     }
 
-    /// Takes up what an earlier run found out, as far as an estimate can be wrong: a moment in which
-    /// others had the memory must not slow all later runs beyond that. False when there is nothing.
+    /// Uses the result of an earlier run, as far as an estimate can be wrong: a moment of other
+    /// memory use must not slow all later runs beyond that. False if there is none.
     pub fn recall(&self, key: &Digest, context: &mut dyn Context) -> Result<bool, StageError> {
         let scale = context.recall(key)?.and_then(|fields| fields.number(SCALE));
         let scale = scale.filter(|scale| scale.is_finite() && *scale > 0.0);
@@ -116,13 +117,13 @@ impl Budget {
         Ok(scale.is_some())
     }
 
-    /// Keeps what was found out for later runs.
+    /// Stores the result for later runs.
     pub fn remember(&self, key: &Digest, context: &mut dyn Context) -> Result<(), StageError> {
         let found = Output::default().with(SCALE, NewValue::Number(self.scale()));
         context.remember(key, found).map(drop)
     }
 
-    /// How many bytes are taken for each one that is estimated.
+    /// The ratio of used to estimated bytes.
     pub fn scale(&self) -> f64 {
         self.plan().scale
     }
@@ -131,13 +132,13 @@ impl Budget {
         *self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The bytes by estimate that a batch may take.
+    /// The estimated bytes that a batch may take.
     fn planned(&self) -> Option<u64> {
         let Plan { bytes, scale } = self.plan();
         bytes.map(|bytes| (bytes as f64 / scale) as u64)
     }
 
-    /// Plans for half of what did not fit.
+    /// Plans for half of the size that did not fit.
     fn narrow(&self, estimated: u64) {
         let half = (estimated / 2).max(1);
         let mut plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
@@ -166,12 +167,12 @@ mod tests {
 
     const TEXT: &str = "CUDA out of memory. Tried to allocate 2.00 GiB";
 
-    /// Ten bytes a frame by estimate.
+    /// An estimate of ten bytes per frame.
     fn budget(bytes: Option<u64>) -> Budget {
         Budget::new(bytes, |frames| frames as u64 * 10)
     }
 
-    /// The sizes of the batches on a device that takes `real` bytes a frame and has `memory`.
+    /// The sizes of the batches on a device that uses `real` bytes per frame and has `memory`.
     fn batches(budget: &Budget, frames: &[usize], real: usize, memory: usize) -> Vec<usize> {
         let mut sizes = Vec::new();
         let work = |range: Range<usize>| {
@@ -196,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_batch_that_does_not_fit_halves_what_is_planned_from_then_on() {
-        // Twenty bytes a frame in truth: a planned batch of eight clips takes twice its room.
+        // Actually twenty bytes per frame: a planned batch of eight clips takes twice its memory.
         for bytes in [Some(800), None] {
             let budget = budget(bytes);
             let frames = [10; 16];
@@ -223,7 +224,7 @@ mod tests {
         assert!(matches!(result, Err(TorchError::OutOfMemory(_))), "{result:?}");
     }
 
-    /// Probes a device on which each frame takes so many MiB, beside some that are always taken.
+    /// Probes a device on which each frame uses this number of MiB, beside some constant use.
     fn probed(budget: &Budget, mebibytes: u64, memory: u64) -> Vec<usize> {
         let peak = std::cell::Cell::new(0);
         let mut tried = Vec::new();

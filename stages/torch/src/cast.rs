@@ -1,8 +1,8 @@
-//! What convolutions compute in while a net is trained in half precision.
+//! The precision of convolutions in half-precision training.
 //!
-//! Weights stay in f32, and so does all that is no convolution: where the numbers meet a mask or
-//! a weight of f32 they become f32 again. libtorch's own way to do this (autocast) can be switched
-//! on from here for fp16 on a GPU only.
+//! Weights stay in f32, and so does everything except convolutions: where a value meets a mask or a
+//! weight of f32 it becomes f32 again. libtorch's own mechanism (autocast) can only be enabled from
+//! here for fp16 on a GPU.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ thread_local! {
     static KIND: Cell<Kind> = const { Cell::new(Kind::Float) };
 }
 
-/// Takes back what was set, also where the work panics.
+/// Restores the previous setting, even after a panic.
 struct Before(Kind);
 
 impl Drop for Before {
@@ -21,13 +21,13 @@ impl Drop for Before {
     }
 }
 
-/// Does work of this thread whose convolutions compute in a kind.
+/// Runs work on this thread with convolutions in a precision.
 pub fn computed_in<T>(kind: Kind, work: impl FnOnce() -> T) -> T {
     let _before = Before(KIND.replace(kind));
     work()
 }
 
-/// As convolutions take it now; the tensor itself where it is so already.
+/// The tensor in the current precision of convolutions; the tensor itself if it has that already.
 pub fn cast(x: &Tensor) -> Tensor {
     x.to_kind(KIND.get())
 }

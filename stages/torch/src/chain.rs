@@ -1,12 +1,12 @@
-//! Backward passes through a chain of blocks that keep only the input of each block, and run
-//! the block again when its turn comes.
+//! Backward passes through a chain of blocks that keep only the input of each block, and recompute
+//! the block when they reach it.
 //!
 //! Everything stays on the calling thread. A block must give the same output each time, so its
 //! dropout is a function of a seed.
 
 use tch::Tensor;
 
-/// One block: from its input to its output, of which the next block makes its own.
+/// One block: from its input to its output, which is the input of the next block.
 pub type Block<'a> = Box<dyn Fn(&Tensor) -> Tensor + 'a>;
 
 pub struct Chain<'a> {
@@ -16,7 +16,7 @@ pub struct Chain<'a> {
 
 /// A forward pass that waits for the gradient of its output.
 pub struct Forward {
-    /// The input of each block that is run again, or of the whole.
+    /// The input of each recomputed block, or of the whole.
     inputs: Vec<Tensor>,
     output: Tensor,
 }
@@ -26,7 +26,7 @@ impl<'a> Chain<'a> {
         Chain { blocks, recompute }
     }
 
-    /// Runs all blocks on `x`, from where gradients go no further back by themselves.
+    /// Runs all blocks on `x`, which is detached from earlier operations.
     pub fn forward(&self, x: &Tensor) -> Forward {
         if self.recompute {
             return self.forward_without_graph(x);
@@ -48,7 +48,8 @@ impl<'a> Chain<'a> {
         Forward { inputs, output }
     }
 
-    /// Takes the gradient of the output to that of the input; parameters on the way get theirs.
+    /// Converts the gradient of the output to that of the input; parameters on the way accumulate
+    /// theirs.
     pub fn backward(&self, forward: Forward, gradient: &Tensor) -> Tensor {
         let Forward { mut inputs, output } = forward;
         if !self.recompute {
@@ -76,12 +77,12 @@ impl Forward {
     }
 }
 
-/// The same values as the start of a new graph.
+/// A detached copy with the same values that requires gradients.
 pub fn leaf(x: &Tensor) -> Tensor {
     x.detach().set_requires_grad(true)
 }
 
-/// Sends the gradient of `output` back; gives that of `input`. The derivative of the sum of
+/// Propagates the gradient of `output` back; returns that of `input`. The derivative of the sum of
 /// `output * gradient` by `output` is `gradient` itself, to the bit.
 pub fn derive(input: &Tensor, output: &Tensor, gradient: &Tensor) -> Tensor {
     send_back(output, gradient);
@@ -91,7 +92,7 @@ pub fn derive(input: &Tensor, output: &Tensor, gradient: &Tensor) -> Tensor {
     }
 }
 
-/// Sends the gradient of `output` back to the leaves of its graph.
+/// Propagates the gradient of `output` back to the leaves of its graph.
 pub fn send_back(output: &Tensor, gradient: &Tensor) {
     if output.requires_grad() {
         (output * gradient.detach()).sum(output.kind()).backward();
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
     use crate::layers::dropout;
 
-    /// The gradients of two weights and of the input, with and without running blocks again.
+    /// The gradients of two weights and of the input, with and without recomputing blocks.
     fn gradients(recompute: bool) -> Vec<Tensor> {
         tch::manual_seed(1);
         let options = (Kind::Float, Device::Cpu);

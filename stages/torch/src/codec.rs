@@ -1,16 +1,16 @@
-//! What a codec is: waves to codes and back. Models of any kind stand behind it.
+//! The interface of codecs: waves to codes and back, for models of any kind.
 
 use crate::budget::Budget;
 use crate::error::TorchError;
 
-/// The figures of a codec that those who use its codes must know.
+/// The properties of a codec that users of its codes need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodecFormat {
-    /// Samples a second of the waves.
+    /// Sample rate of the waves.
     pub rate: u32,
-    /// For each codebook, what its codes are below.
+    /// The number of entries of each codebook.
     pub entries: Vec<usize>,
-    /// Samples that one frame of codes stands for.
+    /// Samples per frame of codes.
     pub hop: usize,
 }
 
@@ -22,26 +22,26 @@ pub struct Codes {
     pub values: Vec<u16>,
 }
 
-/// A model that turns waves into codes and codes into waves.
+/// A model that encodes waves to codes and decodes codes to waves.
 ///
 /// A clip's codes depend on the clip alone: not on its batch, nor on padding, nor on threads.
 pub trait Codec: Send + Sync {
     fn format(&self) -> CodecFormat;
 
-    /// How many frames so many samples become.
+    /// The number of frames for this number of samples.
     fn frames(&self, samples: usize) -> usize;
 
-    /// The most samples that a wave may have.
+    /// The longest wave in samples.
     fn longest(&self) -> Option<usize> {
         None
     }
 
-    /// Whether several threads that share it get more done than one.
+    /// Tests if several threads that share it are faster than one.
     fn gains_by_threads(&self) -> bool {
         true
     }
 
-    /// What batches are planned by, where the codec makes some.
+    /// The budget of its batches, if it uses any.
     fn budget(&self) -> Option<&Budget> {
         None
     }
@@ -49,7 +49,7 @@ pub trait Codec: Send + Sync {
     /// The codes of each wave, in order. Waves are mono, at the codec's rate.
     fn encode(&self, waves: &[&[f32]]) -> Result<Vec<Codes>, TorchError>;
 
-    /// A wave of `frames * hop` samples. What a codec leaves open is drawn from the seed.
+    /// A wave of `frames * hop` samples. Free choices of a codec are drawn from the seed.
     fn decode(&self, codes: &Codes, seed: u64) -> Result<Vec<f32>, TorchError>;
 }
 

@@ -1,4 +1,4 @@
-//! Convolutions over columns: [B, C, L], or over planes of which each row is by itself, [B, C, L, P].
+//! Convolutions over columns, [B, C, L], or over planes with independent rows, [B, C, L, P].
 
 use tch::{Kind, Tensor};
 
@@ -9,7 +9,7 @@ use crate::layers::LayerNorm;
 use crate::weight_norm::Kernel;
 use crate::weights::Scope;
 
-/// The sizes of a convolution; with stride one, what comes out is as long as what goes in.
+/// The sizes of a convolution; with stride one, the output is as long as the input.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     inputs: i64,
@@ -44,7 +44,7 @@ impl Shape {
         Shape { has_bias: false, ..self }
     }
 
-    /// Over planes, one column wide.
+    /// For planes, one column wide.
     pub fn flat(self) -> Shape {
         Shape { is_flat: true, ..self }
     }
@@ -74,7 +74,7 @@ impl Conv {
         self.geometry.convolve(&cast(x), &cast(&self.kernel.weight()?), bias.as_ref())
     }
 
-    /// The layer as it is now, made once for several passes, of which it learns nothing.
+    /// The layer with its weight computed once for several passes, without gradients.
     pub fn frozen(&self) -> Result<Conv, TorchError> {
         Ok(Conv {
             kernel: Kernel::Whole(tch::no_grad(|| self.kernel.weight())?.f_detach()?),
@@ -84,7 +84,7 @@ impl Conv {
     }
 }
 
-/// Makes so many columns of each.
+/// Upsampling by this factor.
 #[derive(Debug)]
 pub struct Upsampler {
     kernel: Kernel,
@@ -112,7 +112,7 @@ impl Upsampler {
     }
 }
 
-/// max(x, slope x), for slopes other than the library's own.
+/// max(x, slope x), for slopes other than the library's default.
 #[derive(Clone, Debug)]
 pub struct Leaky(f64);
 
@@ -122,19 +122,19 @@ impl Leaky {
     }
 
     pub fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
-        // The binding of the function itself has no slope. Its derivative has one, and at x is
-        // the function; libtorch derives it as such where the place is held fixed. (A slope as a
-        // tensor would be learned from, which takes five times as long.)
+        // The binding of the function itself has no slope. The binding of its derivative has one,
+        // and at x equals the function; libtorch differentiates it correctly if that point is
+        // constant. (A slope as a tensor would be learned, which takes five times as long.)
         Ok(x.f_detach()?.f_leaky_relu_backward(x, self.0, false)?)
     }
 }
 
-/// A norm over the channels of each column: [B, C, L].
+/// Layer norm over the channels of each column: [B, C, L].
 pub fn over_channels(norm: &LayerNorm, x: &Tensor) -> Tensor {
     norm.forward(&x.transpose(1, 2)).transpose(1, 2)
 }
 
-/// 1 up to each length and 0 behind it: [B, 1, longest].
+/// 1 up to each length and 0 after it: [B, 1, longest].
 pub fn mask(lengths: &[i64], device: tch::Device) -> Tensor {
     let longest = lengths.iter().copied().max().unwrap_or(0);
     let lengths = Tensor::from_slice(lengths).to_device(device).unsqueeze(1);

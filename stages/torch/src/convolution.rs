@@ -1,18 +1,18 @@
-//! Convolutions as this project computes them: the same bits each time, and never in TF32,
-//! whose ten bits turn codes into others and gradients into noise.
+//! Convolutions in this project: the same bits each time, and never in TF32, since its ten bits
+//! change codes and make gradients noisy.
 
 use tch::Tensor;
 
 use crate::error::TorchError;
 
-/// How a kernel moves, for one axis of columns.
+/// The geometry of a kernel along one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     pub stride: i64,
     pub padding: i64,
     pub dilation: i64,
     pub groups: i64,
-    /// Spreads columns instead of gathering them.
+    /// Transposed convolution.
     pub transposed: bool,
 }
 
@@ -23,9 +23,9 @@ impl Default for Geometry {
 }
 
 impl Geometry {
-    /// [B, C, L] to [B, D, length that follows]; the weight is [D, C / groups, K], and
-    /// [C, D, K] where it is transposed. Rows of planes, [B, C, L, P], with a weight of one axis
-    /// of length 1 more, are each taken by themselves.
+    /// [B, C, L] to [B, D, output length]; the weight is [D, C / groups, K], and [C, D, K] if
+    /// transposed. Rows of planes, [B, C, L, P], with a weight of one more axis of length 1, are
+    /// processed independently.
     pub fn convolve(
         self,
         input: &Tensor,

@@ -1,4 +1,4 @@
-//! What can go wrong in this crate, and how libtorch's own errors are read.
+//! Errors of this crate, and the classification of libtorch's own errors.
 
 use std::any::Any;
 use std::io;
@@ -17,16 +17,16 @@ pub enum TorchError {
     OutOfMemory(String),
     #[error("libtorch: {0}")]
     Library(String),
-    /// The bytes of a model are not what they should be.
+    /// The bytes of a model are invalid.
     #[error("the model cannot be used: {0}")]
     Model(String),
-    /// What was handed over cannot be worked on.
+    /// The input cannot be processed.
     #[error("{0}")]
     Input(String),
 }
 
 impl TorchError {
-    /// Sorts a text of libtorch, which keeps no other trace of the kind of an error.
+    /// Classifies a text of libtorch, which has no other information about the type of an error.
     pub fn from_library(text: &str) -> TorchError {
         let short = shorten(text);
         match is_out_of_memory(text) {

@@ -1,8 +1,8 @@
-//! Compares a model with what its reference implementation made of the same inputs.
+//! Compares a model with the results of its reference implementation for the same inputs.
 //!
-//! A fixture is a folder with `fixture.json` ([`Fixture`]) and the files that it names. The
-//! tensors are `input.*`, handed to the model, and `expected.*`, compared with what it gives;
-//! the largest absolute difference of each must stay within its tolerance.
+//! A fixture is a folder with `fixture.json` ([`Fixture`]) and the files that it names. The tensors
+//! are `input.*`, passed to the model, and `expected.*`, compared with its outputs; the largest
+//! absolute difference of each must stay within its tolerance.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,20 +37,20 @@ pub struct Fixture {
     pub weights: String,
     /// The name of the file with inputs and expected outputs.
     pub tensors: String,
-    /// What is compared, by name, and how far it may be off.
+    /// The compared outputs by name, with their tolerances.
     ///
-    /// A name covers what begins with it and a dot as well.
+    /// A name also covers all names that begin with it and a dot.
     pub tolerances: BTreeMap<String, f64>,
-    /// Names that are compared relative to the largest expected value, or to this number where
-    /// that is larger.
+    /// Names that are compared relative to the largest expected value, or to this number if it is
+    /// larger.
     #[serde(default)]
     pub relative: BTreeMap<String, f64>,
-    /// What else the model has to know.
+    /// Further settings of the model.
     #[serde(default)]
     pub settings: serde_json::Value,
 }
 
-/// What else a model has to know, as it takes it.
+/// Further settings, parsed for a model.
 pub fn settings<T: DeserializeOwned>(settings: &serde_json::Value) -> Result<T, TorchError> {
     serde_json::from_value(settings.clone())
         .map_err(|error| TorchError::Input(format!("`settings`: {error}")))
@@ -76,7 +76,7 @@ pub enum Model {
     XttsSound,
 }
 
-/// How far one output is off.
+/// The difference of one output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     pub name: String,
@@ -90,7 +90,7 @@ impl Comparison {
     }
 }
 
-/// Runs the model of a fixture and compares all that it lists.
+/// Runs the model of a fixture and compares all outputs that it lists.
 pub fn check(folder: &Path) -> Result<Vec<Comparison>, TorchError> {
     let fixture: Fixture = serde_json::from_slice(&read(folder, "fixture.json")?)
         .map_err(|error| TorchError::Input(format!("`fixture.json`: {error}")))?;
@@ -156,7 +156,7 @@ pub type Outputs = BTreeMap<String, Tensor>;
 /// The same, each row by row.
 type Values = BTreeMap<String, Vec<f64>>;
 
-/// How a fixture trains.
+/// The training of a fixture.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Steps {
@@ -175,7 +175,7 @@ impl Steps {
     }
 }
 
-/// What a parameter has gathered, noughts where that is nothing.
+/// The accumulated gradient of a parameter, zeros if there is none.
 pub fn gradient_of(parameter: &Tensor) -> Tensor {
     match parameter.grad() {
         gradient if gradient.defined() => gradient,
@@ -228,7 +228,7 @@ fn lora(weights: &[u8], tensors: &SafeTensors) -> Result<Values, TorchError> {
     flat(lora_fixture::outputs(weights, &tokens, &slope)?)
 }
 
-/// The largest difference; no number at all is infinitely far off, and so is another length.
+/// The largest difference; infinite for NaN and for another length.
 fn worst(output: &[f64], expected: &[f64]) -> f64 {
     if output.len() != expected.len() {
         return f64::INFINITY;
@@ -244,7 +244,7 @@ fn largest(expected: &[f64], least: f64) -> f64 {
     expected.iter().map(|value| value.abs()).fold(least, f64::max)
 }
 
-/// Reads a file of the folder itself: a fixture has no business elsewhere.
+/// Reads a file of the folder itself: a fixture must not refer to other folders.
 fn read(folder: &Path, name: &str) -> Result<Vec<u8>, TorchError> {
     if Path::new(name).file_name() != Some(std::ffi::OsStr::new(name)) {
         return Err(TorchError::Input(format!("`{name}` is no plain file name")));

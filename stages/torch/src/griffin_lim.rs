@@ -1,5 +1,5 @@
-//! A wave for given log-mel frames: magnitudes by non-negative least squares, phases by the
-//! fast Griffin-Lim iteration (Perraudin, Balazs, Søndergaard 2013).
+//! A wave for log-mel frames: magnitudes by non-negative least squares, phases by the fast
+//! Griffin-Lim algorithm (Perraudin, Balazs, Søndergaard 2013).
 
 use tch::{Device, Kind, Tensor};
 
@@ -7,23 +7,23 @@ use crate::error::TorchError;
 use crate::mel::{MelShape, hann, slaney_filters, to_vec};
 use crate::random::Random;
 
-/// How often phases are improved where nothing else is asked for.
+/// The default number of phase iterations.
 pub const ROUNDS: usize = 32;
 
-/// Steps of the multiplicative rule from mel bands back to the spectrum.
+/// Iterations of the multiplicative rule from mel bands back to the spectrum.
 const MAGNITUDE_ROUNDS: usize = 30;
 
-/// How far an iteration leans out in the direction of its last step (the paper's alpha).
+/// The acceleration of an iteration (the paper's alpha).
 const MOMENTUM: f64 = 0.99;
 
-/// Log-mel values beyond this would be louder than any wave in [-1, 1] by far.
+/// Log-mel values beyond this would be far louder than any wave in [-1, 1].
 const LOUDEST: f64 = 8.0;
 
 /// Waves are kept below full scale.
 const PEAK: f32 = 0.99;
 
-/// The wave of `frames * hop` samples; `log_mel` is [frames, bands], row by row. The phases
-/// begin at random, from the seed.
+/// The wave of `frames * hop` samples; `log_mel` is [frames, bands], row by row. The phases start
+/// at random, from the seed.
 pub fn wave(
     shape: &MelShape,
     log_mel: &[f32],
@@ -39,7 +39,7 @@ pub fn wave(
     of_magnitude(shape, &magnitude, shape.margin(), rounds, seed)
 }
 
-/// The wave of `frames * hop` samples for magnitudes [frames, bins], where the first window begins
+/// The wave of `frames * hop` samples for magnitudes [frames, bins]; the first window begins
 /// `margin` samples before it.
 pub fn of_magnitude(
     shape: &MelShape,
@@ -81,8 +81,8 @@ fn below_full_scale(mut wave: Vec<f32>) -> Vec<f32> {
     wave
 }
 
-/// A non-negative spectrum [T, bins] with mel bands that come close to the given ones, [T, bands];
-/// the filters are [bins, bands]. The rule of Lee and Seung never leaves the positive numbers.
+/// A non-negative spectrum [T, bins] with mel bands close to the given ones, [T, bands]; the
+/// filters are [bins, bands]. The rule of Lee and Seung keeps values positive.
 pub fn spectrum_of(filters: &Tensor, mel: &Tensor) -> Result<Tensor, TorchError> {
     let wanted = mel.f_matmul(&filters.f_t_copy()?)?; // [T, bins]
     let gram = filters.f_matmul(&filters.f_t_copy()?)?; // [bins, bins]
@@ -100,7 +100,7 @@ struct Transform {
     window: Tensor,
     hop: i64,
     samples: i64,
-    /// What the squared windows add up to at each sample.
+    /// The sum of the squared windows at each sample.
     weight: Tensor,
 }
 
@@ -112,7 +112,7 @@ impl Transform {
         let weight = Tensor::f_zeros([1], (Kind::Float, Device::Cpu))?;
         let mut transform = Transform { frames, window, hop, samples, weight };
         let squares = transform.window.f_square()?.f_unsqueeze(0)?.f_repeat([frames, 1])?;
-        // Only the outer edges, which are cut off in the end, come near to nothing.
+        // Only the outer edges, which are cut off in the end, are near zero.
         transform.weight = transform.overlap(&squares)?.f_clamp_min(1e-2)?;
         Ok(transform)
     }
@@ -127,7 +127,7 @@ impl Transform {
         Ok(self.overlap(&frames.f_mul(&self.window)?)?.f_div(&self.weight)?) // [samples]
     }
 
-    /// Frames laid over one another at their places and added up.
+    /// Overlap-add of frames.
     fn overlap(&self, frames: &Tensor) -> Result<Tensor, TorchError> {
         let width = self.window.numel() as i64;
         let columns = frames.f_reshape([self.frames, width])?.f_t_copy()?.f_unsqueeze(0)?; // [1, window, T]
@@ -170,7 +170,7 @@ mod tests {
         let made = wave(&SHAPE, &frames, ROUNDS, 1).unwrap();
         assert_eq!(made.len(), 63 * 256);
         let again = mel.frames(&made).unwrap();
-        // Bands that are heard at all come within 3 dB on average.
+        // Audible bands are within 3 dB on average.
         let heard: Vec<f32> = frames
             .iter()
             .zip(&again)

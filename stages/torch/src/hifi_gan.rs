@@ -1,5 +1,5 @@
-//! The generator of HiFi-GAN (arXiv 2010.05646), from latents or hidden states to sound, with the
-//! vector of a speaker added before, and where a model has it so, within each upsampling.
+//! The generator of HiFi-GAN (arXiv 2010.05646), from latents or hidden states to a waveform, with
+//! a speaker vector added before, and in some models also after each upsampling.
 
 use tch::Tensor;
 
@@ -7,10 +7,10 @@ use crate::conv::{Conv, Leaky, Shape, Upsampler};
 use crate::error::TorchError;
 use crate::weights::Scope;
 
-/// The samples that the first and the last convolution look at.
+/// The kernel sizes of the first and the last convolution.
 const ENDS: i64 = 7;
 
-/// The sizes, and the names that modules have in the files of a family.
+/// The sizes, and the names of modules in the files of a family.
 #[derive(Clone, Debug)]
 pub struct HifiGanConfig<'a> {
     pub inputs: i64,
@@ -19,11 +19,11 @@ pub struct HifiGanConfig<'a> {
     pub upsample_kernels: &'a [i64],
     pub resblock_kernels: &'a [i64],
     pub resblock_dilations: &'a [Vec<i64>],
-    /// Channels of the vector of a speaker, 0 where there is none.
+    /// Channels of the speaker vector, 0 without one.
     pub speaker_width: i64,
-    /// The module that takes this vector before the first upsampling.
+    /// The module for this vector before the first upsampling.
     pub cond: &'static str,
-    /// The modules that take it after each upsampling, where there are some.
+    /// The modules for it after each upsampling, if there are any.
     pub conds: Option<&'static str>,
     pub upsampler: &'static str,
     pub leaky_slope: f64,
@@ -36,7 +36,7 @@ struct ResidualBlock {
     convs2: Vec<Conv>,
 }
 
-/// An upsampling and the blocks behind it; their mean is taken.
+/// An upsampling layer and its residual blocks; their outputs are averaged.
 #[derive(Debug)]
 struct Stage {
     upsampler: Upsampler,
@@ -54,7 +54,7 @@ pub struct HifiGan {
 }
 
 impl HifiGanConfig<'_> {
-    /// Channels after so many upsamplings.
+    /// Channels after this number of upsampling layers.
     fn channels(&self, steps: usize) -> i64 {
         self.initial_channels >> steps.min(62)
     }
@@ -160,8 +160,8 @@ impl HifiGan {
         })
     }
 
-    /// [B, inputs, T] and [B, speaker width, 1] to waves [B, 1, T * hop] between -1 and 1.
-    /// Nothing is masked: padding sounds.
+    /// [B, inputs, T] and [B, speaker width, 1] to waves [B, 1, T * hop] between -1 and 1. There is
+    /// no mask: padding is audible.
     pub fn forward(
         &self,
         latents: &Tensor,
@@ -174,7 +174,7 @@ impl HifiGan {
         for stage in &self.stages {
             x = stage.forward(&x, speaker, &self.leaky)?;
         }
-        // Here, and only here, the original has its library's slope of 0.01.
+        // Only here, the original uses its library's default slope of 0.01.
         Ok(self.conv_post.forward(&x.leaky_relu())?.tanh())
     }
 }

@@ -1,6 +1,6 @@
 //! K-means on rows of floats: the same rows and seed give the same centres to the bit.
 //!
-//! Distances come from libtorch in blocks of a fixed size; sums are kept here, in double
+//! libtorch computes distances in blocks of a fixed size; sums are computed here, in double
 //! precision and in the order of the rows.
 
 use tch::Tensor;
@@ -8,10 +8,10 @@ use tch::Tensor;
 use crate::error::TorchError;
 use crate::random::Random;
 
-/// Rows whose distances are computed together.
+/// The number of rows per block.
 const BLOCK: usize = 1024;
 
-/// Rows that the first centres are drawn from: the first so many.
+/// The number of rows, from the start, that the first centres are drawn from.
 const SEEDING_ROWS: usize = 4096;
 
 /// Rows of equal width, one after another.
@@ -36,14 +36,14 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Where each row belongs, and how far from its centre it lies (squared).
+/// The centre of each row, and its squared distance.
 pub struct Assignment {
     pub nearest: Vec<usize>,
     pub distance: Vec<f32>,
 }
 
-/// `count` centres for the rows, by k-means++ and at most `rounds` of Lloyd's iteration.
-/// Where there are fewer distinct rows than centres, some centres are the same.
+/// `count` centres for the rows, by k-means++ and at most `rounds` of Lloyd's iteration. With fewer
+/// distinct rows than centres, some centres are equal.
 pub fn fit(
     rows: Rows,
     count: usize,
@@ -87,11 +87,11 @@ pub fn assign(rows: Rows, centres: &[f32]) -> Result<Assignment, TorchError> {
     Ok(assignment)
 }
 
-/// A codebook made ready to find the nearest of its entries.
+/// A codebook prepared for nearest-neighbour search.
 pub struct Lookup {
     entries: Tensor,
-    /// The entries, transposed, times -2: with the lengths added, the part of the squared
-    /// distance that differs from entry to entry.
+    /// The entries, transposed, times -2: plus the squared norms, the part of the squared distance
+    /// that differs between entries.
     products: Tensor,
     lengths: Tensor,
 }
@@ -105,18 +105,19 @@ impl Lookup {
         Ok(Lookup { entries, products, lengths })
     }
 
-    /// For each row the squared distance less the row's own square, and the entry's number.
+    /// For each row the squared distance minus the row's own square, and the entry's index.
     pub fn nearest(&self, rows: &Tensor) -> Result<(Tensor, Tensor), TorchError> {
         Ok(self.lengths.f_addmm(rows, &self.products)?.f_min_dim(1, false)?)
     }
 
-    /// The entries of these numbers, one a row.
+    /// The entries of these indices, one per row.
     pub fn entries(&self, numbers: &Tensor) -> Result<Tensor, TorchError> {
         Ok(self.entries.f_index_select(0, numbers)?)
     }
 }
 
-/// K-means++: each further centre is a row, likelier the farther it is from those chosen.
+/// K-means++: each further centre is a row, with a probability that grows with its distance to the
+/// chosen centres.
 fn seed_centres(rows: Rows, count: usize, random: &mut Random) -> Result<Vec<f32>, TorchError> {
     let table = Tensor::f_from_slice(rows.values)?.f_reshape([-1, rows.width as i64])?;
     let squares = table.f_square()?.f_sum_dim_intlist([1i64].as_slice(), false, None)?;
@@ -140,7 +141,7 @@ fn seed_centres(rows: Rows, count: usize, random: &mut Random) -> Result<Vec<f32
     }
 }
 
-/// A place, with a chance in proportion to its weight.
+/// An index, with a probability proportional to its weight.
 fn draw(weights: &[f32], random: &mut Random) -> usize {
     let total: f64 = weights.iter().map(|weight| f64::from(*weight)).sum();
     let mut left = random.fraction() * total;
@@ -153,8 +154,8 @@ fn draw(weights: &[f32], random: &mut Random) -> usize {
     0
 }
 
-/// Puts each centre into the middle of its rows; one without rows goes to the row that is
-/// worst off, each such row being used once.
+/// Moves each centre to the mean of its rows; a centre without rows moves to the row with the
+/// largest distance, each row at most once.
 fn move_centres(rows: Rows, assignment: &Assignment, centres: &mut [f32]) {
     let width = rows.width;
     let mut sums = vec![0f64; centres.len()];
@@ -176,14 +177,14 @@ fn move_centres(rows: Rows, assignment: &Assignment, centres: &mut [f32]) {
     }
 }
 
-/// The rows that have a distance, farthest first.
+/// The rows with a non-zero distance, farthest first.
 fn by_distance(distance: &[f32]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..distance.len()).filter(|at| distance[*at] > 0.0).collect();
     order.sort_by(|a, b| distance[*b].total_cmp(&distance[*a]).then(a.cmp(b)));
     order
 }
 
-/// What is left of the rows after their nearest centre is taken away.
+/// The residuals of the rows after subtracting their nearest centre.
 pub fn residual(rows: Rows, centres: &[f32], assignment: &Assignment) -> Vec<f32> {
     let mut left = rows.values.to_vec();
     for (row, centre) in left.chunks_mut(rows.width).zip(&assignment.nearest) {

@@ -1,5 +1,4 @@
-//! The small parts that transformers share; their fields are named like the tensors in the
-//! files of the models.
+//! Small layers that transformers share; fields are named like the tensors in model files.
 
 use tch::{Device, Kind, Tensor};
 
@@ -7,17 +6,17 @@ use crate::error::TorchError;
 use crate::random::scramble;
 use crate::weights::Scope;
 
-/// What a forward pass is for: whether dropout acts, and which entries it drops.
+/// The mode of a forward pass: dropout on or off, and its seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
     Evaluate,
-    /// The same seed drops the same entries, so that a pass can be run again.
+    /// The same seed drops the same entries, so that a pass can be recomputed.
     Train {
         seed: u64,
     },
 }
 
-/// y = W x + b, and what an adapter adds.
+/// y = W x + b, plus the output of an adapter.
 #[derive(Debug)]
 pub struct Linear {
     pub weight: Tensor,
@@ -25,8 +24,8 @@ pub struct Linear {
     pub adapter: Option<Adapter>,
 }
 
-/// y = x W + b, and what an adapter adds: a linear layer with its weight stored input first, as
-/// GPT-2 has it.
+/// y = x W + b, plus the output of an adapter: a linear layer with its weight stored as [inputs,
+/// outputs], as in GPT-2.
 #[derive(Debug)]
 pub struct Conv1D {
     /// [inputs, outputs].
@@ -35,20 +34,20 @@ pub struct Conv1D {
     pub adapter: Option<Adapter>,
 }
 
-/// Rows of a table, and what an adapter adds to them.
+/// Rows of a table, plus those of an adapter.
 #[derive(Debug)]
 pub struct Embedding {
     pub weight: Tensor,
     pub adapter: Option<Adapter>,
 }
 
-/// A module that an [`Adapter`] may sit on.
+/// A module that can have an [`Adapter`].
 pub enum Adaptable<'a> {
     Linear(&'a mut Linear),
     Embedding(&'a mut Embedding),
 }
 
-/// A change of low rank: `scaling * B A`, with dropout before A where it adapts a [`Linear`] or a
+/// A low-rank update: `scaling * B A`, with dropout before A if it adapts a [`Linear`] or a
 /// [`Conv1D`].
 #[derive(Debug)]
 pub struct Adapter {
@@ -58,18 +57,19 @@ pub struct Adapter {
     pub b: Tensor,
     pub scaling: f64,
     pub dropout: f64,
-    /// Tells the dropout of one adapter from that of the others in the same pass.
+    /// Separates the dropout of adapters in the same pass.
     pub stream: u64,
 }
 
-/// Divides by the root of the mean square; in single precision, then cast back and weighted.
+/// RMSNorm: divides by the root of the mean square in single precision, then casts back and
+/// multiplies by the weight.
 #[derive(Debug)]
 pub struct RmsNorm {
     pub weight: Tensor,
     pub eps: f64,
 }
 
-/// Brings the numbers of a row to mean 0 and variance 1, then scales and shifts them.
+/// Layer norm: normalises a row to mean 0 and variance 1, then scales and shifts it.
 #[derive(Debug)]
 pub struct LayerNorm {
     pub weight: Tensor,
@@ -77,7 +77,7 @@ pub struct LayerNorm {
     pub eps: f64,
 }
 
-/// The feed-forward part of a block: w2(silu(w1 x) * w3 x).
+/// The feed-forward layer of a block: w2(silu(w1 x) * w3 x).
 #[derive(Debug)]
 pub struct SwiGlu {
     pub w1: Linear,
@@ -85,7 +85,7 @@ pub struct SwiGlu {
     pub w3: Linear,
 }
 
-/// A weight for each channel of a branch.
+/// LayerScale: a weight for each channel of a branch.
 #[derive(Debug)]
 pub struct LayerScale {
     pub gamma: Tensor,
@@ -113,7 +113,7 @@ impl Linear {
 }
 
 impl Linear {
-    /// The layer that gives only some of the outputs; it shares its memory with this one.
+    /// The layer for only some of the outputs; it shares its memory with this one.
     pub fn rows(&self, start: i64, length: i64) -> Linear {
         let narrow = |tensor: &Tensor| tensor.narrow(0, start, length);
         let adapter = self.adapter.as_ref().map(|adapter| Adapter {
@@ -145,7 +145,7 @@ impl Embedding {
         Ok(Embedding { weight: scope.take("weight", &[rows, width])?, adapter: None })
     }
 
-    /// Any shape of row numbers; the width is appended to it.
+    /// Any shape of row indices; the width is appended to it.
     pub fn forward(&self, rows: &Tensor) -> Tensor {
         let y = Tensor::embedding(&self.weight, rows, -1, false, false);
         match &self.adapter {
@@ -156,8 +156,8 @@ impl Embedding {
 }
 
 impl Adapter {
-    /// What a linear layer's output changes by. The adapter may be of higher precision than the
-    /// layer; the change is given in the precision of `x`.
+    /// The change of a linear layer's output. The adapter may be of higher precision than the
+    /// layer; the change has the precision of `x`.
     pub fn of_input(&self, x: &Tensor, pass: Pass) -> Tensor {
         let x = match pass {
             Pass::Train { seed } if self.dropout > 0.0 => {
@@ -170,7 +170,7 @@ impl Adapter {
         change.to_kind(x.kind())
     }
 
-    /// What the rows of an embedding change by.
+    /// The change of the rows of an embedding.
     pub fn of_rows(&self, rows: &Tensor) -> Tensor {
         let low = Tensor::embedding(&self.a.tr(), rows, -1, false, false);
         low.linear(&self.b, None::<&Tensor>) * self.scaling
@@ -227,8 +227,8 @@ impl LayerScale {
     }
 }
 
-/// Repeats each of the heads, so that `heads` of keys or values serve more queries:
-/// [B, heads, T, width] to [B, heads * times, T, width].
+/// Repeats each head, so that key or value heads serve more query heads: [B, heads, T, width] to
+/// [B, heads * times, T, width].
 pub fn repeat_heads(x: &Tensor, times: i64) -> Tensor {
     if times == 1 {
         return x.shallow_clone();
@@ -239,16 +239,16 @@ pub fn repeat_heads(x: &Tensor, times: i64) -> Tensor {
     repeated.reshape([batch, heads * times, length, width])
 }
 
-/// Zeroes entries with a probability and scales the rest up. Which ones depends on the seed and
-/// their places only, neither on the device nor on what else draws random numbers.
+/// Dropout: zeroes entries with a probability and scales the rest. The mask depends only on the
+/// seed and the positions, neither on the device nor on other random numbers.
 pub fn dropout(x: &Tensor, probability: f64, seed: u64) -> Tensor {
     let width = x.size().last().copied().unwrap_or(1).max(1);
     let keep = keep(x.numel() as i64 / width, width, probability, seed, x.device());
     x * keep.view(x.size().as_slice()).to_kind(x.kind()) / (1.0 - probability)
 }
 
-/// True where an entry stays: [rows, columns]. A number of the row and one of the column are
-/// mixed in 32 bits, which is cheap next to the matrix products around it.
+/// True for entries that stay: [rows, columns]. A number of the row and one of the column are mixed
+/// in 32 bits, which is cheap compared with the matrix products around it.
 fn keep(rows: i64, columns: i64, probability: f64, seed: u64, device: Device) -> Tensor {
     let numbers = |count: i64, seed: u64| {
         let draw = |at: i64| scramble(seed.wrapping_add(at as u64)) as i32;

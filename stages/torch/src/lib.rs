@@ -1,7 +1,7 @@
 //! Models on libtorch and the stages that use them; the only user of tch.
 //!
-//! A model is a codec behind [`codec::Codec`]. The worker program serves the stages to the
-//! engine over a pipe, so that `throstle` itself never links libtorch.
+//! The worker program serves the stages to the engine over a pipe, so that `throstle` itself never
+//! links libtorch.
 
 mod arrived;
 pub mod autoregressive;

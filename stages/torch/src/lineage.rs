@@ -1,4 +1,4 @@
-//! Where a model or a set of adapters comes from, as it travels in the artifact.
+//! The lineage of a model or a set of adapters, stored in its artifact.
 
 use cache::Digest;
 use serde::{Deserialize, Serialize};
@@ -6,19 +6,19 @@ use stage_core::key::{HashSink, Sink};
 use stage_core::{Fields, StageError};
 use stage_families::artifact;
 
-/// Of a model. Fields that others have put there are let pass.
+/// The lineage of a model. Unknown fields are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelLineage {
     /// The stage kind that made it.
     #[serde(default)]
     pub made_by: String,
-    /// The digest of the model that it was made from.
+    /// The digest of the model that it was derived from.
     #[serde(default)]
     pub base: Option<String>,
-    /// The digest of the model that training went on from on other data, where it did.
+    /// The digest of the parent that training on other data continued from, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// Whether all began with random weights, so that it need not know how to speak.
+    /// True if all weights began at random, so that the model may be unable to speak.
     #[serde(default)]
     pub random: bool,
     /// The digests of the adapters that were merged into it, oldest first.
@@ -26,27 +26,27 @@ pub struct ModelLineage {
     pub adapters: Vec<String>,
 }
 
-/// Of adapters.
+/// The lineage of adapters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AdapterLineage {
-    /// The digest of the model that they were trained on, and only fit.
+    /// The digest of the model that they were trained on, the only one that they fit.
     pub base: String,
     pub rank: i64,
     pub alpha: f64,
     pub modules: Vec<String>,
-    /// The digest of the adapters that training went on from.
+    /// The digest of the adapters that training continued from.
     pub parent: Option<String>,
 }
 
 impl ModelLineage {
     pub fn of(model: &Fields) -> ModelLineage {
         let text = model.text(artifact::LINEAGE).unwrap_or_default();
-        // A model without a lineage is one whose past is not known.
+        // A model without a lineage has an unknown past.
         serde_json::from_str(text).unwrap_or_default()
     }
 
-    /// That of a model made from another one.
+    /// The lineage of a derived model.
     pub fn from(base: &Fields, made_by: &str) -> ModelLineage {
         let before = ModelLineage::of(base);
         let base = Some(digest(base).to_string());
@@ -59,7 +59,7 @@ impl AdapterLineage {
         AdapterLineage::read(adapters, artifact::LORA)
     }
 
-    /// Of adapters of a family.
+    /// The lineage of adapters of a family.
     pub fn read(adapters: &Fields, family: &str) -> Result<AdapterLineage, StageError> {
         let maker = if family == artifact::LORA { "fish.lora" } else { "xtts.lora" };
         let not_adapters = |why: String| {
@@ -93,8 +93,8 @@ impl AdapterLineage {
     }
 }
 
-/// The content of a model or of adapters: configuration and tensors. What else the artifact
-/// tells of them does not count.
+/// The digest of the content of a model or of adapters: configuration and tensors, without other
+/// fields of the artifact.
 pub fn digest(fields: &Fields) -> Digest {
     let mut sink = HashSink::default();
     if let Some(config) = fields.blob(artifact::CONFIG) {

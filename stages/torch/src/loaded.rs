@@ -1,4 +1,4 @@
-//! The models that sentences are spoken with: one for all, or a checkpoint for each.
+//! The models for synthesis: one for all sentences, or a checkpoint for each.
 //!
 //! One is in memory at a time; the engine hands out the sentences of a checkpoint together.
 
@@ -8,7 +8,7 @@ use cache::Digest;
 use stage_core::{Blob, Context, Fields, StageError};
 use stage_formats::checkpoint;
 
-/// A tensor must not be shared by threads, hence the lock.
+/// Tensors must not be shared by threads, hence the lock.
 pub struct Loaded<M>(Mutex<Option<(Option<Digest>, M)>>);
 
 impl<M> Default for Loaded<M> {
@@ -18,12 +18,12 @@ impl<M> Default for Loaded<M> {
 }
 
 impl<M> Loaded<M> {
-    /// Does something with the model of these weights, or with that of no weights of its own; it
-    /// is loaded unless it was the last one.
+    /// Calls a function with the model of these weights, or with the default model; it is loaded
+    /// unless it was the last one.
     ///
     /// # Errors
     ///
-    /// [`StageError::Unable`] when there is no such model: other sentences would fare no better.
+    /// [`StageError::Unable`] if there is no such model: other sentences would fail too.
     pub fn with<R>(
         &self,
         weights: Option<&Blob>,
@@ -42,7 +42,7 @@ impl<M> Loaded<M> {
     }
 }
 
-/// The model or the adapters in the weights that a sentence brings.
+/// The model or the adapters in the weights of a sentence.
 pub fn brought(
     weights: Option<&Blob>,
     context: &mut dyn Context,
@@ -51,7 +51,7 @@ pub fn brought(
     Ok(Some(checkpoint::read(&context.read(blob)?)?))
 }
 
-/// An error that is not about one sentence.
+/// An error that concerns more than one sentence.
 fn for_all(error: StageError) -> StageError {
     match error {
         StageError::Failed { message, help } => StageError::Unable { message, help },

@@ -1,4 +1,4 @@
-//! The device that a worker computes on, and how many threads it may use.
+//! The device of a worker, and its number of threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,21 +11,21 @@ use tch::{Cuda, Device};
 use crate::threads::one_thread;
 use crate::train::precision::DeviceFacts;
 
-/// The release of libtorch that this was built with.
+/// The release of libtorch at build time.
 pub const LIBTORCH: &str = env!("THROSTLE_LIBTORCH");
 
-/// Models with fewer parameters are computed on one thread of the CPU: to share products that
-/// small among threads costs more than it saves, and many times more where others want the cores.
+/// Models with fewer parameters run on one thread of the CPU: sharing such small products among
+/// threads costs more than it saves, and many times more on busy cores.
 const SHARED: i64 = 50_000_000;
 
-/// What the stages of a worker share.
+/// The state that the stages of a worker share.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
     threads: Arc<AtomicUsize>,
 }
 
 impl Machine {
-    /// Makes ready to work on a device: `cpu`, `cuda` or `cuda:1`.
+    /// Prepares a device: `cpu`, `cuda` or `cuda:1`.
     pub fn prepare(&self, device: &str, threads: u32) -> Result<(), StageError> {
         self.threads.store(threads as usize, Ordering::Relaxed);
         self.open(device)?;
@@ -33,7 +33,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Makes ready to work on one more device.
+    /// Prepares one more device.
     pub fn open(&self, name: &str) -> Result<Device, StageError> {
         let device = parse_device(name)?;
         if let Device::Cuda(number) = device {
@@ -42,7 +42,7 @@ impl Machine {
         Ok(device)
     }
 
-    /// What the choice of a precision depends on.
+    /// The facts that determine the choice of a precision.
     pub fn facts(&self, name: &str) -> DeviceFacts {
         let cpu = DeviceFacts { name: name.to_owned(), compute_capability: None };
         match parse_device(name) {
@@ -51,8 +51,8 @@ impl Machine {
         }
     }
 
-    /// Lets libtorch use all threads, shared out among so many replicas of a model, until the
-    /// result is dropped; a model of few parameters stays on one.
+    /// Lets libtorch use all threads, divided among this number of replicas of a model, until the
+    /// result is dropped; a small model stays on one.
     pub fn share_threads(&self, parameters: i64, replicas: usize) -> Option<SharedThreads> {
         (parameters >= SHARED).then(|| {
             tch::set_num_threads((self.threads() / replicas.max(1)).max(1) as i32);
@@ -60,13 +60,13 @@ impl Machine {
         })
     }
 
-    /// How many clips may be worked on at a time.
+    /// The number of clips that may be processed at a time.
     pub fn threads(&self) -> usize {
         self.threads.load(Ordering::Relaxed).max(1)
     }
 }
 
-/// While it is there, libtorch computes on several threads.
+/// While this lives, libtorch uses several threads.
 pub struct SharedThreads(());
 
 impl Drop for SharedThreads {
@@ -75,7 +75,7 @@ impl Drop for SharedThreads {
     }
 }
 
-/// The device of a name; none means the CPU.
+/// The device with this name; an empty name means the CPU.
 pub fn parse_device(name: &str) -> Result<Device, StageError> {
     let number = match name {
         "" | "cpu" => return Ok(Device::Cpu),
@@ -86,15 +86,15 @@ pub fn parse_device(name: &str) -> Result<Device, StageError> {
     number.map(|number| Device::Cuda(usize::from(number))).ok_or_else(unknown)
 }
 
-/// Makes ready to compute on a GPU.
+/// Prepares a GPU.
 pub fn open_gpu(number: usize) -> Result<(), StageError> {
     open_cuda()?;
     check_cuda(number)
 }
 
-/// Loads the CUDA part of libtorch, which registers itself. The worker is not linked with it,
-/// so that one program serves machines with and without a GPU; it has to come before the
-/// first use of a GPU.
+/// Loads the CUDA part of libtorch, which registers itself. The worker is not linked with it, so
+/// that one program serves machines with and without a GPU; it must be loaded before the first use
+/// of a GPU.
 fn open_cuda() -> Result<(), StageError> {
     let flags = libc::RTLD_NOW | libc::RTLD_GLOBAL;
     // SAFETY: the name is a constant that ends in NUL, and the library's initialisers are those
@@ -134,13 +134,13 @@ fn check_cuda(number: usize) -> Result<(), StageError> {
     Ok(())
 }
 
-/// What `throstle-torch check` prints.
+/// The output of `throstle-torch check`.
 #[derive(Debug, Serialize)]
 pub struct Report {
     pub program: String,
     pub libtorch: &'static str,
     pub devices: Vec<DeviceReport>,
-    /// Why a GPU that may be there cannot be used.
+    /// The reason why a GPU that may be present cannot be used.
     pub cuda_error: Option<String>,
 }
 
@@ -153,7 +153,7 @@ pub struct DeviceReport {
     pub driver: Option<String>,
 }
 
-/// Looks at the machine the way a run would: computes on the CPU and opens the GPU.
+/// Checks the machine as a run would use it: computes on the CPU and opens the GPU.
 pub fn report(program: &str) -> Report {
     let mut devices = vec![cpu_report()];
     let listed = list_gpus();
@@ -188,20 +188,20 @@ fn cpu_report() -> DeviceReport {
     }
 }
 
-/// What is free of the memory of a device, where that can be found out.
+/// The free memory of a device, if it can be determined.
 pub fn free_memory(device: Device) -> Option<u64> {
     let Device::Cuda(number) = device else { return cpu_report().memory_free };
     let name = format!("cuda:{number}");
     list_gpus().into_iter().find(|gpu| gpu.name == name)?.memory_free
 }
 
-/// The GPUs as the driver's own program lists them.
+/// The GPUs listed by `nvidia-smi`.
 fn list_gpus() -> Vec<DeviceReport> {
     let text = ask_driver("index,name,memory.total,memory.free,driver_version");
     text.lines().filter_map(parse_gpu).collect()
 }
 
-/// What the driver's own program says of each GPU, a line each; nothing where there is none.
+/// A query to `nvidia-smi`, one line per GPU; empty without the program.
 fn ask_driver(what: &str) -> String {
     let output = std::process::Command::new("nvidia-smi")
         .args([&format!("--query-gpu={what}"), "--format=csv,noheader,nounits"])
@@ -210,7 +210,7 @@ fn ask_driver(what: &str) -> String {
     String::from_utf8_lossy(&text.unwrap_or_default()).into_owned()
 }
 
-/// How much memory of a GPU is taken, by everybody on it.
+/// The used memory of a GPU, by all processes.
 pub fn gpu_memory_used(number: usize) -> Option<u64> {
     let text = ask_driver("index,memory.used");
     text.lines().filter_map(parse_memory).find(|(index, _)| *index == number).map(|(_, used)| used)

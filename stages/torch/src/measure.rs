@@ -1,55 +1,54 @@
-//! What tells a good synthesis from a bad one without listening: how long it is against what its
-//! text would take, and whether it fades.
+//! Automatic signs of a bad synthesis: its duration relative to its text, and fading.
 
-/// The level of a piece of audio is measured over so much of it.
+/// The length of the windows for measuring levels, in seconds.
 const PIECE_SECONDS: f64 = 0.1;
 
-/// Pieces so far below the loudest one are pauses.
+/// Windows this far below the loudest one are pauses.
 const GATE_DECIBEL: f64 = 40.0;
 
-/// How fast a language is spoken.
+/// The speaking rate of a language.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     pub characters_per_second: f64,
 }
 
 impl Pace {
-    /// At least half a second: a word alone is spoken slowly.
+    /// At least half a second: a single word is spoken slowly.
     pub fn seconds(&self, text: &str) -> f64 {
         (text.trim().chars().count() as f64 / self.characters_per_second).max(0.5)
     }
 }
 
-/// How long texts are expected to take, and may.
+/// The expected and allowed durations of texts.
 #[derive(Clone, Copy, Debug)]
 pub struct Expectation {
     pub pace: Pace,
     pub frames_per_second: f64,
-    /// A sentence does not end before so many times its expected length.
+    /// A sentence does not end before this multiple of its expected duration.
     pub least: f64,
-    /// A sentence is cut at so many times its expected length.
+    /// A sentence is cut off at this multiple of its expected duration.
     pub limit: f64,
-    /// No sentence is longer.
+    /// The limit for all sentences.
     pub max_frames: Option<usize>,
 }
 
 impl Expectation {
-    /// Where a sentence is cut.
+    /// The frame at which a sentence is cut off.
     pub fn limit(&self, text: &str) -> usize {
         let frames =
             (self.pace.seconds(text) * self.limit * self.frames_per_second).ceil().max(1.0);
         (frames as usize).min(self.max_frames.unwrap_or(usize::MAX))
     }
 
-    /// Before which frame a sentence does not end.
+    /// The frame before which a sentence does not end.
     pub fn least(&self, text: &str) -> usize {
         let frames = (self.pace.seconds(text) * self.least * self.frames_per_second).floor();
         (frames as usize).min(self.limit(text))
     }
 }
 
-/// How much louder audio gets, in dB a second: the slope of the line through the levels of all
-/// pieces that are no pauses. 0 where there are too few of them.
+/// The trend of the loudness in dB per second: the slope of the regression line through the levels
+/// of all windows except pauses. 0 if there are too few of them.
 pub fn loudness_slope(samples: &[f32], rate: u32) -> f64 {
     let length = (f64::from(rate) * PIECE_SECONDS) as usize;
     let levels: Vec<f64> = samples.chunks_exact(length.max(1)).map(level).collect();
@@ -65,7 +64,7 @@ fn level(piece: &[f32]) -> f64 {
     10.0 * (power / piece.len() as f64).log10()
 }
 
-/// Of the line with the least squared distance.
+/// The slope of the least-squares line.
 fn slope(points: &[(f64, f64)]) -> f64 {
     let count = points.len().max(1) as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;

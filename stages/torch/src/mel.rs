@@ -1,9 +1,9 @@
-//! Log-mel frames of a wave, computed so that a frame's bits depend on its clip alone.
+//! Log-mel frames of a wave; the bits of a frame depend on its clip alone.
 //!
-//! Frame `t` is centred on the middle of samples `[t * hop, (t + 1) * hop)`. A clip has as many
-//! frames as hops were begun: the last, short hop is filled up with silence, and so is what the
-//! window reaches beyond both ends. Matrix products may round differently for another number of
-//! rows; hence all work is done in tiles of [`TILE`] frames that start at the clip's beginning.
+//! Frame `t` is centred on the middle of samples `[t * hop, (t + 1) * hop)`. The last, partial hop
+//! of a clip is padded with silence, and so are windows that reach beyond both ends. Matrix
+//! products may round differently for another number of rows; hence all work is done in tiles of
+//! [`TILE`] frames that start at the clip's beginning.
 
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
@@ -13,7 +13,7 @@ use crate::error::TorchError;
 /// Frames that are computed together.
 pub const TILE: usize = 64;
 
-/// Amplitudes below this are taken for it before the logarithm (the value of the VITS family).
+/// The floor of amplitudes before the logarithm (the value of the VITS family).
 pub const FLOOR: f64 = 1e-5;
 
 /// The figures of the analysis.
@@ -22,7 +22,7 @@ pub const FLOOR: f64 = 1e-5;
 pub struct MelShape {
     /// Samples a second.
     pub rate: u32,
-    /// Samples under the Hann window, and points of the transform.
+    /// The length of the Hann window, and the FFT size.
     pub window: usize,
     /// Samples from frame to frame.
     pub hop: usize,
@@ -36,7 +36,7 @@ impl MelShape {
         MelShape { rate, window: 1024, hop: 256, bands: 80 }
     }
 
-    /// For linear spectrograms, whose bands nobody looks at.
+    /// For linear spectrograms, without mel bands.
     pub fn linear(rate: i64, window: i64, hop: i64) -> MelShape {
         let size = |size: i64| usize::try_from(size).unwrap_or(0);
         MelShape { rate: rate as u32, window: size(window), hop: size(hop), bands: 4 }
@@ -46,12 +46,12 @@ impl MelShape {
         samples.div_ceil(self.hop)
     }
 
-    /// Points of the spectrum of a real signal.
+    /// The number of bins of the spectrum of a real signal.
     pub fn bins(&self) -> usize {
         self.window / 2 + 1
     }
 
-    /// Samples that the first window reaches before the wave begins.
+    /// The part of the first window before the wave begins, in samples.
     pub fn margin(&self) -> usize {
         (self.window - self.hop) / 2
     }
@@ -108,7 +108,7 @@ impl Mel {
         Ok(mel.f_clamp_min(FLOOR)?.f_log()?)
     }
 
-    /// The samples that a tile's windows cover, silence where the wave is not.
+    /// The samples of a tile's windows, silence outside the wave.
     fn stretch(&self, wave: &[f32], tile: usize) -> Vec<f32> {
         let MelShape { window, hop, .. } = self.shape;
         let mut stretch = vec![0f32; (TILE - 1) * hop + window];
@@ -165,8 +165,8 @@ pub fn htk_filters((bins, bands): (usize, usize), nyquist: f64, highest: f64) ->
     triangles(bins, nyquist, &edges)
 }
 
-/// Filters of unit area that rise from one edge to the next and fall to the one behind it:
-/// [bins, bands].
+/// Filters of unit area that rise from one edge to the next and fall to the following one: [bins,
+/// bands].
 fn triangles(bins: usize, nyquist: f64, edges: &[f64]) -> Vec<f32> {
     let bands = edges.len().saturating_sub(2);
     let mut filters = vec![0f32; bins * bands];
@@ -187,7 +187,7 @@ fn triangles(bins: usize, nyquist: f64, edges: &[f64]) -> Vec<f32> {
 const HTK_MEL: f64 = 2595.0;
 const HTK_HERTZ: f64 = 700.0;
 
-// Slaney's scale: straight below 1 kHz at 3 mel per 200 Hz, logarithmic above.
+// Slaney's scale: linear below 1 kHz at 3 mel per 200 Hz, logarithmic above.
 const STRAIGHT: f64 = 200.0 / 3.0;
 const BEND_HERTZ: f64 = 1000.0;
 const BEND_MEL: f64 = BEND_HERTZ / STRAIGHT;
@@ -240,7 +240,7 @@ mod tests {
         let frames = mel().frames(&tone(16_000, 1000.0)).unwrap();
         let row = &frames[30 * 80..31 * 80];
         let loudest = (0..80).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap();
-        // 80 bands over 45.2 mel (0 to 8 kHz); 1 kHz lies at 15 mel, in the 26th or 27th.
+        // 80 bands over 45.2 mel (0 to 8 kHz); 1 kHz is at 15 mel, in the 26th or 27th.
         assert!((25..=26).contains(&loudest), "{loudest}");
     }
 

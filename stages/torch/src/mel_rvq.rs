@@ -1,11 +1,11 @@
-//! The embedded codec `mel-rvq`: residual k-means over log-mel frames, fitted on the corpus.
+//! The built-in codec `mel-rvq`: residual k-means over log-mel frames, fitted on the corpus.
 //!
-//! It makes the whole pipeline work on any machine with nothing to download. A frame is coded
-//! by its nearest entry in the first codebook, what is left of it by the second, and so on;
-//! decoding adds the entries up and finds a wave for the frames (`griffin_lim`).
+//! It makes the whole pipeline work on any machine with nothing to download. The nearest entry of
+//! the first codebook encodes a frame, that of the second the residual, and so on; decoding adds
+//! the entries and computes a wave for the frames (`griffin_lim`).
 //!
-//! All is computed on the CPU: codes must not depend on the device, and the model is so small
-//! that a GPU would mostly wait.
+//! Everything runs on the CPU: codes must not depend on the device, and the model is so small that
+//! a GPU would mostly wait.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ use crate::kmeans::Lookup;
 use crate::mel::{Mel, MelShape, TILE};
 use crate::threads::{one_thread, spread};
 
-/// What stands under `config` in the file of a model.
+/// The JSON under `config` in the file of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -30,7 +30,7 @@ pub struct Config {
     pub entries: usize,
 }
 
-/// The name of the format; another one is refused.
+/// The name of the format; others are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Model {
     #[serde(rename = "mel-rvq-1")]
@@ -65,7 +65,7 @@ impl Config {
 #[derive(Clone, Debug, PartialEq)]
 pub struct MelRvq {
     pub(crate) config: Config,
-    /// What every frame has taken away first: [bands].
+    /// The mean frame, which is subtracted first: [bands].
     pub(crate) mean: Vec<f32>,
     /// [codebooks, entries, bands].
     pub(crate) codebooks: Vec<f32>,
@@ -79,13 +79,13 @@ impl MelRvq {
         MelRvq { config, mean, codebooks, threads: 1, rounds }
     }
 
-    /// How many clips are encoded at a time.
+    /// The number of clips that are encoded at a time.
     pub fn with_threads(mut self, threads: usize) -> MelRvq {
         self.threads = threads.max(1);
         self
     }
 
-    /// How often decoding improves the phases.
+    /// The number of phase iterations of decoding.
     pub fn with_rounds(mut self, rounds: usize) -> MelRvq {
         self.rounds = rounds;
         self
@@ -107,7 +107,7 @@ impl MelRvq {
             ("mean", TensorView::new(Dtype::F32, vec![mel.bands], &mean).map_err(unusable)?),
         ];
         let config = serde_json::to_string(&self.config).map_err(unusable)?;
-        // One entry only: the order of several would differ from time to time.
+        // One entry only: the order of several would vary.
         let metadata = HashMap::from([("config".to_owned(), config)]);
         serialize(tensors, Some(metadata)).map_err(unusable)
     }
@@ -122,7 +122,7 @@ impl MelRvq {
         Ok(MelRvq::from_parts(config, mean, codebooks))
     }
 
-    /// The config of such a file; its tables are not looked at.
+    /// The config of such a file; its tables are not read.
     pub fn read_config(bytes: &[u8]) -> Result<Config, TorchError> {
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(unusable)?;
         let config = header.metadata().as_ref().and_then(|metadata| metadata.get("config"));
@@ -132,7 +132,7 @@ impl MelRvq {
         Ok(config)
     }
 
-    /// The log-mel frames that codes stand for, row by row: [frames, bands].
+    /// The log-mel frames of codes, row by row: [frames, bands].
     pub fn frames_of(&self, codes: &Codes) -> Result<Vec<f32>, TorchError> {
         codes.check(&self.format())?;
         let bands = self.config.mel.bands;
@@ -224,7 +224,7 @@ impl Encoder {
     }
 }
 
-/// Refuses what no codec can make sense of.
+/// Refuses waves that no codec can encode.
 pub(crate) fn check_wave(wave: &[f32]) -> Result<(), TorchError> {
     if wave.is_empty() {
         return Err(TorchError::Input("the audio has no samples".into()));

@@ -1,9 +1,9 @@
-//! Fits a [`MelRvq`] on a corpus: draws frames, then one codebook after the other.
+//! Fits a [`MelRvq`] on a corpus: draws frames, then fits one codebook after the other.
 //!
-//! Which frames are drawn depends on the clips' content and the seed only: every frame of the
-//! corpus gets a rank by hashing its clip's digest and its place, and the lowest ranks win. So
-//! the order of clips, their names and repeated clips do not matter, and one more clip changes
-//! the draw by its own share.
+//! The drawn frames depend on the clips' content and the seed only: every frame of the corpus gets
+//! a rank by hashing its clip's digest and its index, and the lowest ranks win. So the order of
+//! clips, their names and repeated clips do not matter, and one more clip changes the draw only by
+//! its own share.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::mel_rvq::{Config, MelRvq, check_wave};
 use crate::random::{Random, scramble};
 use crate::threads::one_thread;
 
-/// Rounds of Lloyd's iteration a codebook; more change the error by well under one per cent.
+/// Rounds of Lloyd's iteration per codebook; more change the error by well under one per cent.
 const ROUNDS: usize = 12;
 
 /// The frames drawn so far.
@@ -25,7 +25,7 @@ pub struct Draw {
     frames: BTreeMap<Rank, Vec<f32>>,
 }
 
-/// The rank of a frame, its clip, its place in the clip.
+/// The rank of a frame, its clip, its index in the clip.
 type Rank = (u64, [u8; 32], usize);
 
 impl Draw {
@@ -36,7 +36,7 @@ impl Draw {
         Ok(Draw { mel, seed, limit: limit.max(1), frames: BTreeMap::new() })
     }
 
-    /// Takes a clip into account; `digest` stands for its content.
+    /// Adds a clip; `digest` is that of its content.
     pub fn add(&mut self, digest: &[u8; 32], wave: &[f32]) -> Result<(), TorchError> {
         check_wave(wave)?;
         let frames = self.mel.shape().frames(wave.len());
@@ -66,7 +66,7 @@ impl Draw {
         }
     }
 
-    /// The drawn frames, by rank: in an order that has nothing to do with that of the clips.
+    /// The drawn frames, by rank: an order unrelated to that of the clips.
     pub fn frames(self) -> Vec<f32> {
         self.frames.into_values().flatten().collect()
     }
@@ -80,14 +80,14 @@ fn rank(seed: u64, digest: &[u8; 32], frame: usize) -> Rank {
     (scramble(hash ^ frame as u64), *digest, frame)
 }
 
-/// A fitted codec, and the mean square of what is left of a value after each codebook.
+/// A fitted codec, and the mean square of the residual of a value after each codebook.
 pub struct Fitted {
     pub model: MelRvq,
     pub errors: Vec<f64>,
 }
 
-/// Fits the codebooks on frames. `step` is told the number of codebooks that are done, and
-/// ends the work by an error.
+/// Fits the codebooks on frames. `step` is called with the number of finished codebooks, and ends
+/// the work by an error.
 pub fn fit<E: From<TorchError>>(
     config: Config,
     frames: &[f32],

@@ -14,14 +14,14 @@ pub fn write(codes: &Codes) -> Result<Vec<u8>, TorchError> {
     write_as(codes, Width::U16)
 }
 
-/// Integers of another width, for tools that want it.
+/// Integers of another width, for other tools.
 pub fn write_as(codes: &Codes, width: Width) -> Result<Vec<u8>, TorchError> {
     let shape = vec![codes.codebooks as u64, codes.frames as u64];
     let values = codes.values.iter().map(|code| i64::from(*code)).collect();
     npy::write(&IntArray { shape, values }, width).map_err(refused)
 }
 
-/// Integers of any width, so that tokens of other tools can be used as well.
+/// Integers of any width, so that tokens of other tools can be used too.
 pub fn read(bytes: &[u8]) -> Result<Codes, TorchError> {
     let array = npy::read(bytes).map_err(refused)?;
     let [codebooks, frames] = array.shape[..] else {

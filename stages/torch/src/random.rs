@@ -1,6 +1,6 @@
 //! Random numbers that are the same everywhere, for ever: SplitMix64.
 //!
-//! libtorch's generator depends on the device and its release; what enters a key must not.
+//! libtorch's generator depends on the device and its release; inputs of a key must not.
 
 use std::f64::consts::TAU;
 
@@ -21,12 +21,12 @@ impl Random {
         scramble(self.0)
     }
 
-    /// Evenly in [0, 1).
+    /// Uniform in [0, 1).
     pub fn fraction(&mut self) -> f64 {
         (self.draw() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A tensor of normally distributed numbers around nought, by Box and Muller's method.
+    /// A tensor of normally distributed numbers with mean zero, by the Box-Muller method.
     pub fn normal(&mut self, shape: &[i64], deviation: f64) -> Result<Tensor, TorchError> {
         let count = shape.iter().product::<i64>() as usize;
         let mut values = Vec::with_capacity(count + 1);

@@ -6,14 +6,14 @@ use tch::{Device, Kind, Tensor};
 #[derive(Debug)]
 pub struct Rope(Tensor);
 
-/// The part of the table for the positions of one forward pass: [T, 1, width / 2], or
-/// [B, T, 1, width / 2] where each row has its own.
+/// The part of the table for the positions of one forward pass: [T, 1, width / 2], or [B, T, 1,
+/// width / 2] if each row has its own.
 #[derive(Debug)]
 pub struct Rotary(Tensor);
 
 impl Rope {
-    /// Sine and cosine are rounded to bf16, as the models were trained, whatever the precision
-    /// of the rest.
+    /// Sine and cosine are rounded to bf16, as in training of the models, in any precision of the
+    /// rest.
     pub fn new(positions: i64, width: i64, base: f64, device: Device) -> Rope {
         let options = (Kind::Float, Device::Cpu);
         let exponents = Tensor::arange_start_step(0, width, 2, options) / width as f64;
@@ -28,12 +28,12 @@ impl Rope {
         self.0.size()[0]
     }
 
-    /// Those of `length` positions in a row.
+    /// The rows of `length` consecutive positions.
     pub fn range(&self, start: i64, length: i64) -> Rotary {
         Rotary(self.0.narrow(0, start, length).unsqueeze(1))
     }
 
-    /// Those of any positions: `[T]` or `[B, T]`.
+    /// The rows of any positions: `[T]` or `[B, T]`.
     pub fn at(&self, positions: &Tensor) -> Rotary {
         let mut shape = positions.size();
         shape.extend([1, self.0.size()[1]]);
@@ -42,7 +42,7 @@ impl Rope {
 }
 
 impl Rotary {
-    /// Of rows that were cut from the table of a batch: see [`table`](Self::table).
+    /// From rows of the table of a batch: see [`table`](Self::table).
     pub fn of(table: Tensor) -> Rotary {
         Rotary(table)
     }

@@ -1,4 +1,4 @@
-//! The functions of libtorch that its bindings leave out: see `shim/shim.cpp`.
+//! The functions of libtorch that its bindings lack: see `shim/shim.cpp`.
 
 use std::ffi::{CStr, c_char};
 
@@ -29,7 +29,7 @@ unsafe extern "C" {
     ) -> *mut c_char;
 }
 
-/// The kernels that scaled dot product attention may choose from.
+/// The kernels that scaled dot product attention may select from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttentionKernels {
     pub flash: bool,
@@ -63,7 +63,7 @@ pub fn set_tf32(allowed: bool) -> Result<(), TorchError> {
     outcome(unsafe { throstle_set_tf32(allowed) })
 }
 
-/// Whether matrix products of this process may use TF32.
+/// Tests if matrix products of this process may use TF32.
 pub fn tf32() -> bool {
     // SAFETY: the function reads a flag.
     unsafe { throstle_tf32() }
@@ -77,7 +77,7 @@ pub fn set_attention(kernels: AttentionKernels) -> Result<(), TorchError> {
 }
 
 /// One AdamW update in one pass over memory. `steps` is the number of this update, the same for all
-/// parameters. Gradients are divided by `scale` where there is one, in place.
+/// parameters. Gradients are divided by `scale` in place, if there is one.
 pub fn fused_adamw(
     tensors: &FusedTensors<'_>,
     steps: &Tensor,
@@ -119,7 +119,7 @@ fn outcome(message: *mut c_char) -> Result<(), TorchError> {
     if message.is_null() {
         return Ok(());
     }
-    // SAFETY: a message that is not null ends in NUL and is ours to release, once.
+    // SAFETY: a message that is not null ends in NUL and must be released once, here.
     let text = unsafe {
         let text = CStr::from_ptr(message).to_string_lossy().into_owned();
         throstle_free(message);

@@ -1,4 +1,4 @@
-//! Tensors between libtorch and the store: each one a blob of its own.
+//! Tensors between libtorch and the store: each is a separate blob.
 
 use bytes::Bytes;
 use stage_core::{Blob, Context, Fields, StageError};
@@ -15,7 +15,7 @@ impl From<FormatError> for TorchError {
     }
 }
 
-/// Types that both sides have.
+/// The types that both sides have.
 const TYPES: [(Kind, Dtype); 10] = [
     (Kind::Double, Dtype::F64),
     (Kind::Float, Dtype::F32),
@@ -29,7 +29,7 @@ const TYPES: [(Kind, Dtype); 10] = [
     (Kind::Bool, Dtype::Bool),
 ];
 
-/// The bytes that a tensor is stored as; the same tensor gives the same bytes.
+/// The stored bytes of a tensor; the same tensor gives the same bytes.
 pub fn encode(tensor: &Tensor) -> Result<Vec<u8>, TorchError> {
     let kind = tensor.kind();
     let dtype = TYPES.iter().find(|(own, _)| *own == kind).map(|(_, dtype)| *dtype);

@@ -1,4 +1,4 @@
-//! What the tests of stages need in place of an engine.
+//! The replacement of an engine for tests of stages.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,28 +10,28 @@ use stage_core::{Blob, Context, Fields, Item, NewValue, Output, Reject, StageErr
 
 use crate::wave;
 
-/// Keeps blobs in memory and counts what it is told.
+/// Keeps blobs in memory and records reports.
 #[derive(Default)]
 pub struct Bench {
     blobs: HashMap<Digest, Bytes>,
     memos: HashMap<Digest, Fields>,
     pub progress: Vec<(u64, u64)>,
     pub reads: usize,
-    /// All that were made, the newest last.
+    /// All checkpoints, the newest last.
     pub checkpoints: Vec<Fields>,
-    /// The progress when they were made.
+    /// The progress of each checkpoint.
     pub saved_at: Vec<(u64, u64)>,
-    /// What training goes on from.
+    /// The parent that training continues from.
     pub parent: Option<Fields>,
     /// The courses that trainings have reported.
     pub courses: Vec<Course>,
-    /// By step, in the order in which they were told.
+    /// By step, in the order of the reports.
     pub metrics: Vec<(u64, BTreeMap<String, f64>)>,
-    /// Asks to stop after so many looks.
+    /// Requests a stop after this number of questions.
     pub stop_after: Option<usize>,
-    /// Items set aside, by port and place.
+    /// Quarantined items, by port and position.
     pub aside: Vec<(String, usize, Reject)>,
-    /// Nothing may be set aside.
+    /// Nothing may be quarantined.
     pub allows_none: bool,
     scratch: Option<tempfile::TempDir>,
 }
@@ -43,7 +43,7 @@ impl Bench {
         Blob { digest, size: bytes.len() as u64, kind: kind.into() }
     }
 
-    /// Keeps what was made and gives it the form of fields, as the engine does.
+    /// Stores outputs as fields, as the engine does.
     pub fn keep_all(&mut self, output: Output) -> Fields {
         let values = output.values.into_iter().map(|(name, value)| {
             let value = match value {

@@ -1,7 +1,7 @@
-//! Work on many clips by several threads, each with libtorch on one thread of its own.
+//! Work on many clips by several threads, each with libtorch on a single thread.
 //!
-//! A matrix product may round differently when another number of threads shares it, so the
-//! clips are spread over threads and never the work within a clip.
+//! A matrix product may round differently when another number of threads shares it, so the clips
+//! are distributed over threads and never the work within a clip.
 
 use std::thread::Builder;
 
@@ -14,8 +14,8 @@ pub fn one_thread() {
     }
 }
 
-/// Calls `work` once a thread, with the places (of `count`) that are its share; the results
-/// come back in the order of the places.
+/// Calls `work` once per thread, with its share of the indices (of `count`); the results are in the
+/// order of the indices.
 pub fn spread<O: Send>(
     threads: usize,
     count: usize,

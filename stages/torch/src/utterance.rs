@@ -1,4 +1,4 @@
-//! Sentences that are spoken, by whichever model: their audio and what tells it from a bad one.
+//! Synthesised sentences of any model: their audio and quality signs.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::measure::{Pace, loudness_slope};
 use crate::random::scramble;
 use crate::wave;
 
-/// What came of a sentence.
+/// The result of a sentence.
 pub type Said = Result<Output, Reject>;
 
 pub struct Utterance<'a> {
@@ -23,13 +23,12 @@ pub struct Utterance<'a> {
     pub rate: u32,
     pub frames: usize,
     pub pace: Pace,
-    /// The time that it took, as its share of a batch.
+    /// Its share of the time of a batch.
     pub work: Duration,
 }
 
 impl Utterance<'_> {
-    /// `audio`, `frames`, `seconds`, `duration_ratio` and `loudness_slope`; what it took is in the
-    /// notes.
+    /// `audio`, `frames`, `seconds`, `duration_ratio` and `loudness_slope`; times are in the notes.
     pub fn output(&self) -> Result<Output, TorchError> {
         let seconds = self.samples.len() as f64 / f64::from(self.rate);
         let audio = wave::write(self.rate, self.samples)
@@ -48,7 +47,7 @@ impl Utterance<'_> {
     }
 }
 
-/// Speaks one sentence after the other; `speak` gets each with the weights that it brings.
+/// Synthesises one sentence after the other; `speak` gets each with its own weights.
 pub fn speak_each(
     items: &[Item],
     context: &mut dyn Context,
@@ -64,8 +63,8 @@ pub fn speak_each(
     Ok(said)
 }
 
-/// Speaks sentences that bring the same weights together. `speak` gets them with these weights, and
-/// gives what came of each.
+/// Synthesises sentences with the same weights together. `speak` gets them with these weights, and
+/// returns the result of each.
 pub fn speak_batches(
     items: &[Item],
     context: &mut dyn Context,
@@ -83,7 +82,7 @@ pub fn speak_batches(
     Ok(said)
 }
 
-/// The items that follow each other with the same weights.
+/// Runs of successive items with the same weights.
 fn runs(items: &[Item]) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for (at, item) in items.iter().enumerate() {
@@ -100,7 +99,7 @@ fn weights(item: &Item) -> Option<&Blob> {
     item.fields.blob(WEIGHTS).map(|blob| &**blob)
 }
 
-/// A sentence's own random numbers: the same for the same text, whatever else is spoken.
+/// A sentence's own random numbers: the same for the same text, independent of other sentences.
 pub fn sentence_seed(seed: u64, text: &str) -> u64 {
     scramble(scramble(seed) ^ Digest::of(text.as_bytes()).start())
 }

@@ -1,4 +1,4 @@
-//! Waves as they travel between stages: mono WAV of 16 bits, in memory.
+//! Waves as blobs: mono WAV of 16 bits, in memory.
 
 use std::io::Cursor;
 
@@ -17,7 +17,7 @@ pub struct Wave {
     pub samples: Vec<f32>,
 }
 
-/// Reads what `audio.resample` and its like write, and refuses all else with advice.
+/// Reads outputs of `audio.resample` and similar stages, and refuses others with advice.
 pub fn read(bytes: &[u8]) -> Result<Wave, Reject> {
     let damaged = |error: hound::Error| {
         let advice = "put `audio.decode` or `audio.resample` before this stage";
@@ -43,7 +43,7 @@ pub fn read(bytes: &[u8]) -> Result<Wave, Reject> {
     Ok(Wave { rate: sample_rate, samples })
 }
 
-/// The WAV file of a wave; samples beyond full scale are cut.
+/// The WAV file of a wave; samples beyond full scale are clipped.
 pub fn write(rate: u32, samples: &[f32]) -> Result<Vec<u8>, hound::Error> {
     let spec = WavSpec {
         channels: 1,

@@ -1,4 +1,4 @@
-//! Weights of convolutions as they are trained: whole, or as length and direction.
+//! Weights of convolutions in training: plain, or as magnitude and direction.
 
 use stage_formats::weight_norm::{ANY, DIRECTION, LENGTH, WHOLE, length_of};
 use tch::Tensor;
@@ -6,7 +6,7 @@ use tch::Tensor;
 use crate::error::TorchError;
 use crate::weights::{Scope, Weights};
 
-/// A weight, or the pair that it is made of anew in each pass.
+/// A weight, or a pair that it is computed from in each pass.
 #[derive(Debug)]
 pub enum Kernel {
     Whole(Tensor),
@@ -14,7 +14,7 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// In whichever of the two forms the tensors are.
+    /// In either of the two forms of the tensors.
     pub fn load(scope: &mut Scope, shape: &[i64]) -> Result<Kernel, TorchError> {
         if !scope.contains(LENGTH) {
             return Ok(Kernel::Whole(scope.take(WHOLE, shape)?));
@@ -31,8 +31,8 @@ impl Kernel {
     }
 }
 
-/// Makes whole weights of the pairs whose weight is to be folded; what has no partner stays. A
-/// direction without length gives noughts.
+/// Removes weight norm from selected weights; tensors without a partner do not change. A zero
+/// direction gives zeros.
 pub fn fold(mut weights: Weights, is_folded: impl Fn(&str) -> bool) -> Result<Weights, TorchError> {
     let modules = weights.names().filter_map(|name| name.strip_suffix(LENGTH));
     let modules = modules.filter(|module| weights.contains(&format!("{module}{DIRECTION}")));
@@ -53,7 +53,7 @@ pub fn fold(mut weights: Weights, is_folded: impl Fn(&str) -> bool) -> Result<We
     Ok(weights)
 }
 
-/// Makes pairs of the whole weights that are to be split: the direction is the weight itself.
+/// Applies weight norm to selected weights: the direction is the weight itself.
 pub fn split(mut weights: Weights, is_split: impl Fn(&str) -> bool) -> Result<Weights, TorchError> {
     let names: Vec<String> =
         weights.names().filter(|name| is_split(name)).map(str::to_owned).collect();
@@ -69,7 +69,7 @@ pub fn split(mut weights: Weights, is_split: impl Fn(&str) -> bool) -> Result<We
     Ok(weights)
 }
 
-/// The length of each filter, in the shape of `length_of`.
+/// The norm of each filter, in the shape of `length_of`.
 fn norm(weight: &Tensor) -> Result<Tensor, TorchError> {
     let axes: Vec<i64> = (1..weight.dim() as i64).collect();
     Ok(weight.f_square()?.f_sum_dim_intlist(axes, true, weight.kind())?.f_sqrt()?)

@@ -1,4 +1,4 @@
-//! The tensors of a model by their names in its file, handed over one by one while it is built.
+//! The tensors of a model by their names in its file, taken one by one while it is built.
 
 use std::collections::BTreeMap;
 
@@ -48,14 +48,14 @@ impl Weights {
         self.0.remove(name)
     }
 
-    /// Compares with what a model needs; all that is missing, unknown or of another shape is
-    /// told at once.
+    /// Compares with the tensors that a model needs; reports all missing, unknown and misshapen
+    /// ones at once.
     pub fn check(&self, expected: &[Expected]) -> Result<(), TorchError> {
         let found = self.iter().map(|(name, tensor)| (name, tensor.size())).collect();
         shapes::compare(&found, expected).map_err(TorchError::Model)
     }
 
-    /// Hands a tensor over; it must be there in this shape.
+    /// Takes a tensor, which must exist in this shape.
     pub fn take(&mut self, name: &str, shape: &[i64]) -> Result<Tensor, TorchError> {
         let tensor = self.0.remove(name);
         let tensor =
@@ -69,12 +69,12 @@ impl Weights {
         }
     }
 
-    /// A view of all of them.
+    /// A view of all tensors.
     pub fn all(&mut self) -> Scope<'_> {
         Scope { weights: self, prefix: String::new() }
     }
 
-    /// Takes the tensors of one module out, under their names within it.
+    /// Takes the tensors of one module, under their names within it.
     pub fn take_module(&mut self, module: &str) -> Weights {
         let prefix = format!("{module}.");
         let names: Vec<String> =
@@ -86,12 +86,12 @@ impl Weights {
         taken.collect()
     }
 
-    /// A view whose names all begin with `prefix` and a dot.
+    /// A view of the names that begin with `prefix` and a dot.
     pub fn under(&mut self, prefix: &str) -> Scope<'_> {
         Scope { weights: self, prefix: format!("{prefix}.") }
     }
 
-    /// Ends the taking: what nobody asked for is an error.
+    /// Finishes: tensors that were not taken are an error.
     pub fn finish(self) -> Result<(), TorchError> {
         match self.0.is_empty() {
             true => Ok(()),
@@ -99,7 +99,7 @@ impl Weights {
         }
     }
 
-    /// The same on a device; floating point tensors also in another precision when one is given.
+    /// The same on a device; floating-point tensors also in another precision if one is given.
     pub fn moved(self, device: Device, kind: Option<Kind>) -> Result<Weights, TorchError> {
         let mut moved = Weights::default();
         for (name, tensor) in self.0 {
@@ -155,20 +155,20 @@ pub fn read(view: &TensorView) -> Result<Tensor, TorchError> {
     Ok(Tensor::f_from_data_size(view.data(), &shape, kind)?)
 }
 
-/// A tensor to compute with: floats of 32 bits on the device, all of them numbers.
+/// A tensor for computing: floats of 32 bits on the device, all finite.
 pub fn usable(name: &str, tensor: Tensor, device: Device) -> Result<Tensor, TorchError> {
     if !tensor.is_floating_point() {
         return Err(TorchError::Model(format!("`{name}` is {:?}, expected floats", tensor.kind())));
     }
     let tensor = tensor.f_to_device(device)?.f_to_kind(Kind::Float)?.f_contiguous()?;
-    // A sum is not finite as soon as one of its terms is not.
+    // A sum is not finite if one of its terms is not.
     match tensor.f_sum(Kind::Double)?.f_double_value(&[])?.is_finite() {
         true => Ok(tensor.set_requires_grad(false)),
         false => Err(TorchError::Model(format!("`{name}` holds what is not a number"))),
     }
 }
 
-/// The kind of libtorch for a type in a file, where it has one.
+/// The libtorch type for a type in a file, if there is one.
 pub fn kind_of(dtype: Dtype) -> Option<Kind> {
     match dtype {
         Dtype::F64 => Some(Kind::Double),

@@ -1,4 +1,4 @@
-//! The worker program: what its arguments mean.
+//! The arguments of the worker program.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -23,7 +23,7 @@ usage: throstle-torch                serve stages to `throstle` over stdin and s
                                     compare a model with its reference
        throstle-torch --version";
 
-/// Does what the arguments say; the exit code.
+/// Runs the command in the arguments; returns the exit code.
 pub fn run(arguments: &[String]) -> io::Result<u8> {
     cache::fs::outlive_file_size_limit();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -41,7 +41,7 @@ fn say(text: &str) -> io::Result<u8> {
     writeln!(io::stdout(), "{text}").map(|()| 0)
 }
 
-/// One line a tensor; 1 when one of them is off too far.
+/// One line per tensor; exit code 1 if one of them differs too much.
 fn check_fixture(folder: &str) -> io::Result<u8> {
     let comparisons = fixture::check(Path::new(folder)).map_err(io::Error::other)?;
     for comparison in &comparisons {
@@ -61,8 +61,8 @@ fn serve_pipe() -> io::Result<()> {
     serve(&host, &mut io::stdin().lock(), &mut pipe)
 }
 
-/// The pipe to the engine. From here on, what any library prints goes to stderr and cannot get
-/// between the frames.
+/// The pipe to the engine. From here on, prints of any library go to stderr and cannot mix with
+/// frames.
 fn take_stdout() -> io::Result<File> {
     let pipe = io::stdout().as_fd().try_clone_to_owned()?;
     // SAFETY: both numbers are open descriptors of this process, and `pipe` keeps a copy of the

@@ -1,4 +1,4 @@
-//! The text model against itself: what must not change what it computes.
+//! The text model against itself: changes that must not affect its results.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ fn model() -> DualAr {
     DualAr::load(config, TOKENS, weights).unwrap()
 }
 
-/// Text, then frames, all of which are learned.
+/// Text, then frames, all of them with labels.
 fn clip(number: i32, text: i32, frames: i32) -> Clip {
     let length = (text + frames) as usize;
     let code = |line: i32, at: i32| (number * 5 + line * 3 + at * at) % 8;
@@ -67,7 +67,7 @@ fn batch() -> Batch {
     Batch::new(3, &clips.iter().map(|clip| vec![clip]).collect::<Vec<_>>(), 1).unwrap()
 }
 
-/// Adapters with dropout on every module that takes one; the rest is frozen.
+/// Adapters with dropout on every module that accepts one; the rest is frozen.
 fn adapt(model: &mut DualAr) {
     tch::manual_seed(3);
     let options = (Kind::Float, Device::Cpu);
@@ -278,7 +278,7 @@ const PROMPT: [i32; 16] = [5, 6, 21, 7, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0];
 const EVEN: Sampling =
     Sampling { temperature: 1.0, top_p: 1.0, repetition_penalty: 1.1, semantic_only: true };
 
-/// A sentence to speak: its prompt, seed, and the most and fewest frames.
+/// A sentence to synthesise: its prompt, seed, and the limits of its frames.
 #[derive(Clone)]
 struct Asked {
     prompt: Vec<i32>,
@@ -320,7 +320,7 @@ fn the_same_seed_speaks_the_same_and_another_one_differently() {
     assert!(speech.codes.iter().all(|code| (0..8).contains(code)));
 }
 
-/// Sentences of unequal prompts, limits and least lengths.
+/// Sentences of unequal prompts, limits and minimum lengths.
 fn asked(count: usize) -> Vec<Asked> {
     let sentence = |at: usize| {
         let clip = clip(at as i32, 2 + (at * 5 % 7) as i32, (at * 3 % 5) as i32);
@@ -356,7 +356,8 @@ fn a_sentence_is_the_same_alone_and_in_any_batch() {
 #[test]
 fn states_are_the_same_to_the_bit_in_any_batch() {
     let _guard = tch::no_grad_guard();
-    // Widths that fill no vector, so that libtorch would compute their last numbers another way.
+    // Widths that are no multiple of a vector, so that libtorch would compute their last numbers in
+    // another way.
     let config = Config::parse(
         r#"{"model_type": "dual_ar", "vocab_size": 28, "n_layer": 2, "dim": 20, "n_head": 2,
             "n_local_heads": 1, "head_dim": 10, "intermediate_size": 37, "codebook_size": 8,

@@ -1,4 +1,4 @@
-//! Models against what their reference implementations made of the same inputs.
+//! Models against the results of their reference implementations for the same inputs.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::{Path, PathBuf};

@@ -1,11 +1,11 @@
-//! The kernels that a training chooses are those that libtorch uses. They are settings of the whole
-//! process, so this test has a process of its own.
+//! libtorch uses the kernels that a training selects. They are settings of the whole process, so
+//! this test has its own process.
 #![allow(clippy::unwrap_used)]
 
 use stage_torch::train::kernels::{Attention, Kernels};
 use tch::{Device, Kind, Tensor};
 
-/// The number that libtorch has for the plain kernel.
+/// The number of the plain kernel in libtorch.
 const MATH: i64 = 0;
 
 fn chosen() -> i64 {
@@ -24,7 +24,7 @@ fn chosen_kernels_are_used_until_the_training_ends() {
     drop(in_use);
     assert_eq!(chosen(), fastest);
     assert!(!stage_torch::tf32());
-    // Flash attention alone is what the CPU would choose by itself.
+    // The CPU itself would select flash attention.
     let _in_use = Kernels { attention: Attention::Flash, tf32: false }.begin().unwrap();
     assert_eq!(chosen(), fastest);
 }

@@ -1,4 +1,4 @@
-//! The promises of the embedded codec, on made-up voices.
+//! The guarantees of the built-in codec, on synthetic voices.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use safetensors::tensor::{Dtype, TensorView, serialize};
@@ -10,7 +10,7 @@ use stage_torch::mel_rvq_fit::{Draw, fit};
 use stage_torch::random::Random;
 use std::collections::HashMap;
 
-/// A buzzing voice whose pitch and colour wander, over faint noise.
+/// A buzzing voice with moving pitch and timbre, over faint noise.
 fn clip(number: u64, samples: usize) -> Vec<f32> {
     let mut random = Random::new(number);
     let pitch = 90.0 + 160.0 * random.fraction();
@@ -175,7 +175,7 @@ fn a_decoded_clip_sounds_like_the_codes_it_came_from() {
     let (want, have) = (mel.frames(&wave).unwrap(), mel.frames(&decoded).unwrap());
     let heard = want.iter().zip(&have).filter(|(want, _)| **want > -6.0);
     let (count, sum) = heard.fold((0, 0f32), |(n, sum), (a, b)| (n + 1, sum + (a - b).abs()));
-    // Within 4 dB on average over the bands that are heard.
+    // Within 4 dB on average over the audible bands.
     assert!(sum / count as f32 <= 0.46, "{}", sum / count as f32);
 }
 

@@ -1,5 +1,6 @@
-//! VITS against itself: what must not change what it computes. The model is that of the fixture
-//! (`fixtures/make_vits.py`), whose file has its WaveNets in pairs and all else whole.
+//! VITS against itself: changes that must not affect its results. The model is that of the fixture
+//! (`fixtures/make_vits.py`); its file has WaveNets in pairs and everything else without weight
+//! norm.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::path::Path;
@@ -44,7 +45,7 @@ fn far(one: &Tensor, other: &Tensor) -> f64 {
     (one - other).abs().max().double_value(&[])
 }
 
-/// A file of a model that never was, with all tensors that its configuration asks for.
+/// A file of a random model, with all tensors of its configuration.
 fn made_up(config: &Config) -> Weights {
     tch::set_num_threads(1);
     let mut random = Random::new(3);
@@ -260,8 +261,8 @@ fn micro_batches_add_up_to_the_batch() {
     };
     let parts = [alone(&LONG, 260), alone(&SHORT, 150)];
     let totals = Nets::count(&whole);
-    // A row's noise is its own, so only the places of the parts have to be the same. The noise of
-    // these seeds meets no curve so steep that the rounding of sums shows in its gradients.
+    // A row has its own noise, so only the segment starts have to be equal. The noise of these
+    // seeds meets no spline so steep that the rounding of sums shows in its gradients.
     let run = |trainee: &mut Nets, batches: &[(&Clips, &[i64], &[u64])]| {
         trainee.forget(Net::Generator).unwrap();
         for (clips, starts, seeds) in batches {

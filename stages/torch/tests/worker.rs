@@ -15,7 +15,7 @@ use stage_families::artifact;
 use stage_formats::safetensors::SafetensorsFile;
 use stage_torch::{npy, wave};
 
-/// As much of an engine as a worker can see.
+/// A minimal engine, as a worker sees it.
 struct Engine {
     worker: Child,
     blobs: HashMap<Digest, Bytes>,
@@ -120,7 +120,7 @@ impl Engine {
         }
     }
 
-    /// The codec of the committed fixture, as `model.import` would give it.
+    /// The codec of the committed fixture, as from `model.import`.
     fn imported(&mut self, family: &str) -> Setup {
         let file = include_bytes!("../fixtures/fish_dac/model.safetensors");
         let file = SafetensorsFile::read(Bytes::from_static(file)).unwrap();

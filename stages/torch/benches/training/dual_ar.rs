@@ -35,7 +35,7 @@ pub fn serve(folder: &Path, spec: &Spec, options: &Options) {
     Bench::new(trainee, batch, spec, options).serve(memory, |_, work| panic!("no work `{work}`"));
 }
 
-/// The clips, one a row or several.
+/// The clips, one or several per row.
 fn batch(folder: &Path, config: &Config, options: &Options) -> Batch {
     let data = Weights::from_safetensors(&std::fs::read(folder.join("batch.safetensors")).unwrap());
     let data = data.unwrap();

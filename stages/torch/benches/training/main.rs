@@ -23,16 +23,16 @@ use tch::Device;
 #[serde(default)]
 pub struct Options {
     threads: i32,
-    /// The number of a GPU; none for the CPU.
+    /// The number of a GPU; None for the CPU.
     gpu: Option<usize>,
     precision: Precision,
     attention: String,
     checkpointing: bool,
     packing: bool,
     fused: bool,
-    /// Of adapters; all weights are trained where it is 0.
+    /// The rank of adapters; 0 trains all weights.
     rank: i64,
-    /// In place of those of the model, where it has some.
+    /// Replaces the dropout of the model, if it has any.
     dropout: Option<f64>,
     attention_dropout: Option<f64>,
 }
@@ -60,7 +60,7 @@ impl Options {
     }
 }
 
-/// What `turns.py` wrote about the folder.
+/// The description of the folder by `turns.py`.
 #[derive(Debug, Deserialize)]
 pub struct Spec {
     config: serde_json::Value,
@@ -69,9 +69,9 @@ pub struct Spec {
     epsilon: f64,
     weight_decay: f64,
     decays_all: bool,
-    /// The largest norm of the gradients; 0 for none.
+    /// The largest norm of the gradients; 0 for no clipping.
     clip: f64,
-    /// What only this family has.
+    /// Settings of this family only.
     #[serde(default)]
     more: serde_json::Value,
 }
@@ -83,7 +83,7 @@ impl Spec {
 }
 
 fn main() {
-    // What cargo adds is let pass.
+    // Arguments that cargo adds are ignored.
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     // Nothing to measure: cargo runs benchmarks as tests, too.
     let [family, folder, options] = words.as_slice() else { return };

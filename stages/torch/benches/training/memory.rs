@@ -1,4 +1,4 @@
-//! How much memory a model takes, from before it was loaded to the worst moment of its steps.
+//! The memory of a model, from before it is loaded to the peak of its steps.
 
 use stage_torch::gpu_memory_used;
 
@@ -16,15 +16,15 @@ impl Memory {
         Memory { gpu, before }
     }
 
-    /// Forgets peaks so far, such as that of reading the weights.
+    /// Resets the peak, such as that of reading the weights.
     pub fn reset(&self) {
         // SAFETY: gives free memory back to the system and touches nothing else.
         unsafe { libc::malloc_trim(0) };
-        // Where this is not allowed, the peak of the whole process is told.
+        // If this is not allowed, the peak of the whole process is reported.
         let _ = std::fs::write("/proc/self/clear_refs", "5");
     }
 
-    /// libtorch gives nothing back of a GPU's memory, so what is taken is the peak.
+    /// libtorch does not return memory of a GPU, so the used memory is the peak.
     pub fn peak(&self) -> u64 {
         let now = match self.gpu {
             Some(number) => gpu_memory_used(number).unwrap_or(0),

@@ -1,4 +1,4 @@
-//! One step of any trainee as the training loop makes it, and the answers to `turns.py`.
+//! One step of any trainee, as in the training loop, and the answers to `turns.py`.
 
 use std::time::Instant;
 
@@ -40,7 +40,7 @@ impl<'a, T: Trainee> Bench<'a, T> {
         Bench { trainee, batch, optimisers, scaler, spec, options, steps: 0 }
     }
 
-    /// Answers line after line; `more` does what only this family can.
+    /// Answers line by line; `more` handles the commands of this family.
     pub fn serve(mut self, memory: Memory, more: impl Fn(&T, &str) -> Value) {
         for line in std::io::stdin().lines() {
             let line = line.unwrap();
@@ -67,13 +67,13 @@ impl<'a, T: Trainee> Bench<'a, T> {
         }
     }
 
-    /// All turns of a step; gives its loss.
+    /// All phases of a step; returns its loss.
     fn step(&mut self) -> f64 {
         self.steps += 1;
         let mut loss = f64::NAN;
         for number in 0..T::TURNS.len() {
             let totals = T::count(&self.batch).scaled(self.scaler.scale());
-            // Where it is not kept, what was made in a turn is made again in the next one.
+            // Results of a phase that are not kept are computed again in the next one.
             let is_followed = number + 1 < T::TURNS.len() && !self.options.checkpointing;
             let turn = Turn { number, is_followed, ..Turn::only(&totals, self.steps) };
             let losses = self.trainee.accumulate(&self.batch, &turn).unwrap();

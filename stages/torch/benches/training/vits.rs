@@ -1,4 +1,4 @@
-//! VITS: steps of both nets, and beside them the alignment and the sound of latents.
+//! VITS: steps of both networks, and separately the alignment and the decoder.
 
 use std::hint::black_box;
 use std::path::Path;

@@ -48,7 +48,7 @@ pub fn serve(folder: &Path, spec: &Spec, options: &Options) {
     });
 }
 
-/// The memory that a plan tells for such a training.
+/// The memory that a plan shows for such a training.
 fn planned(batch: &Batch, config: &GptConfig, options: &Options) -> f64 {
     let rows = batch.rows() as i64;
     let adapters = (options.rank > 0).then(|| stage_families::training::Adapters {

@@ -1,4 +1,4 @@
-//! Attention over whole rows, as in training and over prefixes.
+//! Attention over whole rows, for training and for prefixes.
 
 use tch::Tensor;
 
@@ -7,15 +7,15 @@ use crate::layers::repeat_heads;
 /// The keys that a query attends to. One mask for the whole batch.
 #[derive(Debug)]
 pub enum AttentionMask {
-    /// Itself and all before it, in its own row.
+    /// Itself and all previous columns of its own row.
     Causal,
     /// The same within spans: the length of each one, row after row.
     Spans(Vec<i64>),
-    /// True where attended to: [B, 1, queries, keys].
+    /// True for attended keys: [B, 1, queries, keys].
     Explicit(Tensor),
 }
 
-/// Queries, keys and values: [B, T, heads, width]. Several heads of queries may share one of keys.
+/// Queries, keys and values: [B, T, heads, width]. Several query heads may share a key head.
 #[derive(Debug)]
 pub struct Heads {
     pub queries: Tensor,
@@ -24,7 +24,7 @@ pub struct Heads {
 }
 
 impl Heads {
-    /// [B, T, heads * width]. No mask tensor is made where `is_causal` is exact.
+    /// [B, T, heads * width]. Without a mask tensor if `is_causal` is exact.
     pub fn attend(&self, mask: &AttentionMask) -> Tensor {
         let size = self.queries.size();
         let y = match mask {
@@ -35,7 +35,7 @@ impl Heads {
         y.reshape([size[0], size[1], -1])
     }
 
-    /// [B, T, heads, width]; causal where there is no mask.
+    /// [B, T, heads, width]; causal if there is no mask.
     fn attend_rows(&self, mask: Option<&Tensor>) -> Tensor {
         let times = self.queries.size()[2] / self.keys.size()[2];
         let keys = repeat_heads(&self.keys.transpose(1, 2), times);
@@ -44,7 +44,7 @@ impl Heads {
         scaled_dot_product(&queries, &keys, &values, mask, mask.is_none()).transpose(1, 2)
     }
 
-    /// The batch as one long row, cut into spans that do not see each other.
+    /// The batch as one long row, cut into spans that do not attend to each other.
     fn attend_spans(&self, lengths: &[i64]) -> Tensor {
         let cut = |x: &Tensor| {
             let size = x.size();

@@ -1,5 +1,5 @@
 //! The draws of a frame, for all rows at once: noise and penalty are on the device, and a frame
-//! costs one upload.
+//! needs one upload.
 
 use tch::{Device, Kind, Tensor};
 
@@ -12,19 +12,19 @@ use crate::error::TorchError;
 /// One draw of a frame.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
-    /// How many entries there are to draw from.
+    /// The number of entries to draw from.
     pub entries: i64,
-    /// The last entry ends the row; it is not drawn before a row has its least length.
+    /// The last entry ends the row; it is not drawn before a row has its minimum length.
     pub ends: bool,
-    /// Which number of a frame repetition of this draw is looked up in.
+    /// The column of a frame in which repetition is looked up.
     pub column: i64,
-    /// The number in that column that stands for entry 0; the others follow.
+    /// The number in that column that means entry 0; the others follow.
     pub first: i64,
-    /// How many entries may lose by repetition.
+    /// The number of entries that repetition is penalised for.
     pub repeatable: i64,
-    /// Entries that lose from the first frame on, where all frames count.
+    /// Entries that are penalised from the first frame on, if all frames count.
     pub already: Vec<i64>,
-    /// The places of the entries in the vocabulary, where these do not simply count up.
+    /// The vocabulary ids of the entries, if they are not contiguous.
     pub places: Option<Vec<i64>>,
 }
 
@@ -34,7 +34,7 @@ impl Line {
         Line { entries, repeatable: entries, ..Line::default() }
     }
 
-    /// Which entries are among these numbers: [B, n] to [B, entries].
+    /// Tests which entries are among these numbers: [B, n] to [B, entries].
     pub(super) fn among(&self, numbers: &Tensor) -> Tensor {
         let entries = numbers - self.first;
         let is_one = entries.ge(0).logical_and(&entries.lt(self.repeatable));
@@ -51,16 +51,16 @@ impl Line {
     }
 }
 
-/// The draws of the rows that are under way.
+/// The draws of the active rows.
 #[derive(Debug)]
 pub struct Draws {
     sampling: Sampling,
     lines: Vec<Line>,
     penalty: Penalty,
     device: Device,
-    /// Of the current frame: of each line [B, entries].
+    /// The noise of the current frame: [B, entries] for each line.
     noise: Vec<Tensor>,
-    /// Of the current frame, where some rows may end and others not: true where not, [B, 1].
+    /// For the current frame, if only some rows may end: true for those that may not, [B, 1].
     unending: Option<Tensor>,
     frames: usize,
 }
@@ -98,7 +98,7 @@ impl Draws {
         }
     }
 
-    /// Makes the noise of the next frame, each row's from its own source, and uploads it.
+    /// Draws the noise of the next frame, each row's from its own source, and uploads it.
     pub(super) fn begin<P>(
         &mut self,
         rows: &mut [Row<'_, P>],
@@ -129,13 +129,13 @@ impl Draws {
         Ok(())
     }
 
-    /// Takes note of the frame that was drawn: [B, numbers].
+    /// Notes the drawn frame: [B, numbers].
     pub(super) fn end(&mut self, frame: &Tensor) {
         self.frames += 1;
         self.penalty.push(&self.lines, frame);
     }
 
-    /// Forgets all rows but these.
+    /// Keeps only these rows.
     pub(super) fn keep(&mut self, rows: &Tensor) {
         self.penalty.keep(rows);
     }

@@ -1,4 +1,4 @@
-//! The loop over frames, for several rows at once.
+//! The decoding loop over frames, for several rows at once.
 
 use serde::{Deserialize, Serialize};
 use tch::{Device, Tensor};
@@ -8,27 +8,27 @@ use super::noise::Noise;
 use super::sampler::Sampling;
 use crate::error::TorchError;
 
-/// A model that draws one frame after the other, each from what came before it.
+/// A model that draws one frame after the other, each conditioned on all previous columns.
 ///
-/// A frame is a few numbers, for example a token and its codes, or one code. States are
-/// [B, C]: what the model knows of each row after its last column.
+/// A frame is a few numbers, for example a token and its codes, or one code. States are [B, C]: the
+/// hidden state of each row after its last column.
 pub trait Decoder {
-    /// What a row begins with: for example tokens, or embeddings [T, C]. Prefixes of a batch may
+    /// The prefix of a row: for example tokens, or embeddings [T, C]. Prefixes of a batch may
     /// differ in length.
     type Prefix;
 
-    /// What is kept of the rows that are under way, for example a [`KvCache`](super::KvCache).
+    /// The memory of active rows, for example a [`KvCache`](super::KvCache).
     type Memory: Memory;
 
     fn device(&self) -> Device;
 
-    /// How many numbers a frame has.
+    /// The number of numbers in a frame.
     fn width(&self) -> i64;
 
     /// The draws of a frame, in the order of their noise.
     fn lines(&self) -> Vec<Line>;
 
-    /// Runs the prefixes, each by itself, and makes room for `steps` more columns in each row.
+    /// Runs each prefix, and reserves `steps` more columns in each row.
     fn begin(
         &self,
         prefixes: &[&Self::Prefix],
@@ -44,40 +44,40 @@ pub trait Decoder {
         draws: &Draws,
     ) -> Result<Tensor, TorchError>;
 
-    /// Takes in a frame of each row, [B, numbers], and gives the new states. In f32 on a CPU,
-    /// products go through [`rows::linear`](super::rows::linear) and all else that rounds
+    /// Processes a frame of each row, [B, numbers], and returns the new states. In f32 on a CPU,
+    /// products go through [`rows::linear`](super::rows::linear) and all other rounding operations
     /// through [`rows::each`](super::rows::each), so that a row is the same in any batch.
     fn step(&self, frame: &Tensor, memory: &mut Self::Memory) -> Result<Tensor, TorchError>;
 
-    /// Whether a frame is the end of its row.
+    /// Tests if a frame ends its row.
     fn is_end(&self, frame: &[i64]) -> bool;
 }
 
-/// What a model keeps of the rows that are under way.
+/// The memory of a model for active rows.
 pub trait Memory {
-    /// Forgets all rows but some, in order.
+    /// Keeps only some rows, in order.
     fn keep(&mut self, rows: &[usize]);
 }
 
 /// One row of a batch.
 pub struct Row<'a, P> {
     pub prefix: P,
-    /// The most frames, the end included.
+    /// The largest number of frames, the end included.
     pub most: usize,
-    /// The end is not drawn before there are this many frames.
+    /// The smallest number of frames before the end.
     pub least: usize,
     pub noise: &'a mut dyn Noise,
 }
 
-/// Why a row ended.
+/// The reason why a row ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
-    /// The model said so.
+    /// The model ended it.
     End,
-    /// All frames that were asked for are there.
+    /// It has the requested number of frames.
     Limit,
-    /// The model knows no positions beyond.
+    /// The model has no further positions.
     Full,
 }
 
@@ -89,7 +89,7 @@ pub struct Drawn {
 }
 
 impl<P> Row<'_, P> {
-    /// The noise of a line. An end that may not be drawn takes none.
+    /// The noise of a line. An end that is not allowed needs none.
     pub(super) fn noise_of(&mut self, line: &Line, may_end: bool, numbers: &mut Vec<f32>) {
         let is_without_end = line.ends && !may_end;
         let count = line.entries - i64::from(is_without_end);
@@ -101,8 +101,8 @@ impl<P> Row<'_, P> {
     }
 }
 
-/// Draws the frames of all rows, each until its end or its limit; what one row draws does not
-/// depend on the others. A row that ends leaves the batch. The device is waited for once a frame.
+/// Draws the frames of all rows, each until its end or its limit; rows do not depend on each other.
+/// A row that ends leaves the batch. The device is synchronised once per frame.
 pub fn generate<D: Decoder>(
     decoder: &D,
     rows: Vec<Row<'_, D::Prefix>>,
@@ -128,7 +128,7 @@ pub fn generate<D: Decoder>(
 struct Batch<'d, 'r, D: Decoder> {
     decoder: &'d D,
     rows: Vec<Row<'r, D::Prefix>>,
-    /// The rows that are under way, by their places in `rows`.
+    /// The active rows, by their indices in `rows`.
     active: Vec<usize>,
     drawn: Vec<Drawn>,
     draws: Draws,
@@ -136,8 +136,8 @@ struct Batch<'d, 'r, D: Decoder> {
 }
 
 impl<D: Decoder> Batch<'_, '_, D> {
-    /// Draws a frame of each row that is under way. Gives those of the rows that go on; none when
-    /// all have ended.
+    /// Draws a frame of each active row. Returns those of the rows that continue; None if all have
+    /// ended.
     fn frame(&mut self, state: &Tensor) -> Result<Option<Tensor>, TorchError> {
         self.draws.begin(&mut self.rows, &self.active)?;
         let frame = self.decoder.frame(state, &mut self.memory, &self.draws)?;
@@ -157,7 +157,7 @@ impl<D: Decoder> Batch<'_, '_, D> {
         }
     }
 
-    /// Takes note of a frame; false where the row ends with it.
+    /// Notes a frame; false if the row ends with it.
     fn goes_on(&mut self, row: usize, numbers: &[i64]) -> bool {
         let drawn = &mut self.drawn[row];
         drawn.frames.push(numbers.to_vec());

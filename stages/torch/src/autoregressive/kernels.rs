@@ -1,9 +1,9 @@
 //! Matrix products and attention of few rows on the CPU, in f32.
 //!
-//! libtorch takes another kernel for each number of rows, so that a row is rounded differently
-//! alone and beside others. Here each output comes from the same operations in the same order,
-//! however many rows and threads there are. Weights are read once for all rows, which is what
-//! decoding waits for.
+//! libtorch uses another kernel for each number of rows, so that a row is rounded differently alone
+//! and beside others. Here each output comes from the same operations in the same order for any
+//! number of rows and threads. Weights are read once for all rows, since decoding is bound by
+//! memory bandwidth.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,18 +13,18 @@ use rayon::prelude::*;
 /// Partial sums of a dot product.
 const LANES: usize = 8;
 
-/// Products with fewer multiplications than this are done by the calling thread.
+/// Products with fewer multiplications run on the calling thread.
 const SHARED: usize = 1 << 16;
 
-/// Outputs that all rows are multiplied with before the next ones: their weights stay in the cache
-/// of a core meanwhile.
+/// The number of outputs that are computed for all rows before the next ones: their weights stay in
+/// the cache of a core.
 const STRIP: usize = 16;
 
-/// Pieces of work for each thread, so that a thread that is held up leaves work to the others.
+/// The number of chunks per thread, so that a delayed thread leaves work to the others.
 const PIECES: usize = 4;
 
-/// The keys and values of a batch: [B, heads, room, width] each, of which a row has the columns
-/// from its start to the common end.
+/// The keys and values of a batch: [B, heads, capacity, width] each; a row has the columns from its
+/// start to the common end.
 pub struct Cached<'a> {
     pub keys: &'a [f32],
     pub values: &'a [f32],
@@ -38,7 +38,7 @@ pub struct Cached<'a> {
 /// x [B, inputs] times weight [outputs, inputs], transposed: [B, outputs].
 pub fn product(x: &[f32], weight: &[f32], inputs: usize, threads: usize) -> Vec<f32> {
     let (rows, outputs) = (x.len() / inputs, weight.len() / inputs);
-    // [outputs, B], so that each thread writes a piece of its own.
+    // [outputs, B], so that each thread writes a contiguous chunk.
     let mut columns = vec![0.0; rows * outputs];
     let piece = outputs.div_ceil(threads.max(1) * PIECES).next_multiple_of(4);
     let work = |(columns, weight): (&mut [f32], &[f32])| columns_of(columns, x, weight, inputs);
@@ -56,13 +56,13 @@ pub fn product(x: &[f32], weight: &[f32], inputs: usize, threads: usize) -> Vec<
     (0..rows).flat_map(row).copied().collect()
 }
 
-/// x [B, inputs] times weight [inputs, outputs], as it lies: [B, outputs]. Each output is summed up
-/// over the inputs in their order.
+/// x [B, inputs] times weight [inputs, outputs]: [B, outputs]. Each output is summed over the
+/// inputs in order.
 pub fn product_input_first(x: &[f32], weight: &[f32], outputs: usize, threads: usize) -> Vec<f32> {
     let inputs = weight.len() / outputs;
     let rows = x.len() / inputs;
     let piece = outputs.div_ceil(threads.max(1) * PIECES).next_multiple_of(LANES);
-    // [B, outputs of the piece], which stay in the innermost cache.
+    // [B, outputs of the chunk], which stay in the innermost cache.
     let work = |start: usize| {
         let width = piece.min(outputs - start);
         let mut sums = vec![0.0; rows * width];
@@ -88,10 +88,10 @@ pub fn product_input_first(x: &[f32], weight: &[f32], outputs: usize, threads: u
     (0..rows).flat_map(row).copied().collect()
 }
 
-/// Queries [B, query heads, width], one column a row, over the cache: the same shape.
+/// Queries [B, query heads, width], one column per row, over the cache: the same shape.
 pub fn attend(queries: &[f32], cached: &Cached, threads: usize) -> Vec<f32> {
     let Cached { heads, width, starts, .. } = *cached;
-    // The queries that share a head of keys.
+    // The queries that share a key head.
     let group = queries.len() / (starts.len() * heads).max(1);
     let mut out = vec![0.0; queries.len()];
     let work = |(at, (out, queries)): (usize, (&mut [f32], &[f32]))| {
@@ -180,8 +180,8 @@ fn block<const N: usize, const R: usize>(
     R
 }
 
-/// All dot products of weights and rows of the same length. Each has its own partial sums, so it
-/// is rounded the same whatever stands beside it, and with or without vector instructions.
+/// All dot products of weights and rows of the same length. Each has its own partial sums, so it is
+/// rounded in the same way beside any others, with or without vector instructions.
 fn dots<const N: usize, const R: usize>(weight: [&[f32]; N], x: [&[f32]; R]) -> [[f32; R]; N] {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
@@ -292,8 +292,8 @@ mod avx2 {
     }
 }
 
-/// So many threads, kept from call to call; none where the calling thread is enough for so many
-/// multiplications.
+/// A pool with this number of threads, kept between calls; None if the calling thread is enough for
+/// this number of multiplications.
 fn pool(threads: usize, multiplications: usize) -> Option<Arc<ThreadPool>> {
     static KEPT: Mutex<Option<Arc<ThreadPool>>> = Mutex::new(None);
     if threads <= 1 || multiplications < SHARED {

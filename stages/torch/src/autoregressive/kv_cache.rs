@@ -1,4 +1,4 @@
-//! Keys and values of the columns that were seen, in buffers that are made once for a batch.
+//! Keys and values of previous columns, in buffers that are allocated once per batch.
 //!
 //! Rows end at the same column, so that a step writes one column for all of them; a row with a
 //! shorter prefix starts further right.
@@ -9,7 +9,7 @@ use super::attention::{Heads, scaled_dot_product};
 use super::kernels::{self, Cached};
 use super::rows;
 
-/// What a cache is made for.
+/// The shape of a cache.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheShape {
     pub layers: usize,
@@ -20,7 +20,7 @@ pub struct CacheShape {
 
 #[derive(Debug)]
 pub struct KvCache {
-    /// Of each layer: [B, heads, room, width].
+    /// For each layer: [B, heads, capacity, width].
     layers: Vec<Layer>,
     /// The first column of each row.
     starts: Vec<i64>,
@@ -28,7 +28,7 @@ pub struct KvCache {
     starts_on_device: Tensor,
     /// The columns that are filled.
     length: i64,
-    /// Where rows start at different columns: true where a row has one, [B, 1, 1, length].
+    /// If rows start at different columns: true where a row has a column, [B, 1, 1, length].
     mask: Option<Tensor>,
 }
 
@@ -39,7 +39,7 @@ struct Layer {
 }
 
 impl CacheShape {
-    /// How many bytes a column of a row takes.
+    /// The size of a column of a row in bytes.
     pub fn bytes(&self, kind: Kind) -> u64 {
         let numbers = 2 * self.layers as u64 * (self.heads * self.width) as u64;
         numbers * kind.elt_size_in_bytes() as u64
@@ -47,7 +47,7 @@ impl CacheShape {
 }
 
 impl KvCache {
-    /// Room for prefixes of these lengths and for `steps` columns after them.
+    /// Capacity for prefixes of these lengths and for `steps` columns after them.
     pub fn new(
         shape: CacheShape,
         prefixes: &[i64],
@@ -72,7 +72,7 @@ impl KvCache {
         self.starts.len()
     }
 
-    /// The columns that are filled, where the longest prefix has them all.
+    /// The number of filled columns, which is that of the longest prefix.
     pub fn length(&self) -> i64 {
         self.length
     }
@@ -82,7 +82,7 @@ impl KvCache {
         self.length - 1 - &self.starts_on_device
     }
 
-    /// Keeps the keys and values of a whole prefix, [1, T, heads, width], of a row in a layer.
+    /// Stores the keys and values of a whole prefix, [1, T, heads, width], of a row in a layer.
     pub fn fill(&self, layer: usize, row: usize, heads: &Heads) {
         let (start, Layer { keys, values }) = (self.starts[row], &self.layers[layer]);
         for (room, new) in [(keys, &heads.keys), (values, &heads.values)] {
@@ -91,7 +91,7 @@ impl KvCache {
         }
     }
 
-    /// Begins a step: each row has one column more, which every layer fills in
+    /// Begins a step: each row gets one more column, which every layer fills in
     /// [`attend`](Self::attend).
     pub fn grow(&mut self) {
         self.length += 1;
@@ -103,8 +103,8 @@ impl KvCache {
         });
     }
 
-    /// Keeps the newest column of all rows in a layer, and has its queries attend to all that
-    /// is there of their own row: heads of [B, 1, heads, width] to [B, 1, heads * width].
+    /// Stores the newest column of all rows in a layer, and its queries attend to all columns of
+    /// their own row: heads of [B, 1, heads, width] to [B, 1, heads * width].
     pub fn attend(&self, layer: usize, heads: &Heads) -> Tensor {
         let Layer { keys, values } = &self.layers[layer];
         for (room, new) in [(keys, &heads.keys), (values, &heads.values)] {
@@ -115,8 +115,8 @@ impl KvCache {
         if let Some(out) = self.attend_exactly(layer, queries) {
             return Tensor::from_slice(&out).view([rows, 1, -1]);
         }
-        // The queries that share a head of keys take the place of columns, so that the cache is
-        // not copied.
+        // The queries that share a key head take the place of columns, so that the cache is not
+        // copied.
         let queries = queries.reshape([rows, keys.size()[1], -1, width]);
         let seen = |room: &Tensor| room.narrow(2, 0, self.length);
         let mask = self.mask.as_ref();
@@ -140,7 +140,7 @@ impl KvCache {
         Some(kernels::attend(rows::floats(&queries)?, &cached, rows::threads()))
     }
 
-    /// Forgets all rows but some, in order.
+    /// Keeps only some rows, in order.
     pub fn keep(&mut self, kept: &[usize]) {
         let device = self.starts_on_device.device();
         let index: Vec<i64> = kept.iter().map(|row| *row as i64).collect();
@@ -153,7 +153,7 @@ impl KvCache {
         self.starts = kept.iter().map(|row| self.starts[*row]).collect();
     }
 
-    /// Forgets all columns; the room stays.
+    /// Removes all columns; the buffers stay.
     pub fn clear(&mut self) {
         self.length = 0;
     }
@@ -186,7 +186,7 @@ mod tests {
     }
 
     /// Attention of the last column of rows that begin at different columns, step by step, in a
-    /// kind of numbers; the second row leaves before the last step.
+    /// precision; the second row leaves before the last step.
     fn stepped(heads: &Heads, prefixes: &[i64], kind: Kind) -> Tensor {
         let to = |heads: Heads| Heads {
             queries: heads.queries.to_kind(kind),

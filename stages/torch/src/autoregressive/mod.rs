@@ -1,8 +1,8 @@
-//! What models share that draw one frame after the other: attention and its masks, the cache of
-//! keys and values, sampling, and the loop over a batch of rows.
+//! The shared parts of models that draw one frame after the other: attention and its masks, the KV
+//! cache, sampling, and the decoding loop over a batch of rows.
 //!
 //! A model implements [`Decoder`]; [`generate`] runs it on several prefixes at once. In f32 on a
-//! CPU the frames of a row are the same, to the bit, alone and in any batch: see [`rows`].
+//! CPU the frames of a row are the same to the bit, alone and in any batch: see [`rows`].
 
 pub mod attention;
 mod draws;

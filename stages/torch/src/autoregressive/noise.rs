@@ -1,11 +1,11 @@
-//! The random numbers that frames are drawn with.
+//! The random numbers for drawing frames.
 
 use crate::random::Random;
 
 /// Numbers from the exponential distribution of mean 1, for one row.
 pub trait Noise {
-    /// One number for each of `count` entries. `places` are their places in the vocabulary where
-    /// these do not simply count up.
+    /// One number for each of `count` entries. `places` are their vocabulary ids if these are not
+    /// contiguous.
     fn exponentials(&mut self, count: i64, places: Option<&[i64]>) -> Vec<f32>;
 }
 
@@ -21,7 +21,7 @@ impl Seeded {
 
 impl Noise for Seeded {
     fn exponentials(&mut self, count: i64, _: Option<&[i64]>) -> Vec<f32> {
-        // Never zero, which would win every race.
+        // Never zero, which would always win.
         let draw = |_| (-(1.0 - self.0.fraction()).ln()).max(1e-12) as f32;
         (0..count).map(draw).collect()
     }

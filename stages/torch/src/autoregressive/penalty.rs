@@ -1,19 +1,19 @@
-//! The entries that repetition is penalised for, kept on the device.
+//! The entries with a repetition penalty, kept on the device.
 
 use tch::{Device, Kind, Tensor};
 
 use super::draws::Line;
 
-/// The drawn numbers that make the next draw less likely to repeat them.
+/// The scope of the repetition penalty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Of all frames.
     All,
     /// Of the last frames.
     Last(usize),
-    /// As Fish Speech has it: the first frame is left out; while there are fewer frames than the
-    /// window is long, zeros fill it; and the first number of a frame is held against all numbers
-    /// of the oldest frame.
+    /// The behaviour of Fish Speech: the first frame is left out; while there are fewer frames than
+    /// the window is long, zeros fill it; and the first number of a frame is compared with all
+    /// numbers of the oldest frame.
     FishSpeech(usize),
 }
 
@@ -22,13 +22,14 @@ pub(super) struct Penalty {
     scope: Scope,
     /// The frames of the window: [B, numbers of a frame, window].
     window: Option<Tensor>,
-    /// Of each line: which entries were ever drawn, [B, entries]. Empty unless all frames count.
+    /// For each line: the entries that were ever drawn, [B, entries]. Empty unless all frames
+    /// count.
     seen: Vec<Tensor>,
-    /// How many frames were drawn.
+    /// The number of drawn frames.
     frames: usize,
 }
 
-/// Stands for no entry.
+/// Means no entry.
 const NONE: i64 = -1;
 
 impl Penalty {
@@ -44,7 +45,7 @@ impl Penalty {
         Penalty { scope, window, seen, frames: 0 }
     }
 
-    /// The entries of a line that lose, [B, entries]; none while there are none.
+    /// The penalised entries of a line, [B, entries]; None while there are none.
     pub fn of(&self, at: usize, line: &Line) -> Option<Tensor> {
         let Some(window) = &self.window else {
             return Some(self.seen[at].shallow_clone());
@@ -59,7 +60,7 @@ impl Penalty {
         Some(line.among(&drawn))
     }
 
-    /// Takes note of a frame of all rows: [B, numbers].
+    /// Notes a frame of all rows: [B, numbers].
     pub fn push(&mut self, lines: &[Line], frame: &Tensor) {
         let number = self.frames;
         self.frames += 1;
@@ -81,7 +82,7 @@ impl Penalty {
         }
     }
 
-    /// Forgets all rows but these.
+    /// Keeps only these rows.
     pub fn keep(&mut self, rows: &Tensor) {
         for kept in self.seen.iter_mut().chain(&mut self.window) {
             *kept = kept.index_select(0, rows);
@@ -96,7 +97,7 @@ mod tests {
 
     const NOTHING: [Vec<usize>; 2] = [Vec::new(), Vec::new()];
 
-    /// A token from 10 on, with the end behind the four entries that may be repeated, and a code.
+    /// A token from 10 on, with the end after the four repeatable entries, and a code.
     fn lines() -> [Line; 2] {
         [
             Line { ends: true, first: 10, repeatable: 4, ..Line::of(5) },
@@ -104,7 +105,7 @@ mod tests {
         ]
     }
 
-    /// The entries of each line that lose after some frames of a single row.
+    /// The penalised entries of each line after some frames of a single row.
     fn losing(scope: Scope, frames: &[[i64; 2]]) -> [Vec<usize>; 2] {
         let lines = lines();
         let mut penalty = Penalty::new(scope, 1, &lines, 2, Device::Cpu);

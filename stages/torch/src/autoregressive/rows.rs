@@ -1,22 +1,22 @@
-//! Rows of a batch that do not notice each other.
+//! Rows of a batch that are independent of each other to the bit.
 //!
-//! libtorch rounds a row differently in another batch: matrix products take a kernel by the number
-//! of rows, and elementwise functions compute the last few numbers of a whole tensor another way. In
-//! f32 on a CPU, decoding is exact: products go through `kernels`, and whatever else
-//! may round goes row by row through [`each`]. A GPU and half precision take all rows at once.
+//! libtorch rounds a row differently in another batch: matrix products select a kernel by the
+//! number of rows, and elementwise functions compute the last few numbers of a tensor in another
+//! way. In f32 on a CPU, decoding is exact: products go through `kernels`, and all other rounding
+//! operations run row by row through [`each`]. A GPU and half precision process all rows at once.
 
 use tch::{Device, Kind, Tensor};
 
 use super::kernels;
 use crate::layers::{Adapter, Conv1D, Linear, Pass};
 
-/// Whether a row must not depend on those beside it.
+/// Tests if a row must not depend on the other rows.
 pub fn is_exact(x: &Tensor) -> bool {
     x.device() == Device::Cpu && x.kind() == Kind::Float
 }
 
-/// Does the same with each row, [B, ...], of some tensors; row by row where that is exact. The
-/// first tensor decides.
+/// Applies the same function to each row, [B, ...], of some tensors; row by row if it must be
+/// exact. The first tensor decides.
 pub fn each<const N: usize>(tensors: [&Tensor; N], work: impl Fn([Tensor; N]) -> Tensor) -> Tensor {
     let rows = tensors[0].size()[0];
     if rows == 1 || !is_exact(tensors[0]) {
@@ -26,7 +26,7 @@ pub fn each<const N: usize>(tensors: [&Tensor; N], work: impl Fn([Tensor; N]) ->
     Tensor::cat(&(0..rows).map(row).collect::<Vec<_>>(), 0)
 }
 
-/// A linear layer, adapter included, on few rows: [.., inputs] to [.., outputs].
+/// A linear layer with its adapter on few rows: [.., inputs] to [.., outputs].
 pub fn linear(layer: &Linear, x: &Tensor) -> Tensor {
     if !is_exact(x) {
         return layer.forward(x, Pass::Evaluate);
@@ -38,7 +38,7 @@ pub fn linear(layer: &Linear, x: &Tensor) -> Tensor {
     adapted(y, x, layer.adapter.as_ref())
 }
 
-/// The same with a weight that is input first.
+/// The same with a weight of [inputs, outputs].
 pub fn conv1d(layer: &Conv1D, x: &Tensor) -> Tensor {
     let (inputs, weight) = (x.contiguous(), layer.weight.contiguous());
     let (Some(values), Some(weights)) = (floats(&inputs), floats(&weight)) else {
@@ -53,7 +53,7 @@ pub fn conv1d(layer: &Conv1D, x: &Tensor) -> Tensor {
     adapted(y, x, layer.adapter.as_ref())
 }
 
-/// `y`, which a layer made of `x`, with what its adapter adds.
+/// `y`, the output of a layer for `x`, plus the output of its adapter.
 fn adapted(y: Tensor, x: &Tensor, adapter: Option<&Adapter>) -> Tensor {
     match adapter {
         None => y,
@@ -78,7 +78,7 @@ pub fn product(x: &Tensor, weight: &Tensor) -> Tensor {
     Tensor::from_slice(&y).view(shape.as_slice())
 }
 
-/// As many threads as libtorch takes.
+/// The number of threads of libtorch.
 pub(super) fn threads() -> usize {
     tch::get_num_threads().max(1) as usize
 }
@@ -88,7 +88,7 @@ pub(super) fn floats(tensor: &Tensor) -> Option<&[f32]> {
     if !is_exact(tensor) || !tensor.is_contiguous() || tensor.numel() == 0 {
         return None;
     }
-    // SAFETY: the tensor holds this many numbers of this kind one behind the other. It lives as
-    // long as the slice, and nothing writes to it meanwhile: those who decode own the model.
+    // SAFETY: the tensor has this many numbers of this type, contiguous. It lives as long as the
+    // slice, and nothing writes to it meanwhile: decoding owns the model.
     Some(unsafe { std::slice::from_raw_parts(tensor.data_ptr() as *const f32, tensor.numel()) })
 }

@@ -1,7 +1,8 @@
-//! Draws entries from logits, in the order of steps that each reference has.
+//! Samples entries from logits, in the order of steps of each reference.
 //!
-//! An entry is drawn by a race: the probabilities are divided by numbers from the exponential
-//! distribution, and the largest wins. `torch.multinomial` draws a single entry the same way.
+//! An entry is drawn by the exponential race: the probabilities are divided by numbers from the
+//! exponential distribution, and the largest wins. `torch.multinomial` draws a single entry in the
+//! same way.
 
 use tch::{Kind, Tensor};
 
@@ -11,26 +12,26 @@ use crate::error::TorchError;
 /// The steps from logits to probabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Penalty, nucleus, temperature. The nucleus leaves out the entry that crosses its border.
+    /// Penalty, nucleus, temperature. The nucleus excludes the entry that crosses its border.
     FishSpeech,
-    /// Penalty, temperature, the most likely `top_k`, nucleus with the entry that crosses its
+    /// Penalty, temperature, the most likely `top_k`, nucleus including the entry that crosses its
     /// border.
     Transformers,
 }
 
-/// How entries are drawn.
+/// The settings of sampling.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
     pub order: Order,
-    /// 0 takes the most likely entry.
+    /// 0 selects the most likely entry.
     pub temperature: f64,
     /// 0 allows all entries.
     pub top_k: i64,
     /// 1 allows all entries.
     pub top_p: f64,
-    /// 1 is none.
+    /// 1 is no penalty.
     pub repetition_penalty: f64,
-    /// What repetition is penalised for.
+    /// The scope of the repetition penalty.
     pub scope: Scope,
 }
 
@@ -51,13 +52,13 @@ impl Sampling {
         Err(TorchError::Input(problem))
     }
 
-    /// An entry of each row, `[B]`: of logits [B, entries], with noise of the same shape. The entries
-    /// that are true in `repeated` lose. Nothing leaves the device.
+    /// Draws an entry of each row, `[B]`: from logits [B, entries], with noise of the same shape.
+    /// The entries that are true in `repeated` are penalised. Nothing leaves the device.
     pub fn draw(&self, logits: &Tensor, repeated: Option<&Tensor>, noise: &Tensor) -> Tensor {
         (self.probabilities(logits, repeated) / noise).argmax(-1, false)
     }
 
-    /// With which probability each entry is drawn: [B, entries] to the same.
+    /// The probabilities of the entries: [B, entries] to the same.
     fn probabilities(&self, logits: &Tensor, repeated: Option<&Tensor>) -> Tensor {
         let logits = logits.to_kind(Kind::Float);
         let logits = match repeated {
@@ -81,7 +82,7 @@ impl Sampling {
         raised.where_self(&logits.lt(0.0), &lowered).where_self(repeated, logits)
     }
 
-    /// The `top_k` most likely, and those that are as likely as the last of them.
+    /// The `top_k` most likely entries, and those as likely as the last of them.
     fn likeliest(&self, logits: &Tensor) -> Tensor {
         let entries = logits.size()[1];
         if self.top_k == 0 || self.top_k >= entries {
@@ -91,7 +92,8 @@ impl Sampling {
         logits.masked_fill(&logits.lt_tensor(&best.narrow(1, self.top_k - 1, 1)), f64::NEG_INFINITY)
     }
 
-    /// As transformers has it: drops the least likely that together have at most 1 - `top_p`.
+    /// The nucleus of transformers: drops the least likely entries that together have at most 1 -
+    /// `top_p`.
     fn nucleus(&self, logits: &Tensor) -> Tensor {
         if self.top_p >= 1.0 {
             return logits.shallow_clone();
@@ -99,12 +101,13 @@ impl Sampling {
         let (sorted, order) = logits.sort(-1, false);
         let reached = sorted.softmax(-1, Kind::Float).cumsum(-1, Kind::Float);
         let outside = reached.le(1.0 - self.top_p);
-        // The most likely stays whatever it is.
+        // The most likely entry always stays.
         let _ = outside.narrow(1, outside.size()[1] - 1, 1).fill_(0);
         without(logits, &outside, &order)
     }
 
-    /// As Fish Speech has it: keeps the most likely that together have at most `top_p`.
+    /// The nucleus of Fish Speech: keeps the most likely entries that together have at most
+    /// `top_p`.
     fn nucleus_without_border(&self, logits: &Tensor) -> Tensor {
         let (sorted, order) = logits.sort(-1, true);
         let reached = sorted.softmax(-1, Kind::Float).cumsum(-1, Kind::Float);
@@ -114,7 +117,7 @@ impl Sampling {
     }
 }
 
-/// `outside` is in the order of sorted entries.
+/// `outside` is in the order of the sorted entries.
 fn without(logits: &Tensor, outside: &Tensor, order: &Tensor) -> Tensor {
     logits.masked_fill(&outside.scatter(-1, order, outside), f64::NEG_INFINITY)
 }
@@ -135,7 +138,7 @@ mod tests {
     };
     const TRANSFORMERS: Sampling = Sampling { order: Order::Transformers, ..PLAIN };
 
-    /// How often each entry is drawn.
+    /// Counts the draws of each entry.
     fn counts(sampling: Sampling, logits: &[f32], repeated: Option<&[bool]>) -> Vec<usize> {
         let mut noise = Seeded::new(5);
         let mut counts = vec![0; logits.len()];
@@ -154,7 +157,7 @@ mod tests {
         probabilities.iter().map(|probability| probability.ln()).collect()
     }
 
-    /// Which entries are drawn at all.
+    /// The entries that can be drawn.
     fn drawn(sampling: Sampling, probabilities: &[f32]) -> Vec<usize> {
         let counts = counts(sampling, &logarithms(probabilities), None);
         (0..counts.len()).filter(|entry| counts[*entry] > 0).collect()
@@ -184,7 +187,7 @@ mod tests {
 
     #[test]
     fn the_nucleus_is_measured_before_the_temperature_or_after_it() {
-        // At a temperature of a half the second entry has 0.14 instead of 0.29.
+        // At a temperature of 0.5 the second entry has 0.14 instead of 0.29.
         let sampling = Sampling { temperature: 0.5, top_p: 0.8, ..PLAIN };
         assert_eq!(drawn(sampling, &[0.71, 0.29]), [0]);
         assert_eq!(drawn(Sampling { order: Order::Transformers, ..sampling }, &[0.71, 0.29]), [0]);
@@ -234,8 +237,7 @@ mod tests {
         probabilities: Vec<f32>,
     }
 
-    /// `fixtures/make_sampling.py` made the cases with transformers, and the file says of which
-    /// version.
+    /// `fixtures/make_sampling.py` made the cases with transformers; the file has its version.
     #[test]
     fn the_steps_are_those_of_transformers() {
         let cases = include_str!("../../fixtures/sampling/cases.json");

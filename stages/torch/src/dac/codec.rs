@@ -16,8 +16,8 @@ use crate::mel_rvq::check_wave;
 use crate::threads::{one_thread, spread};
 use crate::weights::Weights;
 
-/// Frames that go through the convolutions at a time. On the CPU a piece stays in the caches;
-/// a GPU wants work for all its cores.
+/// The number of frames that go through the convolutions at a time. On the CPU a chunk stays in the
+/// caches; a GPU needs work for all its cores.
 const CPU_PIECE: i64 = 8;
 const GPU_PIECE: i64 = 128;
 
@@ -26,10 +26,10 @@ pub struct Dac {
     config: Config,
     device: Device,
     threads: usize,
-    /// What is planned by: batches on a GPU, and how many clips at a time on the CPU.
+    /// The budget of batches on a GPU, and of clips at a time on the CPU.
     budget: Budget,
-    /// Never written to; the lock is there since a tensor must not be shared by threads, while
-    /// its storage may be.
+    /// Never written to; the lock is needed because tensors must not be shared by threads, while
+    /// their storage may be.
     weights: Mutex<Weights>,
 }
 
@@ -41,13 +41,13 @@ impl Dac {
         Ok(Dac { config, device, threads: 1, budget, weights })
     }
 
-    /// From one file in the safetensors format; the config is in its metadata, else that of
-    /// the published codec.
+    /// From one file in the safetensors format; the config is in its metadata, else that of the
+    /// published codec.
     pub fn load(bytes: &[u8], device: Device) -> Result<Dac, TorchError> {
         Dac::new(Dac::read_config(bytes)?, Weights::from_safetensors(bytes)?, device)
     }
 
-    /// The config of such a file; its weights are not looked at.
+    /// The config of such a file; its weights are not read.
     pub fn read_config(bytes: &[u8]) -> Result<Config, TorchError> {
         let unusable = |error: SafeTensorError| TorchError::Model(error.to_string());
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(unusable)?;
@@ -57,7 +57,7 @@ impl Dac {
         }
     }
 
-    /// Whether a file in the safetensors format is meant to be such a codec.
+    /// Tests if a file in the safetensors format is such a codec.
     pub fn is_in(bytes: &[u8]) -> bool {
         let header = SafeTensors::read_metadata(bytes).map(|(_, header)| header);
         header.is_ok_and(|header| {
@@ -65,14 +65,13 @@ impl Dac {
         })
     }
 
-    /// How many clips are worked on at a time on the CPU.
+    /// The number of clips that are processed at a time on the CPU.
     pub fn with_threads(mut self, threads: usize) -> Dac {
         self.threads = threads.max(1);
         self
     }
 
-    /// How many bytes the tensors of all that is computed at a time may take; unknown means any
-    /// number.
+    /// The memory for all tensors that are computed at a time, in bytes; None means any amount.
     pub fn with_memory(mut self, memory: Option<u64>) -> Dac {
         self.budget = budget(&self.config, self.device, memory);
         self
@@ -109,7 +108,7 @@ impl Dac {
         order.iter().map(|at| self.frames(waves[*at].len())).collect()
     }
 
-    /// The codes of some waves, the longest first, padded behind to its length.
+    /// The codes of some waves, the longest first, padded on the right to its length.
     fn encode_batch(
         &self,
         waves: &[&[f32]],
@@ -152,7 +151,7 @@ impl Dac {
         Ok(samples)
     }
 
-    /// The codes of a wave that goes through in one piece, and all that came by.
+    /// The codes of a wave that goes through in one chunk, with all recorded tensors.
     pub(super) fn trace_encode(&self, wave: &[f32]) -> Result<(Seen, Codes), TorchError> {
         one_thread();
         let mut trace = Trace::keeping();
@@ -160,7 +159,7 @@ impl Dac {
         Ok((trace.kept(), codes))
     }
 
-    /// The wave of codes that go through in one piece, and all that came by.
+    /// The wave of codes that go through in one chunk, with all recorded tensors.
     pub(super) fn trace_decode(&self, codes: &Codes) -> Result<(Seen, Vec<f32>), TorchError> {
         codes.check(&self.format())?;
         one_thread();
@@ -208,8 +207,8 @@ impl Codec for Dac {
         if self.device.is_cuda() {
             return self.encode_batches(waves);
         }
-        // One clip at a time: a batch gains nothing here, and this way no clip is rounded
-        // differently because of its neighbours. As many threads as there is memory for.
+        // One clip at a time: a batch is not faster here, and this way no clip is rounded
+        // differently because of its neighbours. As many threads as memory allows.
         let fitting = self.budget.fitting(&self.all_frames(waves, &longest_first(waves)));
         spread(self.threads.min(fitting), waves.len(), |share| {
             let model = self.model()?;
@@ -230,7 +229,7 @@ impl Codec for Dac {
     }
 }
 
-/// The places of the waves from the longest to the shortest.
+/// The indices of the waves from the longest to the shortest.
 fn longest_first(waves: &[&[f32]]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..waves.len()).collect();
     order.sort_by_key(|at| std::cmp::Reverse(waves[*at].len()));
@@ -272,7 +271,7 @@ mod tests {
 
     use super::*;
 
-    /// The codec of the committed fixture: four codebooks, 16 samples a frame, 64 frames long.
+    /// The codec of the committed fixture: four codebooks, 16 samples per frame, 64 frames long.
     fn weights() -> (Config, Weights) {
         let bytes = include_bytes!("../../fixtures/fish_dac/model.safetensors");
         let (_, header) = SafeTensors::read_metadata(bytes).unwrap();

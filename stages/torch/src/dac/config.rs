@@ -1,11 +1,11 @@
-//! The sizes of a Fish codec. What a file leaves out is as in the codec of openaudio-s1-mini.
+//! The sizes of a Fish codec. Missing values are those of the codec of openaudio-s1-mini.
 
 use serde::{Deserialize, Serialize};
 
 use crate::codec::CodecFormat;
 use crate::error::TorchError;
 
-/// Channels a head of the encoder's transformers: their number of heads follows from it.
+/// Channels per head of the encoder's transformers, which determines the number of heads.
 const ENCODER_HEAD: i64 = 64;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub struct Config {
     pub quantizer: Quantizer,
 }
 
-/// What the transformers of the encoder share; the rest follows from their channels.
+/// The common settings of the encoder's transformers; the rest follows from their channels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EncoderTransformer {
@@ -61,7 +61,7 @@ pub struct Transformer {
     pub head_dim: i64,
     pub dim: i64,
     pub intermediate_size: i64,
-    /// A position sees itself and so many less one before it.
+    /// A position attends to itself and the previous ones within this window.
     pub window_size: i64,
     pub rope_base: f64,
     pub norm_eps: f64,
@@ -133,7 +133,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Refuses sizes that make no codec, or none that this program can run.
+    /// Refuses impossible sizes, and sizes that this program does not support.
     pub fn check(&self) -> Result<(), TorchError> {
         let quantizer = &self.quantizer;
         let wide = 1..=1 << 20;
@@ -203,7 +203,7 @@ impl Config {
         rates.iter().fold(1, |hop: i64, rate| hop.saturating_mul(*rate))
     }
 
-    /// Samples that become one step of the encoder's output.
+    /// Samples per step of the encoder's output.
     pub fn encoder_hop(&self) -> i64 {
         self.hop_of(&self.encoder_rates)
     }
@@ -213,27 +213,27 @@ impl Config {
         CodecFormat { rate: self.sample_rate, entries: self.entries(), hop }
     }
 
-    /// Samples that become one frame of codes.
+    /// Samples per frame of codes.
     pub fn frame(&self) -> i64 {
         self.encoder_hop() * self.steps()
     }
 
-    /// Steps of the encoder's output that become one frame of codes.
+    /// Steps of the encoder's output per frame of codes.
     pub fn steps(&self) -> i64 {
         self.hop_of(&self.quantizer.downsample_factor)
     }
 
-    /// Channels after so many encoder blocks.
+    /// Channels after this number of encoder blocks.
     pub fn encoder_channels(&self, level: usize) -> i64 {
         self.encoder_dim << level
     }
 
-    /// Channels after so many decoder blocks.
+    /// Channels after this number of decoder blocks.
     pub fn decoder_channels(&self, level: usize) -> i64 {
         self.decoder_dim >> level
     }
 
-    /// The transformer at the end of an encoder block, where there is one.
+    /// The transformer at the end of an encoder block, if there is one.
     pub fn encoder_module(&self, level: usize) -> Option<Transformer> {
         let n_layer = *self.encoder_transformer_layers.get(level)?;
         let shared = &self.encoder_transformer;
@@ -251,7 +251,7 @@ impl Config {
         })
     }
 
-    /// The most frames that the position tables reach.
+    /// The largest number of frames in the position tables.
     pub fn longest(&self) -> i64 {
         let quantizer = &self.quantizer;
         let mut frames = quantizer.pre_module.block_size.min(quantizer.post_module.block_size);
@@ -265,16 +265,16 @@ impl Config {
         frames
     }
 
-    /// About how many bytes a clip of so many frames takes while it is encoded in pieces of at
-    /// most so many frames.
+    /// The approximate memory in bytes of encoding a clip of this number of frames in chunks of at
+    /// most this number of frames.
     pub fn encode_bytes(&self, frames: i64, piece: i64) -> u64 {
-        // An input, its padded copy, what a non-linearity bends, and an output.
+        // An input, its padded copy, the input of a non-linearity, and an output.
         const TENSORS: i64 = 4;
         const FLOAT: i64 = 4;
         let levels = self.encoder_rates.len();
         let is_whole = |level: &usize| self.encoder_module(*level).is_some();
         let first = (0..levels).find(is_whole).unwrap_or(levels);
-        // Channels and samples a step before each level, of the widest one of either part.
+        // Channels and samples per step before each level, of the widest one of either part.
         let hop = |level: usize| self.hop_of(&self.encoder_rates[..level]);
         let width = |level: usize| self.encoder_channels(level) * self.frame() / hop(level);
         let widest = |levels: std::ops::Range<usize>| levels.map(width).max().unwrap_or(0);
@@ -284,7 +284,7 @@ impl Config {
         (TENSORS * FLOAT).saturating_mul(floats) as u64
     }
 
-    /// Codes of each codebook are below these.
+    /// The number of entries of each codebook.
     pub fn entries(&self) -> Vec<usize> {
         let mut entries = vec![self.quantizer.semantic_codebook_size as usize];
         let others = self.quantizer.n_codebooks as usize;

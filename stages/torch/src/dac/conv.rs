@@ -1,8 +1,8 @@
-//! The causal convolutions of the codec and what is built of them.
+//! The causal convolutions of the codec and the layers built from them.
 //!
-//! A wave may be handed over piece by piece: [`Past`] keeps the end of each convolution's
-//! input, so that the pieces come out as the whole would. That bounds the memory of a long
-//! clip and keeps the pieces in the processor's caches.
+//! A wave may be processed in chunks: [`Past`] keeps the end of each convolution's input, so that
+//! the chunks give the same result as the whole. That bounds the memory of a long clip and keeps
+//! the chunks in the processor's caches.
 
 use tch::Tensor;
 
@@ -10,7 +10,7 @@ use crate::convolution::Geometry;
 use crate::error::TorchError;
 use crate::weights::Weights;
 
-/// The ends of the inputs so far, in the order in which the convolutions come by.
+/// The ends of the previous inputs, in the order in which the convolutions run.
 #[derive(Debug, Default)]
 pub struct Past {
     ends: Vec<Tensor>,
@@ -18,13 +18,13 @@ pub struct Past {
 }
 
 impl Past {
-    /// To be called before each piece.
+    /// Must be called before each chunk.
     pub fn begin(&mut self) {
         self.next = 0;
     }
 
-    /// The input with so many columns of what came before, zeros at first: [B, C, width + L].
-    /// Rows of the batch may fall away from piece to piece, the last ones first.
+    /// The input with this number of previous columns, zeros at first: [B, C, width + L]. Rows of
+    /// the batch may drop out from chunk to chunk, the last ones first.
     fn extend(&mut self, input: &Tensor, width: i64, right: i64) -> Result<Tensor, TorchError> {
         let at = self.next;
         self.next += 1;
@@ -46,7 +46,7 @@ impl Past {
     }
 }
 
-/// A convolution that sees nothing of what comes later.
+/// A causal convolution.
 #[derive(Debug)]
 pub struct Conv {
     weight: Tensor,
@@ -71,7 +71,7 @@ impl Conv {
         Conv { dilation, ..self }
     }
 
-    /// One filter a channel.
+    /// One filter per channel.
     fn depthwise(self) -> Conv {
         Conv { groups: self.weight.size()[0], ..self }
     }
@@ -94,7 +94,7 @@ impl Conv {
     }
 }
 
-/// A transposed convolution whose outputs depend on inputs before them only.
+/// A causal transposed convolution.
 #[derive(Debug)]
 pub struct TransposedConv {
     weight: Tensor,
@@ -111,7 +111,7 @@ impl TransposedConv {
 
     /// [B, C, L] to [B, D, L * stride].
     pub fn forward(&self, input: &Tensor, past: &mut Past) -> Result<Tensor, TorchError> {
-        // An input reaches over so many of the outputs of later inputs.
+        // The overlap of an input with the outputs of later inputs.
         let reach = (self.weight.size()[2] - 1) / self.stride;
         let length = input.size()[2] * self.stride;
         let widened = match reach {
@@ -143,7 +143,7 @@ impl Snake {
         Ok(input.f_addcmul(&self.bend(input)?, &self.reciprocal)?)
     }
 
-    /// Overwrites the input, which saves a tensor where tensors are largest.
+    /// Overwrites the input, which saves memory where tensors are largest.
     fn forward_into(&self, mut input: Tensor) -> Result<Tensor, TorchError> {
         let bend = self.bend(&input)?;
         Ok(input.f_addcmul_(&bend, &self.reciprocal)?)
@@ -154,7 +154,7 @@ impl Snake {
     }
 }
 
-/// Snake, a dilated convolution, snake, a convolution of single columns; added to the input.
+/// Snake, a dilated convolution, snake, a convolution of kernel size one; added to the input.
 #[derive(Debug)]
 pub struct ResidualUnit {
     first: (Snake, Conv),
@@ -178,7 +178,7 @@ impl ResidualUnit {
     }
 }
 
-/// A part of the encoder or the decoder that works on pieces.
+/// A part of the encoder or the decoder that works on chunks.
 #[derive(Debug)]
 pub enum Layer {
     Conv(Conv),

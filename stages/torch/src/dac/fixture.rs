@@ -1,4 +1,4 @@
-//! What the codec makes of a fixture's inputs.
+//! The codec on the inputs of a fixture.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use super::codec::Dac;
 use crate::codec::{Codec, Codes};
 use crate::error::TorchError;
 
-/// A nearest entry that wins by less may be another one where sums are rounded differently.
+/// A nearest entry that wins by less may differ if sums are rounded differently.
 const TIE: f64 = 1e-5;
 
-/// The inputs of a fixture, and what its outputs are held against.
+/// The inputs of a fixture, and the expected outputs.
 pub struct Inputs {
-    /// Clips [clips, longest], of which so many samples count.
+    /// Clips [clips, longest], with their numbers of valid samples.
     pub waves: Vec<f32>,
     pub lengths: Vec<usize>,
     /// [codebooks, frames], for decoding.
     pub spoken: Vec<u16>,
-    /// [clips, codebooks, most frames] each; zero behind the end of a clip.
+    /// [clips, codebooks, most frames] each; zero after the end of a clip.
     pub codes: Vec<f64>,
     pub margins: Vec<f64>,
 }
@@ -54,7 +54,7 @@ fn clips(inputs: &Inputs) -> Result<Vec<&[f32]>, TorchError> {
     rows.map(|(row, length)| row.get(..*length).ok_or_else(wrong)).collect()
 }
 
-/// Codes of all clips in one table, with zeros behind the shorter ones.
+/// Codes of all clips in one table, with zeros after the shorter ones.
 fn padded(codes: &[Codes]) -> Vec<f64> {
     let frames = codes.iter().map(|codes| codes.frames).max().unwrap_or(0);
     let mut table = Vec::new();
@@ -65,8 +65,8 @@ fn padded(codes: &[Codes]) -> Vec<f64> {
     table
 }
 
-/// Takes over the expected codes of a frame from where the first that differs is a tie: what
-/// follows codes the rest that another entry has left.
+/// Replaces codes of a frame by the expected ones from the first difference on if that is a tie:
+/// later codebooks encode the residual that another entry has left.
 fn excused(codes: &[f64], codebooks: usize, inputs: &Inputs) -> Vec<f64> {
     let mut codes = codes.to_vec();
     let expected = &inputs.codes;

@@ -1,11 +1,11 @@
-//! The tensors that a codec's file must hold: names and shapes, from the config alone.
+//! The tensors in a codec's file: names and shapes, from the config alone.
 //!
 //! Names are those of the original's state dict. A convolution with weight norm is stored as
-//! `weight_g` (length) and `weight_v` (direction), whichever of two spellings the file has.
+//! `weight_g` (magnitude) and `weight_v` (direction), for both spellings in files.
 
 use super::config::{Config, Transformer};
 
-/// How far the channels of a ConvNeXt block widen inside.
+/// The expansion of channels inside a ConvNeXt block.
 const WIDENING: i64 = 4;
 
 /// Names with shapes, in no particular order; no name twice.
@@ -21,7 +21,7 @@ impl Layout {
         layout
     }
 
-    /// How many numbers the tensors hold.
+    /// The number of parameters.
     pub fn parameters(&self) -> i64 {
         self.0.iter().map(|(_, shape)| shape.iter().product::<i64>()).sum()
     }
@@ -54,7 +54,7 @@ impl Layout {
         let (quantizer, channels) = (&config.quantizer, config.latent_dim);
         let factors = quantizer.downsample_factor.len();
         for (at, factor) in quantizer.downsample_factor.iter().enumerate() {
-            // The last to go down is the first to go up.
+            // The last downsampling corresponds to the first upsampling.
             for (prefix, at) in [("downsample", at), ("upsample", factors - 1 - at)] {
                 let prefix = format!("quantizer.{prefix}.{at}");
                 self.add(format!("{prefix}.0.conv.weight"), &[channels, channels, *factor]);
@@ -141,7 +141,7 @@ impl Layout {
     }
 }
 
-/// Where a codebook lies: the semantic one, which is the first, apart from the others.
+/// The name of a codebook: the first one is semantic and separate from the others.
 pub fn codebook_name(at: usize) -> String {
     match at.checked_sub(1) {
         None => "quantizer.semantic_quantizer.quantizers.0".to_owned(),
@@ -155,8 +155,8 @@ mod tests {
 
     use super::*;
 
-    /// The figures of the published file, which has 541 entries: these, and two buffers for
-    /// each of the three transformers.
+    /// The figures of the published file, which has 541 entries: these, and two buffers for each of
+    /// the three transformers.
     #[test]
     fn the_published_codec_has_its_tensors_and_parameters() {
         let layout = Layout::of(&Config::default());

@@ -1,4 +1,4 @@
-//! From the tensors of a file to those that the model computes with.
+//! Converts the tensors of a file to those of the model.
 
 use stage_formats::weight_norm;
 use tch::Device;
@@ -9,8 +9,8 @@ use crate::error::TorchError;
 use crate::weight_norm::fold;
 use crate::weights::{Weights, usable};
 
-/// Takes the tensors of a file: names made one, checked against the config, in 32-bit floats
-/// on the device, and each pair of weight norm folded into one weight.
+/// Takes the tensors of a file: names unified, checked against the config, in 32-bit floats on the
+/// device, with weight norm removed.
 pub fn prepare(config: &Config, given: Weights, device: Device) -> Result<Weights, TorchError> {
     let _guard = tch::no_grad_guard();
     let given = canonical(given);
@@ -23,8 +23,8 @@ pub fn prepare(config: &Config, given: Weights, device: Device) -> Result<Weight
     fold(weights, |_| true)
 }
 
-/// One spelling for all files: no prefix of a training run, no buffers, the older names of
-/// weight norm.
+/// One spelling for all files: no prefix of a training run, no buffers, the older names of weight
+/// norm.
 fn canonical(given: Weights) -> Weights {
     let wrapped = given.names().any(|name| name.contains("generator."));
     let mut weights = Weights::default();
@@ -34,7 +34,7 @@ fn canonical(given: Weights) -> Weights {
         }
         let name = name.replace("generator.", "");
         let last = name.rsplit('.').next().unwrap_or_default();
-        // Tables that follow from the config and are made anew.
+        // Tables that follow from the config are computed anew.
         if last == "freqs_cis" || last == "causal_mask" {
             continue;
         }

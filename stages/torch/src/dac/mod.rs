@@ -1,8 +1,8 @@
-//! The codec of Fish Speech: a DAC of causal convolutions and window transformers, with a
-//! semantic codebook before the residual ones.
+//! The codec of Fish Speech: a DAC of causal convolutions and window transformers, with a semantic
+//! codebook before the residual ones.
 //!
-//! `config` has the sizes, `layout` the names and shapes of a file's tensors, `load` makes
-//! them what `model` computes with.
+//! `config` has the sizes, `layout` the names and shapes of a file's tensors, `load` converts them
+//! for `model`.
 
 mod codec;
 mod config;

@@ -17,13 +17,13 @@ const DILATIONS: [i64; 3] = [1, 3, 9];
 pub struct Model {
     frame: i64,
     steps: i64,
-    /// The first parts, up to the first transformer, take waves piece by piece.
+    /// The first parts, up to the first transformer, process waves in chunks.
     encoder: Vec<Part>,
     quantizer: Quantizer,
     decoder: Vec<Vec<Layer>>,
 }
 
-/// A part of the encoder: the first convolution, a block, or what comes last.
+/// A part of the encoder: the first convolution, a block, or the last layers.
 #[derive(Debug)]
 struct Part {
     layers: Vec<Layer>,
@@ -41,9 +41,9 @@ impl Model {
         })
     }
 
-    /// Waves [B, 1, whole frames], the longest first, to codes [B, codebooks, T]. `frames` says
-    /// how many frames of each count; the wave goes through in pieces of at most `piece`
-    /// frames, from which clips that have ended are left out.
+    /// Encodes waves [B, 1, whole frames], the longest first, to codes [B, codebooks, T]. `frames`
+    /// are the valid frames of each; the wave goes through in chunks of at most `piece` frames,
+    /// without clips that have ended.
     pub fn encode(
         &self,
         waves: &Tensor,
@@ -84,7 +84,8 @@ impl Model {
         self.quantizer.codes(&latents, trace)
     }
 
-    /// Codes [1, codebooks, T] to a wave, handed over in pieces of at most so many frames.
+    /// Decodes codes [1, codebooks, T] to a wave, passed on in chunks of at most this number of
+    /// frames.
     pub fn decode(
         &self,
         codes: &Tensor,

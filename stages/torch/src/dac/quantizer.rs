@@ -1,5 +1,5 @@
-//! Between the encoder's steps and codes: fewer steps, a transformer, and a codebook after
-//! another, each for what the ones before left over.
+//! Between encoder and codes: downsampling, a transformer, and residual vector quantization, in
+//! which each codebook encodes the residual of the previous ones.
 
 use tch::Tensor;
 
@@ -47,7 +47,7 @@ impl Quantizer {
         })
     }
 
-    /// The encoder's steps [B, C, steps * T] to codes [B, codebooks, T].
+    /// Encoder output [B, C, steps * T] to codes [B, codebooks, T].
     pub fn codes(&self, latents: &Tensor, trace: &mut Trace) -> Result<Tensor, TorchError> {
         let mut frames = latents.shallow_clone();
         for (at, (conv, block)) in self.down.iter().enumerate() {
@@ -65,11 +65,11 @@ impl Quantizer {
         Ok(Tensor::f_stack(&codes, 1)?)
     }
 
-    /// Codes [B, codebooks, T] to the decoder's steps [B, C, steps * T].
+    /// Codes [B, codebooks, T] to decoder input [B, C, steps * T].
     pub fn latents(&self, codes: &Tensor, trace: &mut Trace) -> Result<Tensor, TorchError> {
         let value = |at: usize| self.codebooks[at].decode(&codes.f_select(1, at as i64)?);
         let mut frames = value(0)?;
-        // The others are summed apart, as the original does: another order rounds differently.
+        // The others are summed separately, as in the original: another order rounds differently.
         let mut others: Option<Tensor> = None;
         for at in 1..self.codebooks.len() {
             others = Some(match others {
@@ -90,13 +90,14 @@ impl Quantizer {
     }
 }
 
-/// A table of short vectors; the nearest by angle is chosen.
+/// A table of short vectors; the one with the smallest angle is selected.
 #[derive(Debug)]
 struct Codebook {
     into: Conv,
     out: Conv,
     entries: Tensor,
-    /// The entries at length one, transposed: [dim, entries]; and their squares: [1, entries].
+    /// The entries normalised to length one, transposed: [dim, entries]; and their squares: [1,
+    /// entries].
     directions: Tensor,
     squares: Tensor,
 }
@@ -116,7 +117,7 @@ impl Codebook {
         })
     }
 
-    /// The numbers [B, T] of what is nearest to [B, C, T], and what they stand for: [B, C, T].
+    /// The indices [B, T] of the entries nearest to [B, C, T], and their vectors: [B, C, T].
     fn encode(
         &self,
         input: &Tensor,
@@ -130,7 +131,8 @@ impl Codebook {
         let distances = self.distances(&rows)?;
         let numbers = distances.f_argmin(1, false)?.f_reshape([batch, length])?;
         let entries = self.entries(&numbers)?;
-        // Not the entry itself: its sum with the rounding of the original's training trick.
+        // Not the entry itself: its sum with the rounding of the original's straight-through
+        // estimator.
         let value = short.f_add(&entries.f_sub(&short)?)?;
         Ok((numbers, self.out.forward(&value, &mut Past::default())?))
     }
@@ -152,7 +154,7 @@ impl Codebook {
     }
 }
 
-/// Rows at length one; those that are almost nothing stay so.
+/// Rows normalised to length one; nearly zero rows do not change.
 fn normalised(rows: &Tensor) -> Result<Tensor, TorchError> {
     let length = rows.f_norm_scalaropt_dim(2.0, [1i64].as_slice(), true)?.f_clamp_min(1e-12)?;
     Ok(rows.f_div(&length)?)

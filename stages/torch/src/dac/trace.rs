@@ -1,13 +1,13 @@
-//! What comes by inside the model, for whoever compares it with a reference.
+//! Records intermediate tensors of the model, for comparison with a reference.
 
 use std::collections::BTreeMap;
 
 use tch::Tensor;
 
-/// Tensors by place and number.
+/// Tensors by name and index.
 pub type Seen = BTreeMap<String, Tensor>;
 
-/// Keeps what it sees; the usual one sees nothing.
+/// Keeps recorded tensors; the default records nothing.
 #[derive(Debug, Default)]
 pub struct Trace(Option<Seen>);
 
@@ -20,7 +20,7 @@ impl Trace {
         self.0.unwrap_or_default()
     }
 
-    /// A copy is kept: what comes by may be overwritten later.
+    /// Keeps a copy, since the tensor may be overwritten later.
     pub fn see(&mut self, place: &str, number: usize, tensor: &Tensor) {
         if let Some(kept) = &mut self.0 {
             kept.insert(format!("{place}.{number}"), tensor.copy());

@@ -51,15 +51,15 @@ impl Transformer {
     }
 }
 
-/// Which positions see which. A position sees the `window` up to itself, so a block of that
-/// many queries needs the keys of its own block and of the one before: memory grows with
+/// The attention window. A position attends to the `window` positions up to itself, so a block of
+/// that many queries needs the keys of its own block and of the previous one: memory grows with
 /// length times window and not with length squared.
 struct Band {
     length: i64,
     window: i64,
     blocks: i64,
-    /// True where a query sees a key: [T, T] when one block suffices, else
-    /// [blocks, 1, window, 2 window].
+    /// True where a query attends to a key: [T, T] if one block is enough, else [blocks, 1, window,
+    /// 2 window].
     mask: Tensor,
 }
 
@@ -90,7 +90,8 @@ impl Band {
         let (batch, heads, _, width) = query.size4()?;
         let blocks = self.blocks;
         let behind = blocks * self.window - self.length;
-        // The batch joins the heads, so that one mask serves all: [blocks, B * H, window, D].
+        // The batch is merged into the heads, so that one mask serves all: [blocks, B * H, window,
+        // D].
         let query = query.f_flatten(0, 1)?.f_constant_pad_nd([0, 0, 0, behind])?;
         let query = query.f_unflatten(1, [blocks, self.window])?.f_transpose(0, 1)?;
         let (key, value) = (self.doubled(key, behind)?, self.doubled(value, behind)?);
@@ -99,7 +100,7 @@ impl Band {
         Ok(output.f_narrow(2, 0, self.length)?)
     }
 
-    /// Each block with the one before it: [blocks, B * H, 2 window, D].
+    /// Each block with the previous one: [blocks, B * H, 2 window, D].
     fn doubled(&self, keys: &Tensor, behind: i64) -> Result<Tensor, TorchError> {
         let padded = keys.f_flatten(0, 1)?.f_constant_pad_nd([0, 0, self.window, behind])?;
         let blocks = padded.f_unfold(1, 2 * self.window, self.window)?; // [B * H, n, D, 2 window]

@@ -1,18 +1,18 @@
-//! What one forward pass of training gets: clips laid out in rows, as plain numbers.
+//! The input of one forward pass of training: clips in rows, as plain numbers.
 
 use tch::{Device, Tensor};
 
 use crate::error::TorchError;
 
-/// The label of what is not to be learned.
+/// The label of ignored positions.
 pub const IGNORED: i32 = -100;
 
-/// One clip: columns of a token and the codes of a frame, and what each should foresee.
+/// One clip: columns of a token and the codes of a frame, and the labels of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clip {
     /// [1 + K, T], row by row.
     pub tokens: Vec<i32>,
-    /// The same shape; [`IGNORED`] where there is nothing to learn.
+    /// The same shape; [`IGNORED`] without a label.
     pub labels: Vec<i32>,
 }
 
@@ -28,20 +28,20 @@ pub struct Batch {
     pub(super) scope: Scope,
 }
 
-/// What the columns of a batch attend to, of those before them.
+/// The previous columns that each column attends to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// One clip a row: what lies behind it is padding, which none of its columns attends to.
+    /// One clip per row: the padding is on the right, and no column of the clip attends to it.
     Row,
-    /// Several clips a row, each by itself: their lengths, padding included, row after row.
+    /// Several independent clips per row: their lengths, padding included, row after row.
     Spans(Vec<i64>),
     /// True where a column is padding: [B, T].
     Padding(Vec<bool>),
 }
 
 impl Batch {
-    /// Rows of clips; `pad` fills the columns that are left over. Clips that share a row do not
-    /// see each other.
+    /// Rows of clips; `pad` fills the remaining columns. Clips that share a row do not attend to
+    /// each other.
     pub fn new(codebooks: usize, rows: &[Vec<&Clip>], pad: i32) -> Result<Batch, TorchError> {
         let height = codebooks + 1;
         let width = |clip: &&Clip| clip.tokens.len() / height;
@@ -82,8 +82,7 @@ impl Batch {
         Ok(Batch { rows, height, length, tokens, labels, scope })
     }
 
-    /// Rows that were laid out elsewhere: [B, 1 + K, T] twice, and true where a column is padding,
-    /// [B, T].
+    /// Rows from elsewhere: [B, 1 + K, T] twice, and true for padding columns, [B, T].
     pub fn from_rows(
         [rows, height, length]: [i64; 3],
         tokens: Vec<i32>,
@@ -96,7 +95,7 @@ impl Batch {
             let shape = [rows, height, length];
             return Err(TorchError::Input(format!("a batch is not of the shape {shape:?}")));
         }
-        // Columns see nothing to come, so padding behind them needs no mask.
+        // Attention is causal, so padding on the right needs no mask.
         let behind = |row: &[bool]| row.is_sorted();
         let scope = match padding {
             Some(padding) if !padding.chunks(length.max(1) as usize).all(behind) => {
@@ -107,7 +106,7 @@ impl Batch {
         Ok(Batch { rows, height, length, tokens, labels, scope })
     }
 
-    /// How many columns there are, padding included.
+    /// The number of columns, padding included.
     pub fn columns(&self) -> i64 {
         self.rows * self.length
     }
@@ -118,7 +117,7 @@ impl Batch {
         Ok(tokens.f_to_kind(tch::Kind::Int64)?.f_to_device(device)?)
     }
 
-    /// The columns with a label of a kind: where they lie in the batch, row after row.
+    /// The columns with a label of a kind: their positions in the batch, row after row.
     fn labelled(&self, wanted: impl Fn(i32) -> bool) -> impl Iterator<Item = (usize, usize)> {
         let (height, length) = (self.height as usize, self.length as usize);
         let places = move |at: usize| (at / length.max(1), at % length.max(1));
@@ -129,14 +128,14 @@ impl Batch {
         })
     }
 
-    /// Where a token is to be learned, and which.
+    /// The positions with token labels, and these labels.
     pub(super) fn token_labels(&self) -> (Vec<i64>, Vec<i64>) {
         let labelled = self.labelled(|label| label != IGNORED);
         labelled.map(|(at, label)| (at as i64, i64::from(self.labels[label]))).unzip()
     }
 
-    /// Where a frame is to be learned, and its codes: [N, K]. It is one where the codes have
-    /// labels.
+    /// The positions with frame labels, and their codes: [N, K]. A frame has a label if its codes
+    /// do.
     pub(super) fn frame_labels(&self) -> (Vec<i64>, Vec<i64>) {
         let (mut places, mut codes) = (Vec::new(), Vec::new());
         if self.height < 2 {
@@ -154,7 +153,7 @@ impl Batch {
         (places, codes)
     }
 
-    /// The positions of the columns, [B, T], where they do not simply count up in each row.
+    /// The positions of the columns, [B, T], if they are not consecutive in each row.
     pub(super) fn positions(&self) -> Option<Vec<i64>> {
         match &self.scope {
             Scope::Spans(lengths) => Some(lengths.iter().flat_map(|length| 0..*length).collect()),

@@ -1,4 +1,4 @@
-//! A transformer block as both stacks have it: attention and a gated feed-forward part.
+//! A transformer block of both stacks: attention and a gated feed-forward layer.
 
 use tch::Tensor;
 
@@ -26,14 +26,14 @@ pub struct Attention {
     stack: Stack,
 }
 
-/// The place of a block in the cache of its stack.
+/// The index of a block in the cache of its stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot<'a> {
     pub cache: &'a KvCache,
     pub layer: usize,
 }
 
-/// What the cache of a stack is made for.
+/// The shape of the cache of a stack.
 pub fn cache_shape(stack: &Stack) -> CacheShape {
     CacheShape { layers: stack.layers as usize, heads: stack.kv_heads, width: stack.head_dim }
 }
@@ -76,7 +76,7 @@ impl Block {
         h + rows::linear(w2, &x)
     }
 
-    /// `y` is what attention made of `x`.
+    /// `y` is the output of attention for `x`.
     fn finish(&self, x: &Tensor, y: &Tensor, pass: Pass) -> Tensor {
         let h = x + self.attention.wo.forward(y, pass);
         let fed = self.feed_forward.forward(&self.ffn_norm.forward(&h), pass);

@@ -1,5 +1,4 @@
-//! The model column by column, for several rows at once: what [`crate::autoregressive`] draws
-//! frames with.
+//! Incremental decoding for several rows at once, with [`crate::autoregressive`].
 
 use tch::{Device, Kind, Tensor};
 
@@ -9,10 +8,10 @@ use crate::autoregressive::{Decoder, Draws, KvCache, Line, Memory, rows};
 use crate::error::TorchError;
 use crate::rope::Rotary;
 
-/// The original draws codes behind the first codebook from this many entries only.
+/// The original draws codes after the first codebook from this number of entries only.
 const FAST_ENTRIES: i64 = 1024;
 
-/// What all layers remember of the rows of a batch.
+/// The caches of all layers for the rows of a batch.
 #[derive(Debug)]
 pub struct Caches {
     slow: KvCache,
@@ -27,8 +26,8 @@ impl Memory for Caches {
 }
 
 impl DualAr {
-    /// The states of the last columns of some prefixes, [1 + K, T] each, and caches with room for
-    /// more columns.
+    /// The states of the last columns of some prefixes, [1 + K, T] each, and caches with capacity
+    /// for more columns.
     pub fn prefill(&self, prefixes: &[&Tensor], steps: i64) -> (Caches, Tensor) {
         let options = (self.kind(), self.device());
         let lengths: Vec<i64> = prefixes.iter().map(|prefix| prefix.size()[1]).collect();
@@ -57,14 +56,14 @@ impl DualAr {
         steps(&self.layers, x, &rotary, &caches.slow).squeeze_dim(1)
     }
 
-    /// The states of the fast layers, [B, C], after the next place of a frame: [B, C].
+    /// The states of the fast layers, [B, C], after the next position of a frame: [B, C].
     pub fn follow_fast(&self, x: &Tensor, caches: &mut Caches) -> Tensor {
         caches.fast.grow();
         let rotary = self.fast_rotary(&caches.fast.positions());
         steps(&self.fast_layers, x.unsqueeze(1), &rotary, &caches.fast).squeeze_dim(1)
     }
 
-    /// What the fast layers get of states, [B, C], at the first place of a frame.
+    /// The input of the fast layers for states, [B, C], at the first position of a frame.
     pub fn begin_frame(&self, states: &Tensor, caches: &mut Caches) -> Tensor {
         caches.fast.clear();
         let states = match self.config.norm_fastlayer_input {
@@ -77,13 +76,13 @@ impl DualAr {
         }
     }
 
-    /// Logits over the entries of a codebook, of states of the fast layers: [B, C].
+    /// Logits over the entries of a codebook, from states of the fast layers: [B, C].
     pub fn fast_step_logits(&self, states: &Tensor) -> Tensor {
         let normed = rows::each([states], |[states]| self.fast_norm.forward(&states));
         rows::linear(&self.fast_output, &normed)
     }
 
-    /// [B, 1 + K] to [B, 1, C]: as [`embed`](Self::embed), without asking the device which
+    /// [B, 1 + K] to [B, 1, C]: like [`embed`](Self::embed), without asking the device which
     /// columns are frames.
     fn embed_frames(&self, columns: &Tensor) -> Tensor {
         let (codebooks, size) = (self.config.num_codebooks, self.config.codebook_size);
@@ -110,16 +109,16 @@ fn steps(blocks: &[Block], x: Tensor, rotary: &Rotary, cache: &KvCache) -> Tenso
     blocks.iter().enumerate().fold(x, step)
 }
 
-/// A model that speaks.
+/// A model for synthesis.
 #[derive(Clone, Copy, Debug)]
 pub struct Speaker<'a> {
     pub model: &'a DualAr,
-    /// Draw frames and the end only, not text in between.
+    /// Draw only frames and the end, not text in between.
     pub semantic_only: bool,
 }
 
 impl Speaker<'_> {
-    /// The tokens that may be drawn, as ranges of the vocabulary: start and length.
+    /// The allowed tokens, as ranges of the vocabulary: start and length.
     fn token_ranges(&self) -> Vec<(i64, i64)> {
         let model = self.model;
         match self.semantic_only {
@@ -131,7 +130,7 @@ impl Speaker<'_> {
         }
     }
 
-    /// Logits over the tokens that may be drawn: [B, C] to [B, tokens].
+    /// Logits over the allowed tokens: [B, C] to [B, tokens].
     fn token_logits(&self, states: &Tensor) -> Tensor {
         let model = self.model;
         let normed = rows::each([states], |[states]| model.norm.forward(&states));
@@ -172,7 +171,7 @@ impl Decoder for Speaker<'_> {
         self.model.config.num_codebooks + 1
     }
 
-    /// The token, which has the first code, and the codes of the other codebooks.
+    /// The token, which contains the first code, and the codes of the other codebooks.
     fn lines(&self) -> Vec<Line> {
         let codebooks = self.model.config.num_codebooks;
         let entries = self.model.config.codebook_size.min(FAST_ENTRIES);
@@ -197,10 +196,10 @@ impl Decoder for Speaker<'_> {
             true => (&entry + begin).masked_fill(&entry.ge(size), model.tokens.im_end),
             false => entry,
         };
-        // Whatever is no frame counts as the entry that is nearest.
+        // Tokens that are not frames count as the nearest entry.
         let mut code = (&token - begin).clamp(0, size - 1);
         let mut frame = vec![token, code.shallow_clone()];
-        // The first place gives no code: that is in the token.
+        // The first position gives no code: it is in the token.
         let first = model.begin_frame(state, caches);
         let _ = model.follow_fast(&first, caches);
         for line in 1..model.config.num_codebooks as usize {

@@ -1,5 +1,4 @@
-//! What the model makes of the inputs of a fixture, under the names that the reference's
-//! results have.
+//! The model on the inputs of a fixture, with outputs under the names of the reference's results.
 
 use serde::Deserialize;
 use tch::{Kind, Tensor};
@@ -29,7 +28,7 @@ struct Settings {
     sampling: Sampling,
 }
 
-/// Runs all that the reference ran. `weights` is the model's file, `inputs` has the tensors
+/// Runs everything that the reference ran. `weights` is the model's file, `inputs` has the tensors
 /// `input.*`.
 pub fn outputs(
     settings: &serde_json::Value,
@@ -54,7 +53,7 @@ pub fn outputs(
     Ok(outputs)
 }
 
-/// The batches with 1 where they are no padding: [B, T].
+/// The batches with 1 for non-padding: [B, T].
 fn batches(inputs: &Weights) -> Result<Vec<(Batch, Tensor)>, TorchError> {
     let mut batches = Vec::new();
     while let Some(tokens) = inputs.get(&format!("input.{}.tokens", batches.len())) {
@@ -77,7 +76,7 @@ fn numbers(tensor: &Tensor) -> Result<Vec<i32>, TorchError> {
     Ok(Vec::try_from(tensor.to_kind(Kind::Int).view(-1))?)
 }
 
-/// Layer by layer, with noughts at padding.
+/// Layer by layer, with zeros at padding.
 fn forward(
     trainee: &DualArTrainee,
     batch: &Batch,
@@ -165,7 +164,7 @@ fn steps(
     Ok(())
 }
 
-/// Columns through the caches, and columns as they are drawn with the reference's noise.
+/// Columns through the caches, and columns drawn with the reference's noise.
 fn generated(
     model: &DualAr,
     settings: &Settings,
@@ -201,7 +200,7 @@ fn cached(model: &DualAr, prompt: &Tensor, forced: &Tensor, outputs: &mut Output
         let normed = model.config.norm_fastlayer_input.then(|| model.norm.forward(&state));
         hidden.push(normed.unwrap_or_else(|| state.shallow_clone()).view(-1));
         let mut x = model.begin_frame(&state, &mut caches);
-        // The generator's own choice of codes: any will do.
+        // The choice of codes does not matter.
         let codes = (column * 7 + 3).remainder(size);
         for place in 0..codebooks {
             let state = model.follow_fast(&x, &mut caches);
@@ -218,7 +217,7 @@ fn cached(model: &DualAr, prompt: &Tensor, forced: &Tensor, outputs: &mut Output
     outputs.insert("cache.fast_logits".into(), fast);
 }
 
-/// Noise that was drawn before: [draws, entries].
+/// Recorded noise: [draws, entries].
 struct Fixed {
     noise: Tensor,
     taken: i64,

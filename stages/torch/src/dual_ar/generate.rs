@@ -1,4 +1,4 @@
-//! Speech from prompts: frames are drawn until the model says that it is at the end.
+//! Speech from prompts: frames are drawn until the model ends.
 
 use tch::{IndexOp, Kind, Tensor};
 
@@ -20,16 +20,16 @@ pub struct Speech {
 pub struct Sentence<'a> {
     /// [1 + K, T], row by row.
     pub prompt: &'a [i32],
-    /// The most frames, the end included.
+    /// The largest number of frames, the end included.
     pub most: usize,
-    /// The end is not drawn before there are this many frames; needs `semantic_only`.
+    /// The smallest number of frames before the end; needs `semantic_only`.
     pub least: usize,
     pub noise: &'a mut dyn Noise,
 }
 
 impl DualAr {
-    /// Speaks what each prompt leads up to. A sentence is the same in any batch: to the bit in f32
-    /// on a CPU.
+    /// Synthesises the continuation of each prompt. A sentence is the same in any batch: to the bit
+    /// in f32 on a CPU.
     pub fn generate(
         &self,
         sentences: Vec<Sentence<'_>>,
@@ -64,7 +64,7 @@ impl DualAr {
     }
 
     fn speech(&self, Drawn { mut frames, stop }: Drawn) -> Speech {
-        // The original drops the last column even where it is no end.
+        // The original drops the last column even if it is not an end.
         if stop == Stop::End || self.parity == Parity::Upstream {
             frames.pop();
         }
@@ -73,7 +73,7 @@ impl DualAr {
         Speech { codes, frames: frames.len(), stop }
     }
 
-    /// Refuses a prompt that is not for this model, or leaves no room for speech.
+    /// Refuses a prompt that does not fit this model, or leaves no positions for speech.
     pub fn check_prompt(&self, prompt: &[i32]) -> Result<(), TorchError> {
         self.columns(prompt).map(drop)
     }

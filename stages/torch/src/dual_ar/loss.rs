@@ -1,4 +1,4 @@
-//! Sums of cross entropies, of which only a few positions have logits at a time.
+//! Sums of cross entropies, with logits for only a chunk of the positions at a time.
 
 use tch::{Kind, Reduction, Tensor};
 
@@ -11,9 +11,9 @@ pub struct Derived {
     pub gradient: Tensor,
 }
 
-/// Goes over the first axis of `inputs` and `labels` in pieces of at most `most`: `entropy` gives
-/// the sum of the loss over a piece. With a weight, each piece is derived before the next one
-/// begins; parameters get their gradients times this weight.
+/// Processes the first axis of `inputs` and `labels` in chunks of at most `most`: `entropy` returns
+/// the sum of the loss over a chunk. With a weight, the backward pass of each chunk runs before the
+/// next chunk; parameters get their gradients times this weight.
 pub fn in_pieces(
     inputs: &Tensor,
     labels: &Tensor,
@@ -36,7 +36,7 @@ pub fn in_pieces(
     Derived { sum, gradient }
 }
 
-/// The sum over all pieces of what `work` makes of each.
+/// The sum of `work` over all chunks.
 pub fn over_pieces(
     inputs: &Tensor,
     labels: &Tensor,
@@ -55,7 +55,7 @@ pub fn over_pieces(
 }
 
 /// The sum over all rows: [N, entries] and [N]. In single precision: the sum of thousands of
-/// half precision terms has no digits left.
+/// half-precision terms has no accurate digits.
 pub fn cross_entropy(logits: &Tensor, labels: &Tensor) -> Tensor {
     let logits = logits.to_kind(Kind::Float);
     logits.cross_entropy_loss(labels, None::<&Tensor>, Reduction::Sum, -100, 0.0)

@@ -13,23 +13,23 @@ use crate::train::lora;
 use crate::weights::{Scope, Weights};
 use stage_families::dual_ar::{Config, Stack};
 
-/// The tokens with a meaning for the model, which only the tokenizer knows.
+/// The special tokens of the model, which only the tokenizer knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Tokens {
-    /// Stands for entry 0 of the first codebook; the others follow.
+    /// Entry 0 of the first codebook; the others follow.
     pub semantic_begin: i64,
-    /// Ends what was spoken.
+    /// Ends the speech.
     pub im_end: i64,
 }
 
-/// Whether to do as the original does where the original is wrong.
+/// Selects the original's behaviour where it has defects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Parity {
     #[default]
     Correct,
-    /// Training leaves out the scaling of embeddings that generation applies; generation
-    /// penalises repetition by the wrong frames.
+    /// Training leaves out the scaling of embeddings that generation applies; generation penalises
+    /// repetition of the wrong frames.
     Upstream,
 }
 
@@ -46,7 +46,7 @@ pub struct DualAr {
     pub(super) codebook_embeddings: Embedding,
     pub(super) layers: Vec<Block>,
     pub(super) norm: RmsNorm,
-    /// None where the embeddings serve.
+    /// None if the output shares the embeddings (weight tying).
     pub(super) output: Option<Linear>,
     pub(super) fast_project_in: Option<Linear>,
     pub(super) fast_embeddings: Embedding,
@@ -57,15 +57,15 @@ pub struct DualAr {
     fast_rope: Rope,
 }
 
-/// The positions of the columns of a batch, and what they attend to.
+/// The positions of the columns of a batch, and their attention mask.
 pub struct Layout {
     pub rotary: Rotary,
     pub mask: AttentionMask,
 }
 
 impl DualAr {
-    /// Takes the tensors, all of which must be there and no others. Older files have queries,
-    /// keys and values apart.
+    /// Takes the tensors, which must be complete without extra ones. Older files have queries, keys
+    /// and values separate.
     pub fn load(config: Config, tokens: Tokens, weights: Weights) -> Result<DualAr, TorchError> {
         let semantic_end = tokens.semantic_begin + config.codebook_size;
         if tokens.semantic_begin < 0 || semantic_end > config.vocab_size {
@@ -115,8 +115,8 @@ impl DualAr {
         })
     }
 
-    /// Fresh weights: normal, biases zero, norms one. The same seed gives the same ones on
-    /// every machine.
+    /// Random weights: normal, biases zero, norms one. The same seed gives the same ones on every
+    /// machine.
     pub fn fresh(config: &Config, seed: u64) -> Result<Weights, TorchError> {
         let mut random = Random::new(seed);
         let fill = |(name, shape): (String, Vec<i64>)| {
@@ -178,7 +178,7 @@ impl DualAr {
         tensors
     }
 
-    /// The modules that an adapter may sit on, by name.
+    /// The modules that can have an adapter, by name.
     pub fn adaptable(&mut self) -> Vec<(String, Adaptable<'_>)> {
         let mut found = Vec::new();
         let stacks = [("layers", &mut self.layers), ("fast_layers", &mut self.fast_layers)];
@@ -264,14 +264,14 @@ impl DualAr {
     }
 
     /// [B, 1 + K, T] of tokens and codes to [B, T, C]. At frames the embeddings of all codes are
-    /// added, and where `scaled` the sum keeps the size of a single one.
+    /// added, and with `scaled` the sum keeps the scale of a single one.
     pub fn embed(&self, columns: &Tensor, scaled: bool) -> Tensor {
         let codebooks = self.config.num_codebooks;
         let tokens = columns.i((.., 0));
         let is_frame = self.is_semantic(&tokens);
         let x = self.embeddings.forward(&tokens);
         let (batch, length, dim) = (x.size()[0], x.size()[1], x.size()[2]);
-        // Only the codes of frames are looked up; text has none.
+        // Codes are only looked up for frames; text has none.
         let frames = is_frame.view(-1).nonzero().squeeze_dim(1);
         let codes = columns.narrow(1, 1, codebooks).transpose(1, 2).reshape([-1, codebooks]);
         let size = self.config.codebook_size;
@@ -295,28 +295,28 @@ impl DualAr {
         tokens.ge(begin).logical_and(&tokens.lt(begin + self.config.codebook_size))
     }
 
-    /// Rows of `length` columns of which each sees those before it in its own row.
+    /// Rows of `length` columns with causal attention.
     pub fn causal(&self, length: i64) -> Layout {
         Layout { rotary: self.rope.range(0, length), mask: AttentionMask::Causal }
     }
 
-    /// For columns that are not one after the other from the start: [B, T].
+    /// For columns at arbitrary positions: [B, T].
     pub fn rotary(&self, positions: &Tensor) -> Rotary {
         self.rope.at(positions)
     }
 
-    /// For places within a frame: [B, T].
+    /// For positions within a frame: [B, T].
     pub(super) fn fast_rotary(&self, places: &Tensor) -> Rotary {
         self.fast_rope.at(places)
     }
 
-    /// All slow layers: [B, T, C] to the state before the last norm.
+    /// All slow layers: [B, T, C] to the hidden state before the last norm.
     pub fn slow(&self, x: &Tensor, layout: &Layout, pass: Pass) -> Tensor {
         let step = |x: Tensor, block: &Block| block.forward(&x, &layout.rotary, &layout.mask, pass);
         self.layers.iter().fold(x.shallow_clone(), step)
     }
 
-    /// Logits over the vocabulary, of states.
+    /// Logits over the vocabulary, from states.
     pub fn logits(&self, states: &Tensor, pass: Pass) -> Tensor {
         let normed = self.norm.forward(states);
         match &self.output {
@@ -325,7 +325,7 @@ impl DualAr {
         }
     }
 
-    /// What the fast layers get of a state: [.., C] to [.., C of the fast layers].
+    /// The input of the fast layers for a state: [.., C] to [.., C of the fast layers].
     pub fn hand_over(&self, states: &Tensor, pass: Pass) -> Tensor {
         let states = match self.config.norm_fastlayer_input {
             true => self.norm.forward(states),
@@ -337,15 +337,15 @@ impl DualAr {
         }
     }
 
-    /// The inputs of the fast layers: the states that foresee N frames, [N, C], and the codes of
-    /// these frames but the last, [N, K].
+    /// The inputs of the fast layers: the states that predict N frames, [N, C], and the codes of
+    /// these frames except the last, [N, K].
     pub fn fast_inputs(&self, states: &Tensor, codes: &Tensor, pass: Pass) -> Tensor {
         let codes = codes.narrow(1, 0, self.config.num_codebooks - 1);
         let first = self.hand_over(states, pass).unsqueeze(1);
         Tensor::cat(&[first, self.fast_embeddings.forward(&codes)], 1)
     }
 
-    /// The places of a frame, each of which sees those before it.
+    /// The positions of a frame, with causal attention.
     pub fn within_frames(&self) -> Layout {
         let rotary = self.fast_rope.range(0, self.config.num_codebooks);
         Layout { rotary, mask: AttentionMask::Causal }
@@ -378,7 +378,7 @@ fn blocks(scope: &mut Scope, stack: &Stack, eps: f64) -> Result<Vec<Block>, Torc
     (0..stack.layers).map(|at| Block::load(&mut scope.under(&at.to_string()), stack, eps)).collect()
 }
 
-/// Joins `wq`, `wk` and `wv` to the fused tensor that newer files have.
+/// Concatenates `wq`, `wk` and `wv` to the fused tensor of newer files.
 fn joined(mut weights: Weights) -> Result<Weights, TorchError> {
     let apart: Vec<String> = weights
         .names()

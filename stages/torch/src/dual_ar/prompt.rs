@@ -6,26 +6,26 @@ use super::batch::{Clip, IGNORED};
 use super::model::Tokens;
 use crate::error::TorchError;
 
-/// How text and speech follow each other.
+/// The order of text and speech.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PromptFormat {
-    /// What the published model is prompted with.
+    /// The prompt format of the published model.
     #[default]
     Interleave,
-    /// What the original fine-tunes with, though its own inference never prompts like this.
+    /// The format of the original's fine-tuning, although its own inference never uses it.
     SpeakOut,
 }
 
-/// What a prompt asks of a tokenizer.
+/// The tokenizer, as prompts need it.
 pub trait Vocabulary {
-    /// The tokens of a text. What looks like a special token in it is text nevertheless.
+    /// The tokens of a text. Names of special tokens in it stay text.
     fn text(&self, text: &str) -> Result<Vec<i32>, TorchError>;
     /// The token of a special name like `<|voice|>`.
     fn special(&self, name: &str) -> Result<i32, TorchError>;
 }
 
-/// A text and how it was spoken.
+/// A text and its speech.
 #[derive(Clone, Copy, Debug)]
 pub struct Spoken<'a> {
     pub text: &'a str,
@@ -55,7 +55,7 @@ impl<'a, V: Vocabulary> Script<'a, V> {
         Script { vocabulary, tokens, codebooks, columns: Vec::new() }
     }
 
-    /// What is to be spoken, after all that was spoken before in the same voice: [1 + K, T].
+    /// The text to synthesise, after the previous speech of the same voice: [1 + K, T].
     pub fn prompt(
         mut self,
         format: PromptFormat,
@@ -72,13 +72,13 @@ impl<'a, V: Vocabulary> Script<'a, V> {
         Ok(self.lines(|column, line| column.value(line)))
     }
 
-    /// One clip to learn from: its frames and its end are learned, its text is not.
+    /// One clip to learn: its frames and its end have labels, its text has none.
     pub fn clip(mut self, format: PromptFormat, spoken: &Spoken) -> Result<Clip, TorchError> {
         self.opening(format)?;
         self.asked(format, spoken.text)?;
         self.frames(spoken.codes, true)?;
         self.end(true);
-        // A column foresees the one behind it, so the last has nothing to foresee.
+        // A column predicts the next one, so the last has no label.
         let labels = self.lines(|column, line| column.label(line));
         let tokens = self.lines(|column, line| column.value(line));
         let count = self.columns.len();
@@ -99,8 +99,8 @@ impl<'a, V: Vocabulary> Script<'a, V> {
         }
     }
 
-    /// The text, up to where speech begins. The names of speakers are text to the tokenizer, and
-    /// apart from what they say.
+    /// The text, up to the start of speech. The names of speakers are text to the tokenizer,
+    /// separate from their lines.
     fn asked(&mut self, format: PromptFormat, text: &str) -> Result<(), TorchError> {
         match format {
             PromptFormat::Interleave => {

@@ -1,4 +1,4 @@
-//! How the text model draws tokens and codes.
+//! Sampling of tokens and codes by the text model.
 
 use serde::Deserialize;
 use tch::{Kind, Tensor};
@@ -6,18 +6,18 @@ use tch::{Kind, Tensor};
 use super::model::Parity;
 use crate::autoregressive::{self, Order, Scope};
 
-/// Over how many frames repetition is penalised.
+/// The window of the repetition penalty in frames.
 const WINDOW: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sampling {
-    /// 0 takes the most likely.
+    /// 0 selects the most likely.
     pub temperature: f64,
     pub top_p: f64,
-    /// 1 is none. Acts on what the last frames had.
+    /// 1 is no penalty. Applies to the last frames.
     pub repetition_penalty: f64,
-    /// Draw frames and the end only, not text in between.
+    /// Draw only frames and the end, not text in between.
     pub semantic_only: bool,
 }
 
@@ -28,8 +28,8 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// The steps of the original. `Parity::Upstream` has its numbers in half precision, and its
-    /// window of repeated frames.
+    /// The steps of the original. `Parity::Upstream` has its half-precision numbers, and its window
+    /// of repeated frames.
     pub fn of(&self, parity: Parity) -> autoregressive::Sampling {
         let rounded = |value: f64| match parity {
             Parity::Correct => value,

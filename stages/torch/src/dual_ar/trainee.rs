@@ -1,8 +1,8 @@
-//! Losses and gradients of the model, with as little memory as they can be had.
+//! Losses and gradients of the model, with as little memory as possible.
 //!
-//! The slow layers run as a chain that may be run again block by block. Of its output only the
-//! positions with labels go on, and these in pieces, each of which is derived at once: neither
-//! the logits over the vocabulary nor the states of the fast layers ever exist as a whole.
+//! The slow layers run as a chain that may recompute its blocks. Only positions with labels
+//! continue, in chunks with an immediate backward pass each: neither the logits over the vocabulary
+//! nor the states of the fast layers ever exist as a whole.
 
 use tch::{Device, Kind, Tensor};
 
@@ -17,19 +17,18 @@ use crate::layers::Pass;
 use crate::random::scramble;
 use crate::train::{Losses, Totals, Trainee, Turn, adamw};
 
-/// The loss over tokens and the one over codes.
+/// The loss of tokens and the loss of codes.
 pub const BASE: &str = "base";
 pub const SEMANTIC: &str = "semantic";
 
-/// What may be traded between time and memory. It changes no loss and no gradient by more than
-/// rounding.
+/// Trade-offs between time and memory. They change losses and gradients by rounding at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Keep the input of each block only, and run the block again for its gradient.
+    /// Keep only the input of each block, and recompute the block for its gradient.
     pub recompute: bool,
-    /// Positions that have logits over the vocabulary at a time.
+    /// The number of positions with logits over the vocabulary at a time.
     pub positions: i64,
-    /// Frames that are in the fast layers at a time.
+    /// The number of frames in the fast layers at a time.
     pub frames: i64,
 }
 
@@ -39,7 +38,7 @@ impl Default for Memory {
     }
 }
 
-/// A model in training. What of it is trained are the tensors that require gradients.
+/// A model in training. The trained tensors are those that require gradients.
 #[derive(Debug)]
 pub struct DualArTrainee {
     model: DualAr,
@@ -50,10 +49,10 @@ pub struct DualArTrainee {
 pub(super) struct Placed {
     pub(super) tokens: Tensor,
     pub(super) layout: Layout,
-    /// Where tokens have labels, and these: [P].
+    /// The positions with token labels, and these: [P].
     positions: Tensor,
     token_labels: Tensor,
-    /// Where frames have labels, [N], and their codes, [N, K].
+    /// The positions with frame labels, [N], and their codes, [N, K].
     pub(super) frames: Tensor,
     pub(super) codes: Tensor,
 }
@@ -69,7 +68,7 @@ impl DualArTrainee {
         }
     }
 
-    /// Makes every tensor of the model one to train.
+    /// Makes every tensor of the model trainable.
     pub fn train_all(self) -> DualArTrainee {
         for (_, tensor) in self.model.tensors() {
             let _ = tensor.set_requires_grad(true);
@@ -124,7 +123,7 @@ impl DualArTrainee {
         Chain::new(links, self.memory.recompute)
     }
 
-    /// Derives the loss over tokens; gives its sum and the gradient of the states.
+    /// Backward pass of the token loss; returns its sum and the gradient of the states.
     fn derive_tokens(
         &self,
         states: &Tensor,
@@ -140,7 +139,7 @@ impl DualArTrainee {
         (derived.sum, derived.gradient)
     }
 
-    /// Derives the loss over codes, piece by piece through the fast layers.
+    /// Backward pass of the code loss, chunk by chunk through the fast layers.
     fn derive_frames(
         &self,
         states: &Tensor,
@@ -198,7 +197,7 @@ impl Trainee for DualArTrainee {
         tensors
     }
 
-    /// Embeddings and their adapters do not decay.
+    /// Embeddings and their adapters have no weight decay.
     fn decays(name: &str, parameter: &Tensor) -> bool {
         let module = name.rsplit_once('.').map_or(name, |(module, _)| module);
         adamw::decays(parameter) && !TABLES.contains(&module)
@@ -262,7 +261,7 @@ fn links_of<'a>(blocks: &'a [Block], layout: &'a Layout, pass: Pass) -> Vec<Link
     blocks.iter().map(link).collect()
 }
 
-/// The loss over the codes of frames, from the output of the fast layers: [N, K, C].
+/// The loss of the codes of frames, from the output of the fast layers: [N, K, C].
 fn frame_entropy(model: &DualAr, x: &Tensor, codes: &Tensor, pass: Pass) -> Tensor {
     cross_entropy(&model.fast_logits(x, pass).flatten(0, 1), &codes.reshape([-1]))
 }
@@ -281,7 +280,7 @@ fn layout(model: &DualAr, batch: &Batch) -> Result<Layout, TorchError> {
     Ok(layout)
 }
 
-/// What is neither padding nor to come: [B, 1, T, T].
+/// True for previous non-padding columns: [B, 1, T, T].
 fn mask(padding: &[bool], rows: i64, length: i64, device: Device) -> Result<Tensor, TorchError> {
     let padding = Tensor::f_from_slice(padding)?.f_view([rows, 1, 1, length])?;
     let past = Tensor::f_ones([length, length], (Kind::Bool, Device::Cpu))?.f_tril(0)?;

@@ -1,4 +1,4 @@
-//! Clips as a model is trained on them, from the texts and tokens that arrive.
+//! Training clips of a model, from the texts and tokens that arrive.
 
 use cache::Digest;
 use stage_core::key::{HashSink, Sink};
@@ -13,21 +13,21 @@ use crate::train::clips::{self, Sides, Trainable, begin};
 use crate::train::order::Row;
 use crate::train::run::{Data, Purpose};
 
-/// A clip as the model reads it, with what it is to predict.
+/// A tokenized clip with its labels.
 #[derive(Clone, Debug)]
 pub struct Clip {
-    /// Follows from text and tokens alone.
+    /// Depends on text and tokens alone.
     pub id: String,
     pub columns: dual_ar::Clip,
-    /// The columns of a row that it takes.
+    /// Its length in columns.
     pub length: usize,
-    /// How its text begins.
+    /// The start of its text.
     pub begin: String,
 }
 
 pub type Clips = clips::Clips<Clip>;
 
-/// What decides how clips are read.
+/// The settings for reading clips.
 pub struct Reading<'a> {
     pub vocabulary: &'a Vocabulary,
     pub format: PromptFormat,
@@ -35,7 +35,7 @@ pub struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reads the clips to train on, and those held out where they are given; else a fraction.
+    /// Reads the training clips, and the held-out ones if they are given; else a share is held out.
     pub fn clips(&self, sides: &Sides<'_>, context: &mut dyn Context) -> Result<Clips, StageError> {
         let mut clips = sides.clips(|item, _| {
             let clip = self.clip(item, context)?;
@@ -75,7 +75,7 @@ pub fn script(vocabulary: &Vocabulary) -> Script<'_, Vocabulary> {
     Script::new(vocabulary, vocabulary.tokens(), vocabulary.codebooks())
 }
 
-/// Of the draw of held-out clips.
+/// For the draw of held-out clips.
 pub const SALT: &str = "fish";
 
 fn unfit(text: &str, why: &str) -> StageError {
@@ -105,7 +105,7 @@ impl Trainable for Clip {
 }
 
 impl Clips {
-    /// As the model takes them.
+    /// The clips as the model takes them.
     pub fn data<'a>(&'a self, vocabulary: &Vocabulary) -> ClipData<'a> {
         ClipData { clips: &self.clips, codebooks: vocabulary.codebooks(), pad: vocabulary.pad() }
     }

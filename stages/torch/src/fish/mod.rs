@@ -1,4 +1,4 @@
-//! Fish Speech from clips to sentences: what stands between the stages and the text model.
+//! Fish Speech from clips to sentences: the layer between the stages and the text model.
 
 pub mod clip;
 pub mod model;

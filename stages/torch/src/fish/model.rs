@@ -1,4 +1,4 @@
-//! A text model as an artifact: what is read of it, and what is written again.
+//! A text model as an artifact: reading and writing.
 
 use stage_core::{Context, Fields, NewValue, StageError};
 use stage_families::artifact;
@@ -13,7 +13,7 @@ use crate::stored;
 use crate::train::lora::{self, LoraSettings};
 use crate::weights::Weights;
 
-/// What travels unchanged from a model to those made of it.
+/// Fields that are passed on unchanged to derived models.
 const CARRIED: [&str; 4] =
     [artifact::CONFIG, artifact::TOKENIZER, artifact::SPECIAL_TOKENS, artifact::LICENSE];
 
@@ -53,7 +53,7 @@ impl Model {
         })
     }
 
-    /// What one of its tensors is kept in.
+    /// The type of one of its stored tensors.
     pub fn kind_of(&self, name: &str, context: &mut dyn Context) -> Result<Kind, StageError> {
         let blob = self.fields.blob(&artifact::tensor_field(name));
         let blob =
@@ -61,14 +61,14 @@ impl Model {
         Ok(stored::recall(blob, context)?.kind())
     }
 
-    /// What its tensors are kept in: that of its largest one.
+    /// The type of its stored tensors: that of its largest one.
     pub fn kind(&self, context: &mut dyn Context) -> Result<Kind, StageError> {
         let largest = artifact::tensors(&self.fields).max_by_key(|(_, blob)| blob.size);
         let (_, blob) = largest.ok_or_else(|| FAMILY.refusal("base", "it has no tensors"))?;
         Ok(stored::recall(blob, context)?.kind())
     }
 
-    /// The model on a device, computing in a kind.
+    /// The model on a device, in a compute type.
     pub fn load(
         &self,
         device: Device,
@@ -86,7 +86,7 @@ impl Model {
         Ok(model.with_parity(parity))
     }
 
-    /// The fields of a model made of this one, without its tensors.
+    /// The fields of a derived model, without its tensors.
     pub fn carried(&self, lineage: &ModelLineage) -> Vec<(String, NewValue)> {
         let carried = CARRIED.iter().filter_map(|name| {
             let value = self.fields.get(name)?;
@@ -99,7 +99,7 @@ impl Model {
     }
 }
 
-/// Puts adapters beside the layers that they were trained for.
+/// Adds adapters to the layers that they were trained for.
 pub fn adapted(
     model: &mut DualAr,
     adapters: &Fields,

@@ -1,4 +1,4 @@
-//! What the parameters of the training stages mean.
+//! The parameters of the training stages.
 
 use stage_core::course::Course;
 use stage_core::{Parameters, StageError};
@@ -40,7 +40,7 @@ impl Plan {
         })
     }
 
-    /// The longest row: never longer than the model is for.
+    /// The longest row: never longer than the model allows.
     pub fn max_length(&self, longest: i64) -> usize {
         self.max_length.min(longest).max(1) as usize
     }

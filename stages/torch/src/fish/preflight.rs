@@ -1,6 +1,5 @@
-//! What is looked at before hours of training begin: whether the base knows what it should,
-//! whether training and synthesis see the same, and whether a step can be made, saved, and gone
-//! on from. Each refusal says what is wrong and what to do.
+//! Checks before hours of training: the base is trained, training and synthesis agree, and a step
+//! can be made, saved, and resumed. Each refusal gives the problem and advice.
 
 use stage_core::{Context, StageError};
 use tch::Tensor;
@@ -18,17 +17,17 @@ use crate::train::losses::Means;
 use crate::train::run::{Data, Purpose};
 use crate::train::{Settings, Trainee, rehearsal};
 
-/// A base that has learnt anything is below this share of the loss of one that has not.
+/// A trained base has less than this share of the loss of an untrained one.
 const KNOWING: f64 = 0.6;
 
-/// Clips that are looked at.
+/// The number of checked clips.
 const CLIPS: usize = 8;
 
-/// By how much two ways to the same state may differ, in relation to its size: in half
-/// precision a little, where a factor is missing by far more.
+/// The relative tolerance between two ways to the same state: small differences in half precision,
+/// while a missing factor gives far larger ones.
 const SAME_STATE: f64 = 0.1;
 
-/// Frames of the sentence that is spoken.
+/// Frames of the spoken sentence.
 const FRAMES: usize = 4;
 
 pub struct Preflight<'a> {
@@ -38,7 +37,7 @@ pub struct Preflight<'a> {
 }
 
 impl<'a> Preflight<'a> {
-    /// Looks at a few clips.
+    /// Selects a few clips.
     pub fn new(model: &'a Model, parity: Parity, clips: &Clips) -> Preflight<'a> {
         Preflight { model, parity, clips: clips.sample(CLIPS) }
     }
@@ -58,13 +57,13 @@ impl<'a> Preflight<'a> {
         }
     }
 
-    /// The loss of a model that finds all tokens equally likely.
+    /// The loss of a model with equal probabilities for all tokens.
     pub fn uniform(&self) -> f64 {
         let config = &self.model.config;
         (config.vocab_size as f64).ln() + (config.codebook_size as f64).ln()
     }
 
-    /// Refuses a base whose weights were lost on the way.
+    /// Refuses a base with lost weights.
     pub fn check_base(&self, losses: &Means) -> Result<(), StageError> {
         let (loss, uniform) = (losses.total(), self.uniform());
         if self.model.lineage.random || loss <= KNOWING * uniform {
@@ -82,8 +81,8 @@ impl<'a> Preflight<'a> {
         ))
     }
 
-    /// Refuses a configuration that does not say whether the embeddings of codebooks are scaled,
-    /// where all published models of its making are.
+    /// Refuses a configuration that does not state if the embeddings of codebooks are scaled, since
+    /// they are in all published models of its kind.
     pub fn check_scaling(&self) -> Result<(), StageError> {
         let is_said = self.model.config_text.contains("\"scale_codebook_embeddings\"");
         if is_said || !self.model.config.slow.qk_norm {
@@ -96,7 +95,7 @@ impl<'a> Preflight<'a> {
         ))
     }
 
-    /// Refuses a training that sees other states than synthesis does.
+    /// Refuses a training with other states than synthesis.
     pub fn check_passes(&self, model: &DualAr) -> Result<(), StageError> {
         let Some(clip) = self.clips.clips.first() else { return Ok(()) };
         if self.parity == Parity::Upstream || !model.config().scale_codebook_embeddings {
@@ -129,7 +128,7 @@ impl<'a> Preflight<'a> {
         ))
     }
 
-    /// Refuses adapters that change the model before they have learnt anything.
+    /// Refuses adapters that change the model before training.
     pub fn check_adapters(&self, without: &Means, with: &Means) -> Result<(), StageError> {
         match without == with {
             true => Ok(()),
@@ -144,8 +143,8 @@ impl<'a> Preflight<'a> {
         }
     }
 
-    /// Makes two steps, and again with a stop, a save and a reload between them; then all is as
-    /// it was before.
+    /// Makes two steps, and again with a stop, a save and a reload between them; then everything is
+    /// as before.
     pub fn rehearse(
         &self,
         replicas: &mut [DualArTrainee],
@@ -158,7 +157,7 @@ impl<'a> Preflight<'a> {
         check_frozen(&before, &frozen(replicas[0].model().tensors())?)
     }
 
-    /// Speaks a few frames.
+    /// Synthesises a few frames.
     pub fn speak(&self, model: &DualAr) -> Result<Stop, StageError> {
         let script = script(&self.model.vocabulary);
         let prompt = script.prompt(PromptFormat::Interleave, &[], "Hei.")?;

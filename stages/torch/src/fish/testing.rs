@@ -1,4 +1,4 @@
-//! A model so small that tests can look at all of it.
+//! A model small enough for tests to check all of it.
 #![allow(clippy::unwrap_used)]
 
 use stage_formats::bpe::Bpe;

@@ -1,5 +1,5 @@
-//! A training of a text model, of all its weights or of adapters beside them: from what arrived
-//! on the ports to what was learnt.
+//! A training of a text model, of all its weights or of adapters: from the inputs on the ports to
+//! the result.
 
 use stage_core::{Blob, Context, Fields, GatherInput, Setup, StageError};
 use tch::{Device, Kind};
@@ -20,19 +20,19 @@ use crate::train::patterns::Match;
 use crate::train::run::{Job, Trained, train};
 use crate::train::{ContextHost, Settings, Trainee};
 
-/// What is trained.
+/// The trained part.
 pub enum Method {
     Whole,
     Adapters(LoraSettings),
 }
 
-/// What came of it.
+/// The result.
 pub struct Tuned {
     pub base: Model,
-    /// The digest of what training went on from, where it did not begin anew.
+    /// The digest of the parent, if training continued from one.
     pub parent: Option<String>,
     pub trained: Trained<Blob>,
-    /// The weights that are the result, by name.
+    /// The weights of the result, by name.
     pub weights: Vec<(String, Blob)>,
     pub notes: Vec<(String, u64)>,
 }
@@ -99,7 +99,7 @@ impl Tuning<'_> {
         reading.clips(&sides, context)
     }
 
-    /// The model, once for each device, ready to be trained.
+    /// One replica of the model per device, ready for training.
     fn replicas(
         &self,
         start: &Start<'_>,
@@ -150,11 +150,11 @@ fn train_on(
     train(job, &mut host.on(&devices))
 }
 
-/// What a model is made ready from.
+/// The inputs that a model is prepared from.
 struct Start<'a> {
     plan: &'a Plan,
     base: &'a Model,
-    /// The result that training goes on from, where it does.
+    /// The parent result, if there is one.
     parent: Option<&'a Fields>,
     input: &'a GatherInput,
 }
@@ -179,7 +179,7 @@ impl Start<'_> {
         Ok(DualArTrainee::new(model, memory)?)
     }
 
-    /// Fresh adapters, and how many modules each pattern named.
+    /// Fresh adapters, with the number of modules that each pattern matched.
     fn attach(
         &self,
         trainee: &mut DualArTrainee,
@@ -191,7 +191,7 @@ impl Start<'_> {
         Ok(matches.into_iter().map(note).collect())
     }
 
-    /// What training goes on from, where it does not begin with the base alone.
+    /// The earlier result that training continues from, if it does not start from the base alone.
     fn earlier(&self, method: &Method) -> Option<&Fields> {
         let adapters = || match method {
             Method::Whole => None,
@@ -200,7 +200,7 @@ impl Start<'_> {
         self.parent.or_else(adapters)
     }
 
-    /// Puts in what earlier adapters have learnt.
+    /// Loads the values of earlier adapters.
     fn fill(
         &self,
         method: &Method,
@@ -215,7 +215,7 @@ impl Start<'_> {
     }
 }
 
-/// What can be seen before anything is trained.
+/// The checks before training.
 fn look(
     preflight: &Preflight<'_>,
     trainee: &DualArTrainee,

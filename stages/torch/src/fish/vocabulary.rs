@@ -1,5 +1,5 @@
-//! The tokens of a text model: pieces of text, marks, and one for each entry of the semantic
-//! codebook.
+//! The tokens of a text model: pieces of text, special tokens, and one for each entry of the
+//! semantic codebook.
 
 use serde_json::Value;
 use stage_core::{Context, Fields, StageError};
@@ -10,7 +10,7 @@ use crate::codec::{CodecFormat, Codes};
 use crate::dual_ar::{Config, Tokens, prompt};
 use crate::error::TorchError;
 
-/// The marks that come before the semantic tokens, in the order of their numbers.
+/// The special tokens before the semantic tokens, in the order of their ids.
 pub const MARKS: [&str; 15] = [
     "<|begin_of_text|>",
     "<|end_of_text|>",
@@ -34,8 +34,8 @@ pub fn semantic_name(entry: i64) -> String {
     format!("<|semantic:{entry}|>")
 }
 
-/// Rows of the embeddings that no token uses: tables are padded to a round number, and a
-/// tokenizer of another model shows by more.
+/// The tolerated number of unused rows in the embeddings: tables are padded to a round number,
+/// while the tokenizer of another model differs by more.
 const MOST_UNUSED: i64 = 128;
 
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl Vocabulary {
                 )));
             }
         }
-        // What prompts are made of.
+        // The special tokens of prompts.
         for name in ["<|voice|>", "<|interleave|>"] {
             mark(name)?;
         }
@@ -112,17 +112,17 @@ impl Vocabulary {
         self.codebooks
     }
 
-    /// Fills rows up.
+    /// The padding token.
     pub fn pad(&self) -> i64 {
         self.pad
     }
 
-    /// What the model has to know of it.
+    /// The special tokens for the model.
     pub fn tokens(&self) -> Tokens {
         Tokens { semantic_begin: self.semantic_begin, im_end: self.end }
     }
 
-    /// Refuses codes that the model has no tokens or embeddings for.
+    /// Refuses codes without tokens or embeddings in the model.
     pub fn check_codes(&self, codes: &Codes) -> Result<(), TorchError> {
         if codes.codebooks != self.codebooks {
             return Err(TorchError::Input(format!(
@@ -142,7 +142,7 @@ impl Vocabulary {
         }
     }
 
-    /// Refuses a codec whose tokens the model does not speak.
+    /// Refuses a codec with other codes than the model's.
     pub fn check_codec(&self, format: &CodecFormat) -> Result<(), StageError> {
         let entries = format.entries.iter().map(|entries| *entries as i64).max().unwrap_or(0);
         if format.entries.len() == self.codebooks && entries == self.entries {
@@ -172,8 +172,8 @@ impl prompt::Vocabulary for Vocabulary {
     }
 }
 
-/// A tokenizer of single bytes with the marks and a token for each entry: what
-/// `tokenizer.tiktoken` and `special_tokens.json` hold.
+/// A tokenizer of single bytes with the special tokens and a token for each entry: the contents of
+/// `tokenizer.tiktoken` and `special_tokens.json`.
 pub fn byte_level(entries: i64) -> (String, String) {
     let line = |byte: u8| format!("{} {byte}\n", base64(byte));
     let ranks = (0..=u8::MAX).map(line).collect();

@@ -1,4 +1,4 @@
-//! The models that sentences are spoken with: one for all, or a checkpoint for each.
+//! The models for synthesis: one for all sentences, or a checkpoint for each.
 
 use stage_core::{Blob, Context, Fields, StageError};
 use stage_families::artifact;
@@ -13,16 +13,16 @@ use crate::loaded::{Loaded, brought};
 use crate::npy;
 use crate::train::lora;
 
-/// What models are made ready from.
+/// The inputs that models are prepared from.
 pub struct Source {
-    /// The model on the port; needed for sentences that bring none, or bring adapters.
+    /// The model on the port; needed for sentences without weights of their own, or with adapters.
     pub base: Option<Fields>,
     pub adapters: Option<Fields>,
-    /// The clip whose voice is to be spoken in.
+    /// The reference clip of the voice.
     pub reference: Option<Fields>,
     pub codec: CodecFormat,
     pub device: Device,
-    /// What is computed in; none: as the model is kept.
+    /// The compute type; None: the stored one.
     pub kind: Option<Kind>,
     pub parity: Parity,
 }
@@ -36,12 +36,12 @@ pub struct Voices {
 pub struct Voice {
     pub model: DualAr,
     pub vocabulary: Vocabulary,
-    /// Text and codes of the clip whose voice is spoken in.
+    /// Text and codes of the reference clip.
     pub reference: Option<(String, Vec<i32>)>,
 }
 
 impl Voices {
-    /// Looks at what arrived on the ports, without loading a tensor.
+    /// Checks the inputs on the ports, without loading a tensor.
     pub fn new(source: Source, context: &mut dyn Context) -> Result<Voices, StageError> {
         if let Some(base) = &source.base {
             let model = source.read(Some(base), context)?;
@@ -53,11 +53,11 @@ impl Voices {
         Ok(Voices { source, loaded: Loaded::default() })
     }
 
-    /// Does something with the model that a sentence brings, or with the one on the port.
+    /// Calls a function with the model of a sentence, or with the one on the port.
     ///
     /// # Errors
     ///
-    /// [`StageError::Unable`] when there is no such model: other sentences would fare no better.
+    /// [`StageError::Unable`] if there is no such model: other sentences would fail too.
     pub fn with<R>(
         &self,
         weights: Option<&Blob>,
@@ -94,7 +94,7 @@ impl Source {
         Ok(Voice { model: loaded, vocabulary: model.vocabulary, reference })
     }
 
-    /// The adapters that a sentence brings, where there are no others.
+    /// The adapters of a sentence, if there are no others.
     fn only<'a>(&self, adapters: &'a Fields) -> Result<&'a Fields, StageError> {
         match self.adapters {
             None => Ok(adapters),

@@ -1,5 +1,5 @@
 //! `asr.transcribe` as the engine calls it, with the recogniser of a fixture
-//! (`fixtures/make_wav2vec2.py`), and what that hears in a recording there.
+//! (`fixtures/make_wav2vec2.py`), and its transcript of a recording there.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::path::Path;
@@ -21,7 +21,7 @@ fn file(name: &str) -> Vec<u8> {
     std::fs::read(folder.join(name)).unwrap()
 }
 
-/// The recogniser as `model.import` leaves it; nothing drops the mask, which is unused.
+/// The recogniser as `model.import` leaves it, including the unused mask.
 fn model(bench: &mut Bench) -> Fields {
     let fixture: serde_json::Value = serde_json::from_slice(&file("fixture.json")).unwrap();
     let mut fields: Fields = [
@@ -43,7 +43,7 @@ fn model(bench: &mut Bench) -> Fields {
     fields
 }
 
-/// The recording of the fixture, and what transformers hears in it.
+/// The recording of the fixture, and its transcript by transformers.
 fn recording() -> (Vec<f32>, String) {
     let bytes = file("tensors.safetensors");
     let tensors = SafeTensors::deserialize(&bytes).unwrap();

@@ -1,4 +1,4 @@
-//! `asr.transcribe`: what a speech recogniser hears in a recording.
+//! `asr.transcribe`: the transcript of a recording by a speech recogniser.
 
 use stage_core::{
     Context, Item, ItemJob, Job, Kind, NewValue, Output, Reject, Setup, Stage, StageError,
@@ -35,7 +35,7 @@ impl Stage for AsrTranscribe {
     }
 }
 
-/// Hears one recording after the other, each by itself: what is heard depends on nothing else.
+/// Transcribes one recording after the other; a transcript depends on its recording alone.
 struct TranscribeJob {
     model: Model,
     loaded: Loaded<Wav2Vec2>,

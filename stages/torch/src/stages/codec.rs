@@ -1,4 +1,4 @@
-//! The codec that arrives on a port, whichever model it is.
+//! The codec on a port, for all kinds of models.
 
 use cache::Digest;
 use stage_core::key::{HashSink, Sink};
@@ -16,19 +16,19 @@ use crate::stored;
 use crate::xtts::artifact::Model as XttsModel;
 use crate::xtts::codec::DvaeCodec;
 
-/// Of the memory that is free on a device, what is planned to be taken: the rest is for what the
-/// plan does not know of.
+/// The share of the free memory of a device that is planned for: the rest is for use that the plan
+/// does not know.
 const SHARE: u64 = 2;
 /// The length of the clips that a probe encodes.
 const PROBE_SECONDS: usize = 8;
 
-/// How a codec is to work.
+/// The settings of a codec.
 #[derive(Clone, Copy, Debug)]
 pub struct CodecUse {
     pub device: Device,
-    /// Clips at a time on the CPU.
+    /// The number of clips at a time on the CPU.
     pub threads: usize,
-    /// How often the phases of `mel-rvq` are improved.
+    /// The number of phase iterations of `mel-rvq`.
     pub rounds: usize,
 }
 
@@ -39,7 +39,7 @@ impl CodecUse {
     }
 }
 
-/// Reads a codec: what `vq.fit` or `model.import` makes, an XTTS model, or a file of the former kinds.
+/// Reads a codec: an output of `vq.fit` or `model.import`, an XTTS model, or a file of older kinds.
 pub fn open(
     artifact: &Fields,
     how: CodecUse,
@@ -68,7 +68,7 @@ pub fn open(
     Ok(Box::new(dac.map_err(advised)?.with_threads(how.threads).with_memory(memory)))
 }
 
-/// The figures of a codec, from its configuration alone: its weights stay where they are.
+/// The properties of a codec, from its configuration alone: its weights are not read.
 pub fn format(artifact: &Fields, context: &mut dyn Context) -> Result<CodecFormat, StageError> {
     match stored_as(artifact)? {
         Stored::Xtts => {
@@ -87,8 +87,8 @@ pub fn format(artifact: &Fields, context: &mut dyn Context) -> Result<CodecForma
     }
 }
 
-/// Finds out how much of a GPU's memory batches take, once for a codec and a model of GPU. On the
-/// CPU, where clips are encoded one by one, the estimate is enough.
+/// Measures the GPU memory of batches, once per codec and model of GPU. On the CPU, where clips are
+/// encoded one by one, the estimate is enough.
 pub fn probe(
     codec: &dyn Codec,
     device: Device,
@@ -106,7 +106,7 @@ pub fn probe(
     budget.remember(key, context)
 }
 
-/// What a budget is remembered under: the codec, and the model of the device.
+/// The key of a remembered budget: the codec, and the model of the device.
 pub fn budget_key(artifact: &Fields, device: &str) -> Digest {
     let mut sink = HashSink::default();
     sink.text("device", device);
@@ -114,7 +114,7 @@ pub fn budget_key(artifact: &Fields, device: &str) -> Digest {
     sink.finish()
 }
 
-/// How a codec lies in its artifact.
+/// The form of a codec in its artifact.
 enum Stored<'a> {
     /// A Fish codec, tensor by tensor, with its configuration beside.
     Tensors,

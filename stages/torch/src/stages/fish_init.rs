@@ -77,7 +77,7 @@ impl InitJob {
         }
     }
 
-    /// Codebooks and the entries of the largest one.
+    /// The number of codebooks, and the entries of the largest one.
     fn codes(&self, format: Option<&CodecFormat>) -> Result<(i64, i64), StageError> {
         let known = format.map(|format| {
             let entries = format.entries.iter().max().copied().unwrap_or(0);

@@ -34,7 +34,7 @@ impl Stage for FishMerge {
 }
 
 struct MergeJob {
-    /// What all tensors are written in; None keeps each as it is.
+    /// The type of all written tensors; None keeps each as it is.
     kind: Option<tch::Kind>,
 }
 
@@ -71,7 +71,7 @@ impl MergeJob {
         Ok(GatherOutput { notes: vec![("modules merged".to_owned(), merged as u64)], ..output })
     }
 
-    /// Rounded once. A tensor that did not change is the one that was there.
+    /// Rounded once. A tensor that did not change is the existing one.
     fn tensors(
         &self,
         base: &Model,

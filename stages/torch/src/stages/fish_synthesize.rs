@@ -1,4 +1,4 @@
-//! `fish.synthesize`: sentences spoken by a text model and its codec.
+//! `fish.synthesize`: synthesises sentences with a text model and its codec.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ impl Stage for FishSynthesize {
     }
 }
 
-/// Speaks sentences, several at once.
+/// Synthesises several sentences at once.
 struct SynthesizeJob {
     machine: Machine,
     voices: Voices,
@@ -115,7 +115,7 @@ impl ItemJob for SynthesizeJob {
     }
 }
 
-/// A sentence that can be spoken.
+/// A sentence that can be synthesised.
 struct Asked<'a> {
     text: &'a str,
     prompt: Vec<i32>,
@@ -123,7 +123,7 @@ struct Asked<'a> {
 }
 
 impl SynthesizeJob {
-    /// Speaks sentences together, apart from those that cannot be spoken.
+    /// Synthesises sentences together, without those that are refused.
     fn speak(&self, voice: &Voice, items: &[Item]) -> Result<Vec<Said>, StageError> {
         let _shared = self.machine.share_threads(voice.model.config().parameters(), 1);
         let begin = Instant::now();
@@ -174,7 +174,7 @@ impl SynthesizeJob {
         voice.model.generate(sentences.collect(), &self.sampling)
     }
 
-    /// `work` is the sentence's share of the time that its batch took.
+    /// `work` is the sentence's share of the time of its batch.
     fn utter(
         &self,
         voice: &Voice,
@@ -216,7 +216,7 @@ fn stop(stop: Stop) -> &'static str {
     }
 }
 
-/// Residual codebooks may be smaller than the semantic one; the model need not know.
+/// Residual codebooks may be smaller than the semantic one, which the model need not know.
 fn clamped(mut codes: Codes, entries: &[usize]) -> Codes {
     for (row, entries) in codes.values.chunks_mut(codes.frames.max(1)).zip(entries) {
         let most = entries.saturating_sub(1) as u16;

@@ -1,4 +1,4 @@
-//! `fish.finetune` and `fish.lora`: a text model trained whole, or by adapters beside it.
+//! `fish.finetune` and `fish.lora`: trains a text model, or adapters for it.
 
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, Setup, Stage, StageError,
@@ -56,7 +56,7 @@ impl Stage for FishLora {
 struct TuneJob {
     setup: Setup,
     machine: Machine,
-    /// None where the whole model is trained.
+    /// None trains the whole model.
     lora: Option<LoraSettings>,
 }
 
@@ -83,7 +83,7 @@ impl GatherJob for TuneJob {
     }
 }
 
-/// The fields of a model that was trained, without its tensors.
+/// The fields of a trained model, without its tensors.
 fn model(tuned: &Tuned) -> Values {
     let lineage = ModelLineage {
         parent: tuned.parent.clone(),
@@ -92,7 +92,7 @@ fn model(tuned: &Tuned) -> Values {
     tuned.base.carried(&lineage)
 }
 
-/// The fields of adapters that were trained, without their tensors.
+/// The fields of trained adapters, without their tensors.
 fn adapters(tuned: &Tuned, lora: &LoraSettings) -> Values {
     let lineage = AdapterLineage {
         base: lineage::digest(&tuned.base.fields).to_string(),

@@ -1,4 +1,4 @@
-//! What all stages that draw a model from a seed have in common.
+//! The common parts of all stages that draw a model from a seed.
 
 use serde::Serialize;
 use stage_core::{Context, GatherOutput, Kind, NewValue, PortOutput, StageError};
@@ -14,8 +14,7 @@ pub fn config_file(config: &impl Serialize) -> Result<Vec<u8>, StageError> {
         .map_err(|error| StageError::failed(format!("the configuration: {error}")))
 }
 
-/// The output `model`, of a configuration and the files of a tokenizer by their names, and of
-/// tensors.
+/// The output `model`, from a configuration, the files of a tokenizer by their names, and tensors.
 pub fn output(
     (kind, family): (&Kind, &str),
     files: Vec<(&str, Vec<u8>)>,

@@ -83,13 +83,13 @@ fn codec_port(setup: &Setup) -> Result<&Fields, StageError> {
     artifact.ok_or_else(|| StageError::failed("no codec arrived on port `codec`"))
 }
 
-/// The blob in a field that the engine has promised.
+/// The blob in a field that the engine guarantees.
 fn blob<'a>(item: &'a Item, field: &str) -> Result<&'a Blob, StageError> {
     let blob = item.fields.blob(field).map(|blob| &**blob);
     blob.ok_or_else(|| StageError::failed(format!("item `{}` has no `{field}`", item.id)))
 }
 
-/// Refuses audio at another rate than that of whoever is to read it.
+/// Refuses audio at another rate than that of its reader.
 fn check_rate(rate: u32, wanted: u32, reader: &str) -> Result<(), Reject> {
     if rate == wanted {
         return Ok(());
@@ -99,7 +99,7 @@ fn check_rate(rate: u32, wanted: u32, reader: &str) -> Result<(), Reject> {
     Err(Reject::new("rate", reason))
 }
 
-/// Refuses audio that is longer than the codec takes.
+/// Refuses audio that is too long for the codec.
 fn check_length(samples: usize, codec: &dyn Codec) -> Result<(), Reject> {
     let Some(longest) = codec.longest().filter(|longest| samples > *longest) else { return Ok(()) };
     let rate = f64::from(codec.format().rate);

@@ -1,4 +1,4 @@
-//! Tries a stage as the engine calls it.
+//! Runs a stage as the engine calls it.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;

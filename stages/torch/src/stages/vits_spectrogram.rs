@@ -1,4 +1,4 @@
-//! `vits.spectrogram`: audio to the linear spectrograms that VITS learns from.
+//! `vits.spectrogram`: audio to the linear spectrograms for training VITS.
 
 use stage_core::{
     Context, Fields, Item, ItemJob, Job, Kind, NewValue, Output, Parameters, Reject, Setup, Stage,
@@ -14,7 +14,7 @@ use crate::vits::artifact::Model;
 use crate::vits::{Analysis, cached};
 use crate::wave;
 
-/// What defines a spectrogram where no model does: the figures of MMS.
+/// The default settings of a spectrogram without a model: those of MMS.
 const PUBLISHED: [(&str, i64); 3] = [("rate", 16_000), ("transform", 1024), ("hop", 256)];
 
 pub struct VitsSpectrogram;

@@ -1,4 +1,4 @@
-//! `vits.synthesize`: sentences spoken by a VITS model.
+//! `vits.synthesize`: synthesises sentences with a VITS model.
 
 use std::time::Instant;
 
@@ -33,9 +33,9 @@ impl Stage for VitsSynthesize {
     }
 }
 
-/// Speaks one sentence after the other.
+/// Synthesises one sentence after the other.
 struct SynthesizeJob {
-    /// The model on the port; needed for sentences that bring none.
+    /// The model on the port; needed for sentences without weights of their own.
     base: Option<Fields>,
     loaded: Loaded<Voice>,
     device: Device,
@@ -45,13 +45,13 @@ struct SynthesizeJob {
     seed: u64,
 }
 
-/// A model that is ready to speak.
+/// A model ready for synthesis.
 struct Voice {
     model: Model,
     net: Vits,
 }
 
-/// What the manifest says of how to speak; the model says the rest.
+/// The settings in the manifest; the model has the others.
 struct Asked {
     noise_scale: Option<f64>,
     noise_scale_duration: Option<f64>,
@@ -64,7 +64,7 @@ impl VitsSynthesize {
         let parameters = &setup.parameters;
         let base = setup.artifacts.get("model").and_then(|artifacts| artifacts.first());
         if base.is_some() {
-            // Before a sentence is waited for, and without loading a tensor.
+            // Checked before the first sentence, and without loading a tensor.
             Model::read("model", base, context)?;
         }
         let speaker = match parameters.is_set("speaker") {
@@ -159,7 +159,7 @@ impl SynthesizeJob {
         Ok(Ok(output))
     }
 
-    /// The samples, and of how many frames they are.
+    /// The samples, and their number of frames.
     fn generate(
         &self,
         voice: &Voice,

@@ -1,4 +1,4 @@
-//! `vits.finetune`: VITS trained on clips.
+//! `vits.finetune`: trains VITS on clips.
 
 use serde_json::json;
 use stage_core::{
@@ -53,7 +53,7 @@ impl GatherJob for TuneJob {
     }
 }
 
-/// The fields of a model that was trained, without its tensors.
+/// The fields of a trained model, without its tensors.
 fn model(tuned: &Tuned) -> Values {
     let lineage = ModelLineage {
         parent: tuned.parent.clone(),
@@ -62,7 +62,7 @@ fn model(tuned: &Tuned) -> Values {
     tuned.base.carried(&lineage)
 }
 
-/// As the original project calls a figure in TensorBoard.
+/// The original project's name of a figure in TensorBoard.
 fn tag(name: &str) -> &str {
     match name {
         "loss" => "loss/g/total",

@@ -85,7 +85,7 @@ impl DecodeJob {
     }
 }
 
-/// A clip's own random numbers: the same for the same tokens, whatever else is decoded.
+/// A clip's own random numbers: the same for the same tokens, independent of other clips.
 fn clip_seed(seed: u64, blob: &Blob) -> u64 {
     scramble(scramble(seed) ^ blob.digest.start())
 }

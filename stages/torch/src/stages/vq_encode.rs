@@ -42,7 +42,7 @@ impl Stage for VqEncode {
 pub(super) struct EncodeJob {
     pub codec: Box<dyn Codec>,
     pub width: Width,
-    /// What the codec's budget is remembered under.
+    /// The key of the codec's remembered budget.
     pub key: Digest,
 }
 
@@ -68,7 +68,7 @@ impl ItemJob for EncodeJob {
 }
 
 impl EncodeJob {
-    /// A batch that did not fit is a lesson for later runs too, whatever became of it.
+    /// A batch that did not fit also counts for later runs, whatever its result.
     fn encode(
         &self,
         waves: &[&[f32]],
@@ -113,12 +113,12 @@ mod tests {
     use crate::error::TorchError;
     use crate::testing::{Bench, wave_item};
 
-    /// Has memory for so many samples a batch, and panics or fails beyond.
+    /// Has memory for this number of samples per batch, and panics or fails beyond it.
     struct Narrow {
         limit: usize,
         panics: bool,
         budget: Option<Budget>,
-        /// How often something did not fit.
+        /// The number of batches that did not fit.
         failed: Arc<AtomicUsize>,
     }
 
@@ -194,7 +194,7 @@ mod tests {
         let mut failures = Vec::new();
         for _ in 0..2 {
             let failed = Arc::default();
-            // Room for 8 clips by the plan, and for one in truth.
+            // Memory for 8 clips by estimate, and actually for one.
             let budget = Budget::new(Some(5_000), |samples| samples as u64);
             let job = planned(1_000, false, Some(budget), &failed);
             if let Some(budget) = job.codec.budget() {

@@ -1,4 +1,4 @@
-//! `vq.fit`: the embedded codec, fitted on a corpus.
+//! `vq.fit`: fits the built-in codec on a corpus.
 
 use stage_core::{
     Blob, Context, GatherInput, GatherJob, GatherOutput, Item, Job, Kind, NewValue, PortOutput,
@@ -69,7 +69,7 @@ impl FitJob {
         Ok(GatherOutput::default().with("output", artifact))
     }
 
-    /// The clips whose content has the lowest ranks, each content once.
+    /// The clips with the lowest ranks by content, each content once.
     fn draw_clips<'a>(&self, items: &'a [Item]) -> Result<Vec<(&'a str, &'a Blob)>, StageError> {
         let mut ranked = Vec::with_capacity(items.len());
         for item in items {

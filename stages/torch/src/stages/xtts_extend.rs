@@ -1,4 +1,4 @@
-//! `xtts.extend`: a longer vocabulary for another language. Nothing is computed on a device.
+//! `xtts.extend`: extends the vocabulary for another language. Nothing is computed on a device.
 
 use std::f64::consts::TAU;
 
@@ -82,7 +82,7 @@ impl ExtendJob {
         Ok(vocabulary.extended(texts, &language, pieces)?)
     }
 
-    /// The tables with a row for each token, grown.
+    /// The tables with a row per token, extended.
     fn tables(
         &self,
         model: &Fields,
@@ -101,7 +101,7 @@ impl ExtendJob {
     }
 }
 
-/// By Box and Muller's method.
+/// By the Box-Muller method.
 fn normal(random: &mut Random) -> f64 {
     let radius = (-2.0 * (1.0 - random.fraction()).ln()).sqrt();
     radius * (TAU * random.fraction()).cos()

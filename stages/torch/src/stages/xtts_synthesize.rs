@@ -1,4 +1,4 @@
-//! `xtts.synthesize`: sentences spoken by an XTTS model in a voice.
+//! `xtts.synthesize`: synthesises sentences with an XTTS model in a voice.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use crate::xtts::decoder::WaveformDecoder;
 use crate::xtts::voice::Voice;
 use crate::xtts::{Gpt, Parity};
 
-/// Pieces of texts that are drawn at once; more would take more memory than they gain.
+/// The number of text pieces that are drawn at once; more would cost more memory than they gain.
 const AT_ONCE: usize = 8;
 
 pub struct XttsSynthesize {
@@ -41,19 +41,19 @@ impl Stage for XttsSynthesize {
 }
 
 struct SynthesizeJob {
-    /// The model on the port; needed for sentences that bring none.
+    /// The model on the port; needed for sentences without weights of their own.
     base: Option<Fields>,
     voice: Fields,
     loaded: Loaded<Speaker>,
     device: Device,
-    /// What the GPT computes in; none: as it is kept.
+    /// The compute type of the GPT; None: the stored one.
     kind: Option<tch::Kind>,
     manner: Manner,
     pace: Pace,
     seed: u64,
 }
 
-/// What the manifest says of how to speak; the model says the rest.
+/// The settings in the manifest; the model has the others.
 struct Manner {
     language: Option<String>,
     temperature: Option<f64>,
@@ -65,7 +65,7 @@ struct Manner {
     parity: Parity,
 }
 
-/// A model that is ready to speak in the voice.
+/// A model ready to synthesise in the voice.
 struct Speaker {
     gpt: Gpt,
     decoder: WaveformDecoder,
@@ -77,15 +77,15 @@ struct Speaker {
     sample_rate: u32,
 }
 
-/// A part of a text that is spoken in one go.
+/// A part of a text that is synthesised at once.
 struct Piece {
-    /// The place of its item.
+    /// The index of its item.
     item: usize,
     tokens: Vec<i64>,
     noise: Seeded,
 }
 
-/// What a piece, or all pieces of an item, sound like.
+/// The audio of a piece, or of all pieces of an item.
 #[derive(Default)]
 struct Spoken {
     samples: Vec<f32>,
@@ -119,7 +119,7 @@ impl XttsSynthesize {
             seed: parameters.integer("seed")? as u64,
         };
         if let Some(base) = &job.base {
-            // Before a sentence is waited for, and without loading the model.
+            // Checked before the first sentence, and without loading the model.
             let model = Model::read("model", Some(base), context)?;
             Voice::read("voice", Some(&job.voice), &model.config, Device::Cpu, context)?;
         }
@@ -169,7 +169,7 @@ impl Manner {
 impl ItemJob for SynthesizeJob {
     fn process(&self, items: &[Item], context: &mut dyn Context) -> Result<Vec<Said>, StageError> {
         speak_batches(items, context, |items, weights, context| {
-            // Loading needs the context, and so does speaking.
+            // Loading needs the context, and so does synthesis.
             self.loaded.with(weights, || self.load(weights, context), |_| ())?;
             let never = || Err(StageError::failed("the model is gone"));
             self.loaded.with(weights, never, |speaker| self.speak(speaker, items, context))?
@@ -207,7 +207,7 @@ impl SynthesizeJob {
         })
     }
 
-    /// Items of one model; the pieces of all of them are spoken together.
+    /// Items of one model; the pieces of all of them are synthesised together.
     fn speak(
         &self,
         speaker: &Speaker,
@@ -245,7 +245,7 @@ impl SynthesizeJob {
             .collect()
     }
 
-    /// The pieces of a text, each with noise of its own.
+    /// The pieces of a text, each with its own noise.
     fn pieces(&self, speaker: &Speaker, place: usize, item: &Item) -> Result<Vec<Piece>, Reject> {
         let text = item.fields.text("text").unwrap_or_default();
         let code = self.manner.language.as_deref().or_else(|| item.fields.text("language"));
@@ -254,7 +254,7 @@ impl SynthesizeJob {
             return Err(Reject::new("no-language", format!("its language is not known; {advice}")));
         };
         let language = Language::of(code);
-        // What the vocabulary lacks is told of the whole text.
+        // Unknown characters are reported for the whole text.
         speaker.tokenizer.encode(text, &language)?;
         let fits = |piece: &str| {
             let tokens = speaker.tokenizer.encode(piece, &language).map(|piece| piece.ids.len());
@@ -264,7 +264,7 @@ impl SynthesizeJob {
         let seed = sentence_seed(self.seed, text);
         let mut all = Vec::new();
         for (at, piece) in pieces(text, &fits).iter().enumerate() {
-            // Signs alone may be nothing once they are cleaned.
+            // A text of signs only may be empty after cleaning.
             let Ok(encoded) = speaker.tokenizer.encode(piece, &language) else { continue };
             let noise = Seeded::new(sentence_seed(seed, &at.to_string()));
             all.push(Piece { item: place, tokens: encoded.ids, noise });
@@ -299,7 +299,7 @@ impl SynthesizeJob {
 }
 
 impl Speaker {
-    /// What each of some pieces sounds like, and its share of the time that they took together.
+    /// The audio of some pieces, and their share of the common time.
     fn speak(&self, pieces: &mut [Piece], manner: &Manner) -> Result<Vec<Spoken>, TorchError> {
         let _guard = tch::no_grad_guard();
         let begin = Instant::now();
@@ -335,7 +335,7 @@ impl Speaker {
 }
 
 impl Spoken {
-    /// Another piece behind it. One that the model ended at once is not heard.
+    /// Appends another piece. One that the model ended immediately is silent.
     fn add(&mut self, piece: Spoken) {
         self.is_cut |= piece.is_cut;
         self.work += piece.work;

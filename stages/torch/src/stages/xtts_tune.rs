@@ -1,4 +1,4 @@
-//! `xtts.finetune` and `xtts.lora`: the GPT of an XTTS model trained whole, or by adapters beside it.
+//! `xtts.finetune` and `xtts.lora`: trains the GPT of an XTTS model, or adapters for it.
 
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, Setup, Stage, StageError,
@@ -56,7 +56,7 @@ impl Stage for XttsLora {
 struct TuneJob {
     setup: Setup,
     machine: Machine,
-    /// None where the whole GPT is trained.
+    /// None trains the whole GPT.
     lora: Option<LoraSettings>,
 }
 
@@ -82,7 +82,7 @@ impl GatherJob for TuneJob {
     }
 }
 
-/// The fields of a model that was trained, without its trained tensors.
+/// The fields of a trained model, without its trained tensors.
 fn model(tuned: &Tuned) -> Values {
     let lineage = ModelLineage {
         parent: tuned.parent.clone(),
@@ -92,7 +92,7 @@ fn model(tuned: &Tuned) -> Values {
     source.carried(&lineage, |name| tuned.weights.iter().any(|(own, _)| own == name))
 }
 
-/// The fields of adapters that were trained, without their tensors.
+/// The fields of trained adapters, without their tensors.
 fn adapters(tuned: &Tuned, lora: &LoraSettings) -> Values {
     let lineage = AdapterLineage {
         base: lineage::digest(&tuned.base.fields).to_string(),
@@ -113,7 +113,7 @@ fn adapters(tuned: &Tuned, lora: &LoraSettings) -> Values {
     values
 }
 
-/// The name of a figure in TensorBoard, that of the original project where it measures the same.
+/// The TensorBoard name of a figure: that of the original project if it is the same measure.
 fn tag(name: &str) -> &str {
     match name {
         "loss/audio" => "loss_mel_ce",

@@ -1,4 +1,4 @@
-//! `xtts.voice`: the voice that an XTTS model speaks in.
+//! `xtts.voice`: the voice of an XTTS model.
 
 use stage_core::{
     Context, Fields, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, Parameters,
@@ -107,7 +107,7 @@ impl VoiceJob {
     }
 }
 
-/// The waves of all references; those that cannot be read are set aside.
+/// The waves of all references; unreadable ones are quarantined.
 fn references(
     model: &Model,
     input: &GatherInput,

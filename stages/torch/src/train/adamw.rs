@@ -1,12 +1,11 @@
-//! AdamW with decoupled weight decay, its state in plain named tensors.
+//! AdamW with decoupled weight decay; its state is in plain named tensors.
 //!
-//! The master copy of each parameter is f32. Where the model computes in f32 the parameter is
-//! its own master; else the parameter is the rounded copy that the model computes with. Large
-//! tensors are updated piece by piece, so that the temporaries stay small, and on a CPU so small
-//! that they do not leave its cache.
+//! The master copy of each parameter is f32. If the model computes in f32 the parameter is its own
+//! master; else the parameter is the rounded copy that the model computes with. Large tensors are
+//! updated in chunks, so that the temporaries stay small, and on a CPU in the cache.
 //!
-//! A gradient that is not there counts as zero: whether libtorch has an undefined gradient or
-//! one that was zeroed depends on what ran before, and a resumed run must not differ.
+//! A missing gradient counts as zero: libtorch may have an undefined or a zeroed gradient,
+//! depending on earlier operations, and a resumed run must not differ.
 
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
@@ -14,7 +13,7 @@ use tch::{Device, Kind, Tensor};
 use super::fused::{self, Part};
 use crate::error::TorchError;
 
-/// How many values are updated at a time: a GPU takes as long for few as for many.
+/// The number of values that are updated at a time: a GPU is not faster with fewer.
 const PIECE: i64 = 1 << 22;
 const PIECE_ON_CPU: i64 = 1 << 18;
 
@@ -24,14 +23,14 @@ pub struct AdamWSettings {
     pub beta2: f64,
     pub epsilon: f64,
     pub weight_decay: f64,
-    /// The decay is on every parameter, as models are trained that were published so; else on
+    /// Weight decay applies to every parameter, as in the training of published models; else to
     /// those that the model names ([`AdamW::with_decay`]).
     pub decays_all: bool,
     /// Each tensor is updated in one pass over its memory, rounded in another order.
     pub fused: bool,
 }
 
-/// Biases and norms do not decay: they have no directions to shrink.
+/// Biases and norms have no weight decay.
 pub fn decays(parameter: &Tensor) -> bool {
     parameter.dim() > 1
 }
@@ -41,7 +40,7 @@ pub fn decays(parameter: &Tensor) -> bool {
 struct Slot {
     name: String,
     parameter: Tensor,
-    /// f32; the parameter's own memory where that is f32.
+    /// f32; the parameter's own memory if it is f32.
     master: Tensor,
     first: Tensor,
     second: Tensor,
@@ -55,7 +54,7 @@ pub struct AdamW {
     updates: u64,
 }
 
-/// A tensor of the state, by the role it plays.
+/// The roles of state tensors.
 pub const ROLES: [&str; 3] = ["master", "first", "second"];
 
 impl AdamW {
@@ -65,7 +64,7 @@ impl AdamW {
         parameters: Vec<(String, Tensor)>,
     ) -> Result<AdamW, TorchError> {
         let slot = |(name, parameter): (String, Tensor)| {
-            // The same memory where the kind is f32 already.
+            // The same memory if the type is f32 already.
             let master = parameter.f_detach()?.f_to_kind(Kind::Float)?;
             Ok(Slot {
                 first: master.f_zeros_like()?,
@@ -80,7 +79,7 @@ impl AdamW {
         Ok(AdamW { settings, slots, updates: 0 })
     }
 
-    /// The decay is on the parameters that a model names, and on all with `decays_all`.
+    /// Weight decay applies to the parameters that a model names, and to all with `decays_all`.
     pub fn with_decay(mut self, decays: impl Fn(&str, &Tensor) -> bool) -> AdamW {
         for slot in &mut self.slots {
             slot.decays = self.settings.decays_all || decays(&slot.name, &slot.parameter);
@@ -92,8 +91,8 @@ impl AdamW {
         self.updates
     }
 
-    /// One update with a learning rate. A gradient for each parameter, in order, is multiplied
-    /// by `factor` first: what undoes the loss scale and clips.
+    /// One update with a learning rate. Each gradient, in parameter order, is multiplied by
+    /// `factor` first, which undoes the loss scale and clips.
     pub fn step(
         &mut self,
         gradients: &[Option<Tensor>],
@@ -103,7 +102,7 @@ impl AdamW {
         self.step_where(gradients, rate, factor, |_| true)
     }
 
-    /// The same of the parameters that are chosen; the others stay as they are, their moments too.
+    /// The same for selected parameters; the others do not change, their moments included.
     pub fn step_where(
         &mut self,
         gradients: &[Option<Tensor>],
@@ -154,7 +153,7 @@ impl AdamW {
         self.slots.iter_mut().try_for_each(Slot::publish)
     }
 
-    /// The tensors that a checkpoint has to keep: role, name of the parameter, tensor.
+    /// The tensors of a checkpoint: role, name of the parameter, tensor.
     pub fn state(&self) -> impl Iterator<Item = (&'static str, &str, &Tensor)> {
         self.slots.iter().flat_map(|slot| {
             let tensors = [&slot.master, &slot.first, &slot.second];
@@ -167,8 +166,8 @@ impl AdamW {
         self.slots.iter().map(|slot| (slot.name.as_str(), &slot.master))
     }
 
-    /// Puts exact values in place of masters that were made of rounded parameters; `exact` gives
-    /// that of a parameter where it is known.
+    /// Replaces masters made from rounded parameters by exact values; `exact` returns that of a
+    /// parameter if it is known.
     pub fn refine<E: From<TorchError>>(
         &mut self,
         mut exact: impl FnMut(&str) -> Result<Option<Tensor>, E>,
@@ -185,7 +184,7 @@ impl AdamW {
         Ok(())
     }
 
-    /// Begins anew from other weights, as if no update had been made.
+    /// Restarts from other weights, as if no update had been made.
     pub fn restart<E: From<TorchError>>(
         &mut self,
         mut weights: impl FnMut(&str) -> Result<Tensor, E>,
@@ -201,7 +200,7 @@ impl AdamW {
         Ok(())
     }
 
-    /// Takes up a state: `recall` gives the tensor of a role and a parameter.
+    /// Restores a state: `recall` returns the tensor of a role and a parameter.
     pub fn restore<E: From<TorchError>>(
         &mut self,
         updates: u64,
@@ -220,7 +219,7 @@ impl AdamW {
     }
 }
 
-/// The numbers of one update, equal for all parameters.
+/// The settings of one update, equal for all parameters.
 struct Update {
     beta1: f64,
     beta2: f64,
@@ -266,7 +265,7 @@ impl Slot {
         self.publish()
     }
 
-    /// Rounds the master to what the model computes with.
+    /// Rounds the master to the type of the model.
     fn publish(&mut self) -> Result<(), TorchError> {
         if self.parameter.kind() != Kind::Float {
             self.parameter.f_copy_(&self.master)?;
@@ -274,7 +273,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Nothing of what the gradients were like is left.
+    /// Resets the moments.
     fn forget(&mut self) -> Result<(), TorchError> {
         for moment in [&mut self.first, &mut self.second] {
             let _ = moment.f_zero_()?;
@@ -409,7 +408,7 @@ mod tests {
                 let mut adamw = AdamW::new(settings, parameters.into()).unwrap();
                 for step in 0..5 {
                     let gradient = Tensor::from_slice(&[(step as f32).cos(), -0.7]).to_kind(kind);
-                    // A gradient that is not there counts as zero here, too.
+                    // A missing gradient counts as zero here, too.
                     let other = (step != 3).then(|| gradient.copy());
                     adamw.step(&[Some(gradient.view([1, 2])), other], 0.1, 0.25).unwrap();
                 }

@@ -1,4 +1,4 @@
-//! The clips of a training: which are there twice, which are held out, which come first.
+//! The clips of a training: without duplicates, with held-out ones, in a stable order.
 
 use std::collections::BTreeSet;
 
@@ -8,25 +8,25 @@ use super::notes::Notes;
 use super::order;
 use super::split;
 
-/// What training looks at in a clip, whatever model it is for.
+/// A clip of any model, as training sees it.
 pub trait Trainable {
-    /// Follows from the content alone: the same clip under another name is the same clip.
+    /// Depends on the content alone: the same clip under another name is the same clip.
     fn id(&self) -> &str;
 
-    /// In the positions that a row is made of.
+    /// In positions of a row.
     fn length(&self) -> usize;
 
-    /// The same in clips that are drawn alike, where clips are drawn.
+    /// The group of the clip, for sampling by groups.
     fn group(&self) -> u64 {
         0
     }
 }
 
-/// The clips of a training, and what became of those that are not among them.
+/// The clips of a training, and the reports on the others.
 #[derive(Debug)]
 pub struct Clips<C> {
     pub clips: Vec<C>,
-    /// Which ones are held out.
+    /// The held-out clips.
     pub held_out: Vec<bool>,
     pub aside: Aside,
     /// The number of items that are not among the clips.
@@ -34,7 +34,7 @@ pub struct Clips<C> {
     pub notes: Notes,
 }
 
-/// Unusable clips, by their place on each port.
+/// Unusable clips, by their index on each port.
 #[derive(Debug, Default)]
 pub struct Aside {
     validation: Vec<(usize, Reject)>,
@@ -61,13 +61,13 @@ impl Aside {
 const TRAINING: &str = "input";
 const VALIDATION: &str = "validation";
 
-/// Where clips come from, and which of them are held out.
+/// The sources of clips, and the selection of held-out ones.
 pub struct Sides<'a> {
     pub training: &'a [Item],
     pub validation: Option<&'a [Item]>,
-    /// How many are held out where no validation is given.
+    /// The held-out share if there is no validation port.
     pub fraction: f64,
-    /// Gives the held-out clips of one corpus another draw than those of another use of the hash.
+    /// Separates the draw of held-out clips from other uses of the hash.
     pub salt: &'a str,
 }
 
@@ -132,7 +132,7 @@ impl<C> Clips<C> {
 }
 
 impl<C: Trainable> Clips<C> {
-    /// What the order of training looks at.
+    /// The properties of the clips that the order depends on.
     pub fn order(&self) -> Vec<order::Clip> {
         let clip = |clip: &C| order::Clip {
             id: clip.id().to_owned(),
@@ -142,8 +142,8 @@ impl<C: Trainable> Clips<C> {
         self.clips.iter().map(clip).collect()
     }
 
-    /// A few to look at before training: held-out ones where there are any, whatever the order in
-    /// which clips arrived.
+    /// A few clips to check before training: held-out ones if there are any, independent of the
+    /// order in which clips arrived.
     pub fn sample(&self, count: usize) -> Clips<C>
     where
         C: Clone,
@@ -156,7 +156,7 @@ impl<C: Trainable> Clips<C> {
     }
 }
 
-/// Enough of a text to know it by.
+/// The start of a text, long enough to identify it.
 pub fn begin(text: &str) -> String {
     text.chars().take(40).collect()
 }

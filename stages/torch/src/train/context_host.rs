@@ -1,4 +1,4 @@
-//! The engine as the host of a training: tensors in its store, checkpoints under its key.
+//! The engine as the host of a training: tensors are in its store, checkpoints under its key.
 
 use std::time::Instant;
 
@@ -10,16 +10,16 @@ use super::host::{Checkpoint, Host};
 use super::vram::Vram;
 use crate::stored;
 
-/// The field of a checkpoint that is no tensor.
+/// The field of a checkpoint that is not a tensor.
 const STATE: &str = "state";
 
 pub struct ContextHost<'a> {
     context: &'a mut dyn Context,
     begin: Instant,
-    /// Steps in all, for the display of progress.
+    /// The number of steps, for the display of progress.
     steps: u64,
     vram: Vram,
-    /// The artifact whose tensors the parameters begin with.
+    /// The artifact with the initial values of the parameters.
     origin: Fields,
 }
 
@@ -29,13 +29,13 @@ impl<'a> ContextHost<'a> {
         ContextHost { context, begin, steps, vram, origin: Fields::new() }
     }
 
-    /// Reports the memory that is taken on the devices as well.
+    /// Also reports the used memory of the devices.
     pub fn on(mut self, devices: &[Device]) -> ContextHost<'a> {
         self.vram = Vram::new(devices);
         self
     }
 
-    /// Begins with the tensors of this artifact as they are stored.
+    /// Starts from the stored tensors of this artifact.
     pub fn from(mut self, origin: &Fields) -> ContextHost<'a> {
         self.origin = origin.clone();
         self
@@ -93,7 +93,7 @@ impl Host for ContextHost<'_> {
     }
 }
 
-/// None where the fields are no checkpoint: then training begins anew.
+/// None if the fields are not a checkpoint: then training starts anew.
 fn checkpoint(fields: &Fields) -> Option<Checkpoint<Blob>> {
     let tensors = artifact::tensors(fields);
     let tensors = tensors.map(|(name, blob)| (name.to_owned(), (**blob).clone())).collect();

@@ -1,6 +1,6 @@
-//! When training has stopped to help, and which states were the best.
+//! Early stopping, and the selection of the best states.
 //!
-//! Both look at the loss on held-out clips only.
+//! Both use the loss on held-out clips only.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,9 +8,9 @@ use super::exact;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EarlyStopSettings {
-    /// Validations in a row without an improvement that end the training.
+    /// Successive validations without an improvement that end the training.
     pub patience: u64,
-    /// How much lower than the best a loss must be to count as an improvement.
+    /// The smallest decrease below the best loss that counts as an improvement.
     pub min_delta: f64,
 }
 
@@ -29,7 +29,7 @@ impl Default for EarlyStop {
 }
 
 impl EarlyStop {
-    /// Takes note of a validation; true when the patience is at its end.
+    /// Notes a validation; true when the patience is exhausted.
     pub fn update(&mut self, settings: &EarlyStopSettings, loss: f64) -> bool {
         if loss < self.best - settings.min_delta {
             (self.best, self.stale) = (loss, 0);
@@ -40,7 +40,7 @@ impl EarlyStop {
     }
 }
 
-/// The places of the best states, best first.
+/// The steps of the best states, best first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ranking {
     places: Vec<Place>,
@@ -54,14 +54,14 @@ pub struct Place {
 }
 
 impl Ranking {
-    /// Whether a loss would be among the best `count`. Of equal losses the earlier one stays:
-    /// it has seen the clips less often.
+    /// Tests if a loss is among the best `count`. Of equal losses the earlier one stays: it has
+    /// seen the clips less often.
     pub fn admits(&self, count: usize, loss: f64) -> bool {
         let worst = self.places.get(count.wrapping_sub(1));
         count > 0 && loss.is_finite() && worst.is_none_or(|worst| loss < worst.loss)
     }
 
-    /// Enters a state that was admitted; gives the one that falls out.
+    /// Adds an admitted state; returns the one that drops out.
     pub fn enter(&mut self, count: usize, place: Place) -> Option<Place> {
         let at = self.places.partition_point(|other| other.loss <= place.loss);
         self.places.insert(at, place);

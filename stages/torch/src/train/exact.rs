@@ -1,5 +1,5 @@
-//! Numbers in a saved state, by their bits: what is read back must be what was written, also
-//! where it is no number at all.
+//! Numbers in a saved state, by their bits: reading returns exactly the written number, NaN
+//! included.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serializer};

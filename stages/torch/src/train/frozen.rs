@@ -1,4 +1,4 @@
-//! Proof that what is not trained stays as it was.
+//! Checks that frozen tensors do not change.
 
 use cache::Digest;
 use stage_core::StageError;
@@ -6,10 +6,10 @@ use tch::Tensor;
 
 use crate::stored;
 
-/// The tensors that are not trained, by what they hold.
+/// The frozen tensors with their digests.
 pub type Frozen = Vec<(String, Digest)>;
 
-/// Of all tensors of a model.
+/// The digests of all tensors of a model.
 pub fn frozen(tensors: Vec<(String, Tensor)>) -> Result<Frozen, StageError> {
     let tensors = tensors.into_iter().filter(|(_, tensor)| !tensor.requires_grad());
     let digest =
@@ -17,7 +17,7 @@ pub fn frozen(tensors: Vec<(String, Tensor)>) -> Result<Frozen, StageError> {
     tensors.map(digest).collect()
 }
 
-/// Refuses a base that has moved although it is frozen.
+/// Refuses a base that has changed although it is frozen.
 pub fn check_frozen(before: &Frozen, after: &Frozen) -> Result<(), StageError> {
     let moved: Vec<&str> = before
         .iter()

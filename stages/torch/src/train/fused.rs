@@ -1,7 +1,7 @@
-//! AdamW in one pass over memory per tensor, where the composed update makes nine.
+//! AdamW in one pass over memory per tensor, instead of nine for the composed update.
 //!
-//! The kernel rounds in another order than the composed update: results agree to rounding, not to
-//! the bit.
+//! The kernel rounds in another order than the composed update: results agree up to rounding, not
+//! to the bit.
 
 use tch::{Kind, Tensor};
 
@@ -18,7 +18,7 @@ pub(super) struct Part {
     pub decays: bool,
 }
 
-/// An update, as [`super::adamw::AdamW::step`] describes it.
+/// An update, see [`super::adamw::AdamW::step`].
 #[derive(Clone, Copy)]
 pub(super) struct Update<'a> {
     pub settings: &'a AdamWSettings,
@@ -28,11 +28,11 @@ pub(super) struct Update<'a> {
     pub factor: f64,
 }
 
-/// Parameters updated in one call: this many values at most, unless one alone has more. It bounds
-/// the f32 copies of gradients in half precision.
+/// The largest number of values per call, unless a single parameter has more. It bounds the f32
+/// copies of gradients in half precision.
 const VALUES: usize = 1 << 24;
 
-/// Updates all parameters, which lie on one device.
+/// Updates all parameters, which are on one device.
 pub(super) fn step(parts: &[Part], update: Update<'_>) -> Result<(), TorchError> {
     for decays in [true, false] {
         let mut group: Vec<&Part> = Vec::new();

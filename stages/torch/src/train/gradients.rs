@@ -1,13 +1,13 @@
-//! The gradients of one optimiser step: gathered from the replicas, measured, clipped.
+//! The gradients of one optimiser step: summed over the replicas, measured, clipped.
 
 use tch::{Kind, Tensor};
 
 use crate::error::TorchError;
 
-/// The most values that travel between devices at once.
+/// The largest number of values in one transfer between devices.
 const BUCKET: usize = 1 << 24;
 
-/// The gradients of some parameters, in their order; none where nothing was derived.
+/// The gradients of some parameters, in order; None if there is none.
 pub fn of(parameters: &[(String, Tensor)]) -> Vec<Option<Tensor>> {
     let gradient = |(_, parameter): &(String, Tensor)| {
         let gradient = parameter.grad();
@@ -16,15 +16,15 @@ pub fn of(parameters: &[(String, Tensor)]) -> Vec<Option<Tensor>> {
     parameters.iter().map(gradient).collect()
 }
 
-/// Forgets the gradients, so that the next step starts from nothing.
+/// Removes the gradients, so that the next step starts from zero.
 pub fn clear(parameters: &[(String, Tensor)]) {
     for (_, parameter) in parameters {
         parameter.shallow_clone().zero_grad();
     }
 }
 
-/// Adds the gradients of another replica, which may lie on another device. Small ones travel
-/// together: a copy between devices costs the same for one value as for a thousand.
+/// Adds the gradients of another replica, which may be on another device. Small ones are
+/// transferred together: a copy between devices costs the same for one value as for a thousand.
 pub fn add(
     sums: &mut [Option<Tensor>],
     parameters: &[(String, Tensor)],
@@ -88,8 +88,8 @@ fn move_bucket(
     Ok(())
 }
 
-/// The L2 norm of all gradients together, not finite when any of them is not. Reads one
-/// number from the device.
+/// The L2 norm of all gradients together; not finite if any of them is not. Reads one number from
+/// the device.
 pub fn norm(gradients: &[Option<Tensor>]) -> Result<f64, TorchError> {
     let _guard = tch::no_grad_guard();
     let norm = |gradient: &Tensor| gradient.f_norm_scalaropt_dtype(2, Kind::Float);
@@ -100,7 +100,7 @@ pub fn norm(gradients: &[Option<Tensor>]) -> Result<f64, TorchError> {
     Ok(norm(&Tensor::f_stack(&norms, 0)?)?.f_double_value(&[])?)
 }
 
-/// What gradients of a norm are multiplied by so that it is at most `limit`.
+/// The factor for gradients of this norm, so that it is at most `limit`.
 pub fn clip_factor(norm: f64, limit: Option<f64>) -> f64 {
     match limit {
         Some(limit) => (limit / (norm + 1e-6)).min(1.0),

@@ -1,47 +1,47 @@
-//! What the trainer needs around it: a place for tensors, a clock, somebody who may say stop.
+//! The environment of the trainer: a store for tensors, a clock, and requests to stop.
 
 use stage_core::StageError;
 use tch::Tensor;
 
-/// Whoever runs a training: the engine, or a test.
+/// The environment of a training: the engine, or a test.
 pub trait Host {
-    /// A reference to a tensor that was kept.
+    /// A reference to a stored tensor.
     type Kept: Clone;
 
-    /// Keeps a tensor for good. One that was kept before costs nothing but the look.
+    /// Stores a tensor permanently. Storing it again only costs the comparison.
     fn keep(&mut self, tensor: &Tensor) -> Result<Self::Kept, StageError>;
 
     fn recall(&mut self, kept: &Self::Kept) -> Result<Tensor, StageError>;
 
-    /// Makes a checkpoint durable, in place of the one before.
+    /// Makes a checkpoint durable, and replaces the previous one.
     fn commit(&mut self, step: u64, checkpoint: &Checkpoint<Self::Kept>) -> Result<(), StageError>;
 
-    /// The checkpoint to go on from.
+    /// The checkpoint to resume from.
     fn last(&mut self) -> Result<Option<Checkpoint<Self::Kept>>, StageError>;
 
-    /// The value that a parameter begins with, where the model may have it rounded to what it
-    /// computes in and somebody knows it better.
+    /// The exact initial value of a parameter, if the model may have it rounded to its compute
+    /// type.
     fn origin(&mut self, _name: &str) -> Result<Option<Tensor>, StageError> {
         Ok(None)
     }
 
-    /// True when training shall save and end soon.
+    /// True when training should save and end soon.
     fn stopping(&mut self) -> bool;
 
-    /// Asked before each step: false when the training must save and end before it.
+    /// Asked before each step: false if the training must save and end before it.
     fn may_begin_step(&mut self, validates: bool) -> bool {
         let _ = validates;
         !self.stopping()
     }
 
-    /// Figures of a step, to be shown and logged.
+    /// Reports figures of a step, for display and logs.
     fn report(&mut self, step: u64, values: &[(&str, f64)]);
 
-    /// Seconds since some moment that stays the same.
+    /// Seconds since a fixed moment.
     fn seconds(&mut self) -> f64;
 }
 
-/// All that a training needs to go on.
+/// The state for resuming a training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checkpoint<K> {
     /// The tensors by name.

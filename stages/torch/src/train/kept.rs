@@ -1,12 +1,12 @@
-//! The states that a training kept, as the items of its output `checkpoints`.
+//! The kept states of a training, as items of its output `checkpoints`.
 
 use stage_core::{Blob, NewItem, NewValue};
 use stage_formats::{FormatError, checkpoint};
 
 use super::run::Trained;
 
-/// The best states and the last one, which may be one of them. `model` makes the fields of a
-/// model of the trained tensors.
+/// The best states and the last one, which may be one of them. `model` makes the fields of a model
+/// from the trained tensors.
 pub fn items(
     trained: &Trained<Blob>,
     model: impl Fn(&[(String, Blob)]) -> Vec<(String, NewValue)>,

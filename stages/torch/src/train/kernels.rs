@@ -1,5 +1,5 @@
-//! The kernels of libtorch that a training may use where it has a choice: of attention, and of
-//! matrix products on GPUs. They are settings of the whole process.
+//! The choice of libtorch kernels for a training: of attention, and of matrix products on GPUs.
+//! These are settings of the whole process.
 
 use stage_core::{Parameters, StageError};
 
@@ -7,20 +7,20 @@ use super::precision::{DeviceFacts, Precision};
 use crate::error::TorchError;
 use crate::shim::{self, AttentionKernels};
 
-/// The kernel of scaled dot product attention. Where the chosen one cannot compute something, such
-/// as a mask that the flash kernel does not take, the plain one does.
+/// The kernel of scaled dot product attention. If the selected one does not support something, such
+/// as a mask with the flash kernel, the plain one is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Attention {
-    /// The fastest that libtorch finds.
+    /// The fastest kernel that libtorch selects.
     #[default]
     Auto,
     Flash,
     Efficient,
-    /// Products and a softmax, with the whole matrix of attention in memory.
+    /// Products and a softmax, with the whole attention matrix in memory.
     Math,
 }
 
-/// What is set while a training runs.
+/// The settings during a training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kernels {
     pub attention: Attention,
@@ -69,7 +69,7 @@ impl Attention {
 }
 
 impl Kernels {
-    /// Of the parameters of a training; `attention` is missing where a model has no choice.
+    /// From the parameters of a training; `attention` is missing if a model has no choice.
     pub fn read(
         parameters: &Parameters,
         precision: Precision,
@@ -90,7 +90,7 @@ impl Kernels {
     }
 
     fn set(self) -> Result<(), TorchError> {
-        // A process that only ever wants the defaults never touches the settings.
+        // A process that only needs the defaults never touches the settings.
         if self != Kernels::default() {
             shim::set_attention(self.attention.kernels())?;
             shim::set_tf32(self.tf32)?;
@@ -99,7 +99,7 @@ impl Kernels {
     }
 }
 
-/// Chosen kernels are set as long as this lives; the defaults are set again after it.
+/// Keeps the settings until it is dropped; then restores the defaults.
 #[must_use]
 pub struct InUse {
     differs: bool,
@@ -108,7 +108,8 @@ pub struct InUse {
 impl Drop for InUse {
     fn drop(&mut self) {
         if self.differs {
-            // The setters fail on nothing that was set before; there is nobody to tell.
+            // The setters cannot fail on a value that was set before, and the error could not be
+            // reported.
             let _ = shim::set_attention(Attention::Auto.kernels());
             let _ = shim::set_tf32(false);
         }

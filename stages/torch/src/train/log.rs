@@ -1,5 +1,5 @@
-//! What a training leaves to be looked at: figures by step, as JSON and for TensorBoard, and what
-//! it made of held-out clips.
+//! The log of a training: figures by step, as JSON and for TensorBoard, and samples of held-out
+//! clips.
 
 use serde_json::{Map, Value, json};
 use stage_core::{Blob, Context, Kind, NewValue, Parameter, Parameters, Role, StageError};
@@ -10,15 +10,15 @@ use super::run::Trained;
 use super::samples::{Sample, Shown};
 use crate::stored;
 
-/// What a log says beside the figures of a training.
+/// The contents of a log besides the figures.
 pub struct How<'a> {
     pub kind: &'a Kind,
     pub parameters: &'a Parameters,
     /// More fields of the JSON.
     pub more: &'a [(&'static str, Value)],
-    /// What a figure is called in TensorBoard.
+    /// The TensorBoard name of a figure.
     pub tag: fn(&str) -> &str,
-    /// Of the sound among the samples, in Hz; 0 where there is none.
+    /// The sample rate of the sound samples in Hz; 0 without any.
     pub rate: u32,
 }
 
@@ -46,8 +46,7 @@ fn shown(sample: &Sample<Blob>, rate: u32, context: &mut dyn Context) -> Result<
     Ok(Shown { step: sample.step, tag: sample.tag.clone(), tensor, rate })
 }
 
-/// The parameters that the result depends on, as Markdown. The others would make equal results
-/// differ.
+/// The parameters that the result depends on, as Markdown. Others would make equal results differ.
 fn table(kind: &Kind, parameters: &Parameters) -> String {
     let content = kind.parameters.iter().filter(|parameter| parameter.role == Role::Content);
     let row = |parameter: &Parameter| {
@@ -72,7 +71,7 @@ fn metrics<K>(trained: &Trained<K>) -> Value {
     })
 }
 
-/// One object a step, in order, with what was measured at it.
+/// One object per step, in order, with its measurements.
 fn steps(record: &Record) -> Vec<Value> {
     let mut steps: Vec<(u64, Map<String, Value>)> = Vec::new();
     for (step, name, value) in record.iter() {
@@ -80,7 +79,7 @@ fn steps(record: &Record) -> Vec<Value> {
             steps.push((step, Map::from_iter([("step".to_owned(), step.into())])));
         }
         if let Some((_, values)) = steps.last_mut() {
-            // JSON has no word for what is no number.
+            // JSON has no NaN.
             values.insert(name.to_owned(), value.into());
         }
     }

@@ -1,8 +1,8 @@
-//! Low-rank adapters: where they go, how they start, and how they are merged away again.
+//! Low-rank adapters (LoRA): attaching, initialisation, and merging.
 //!
-//! The layers know how to compute with an adapter (`layers::Adapter`); a model lists its
-//! layers by name ([`Adaptable`]). Names, shapes and the start are those of the original:
-//! `<module>.lora_A` [rank, inputs] and `<module>.lora_B` [outputs, rank].
+//! The layers compute with an adapter (`layers::Adapter`); a model lists its layers by name
+//! ([`Adaptable`]). Names, shapes and initialisation are those of the original: `<module>.lora_A`
+//! [rank, inputs] and `<module>.lora_B` [outputs, rank].
 
 use serde::{Deserialize, Serialize};
 use stage_formats::pattern::is_match;
@@ -20,10 +20,10 @@ use super::split::hash;
 #[serde(deny_unknown_fields)]
 pub struct LoraSettings {
     pub rank: i64,
-    /// The change is scaled by this over the rank.
+    /// The update is scaled by this divided by the rank.
     pub alpha: f64,
     pub dropout: f64,
-    /// Names of modules; `*` stands for any characters.
+    /// Names of modules; `*` means any characters.
     pub patterns: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ pub enum Layer<'a> {
     Embedding(&'a mut Embedding),
 }
 
-/// A model whose layers can be adapted.
+/// A model with layers that can be adapted.
 pub trait Adaptable {
     /// Its layers by the names of their modules, such as `layers.0.attention.wqkv`.
     fn layers(&mut self) -> Vec<(String, Layer<'_>)>;
@@ -77,7 +77,7 @@ impl Layer<'_> {
         }
     }
 
-    /// Inputs and outputs as the adapter sees them.
+    /// Inputs and outputs of the adapter.
     fn size(&mut self) -> (i64, i64) {
         let size = self.weight().size();
         match self {
@@ -86,7 +86,7 @@ impl Layer<'_> {
         }
     }
 
-    /// The start of the original: the product is zero, and only one factor is.
+    /// The initialisation of the original: one factor is zero, and so is the product.
     fn start(&mut self, rank: i64, seed: u64) -> (Tensor, Tensor) {
         let (inputs, outputs) = self.size();
         let mut random = Random::new(seed);
@@ -104,7 +104,7 @@ impl Layer<'_> {
         (Tensor::from_slice(&a).view([rank, inputs]), Tensor::from_slice(&b).view([outputs, rank]))
     }
 
-    /// The weight with its adapter's change added, in f32.
+    /// The weight with its adapter's update added, in f32.
     fn merged(&mut self) -> Result<Tensor, TorchError> {
         let weight = self.weight().f_detach()?.f_to_kind(Kind::Float)?;
         let Some(adapter) = self.adapter() else { return Ok(weight) };
@@ -119,9 +119,9 @@ impl Layer<'_> {
     }
 }
 
-/// Gives a fresh adapter to every layer that a pattern names, in the given kind; what the
-/// adapters change is zero at first. The weights of the layers are frozen. A layer that has an
-/// adapter already is refused: merge that one first.
+/// Attaches a fresh adapter in this type to every layer that a pattern matches; its update is zero
+/// at first. The weights of the layers are frozen. A layer with an adapter is refused: merge that
+/// one first.
 pub fn attach(
     model: &mut impl Adaptable,
     settings: &LoraSettings,
@@ -170,7 +170,7 @@ pub fn adapters(model: &mut impl Adaptable) -> Vec<(String, Tensor)> {
     tensors
 }
 
-/// Fills adapters that were attached with trained ones. All must be there, and no others.
+/// Fills attached adapters with trained ones, which must be complete without extra ones.
 pub fn load(model: &mut impl Adaptable, mut trained: Weights) -> Result<(), TorchError> {
     let _guard = tch::no_grad_guard();
     for (name, tensor) in &mut adapters(model) {
@@ -180,8 +180,8 @@ pub fn load(model: &mut impl Adaptable, mut trained: Weights) -> Result<(), Torc
     trained.finish()
 }
 
-/// Adds the change of every adapter to its weight, in f32, and drops the adapters. The weights
-/// are then rounded to a kind, once.
+/// Adds the update of every adapter to its weight, in f32, and drops the adapters. The weights are
+/// then rounded to a type, once.
 pub fn merge(model: &mut impl Adaptable, kind: Kind) -> Result<usize, TorchError> {
     let _guard = tch::no_grad_guard();
     let mut merged = 0;
@@ -195,13 +195,13 @@ pub fn merge(model: &mut impl Adaptable, kind: Kind) -> Result<usize, TorchError
     Ok(merged)
 }
 
-/// A draw from the normal distribution of mean 0 and variance 1: Box and Muller's way.
+/// A normally distributed number with mean 0 and variance 1, by the Box-Muller method.
 fn normal(random: &mut Random) -> f64 {
     let radius = (-2.0 * (1.0 - random.fraction()).ln()).sqrt();
     radius * (std::f64::consts::TAU * random.fraction()).cos()
 }
 
-/// Where adapters come from: kept beside them, and in everything that is made of them.
+/// The lineage of adapters: stored beside them, and in everything derived from them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lineage {
@@ -217,7 +217,7 @@ impl Lineage {
         Lineage { base: base.into(), parents: Vec::new() }
     }
 
-    /// That of a model into which adapters of this lineage were merged.
+    /// The lineage of a model after merging adapters of this lineage.
     pub fn merged(mut self, adapters: impl Into<String>) -> Lineage {
         self.parents.push(adapters.into());
         self
@@ -267,7 +267,7 @@ mod tests {
         (model.linear.forward(&input, Pass::Evaluate), model.embedding.forward(&rows))
     }
 
-    /// Puts something into the factors that start as zero.
+    /// Puts values into the factors that start as zero.
     fn train(model: &mut Two) {
         let _guard = tch::no_grad_guard();
         for (_, tensor) in &mut adapters(model) {
@@ -306,7 +306,7 @@ mod tests {
         let a = &model.linear.adapter.as_ref().unwrap().a;
         let bound = 1.0 / 64.0;
         assert!(a.abs().max().double_value(&[]) <= bound);
-        // The deviation of an even distribution is its bound over the root of three.
+        // The deviation of a uniform distribution is its bound divided by the root of three.
         assert!((a.std(false).double_value(&[]) * 3f64.sqrt() / bound - 1.0).abs() < 0.05);
         let b = &model.embedding.adapter.as_ref().unwrap().b;
         assert!((b.std(false).double_value(&[]) - 1.0).abs() < 0.05);
@@ -325,7 +325,7 @@ mod tests {
         assert!(adapters(&mut model).is_empty());
         let merged = outputs(&model);
         assert!(far(&linear, &merged.0) < 1e-5 && far(&embedding, &merged.1) < 1e-5);
-        // And adapters on the merged model start from there.
+        // Adapters on the merged model start from there.
         attach(&mut model, &settings(&["*linear"]), 3, Kind::Float).unwrap();
         assert_eq!(outputs(&model), merged);
     }

@@ -1,4 +1,4 @@
-//! An adapted embedding followed by an adapted linear layer, as fixtures of `lora` have them.
+//! An adapted embedding followed by an adapted linear layer, as in fixtures of `lora`.
 
 use std::collections::BTreeMap;
 
@@ -24,8 +24,7 @@ impl Adaptable for Model {
     }
 }
 
-/// What the layers make of some tokens, the gradients when the output is derived with a given
-/// slope, and the merged weights.
+/// The outputs for some tokens, the gradients for a given output gradient, and the merged weights.
 pub fn outputs(
     file: &[u8],
     tokens: &Tensor,

@@ -1,13 +1,13 @@
-//! Losses as sums over labels, and the label counts that turn the sums into means.
+//! Losses as sums over labels, and the label counts that turn sums into means.
 //!
-//! A mean of means is wrong as soon as micro-batches have different numbers of labels, so
-//! losses travel as sums and are divided once, by the count of the whole step.
+//! A mean of means is wrong when micro-batches have different numbers of labels, so losses are
+//! passed on as sums and divided once, by the count of the whole step.
 
 use tch::{Kind, Tensor};
 
 use crate::error::TorchError;
 
-/// How many labels each loss of a model has, by the name of the loss.
+/// The number of labels of each loss, by the name of the loss.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Totals {
     counts: Vec<(&'static str, u64)>,
@@ -44,7 +44,7 @@ impl Totals {
         self.counts.iter().find(|(own, _)| *own == name).map_or(0, |(_, count)| *count)
     }
 
-    /// What the sum of a loss is multiplied by before its backward pass; 0 without any label.
+    /// The weight of the sum of a loss in the backward pass; 0 without any label.
     pub fn weight(&self, name: &str) -> f64 {
         match self.count(name) {
             0 => 0.0,
@@ -58,8 +58,8 @@ impl Totals {
     }
 }
 
-/// The sum of each loss over its labels, by name. Kept on the device, since reading a number
-/// waits for all the work before it.
+/// The sum of each loss over its labels, by name. Kept on the device, since reading a number waits
+/// for all the work before it.
 #[derive(Debug, Default)]
 pub struct Losses {
     sums: Vec<(&'static str, Tensor)>,
@@ -99,7 +99,7 @@ impl Losses {
 pub struct Means(pub Vec<(&'static str, f64)>);
 
 impl Means {
-    /// What is minimised: the losses count alike.
+    /// The minimised value: all losses have equal weight.
     pub fn total(&self) -> f64 {
         self.0.iter().map(|(_, mean)| mean).sum()
     }

@@ -1,7 +1,7 @@
-//! The trainer that all model families share: small parts and one plain loop over them.
+//! The trainer that all model families share: small parts and one plain loop.
 //!
-//! [`run::train`] is the loop. A model takes part by implementing [`Trainee`], a data set by
-//! implementing [`run::Data`], and whoever runs it by implementing [`host::Host`].
+//! [`run::train`] is the loop. A model implements [`Trainee`], a data set [`run::Data`], and the
+//! environment [`host::Host`].
 
 pub mod adamw;
 pub mod clips;

@@ -1,4 +1,4 @@
-//! What a training says beside its results, each with a count.
+//! The notes of a training, each with a count.
 
 use super::run::Trained;
 
@@ -6,7 +6,7 @@ use super::run::Trained;
 pub struct Notes(pub Vec<(String, u64)>);
 
 impl Notes {
-    /// Counts on where the same was told before.
+    /// Adds to the count of an existing note.
     pub fn add(&mut self, what: &str, count: u64) {
         match self.0.iter_mut().find(|(own, _)| own == what) {
             Some((_, own)) => *own += count,
@@ -18,7 +18,7 @@ impl Notes {
         self.0.iter().find(|(own, _)| own == what).map_or(0, |(_, count)| *count)
     }
 
-    /// How a training went.
+    /// Adds notes about the end of a training.
     pub fn close<K>(mut self, trained: &Trained<K>) -> Vec<(String, u64)> {
         self.add("steps", trained.steps);
         self.add("passes over the clips", trained.passes.round() as u64);

@@ -1,4 +1,4 @@
-//! The optimisers of a training: one for each turn of a step.
+//! The optimisers of a training: one for each phase of a step.
 
 use tch::Tensor;
 
@@ -17,7 +17,7 @@ impl Optimisers {
         Ok(Optimisers(turns.map(optimiser).collect::<Result<_, TorchError>>()?))
     }
 
-    /// One update of the parameters of a turn: see [`AdamW::step`].
+    /// One update of the parameters of a phase: see [`AdamW::step`].
     pub fn step(
         &mut self,
         turn: usize,
@@ -28,7 +28,7 @@ impl Optimisers {
         self.step_where(turn, gradients, rate, factor, |_| true)
     }
 
-    /// The same of the parameters that are chosen: see [`AdamW::step_where`].
+    /// The same for selected parameters: see [`AdamW::step_where`].
     pub fn step_where(
         &mut self,
         turn: usize,
@@ -43,12 +43,12 @@ impl Optimisers {
         }
     }
 
-    /// How often the parameters of each turn were updated.
+    /// The number of updates of each phase's parameters.
     pub fn updates(&self) -> Vec<u64> {
         self.0.iter().map(AdamW::updates).collect()
     }
 
-    /// The tensors that a checkpoint has to keep: role, name of the parameter, tensor.
+    /// The tensors of a checkpoint: role, name of the parameter, tensor.
     pub fn state(&self) -> impl Iterator<Item = (&'static str, &str, &Tensor)> {
         self.0.iter().flat_map(AdamW::state)
     }
@@ -74,7 +74,7 @@ impl Optimisers {
         self.0.iter_mut().try_for_each(|adamw| adamw.restart(&mut weights))
     }
 
-    /// See [`AdamW::restore`]; `updates` as [`Self::updates`] gave them.
+    /// See [`AdamW::restore`]; `updates` is from [`Self::updates`].
     pub fn restore<E: From<TorchError>>(
         &mut self,
         updates: &[u64],
@@ -90,7 +90,7 @@ impl Optimisers {
     }
 }
 
-/// The parameters that a turn trains, in the order of [`Trainee::parameters`].
+/// The parameters that a phase trains, in the order of [`Trainee::parameters`].
 pub fn of_turn<T: Trainee>(trainee: &T, turn: usize) -> Vec<(String, Tensor)> {
     let mut parameters = trainee.parameters();
     parameters.retain(|(name, _)| T::turn_of(name) == turn);

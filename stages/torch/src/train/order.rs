@@ -1,8 +1,8 @@
-//! The order in which training sees the clips: each pass shuffled anew, whole clips only.
+//! The order of clips in training: each pass is shuffled anew, whole clips only.
 //!
-//! It is a pure function of the seed, the pass and the clips' ids and lengths, so a cursor of
-//! three numbers is all that has to be saved. Rows come one after the other without regard to
-//! the size of a step: the last row of a pass is followed by the first one of the next.
+//! It is a pure function of the seed, the pass and the clips' ids and lengths, so only a cursor of
+//! three numbers is saved. Rows follow each other regardless of the size of a step: the last row of
+//! a pass is followed by the first one of the next.
 
 use std::collections::BTreeMap;
 
@@ -12,28 +12,28 @@ use super::split::hash;
 use crate::error::TorchError;
 use crate::random::{Random, scramble};
 
-/// What the order looks at in a clip.
+/// The properties of a clip that the order depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clip {
     pub id: String,
-    /// In the positions that a row is made of.
+    /// In positions of a row.
     pub length: usize,
-    /// Of clips that [`Grouping::Drawn`] takes for alike, such as those of one language.
+    /// The group for [`Grouping::Drawn`], such as a language.
     pub group: u64,
 }
 
-/// Numbers of the clips that lie side by side in one row of a batch. Nothing may pass from one
-/// clip to another; how the model sees to that is its own affair.
+/// Indices of the clips in one row of a batch. Clips of a row must not influence each other; the
+/// model ensures that.
 pub type Row = Vec<usize>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Grouping {
-    /// Rows of several whole clips, at most so many positions long.
+    /// Rows of several whole clips, at most this number of positions long.
     Pack { length: usize },
-    /// One clip a row, at most so long; `rows` clips of similar length follow each other.
+    /// One clip per row, at most this long; `rows` clips of similar length follow each other.
     Buckets { length: usize, rows: usize },
-    /// One clip a row, at most so long, drawn anew for each row: first a group, then a clip of it.
-    /// A pass has as many rows as there are clips; some clips come several times, others never.
+    /// One clip per row, at most this long, sampled for each row: first a group, then a clip of it.
+    /// A pass has as many rows as there are clips; some clips occur several times, others never.
     Drawn { length: usize },
 }
 
@@ -46,7 +46,7 @@ impl Grouping {
         length
     }
 
-    /// The same rows with each clip once in a pass.
+    /// The same rows with each clip once per pass.
     pub fn each_once(self) -> Grouping {
         match self {
             Grouping::Drawn { length } => Grouping::Buckets { length, rows: 1 },
@@ -55,21 +55,21 @@ impl Grouping {
     }
 }
 
-/// How far training has come in its data.
+/// The position of training in its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor {
     pub pass: u64,
-    /// Rows taken of that pass.
+    /// Rows of that pass that were used.
     pub row: usize,
-    /// Clips taken in all.
+    /// The total number of used clips.
     pub clips: u64,
 }
 
-/// Rows that wait for more clips while a pass is packed. More of them fill better; fewer keep
-/// the order closer to the shuffled one.
+/// The number of open rows while a pass is packed. More of them fill better; fewer keep the order
+/// closer to the shuffled one.
 const OPEN_ROWS: usize = 64;
 
-/// Buckets that are sorted by length together.
+/// The number of buckets that are sorted by length together.
 const SORTED_BUCKETS: usize = 32;
 
 #[derive(Debug)]
@@ -79,14 +79,14 @@ pub struct Order {
     lengths: Vec<usize>,
     /// Clips by the hash of their id.
     ranked: Vec<(u64, usize)>,
-    /// Clips by group, both in an order of their own.
+    /// Clips by group, both in their own order.
     groups: Vec<Vec<usize>>,
-    /// The pass that was asked for last.
+    /// The last requested pass.
     pass: Option<(u64, Vec<Row>)>,
 }
 
 impl Order {
-    /// The order of the chosen ones of some clips.
+    /// The order of the selected clips.
     pub fn new(
         grouping: Grouping,
         seed: u64,
@@ -118,7 +118,7 @@ impl Order {
         Ok(Order { grouping, seed, lengths, ranked, groups, pass: None })
     }
 
-    /// The next rows, past which the cursor moves; none where there is no clip.
+    /// The next rows, and advances the cursor; None without clips.
     pub fn take(&mut self, cursor: &mut Cursor, count: usize) -> Vec<Row> {
         let mut taken = Vec::with_capacity(count);
         while taken.len() < count && !self.ranked.is_empty() {
@@ -148,12 +148,12 @@ impl Order {
         self.ranked.is_empty()
     }
 
-    /// The positions that a row holds.
+    /// The number of positions in a row.
     pub fn length(&self, row: &Row) -> usize {
         row.iter().map(|clip| self.lengths[*clip]).sum()
     }
 
-    /// Passes over all clips up to a cursor, as a fraction too.
+    /// The number of passes up to a cursor, with its fraction.
     pub fn passes(&self, cursor: &Cursor) -> f64 {
         cursor.clips as f64 / self.ranked.len().max(1) as f64
     }
@@ -182,7 +182,7 @@ impl Order {
         (0..self.ranked.len()).map(&mut row).collect()
     }
 
-    /// Each clip joins the fullest open row that has room for it.
+    /// Each clip joins the fullest open row that it fits into.
     fn packed(&self, clips: &[usize], limit: usize) -> Vec<Row> {
         let mut open: Vec<(usize, Row)> = Vec::new();
         let mut closed = Vec::new();

@@ -1,4 +1,4 @@
-//! The outputs that all trainings have: the result, its log, and the states that were kept.
+//! The common outputs of all trainings: the result, its log, and the kept states.
 
 use stage_core::{Blob, Context, GatherOutput, NewValue, PortOutput, StageError};
 use stage_families::artifact::stored_tensors;
@@ -6,9 +6,9 @@ use stage_families::artifact::stored_tensors;
 use super::run::Trained;
 use super::{kept, log};
 
-/// What came of a training.
+/// The results of a training.
 pub struct Outcome<'a> {
-    /// Of the result, which has these fields beside its trained tensors.
+    /// The fields of the result without its trained tensors.
     pub port: &'a str,
     pub common: Vec<(String, NewValue)>,
     pub weights: &'a [(String, Blob)],

@@ -1,18 +1,18 @@
-//! Names that are told by patterns, in which `*` stands for any characters.
+//! Patterns for names, in which `*` means any characters.
 
 use stage_formats::pattern::is_match;
 
 use crate::error::TorchError;
 
-/// How many things a pattern named.
+/// The number of matches of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
     pub pattern: String,
     pub count: usize,
 }
 
-/// How many of the names each pattern fits; `what` they are the names of. A pattern that fits
-/// none is an error.
+/// The number of names that each pattern matches; `what` describes the names. A pattern without
+/// matches is an error.
 pub fn matches(patterns: &[String], what: &str, names: &[&str]) -> Result<Vec<Match>, TorchError> {
     let counted = |pattern: &String| {
         let count = names.iter().filter(|name| is_match(pattern, name)).count();

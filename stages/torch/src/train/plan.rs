@@ -1,4 +1,4 @@
-//! What the parameters that all training stages have mean for the trainer.
+//! The common parameters of all training stages.
 
 use stage_core::course::{self, ClipCounts, Course, Timetable};
 use stage_core::{Parameters, StageError};
@@ -25,7 +25,7 @@ pub struct TrainingPlan {
     pub devices: Vec<String>,
 }
 
-/// The clips of a training and how they become rows.
+/// The clips of a training and their conversion to rows.
 pub struct Rows<'a> {
     pub clips: &'a [Clip],
     pub held_out: &'a [bool],
@@ -33,7 +33,7 @@ pub struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// How many rows one pass over the clips to train on has.
+    /// The number of rows in one pass over the training clips.
     pub fn of_a_pass(&self, seed: u64) -> Result<usize, StageError> {
         let is_trained_on = |at: usize| !self.held_out[at];
         Ok(Order::new(self.grouping, seed, self.clips, is_trained_on)?.pass(0).len())
@@ -66,14 +66,15 @@ impl TrainingPlan {
         })
     }
 
-    /// The course of the training, before its first step; refused if a part of it can never act.
+    /// The course of the training, before its first step; refused if a part of it can never take
+    /// effect.
     pub fn course(&self, rows: &Rows<'_>, left_out: u64) -> Result<Course, StageError> {
         let rows_of_pass = rows.of_a_pass(self.seed)? as f64;
         let steps = course::steps(&self.parameters, || Ok(rows_of_pass))?;
         let timetable = Timetable::of(&self.parameters, steps)?;
         let held_out = rows.held_out.iter().filter(|held| **held).count() as u64;
         let used = rows.clips.len() as u64 - held_out;
-        // Without clips there are no steps, and the trainer says why.
+        // Without clips there are no steps, and the trainer reports the reason.
         if used > 0 {
             timetable.check(held_out > 0)?;
         }
@@ -82,12 +83,12 @@ impl TrainingPlan {
         Ok(Course { timetable, rows_of_step, rows_of_pass, clips })
     }
 
-    /// What the trainer is told.
+    /// The settings of the trainer.
     pub fn settings(&self, grouping: Grouping, table: &Timetable) -> Result<Settings, StageError> {
         let whole = |name: &str| self.parameters.integer(name).map(|number| number.max(0) as u64);
         let number = |name: &str| self.parameters.number(name);
         let steps = table.steps;
-        // What is recorded is part of the result, how often it is told is not.
+        // Recorded values are part of the result; the interval of reports is not.
         let record_every = (steps / 100).clamp(1, 10);
         let patience = table.patience;
         let early_stop = EarlyStopSettings { patience, min_delta: number("min_delta")? };
@@ -127,7 +128,7 @@ impl TrainingPlan {
         })
     }
 
-    /// Rows that one step learns from.
+    /// The number of rows per step.
     pub fn rows_of_step(&self) -> Result<usize, StageError> {
         Ok(course::rows_of_step(&self.parameters)? as usize)
     }
@@ -149,7 +150,7 @@ impl TrainingPlan {
     }
 }
 
-/// The precision that was asked for, which every device must have.
+/// The requested precision, which every device must support.
 fn precision(name: &str, devices: &[DeviceFacts]) -> Result<Precision, StageError> {
     let precision = match name {
         "f32" => Precision::F32,

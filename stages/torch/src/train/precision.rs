@@ -1,4 +1,4 @@
-//! The number format that a model computes in, and the loss scale that fp16 needs.
+//! The number format of a model's computation, and the loss scale of fp16.
 
 use serde::{Deserialize, Serialize};
 use tch::Kind;
@@ -6,23 +6,23 @@ use tch::Kind;
 use super::exact;
 use crate::error::TorchError;
 
-/// What the model's tensors are made of; the optimiser's master copies are always f32.
+/// The type of the model's tensors; the optimiser's master copies are always f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
     F32,
-    /// f32, with matrix products of ten bits of precision where a GPU has hardware for them.
+    /// f32, with TF32 matrix products (ten bits of precision) if a GPU supports them.
     Tf32,
     Bf16,
     Fp16,
 }
 
-/// What a choice of precision depends on.
+/// The facts that determine the choice of a precision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
-    /// As the user knows it: `cpu`, `Tesla T4`.
+    /// The name for users: `cpu`, `Tesla T4`.
     pub name: String,
-    /// Major and minor; none on a CPU.
+    /// Major and minor; None on a CPU.
     pub compute_capability: Option<(u32, u32)>,
 }
 
@@ -45,7 +45,7 @@ impl Precision {
         }
     }
 
-    /// The fastest precision that trains well on a device.
+    /// The fastest precision for reliable training on a device.
     pub fn best(facts: &DeviceFacts) -> Precision {
         match facts.compute_capability {
             None => Precision::F32,
@@ -55,7 +55,7 @@ impl Precision {
         }
     }
 
-    /// Refuses what the device has no hardware for: it would run, many times slower.
+    /// Refuses a precision without hardware support: it would run many times slower.
     pub fn check(self, facts: &DeviceFacts) -> Result<(), TorchError> {
         let (name, needed, advice) = match self {
             Precision::F32 => return Ok(()),
@@ -67,7 +67,7 @@ impl Precision {
     }
 }
 
-/// Refuses TF32 matrix products where the device has none.
+/// Refuses TF32 matrix products on devices without them.
 fn check_tf32(facts: &DeviceFacts) -> Result<(), TorchError> {
     match facts.compute_capability {
         None => Err(TorchError::Input(format!(
@@ -93,7 +93,7 @@ fn require(
     }
 }
 
-/// The dynamic loss scale: doubled while all goes well, halved at each overflow, but never
+/// The dynamic loss scale: doubled after a series of good steps, halved at each overflow, but never
 /// below one, where small gradients would be lost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scaler {
@@ -101,7 +101,7 @@ pub struct Scaler {
     scale: f64,
     /// Good steps since the scale last changed.
     good: u64,
-    /// Off for formats with the range of f32.
+    /// False for formats with the range of f32.
     dynamic: bool,
 }
 
@@ -121,7 +121,7 @@ impl Scaler {
         self.scale
     }
 
-    /// Takes note of whether the gradients of a step were all finite.
+    /// Notes if the gradients of a step were all finite.
     pub fn update(&mut self, is_finite: bool) {
         if !self.dynamic {
             return;
@@ -138,7 +138,7 @@ impl Scaler {
         }
     }
 
-    /// Whether an overflow may be the scale's doing, so that a smaller one may mend it.
+    /// Tests if the scale may have caused an overflow, so that a smaller one may fix it.
     pub fn can_shrink(&self) -> bool {
         self.dynamic && self.scale > LEAST
     }

@@ -1,7 +1,7 @@
-//! The values that a training leaves behind step by step, for TensorBoard and reports.
+//! The recorded values of a training by step, for TensorBoard and reports.
 //!
-//! Only what the training computed, such as losses: the same work leaves the same record,
-//! however often it was interrupted. Clocks have no place here.
+//! Only computed values, such as losses: the same work gives the same record, however often it was
+//! interrupted. Times are not recorded.
 
 use stage_formats::tensorboard::{EventWriter, Moment};
 use tch::{Kind, Tensor};
@@ -22,7 +22,7 @@ struct Value {
     value: f64,
 }
 
-/// By the bits, so that the loss of a step that was skipped equals itself.
+/// By the bits, so that the loss of a skipped step equals itself.
 impl PartialEq for Value {
     fn eq(&self, other: &Value) -> bool {
         let bits = |value: &Value| (value.step, value.name, value.value.to_bits());
@@ -42,7 +42,7 @@ impl Record {
         self.values.push(Value { step, name, value });
     }
 
-    /// Step, name and value, in the order in which they came.
+    /// Step, name and value, in recording order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &str, f64)> {
         self.values.iter().map(|entry| (entry.step, self.names[entry.name].as_str(), entry.value))
     }
@@ -51,9 +51,8 @@ impl Record {
         &self.names
     }
 
-    /// As a file that TensorBoard reads, with the parameters of the training as a text and its
-    /// samples behind the values of their steps; `tag` is what a name is there. A step takes a
-    /// second of its clock.
+    /// As a file for TensorBoard, with the parameters of the training as a text and its samples
+    /// after the values of their steps; `tag` maps names. Steps are one second apart.
     pub fn events(
         &self,
         parameters: &str,
@@ -73,7 +72,7 @@ impl Record {
         Ok(writer.finish()?)
     }
 
-    /// [values, 3]: step, number of the name, value.
+    /// [values, 3]: step, index of the name, value.
     pub fn to_tensor(&self) -> Result<Tensor, TorchError> {
         let row = |entry: &Value| [entry.step as f64, entry.name as f64, entry.value];
         let rows: Vec<f64> = self.values.iter().flat_map(row).collect();

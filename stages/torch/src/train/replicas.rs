@@ -1,9 +1,9 @@
-//! One model on several devices: a thread each, gradients summed on the first, weights copied
-//! back from it.
+//! One model on several devices: a thread each, gradients summed on the first, weights copied back
+//! from it.
 //!
-//! Nothing random is shared between the threads: each micro-batch has a seed of its own, and
-//! dropout is a function of the seed alone (`layers::dropout`), not of libtorch's generator,
-//! which is one for the whole process.
+//! Threads share no random numbers: each micro-batch has its own seed, and dropout is a function of
+//! the seed alone (`layers::dropout`), not of libtorch's generator, which all threads of the
+//! process share.
 
 use std::io;
 use std::thread::{Builder, ScopedJoinHandle};
@@ -22,8 +22,8 @@ pub struct MicroBatch<'a, B> {
     pub seed: u64,
 }
 
-/// Accumulates a micro-batch on each replica at a time; at most as many as there are replicas.
-/// The seeds are those of the micro-batches, whatever `turn` has.
+/// Accumulates one micro-batch on each replica at a time; at most as many as there are replicas.
+/// The seeds are those of the micro-batches, and that of `turn` is ignored.
 pub fn accumulate<T: Trainee>(
     replicas: &mut [T],
     round: &[MicroBatch<'_, T::Batch>],
@@ -47,8 +47,8 @@ pub fn evaluate<T: Trainee>(
     together(replicas, round, work)
 }
 
-/// Runs the pieces of a round, the first on the calling thread's replica where it is the only
-/// one; losses are added in the order of the replicas.
+/// Runs the work of a round, on the calling thread if there is only one replica; losses are added
+/// in the order of the replicas.
 fn together<T: Trainee>(
     replicas: &mut [T],
     round: &[MicroBatch<'_, T::Batch>],
@@ -69,7 +69,7 @@ fn spread<T: Trainee>(
     round: &[MicroBatch<'_, T::Batch>],
     work: impl Fn(&mut T, &MicroBatch<'_, T::Batch>) -> Result<Losses, TorchError> + Sync,
 ) -> Result<Losses, TorchError> {
-    // A new thread starts with libtorch's own choice, which is another for the same machine.
+    // A new thread starts with libtorch's default, which may differ.
     let threads = tch::get_num_threads();
     let work = &work;
     let results: Vec<Result<Losses, TorchError>> = std::thread::scope(|scope| {
@@ -93,7 +93,7 @@ fn spread<T: Trainee>(
     Ok(losses)
 }
 
-/// The gradients of a turn's parameters, of all replicas together, on the device of the first.
+/// The gradients of a phase's parameters, summed over all replicas, on the device of the first.
 pub fn gradients<T: Trainee>(
     replicas: &[T],
     turn: usize,
@@ -111,12 +111,12 @@ pub fn clear_gradients<T: Trainee>(replicas: &[T]) {
     replicas.iter().for_each(|replica| gradients::clear(&replica.parameters()));
 }
 
-/// Gives the weights of the first replica to the others.
+/// Copies the weights of the first replica to the others.
 pub fn share_weights<T: Trainee>(replicas: &[T]) -> Result<(), TorchError> {
     share(replicas, Trainee::parameters)
 }
 
-/// The same of what a turn trains.
+/// The same for the parameters of a phase.
 pub fn share_turn<T: Trainee>(replicas: &[T], turn: usize) -> Result<(), TorchError> {
     share(replicas, |replica| of_turn(replica, turn))
 }
@@ -136,7 +136,7 @@ fn share<T: Trainee>(
     Ok(())
 }
 
-/// Refuses replicas that do not train the same tensors.
+/// Refuses replicas with different trained tensors.
 pub fn check<T: Trainee>(replicas: &[T]) -> Result<(), TorchError> {
     let describe = |replica: &T| -> Vec<(String, Vec<i64>, tch::Kind)> {
         let parameters = replica.parameters().into_iter();

@@ -1,8 +1,8 @@
-//! What a model makes of a few held-out clips while it learns, to be looked at and listened to.
+//! Samples: the outputs of a model for a few held-out clips during training, to look at and listen
+//! to.
 //!
-//! The same training makes the same samples, however often it was interrupted: which clips, at
-//! which steps and with which noise follows from the settings alone, and what was made is part of
-//! every checkpoint.
+//! The same training makes the same samples, however often it was interrupted: the clips, steps and
+//! noise follow from the settings alone, and samples are part of every checkpoint.
 
 use stage_formats::FormatError;
 use stage_formats::picture::Picture;
@@ -13,17 +13,17 @@ use super::settings::Settings;
 use crate::error::TorchError;
 use crate::{mel, wave};
 
-/// Validations of a training that make samples at most, beside the one before the first step.
+/// The largest number of validations with samples, besides the one before the first step.
 const MOMENTS: u64 = 16;
 
-/// Held-out clips that samples are made of.
+/// The number of held-out clips with samples.
 const CLIPS: usize = 3;
 
-/// What was made of a clip, by what it is called: sound as samples between -1 and 1, `[samples]`,
-/// or a picture as lines of greys from the bottom to the top, `[height, width]` of bytes.
+/// The samples of a clip by name: sound between -1 and 1, `[samples]`, or a picture as grey lines
+/// from bottom to top, `[height, width]` of bytes.
 pub type Made = Vec<(String, Tensor)>;
 
-/// A tensor of [`Made`] that is kept.
+/// A stored tensor of [`Made`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample<K> {
     pub step: u64,
@@ -31,27 +31,27 @@ pub struct Sample<K> {
     pub kept: K,
 }
 
-/// Whether the validation at a step makes samples. `ended` is the training's end by its patience.
+/// Tests if the validation at a step makes samples. `ended` means early stopping.
 pub fn is_due(step: u64, settings: &Settings, ended: bool) -> bool {
     let every = settings.validate_every.max(1);
     let stride = settings.steps.div_ceil(every).div_ceil(MOMENTS).max(1);
     ended || step >= settings.steps || step.is_multiple_of(every * stride)
 }
 
-/// Places of the rows that samples are made of, of so many that are sorted by length: short, of
-/// middle length, and long.
+/// The indices of the sampled rows among this number of rows sorted by length: short, medium, and
+/// long.
 pub fn places(rows: usize) -> Vec<usize> {
     let count = rows.min(CLIPS);
     (0..count).map(|number| (2 * number + 1) * rows / (2 * count)).collect()
 }
 
-/// A sample that is written into an event file.
+/// A sample for an event file.
 #[derive(Debug)]
 pub struct Shown {
     pub step: u64,
     pub tag: String,
     pub tensor: Tensor,
-    /// Of sound, in Hz.
+    /// The sample rate of sound, in Hz.
     pub rate: u32,
 }
 

@@ -6,28 +6,28 @@ use serde::{Deserialize, Serialize};
 pub struct Schedule {
     /// The highest learning rate.
     pub rate: f64,
-    /// Steps over which the rate rises to it.
+    /// The number of warm-up steps.
     pub warm_up: u64,
-    /// The very first step has rate 0, as the original recipes have it, instead of a first share.
+    /// The very first step has rate 0, as in the original recipes, instead of a first share.
     pub from_zero: bool,
     pub decay: Decay,
 }
 
-/// How the rate falls after the warm-up.
+/// The decay of the rate after the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Decay {
     Constant,
-    /// In a straight line, to `floor` of the rate at step `end`.
+    /// Linear decay to `floor` of the rate at step `end`.
     Linear {
         end: u64,
         floor: f64,
     },
-    /// Along half a cosine, to `floor` of the rate at step `end`.
+    /// Cosine decay to `floor` of the rate at step `end`.
     Cosine {
         end: u64,
         floor: f64,
     },
-    /// By `factor` after every `every` steps.
+    /// Exponential decay: by `factor` after every `every` steps.
     Exponential {
         factor: f64,
         every: u64,
@@ -58,8 +58,8 @@ impl Schedule {
         self.rate * share
     }
 
-    /// The rate of a step when the optimiser began anew so many steps before: it rises once
-    /// more, from the first share on.
+    /// The rate of a step with an optimiser that restarted this number of steps ago: it warms up
+    /// again.
     pub fn rate_again(&self, step: u64, since: u64) -> f64 {
         let risen = (since + 1) as f64 / self.warm_up.max(1) as f64;
         self.rate(step) * risen.min(1.0)

@@ -1,18 +1,18 @@
-//! Which clips are held out: a matter of each clip's own id, so that others coming or going
-//! move nothing from one side to the other.
+//! The selection of held-out clips: by each clip's own id, so that other clips never move one from
+//! side to side.
 
 use cache::Digest;
 
-/// A number that belongs to an id for ever.
+/// A fixed number for an id.
 pub(super) fn hash(salt: &str, id: &str) -> u64 {
     Digest::of(format!("{} {salt}{id}", salt.len()).as_bytes()).start()
 }
 
-/// True for each id that is held out: `fraction` of them on average. Where chance would hold
-/// out none of several, the one with the lowest hash is; one always stays for training.
+/// True for each held-out id: `fraction` of them on average. If chance holds out none of several,
+/// the one with the lowest hash is held out; one always stays for training.
 pub fn held_out(ids: &[&str], fraction: f64, salt: &str) -> Vec<bool> {
     let ranks: Vec<u64> = ids.iter().map(|id| hash(salt, id)).collect();
-    // 53 bits are what a double holds exactly.
+    // A double has 53 exact bits.
     let is_below = |rank: &u64| ((rank >> 11) as f64 / (1u64 << 53) as f64) < fraction;
     let mut sides: Vec<bool> = ranks.iter().map(is_below).collect();
     if fraction <= 0.0 || ids.len() < 2 {

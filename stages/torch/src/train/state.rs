@@ -1,4 +1,4 @@
-//! The part of a training's state that is not tensors.
+//! The part of a training's state without tensors.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,37 +6,38 @@ use super::early_stop::{EarlyStop, Place, Ranking};
 use super::order::Cursor;
 use super::precision::Scaler;
 
-/// Saved after whole steps only. A step that was cut short, also in the middle of its
-/// accumulation, is done again from its start: its gradients are as large as the model, and
-/// saving them would cost more than the step.
+/// Saved after whole steps only. An interrupted step, also in the middle of its accumulation, is
+/// repeated from its start: its gradients are as large as the model, and saving them would cost
+/// more than the step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
-    /// Steps done.
+    /// Finished steps.
     pub step: u64,
-    /// Updates that the optimiser of the first turn made: fewer, where steps were skipped.
+    /// The number of updates by the optimiser of the first phase: fewer than steps if some were
+    /// skipped.
     pub updates: u64,
-    /// The same of the other turns.
+    /// The same for the other phases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub later_updates: Vec<u64>,
     pub cursor: Cursor,
     pub scaler: Scaler,
-    /// Rows in a micro-batch; halved when they do not fit into the memory of the device.
+    /// Rows per micro-batch; halved when they do not fit into the memory of the device.
     pub rows: usize,
-    /// Steps whose gradients were not all finite, in all and in a row.
+    /// Steps with non-finite gradients, in total and in a row.
     pub skipped: u64,
     pub bad: u64,
     pub went_back: Option<Return>,
     pub early_stop: EarlyStop,
     pub ranking: Ranking,
     pub ended: bool,
-    /// The last loss on held-out clips, and the step it was taken at.
+    /// The last loss on held-out clips, and its step.
     pub held_out: Option<Place>,
-    /// The names of the recorded values; the values themselves are a tensor.
+    /// The names of the recorded values; the values themselves are in a tensor.
     pub recorded: Vec<String>,
 }
 
-/// A training that went back: to the state of a step, after another one.
+/// A return to an earlier state: its step, and the step of the return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Return {
     pub after: u64,
@@ -63,7 +64,7 @@ impl State {
         }
     }
 
-    /// Updates by turn.
+    /// Updates by phase.
     pub fn updates(&self) -> Vec<u64> {
         [std::slice::from_ref(&self.updates), &self.later_updates].concat()
     }

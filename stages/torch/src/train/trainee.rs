@@ -1,4 +1,4 @@
-//! What the trainer asks of a model: its parameters, and gradients for a micro-batch.
+//! The interface of a trained model: its parameters, and gradients for a micro-batch.
 
 use tch::Tensor;
 
@@ -9,75 +9,75 @@ use crate::error::TorchError;
 
 /// A model that can be trained. Copies on several devices make one data-parallel trainee.
 pub trait Trainee: Send {
-    /// The data of one micro-batch, held on the CPU until the model takes it.
+    /// The data of one micro-batch, on the CPU until the model takes it.
     type Batch: Send + Sync;
 
-    /// The turns of a step by name. Nets that learn from each other have one each: a turn goes
-    /// over all micro-batches of the step, and its parameters are updated by an optimiser of
-    /// their own before the next turn begins.
+    /// The phases of a step by name. Networks that are trained against each other have one each: a
+    /// phase processes all micro-batches of the step, and its own optimiser updates its parameters
+    /// before the next phase begins.
     const TURNS: &'static [&'static str] = &["all"];
 
-    /// The number of the turn that trains a parameter.
+    /// The index of the phase that trains a parameter.
     fn turn_of(_parameter: &str) -> usize {
         0
     }
 
-    /// The tensors to train: leaves that require gradients, sorted by name, the same ones in
-    /// the same order at every call. Frozen tensors are not among them.
+    /// The trained tensors: leaves that require gradients, sorted by name, the same ones in the
+    /// same order at every call. Frozen tensors are not among them.
     fn parameters(&self) -> Vec<(String, Tensor)>;
 
-    /// Whether weight decay is on a parameter, where it is not on all. A model with matrices that
-    /// have no directions to shrink, such as embeddings, leaves these out.
+    /// Tests if weight decay applies to a parameter, unless it applies to all. A model excludes
+    /// matrices such as embeddings here.
     fn decays(_name: &str, parameter: &Tensor) -> bool {
         adamw::decays(parameter)
     }
 
-    /// Forward and backward of one micro-batch; adds to the gradients of the turn's parameters,
-    /// and to no others. What is derived is the sum of each loss times [`Totals::weight`], so that
-    /// the micro-batches of a step add up to the mean over all labels of the step. All
-    /// randomness comes from the seeds.
+    /// Forward and backward pass of one micro-batch; adds to the gradients of the phase's
+    /// parameters, and to no others. The backward pass starts from the sum of each loss times
+    /// [`Totals::weight`], so that the micro-batches of a step add up to the mean over all labels
+    /// of the step. All randomness comes from the seeds.
     fn accumulate(&mut self, batch: &Self::Batch, turn: &Turn<'_>) -> Result<Losses, TorchError>;
 
     /// The losses alone: no gradients, no dropout. The same batch has the same losses as long as
     /// the weights stay.
     fn evaluate(&self, batch: &Self::Batch) -> Result<Losses, TorchError>;
 
-    /// What the log shows of a held-out clip, which is alone in its batch; `number` counts these
-    /// clips from 0. The same weights show the same. Nothing, unless a model has something to show.
+    /// The samples of a held-out clip, which is alone in its batch, for the log; `number` counts
+    /// these clips from 0. The same weights give the same samples. Empty by default.
     fn show(&self, _batch: &Self::Batch, _number: usize) -> Result<Made, TorchError> {
         Ok(Made::new())
     }
 
-    /// How many labels of each loss a micro-batch has, from the data alone.
+    /// The number of labels of each loss in a micro-batch, from the data alone.
     fn count(batch: &Self::Batch) -> Totals;
 
-    /// What the losses of a step come to.
+    /// The total of the losses of a step.
     fn total(&self, means: &Means) -> f64 {
         means.total()
     }
 
-    /// What states are ranked by on held-out clips: the lower, the better.
+    /// The score of states on held-out clips: the lower, the better.
     fn score(&self, means: &Means) -> f64 {
         self.total(means)
     }
 }
 
-/// What a model is to do with a micro-batch.
+/// The work of a model on a micro-batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn<'a> {
     pub number: usize,
     /// The labels of all micro-batches of the step.
     pub totals: &'a Totals,
-    /// Of the micro-batch: a matter of its place alone, not of the device that it is on.
+    /// The seed of the micro-batch, which depends on its index alone, not on its device.
     pub seed: u64,
-    /// Of the step: the same in all its micro-batches and turns.
+    /// The seed of the step: the same in all its micro-batches and phases.
     pub step_seed: u64,
-    /// The next turn begins with this micro-batch, so that what was made of it may be kept.
+    /// The next phase begins with this micro-batch, so that its intermediate results may be kept.
     pub is_followed: bool,
 }
 
 impl<'a> Turn<'a> {
-    /// The only one of a step that has a single micro-batch.
+    /// For a step with a single micro-batch.
     pub fn only(totals: &'a Totals, seed: u64) -> Turn<'a> {
         Turn { number: 0, totals, seed, step_seed: seed, is_followed: false }
     }

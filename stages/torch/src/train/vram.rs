@@ -1,13 +1,13 @@
-//! The most memory that a training has taken on its GPUs.
+//! The peak memory of a training on its GPUs.
 //!
-//! The driver is asked from time to time. libtorch gives back nothing of what it once took, so
-//! the peak of a step is still to be seen after it.
+//! The driver is queried from time to time. libtorch never returns memory, so the peak of a step is
+//! still visible after it.
 
 use tch::Device;
 
 use crate::machine::gpu_memory_used;
 
-/// Seconds between two questions: each starts a program.
+/// Seconds between two queries: each starts a program.
 const PAUSE: f64 = 10.0;
 
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ impl Vram {
         Vram { gpus: devices.iter().filter_map(number).collect(), ..Vram::default() }
     }
 
-    /// The most bytes that were taken on any one of the GPUs, up to some second.
+    /// The largest used memory of any of the GPUs in bytes, and the second of the measurement.
     pub fn peak(&mut self, now: f64) -> Option<u64> {
         self.peak_by(now, gpu_memory_used)
     }

@@ -1,16 +1,15 @@
-//! Which frames belong to which token: the best path on which every frame stays at the token of
-//! the frame before or goes on to the next one (monotonic alignment search, Kim et al.,
-//! arXiv 2005.11129).
+//! Monotonic alignment search (Kim et al., arXiv 2005.11129): assigns frames to tokens by the best
+//! path on which each frame stays at the token of the previous frame or advances to the next one.
 
 use rayon::prelude::*;
 use tch::{Device, Kind, Tensor};
 
 use crate::error::TorchError;
 
-/// How many frames each token has on the best path through scores, [frames, tokens] row by row
-/// with rows `stride` apart. The path begins with the first token and ends with the last. Of
-/// two paths that are equally good the one that goes on earlier, seen from the end later, is
-/// taken, as the original does.
+/// The number of frames of each token on the best path through scores, [frames, tokens] row by row
+/// with rows `stride` apart. The path begins with the first token and ends with the last. Of two
+/// equally good paths it takes the one that advances earlier, seen from the end later, as the
+/// original does.
 pub fn align(
     scores: &[f32],
     frames: usize,
@@ -39,11 +38,11 @@ pub fn align(
     Ok(durations)
 }
 
-/// Whether the best path to a frame at a token came from the token before: [frames, tokens],
-/// filled in where a path to the end can lie.
+/// True where the best path to a frame at a token came from the previous token: [frames, tokens],
+/// filled in where a path to the end is possible.
 fn moves(scores: &[f32], frames: usize, tokens: usize, stride: usize) -> Vec<u8> {
     let mut moves = vec![0u8; frames * tokens];
-    // The best sums to each token, one place further on: before the first one there is none.
+    // The best sums for each token, shifted by one: there is none before the first.
     let mut previous = vec![f32::NEG_INFINITY; tokens + 1];
     let mut current = previous.clone();
     previous[1] = scores[0];
@@ -54,7 +53,7 @@ fn moves(scores: &[f32], frames: usize, tokens: usize, stride: usize) -> Vec<u8>
         let sums = &mut current[first + 1..end + 1];
         let moved = &mut moves[frame * tokens..][first..end];
         let (stays, steps) = (&previous[first + 1..end + 1], &previous[first..end]);
-        // Slices of one length, so that several tokens are worked on at a time.
+        // Slices of one length, so that several tokens are processed at a time.
         for at in 0..row.len().min(sums.len()).min(moved.len()).min(stays.len()).min(steps.len()) {
             let is_better = stays[at] < steps[at];
             moved[at] = u8::from(is_better);
@@ -65,8 +64,8 @@ fn moves(scores: &[f32], frames: usize, tokens: usize, stride: usize) -> Vec<u8>
     moves
 }
 
-/// Frames of each token of each clip, [B, N] in f32 on the device of the scores [B, T, N]; so
-/// many frames and tokens of each count.
+/// Frames of each token of each clip, [B, N] in f32 on the device of the scores [B, T, N]; `frames`
+/// and `tokens` are the lengths of each clip.
 pub fn align_all(scores: &Tensor, frames: &[i64], tokens: &[i64]) -> Result<Tensor, TorchError> {
     let (rows, length, width) = scores.size3()?;
     let host = scores.f_detach()?.f_to_kind(Kind::Float)?.f_to_device(Device::Cpu)?;
@@ -93,7 +92,7 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    /// Every way to share the frames out, and the best of them.
+    /// All ways to distribute the frames, and the best of them.
     fn brute_force(scores: &[f32], frames: usize, tokens: usize) -> Vec<u32> {
         fn shares(frames: usize, tokens: usize) -> Vec<Vec<u32>> {
             if tokens == 1 {

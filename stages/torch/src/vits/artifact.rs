@@ -1,4 +1,4 @@
-//! A model as an artifact: what is read of it, and what is written again.
+//! A model as an artifact: reading and writing.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::error::TorchError;
 use crate::lineage::{self, ModelLineage};
 use crate::stored;
 
-/// What travels unchanged from a model to those made of it.
+/// Fields that are passed on unchanged to derived models.
 const CARRIED: [&str; 3] = [artifact::VOCABULARY, artifact::TOKENIZER_CONFIG, artifact::LICENSE];
 
 const FAMILY: Family = Family {
@@ -31,7 +31,7 @@ pub struct Model {
     pub fields: Fields,
     pub config: Config,
     pub tokenizer: Tokenizer,
-    /// Who has which number, where that is known.
+    /// The names of the speakers by number, if known.
     pub speakers: Option<Vec<String>>,
     pub lineage: ModelLineage,
     config_file: Arc<Blob>,
@@ -64,7 +64,7 @@ impl Model {
         })
     }
 
-    /// Names all speakers that it has from here on.
+    /// Sets the names of all speakers.
     pub fn set_speakers(
         &mut self,
         names: Vec<String>,
@@ -80,7 +80,7 @@ impl Model {
         Ok(())
     }
 
-    /// Its tensors on a device, in the form that is asked for.
+    /// Its tensors on a device, in the requested form.
     pub fn prepared(
         &self,
         form: Form,
@@ -90,7 +90,7 @@ impl Model {
         Ok(prepare(&self.config, stored::weights(&self.fields, context)?, form, device)?)
     }
 
-    /// The fields of a model made of this one, without its tensors.
+    /// The fields of a derived model, without its tensors.
     pub fn carried(&self, lineage: &ModelLineage) -> Vec<(String, NewValue)> {
         let carried = CARRIED.iter().filter_map(|name| {
             let value = self.fields.get(name)?;
@@ -108,7 +108,7 @@ impl Model {
         carried.chain(own).chain(speakers).collect()
     }
 
-    /// A text as the model takes it; what it has no symbol for is told beside.
+    /// A tokenized text, with a report of unknown characters.
     pub fn tokens(&self, text: &str) -> Result<Tokens, Reject> {
         let tokens = self.tokenizer.encode(&Tokenizer::prepare(text));
         if tokens.needs_uroman {
@@ -122,11 +122,11 @@ impl Model {
         }
     }
 
-    /// The number of a speaker, by name or as digits; none where the model knows one alone.
+    /// The number of a speaker, by name or as digits; None for a model with one speaker.
     ///
     /// # Errors
     ///
-    /// When the model knows several, and not this one.
+    /// If the model has several, and not this one.
     pub fn speaker(&self, name: Option<&str>) -> Result<Option<i64>, TorchError> {
         let count = self.config.num_speakers;
         if count < 2 {

@@ -1,6 +1,5 @@
-//! Attention that tells nearby places apart: beside what keys and values say, each pair of
-//! places within a window has a key and a value of its own for the way from one to the other
-//! (Shaw et al., arXiv 1803.02155).
+//! Attention with relative positions: besides keys and values of the tokens, each relative position
+//! within a window has a key and a value of its own (Shaw et al., arXiv 1803.02155).
 
 use tch::{Kind, Tensor};
 
@@ -10,20 +9,20 @@ use crate::error::TorchError;
 use crate::layers::{Linear, Pass};
 use crate::weights::Scope;
 
-/// Which places see which, for one batch.
+/// The padding mask and the relative positions of one batch.
 #[derive(Debug)]
 pub struct Reach {
     /// True for keys that are padding: [B, 1, 1, N].
     padding: Tensor,
-    /// The number of the way from each query to each key, and whether it lies in the window:
+    /// The index of the relative position of each query and key, and whether it is in the window:
     /// [N, N].
     ways: (Tensor, Tensor),
-    /// The key at the end of each way from each query, and whether there is one: [N, W].
+    /// The key at each relative position of each query, and whether there is one: [N, W].
     ends: (Tensor, Tensor),
 }
 
 impl Reach {
-    /// `mask` is 1 where there is text: [B, 1, N].
+    /// `mask` is 1 for tokens: [B, 1, N].
     pub fn new(mask: &Tensor, window: i64) -> Reach {
         let (length, device) = (mask.size()[2], mask.device());
         let count = |count: i64| Tensor::arange(count, (Kind::Int64, device));
@@ -36,18 +35,18 @@ impl Reach {
         }
     }
 
-    /// From the numbers of ways to the keys at their ends: [B, H, N, W] to [B, H, N, N].
+    /// From relative positions to keys: [B, H, N, W] to [B, H, N, N].
     fn by_key(&self, x: &Tensor) -> Tensor {
         gathered(x, &self.ways)
     }
 
-    /// From keys to the ways that lead to them: [B, H, N, N] to [B, H, N, W].
+    /// From keys to relative positions: [B, H, N, N] to [B, H, N, W].
     fn by_way(&self, x: &Tensor) -> Tensor {
         gathered(x, &self.ends)
     }
 }
 
-/// Numbers from 0 to the largest, and where they were.
+/// Numbers clamped from 0 to the largest, and a mask of those that were in range.
 fn within(numbers: Tensor, largest: i64) -> (Tensor, Tensor) {
     let inside = numbers.ge(0).logical_and(&numbers.le(largest));
     (numbers.clamp(0, largest), inside.to_kind(Kind::Float))
@@ -124,7 +123,7 @@ mod tests {
     #[test]
     fn ways_lead_from_queries_to_keys_within_the_window() {
         let reach = Reach::new(&Tensor::ones([1, 1, 4], (Kind::Float, Device::Cpu)), 1);
-        // A number for each way: back, on the spot, ahead.
+        // An index for each relative position: before, same, after.
         let ways = Tensor::from_slice(&[1f32, 2.0, 3.0]).view([1, 1, 1, 3]);
         let by_key = reach.by_key(&ways.expand([1, 1, 4, 3], false));
         let rows: Vec<f32> = Vec::try_from(by_key.view(-1)).unwrap();

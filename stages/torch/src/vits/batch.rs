@@ -1,4 +1,4 @@
-//! Clips of a micro-batch as they wait on the CPU.
+//! Clips of a micro-batch, on the CPU.
 
 use bytes::Bytes;
 
@@ -8,14 +8,14 @@ use super::spectrogram::Analysis;
 use super::training::{Clips, Sound};
 use crate::error::TorchError;
 
-/// A clip that a model learns from.
+/// A training clip.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// Decides about its noise, whatever other clips it is among.
+    /// Determines its noise, independent of other clips.
     pub key: u64,
     pub tokens: Vec<i64>,
     pub wave: Vec<f32>,
-    /// As [`cached`] writes it; computed where it is not there.
+    /// In the format of [`cached`]; computed if it is missing.
     pub spectrogram: Option<Bytes>,
     pub speaker: Option<i64>,
 }
@@ -23,12 +23,12 @@ pub struct Recording {
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     pub clips: Vec<Recording>,
-    /// Samples a frame.
+    /// Samples per frame.
     pub hop: i64,
 }
 
 impl Batch {
-    /// Tokens and frames of all clips.
+    /// The number of tokens and frames of all clips.
     pub fn lengths(&self) -> [u64; 2] {
         let tokens = self.clips.iter().map(|clip| clip.tokens.len() as u64).sum();
         let frames = self.clips.iter().map(|clip| clip.wave.len() as u64 / self.hop.max(1) as u64);

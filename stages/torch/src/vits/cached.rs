@@ -1,4 +1,4 @@
-//! Linear spectrograms as they travel between stages.
+//! Linear spectrograms as blobs.
 
 use stage_formats::npy::{self, FloatArray, NpyError};
 use tch::{Kind, Tensor};

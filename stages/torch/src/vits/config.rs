@@ -1,4 +1,4 @@
-//! The configuration, which is read where libtorch is not needed.
+//! The configuration, which is parsed in a crate without libtorch.
 
 pub use stage_families::vits::Config;
 

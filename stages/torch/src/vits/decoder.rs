@@ -1,11 +1,11 @@
-//! The decoder of latents to sound: a HiFi-GAN with the names of transformers.
+//! The decoder from latents to a waveform: a HiFi-GAN with the names of transformers.
 
 use super::config::Config;
 use crate::error::TorchError;
 use crate::hifi_gan::{HifiGan, HifiGanConfig};
 use crate::weights::Scope;
 
-/// Weights under the names of the decoder.
+/// Weights under the decoder's names.
 pub fn load(scope: Scope, config: &Config) -> Result<HifiGan, TorchError> {
     let sizes = HifiGanConfig {
         inputs: config.flow_size,

@@ -1,4 +1,4 @@
-//! A plain estimate of durations.
+//! The deterministic duration predictor.
 
 use tch::Tensor;
 
@@ -41,7 +41,7 @@ impl Deterministic {
         let Said { mask, .. } = said;
         let mut x = said.hidden.detach();
         if let Some(speaker) = of_speaker(&self.cond, said.speaker)? {
-            // Not in place: it is the caller's.
+            // Not in place: it belongs to the caller.
             x = &x + speaker;
         }
         let layers = [(&self.conv_1, &self.norm_1), (&self.conv_2, &self.norm_2)];

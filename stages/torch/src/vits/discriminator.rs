@@ -1,5 +1,5 @@
-//! What tells made sound from recorded sound: one look at the wave itself, and one at every
-//! p-th sample of it for some periods p (HiFi-GAN, arXiv 2010.05646).
+//! The discriminator between generated and recorded sound: a scale discriminator on the waveform,
+//! and period discriminators on every p-th sample for some periods p (HiFi-GAN, arXiv 2010.05646).
 
 use stage_families::vits::DISCRIMINATOR_PREFIX;
 use tch::Tensor;
@@ -9,12 +9,12 @@ use crate::conv::{Conv, Leaky, Shape};
 use crate::error::TorchError;
 use crate::weights::{Scope, Weights};
 
-/// Convolutions, of which all but the last bend their outputs.
+/// Convolutions; all but the last are followed by an activation.
 #[derive(Debug)]
 struct Part {
     convs: Vec<Conv>,
     final_conv: Conv,
-    /// Samples from look to look; none for the wave itself.
+    /// The period in samples; None for the waveform itself.
     period: Option<i64>,
 }
 
@@ -24,12 +24,12 @@ pub struct Discriminator {
     leaky: Leaky,
 }
 
-/// What the parts think of waves.
+/// The outputs of the sub-discriminators for waves.
 #[derive(Debug, Default)]
 pub struct Judgement {
-    /// Near one for recordings, one tensor a part.
+    /// Scores near one for recordings, one tensor per sub-discriminator.
     pub scores: Vec<Tensor>,
-    /// All that was seen on the way, the scores included.
+    /// All feature maps, the scores included.
     pub features: Vec<Tensor>,
 }
 
@@ -46,7 +46,7 @@ impl Discriminator {
         Ok(Discriminator { parts, leaky: Leaky::new(config.leaky_relu_slope) })
     }
 
-    /// Judges waves [B, 1, L].
+    /// Discriminates waves [B, 1, L].
     pub fn forward(&self, waves: &Tensor) -> Result<Judgement, TorchError> {
         let mut judgement = Judgement::default();
         for part in &self.parts {
@@ -62,7 +62,7 @@ impl Discriminator {
         Ok(judgement)
     }
 
-    /// The same as it is now, which learns nothing: its weights are made of their pairs once.
+    /// A copy without gradients: the weights of its pairs are computed once.
     pub fn frozen(&self) -> Result<Discriminator, TorchError> {
         let parts = self.parts.iter().map(Part::frozen).collect::<Result<_, _>>()?;
         Ok(Discriminator { parts, leaky: self.leaky.clone() })
@@ -70,7 +70,7 @@ impl Discriminator {
 }
 
 impl Judgement {
-    /// Of a batch of which the first half are recordings: what was thought of each half.
+    /// For a batch with recordings in its first half: the outputs of each half.
     pub fn halves(&self) -> Result<[Judgement; 2], TorchError> {
         let half = |tensor: &Tensor, second: i64| {
             let rows = tensor.size()[0] / 2;
@@ -131,8 +131,8 @@ impl Part {
         Ok(Part { convs, final_conv: self.final_conv.frozen()?, period: self.period })
     }
 
-    /// Every p-th sample as a row of its own: [B, 1, L] to [B, 1, L / p, p], the end mirrored
-    /// where L is no multiple of p. The wave itself stays as it is.
+    /// Every p-th sample as a row: [B, 1, L] to [B, 1, L / p, p], the end reflected if L is not a
+    /// multiple of p. The waveform itself does not change.
     fn planes(&self, waves: &Tensor) -> Result<Tensor, TorchError> {
         let Some(period) = self.period else { return Ok(waves.shallow_clone()) };
         let (rows, _, length) = waves.size3()?;

@@ -1,11 +1,11 @@
-//! Where a pass drops entries.
+//! Dropout in a pass.
 
 use tch::Tensor;
 
 use crate::layers::{Pass, dropout};
 use crate::random::scramble;
 
-/// A place where entries are dropped; each has a stream of its own.
+/// A dropout layer; each has its own random stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Dropout {
     probability: f64,

@@ -1,5 +1,5 @@
-//! How long each token lasts: a flow between noise and logarithms of durations, or a plain
-//! estimate. Nothing is learned through them by what comes before: their inputs are detached.
+//! Duration predictors: a stochastic one with a flow between noise and log-durations, and a
+//! deterministic one. Their inputs are detached, so that they do not train the text encoder.
 
 use std::f64::consts::TAU;
 
@@ -15,12 +15,12 @@ use crate::error::TorchError;
 use crate::layers::Pass;
 use crate::weights::Scope;
 
-/// Streams of dropout, apart from those of other modules.
+/// Dropout streams, separate from those of other modules.
 pub const STREAM: u64 = 3 << 20;
-/// Durations below this are taken for it before the logarithm.
+/// The smallest duration before the logarithm.
 const LEAST: f64 = 1e-5;
 
-/// What the text and the speaker say about durations.
+/// The conditioning of durations: text and speaker.
 #[derive(Clone, Copy)]
 pub struct Said<'a> {
     /// [B, C, N].
@@ -37,7 +37,7 @@ pub enum DurationPredictor {
     Deterministic(Box<Deterministic>),
 }
 
-/// Convolutions that prepare what conditions a flow.
+/// Convolutions that compute the conditioning of a flow.
 #[derive(Debug)]
 struct Condition {
     conv_pre: Conv,
@@ -50,7 +50,7 @@ pub struct Stochastic {
     text: Condition,
     cond: Option<Conv>,
     flows: Flows,
-    /// What is only learned from: noise that fills durations up to any number.
+    /// The posterior of dequantization noise, for training only.
     post: Condition,
     post_flows: Flows,
 }
@@ -65,8 +65,8 @@ impl DurationPredictor {
         })
     }
 
-    /// Logarithms of durations in frames, [B, 1, N], from noise [B, 2, N], of which the
-    /// deterministic predictor takes none.
+    /// Log-durations in frames, [B, 1, N], from noise [B, 2, N], which the deterministic predictor
+    /// ignores.
     pub fn predict(&self, said: Said, noise: Option<&Tensor>) -> Result<Tensor, TorchError> {
         match (self, noise) {
             (DurationPredictor::Deterministic(plain), _) => plain.forward(said, Pass::Evaluate),
@@ -77,8 +77,8 @@ impl DurationPredictor {
         }
     }
 
-    /// How unlikely durations [B, 1, N] are, summed over the tokens of each text: [B]. For the
-    /// deterministic predictor it is the squared distance of the logarithms.
+    /// The negative log-likelihood of durations [B, 1, N], summed over the tokens of each text:
+    /// [B]. For the deterministic predictor it is the squared distance of the logarithms.
     pub fn loss(
         &self,
         said: Said,
@@ -164,8 +164,9 @@ impl Stochastic {
         Ok(log_durations)
     }
 
-    /// Durations are whole numbers. Noise u fills each up to a number between it and the one
-    /// below; how likely the noise is counts against how likely the filled durations are.
+    /// Variational dequantization: durations are whole numbers. Noise u fills each up to a number
+    /// between it and the next lower one; the log-likelihood of the noise is subtracted from that
+    /// of the filled durations.
     fn loss(
         &self,
         said: Said,
@@ -190,7 +191,7 @@ impl Stochastic {
     }
 }
 
-/// What durations learn of the speaker, where the model tells speakers apart.
+/// The conditioning of durations on the speaker, in models with speakers.
 pub fn speaker_conv(scope: &mut Scope, config: &Config) -> Result<Option<Conv>, TorchError> {
     let (speaker, width) = (config.speaker_embedding_size, config.hidden_size);
     let shape = Shape::new(speaker, width, 1);
@@ -207,7 +208,7 @@ pub fn of_speaker(
     }
 }
 
-/// How unlikely each value is in a standard normal distribution.
+/// The negative log-density of each value under a standard normal distribution.
 fn energy(x: &Tensor) -> Tensor {
     (x.square() + TAU.ln()) * 0.5
 }

@@ -1,4 +1,4 @@
-//! The flow between noise and logarithms of durations, over two channels: [B, 2, N].
+//! The flow between noise and log-durations, over two channels: [B, 2, N].
 
 use tch::{Kind, Tensor};
 
@@ -12,14 +12,14 @@ use crate::error::TorchError;
 use crate::layers::Pass;
 use crate::weights::Scope;
 
-/// Scales and shifts both channels.
+/// An affine layer on both channels.
 #[derive(Debug)]
 struct Affine {
     translate: Tensor,
     log_scale: Tensor,
 }
 
-/// Bends one channel as the other says.
+/// A spline coupling: transforms one channel conditioned on the other.
 #[derive(Debug)]
 struct ConvFlow {
     conv_pre: Conv,
@@ -30,8 +30,8 @@ struct ConvFlow {
     bound: f64,
 }
 
-/// An affine step, then bends, with the channels turned around behind each bend. So the first
-/// bend is of the channel that is no duration.
+/// An affine layer, then couplings, each followed by a flip of the channels. So the first coupling
+/// transforms the channel that is not a duration.
 #[derive(Debug)]
 pub struct Flows {
     affine: Affine,
@@ -67,7 +67,7 @@ impl ConvFlow {
         })
     }
 
-    /// The curve of each token, as one channel and the text say.
+    /// The spline of each token, from one channel and the text.
     fn spline(&self, first: &Tensor, mask: &Tensor, cond: &Tensor) -> Result<Spline, TorchError> {
         let x = self.conv_pre.forward(first)?;
         let x = self.conv_dds.forward(&x, mask, Some(cond), Pass::Evaluate)?;
@@ -101,7 +101,7 @@ impl Flows {
         Ok(Flows { affine, bends: bends.collect::<Result<_, _>>()? })
     }
 
-    /// [B, 2, N] to [B, 2, N], and the logarithm of how much it widens: [B].
+    /// [B, 2, N] to [B, 2, N], and the log-determinant: [B].
     pub fn forward(
         &self,
         x: &Tensor,
@@ -117,8 +117,8 @@ impl Flows {
         Ok((x, widening))
     }
 
-    /// The way back, without the first bend: it acts on the channel that is no duration, and
-    /// the original leaves it out.
+    /// The inverse, without the first coupling: it transforms the channel that is not a duration,
+    /// and the original omits it.
     pub fn reverse(&self, y: &Tensor, mask: &Tensor, cond: &Tensor) -> Result<Tensor, TorchError> {
         let mut y = y.shallow_clone();
         for bend in self.bends.iter().skip(1).rev() {
@@ -128,7 +128,7 @@ impl Flows {
     }
 }
 
-/// Over channels and columns: [B, C, N] to [B].
+/// The sum over channels and columns: [B, C, N] to [B].
 pub fn summed(x: &Tensor) -> Tensor {
     x.sum_dim_intlist([1i64, 2].as_slice(), false, Kind::Float)
 }

@@ -1,5 +1,4 @@
-//! What the model makes of the inputs of a fixture, under the names that the reference's
-//! results have.
+//! The model on the inputs of a fixture, with outputs under the names of the reference's results.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +26,7 @@ struct Settings {
     config: serde_json::Value,
     /// Mel bands of the loss.
     bands: usize,
-    /// Who speaks.
+    /// The speaker.
     speaker: Option<i64>,
     runs: BTreeMap<String, Manner>,
     loss_weights: Weighting,
@@ -41,7 +40,7 @@ struct Weighting {
     kl: f64,
 }
 
-/// Runs all that the reference ran. `weights` is the model's file, `inputs` has the tensors
+/// Runs everything that the reference ran. `weights` is the model's file, `inputs` has the tensors
 /// `input.*`.
 pub fn outputs(
     settings: &serde_json::Value,
@@ -87,7 +86,7 @@ fn numbers(inputs: &Weights, name: &str) -> Result<Vec<i64>, TorchError> {
     Ok(Vec::try_from(input(inputs, name)?.to_kind(Kind::Int64).contiguous().view(-1))?)
 }
 
-/// The noise of a run, in the order of the draws.
+/// The recorded noise of a run, in drawing order.
 fn noise(inputs: &Weights, run: &str) -> Recorded {
     let draws = (0..).map_while(|at| inputs.get(&format!("input.{run}.noise.{at}")));
     Recorded::new(draws.map(Tensor::shallow_clone))
@@ -132,7 +131,7 @@ fn spoken(
     Ok(())
 }
 
-/// The waves are padded to the longest, of which each clip has its own samples.
+/// Clips with waves that are padded to the longest.
 fn clips(trainee: &Nets, inputs: &Weights) -> Result<Clips, TorchError> {
     let (model, frames) = (trainee.generator(), numbers(inputs, "learn.frames")?);
     let waves = Vec::<f32>::try_from(input(inputs, "learn.waves")?.contiguous().view(-1))?;
@@ -175,7 +174,7 @@ fn learned(
     Ok(())
 }
 
-/// The gradients of both nets, each from its own loss, and the losses.
+/// The gradients of both networks, each from its own loss, and the losses.
 fn derived(
     trainee: &mut Nets,
     clips: &Clips,
@@ -199,7 +198,7 @@ fn derived(
     Ok(())
 }
 
-/// The discriminator first, and the generator by what it has become.
+/// First the discriminator, then the generator with the updated discriminator.
 fn steps(
     trainee: &mut Nets,
     clips: &Clips,

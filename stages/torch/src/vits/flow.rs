@@ -1,4 +1,4 @@
-//! The flow between latents of sound and latents of text, and the encoder of sound.
+//! The flow between latents of sound and latents of text, and the posterior encoder.
 
 use tch::Tensor;
 
@@ -10,11 +10,12 @@ use crate::error::TorchError;
 use crate::layers::Pass;
 use crate::weights::Scope;
 
-/// Streams of dropout, apart from those of the text encoder.
+/// Dropout streams, separate from those of the text encoder.
 const FLOW_STREAM: u64 = 1 << 20;
 const POSTERIOR_STREAM: u64 = 2 << 20;
 
-/// Shifts one half of the channels by what the other half says; the volume stays.
+/// A residual coupling layer: shifts one half of the channels conditioned on the other; it is
+/// volume-preserving.
 #[derive(Debug)]
 struct Coupling {
     conv_pre: Conv,
@@ -22,18 +23,18 @@ struct Coupling {
     conv_post: Conv,
 }
 
-/// Couplings, with the channels turned around behind each.
+/// Coupling layers, each followed by a flip of the channels.
 #[derive(Debug)]
 pub struct Flow {
     flows: Vec<Coupling>,
 }
 
-/// What a recording says about latents: [B, F, T] each.
+/// The posterior of latents given a recording: [B, F, T] each.
 #[derive(Debug)]
 pub struct Posterior {
     pub mean: Tensor,
     pub log_deviation: Tensor,
-    /// Drawn from the two.
+    /// Sampled from it.
     pub latents: Tensor,
 }
 
@@ -78,7 +79,7 @@ impl Flow {
         Ok(Flow { flows })
     }
 
-    /// From sound to text: [B, F, T] to [B, F, T].
+    /// From posterior to prior: [B, F, T] to [B, F, T].
     pub fn forward(
         &self,
         latents: &Tensor,
@@ -95,7 +96,7 @@ impl Flow {
         Ok(x)
     }
 
-    /// From text to sound.
+    /// From prior to posterior.
     pub fn reverse(
         &self,
         latents: &Tensor,
@@ -125,7 +126,7 @@ impl PosteriorEncoder {
         })
     }
 
-    /// A linear spectrogram [B, bins, T] with 1 where it counts [B, 1, T], and noise [B, F, T].
+    /// A linear spectrogram [B, bins, T] with its mask [B, 1, T], and noise [B, F, T].
     pub fn forward(
         &self,
         spectrogram: &Tensor,

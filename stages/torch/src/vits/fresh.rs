@@ -1,4 +1,4 @@
-//! A model that has learnt nothing, with weights as the original begins.
+//! An untrained model, initialised as in the original.
 
 use stage_formats::shapes::Expected;
 use tch::{Device, Kind, Tensor};
@@ -8,16 +8,16 @@ use crate::error::TorchError;
 use crate::random::Random;
 use crate::weights::Weights;
 
-/// What begins as nought: flows that change nothing yet.
+/// Weights that start at zero: flows that are the identity at first.
 const NOUGHTS: [&str; 4] = [".translate", ".log_scale", ".conv_post.weight", ".conv_proj.weight"];
 
-/// All weights of the generator, whole. The same seed gives the same weights.
+/// All weights of the generator, without weight norm. The same seed gives the same weights.
 pub fn generator(config: &Config, seed: u64) -> Result<Weights, TorchError> {
     drawn(config.generator(), seed)
 }
 
-/// All weights of the discriminator, whole; another seed than the generator's numbers begin at,
-/// so that one can be had without the other.
+/// All weights of the discriminator, without weight norm; its seed differs from the generator's, so
+/// that each can be made without the other.
 pub fn discriminator(config: &Config, seed: u64) -> Result<Weights, TorchError> {
     drawn(config.discriminator(), !seed)
 }
@@ -42,8 +42,8 @@ fn begin(random: &mut Random, name: &str, shape: &[i64]) -> Result<Tensor, Torch
         }
         _ if shape.len() == 1 => Tensor::f_ones(shape, options)?,
         _ if name.contains("emb") => random.normal(shape, width.powf(-0.5))?,
-        // The deviation of the even distribution that layers begin with in PyTorch; at the
-        // published sizes that is about the 0.01 of the decoder, and smaller ones stay audible.
+        // The deviation of PyTorch's uniform initialisation; at the published sizes it is about the
+        // 0.01 of the decoder, and smaller decoders stay audible.
         _ => {
             let inputs: i64 = shape.iter().skip(1).product();
             random.normal(shape, (3.0 * inputs as f64).powf(-0.5))?

@@ -1,4 +1,4 @@
-//! From the tensors of a file to those that the model computes with.
+//! Converts the tensors of a file to those of the model.
 
 use stage_families::vits::{DISCRIMINATOR_PREFIX, is_normed, is_projection, plain_name};
 use stage_formats::weight_norm::paired;
@@ -9,27 +9,27 @@ use crate::error::TorchError;
 use crate::weight_norm::{fold, split};
 use crate::weights::{Weights, usable};
 
-/// What the weights are for.
+/// The use of the weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Speaking: every weight whole.
+    /// Synthesis: every weight without weight norm.
     Whole,
-    /// Training: length and direction apart where the original trains them so. A pair that a
-    /// file has is kept as it is, since what is learned depends on it.
+    /// Training: magnitude and direction if the original trains them so. Existing pairs of a file
+    /// are kept, since training depends on them.
     Normed,
 }
 
-/// The tensors of a file, sorted out.
+/// The tensors of a file by network.
 #[derive(Debug)]
 pub struct Prepared {
     pub generator: Weights,
-    /// Where the file has one.
+    /// If the file has one.
     pub discriminator: Option<Weights>,
 }
 
-/// Takes files of transformers, of finetune-hf-vits at any moment of training, and of the
-/// original; each weight whole or as a pair, in either spelling. All tensors must be there and
-/// no others; they become floats of 32 bits on the device.
+/// Takes files of transformers, of finetune-hf-vits in any state of training, and of the original;
+/// each weight whole or as a pair, in either spelling. Tensors must be complete without extra ones;
+/// they become floats of 32 bits on the device.
 pub fn prepare(
     config: &Config,
     given: Weights,
@@ -60,7 +60,7 @@ pub fn prepare(
     Ok(Prepared { generator: generator.into_iter().collect(), discriminator })
 }
 
-/// One naming for all files.
+/// Unifies the names of all files.
 fn renamed(config: &Config, given: Weights) -> Result<Weights, TorchError> {
     let is_stochastic = config.use_stochastic_duration_prediction;
     let mut weights = Weights::default();

@@ -5,7 +5,7 @@ use tch::{Kind, Tensor};
 use super::discriminator::Judgement;
 use crate::train::{Means, Totals};
 
-/// By how much each loss counts for the generator; the others count once.
+/// The weights of the generator's losses; the other losses have weight one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossWeights {
     pub mel: f64,
@@ -24,7 +24,7 @@ pub const FEATURES: &str = "features";
 pub const DISCRIMINATOR: &str = "discriminator";
 
 impl LossWeights {
-    /// By how much the loss of this name counts.
+    /// The weight of the loss with this name.
     pub fn of(&self, name: &str) -> f64 {
         match name {
             MEL => self.mel,
@@ -37,7 +37,7 @@ impl LossWeights {
     }
 }
 
-/// What each loss is a mean over: tokens, frames, or clips, in this order.
+/// The counts that each loss is a mean over: tokens, frames, or clips, in this order.
 pub fn totals([tokens, frames, clips]: [u64; 3]) -> Totals {
     Totals::new(&[
         (DURATION, tokens),
@@ -50,7 +50,7 @@ pub fn totals([tokens, frames, clips]: [u64; 3]) -> Totals {
 }
 
 impl LossWeights {
-    /// Of the generator.
+    /// The weighted sum of the generator's losses.
     pub fn total(&self, means: &Means) -> f64 {
         let own = means.0.iter().filter(|(name, _)| *name != DISCRIMINATOR);
         own.map(|(name, mean)| mean * self.of(name)).sum()
@@ -58,13 +58,13 @@ impl LossWeights {
 }
 
 impl Default for LossWeights {
-    /// Those of the paper.
+    /// The weights of the paper.
     fn default() -> LossWeights {
         LossWeights { mel: 45.0, kl: 1.0, duration: 1.0, adversarial: 1.0, features: 1.0 }
     }
 }
 
-/// How badly recordings were taken for made, and the other way round.
+/// Least-squares discriminator loss, summed over the sub-discriminators.
 pub fn discriminator(real: &Judgement, fake: &Judgement) -> Tensor {
     let wrong = |(real, fake): (&Tensor, &Tensor)| {
         (wide(real) - 1.0).square().mean(Kind::Float) + wide(fake).square().mean(Kind::Float)
@@ -72,12 +72,12 @@ pub fn discriminator(real: &Judgement, fake: &Judgement) -> Tensor {
     total(real.scores.iter().zip(&fake.scores).map(wrong))
 }
 
-/// How easily made sound was found out.
+/// Least-squares adversarial loss of the generator, summed over the sub-discriminators.
 pub fn adversarial(fake: &Judgement) -> Tensor {
     total(fake.scores.iter().map(|fake| (wide(fake) - 1.0).square().mean(Kind::Float)))
 }
 
-/// How far apart the discriminator sees the two, over all that it looks at.
+/// Feature matching loss: the L1 distance of all feature maps.
 pub fn features(real: &Judgement, fake: &Judgement) -> Tensor {
     let pairs = real.features.iter().zip(&fake.features);
     let apart = |(real, fake): (&Tensor, &Tensor)| (wide(&real.detach()) - wide(fake)).abs();
@@ -88,22 +88,21 @@ pub fn mel(real: &Tensor, fake: &Tensor) -> Tensor {
     (real - fake).abs().mean(Kind::Float)
 }
 
-/// What a recording says about latents, beside what its text says about them, both at the same
-/// frames: [B, F, T] each.
+/// The posterior of a recording and the prior of its text, at the same frames: [B, F, T] each.
 pub struct Beliefs<'a> {
-    /// Logarithm of the standard deviation of what sound says.
+    /// The log standard deviation of the posterior.
     pub log_deviation: &'a Tensor,
-    /// Latents drawn from that, through the flow.
+    /// Samples of the posterior, through the flow.
     pub flowed: &'a Tensor,
-    /// What the text says.
+    /// The mean of the prior.
     pub prior_mean: &'a Tensor,
     pub prior_log_deviation: &'a Tensor,
-    /// 1 where there are frames: [B, 1, T].
+    /// 1 for frames: [B, 1, T].
     pub mask: &'a Tensor,
 }
 
-/// How far the two are apart (Kullback and Leibler), estimated at the latents that were drawn
-/// and summed over all frames.
+/// The Kullback-Leibler divergence of posterior and prior, estimated from the samples and summed
+/// over all frames.
 pub fn kl(beliefs: &Beliefs) -> Tensor {
     let Beliefs { log_deviation, flowed, prior_mean, prior_log_deviation, mask } = beliefs;
     let apart = (*flowed - *prior_mean).square() * (*prior_log_deviation * -2.0).exp() * 0.5;

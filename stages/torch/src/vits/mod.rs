@@ -1,8 +1,8 @@
-//! VITS, which speaks text with a flow from what text says about latents to what sound says,
-//! and durations of their own (Kim et al., arXiv 2106.06103); MMS models are of this kind.
+//! VITS (Kim et al., arXiv 2106.06103): end-to-end text-to-speech with a conditional variational
+//! autoencoder, a normalizing flow and a duration predictor; MMS models are of this kind.
 //!
-//! Tensors are named as in transformers. Shapes: B rows of a batch, N tokens with blanks,
-//! T frames, C hidden channels, F channels of latents, E of a speaker. Masks are 1 and 0.
+//! Tensors are named as in transformers. Shapes: B rows of a batch, N tokens with blanks, T frames,
+//! C hidden channels, F channels of latents, E of a speaker. Masks are 1 and 0.
 
 mod alignment;
 pub mod artifact;

@@ -1,4 +1,4 @@
-//! The generator: text to sound, and what training computes on the way.
+//! The generator: synthesis, and its part of the training pass.
 
 use serde::Deserialize;
 use tch::{Device, Kind, Tensor};
@@ -25,50 +25,51 @@ pub struct Vits {
     pub duration_predictor: DurationPredictor,
     pub posterior_encoder: PosteriorEncoder,
     pub embed_speaker: Option<Embedding>,
-    /// Whether training changes the text encoder; where it does not, nothing is dropped in it.
+    /// True if training changes the text encoder; a frozen one has no dropout.
     pub learns_text: bool,
 }
 
-/// Texts of one batch, as tokens.
+/// Tokenized texts of one batch.
 #[derive(Debug)]
 pub struct Texts {
-    /// [B, N], zeros behind the shorter ones.
+    /// [B, N], zeros after the shorter ones.
     pub ids: Tensor,
-    /// 1 where there is text: [B, 1, N].
+    /// 1 for tokens: [B, 1, N].
     pub mask: Tensor,
     pub lengths: Vec<i64>,
 }
 
-/// How to speak.
+/// The settings of synthesis.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manner {
-    /// How much the sound varies.
+    /// The scale of the latent noise: the variation of the sound.
     pub noise_scale: f64,
-    /// How much the rhythm varies.
+    /// The scale of the duration noise: the variation of the rhythm.
     pub noise_scale_duration: f64,
     pub speaking_rate: f64,
-    /// Frames of one text at most; a model that never learned durations may ask for hours.
+    /// The largest number of frames of one text; a model with untrained durations may ask for
+    /// hours.
     pub most_frames: i64,
 }
 
-/// What was spoken.
+/// The result of synthesis.
 #[derive(Debug)]
 pub struct Speech {
     /// The samples of each text between -1 and 1, on the device.
     pub waves: Vec<Tensor>,
-    /// Frames of each.
+    /// The number of frames of each.
     pub frames: Vec<i64>,
-    /// Of each token, before the exponential: [B, 1, N].
+    /// The log-durations of the tokens: [B, 1, N].
     pub log_durations: Tensor,
     /// In frames: [B, N].
     pub durations: Tensor,
-    /// What the decoder was given: [B, F, T].
+    /// The input of the decoder: [B, F, T].
     pub latents: Tensor,
 }
 
 impl Manner {
-    /// As the configuration says, and a minute at most.
+    /// From the configuration, with a limit of one minute.
     pub fn of(config: &Config) -> Manner {
         Manner {
             noise_scale: config.noise_scale,
@@ -80,7 +81,7 @@ impl Manner {
 }
 
 impl Vits {
-    /// Takes the tensors of the generator; all of them, and no others.
+    /// Takes the tensors of the generator, which must be complete without extra ones.
     pub fn load(config: Config, mut weights: Weights) -> Result<Vits, TorchError> {
         let device = weights.iter().next().map_or(Device::Cpu, |(_, tensor)| tensor.device());
         let all = &mut weights;
@@ -103,7 +104,7 @@ impl Vits {
         Ok(model)
     }
 
-    /// Tokens as the model takes them; every text must have some, all of them in the vocabulary.
+    /// Checks and pads tokens; every text must have some, all of them in the vocabulary.
     pub fn texts(&self, texts: &[Vec<i64>]) -> Result<Texts, TorchError> {
         let lengths: Vec<i64> = texts.iter().map(|text| text.len() as i64).collect();
         let longest = lengths.iter().copied().max().unwrap_or(0);
@@ -124,8 +125,8 @@ impl Vits {
         Ok(Texts { ids: ids.f_to_device(self.device)?, mask, lengths })
     }
 
-    /// The embeddings of the speakers of so many texts by their numbers, [B, E, 1]; none where
-    /// the model knows one speaker only. Where it knows several it must be told who speaks.
+    /// The speaker embeddings of a number of texts by speaker number, [B, E, 1]; None for a model
+    /// with one speaker. A model with several needs a speaker.
     pub fn speaker(
         &self,
         numbers: Option<&[i64]>,
@@ -158,8 +159,8 @@ impl Vits {
         self.text_encoder.forward(&texts.ids, &texts.mask, pass)
     }
 
-    /// Speaks texts. Noise is drawn for the durations, [B, 2, N], then for the latents,
-    /// [B, F, T]; the deterministic predictor of durations takes none.
+    /// Synthesises texts. Noise is drawn for the durations, [B, 2, N], then for the latents, [B, F,
+    /// T]; the deterministic duration predictor needs none.
     pub fn speak(
         &self,
         texts: &Texts,
@@ -194,8 +195,8 @@ impl Vits {
         Ok(Speech { waves, frames, log_durations, durations, latents })
     }
 
-    /// Each text by itself: the decoder has no mask, so that what pads a text would be heard in
-    /// its last frames, and it would sound otherwise alone than among others.
+    /// Each text by itself: the decoder has no mask, so padding would be audible in the last
+    /// frames, and a text would sound different alone than in a batch.
     fn sound(
         &self,
         latents: &Tensor,
@@ -212,15 +213,15 @@ impl Vits {
     }
 }
 
-/// Each column so many times: [B, C, N] and places [B, T] to [B, C, T].
+/// Repeats columns: [B, C, N] and indices [B, T] to [B, C, T].
 pub fn expand(x: &Tensor, places: &Tensor) -> Tensor {
     let (rows, channels) = (x.size()[0], x.size()[1]);
     let places = places.unsqueeze(1).expand([rows, channels, places.size()[1]], false);
     x.gather(2, &places, false)
 }
 
-/// The token of each frame, [B, T] with zeros behind, and the number of frames of each text,
-/// one at least.
+/// The token of each frame, [B, T] with zeros after the end, and the number of frames of each text,
+/// at least one.
 pub fn spread_out(durations: &Tensor, most: i64) -> Result<(Tensor, Vec<i64>), TorchError> {
     let rows = durations.size()[0] as usize;
     let values: Vec<f64> =

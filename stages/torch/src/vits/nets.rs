@@ -1,4 +1,4 @@
-//! The two nets that learn from each other, and what each of them learns from.
+//! The generator and the discriminator in training, and their losses.
 
 use stage_formats::pattern::is_match;
 use tch::{Kind, Tensor};
@@ -19,22 +19,22 @@ use crate::train::patterns::{Match, matches};
 use crate::train::{Losses, Totals};
 use crate::weights::Weights;
 
-/// Which of the two nets.
+/// One of the two networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Net {
     Generator,
     Discriminator,
 }
 
-/// What training of a model is told.
+/// Training options.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lessons {
     /// Mel bands of the loss.
     pub bands: usize,
     pub weights: LossWeights,
-    /// Drops entries as the paper does; the recipe that is used most does not.
+    /// Dropout as in the paper; the most common recipe has none.
     pub dropout: bool,
-    /// What convolutions compute in; all else is f32, and so are the weights.
+    /// The compute type of convolutions; everything else is f32, and so are the weights.
     pub kind: Kind,
 }
 
@@ -70,8 +70,8 @@ impl Nets {
         })
     }
 
-    /// Takes the tensors of the generator that a pattern fits out of what is trained; tells how
-    /// many each one names. A text encoder that is frozen as a whole drops nothing either.
+    /// Freezes the tensors of the generator that match a pattern; returns the number of matches of
+    /// each. A completely frozen text encoder has no dropout either.
     pub fn freeze(&mut self, patterns: &[String]) -> Result<Vec<Match>, TorchError> {
         let own = &mut self.parameters[0];
         let names: Vec<&str> = own.iter().map(|(name, _)| name.as_str()).collect();
@@ -87,7 +87,7 @@ impl Nets {
         Ok(matches)
     }
 
-    /// What was taken out of training, sorted by name.
+    /// The frozen tensors, sorted by name.
     pub fn frozen(&self) -> &[(String, Tensor)] {
         &self.frozen
     }
@@ -104,7 +104,7 @@ impl Nets {
         &self.analysis
     }
 
-    /// The tensors of a net that are trained, sorted by name.
+    /// The trained tensors of a network, sorted by name.
     pub fn parameters(&self, net: Net) -> &[(String, Tensor)] {
         match net {
             Net::Generator => &self.parameters[0],
@@ -112,21 +112,21 @@ impl Nets {
         }
     }
 
-    /// What the losses of a micro-batch are means over: tokens, frames, or clips.
+    /// The counts for the losses of a micro-batch: tokens, frames, or clips.
     pub fn count(clips: &Clips) -> Totals {
         let number = |lengths: &[i64]| lengths.iter().sum::<i64>() as u64;
         let rows = clips.frames.len() as u64;
         losses::totals([number(&clips.texts.lengths), number(&clips.frames), rows])
     }
 
-    /// The forward pass. All randomness comes from the seed and the keys of the clips, whatever
-    /// other clips are beside them; the masks of dropout belong to the batch.
+    /// The forward pass. All randomness comes from the seed and the keys of the clips, independent
+    /// of other clips; dropout masks belong to the batch.
     pub fn make(&self, clips: &Clips, seed: u64) -> Result<Made, TorchError> {
         let (starts, mut noise) = self.drawn(clips, seed);
         self.make_of(clips, &starts, &mut noise, Pass::Train { seed })
     }
 
-    /// The part of each clip that is made, and the noise.
+    /// The segment starts and the noise of each clip.
     fn drawn(&self, clips: &Clips, seed: u64) -> (Vec<i64>, Seeded) {
         let part = self.generator.config.segment_frames();
         let of_clip = |key: &u64| scramble(seed ^ scramble(*key));
@@ -136,7 +136,7 @@ impl Nets {
         (starts, Seeded::new(clips.keys.iter().map(|key| !of_clip(key)).collect()))
     }
 
-    /// The same with parts and noise that are given.
+    /// The same with given segments and noise.
     pub fn make_of(
         &self,
         clips: &Clips,
@@ -176,15 +176,15 @@ impl Nets {
         Ok(losses)
     }
 
-    /// The losses of the generator alone: no gradients, no dropout. The same seed takes the same
-    /// parts and the same noise, so that two moments of a training can be compared.
+    /// The losses of the generator alone: no gradients, no dropout. The same seed gives the same
+    /// segments and the same noise, so that two moments of a training can be compared.
     pub fn evaluate(&self, clips: &Clips, seed: u64) -> Result<Losses, TorchError> {
         let _guard = tch::no_grad_guard();
         let losses = self.losses(&self.held_out(clips, seed)?)?;
         Ok(losses.iter().fold(Losses::default(), |losses, (name, sum)| losses.with(name, sum)))
     }
 
-    /// What the losses of [`Self::evaluate`] are of.
+    /// The forward pass behind the losses of [`Self::evaluate`].
     pub fn held_out(&self, clips: &Clips, seed: u64) -> Result<Made, TorchError> {
         let _guard = tch::no_grad_guard();
         let (starts, mut noise) = self.drawn(clips, seed);
@@ -196,7 +196,7 @@ impl Nets {
         computed_in(self.lessons.kind, losses)
     }
 
-    /// Forgets the gradients of a net.
+    /// Clears the gradients of a network.
     pub fn forget(&mut self, net: Net) -> Result<(), TorchError> {
         for (_, parameter) in self.parameters(net) {
             let mut gradient = parameter.f_grad()?;

@@ -1,4 +1,4 @@
-//! Where the model's noise comes from: a seed for each text, or what was drawn before.
+//! The model's noise: from a seed for each text, or recorded.
 
 use std::collections::VecDeque;
 use std::f64::consts::TAU;
@@ -10,12 +10,12 @@ use crate::random::{Random, scramble};
 
 /// Numbers of a standard normal distribution.
 pub trait NormalNoise {
-    /// Of shape [B, C, L], f32 on the CPU. The model asks in a fixed order.
+    /// Numbers of shape [B, C, L], f32 on the CPU. The model draws in a fixed order.
     fn draw(&mut self, shape: [i64; 3]) -> Result<Tensor, TorchError>;
 }
 
-/// A generator for each row. A row's noise depends on its seed and on the place alone, not on
-/// how much longer the other rows are.
+/// A generator for each row. A row's noise depends on its seed and on the position alone, not on
+/// the length of other rows.
 #[derive(Debug)]
 pub struct Seeded {
     seeds: Vec<u64>,
@@ -40,19 +40,19 @@ impl NormalNoise for Seeded {
             let mut random = Random::new(scramble(seed ^ scramble(self.draws)));
             values.extend((0..channels * length).map(|_| normal(&mut random)));
         }
-        // Column by column, so that longer rows only add to what was drawn.
+        // Column by column, so that longer rows only extend the noise.
         let columns = Tensor::f_from_slice(&values)?.f_view([rows, length, channels])?;
         Ok(columns.f_transpose(1, 2)?.f_contiguous()?)
     }
 }
 
-/// Box and Muller's method.
+/// The Box-Muller method.
 fn normal(random: &mut Random) -> f32 {
     let radius = (-2.0 * (1.0 - random.fraction()).ln()).sqrt();
     (radius * (TAU * random.fraction()).cos()) as f32
 }
 
-/// What was drawn elsewhere, in the order of the draws.
+/// Recorded noise, in drawing order.
 #[derive(Debug, Default)]
 pub struct Recorded(VecDeque<Tensor>);
 

@@ -1,4 +1,4 @@
-//! Convolutions that look along each channel, then across the channels, wider with each layer.
+//! Dilated depthwise-separable convolutions, with a dilation that grows with each layer.
 
 use tch::Tensor;
 
@@ -9,7 +9,7 @@ use crate::error::TorchError;
 use crate::layers::{LayerNorm, Pass};
 use crate::weights::Scope;
 
-/// What the original leaves its norms at, whatever the configuration says.
+/// The epsilon of the original's norms, regardless of the configuration.
 const EPSILON: f64 = 1e-5;
 
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Separable {
         Ok(Separable { layers })
     }
 
-    /// [B, C, N] to [B, C, N]; what conditions it has the same shape.
+    /// [B, C, N] to [B, C, N]; the conditioning has the same shape.
     pub fn forward(
         &self,
         x: &Tensor,
@@ -70,7 +70,7 @@ impl Separable {
             let inner = over_channels(&layer.norm_1, &inner).gelu("none");
             let inner = layer.pointwise.forward(&inner)?;
             let inner = over_channels(&layer.norm_2, &inner).gelu("none");
-            // Not in place: at first it is the caller's.
+            // Not in place: at first it belongs to the caller.
             x = &x + layer.dropout.forward(&inner, pass);
         }
         Ok(x * mask)

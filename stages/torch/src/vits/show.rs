@@ -1,5 +1,5 @@
-//! What is shown of a held-out clip while a model learns: pictures under the names of the original
-//! project, and sound under that of finetune-hf-vits.
+//! The samples of a held-out clip during training: pictures with the names of the original project,
+//! and sound with that of finetune-hf-vits.
 
 use tch::{Device, Kind, Tensor};
 
@@ -10,11 +10,11 @@ use super::training::Clips;
 use crate::error::TorchError;
 use crate::train::samples::{Made, picture};
 
-/// A model that has not learnt durations yet may ask for hours.
+/// A model with untrained durations may ask for hours.
 const LONGEST_SECONDS: i64 = 20;
 
-/// The text of the only clip as the model speaks it by itself, in the manner of its configuration;
-/// the noise is the clip's own, the same each time. Nothing while it would be too long.
+/// The text of the only clip as synthesised with the settings of the configuration; the noise
+/// belongs to the clip, the same each time. Empty while it would be too long.
 pub fn sound(nets: &Nets, clips: &Clips, number: usize) -> Result<Made, TorchError> {
     let model = nets.generator();
     let most_frames = LONGEST_SECONDS * model.config.sampling_rate / model.config.hop();
@@ -30,8 +30,8 @@ pub fn sound(nets: &Nets, clips: &Clips, number: usize) -> Result<Made, TorchErr
     waves.map(|wave| Ok((tag.clone(), wave.f_to_device(Device::Cpu)?))).collect()
 }
 
-/// Of the only clip: the mel spectrograms of the part that validation makes, recorded and made, in
-/// the same greys; that of the whole recording; and which token each of its frames belongs to.
+/// For the only clip: the mel spectrograms of the segment in validation, recorded and generated, in
+/// the same greys; that of the whole recording; and the alignment of its frames to tokens.
 pub fn pictures(nets: &Nets, clips: &Clips, seed: u64) -> Result<Made, TorchError> {
     let (made, analysis) = (nets.held_out(clips, seed)?, nets.analysis());
     let whole = analysis.log_mel(&clips.spectrograms)?;

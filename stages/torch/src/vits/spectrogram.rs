@@ -1,5 +1,5 @@
-//! Spectrograms as VITS takes them: frames lie in the middle of their windows, and the wave is
-//! mirrored at both ends.
+//! Spectrograms for VITS: frames are in the middle of their windows, and the wave is reflected at
+//! both ends.
 
 use tch::{Device, Kind, Tensor};
 
@@ -7,7 +7,7 @@ use super::config::Config;
 use crate::error::TorchError;
 use crate::mel::{FLOOR, MelShape, hann, slaney_filters};
 
-/// Added to the power, so that the root has a slope at nought.
+/// Added to the power, so that the root has a gradient at zero.
 const POWER_FLOOR: f64 = 1e-6;
 
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// The analysis that the configuration asks for, with so many mel bands for the loss.
+    /// The analysis of the configuration, with this number of mel bands for the loss.
     pub fn new(config: &Config, bands: usize, device: Device) -> Result<Analysis, TorchError> {
         Analysis::of(
             MelShape {
@@ -43,7 +43,7 @@ impl Analysis {
         })
     }
 
-    /// Samples that a wave needs more than: what is mirrored at an end.
+    /// The number of reflected samples at an end; a wave must be longer.
     pub fn margin(&self) -> i64 {
         self.shape.margin() as i64
     }

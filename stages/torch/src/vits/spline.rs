@@ -1,29 +1,29 @@
-//! Monotonic curves of rational-quadratic pieces (Durkan et al., Neural Spline Flows,
-//! arXiv 1906.04032, section 3.1), straight outside of an interval.
+//! Monotonic rational-quadratic splines (Durkan et al., Neural Spline Flows, arXiv 1906.04032,
+//! section 3.1), linear outside an interval.
 
 use tch::{Kind, Tensor};
 
 use crate::error::TorchError;
 
-/// No bin is narrower or lower than this share of all, and no slope flatter.
+/// The smallest relative width and height of a bin, and the smallest derivative.
 const LEAST_BIN: f64 = 1e-3;
 const LEAST_SLOPE: f64 = 1e-3;
-/// What the last knot is moved by when a value's bin is looked for, so that the end of the
-/// interval belongs to the last bin.
+/// The offset of the last knot when a value's bin is searched, so that the end of the interval
+/// belongs to the last bin.
 const BEYOND: f64 = 1e-6;
 
-/// A curve for each value of a tensor of shape [..]: knots [.., K + 1].
+/// A spline for each value of a tensor of shape [..]: knots [.., K + 1].
 #[derive(Debug)]
 pub struct Spline {
     bound: f64,
-    /// Where the bins begin and end, on both axes.
+    /// The knots on both axes.
     across: Tensor,
     up: Tensor,
-    /// At the knots.
+    /// The derivatives at the knots.
     slopes: Tensor,
 }
 
-/// The bin that a value falls into: [..] each.
+/// The bin of a value: [..] each.
 struct Bin {
     left: Tensor,
     width: Tensor,
@@ -33,16 +33,16 @@ struct Bin {
     delta: Tensor,
     slope: Tensor,
     next_slope: Tensor,
-    /// What the slopes at both ends have more than the straight line has twice.
+    /// The sum of the derivatives at both ends, minus twice the slope of the straight line.
     bend: Tensor,
 }
 
 impl Spline {
-    /// From numbers without bounds: widths and heights [.., K], slopes at the inner knots
-    /// [.., K - 1]. The interval reaches from -bound to bound on both axes.
+    /// From unbounded numbers: widths and heights [.., K], derivatives at the inner knots [.., K -
+    /// 1]. The interval is from -bound to bound on both axes.
     pub fn new(widths: &Tensor, heights: &Tensor, slopes: &Tensor, bound: f64) -> Spline {
         let slopes = slopes.to_kind(Kind::Float);
-        // At the ends the slope is one, as outside.
+        // At the ends the derivative is one, as outside.
         let ends = ends(&slopes, 1.0);
         let inner = slopes.softplus() + LEAST_SLOPE;
         Spline {
@@ -53,7 +53,7 @@ impl Spline {
         }
     }
 
-    /// The curve at x, and the logarithm of its slope there: [..] each.
+    /// The spline at x, and its log-derivative there: [..] each.
     pub fn forward(&self, x: &Tensor) -> (Tensor, Tensor) {
         let inside = self.inside(x);
         let bin = self.bin(&inside, &self.across);
@@ -66,7 +66,7 @@ impl Spline {
         (y.where_self(&is_inside, x), slope.where_scalarother(&is_inside, 0.0))
     }
 
-    /// Where the curve is y.
+    /// The inverse of the spline at y.
     pub fn reverse(&self, y: &Tensor) -> Tensor {
         let inside = self.inside(y);
         let bin = self.bin(&inside, &self.up);
@@ -75,7 +75,7 @@ impl Spline {
         let a = &bin.height * (&bin.delta - &bin.slope) + &bent;
         let b = &bin.height * &bin.slope - bent;
         let c = -(&bin.delta * rise);
-        // Rounding can bring it below nought.
+        // Rounding can make it negative.
         let discriminant = (b.square() - a * &c * 4.0).clamp_min(0.0);
         let theta = c * 2.0 / (-b - discriminant.sqrt());
         (theta * bin.width + bin.left).where_self(&self.is_inside(y), y)
@@ -121,7 +121,7 @@ impl Bin {
     }
 }
 
-/// A number for each curve: [.., 1].
+/// A constant for each spline: [.., 1].
 fn ends(like: &Tensor, value: f64) -> Tensor {
     let mut size = like.size();
     if let Some(last) = size.last_mut() {
@@ -130,7 +130,7 @@ fn ends(like: &Tensor, value: f64) -> Tensor {
     Tensor::full(size, value, (Kind::Float, like.device()))
 }
 
-/// From -bound to bound in steps of these shares: [.., K] to [.., K + 1].
+/// Cumulative shares from -bound to bound: [.., K] to [.., K + 1].
 fn knots(shares: &Tensor, bound: f64) -> Tensor {
     let bins = shares.size().last().copied().unwrap_or(1);
     let shares = shares.softmax(-1, Kind::Float) * (1.0 - LEAST_BIN * bins as f64) + LEAST_BIN;
@@ -139,7 +139,7 @@ fn knots(shares: &Tensor, bound: f64) -> Tensor {
     Tensor::cat(&[ends(&shares, -bound), inner, ends(&shares, bound)], -1)
 }
 
-/// Widths, heights and slopes as one tensor [.., 3 K - 1], the first two divided by a number.
+/// Widths, heights and derivatives as one tensor [.., 3 K - 1], the first two divided by a number.
 pub fn from_numbers(
     numbers: &Tensor,
     bins: i64,
@@ -172,7 +172,7 @@ mod tests {
             let x = Tensor::linspace(-7.0, 7.0, 401, (Kind::Float, Device::Cpu));
             let spline = spline(bins, 401);
             let (y, _) = spline.forward(&x);
-            // Where a curve is flat, many places are as good; so heights are compared.
+            // Where a spline is flat, many positions are equally good; so heights are compared.
             let (again, _) = spline.forward(&spline.reverse(&y));
             let far = (again - y).abs().max().double_value(&[]);
             assert!(far < 1e-4, "{bins} bins: off by {far}");

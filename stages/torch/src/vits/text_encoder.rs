@@ -1,4 +1,4 @@
-//! From tokens to what the flow expects at each of them.
+//! The text encoder: from tokens to hidden states and the prior of latents.
 
 use tch::Tensor;
 
@@ -10,7 +10,7 @@ use crate::error::TorchError;
 use crate::layers::{Embedding, LayerNorm, Pass};
 use crate::weights::Scope;
 
-/// What the text says about latents: columns of tokens.
+/// The outputs for a text: columns of tokens.
 #[derive(Debug)]
 pub struct Prior {
     /// [B, C, N].
@@ -27,7 +27,7 @@ struct FeedForward {
     dropout: Dropout,
 }
 
-/// Attention and convolutions, each added to its input and normed behind that.
+/// Attention and convolutions, each with a residual connection and a norm after it.
 #[derive(Debug)]
 struct Layer {
     attention: Attention,
@@ -108,7 +108,7 @@ impl TextEncoder {
         Ok(TextEncoder { embed_tokens, layers, project, window: config.window_size, width })
     }
 
-    /// Tokens [B, N], and 1 where they count: [B, 1, N].
+    /// Tokens [B, N], and their mask: [B, 1, N].
     pub fn forward(&self, ids: &Tensor, mask: &Tensor, pass: Pass) -> Result<Prior, TorchError> {
         let embedded = self.embed_tokens.forward(ids) * (self.width as f64).sqrt();
         let mut x = embedded.transpose(1, 2) * mask;

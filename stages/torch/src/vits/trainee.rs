@@ -1,5 +1,5 @@
-//! The two nets as the shared trainer takes them: the discriminator learns in the first turn of
-//! a step, the generator in the second one, from a discriminator that has learnt already.
+//! The two networks for the shared trainer: the discriminator is trained in the first phase of a
+//! step, the generator in the second one, against the updated discriminator.
 
 use stage_families::vits::DISCRIMINATOR_PREFIX;
 use tch::Tensor;
@@ -12,16 +12,16 @@ use super::training::{Clips, Made};
 use crate::error::TorchError;
 use crate::train::{Losses, Means, Totals, Trainee, Turn, samples};
 
-/// Where the parts and the noise of held-out clips begin: the same at every validation.
+/// The seed of the segments and the noise of held-out clips: the same at every validation.
 const HELD_OUT: u64 = 0;
 
-/// The turn of the discriminator.
+/// The phase of the discriminator.
 const JUDGING: usize = 0;
 
 #[derive(Debug)]
 pub struct VitsTrainee {
     nets: Nets,
-    /// What was made for the discriminator and is wanted by the generator next.
+    /// The output for the discriminator that the generator uses next.
     kept: Option<Kept>,
 }
 
@@ -49,7 +49,7 @@ impl VitsTrainee {
         self.kept = None;
         let clips = self.place(batch)?;
         let make = || self.nets.make(&clips, turn.step_seed);
-        // What nobody derives needs no memory of how it was made.
+        // Without a backward pass no graph is needed.
         let made = if turn.is_followed { make()? } else { tch::no_grad(make)? };
         let losses = self.nets.judge(&made, turn.totals)?;
         let (step_seed, keys) = (turn.step_seed, clips.keys);
@@ -98,7 +98,7 @@ impl Trainee for VitsTrainee {
         }
     }
 
-    /// The generator's.
+    /// Those of the generator.
     fn evaluate(&self, batch: &Batch) -> Result<Losses, TorchError> {
         self.nets.evaluate(&self.place(batch)?, HELD_OUT)
     }
@@ -118,7 +118,7 @@ impl Trainee for VitsTrainee {
         losses::totals([tokens, frames, batch.clips.len() as u64])
     }
 
-    /// The generator's losses as they are weighted; no number where it was not its turn.
+    /// The weighted losses of the generator; NaN if it was not its phase.
     fn total(&self, means: &Means) -> f64 {
         let weights = &self.nets.lessons().weights;
         match means.of(MEL) {
@@ -127,7 +127,7 @@ impl Trainee for VitsTrainee {
         }
     }
 
-    /// The distance of spectrograms: the other losses are against a net that learns, too.
+    /// The mel spectrogram loss: the other losses are against a network that is trained too.
     fn score(&self, means: &Means) -> f64 {
         means.of(MEL).unwrap_or(f64::NAN)
     }

@@ -1,5 +1,5 @@
-//! What a training step computes, from clips to losses. The generator and the discriminator
-//! learn in turns: each from its own loss, with the other as it is.
+//! The computation of a training step, from clips to losses. Generator and discriminator alternate:
+//! each is trained on its own loss, with the other fixed.
 
 use std::f64::consts::TAU;
 
@@ -23,15 +23,15 @@ use crate::layers::Pass;
 #[derive(Debug)]
 pub struct Clips {
     pub texts: Texts,
-    /// Linear, of each clip by itself, zeros behind: [B, bins, T].
+    /// Linear spectrograms of each clip by itself, zero-padded: [B, bins, T].
     pub spectrograms: Tensor,
-    /// 1 where there are frames: [B, 1, T].
+    /// 1 for frames: [B, 1, T].
     pub mask: Tensor,
     pub frames: Vec<i64>,
     /// [B, T * hop].
     pub waves: Tensor,
     pub speakers: Option<Vec<i64>>,
-    /// Which noise each of them gets.
+    /// The keys of their noise.
     pub keys: Vec<u64>,
 }
 
@@ -41,31 +41,31 @@ pub struct Sound<'a> {
     pub linear: Tensor,
 }
 
-/// What the generator made of clips.
+/// The outputs of the generator for clips.
 #[derive(Debug)]
 pub struct Made {
     pub prior: Prior,
     pub posterior: Posterior,
     /// The latents of sound through the flow: [B, F, T].
     pub flowed: Tensor,
-    /// How well each frame goes with each token: [B, T, N].
+    /// The log-likelihood of each frame at each token: [B, T, N].
     pub scores: Tensor,
     /// Frames of each token: [B, N].
     pub durations: Tensor,
-    /// Of each text, summed over its tokens: `[B]`.
+    /// Sum over the tokens of each text: `[B]`.
     pub duration_loss: Tensor,
-    /// Over all frames.
+    /// Sum over all frames.
     pub kl_loss: Tensor,
-    /// The sound of a part of each clip, made and recorded: [B, 1, samples].
+    /// The sound of a segment of each clip, generated and recorded: [B, 1, samples].
     pub wave: Tensor,
     pub recorded: Tensor,
-    /// Of the recorded part: [B, bands, frames].
+    /// For the recorded segment: [B, bands, frames].
     pub recorded_mel: Tensor,
 }
 
 impl Clips {
-    /// Clips from their texts and waves, which are cut to whole frames. Each is analysed by
-    /// itself: its own end is mirrored, not what pads it.
+    /// Clips from their texts and waves, which are cut to whole frames. Each is analysed by itself:
+    /// its own end is reflected, not the padding.
     pub fn new(
         model: &Vits,
         analysis: &Analysis,
@@ -78,7 +78,7 @@ impl Clips {
         Clips::of(model, texts, &sounds, speakers)
     }
 
-    /// The same from spectrograms that were computed before.
+    /// The same from precomputed spectrograms.
     pub fn of(
         model: &Vits,
         texts: Texts,
@@ -108,7 +108,7 @@ impl Clips {
 }
 
 impl<'a> Sound<'a> {
-    /// Refuses waves that are too short for the part that is made of each.
+    /// Refuses waves that are shorter than the segment.
     pub fn of(wave: &'a [f32], model: &Vits, analysis: &Analysis) -> Result<Self, TorchError> {
         let (hop, part) = (model.config.hop(), model.config.segment_frames());
         let frames = wave.len() as i64 / hop;
@@ -127,15 +127,15 @@ impl<'a> Sound<'a> {
     }
 }
 
-/// Where a part of a clip begins, evenly among all places; `fraction` is drawn from [0, 1).
+/// The start of a segment of a clip, uniform over all positions; `fraction` is drawn from [0, 1).
 pub fn slice_start(fraction: f64, frames: i64, part: i64) -> i64 {
     (fraction * (frames - part + 1).max(1) as f64) as i64
 }
 
 impl Vits {
     /// The forward pass of training. Noise is drawn for the latents, [B, F, T], then for the
-    /// durations, [B, 2, N], where these are stochastic. `starts` are the frames at which the
-    /// part of each clip begins that is made into sound.
+    /// durations, [B, 2, N], if these are stochastic. `starts` are the first frames of the segments
+    /// that are decoded.
     pub fn learn(
         &self,
         clips: &Clips,
@@ -166,7 +166,7 @@ impl Vits {
         };
         let said = Said { hidden: &prior.hidden, mask: &texts.mask, speaker };
         let lasting = durations.unsqueeze(1);
-        // Curves and logarithms of durations are too steep for half precision.
+        // Splines and log-durations are too steep for half precision.
         let duration_loss = computed_in(Kind::Float, || {
             self.duration_predictor.loss(said, &lasting, drawn.as_ref(), pass)
         })?;
@@ -204,17 +204,16 @@ impl Vits {
 }
 
 impl Made {
-    /// What the discriminator learns from, summed over the clips; the generator learns nothing
-    /// through it.
+    /// The loss of the discriminator, summed over the clips; the generator gets no gradient.
     pub fn discriminator_loss(&self, judge: &Discriminator) -> Result<Tensor, TorchError> {
-        // At once, so that each weight is made and learns once.
+        // In one batch, so that each weight is computed only once.
         let both = Tensor::f_cat(&[&self.recorded, &self.wave.detach()], 0)?;
         let [real, fake] = judge.forward(&both)?.halves()?;
         Ok(losses::discriminator(&real, &fake) * self.wave.size()[0] as f64)
     }
 
-    /// What the generator learns from; the discriminator learns nothing through it. Sums over
-    /// the tokens, the frames or the clips, by name.
+    /// The losses of the generator; the discriminator gets no gradient. Sums over the tokens, the
+    /// frames or the clips, by name.
     pub fn generator_losses(
         &self,
         judge: &Discriminator,
@@ -233,14 +232,13 @@ impl Made {
         ])
     }
 
-    /// Of the part that was made: [B, bands, frames].
+    /// For the generated segment: [B, bands, frames].
     pub fn mel(&self, analysis: &Analysis) -> Result<Tensor, TorchError> {
         analysis.log_mel(&analysis.linear(&self.wave.squeeze_dim(1))?)
     }
 }
 
-/// The likelihood of each frame's latents at each token, as a logarithm: [B, T, N]. Nothing is
-/// learned through it.
+/// The log-likelihood of each frame's latents at each token: [B, T, N]. Without gradients.
 fn scores(prior: &Prior, flowed: &Tensor) -> Tensor {
     let _guard = tch::no_grad_guard();
     let (mean, log_deviation) = (prior.mean.detach(), prior.log_deviation.detach());
@@ -270,7 +268,7 @@ fn kl_loss(
     }))
 }
 
-/// So many columns of each row: [B, C, L] to [B, C, length].
+/// A segment of each row: [B, C, L] to [B, C, length].
 fn sliced(x: &Tensor, starts: &[i64], length: i64) -> Result<Tensor, TorchError> {
     let rows = starts.iter().enumerate();
     let rows: Vec<Tensor> = rows

@@ -1,4 +1,4 @@
-//! Gated convolutions with a way past each of them (WaveNet, arXiv 1609.03499).
+//! Gated convolutions with residual and skip connections (WaveNet, arXiv 1609.03499).
 
 use tch::Tensor;
 
@@ -14,7 +14,7 @@ use crate::weights::Scope;
 pub struct WaveNet {
     in_layers: Vec<Conv>,
     res_skip_layers: Vec<Conv>,
-    /// Gives all layers at once what they learn of the speaker.
+    /// The speaker conditioning of all layers.
     cond_layer: Option<Conv>,
     width: i64,
     dropout: f64,

@@ -1,4 +1,4 @@
-//! A recogniser as an artifact: what is read of it.
+//! A recogniser as an artifact.
 
 use stage_core::{Context, Fields, StageError};
 use stage_families::artifact;

@@ -1,4 +1,4 @@
-//! The transformer that reads the frames.
+//! The transformer encoder.
 
 use stage_families::wav2vec2::Config;
 use stage_formats::weight_norm::{DIRECTION, LENGTH};
@@ -14,12 +14,12 @@ pub struct Encoder {
     places: Places,
     layer_norm: LayerNorm,
     layers: Vec<Layer>,
-    /// Norms stand before the parts of a layer and behind the last layer, instead of behind the
-    /// parts and before the first.
+    /// Pre-norm: norms before the sublayers and after the last layer, instead of after the
+    /// sublayers and before the first layer.
     is_stable: bool,
 }
 
-/// What tells places apart: a convolution over many frames.
+/// The positional convolution over many frames.
 #[derive(Debug)]
 struct Places {
     weight: Tensor,
@@ -88,7 +88,7 @@ impl Places {
     fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
         let places =
             self.geometry.convolve(&x.f_transpose(1, 2)?, &self.weight, Some(&self.bias))?;
-        // An even kernel has no middle, and makes one frame too many.
+        // An even kernel gives one frame too many.
         let places = places.f_narrow(2, 0, x.size()[1])?;
         Ok(places.f_gelu("none")?.f_transpose(1, 2)?)
     }
@@ -138,7 +138,7 @@ impl Attention {
         })
     }
 
-    /// [B, T, C] to [B, T, C]; each frame sees all.
+    /// [B, T, C] to [B, T, C]; each frame attends to all.
     fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
         let (batch, length, width) = x.size3()?;
         let split = |linear: &Linear| {

@@ -1,4 +1,4 @@
-//! The convolutions that make frames of sound.
+//! The convolutional feature encoder.
 
 use stage_families::wav2vec2::{Config, Norm};
 use tch::Tensor;
@@ -8,10 +8,10 @@ use crate::error::TorchError;
 use crate::layers::LayerNorm;
 use crate::weights::Scope;
 
-/// Of the norms between the convolutions, which the configuration does not say.
+/// The epsilon of the norms between the convolutions, which the configuration lacks.
 const EPSILON: f64 = 1e-5;
 
-/// One after the other, each with its activation.
+/// Convolutions, each with its activation.
 #[derive(Debug)]
 pub struct Features(Vec<Layer>);
 
@@ -59,7 +59,7 @@ impl Features {
 }
 
 impl Layer {
-    /// [B, C, T] to [B, D, T that follows].
+    /// [B, C, T] to [B, D, output length].
     fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
         let x = self.geometry.convolve(x, &self.weight, self.bias.as_ref())?;
         let x = match &self.norm {

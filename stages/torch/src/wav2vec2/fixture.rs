@@ -1,4 +1,4 @@
-//! What a recogniser makes of the recording of a fixture.
+//! A recogniser on the recording of a fixture.
 
 use serde::Deserialize;
 use stage_families::wav2vec2::{Config, Preprocessor, Vocabulary};
@@ -18,8 +18,7 @@ struct Settings {
     vocabulary: serde_json::Value,
 }
 
-/// What the convolutions make of the samples, how likely each symbol is, and the text as the
-/// numbers of its characters.
+/// The output of the feature encoder, the logits, and the text as numbers of its characters.
 pub fn outputs(
     settings: &serde_json::Value,
     weights: &[u8],

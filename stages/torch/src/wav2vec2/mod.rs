@@ -1,4 +1,4 @@
-//! Speech recognisers of the type wav2vec 2.0 with a head for CTC, for hearing only.
+//! Speech recognisers of the type wav2vec 2.0 with a head for CTC, for inference only.
 
 pub mod artifact;
 mod encoder;

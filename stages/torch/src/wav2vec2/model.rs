@@ -1,5 +1,5 @@
-//! A recogniser: convolutions make frames of sound, a transformer reads them, and a head tells
-//! which symbol each of them is (Baevski et al., arXiv 2006.11477).
+//! A recogniser (Baevski et al., arXiv 2006.11477): a convolutional feature encoder, a transformer,
+//! and a CTC head with logits for each symbol.
 
 use stage_families::wav2vec2::{Config, Preprocessor, plain_name};
 use tch::{Device, Kind, Tensor};
@@ -10,7 +10,7 @@ use crate::error::TorchError;
 use crate::layers::{LayerNorm, Linear, Pass};
 use crate::weights::{Weights, usable};
 
-/// What keeps silence from being divided by nought, as in transformers.
+/// Keeps silence from a division by zero, as in transformers.
 const LEAST_VARIANCE: f64 = 1e-7;
 
 #[derive(Debug)]
@@ -25,8 +25,8 @@ pub struct Wav2Vec2 {
 }
 
 impl Wav2Vec2 {
-    /// From the tensors of a file, in either spelling of pairs. All must be there and no others;
-    /// they become floats of 32 bits on the device.
+    /// From the tensors of a file, in either spelling of pairs. Tensors must be complete without
+    /// extra ones; they become floats of 32 bits on the device.
     pub fn load(
         config: &Config,
         preprocessor: Preprocessor,
@@ -61,22 +61,22 @@ impl Wav2Vec2 {
         Ok(model)
     }
 
-    /// The likeliest symbol of each frame of a recording, which must be as long as the receptive
-    /// field at least.
+    /// The most likely symbol of each frame of a recording, which must be at least as long as the
+    /// receptive field.
     pub fn hear(&self, samples: &[f32]) -> Result<Vec<i64>, TorchError> {
         let _guard = tch::no_grad_guard();
         let logits = self.logits(&self.frames(samples)?)?;
         Ok(Vec::try_from(logits.f_argmax(-1, false)?.f_view(-1)?.f_to_device(Device::Cpu)?)?)
     }
 
-    /// What the convolutions make of a recording: [1, T, C].
+    /// The output of the feature encoder for a recording: [1, T, C].
     pub fn frames(&self, samples: &[f32]) -> Result<Tensor, TorchError> {
         let wave = Tensor::f_from_slice(samples)?.f_unsqueeze(0)?;
         let wave = if self.preprocessor.do_normalize { normalized(&wave)? } else { wave };
         self.features.forward(&wave.f_to_device(self.device)?)
     }
 
-    /// How likely each symbol is, unscaled: [B, T, C] to [B, T, V].
+    /// The logits of the symbols: [B, T, C] to [B, T, V].
     pub fn logits(&self, frames: &Tensor) -> Result<Tensor, TorchError> {
         let frames = self.projection_norm.forward(frames);
         let hidden = self.encoder.forward(&self.projection.forward(&frames, Pass::Evaluate))?;
@@ -84,7 +84,7 @@ impl Wav2Vec2 {
     }
 }
 
-/// Brought to mean 0 and variance 1.
+/// Normalised to mean 0 and variance 1.
 fn normalized(wave: &Tensor) -> Result<Tensor, TorchError> {
     let wide = wave.f_to_kind(Kind::Double)?;
     let wide = wide.f_sub(&wide.f_mean(None)?)?;

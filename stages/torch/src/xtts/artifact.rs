@@ -1,5 +1,5 @@
-//! A model as an artifact, for those who speak and encode with it; its tensors are still in the
-//! store, and each part is read by itself.
+//! A model as an artifact, for synthesis and encoding; its tensors are still in the store, and each
+//! part is read by itself.
 
 use stage_core::{Context, Fields, StageError};
 use stage_families::artifact;
@@ -40,12 +40,12 @@ impl Model {
         Ok(Model { fields: arrived.fields.clone(), config })
     }
 
-    /// The error that it is of no use, and why.
+    /// The error for an unusable artifact, with the reason.
     pub fn refused(port: &str, why: &str) -> StageError {
         FAMILY.refusal(port, why)
     }
 
-    /// The tensors with one of these beginnings, under their whole names.
+    /// The tensors with one of these prefixes, under their full names.
     pub fn tensors(
         &self,
         beginnings: &[&str],
@@ -67,7 +67,7 @@ impl Model {
         Ok(weights.into_iter().map(own).collect())
     }
 
-    /// The type that the tensors of the GPT are kept in: that of the largest one.
+    /// The stored type of the GPT's tensors: that of the largest one.
     pub fn kind(&self, context: &mut dyn Context) -> Result<Kind, StageError> {
         let own = artifact::tensors(&self.fields).filter(|(name, _)| name.starts_with(GPT_PREFIX));
         let largest = own.max_by_key(|(_, blob)| blob.size);
@@ -103,7 +103,7 @@ impl Model {
         Ok(SpeakerEncoder::load(&self.config.speaker_encoder, weights, device)?)
     }
 
-    /// What both mel spectrograms are divided by: `[mels]`.
+    /// The divisors of both mel spectrograms: `[mels]`.
     pub fn mel_stats(
         &self,
         device: Device,

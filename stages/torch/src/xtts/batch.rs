@@ -1,9 +1,9 @@
-//! What one forward pass of training gets, as plain numbers: clips in packed rows.
+//! The input of one forward pass of training, as plain numbers: clips in packed rows.
 //!
-//! A row is the latents of the conditioning, then START and the text, then START and the codes,
-//! and padding on the right. Positions have their own embeddings, so where a column lies in its
-//! row does not matter, and plain causal attention is exact. The STOP of the text is a label and
-//! never an input: the original hides it in training, too.
+//! A row is the latents of the conditioning, then START and the text, then START and the codes, and
+//! padding on the right. Positions have their own embeddings, so the index of a column in its row
+//! does not matter, and plain causal attention is exact. The STOP of the text is a label and never
+//! an input: the original masks it in training, too.
 
 use std::ops::Range;
 
@@ -12,31 +12,31 @@ use serde::{Deserialize, Serialize};
 use crate::error::TorchError;
 use stage_families::xtts::GptConfig;
 
-/// What follows the codes of a clip: the original appends silence of three codes and marks it as
-/// the end.
+/// The silence after the codes of a clip: the original appends three codes of silence and labels
+/// them as the end.
 pub const STOPS: usize = 3;
 
-/// Samples of a frame of the conditioning's spectrogram.
+/// Samples per frame of the conditioning spectrogram.
 const FRAME: usize = 256;
 
-/// Whether to do as the original does where the original is wrong.
+/// Selects the original's behaviour where it has defects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Parity {
     #[default]
     Correct,
-    /// The conditioning crop is left out of the loss of the last clip of a batch only, at the
-    /// wrong place, and never on held-out clips. Generation penalises the codes 1 and START
-    /// from the beginning.
+    /// The conditioning crop is left out of the loss of the last clip of a batch only, at the wrong
+    /// position, and never on held-out clips. Generation penalises the codes 1 and START from the
+    /// beginning.
     Upstream,
 }
 
-/// How the columns of a row lie. Losses and gradients are the same.
+/// The layout of a row. Losses and gradients are the same for all layouts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
     #[default]
     Packed,
-    /// As the original has it: padding behind the text and behind the codes, hidden by a mask.
+    /// The layout of the original: padding after the text and after the codes, masked.
     Padded,
 }
 
@@ -45,16 +45,16 @@ pub enum Layout {
 pub struct Clip {
     /// Token ids without START and STOP.
     pub text: Vec<i64>,
-    /// Codes of the whole clip, one for each started stretch of `code_stride` samples.
+    /// Codes of the whole clip, one for each started block of `code_stride` samples.
     pub codes: Vec<i64>,
-    /// The spectrogram of the conditioning, [mels, frames], as many frames in all clips.
+    /// The conditioning spectrogram, [mels, frames], with the same number of frames in all clips.
     pub mel: Vec<f32>,
-    /// The samples of the clip that the conditioning was cut from: their codes are not learned.
-    /// None where the conditioning comes from another clip.
+    /// The samples that the conditioning was cut from: their codes are not labels. None if the
+    /// conditioning comes from another clip.
     pub crop: Option<Range<usize>>,
 }
 
-/// Which clips a batch has.
+/// The purpose of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Training,
@@ -65,31 +65,31 @@ pub enum Purpose {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
     pub(super) rows: usize,
-    /// Columns of a row.
+    /// The number of columns of a row.
     pub(super) length: usize,
     /// The spectrograms: [B, mels, frames].
     pub(super) mels: Vec<f32>,
     pub(super) frames: usize,
     pub(super) text: Tokens,
     pub(super) audio: Tokens,
-    /// What each column is: a row of the latents of all clips, of their text, of their codes, or
-    /// the row of zeros after these. [B, columns].
+    /// The source of each column: an index into the latents of all clips, their text, their codes,
+    /// or the zero row after these. [B, columns].
     pub(super) sources: Vec<i64>,
-    /// True where a column is seen, if not all of those before are: [B, columns].
+    /// True for attended columns, unless all previous ones are: [B, columns].
     pub(super) seen: Option<Vec<bool>>,
 }
 
-/// The tokens of all clips, one after the other, and what is to be learned.
+/// The tokens of all clips, concatenated, and the labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tokens {
     pub(super) ids: Vec<i64>,
     pub(super) positions: Vec<i64>,
-    /// The columns of the batch with a label, and their labels.
+    /// The labelled columns of the batch, and their labels.
     pub(super) columns: Vec<i64>,
     pub(super) labels: Vec<i64>,
 }
 
-/// How a batch is made of clips.
+/// The settings for making batches.
 #[derive(Clone, Copy, Debug)]
 pub struct Packer<'a> {
     pub config: &'a GptConfig,
@@ -136,13 +136,13 @@ impl Packer<'_> {
         Ok(())
     }
 
-    /// The codes that are not learned, since the conditioning was cut from them.
+    /// The codes that are no labels, since the conditioning was cut from them.
     fn ignored(&self, clip: &Clip, is_last: bool, purpose: Purpose) -> Range<usize> {
         let Some(crop) = &clip.crop else { return 0..0 };
         let stride = self.config.code_stride as usize;
         match self.parity {
             Parity::Correct => crop.start / stride..crop.end.div_ceil(stride),
-            // Frames of the spectrogram are taken for codes.
+            // The original treats frames of the spectrogram as codes.
             Parity::Upstream if is_last && purpose == Purpose::Training => {
                 crop.start / FRAME..crop.end / FRAME
             }
@@ -156,7 +156,7 @@ fn text_columns(clip: &Clip) -> usize {
     1 + clip.text.len()
 }
 
-/// START, the codes, and the silence behind them.
+/// START, the codes, and the silence after them.
 fn audio_columns(clip: &Clip) -> usize {
     1 + clip.codes.len() + STOPS
 }
@@ -165,9 +165,9 @@ fn audio_columns(clip: &Clip) -> usize {
 struct Rows<'a> {
     config: &'a GptConfig,
     batch: Batch,
-    /// Columns that the text and the codes of a row take, where all rows take as many.
+    /// The number of text and code columns of a row, if all rows have the same.
     room: Option<[usize; 2]>,
-    /// The rows before those of text, of codes, and of zeros in what columns come from.
+    /// The offsets of text, of codes, and of zeros in the sources of columns.
     first: [usize; 3],
 }
 
@@ -176,7 +176,7 @@ impl<'a> Rows<'a> {
         let latents = config.latents as usize;
         let sum = |count: fn(&Clip) -> usize| clips.iter().map(|clip| count(clip)).sum::<usize>();
         let longest = |count: fn(&Clip) -> usize| clips.iter().map(|clip| count(clip)).max();
-        // The original also has the STOP as an input, which is hidden.
+        // The original also has STOP as an input, which is masked.
         let room = [text_columns, audio_columns].map(|count| longest(count).unwrap_or(0) + 1);
         let room = (layout == Layout::Padded).then_some(room);
         let length = latents
@@ -219,7 +219,7 @@ impl<'a> Rows<'a> {
         self.batch.audio.add(&audio, at, ignored);
     }
 
-    /// Columns that come from the rows `from` and those after it.
+    /// Columns with the source rows `from` and the following ones.
     fn fill(&mut self, at: usize, count: usize, from: usize) {
         for (column, source) in (at..at + count).zip(from as i64..) {
             self.batch.sources[column] = source;
@@ -231,7 +231,7 @@ impl<'a> Rows<'a> {
 }
 
 impl Tokens {
-    /// Each token of a clip but the last is an input, and the next one is its label.
+    /// Each token of a clip except the last is an input, and the next one is its label.
     fn add(&mut self, tokens: &[i64], at: usize, ignored: Range<usize>) {
         for (place, pair) in tokens.windows(2).enumerate() {
             self.ids.push(pair[0]);
@@ -249,12 +249,12 @@ impl Batch {
         self.rows
     }
 
-    /// How many columns there are, padding included.
+    /// The number of columns, padding included.
     pub fn columns(&self) -> usize {
         self.rows * self.length
     }
 
-    /// How many labels the text has, and the codes.
+    /// The number of labels of the text and of the codes.
     pub fn labels(&self) -> [usize; 2] {
         [self.text.labels.len(), self.audio.labels.len()]
     }

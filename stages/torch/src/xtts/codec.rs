@@ -1,8 +1,8 @@
-//! The discrete VAE behind [`Codec`]: one codebook, a code for 1,024 samples of 22,050 Hz.
+//! The discrete VAE behind [`Codec`]: one codebook, a code per 1,024 samples of 22,050 Hz.
 //!
-//! The last codes of a clip depend on what follows it. In the original that is silence up to the
-//! longest clip of the batch; here it is always the same silence, and a clip's codes are a function
-//! of the clip.
+//! The last codes of a clip depend on the following samples. In the original that is silence up to
+//! the longest clip of the batch; here it is always the same silence, and a clip's codes are a
+//! function of the clip.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -19,10 +19,10 @@ use crate::mel_rvq::check_wave;
 use crate::threads::{one_thread, spread};
 use crate::weights::{Weights, usable};
 
-/// Silent samples behind a clip while it is encoded. A code hears about 7,400 samples beyond its
-/// own: 27 frames, and half a window.
+/// Silent samples after a clip while it is encoded. The receptive field of a code is about 7,400
+/// samples beyond its own: 27 frames, and half a window.
 const SILENCE: usize = 8_192;
-/// The longest clip; what its spectrogram takes in between grows with it.
+/// The longest clip; the memory of its intermediate spectrogram grows with it.
 const LONGEST_SECONDS: i64 = 600;
 const MEL_STATS: &str = "mel_stats";
 
@@ -34,8 +34,8 @@ pub struct DvaeCodec {
     device: Device,
     threads: usize,
     rounds: usize,
-    /// Never written to; the lock is there since a tensor must not be shared by threads, while
-    /// its storage may be.
+    /// Never written to; the lock is needed because tensors must not be shared by threads, while
+    /// their storage may be.
     weights: Mutex<Weights>,
 }
 
@@ -72,13 +72,13 @@ impl DvaeCodec {
         Ok(codec)
     }
 
-    /// How many clips are worked on at a time on the CPU.
+    /// The number of clips that are processed at a time on the CPU.
     pub fn with_threads(mut self, threads: usize) -> DvaeCodec {
         self.threads = threads.max(1);
         self
     }
 
-    /// How often decoding improves the phases.
+    /// The number of phase iterations of decoding.
     pub fn with_rounds(mut self, rounds: usize) -> DvaeCodec {
         self.rounds = rounds;
         self
@@ -92,7 +92,7 @@ impl DvaeCodec {
         }
     }
 
-    /// The log-mel frames that codes [B, N] stand for: [B, mels, N * hop / 256].
+    /// The log-mel frames of codes [B, N]: [B, mels, N * hop / 256].
     pub fn mel(&self, codes: &Tensor) -> Result<Tensor, TorchError> {
         self.parts()?.dvae.decode(codes)
     }
@@ -148,7 +148,7 @@ impl Codec for DvaeCodec {
         })
     }
 
-    /// The mel spectrogram that the codes stand for, with phases of its own making.
+    /// The mel spectrogram of the codes, inverted with estimated phases.
     fn decode(&self, codes: &Codes, seed: u64) -> Result<Vec<f32>, TorchError> {
         codes.check(&self.format())?;
         let _guard = tch::no_grad_guard();

@@ -1,5 +1,5 @@
-//! From a mel spectrogram of a reference to one vector a frame: a projection, and attention over
-//! all frames.
+//! The conditioning encoder: from a mel spectrogram of a reference to one vector per frame, by a
+//! projection and attention over all frames.
 
 use tch::{Kind, Tensor};
 
@@ -16,7 +16,7 @@ pub struct ConditioningEncoder {
     pub attn: Vec<AttentionBlock>,
 }
 
-/// A convolution over one frame.
+/// A convolution of kernel size one.
 #[derive(Debug)]
 pub struct Projection {
     /// [outputs, inputs, 1].
@@ -32,7 +32,7 @@ pub struct AttentionBlock {
     heads: i64,
 }
 
-/// Normalises each group of channels over all frames, in single precision.
+/// Group norm over all frames, in single precision.
 #[derive(Debug)]
 pub struct GroupNorm {
     pub weight: Tensor,
@@ -87,8 +87,8 @@ impl AttentionBlock {
     }
 
     /// [B, 3 C, T] to [B, C, T]. Channels are those of the first head, its queries, keys and
-    /// values, then those of the second head. Queries and keys are scaled alike, and the softmax
-    /// is in single precision.
+    /// values, then those of the second head. Queries and keys are both scaled, and the softmax is
+    /// in single precision.
     fn attend(&self, qkv: &Tensor) -> Tensor {
         let (batch, channels, frames) = (qkv.size()[0], qkv.size()[1], qkv.size()[2]);
         let width = channels / 3 / self.heads;
@@ -119,7 +119,7 @@ impl GroupNorm {
     }
 }
 
-/// As many as fit: 32, fewer for narrow layers, and halved until the width divides.
+/// The number of groups: 32, fewer for narrow layers, and halved until it divides the width.
 fn groups_of(width: i64) -> i64 {
     let mut groups = match width {
         ..=16 => 8,

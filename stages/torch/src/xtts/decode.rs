@@ -1,8 +1,9 @@
-//! What decoding begins with, and the states that the waveform is made of.
+//! The prefix of decoding, and the hidden states for the waveform decoder.
 //!
-//! The prefix is latents, START, text, STOP, then START of the codes, which has position 0; the code
-//! of step k has position k. The original runs the model once more over the finished codes, with
-//! these positions and without a mask, so the states of this second pass are those of decoding.
+//! The prefix is latents, START, text, STOP, then START of the codes, which has position 0; the
+//! code of step k has position k. The original runs the model once more over the finished codes,
+//! with these positions and without a mask, so the states of this second pass are those of
+//! decoding.
 
 use serde::Deserialize;
 use tch::{Device, Kind, Tensor};
@@ -17,10 +18,10 @@ use crate::autoregressive::{
 use crate::error::TorchError;
 use crate::layers::Pass;
 
-/// The number that stands for each column of the prefix where the original looks for repetition.
+/// The number of each prefix column in the original's search for repetition.
 const PREFIX_CODE: i64 = 1;
 
-/// How codes are drawn: penalty, temperature, `top_k`, `top_p`, in this order.
+/// Sampling of codes: penalty, temperature, `top_k`, `top_p`, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sampling {
@@ -28,22 +29,22 @@ pub struct Sampling {
     /// 0 allows all codes.
     pub top_k: i64,
     pub top_p: f64,
-    /// 1 is none. Acts on all codes that were drawn.
+    /// 1 is no penalty. Applies to all drawn codes.
     pub repetition_penalty: f64,
 }
 
 /// One sentence of a batch.
 pub struct Sentence<'a> {
-    /// What stands for the reference: [latents, C].
+    /// The conditioning latents of the reference: [latents, C].
     pub latents: &'a Tensor,
     /// Token ids without START and STOP.
     pub text: &'a [i64],
-    /// The most codes; never more than the model has positions for.
+    /// The largest number of codes; never more than the model has positions.
     pub most: usize,
     pub noise: &'a mut dyn Noise,
 }
 
-/// The codes of a sentence, the end included where the model gave one.
+/// The codes of a sentence, including the end if the model gave one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spoken {
     pub codes: Vec<i64>,
@@ -51,7 +52,7 @@ pub struct Spoken {
 }
 
 impl Gpt {
-    /// Speaks all sentences; each is the same in any batch, to the bit in f32 on a CPU.
+    /// Synthesises all sentences; each is the same in any batch, to the bit in f32 on a CPU.
     pub fn speak(
         &self,
         sentences: Vec<Sentence<'_>>,
@@ -101,10 +102,10 @@ struct Speaker<'a> {
     parity: Parity,
 }
 
-/// What the blocks remember of the rows of a batch.
+/// The caches of the blocks for the rows of a batch.
 pub(super) struct Caches {
     cache: KvCache,
-    /// Codes that each row has taken in.
+    /// The number of codes that each row has processed.
     steps: i64,
 }
 
@@ -115,8 +116,8 @@ impl Memory for Caches {
 }
 
 impl Gpt {
-    /// Runs prefixes, [T, C] each, and makes room for more columns: the states of their last ones,
-    /// [B, C].
+    /// Runs prefixes, [T, C] each, and reserves more columns: the states of their last ones, [B,
+    /// C].
     pub(super) fn prefill(&self, prefixes: &[&Tensor], steps: i64) -> (Caches, Tensor) {
         let lengths: Vec<i64> = prefixes.iter().map(|prefix| prefix.size()[0]).collect();
         let (heads, width) = (self.config.heads, self.config.width / self.config.heads);
@@ -138,7 +139,7 @@ impl Gpt {
         self.gpt.step(&x, &caches.cache).squeeze_dim(1)
     }
 
-    /// Logits over the codes, of states of few rows: [B, C].
+    /// Logits over the codes, from states of few rows: [B, C].
     pub(super) fn step_logits(&self, states: &Tensor) -> Tensor {
         rows::linear(&self.mel_head, &rows::each([states], |[states]| self.normed(&states)))
     }
@@ -183,8 +184,8 @@ impl Decoder for Speaker<'_> {
 }
 
 impl Gpt {
-    /// The embeddings before the first code: of latents, [latents, C], and of the tokens of a
-    /// text, [1, T, C].
+    /// The embeddings before the first code: of latents, [latents, C], and of the tokens of a text,
+    /// [1, T, C].
     pub fn prefix(&self, latents: &Tensor, text: &[i64]) -> Result<Tensor, TorchError> {
         let config = &self.config;
         self.check_ids("text tokens", text, config.text_tokens, config.max_text_tokens)?;
@@ -206,8 +207,8 @@ impl Gpt {
         Ok(Tensor::f_cat(&[latents, text, start], 0)?.unsqueeze(0))
     }
 
-    /// The states that codes were drawn from, after both norms: [codes, C]. As many as there are
-    /// codes; the end counts as one where it is among them.
+    /// The states that codes were drawn from, after both norms: [codes, C]. One per code; the end
+    /// counts as one if it is among them.
     pub fn hidden_states(
         &self,
         latents: &Tensor,

@@ -1,4 +1,5 @@
-//! The decoder of hidden states to sound: brought to the frames of the wave, then HiFi-GAN.
+//! The waveform decoder: hidden states are interpolated to the frames of the wave, then HiFi-GAN
+//! decodes them.
 
 use stage_families::xtts::{Config, DecoderConfig};
 use stage_formats::weight_norm;
@@ -10,20 +11,20 @@ use crate::weight_norm::fold;
 use crate::weights::{Weights, usable};
 
 const LEAKY_SLOPE: f64 = 0.1;
-/// No speech is slower than this.
+/// The lowest allowed speed.
 pub const SLOWEST: f64 = 0.05;
 
 #[derive(Debug)]
 pub struct WaveformDecoder {
     waveform_decoder: HifiGan,
-    /// Frames of a code.
+    /// Frames per code.
     frames: f64,
-    /// Samples that it speaks for each one that the codes stand for.
+    /// Output samples per sample of the codes.
     rate: f64,
 }
 
 impl WaveformDecoder {
-    /// Weights under the names below `waveform_decoder`, in pairs of weight norm or whole.
+    /// Weights under the names below `waveform_decoder`, with or without weight norm.
     pub fn load(
         config: &Config,
         weights: Weights,
@@ -33,7 +34,7 @@ impl WaveformDecoder {
         WaveformDecoder::of(&config.decoder, (stride, rate), weights, device)
     }
 
-    /// The same for codes of so many samples at so many a second.
+    /// The same for codes of this number of samples at this rate.
     pub fn of(
         config: &DecoderConfig,
         (code_stride, code_rate): (f64, f64),
@@ -69,8 +70,8 @@ impl WaveformDecoder {
         })
     }
 
-    /// Hidden states [B, N, width] and vectors of speakers [B, speaker width, 1] to waves
-    /// [B, samples] between -1 and 1. Twice the speed is half as long.
+    /// Hidden states [B, N, width] and speaker vectors [B, speaker width, 1] to waves [B, samples]
+    /// between -1 and 1. Twice the speed is half the length.
     pub fn forward(
         &self,
         hidden: &Tensor,
@@ -85,8 +86,8 @@ impl WaveformDecoder {
     }
 }
 
-/// Columns [B, C, N] laid out over `scale` times as many, rounded down, but at least one; straight
-/// in between.
+/// Linear interpolation of columns [B, C, N] to `scale` times as many, rounded down, but at least
+/// one.
 fn stretched(x: &Tensor, scale: f64) -> Result<Tensor, TorchError> {
     if scale == 1.0 {
         return Ok(x.shallow_clone());

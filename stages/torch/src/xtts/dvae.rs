@@ -7,9 +7,9 @@ use crate::conv::{Conv, Shape};
 use crate::error::TorchError;
 use crate::weights::{Weights, usable};
 
-/// Frames that a strided convolution looks at.
+/// The kernel size of the strided convolutions.
 const KERNEL: i64 = 3;
-/// Levels beyond this would halve a clip to nothing.
+/// More levels would reduce a clip to nothing.
 const MOST_LAYERS: i64 = 8;
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ struct Encoder {
 struct Decoder {
     project: Conv,
     blocks: Vec<ResidualBlock>,
-    /// Each behind a doubling of the frames.
+    /// Each after an upsampling of the frames by two.
     convs: Vec<Conv>,
     last: Conv,
 }
@@ -124,7 +124,7 @@ impl Decoder {
 }
 
 impl Dvae {
-    /// Takes the tensors of `dvae.pth`: those of its training are let pass, the others become
+    /// Takes the tensors of `dvae.pth`: those for its training are ignored, the others become
     /// floats of 32 bits on the device.
     pub fn prepare(weights: Weights, device: Device) -> Result<Weights, TorchError> {
         let needed = weights.into_iter().filter(|(name, _)| !is_of_training(name));
@@ -135,7 +135,7 @@ impl Dvae {
         needed.map(usable).collect()
     }
 
-    /// Weights as [`Dvae::prepare`] gives them.
+    /// Weights from [`Dvae::prepare`].
     pub fn load(config: &DvaeConfig, mels: i64, mut weights: Weights) -> Result<Dvae, TorchError> {
         if !(1..=MOST_LAYERS).contains(&config.layers) || config.residual_blocks < 0 {
             let layers = config.layers;
@@ -158,8 +158,8 @@ impl Dvae {
     /// Log-mel frames [B, mels, T] to codes [B, T / 2^layers, rounded up].
     pub fn encode(&self, mel: &Tensor) -> Result<Tensor, TorchError> {
         let x = self.encoder.forward(mel)?.f_transpose(1, 2)?; // [B, N, width]
-        // The length of `x` moves no minimum, but it does round the distances as the original
-        // rounds them.
+        // The norm of `x` does not change the minimum, but it makes distances round as in the
+        // original.
         let length = x.f_square()?.f_sum_dim_intlist(2i64, true, x.kind())?;
         let lengths = self.embed.f_square()?.f_sum_dim_intlist(0i64, true, x.kind())?;
         let distances = (length - x.f_matmul(&self.embed)? * 2.0) + lengths;

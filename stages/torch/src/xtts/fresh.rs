@@ -1,4 +1,4 @@
-//! Random weights to begin with.
+//! Random initial weights.
 
 use stage_families::xtts::{
     Config, DIRECTION, DVAE_PREFIX, LENGTH, MEL_STATS, SPEAKER_ENCODER_PREFIX,
@@ -11,7 +11,7 @@ use crate::weights::Weights;
 
 /// The deviation of embeddings, that of GPT-2.
 const EMBEDDING: f64 = 0.02;
-/// What log-mel bins are divided by: their usual size, so that the DVAE tells frames apart.
+/// The usual size of log-mel bins, their divisor, so that the DVAE distinguishes frames.
 const USUAL_MEL: f64 = 4.0;
 const FLOATS: (Kind, Device) = (Kind::Float, Device::Cpu);
 
@@ -40,7 +40,7 @@ pub fn weights(config: &Config, seed: u64) -> Result<Weights, TorchError> {
     Ok(weights)
 }
 
-/// What follows from the sizes.
+/// Tables that follow from the sizes.
 fn table(config: &Config, name: &str, shape: &[i64]) -> Result<Option<Tensor>, TorchError> {
     if name == MEL_STATS {
         return Ok(Some(Tensor::f_full(shape, USUAL_MEL, FLOATS)?));
@@ -64,9 +64,9 @@ fn draw(random: &mut Random, name: &str, shape: &[i64]) -> Result<Tensor, TorchE
         "embed" => random.normal(shape, 1.0)?,
         "latents" => random.normal(shape, EMBEDDING)?,
         _ if name.contains("embedding") => random.normal(shape, EMBEDDING)?,
-        // Behind a ReLU this keeps the size of what comes in, and so tells codes apart.
+        // After a ReLU this preserves the scale of the input, and so distinguishes codes.
         _ if name.starts_with(DVAE_PREFIX) => random.normal(shape, spread(name, shape, 2.0))?,
-        // The deviation of the even distribution that layers begin with in PyTorch.
+        // The deviation of PyTorch's uniform initialisation.
         _ => random.normal(shape, spread(name, shape, 1.0 / 3.0))?,
     })
 }

@@ -1,5 +1,5 @@
-//! The GPT of XTTS v2: embeddings of text and codes, the conditioning before them, GPT-2 over
-//! all, and a head for each.
+//! The GPT of XTTS v2: embeddings of text and codes, the conditioning before them, GPT-2 over all,
+//! and an output head for each.
 
 use tch::{Device, Kind, Tensor};
 
@@ -15,7 +15,7 @@ use crate::train::lora;
 use crate::weights::Weights;
 use stage_families::xtts::{GptConfig, is_duplicate};
 
-/// The place of the dropout after the embeddings; those of the blocks begin at 0.
+/// The dropout stream after the embeddings; those of the blocks begin at 0.
 const EMBEDDING_DROPOUT: u64 = u64::MAX;
 
 /// The names of the fields are those of the tensors.
@@ -54,15 +54,15 @@ struct PlacedTokens {
     positions: Tensor,
 }
 
-/// Where there is something to learn, and what: two tensors of one length.
+/// The labelled positions, and the labels: two tensors of one length.
 pub(super) struct Labels {
     pub(super) columns: Tensor,
     pub(super) labels: Tensor,
 }
 
 impl Gpt {
-    /// Takes the tensors `gpt.*`, all of which must be there and no others. Copies that older
-    /// files hold for decoding are dropped.
+    /// Takes the tensors `gpt.*`, which must be complete without extra ones. Copies for decoding in
+    /// older files are dropped.
     pub fn load(config: &GptConfig, weights: Weights) -> Result<Gpt, TorchError> {
         let mut weights: Weights =
             weights.into_iter().filter(|(name, _)| !is_duplicate(name)).collect();
@@ -92,8 +92,8 @@ impl Gpt {
         })
     }
 
-    /// Of the weights over the keys, in place of that of the configuration. Without it a fused
-    /// kernel computes attention.
+    /// Sets the attention dropout instead of that of the configuration. With 0, a fused kernel
+    /// computes attention.
     pub fn set_attention_dropout(&mut self, probability: f64) {
         self.gpt.set_attention_dropout(probability);
     }
@@ -125,14 +125,14 @@ impl Gpt {
         tensors
     }
 
-    /// The vectors that stand for references: mel spectrograms, [B, mels, frames], to
-    /// [B, latents, C].
+    /// The conditioning latents of references: mel spectrograms, [B, mels, frames], to [B, latents,
+    /// C].
     pub fn conditioning(&self, mels: &Tensor, pass: Pass) -> Tensor {
         let frames = self.conditioning_encoder.forward(mels);
         self.conditioning_perceiver.forward(&frames, pass)
     }
 
-    /// Tokens of the text with their positions, any shape of both, to vectors.
+    /// Text tokens with their positions, any shape of both, to vectors.
     pub(super) fn embed_text(&self, ids: &Tensor, positions: &Tensor) -> Tensor {
         self.text_embedding.forward(ids) + self.text_pos_embedding.forward(positions)
     }
@@ -159,12 +159,12 @@ impl Gpt {
         self.gpt.forward(&self.embed(&latents, at, pass), &at.mask, pass)
     }
 
-    /// What the heads and the decoder of the waveform take: both norms, one after the other.
+    /// The input of the heads and of the waveform decoder: both norms, one after the other.
     pub fn normed(&self, x: &Tensor) -> Tensor {
         self.final_norm.forward(&self.gpt.ln_f.forward(x))
     }
 
-    /// Logits over the text, of states before the norms.
+    /// Logits over the text, from states before the norms.
     pub(super) fn text_logits(&self, x: &Tensor, pass: Pass) -> Tensor {
         self.text_head.forward(&self.normed(x), pass)
     }
@@ -203,7 +203,7 @@ impl Gpt {
     }
 }
 
-/// Columns that are seen, those before and the own one: [B, 1, T, T].
+/// True for attended columns, previous and own: [B, 1, T, T].
 fn mask(seen: &[bool], [rows, length]: [i64; 2]) -> Result<Tensor, TorchError> {
     let seen = Tensor::f_from_slice(seen)?.f_view([rows, 1, 1, length])?;
     let past = Tensor::f_ones([length, length], (Kind::Bool, Device::Cpu))?.f_tril(0)?;
@@ -228,7 +228,7 @@ impl Named for Gpt {
 }
 
 impl lora::Adaptable for Gpt {
-    /// The projections of the blocks and of the perceiver, the tables of tokens, and the heads.
+    /// The projections of the blocks and of the perceiver, the token embeddings, and the heads.
     fn layers(&mut self) -> Vec<(String, lora::Layer<'_>)> {
         let mut found = Vec::new();
         for (at, block) in self.gpt.h.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! The transformer of GPT-2 without embeddings and positions: blocks and the norm after them.
+//! The transformer of GPT-2 without embeddings and positions: blocks and the final norm.
 
 use tch::{Kind, Tensor};
 
@@ -29,7 +29,7 @@ pub struct Attention {
     pub c_attn: Conv1D,
     pub c_proj: Conv1D,
     heads: i64,
-    /// Of the weights over the keys.
+    /// Dropout of attention weights.
     attn_dropout: Dropout,
     resid_dropout: Dropout,
 }
@@ -41,7 +41,7 @@ pub struct Mlp {
     dropout: Dropout,
 }
 
-/// A place where training drops entries; each place has its own random numbers.
+/// A dropout layer; each has its own random numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Dropout {
     probability: f64,
@@ -62,14 +62,14 @@ impl Gpt2 {
         self.h.iter().fold(x.shallow_clone(), |x, block| block.forward(&x, mask, pass))
     }
 
-    /// Of the weights over the keys, in place of that of the configuration.
+    /// Sets the attention dropout instead of that of the configuration.
     pub fn set_attention_dropout(&mut self, probability: f64) {
         for block in &mut self.h {
             block.attn.attn_dropout.probability = probability;
         }
     }
 
-    /// The states after a whole prefix of one row, [1, T, C] to the same; the cache keeps it.
+    /// The states after a whole prefix of one row, [1, T, C] to the same; stored in the cache.
     pub fn prefill(&self, x: &Tensor, cache: &KvCache, row: usize) -> Tensor {
         let blocks = self.h.iter().enumerate();
         blocks.fold(x.shallow_clone(), |x, (layer, block)| {
@@ -115,7 +115,7 @@ impl Block {
         self.finish(x, &self.attn.attend(&heads, mask, pass), pass)
     }
 
-    /// `attended` is what the heads made of `x`.
+    /// `attended` is the output of the heads for `x`.
     fn finish(&self, x: &Tensor, attended: &Tensor, pass: Pass) -> Tensor {
         let Attention { c_proj, resid_dropout, .. } = &self.attn;
         let x = x + resid_dropout.forward(&c_proj.forward(attended, pass), pass);
@@ -123,7 +123,7 @@ impl Block {
         x + fed
     }
 
-    /// As [`forward`](Self::forward), for one column of each row after those in the cache.
+    /// Like [`forward`](Self::forward), for one column of each row after those in the cache.
     fn step(&self, x: &Tensor, cache: &KvCache, layer: usize) -> Tensor {
         let Block { ln_1, attn, ln_2, mlp } = self;
         let normed = rows::each([x], |[x]| ln_1.forward(&x));
@@ -151,7 +151,7 @@ impl Attention {
         self.split(&self.c_attn.forward(x, pass))
     }
 
-    /// [B, T, 3 C] to queries, keys and values, C channels each, that are split into heads.
+    /// [B, T, 3 C] to queries, keys and values, C channels each, split into heads.
     fn split(&self, fused: &Tensor) -> Heads {
         let mut parts = fused.chunk(3, -1).into_iter();
         let mut part = || parts.next().unwrap_or_default().unflatten(-1, [self.heads, -1]);
@@ -166,8 +166,8 @@ impl Attention {
         }
     }
 
-    /// The same with the weights over the keys as a tensor. libtorch's own dropout would draw from
-    /// a generator that all devices share.
+    /// The same with the attention weights as a tensor. libtorch's own dropout would draw from a
+    /// generator that all devices share.
     fn attend_with_dropout(&self, heads: &Heads, mask: &AttentionMask, pass: Pass) -> Tensor {
         let [queries, keys, values] =
             [&heads.queries, &heads.keys, &heads.values].map(|x| x.transpose(1, 2));
@@ -277,7 +277,7 @@ mod tests {
         assert_ne!(attend(pass(3)), attend(pass(4)));
         let means: f64 =
             (0..40).map(|seed| attend(pass(seed)).mean(Kind::Double).double_value(&[])).sum();
-        // A sum of weights has a deviation of a third at most; there are 40 times 300 of them.
+        // A sum of weights has a deviation of at most a third; there are 40 times 300 of them.
         assert!((means / 40.0 - 1.0).abs() < 6.0 * 0.34 / (40.0f64 * 300.0).sqrt(), "{means}");
     }
 }

@@ -1,5 +1,4 @@
-//! What the GPT makes of the inputs of a fixture, under the names that the reference's results
-//! have.
+//! The GPT on the inputs of a fixture, with outputs under the names of the reference's results.
 
 use serde::Deserialize;
 use tch::{Kind, Tensor};
@@ -28,10 +27,10 @@ struct Settings {
     sampling: Sampling,
 }
 
-/// The batches that training takes in turns; all parts are shown of the first.
+/// The batches of the training; all intermediate tensors are compared for the first.
 const TRAINED: [&str; 2] = ["unequal", "one"];
 
-/// Runs all that the reference ran. `weights` is the model's file, `inputs` has the tensors
+/// Runs everything that the reference ran. `weights` is the model's file, `inputs` has the tensors
 /// `input.*`.
 pub fn outputs(
     settings: &serde_json::Value,
@@ -98,7 +97,7 @@ fn numbers(tensor: &Tensor) -> Result<Vec<i64>, TorchError> {
     Ok(Vec::try_from(tensor.to_kind(Kind::Int64).contiguous().view(-1))?)
 }
 
-/// The parts, layer by layer, and the losses of a batch in every layout and parity.
+/// The intermediate tensors, layer by layer, and the losses of a batch in every layout and parity.
 fn evaluated(
     trainee: &GptTrainee,
     name: &str,
@@ -117,7 +116,7 @@ fn evaluated(
     add("text", text);
     add("held_out", audio);
     for (parity, name) in [(Parity::Upstream, "upstream"), (Parity::Correct, "correct")] {
-        // The layouts agree, so that either may be compared with the reference.
+        // The layouts agree, so either may be compared with the reference.
         let layout = if parity == Parity::Upstream { Layout::Padded } else { Layout::Packed };
         let batch = packer(config, parity, layout).pack(&refs, Purpose::Training)?;
         add(name, losses(trainee, &batch)?.1);
@@ -210,8 +209,8 @@ fn steps(
     Ok(())
 }
 
-/// The latents of a clip, its codes through the cache, codes as they are drawn with the
-/// reference's noise, and the states of the second pass.
+/// The latents of a clip, its codes through the cache, codes drawn with the reference's noise, and
+/// the states of the second pass.
 fn decoded(
     model: &Gpt,
     clip: &Clip,
@@ -242,7 +241,7 @@ fn decoded(
     Ok(())
 }
 
-/// Noise that was drawn before: [codes, entries].
+/// Recorded noise: [codes, entries].
 struct Fixed {
     noise: Tensor,
     taken: i64,

@@ -77,7 +77,7 @@ fn all(layout: Layout) -> Batch {
     batch(layout, &clips().iter().collect::<Vec<_>>())
 }
 
-/// The losses and gradients of some batches that make one step.
+/// The losses and gradients of some batches of one step.
 fn step(trainee: &mut GptTrainee, batches: &[Batch], seed: u64) -> (Means, Vec<(String, Tensor)>) {
     let mut totals = Totals::default();
     batches.iter().for_each(|batch| totals.add(&GptTrainee::count(batch)));
@@ -306,7 +306,7 @@ fn half_precision_is_near_single_precision() {
 const SAMPLING: Sampling =
     Sampling { temperature: 0.75, top_k: 8, top_p: 0.85, repetition_penalty: 2.0 };
 
-/// What is said of some texts in one batch, each with its own seed and latents.
+/// The codes of some texts in one batch, each with its own seed and latents.
 fn said(model: &Gpt, texts: &[&[i64]], parity: Parity, sampling: &Sampling) -> Vec<Vec<i64>> {
     let latents: Vec<Tensor> = texts.iter().map(|text| latents(text.len())).collect();
     let mut noises: Vec<Seeded> = texts.iter().map(|text| Seeded::new(text.len() as u64)).collect();
@@ -357,7 +357,7 @@ fn states_of_decoding_are_those_of_the_second_pass() {
 #[test]
 fn only_upstream_penalises_the_number_that_stands_for_the_prefix() {
     let model = model(0.0);
-    // Code 1 is the likeliest, and the penalty puts code 2 before it.
+    // Code 1 is the most likely, and the penalty puts code 2 before it.
     for (code, bias) in [(1, 50.0), (2, 40.0)] {
         let _ = model.mel_head.bias.as_ref().unwrap().get(code).fill_(bias);
         let _ = model.mel_head.weight.get(code).fill_(0.0);

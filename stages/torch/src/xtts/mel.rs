@@ -1,12 +1,12 @@
-//! Mel spectrograms as torchaudio's `MelSpectrogram` makes them: power, centred frames, the wave
-//! mirrored at both ends, filters on the HTK scale.
+//! Mel spectrograms as in torchaudio's `MelSpectrogram`: power, centred frames, the wave reflected
+//! at both ends, filters on the HTK scale.
 
 use tch::{Device, Tensor};
 
 use crate::error::TorchError;
 use crate::mel::{FLOOR, hann, htk_filters};
 
-/// The highest frequency that GPT and DVAE are shown, in Hz.
+/// The highest frequency in the input of GPT and DVAE, in Hz.
 const HIGHEST: f64 = 8_000.0;
 /// Samples from frame to frame of both.
 pub const HOP: i64 = 256;
@@ -15,7 +15,7 @@ const WINDOW: i64 = 1_024;
 /// The sizes of an analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct MelShape {
-    /// Points of the transform; the window lies in their middle.
+    /// The FFT size; the window is centred in it.
     pub n_fft: i64,
     pub hop: i64,
     pub mels: i64,
@@ -30,7 +30,7 @@ pub struct MelSpectrogram {
     filters: Tensor,
 }
 
-/// The logarithm of a mel spectrogram over what each band usually is.
+/// The logarithm of a mel spectrogram divided by the usual value of each band.
 #[derive(Debug)]
 pub struct LogMel {
     spectrogram: MelSpectrogram,
@@ -78,12 +78,12 @@ impl MelSpectrogram {
 }
 
 impl LogMel {
-    /// As the DVAE takes it; `mel_stats` is `[mels]`.
+    /// The input of the DVAE; `mel_stats` is `[mels]`.
     pub fn dvae(sample_rate: i64, mel_stats: &Tensor) -> Result<LogMel, TorchError> {
         LogMel::new(sample_rate, WINDOW, mel_stats)
     }
 
-    /// As the conditioning encoder takes it.
+    /// The input of the conditioning encoder.
     pub fn conditioning(sample_rate: i64, mel_stats: &Tensor) -> Result<LogMel, TorchError> {
         LogMel::new(sample_rate, 2 * WINDOW, mel_stats)
     }
@@ -103,7 +103,7 @@ impl LogMel {
         Ok(power.f_clamp_min(FLOOR)?.f_log()?.f_div(&self.mel_stats)?)
     }
 
-    /// The power that such values [B, mels, T] stand for.
+    /// The power of such values [B, mels, T].
     pub fn power(&self, log_mel: &Tensor) -> Result<Tensor, TorchError> {
         Ok(log_mel.f_mul(&self.mel_stats)?.f_exp()?)
     }

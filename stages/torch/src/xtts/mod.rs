@@ -1,7 +1,7 @@
-//! XTTS v2: the GPT over text and codes with its conditioning encoder, and the parts for sound.
+//! XTTS v2: the GPT over text and codes with its conditioning encoder, and the audio modules.
 //!
-//! Tensors are named as in the published files. Shapes: B rows, T columns or frames, L samples,
-//! N codes, C channels.
+//! Tensors are named as in the published files. Shapes: B rows, T columns or frames, L samples, N
+//! codes, C channels.
 
 pub mod artifact;
 pub mod batch;

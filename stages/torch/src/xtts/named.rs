@@ -4,10 +4,10 @@ use tch::Tensor;
 
 use crate::layers::{Adapter, Conv1D, Embedding, LayerNorm, Linear};
 
-/// What the names of an adapter's tensors end with.
+/// The suffixes of an adapter's tensors.
 const ADAPTER_TENSORS: [&str; 2] = [".lora_A", ".lora_B"];
 
-/// Whether a name is that of a tensor of an adapter.
+/// Tests if a name is that of an adapter's tensor.
 pub fn is_adapter(name: &str) -> bool {
     ADAPTER_TENSORS.iter().any(|suffix| name.ends_with(suffix))
 }

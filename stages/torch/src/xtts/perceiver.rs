@@ -1,5 +1,6 @@
-//! Reduces the vectors of a reference, of any number, to a fixed number of latents: attention
-//! from learned queries to themselves and the reference, and a gated feed-forward part.
+//! The perceiver resampler: reduces any number of reference vectors to a fixed number of latents,
+//! by attention from learned queries to themselves and the reference, and a gated feed-forward
+//! layer.
 
 use tch::{Kind, Tensor};
 
@@ -38,13 +39,13 @@ pub struct FeedForward {
     pub proj_out: Linear,
 }
 
-/// Divides by the length of the vector; a vector of random numbers keeps its size.
+/// Divides by the norm of the vector, times the root of the width.
 #[derive(Debug)]
 pub struct RmsNorm {
     pub gamma: Tensor,
 }
 
-/// The shortest length that vectors are divided by.
+/// The smallest norm to divide by.
 const LEAST_LENGTH: f64 = 1e-12;
 
 impl Perceiver {
@@ -106,7 +107,7 @@ impl Attention {
         })
     }
 
-    /// [B, latents, C] and [B, T, C]; the latents see themselves before the reference.
+    /// [B, latents, C] and [B, T, C]; the latents come before the reference among the keys.
     fn forward(&self, latents: &Tensor, x: &Tensor, pass: Pass) -> Tensor {
         let context = Tensor::cat(&[latents, x], 1);
         let heads = |x: &Tensor| x.unflatten(-1, [self.heads, -1]).transpose(1, 2);

@@ -1,15 +1,15 @@
-//! Another sample rate by a windowed sinc (J. O. Smith, "Digital Audio Resampling"), with the
-//! figures that torchaudio's `resample` has where nobody gives others. The speaker encoder has
-//! learned from sound that was resampled so.
+//! Resampling by a windowed sinc (J. O. Smith, "Digital Audio Resampling"), with the default
+//! settings of torchaudio's `resample`. The speaker encoder was trained on sound resampled in this
+//! way.
 
 use tch::{Kind, Tensor};
 
 use crate::convolution::Geometry;
 use crate::error::TorchError;
 
-/// Zero crossings of the sinc to each side.
+/// Zero crossings of the sinc on each side.
 const WIDTH: f64 = 6.0;
-/// Where the filter cuts off, against half the lower rate.
+/// The cutoff of the filter, relative to half the lower rate.
 const ROLLOFF: f64 = 0.99;
 
 /// Waves [B, L] at `from` Hz to [B, ceil(L * to / from)] at `to` Hz.
@@ -24,14 +24,14 @@ pub fn resample(waves: &Tensor, from: i64, to: i64) -> Result<Tensor, TorchError
     let kernel = Tensor::f_from_slice(&kernel)?.f_view(shape)?.f_to_device(waves.device())?;
     let (rows, samples) = waves.size2()?;
     let padded = waves.f_to_kind(Kind::Float)?.f_constant_pad_nd([reach, reach + from])?;
-    // A row of the kernel for each of the `to` samples that `from` samples become.
+    // One row of the kernel for each of the `to` output samples of `from` input samples.
     let geometry = Geometry { stride: from, ..Geometry::default() };
     let phases = geometry.convolve(&padded.f_unsqueeze(1)?, &kernel, None)?; // [B, to, T]
     let wave = phases.f_transpose(1, 2)?.f_reshape([rows, -1])?;
     Ok(wave.f_narrow(1, 0, (samples * to + from - 1) / from)?)
 }
 
-/// The filters row by row, and how far they reach before a sample.
+/// The filters row by row, and their length before a sample.
 fn kernel(from: i64, to: i64) -> (Vec<f32>, i64) {
     let (from_rate, to_rate) = (from as f64, to as f64);
     let cutoff = from_rate.min(to_rate) * ROLLOFF;

@@ -1,5 +1,5 @@
-//! What the parts for sound make of the inputs of a fixture, under the names that the reference's
-//! results have.
+//! The audio modules on the inputs of a fixture, with outputs under the names of the reference's
+//! results.
 
 use serde::Deserialize;
 use stage_families::xtts::{DecoderConfig, DvaeConfig, SpeakerEncoderConfig};
@@ -25,14 +25,15 @@ struct Settings {
     speaker_encoder: SpeakerEncoderConfig,
     /// Samples a second of the waves.
     sample_rate: i64,
-    /// Samples that a hidden state stands for.
+    /// Samples per hidden state.
     code_stride: f64,
     speeds: Vec<f64>,
-    /// To which the waves are resampled.
+    /// The rates that the waves are resampled to.
     rates: Vec<i64>,
 }
 
-/// Runs all that the reference ran. `inputs` has waves `input.wave.N`, hidden states and vectors.
+/// Runs everything that the reference ran. `inputs` has waves `input.wave.N`, hidden states and
+/// vectors.
 pub fn outputs(
     settings: &serde_json::Value,
     weights: &[u8],

@@ -1,5 +1,5 @@
-//! The vector of a speaker: a ResNet with squeeze and excitation over log-mel frames, and
-//! attentive statistics pooling (Heo et al., arXiv 2009.14153).
+//! The speaker encoder: a ResNet with squeeze and excitation over log-mel frames, and attentive
+//! statistics pooling (Heo et al., arXiv 2009.14153).
 
 use stage_families::xtts::SpeakerEncoderConfig;
 use tch::{Device, Kind, Tensor};
@@ -11,29 +11,29 @@ use crate::error::TorchError;
 use crate::layers::{Linear, Pass};
 use crate::weights::{Scope, Weights, usable};
 
-/// Channels of a block for each one that weighs them.
+/// The reduction of squeeze and excitation.
 const REDUCTION: i64 = 8;
 /// Channels within the attention.
 const ATTENTION: i64 = 128;
-/// By how much the stages make the mel bands fewer.
+/// The total stride of the stages along the mel bands.
 const SHRINKING: i64 = 8;
 
 const NORM_EPS: f64 = 1e-5;
 /// Added before the logarithm.
 const LOG_FLOOR: f64 = 1e-6;
-/// What the variance of the pooled frames is at least.
+/// The smallest variance of the pooled frames.
 const LEAST_VARIANCE: f64 = 1e-5;
-/// What a vector is divided by at least.
+/// The smallest norm to divide a vector by.
 const LEAST_LENGTH: f64 = 1e-12;
 
-/// Batch norm as it is after training: a factor and a shift for each channel.
+/// Batch norm in evaluation: a factor and a shift for each channel.
 #[derive(Debug)]
 struct BatchNorm {
     factor: Tensor,
     shift: Tensor,
 }
 
-/// A convolution over planes.
+/// A 2D convolution.
 #[derive(Debug)]
 struct Conv2d {
     weight: Tensor,
@@ -41,7 +41,7 @@ struct Conv2d {
     geometry: Geometry,
 }
 
-/// Weighs channels by what they are on average.
+/// Squeeze and excitation: weighs channels by their means.
 #[derive(Debug)]
 struct SqueezeExcitation {
     fc: [Linear; 2],
@@ -57,7 +57,7 @@ struct Block {
     downsample: Option<(Conv2d, BatchNorm)>,
 }
 
-/// How much each frame counts, channel by channel.
+/// The attention weights of frames, channel by channel.
 #[derive(Debug)]
 struct Attention {
     down: Linear,
@@ -151,7 +151,7 @@ impl Block {
     }
 
     fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
-        // The norm comes behind the bend, other than in most networks of this kind.
+        // The norm comes after the activation, unlike in most networks of this kind.
         let inner = self.bn1.forward(&self.conv1.forward(x)?.f_relu()?)?;
         let inner = self.se.forward(&self.bn2.forward(&self.conv2.forward(&inner)?)?)?;
         let beside = match &self.downsample {
@@ -171,7 +171,7 @@ impl Attention {
         })
     }
 
-    /// [B, C, T] to weights of the same shape that add up to 1 over the frames.
+    /// [B, C, T] to weights of the same shape that sum to 1 over the frames.
     fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
         let inner = self.down.forward(&x.f_transpose(1, 2)?, Pass::Evaluate).f_relu()?;
         let inner = self.norm.forward(&inner.f_transpose(1, 2)?)?.f_transpose(1, 2)?;
@@ -180,15 +180,15 @@ impl Attention {
     }
 }
 
-/// A convolution of one frame.
+/// A convolution of kernel size one.
 fn pointwise(mut scope: Scope, inputs: i64, outputs: i64) -> Result<Linear, TorchError> {
     let weight = scope.take("weight", &[outputs, inputs, 1])?.f_squeeze_dim(2)?;
     Ok(Linear { weight, bias: Some(scope.take("bias", &[outputs])?), adapter: None })
 }
 
 impl SpeakerEncoder {
-    /// Weights under the names below `speaker_encoder`; tables that follow from the
-    /// configuration are let pass.
+    /// Weights under the names below `speaker_encoder`; tables that follow from the configuration
+    /// are ignored.
     pub fn load(
         config: &SpeakerEncoderConfig,
         weights: Weights,
@@ -242,19 +242,19 @@ impl SpeakerEncoder {
         Ok(vector.f_div(&length.f_clamp_min(LEAST_LENGTH)?)?)
     }
 
-    /// Each sample less a part of the one before it.
+    /// Pre-emphasis: each sample minus a part of the previous one.
     fn emphasised(&self, waves: &Tensor) -> Result<Tensor, TorchError> {
         let length = waves.size2()?.1;
         if length < 2 {
             return Err(TorchError::Input(format!("a wave of {length} samples has no speaker")));
         }
-        // The sample before the first one is the second one: the wave is mirrored.
+        // The sample before the first one is the second one: the wave is reflected.
         let second = waves.f_narrow(1, 1, 1)?;
         let before = Tensor::f_cat(&[&second, &waves.f_narrow(1, 0, length - 1)?], 1)?;
         Ok(waves - before * self.config.preemphasis)
     }
 
-    /// Mean and deviation of the frames, each as much as it counts: [B, C, T] to [B, 2 C].
+    /// Weighted mean and deviation of the frames: [B, C, T] to [B, 2 C].
     fn pooled(&self, x: &Tensor) -> Result<Tensor, TorchError> {
         let weight = self.attention.forward(x)?;
         let sum = |x: Tensor| x.f_sum_dim_intlist(2i64, false, Kind::Float);

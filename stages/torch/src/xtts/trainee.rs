@@ -1,8 +1,7 @@
-//! Losses and gradients of the GPT, with as little memory as they can be had.
+//! Losses and gradients of the GPT, with as little memory as possible.
 //!
-//! The conditioning and the blocks run as chains that may be run again block by block. Of the
-//! states only the columns with labels go on to the heads, in pieces: logits over the vocabulary
-//! never exist as a whole.
+//! The conditioning and the blocks run as chains that may recompute their blocks. Only labelled
+//! columns go on to the heads, in chunks: logits over the vocabulary never exist as a whole.
 
 use tch::{Kind, Tensor};
 
@@ -15,21 +14,20 @@ use crate::error::TorchError;
 use crate::layers::Pass;
 use crate::train::{Losses, Means, Totals, Trainee, Turn};
 
-/// The loss over the text and the one over the codes, both before their weights.
+/// The loss of the text and the loss of the codes, both before their weights.
 pub const TEXT: &str = "text";
 pub const AUDIO: &str = "audio";
 
-/// What the losses count.
+/// The weights of the losses.
 pub const TEXT_WEIGHT: f64 = 0.01;
 pub const AUDIO_WEIGHT: f64 = 1.0;
 
-/// What may be traded between time and memory. It changes no loss and no gradient by more than
-/// rounding.
+/// Trade-offs between time and memory. They change losses and gradients by rounding at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Keep the input of each block only, and run the block again for its gradient.
+    /// Keep only the input of each block, and recompute the block for its gradient.
     pub recompute: bool,
-    /// Columns that have logits over a vocabulary at a time.
+    /// The number of columns with logits over a vocabulary at a time.
     pub positions: i64,
 }
 
@@ -39,7 +37,7 @@ impl Default for Memory {
     }
 }
 
-/// A model in training. What of it is trained are the tensors that require gradients.
+/// A model in training. The trained tensors are those that require gradients.
 #[derive(Debug)]
 pub struct GptTrainee {
     model: Gpt,
@@ -51,7 +49,7 @@ impl GptTrainee {
         GptTrainee { model, memory }
     }
 
-    /// Makes every tensor of the model one to train.
+    /// Makes every tensor of the model trainable.
     pub fn train_all(self) -> GptTrainee {
         for (_, tensor) in self.model.tensors() {
             let _ = tensor.set_requires_grad(true);
@@ -75,7 +73,7 @@ impl GptTrainee {
         Chain::new(links, self.memory.recompute)
     }
 
-    /// From spectrograms to latents, link by link.
+    /// The chain from spectrograms to latents.
     fn conditioning_links(&self, pass: Pass) -> Vec<Link<'_>> {
         let (encoder, perceiver) =
             (&self.model.conditioning_encoder, &self.model.conditioning_perceiver);
@@ -99,7 +97,8 @@ impl GptTrainee {
         self.parameters().iter().any(|(name, _)| is_conditioning(name))
     }
 
-    /// Derives both losses; gives their sums and the gradient of the states, [B * T, C].
+    /// The backward pass of both losses; returns their sums and the gradient of the states, [B * T,
+    /// C].
     fn derive_heads(
         &self,
         flat: &Tensor,
@@ -144,7 +143,7 @@ impl GptTrainee {
 /// The states of a head's positions to its logits.
 type Logits<'a> = dyn Fn(&Tensor, Pass) -> Tensor + 'a;
 
-/// One of the losses: what it is over, and where.
+/// One of the losses: its head and its positions.
 struct Head<'a> {
     name: &'static str,
     at: &'a Labels,
@@ -217,8 +216,8 @@ impl Trainee for GptTrainee {
     }
 }
 
-/// Biases, norms and tables do not decay. The latents and the last norm of the perceiver do: the
-/// original tells norms by their type, and that one is of its own.
+/// Biases, norms and embeddings have no weight decay. The latents and the last norm of the
+/// perceiver do: the original detects norms by their type, and that one has its own type.
 pub fn decays(name: &str) -> bool {
     if is_adapter(name) {
         return true;

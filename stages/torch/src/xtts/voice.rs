@@ -1,5 +1,5 @@
-//! The voice that is spoken in: conditioning latents of the GPT, and the speaker vector of the
-//! decoder, of references or of a speaker that came with the model.
+//! A voice: conditioning latents of the GPT, and the speaker vector of the decoder, computed from
+//! references or of a speaker that came with the model.
 
 use stage_core::{Context, Fields, NewValue, StageError};
 use stage_families::artifact;
@@ -19,7 +19,7 @@ use crate::stored;
 /// The names of the tensors, those of `speakers_xtts.pth`.
 pub const LATENTS: &str = "gpt_cond_latent";
 pub const VECTOR: &str = "speaker_embedding";
-/// Parts that are shorter say too little.
+/// Shorter chunks are ignored.
 const LEAST_SECONDS: f64 = 0.33;
 
 const FAMILY: Family = Family {
@@ -36,7 +36,7 @@ pub struct Voice {
     pub vector: Tensor,
 }
 
-/// How much of references is looked at, in seconds.
+/// The used lengths of references, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Listening {
     pub conditioning: f64,
@@ -44,7 +44,7 @@ pub struct Listening {
     pub reference: f64,
 }
 
-/// The parts of a model that listen to references.
+/// The parts of a model that process references.
 pub struct VoiceEncoder {
     sample_rate: f64,
     mel: LogMel,
@@ -54,7 +54,7 @@ pub struct VoiceEncoder {
 }
 
 impl Voice {
-    /// The voice that arrived on a port, for a model of these sizes.
+    /// The voice on a port, for a model of these sizes.
     pub fn read(
         port: &str,
         fields: Option<&Fields>,
@@ -80,7 +80,7 @@ impl Voice {
         })
     }
 
-    /// The values of the artifact that are tensors.
+    /// The tensor values of the artifact.
     pub fn values(&self, context: &mut dyn Context) -> Result<Vec<(String, NewValue)>, StageError> {
         let mut value = |(name, tensor): (&str, &Tensor)| {
             let blob = stored::keep(tensor, context)?;
@@ -119,7 +119,7 @@ impl VoiceEncoder {
     ///
     /// # Errors
     ///
-    /// [`TorchError::Input`] when they are too short, all together.
+    /// [`TorchError::Input`] if they are too short, all together.
     pub fn voice(
         &self,
         references: &[Vec<f32>],

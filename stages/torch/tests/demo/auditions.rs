@@ -1,4 +1,4 @@
-//! Every sentence with every state that a training kept.
+//! Every sentence with every kept checkpoint.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ input = "auditioned"
 export = "out/log/events.out.tfevents.1.auditions"
 "#;
 
-/// The demo with adapters that are looked at after every second of their four steps.
+/// The demo with adapters that are validated after every second of their four steps.
 fn auditioning() -> Project {
     let demo = done();
     demo.replace(MANIFEST, ADAPTED, STEPS);
@@ -70,7 +70,7 @@ fn each_pair_of_a_sentence_and_a_checkpoint_is_spoken_once() {
     demo.edit("data/spoken.txt", |text| format!("{}\nUusi lause.\n", text.trim_end()));
     assert_eq!(run(&demo).executed()["auditioned"], 2);
 
-    // Two steps more: what the state after the fourth has said is known.
+    // Two steps more: the sentences of the state after the fourth are known.
     demo.replace(MANIFEST, "steps = 4", "steps = 6");
     let ran = run(&demo);
     let steps = demo.names("out/auditions");

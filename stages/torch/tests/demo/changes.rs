@@ -9,15 +9,15 @@ use crate::sound;
 
 const TABLE: &str = "data/metadata.csv";
 const SENTENCES: &str = "data/spoken.txt";
-/// A clip that the codec was not fitted on, and that is one of those to listen to.
+/// A clip that the codec was not fitted on, and that is one of the samples.
 const CLIP: &str = "data/wavs/aino_17.wav";
 
-/// The counts of these stages; every other stage must have executed nothing.
+/// Checks the counts of these stages; every other stage must have executed nothing.
 fn assert_executed(ran: &RanProgram, expected: &[(&str, u64)]) {
     assert_eq!(ran.executed(), expected.iter().copied().collect::<BTreeMap<_, _>>());
 }
 
-/// The names of the shards whose bytes differ.
+/// The names of the shards with different bytes.
 fn changed_shards(demo: &Project, before: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
     let now = demo.files("out/packed");
     now.into_iter()
@@ -36,8 +36,9 @@ fn one_changed_recording_is_one_item_in_every_item_stage_and_its_shard() {
     let ran = demo.run();
     let items = [("clips", 1), ("checked", 1), ("voice", 1), ("tokens", 1), ("heard", 1)];
     let gathers = ["sides", "codec_clips", "packed", "speakers", "best", "samples", "summary"];
-    // Another clip to learn from is another model, which says every sentence anew. Which clips are
-    // held out is drawn by their content, and this one is not: it would change no weights.
+    // Another training clip gives another model, which synthesises every sentence again. Held-out
+    // clips are selected by their content, and this one is not held out: it would change no
+    // weights.
     let phases = ["trained", "adapted", "merged", "voice_sample"];
     let gathers: Vec<_> = gathers.iter().chain(&phases).map(|stage| (*stage, 1)).collect();
     let said = [("spoken_sentences", 3)];

@@ -1,5 +1,5 @@
-//! The demo from end to end with the real programs: what a first run gives, and that after any
-//! change only the work is done that the change made necessary.
+//! The demo from end to end with the real programs: the results of a first run, and only the
+//! affected work after any change.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 mod auditions;

@@ -1,4 +1,4 @@
-//! Changes to the manifest and to where the project lies.
+//! Changes to the manifest and to the place of the project.
 
 use std::collections::BTreeMap;
 

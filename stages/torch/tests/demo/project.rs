@@ -1,14 +1,14 @@
-//! The demo in a folder of its own, before and after its first run.
+//! The demo in its own folder, before and after its first run.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use throstle_tests::{Project, RanProgram, copy_folder};
 
-/// Clips that arrive at the stages below `checked`: all but the one that is broken on purpose.
+/// Clips that arrive downstream of `checked`: all but the one that is broken on purpose.
 pub const CLIPS: u64 = 32;
 
-/// The demo with its cache and outputs after a first run, which happens once a test program.
+/// The demo with its cache and outputs after a first run, which happens once per test program.
 pub fn done() -> Project {
     Project::copy_of(&first().0, &[])
 }
@@ -19,7 +19,7 @@ pub fn first() -> &'static (PathBuf, RanProgram) {
     FIRST.get_or_init(|| {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../pipelines/demo");
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("demo");
-        // What an earlier test program has left there.
+        // Remains of an earlier test program.
         let _ = std::fs::remove_dir_all(&folder);
         copy_folder(&source, &folder, &["out", ".throstle"]);
         shorten(&folder.join("pipeline.toml"));
@@ -28,8 +28,8 @@ pub fn first() -> &'static (PathBuf, RanProgram) {
     })
 }
 
-/// Trains for a few steps and looks at nothing before: most tests are about what is done, and
-/// not about what is learnt.
+/// Trains for a few steps without a preflight: most tests are about executed work, not about
+/// learning.
 fn shorten(manifest: &Path) {
     let mut text = std::fs::read_to_string(manifest).unwrap();
     for (steps, few) in [("steps = 100", TRAINED), ("steps = 40", ADAPTED)] {
@@ -39,7 +39,7 @@ fn shorten(manifest: &Path) {
     std::fs::write(manifest, text).unwrap();
 }
 
-/// The lengths of the two trainings: as many steps as it takes to see every clip once, so that
-/// another clip is another model.
+/// The lengths of the two trainings: enough steps to see every clip once, so that another clip
+/// gives another model.
 pub const TRAINED: &str = "steps = 5";
 pub const ADAPTED: &str = "steps = 2";

@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-/// The same recording, a tenth softer.
+/// The same recording, ten percent quieter.
 pub fn softer(wav: &[u8]) -> Vec<u8> {
     scaled(wav, 9, 10)
 }
@@ -20,7 +20,7 @@ pub fn scaled(wav: &[u8], numerator: i32, denominator: i32) -> Vec<u8> {
     bytes.into_inner()
 }
 
-/// The same samples in a file with a comment behind them.
+/// The same samples in a file with a comment after them.
 pub fn tagged(wav: &[u8]) -> Vec<u8> {
     let mut bytes = wav.to_vec();
     bytes.extend(b"LIST\x10\x00\x00\x00INFOICMT\x04\x00\x00\x00moi\x00");

@@ -1,4 +1,4 @@
-//! What the phases that train do when they are longer, stopped or changed.
+//! The training phases when they are longer, stopped or changed.
 
 use throstle_tests::RanProgram;
 

@@ -1,4 +1,4 @@
-//! The variant with a model that needs no tokens.
+//! The variant with a model without tokens.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use throstle_tests::Project;
 
 use crate::project::CLIPS;
 
-/// The demo, with the manifest of the variant in place of its own and a short training.
+/// The demo, with the manifest of the variant instead of its own and a short training.
 fn variant() -> Project {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../pipelines/demo");
     let demo = Project::copy_of(&source, &["out", ".throstle"]);

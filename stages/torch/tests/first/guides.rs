@@ -1,11 +1,11 @@
-//! What README and guides tell people to type, typed, line by line.
+//! Types the commands of the guides, line by line.
 
 use throstle_tests::Project;
 use throstle_tests::guide::{document, typed};
 
 use crate::{models, recordings};
 
-/// What is typed and not run here: how it begins, and why.
+/// Commands that are not run: their prefix, and the reason.
 const NOT_RUN: [(&str, &str); 3] = [
     ("tensorboard ", "a program of others: its files are read in the tests of the formats"),
     ("make ", "builds everything, and runs these tests among others"),
@@ -16,7 +16,8 @@ pub fn is_run(command: &str) -> bool {
     !NOT_RUN.iter().any(|(start, _)| command.starts_with(start))
 }
 
-/// Types a command in the project's folder, which stands for the machine's own; what it says.
+/// Types a command in the project's folder, which replaces the machine's own paths; returns its
+/// output.
 pub fn typed_in(project: &Project, command: &str) -> String {
     let kaggle = project.file("kaggle-machine");
     let command = command.replace("/tmp/project", "kaggle");
@@ -29,7 +30,7 @@ pub fn typed_in(project: &Project, command: &str) -> String {
     said.concat()
 }
 
-/// Where a session finds what the one before has written.
+/// Attaches the output of the previous session.
 pub fn attach_output(project: &Project) {
     let machine = project.file("kaggle-machine");
     std::fs::create_dir_all(machine.join("input")).unwrap();
@@ -37,7 +38,7 @@ pub fn attach_output(project: &Project) {
     std::os::unix::fs::symlink("../working", machine.join("input/session-1")).unwrap();
 }
 
-/// Types every command of a guide, and brings along what a user has to bring after each `init`.
+/// Types every command of a guide, and adds the files that a user has to provide after each `init`.
 fn follow(guide: &str, bring: impl Fn(&Project, &str)) {
     let project = Project::default();
     attach_output(&project);
@@ -67,12 +68,12 @@ fn every_command_of_the_finnish_guide_works() {
         models::write_fish(&project.file(&format!("{folder}/models/openaudio-s1-mini")));
         recordings::write_folders(project, folder);
         let manifest = format!("{folder}/pipeline.toml");
-        // The preflight would find, rightly, that the base knows nothing.
+        // The preflight would correctly find that the base is untrained.
         project.replace(&manifest, "epochs = 60.0", "steps = 1\npreflight = false");
         project.replace(&manifest, "epochs = 100.0", "steps = 1\npreflight = false");
         // One step ends before any patience.
         project.replace(&manifest, "patience = 5", "patience = 0");
-        // Who has learnt nothing does not know when to end.
+        // An untrained model does not know when to end.
         let speaks = "use = \"fish.synthesize\"\n";
         project.replace(&manifest, speaks, &format!("{speaks}max_frames = 9\n"));
     });
@@ -98,13 +99,13 @@ fn every_command_of_the_amharic_guide_works() {
         project.replace(&manifest, "epochs = 40.0", "steps = 1\npreflight = false");
         project.replace(&manifest, "train_first = \"5%\"", "train_first = 0");
         project.replace(&manifest, "patience = 5", "patience = 0");
-        // The clips have too few signs for the sentences of the recipe.
+        // The clips have too few characters for the sentences of the recipe.
         project.edit(&manifest, |text| {
             let start = text.find("sentences = [").unwrap();
             let end = start + text[start..].find("\n]").unwrap() + 2;
             format!("{}sentences = [\"ዛሬ አየሩ ጥሩ ነው።\"]{}", &text[..start], &text[end..])
         });
-        // A model that has learnt nothing does not know when to end.
+        // An untrained model does not know when to end.
         project.edit(&manifest, |text| {
             text.replace("use = \"xtts.synthesize\"", "use = \"xtts.synthesize\"\nmax_codes = 9")
         });

@@ -1,5 +1,5 @@
-//! What somebody meets who comes to this for the first time: the templates, the README, the guides
-//! and the notebook, with the real programs and models so small that nothing takes long.
+//! The first steps of a new user: the templates, the README, the guides and the notebook, with the
+//! real programs and models so small that everything is quick.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 mod guides;

@@ -1,5 +1,5 @@
-//! Weights in the place of published ones: the files are those that the originals have, the models
-//! as small as they can be, and nothing in them was learnt.
+//! Replacements of published weights: the files are those of the originals, the models as small as
+//! possible, with random weights.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use stage_torch::random::Random;
 use tch::Tensor;
 use throstle_tests::{Project, RanProgram, copy_folder};
 
-/// A codec of random weights is imported, since no stage makes one; all else is drawn by stages.
+/// A random codec is imported, since no stage makes one; stages make everything else.
 const MANIFEST: &str = r#"
 [pipeline]
 name = "models"
@@ -66,23 +66,23 @@ model = "xtts"
 export = "out/xtts"
 "#;
 
-/// Puts the files of openaudio-s1-mini into a folder, of a model of that kind.
+/// Puts the files of openaudio-s1-mini into a folder, for a model of that kind.
 pub fn write_fish(folder: &Path) {
     copy_folder(&made().join("fish"), folder, &[]);
     copy_folder(&made().join("codec"), folder, &[]);
 }
 
-/// Puts the files of a published model of MMS into a folder, which has no discriminator.
+/// Puts the files of a published MMS model into a folder, which has no discriminator.
 pub fn write_vits(folder: &Path) {
     copy_folder(&made().join("vits"), folder, &[]);
 }
 
-/// Puts the published files of XTTS v2 into a folder, but for the voices that come with it.
+/// Puts the published files of XTTS v2 into a folder, except the voices that come with it.
 pub fn write_xtts(folder: &Path) {
     copy_folder(&made().join("xtts"), folder, &[]);
 }
 
-/// The folder of all models, which are made once a test program.
+/// The folder of all models, which are made once per test program.
 fn made() -> &'static Path {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
     MADE.get_or_init(|| {
@@ -92,14 +92,14 @@ fn made() -> &'static Path {
         let ran = RanProgram::of_folder(project.path());
         assert_eq!(ran.code, Some(0), "{} {:?}", ran.errors, ran.all("stage-failed"));
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("models");
-        // What an earlier test program has left there.
+        // Remains of an earlier test program.
         let _ = std::fs::remove_dir_all(&folder);
         copy_folder(&project.file("out"), &folder, &[]);
         folder
     })
 }
 
-/// At the rate of the published codec and with as many samples to a frame.
+/// At the rate of the published codec and with the same number of samples per frame.
 fn codec() -> Config {
     let module = Transformer {
         n_layer: 1,

@@ -1,4 +1,4 @@
-//! The notebook for Kaggle, cell by cell, on a machine that forgets everything between sessions.
+//! The notebook for Kaggle, cell by cell, on a machine that keeps nothing between sessions.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -12,14 +12,14 @@ use crate::templates::assert_sounds;
 use crate::{models, recordings};
 
 const RECIPE: &str = "pipelines/kaggle-vits/pipeline.toml";
-/// Where the data set with the sources is attached.
+/// The place of the attached data set with the sources.
 const SOURCES: &str = "kaggle/input/throstle";
 const STEPS: u64 = 12;
 /// Sessions get longer, so that one of them is long enough on any machine.
 const MOST_SESSIONS: u32 = 5;
 
-/// The cells that are run, which all but the first of code are: that one installs torch and builds
-/// the programs, for a quarter of an hour and from the network.
+/// The cells to run, which are all except the first one with code: it installs torch and builds the
+/// programs, for a quarter of an hour and from the network.
 fn cells() -> Vec<String> {
     let notebook: Value =
         serde_json::from_str(&document("pipelines/kaggle-vits/run.ipynb")).unwrap();
@@ -48,7 +48,7 @@ fn try_cell(root: &Path, cell: &str) -> Output {
     Command::new("bash").args(["-c", &script]).output().unwrap()
 }
 
-/// What the cells do in the session of this number, which has four times the time of the one before.
+/// Runs the cells in the session of this number, which has four times the time of the previous one.
 fn session(root: &Project, number: u32) {
     let recipe = document(RECIPE)
         .replace("stop_after = \"11h30m\"", &format!("stop_after = \"{}s\"", 1 << (2 * number)));
@@ -72,14 +72,14 @@ fn session(root: &Project, number: u32) {
     cells().iter().for_each(|cell| run_cell(root.path(), cell));
 }
 
-/// Kaggle keeps what lies in `working`, and nothing else.
+/// Kaggle only keeps the folder `working`.
 fn forget(root: &Project, number: u32) {
     let input = root.file(&format!("kaggle/input/session-{number}"));
     std::fs::rename(root.file("kaggle/working"), input).unwrap();
     std::fs::remove_dir_all(root.file("tmp")).unwrap();
 }
 
-/// How the runs of all sessions ended, the first one first.
+/// The statuses of the runs of all sessions, the first one first.
 fn statuses(root: &Project) -> Vec<String> {
     let history = root.printed(&["history", "-m", "tmp/project", "--json"]);
     let of = |line: &str| {
@@ -115,20 +115,20 @@ fn sessions_on_machines_that_forget_are_one_training() {
     assert_eq!(steps, (1..=STEPS).collect::<Vec<_>>());
 }
 
-/// The steps of the training that the last run's log tells of, in order.
+/// The training steps in the last run's log, in order.
 fn told_steps(root: &Project, run: usize) -> Vec<u64> {
     let log = root.printed(&["history", &run.to_string(), "-m", "tmp/project", "--json"]);
     let events = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let of_training = |event: &Value| event["event"] == "metrics" && event["stage"] == "trained";
     let mut steps: Vec<u64> =
         events.filter(of_training).filter_map(|event| event["step"].as_u64()).collect();
-    // A step may be told of twice in a row: its losses, and those of held-out clips after it.
+    // A step may be reported twice in a row: its losses, and those of held-out clips after it.
     steps.dedup();
     steps.retain(|step| *step > 0);
     steps
 }
 
-/// Prints its arguments, and ends with the given status.
+/// Prints its arguments, and exits with the given status.
 const STUB: &str = "#!/bin/sh\necho \"$1\" >> \"$(dirname \"$0\")/asked\"\n\
                     read -r code < \"$(dirname \"$0\")/$1.code\" && exit \"$code\"\nexit 0\n";
 

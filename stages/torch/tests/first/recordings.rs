@@ -1,4 +1,4 @@
-//! A few recordings of the demo, laid out as the recipes want them.
+//! A few recordings of the demo, in the layout of the recipes.
 
 use throstle_tests::Project;
 use throstle_tests::guide::root;
@@ -15,7 +15,7 @@ pub fn write_folders(project: &Project, folder: &str) {
     }
 }
 
-/// `data` with a table in which every clip says this.
+/// `data` with a table in which every clip has this text.
 pub fn write_table(project: &Project, folder: &str, text: &str) {
     let line = |clip: &str| format!("wavs/{clip}.wav|{text}|{}\n", &clip[..clip.len() - 3]);
     for clip in CLIPS {
@@ -25,7 +25,7 @@ pub fn write_table(project: &Project, folder: &str, text: &str) {
     project.write(&format!("{folder}/data/metadata.csv"), table);
 }
 
-/// `data/train` and `data/valid`, each with a table in which every clip says this.
+/// `data/train` and `data/valid`, each with a table in which every clip has this text.
 pub fn write_tables(project: &Project, folder: &str, text: &str) {
     for (side, clips) in [("train", &CLIPS[..4]), ("valid", &CLIPS[4..])] {
         let side = format!("{folder}/data/{side}");

@@ -1,14 +1,14 @@
-//! Each template from `init` to a sentence that somebody can listen to.
+//! Each template from `init` to an audible sentence.
 
 use throstle_tests::browser::Browser;
 use throstle_tests::{Project, RanProgram};
 
 use crate::{models, recordings};
 
-/// What the recipes for GPUs are given on a machine without one.
+/// Settings for GPU recipes on a machine without one.
 const ON_THE_CPU: [&str; 2] = ["params.device=cpu", "params.precision=f32"];
 
-/// A template in the folder `voice` of a project, and what is set beside its manifest.
+/// A template in the folder `voice` of a project, and the settings beside its manifest.
 struct Journey {
     project: Project,
     manifest: &'static str,
@@ -39,7 +39,7 @@ impl Journey {
         RanProgram::of(self.project.output(&self.arguments(&["run", "--json"])))
     }
 
-    /// What a user does, in order; `samples` is the folder of the sentences in `out`.
+    /// The commands of a user, in order; `samples` is the folder of the sentences in `out`.
     fn travel(&self, samples: &str) -> Vec<String> {
         self.project.printed(&self.arguments(&["check"]));
         let plan = self.project.printed(&self.arguments(&["plan"]));
@@ -55,7 +55,7 @@ impl Journey {
         names
     }
 
-    /// The page complains of nothing, plays something, and shows all of these.
+    /// The page has no errors, plays something, and shows all of these.
     fn assert_report_shows(&self, parts: &[&str]) {
         self.project.printed(&self.arguments(&["report"]));
         let mut browser = Browser::open(&self.project.file("voice/report.html"));
@@ -67,7 +67,7 @@ impl Journey {
     }
 }
 
-/// A wav of a tenth of a second at least in which something is heard.
+/// An audible WAV file of at least a tenth of a second.
 pub fn assert_sounds(wav: &[u8], name: &str) {
     let wave = stage_torch::wave::read(wav).unwrap();
     let loudest = wave.samples.iter().fold(0f32, |loudest, sample| loudest.max(sample.abs()));
@@ -100,7 +100,7 @@ fn the_demo_of_the_other_kind_speaks() {
 
 #[test]
 fn fish_speech_speaks_finnish() {
-    // The preflight would find, rightly, that the base knows nothing.
+    // The preflight would correctly find that the base is untrained.
     let set = [
         "finnish.epochs=1",
         "finnish.patience=0",

@@ -63,7 +63,7 @@ codec = "codec"
 export = "out/decoded/{id}.wav"
 "#;
 
-/// Of that codec: four samples of the encoder and four of its steps.
+/// For that codec: four samples per encoder step, and four steps per frame.
 const HOP: f64 = 16.0;
 const RATE: u32 = 44_100;
 

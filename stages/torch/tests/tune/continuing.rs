@@ -1,4 +1,4 @@
-//! What becomes of a finished model when clips are added: `on_change`, and other devices.
+//! The use of a finished model when clips are added: `on_change`, and other devices.
 
 use crate::project::{MANIFEST, add_clip, outputs, with};
 
@@ -20,7 +20,7 @@ on_change = "continue"
 export = { model = "out" }
 "#;
 
-/// One step at the learning rate nought: what comes out is what training began with.
+/// One step with learning rate zero: the result is the start of training.
 const STILL: (&str, &str) =
     ("steps = 8\nwarm_up = 0\nlearning_rate = 1e-2", "steps = 1\nwarm_up = 0\nlearning_rate = 0.0");
 

@@ -1,5 +1,5 @@
-//! Training of both families of models with the real programs: stopped and killed at any moment, gone on
-//! with on other data, on several devices, refused where it would be in vain; and speaking.
+//! Training of the model families with the real programs: stopped and killed at any moment,
+//! continued on other data, on several devices, refused if it would fail; and synthesis.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 mod codec;

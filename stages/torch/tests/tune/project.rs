@@ -1,5 +1,4 @@
-//! A few clips with their tokens and models of random weights, and the trainings to be tried on
-//! them.
+//! A few clips with their tokens and random models, and the trainings to test on them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,7 @@ use throstle_tests::{Project, RanProgram, copy_folder};
 
 pub const MANIFEST: &str = "pipeline.toml";
 
-/// What all trainings begin with.
+/// The common start of all trainings.
 pub const HEAD: &str = r#"
 [pipeline]
 name = "tune"
@@ -56,12 +55,12 @@ channels = 16
 const CLIPS: usize = 9;
 const RATE: u32 = 16_000;
 
-/// The stages above all trainings, done, with these stages below them that are not.
+/// The finished upstream stages of all trainings, with these downstream stages to run.
 pub fn with(stages: &str) -> Project {
     static DONE: OnceLock<PathBuf> = OnceLock::new();
     let done = DONE.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tune");
-        // What an earlier test program has left there.
+        // Remains of an earlier test program.
         let _ = std::fs::remove_dir_all(&folder);
         let project = Project::new(HEAD);
         let numbers = 0..CLIPS;
@@ -95,18 +94,18 @@ fn write_wav(project: &Project, number: usize) {
     project.write(&format!("data/wavs/clip_{number}.wav"), wav);
 }
 
-/// Puts one more clip into the corpus, which leaves the codec as it is.
+/// Adds one clip to the corpus, without changing the codec.
 pub fn add_clip(project: &Project, number: usize) {
     write_wav(project, number);
     project.edit("data/metadata.csv", |text| format!("{text}{}", row(number)));
 }
 
-/// All that a training leaves: its weights and its log, as exported.
+/// The outputs of a training: its weights and its log, as exported.
 pub fn outputs(project: &Project) -> BTreeMap<String, Vec<u8>> {
     project.files("out")
 }
 
-/// A figure that a stage told of, by step; `name` as in the log.
+/// A figure of a stage by step; `name` as in the log.
 pub fn figures(ran: &RanProgram, stage: &str, name: &str) -> Vec<(u64, f64)> {
     let told = ran.all("metrics").into_iter().filter(|event| event["stage"] == stage);
     let figure = |event: &Value| Some((event["step"].as_u64()?, event["values"][name].as_f64()?));

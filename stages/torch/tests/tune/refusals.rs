@@ -1,4 +1,4 @@
-//! Trainings that would be in vain end before they begin, and say why.
+//! Trainings that would fail end before they begin, with a reason.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ format = "safetensors"
 export = "out/base"
 "#;
 
-/// An import of files that were changed, and adapters on what it gives.
+/// An import of changed files, and adapters on its result.
 fn adapters_on(name: &str) -> String {
     format!(
         r#"
@@ -77,7 +77,7 @@ fn project(copies: &[&str]) -> Project {
     project
 }
 
-/// Why each stage failed, and what to do.
+/// The error of each stage, with its advice.
 fn failures(ran: &RanProgram) -> BTreeMap<&str, (&str, &str)> {
     let failures = ran.all("stage-failed").into_iter().map(|event| {
         let text = |name: &str| event[name].as_str().unwrap_or_default();
@@ -130,6 +130,6 @@ fn each_training_in_vain_is_refused_for_its_own_reason() {
         assert!(advised.contains(help), "{stage}: {advised}");
     }
     assert_eq!((ran.code, failures.len()), (Some(1), expected.len()), "{failures:?}");
-    // Nothing of what was refused has left a state to go on from.
+    // Refused trainings have left no state to resume from.
     assert_eq!(ran.all("checkpoint-kept").len(), 0);
 }

@@ -1,4 +1,4 @@
-//! A training that was interrupted leaves the bytes of one that never was.
+//! An interrupted training leaves the same bytes as one that was not.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -14,10 +14,10 @@ use throstle_tests::{Lab, Project, RanProgram, Running, send};
 use crate::project::{figures, outputs, with};
 
 const STEPS: u64 = 60;
-/// Of two nets, whose steps take longer.
+/// For two networks, with slower steps.
 const FEWER_STEPS: u64 = 30;
 
-/// Dropout, accumulation and held-out clips take part, so that each of them would show.
+/// With dropout, accumulation and held-out clips, so that an error in any of them would show.
 const ADAPTED: &str = r#"
 [stage.trained]
 use = "fish.lora"
@@ -38,7 +38,7 @@ max_length = 80
 export = { model = "out/model", log = "out/log" }
 "#;
 
-/// Two nets with an optimiser each, and samples of held-out clips.
+/// Two networks with an optimiser each, and samples of held-out clips.
 const SPOKEN: &str = r#"
 [stage.trained]
 use = "vits.finetune"
@@ -59,11 +59,11 @@ validation_fraction = 0.2
 save_every = 5
 "#;
 
-/// What a training that was never interrupted has left, and the loss of each of its steps.
+/// The outputs of an uninterrupted training, and the loss of each of its steps.
 struct Straight {
     outputs: BTreeMap<String, Vec<u8>>,
     losses: Vec<(u64, f64)>,
-    /// The last checkpoint: weights, optimisers, scaler, place in the data.
+    /// The last checkpoint: weights, optimisers, scaler, position in the data.
     saved: Fields,
 }
 
@@ -104,7 +104,7 @@ fn start(project: &Project) -> Running {
     Running::start(project.throstle(&["run", ".", "--json"]))
 }
 
-/// A figure that is told, and the checkpoints after it that a run is let have.
+/// A reported figure, and the number of checkpoints after which a run is ended.
 type Moment = (&'static str, usize);
 
 /// Before the first step, before the first checkpoint, and between checkpoints.
@@ -115,8 +115,7 @@ fn read_to(running: &mut Running, (figure, checkpoints): Moment) {
     (0..checkpoints).for_each(|_| drop(running.read_to("checkpoint-kept")));
 }
 
-/// Every step that was told of learnt from what it would have learnt from, whichever run it was
-/// in; those of a killed run may come twice.
+/// Every reported step has the expected loss, in any run; those of a killed run may occur twice.
 fn assert_same_order(runs: &[RanProgram], straight: &Straight) {
     let all: Vec<(u64, f64)> =
         runs.iter().flat_map(|ran| figures(ran, "trained", "loss")).collect();
@@ -210,7 +209,8 @@ fn a_training_that_has_little_time_goes_on_until_it_is_done() {
         let limit = format!("{seconds}s");
         let arguments = ["run", ".", "--json", "--stop-after", &limit];
         runs.push(RanProgram::of(project.output(&arguments)));
-        // As long as it has no time for a step, quickly more; then little, so that it pauses again.
+        // As long as it has no time for a step, it quickly gets more; then little, so that it
+        // pauses again.
         let told = runs.iter().any(|ran| !figures(ran, "trained", "loss").is_empty());
         seconds += if told { 0.05 } else { 0.2 * seconds };
     }
@@ -222,9 +222,9 @@ fn a_training_that_has_little_time_goes_on_until_it_is_done() {
     assert!(outputs(&project) == straight.outputs);
 }
 
-/// Runs that get a little time each, until one of them has made a step before the engine's own
-/// deadline stopped it; the next one gets little more time than that took. From its first step on
-/// the worker sleeps until the deadline is over, so that no run is done before.
+/// Runs with a little time each, until one of them has made a step before the engine's own deadline
+/// stopped it; the next one gets slightly more time than that took. From its first step on the
+/// worker sleeps until the deadline has passed, so that no run finishes earlier.
 fn stopped_by_its_deadline(project: &Project, seconds: &mut f64) -> RanProgram {
     loop {
         let begin = Instant::now();
@@ -236,7 +236,7 @@ fn stopped_by_its_deadline(project: &Project, seconds: &mut f64) -> RanProgram {
         if let (Some(worker), Some(_)) = (worker, step) {
             *seconds = 1.25 * begin.elapsed().as_secs_f64();
             let process = Pid::from_raw(worker["process"].as_i64().unwrap() as i32);
-            // One that has made its last step may be gone.
+            // A worker after its last step may have exited.
             let _ = kill(process, Signal::SIGSTOP);
             running.find(|event| event["event"] == "stopping");
             let _ = kill(process, Signal::SIGCONT);

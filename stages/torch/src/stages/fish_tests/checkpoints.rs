@@ -1,4 +1,4 @@
-//! The states that a training keeps, and what speaks with them.
+//! The checkpoints that a training keeps, and synthesis with them.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use stage_formats::checkpoint::{HELD_OUT, STEP, WEIGHTS};
 use super::{Ports, artifact_of, base, clips, codec, gather, gathered, quick, spoken, whole};
 use crate::testing::Bench;
 
-/// Trains for eight steps, with a validation after every second one, and keeps some states.
+/// Trains for eight steps, with a validation after every second one, and keeps some checkpoints.
 fn tuned(
     kind: &'static Kind,
     keep: i64,
@@ -48,13 +48,13 @@ fn stored(item: NewItem, bench: &mut Bench) -> (String, Item) {
     (item.id.clone(), Item::new(item.id, fields))
 }
 
-/// A sentence with the checkpoint that shall speak it.
+/// A sentence with the checkpoint to synthesise it.
 fn pair(text: &str, checkpoint: &Item) -> Item {
     let weights = checkpoint.fields.get(WEIGHTS).unwrap().clone();
     Item::new("", [("text", Value::text(text)), (WEIGHTS, weights)].into_iter().collect())
 }
 
-/// The model or the adapters that an item of checkpoints is.
+/// The model or the adapters in an item of checkpoints.
 fn model_of(checkpoint: &Item) -> Fields {
     let mut fields = checkpoint.fields.clone();
     for name in [STEP, HELD_OUT, WEIGHTS] {
@@ -87,7 +87,7 @@ fn a_checkpoint_of_a_whole_model_speaks_as_that_model_does() {
     let (base, codec) = (base(&mut bench), codec(3, 24, &mut bench));
     let (_, kept) = tuned(&fish::FINETUNE, 3, &base, &mut bench);
     let items: Vec<Item> = kept.values().map(|checkpoint| pair("Yksi.", checkpoint)).collect();
-    // In turn, so that each sentence needs another model than the one before.
+    // Alternating, so that each sentence needs another model than the one before.
     let twice: Vec<Item> = [&items[..], &items[..]].concat();
     let said = spoken(&[("codec", &codec)], &twice, &mut bench).unwrap();
     assert_eq!(said[..items.len()], said[items.len()..]);

@@ -1,4 +1,4 @@
-//! What the parameters of a training do.
+//! The effects of the parameters of a training.
 
 use super::*;
 use crate::stored;
@@ -16,7 +16,7 @@ fn log(ports: &Ports, bench: &mut Bench) -> serde_json::Value {
     serde_json::from_slice(&Context::read(bench, blob).unwrap()).unwrap()
 }
 
-/// The loss of the first step, before anything was learnt.
+/// The loss of the first step, before any update.
 fn first_loss(kind: &'static Kind, more: Written) -> f64 {
     let (ports, mut bench) = tuned(kind, more);
     let log = log(&ports, &mut bench);
@@ -43,7 +43,7 @@ fn two_devices_learn_what_one_learns_in_as_many_batches() {
         [("accumulation", whole(4)), ("devices", ParameterValue::List(devices))]
     };
     for kind in KINDS {
-        // Masks of dropout belong to the batch, whichever device it is on.
+        // Dropout masks belong to the batch, on any device.
         let (one, mut one_bench) = tuned(kind, &devices(1));
         let (two, mut two_bench) = tuned(kind, &devices(2));
         let (one, two) = (learnt(one), learnt(two));
@@ -73,7 +73,7 @@ fn epochs_are_as_many_steps_as_it_takes_to_see_each_clip_so_often() {
     let (ports, mut bench) = tuned(&fish::FINETUNE, &written);
     let log = log(&ports, &mut bench);
     let (steps, passes) = (log["steps"].as_u64().unwrap(), log["passes"].as_f64().unwrap());
-    // A step fewer would not have been enough.
+    // One step less would not have been enough.
     let a_step = passes / steps as f64;
     assert!(passes >= 3.0 && passes - a_step < 3.0, "{steps} steps, {passes} passes");
 }

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn a_model_is_made_for_a_codec_without_a_look_at_its_weights() {
     let mut bench = Bench::default();
-    // The published codec, of which only the configuration is there.
+    // The published codec, with only its configuration.
     let config = bench.keep(artifact::CONFIG_KIND, b"{}");
     let gone = Blob { digest: Digest::of(b"gone"), size: 1 << 30, kind: "tensor".into() };
     let codec: Fields = [

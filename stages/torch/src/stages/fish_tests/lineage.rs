@@ -1,4 +1,4 @@
-//! Where models and adapters come from, as it travels with them.
+//! The lineage of models and adapters.
 
 use super::*;
 use crate::lineage::digest;

@@ -54,7 +54,7 @@ fn clips(bench: &mut Bench, codebooks: usize) -> PortInput {
     PortInput::Dataset { stage: "clips".into(), items, rejects: Vec::new() }
 }
 
-/// Four steps of two rows each, with little around them.
+/// Four steps of two rows each, with short phases around them.
 fn quick() -> Vec<(&'static str, ParameterValue)> {
     vec![
         ("steps", whole(4)),
@@ -114,7 +114,7 @@ fn spoken(
     Ok(said(artifacts, items, bench)?.into_iter().map(Result::unwrap).collect())
 }
 
-/// What comes of sentences in one batch.
+/// The results of sentences in one batch.
 fn said(
     artifacts: &[(&str, &Fields)],
     items: &[Item],
@@ -136,7 +136,7 @@ const KINDS: [&Kind; 2] = [&fish::FINETUNE, &fish::LORA];
 
 const QUIET: (&str, ParameterValue) = ("preflight", ParameterValue::Flag(false));
 
-/// What was trained, of either kind.
+/// The trained result, of either kind.
 fn learnt(mut ports: Ports) -> Fields {
     ports.remove("model").or_else(|| ports.remove("adapters")).unwrap()
 }

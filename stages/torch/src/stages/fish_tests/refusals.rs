@@ -1,4 +1,4 @@
-//! What is refused before hours are spent on it.
+//! Refusals before hours are spent.
 
 use super::*;
 
@@ -74,7 +74,7 @@ fn a_pattern_that_names_no_module_and_no_length_of_training_are_refused() {
     assert_eq!(message, "both `steps` and `epochs` are given");
 }
 
-/// A base with one tensor so large that gradients are beyond fp16 at every loss scale.
+/// A base with one tensor so large that gradients overflow fp16 at every loss scale.
 fn overflowing(bench: &mut Bench) -> Fields {
     let mut base = base(bench);
     let name = artifact::tensor_field("output.weight");

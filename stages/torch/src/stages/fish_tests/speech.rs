@@ -1,4 +1,4 @@
-//! Sentences that are spoken.
+//! Synthesised sentences.
 
 use super::*;
 

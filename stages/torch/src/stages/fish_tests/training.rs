@@ -1,4 +1,4 @@
-//! Trainings that are stopped, looked at before, and gone on with.
+//! Trainings that are stopped, checked before the start, and resumed.
 
 use super::*;
 use crate::lineage::digest;
@@ -53,7 +53,7 @@ fn a_preflight_changes_nothing_in_what_comes_out() {
     }
 }
 
-/// One step at the learning rate nought: what comes out is what training began with.
+/// One step with learning rate zero: the result is the start of training.
 fn still() -> Vec<(&'static str, ParameterValue)> {
     let still = ("learning_rate", ParameterValue::Number(0.0));
     vec![

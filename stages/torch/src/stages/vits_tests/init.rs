@@ -1,4 +1,4 @@
-//! A model from nothing.
+//! A model with random weights.
 
 use stage_families::artifact;
 

@@ -13,7 +13,7 @@ use stage_families::vits::kinds as vits;
 use super::trial::{Written, gather, open, parameters, text, whole};
 use crate::testing::Bench;
 
-/// Half a second is 31 frames; every figure is as small as it may be.
+/// Half a second is 31 frames; every size is as small as possible.
 const TINY: [(&str, i64); 3] = [("hidden", 4), ("layers", 1), ("channels", 16)];
 
 pub fn model(more: Written, bench: &mut Bench) -> Fields {
@@ -45,7 +45,7 @@ pub fn sentence(text: &str) -> Item {
     Item::new("", [("text", Value::text(text))].into_iter().collect())
 }
 
-/// What a stage made of items, blobs kept.
+/// The outputs of a stage for items, with stored blobs.
 fn kept(results: Vec<Result<Output, Reject>>, bench: &mut Bench) -> Vec<Result<Fields, Reject>> {
     results.into_iter().map(|result| result.map(|output| bench.keep_all(output))).collect()
 }

@@ -1,4 +1,4 @@
-//! Spectrograms by a stage of their own.
+//! Spectrograms by a separate stage.
 
 use super::*;
 use crate::testing::wave_item;
@@ -6,7 +6,7 @@ use crate::vits::artifact::Model;
 use crate::vits::{Analysis, Clips, Form, Vits, cached};
 
 fn samples(count: usize) -> Vec<f32> {
-    // Of 16 bits, as they come out of a file.
+    // In 16 bits, as read from a file.
     (0..count).map(|at| ((at * at) % 2001) as f32 / 2048.0 - 0.5).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Which clips are trained on, and what is said of the others.
+//! The selection of training clips, and the reports on the others.
 
 use super::*;
 use crate::vits::{Analysis, cached};

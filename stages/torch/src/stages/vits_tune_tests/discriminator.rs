@@ -1,4 +1,4 @@
-//! Where the discriminator comes from.
+//! The origin of the discriminator.
 
 use super::*;
 

@@ -23,7 +23,7 @@ const RATE: u32 = 16_000;
 
 const TEXTS: [&str; 6] = ["sana", "toinen sana", "kolmas", "on aika", "hei", "viides sana"];
 
-/// Half a second of two tones, a little more for each clip.
+/// Half a second of two tones, slightly longer for each clip.
 fn wave(number: usize) -> Vec<f32> {
     let pitch = 0.05 + 0.01 * number as f32;
     let sample = |at: usize| {
@@ -47,7 +47,7 @@ fn dataset(items: Vec<Item>) -> PortInput {
     PortInput::Dataset { stage: "clips".into(), items, rejects: Vec::new() }
 }
 
-/// Four steps of two clips each, of which a tenth of a second is made.
+/// Four steps of two clips each, with segments of a tenth of a second.
 fn quick() -> Vec<(&'static str, ParameterValue)> {
     vec![
         ("steps", whole(4)),
@@ -84,7 +84,7 @@ fn tune_on(
     gather(&FINETUNE, &written, ports, bench)
 }
 
-/// A step that moves nothing, so that the result shows what training began with.
+/// A step that changes nothing, so that the result is the start of training.
 fn still() -> [(&'static str, ParameterValue); 5] {
     [
         ("steps", whole(1)),

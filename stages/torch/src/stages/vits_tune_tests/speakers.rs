@@ -1,10 +1,10 @@
-//! Who speaks: names and numbers, and who joins a model.
+//! Speakers: names and numbers, and joining a model.
 
 use super::super::vits_tests::{sentence, speak};
 use super::*;
 use crate::vits::artifact::Model;
 
-/// The clips, spoken by these in turn.
+/// The clips, spoken by these speakers in turn.
 fn spoken_by(names: &[&str], bench: &mut Bench) -> Vec<Item> {
     let mut items = clips(bench);
     for (item, name) in items.iter_mut().zip(names.iter().cycle()) {

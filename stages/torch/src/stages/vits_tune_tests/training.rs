@@ -1,4 +1,4 @@
-//! Trainings that are stopped, looked at before, and gone on with.
+//! Trainings that are stopped, checked before the start, and resumed.
 
 use stage_core::Output;
 
@@ -12,7 +12,8 @@ fn training_that_is_stopped_at_any_look_ends_with_the_same_outputs() {
     let base = model(&[], &mut bench);
     let short = [("steps", whole(3)), ("save_every", whole(1))];
     let straight = tune(&short, &base, &mut bench).unwrap();
-    // Before each step and each of the two batches of its first turn; the last look is not enough.
+    // Before each step and each of the two batches of its first phase; the last question is not
+    // enough.
     for looks in (0..3 * 3).step_by(2) {
         bench.checkpoints.clear();
         bench.stop_after = Some(looks);
@@ -143,7 +144,8 @@ fn the_log_shows_and_plays_held_out_clips_before_and_after() {
 fn the_rate_falls_after_each_pass_over_the_clips() {
     let mut bench = Bench::default();
     let base = model(&[], &mut bench);
-    // Six clips, two a step, none held out: three steps a pass. The first step has the full rate.
+    // Six clips, two per step, none held out: three steps per pass. The first step has the full
+    // rate.
     let written = [
         ("steps", whole(7)),
         ("validation_fraction", ParameterValue::Number(0.0)),

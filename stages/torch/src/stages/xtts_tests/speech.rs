@@ -6,7 +6,7 @@ use stage_formats::checkpoint;
 use super::*;
 use crate::wave;
 
-/// A model and a voice of it.
+/// A model and one of its voices.
 fn speaker(bench: &mut Bench) -> (Fields, Fields) {
     let model = model(&[], bench);
     let voice = voice_of(&[], &model, &[(RATE, noise(1.0, 1))], bench).unwrap();
@@ -68,7 +68,7 @@ fn speech_is_as_long_as_its_codes_and_its_speed_say() {
 fn a_long_text_is_spoken_in_pieces_one_behind_the_other() {
     let mut bench = Bench::default();
     let speaker = speaker(&mut bench);
-    // Each sentence fits into the 200 tokens of the model, and no two of them do.
+    // Each sentence fits into the 200 tokens of the model, and no two of them together.
     let words = ["lorem"; 22].join(" ");
     let long = format!("{words}. {words}! {words}.");
     let spoken = speak(&[], &speaker, &[sentence(&long, "en")], &mut bench).unwrap();

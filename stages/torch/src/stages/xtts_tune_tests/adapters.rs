@@ -1,4 +1,4 @@
-//! Adapters beside the GPT, and what becomes of them.
+//! Adapters for the GPT, and their merging.
 
 use super::*;
 use crate::stored;
@@ -73,7 +73,7 @@ fn adapters_fit_their_own_base_alone() {
     assert!(error.starts_with("the adapters were trained on the model "), "{error}");
     let error = merge(&base, &base, &mut bench).unwrap_err();
     assert_eq!(error.help(), Some("give `adapters` a `xtts.lora` stage"));
-    // And they go on from where they were.
+    // And they continue from there.
     let weights = stored::weights(&adapters, &mut bench).unwrap();
     assert!(weights.iter().any(|(_, tensor)| tensor.abs().max().double_value(&[]) > 0.0));
 }

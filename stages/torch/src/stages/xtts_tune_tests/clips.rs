@@ -1,4 +1,4 @@
-//! Which clips are trained on, and why others are set aside.
+//! The selection of training clips, and the reasons why others are quarantined.
 
 use super::*;
 use crate::train::notes::Notes;

@@ -33,7 +33,7 @@ fn model(bench: &mut Bench) -> Fields {
     gather(&INIT, &written, Vec::new(), bench).unwrap().remove("model").unwrap()
 }
 
-/// A little more than half a second, longer for each clip.
+/// Slightly more than half a second, longer for each clip.
 fn samples(number: usize) -> usize {
     11_500 + 1_300 * number
 }
@@ -101,7 +101,7 @@ fn contents(fields: &Fields) -> BTreeMap<String, Digest> {
     artifact::tensors(fields).map(|(name, blob)| (name.to_owned(), blob.digest)).collect()
 }
 
-/// The tensors of one model that are others in another one.
+/// The tensors that differ between two models.
 fn moved(one: &Fields, other: &Fields) -> Vec<String> {
     let other = contents(other);
     let moved = contents(one).into_iter().filter(|(name, digest)| other[name] != *digest);

@@ -1,4 +1,4 @@
-//! Trainings that are stopped, shared, begun in part, and looked at before.
+//! Trainings that are stopped, distributed, partial at first, and checked before the start.
 
 use stage_core::Output;
 use stage_core::PortOutput;
@@ -37,7 +37,7 @@ fn ten_stops_in_a_row_change_nothing() {
     bench.checkpoints.clear();
     let mut stops = 0;
     let resumed = loop {
-        // Each run gets through one step.
+        // Each run makes one step.
         bench.stop_after = Some(4);
         match tune(&ten, &base, &mut bench) {
             Err(StageError::Stopped) => stops += 1,

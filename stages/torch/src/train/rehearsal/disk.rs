@@ -1,4 +1,4 @@
-//! A host for rehearsals: tensors in files of a folder, and a stop after a chosen step.
+//! A host for rehearsals: tensors are in files of a folder, and it stops after a chosen step.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::{not_kept, not_resumed};
 use crate::stored;
 use crate::train::{Checkpoint, Host};
 
-/// What becomes of a tensor that is kept.
+/// The treatment of a stored tensor.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Keeps {
     File,
@@ -23,14 +23,14 @@ pub enum Keeps {
 /// Keeps tensors in files of a folder, named by their content.
 pub struct Disk {
     pub folder: Utf8PathBuf,
-    /// Of all that is kept from now on.
+    /// For all tensors from now on.
     pub keeps: Keeps,
     files: BTreeSet<Digest>,
     last: Option<Checkpoint<Digest>>,
-    /// The step after which it says stop.
+    /// The step after which it requests a stop.
     pub stop_after: Option<u64>,
     step: u64,
-    /// Of the last step that was told.
+    /// The loss of the last reported step.
     pub loss: f64,
 }
 

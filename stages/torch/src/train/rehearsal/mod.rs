@@ -1,9 +1,9 @@
-//! The first step of a training, saved and read back, and the second one after it: what a stop
-//! and a resume would do. Afterwards the model is as it was.
+//! A rehearsal: the first step of a training, saved and restored, and the second one after it, as
+//! after a stop and a resume. Afterwards the model is as before.
 //!
-//! What is kept goes to files, tensor by tensor, as a checkpoint does, so that a rehearsal needs
-//! no more memory than the training itself; on the disk it needs the room of a checkpoint and
-//! of the weights.
+//! Stored tensors go to files, one by one, as in a checkpoint, so that a rehearsal needs no more
+//! memory than the training itself; on the disk it needs the space of a checkpoint and of the
+//! weights.
 
 mod disk;
 
@@ -22,11 +22,10 @@ use crate::error::TorchError;
 
 const STEPS: u64 = 2;
 
-/// By how much the loss of the second step may differ, in relation to its size, where the device
-/// does not add in the same order each time.
+/// The relative tolerance of the second step's loss on devices that do not sum in a fixed order.
 const SAME_LOSS: f64 = 1e-2;
 
-/// Where the files are, below the folder that the context gives.
+/// The folder of the files, below the one from the context.
 const FOLDER: &str = "rehearsal";
 
 pub fn rehearse<T: Trainee, D: Data<T::Batch>>(
@@ -50,18 +49,18 @@ pub(super) fn rehearse_as<T: Trainee, D: Data<T::Batch>>(
     context: &mut dyn Context,
 ) -> Result<(), StageError> {
     let folder = context.scratch()?.join(FOLDER);
-    // What a rehearsal that broke off has left.
+    // Remains of an interrupted rehearsal.
     RealFs.remove_dir_all(&folder).and_then(|()| RealFs.create_dir(&folder)).map_err(not_kept)?;
     let settings = shortened(settings);
     let mut rehearsal = Rehearsal { is_exact, models, data, clips, settings: &settings };
     let result = rehearsal.play(&folder, context);
     replicas::clear_gradients(rehearsal.models);
-    // What stays is swept with the folder above.
+    // Remaining files are swept with the parent folder.
     let _ = RealFs.remove_dir_all(&folder);
     result
 }
 
-/// Moves from the first step on, and does nothing but steps.
+/// The full rate from the first step on, and nothing but steps.
 fn shortened(settings: &Settings) -> Settings {
     let mut short = settings.clone();
     short.steps = STEPS;
@@ -105,13 +104,13 @@ impl<T: Trainee, D: Data<T::Batch>> Rehearsal<'_, T, D> {
             Ok(()) => return Err(not_resumed("it did not stop when it was told to")),
         }
         go_on(context)?;
-        // Other weights, so that those of the checkpoint have to come back.
+        // Other weights, so that those of the checkpoint have to be restored.
         self.put_back(start, disk)?;
         let saved = disk.saved()?;
         let again = taken_up(self.job(), disk)?;
         check_same(&saved, &again, "is not what it was when it was saved")?;
         go_on(context)?;
-        // Only what is compared needs to be looked at from here on.
+        // Only compared tensors are needed from here on.
         disk.keeps = if self.is_exact { Keeps::Digest } else { Keeps::Nothing };
         self.run(disk)?;
         self.check_finite()?;
@@ -128,8 +127,8 @@ impl<T: Trainee, D: Data<T::Batch>> Rehearsal<'_, T, D> {
 
     fn check_finite(&self) -> Result<(), StageError> {
         for (_, tensor) in self.models[0].parameters() {
-            // Not finite as soon as one of its terms is not; a test of each term would need as much
-            // memory as there are terms.
+            // A sum is not finite if one of its terms is not; testing each term would need as much
+            // memory as the tensor.
             let sum = tensor.f_sum(Kind::Float).and_then(|sum| sum.f_double_value(&[]));
             if !sum.map_err(TorchError::from)?.is_finite() {
                 return Err(not_finite("weights that are no numbers"));
@@ -161,7 +160,7 @@ fn on_gpu<T: Trainee>(model: &T) -> bool {
     model.parameters().iter().any(|(_, tensor)| tensor.device().is_cuda())
 }
 
-/// Between two parts somebody may have asked for a stop.
+/// Checks for a stop request between two parts.
 fn go_on(context: &mut dyn Context) -> Result<(), StageError> {
     match context.stopping() {
         true => Err(StageError::Stopped),
@@ -169,7 +168,7 @@ fn go_on(context: &mut dyn Context) -> Result<(), StageError> {
     }
 }
 
-/// Two states, to the bit.
+/// Compares two states, to the bit.
 fn check_same(
     one: &Checkpoint<Digest>,
     other: &Checkpoint<Digest>,

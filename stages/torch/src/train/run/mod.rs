@@ -1,9 +1,9 @@
 //! The training loop.
 //!
-//! A step takes its rows, counts their labels, and in each of its turns accumulates the gradients
-//! of its micro-batches and updates the weights (`turn`). Validation and checkpoints lie between
-//! steps. A step that is cut short leaves no trace: it is done again from its start, so that a
-//! training that was stopped or killed anywhere ends with the same bits as one that never was.
+//! A step takes its rows, counts their labels, and in each of its phases accumulates the gradients
+//! of its micro-batches and updates the weights (`turn`). Validation and checkpoints are between
+//! steps. An interrupted step leaves no trace: it is repeated from its start, so that a training
+//! that was stopped or killed anywhere ends with the same bits as one that never was.
 
 mod report;
 mod rescue;
@@ -29,43 +29,43 @@ use crate::train::settings::Settings;
 use crate::train::state::{Return, State};
 use crate::train::trainee::Trainee;
 
-/// What a batch is for.
+/// The purpose of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// A step of the training, with the seed of all that is drawn for it.
+    /// A training step, with the seed of all its random numbers.
     Step { seed: u64 },
-    /// Held-out clips: each time the same.
+    /// Held-out clips: the same every time.
     HeldOut,
 }
 
 /// Makes batches of clips.
 pub trait Data<B> {
-    /// The clips of each row lie side by side in one row of the batch.
+    /// The clips of each row share one row of the batch.
     fn batch(&self, rows: &[Row], purpose: Purpose) -> Result<B, TorchError>;
 
-    /// What people know a clip by.
+    /// The name of a clip for people.
     fn name(&self, clip: usize) -> String;
 }
 
-/// A training to be done.
+/// The work of a training.
 pub struct Job<'a, T: Trainee, D> {
-    /// The model, once for each device, all with the same weights.
+    /// The model, once per device, all with the same weights.
     pub replicas: &'a mut [T],
     pub data: &'a D,
     pub clips: &'a [Clip],
-    /// Which clips are held out for validation.
+    /// The held-out clips.
     pub held_out: &'a [bool],
     pub settings: &'a Settings,
 }
 
-/// What came of a training.
+/// The results of a training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trained<K> {
     pub steps: u64,
-    /// Ended by its patience before all steps were done.
+    /// Ended by early stopping before all steps were done.
     pub stopped_early: bool,
     pub skipped: u64,
-    /// Where the training went back to, after too many steps that could not be used.
+    /// The state that the training returned to, after too many unusable steps.
     pub went_back: Option<Return>,
     pub passes: f64,
     /// The best states on held-out clips, best first; empty without any.
@@ -74,15 +74,15 @@ pub struct Trained<K> {
     /// The loss of the last state on held-out clips.
     pub held_out: Option<f64>,
     pub record: Record,
-    /// What was made of held-out clips on the way, by step and name.
+    /// Samples of held-out clips on the way, by step and name.
     pub samples: Vec<Sample<K>>,
 }
 
 /// Trained tensors by the names of the parameters.
 pub type Weights<K> = Vec<(String, K)>;
 
-/// Trains to the end, going on from the last checkpoint where there is one. Asked to stop, it
-/// saves and returns [`StageError::Stopped`].
+/// Trains to the end, from the last checkpoint if there is one. On a request to stop, it saves and
+/// returns [`StageError::Stopped`].
 pub fn train<T: Trainee, D: Data<T::Batch>, H: Host>(
     job: Job<'_, T, D>,
     host: &mut H,
@@ -126,7 +126,7 @@ fn to_the_end<'a, T: Trainee, D: Data<T::Batch>, H: Host>(
     Ok(run)
 }
 
-/// What a training that goes on from the last checkpoint would save if it were stopped at once.
+/// The state that a resumed training would save if it were stopped immediately.
 pub fn taken_up<T: Trainee, D: Data<T::Batch>, H: Host>(
     job: Job<'_, T, D>,
     host: &mut H,
@@ -174,7 +174,7 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
             None => run.optimisers.refine(|name| host.origin(name))?,
         }
         replicas::share_weights(run.job.replicas)?;
-        // Whoever tried the model out before may have left some.
+        // An earlier trial may have left gradients.
         replicas::clear_gradients(run.job.replicas);
         Ok(run)
     }
@@ -183,12 +183,12 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         self.state.ended || self.state.step >= self.job.settings.steps
     }
 
-    /// One step; false when it was given up because training shall stop.
+    /// One step; false if it was given up because training should stop.
     fn step<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<bool, StageError> {
         let settings = self.job.settings;
         let mut cursor = self.state.cursor;
         let mut rows = self.order.take(&mut cursor, settings.rows_of_step());
-        // Rows of like length in one micro-batch waste the least.
+        // Rows of similar length in one micro-batch waste the least.
         rows.sort_by_key(|row| self.order.length(row));
         let rate = self.rate();
         let Some(done) = self.turns(&rows, rate, host)? else { return Ok(false) };
@@ -206,7 +206,7 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         Ok(true)
     }
 
-    /// Tries with smaller micro-batches from here on. A step still learns from as many rows.
+    /// Uses smaller micro-batches from now on. The number of rows per step stays the same.
     fn halve(&mut self) {
         self.state.rows = self.state.rows.div_ceil(2);
         replicas::clear_gradients(self.job.replicas);

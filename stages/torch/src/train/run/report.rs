@@ -1,11 +1,11 @@
-//! What is told about the steps: their losses, and how fast they come.
+//! Reports on steps: their losses, and their speed.
 
 use super::turn::Done;
 use super::{Data, Run};
 use crate::train::host::Host;
 use crate::train::trainee::Trainee;
 
-/// What went through since the last report.
+/// The amount of data since the last report.
 pub(super) struct Pace {
     pub since: f64,
     pub clips: u64,
@@ -59,7 +59,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         host.report(step, &values);
     }
 
-    /// How fast it went since the last report.
+    /// The speed since the last report.
     fn pace(&mut self, now: f64) -> Vec<(String, f64)> {
         let Pace { since, clips, labels, steps } = self.pace;
         self.pace = Pace { since: now, clips: 0, labels: 0, steps: 0 };

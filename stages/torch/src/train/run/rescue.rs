@@ -1,8 +1,8 @@
-//! Steps that could not be used: one is skipped, and many in a row lead back to the best state.
+//! Unusable steps: one is skipped, and many in a row lead back to the best state.
 //!
-//! The best state is part of every checkpoint and follows from the data alone, while the moment
-//! of the last checkpoint is a matter of the clock: so a training that was interrupted goes back
-//! to the same place as one that was not.
+//! The best state is part of every checkpoint and depends on the data alone, while the moment of
+//! the last checkpoint depends on the clock: so an interrupted training returns to the same state
+//! as one that was not.
 
 use stage_core::StageError;
 
@@ -16,11 +16,11 @@ use crate::train::replicas::{self, MicroBatch};
 use crate::train::state::Return;
 use crate::train::trainee::Trainee;
 
-/// How many clips are named in a message.
+/// The number of clips named in a message.
 const NAMED: usize = 5;
 
 impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
-    /// The learning rate of the step, which rises anew after the training went back.
+    /// The learning rate of the step, which warms up again after a return.
     pub(super) fn rate(&self) -> f64 {
         let (schedule, step) = (&self.job.settings.schedule, self.state.step);
         match self.state.went_back {
@@ -29,9 +29,9 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         }
     }
 
-    /// Takes note of whether a step could be used. One bad step is skipped: a single clip may
-    /// do that, and so does a loss scale that has become too large. True when there were too
-    /// many in a row, so that the weights must be taken for lost.
+    /// Notes if a step was usable. One bad step is skipped: a single clip may cause it, and so does
+    /// a loss scale that has become too large. True if there were too many in a row, so that the
+    /// weights are probably lost.
     pub(super) fn is_lost(&mut self, is_good: bool, means: &Means) -> bool {
         let is_overflow = means.total().is_finite() && self.state.scaler.can_shrink();
         self.state.scaler.update(is_good);
@@ -47,9 +47,9 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         self.state.bad >= self.job.settings.bad_steps.max(1)
     }
 
-    /// Goes back to the best state with a new optimiser, once. Data and schedule go on from
-    /// where they are: everything follows from the seed, and the same clips in the same order
-    /// would lead to the same place again.
+    /// Returns to the best state with a new optimiser, once. Data and schedule continue from the
+    /// current step: everything is determined by the seed, and the same clips in the same order
+    /// would lead to the same failure.
     pub(super) fn rescue<H: Host<Kept = K>>(
         &mut self,
         rows: &[Row],
@@ -69,7 +69,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         })?;
         replicas::share_weights(self.job.replicas)?;
         self.state.bad = 0;
-        // The bad steps have halved it again and again, and its growth takes thousands of good ones.
+        // The bad steps have halved it repeatedly, and its growth takes thousands of good ones.
         self.state.scaler = Scaler::new(self.job.settings.precision);
         let after = self.state.step + 1;
         self.state.went_back = Some(Return { after, to: place.step });
@@ -79,8 +79,8 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         Ok(())
     }
 
-    /// A training without a single usable step has learned nothing: its result would be the weights
-    /// that it began with.
+    /// A training without a single usable step has learned nothing: its result would be its initial
+    /// weights.
     pub(super) fn check_learnt(&self) -> Result<(), StageError> {
         if self.state.skipped < self.state.step {
             return Ok(());
@@ -134,7 +134,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         )
     }
 
-    /// Which clips of a step have a loss that is no number, each by itself.
+    /// The clips of a step with a NaN loss, each by itself.
     fn accused(&mut self, rows: &[Row]) -> String {
         let clips: Vec<usize> = rows.iter().flatten().copied().collect();
         let bad: Vec<usize> =
@@ -154,7 +154,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         }
     }
 
-    /// None where the clip cannot be tried.
+    /// None if the clip cannot be tried.
     fn is_finite(&mut self, clip: usize) -> Option<bool> {
         let batch = self.job.data.batch(&[vec![clip]], Purpose::HeldOut).ok()?;
         let micro = [MicroBatch { batch: &batch, seed: 0 }];

@@ -1,4 +1,4 @@
-//! Checkpoints: when they are due, what is in them, and how a training goes on from one.
+//! Checkpoints: their times, their contents, and resuming from one.
 
 use stage_core::StageError;
 use tch::Tensor;
@@ -10,7 +10,7 @@ use crate::train::record::Record;
 use crate::train::samples::Sample;
 use crate::train::trainee::Trainee;
 
-/// What the names of samples begin with.
+/// The prefix of samples.
 const SAMPLE: &str = "sample/";
 
 /// The last save.
@@ -40,8 +40,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         by_steps || by_time
     }
 
-    /// Saves what is needed to go on; nothing where it was just done, or where nothing has
-    /// happened yet.
+    /// Saves the state for resuming; skipped if nothing has happened since the last save.
     pub(super) fn save<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<(), StageError> {
         if self.saved.step == self.state.step {
             return Ok(());
@@ -52,13 +51,13 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         let end = host.seconds();
         self.saved = Saved { step: self.state.step, at: end };
         host.report(self.state.step, &[("save_seconds", end - start)]);
-        // Nor is the time of a save the time of the steps.
+        // The time of a save does not count as time of steps.
         self.pace.since += end - start;
         Ok(())
     }
 
-    /// All that is needed to go on. Frozen tensors are not part of it: they are what the training
-    /// was started with.
+    /// The state for resuming. Frozen tensors are not part of it: the training was started with
+    /// them.
     pub(super) fn checkpoint<H: Host<Kept = K>>(
         &mut self,
         host: &mut H,
@@ -110,7 +109,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
     }
 }
 
-/// None for what is no sample.
+/// None for tensors that are not samples.
 fn sample<K: Clone>((name, kept): &(String, K)) -> Option<Sample<K>> {
     let (step, tag) = name.strip_prefix(SAMPLE)?.split_once('/')?;
     Some(Sample { step: step.parse().ok()?, tag: tag.to_owned(), kept: kept.clone() })

@@ -1,9 +1,9 @@
-//! The turns of a step: each accumulates gradients over all rows and updates its parameters, so
-//! that the next one sees what it has made of them.
+//! The phases of a step: each accumulates gradients over all rows and updates its parameters, so
+//! that the next one uses the result.
 //!
-//! A turn whose losses or gradients are not all finite updates nothing and ends the step; what
-//! the turns before it have learnt stays, since that was good. Once a turn has updated its
-//! parameters the step goes through: half a step is never saved, and a wish to stop waits for it.
+//! A phase with a non-finite loss or gradient updates nothing and ends the step; the updates of
+//! previous phases stay, since they were good. After the first update the step is completed: half a
+//! step is never saved, and a request to stop waits for it.
 
 use stage_core::StageError;
 
@@ -17,18 +17,18 @@ use crate::train::order::Row;
 use crate::train::replicas::{self, MicroBatch};
 use crate::train::trainee::{Trainee, Turn};
 
-/// What came of a step.
+/// The results of a step.
 pub(super) struct Done {
     pub is_good: bool,
-    /// Of the turns that were taken.
+    /// Of the completed phases.
     pub means: Means,
-    /// Of the gradients of each of these turns, before they were clipped.
+    /// Gradient norms of these phases, before clipping.
     pub norms: Vec<f64>,
     pub labels: u64,
 }
 
 impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
-    /// None when training shall stop; then nothing has changed.
+    /// None if training should stop; then nothing has changed.
     pub(super) fn turns<H: Host>(
         &mut self,
         rows: &[Row],
@@ -54,7 +54,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         Ok(Some(done))
     }
 
-    /// Learns from what was accumulated where that is finite; gives the norm of the gradients.
+    /// Updates from the accumulated gradients if they are finite; returns their norm.
     fn update(&mut self, turn: usize, means: &Means, rate: f64) -> Result<f64, StageError> {
         let mut gradients = replicas::gradients(self.job.replicas, turn)?;
         let settings = self.job.settings;
@@ -74,8 +74,8 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         Ok(norm)
     }
 
-    /// The gradients of a step's rows, in micro-batches that fit into memory; none when
-    /// training shall stop.
+    /// The gradients of a step's rows, in micro-batches that fit into memory; None if training
+    /// should stop.
     fn accumulate<H: Host>(
         &mut self,
         turn: usize,

@@ -1,4 +1,4 @@
-//! The loss on held-out clips, and what is decided by it.
+//! The loss on held-out clips, and the decisions based on it.
 
 use stage_core::StageError;
 
@@ -16,14 +16,14 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         self.validates_after(self.state.step)
     }
 
-    /// True when held-out clips are looked at after this step.
+    /// True if there is a validation after this step.
     pub(super) fn validates_after(&self, step: u64) -> bool {
         let settings = self.job.settings;
         let every = settings.validate_every.max(1);
         step.is_multiple_of(every) || step >= settings.steps
     }
 
-    /// The loss on held-out clips; decides about the best states and the end.
+    /// The loss on held-out clips; selects the best states and stops early.
     pub(super) fn validate<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<(), StageError> {
         if self.held_out.is_empty() {
             return Ok(());
@@ -45,8 +45,8 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         if samples::is_due(step, settings, self.state.ended) {
             self.show(host)?;
         }
-        // The state before the first step is no result, and neither is one after skipped steps
-        // only.
+        // The state before the first step is no result, and neither is one after only skipped
+        // steps.
         if self.state.skipped < step && self.state.ranking.admits(settings.keep_best, loss) {
             self.best.push((step, self.keep_weights(host)?));
             let place = Place { step, loss };
@@ -59,13 +59,13 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         let shown: Vec<(&str, f64)> =
             values.iter().map(|(name, value)| (name.as_str(), *value)).collect();
         host.report(step, &shown);
-        // The time of a validation is not the time of the steps.
+        // The time of a validation does not count as time of steps.
         self.pace.since += end - start;
         Ok(())
     }
 
-    /// Makes samples of a few held-out clips. No training ends because they do not fit into the
-    /// memory of the device beside it: then there are fewer.
+    /// Makes samples of a few held-out clips. If they do not fit into memory beside the training,
+    /// there are fewer, and the training continues.
     fn show<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<(), StageError> {
         let _guard = tch::no_grad_guard();
         let (step, places) = (self.state.step, samples::places(self.held_out.len()));

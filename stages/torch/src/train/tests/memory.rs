@@ -5,7 +5,7 @@ use tch::Tensor;
 
 use crate::train::{Checkpoint, Host};
 
-/// What survives the end of a run.
+/// The data that survives the end of a run.
 #[derive(Default)]
 pub struct Memory {
     tensors: Vec<Tensor>,
@@ -13,9 +13,9 @@ pub struct Memory {
     pub commits: usize,
     pub kept: usize,
     pub reports: Vec<(u64, String, f64)>,
-    /// How often somebody asked whether to stop, in this run.
+    /// The number of stop questions in this run.
     pub asked: usize,
-    /// Says stop from this question on.
+    /// Requests a stop from this question on.
     pub stop_at: Option<usize>,
     /// Dies, without a chance to save, at this call.
     pub die_at: Option<usize>,
@@ -25,12 +25,12 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// With a clock of which each look takes some seconds.
+    /// With a clock that advances by some seconds at each look.
     pub fn with_clock(tick: f64) -> Memory {
         Memory { tick, ..Memory::default() }
     }
 
-    /// What is left for the next run.
+    /// The data for the next run.
     pub fn survive(&mut self) {
         (self.asked, self.calls, self.stop_at, self.die_at) = (0, 0, None, None);
     }

@@ -1,4 +1,4 @@
-//! The trainer at work on a model of letters.
+//! The trainer on a model of letters.
 #![allow(clippy::unwrap_used)]
 
 pub mod memory;
@@ -66,14 +66,14 @@ fn held_out(corpus: &Corpus) -> Vec<bool> {
     (0..corpus.0.len()).map(|number| number % 5 == 4).collect()
 }
 
-/// Trains replicas on a corpus of which every fifth clip is held out.
+/// Trains replicas on a corpus with every fifth clip held out.
 fn run<T: Trainee<Batch = Letters>>(
     replicas: &mut [T],
     corpus: &Corpus,
     settings: &Settings,
     host: &mut Memory,
 ) -> Result<Trained<usize>, StageError> {
-    // Threads would spend their time on waiting for each other.
+    // Threads would spend their time waiting for each other.
     one_thread();
     let (clips, held_out) = (clips(corpus), held_out(corpus));
     train(Job { replicas, data: corpus, clips: &clips, held_out: &held_out, settings }, host)

@@ -1,4 +1,4 @@
-//! A rehearsal leaves nothing behind, and finds what would not come back.
+//! A rehearsal leaves nothing behind, and detects state that would not be restored.
 
 use stage_core::{Context, StageError};
 use tch::{Kind, Tensor};
@@ -61,11 +61,11 @@ fn weights_gradients_and_files_are_as_they_were_before() {
     }
 }
 
-/// Its gradients depend on how often it was asked, which no checkpoint knows.
+/// Its gradients depend on the number of calls, which no checkpoint has.
 struct Forgetful {
     tiny: Tiny,
     asked: u64,
-    /// From which question on.
+    /// The call from which on they differ.
     from: u64,
 }
 
@@ -96,8 +96,8 @@ impl Trainee for Forgetful {
     }
 }
 
-/// What a rehearsal says of a model whose gradients turn round at a step that no checkpoint knows
-/// of: there is one before the stop, one after it, and two without a stop.
+/// The result of a rehearsal for a model with gradients that change sign at a step unknown to
+/// checkpoints: there is one step before the stop, one after it, and two without a stop.
 fn found(is_exact: bool, from: u64) -> Option<String> {
     let mut forgetful = Forgetful { tiny: Tiny::new(Kind::Float, 0.0), asked: 0, from };
     let before = bits(&forgetful.parameters());

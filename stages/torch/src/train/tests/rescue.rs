@@ -1,4 +1,4 @@
-//! Going back to the best state after many steps that could not be used.
+//! Returning to the best state after many unusable steps.
 
 use std::ops::Range;
 
@@ -16,12 +16,12 @@ use crate::train::settings::Settings;
 use crate::train::state::Return;
 use crate::train::{Host, Trained};
 
-/// Two rows a step and a validation every second step; three bad steps are too many.
+/// Two rows per step and a validation every second step; three bad steps are too many.
 pub fn narrow() -> Settings {
     Settings { rows: 1, accumulate: 2, validate_every: 2, keep_best: 1, ..settings() }
 }
 
-/// The rows that these steps take, which all lie in the first pass.
+/// The rows of these steps, all in the first pass.
 pub fn rows_of(steps: Range<usize>, settings: &Settings, corpus: &Corpus) -> Vec<Row> {
     let (clips, held) = (clips(corpus), held_out(corpus));
     let mut order = Order::new(settings.grouping, settings.seed, &clips, |at| !held[at]).unwrap();
@@ -29,7 +29,7 @@ pub fn rows_of(steps: Range<usize>, settings: &Settings, corpus: &Corpus) -> Vec
     order.pass(0)[steps.start * rows..steps.end * rows].to_vec()
 }
 
-/// A corpus whose loss is no number in these steps; `clips` of each row are to blame.
+/// A corpus with NaN losses in these steps; `clips` of each row are the cause.
 pub fn spoiled(steps: Range<usize>, clips: usize) -> Corpus {
     let mut corpus = Corpus::new(150);
     for row in rows_of(steps, &narrow(), &corpus) {
@@ -68,13 +68,13 @@ fn too_many_bad_steps_lead_back_to_the_best_state_and_training_goes_on() {
     assert_eq!(told, Some((9, "went_back_to_step", to as f64)));
     let finite: Vec<bool> = host.values("loss").iter().map(|loss| loss.is_finite()).collect();
     assert_eq!(finite, [[true; 6].as_slice(), &[false; 3], &[true; 3]].concat());
-    // Two steps of warm-up, once more.
+    // Two steps of warm-up, again.
     assert_eq!(host.values("rate")[8..], [0.02, 0.01, 0.02, 0.02]);
 }
 
 #[test]
 fn the_loss_scale_of_fp16_begins_anew_where_training_went_back() {
-    // Only gradients move the weights.
+    // Only gradients change the weights.
     let adamw = AdamWSettings { weight_decay: 0.0, ..narrow().adamw };
     let settings = Settings { precision: Precision::Fp16, adamw, ..narrow() };
     let corpus = spoiled(6..9, usize::MAX);

@@ -1,4 +1,4 @@
-//! A training that was interrupted ends with the same bits as one that was not.
+//! An interrupted training ends with the same bits as one that was not.
 
 use stage_core::StageError;
 use tch::{Kind, Tensor};
@@ -11,7 +11,7 @@ use crate::train::record::Record;
 use crate::train::settings::Settings;
 use crate::train::{Host, Trained, Trainee};
 
-/// All that a training leaves behind.
+/// All results of a training.
 #[derive(Debug, PartialEq)]
 pub struct Left {
     parameters: Bits,
@@ -21,7 +21,7 @@ pub struct Left {
     passes: f64,
 }
 
-/// A model of letters whose tensors can be looked at.
+/// A model of letters with accessible tensors.
 pub trait Model: Trainee<Batch = Letters> {
     /// All tensors but adapters, by name.
     fn base(&self) -> Vec<(String, Tensor)> {
@@ -64,8 +64,7 @@ pub fn straight<T: Model>(
     (left(&model, &trained, &mut host), host)
 }
 
-/// Starts again and again with a fresh model until a run gets through; `harm` says how each
-/// run ends.
+/// Restarts with a fresh model until a run finishes; `harm` determines the end of each run.
 pub fn interrupted<T: Model>(
     make: &dyn Fn() -> T,
     corpus: &Corpus,
@@ -95,7 +94,7 @@ fn a_training_stopped_at_every_question_equals_one_that_never_was() {
     let (corpus, settings) = (Corpus::new(30), settings());
     for make in [&|| Tiny::new(Kind::Float, 0.1) as _, &Tiny::adapted as &dyn Fn() -> Tiny] {
         let (expected, host) = straight(make, &corpus, &settings);
-        // Four questions a step: before it, and before each of its micro-batches.
+        // Four questions per step: before it, and before each of its micro-batches.
         assert_eq!(host.asked, 12 * 4);
         for question in 0..host.asked {
             let (got, runs) = interrupted(make, &corpus, &settings, |run, host| {

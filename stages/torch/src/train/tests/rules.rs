@@ -1,4 +1,4 @@
-//! Learning, validation, early stopping, and steps that cannot be used.
+//! Learning, validation, early stopping, and unusable steps.
 
 use stage_core::StageError;
 use tch::Kind;
@@ -157,7 +157,7 @@ fn an_overflow_of_fp16_lowers_the_scale_and_is_no_failure() {
     assert!(host.values("gradient_norm").last().unwrap().is_finite());
 }
 
-/// Gradients too large for every loss scale that is tried.
+/// Gradients too large for every tried loss scale.
 fn overflowing(steps: u64) -> (Result<Trained<usize>, StageError>, Memory) {
     let settings = Settings { precision: Precision::Fp16, steps, ..settings() };
     let mut corpus = Corpus::new(5);

@@ -1,4 +1,4 @@
-//! Micro-batches and replicas: the same step, cut into other pieces.
+//! Micro-batches and replicas: the same step, divided differently.
 
 use tch::{Kind, Tensor};
 
@@ -8,12 +8,12 @@ use super::{run, settings};
 use crate::train::Trainee;
 use crate::train::settings::Settings;
 
-/// The parameters after a training without dropout, whose masks depend on the micro-batch.
+/// The parameters after a training without dropout, since its masks depend on the micro-batch.
 fn parameters(replicas: usize, settings: &Settings) -> Vec<(String, Tensor)> {
     trained(&|| Tiny::new(Kind::Float, 0.0), replicas, settings)
 }
 
-/// The same of any model.
+/// The same for any model.
 pub fn trained<T: Trainee<Batch = Letters>>(
     make: &dyn Fn() -> T,
     replicas: usize,

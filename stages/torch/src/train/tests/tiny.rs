@@ -1,6 +1,6 @@
 //! A model of letters, small enough to train in milliseconds: an embedding, a hidden layer with
-//! dropout, an output layer. It predicts the next letter, also past the end of a clip; there it
-//! is a second loss.
+//! dropout, an output layer. It predicts the next letter, also past the end of a clip, which is a
+//! second loss.
 
 use tch::{Device, Kind, Tensor};
 
@@ -14,7 +14,7 @@ use crate::train::{Data, Losses, Totals, Trainee, Turn, samples};
 
 const LETTERS: i64 = 12;
 const WIDTH: i64 = 8;
-/// A letter that makes the loss of its batch no number.
+/// A letter that makes the loss of its batch NaN.
 pub const POISON: i64 = LETTERS - 1;
 
 pub struct Tiny {
@@ -24,9 +24,9 @@ pub struct Tiny {
     dropout: f64,
     /// Only the adapters are trained.
     is_adapted: bool,
-    /// Batches of more rows do not fit into the memory.
+    /// Batches of more rows do not fit into memory.
     pub fits: usize,
-    /// Nor does what it would show where this is false.
+    /// False: its samples do not fit into memory either.
     pub can_show: bool,
 }
 
@@ -68,7 +68,7 @@ impl Tiny {
         tiny
     }
 
-    /// Makes the output layer, and with it the gradients, larger.
+    /// Makes the output layer, and therefore the gradients, larger.
     pub fn amplify(&mut self, factor: f64) {
         let _guard = tch::no_grad_guard();
         let _ = self.output.weight.g_mul_scalar_(factor);
@@ -87,7 +87,7 @@ impl Tiny {
         tensors.into_iter().map(own).collect()
     }
 
-    /// The sums over all letters but the last ones, and over these.
+    /// The sums over all letters except the last ones, and over those.
     pub fn losses(&self, batch: &Letters, pass: Pass) -> Result<(Tensor, Tensor), TorchError> {
         if batch.rows > self.fits {
             return Err(TorchError::OutOfMemory("CUDA out of memory".into()));
@@ -176,7 +176,7 @@ pub struct Letters {
 }
 
 impl Letters {
-    /// With nothing in it that spoils a loss.
+    /// Without letters that spoil a loss.
     pub fn cured(&self) -> Letters {
         let cured = |letter: &i64| if *letter == POISON { 0 } else { *letter };
         Letters { letters: self.letters.iter().map(cured).collect(), ..self.clone() }
@@ -187,7 +187,7 @@ impl Letters {
 pub struct Corpus(pub Vec<Vec<i64>>);
 
 impl Corpus {
-    /// Letters that mostly follow each other, so that there is something to learn.
+    /// Letters with predictable successors, so that there is something to learn.
     pub fn new(clips: usize) -> Corpus {
         let clip = |number: usize| {
             let mut random = Random::new(number as u64);

@@ -1,4 +1,4 @@
-//! Nets that learn in turns, each with an optimiser of its own.
+//! Networks that are trained in phases, each with its own optimiser.
 
 use tch::{Kind, Tensor};
 
@@ -53,7 +53,7 @@ fn a_training_stopped_at_every_question_equals_one_that_never_was() {
     let (corpus, settings) = (Corpus::new(30), settings());
     let make = || Two::new(Kind::Float, 0.1);
     let (expected, host) = straight(&make, &corpus, &settings);
-    // Before each step and each micro-batch of its first turn; then it goes through.
+    // Before each step and each micro-batch of its first phase; then it is completed.
     assert_eq!(host.asked, 12 * 4);
     for question in 0..host.asked {
         let (got, runs) = interrupted(&make, &corpus, &settings, |run, host| {
@@ -149,7 +149,7 @@ fn a_second_turn_that_does_not_fit_is_halved_and_the_first_is_not_taken_again() 
     assert!(worst < 1e-5, "{worst}");
 }
 
-/// What a first step has moved, whose second turn or whose both turns are no numbers.
+/// The parameters that a first step changes if its second or both phases give NaN.
 fn moved(is_sick: [bool; 2]) -> ([bool; 2], u64, Memory) {
     let mut corpus = Corpus::new(30);
     corpus.0.iter_mut().for_each(|clip| clip[0] = POISON);
@@ -213,7 +213,7 @@ fn a_rehearsal_of_turns_leaves_nothing_behind() {
     replicas.iter().for_each(|replica| assert_eq!(bits(&replica.parameters()), before));
 }
 
-/// A second net without anything to learn.
+/// A second network without parameters.
 struct Lame(Two);
 
 impl Trainee for Lame {

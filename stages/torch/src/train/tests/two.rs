@@ -1,5 +1,5 @@
-//! Two nets of letters that learn in turns: the loss of the second grows with the weights that the
-//! first has by then.
+//! Two networks of letters that are trained in phases: the loss of the second grows with the
+//! current weights of the first.
 
 use tch::{Kind, Tensor};
 
@@ -11,11 +11,11 @@ use crate::train::{Losses, Means, Totals, Trainee, Turn};
 
 pub struct Two {
     pub nets: [Tiny; 2],
-    /// Whether poison acts, by turn.
+    /// True if poison acts, by phase.
     pub is_sick: [bool; 2],
-    /// Whether the first net has an influence on the second one.
+    /// True if the first network influences the second one.
     pub is_coupled: bool,
-    /// What the first turn kept, and how often the second one found it.
+    /// The result that the first phase kept, and the number of times that the second one found it.
     pub kept: Option<u64>,
     pub reused: usize,
 }

@@ -131,7 +131,7 @@ fn settings() -> Settings {
     }
 }
 
-/// Trains replicas on clips of which every fifth is held out.
+/// Trains replicas on clips with every fifth held out.
 fn run(
     replicas: &mut [VitsTrainee],
     tones: &Tones,

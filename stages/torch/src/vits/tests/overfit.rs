@@ -1,13 +1,13 @@
-//! Whether training learns as much as the reference does.
+//! Checks that training learns as much as the reference.
 
 use super::*;
 
-/// What is left of the mel loss of four clips after 100 steps: the mean of the last ten over that
-/// of the first five. `fixtures/overfit_vits.py --steps 100` prints it for the reference, trained on
-/// the same clips from the same weights.
+/// The remaining mel loss of four clips after 100 steps: the mean of the last ten divided by that
+/// of the first five. `fixtures/overfit_vits.py --steps 100` prints it for the reference, trained
+/// on the same clips from the same weights.
 const REFERENCE: f64 = 0.545;
 
-/// The reference has 0.529 to 0.573 over four seeds of its noise; ours is drawn otherwise, too.
+/// The reference has 0.529 to 0.573 over four seeds of its noise; ours is drawn differently, too.
 const SPREAD: f64 = 0.06;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Half precision, and what stays in single precision within it.
+//! Half precision, and the parts that stay in single precision.
 
 use super::*;
 use crate::train::Trainee;
@@ -22,7 +22,7 @@ fn half_precision_trains_nearly_as_single_does_and_keeps_weights_in_it() {
         let ([before, after], trained, trainee) = in_precision(precision);
         assert!((before - exact).abs() < 0.01 * exact, "{precision:?} {before} {exact}");
         assert_ne!(before, exact, "{precision:?}");
-        // The first loss scales of fp16 are too large for these losses and find their size.
+        // The first loss scales of fp16 are too large for these losses and adapt.
         match precision {
             Precision::Fp16 => assert!((1..11).contains(&trained.skipped), "{}", trained.skipped),
             _ => assert!((after - exact_after).abs() < 0.1 * exact_after, "{after} {exact_after}"),
@@ -52,7 +52,7 @@ fn likelihoods_durations_and_spectrograms_are_in_single_precision() {
     assert_eq!(mel.kind(), Kind::Float);
 }
 
-/// A text that is sure of itself: e^(-2 s) of such deviations is beyond the numbers of fp16.
+/// A text with a narrow prior: e^(-2 s) of such deviations overflows fp16.
 #[test]
 fn a_text_that_is_sure_of_itself_does_not_overflow_in_fp16() {
     one_thread();

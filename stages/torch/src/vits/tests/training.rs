@@ -7,7 +7,7 @@ use crate::train::tests::several::worst;
 use crate::train::tests::tiny::bits;
 use crate::train::{Host, Trainee, Turn};
 
-/// The parameters after a training, what it recorded, and its host.
+/// The parameters after a training, its record, and its host.
 fn trained(
     replicas: usize,
     tones: &Tones,
@@ -29,7 +29,7 @@ fn a_training_stopped_ten_times_equals_one_that_never_was() {
     };
     let mut straight_host = host;
     let best = recall(&mut straight_host, &straight.best[0].1);
-    // Before a step and within its first turn; the last ones come after the end.
+    // Before a step and within its first phase; the last ones come after the end.
     for question in (0..15).step_by(3).chain([1, 5, 7, 10, 14]) {
         let mut host = Memory::default();
         host.stop_at = Some(question);
@@ -64,7 +64,7 @@ fn a_step_does_not_depend_on_how_it_is_cut_into_micro_batches_or_devices() {
     }
 }
 
-/// How a step of one micro-batch goes, with or without what the first turn made being kept.
+/// The losses of a step of one micro-batch, with or without keeping the results of the first phase.
 fn losses_of_a_step(is_followed: bool) -> Vec<(&'static str, f64)> {
     one_thread();
     let (mut trainee, batch) =

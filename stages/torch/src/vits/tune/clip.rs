@@ -1,4 +1,4 @@
-//! Clips as a model learns from them, from the texts and the audio that arrive.
+//! Training clips, from the texts and the audio that arrive.
 
 use bytes::Bytes;
 use cache::Digest;
@@ -14,17 +14,17 @@ use crate::vits::artifact::Model;
 use crate::vits::{Batch, Config, Recording, cached};
 use crate::wave;
 
-/// Of the draw of held-out clips.
+/// For the draw of held-out clips.
 pub const SALT: &str = "vits";
 
-/// Spectrograms beyond so many bytes are not kept in memory but computed anew when they are
-/// wanted, which gives the same ones.
+/// The memory for spectrograms in bytes; beyond it they are computed when needed, with the same
+/// result.
 const KEPT: u64 = 1 << 30;
 
-/// What a clip needs to be trained on; its audio stays as it is stored.
+/// The data of a training clip; its audio stays in its stored form.
 #[derive(Clone, Debug)]
 pub struct Clip {
-    /// Follows from text, audio and speaker alone.
+    /// Depends on text, audio and speaker alone.
     id: String,
     key: u64,
     tokens: Vec<i64>,
@@ -32,13 +32,13 @@ pub struct Clip {
     spectrogram: Option<Bytes>,
     frames: usize,
     speaker: Option<i64>,
-    /// How its text begins.
+    /// The start of its text.
     begin: String,
 }
 
 pub type Clips = clips::Clips<Clip>;
 
-/// What decides which clips are read.
+/// The settings for reading clips.
 pub struct Reading<'a> {
     pub model: &'a Model,
     pub max_seconds: f64,
@@ -123,7 +123,7 @@ impl Reading<'_> {
         Ok(tokens.ids)
     }
 
-    /// Of audio at the model's rate.
+    /// The number of frames of audio at the model's rate.
     fn frames(&self, audio: &[u8]) -> Result<usize, Reject> {
         let (wave, config) = (wave::read(audio)?, &self.model.config);
         let rate = config.sampling_rate;
@@ -135,7 +135,7 @@ impl Reading<'_> {
         Ok(wave.samples.len() / config.hop() as usize)
     }
 
-    /// Why a clip of so many frames and tokens cannot be learnt from.
+    /// The reason why a clip of this number of frames and tokens is unusable.
     fn misfit(&self, frames: usize, tokens: usize) -> Option<Reject> {
         let config = &self.model.config;
         let seconds =

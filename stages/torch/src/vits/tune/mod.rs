@@ -1,4 +1,4 @@
-//! A training of VITS: from what arrived on the ports to what was learnt.
+//! A training of VITS: from the inputs on the ports to the result.
 
 pub mod clip;
 mod plan;
@@ -23,16 +23,16 @@ use crate::train::frozen::{Frozen, check_frozen, frozen};
 use crate::train::run::{Job, Trained, train};
 use crate::train::{ContextHost, Settings, Trainee};
 
-/// What came of it.
+/// The result.
 pub struct Tuned {
     pub base: Model,
-    /// The digest of what training went on from, where it did not begin anew.
+    /// The digest of the parent, if training continued from one.
     pub parent: Option<String>,
     pub trained: Trained<Blob>,
-    /// The trained tensors of the result, by name, and those that were frozen.
+    /// The trained tensors of the result, by name, and the frozen ones.
     pub weights: Vec<(String, Blob)>,
     pub frozen: Vec<(String, Blob)>,
-    /// Where the discriminator came from.
+    /// The origin of the discriminator.
     pub discriminator: &'static str,
     pub notes: Vec<(String, u64)>,
 }
@@ -91,7 +91,7 @@ impl Tuning<'_> {
         Ok(Tuned { base, parent, trained, weights, frozen, discriminator, notes })
     }
 
-    /// The model, once for each device, ready to be trained.
+    /// One replica of the model per device, ready for training.
     fn replicas(
         &self,
         start: &Start<'_>,

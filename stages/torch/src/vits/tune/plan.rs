@@ -1,4 +1,4 @@
-//! What the parameters of the stage mean.
+//! The parameters of the stage.
 
 use stage_core::course::Course;
 use stage_core::{Parameters, StageError};
@@ -12,7 +12,7 @@ use crate::train::schedule::{Decay, Schedule};
 use crate::train::settings::Settings;
 use crate::vits::{Config, Lessons, LossWeights};
 
-/// Where the discriminator comes from if no other model is given.
+/// The origin of the discriminator if no other model is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     Auto,
@@ -28,10 +28,10 @@ pub struct Plan {
     pub freeze: Vec<String>,
     pub source: Source,
     pub max_seconds: f64,
-    /// Speakers whom the model does not name may join it.
+    /// True if unknown speakers may join the model.
     pub may_join: bool,
     segment: Option<f64>,
-    /// Of the learning rate, a pass; none with another schedule.
+    /// The decay of the learning rate per pass; None with another schedule.
     decay: Option<f64>,
 }
 
@@ -73,13 +73,13 @@ impl Plan {
         })
     }
 
-    /// Puts the part that is made of each clip in place of the model's own.
+    /// Sets the segment length instead of the model's own.
     pub fn set_segment(&self, config: &mut Config) -> Result<(), StageError> {
         let Some(seconds) = self.segment else { return Ok(()) };
         let samples = seconds * config.sampling_rate as f64;
         let frames = (samples / config.hop() as f64).round().max(1.0);
         config.segment_size = frames as i64 * config.hop();
-        // What is mirrored at the ends of a part has to lie within it.
+        // The reflected samples at the ends of a segment must be inside it.
         let least = config.transform() / 2;
         match config.segment_size > least {
             true => Ok(()),

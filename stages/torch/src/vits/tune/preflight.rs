@@ -1,5 +1,5 @@
-//! What is looked at before hours of training begin: whether the losses are numbers, whether a
-//! step can be made, saved and gone on from, and whether the model can be heard.
+//! Checks before hours of training: the losses are finite, a step can be made, saved and resumed,
+//! and the model is audible.
 
 use stage_core::{Context, StageError};
 use tch::Kind;
@@ -12,10 +12,10 @@ use crate::train::{Settings, Trainee, rehearsal};
 use crate::vits::artifact::Model;
 use crate::vits::{Manner, Seeded, Vits, VitsTrainee};
 
-/// Clips that are looked at.
+/// The number of checked clips.
 const CLIPS: usize = 8;
 
-/// A model that was trained is not softer than this, as the root of the mean square.
+/// The lowest root mean square of the sound of a trained model.
 const SILENCE: f64 = 1e-4;
 
 pub struct Preflight<'a> {
@@ -28,7 +28,7 @@ impl<'a> Preflight<'a> {
         Preflight { base, clips: clips.sample(CLIPS) }
     }
 
-    /// Tells the losses of the base, and refuses those that are no numbers.
+    /// Reports the losses of the base, and refuses NaN.
     pub fn look(&self, trainee: &VitsTrainee, context: &mut dyn Context) -> Result<(), StageError> {
         let rows: Vec<Vec<usize>> = (0..self.clips.clips.len()).map(|clip| vec![clip]).collect();
         let batch = self.clips.data(&self.base.config).batch(&rows, Purpose::HeldOut)?;
@@ -47,8 +47,8 @@ impl<'a> Preflight<'a> {
         }
     }
 
-    /// Makes two steps, and again with a stop, a save and a reload between them; then all is as
-    /// it was before.
+    /// Makes two steps, and again with a stop, a save and a reload between them; then everything is
+    /// as before.
     pub fn rehearse(
         &self,
         replicas: &mut [VitsTrainee],
@@ -61,7 +61,7 @@ impl<'a> Preflight<'a> {
         check_frozen(&before, &unmoved(&replicas[0])?)
     }
 
-    /// Speaks the text of a clip: a base whose decoder was lost on the way is silent.
+    /// Synthesises the text of a clip: a base with a lost decoder is silent.
     pub fn speak(&self, model: &Vits) -> Result<(), StageError> {
         let Some(clip) = self.clips.clips.first() else { return Ok(()) };
         let texts = model.texts(&[clip.tokens().to_vec()])?;
@@ -69,7 +69,7 @@ impl<'a> Preflight<'a> {
         let mut noise = Seeded::new(vec![0]);
         let spoken =
             model.speak(&texts, speakers.as_deref(), &Manner::of(&model.config), &mut noise);
-        // One that has learnt nothing may ask for hours.
+        // An untrained model may ask for hours.
         let spoken = match spoken {
             Err(_) if self.base.lineage.random => return Ok(()),
             spoken => spoken?,

@@ -1,4 +1,4 @@
-//! What a training begins with: a generator, and a discriminator from one of several places.
+//! The start of a training: a generator, and a discriminator from one of several sources.
 
 use stage_core::{Context, Fields, StageError};
 use stage_families::vits::DISCRIMINATOR_PREFIX;
@@ -14,22 +14,22 @@ use crate::weights::Weights;
 pub struct Start<'a> {
     pub plan: &'a Plan,
     pub base: &'a Model,
-    /// The result that training goes on from, where it does.
+    /// The parent result, if there is one.
     pub parent: Option<&'a Fields>,
-    /// A model whose discriminator is taken.
+    /// A model that provides the discriminator.
     pub other: Option<&'a Fields>,
 }
 
 impl Start<'_> {
-    /// Of both nets.
+    /// Of both networks.
     pub fn parameters(&self) -> i64 {
         let config = &self.base.config;
         let tensors = config.generator().into_iter().chain(config.discriminator());
         tensors.map(|(_, shape)| shape.iter().product::<i64>()).sum()
     }
 
-    /// The tensors of both nets as they are stored, with rows for speakers who join the model, and
-    /// where the discriminator is from.
+    /// The stored tensors of both networks, with rows for new speakers, and the origin of the
+    /// discriminator.
     pub fn weights(
         &self,
         context: &mut dyn Context,
@@ -67,7 +67,7 @@ impl Start<'_> {
         Ok((weights, from))
     }
 
-    /// Both nets on a device.
+    /// Both networks on a device.
     pub fn nets(&self, weights: &Weights, device: Device) -> Result<Nets, StageError> {
         let copy = weights.iter().map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone()));
         let prepared = prepare(&self.base.config, copy.collect(), Form::Normed, device)?;
@@ -80,7 +80,7 @@ impl Start<'_> {
     }
 }
 
-/// The tensors of the discriminator, and the others.
+/// Splits the tensors into those of the discriminator and the others.
 fn parted(weights: Weights) -> (Vec<(String, tch::Tensor)>, Weights) {
     let (judge, others): (Vec<_>, Vec<_>) =
         weights.into_iter().partition(|(name, _)| name.starts_with(DISCRIMINATOR_PREFIX));

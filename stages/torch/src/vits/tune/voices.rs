@@ -1,4 +1,4 @@
-//! Who has which number: by name, in an order that no other run can see otherwise.
+//! Speaker numbers: assigned by name, in an order that is the same in every run.
 
 use std::collections::BTreeSet;
 
@@ -13,11 +13,11 @@ use crate::train::clips::Sides;
 use crate::vits::artifact::Model;
 use crate::weights::Weights;
 
-/// The tensor of their embeddings.
+/// The tensor of speaker embeddings.
 const TABLE: &str = "embed_speaker.weight";
 
-/// Gives the speakers of the clips the numbers of a model that knows several and names none:
-/// sorted by name. A model that names its speakers keeps them.
+/// Assigns numbers to the speakers of the clips, for a model with several unnamed speakers: sorted
+/// by name. A model with named speakers keeps them.
 pub fn name(
     base: &mut Model,
     sides: &Sides<'_>,
@@ -45,8 +45,8 @@ pub fn name(
     base.set_speakers(table, context)
 }
 
-/// Gives speakers of the clips whom a model that names its speakers does not name the numbers
-/// behind those of the others, sorted by name, where they may join it; tells who they are.
+/// Assigns the next numbers to speakers that a model with named speakers lacks, sorted by name, if
+/// they may join; reports them.
 pub fn join(
     base: &mut Model,
     sides: &Sides<'_>,
@@ -78,8 +78,8 @@ pub fn join(
     Ok(new)
 }
 
-/// The rows of the speakers by their numbers, with those who have joined behind the others. Their
-/// rows follow from the seed, their names and the rows that are there.
+/// The embedding rows by speaker number, with new speakers last. Their rows depend on the seed,
+/// their names and the existing rows.
 pub fn seat(weights: &mut Weights, names: &[String], seed: u64) -> Result<(), TorchError> {
     let Some(table) = weights.get(TABLE) else { return Ok(()) };
     let [rows, width] = table.size()[..] else { return Ok(()) };
@@ -96,7 +96,7 @@ pub fn seat(weights: &mut Weights, names: &[String], seed: u64) -> Result<(), To
     Ok(())
 }
 
-/// The same for a name everywhere.
+/// The same number for a name everywhere.
 fn number_of(name: &str) -> u64 {
     let mut sink = HashSink::default();
     sink.text("speaker", name);
@@ -104,7 +104,7 @@ fn number_of(name: &str) -> u64 {
     digest.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// Keeps the numbers of what training goes on from, whoever has joined since.
+/// Keeps the numbers of the parent, even if speakers have joined since.
 pub fn take_over(
     base: &mut Model,
     parent: Option<&Fields>,
@@ -118,7 +118,7 @@ pub fn take_over(
     }
 }
 
-/// How many speakers there are that the model takes for one.
+/// The number of speakers that the model treats as one.
 pub fn mixed(base: &Model, sides: &Sides<'_>) -> Option<u64> {
     let count = names(sides).len() as u64;
     (base.config.num_speakers < 2 && count > 1).then_some(count)

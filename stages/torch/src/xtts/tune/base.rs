@@ -1,4 +1,4 @@
-//! A model as training reads it; its tensors are still in the store.
+//! A model for training; its tensors are still in the store.
 
 use stage_core::{Context, Fields, NewValue, StageError, Value};
 use stage_families::artifact;
@@ -23,7 +23,7 @@ pub struct Base {
     pub config: Config,
     pub tokenizer: Tokenizer,
     pub lineage: ModelLineage,
-    /// `[mels]`, by which spectrograms are divided.
+    /// The divisors of spectrograms: `[mels]`.
     pub mel_stats: Tensor,
 }
 
@@ -51,13 +51,13 @@ impl Base {
         })
     }
 
-    /// Values of the GPT.
+    /// The number of parameters of the GPT.
     pub fn parameters(&self) -> i64 {
         let tensors = self.config.gpt.tensors();
         tensors.iter().map(|(_, shape)| shape.iter().product::<i64>()).sum()
     }
 
-    /// The type that its largest tensor is kept in.
+    /// The stored type of its largest tensor.
     pub fn kind(&self, context: &mut dyn Context) -> Result<Kind, StageError> {
         let largest = artifact::tensors(&self.fields)
             .filter(|(name, _)| name.starts_with(GPT_PREFIX))
@@ -66,7 +66,7 @@ impl Base {
         Ok(stored::recall(blob, context)?.kind())
     }
 
-    /// The GPT on a device, computing in a kind; `config` may differ from its own in dropout.
+    /// The GPT on a device, in a compute type; `config` may differ from its own in dropout.
     pub fn load(
         &self,
         config: &GptConfig,
@@ -85,7 +85,7 @@ impl Base {
         Ok(Gpt::load(config, weights)?)
     }
 
-    /// The fields of a model made of this one, without the tensors that `is_new` names.
+    /// The fields of a derived model, without the tensors that `is_new` selects.
     pub fn carried(
         &self,
         lineage: &ModelLineage,
@@ -108,7 +108,7 @@ impl Base {
     }
 }
 
-/// What travels unchanged beside the tensors.
+/// Fields that are passed on unchanged beside the tensors.
 const CARRIED: [&str; 5] = [
     artifact::FAMILY,
     artifact::CONFIG,

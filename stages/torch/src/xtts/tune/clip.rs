@@ -1,4 +1,4 @@
-//! Clips as the GPT learns from them, from the texts, codes and audio that arrive.
+//! Training clips of the GPT, from the texts, codes and audio that arrive.
 
 use std::collections::BTreeMap;
 
@@ -20,20 +20,20 @@ use crate::wave;
 use crate::xtts::mel::LogMel;
 use crate::xtts::{self, Batch, GptConfig, Layout, Packer, Parity};
 
-/// Of the draw of held-out clips.
+/// For the draw of held-out clips.
 pub const SALT: &str = "xtts";
 
-/// What a clip needs to be trained on; its audio stays as it is stored.
+/// The data of a training clip; its audio stays in its stored form.
 #[derive(Clone, Debug)]
 pub struct Clip {
-    /// Follows from text, language, codes and audio alone.
+    /// Depends on text, language, codes and audio alone.
     id: String,
     key: u64,
     text: Vec<i64>,
     codes: Vec<i64>,
     audio: Bytes,
     language: u64,
-    /// Columns of its row.
+    /// The number of columns of its row.
     length: usize,
     /// The beginning of its text.
     begin: String,
@@ -41,13 +41,13 @@ pub struct Clip {
 
 pub type Clips = clips::Clips<Clip>;
 
-/// What decides which clips are read.
+/// The settings for reading clips.
 #[derive(Clone, Debug)]
 pub struct Limits {
     pub min_seconds: f64,
     pub max_seconds: f64,
     pub max_text_tokens: usize,
-    /// Of clips that do not name theirs.
+    /// The language of clips without one.
     pub language: Option<String>,
 }
 
@@ -131,7 +131,7 @@ impl Reading<'_> {
         }
     }
 
-    /// How many there are, of audio that the model can learn from.
+    /// The number of samples of audio that the model can use.
     fn samples(&self, audio: &[u8]) -> Result<usize, Reject> {
         let (wave, gpt) = (wave::read(audio)?, &self.base.config.gpt);
         if i64::from(wave.rate) != gpt.sample_rate {
@@ -182,7 +182,7 @@ impl Reading<'_> {
     }
 }
 
-/// Columns of a row: latents, START and text, START and codes and the silence behind them.
+/// Columns of a row: latents, START and text, START and codes and the silence after them.
 fn columns(gpt: &GptConfig, text: usize, codes: usize) -> usize {
     gpt.latents as usize + 1 + text + 1 + codes + xtts::batch::STOPS
 }
@@ -236,7 +236,7 @@ impl Trainable for Clip {
     }
 }
 
-/// How clips become batches.
+/// Converts clips to batches.
 pub struct ClipData<'a> {
     pub clips: &'a [Clip],
     pub config: &'a GptConfig,

@@ -1,4 +1,4 @@
-//! The part of a clip that its conditioning is made from.
+//! The conditioning crop of a clip.
 
 use std::ops::Range;
 
@@ -11,8 +11,8 @@ pub const LONGEST: usize = 132_300;
 /// Samples of the crop of a held-out clip, which begins with the clip.
 const HELD_OUT: usize = (SHORTEST + LONGEST) / 2;
 
-/// The samples of a clip's crop. `key` is that of the clip; the same step draws the same crop,
-/// whatever the batch. Of a clip that is shorter than what was drawn, it is half.
+/// The samples of a clip's crop. `key` is that of the clip; the same step draws the same crop in
+/// any batch. If a clip is shorter than the drawn length, the crop is half of it.
 pub fn crop(samples: usize, key: u64, purpose: Purpose) -> Range<usize> {
     let mut random = match purpose {
         Purpose::Step { seed } => Some(Random::new(scramble(seed ^ scramble(key)))),
@@ -31,7 +31,7 @@ pub fn crop(samples: usize, key: u64, purpose: Purpose) -> Range<usize> {
     start..(start + length).min(samples)
 }
 
-/// The samples of a crop with silence behind them, as many for each clip.
+/// The samples of a crop, padded with silence to the same length for each clip.
 pub fn padded(samples: &[f32], crop: Range<usize>) -> Vec<f32> {
     let mut part = samples.get(crop).unwrap_or_default().to_vec();
     part.resize(LONGEST, 0.0);
@@ -52,7 +52,7 @@ mod tests {
         let crops: Vec<Range<usize>> = (0..2_000).map(|key| crop(samples, key, step(1))).collect();
         assert!(crops.iter().all(|crop| (SHORTEST..=LONGEST).contains(&crop.len())));
         assert!(crops.iter().all(|crop| crop.end <= samples));
-        // Lengths and starts are spread over what they may be.
+        // Lengths and starts are uniformly distributed.
         let middle = (SHORTEST + LONGEST) / 2;
         let long = crops.iter().filter(|crop| crop.len() > middle).count();
         assert!((850..1_150).contains(&long), "{long}");

@@ -1,5 +1,5 @@
-//! A training of the GPT, of all its weights or of adapters beside them: from the inputs on the
-//! ports to the result.
+//! A training of the GPT, of all its weights or of adapters: from the inputs on the ports to the
+//! result.
 
 pub mod base;
 pub mod clip;
@@ -25,16 +25,16 @@ use crate::train::lora::LoraSettings;
 use crate::train::run::{Job, Trained, train};
 use crate::train::{ContextHost, Settings, Trainee};
 
-/// What is trained.
+/// The trained part.
 pub enum Method {
     Whole,
     Adapters(LoraSettings),
 }
 
-/// What came of it.
+/// The result.
 pub struct Tuned {
     pub base: Base,
-    /// The result that training went on from, where it did not begin anew.
+    /// The parent result, if training continued from one.
     pub earlier: Option<Base>,
     /// Its digest, or that of earlier adapters.
     pub parent: Option<String>,
@@ -102,7 +102,7 @@ impl Tuning<'_> {
         Ok(Tuned { base, earlier, parent, trained, weights, notes })
     }
 
-    /// The model, once for each device, ready to be trained.
+    /// One replica of the model per device, ready for training.
     fn replicas(
         &self,
         start: &Start<'_>,

@@ -1,4 +1,4 @@
-//! What the parameters of the training stages mean.
+//! The parameters of the training stages.
 
 use stage_core::course::Course;
 use stage_core::{ParameterValue, Parameters, StageError};
@@ -11,7 +11,7 @@ use crate::train::precision::DeviceFacts;
 use crate::train::settings::{FirstPhase, Settings};
 use crate::xtts::{GptConfig, Layout, Parity};
 
-/// What learns alone at first.
+/// The parameters that are trained alone at first.
 const FIRST: [&str; 2] = ["gpt.text_embedding.*", "gpt.text_head.*"];
 
 /// The parameters that are read before there are clips.

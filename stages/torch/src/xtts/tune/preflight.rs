@@ -1,5 +1,5 @@
-//! Checks before hours of training: whether the losses are numbers, whether the base knows more than
-//! guessing, and whether a step can be made, saved and gone on from.
+//! Checks before hours of training: the losses are finite, the base is better than guessing, and a
+//! step can be made, saved and resumed.
 
 use stage_core::{Context, StageError};
 
@@ -12,7 +12,7 @@ use crate::train::run::{Data, Purpose};
 use crate::train::{Settings, Trainee, rehearsal};
 use crate::xtts::{AUDIO, GptTrainee};
 
-/// Clips that are looked at.
+/// The number of checked clips.
 const CLIPS: usize = 8;
 
 pub struct Preflight<'a> {
@@ -44,7 +44,7 @@ impl<'a> Preflight<'a> {
         }
     }
 
-    /// Reports the losses of the base, and refuses weights that were lost on the way.
+    /// Reports the losses of the base, and refuses lost weights.
     pub fn look(
         &self,
         trainee: &GptTrainee,
@@ -71,7 +71,7 @@ impl<'a> Preflight<'a> {
         }
     }
 
-    /// Refuses adapters that change the model before they have learned anything.
+    /// Refuses adapters that change the model before training.
     pub fn check_adapters(&self, without: &Means, with: &Means) -> Result<(), StageError> {
         match without == with {
             true => Ok(()),
@@ -86,8 +86,8 @@ impl<'a> Preflight<'a> {
         }
     }
 
-    /// Makes two steps, and again with a stop, a save and a reload between them; then all is as
-    /// it was before.
+    /// Makes two steps, and again with a stop, a save and a reload between them; then everything is
+    /// as before.
     pub fn rehearse(
         &self,
         replicas: &mut [GptTrainee],

@@ -1,4 +1,4 @@
-//! What a training begins with: the GPT of the base or of an earlier result, whole or with adapters.
+//! The start of a training: the GPT of the base or of an earlier result, whole or with adapters.
 
 use stage_core::{Context, Fields, StageError};
 use tch::Device;
@@ -16,9 +16,9 @@ use stage_formats::pattern::is_match;
 
 pub struct Start<'a> {
     pub plan: &'a Plan,
-    /// The model whose weights are taken.
+    /// The model that provides the weights.
     pub source: &'a Base,
-    /// Adapters that training goes on from.
+    /// Adapters that training continues from.
     pub earlier: Option<&'a Fields>,
 }
 
@@ -36,7 +36,7 @@ impl Start<'_> {
         Ok(GptTrainee::new(model, Memory { recompute, ..Memory::default() }))
     }
 
-    /// Makes ready what is trained; counts what patterns matched.
+    /// Prepares the trained parameters; counts the matches of patterns.
     pub fn prepare(
         &self,
         method: &Method,
@@ -80,7 +80,7 @@ impl Start<'_> {
         Ok((trainee, found))
     }
 
-    /// Puts in what earlier adapters have learned.
+    /// Loads the values of earlier adapters.
     pub fn fill(
         &self,
         base: &Base,
