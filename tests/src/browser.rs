@@ -1,5 +1,5 @@
-//! A real browser without a window, spoken to through its pipe in the protocol of its developer
-//! tools: one JSON message after another, each ended by a zero byte.
+//! A real headless browser, controlled through its pipe in the protocol of its developer tools:
+//! JSON messages, each ended by a zero byte.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -18,14 +18,14 @@ pub struct Browser {
     child: Child,
     input: ChildStdin,
     answers: Receiver<Value>,
-    /// What the browser has told unasked since the page was opened.
+    /// Events of the browser since the page was opened.
     told: Vec<Value>,
     last: u64,
     session: Option<String>,
     _profile: tempfile::TempDir,
 }
 
-/// How the page is looked at.
+/// The display settings of the page.
 #[derive(Clone, Copy)]
 pub struct Look {
     pub width: u32,
@@ -54,7 +54,7 @@ impl Browser {
         browser
     }
 
-    /// Opens a file, until it is loaded and drawn.
+    /// Opens a file and waits until it is loaded and drawn.
     pub fn visit(&mut self, file: &Path) {
         self.told.clear();
         self.call("Page.navigate", json!({ "url": format!("file://{}", file.display()) }));
@@ -64,7 +64,7 @@ impl Browser {
 
     fn start() -> Browser {
         let profile = tempfile::tempdir().unwrap();
-        // The browser talks through its descriptors 3 and 4, which only a shell can hand on.
+        // The browser uses its descriptors 3 and 4, which only a shell can pass on.
         let script = "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>/dev/null";
         let mut child = Command::new("sh")
             .args(["-c", script])
@@ -121,7 +121,7 @@ impl Browser {
         }
     }
 
-    /// The value of an expression in the page; of a promise, what it comes to.
+    /// The value of an expression in the page; a promise is awaited.
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let parameters =
             json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
@@ -130,7 +130,7 @@ impl Browser {
         result["result"]["value"].clone()
     }
 
-    /// What the page complained about, and whatever it wanted from a network.
+    /// Errors of the page, and its requests to a network.
     pub fn complaints(&self) -> Vec<String> {
         let complaint = |told: &Value| {
             let parameters = &told["params"];
@@ -164,7 +164,7 @@ impl Browser {
         self.bytes("Page.captureScreenshot", json!({ "captureBeyondViewport": true }))
     }
 
-    /// The page as it is printed, as PDF.
+    /// The page in print, as PDF.
     pub fn print(&mut self) -> Vec<u8> {
         self.bytes("Page.printToPDF", json!({ "printBackground": true }))
     }
@@ -188,7 +188,7 @@ impl Drop for Browser {
     }
 }
 
-/// The browser as `tools/chromium.sh` finds it, which installs nothing here; or what to do.
+/// The browser that `tools/chromium.sh` finds, without installing one; or advice.
 pub fn program() -> Result<PathBuf, String> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tools/chromium.sh");
     let found = Command::new("bash").args([script, "--check"]).output().unwrap();

@@ -1,4 +1,4 @@
-//! What the documents tell people to type.
+//! Commands in the documents.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ pub fn blocks<'a>(text: &'a str, kind: &str) -> Vec<&'a str> {
     all.filter_map(|(own, line)| (own == kind).then_some(line)).collect()
 }
 
-/// The lines of all blocks with what stands behind their fences.
+/// The lines of all blocks with the words after their fences.
 pub fn typed(text: &str) -> Vec<(&str, &str)> {
     let mut inside = None;
     let mut lines = Vec::new();

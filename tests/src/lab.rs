@@ -38,23 +38,23 @@ input = "twice"
 export = "out/all.txt"
 "#;
 
-/// A folder with a pipeline in it: a temporary one of the machine, or `/lab` of a file system
-/// in memory.
+/// A folder with a pipeline in it: a temporary one on the machine, or `/lab` of a file system in
+/// memory.
 pub struct Lab {
     folder: Option<tempfile::TempDir>,
     base: Utf8PathBuf,
     pub stages: Vec<Arc<dyn Stage>>,
     pub worker: WorkerCommand,
-    /// What the engine works through.
+    /// The file system of the engine.
     pub fs: Arc<dyn Fs>,
-    /// What the test itself works through; no faults, the same files.
+    /// The file system of the test itself: no faults, the same files.
     world: Arc<dyn Fs>,
     pub threads: usize,
     /// Trust no stat.
     pub verify: bool,
 }
 
-/// What one run did.
+/// The results of one run.
 #[derive(Debug)]
 pub struct Ran {
     pub status: Status,
@@ -72,12 +72,12 @@ impl Ran {
         self.stages.iter().map(|(name, counts)| (name.as_str(), counts.executed)).collect()
     }
 
-    /// What was executed in the item stages.
+    /// The number of executed items in item stages.
     pub fn items_executed(&self) -> u64 {
         ["loud", "twice"].iter().filter_map(|name| Some(self.stages.get(*name)?.executed)).sum()
     }
 
-    /// The digests of what was found damaged or lost.
+    /// The digests of objects found damaged or lost.
     pub fn damaged(&self) -> Vec<String> {
         let digest = |event: &Event| match event {
             Event::Damaged { digest, .. } => Some(digest.clone()),
@@ -86,7 +86,7 @@ impl Ran {
         self.events.iter().filter_map(digest).collect()
     }
 
-    /// Why stages failed.
+    /// The errors of failed stages.
     pub fn failures(&self) -> Vec<String> {
         let message = |event: &Event| match event {
             Event::StageFailed { message, .. } => Some(message.clone()),
@@ -95,7 +95,7 @@ impl Ran {
         self.events.iter().filter_map(message).collect()
     }
 
-    /// Why items were set aside.
+    /// The reasons of quarantined items.
     pub fn set_aside(&self) -> Vec<String> {
         let reason = |event: &Event| match event {
             Event::ItemQuarantined { reason, .. } => Some(reason.clone()),
@@ -104,7 +104,7 @@ impl Ran {
         self.events.iter().filter_map(reason).collect()
     }
 
-    /// Why it began to stop.
+    /// The reason why it began to stop.
     pub fn stopping(&self) -> Vec<String> {
         let why = |event: &Event| match event {
             Event::Stopping { why } => Some(why.clone()),
@@ -138,12 +138,12 @@ impl Lab {
         lab
     }
 
-    /// In memory, the engine working through the same.
+    /// In memory, with the engine on the same file system.
     pub fn in_memory(memory: &MemoryFs) -> Lab {
         Lab::through(memory, Arc::new(memory.clone()))
     }
 
-    /// In memory, the engine working through a layer over it. What is there stays as it is.
+    /// In memory, with the engine on a layer over it. Existing files stay.
     pub fn through(memory: &MemoryFs, fs: Arc<dyn Fs>) -> Lab {
         let lab = Lab::at("/lab".into(), fs, Arc::new(memory.clone()));
         if lab.read("pipeline.toml").is_none() {
@@ -166,7 +166,7 @@ impl Lab {
         }
     }
 
-    /// In a folder that is there already, with the files that are in it.
+    /// In an existing folder, with its files.
     pub fn in_folder(base: &Utf8Path) -> Lab {
         Lab::at(base.to_owned(), Arc::new(RealFs), Arc::new(RealFs))
     }
@@ -175,7 +175,7 @@ impl Lab {
         self.base.clone()
     }
 
-    /// Writes in place, as an editor may, and durably.
+    /// Writes in place, like some editors, and durably.
     pub fn write(&self, path: &str, text: &str) {
         let path = self.base.join(path);
         let folder = path.parent().unwrap();
@@ -232,7 +232,7 @@ impl Lab {
         found
     }
 
-    /// What the exports of the usual manifest are.
+    /// The exports of the usual manifest.
     pub fn exports(&self) -> BTreeMap<String, Vec<u8>> {
         self.files("out")
     }
@@ -255,7 +255,7 @@ impl Lab {
         self.try_pipeline().unwrap_or_else(|problems| panic!("{problems}"))
     }
 
-    /// The pipeline, or every problem of its manifest.
+    /// The pipeline, or all problems of its manifest.
     pub fn try_pipeline(&self) -> Result<Pipeline, String> {
         let file = self.base.join("pipeline.toml");
         let text = self.read("pipeline.toml").unwrap();
@@ -277,7 +277,7 @@ impl Lab {
         Cache::open(&self.base.join(".throstle"), self.fs.clone(), Access::ReadWrite)
     }
 
-    /// Opens the cache and runs; what cannot be done is an error value.
+    /// Opens the cache and runs; errors are values.
     pub fn attempt(&self, pipeline: &Pipeline, options: &RunOptions) -> Result<Ran, EngineError> {
         self.run_pipeline(pipeline, &self.open_cache()?, options)
     }
@@ -309,7 +309,7 @@ impl Lab {
         Ok(Ran { status, stages, events })
     }
 
-    /// How many outcomes of items are kept.
+    /// The number of stored outcomes of items.
     pub fn item_records(&self) -> u64 {
         self.cache().scan(engine::record::ITEM).unwrap().len() as u64
     }
@@ -324,7 +324,7 @@ impl Lab {
         self.engine().plan(&self.pipeline(), &self.cache(), &[], &mut |_| {}).unwrap()
     }
 
-    /// The reasons that the present plan gives for a stage.
+    /// The present plan's reasons for a stage.
     pub fn reasons(&self, stage: &str) -> Vec<String> {
         let pipeline = self.pipeline();
         let id = pipeline.find(stage).unwrap().id;

@@ -1,5 +1,5 @@
-//! What the end-to-end tests share: a small world of stages with a folder to run them in, and
-//! projects in which the real programs run.
+//! Shared code of the end-to-end tests: a small world of stages with a folder to run them in, and
+//! projects for the real programs.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 pub mod browser;

@@ -1,4 +1,4 @@
-//! The screen of an emulator as a page, for a browser to take a picture of.
+//! The screen of a terminal emulator as a page, for a browser to take a picture of.
 
 use std::fmt::Write;
 
@@ -33,7 +33,7 @@ pub const DARK: Palette = Palette {
 };
 
 impl Palette {
-    /// The rows down to the last that is not empty, in a plain window.
+    /// The rows down to the last non-empty one, in a plain window.
     pub fn page(&self, screen: &Screen) -> String {
         let (rows, columns) = screen.size();
         let shown: Vec<String> = screen.rows(0, columns.get()).collect();

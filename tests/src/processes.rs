@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use camino::Utf8Path;
 use stage_core::event::Event;
 
-/// How a child ended.
+/// The end of a child process.
 pub enum Ended {
     /// With this as its last event.
     Itself(Event),

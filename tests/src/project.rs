@@ -1,4 +1,4 @@
-//! A project in a temporary folder, and the real programs run in it.
+//! A project in a temporary folder, and the real programs in it.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -7,12 +7,12 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// A folder with a manifest and data, gone when it is dropped.
+/// A folder with a manifest and data, removed when it is dropped.
 pub struct Project {
     folder: tempfile::TempDir,
 }
 
-/// What one run did, from the lines of `--json`.
+/// The results of one run, from the lines of `--json`.
 #[derive(Clone, Debug)]
 pub struct RanProgram {
     pub code: Option<i32>,
@@ -51,7 +51,7 @@ impl Project {
         project
     }
 
-    /// A copy of a folder, but for entries of these names at its top.
+    /// A copy of a folder, except entries of these names at its top.
     pub fn copy_of(folder: &Path, without: &[&str]) -> Project {
         let project = Project::default();
         copy_folder(folder, project.path(), without);
@@ -74,7 +74,7 @@ impl Project {
         String::from_utf8(self.read(path)).unwrap()
     }
 
-    /// Writes a file and the folders above it.
+    /// Writes a file and its parent folders.
     pub fn write(&self, path: &str, bytes: impl AsRef<[u8]>) {
         let file = self.file(path);
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -88,7 +88,7 @@ impl Project {
         self.write(path, changed);
     }
 
-    /// Puts one text for another in a file.
+    /// Replaces a text in a file.
     pub fn replace(&self, path: &str, old: &str, new: &str) {
         self.edit(path, |text| text.replace(old, new));
     }
@@ -134,14 +134,14 @@ impl Project {
         RanProgram::of_folder(self.path())
     }
 
-    /// What the program prints when it succeeds.
+    /// The output of a successful program.
     pub fn printed(&self, arguments: &[&str]) -> String {
         let output = self.output(arguments);
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The answer to `why`.
+    /// The output of `why`.
     pub fn why(&self, stage_and_item: &[&str]) -> String {
         self.printed(&[&["why"], stage_and_item].concat())
     }
@@ -181,7 +181,7 @@ impl RanProgram {
         self.count(stage, "reused")
     }
 
-    /// The stages of a run that was done that executed something, with how much.
+    /// The executed counts of a successful run.
     pub fn executed(&self) -> BTreeMap<&str, u64> {
         assert_eq!(self.code, Some(0), "{} {:?}", self.errors, self.all("stage-failed"));
         self.executed_in_any_case()
@@ -239,19 +239,19 @@ fn recording(samples: impl Iterator<Item = i16>) -> Vec<u8> {
     bytes.into_inner()
 }
 
-/// A program of the workspace, to be started in a folder. They lie beside the folder of the test
-/// programs, and are built before those run.
+/// A program of the workspace, to be started in a folder. The programs are beside the folder of the
+/// test programs, and are built before those run.
 pub fn command(program: &str, folder: &Path, arguments: &[&str]) -> Command {
     let own = std::env::current_exe().unwrap();
     let path = own.parent().and_then(Path::parent).unwrap().join(program);
     assert!(path.is_file(), "build the programs first: `cargo build --workspace --bins`");
     let mut command = Command::new(path);
-    // The worker is the one that lies beside.
+    // The worker is the one beside it.
     command.args(arguments).current_dir(folder).env_remove("THROSTLE_TORCH");
     command
 }
 
-/// Copies a folder with all that is in it, but for entries of these names at its top.
+/// Copies a folder with its contents, except entries of these names at its top.
 pub fn copy_folder(from: &Path, to: &Path, without: &[&str]) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {

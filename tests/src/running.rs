@@ -1,4 +1,4 @@
-//! A program at work, whose events are read while it runs.
+//! A running program, and its events.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek};
@@ -15,7 +15,7 @@ pub struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
     events: Vec<Value>,
-    /// What it says to people, which may be more than a pipe holds.
+    /// Its messages for people, which may be more than a pipe can hold.
     errors: File,
 }
 
@@ -37,7 +37,7 @@ impl Running {
         self.read_until(|value| value["event"] == event)
     }
 
-    /// Reads events up to the first that is wanted.
+    /// Reads events up to the first wanted one.
     pub fn read_until(&mut self, is_wanted: impl Fn(&Value) -> bool) -> Value {
         let event = self.find(is_wanted);
         event.unwrap_or_else(|| {
@@ -46,12 +46,12 @@ impl Running {
         })
     }
 
-    /// The same, where it may end before.
+    /// The same for a program that may exit before.
     pub fn find(&mut self, is_wanted: impl Fn(&Value) -> bool) -> Option<Value> {
         std::iter::from_fn(|| self.next()).find(is_wanted)
     }
 
-    /// Waits for the end, and gives all events, those that were read before as well.
+    /// Waits for the end, and returns all events, earlier ones included.
     pub fn ended(mut self) -> RanProgram {
         while self.next().is_some() {}
         let (code, events) = (self.code(), std::mem::take(&mut self.events));
@@ -72,7 +72,7 @@ impl Running {
     fn next(&mut self) -> Option<Value> {
         let mut line = String::new();
         self.lines.read_line(&mut line).unwrap();
-        // A program that was killed may leave half a line.
+        // A killed program may leave half a line.
         let event: Value = serde_json::from_str(line.strip_suffix('\n')?).unwrap();
         self.events.push(event.clone());
         Some(event)
@@ -81,13 +81,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has ended already where the test went well.
+        // It has exited already if the test succeeded.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Sends a signal to a process, which must be there.
+/// Sends a signal to an existing process.
 pub fn send(process: u32, signal: Signal) {
     kill(Pid::from_raw(i32::try_from(process).unwrap()), signal).unwrap();
 }

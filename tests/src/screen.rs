@@ -1,4 +1,4 @@
-//! A program on a terminal: what it draws is read by an emulator, as people would see it.
+//! A program on a terminal: an emulator reads its output, as people would see it.
 
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
@@ -21,7 +21,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Starts a program on a terminal of so many columns and rows, which it controls.
+    /// Starts a program on a terminal of this size, as its controlling terminal.
     pub fn start(command: Command, columns: u16, rows: u16) -> Screen {
         let (terminal, own) = open().unwrap();
         terminal.resize(Size::new(rows, columns)).unwrap();
@@ -32,7 +32,7 @@ impl Screen {
         let (output, parser) = (terminal.clone(), emulator.clone());
         let reader = std::thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // It ends with an error when nobody has the other side any more.
+            // Reading ends with an error when the other side is closed.
             while let Ok(count @ 1..) = (&*output).read(&mut buffer) {
                 parser.lock().unwrap_or_else(PoisonError::into_inner).process(&buffer[..count]);
             }
@@ -46,12 +46,12 @@ impl Screen {
         self.terminal.resize(Size::new(rows, columns)).unwrap();
     }
 
-    /// What somebody types.
+    /// Keys typed by a person.
     pub fn press(&self, keys: &str) {
         (&*self.terminal).write_all(keys.as_bytes()).unwrap();
     }
 
-    /// The emulator's picture of this moment.
+    /// The current screen of the emulator.
     pub fn picture(&self) -> vt100::Screen {
         self.emulator.lock().unwrap_or_else(PoisonError::into_inner).screen().clone()
     }
@@ -60,7 +60,7 @@ impl Screen {
         self.picture().contents()
     }
 
-    /// Waits until this is to be seen.
+    /// Waits until this text is visible.
     pub fn wait_for(&self, text: &str) -> String {
         self.wait_until(text, |shown| shown.contains(text))
     }
@@ -77,7 +77,7 @@ impl Screen {
         }
     }
 
-    /// Waits for the end; gives the exit code, and all that is left on the screen.
+    /// Waits for the end; returns the exit code, and the final screen.
     pub fn end(mut self) -> (Option<i32>, vt100::Screen) {
         let code = self.child.wait().unwrap().code();
         if let Some(reader) = self.reader.take() {
@@ -93,7 +93,7 @@ fn size(number: u16) -> NonZeroU16 {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // It has ended already where the test went well.
+        // It has exited already if the test succeeded.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

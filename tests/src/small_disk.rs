@@ -1,5 +1,4 @@
-//! A small disk of its own for programs under test: a `tmpfs` in a mount namespace, gone with the
-//! programs.
+//! A small disk for programs under test: a `tmpfs` in a mount namespace, removed with the programs.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -29,8 +28,8 @@ fn entry() -> Option<&'static [&'static str]> {
     })
 }
 
-/// True when a test may mount a disk on this machine. Otherwise the tests of the limit on the size
-/// of files stand in for those of full disks.
+/// True if a test may mount a disk on this machine. Otherwise tests with a limit on file sizes
+/// replace those of full disks.
 pub fn is_available() -> bool {
     let is_available = entry().is_some();
     if !is_available {
@@ -45,7 +44,7 @@ fn enter(way: &[&str], folder: &Path, size: &str, lines: &str) -> Option<Output>
     command.args(["sh"]).arg(folder.join("disk")).arg(size).current_dir(folder).output().ok()
 }
 
-/// Runs shell lines in a folder, in which `disk` is a disk of this size, as `$DISK`.
+/// Runs shell lines in a folder with a disk of this size in `disk`, also as `$DISK`.
 pub fn script(folder: &Path, size: &str, lines: &str) -> Output {
     let output = enter(entry().unwrap(), folder, size, lines).unwrap();
     assert_ne!(output.status.code(), Some(NO_DISK), "{output:?}");

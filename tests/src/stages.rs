@@ -91,7 +91,7 @@ fn item(id: String, digest: cache::Digest, size: u64) -> Item {
     Item::new(id, fields)
 }
 
-/// So many items whose texts nobody has: enough to plan with.
+/// A number of items with missing texts: enough to plan with.
 pub struct Many;
 
 static MANY: Kind = Kind {
@@ -127,7 +127,7 @@ impl SourceJob for ManyJob {
     }
 }
 
-/// Upper case with a mark behind. A text with `bad` in it is rejected, one with `broken` fails,
+/// Upper case with a mark after it. A text with `bad` in it is rejected, one with `broken` fails,
 /// one with `panic` panics, one with `slow` takes its time, one with `deaf` never ends.
 pub struct Shout;
 
@@ -195,7 +195,7 @@ fn body(item: &Item, context: &mut dyn Context) -> Result<String, StageError> {
     String::from_utf8(bytes.to_vec()).map_err(|error| StageError::failed(error.to_string()))
 }
 
-/// Says everything twice.
+/// Doubles every text.
 pub struct Twice;
 
 static TWICE: Kind =
@@ -277,7 +277,7 @@ impl GatherJob for JoinJob {
     }
 }
 
-/// As `test.twice`, but in the worker and in batches; the fake worker serves it.
+/// Like `test.twice`, but in the worker and in batches; the fake worker serves it.
 pub static REMOTE: Kind = Kind {
     name: "test.remote",
     summary: "Repeats in a worker.",
@@ -293,7 +293,7 @@ pub static REMOTE: Kind = Kind {
     ..SHOUT_BASE
 };
 
-/// As `test.remote`, in batches of a number of items.
+/// Like `test.remote`, in batches of a number of items.
 pub static COUNTED: Kind = Kind {
     name: "test.counted",
     batching: Batching::ByCount { parameter: "batch" },

@@ -1,5 +1,5 @@
-//! A stage that trains for the tests: its weights are a chain of hashes, so that a step that is
-//! left out, done twice or done on other data gives another model.
+//! A training stage for tests: its weights are a chain of hashes, so that a step that is skipped,
+//! repeated or made on other data gives another model.
 
 use bytes::Bytes;
 use cache::Digest;
@@ -11,9 +11,9 @@ use stage_core::{
 };
 
 const KIND: &str = "tensor";
-/// A text with this in it is set aside.
+/// A text with this in it is quarantined.
 const ODD: &[u8] = b"ODD";
-/// How often the weights are repeated, so that they lie in a file of their own.
+/// The number of repetitions of the weights, so that they are in a separate file.
 const REPEATED: usize = 20_000;
 
 /// In this process.
@@ -54,7 +54,7 @@ pub static TRAIN: Kind = Kind {
         Parameter {
             name: "frozen",
             parameter_type: ParameterType::Size,
-            // Large enough to lie in a file of its own.
+            // Large enough for a separate file.
             default: Default::Bytes(3 << 19),
             doc: "The size of what training leaves alone.",
             ..Parameter::BASE
@@ -106,7 +106,7 @@ struct TrainJob {
     frozen: usize,
 }
 
-/// What a checkpoint holds.
+/// The contents of a checkpoint.
 struct State {
     step: u64,
     weights: Bytes,
@@ -147,7 +147,7 @@ impl GatherJob for TrainJob {
     }
 }
 
-/// Falls quickly, then slowly, and wavers.
+/// Falls quickly, then slowly, with fluctuations.
 fn loss(step: u64) -> f64 {
     let step = step as f64;
     1.8 + 3.0 / (1.0 + step / 60.0) + 0.1 * (step * 0.7).sin()

@@ -1,4 +1,4 @@
-//! A pipeline with a stage that trains, and what is to be known of its runs.
+//! A pipeline with a training stage, and facts about its runs.
 
 use cache::fs::MemoryFs;
 use engine::record::{CHECKPOINT, CheckpointRecord, decode};
@@ -8,7 +8,7 @@ use stage_core::event::Event;
 use crate::worlds::TEXTS;
 use crate::{Lab, Ran};
 
-/// How many steps the training takes.
+/// The number of steps of the training.
 pub const STEPS: u64 = 6;
 
 pub const MANIFEST: &str = r#"
@@ -69,7 +69,7 @@ pub fn states(lab: &Lab) -> Vec<Fields> {
     record.map(|record| record.states).unwrap_or_default()
 }
 
-/// The step of the newest checkpoint that is durable.
+/// The step of the newest durable checkpoint.
 pub fn checkpoint(lab: &Lab) -> u64 {
     states(lab).first().map_or(0, |state| state.number("step").unwrap() as u64)
 }

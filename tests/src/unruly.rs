@@ -1,4 +1,4 @@
-//! A stage that does to its process what no stage should, as its items tell it.
+//! A stage that misbehaves in its process, as its items tell it.
 
 use std::process;
 
@@ -7,7 +7,7 @@ use stage_core::{
     OutputPort, Reject, Setup, SourceJob, SourceOutput, Stage, StageError, Work, World,
 };
 
-/// Prints, panics, ends the process or overflows its stack where the text of an item says so.
+/// Prints, panics, exits or overflows its stack if the text of an item says so.
 pub struct Unruly;
 
 static UNRULY: Kind = Kind {
@@ -65,7 +65,7 @@ fn deeper(depth: u64) -> u64 {
     deeper(depth + 1) + here[0]
 }
 
-/// A source that never has read what it reads.
+/// A source that never finishes reading.
 pub struct Stuck;
 
 static STUCK: Kind = Kind {

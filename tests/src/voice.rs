@@ -1,5 +1,5 @@
-//! A pipeline with everything that a report shows, without libtorch: recordings of which one is
-//! cut short, a training with a log and checkpoints, and a model that speaks.
+//! A pipeline with everything that a report shows, without libtorch: recordings, one of them
+//! truncated, a training with a log and checkpoints, and a synthesis model.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ measures = [{ field = "duration_ratio", tolerance = 0.1 }]
 price_per_hour = 1.2
 "#;
 
-/// The pipeline with so many clips, and one that is cut short.
+/// The pipeline with this number of clips, and a truncated one.
 pub fn project(clips: usize) -> Project {
     let project = Project::new(MANIFEST);
     project.write("base.bin", "base");
@@ -94,7 +94,7 @@ pub fn project(clips: usize) -> Project {
     project
 }
 
-/// Trains nothing, and tells of it as the training stages do.
+/// Trains nothing, and reports like the training stages.
 struct Learn;
 
 static LEARN: Kind = Kind {
@@ -199,7 +199,7 @@ impl GatherJob for LearnJob {
     }
 }
 
-/// Hums what it is told to say.
+/// Hums its texts.
 struct Speak;
 
 static SPEAK: Kind = Kind {

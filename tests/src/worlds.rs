@@ -18,7 +18,7 @@ pub const TEXTS: [(&str, &str); 6] = [
     ("cleo1", "salut"),
 ];
 
-/// Makes what is finished durable as soon as it is, so that there is something to cut.
+/// Makes finished work durable immediately, so that there is something to cut.
 pub fn eager() -> RunOptions {
     RunOptions { commit_every: Some(Duration::ZERO), ..RunOptions::default() }
 }
@@ -33,14 +33,14 @@ pub fn fresh() -> MemoryFs {
     memory
 }
 
-/// The same after a run that came to its end.
+/// The same after a completed run.
 pub fn finished() -> MemoryFs {
     let memory = fresh();
     assert_eq!(Lab::in_memory(&memory).run().status, Status::Done);
     memory
 }
 
-/// Finished, then with one text edited, one new, one gone, and a parameter changed.
+/// Finished, then with one text edited, one new, one removed, and a parameter changed.
 pub fn edited() -> MemoryFs {
     let memory = finished();
     let lab = Lab::in_memory(&memory);
@@ -51,14 +51,13 @@ pub fn edited() -> MemoryFs {
     memory
 }
 
-/// A lab whose engine sees faults that the test does not.
+/// A lab with faults that only the engine sees.
 pub fn faulty(memory: &MemoryFs) -> (Lab, Arc<FaultFs>) {
     let faults = Arc::new(FaultFs::new(Arc::new(memory.clone())));
     (Lab::through(memory, Arc::clone(&faults) as Arc<dyn Fs>), faults)
 }
 
-/// Runs to the end and compares with a world in which nothing ever went wrong. What the cache
-/// kept is not done again.
+/// Runs to the end and compares with a world without faults. Cached work is not repeated.
 pub fn finishes_like(memory: &MemoryFs, expected: &Lab, place: &str) {
     let lab = Lab::in_memory(memory);
     let before = lab.item_records();

@@ -1,9 +1,9 @@
-//! A folder of tokens that another tool has made is taken over without being made again.
+//! A folder of tokens from another tool is adopted without encoding.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use throstle_tests::{Project, wav};
 
-/// The stages of the guide for tokens that are there already, less the codec.
+/// The stages in the guide for existing tokens, without the codec.
 const MANIFEST: &str = r#"
 [pipeline]
 name = "adopting"

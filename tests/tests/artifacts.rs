@@ -1,4 +1,4 @@
-//! Artifacts of a kind that does not fit are refused before anything runs.
+//! Artifacts of a wrong kind are refused before anything runs.
 
 #![allow(clippy::unwrap_used)]
 
@@ -50,7 +50,7 @@ static HEAR: Kind = Kind {
     ..Kind::BASE
 };
 
-/// Stages that give artifacts of several kinds.
+/// Stages with artifacts of several kinds.
 const STAGES: &str = r#"
 [assets.weights]
 path = "models/codec.safetensors"
@@ -101,7 +101,7 @@ fn a_model_is_no_codec_and_a_codec_is_no_model() {
         "`codec` of stage `reader` takes `mel-rvq` or `fish-dac` or `xtts`, but `model` gives \
          `fish-dual-ar`"
     );
-    // A stage that may give anything is no advice.
+    // A stage with unknown artifact kinds is not suggested.
     assert_eq!(found[0].advice(), Some("`codec`, `imported`, `dac` fit"));
     let (line, _) = found[0].position();
     let text = format!("{CORPUS}{STAGES}");

@@ -1,5 +1,5 @@
-//! Which packages may depend on which: only the worker's may reach libtorch, so that a run with
-//! nothing to do never loads it. And which may name a model family: neither engine nor cache.
+//! Allowed dependencies of packages: only the worker's may reach libtorch, so that a no-op run
+//! never loads it. Only some may name a model family: neither engine nor cache.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,17 +14,17 @@ use throstle_tests::guide::{document, root};
 const LIBTORCH: [&str; 2] = ["tch", "torch-sys"];
 const WORKER: &str = "stage-torch";
 
-/// Who depends on whom, by name.
+/// The dependencies of packages, by name.
 struct Packages {
     members: BTreeSet<String>,
-    /// What is linked into a package's library and programs.
+    /// The packages linked into a package's library and programs.
     linked: BTreeMap<String, BTreeSet<String>>,
-    /// The same, and what its tests and build scripts need.
+    /// The same, with those of its tests and build scripts.
     all: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Packages {
-    /// As the lock file resolves them.
+    /// The dependencies in the lock file.
     fn read() -> Packages {
         // Packages of other platforms may not be on this machine.
         let about = cargo(&["-vV"]);
@@ -57,10 +57,10 @@ impl Packages {
         linked.filter(|name| self.members.contains(*name)).collect()
     }
 
-    /// All that a member and its tests need, however far away.
+    /// All packages that a member and its tests need, transitively.
     fn reach(&self, member: &str) -> BTreeSet<String> {
         let mut reached = BTreeSet::new();
-        // The tests of what a member depends on are not built with it.
+        // The tests of a dependency are not built with it.
         let mut open: Vec<String> = self.all[member].iter().cloned().collect();
         while let Some(name) = open.pop() {
             if reached.insert(name.clone()) {
@@ -71,7 +71,7 @@ impl Packages {
     }
 }
 
-/// What cargo prints.
+/// The output of cargo.
 fn cargo(arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO"));
     command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));
@@ -125,7 +125,7 @@ fn dependencies_point_one_way() {
     assert!(packages.members_in("stage-core").contains("cache"), "the names have changed");
 }
 
-/// What models are called beside the words of their families and of their stages.
+/// Names of models besides the words of their families and of their stages.
 const ALSO: [&str; 12] = [
     "dac",
     "dual_ar",
@@ -141,7 +141,7 @@ const ALSO: [&str; 12] = [
     "gpt",
 ];
 
-/// The words of all families, and of the stages that work with one alone.
+/// The words of all families, and of the stages for one family alone.
 fn words_of_families() -> BTreeSet<&'static str> {
     let own = FAMILIES.iter().map(|family| family.name());
     let kinds = FAMILIES.iter().flat_map(|family| family.kinds());
@@ -149,7 +149,7 @@ fn words_of_families() -> BTreeSet<&'static str> {
     own.chain(stages).chain(ALSO).collect()
 }
 
-/// Whether a text has a word, in any case and with no letter or digit beside it.
+/// Tests if a text has a word, in any case and without a letter or digit beside it.
 fn names(text: &str, word: &str) -> bool {
     let is_letter = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
     text.match_indices(word).any(|(at, _)| {
@@ -171,7 +171,7 @@ fn neither_engine_nor_cache_names_a_family() {
     assert!(words.contains("vits") && words.contains("fish"), "{words:?}");
     let mut looked_at = 0;
     for path in ["engine", "cache"].into_iter().flat_map(|member| files(&root().join(member))) {
-        // Pictures and fonts say nothing.
+        // Pictures and fonts are skipped.
         let Ok(text) = std::fs::read_to_string(&path) else { continue };
         looked_at += 1;
         for (number, line) in text.to_lowercase().lines().enumerate() {

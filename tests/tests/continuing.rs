@@ -1,4 +1,4 @@
-//! What becomes of a finished model when the data change: `on_change`.
+//! The use of a finished model when the data change: `on_change`.
 #![allow(clippy::unwrap_used)]
 
 use engine::engine::{RunOptions, StopFlag};
@@ -17,7 +17,7 @@ fn trains(lab: &Lab) -> Vec<u8> {
     weights(lab)
 }
 
-/// Nothing is trained, and the next run has nothing at all to do.
+/// Nothing is trained, and the next run has nothing to do.
 fn knows(lab: &Lab) -> Vec<u8> {
     let ran = lab.run();
     assert_eq!((ran.status, ran.executed("model")), (Status::Done, 0), "{:?}", ran.events);
@@ -76,7 +76,7 @@ fn the_same_parent_and_the_same_data_give_the_same_model_in_any_cache() {
     };
     let ((lab, models), (_, again)) = (history(), history());
     assert_eq!(models, again);
-    // What was made of data before is what is there when they come back.
+    // Outcomes of earlier data are still there when the data come back.
     for (text, model) in ["one", "three", "two", "one"].into_iter().zip([0, 2, 1, 0]) {
         edit(&lab, text);
         assert_eq!(knows(&lab), models[model], "{text}");
@@ -120,7 +120,7 @@ fn runs_one_step(lab: &Lab) -> u64 {
 fn a_continued_training_that_was_stopped_keeps_its_parent_whatever_happens_meanwhile() {
     let begin = || {
         let lab = lab();
-        // Each event is heard before the next step begins.
+        // Each event is handled before the next step begins.
         let manifest =
             MANIFEST.replace("retries = 2", "on_change = \"continue\"\npause = \"50ms\"");
         lab.write("pipeline.toml", &manifest);

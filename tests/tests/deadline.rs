@@ -1,4 +1,4 @@
-//! What a stop means for a batch that is being worked on.
+//! The effect of a stop on a running batch.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ static KIND: Kind = Kind {
     ..Kind::BASE
 };
 
-/// While it works on its first item somebody asks the run to stop.
+/// A stop is requested while it works on its first item.
 #[derive(Clone)]
 struct Asking {
     stop: StopFlag,

@@ -1,4 +1,4 @@
-//! Estimates before a run, what it took after it, and a budget that stops it.
+//! Estimates before a run, measured costs after it, and a budget that stops it.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use throstle_tests::train::Remote;
 use throstle_tests::training::{MANIFEST, STEPS, checkpoint, steps};
 use throstle_tests::{Lab, Ran, stages};
 
-/// The small pipeline with so many texts, of 100 letters and one more each.
+/// The small pipeline with this number of texts, of 100 letters and one more each.
 fn lab(texts: usize) -> Lab {
     let lab = Lab::new();
     write_texts(&lab, 0..texts);
@@ -46,7 +46,7 @@ fn stage(lab: &Lab, name: &str) -> StageEstimate {
     estimated(lab).stages[name].clone()
 }
 
-/// The bytes that the work of a stage came to in a run, as it told.
+/// The reported size of the outputs of a stage in a run.
 fn written(ran: &Ran, name: &str) -> f64 {
     let bytes = |event: &Event| match event {
         Event::Measured { stage, disk_bytes, .. } if stage == name => Some(*disk_bytes),
@@ -76,8 +76,8 @@ fn the_disk_of_new_items_is_known_to_five_percent_after_one_run() {
     assert!(took > 0.0 && (disk / took - 1.0).abs() < 0.05, "{disk} for {took}");
 }
 
-/// No clock is compared with another one: what the ledger says that items took is what another
-/// run of the same items is expected to take.
+/// Clocks are not compared: the measured cost of items in the ledger is the estimate of another run
+/// of the same items.
 #[test]
 fn the_time_of_items_is_that_of_the_last_run() {
     let lab = lab(60);
@@ -165,7 +165,7 @@ fn a_probe_tries_steps_of_a_training_whose_inputs_are_there_and_keeps_nothing() 
     probe();
     let model = stage(&lab, "model");
     assert_eq!((model.basis, model.disk_bytes), (Basis::Probe, None));
-    // A pause is never shorter than it was asked for.
+    // A pause is never shorter than requested.
     assert!(model.seconds.unwrap().likely >= 1000.0, "{model:?}");
     assert_eq!((checkpoint(&lab), lab.exports().len()), (0, 0));
     assert!(!lab.reasons("model").is_empty(), "it is still to be done");
@@ -203,7 +203,7 @@ fn lab_with(manifest: &str) -> Lab {
     lab
 }
 
-/// With a budget of 10, of which so much is left, at 1 a second.
+/// With a budget of 10, of which this is left, at 1 per second.
 fn paid(lab: Lab, left: f64) -> Lab {
     let manifest = lab.read("pipeline.toml").unwrap();
     let session = "[session]\nprice_per_hour = 3600\nbudget = 10\n";
@@ -223,7 +223,7 @@ fn a_budget_that_is_used_up_lets_nothing_begin() {
     assert_eq!((ran.status, ran.executed("loud")), (Status::Paused, 0));
     let told = ran.stopping();
     assert_eq!(told.len(), 1, "{told:?}");
-    // What the moments until then cost is counted as well.
+    // The time until then is counted too.
     assert!(told[0].starts_with("budget: 10."), "{told:?}");
     assert!(told[0].contains(" of 10.00 spent, 0.00 left"), "{told:?}");
     assert!(told[0].ends_with("raise `budget` to go on"), "{told:?}");
@@ -260,7 +260,7 @@ fn the_plan_says_what_the_session_has_no_room_for() {
     assert!(fitted.left_out_money.unwrap().likely > 50.0, "{fitted:?}");
 }
 
-/// A stage in the worker, of which there is only the description here.
+/// A stage in the worker, with only its description here.
 struct Far;
 
 impl Stage for Far {
@@ -296,7 +296,7 @@ fn where_gpus_are_counted_they_wait_until_all_is_there() {
     assert!(ready < began, "the worker began at event {began}, all was there at {ready}");
 }
 
-/// As a stage that fine-tunes VITS is described.
+/// Described like a stage that fine-tunes VITS.
 struct FineTune;
 
 static FINE_TUNE: Kind = Kind {

@@ -1,4 +1,4 @@
-//! Where exported files may stand, and that those which nobody wants any more go.
+//! Allowed paths of exported files, and removal of obsolete ones.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -125,7 +125,7 @@ fn no_export_leads_into_the_cache_wherever_it_lies() {
     let both = String::from_utf8(refused.stderr).unwrap();
     assert!(both.contains("an export path cannot lead into the cache folder"), "{both}");
     assert!(both.contains("`no`"), "{both}");
-    // What comes from the data is known only when it is exported.
+    // Values from the data are only known at export.
     project.replace("pipeline.toml", "out/words/{id}.txt", "{speaker}/{id}/objects");
     project.replace("data/metadata.csv", "aino", "kept");
     let arguments = ["run", ".", "--json", "--cache", "kept"];
@@ -136,7 +136,7 @@ fn no_export_leads_into_the_cache_wherever_it_lies() {
     assert!(!project.file("kept/a").exists());
 }
 
-/// One of the speakers has a name that no folder may have.
+/// One of the speakers has a name that is no valid folder name.
 fn odd_speakers(odd: &[&str]) -> Project {
     let project = Project::new(&MANIFEST.replace("out/words/{id}", "out/words/{speaker}/{id}"));
     write_clips(&project, &["a", "b", "c", "d", "e"]);
@@ -189,7 +189,7 @@ fn too_many_items_that_cannot_be_exported_fail_the_stage_before_its_work() {
     let failed = ran.all("stage-failed");
     let message = failed[0]["message"].as_str().unwrap();
     assert!(message.starts_with("4 of 5 items cannot be exported; the first is item `a`: "));
-    // Done before there was such an export.
+    // Done before the export existed.
     let path = "out/words/{speaker}/{id}";
     project.replace("pipeline.toml", path, "out/words/{id}");
     assert_eq!(project.run().code, Some(0));
@@ -261,7 +261,7 @@ fn hard_links_are_made_where_they_are_asked_for_and_go_where_they_are_not() {
     project.run().assert_nothing_done();
 }
 
-/// Changes one byte of an object that lies in a pack.
+/// Changes one byte of an object in a pack.
 fn damage(project: &Project, object: &[u8]) {
     let packs = ".throstle/packs";
     for name in project.names(packs) {
@@ -278,7 +278,7 @@ fn damage(project: &Project, object: &[u8]) {
 fn an_export_that_meets_a_damaged_object_writes_every_file_at_once() {
     for arguments in [&["export"][..], &["run"]] {
         let project = project();
-        // Each output equals a file of the user, too.
+        // Each output also equals a file of the user.
         project.edit("pipeline.toml", |text| {
             let text = text.replace("fields = [\"text\"]", "fields = [\"audio\"]");
             text.replace("printf %s {text} >", "cat {audio} >")

@@ -1,4 +1,5 @@
-//! Single file operations fail: the error says where, nothing breaks, the next run finishes.
+//! Single failing file operations: the error names the place, nothing breaks, the next run
+//! finishes.
 #![allow(clippy::unwrap_used)]
 
 use std::error::Error;
@@ -11,7 +12,7 @@ use stage_core::event::Status;
 use throstle_tests::worlds::{eager, edited, faulty, fresh};
 use throstle_tests::{Lab, Ran};
 
-/// Every operation up to here, and then one in so many.
+/// Every operation up to here, and then samples.
 const EVERY: u64 = 100;
 const STRIDE: usize = 7;
 
@@ -41,12 +42,12 @@ fn is_denial(fault: &Fault) -> bool {
     matches!(fault, Fault::Nth { error: EACCES, .. } | Fault::NthOf { error: EACCES, .. })
 }
 
-/// A run that met a fault either came to its end or says what failed where.
+/// A run that met a fault either finished or reports the failed operation.
 fn says_what_failed(result: &Result<Ran, EngineError>, expected: &Lab, lab: &Lab, fault: &Fault) {
     let place = format!("{fault:?}");
     match result {
         Err(error) => assert!(is_named(&chain(error)), "{place}: {}", chain(error)),
-        // A few files that may not be read are set aside, each with its name.
+        // Unreadable files are quarantined, each with its name.
         Ok(ran) if ran.status == Status::Done && !ran.set_aside().is_empty() => {
             assert!(is_denial(fault), "{place}: {:?}", ran.set_aside());
             assert!(ran.set_aside().iter().all(|why| is_named(why)), "{place}: {ran:?}");
@@ -82,7 +83,7 @@ fn every_operation_may_fail(world: &MemoryFs, error: i32, stride: usize) {
     assert!(tried > EVERY, "only {tried} operations failed");
 }
 
-/// Up to the first fault that never strikes. Gives how many did.
+/// Up to the first fault that never occurs. Returns the number that did.
 fn each_may_happen(world: &MemoryFs, faults: impl Iterator<Item = Fault>) -> u64 {
     let expected = undisturbed(world);
     let mut struck = 0;
@@ -112,7 +113,7 @@ fn any_operation_after_an_edit_may_fail_with_an_io_error() {
     every_operation_may_fail(&edited(), EIO, STRIDE);
 }
 
-/// Where a look at a path decides what is taken back, not knowing is no reason to forget it.
+/// If a check of a path fails, removals that depend on it are not forgotten.
 #[test]
 fn any_look_at_a_path_after_an_edit_may_fail() {
     let looks = (0..).map(|operation| Fault::NthOf { call: Call::Metadata, operation, error: EIO });
@@ -175,7 +176,7 @@ fn short_writes_are_continued() {
     assert_eq!((ran.status, lab.exports()), (Status::Done, expected.exports()));
 }
 
-/// Runs with so much space; then with enough.
+/// Runs with this space; then with enough.
 fn pauses_for_space(world: &MemoryFs, expected: &Lab, bytes: u64) -> bool {
     let memory = world.duplicate();
     let (lab, faults) = faulty(&memory);
@@ -188,7 +189,7 @@ fn pauses_for_space(world: &MemoryFs, expected: &Lab, bytes: u64) -> bool {
             assert_eq!(ran.status, Status::Done, "{place}");
             return false;
         }
-        // All that is missing is a line in the log of runs.
+        // Only a line in the log of runs is missing.
         Ok(ran) if ran.status == Status::Done => {
             assert_eq!(lab.exports(), expected.exports(), "{place}");
             assert!(Lab::in_memory(&memory.kill()).run().nothing_executed(), "{place}");

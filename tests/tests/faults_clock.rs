@@ -1,4 +1,4 @@
-//! The clock lies, and files change while they are read. No key depends on time, and no outcome
+//! The clock is wrong, and files change while they are read. No key depends on time, and no outcome
 //! mixes two contents.
 #![allow(clippy::unwrap_used)]
 
@@ -117,7 +117,7 @@ fn durations_are_never_negative() {
 
 const INSTANT: i64 = 1_800_000_000_123_456_789;
 
-/// Writes a text of the same length at the same instant as one before, and in the same file.
+/// Writes a text of the same length at the same time as an earlier one, and in the same file.
 fn rewritten_in_the_instant(hashed_later: i64) -> Lab {
     let memory = fresh();
     let lab = Lab::in_memory(&memory);
@@ -149,7 +149,7 @@ fn an_edit_behind_a_stat_that_was_set_back_is_found_by_verify_alone() {
     assert_eq!(lab.read("out/ben1.txt").unwrap(), "MOJN! MOJN!");
 }
 
-/// Rewrites a source at the n-th time that anything is done with it.
+/// Rewrites a source at the n-th operation on it.
 #[derive(Debug)]
 struct Meddler {
     memory: MemoryFs,

@@ -1,5 +1,5 @@
-//! Bits flip and files vanish behind a finished run: no wrong output, and only what was
-//! destroyed is made again.
+//! Bits flip and files vanish after a finished run: no wrong output, and only destroyed results are
+//! made again.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn reread(memory: &MemoryFs) -> Lab {
     lab
 }
 
-/// What a run gives after this damage: always the right outputs.
+/// The result of a run after this damage: always the right outputs.
 fn survives(memory: &MemoryFs, expected: &Lab, place: &str) -> Ran {
     let lab = reread(memory);
     let ran = lab.run();
@@ -44,7 +44,7 @@ fn file(memory: &MemoryFs, end: &str) -> (Utf8PathBuf, Vec<u8>) {
     cache_files(memory).into_iter().find(|(path, _)| path.as_str().ends_with(end)).unwrap()
 }
 
-/// A finished run with an output that lies in a file of its own.
+/// A finished run with an output in a separate file.
 fn with_large() -> MemoryFs {
     let memory = finished();
     let lab = Lab::in_memory(&memory);
@@ -59,7 +59,7 @@ fn flipped(bytes: &[u8], position: usize) -> Vec<u8> {
     bytes
 }
 
-/// Flips one bit at many places of a file, each in a world of its own.
+/// Flips one bit at many places of a file, each in a separate world.
 fn any_bit_may_flip(name: &str, places: usize, most: u64) {
     let world = finished();
     let expected = Lab::in_memory(&world);

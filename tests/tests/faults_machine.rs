@@ -1,5 +1,5 @@
-//! A fault of the machine is no verdict: whatever call failed, and however small the disk was, once
-//! the fault is gone the next run equals an undisturbed one.
+//! A machine fault is never a verdict: for any failed call and any size of the disk, once the fault
+//! is gone the next run equals an undisturbed one.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ fn quarantined(ran: &Ran) -> Vec<&Event> {
     ran.events.iter().filter(|event| matches!(event, Event::ItemQuarantined { .. })).collect()
 }
 
-/// A run in which the machine failed ends done or paused, and sets nothing aside.
+/// A run with a machine fault ends done or paused, and quarantines nothing.
 fn assert_no_verdict(result: &Result<Ran, EngineError>, place: &str) {
     match result {
         Ok(ran) => {
@@ -102,7 +102,7 @@ fn soak_no_single_call_that_fails_becomes_a_verdict() {
     }
 }
 
-/// All calls fail from some point on, as they do while a limit is reached.
+/// All calls fail from some point on, as while a limit is reached.
 #[test]
 fn a_machine_that_can_do_nothing_any_more_gives_no_verdict() {
     let world = without_limit(fresh());
@@ -126,7 +126,7 @@ fn a_machine_that_can_do_nothing_any_more_gives_no_verdict() {
     }
 }
 
-/// The small world with a program in place of its last item stage.
+/// The small world with a program instead of its last item stage.
 const PROGRAMS: &str = r#"
 [pipeline]
 name = "words"
@@ -220,8 +220,8 @@ fn soak_no_single_call_around_a_program_becomes_a_verdict() {
     });
 }
 
-/// Programs that need six times the space of a clip, one that goes on after a write that failed,
-/// and one that removes what it could not finish.
+/// Programs that need six times the space of a clip, one that continues after a failed write, and
+/// one that removes unfinished output.
 const SIX: &str = r#"
 [pipeline]
 name = "six"
@@ -291,8 +291,8 @@ fn undisturbed() -> Files {
     project.files("out")
 }
 
-/// Starts on a disk of this size in kB, three times, and then goes on with room. Returns the number
-/// of pauses before that.
+/// Starts on a disk of this size in kB, three times, and then continues with enough space. Returns
+/// the number of pauses before that.
 fn grows_from(kilobytes: u64, expected: &Files, arguments: &str) -> usize {
     let project = six();
     let throstle = program();
@@ -436,7 +436,7 @@ fn limited(limit: &str, expected: &Files) -> RanProgram {
     ran
 }
 
-/// The limit is handed on to programs, and ends them by its signal.
+/// Programs inherit the limit, and its signal ends them.
 #[test]
 fn a_limit_on_the_size_of_files_pauses_like_a_full_disk() {
     let expected = undisturbed();
@@ -459,7 +459,7 @@ fn a_limit_on_open_files_is_no_verdict() {
     }
 }
 
-/// The clip `c` is worked on by a program that something ends from outside, the first time.
+/// The clip `c` is processed by a program that something kills from outside, the first time.
 const KILLED: &str = r#"
 [pipeline]
 name = "killed"

@@ -1,4 +1,4 @@
-//! Many items under tight limits, in a process of their own.
+//! Many items under tight limits, in a separate process.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::process::Command;
@@ -9,7 +9,7 @@ use throstle_tests::processes::{Ended, start, wait};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_lab_run");
 
-/// No export of the items, since that is a test of the file system.
+/// No export of the items, since that would test the file system.
 const JOINED: &str = r#"
 [pipeline]
 name = "many"
@@ -53,7 +53,7 @@ fn soak_a_hundred_thousand_files_need_no_more_than_sixty_four_open_ones() {
     runs_with_few_files(100_000);
 }
 
-/// Kilobytes at the peak of planning so many items.
+/// Peak kilobytes of planning this number of items.
 fn memory_of_planning(items: u64) -> u64 {
     let lab = Lab::new();
     let source = format!("use = \"test.many\"\ncount = {items}");

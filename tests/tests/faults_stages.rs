@@ -1,4 +1,4 @@
-//! Stages misbehave, and people stop runs: what is finished stays, and the next run goes on.
+//! Misbehaving stages, and runs stopped by people: finished work stays, and the next run continues.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use throstle_tests::{Lab, MANIFEST, Ran};
 
 const BODY: &[(&str, stage_core::FieldType)] = &[("body", stage_core::FieldType::Blob)];
 
-/// In the place of `test.twice`: misbehaves at texts that say so.
+/// Replaces `test.twice`: misbehaves at texts that say so.
 static ODD: Kind = Kind {
     name: "test.odd",
     summary: "Misbehaves.",
@@ -28,7 +28,7 @@ static ODD: Kind = Kind {
 #[derive(Clone, Default)]
 struct Odd {
     calls: Arc<AtomicU64>,
-    /// Every item fails so often before it succeeds.
+    /// The number of failures of every item before it succeeds.
     failures: u64,
 }
 
@@ -72,10 +72,10 @@ impl ItemJob for Odd {
     }
 }
 
-/// As long as a stage has not been called so often, there is no space for what says so.
+/// The number of calls of a stage without free space.
 const NO_SPACE_CALLS: u64 = 31;
 
-/// Good texts in plenty, and this one.
+/// Many good texts, and this one.
 fn lab(odd: Odd, text: &str, policy: &str) -> Lab {
     let mut lab = Lab::new();
     lab.stages.push(Arc::new(odd));
@@ -161,7 +161,7 @@ fn what_goes_on_failing_is_set_aside_after_its_retries_and_tried_at_the_next_run
     assert_eq!((ran.executed("twice"), mended.exports().len()), (30, 31));
 }
 
-/// Asks for a stop at the n-th event.
+/// Requests a stop at the n-th event.
 fn stopped_at(number: u64, options: RunOptions) -> Option<(Lab, u64)> {
     let memory = fresh();
     let lab = Lab::in_memory(&memory);
@@ -195,7 +195,7 @@ fn a_run_may_be_stopped_at_every_event_and_goes_on_where_it_was() {
             let Some((lab, executed)) = stopped_at(number, options.clone()) else { break };
             let ran = lab.run();
             assert_eq!(ran.status, Status::Done, "event {number}");
-            // Nothing that was finished is done again, for a stop is no crash.
+            // Nothing finished is repeated, since a stop is no crash.
             let both = executed + ran.items_executed();
             assert_eq!(both, 2 * TEXTS.len() as u64, "event {number}");
             assert_eq!(lab.exports(), expected.exports(), "event {number}");

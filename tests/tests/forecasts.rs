@@ -1,5 +1,5 @@
-//! The plans of recipes where there are neither weights nor recordings: all of them from formulas,
-//! and changes move them the right way.
+//! Plans of recipes without weights and recordings: all of them from formulas, and changes move
+//! them in the right direction.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -63,7 +63,7 @@ fn likely(figure: Option<Figure>) -> f64 {
     figure.unwrap().likely
 }
 
-/// Has each figure of every stage, and what they rest on.
+/// Has each figure of every stage, and its basis.
 fn assert_full(forecast: &Estimate, recipe: &str) {
     assert_eq!(forecast.stages.len(), pipeline(recipe, &[]).stages.len());
     for (name, stage) in &forecast.stages {
@@ -99,7 +99,7 @@ fn the_table_of_vits_is_full_and_knows_its_weights() {
     }
 }
 
-/// The import takes models of many families; the stages that read it work with XTTS.
+/// The import supports models of many families; the stages that read it use XTTS.
 #[test]
 fn an_imported_xtts_model_encodes_with_its_own_dvae() {
     let forecast = forecast_of(XTTS, &["params.device=cpu", "params.precision=f32"]);
@@ -189,7 +189,7 @@ fn the_largest_batch_that_fits_keeps_the_rows_of_a_step() {
 
 const GUIDE: &str = include_str!("../../docs/guides/finnish-fish.md");
 
-/// A number with its unit, as a table has it.
+/// A number with its unit, as in a table.
 fn figure(cell: &str) -> f64 {
     let (number, unit) = cell.split_once(' ').unwrap_or((cell, ""));
     let number: f64 = number.replace(',', "").parse().unwrap_or_else(|_| panic!("{cell}"));
@@ -202,7 +202,7 @@ fn figure(cell: &str) -> f64 {
     }
 }
 
-/// The rows of the table of the guide: what, reported, the plan, and the band, where there is one.
+/// The rows of the table of the guide: name, reported value, plan, and bounds, if any.
 fn published() -> Vec<(String, f64, f64, Option<f64>)> {
     let rows = GUIDE.lines().skip_while(|line| !line.starts_with("| figure |")).skip(2);
     let rows = rows.take_while(|line| line.starts_with('|'));
@@ -250,7 +250,7 @@ fn a_training_is_planned_in_steps_rows_passes_and_clips() {
     let table = &course.timetable;
     assert_eq!((table.warm_up, table.validate_every, table.save_every), (81, 65, 405));
     assert!(training.idle.is_empty() && training.is_certain);
-    // As many steps as rows of 16 clips, and what is validated on is no part of a pass.
+    // As many steps as rows of 16 clips; held-out clips are not part of a pass.
     let expected = format!("{MMS}\n[expect]\nclips = 800\nsound = \"1h\"\n");
     let forecast = forecast_of(&expected, &[]);
     let training = forecast.stages["trained"].training.clone().unwrap();

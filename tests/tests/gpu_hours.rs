@@ -1,4 +1,4 @@
-//! The weekly limit of GPU hours: counted in the ledger, kept, and told.
+//! The weekly limit of GPU hours: counted in the ledger, enforced, and reported.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn lab_on(device: &str, training: &str) -> Lab {
     lab
 }
 
-/// Says that GPUs were at work for so many hours, that long ago.
+/// Records this number of GPU hours, that long ago.
 fn use_gpus(lab: &Lab, hours_ago: f64, hours: f64) {
     let cache = lab.cache();
     let started = cache.fs().now() - (hours_ago * HOUR * 1e9) as i64;

@@ -1,5 +1,5 @@
-//! The example of a page, run. What the guides and the README tell people to type is typed where
-//! the worker is there (stages/torch/tests/first).
+//! Runs the example of a page. The commands of the guides and the README are tested with the worker
+//! (stages/torch/tests/first).
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use throstle_tests::guide::{blocks, document};

@@ -1,5 +1,5 @@
-//! Manifests and data that mean harm: refused with a reason, and nothing is written outside of
-//! the project's own folders.
+//! Hostile manifests and data: refused with a reason, and nothing is written outside the project's
+//! own folders.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use stage_core::{
 use throstle_tests::worlds::fresh;
 use throstle_tests::{Lab, MANIFEST};
 
-/// What a manifest with this instead of that has to say, if it is not accepted.
+/// The refusal of a manifest with this replacement, if it is not accepted.
 fn refusal(from: &str, to: &str) -> Option<String> {
     assert!(MANIFEST.contains(from), "{from}");
     let lab = Lab::in_memory(&fresh());
@@ -52,7 +52,7 @@ fn a_manifest_that_is_no_text_or_full_of_controls_is_refused() {
     }
 }
 
-/// A source whose items have the ids that it is told.
+/// A source with these ids.
 struct Ids(Vec<String>);
 
 static IDS: Kind = Kind {
@@ -108,7 +108,7 @@ fn ids_and_texts_that_lead_out_are_not_exported() {
             let mut before = lab.files("");
             let ran = lab.attempt(&lab.pipeline(), &Default::default());
             let place = format!("{id:?} in {export}");
-            // Some ids are no ids at all, and then the source itself says so.
+            // Some are no valid ids, and then the source itself fails.
             if let Ok(ran) = ran {
                 let told = |event: &Event| matches!(event, Event::StageFailed { .. });
                 let harmless = ran.status == Status::Done;

@@ -1,5 +1,5 @@
-//! The memory that importing models takes. These tests are a program of their own, since they look
-//! at the largest memory of any process that it started.
+//! The memory of importing models. These tests are a separate program, since they measure the peak
+//! memory of any process that it started.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;

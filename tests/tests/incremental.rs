@@ -1,4 +1,4 @@
-//! After a change, only what the change made necessary is done again.
+//! After a change, only the affected work is repeated.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use engine::history;
@@ -58,7 +58,7 @@ fn a_stage_whose_items_were_all_known_has_an_outcome_like_any_other() {
     assert_eq!((last.run, outcome.items), (2, 2));
 }
 
-/// What the pipeline makes of these texts when it has never run before.
+/// The result of the pipeline for these texts on a first run.
 fn afresh(texts: [(&str, &str); 3]) -> String {
     let lab = Lab::new();
     for (name, text) in texts {
@@ -242,7 +242,7 @@ fn items_with_the_same_content_are_done_once() {
 fn items_that_become_equal_on_the_way_are_worked_on_once_in_one_run() {
     let lab = lab();
     for number in 0..128_u32 {
-        // Eight words, each in sixteen ways of writing it.
+        // Eight words, each in sixteen spellings.
         let letter = |(at, letter): (usize, char)| match number >> (at + 3) & 1 {
             0 => letter,
             _ => letter.to_ascii_uppercase(),

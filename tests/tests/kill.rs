@@ -1,5 +1,5 @@
-//! The process is killed at every event. The next run does what was not durable and nothing
-//! else.
+//! The process is killed at every event. The next run does the work that was not durable and
+//! nothing else.
 #![allow(clippy::unwrap_used)]
 
 use stage_core::event::Status;
@@ -66,7 +66,7 @@ fn a_run_after_an_edit_may_be_killed_at_every_event() {
     killed_at_every_event(edited, &["--eager"]);
 }
 
-/// Kills at moments of the clock instead, which fall between any two operations.
+/// Kills at moments of the clock instead, between any two operations.
 fn killed_again_and_again(kills: u32) {
     let lab = fresh();
     let slow: Vec<(String, String)> =

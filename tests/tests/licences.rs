@@ -1,4 +1,4 @@
-//! A licence travels to all that derives from an asset, and stands beside what is exported.
+//! A licence applies to everything derived from an asset, and is written beside exports.
 #![allow(clippy::unwrap_used)]
 
 use throstle_tests::training::{MANIFEST, lab};

@@ -1,4 +1,4 @@
-//! A stage that somebody else wrote and linked into a program of their own.
+//! A stage from another crate, linked into its own program.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use throstle_tests::{Project, RanProgram, command, wav};

@@ -1,5 +1,5 @@
-//! The plug is pulled at every sync of a run. The next run does what was not durable and nothing
-//! else, and gives what a run gives that was never cut.
+//! The power is cut at every sync of a run. The next run does the work that was not durable and
+//! nothing else, and gives the result of an undisturbed run.
 #![allow(clippy::unwrap_used)]
 
 use cache::fs::{Fs, MemoryFs};
@@ -7,7 +7,7 @@ use stage_core::event::Status;
 use throstle_tests::Lab;
 use throstle_tests::worlds::{eager, edited, finished, finishes_like, fresh};
 
-/// Cuts the power after each sync of a run and gives what was on the disk at that moment.
+/// Cuts the power after each sync of a run and returns the contents of the disk at that moment.
 fn at_every_cut(world: &MemoryFs, mut check: impl FnMut(&MemoryFs, u64)) -> u64 {
     for cut in 0.. {
         let memory = world.duplicate();
@@ -32,19 +32,19 @@ fn undisturbed(world: &MemoryFs) -> Lab {
 
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Starts a machine that tells one start from the next.
+/// Starts a machine with a boot id.
 fn start(memory: &MemoryFs, boot: &str) {
     memory.create_dir_all("/proc/sys/kernel/random".into()).unwrap();
     memory.write_durably(BOOT.into(), boot.as_bytes()).unwrap();
 }
 
-/// A machine that tells its starts syncs the index of its cache later.
+/// A machine with a boot id syncs the index of its cache later.
 fn telling(world: MemoryFs) -> MemoryFs {
     start(&world, "first");
     world
 }
 
-/// The machine with what is left on its disk, started anew.
+/// The restarted machine with the remaining contents of its disk.
 fn started_anew(disk: MemoryFs) -> MemoryFs {
     if disk.exists(BOOT.into()).unwrap() {
         start(&disk, "second");
@@ -130,14 +130,14 @@ fn large_outputs_may_be_cut_at_every_sync() {
     survives_every_cut(&world, 70);
 }
 
-/// Runs, then lets the zeros that a power cut leaves stand in the place of an export, which looks
-/// as it did before; then starts the machine anew, or not.
+/// Runs, then replaces an export by the zeros that a power cut leaves, with an unchanged stat; then
+/// restarts the machine, or not.
 fn exported_after_zeros(next_boot: &str) -> Lab {
     let memory = fresh();
     let lab = Lab::in_memory(&memory);
     start(&memory, "first");
     lab.run();
-    // The stat index trusts what is clearly older.
+    // The stat index trusts files that are clearly older.
     memory.set_clock(memory.now() + 10_000_000_000);
     lab.remove("out/all.txt");
     lab.run();

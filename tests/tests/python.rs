@@ -1,4 +1,4 @@
-//! Stages that are somebody's own Python programs, with nothing but its standard library.
+//! Stages that are the user's Python programs, with only its standard library.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! A stage that has set aside more than it may.
+//! A stage that has quarantined more than it may.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -123,7 +123,7 @@ fn ids(rows: &[Value]) -> BTreeSet<&str> {
 #[test]
 fn a_stage_that_fails_by_its_limit_lists_what_it_set_aside() {
     let project = clips(19, 2, "quarantine = 0.05");
-    // A second run sets nothing more aside.
+    // A second run quarantines nothing more.
     for _ in 0..2 {
         failure(&throstle(&project, &["run", ".", "--json"]));
         let rows = listed(&project, "words");

@@ -1,5 +1,5 @@
-//! After any edits to data and manifest, what an incremental run gives equals what a run from
-//! nothing gives. A failing sequence prints its seed and its edits; `REPLAY` runs one seed alone.
+//! After any edits to data and manifest, an incremental run gives the same as a run from scratch. A
+//! failing sequence prints its seed and its edits; `REPLAY` runs one seed alone.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,8 +18,8 @@ use throstle_tests::{Lab, worlds};
 const REPLAY: Option<u64> = None;
 const EDITS: usize = 6;
 
-/// What a person may do between two runs. Names and texts stand for themselves, so that a
-/// printed sequence can be pasted into `replays`.
+/// Edits that a person may make between two runs. Names and texts are literal, so that a printed
+/// sequence can be pasted into `replays`.
 #[derive(Clone, Debug, PartialEq)]
 enum Edit {
     Write(&'static str, &'static str),
@@ -158,13 +158,13 @@ impl World {
                 "{bytes} bytes: {:?}",
                 ran.events
             ),
-            // There may not even be room to begin.
+            // There may not even be space to begin.
             Err(EngineError::Cache(_)) => {}
             Err(error) => panic!("{bytes} bytes: {error}"),
         }
     }
 
-    /// The same files where nothing was ever run.
+    /// The same files in a world without earlier runs.
     fn afresh(&self) -> Lab {
         let lab = Lab::in_memory(&MemoryFs::new());
         lab.write("pipeline.toml", &self.manifest.text());
@@ -204,7 +204,7 @@ impl World {
     }
 }
 
-/// What the plan says that is executed in each stage: at least, and at most.
+/// The planned numbers of executions of each stage: at least, and at most.
 fn planned_executions(lab: &Lab) -> BTreeMap<String, (u64, u64)> {
     let pipeline = lab.pipeline();
     let plan = lab.plan();
@@ -251,13 +251,13 @@ fn random_edit(random: &mut StdRng) -> Edit {
     }
 }
 
-/// Applies the edits, with a run after some of them, and says which sequence goes wrong.
+/// Applies the edits, with a run after some of them, and names the sequence that fails.
 fn sequence(edits: &[Edit]) -> Result<(), String> {
     let mut world = World::new();
     world.check()?;
     for (at, edit) in edits.iter().enumerate() {
         world.apply(edit);
-        // Several edits between two runs as well.
+        // Several edits between two runs, too.
         if at % 3 != 1 {
             world.check().map_err(|problem| format!("after edit {at}: {problem}"))?;
         }
@@ -293,7 +293,7 @@ fn soak_incremental_equals_afresh() {
     sequences(10_000);
 }
 
-/// Sequences that once went wrong.
+/// Sequences that failed once.
 #[test]
 fn replays() {
     let wrong_once: &[&[Edit]] = &[&[

@@ -89,7 +89,7 @@ enum Content {
     Nothing,
 }
 
-/// Entries that may stand in the place of a file.
+/// Entries that may replace a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Thing {
     Pipe,
@@ -201,7 +201,7 @@ impl World {
         }
     }
 
-    /// The same files in a project where nothing was ever run.
+    /// The same files in a project without earlier runs.
     fn afresh(&self) -> Lab {
         let lab = World::lab();
         let (from, to) = (self.lab.base(), lab.base());
@@ -228,7 +228,7 @@ impl World {
     }
 }
 
-/// The data sets, which are named by their content, and all items set aside with their reasons.
+/// The data sets, which are named by their content, and all quarantined items with their reasons.
 fn outcome(lab: &Lab) -> Vec<String> {
     let (pipeline, plan) = (lab.pipeline(), lab.plan());
     let mut lines = Vec::new();
@@ -278,7 +278,7 @@ fn sequence(edits: &[Edit]) -> Result<(), String> {
     world.check()?;
     for (at, edit) in edits.iter().enumerate() {
         world.apply(*edit);
-        // Several edits between two runs as well.
+        // Several edits between two runs, too.
         if at % 3 != 1 {
             world.check().map_err(|problem| format!("after edit {at}: {problem}"))?;
         }
@@ -354,7 +354,7 @@ fn what_a_recording_is_called_decides_nothing() {
     assert_eq!(renamed.executed("checked"), 0, "{:?}", renamed.events);
 }
 
-/// The clip that a name leads to is set aside; the names of the others are as they were.
+/// The clip of this name is quarantined; the names of the others are unchanged.
 #[test]
 fn one_odd_file_costs_one_item() {
     let world = World::new();

@@ -1,11 +1,11 @@
-//! `replay`: one item of a stage, or a stage as a whole, again and alone in a folder that is kept.
+//! `replay`: one item of a stage, or a whole stage, again and alone in a folder that is kept.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::process::Output;
 
 use throstle_tests::{Project, command, write_clips};
 
-/// The clip `bad` is set aside, and what the command says of it is longer than a reason.
+/// The clip `bad` is quarantined, and the command's output about it is longer than a reason.
 const MANIFEST: &str = r#"
 [pipeline]
 name = "replayed"
@@ -54,7 +54,7 @@ fn throstle(project: &Project, arguments: &[&str]) -> Output {
     command("small_world", project.path(), arguments).output().unwrap()
 }
 
-/// The exit code and what was told on both streams.
+/// The exit code and the output on both streams.
 fn replay(project: &Project, arguments: &[&str]) -> (Option<i32>, String) {
     let output = throstle(project, &[&["replay"], arguments].concat());
     let told = [output.stdout, output.stderr].concat();

@@ -76,7 +76,7 @@ fn an_item_without_a_verdict_is_told() {
     project.run().assert_nothing_done();
 }
 
-/// A verdict of the last run would be taken over for an item that is as it was then.
+/// A verdict of the last run would be reused for an unchanged item.
 #[test]
 fn verdicts_are_forgotten_though_other_items_changed_meanwhile() {
     let project = project();

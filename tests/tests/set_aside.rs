@@ -1,5 +1,5 @@
-//! Clips that a training cannot learn from: they are named, listed and limited like the items of
-//! other stages, however the run ended.
+//! Clips that a training cannot use: they are named, listed and limited like the items of other
+//! stages, for any end of the run.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::sync::Arc;

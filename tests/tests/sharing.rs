@@ -1,4 +1,4 @@
-//! Several processes at once on one cache: equal outputs, and next to nothing done twice.
+//! Several processes at once on one cache: equal outputs, and almost no repeated work.
 #![allow(clippy::unwrap_used)]
 
 use std::process::Child;
@@ -16,7 +16,8 @@ fn slow(lab: &Lab) {
     }
 }
 
-/// Waits for all and gives how many items they executed together, and how often the gather ran.
+/// Waits for all and returns the number of items they executed together, and the number of runs of
+/// the gather.
 fn executed(children: Vec<Child>) -> (u64, u64) {
     let count = |child| match wait(child) {
         Ended::Itself(Event::Finished { status: Status::Done, stages, .. }) => {

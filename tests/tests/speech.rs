@@ -1,5 +1,5 @@
-//! The stages in plain Rust inside a pipeline: texts, splits, filters and commands do only what a
-//! change makes necessary.
+//! The stages in plain Rust inside a pipeline: texts, splits, filters and commands only repeat
+//! affected work.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use throstle_tests::Lab;

@@ -1,5 +1,5 @@
-//! Training that is killed, stopped, damaged and continued: the model is that of a run that was
-//! never disturbed, and no step is done twice that a checkpoint had.
+//! Trainings that are killed, stopped, damaged and continued: the model is that of an undisturbed
+//! run, and no step before a checkpoint is repeated.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn remote(arguments: &[&str]) -> Lab {
     lab
 }
 
-/// The model of a run that was never disturbed.
+/// The model of an undisturbed run.
 fn straight() -> Vec<u8> {
     let lab = lab();
     let ran = lab.run();
@@ -44,7 +44,7 @@ fn straight() -> Vec<u8> {
     weights(&lab)
 }
 
-/// Goes on from the newest checkpoint, and no step before it is done again.
+/// Resumes from the newest checkpoint, and repeats no step before it.
 fn goes_on(lab: &Lab, expected: &[u8], place: &str) {
     let from = checkpoint(lab);
     let ran = lab.run();
@@ -74,7 +74,7 @@ fn training_may_be_killed_at_every_event() {
     }
 }
 
-/// Asks for a stop at the n-th event; the steps that were done, or nothing where the run was
+/// Requests a stop at the n-th event; returns the steps that were done, or nothing if the run was
 /// over before.
 fn stopped_at(lab: &Lab, number: usize) -> Option<Ran> {
     let stop = StopFlag::default();
@@ -100,7 +100,7 @@ fn may_be_stopped_at_every_event(make: fn() -> Lab) {
         let Some(ran) = stopped_at(&lab, number) else { break };
         if ran.status == Status::Paused {
             paused += 1;
-            // What was done is saved before the run ends.
+            // Finished steps are saved before the run ends.
             let done = steps(&ran).last().copied().unwrap_or(0);
             assert_eq!(checkpoint(&lab), done, "event {number}: {:?}", ran.events);
         }
@@ -187,7 +187,7 @@ fn training_saves_before_the_deadline() {
     let deadline = Some(Instant::now() + Duration::from_millis(1500));
     let ran = lab.run_with(&RunOptions { deadline, ..RunOptions::default() });
     assert_eq!(ran.status, Status::Paused);
-    // Nobody asked it to but the time that was left, and nothing that was done is lost.
+    // Only the time limit asked it to stop, and no finished work is lost.
     assert_eq!(Some(&checkpoint(&lab)), steps(&ran).last());
 }
 
@@ -216,7 +216,7 @@ fn a_checkpoint_survives_the_garbage_collection_until_the_stage_is_done() {
 #[test]
 fn training_that_was_interrupted_goes_on_from_its_checkpoint_on_another_machine() {
     let (expected, lab) = (straight(), lab());
-    // So slow that it cannot be done before the stop arrives; its speed enters no key.
+    // So slow that it cannot finish before the stop arrives; its speed enters no key.
     lab.write("pipeline.toml", &MANIFEST.replace("retries = 2", "pause = \"100ms\""));
     stopped_at(&lab, 1 + events_to_the_second_checkpoint()).unwrap();
     let saved = checkpoint(&lab);

@@ -1,5 +1,5 @@
-//! Stages that print, end their process or overflow its stack: what was finished is kept, nothing
-//! half-done is seen, and nobody takes such a run for one that was done.
+//! Stages that print, end their process or overflow its stack: finished work is kept, half-finished
+//! work is never seen, and such a run never counts as done.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::os::unix::process::ExitStatusExt;
@@ -33,7 +33,7 @@ input = "unruly"
 export = "out/all.txt"
 "#;
 
-/// Four items that are fine and, the last to come, one that says this.
+/// Four good items and, as the last one, an item with this text.
 fn project(text: &str) -> Project {
     let project = Project::new(MANIFEST);
     for name in ["a", "b", "c", "d"] {
@@ -48,7 +48,7 @@ fn run(project: &Project) -> Output {
     command("small_world", project.path(), &arguments).output().unwrap()
 }
 
-/// Every line that came is an event, and none says that the run has finished.
+/// Every printed line is an event, and none is `finished`.
 fn assert_unfinished(output: &Output) {
     let told = String::from_utf8(output.stdout.clone()).unwrap();
     for line in told.lines() {
@@ -57,7 +57,7 @@ fn assert_unfinished(output: &Output) {
     }
 }
 
-/// The next run, with the item mended, ends like one that was never disturbed.
+/// The next run, with the item repaired, ends like an undisturbed one.
 fn assert_goes_on(project: &Project) {
     project.write("data/e.txt", "mended");
     let ran = RanProgram::of(run(project));

@@ -1,4 +1,4 @@
-//! `throstle watch` runs again when something has changed, and only then.
+//! `throstle watch` runs again after a change, and only then.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use nix::sys::signal::Signal;
@@ -29,13 +29,13 @@ fn started() -> (Project, Running) {
     (project, watch)
 }
 
-/// Puts a clip of this level in place at once, where a write could be seen half-done.
+/// Replaces a clip atomically, since a write could be seen half-finished.
 fn put(project: &Project, clip: &str, level: i16) {
     project.write(".throstle/new.wav", wav(level));
     std::fs::rename(project.file(".throstle/new.wav"), project.file(clip)).unwrap();
 }
 
-/// How many clips a run that has finished has resampled.
+/// The number of clips that a finished run has resampled.
 fn executed(event: &Value) -> u64 {
     let is_end = event["event"] == "finished";
     is_end.then(|| event["stages"]["voice"]["executed"].as_u64()).flatten().unwrap_or(0)
@@ -60,7 +60,7 @@ fn a_manifest_may_be_broken_for_a_while() {
     assert_eq!(watch.code(), Some(0));
 }
 
-/// The runs write their exports and the cache into the folder that is watched.
+/// The runs write their exports and the cache into the watched folder.
 #[test]
 fn what_a_run_writes_itself_makes_no_other_run() {
     let (project, mut watch) = started();

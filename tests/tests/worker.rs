@@ -1,4 +1,4 @@
-//! What a worker does to a run: its death, its lack of memory, its silence.
+//! The effects of a worker on a run: its death, its lack of memory, its silence.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -105,7 +105,7 @@ fn a_worker_may_die_at_every_message() {
         }
         deaths += 1;
     }
-    // Greeting, opening, and one for every batch.
+    // Handshake, opening, and one for every batch.
     assert!(deaths >= 5, "{deaths} deaths");
 }
 
@@ -134,7 +134,7 @@ fn the_batch_size_that_held_is_where_the_next_run_begins() {
     assert_eq!((again.status, again.executed("far"), halved(&again)), (Status::Done, 12, 0));
 }
 
-/// The sizes of batches that were halved to: bytes and items.
+/// The batch sizes after halving: bytes and items.
 fn halved_to(ran: &Ran) -> Vec<(Option<u64>, Option<u64>)> {
     let size = |event: &Event| match event {
         Event::BatchHalved { bytes, items, .. } => Some((*bytes, *items)),
@@ -145,7 +145,7 @@ fn halved_to(ran: &Ran) -> Vec<(Option<u64>, Option<u64>)> {
 
 #[test]
 fn batches_of_a_number_of_items_are_halved_by_that_number() {
-    // Any two items fit, and no five.
+    // Any two items fit, and five never do.
     let lab = lab(&["memory", "45"]);
     let text = MANIFEST.replace("test.remote", "test.counted");
     lab.write("pipeline.toml", &text);

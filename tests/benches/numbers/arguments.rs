@@ -1,4 +1,4 @@
-//! What is measured, and with which programs.
+//! The selected measurements, and the programs to measure with.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ pub struct Arguments {
     pub program: PathBuf,
     pub folder: PathBuf,
     pub python: String,
-    /// Set for the child that plans so many items and says what memory that took.
+    /// Set for the child process that plans this number of items and prints its memory.
     pub plan_memory: Option<usize>,
 }
 
@@ -58,7 +58,7 @@ impl Arguments {
         arguments
     }
 
-    /// Whether a part of the measurements is asked for.
+    /// Tests if a part of the measurements is requested.
     pub fn wants(&self, part: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only == part)
     }
@@ -73,7 +73,7 @@ impl Arguments {
         clips.into_iter().map(Size::of).collect()
     }
 
-    /// Large numbers of something, smaller in a quick run.
+    /// A large number, smaller in a quick run.
     pub fn scaled(&self, usual: usize) -> usize {
         if self.quick { (usual / 20).max(20) } else { usual }
     }

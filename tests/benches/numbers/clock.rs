@@ -15,8 +15,8 @@ pub fn median(runs: usize, mut work: impl FnMut()) -> Duration {
     times[times.len() / 2]
 }
 
-/// Two things in turn, so that both see the same machine, which changes its speed by a tenth from one
-/// second to the next where it is shared: the median of the times that each gives.
+/// Two measurements in turn, so that both see the same machine: on a shared machine the speed
+/// changes by a tenth from one second to the next. Returns the median time of each.
 pub fn medians_in_turn(
     runs: usize,
     mut one: impl FnMut() -> Duration,
@@ -32,7 +32,7 @@ pub fn medians_in_turn(
     (times.0[times.0.len() / 2], times.1[times.1.len() / 2])
 }
 
-/// Older than this a file is trusted by its stat.
+/// Waits until files are old enough to be trusted by their stat.
 pub fn let_files_age() {
     std::thread::sleep(Duration::from_millis(150));
 }

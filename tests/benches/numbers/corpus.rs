@@ -1,4 +1,4 @@
-//! Makes corpora: a table and a folder of clips, each different from every other.
+//! Makes corpora: a table and a folder of clips, all different.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 pub const RATE: u32 = 22_050;
 
-/// How many clips, and how long they are.
+/// The number of clips, and their duration.
 #[derive(Clone, Copy)]
 pub struct Size {
     pub clips: usize,
@@ -15,7 +15,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// Very many clips are short ones, so that they fit on the disk.
+    /// Large numbers of clips use short ones, so that they fit on the disk.
     pub fn of(clips: usize) -> Size {
         Size { clips, seconds: if clips > 20_000 { 0.05 } else { 2.0 } }
     }
@@ -38,7 +38,7 @@ pub fn make(folder: &Path, size: Size, rate: u32) -> Vec<PathBuf> {
     paths
 }
 
-/// A mono 16-bit WAV file: a tone under noise, both of the clip's own.
+/// A mono 16-bit WAV file: a tone under noise, both specific to the clip.
 pub fn clip(number: u64, frames: usize, rate: u32) -> Vec<u8> {
     let mut bytes = header(frames, rate);
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;

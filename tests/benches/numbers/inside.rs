@@ -25,7 +25,7 @@ pub fn engine(stages: Vec<Arc<dyn Stage>>) -> Engine {
     }
 }
 
-/// The pipeline of a manifest's text, as if it lay in this folder.
+/// The pipeline of a manifest's text, as if it were in this folder.
 pub fn pipeline(engine: &Engine, folder: &Path, text: &str, set: &[String]) -> Pipeline {
     let file = utf8(folder).join("pipeline.toml");
     let options = LoadOptions { set: set.to_vec(), ..LoadOptions::default() };

@@ -1,4 +1,4 @@
-//! Short calls: starting up, nothing to do, one clip changed, all files touched.
+//! Short calls: start-up, no-op, one changed clip, all files touched.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ fn measure_size(arguments: &Arguments, size: Size, table: &mut Table) {
 }
 
 fn no_op(project: &Project, size: Size, name: &str, table: &mut Table) -> Duration {
-    // What was younger than its hash by too little is hashed once more; after that nothing is.
+    // Files that were too young when they were hashed are hashed once more; after that none is.
     project.run();
     let run = project.run();
     assert_eq!(run.executed, 0, "nothing has changed");
@@ -66,7 +66,7 @@ fn no_op(project: &Project, size: Size, name: &str, table: &mut Table) -> Durati
     no_op
 }
 
-/// The clip's own work is what its change costs in a corpus of that one clip, over a no-op there.
+/// The clip's own work is the cost of its change in a corpus of that one clip, over a no-op there.
 fn one_changed(arguments: &Arguments, project: &Project, no_op: Duration, table: &mut Table) {
     let alone = Project::new(arguments, Size::of(1));
     (0..3).for_each(|_| _ = alone.run());
@@ -121,7 +121,7 @@ fn hashing(project: &Project, name: &str, table: &mut Table) {
     });
     let what = format!("read and hash {name} clips, one thread");
     let theirs = || {
-        // More names than a command line can take go in portions.
+        // More names than a command line can take are split.
         let hash = |clips: &[PathBuf]| {
             let mut command = Command::new("b3sum");
             command.args(["--num-threads", "1"]).args(clips).output()

@@ -1,5 +1,5 @@
-//! Measures throstle against the numbers it promises and against what the machine can do, side
-//! by side in one run, and prints the outcome as a Markdown table. Nothing here fails a build.
+//! Measures throstle against its limits and against the capabilities of the machine, side by side
+//! in one run, and prints a Markdown table. Nothing here fails a build.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods)]
 
 mod arguments;

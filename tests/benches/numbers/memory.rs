@@ -1,4 +1,4 @@
-//! The memory that planning very many items takes, in a process of its own.
+//! The memory for planning very many items, in a separate process.
 
 use std::process::Command;
 
@@ -32,7 +32,7 @@ pub fn measure(arguments: &Arguments, table: &mut Table) {
     }
 }
 
-/// Plans so many items of which none is known, and prints the largest memory that took.
+/// Plans this number of unknown items, and prints the peak memory.
 pub fn child(items: usize) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let engine = inside::engine(all());

@@ -1,4 +1,4 @@
-//! What the engine costs per item when the work is nothing.
+//! The cost of the engine per item without work.
 
 use engine::engine::RunOptions;
 use stage_core::event::Status;

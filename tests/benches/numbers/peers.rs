@@ -1,5 +1,5 @@
-//! Other engines on the same clips: a copy and a short extract of each, one process an action.
-//! Those that are neither beside the chosen Python nor on the search path are left out.
+//! Other engines on the same clips: a copy and a short extract of each, one process per action.
+//! Engines that are neither beside the chosen Python nor on the search path are left out.
 
 use std::fmt::Write;
 use std::fs::{self, File};
@@ -15,10 +15,10 @@ use crate::table::{Table, milliseconds};
 
 struct Peer {
     name: &'static str,
-    /// What brings everything up to date.
+    /// The command that brings everything up to date.
     words: &'static [&'static str],
     rules: fn(&Path, &[String]),
-    /// Beyond so many clips it takes minutes.
+    /// With more clips it takes minutes.
     at_most: usize,
 }
 
@@ -65,7 +65,7 @@ fn times(
     (peer.rules)(folder, stems);
     let cold = call()?;
     let no_op = median(NO_OPS, || _ = call());
-    // Those that look at contents would not notice another time alone.
+    // Engines that compare contents would not detect a changed time alone.
     fs::write(&project.clips[0], clip(8_000_000 + number, RATE as usize, RATE)).unwrap();
     let_files_age();
     let one = call()?;
@@ -129,11 +129,11 @@ fn ninja(folder: &Path, stems: &[String]) {
     fs::write(folder.join("build.ninja"), text).unwrap();
 }
 
-/// A stage a folder, as its documentation has it: one changed clip does a folder again.
+/// One stage per folder, as its documentation recommends: one changed clip runs its folder again.
 fn dvc(folder: &Path, _: &[String]) {
     let _ = fs::remove_file(folder.join("dvc.lock"));
     fs::create_dir_all(folder.join(".dvc")).unwrap();
-    // Without a repository around it, and without asking the network anything.
+    // Without a repository around it, and without network access.
     let config = "[core]\n    no_scm = True\n    analytics = false\n    check_update = false\n";
     fs::write(folder.join(".dvc/config"), config).unwrap();
     let text = r#"

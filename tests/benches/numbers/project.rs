@@ -38,7 +38,7 @@ pub struct Project {
     program: PathBuf,
 }
 
-/// What a run executed, by its last event.
+/// The executed work of a run, from its last event.
 pub struct Ran {
     pub time: Duration,
     pub executed: u64,
@@ -63,7 +63,7 @@ impl Project {
         self.folder.path()
     }
 
-    /// One call of the program; its output is thrown away.
+    /// One call of the program; its output is discarded.
     pub fn call(&self, words: &[&str]) -> Duration {
         let mut command = Command::new(&self.program);
         command.args(words).current_dir(self.path());
@@ -79,7 +79,7 @@ impl Project {
         median(runs, || _ = self.call(words))
     }
 
-    /// Runs the pipeline and says what it executed.
+    /// Runs the pipeline and returns its executed work.
     pub fn run(&self) -> Ran {
         let mut command = Command::new(&self.program);
         command.args(["run", "--json"]).current_dir(self.path());
@@ -92,12 +92,12 @@ impl Project {
         Ran { time, executed }
     }
 
-    /// Forgets all results.
+    /// Removes all results.
     pub fn forget(&self) {
         let _ = fs::remove_dir_all(self.path().join(".throstle"));
     }
 
-    /// The bytes that the cache takes.
+    /// The size of the cache in bytes.
     pub fn cache_bytes(&self) -> u64 {
         bytes_below(&self.path().join(".throstle"))
     }

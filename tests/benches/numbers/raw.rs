@@ -1,4 +1,4 @@
-//! What the machine can do: the same files, two threads, nothing but the system calls.
+//! The capabilities of the machine: the same files, two threads, only the system calls.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The report page of a large data set: its size, and how long a browser takes to open it.
+//! The report page of a large data set: its size, and the time that a browser takes to open it.
 
 use std::fs;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The resampler alone, beside soxr, and what reading, writing and hashing add to it.
+//! The resampler alone, beside soxr, and the extra cost of reading, writing and hashing.
 
 use std::hint::black_box;
 use std::process::Command;
@@ -46,7 +46,7 @@ pub fn measure(arguments: &Arguments, table: &mut Table) {
             }
         }))
     };
-    // In turn, so that a busy machine slows both; the round in the middle counts.
+    // In turn, so that a busy machine slows both; the median round counts.
     let mut rounds: Vec<(f64, Option<f64>)> =
         (0..ROUNDS).map(|_| (alone(), soxr(arguments, count))).collect();
     rounds.sort_by(|one, other| ratio(*one).total_cmp(&ratio(*other)));

@@ -14,7 +14,7 @@ struct Row {
 }
 
 impl Table {
-    /// A row with a limit: at most so much of a unit.
+    /// A row with a limit in some unit.
     pub fn at_most(&mut self, what: &str, measured: Duration, limit: Duration) {
         self.judged(
             what,
@@ -24,7 +24,7 @@ impl Table {
         );
     }
 
-    /// A row whose limit is a multiple of something else that was measured.
+    /// A row with a limit relative to another measurement.
     pub fn within(
         &mut self,
         what: &str,

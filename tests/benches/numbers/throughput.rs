@@ -1,5 +1,5 @@
-//! A cold run against the same functions in a bare loop on the same number of threads, and what
-//! the store takes on the disk for it.
+//! A cold run against the same functions in a bare loop on the same number of threads, and the disk
+//! space of the store.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -75,8 +75,8 @@ impl Bare {
         }
     }
 
-    /// Everything that has to be done for a clip and nothing else. Gives the unique bytes written;
-    /// they are durable at the end, as the engine's are.
+    /// The necessary work for a clip and nothing else. Returns the number of unique bytes written;
+    /// they are durable at the end, like the engine's.
     fn run(&self, project: &Project) -> u64 {
         let threads = rayon::ThreadPoolBuilder::new()
             .num_threads(std::thread::available_parallelism().map_or(1, usize::from))

@@ -1,9 +1,8 @@
-//! `my.whisper`: makes clips quieter. An example of an item stage from outside.
+//! `my.whisper`: makes clips quieter. An example of an item stage in another crate.
 //!
-//! A stage is two things. Its [`Kind`] says what it reads, writes and can be told; from it come
-//! the checks of the manifest, the documentation and the keys, without any of the code running.
-//! Its [`Stage`] opens a job, and the job turns each item into an output or a reason to set it
-//! aside.
+//! A stage has two parts. Its [`Kind`] describes inputs, outputs and parameters; the checks of the
+//! manifest, the documentation and the keys follow from it, without running any code. Its [`Stage`]
+//! opens a job, and the job turns each item into an output or a reason to quarantine it.
 
 use std::io::Cursor;
 
@@ -16,17 +15,17 @@ use stage_core::{
 const AUDIO: &[(&str, FieldType)] = &[("audio", FieldType::Blob)];
 
 static WHISPER: Kind = Kind {
-    // The family keeps own names and those of others apart.
+    // The family separates names of different authors.
     name: "my.whisper",
-    // Raise it when the same clip and parameters give other samples: what was kept is then done
+    // Raise it when the same clip and parameters give other samples: then stored results are made
     // again, and nothing else is.
     version: 1,
     summary: "Makes clips quieter.",
     doc: "Reads 16-bit WAV, such as `audio.resample` writes.",
-    // Only the fields that are listed are seen, and only they decide whether a clip is done
-    // again: a changed transcript is no work here.
+    // Only the listed fields are visible, and only they are in the key: a changed transcript causes
+    // no work here.
     inputs: &[InputPort { reads: FieldSet::These(AUDIO), doc: "Clips.", ..InputPort::DATASET }],
-    // The other fields of the clips are carried on.
+    // The other fields of the clips are passed on.
     outputs: &[OutputPort { writes: AUDIO, doc: "The quieter clips.", ..OutputPort::DATASET }],
     parameters: &[Parameter {
         name: "quieter_by_db",
@@ -45,8 +44,8 @@ impl Stage for Whisper {
         &WHISPER
     }
 
-    /// Called once before the first clip, and not at all when there is nothing to do: the place
-    /// to load what the work needs.
+    /// Called once before the first clip, and not at all if there is nothing to do: the place to
+    /// load models.
     fn open(&self, setup: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
         let decibels = setup.parameters.number("quieter_by_db")?;
         Ok(Job::Item(Box::new(Quieter { gain: 10_f64.powf(-decibels / 20.0) })))
@@ -58,7 +57,7 @@ struct Quieter {
 }
 
 impl ItemJob for Quieter {
-    /// The outer error ends the stage; the inner one sets a single clip aside and is remembered.
+    /// The outer error ends the stage; the inner one quarantines a single clip and is recorded.
     fn process(
         &self,
         items: &[Item],

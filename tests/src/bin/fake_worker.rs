@@ -55,7 +55,7 @@ impl ItemJob for Remote {
     }
 }
 
-/// Passes messages on and dies in the middle of the one that was chosen.
+/// Passes messages on and dies in the middle of the selected one.
 struct Doomed<W> {
     inner: W,
     dies_at: Option<(u64, String)>,

@@ -1,9 +1,9 @@
-//! Runs the pipeline in a folder and prints the last event as JSON, for the tests that need
+//! Runs the pipeline in a folder and prints the last event as JSON, for tests with several
 //! processes: to kill, to run side by side, to limit.
 //!
-//! `lab_run FOLDER [--cache FOLDER] [--kill-at N] [--eager] [--files N] [--memory]`: end with
-//! SIGKILL at the N-th event; make everything durable at once; allow so many open files; plan
-//! instead of running and print the peak of the memory.
+//! `lab_run FOLDER [--cache FOLDER] [--kill-at N] [--eager] [--files N] [--memory]`: exit by
+//! SIGKILL at the N-th event; make everything durable immediately; limit the open files; plan
+//! instead of running and print the peak memory.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use cache::{Access, Cache};

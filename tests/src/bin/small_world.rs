@@ -1,5 +1,5 @@
-//! The command line with the stages of the small world, one of which hears no request to stop,
-//! with one that does not behave, and with a voice and the stages in plain Rust.
+//! The command line with the stages of the small world, one of them deaf to stop requests, with a
+//! misbehaving stage, and with a voice and the stages in plain Rust.
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use throstle_tests::Project;
 
 use crate::small::done;
 
-/// The same manifest and data in another folder, with nothing that a run has made.
+/// The same manifest and data in another folder, without results of runs.
 fn another_machine(project: &Project) -> Project {
     Project::copy_of(project.path(), &[".throstle", "out", "base", "overlay"])
 }
@@ -17,7 +17,7 @@ fn path(project: &Project, folder: &str) -> String {
     project.file(folder).to_str().unwrap().to_owned()
 }
 
-/// What a command prints as one JSON object, and its exit code.
+/// The JSON output of a command, and its exit code.
 fn json(project: &Project, arguments: &[&str]) -> (Option<i32>, Value) {
     let output = project.output(&[arguments, &["--json"]].concat());
     let text = String::from_utf8(output.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! Data and programs that would write to the terminal: what they say is shown, harmless.
+//! Data and programs with terminal escapes: their text is shown, harmless.
 
 use std::process::Output;
 
@@ -27,7 +27,7 @@ quarantine = 0.9
 export = "out/{speaker}/{id}.txt"
 "#;
 
-/// Clips whose file names, texts and speakers mean harm.
+/// Clips with hostile file names, texts and speakers.
 fn project() -> Project {
     let project = Project::new(MANIFEST);
     write_clips(&project, &["a", "b"]);
@@ -42,7 +42,7 @@ fn project() -> Project {
     project
 }
 
-/// Nothing but text, lines and tabs.
+/// Only text, line breaks and tabs.
 fn assert_harmless(arguments: &[&str], output: &Output) {
     for stream in [&output.stdout, &output.stderr] {
         let text = String::from_utf8(stream.clone()).unwrap();
@@ -97,7 +97,7 @@ fn arguments_and_manifests_that_mean_harm_are_told_harmlessly() {
     }
     for from in ["corpus.table", "clips", "harm"] {
         let project = self::project();
-        // As TOML writes it, and as it must not stand there.
+        // As TOML writes it, and as it must not appear.
         let escaped: String =
             HARM.chars().map(|one| format!("\\u{:04x}", u32::from(one))).collect();
         project.replace("pipeline.toml", &format!("\"{from}\""), &format!("\"{escaped}\""));

@@ -1,4 +1,4 @@
-//! What `plan`, `run` and `status` say of time, memory, disk and money.
+//! Time, memory, disk and money in `plan`, `run` and `status`.
 
 use serde_json::Value;
 use throstle_tests::Project;

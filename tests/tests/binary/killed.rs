@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use throstle_tests::{Project, Running};
 
-/// A clip is worked on until there is a file `go`.
+/// A clip takes until there is a file `go`.
 const HELD: &str = r#"
 [session]
 price_per_hour = 3600.0
@@ -27,7 +27,7 @@ fn project() -> Project {
     Project::of_clips(&["a"], HELD)
 }
 
-/// Kills a run that has begun to work; its number.
+/// Kills a run that has begun to work; returns its number.
 fn killed(project: &Project) -> u64 {
     let mut running = Running::start(project.throstle(&["run", ".", "--json"]));
     let number = running.read_to("started")["run"].as_u64().unwrap();

@@ -1,4 +1,4 @@
-//! Unexpected entries in the cache folder never keep a command from working.
+//! Unexpected entries in the cache folder never prevent a command from working.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -1,5 +1,4 @@
-//! The program `throstle` as people and scripts meet it: arguments, exit codes, what is printed
-//! where.
+//! The program `throstle` for people and scripts: arguments, exit codes, outputs.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 mod archives;

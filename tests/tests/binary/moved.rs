@@ -1,12 +1,12 @@
-//! The cache or the project is removed or moved while a run is under way: an error that says so,
-//! no verdict on what seems to be gone, and no old folder that comes back.
+//! The cache or the project is removed or moved during a run: a clear error, no verdict on
+//! seemingly missing files, and no recreated old folder.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use throstle_tests::{CLIPS, Project, RanProgram, Running, command, write_clips};
 
-/// The clip `c` is worked on until there is a file `go` beside the folder of the project.
+/// The clip `c` takes until there is a file `go` beside the folder of the project.
 const HELD: &str = r#"
 [stage.held]
 use = "command"
@@ -48,7 +48,7 @@ fn project() -> Project {
     project
 }
 
-/// Runs it until this condition holds, does something to it, and lets it go on.
+/// Runs it until this condition holds, changes it, and lets it continue.
 fn run_while(project: &Project, act: impl FnOnce()) -> RanProgram {
     let (own, cache): (PathBuf, PathBuf) = (project.file("own"), project.file("cache"));
     let arguments = ["run", own.to_str().unwrap(), "--json", "--cache", cache.to_str().unwrap()];
@@ -90,7 +90,7 @@ fn a_manifest_that_is_removed_during_a_run_is_told() {
     assert_blames_no_item(&ran);
 }
 
-/// Others may still write into the folder.
+/// Other processes may still write into the folder.
 fn remove_whole(folder: &Path) {
     let start = Instant::now();
     while let Err(error) = std::fs::remove_dir_all(folder) {

@@ -1,4 +1,4 @@
-//! Paths to files that are not regular: no command waits for them.
+//! Paths of files that are not regular: no command waits for them.
 
 use std::path::Path;
 use std::process::{Output, Stdio};

@@ -1,4 +1,4 @@
-//! The commands that only look: lists, pictures, pages.
+//! The read-only commands: lists, pictures, pages.
 
 use serde_json::Value;
 

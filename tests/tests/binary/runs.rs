@@ -1,4 +1,4 @@
-//! `run` and `plan`: which stages, where, and how they end.
+//! `run` and `plan`: selected stages, places, and results.
 
 use serde_json::Value;
 use throstle_tests::{Project, RanProgram, write_clips};

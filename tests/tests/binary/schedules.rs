@@ -1,5 +1,5 @@
-//! Schedules of trainings with parts that can never act, and the output of `check` and `plan` for
-//! the others.
+//! Schedules of trainings with parts that can never take effect, and the output of `check` and
+//! `plan` for the others.
 
 use serde_json::Value;
 use throstle_tests::{Project, command};
@@ -36,7 +36,7 @@ fn old() -> String {
 
 #[test]
 fn check_and_plan_tell_what_trainings_will_do() {
-    // A plan needs no files, and finds that empty ones hold no clips.
+    // A plan needs no files, and finds that empty ones have no clips.
     let bare = Project::new(RECIPE);
     for (command, project) in [("check", &project(RECIPE)), ("plan", &bare)] {
         let (code, told, errors) = said(project, &[command, "."]);

@@ -1,4 +1,4 @@
-//! Stopping: once cleanly, twice at once, and by nobody reading any more.
+//! Stopping: once cleanly, twice immediately, and when nobody reads the output any more.
 
 use std::io::{PipeReader, PipeWriter, Write};
 use std::path::Path;
@@ -12,7 +12,7 @@ use throstle_tests::{Project, RanProgram, Running, command, send};
 
 use crate::small;
 
-/// The clip `c` is worked on until there is a file `go`.
+/// The clip `c` takes until there is a file `go`.
 const HELD: &str = r#"
 [stage.held]
 use = "command"
@@ -107,7 +107,7 @@ fn a_second_signal_ends_a_run_that_does_not_come_to_an_end() {
     assert_eq!(RanProgram::of(output).executed()["loud"], 1);
 }
 
-/// A pipe without a reader and without room for another byte.
+/// A pipe without a reader and without space for another byte.
 fn full_pipe() -> (PipeReader, PipeWriter) {
     let (reader, writer) = std::io::pipe().unwrap();
     let flags = fcntl(&writer, FcntlArg::F_GETFL).unwrap();
@@ -118,7 +118,7 @@ fn full_pipe() -> (PipeReader, PipeWriter) {
     (reader, writer)
 }
 
-/// The exit code of a process that has to come to its end by itself.
+/// The exit code of a process that has to exit by itself.
 fn code_of(child: &mut Child) -> Option<i32> {
     let begin = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! A machine without threads, processes or space: no verdict, no bug, and a way on.
+//! A machine without threads, processes or space: no verdict, no bug, and a way to continue.
 
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
@@ -8,7 +8,7 @@ use throstle_tests::{Project, RanProgram, small_disk, write_clips};
 
 use crate::small::{done, project};
 
-/// Processes of a user are counted together, so each test has a user of its own.
+/// Processes of a user are counted together, so each test has its own user.
 fn user(number: u32) -> u32 {
     100_000 + (std::process::id() % 10_000) * 10 + number
 }
@@ -80,7 +80,7 @@ fn an_output_without_room_ends_a_run_alike_with_and_without_work() {
     }
 }
 
-/// The outputs lie in separate files in the cache.
+/// The outputs are separate files in the cache.
 fn large() -> Project {
     let project = project();
     let zeros = "head -c 1200000 /dev/zero > {out.words}; printf %s {text} >>";
@@ -212,7 +212,7 @@ fn a_later_complete_run_frees_what_a_broken_run_left_open() {
     project.replace("pipeline.toml", "wc -w; exit 1; true", "wc -w");
     project.run().assert_nothing_done();
     assert!(!planned().contains(unfinished), "{}", planned());
-    // A run that ends nothing leaves no record.
+    // A run that finishes nothing leaves no record.
     let runs = project.printed(&["log", "--json"]);
     project.run().assert_nothing_done();
     assert_eq!(project.printed(&["log", "--json"]), runs);

@@ -1,4 +1,4 @@
-//! The commands that look after the cache, and a cache that cannot be written.
+//! The commands for maintaining the cache, and a read-only cache.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -57,7 +57,7 @@ fn a_cache_that_is_not_there_is_not_made_by_looking() {
     assert!(!project.file(".throstle").exists());
 }
 
-/// The program run by somebody who may not write, whoever runs the tests.
+/// The program, run by an unprivileged user, whoever runs the tests.
 pub fn as_reader(project: &Project, arguments: &[&str]) -> Output {
     let program = project.throstle(&[]).get_program().to_owned();
     let own = project.file("throstle");
@@ -66,7 +66,7 @@ pub fn as_reader(project: &Project, arguments: &[&str]) -> Output {
     }
     let mut command = Command::new(own);
     command.args(arguments).current_dir(project.path());
-    // To root everything may be written.
+    // Root may write everything.
     if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
         command.uid(65_534).gid(65_534);
     }
@@ -81,7 +81,7 @@ pub fn as_reader(project: &Project, arguments: &[&str]) -> Output {
     }
 }
 
-/// Sets whether the files and folders below may be written.
+/// Makes the files and folders below writable, or not.
 fn set_writable(path: &Path, writable: bool) {
     let folder = path.is_dir();
     let mode = if writable { 0o755 } else { 0o555 };

@@ -124,7 +124,7 @@ fn whoever_does_not_see_it_is_told_what_everything_is() {
     assert!(levels.windows(2).all(|pair| pair[1] <= pair[0] + 1), "{levels:?}");
 }
 
-/// The ratio that WCAG 2.2 asks for in section 1.4.3, by its formula.
+/// The contrast ratio required by WCAG 2.2, section 1.4.3, by its formula.
 #[test]
 fn text_stands_out_from_its_ground_in_both_themes() {
     let mut browser = open(12);

@@ -1,4 +1,4 @@
-//! `history` and `diff`: one run beside another.
+//! `history` and `diff`: comparison of runs.
 
 use serde_json::Value;
 use throstle_tests::{Project, command};

@@ -1,4 +1,4 @@
-//! `report`: the page that shows a run, as text and in a real browser.
+//! `report`: the page about a run, as text and in a real browser.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::panic)]
 
 mod browser;

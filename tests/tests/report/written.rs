@@ -1,10 +1,10 @@
-//! What stands in the page.
+//! The contents of the page.
 
 use throstle_tests::command;
 
 use crate::page::{done, report, run};
 
-/// What of the page is no recording.
+/// The page without its recordings.
 fn without_recordings(page: &str) -> String {
     page.split("base64,").map(|part| part.split_once('"').map_or(part, |(_, rest)| rest)).collect()
 }
@@ -29,13 +29,13 @@ fn every_part_of_a_run_has_its_place() {
         "id=\"samples\"",
         "id=\"cost\"",
         "id=\"provenance\"",
-        // What ran and why, what was set aside and why, and where it came from.
+        // Stages with reasons, quarantined items with reasons, and provenance.
         "never run before",
         "truncated",
         "Loss",
         "step-30",
         "duration ratio",
-        // What later stages have measured of the samples, and how it stands to a good run.
+        // Measures of the samples by later stages, and their comparison with a good run.
         "voiced share",
         "Measures against a run that was good",
         "CC-BY-NC-SA-4.0",

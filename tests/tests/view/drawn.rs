@@ -1,4 +1,4 @@
-//! What is to be seen while a run goes on.
+//! The display during a run.
 
 use throstle_tests::Project;
 use throstle_tests::screen::Screen;

@@ -1,11 +1,11 @@
-//! However a run ends, the terminal is as it was, with what was told in it.
+//! For any end of a run, the terminal is restored, with the printed lines in it.
 
 use throstle_tests::Project;
 use throstle_tests::screen::Screen;
 
 use crate::long_run::{program, project, start, wait_for_training};
 
-/// Nothing of the view is left, and no mode of the terminal is another one.
+/// Nothing of the display is left, and no mode of the terminal is changed.
 fn assert_restored(last: &vt100::Screen) {
     let shown = last.contents();
     for drawn in ["busy", "spent", "━", "▁"] {
@@ -56,7 +56,7 @@ fn a_stage_that_fails_is_told_below_what_was_done() {
     let project = project();
     project.replace("pipeline.toml", "sleep 0.02; done", "sleep 0.02; done; exit 3");
     project.replace("pipeline.toml", "[stage.held]", "[stage.held]\nquarantine = 0");
-    // What is under way when a stage fails is brought to its end.
+    // Running work is finished when a stage fails.
     project.replace("pipeline.toml", "steps = 100000", "steps = 400");
     let screen = start(&project, 120, 40);
     screen.wait_for("8/9");

@@ -1,4 +1,4 @@
-//! A run that is as long as a test wants: stages that wait, a training, a GPU that is none.
+//! A run as long as a test needs: waiting stages, a training, a fake GPU.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use throstle_tests::screen::Screen;
 use throstle_tests::{Project, command};
 
-/// The training goes on until it is stopped; `held` waits for the file `go`.
+/// The training continues until it is stopped; `held` waits for the file `go`.
 const MANIFEST: &str = r#"
 [pipeline]
 name = "long"
@@ -50,10 +50,10 @@ artifacts = ["model"]
 export = "out/joined.json"
 "#;
 
-/// What `held` does, which waits for the file `go` when it comes to the item `h`.
+/// The command of `held`, which waits for the file `go` at the item `h`.
 pub const HELD: &str = "case {speaker} in h*) while [ -e {base}/data ] && ! [ -e {base}/go ]; do sleep 0.02; done;; esac";
 
-/// Answers as NVIDIA's program does, for ever.
+/// Answers like `nvidia-smi`, for ever.
 const GPU: &str =
     "#!/bin/sh\nwhile :; do echo '0, NVIDIA H100 80GB HBM3, 97, 31200, 81559'; sleep 1; done\n";
 
@@ -68,7 +68,7 @@ pub fn project() -> Project {
     project
 }
 
-/// `run` in that project, with the GPU that is none, in sixteen colours.
+/// `run` in that project, with the fake GPU, in sixteen colours.
 pub fn program(project: &Project, arguments: &[&str]) -> Command {
     let mut command = command("small_world", project.path(), &[&["run", "."], arguments].concat());
     let path = std::env::var("PATH").unwrap();
@@ -81,7 +81,7 @@ pub fn start(project: &Project, columns: u16, rows: u16) -> Screen {
     Screen::start(program(project, &["--threads", "4"]), columns, rows)
 }
 
-/// Until the training has told a few losses and kept a checkpoint, and the GPU was asked.
+/// Until the training has reported a few losses and saved a checkpoint, and the GPU was queried.
 pub fn wait_for_training(screen: &Screen) -> String {
     screen.wait_for("checkpoint at");
     screen.wait_for("cuda:0");

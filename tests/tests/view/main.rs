@@ -1,4 +1,4 @@
-//! The view of a run on a terminal, through an emulator; and pictures of it.
+//! The display of a run on a terminal, through an emulator; and pictures of it.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 mod drawn;

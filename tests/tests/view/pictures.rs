@@ -1,5 +1,5 @@
-//! Pictures of the view, light, dark and narrow, taken by the browser that looks at the report.
-//! They are left in the `tmp/view` folder of the build.
+//! Pictures of the display, light, dark and narrow, taken by the browser of the report tests. They
+//! are left in the `tmp/view` folder of the build.
 
 use std::path::Path;
 
@@ -10,11 +10,11 @@ use throstle_tests::screen::Screen;
 
 use crate::long_run::{HELD, project, start, wait_for_training};
 
-/// The long run with names, numbers and prices as people have them.
+/// The long run with realistic names, numbers and prices.
 fn voice() -> Project {
     let project = project();
     for (old, new) in [
-        // Every item is work of its own.
+        // Every item is separate work.
         (
             "fields = [\"speaker\"]\ncommand = \"case {speaker} in h",
             "fields = [\"speaker\", \"body\"]\ncommand = \"case {speaker} in h",
@@ -37,7 +37,7 @@ fn voice() -> Project {
     project
 }
 
-/// Until a part of everything is done.
+/// Waits until a part of everything is done.
 fn wait_for_more(screen: &Screen) {
     wait_for_training(screen);
     let is_more = |shown: &str| shown.matches('▁').count() > 3 && !shown.contains("/1 ");
