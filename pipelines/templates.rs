@@ -1,5 +1,5 @@
-// What `throstle init` can begin with, in the order of its help. `recipe!` takes the name of a
-// folder here, its line in the help, and what has to be brought along.
+// The templates of `throstle init`, in the order of its help. `recipe!` takes the name of a folder
+// here, its line in the help, and the files that the user has to add.
 &[
     Template {
         variants: &[

@@ -203,7 +203,7 @@ fn lab_with(manifest: &str) -> Lab {
     lab
 }
 
-/// With a budget of 10, of which this is left, at 1 per second.
+/// With a budget of 10 and this rest, at 1 per second.
 fn paid(lab: Lab, left: f64) -> Lab {
     let manifest = lab.read("pipeline.toml").unwrap();
     let session = "[session]\nprice_per_hour = 3600\nbudget = 10\n";

@@ -25,7 +25,7 @@ pub const NEVER: Duration = Duration::MAX;
 pub struct Committer {
     messages: Sender<Message>,
     every: Duration,
-    /// Claims whose results wait for the next commit.
+    /// Claims with results that wait for the next commit.
     claims: Vec<Claim>,
     dirty: bool,
     /// The commit threshold in bytes.

@@ -60,7 +60,7 @@ impl<W: Write + Send> Lines<W> {
         }
     }
 
-    /// For past events, all of which are printed.
+    /// For past events; all of them are printed.
     pub fn replaying(output: W, paint: Paint) -> Lines<W> {
         Lines { interval: Duration::ZERO, ..Lines::new(output, paint) }
     }

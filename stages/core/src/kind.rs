@@ -100,7 +100,7 @@ pub struct InputPort {
 }
 
 impl InputPort {
-    /// A required data set on the port `input`, of which nothing is read yet.
+    /// A required data set on the port `input`, without any fields to read.
     pub const DATASET: InputPort = InputPort {
         name: "input",
         port_type: PortType::Dataset,

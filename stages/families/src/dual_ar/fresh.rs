@@ -8,7 +8,7 @@ use stage_formats::FormatError;
 
 /// Embedding tables have a multiple of this number of rows.
 const ROWS: i64 = 8;
-/// The vocabulary of the published model, most of which it never uses.
+/// The vocabulary of the published model; it never uses most of it.
 const PUBLISHED_WORDS: i64 = 155_776;
 /// Codebooks of the published codec, and entries of each.
 pub const PUBLISHED_CODES: (i64, i64) = (10, 4096);

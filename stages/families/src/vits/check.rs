@@ -57,7 +57,7 @@ impl Config {
             in_range(name, size, 1, largest)?;
         }
         in_range("speaker_embedding_size", self.speaker_embedding_size, 0, LARGEST)?;
-        // The duration noise has two channels, one of which becomes the duration.
+        // The duration noise has two channels; one of them becomes the duration.
         in_range("depth_separable_channels", self.depth_separable_channels, 2, 2)?;
         for (name, size) in [
             ("ffn_kernel_size", self.ffn_kernel_size),

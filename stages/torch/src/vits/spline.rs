@@ -172,7 +172,7 @@ mod tests {
             let x = Tensor::linspace(-7.0, 7.0, 401, (Kind::Float, Device::Cpu));
             let spline = spline(bins, 401);
             let (y, _) = spline.forward(&x);
-            // Where a spline is flat, many positions are equally good; so heights are compared.
+            // In flat parts of a spline many positions are equally good, so heights are compared.
             let (again, _) = spline.forward(&spline.reverse(&y));
             let far = (again - y).abs().max().double_value(&[]);
             assert!(far < 1e-4, "{bins} bins: off by {far}");
