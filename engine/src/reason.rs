@@ -153,7 +153,8 @@ impl fmt::Display for Reason {
             }
             ItemsDiffer { port, added, removed, changed, same } => write!(
                 formatter,
-                "items on `{port}`: {added} added, {removed} removed, {changed} changed, {same} the same"
+                "items on `{port}`: {added} added, {removed} removed, {changed} changed, {same} \
+                    the same"
             ),
             ArtifactChanged { port, field, old, new } => {
                 write!(
@@ -168,16 +169,16 @@ impl fmt::Display for Reason {
                 write!(formatter, "`{port}` had {old} references and has {new}")
             }
             RejectsChanged { port } => {
-                write!(formatter, "the quarantined items above `{port}` are others")
+                write!(formatter, "the quarantined items upstream of `{port}` changed")
             }
             ParentChanged { new: Some(new), .. } => {
-                write!(formatter, "goes on from the outcome {new} that it gave before")
+                write!(formatter, "continues from its earlier outcome {new}")
             }
             ParentChanged { old, new: None } => {
                 let old = old.as_deref().unwrap_or("nothing");
-                write!(formatter, "begins anew, where it had gone on from {old}")
+                write!(formatter, "starts from scratch; before, it continued from {old}")
             }
-            Resumes { run } => write!(formatter, "goes on from the checkpoint of run {run}"),
+            Resumes { run } => write!(formatter, "resumes from the checkpoint of run {run}"),
             Unfinished { items } => {
                 write!(formatter, "{items} items were left undone by an earlier run")
             }
@@ -186,7 +187,7 @@ impl fmt::Display for Reason {
             WaitsFor { stages } => write!(formatter, "waits for {}", stages.join(", ")),
             TooManyQuarantined { quarantined, items } => write!(
                 formatter,
-                "{quarantined} of {items} items are quarantined, more than the stage may set aside"
+                "{quarantined} of {items} items are quarantined, more than the stage allows"
             ),
         }
     }

@@ -55,9 +55,12 @@ fn retrain_begins_anew_and_continue_goes_on_from_the_last_model() {
     assert_eq!(knows(&lab), alone("one"), "another answer to the same data is no change");
     edit(&lab, "two");
     let plan = lab.reasons("model").join("; ");
-    assert!(plan.contains("waits for") || plan.contains("goes on from the outcome"), "{plan}");
+    assert!(
+        plan.contains("waits for") || plan.contains("continues from its earlier outcome"),
+        "{plan}"
+    );
     let ran = lab.run();
-    assert!(reasons(&ran).contains("goes on from the outcome"), "{}", reasons(&ran));
+    assert!(reasons(&ran).contains("continues from its earlier outcome"), "{}", reasons(&ran));
     let continued = weights(&lab);
     assert_ne!(continued, alone("two"));
     assert_eq!(knows(&lab), continued);
@@ -93,7 +96,7 @@ fn retrain_after_continue_begins_anew_and_says_so() {
     let continued = trains(&lab);
     set(&lab, "retrain");
     let ran = lab.run();
-    assert!(reasons(&ran).contains("begins anew"), "{}", reasons(&ran));
+    assert!(reasons(&ran).contains("starts from scratch"), "{}", reasons(&ran));
     assert_eq!((steps(&ran).len() as u64, weights(&lab)), (STEPS, alone("two")));
     assert_ne!(weights(&lab), continued);
     assert_eq!(knows(&lab), alone("two"));

@@ -117,7 +117,10 @@ fn a_training_that_was_done_does_not_count_under_a_narrower_limit() {
     lab.run();
     allow(&lab, "0.2");
     let reasons = lab.reasons("model").join("; ");
-    assert!(reasons.contains("2 of 8 items are quarantined, more than the stage may"), "{reasons}");
+    assert!(
+        reasons.contains("2 of 8 items are quarantined, more than the stage allows"),
+        "{reasons}"
+    );
     let ran = lab.run();
     assert_eq!((ran.status, steps(&ran)), (Status::Failed, vec![]));
     allow(&lab, "0.5");

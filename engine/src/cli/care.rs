@@ -95,7 +95,7 @@ fn verify(
     match (report.is_clean(), report.repaired) {
         (true, _) => writeln!(output, "nothing is damaged")?,
         (false, true) => {
-            writeln!(output, "{found} set aside: the next run makes anew what it needs")?;
+            writeln!(output, "{found} quarantined: the next run makes what it needs again")?;
         }
         (false, false) => {
             writeln!(output, "{found}: `throstle cache verify --repair` sets them aside")?;
@@ -196,8 +196,8 @@ fn describe(plan: &gc::Plan, output: &mut dyn Write) -> Result<(), CliError> {
     if let Some(run) = plan.unfinished {
         writeln!(
             output,
-            "run {run} is not finished: results of single items are all kept until a `throstle run` \
-             of its whole manifest is done"
+            "run {run} is not finished: results of single items are all kept until a `throstle \
+                run` of its whole manifest is done"
         )?;
     }
     for one in &plan.given_up {

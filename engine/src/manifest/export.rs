@@ -362,7 +362,8 @@ impl Exporter<'_> {
             let message =
                 format!("every item of stage `{}` would be exported to the same file", self.stage);
             let problem = Problem::new("duplicate_export", written.span, message);
-            problems.add(problem.help("put a field into the path that tells items apart: `{id}`"));
+            problems
+                .add(problem.help("put a field that distinguishes items into the path: `{id}`"));
             return None;
         }
         is_whole.then_some(Template(parts))

@@ -176,7 +176,7 @@ fn work(kind: &Kind) -> &'static str {
         Work::Item => "works on one item at a time",
         Work::Gather => "works on the whole data set",
         Work::Train => "works long on the whole data set, and goes on where it was stopped",
-        Work::Chosen { .. } => "works on one item at a time or on the whole, as it is told",
+        Work::Chosen { .. } => "works on single items or on the whole data set, by parameter",
     }
 }
 

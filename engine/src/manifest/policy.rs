@@ -15,9 +15,9 @@ pub static COMMON: &[Parameter] = &[
         parameter_type: ParameterType::Number { min: 0.0, max: 1.0 },
         default: Default::Absent,
         role: Role::Execution,
-        doc: "The share of items that may be set aside before the stage fails: `\"5%\"` or `0.05`. \
-              If it is not written, a stage fails when more than 5 % and more than 3 items are set \
-              aside, or all of them.",
+        doc: "The share of items that may be quarantined before the stage fails: `\"5%\"` or \
+            `0.05`. Default: a stage fails if more than 5 % and more than 3 items are \
+            quarantined, or all of them.",
         ..Parameter::BASE
     },
     Parameter {
@@ -26,7 +26,7 @@ pub static COMMON: &[Parameter] = &[
         default: Default::Integer(2),
         role: Role::Execution,
         unit: Unit::Count,
-        doc: "How often a transient failure is tried again.",
+        doc: "The number of retries after a transient failure.",
     },
     Parameter {
         name: "timeout",

@@ -51,7 +51,7 @@ fn sections() -> Value {
             "additionalProperties": false,
             "properties": {
                 "name": { "description": "The name of the pipeline.", "type": "string", "pattern": NAME },
-                "seed": { "description": "Where random numbers begin.", "type": "integer", "minimum": 0, "default": 0 },
+                "seed": { "description": "The seed of random numbers.", "type": "integer", "minimum": 0, "default": 0 },
             },
         },
         "params": {
@@ -82,22 +82,22 @@ fn sections() -> Value {
             "additionalProperties": { "$ref": "#/$defs/stage" },
         },
         "session": {
-            "description": "How and where it runs: changes no result.",
+            "description": "Conditions of a run; they change no result.",
             "type": "object",
             "additionalProperties": false,
             "properties": {
                 "stop_after": described("Stop cleanly after this time.", or_param(duration())),
                 "price_per_hour": described(
-                    "What an hour of the machine costs.",
+                    "The price of the machine per hour.",
                     or_param(json!({ "type": "number", "minimum": 0 })),
                 ),
                 "gpu_hours_per_week": described(
-                    "How many hours of any seven days GPUs may be at work, counted over all runs \
-                     and machines that share the cache or hand it on.",
+                    "The allowed GPU hours in any seven days, counted over all runs and machines \
+                        that share the cache or pass it on.",
                     or_param(json!({ "type": "number", "minimum": 0, "maximum": 168 })),
                 ),
                 "budget": described(
-                    "What all runs of the pipeline together may cost; needs `price_per_hour`.",
+                    "The allowed cost of all runs of the pipeline together; needs `price_per_hour`.",
                     or_param(json!({ "type": "number", "minimum": 0 })),
                 ),
             },
@@ -113,27 +113,27 @@ fn sections() -> Value {
                 "additionalProperties": false,
                 "properties": {
                     "per_hour": described(
-                        "What an hour costs, in any currency.",
+                        "The price per hour, in any currency.",
                         or_param(json!({ "type": "number", "minimum": 0 })),
                     ),
                     "vram": described("The memory of the GPU.", or_param(size())),
                     "speed": described(
-                        "How fast it is; an A100 has 1, which is also taken if not given.",
+                        "The speed relative to an A100. Default: 1.",
                         or_param(json!({ "type": "number", "exclusiveMinimum": 0 })),
                     ),
                 },
             },
         },
         "expect": {
-            "description": "What `plan` takes for recordings that are not there yet.",
+            "description": "Assumptions of `plan` about recordings that do not exist yet.",
             "type": "object",
             "additionalProperties": false,
             "properties": {
                 "clips": described(
-                    "How many clips there will be.",
+                    "The number of clips.",
                     or_param(json!({ "type": "number", "minimum": 0 })),
                 ),
-                "sound": described("How long all of them are together.", or_param(duration())),
+                "sound": described("The total duration of all clips.", or_param(duration())),
             },
         },
     })
@@ -227,7 +227,7 @@ fn parameter_schema(parameter: &Parameter) -> Value {
 fn export_schema() -> Value {
     let path = json!({ "type": "string", "minLength": 1 });
     json!({
-        "description": "Where outputs appear as files; `{id}` and `{field}` are filled in.",
+        "description": "Paths of exported files; `{id}` and `{field}` are filled in.",
         "anyOf": [
             path,
             {
@@ -235,9 +235,9 @@ fn export_schema() -> Value {
                 "type": "object",
                 "properties": {
                     "link": {
-                        "description": "How large files come to be: copies that share their blocks \
-                                        with the cache where the file system can do that, or hard \
-                                        links to its objects.",
+                        "description": "The way large files are made: copies that share their \
+                            blocks with the cache if the file system can do that, or hard links \
+                            to its objects.",
                         "enum": super::export::LINKS.map(|(name, _)| name),
                         "default": "copy",
                     },

@@ -66,8 +66,8 @@ impl ProgramCheck {
         StageError::with_help(
             format!("the first {ALIKE} items failed alike: {what}{said}"),
             format!(
-                "mend the command or what it needs, and run again: none of these items is set \
-                 aside. If it is the items, write `{}`",
+                "fix the command or its environment, and run again: none of these items is \
+                    quarantined. If the items are to blame, write `{}`",
                 self.way_out
             ),
         )

@@ -130,7 +130,7 @@ impl Replayer<'_> {
                 Err(ReplayError::Unfit { stage, why })
             }
             (StageWork::Train, _) => {
-                let why = "trains: its course is in its log, and a run goes on from its checkpoint";
+                let why = "is a training: see its log; a run resumes from its checkpoint";
                 Err(ReplayError::Unfit { stage, why })
             }
             (StageWork::Item, None) => Err(ReplayError::Items(stage)),

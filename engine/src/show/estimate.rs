@@ -109,7 +109,7 @@ impl EstimateText<'_> {
         }
         if !total.unknown.is_empty() {
             let names = clean(&total.unknown.join(", ")).into_owned();
-            let _ = write!(text, ", and what {names} takes, of which nothing is known");
+            let _ = write!(text, ", plus {names}, with unknown times");
         }
         text.push('\n');
     }

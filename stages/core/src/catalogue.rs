@@ -35,9 +35,9 @@ pub const ON_CHANGE: Parameter = Parameter {
     parameter_type: ParameterType::Choice(&["retrain", "continue"]),
     default: Default::Text("retrain"),
     role: Role::Execution,
-    doc: "What to do when an input or a parameter changes after the stage has finished: `retrain` \
-          begins anew, `continue` goes on from the model that it gave last, whose key becomes \
-          part of the new one.",
+    doc: "The reaction to changed inputs or parameters of a finished stage: `retrain` starts from \
+        scratch, `continue` continues from the last model, and the key of that model becomes part \
+        of the new key.",
     ..Parameter::BASE
 };
 

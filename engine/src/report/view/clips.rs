@@ -68,7 +68,7 @@ fn spread(corpus: &Corpus, measure: Measure) -> Markup {
 fn table(corpus: &Corpus) -> Markup {
     let headings =
         ["Measure", ">Clips", ">Least", ">10 %", ">Median", ">90 %", ">Most", ">Total", "-Unit"];
-    let mut table = Table::new("How the measures are spread", &headings);
+    let mut table = Table::new("Distributions", &headings);
     for measure in Measure::ALL {
         let Some(spread) = corpus.spread(measure) else { continue };
         let figure = |value: f64| Cell::number(number(value), value);

@@ -12,7 +12,7 @@ pub fn section(provenance: &Provenance) -> Section {
         (assets(provenance))
         (stages(provenance))
     };
-    Section { id: "provenance", title: "Where it came from", body }
+    Section { id: "provenance", title: "Provenance", body }
 }
 
 fn licenses(provenance: &Provenance) -> Markup {
@@ -53,7 +53,7 @@ fn assets(provenance: &Provenance) -> Markup {
 
 fn stages(provenance: &Provenance) -> Markup {
     let headings = ["Stage", "Kind", "Key", "Content", "Licences", "-Parameters"];
-    let mut table = Table::new("What each result was made of", &headings);
+    let mut table = Table::new("Inputs of each result", &headings);
     for origin in &provenance.stages {
         let short = |digest: Option<&cache::Digest>| digest.map_or_else(String::new, |d| d.short());
         let licenses: Vec<&str> = origin.licenses.iter().map(String::as_str).collect();

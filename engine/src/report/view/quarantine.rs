@@ -32,7 +32,7 @@ pub fn section(all: &[Aside], album: &mut Album) -> Option<Section> {
     if all.is_empty() {
         return None;
     }
-    let mut reasons = Table::new("How often for which reason", &["Reason", ">Items"]);
+    let mut reasons = Table::new("Counts by reason", &["Reason", ">Items"]);
     for (code, count) in codes(all) {
         reasons.row([
             Cell::text(html! { code { (text(code)) } }),
@@ -40,7 +40,7 @@ pub fn section(all: &[Aside], album: &mut Album) -> Option<Section> {
         ]);
     }
     let headings = ["Stage", "Item", "Reason", "Text", "-Listen"];
-    let mut items = Table::new("Items that were set aside", &headings);
+    let mut items = Table::new("Quarantined items", &headings);
     for aside in all.iter().take(LISTED) {
         let heard = aside.hear(album);
         items.row([

@@ -34,7 +34,7 @@ pub fn section(seen: &Seen) -> Section {
         }
         (table(seen))
     };
-    Section { id: "run", title: "What ran, and why", body }
+    Section { id: "run", title: "Stages and reasons", body }
 }
 
 fn node(seen: &Seen, spec: &StageSpec) -> Node {

@@ -88,7 +88,7 @@ Error: throstle::duplicate_export
  12 | export = "out/clip.wav"
     :          ^^^^^^^^^^^^^^
     `----
-  help: put a field into the path that tells items apart: `{id}`
+  help: put a field that distinguishes items into the path: `{id}`
 "#);
 }
 

@@ -30,8 +30,8 @@ const CHANNELS: Parameter = Parameter {
     name: "channels",
     parameter_type: ParameterType::Choice(&["mean", "left", "right", "error"]),
     default: Default::Text("mean"),
-    doc: "What becomes of more than one channel. The mean of channels in anti-phase loses the \
-          voice; that is noted.",
+    doc: "The treatment of several channels. The mean of channels in anti-phase loses the voice, \
+        which is noted.",
     ..Parameter::BASE
 };
 
@@ -48,7 +48,7 @@ const LONGEST: Parameter = Parameter {
     parameter_type: ParameterType::Duration,
     default: Default::Seconds(600.0),
     unit: Unit::Seconds,
-    doc: "Longer recordings are set aside while they are read, before they fill the memory.",
+    doc: "Longer recordings are quarantined while they are read, before they fill the memory.",
     ..Parameter::BASE
 };
 
@@ -59,9 +59,8 @@ pub static DECODE: Kind = Kind {
     name: "audio.decode",
     version: 2,
     summary: "Reads recordings of any common container.",
-    doc: "Cut files, samples that are not numbers, and files that are no sound at all are set \
-          aside with a reason that says what they are. Encoder delay is removed where the \
-          container states it.",
+    doc: "Truncated files, samples that are not numbers, and files without sound are quarantined \
+        with a specific reason. Encoder delay is removed if the container states it.",
     cost: Cost::Rates(DECODED),
     inputs: &[RECORDINGS],
     outputs: &[OutputPort {
@@ -152,7 +151,7 @@ pub static TRIM: Kind = Kind {
     name: "audio.trim",
     version: 3,
     summary: "Cuts the silence before and behind the speech.",
-    doc: "A voice activity detector says where speech is. A clip without any is set aside.",
+    doc: "A voice activity detector finds the speech. A clip without speech is quarantined.",
     cost: Cost::Rates(REWRITTEN),
     inputs: &[RECORDINGS],
     outputs: &[OutputPort {
@@ -166,7 +165,7 @@ pub static TRIM: Kind = Kind {
             parameter_type: ParameterType::Duration,
             default: Default::Seconds(0.25),
             unit: Unit::Seconds,
-            doc: "What is kept before and behind the speech.",
+            doc: "The silence kept before and after the speech.",
             ..Parameter::BASE
         },
         Parameter {
@@ -193,9 +192,9 @@ pub static CHECK: Kind = Kind {
     name: "audio.check",
     version: 2,
     summary: "Measures recordings and sets bad ones aside.",
-    doc: "A recording that breaks a limit is set aside with every limit it breaks, value and limit \
-          named. The recordings themselves are not changed. A measure that a clip is too short or \
-          too silent for is 0 and breaks no limit.",
+    doc: "A recording that violates a limit is quarantined; the reason lists all violated limits \
+        with value and limit. Recordings do not change. A measure of a clip that is too short or \
+        too silent for it is 0 and violates no limit.",
     cost: Cost::Rates(HEARD),
     inputs: &[RECORDINGS],
     outputs: &[OutputPort {

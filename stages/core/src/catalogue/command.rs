@@ -9,15 +9,15 @@ pub const KINDS: &[&Kind] = &[&COMMAND, &ONCE];
 
 const DECLARED: InputPort = InputPort {
     reads: Fields::Named { parameter: "fields", also: &[] },
-    doc: "Items, of which the command sees the fields that it names.",
+    doc: "Items; the command gets the fields that its line names.",
     ..InputPort::DATASET
 };
 
 const LINE: Parameter = Parameter {
     name: "command",
-    doc: "The line for `sh -c`. `{field}` is the text of a field, or the path of a file with its bytes; \
-          `{out.name}` is the path of an output; `{script}` that of the script; `{base}` the \
-          manifest's folder. Values are quoted. `{{` is a plain brace, `${NAME}` the shell's own.",
+    doc: "The line for `sh -c`. `{field}` is the text of a field, or the path of a file with its \
+        bytes; `{out.name}` is the path of an output; `{script}` that of the script; `{base}` the \
+        manifest's folder. Values are quoted. `{{` is a plain brace, `${NAME}` the shell's own.",
     ..Parameter::BASE
 };
 
@@ -40,9 +40,9 @@ const TEXTS: Parameter = Parameter {
     name: "texts",
     parameter_type: ParameterType::List(&ParameterType::Text),
     default: Default::Texts(&[]),
-    doc: "Those of `outputs` that become texts, without the end of their last line; the others are \
-          files. With `outputs = { text = \"text.txt\" }` and `texts = [\"text\"]` a program such \
-          as uroman writes the texts anew.",
+    doc: "The outputs that become texts, without a final line break; the others are files. With \
+        `outputs = { text = \"text.txt\" }` and `texts = [\"text\"]` a program such as uroman \
+        replaces the texts.",
     ..Parameter::BASE
 };
 
@@ -50,7 +50,7 @@ const SCRIPT: Parameter = Parameter {
     name: "script",
     parameter_type: ParameterType::File,
     default: Default::Absent,
-    doc: "A file, such as a Python program, whose content is part of the key.",
+    doc: "A file, such as a Python program; its content is part of the key.",
     ..Parameter::BASE
 };
 
@@ -65,7 +65,8 @@ const ENVIRONMENT: Parameter = Parameter {
 const VERSION: Parameter = Parameter {
     name: "version",
     default: Default::Absent,
-    doc: "What `version_command` must print, as part of the key: another version is other work.",
+    doc: "The expected output of `version_command`. It is part of the key: another version is \
+        other work.",
     ..Parameter::BASE
 };
 
@@ -119,9 +120,9 @@ items is set aside.",
             parameter_type: ParameterType::Choice(&["reject", "reject-all", "fail"]),
             default: Default::Text("reject"),
             role: Role::Execution,
-            doc: "For a status other than 0: `reject` sets the item aside, and ends the stage if the \
-                  first 20 items fail alike; `reject-all` sets items aside in any case; `fail` ends \
-                  the run.",
+            doc: "For a status other than 0: `reject` sets the item aside, and ends the stage if \
+                the first 20 items fail alike; `reject-all` sets items aside in any case; `fail` \
+                ends the run.",
             ..Parameter::BASE
         },
     ],

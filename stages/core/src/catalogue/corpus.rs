@@ -60,11 +60,11 @@ pub static TABLE: Kind = Kind {
     version: 2,
     summary: "Reads clips from a table with bars, commas or tabs.",
     doc: "Two columns are file and text. Three are LJSpeech (file, raw text, normalised text), or \
-          file, text and speaker with the speaker on either side, told apart by where sentences \
-          stand. More need a header or `columns`.\n\n\
-          The id of a clip is its `id` column, or its path without the extension of audio. A path \
-          without extension is looked up as .wav, .flac, .mp3, .ogg and .m4a. Rows that cannot be \
-          used are set aside with their line and byte.",
+        file, text and speaker with the speaker on either side, distinguished by the column with \
+        sentences. More need a header or `columns`.\n\nThe id of a clip is its `id` column, or \
+        its path without the extension of audio. A path without extension is looked up as .wav, \
+        .flac, .mp3, .ogg and .m4a. Rows that cannot be used are set aside with their line and \
+        byte.",
     parameters: &[
         source_path("table", "The table, in UTF-8."),
         AUDIO_FOLDER,
@@ -73,26 +73,28 @@ pub static TABLE: Kind = Kind {
             name: "separator",
             parameter_type: ParameterType::Choice(&["auto", "bar", "comma", "tab"]),
             default: Default::Text("auto"),
-            doc: "What stands between columns. `auto`: the bar if the first row has one, else the tab, else the comma.",
+            doc: "The separator of columns. `auto`: the bar if the first row has one, else the \
+                tab, else the comma.",
             ..Parameter::BASE
         },
         Parameter {
             name: "quoting",
             parameter_type: ParameterType::Choice(&["auto", "on", "off"]),
             default: Default::Text("auto"),
-            doc: "Whether double quotes group a cell. `auto`: in tables with commas only.",
+            doc: "True if double quotes group a cell. `auto`: in comma tables only.",
             ..Parameter::BASE
         },
         Parameter {
             name: "header",
             parameter_type: ParameterType::Choice(&["auto", "yes", "no"]),
             default: Default::Text("auto"),
-            doc: "Whether the first row names the columns. `auto`: if it names a file and a text.",
+            doc: "True if the first row has column names. `auto`: if it names a file and a text.",
             ..Parameter::BASE
         },
         names(
             "columns",
-            "Names of the columns in order: `file`, `text`, `speaker`, `id`, names of further fields, `-` to skip one.",
+            "Names of the columns in order: `file`, `text`, `speaker`, `id`, names of further \
+                fields, `-` to skip one.",
         ),
     ],
     ..SOURCE
@@ -102,9 +104,9 @@ pub static FOLDER: Kind = Kind {
     name: "corpus.folder",
     version: 2,
     summary: "Reads clips with a `.lab` or `.txt` beside each, one folder a speaker.",
-    doc: "The folder that a clip lies in is its speaker, and its id is `FOLDER/NAME`, \
-          without the extension. Audio without a transcript, transcripts \
-          without audio, and clips that are there twice are set aside.",
+    doc: "The folder of a clip is its speaker, and its id is `FOLDER/NAME`, without the \
+        extension. Audio without a transcript, transcripts without audio, and duplicate clips are \
+        quarantined.",
     parameters: &[source_path("folder", "The folder with the speakers' folders."), TOKENS],
     ..SOURCE
 };
@@ -172,7 +174,7 @@ text, which a sentence keeps when others come before it.",
             name: "ids",
             parameter_type: ParameterType::Choice(&["number", "content"]),
             default: Default::Text("number"),
-            doc: "What the ids are made of.",
+            doc: "The source of the ids.",
             ..Parameter::BASE
         },
     ],

@@ -15,16 +15,17 @@ const WHOLE: InputPort =
 pub static SPLIT: Kind = Kind {
     name: "dataset.split",
     summary: "Holds out clips for validation, and never moves one.",
-    doc: "A clip is held out if the hash of its id (or group) and the salt lies below the fraction, \
-          so that others coming or going move nothing. The fraction is met on average. A speaker \
-          with fewer held-out clips than `minimum_per_speaker` gets more in the order of the hash; \
-          only those can go back to training, when a newcomer of the speaker comes before them. \
-          Texts that stand on both sides are counted in the notes: `group = \"text\"` keeps them together.",
+    doc: "A clip is held out if the hash of its id (or group) and the salt lies below the \
+        fraction, so that others coming or going move nothing. The fraction is met on average. A \
+        speaker with fewer held-out clips than `minimum_per_speaker` gets more in the order of \
+        the hash; only those can go back to training, when a newcomer of the speaker comes before \
+        them. Texts that stand on both sides are counted in the notes: `group = \"text\"` keeps \
+        them together.",
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[WHOLE],
     outputs: &[
-        OutputPort { name: "training", doc: "What a model is trained on.", ..OutputPort::DATASET },
-        OutputPort { name: "validation", doc: "What is held out.", ..OutputPort::DATASET },
+        OutputPort { name: "training", doc: "The training items.", ..OutputPort::DATASET },
+        OutputPort { name: "validation", doc: "The held-out items.", ..OutputPort::DATASET },
         OutputPort {
             name: "all",
             writes: &[("side", FieldType::Text)],
@@ -49,7 +50,8 @@ pub static SPLIT: Kind = Kind {
         Parameter {
             name: "group",
             default: Default::Absent,
-            doc: "A field, such as `recording` or `speaker`, whose items stay on one side together.",
+            doc: "A field, such as `recording` or `speaker`; items with the same value stay on \
+                one side.",
             ..Parameter::BASE
         },
         Parameter {
@@ -96,9 +98,9 @@ pub static FILTER: Kind = Kind {
     name: "dataset.filter",
     summary: "Keeps the items that meet every condition.",
     doc: "`where = [{ field = \"seconds\", min = 0.5, max = 20 }, { field = \"speaker\", any_of = \
-          [\"anna\"] }]`. Items that do not meet one are no rejects; they are counted by condition. An \
-          item without the field that a condition tests is set aside, unless the test is `not_empty`. A \
-          field that no item has is an error.",
+        [\"anna\"] }]`. Dropped items are not quarantined, but counted by condition. An item \
+        without a tested field is quarantined, unless the test is `not_empty`. A field that no \
+        item has is an error.",
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[WHOLE],
     outputs: &[OutputPort { doc: "The items that are kept.", ..OutputPort::DATASET }],
@@ -123,7 +125,7 @@ pub static MERGE: Kind = Kind {
         name: "prefix",
         parameter_type: ParameterType::Choice(&["never", "stage"]),
         default: Default::Text("never"),
-        doc: "What stands before the ids.",
+        doc: "The prefix of the ids.",
         ..Parameter::BASE
     }],
     ..GATHER
@@ -144,9 +146,9 @@ pub static PACK: Kind = Kind {
     name: "dataset.pack",
     version: 2,
     summary: "Packs texts and tokens into shards.",
-    doc: "`protos` is the training format of Fish Speech. `npy` is an array of all tokens, codebooks \
-          by frames, and an index in JSON. A clip's shard follows from its id alone, so that a new \
-          clip rewrites one shard.",
+    doc: "`protos` is the training format of Fish Speech. `npy` is an array of all tokens, \
+        codebooks by frames, and an index in JSON. A clip's shard follows from its id alone, so \
+        that a new clip rewrites one shard.",
     cost: Cost::Rates(Rates { bytes_per_second: 450.0, bytes_per_item: 200.0, ..Rates::LIGHT }),
     inputs: &[InputPort {
         reads: Fields::These(&[("text", FieldType::Text), ("tokens", FieldType::Blob)]),
@@ -157,7 +159,8 @@ pub static PACK: Kind = Kind {
     }],
     outputs: &[OutputPort {
         open: true,
-        doc: "The shards by file name: `00000000.protos`, or `00000000.npy` with `00000000.json`. Shards without clips are left out.",
+        doc: "The shards by file name: `00000000.protos`, or `00000000.npy` with `00000000.json`. \
+            Shards without clips are left out.",
         gives: &[artifact::SHARDS],
         ..OutputPort::ARTIFACT
     }],

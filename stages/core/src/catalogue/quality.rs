@@ -9,8 +9,8 @@ pub const KINDS: &[&Kind] = &[&MEASURE, &PAIR, &COMPARE, &CER, &SIMILARITY, &REG
 
 const HEARD: Rates = Rates {
     seconds_per_second: 6e-3,
-    origin: "to measure sound is taken for ten times the work of reading and writing it, which nobody \
-             has timed",
+    origin: "to measure sound is taken for ten times the work of reading and writing it, which \
+        nobody has timed",
     ..Rates::LIGHT
 };
 
@@ -36,7 +36,7 @@ pub const LONGEST: Parameter = Parameter {
     parameter_type: ParameterType::Duration,
     default: Default::Seconds(60.0),
     unit: Unit::Seconds,
-    doc: "Longer recordings are set aside: time and memory grow with the product of the lengths.",
+    doc: "Longer recordings are quarantined: time and memory grow with the product of the lengths.",
     ..Parameter::BASE
 };
 
@@ -45,9 +45,10 @@ pub static MEASURE: Kind = Kind {
     version: 2,
     summary: "Measures syntheses without another recording: levels, pauses, rate, pitch.",
     doc: "\
-Silence, clipping and noise are told as by `audio.check`, which sets bad recordings aside; here
-only what is no sound is. `loudness` is after EBU R128. The pitch is found by YIN in frames of 10 ms at 16 kHz. A
-measure that a recording is too short or too silent for is left out.
+Silence, clipping and noise are measured as in `audio.check`, which quarantines bad recordings;
+this stage only quarantines files without sound. `loudness` is after EBU R128. The pitch is found by
+YIN in frames of 10 ms at 16 kHz. A measure that a recording is too short or too silent for is left
+out.
 
 `longest_silence` finds a voice that has stopped, `flatness` one that has become noise,
 `characters_per_second` one that skips or drags, and `f0_range` one that has become monotonous.",
@@ -72,11 +73,12 @@ measure that a recording is too short or too silent for is left out.
             ("f0_range", FieldType::Number),
             ("voiced_share", FieldType::Number),
         ],
-        doc: "`seconds`; `silence_share` of frames of 20 ms below -50 dBFS and the `longest_silence` \
-              in seconds; `clipped_share` of samples; `loudness` in LUFS; `snr` in dB; `flatness` of \
-              the spectrum from 0, a tone, to 1, white noise; `characters_per_second` of the text; \
-              `f0_median` in hertz, `f0_range` in semitones from the lowest to the highest \
-              twentieth, and the `voiced_share` of frames that have a pitch.",
+        doc: "`seconds`; `silence_share` of frames of 20 ms below -50 dBFS and the \
+            `longest_silence` in seconds; `clipped_share` of samples; `loudness` in LUFS; `snr` \
+            in dB; `flatness` of the spectrum from 0, a tone, to 1, white noise; \
+            `characters_per_second` of the text; `f0_median` in hertz, `f0_range` in semitones \
+            from the lowest to the highest twentieth, and the `voiced_share` of frames that have \
+            a pitch.",
         ..OutputPort::DATASET
     }],
     parameters: &[LOWEST, HIGHEST],
@@ -116,7 +118,7 @@ is an error if none has a recording, or if two recordings fit one synthesis.",
         Parameter {
             name: "by",
             default: Default::Text("id"),
-            doc: "`id`, or the field of a synthesis whose text finds its recording.",
+            doc: "`id`, or the field of a synthesis with the text of its recording.",
             ..Parameter::BASE
         },
         Parameter {
@@ -179,10 +181,11 @@ pub static CER: Kind = Kind {
     summary: "Counts what a speech recogniser heard wrong of each text.",
     doc: "\
 The recogniser is a checkpoint that `asr.transcribe` hears with, or a program of your own in a
-`command` stage, which writes what it heard as a text file. The fewest edits that lead from the text to it are counted, by characters (code points, the
-spaces between words being some) and by words. `cer` and `wer` are edits over the length of the text
-and can exceed 1. What counts as no difference is for the parameters to say; both sides are
-written the same way first, as by `text.normalize`. Texts over 10,000 characters are set aside.",
+`command` stage, which writes what it heard as a text file. The fewest edits that lead from the text
+to it are counted, by characters (code points, the spaces between words being some) and by words.
+`cer` and `wer` are edits over the length of the text and can exceed 1. What counts as no difference
+is for the parameters to say; both sides are written the same way first, as by `text.normalize`.
+Texts over 10,000 characters are set aside.",
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[InputPort {
         reads: Fields::Named { parameter: "transcript", also: &[("text", FieldType::Text)] },
@@ -198,8 +201,8 @@ written the same way first, as by `text.normalize`. Texts over 10,000 characters
             ("deletions", FieldType::Number),
             ("heard", FieldType::Text),
         ],
-        doc: "Error rates; `substitutions`, `insertions` and `deletions` of characters; and what was \
-              `heard`, as it was compared.",
+        doc: "Error rates; `substitutions`, `insertions` and `deletions` of characters; and what \
+            was `heard`, as it was compared.",
         ..OutputPort::DATASET
     }],
     parameters: &[
@@ -274,7 +277,7 @@ const MEASURES: &[Parameter] = &[
         name: "better",
         parameter_type: ParameterType::Choice(&["lower", "higher", "same"]),
         default: Default::Text("lower"),
-        doc: "Which way is better; with `same` either way is worse.",
+        doc: "The better direction; with `same` any change is worse.",
         ..Parameter::BASE
     },
     Parameter {
@@ -318,7 +321,7 @@ the message has the figures.",
         Parameter {
             name: "measures",
             parameter_type: ParameterType::List(&ParameterType::Record(MEASURES)),
-            doc: "What is looked at.",
+            doc: "The compared measures.",
             ..Parameter::BASE
         },
         Parameter {
@@ -332,7 +335,7 @@ the message has the figures.",
             name: "fail",
             parameter_type: ParameterType::Flag,
             default: Default::Flag(false),
-            doc: "Whether a regression ends the run.",
+            doc: "True if a regression fails the stage.",
             ..Parameter::BASE
         },
     ],

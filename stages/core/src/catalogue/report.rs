@@ -9,8 +9,8 @@ pub const KINDS: &[&Kind] = &[&SUMMARY, &TENSORBOARD];
 pub static SUMMARY: Kind = Kind {
     name: "report.summary",
     summary: "Says in one JSON file what data sets and artifacts hold.",
-    doc: "For each data set the number of items, what each field adds up to, and the items set \
-          aside by reason. Artifacts that are JSON are taken in whole. Keys are sorted.",
+    doc: "For each data set the number of items, statistics of each field, and quarantined items \
+        by reason. JSON artifacts are included completely. Keys are sorted.",
     work: Work::Gather,
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[

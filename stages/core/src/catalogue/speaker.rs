@@ -10,8 +10,8 @@ pub const KINDS: &[&Kind] = &[&STATS, &SELECT];
 pub static STATS: Kind = Kind {
     name: "speaker.stats",
     summary: "Adds up clips, minutes and characters by speaker.",
-    doc: "Minutes need the field `seconds`, which `audio.decode` and `audio.check` write. The median \
-          signal-to-noise ratio needs `snr`, which `audio.check` writes.",
+    doc: "Minutes need the field `seconds`, which `audio.decode` and `audio.check` write. The \
+        median signal-to-noise ratio needs `snr`, which `audio.check` writes.",
     work: Work::Gather,
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[InputPort {
@@ -36,7 +36,7 @@ pub static STATS: Kind = Kind {
 pub static SELECT: Kind = Kind {
     name: "speaker.select",
     summary: "Keeps the clips of the speakers with the most to say.",
-    doc: "Equal speakers come in the order of their names. Clips that name no speaker are set aside.",
+    doc: "Ties are ordered by name. Clips without a speaker are quarantined.",
     work: Work::Gather,
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[InputPort {
@@ -59,14 +59,14 @@ pub static SELECT: Kind = Kind {
             name: "by",
             parameter_type: ParameterType::Choice(&["clips", "minutes"]),
             default: Default::Text("clips"),
-            doc: "What is counted. Minutes need the field `seconds` on every clip.",
+            doc: "The ranking criterion. Minutes need the field `seconds` on every clip.",
             ..Parameter::BASE
         },
         Parameter {
             name: "top",
             parameter_type: ParameterType::Integer { min: 1, max: 1_000_000 },
             default: Default::Integer(1),
-            doc: "How many speakers are kept.",
+            doc: "The number of speakers to keep.",
             ..Parameter::BASE
         },
     ],

@@ -16,10 +16,10 @@ pub const TEXTS: InputPort = InputPort {
 pub static NORMALIZE: Kind = Kind {
     name: "text.normalize",
     summary: "Writes texts that sound the same the same way, and numbers as words.",
-    doc: "Unicode form, quotes, dashes, spaces, invisible and control characters, emoji, and letter \
-          case by choice. Every change is counted in the notes. Numbers are spelled out only where \
-          their reading is plain; digits that are left are counted, for `text.audit` to stop on. A \
-          second time changes nothing.",
+    doc: "Unicode form, quotes, dashes, spaces, invisible and control characters, emoji, and \
+        letter case by choice. Every change is counted in the notes. Numbers are spelled out only \
+        where their reading is plain; digits that are left are counted, for `text.audit` to stop \
+        on. A second time changes nothing.",
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[TEXTS],
     outputs: &[OutputPort {
@@ -39,7 +39,7 @@ pub static NORMALIZE: Kind = Kind {
             name: "case",
             parameter_type: ParameterType::Choice(&["keep", "lower", "upper"]),
             default: Default::Text("keep"),
-            doc: "What happens to upper and lower case.",
+            doc: "The conversion of upper and lower case.",
             ..Parameter::BASE
         },
         Parameter {
@@ -61,7 +61,8 @@ pub static NORMALIZE: Kind = Kind {
             name: "joiners",
             parameter_type: ParameterType::Choice(&["indic", "keep", "remove"]),
             default: Default::Text("indic"),
-            doc: "Zero-width joiners: kept in Indic scripts, where they are spelling, or everywhere, or nowhere.",
+            doc: "Zero-width joiners: kept in Indic scripts, where they are spelling, or \
+                everywhere, or nowhere.",
             ..Parameter::BASE
         },
         Parameter {

@@ -80,7 +80,7 @@ pub const SEED: Parameter = Parameter {
     name: "seed",
     parameter_type: ParameterType::Integer { min: 0, max: i64::MAX },
     default: Default::PipelineSeed,
-    doc: "Where random numbers begin.",
+    doc: "The seed of random numbers.",
     ..Parameter::BASE
 };
 
@@ -138,10 +138,10 @@ pub const TRAINING: [Parameter; COUNT] = [
     choice(
         "schedule",
         &["constant", "linear", "cosine", "exponential"],
-        "What the learning rate does after the warm-up: it stays, or falls to `final_rate` of \
-         itself at the last step.",
+        "The learning rate schedule after the warm-up: constant, or a decay to `final_rate` of it \
+            at the last step.",
     ),
-    number("final_rate", 1.0, 0.1, "What is left of the learning rate at the end, as a fraction."),
+    number("final_rate", 1.0, 0.1, "The final learning rate, relative to `learning_rate`."),
     at_least_one(count("batch", 4, "Rows of clips that are computed at a time."), 65_536),
     at_least_one(
         count(
@@ -155,17 +155,17 @@ pub const TRAINING: [Parameter; COUNT] = [
         count(
             "max_length",
             4096,
-            "The longest row, in tokens. A row holds whole clips; a clip that is longer is set \
-             aside.",
+            "The longest row, in tokens. A row has whole clips; a longer clip is quarantined.",
         ),
         1_000_000,
     ),
     choice(
         "precision",
         &["auto", "f32", "tf32", "bf16", "fp16"],
-        "Number format of the computation. Weights are kept in f32 beside it, and fp16 has its loss \
-         scaled. `tf32` is f32 with matrix products of ten bits of precision. `auto`: bf16 where the \
-         GPU can, fp16 on older ones, f32 on the CPU. What the device cannot do is refused.",
+        "Number format of the computation. Weights are kept in f32 beside it, and fp16 has its \
+            loss scaled. `tf32` is f32 with matrix products of ten bits of precision. `auto`: \
+            bf16 where the GPU can, fp16 on older ones, f32 on the CPU. What the device cannot do \
+            is refused.",
     ),
     choice(
         "attention",
@@ -177,14 +177,14 @@ pub const TRAINING: [Parameter; COUNT] = [
     flag(
         "packing",
         true,
-        "Rows hold several whole clips, up to `max_length`; off, each row holds one clip, padded to \
-         the longest of its batch.",
+        "Rows hold several whole clips, up to `max_length`; off, each row holds one clip, padded \
+            to the longest of its batch.",
     ),
     choice(
         "optimizer",
         &["adamw", "fused_adamw"],
-        "`fused_adamw` updates each tensor in one pass over its memory. Both compute AdamW, rounded \
-         in another order.",
+        "`fused_adamw` updates each tensor in one pass over its memory. Both compute AdamW, \
+            rounded in another order.",
     ),
     number("weight_decay", 10.0, 0.0, "Decoupled; never on biases, norms and embeddings."),
     number("beta_1", 1.0, 0.9, "Of AdamW."),
@@ -194,15 +194,16 @@ pub const TRAINING: [Parameter; COUNT] = [
     execution(flag(
         "gradient_checkpointing",
         true,
-        "Computes layers anew on the way back in place of keeping them: a third slower, and a \
-         fraction of the memory. Gradients are the same to the bit.",
+        "Recomputes layers in the backward pass instead of keeping their activations: a third \
+            slower, with a fraction of the memory. Gradients are the same to the bit.",
     )),
     number(
         "validation_fraction",
         0.5,
         0.05,
-        "The share of clips that is held out where `validation` is not given; told by a hash of \
-         the clip, so that none ever moves. Of several clips at least one is held out, unless this is 0.",
+        "The share of clips that is held out without the port `validation`; selected by a hash of \
+            the clip, so that none ever moves. Of several clips at least one is held out, unless \
+            this is 0.",
     ),
     or_share(at_least_one(
         count(
@@ -227,29 +228,29 @@ pub const TRAINING: [Parameter; COUNT] = [
     choice(
         "take",
         &["best", "last"],
-        "Which weights are the result: those with the lowest held-out loss, or the last ones.",
+        "The weights of the result: those with the lowest held-out loss, or the last ones.",
     ),
     count(
         "keep",
         1,
-        "How many states with the lowest held-out losses are given on `checkpoints`, beside the \
-         last one.",
+        "The number of states with the lowest held-out losses on `checkpoints`, besides the last \
+            one.",
     ),
     at_least_one(
         count(
             "max_skipped",
             20,
-            "A step whose loss or gradients are not finite is skipped. After so many in a row \
-             training goes back to its best state, once, and on with the clips that come next; \
-             after as many again it fails and names the clips.",
+            "A step with a non-finite loss or gradient is skipped. After this number of such \
+                steps in a row, training returns to its best state, once, and continues with the \
+                next clips; after as many again it fails and names the clips.",
         ),
         1_000_000_000,
     ),
     execution(or_share(count(
         "save_every",
         SAVE_EVERY,
-        "Steps between checkpoints, or a share of all steps. A stopped run goes on from its last checkpoint. 0: \
-         by time alone. A request to stop always saves one.",
+        "Steps between checkpoints, or a share of all steps. A stopped run resumes from its last \
+            checkpoint. 0: by time alone. A request to stop always saves one.",
     ))),
     execution(Parameter {
         name: "save_interval",

@@ -82,8 +82,8 @@ const LOG: OutputPort = OutputPort {
     name: "log",
     writes: &[("metrics", FieldType::Blob), ("events", FieldType::Blob)],
     doc: "`metrics`: losses, learning rate and passes by step, as JSON. `events`: the same and \
-          the parameters as an event file of TensorBoard, whose clock counts a second a step, so that equal runs give \
-          equal files.",
+        the parameters as an event file of TensorBoard, with one second per step, so that equal \
+        runs give equal files.",
     gives: &[words::LOG],
     ..OutputPort::ARTIFACT
 };
@@ -91,8 +91,8 @@ const LOG: OutputPort = OutputPort {
 const PROMPT_FORMAT: Parameter = choice(
     "prompt_format",
     &["interleave", "speak_out"],
-    "How text and tokens stand in a row. `interleave` is the format that synthesis asks in; \
-     `speak_out` is the one that the original project trains in, and never asks in.",
+    "The order of text and tokens in a row. `interleave` is the format of synthesis; `speak_out` \
+        is the format in which the original project trains, but never synthesises.",
 );
 
 /// The largest value of the size parameters.
@@ -101,7 +101,7 @@ const LARGEST: i64 = 10_000_000;
 const SHAPE: Parameter = choice(
     "shape",
     &["small", "s1-mini"],
-    "Where the figures below begin: `small` trains in a minute on two cores, `s1-mini` is the \
+    "The base of the sizes below: `small` trains in a minute on two cores, `s1-mini` is the \
      published model of 860 million parameters.",
 );
 
@@ -113,9 +113,9 @@ pub static INIT: Kind = Kind {
     name: "fish.init",
     summary: "Makes a text model with random weights, to try a pipeline without a download.",
     doc: "\
-A DualAR model whose weights are drawn at random, with a tokenizer of single bytes. It knows
-nothing: what comes out of it sounds like what it was trained on at best, and like noise before.
-For speech of good quality begin from published weights with `model.import`.
+A DualAR model with random weights and a tokenizer of single bytes. It is untrained: at best it
+will sound like its training data, and before that like noise. For good speech start from published
+weights with `model.import`.
 
 Codebooks and their entries are those of `codec`, or of the parameters where it is not given.
 `intermediate` is 3 x `dim` and `head_dim` is `dim` by `heads` unless said otherwise, and the
@@ -127,7 +127,7 @@ fast layers are as wide as the slow ones.",
         name: "codec",
         reads: FieldSet::All,
         optional: true,
-        doc: "The codec whose tokens the model is for.",
+        doc: "The codec of the model's tokens.",
         takes: artifact::CODECS,
         ..InputPort::ARTIFACT
     }],
@@ -144,7 +144,7 @@ fast layers are as wide as the slow ones.",
         figure("max_length", "The longest row that the model is for, in tokens. Small: 1024."),
         figure("codebooks", "Tokens a frame."),
         figure("entries", "Different tokens a codebook."),
-        choice("dtype", &["f32", "bf16"], "What the tensors are kept in."),
+        choice("dtype", &["f32", "bf16"], "The type of the stored tensors."),
         SEED,
     ],
     ..Kind::BASE
@@ -203,8 +203,8 @@ turned off the loss must be that of the base, to the bit.",
             name: "adapters",
             writes: &[("family", FieldType::Text), ("lineage", FieldType::Text)],
             open: true,
-            doc: "The adapters alone, one field `tensor/NAME` for each matrix, and `lineage`: their \
-                  base, rank and alpha, as JSON.",
+            doc: "The adapters alone, one field `tensor/NAME` for each matrix, and `lineage`: \
+                their base, rank and alpha, as JSON.",
             gives: &[artifact::LORA],
             ..OutputPort::ARTIFACT
         },
@@ -262,7 +262,7 @@ adapters would have to be merged one after the other.",
     parameters: &[choice(
         "dtype",
         &["keep", "bf16", "fp16", "f32"],
-        "What the tensors are written in; `keep`: as each one is in the base.",
+        "The type of the written tensors; `keep`: that of each tensor in the base.",
     )],
     ..Kind::BASE
 };
@@ -274,9 +274,9 @@ pub static SYNTHESIZE: Kind = Kind {
     doc: "\
 A sentence's tokens follow from the model, the text, the seed and the parameters, whatever else is
 spoken: sentences are spoken `batch` at a time, and in f32 on the CPU each is the same to the bit in
-any batch. On a GPU and in half precision a batch of another size rounds differently, so that another
-token may be drawn now and then. Only frames and the end can be drawn, never a word of text, unless `parity = \"upstream\"`,
-which also has the original project's way to penalise repetition.
+any batch. On a GPU and in half precision a batch of another size rounds differently, so that
+another token may be drawn now and then. Only frames and the end can be drawn, never a word of text,
+unless `parity = \"upstream\"`, which also has the original project's way to penalise repetition.
 
 A sentence ends when the model says so, or at `limit` times the frames that its text would take
 at `characters_per_second`: `stop` says which. `duration_ratio` is the length against that
@@ -310,7 +310,7 @@ checkpoints of a whole model need none there.",
         InputPort {
             name: "codec",
             reads: FieldSet::All,
-            doc: "The codec whose tokens the model was trained on.",
+            doc: "The codec of the tokens in training.",
             takes: artifact::CODECS,
             ..InputPort::ARTIFACT
         },
@@ -318,7 +318,7 @@ checkpoints of a whole model need none there.",
             name: "reference",
             reads: FieldSet::These(CLIP),
             optional: true,
-            doc: "A clip whose voice is to be spoken in, of `dataset.item`; else a voice at random.",
+            doc: "A reference clip for the voice, from `dataset.item`; else a random voice.",
             takes: &[ITEM],
             ..InputPort::ARTIFACT
         },
@@ -334,11 +334,17 @@ checkpoints of a whole model need none there.",
             ("loudness_slope", FieldType::Number),
         ],
         doc: "`audio` at the codec's rate, its `tokens` and their number of `frames`, `seconds`, \
-              `stop` (`end` or `limit`), and what tells a bad sentence from a good one.",
+              `stop` (`end` or `limit`), and signs of a bad sentence.",
         ..OutputPort::DATASET
     }],
     parameters: &[
-        number("temperature", 10.0, 0.8, "How even the odds are; near 0 the likeliest is drawn."),
+        number(
+            "temperature",
+            10.0,
+            0.8,
+            "The sampling temperature; near 0 the most likely is \
+            drawn.",
+        ),
         number("top_p", 1.0, 0.8, "Draws among the likeliest that together have this probability."),
         number(
             "repetition_penalty",
@@ -350,13 +356,19 @@ checkpoints of a whole model need none there.",
             "least",
             1000.0,
             0.0,
-            "A sentence does not end before so many times its expected length. 0 leaves the end to \
-             the model; has no effect with `parity = \"upstream\"`.",
+            "A sentence does not end before this multiple of its expected duration. 0 leaves the \
+                end to the model; has no effect with `parity = \"upstream\"`.",
         ),
-        number("limit", 1000.0, 3.0, "A sentence is cut at so many times its expected length."),
+        number(
+            "limit",
+            1000.0,
+            3.0,
+            "A sentence is cut off at this multiple of its expected \
+            duration.",
+        ),
         Parameter {
             parameter_type: ParameterType::Number { min: 0.1, max: 1000.0 },
-            ..number("characters_per_second", 1000.0, 14.0, "How fast the language is spoken.")
+            ..number("characters_per_second", 1000.0, 14.0, "The speaking rate of the language.")
         },
         Parameter {
             parameter_type: ParameterType::Integer { min: 0, max: 1_000_000 },
@@ -365,7 +377,7 @@ checkpoints of a whole model need none there.",
         choice(
             "precision",
             &["auto", "f32", "bf16", "fp16"],
-            "What is computed in; `auto`: as the model is kept, and f32 on the CPU.",
+            "The compute type; `auto`: the type of the stored model, and f32 on the CPU.",
         ),
         choice(
             "parity",

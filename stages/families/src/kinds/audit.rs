@@ -14,12 +14,12 @@ pub const KINDS: &[&Kind] = &[&AUDIT];
 pub static AUDIT: Kind = Kind {
     name: "text.audit",
     summary: "Stops on characters that the target tokenizer does not know.",
-    doc: "Tokenizers drop unknown characters in silence. The report lists each with its count, \
-          code point and the first clips that have it. The vocabulary is that of a VITS `model`, \
-          whose tokenizer then reads the texts, or a `vocab.json`, a `tokenizer.json` or a text \
-          file with the characters, or `characters`. Texts with letters or digits beyond \
-          ASCII, where the model was trained on romanised ones (`is_uroman`), end the run as \
-          unknown characters do. An item without a text is set aside.",
+    doc: "Tokenizers silently drop unknown characters. The report lists each with its count, code \
+        point and first clips. The vocabulary is that of a VITS `model`, whose tokenizer then \
+        reads the texts, or a `vocab.json`, a `tokenizer.json` or a text file with the \
+        characters, or `characters`. Texts with letters or digits beyond ASCII, where the model \
+        was trained on romanised ones (`is_uroman`), end the run as unknown characters do. An \
+        item without a text is set aside.",
     work: Work::Gather,
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[
@@ -43,7 +43,8 @@ pub static AUDIT: Kind = Kind {
             ("digits", FieldType::Number),
             ("unknown", FieldType::Number),
         ],
-        doc: "The table as JSON; characters and digits in all texts, and kinds of unknown characters.",
+        doc: "The table as JSON; characters and digits in all texts, and kinds of unknown \
+            characters.",
         gives: &[REPORT],
         ..OutputPort::ARTIFACT
     }],
@@ -78,7 +79,8 @@ pub static AUDIT: Kind = Kind {
             name: "on_unknown",
             parameter_type: ParameterType::Choice(&["fail", "report"]),
             default: Default::Text("fail"),
-            doc: "Whether other unknown characters end the run or only stand in the report.",
+            doc: "The effect of other unknown characters: fail the stage, or only list them in \
+                the report.",
             ..Parameter::BASE
         },
     ],

@@ -31,14 +31,14 @@ tables and masks are left out, since they are made anew; separate matrices of qu
 values become one. The tensors of a text model, a VITS model or a speech recogniser are compared
 with what its `config.json` asks for, and the size of its tokenizer with its vocabulary.
 
-VITS models are those of transformers (`vocab.json` and `tokenizer_config.json` beside), finetune-hf-vits
-at any moment of training, and the original project (`G_100000.pth`, `config.json`, `vocab.txt`, as MMS
-publishes them), which become models of transformers. Each weight stays whole, or a length and a
-direction, as the file has it; a discriminator stays where there is one. `speakers.json`, as
-`model.export` writes it, names the speakers. Models that read phonemes of espeak are refused. Models
-that read romanised texts (`is_uroman`) are taken, and the notes say so: `text.audit`, `vits.finetune`
-and `vits.synthesize` set aside or refuse texts with letters or digits beyond ASCII for them, which a
-`command` stage with uroman has to write anew before.
+VITS models are those of transformers (`vocab.json` and `tokenizer_config.json` beside),
+finetune-hf-vits at any moment of training, and the original project (`G_100000.pth`, `config.json`,
+`vocab.txt`, as MMS publishes them), which become models of transformers. Each weight stays whole,
+or a length and a direction, as the file has it; a discriminator stays where there is one.
+`speakers.json`, as `model.export` writes it, names the speakers. Models that read phonemes of
+espeak are refused. Models that read romanised texts (`is_uroman`) are taken, and the notes say so:
+`text.audit`, `vits.finetune` and `vits.synthesize` set aside or refuse texts with letters or digits
+beyond ASCII for them, which a `command` stage with uroman has to write anew before.
 
 Speech recognisers (`wav2vec2`) are checkpoints of `Wav2Vec2ForCTC` of transformers without adapters,
 with `vocab.json` and `preprocessor_config.json` beside; `asr.transcribe` hears with them.
@@ -78,16 +78,16 @@ taken where they are; copies of tensors, filters and the optimizer's state are l
                 "xtts",
             ]),
             default: Default::Text("auto"),
-            doc: "What the weights are: a text model of Fish Speech, its codec, a VITS model, a \
-                  speech recogniser, an XTTS model, or what the names of the tensors say.",
+            doc: "The type of the weights: a text model of Fish Speech, its codec, a VITS model, \
+                a speech recogniser, an XTTS model, or detected from the names of the tensors.",
             ..Parameter::BASE
         },
         Parameter {
             name: "file",
             default: Default::Absent,
-            doc: "The file of weights in the asset. Needed where there are several, of which none \
-                  is `model.safetensors` or `model.pth` (for `fish-dac` these names begin with \
-                  `codec`).",
+            doc: "The weight file in the asset. Required if there are several and none is \
+                `model.safetensors` or `model.pth` (for `fish-dac` these names begin with \
+                `codec`).",
             ..Parameter::BASE
         },
         Parameter {
@@ -127,36 +127,31 @@ pub static EXPORT: Kind = Kind {
     name: "model.export",
     summary: "Turns a model into the files of the original project.",
     doc: "\
-With `export = \"out/voice\"` the stage writes a folder that the original project loads. A text model
-has `model.pth`, `config.json`, `tokenizer.tiktoken` and `special_tokens.json`. A codec has
+With `export = \"out/voice\"` the stage writes a folder that the original project loads. A text
+model has `model.pth`, `config.json`, `tokenizer.tiktoken` and `special_tokens.json`. A codec has
 `codec.pth`, and `codec.json` where it is not the published one. Adapters have `adapters.pth`, with
 the names that loralib gives, and `adapters.json` with their base, rank and alpha. A VITS model has
 `model.safetensors` (`pytorch_model.bin` as `pth`), `config.json`, `vocab.json` and
 `tokenizer_config.json`, which `VitsModel` and `VitsTokenizer` of transformers load, and
 `speakers.json` where its speakers have names. An XTTS model has `model.pth`, `config.json`,
 `vocab.json`, `dvae.pth`, `mel_stats.pth` and `speakers_xtts.pth`, which `Xtts.load_checkpoint` and
-the trainer load. Of these there are those that the model has; where there is one alone, `export` names the file itself:
-`export = \"out/voice/codec.pth\"`.
+the trainer load. Of these there are those that the model has; where there is one alone, `export`
+names the file itself: `export = \"out/voice/codec.pth\"`.
 
-The weights are one flat state dict in C order (of XTTS under the key `model`), under the names that the original has now, and
-`model.import` gives the same tensors again, to the bit unless `dtype` says otherwise. Of a VITS model
-there are the weights that it speaks with: those that transformers wants whole are made whole, in f32
-unless `dtype` says otherwise, and a discriminator is left out unless `discriminator` asks for it. A
-licence that the model carries stands in the head of `README.md`, where `model.import` finds it.",
+The weights are one flat state dict in C order (of XTTS under the key `model`), under the names that
+the original has now, and `model.import` gives the same tensors again, to the bit unless `dtype`
+says otherwise. Of a VITS model there are the weights that it speaks with: those that transformers
+wants whole are made whole, in f32 unless `dtype` says otherwise, and a discriminator is left out
+unless `discriminator` asks for it. A licence that the model carries stands in the head of
+`README.md`, where `model.import` finds it.",
     work: Work::Gather,
     cost: Cost::Weights(Weights { written: 1.0 }),
     inputs: &[InputPort {
         name: "model",
         reads: FieldSet::All,
-        doc: "A model or adapters: of `model.import`, `fish.finetune`, `fish.lora`, `fish.merge` or \
-              `vits.finetune`, for example.",
-        takes: &[
-            artifact::DUAL_AR,
-            artifact::LORA,
-            artifact::DAC,
-            artifact::VITS,
-            artifact::XTTS,
-        ],
+        doc: "A model or adapters: of `model.import`, `fish.finetune`, `fish.lora`, `fish.merge` \
+            or `vits.finetune`, for example.",
+        takes: &[artifact::DUAL_AR, artifact::LORA, artifact::DAC, artifact::VITS, artifact::XTTS],
         ..InputPort::ARTIFACT
     }],
     outputs: &[OutputPort {
@@ -171,7 +166,7 @@ licence that the model carries stands in the head of `README.md`, where `model.i
             name: "format",
             parameter_type: ParameterType::Choice(&["auto", "pth", "safetensors"]),
             default: Default::Text("auto"),
-            doc: "What the weights are written as. `auto` is what the original project reads: \
+            doc: "The format of the weights. `auto` is the format that the original project reads: \
                   `pth` for Fish Speech and XTTS, `safetensors` for VITS.",
             ..Parameter::BASE
         },
@@ -180,9 +175,10 @@ licence that the model carries stands in the head of `README.md`, where `model.i
             parameter_type: ParameterType::Flag,
             default: Default::Flag(false),
             doc: "For VITS models: writes the discriminator beside, so that training can go on \
-                  elsewhere, as `discriminator.safetensors` or `discriminator.pth`: a flat state dict \
-                  under the names of the original project, weights in pairs. `model.import` takes it \
-                  back with its own `discriminator`, to the bit unless `dtype` says otherwise.",
+                elsewhere, as `discriminator.safetensors` or `discriminator.pth`: a flat state \
+                dict under the names of the original project, weights in pairs. `model.import` \
+                takes it back with its own `discriminator`, to the bit unless `dtype` says \
+                otherwise.",
             ..Parameter::BASE
         },
         Parameter {

@@ -32,7 +32,7 @@ const ENCODED: Rates = Rates {
     vram_per_second: 4.0 * 11.3e6,
     spread: 3.0,
     origin: "an A100 encodes 4 h of sound with the codec of Fish Speech in 15 min with reading and \
-             writing, as its users report, of which half is taken for the codec itself",
+             writing, as its users report; half of that is assumed for the codec itself",
 };
 const SPOKEN: Rates = Rates { bytes_per_second: 88_200.0, ..ENCODED };
 
@@ -42,8 +42,8 @@ const MODEL: &[(&str, FieldType)] = &[("model", FieldType::Blob)];
 const CODEC: InputPort = InputPort {
     name: "codec",
     reads: FieldSet::All,
-    doc: "The codec: a `vq.fit` stage, `model.import` with the file of a Fish codec, or an XTTS model \
-          with its DVAE.",
+    doc: "The codec: a `vq.fit` stage, `model.import` with the file of a Fish codec, or an XTTS \
+        model with its DVAE.",
     takes: artifact::CODECS,
     ..InputPort::ARTIFACT
 };
@@ -52,7 +52,7 @@ const SEED: Parameter = Parameter {
     name: "seed",
     parameter_type: ParameterType::Integer { min: 0, max: i64::MAX },
     default: Default::PipelineSeed,
-    doc: "Where random numbers begin.",
+    doc: "The seed of random numbers.",
     ..Parameter::BASE
 };
 
@@ -112,7 +112,7 @@ codec.",
             parameter_type: ParameterType::Integer { min: 1, max: 1_000_000 },
             default: Default::Integer(64),
             unit: Unit::Count,
-            doc: "How many clips are looked at, at most.",
+            doc: "The largest number of clips to use.",
             ..Parameter::BASE
         },
         Parameter {
@@ -120,7 +120,7 @@ codec.",
             parameter_type: ParameterType::Integer { min: 1, max: 2_000_000 },
             default: Default::Integer(20_000),
             unit: Unit::Count,
-            doc: "How many frames of these clips are used, at most.",
+            doc: "The largest number of frames to use from these clips.",
             ..Parameter::BASE
         },
         SEED,
@@ -172,13 +172,14 @@ training leaves the DVAE as it is, and codes are made anew for another model.",
             name: "integers",
             parameter_type: ParameterType::Choice(&["u16", "i64"]),
             default: Default::Text("u16"),
-            doc: "How tokens are written. `i64` is what the tools of Fish Speech write and read, \
-                  at four times the size; every stage here reads both.",
+            doc: "The integer type of tokens. `i64` is the type in the tools of Fish Speech, at \
+                four times the size; every stage here reads both.",
             ..Parameter::BASE
         },
         Parameter {
             default: Default::Bytes(8_000_000),
-            doc: "How much audio is encoded at a time; less after it did not fit into memory.",
+            doc: "The amount of audio that is encoded at a time; reduced if it does not fit into \
+                memory.",
             ..BATCH
         },
     ],
@@ -262,7 +263,7 @@ The defaults are those of the codec of Fish Speech, 21.5 frames a second.",
             name: "others",
             parameter_type: ParameterType::Choice(&["quarantine", "keep"]),
             default: Default::Text("quarantine"),
-            doc: "What becomes of clips without tokens that can be taken.",
+            doc: "The treatment of clips without usable tokens.",
             ..Parameter::BASE
         },
     ],
@@ -300,13 +301,13 @@ which is up to one hop longer than the clip that went in.",
             parameter_type: ParameterType::Integer { min: 0, max: 1_000 },
             default: Default::Integer(32),
             unit: Unit::Count,
-            doc: "How often the phases are improved.",
+            doc: "The number of phase iterations.",
             ..Parameter::BASE
         },
         SEED,
         Parameter {
             default: Default::Bytes(16_000),
-            doc: "How many bytes of tokens are decoded at a time.",
+            doc: "The number of bytes of tokens that are decoded at a time.",
             ..BATCH
         },
     ],

@@ -88,29 +88,29 @@ from published weights with `model.import` for that.",
         choice(
             "shape",
             &["small", "mms"],
-            "Where the figures below begin: `small` takes a training step in a moment on two \
+            "The base of the sizes below: `small` takes a training step in a moment on two \
              cores, `mms` is as large as the published models of MMS.",
         ),
         Parameter {
             name: "characters",
             default: Default::Text(" abcdefghijklmnopqrstuvwxyzåäö'-"),
-            doc: "What the model can read. Other capitals are read as small letters; the first \
-                  one is also the blank between all others.",
+            doc: "The characters that the model can read. Other capitals are read as lower case; \
+                the first character is also the blank between all others.",
             ..Parameter::BASE
         },
         rate(Default::Integer(16_000), "The rate of the clips, which is that of its speech."),
         figure("hidden", 8192, "The width of all but the decoder, an even number. Small: 32."),
         figure("layers", 256, "Layers of the text encoder. Small: 2."),
-        figure("channels", 65_536, "Where the decoder begins, in channels. Small: 32."),
+        figure("channels", 65_536, "The initial number of channels of the decoder. Small: 32."),
         Parameter {
             default: Default::Integer(1),
-            ..figure("speakers", 100_000, "How many voices it can tell apart.")
+            ..figure("speakers", 100_000, "The number of speakers.")
         },
         Parameter {
             name: "discriminator",
             parameter_type: ParameterType::Flag,
             default: Default::Flag(true),
-            doc: "Whether it has one, which training wants and speaking does not.",
+            doc: "True if it has a discriminator, which training needs and synthesis does not.",
             ..Parameter::BASE
         },
         SEED,
@@ -165,7 +165,7 @@ the same whatever is trained.",
             parameter_type: ParameterType::Size,
             default: Default::Bytes(8_000_000),
             role: Role::Execution,
-            doc: "How much audio is handed over at a time.",
+            doc: "The amount of audio per batch.",
             ..Parameter::BASE
         },
     ],
@@ -214,7 +214,7 @@ Sentences of `model.audition` bring the checkpoint that speaks each; then `model
             ("loudness_slope", FieldType::Number),
         ],
         doc: "`audio` at the model's rate, its `frames` and `seconds`, the characters that were \
-              dropped (`unknown`), and what tells a bad sentence from a good one.",
+              dropped (`unknown`), and signs of a bad sentence.",
         ..OutputPort::DATASET
     }],
     parameters: &[
@@ -222,13 +222,13 @@ Sentences of `model.audition` bring the checkpoint that speaks each; then `model
             "noise_scale",
             10.0,
             0.0,
-            "How much the sound varies; as the model says if not given.",
+            "The noise scale: variation of the sound. Default: that of the model.",
         )),
         left_to_the_model(number(
             "noise_scale_duration",
             10.0,
             0.0,
-            "How much the rhythm varies; as the model says if not given.",
+            "The duration noise scale: variation of the rhythm. Default: that of the model.",
         )),
         left_to_the_model(Parameter {
             parameter_type: ParameterType::Number { min: 0.05, max: 20.0 },
@@ -236,26 +236,26 @@ Sentences of `model.audition` bring the checkpoint that speaks each; then `model
                 "speaking_rate",
                 20.0,
                 1.0,
-                "How fast it speaks, 2.0 being twice as fast; as the model says if not given.",
+                "The speed, 2.0 is twice as fast. Default: that of the model.",
             )
         }),
         Parameter {
             name: "speaker",
             default: Default::Absent,
-            doc: "Who speaks, by name or number, where the model knows several; if not given, the \
-                  `speaker` of each sentence.",
+            doc: "The speaker, by name or number, for models with several. Default: the `speaker` \
+                of each sentence.",
             ..Parameter::BASE
         },
         Parameter {
             name: "max_duration",
             parameter_type: ParameterType::Duration,
             default: Default::Seconds(60.0),
-            doc: "A sentence that the model would take longer for is set aside.",
+            doc: "A sentence that would be longer is quarantined.",
             ..Parameter::BASE
         },
         Parameter {
             parameter_type: ParameterType::Number { min: 0.1, max: 1000.0 },
-            ..number("characters_per_second", 1000.0, 14.0, "How fast the language is spoken.")
+            ..number("characters_per_second", 1000.0, 14.0, "The speaking rate of the language.")
         },
         SEED,
     ],

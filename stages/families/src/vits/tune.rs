@@ -21,12 +21,12 @@ pub static FINETUNE: Kind = Kind {
     version: 2,
     summary: "Trains a VITS model and its discriminator on clips.",
     doc: "\
-A step has two turns. First the discriminator learns, from all clips of the step, to tell recorded
-sound from made sound; then the generator learns, from the same clips, against the discriminator as it
-is by then. A step does not depend on how it is cut into batches or on how many devices share it. Of
-each clip one part of `segment` is made into sound. Held-out clips are never trained on; at every
-validation the same parts of them are made with the same noise, and the distance of the mel
-spectrograms (`held_out/mel`) decides what is kept (`take`) and when to end (`patience`).
+A step has two phases. First the discriminator is trained on all clips of the step to distinguish
+recorded from generated sound; then the generator is trained on the same clips against the updated
+discriminator. A step depends neither on its batches nor on its number of devices. Of each clip one
+part of `segment` is made into sound. Held-out clips are never trained on; at every validation the
+same parts of them are made with the same noise, and the distance of the mel spectrograms
+(`held_out/mel`) decides what is kept (`take`) and when to end (`patience`).
 
 So that progress can be heard and seen in TensorBoard, up to 17 validations, evenly spread, leave
 samples of up to three held-out clips in the log: the text of a short, a middling and a long one as
@@ -87,7 +87,7 @@ numbers, and speaks one short text, which must not be silent.",
             name: "judge",
             reads: FieldSet::All,
             optional: true,
-            doc: "A model whose discriminator is taken in place of that of `base`.",
+            doc: "A model that provides the discriminator instead of `base`.",
             takes: &[artifact::VITS],
             ..InputPort::ARTIFACT
         },
@@ -97,20 +97,21 @@ numbers, and speaks one short text, which must not be silent.",
             name: "model",
             writes: &[("config", FieldType::Blob), ("family", FieldType::Text)],
             open: true,
-            doc: "The model with its discriminator: `config`, the tokenizer's files, `lineage` (what it was made \
-                  from, as JSON), `speakers` where it knows several, and one field `tensor/NAME` for each \
-                  tensor, named as in transformers, weights in pairs where they are trained so.",
+            doc: "The model with its discriminator: `config`, the tokenizer's files, `lineage` \
+                (what it was made from, as JSON), `speakers` where it knows several, and one \
+                field `tensor/NAME` for each tensor, named as in transformers, weights in pairs \
+                where they are trained so.",
             gives: &[artifact::VITS],
             ..OutputPort::ARTIFACT
         },
         OutputPort {
             name: "log",
             writes: &[("metrics", FieldType::Blob), ("events", FieldType::Blob)],
-            doc: "`metrics`: losses, norms, learning rate and passes by step, and where the discriminator came \
-                  from, as JSON. `events`: the same and the parameters as an event file of TensorBoard, \
-                  under the names of the original project, such as `loss/g/mel`, with sound and pictures \
-                  of held-out clips. Its clock counts a second a step, so that equal runs give equal \
-                  files.",
+            doc: "`metrics`: losses, norms, learning rate and passes by step, and where the \
+                discriminator came from, as JSON. `events`: the same and the parameters as an \
+                event file of TensorBoard, under the names of the original project, such as \
+                `loss/g/mel`, with sound and pictures of held-out clips. Its clock counts a \
+                second a step, so that equal runs give equal files.",
             gives: &[LOG],
             ..OutputPort::ARTIFACT
         },
@@ -136,9 +137,9 @@ static PARAMETERS: [Parameter; 42] = [
     choice(
         "schedule",
         &["exponential", "constant", "linear", "cosine"],
-        "What the learning rate does after the warm-up: `exponential` multiplies it by `rate_decay` \
-         after each pass over the clips; it stays; or it falls to `final_rate` of itself at the last \
-         step.",
+        "The learning rate schedule after the warm-up: `exponential` multiplies it by \
+            `rate_decay` after each pass over the clips; others keep it constant, or decay to \
+            `final_rate` of it at the last step.",
     ),
     number("rate_decay", 1.0, 0.999875, "Of the schedule `exponential`, a pass."),
     shared("final_rate"),
@@ -151,38 +152,37 @@ static PARAMETERS: [Parameter; 42] = [
     Parameter {
         // Its convolutions never compute in TF32.
         parameter_type: ParameterType::Choice(&["auto", "f32", "bf16", "fp16"]),
-        doc: "What convolutions compute in. Weights, spectrograms, likelihoods, durations and losses \
-              are in f32, and fp16 has its loss scaled. `auto`: bf16 where the GPU can, fp16 on older \
-              ones, f32 on the CPU. What the device cannot do is refused.",
+        doc: "The compute type of convolutions. Weights, spectrograms, likelihoods, durations and \
+            losses are in f32, and fp16 has its loss scaled. `auto`: bf16 if the GPU supports it, \
+            fp16 on older ones, f32 on the CPU. Unsupported types are refused.",
         ..shared("precision")
     },
     shared("optimizer"),
     choice(
         "dropout",
         &["off", "original"],
-        "`original` drops as the paper does (its rates are in the model's `config.json`); the recipe for \
-         fine-tuning that is used most does not.",
+        "`original` drops as the paper does (its rates are in the model's `config.json`); the \
+            recipe for fine-tuning that is used most does not.",
     ),
     Parameter {
         name: "freeze",
         parameter_type: ParameterType::List(&ParameterType::Text),
         default: Default::Texts(&[]),
-        doc: "Patterns of the generator's tensors that stay as they are, such as `text_encoder.*`; \
-              `*` stands for anything. How many each one matched is in the notes, and one that matches \
-              none is an error.",
+        doc: "Patterns of the generator's tensors that stay as they are, such as \
+            `text_encoder.*`; `*` stands for anything. How many each one matched is in the notes, \
+            and one that matches none is an error.",
         ..Parameter::BASE
     },
     choice(
         "discriminator",
         &["auto", "base", "new"],
-        "Where it comes from if none is given on the port: that of the base, or a fresh one where the \
-         base has none (`auto`) or in any case (`new`).",
+        "The discriminator if none is given on the port: that of the base, or a new one if the \
+            base has none (`auto`), or always a new one (`new`).",
     ),
     choice(
         "new_speakers",
         &["refuse", "add"],
-        "What becomes of speakers of the clips whom a model that names its speakers does not name. \
-         `add` lets them join it.",
+        "The treatment of speakers that a model with named speakers lacks. `add` lets them join it.",
     ),
     Parameter {
         name: "segment",
@@ -200,11 +200,11 @@ static PARAMETERS: [Parameter; 42] = [
         ..Parameter::BASE
     },
     at_least_one(count("bands", 80, "Mel bands of the loss."), 1024),
-    number("mel_weight", 1e6, 35.0, "What the distance of mel spectrograms counts."),
-    number("kl_weight", 1e6, 1.5, "What the distance of sound from text counts."),
-    number("duration_weight", 1e6, 1.0, "What durations count."),
-    number("adversarial_weight", 1e6, 1.0, "What being found out counts."),
-    number("feature_weight", 1e6, 1.0, "What the discriminator's inner view counts."),
+    number("mel_weight", 1e6, 35.0, "The weight of the mel spectrogram loss."),
+    number("kl_weight", 1e6, 1.5, "The weight of the KL divergence of posterior and prior."),
+    number("duration_weight", 1e6, 1.0, "The weight of the duration loss."),
+    number("adversarial_weight", 1e6, 1.0, "The weight of the adversarial loss."),
+    number("feature_weight", 1e6, 1.0, "The weight of the feature matching loss."),
     Parameter {
         doc: "Decoupled; on all tensors, as the original has it.",
         ..with_number("weight_decay", 0.01)

@@ -56,7 +56,8 @@ made of (25 ms) are set aside. `quality.cer` compares `transcript` with the text
         ..OutputPort::DATASET
     }],
     parameters: &[Parameter {
-        doc: "Longer recordings are set aside: time and memory grow with the square of the length.",
+        doc: "Longer recordings are quarantined: time and memory grow with the square of the \
+            length.",
         ..LONGEST
     }],
     ..Kind::BASE

@@ -40,7 +40,7 @@ weights with `model.import` to train a voice.",
         choice(
             "shape",
             &["small", "published"],
-            "Where the sizes below begin: `small` takes a training step in a moment on two cores, \
+            "The base of the sizes below: `small` takes a training step in a moment on two cores, \
              `published` has the 466 million parameters of XTTS v2 and 52 million of its DVAE.",
         ),
         Parameter {
@@ -104,7 +104,7 @@ script of their own well.",
         },
         count("pieces", 2000, "Pieces of several characters that are added at most."),
         at_least_one(
-            count("min_count", 2, "How often a pair of tokens must occur to become a piece."),
+            count("min_count", 2, "The smallest count of a pair of tokens that becomes a piece."),
             1_000_000_000,
         ),
         SEED,

@@ -187,7 +187,7 @@ checkpoint too, and `model` is not needed. The voice is used as it is.",
             ("loudness_slope", FieldType::Number),
         ],
         doc: "`audio` at 24,000 Hz, its codes (`frames`) and `seconds`, `stop` (`end` or `limit`), \
-              the number of `pieces`, and what tells a bad sentence from a good one.",
+              the number of `pieces`, and signs of a bad sentence.",
         ..OutputPort::DATASET
     }],
     parameters: &[
@@ -202,7 +202,7 @@ checkpoint too, and `model` is not needed. The voice is used as it is.",
             "temperature",
             10.0,
             0.0,
-            "How even the odds are; near 0 the likeliest is drawn. As the model says if not given.",
+            "The sampling temperature; near 0 the most likely is drawn. Default: that of the model.",
         )),
         left_to_the_model(number(
             "top_p",
@@ -232,7 +232,7 @@ checkpoint too, and `model` is not needed. The voice is used as it is.",
         }),
         Parameter {
             parameter_type: ParameterType::Number { min: 0.05, max: 20.0 },
-            ..number("speed", 20.0, 1.0, "How fast it speaks, 2.0 being twice as fast.")
+            ..number("speed", 20.0, 1.0, "The speed, 2.0 is twice as fast.")
         },
         absent(Parameter {
             parameter_type: ParameterType::Integer { min: 1, max: 1_000_000 },
@@ -244,12 +244,12 @@ checkpoint too, and `model` is not needed. The voice is used as it is.",
         }),
         Parameter {
             parameter_type: ParameterType::Number { min: 0.1, max: 1000.0 },
-            ..number("characters_per_second", 1000.0, 14.0, "How fast the language is spoken.")
+            ..number("characters_per_second", 1000.0, 14.0, "The speaking rate of the language.")
         },
         choice(
             "precision",
             &["auto", "f32", "bf16", "fp16"],
-            "What the GPT computes in; `auto`: as the model is kept, and f32 on the CPU.",
+            "The compute type of the GPT; `auto`: the type of the stored model, and f32 on the CPU.",
         ),
         choice(
             "parity",

@@ -184,7 +184,7 @@ impl Config {
         let layers = self.encoder_transformer_layers.iter();
         layers.into_iter().try_for_each(|n| sized("encoder_transformer_layers", *n, &(0..=256)))?;
         if self.decoder_dim >> self.decoder_rates.len() == 0 {
-            return Err(wrong("decoder_dim is too small for so many decoder_rates".into()));
+            return Err(wrong("decoder_dim is too small for this number of decoder_rates".into()));
         }
         let encoded =
             self.hop_of(&self.encoder_rates) * self.hop_of(&self.quantizer.downsample_factor);

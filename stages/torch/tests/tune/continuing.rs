@@ -35,7 +35,7 @@ fn continue_trains_on_from_the_weights_of_before_and_retrain_begins_anew() {
     let executed = ran.executed();
     assert_eq!((executed["tokens"], executed["trained"], executed.get("codec")), (1, 1, None));
     let why = project.why(&["trained"]);
-    assert!(why.contains("goes on from the outcome "), "{why}");
+    assert!(why.contains("continues from its earlier outcome "), "{why}");
     assert!(why.contains("item `clip_20` is new on `input`"), "{why}");
     assert!(outputs(&project) == parent, "the weights are those of the parent");
     project.run().assert_nothing_done();
@@ -44,7 +44,7 @@ fn continue_trains_on_from_the_weights_of_before_and_retrain_begins_anew() {
     let ran = project.run();
     assert_eq!(ran.executed(), [("trained", 1)].into());
     let why = project.why(&["trained"]);
-    assert!(why.contains("begins anew"), "{why}");
+    assert!(why.contains("starts from scratch"), "{why}");
     let anew = outputs(&project);
     assert!(anew != parent);
     // Nothing of the project's past is in it.

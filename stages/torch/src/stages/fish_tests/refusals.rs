@@ -91,9 +91,8 @@ fn a_training_of_which_every_step_was_skipped_is_no_result() {
         let base = overflowing(&mut bench);
         let half = ("precision", text("fp16"));
         let (message, help) = refusal(tune(kind, &[QUIET, half], &base, &mut bench));
-        let expected = "all 4 steps were skipped, since losses or gradients were no finite numbers \
-                        in fp16: nothing was learnt, and the weights are those that training began \
-                        with";
+        let expected = "all 4 steps were skipped, since losses or gradients were not finite in fp16: \
+                        nothing was learned, and the weights are the initial ones";
         assert_eq!(message, expected);
         assert!(help.contains("`precision = \"bf16\"` or `\"f32\"`"), "{help}");
     }

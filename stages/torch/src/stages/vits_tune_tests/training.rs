@@ -208,8 +208,8 @@ fn a_training_of_which_every_step_was_skipped_is_no_result() {
     let sick = crate::stored::keep(&scale.full_like(1e30), &mut bench).unwrap();
     base.set(name, Value::Blob(sick.into()));
     let (message, help) = refusal(tune(&[], &base, &mut bench));
-    let expected = "all 4 steps were skipped, since losses or gradients were no finite numbers in \
-                    f32: nothing was learnt, and the weights are those that training began with";
+    let expected = "all 4 steps were skipped, since losses or gradients were not finite in f32: \
+                    nothing was learned, and the weights are the initial ones";
     assert_eq!(message, expected);
     assert!(help.contains("another base"), "{help}");
 }

@@ -103,8 +103,8 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         };
         Err(StageError::with_help(
             format!(
-                "{all}, since losses or gradients were no finite numbers in {}: nothing was \
-                 learnt, and the weights are those that training began with",
+                "{all}, since losses or gradients were not finite in {}: nothing was learned, and \
+                    the weights are the initial ones",
                 precision.name()
             ),
             help,

@@ -170,8 +170,8 @@ fn overflowing(steps: u64) -> (Result<Trained<usize>, StageError>, Memory) {
 #[test]
 fn a_training_without_one_step_that_could_be_used_fails_and_says_what_to_do() {
     let error = overflowing(2).0.unwrap_err();
-    let expected = "all 2 steps were skipped, since losses or gradients were no finite numbers in \
-                    fp16: nothing was learnt, and the weights are those that training began with";
+    let expected = "all 2 steps were skipped, since losses or gradients were not finite in fp16: \
+                    nothing was learned, and the weights are the initial ones";
     assert_eq!(error.to_string(), expected);
     assert!(error.help().unwrap().contains("`precision = \"bf16\"`"));
     assert!(overflowing(1).0.unwrap_err().to_string().starts_with("the only step was skipped"));

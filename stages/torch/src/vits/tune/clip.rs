@@ -153,8 +153,8 @@ impl Reading<'_> {
         }
         (frames < tokens).then(|| {
             let reason = format!(
-                "the text has {tokens} symbols and the recording only {frames} frames: one of the two \
-                 is not whole"
+                "the text has {tokens} symbols and the recording only {frames} frames: one of the \
+                    two is not whole"
             );
             Reject::new("too-much-text", reason)
         })
@@ -185,7 +185,7 @@ fn nothing_left(clips: &Clips) -> StageError {
         format!(
             "there are no clips to train on: {held} are held out, and none is left beside them"
         ),
-        "look at what was set aside; at least one clip must stay for training",
+        "check the quarantined clips; at least one clip must stay for training",
     )
 }
 
