@@ -88,25 +88,27 @@ pub fn mel(real: &Tensor, fake: &Tensor) -> Tensor {
     (real - fake).abs().mean(Kind::Float)
 }
 
-/// The posterior of a recording and the prior of its text, at the same frames: [B, F, T] each.
-pub struct Beliefs<'a> {
-    /// The log standard deviation of the posterior.
-    pub log_deviation: &'a Tensor,
+/// The posterior of a recording and the prior of its text, at the same frames: [B, F, T] each. Fields
+/// are named as in `kl_loss` of the original (jaywalnut310/vits).
+pub struct KlTerms<'a> {
     /// Samples of the posterior, through the flow.
-    pub flowed: &'a Tensor,
+    pub z_p: &'a Tensor,
+    /// The log standard deviation of the posterior.
+    pub logs_q: &'a Tensor,
     /// The mean of the prior.
-    pub prior_mean: &'a Tensor,
-    pub prior_log_deviation: &'a Tensor,
+    pub m_p: &'a Tensor,
+    /// The log standard deviation of the prior.
+    pub logs_p: &'a Tensor,
     /// 1 for frames: [B, 1, T].
-    pub mask: &'a Tensor,
+    pub z_mask: &'a Tensor,
 }
 
 /// The Kullback-Leibler divergence of posterior and prior, estimated from the samples and summed
 /// over all frames.
-pub fn kl(beliefs: &Beliefs) -> Tensor {
-    let Beliefs { log_deviation, flowed, prior_mean, prior_log_deviation, mask } = beliefs;
-    let apart = (*flowed - *prior_mean).square() * (*prior_log_deviation * -2.0).exp() * 0.5;
-    ((*prior_log_deviation - *log_deviation - 0.5 + apart) * *mask).sum(Kind::Float)
+pub fn kl(terms: &KlTerms) -> Tensor {
+    let KlTerms { z_p, logs_q, m_p, logs_p, z_mask } = terms;
+    let squared = (*z_p - *m_p).square() * (*logs_p * -2.0).exp() * 0.5;
+    ((*logs_p - *logs_q - 0.5 + squared) * *z_mask).sum(Kind::Float)
 }
 
 /// Losses are computed in f32, whatever their inputs are.

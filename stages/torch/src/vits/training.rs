@@ -9,7 +9,7 @@ use super::alignment::align_all;
 use super::discriminator::Discriminator;
 use super::duration::Said;
 use super::flow::Posterior;
-use super::losses::{self, Beliefs};
+use super::losses::{self, KlTerms};
 use super::model::{Texts, Vits, expand, spread_out};
 use super::noise::NormalNoise;
 use super::spectrogram::Analysis;
@@ -259,12 +259,12 @@ fn kl_loss(
 ) -> Result<Tensor, TorchError> {
     let (places, _) = spread_out(durations, i64::MAX >> 8)?;
     let places = places.f_to_device(flowed.device())?;
-    Ok(losses::kl(&Beliefs {
-        log_deviation: &posterior.log_deviation,
-        flowed,
-        prior_mean: &expand(&prior.mean, &places),
-        prior_log_deviation: &expand(&prior.log_deviation, &places),
-        mask,
+    Ok(losses::kl(&KlTerms {
+        z_p: flowed,
+        logs_q: &posterior.log_deviation,
+        m_p: &expand(&prior.mean, &places),
+        logs_p: &expand(&prior.log_deviation, &places),
+        z_mask: mask,
     }))
 }
 
