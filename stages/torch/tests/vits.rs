@@ -7,8 +7,8 @@ use std::path::Path;
 
 use stage_torch::random::Random;
 use stage_torch::vits::{
-    Analysis, Clips, Config, Form, Lessons, LossWeights, Made, Manner, Net, Nets, Prepared, Seeded,
-    Speech, Vits, prepare,
+    Analysis, Clips, Config, Form, LossWeights, Made, Manner, Net, Nets, Prepared, Seeded, Speech,
+    TrainingOptions, Vits, prepare,
 };
 use stage_torch::weights::Weights;
 use tch::{Device, Kind, Tensor};
@@ -67,7 +67,7 @@ fn the_model_takes_what_its_configuration_asks_for_and_nothing_else() {
     for config in [one, several, bare, plain] {
         for form in [Form::Whole, Form::Normed] {
             let prepared = prepare(&config, made_up(&config), form, Device::Cpu).unwrap();
-            Nets::new(&config, prepared, lessons(false)).unwrap();
+            Nets::new(&config, prepared, options(false)).unwrap();
         }
     }
 }
@@ -180,12 +180,12 @@ fn what_cannot_be_spoken_is_refused() {
     assert!(error.to_string().contains("more than 3"), "{error}");
 }
 
-fn lessons(dropout: bool) -> Lessons {
-    Lessons { bands: 10, weights: LossWeights::default(), dropout, kind: Kind::Float }
+fn options(dropout: bool) -> TrainingOptions {
+    TrainingOptions { bands: 10, weights: LossWeights::default(), dropout, kind: Kind::Float }
 }
 
 fn trainee(dropout: bool) -> Nets {
-    Nets::new(&config(), prepared(file(), Form::Normed), lessons(dropout)).unwrap()
+    Nets::new(&config(), prepared(file(), Form::Normed), options(dropout)).unwrap()
 }
 
 fn clips(trainee: &Nets) -> Clips {

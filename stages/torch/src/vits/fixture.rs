@@ -8,7 +8,7 @@ use tch::{Device, Kind, Tensor};
 use super::load::{Form, Prepared, prepare};
 use super::losses::LossWeights;
 use super::model::{Manner, Texts, Vits};
-use super::nets::{Lessons, Net, Nets};
+use super::nets::{Net, Nets, TrainingOptions};
 use super::noise::Recorded;
 use super::training::{Clips, Made};
 use crate::error::TorchError;
@@ -57,7 +57,7 @@ pub fn outputs(
         spoken(&model, &settings, (run, manner), inputs, &mut outputs)?;
     }
     let prepared = prepare(&config, read()?, Form::Normed, Device::Cpu)?;
-    let lessons = Lessons {
+    let options = TrainingOptions {
         bands: settings.bands,
         weights: LossWeights {
             mel: settings.loss_weights.mel,
@@ -67,13 +67,13 @@ pub fn outputs(
         dropout: false,
         kind: Kind::Float,
     };
-    let mut trainee = Nets::new(&config, prepared, lessons)?;
+    let mut trainee = Nets::new(&config, prepared, options)?;
     let clips = clips(&trainee, inputs)?;
     outputs.insert("learn.spectrogram".into(), clips.spectrograms.shallow_clone());
     let made = learn(&trainee, &clips, inputs)?;
     learned(&trainee, &made, &clips, &mut outputs)?;
-    derived(&mut trainee, &clips, &made, &lessons.weights, &mut outputs)?;
-    steps(&mut trainee, &clips, inputs, (&settings.adamw, &lessons.weights), &mut outputs)?;
+    derived(&mut trainee, &clips, &made, &options.weights, &mut outputs)?;
+    steps(&mut trainee, &clips, inputs, (&settings.adamw, &options.weights), &mut outputs)?;
     Ok(outputs)
 }
 

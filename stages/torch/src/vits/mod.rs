@@ -42,7 +42,7 @@ pub use config::Config;
 pub use load::{Form, Prepared, prepare};
 pub use losses::LossWeights;
 pub use model::{Manner, Speech, Texts, Vits};
-pub use nets::{Lessons, Net, Nets};
+pub use nets::{Net, Nets, TrainingOptions};
 pub use noise::{NormalNoise, Recorded, Seeded};
 pub use spectrogram::Analysis;
 pub use trainee::VitsTrainee;

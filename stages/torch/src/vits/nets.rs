@@ -28,7 +28,7 @@ pub enum Net {
 
 /// Training options.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Lessons {
+pub struct TrainingOptions {
     /// Mel bands of the loss.
     pub bands: usize,
     pub weights: LossWeights,
@@ -47,12 +47,16 @@ pub struct Nets {
     parameters: [Vec<(String, Tensor)>; 2],
     frozen: Vec<(String, Tensor)>,
     analysis: Analysis,
-    lessons: Lessons,
+    options: TrainingOptions,
 }
 
 impl Nets {
     /// From the tensors of a file, in the form for training and with a discriminator.
-    pub fn new(config: &Config, prepared: Prepared, lessons: Lessons) -> Result<Nets, TorchError> {
+    pub fn new(
+        config: &Config,
+        prepared: Prepared,
+        options: TrainingOptions,
+    ) -> Result<Nets, TorchError> {
         let Prepared { generator, discriminator } = prepared;
         let discriminator = discriminator.ok_or_else(|| {
             let advice = "take a file that has one, as those for further training do";
@@ -61,12 +65,12 @@ impl Nets {
         let parameters = [learning(&generator), learning(&discriminator)];
         let generator = Vits::load(config.clone(), generator)?;
         Ok(Nets {
-            analysis: Analysis::new(config, lessons.bands, generator.device)?,
+            analysis: Analysis::new(config, options.bands, generator.device)?,
             discriminator: Discriminator::load(config, discriminator)?,
             generator,
             parameters,
             frozen: Vec::new(),
-            lessons,
+            options,
         })
     }
 
@@ -92,8 +96,8 @@ impl Nets {
         &self.frozen
     }
 
-    pub fn lessons(&self) -> &Lessons {
-        &self.lessons
+    pub fn options(&self) -> &TrainingOptions {
+        &self.options
     }
 
     pub fn generator(&self) -> &Vits {
@@ -144,8 +148,8 @@ impl Nets {
         noise: &mut dyn NormalNoise,
         pass: Pass,
     ) -> Result<Made, TorchError> {
-        let pass = if self.lessons.dropout { pass } else { Pass::Evaluate };
-        computed_in(self.lessons.kind, || {
+        let pass = if self.options.dropout { pass } else { Pass::Evaluate };
+        computed_in(self.options.kind, || {
             self.generator.learn(clips, &self.analysis, starts, noise, pass)
         })
     }
@@ -153,7 +157,7 @@ impl Nets {
     /// Adds to the discriminator's gradients, and to no others.
     pub fn judge(&mut self, made: &Made, totals: &Totals) -> Result<Losses, TorchError> {
         let judge = &self.discriminator;
-        let loss = computed_in(self.lessons.kind, || made.discriminator_loss(judge))?;
+        let loss = computed_in(self.options.kind, || made.discriminator_loss(judge))?;
         (&loss * totals.weight(DISCRIMINATOR)).f_backward()?;
         Ok(Losses::default().with(DISCRIMINATOR, &loss))
     }
@@ -163,7 +167,7 @@ impl Nets {
         let mut losses = Losses::default();
         let mut total: Option<Tensor> = None;
         for (name, sum) in self.losses(made)? {
-            let part = &sum * (totals.weight(name) * self.lessons.weights.of(name));
+            let part = &sum * (totals.weight(name) * self.options.weights.of(name));
             total = Some(match total {
                 Some(total) => total + part,
                 None => part,
@@ -193,7 +197,7 @@ impl Nets {
 
     fn losses(&self, made: &Made) -> Result<Vec<(&'static str, Tensor)>, TorchError> {
         let losses = || made.generator_losses(&self.discriminator, &self.analysis);
-        computed_in(self.lessons.kind, losses)
+        computed_in(self.options.kind, losses)
     }
 
     /// Clears the gradients of a network.

@@ -120,7 +120,7 @@ impl Trainee for VitsTrainee {
 
     /// The weighted losses of the generator; NaN if it was not its phase.
     fn total(&self, means: &Means) -> f64 {
-        let weights = &self.nets.lessons().weights;
+        let weights = &self.nets.options().weights;
         match means.of(MEL) {
             Some(_) => weights.total(means),
             None => f64::NAN,

@@ -4,7 +4,7 @@ use stage_families::artifact;
 
 use super::*;
 use crate::vits::artifact::Model;
-use crate::vits::{Form, Lessons, LossWeights, Nets};
+use crate::vits::{Form, LossWeights, Nets, TrainingOptions};
 
 #[test]
 fn a_model_from_nothing_can_be_read_and_trained() {
@@ -16,8 +16,8 @@ fn a_model_from_nothing_can_be_read_and_trained() {
     assert!(model.lineage.random);
     let prepared = model.prepared(Form::Normed, tch::Device::Cpu, &mut bench).unwrap();
     let weights = LossWeights::default();
-    let lessons = Lessons { bands: 80, weights, dropout: false, kind: tch::Kind::Float };
-    Nets::new(&model.config, prepared, lessons).unwrap();
+    let options = TrainingOptions { bands: 80, weights, dropout: false, kind: tch::Kind::Float };
+    Nets::new(&model.config, prepared, options).unwrap();
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::path::Path;
 use stage_core::StageError;
 use tch::{Device, Kind};
 
-use super::nets::{Lessons, Nets};
+use super::nets::{Nets, TrainingOptions};
 use super::{Batch, Config, Form, LossWeights, Prepared, Recording, VitsTrainee, prepare};
 use crate::error::TorchError;
 use crate::random::{Random, scramble};
@@ -43,17 +43,17 @@ fn prepared() -> Prepared {
     prepare(&config(), file(), Form::Normed, Device::Cpu).unwrap()
 }
 
-fn lessons() -> Lessons {
+fn options() -> TrainingOptions {
     let weights = LossWeights { mel: 35.0, kl: 1.5, ..LossWeights::default() };
-    Lessons { bands: 10, weights, dropout: false, kind: Kind::Float }
+    TrainingOptions { bands: 10, weights, dropout: false, kind: Kind::Float }
 }
 
-fn nets(lessons: Lessons) -> Nets {
-    Nets::new(&config(), prepared(), lessons).unwrap()
+fn nets(options: TrainingOptions) -> Nets {
+    Nets::new(&config(), prepared(), options).unwrap()
 }
 
 fn trainee() -> VitsTrainee {
-    VitsTrainee::new(nets(lessons()))
+    VitsTrainee::new(nets(options()))
 }
 
 /// Clips of two tones each, of about a fiftieth of a second.

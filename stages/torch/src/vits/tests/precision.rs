@@ -7,8 +7,8 @@ use crate::train::losses::Means;
 /// The loss on held-out clips before a training and after it.
 fn in_precision(precision: Precision) -> ([f64; 2], Trained<usize>, VitsTrainee) {
     let settings = Settings { steps: 12, precision, ..settings() };
-    let lessons = Lessons { kind: precision.kind(), ..lessons() };
-    let (mut trainee, mut host) = (VitsTrainee::new(nets(lessons)), Memory::default());
+    let options = TrainingOptions { kind: precision.kind(), ..options() };
+    let (mut trainee, mut host) = (VitsTrainee::new(nets(options)), Memory::default());
     let replicas = std::slice::from_mut(&mut trainee);
     let trained = run(replicas, &Tones::new(7), &settings, &mut host).unwrap();
     let losses = host.values("held_out/mel");
@@ -34,7 +34,7 @@ fn half_precision_trains_nearly_as_single_does_and_keeps_weights_in_it() {
 #[test]
 fn likelihoods_durations_and_spectrograms_are_in_single_precision() {
     one_thread();
-    let nets = nets(Lessons { kind: Kind::Half, ..lessons() });
+    let nets = nets(TrainingOptions { kind: Kind::Half, ..options() });
     let batch = Tones::new(2).batch(&[vec![0], vec![1]], Purpose::HeldOut).unwrap();
     let clips = batch.place(nets.generator(), nets.analysis()).unwrap();
     let made = nets.make(&clips, 1).unwrap();
@@ -62,8 +62,8 @@ fn a_text_that_is_sure_of_itself_does_not_overflow_in_fp16() {
     let _ = bias.narrow(0, half, half).fill_(-7.0);
     weights.insert("text_encoder.project.bias", bias);
     let prepared = prepare(&config(), weights, Form::Normed, Device::Cpu).unwrap();
-    let lessons = Lessons { kind: Kind::Half, ..lessons() };
-    let trainee = VitsTrainee::new(Nets::new(&config(), prepared, lessons).unwrap());
+    let options = TrainingOptions { kind: Kind::Half, ..options() };
+    let trainee = VitsTrainee::new(Nets::new(&config(), prepared, options).unwrap());
     let batch = Tones::new(2).batch(&[vec![0], vec![1]], Purpose::HeldOut).unwrap();
     let means: Means =
         trainee.evaluate(&batch).unwrap().means(&VitsTrainee::count(&batch)).unwrap();

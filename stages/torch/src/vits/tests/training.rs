@@ -85,7 +85,7 @@ fn what_was_made_is_kept_without_a_trace_in_the_result() {
 
 #[test]
 fn frozen_tensors_stay_and_are_no_part_of_a_checkpoint() {
-    let mut frozen = nets(lessons());
+    let mut frozen = nets(options());
     let all = frozen.generator().config.generator().len();
     let found = frozen.freeze(&["text_encoder.*".into(), "decoder.conv_*".into()]).unwrap();
     assert_eq!(found[1].count, 3);
@@ -96,9 +96,9 @@ fn frozen_tensors_stay_and_are_no_part_of_a_checkpoint() {
     let checkpoint = host.checkpoint.unwrap();
     assert!(checkpoint.tensors.iter().all(|(name, _)| !name.contains("text_encoder.")));
     assert!(checkpoint.tensors.iter().any(|(name, _)| name.contains("master/discriminator.")));
-    let error = nets(lessons()).freeze(&["text_encoder".into()]).unwrap_err().to_string();
+    let error = nets(options()).freeze(&["text_encoder".into()]).unwrap_err().to_string();
     assert!(error.starts_with("`text_encoder` names no tensor of the generator; "), "{error}");
-    let mut nothing = nets(lessons());
+    let mut nothing = nets(options());
     nothing.freeze(&["*".into()]).unwrap();
     let replicas = &mut [VitsTrainee::new(nothing)];
     let error = run(replicas, &Tones::new(7), &settings(), &mut Memory::default()).unwrap_err();
@@ -109,7 +109,7 @@ fn frozen_tensors_stay_and_are_no_part_of_a_checkpoint() {
 fn a_frozen_text_encoder_drops_nothing() {
     let mean = |is_frozen: bool, seed: u64| {
         one_thread();
-        let mut nets = nets(Lessons { dropout: true, ..lessons() });
+        let mut nets = nets(TrainingOptions { dropout: true, ..options() });
         if is_frozen {
             nets.freeze(&["text_encoder.*".into()]).unwrap();
         }

@@ -10,7 +10,7 @@ use crate::train::plan::{Rows, TrainingPlan};
 use crate::train::precision::DeviceFacts;
 use crate::train::schedule::{Decay, Schedule};
 use crate::train::settings::Settings;
-use crate::vits::{Config, Lessons, LossWeights};
+use crate::vits::{Config, LossWeights, TrainingOptions};
 
 /// The origin of the discriminator if no other model is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Source {
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub training: TrainingPlan,
-    pub lessons: Lessons,
+    pub options: TrainingOptions,
     pub freeze: Vec<String>,
     pub source: Source,
     pub max_seconds: f64,
@@ -47,7 +47,7 @@ impl Plan {
         let is_exponential = parameters.text("schedule")? == "exponential";
         let is_set = parameters.is_set("segment");
         Ok(Plan {
-            lessons: Lessons {
+            options: TrainingOptions {
                 bands: parameters.integer("bands")? as usize,
                 weights: LossWeights {
                     mel: number("mel_weight")?,

@@ -71,7 +71,7 @@ impl Start<'_> {
     pub fn nets(&self, weights: &Weights, device: Device) -> Result<Nets, StageError> {
         let copy = weights.iter().map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone()));
         let prepared = prepare(&self.base.config, copy.collect(), Form::Normed, device)?;
-        Ok(Nets::new(&self.base.config, prepared, self.plan.lessons)?)
+        Ok(Nets::new(&self.base.config, prepared, self.plan.options)?)
     }
 
     fn fresh(&self) -> Result<Vec<(String, tch::Tensor)>, StageError> {
