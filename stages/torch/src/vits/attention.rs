@@ -11,38 +11,39 @@ use crate::weights::Scope;
 
 /// The padding mask and the relative positions of one batch.
 #[derive(Debug)]
-pub struct Reach {
+pub struct RelativePositions {
     /// True for keys that are padding: [B, 1, 1, N].
     padding: Tensor,
     /// The index of the relative position of each query and key, and whether it is in the window:
     /// [N, N].
-    ways: (Tensor, Tensor),
+    relative: (Tensor, Tensor),
     /// The key at each relative position of each query, and whether there is one: [N, W].
-    ends: (Tensor, Tensor),
+    keys: (Tensor, Tensor),
 }
 
-impl Reach {
+impl RelativePositions {
     /// `mask` is 1 for tokens: [B, 1, N].
-    pub fn new(mask: &Tensor, window: i64) -> Reach {
+    pub fn new(mask: &Tensor, window: i64) -> RelativePositions {
         let (length, device) = (mask.size()[2], mask.device());
         let count = |count: i64| Tensor::arange(count, (Kind::Int64, device));
-        let ways = count(length).unsqueeze(0) - count(length).unsqueeze(1) + window;
-        let ends = count(2 * window + 1).unsqueeze(0) + count(length).unsqueeze(1) - window;
-        Reach {
+        let relative = count(length).unsqueeze(0) - count(length).unsqueeze(1) + window;
+        let keys = count(2 * window + 1).unsqueeze(0) + count(length).unsqueeze(1) - window;
+        RelativePositions {
             padding: mask.unsqueeze(1).eq(0.0),
-            ways: within(ways, 2 * window),
-            ends: within(ends, length - 1),
+            relative: within(relative, 2 * window),
+            keys: within(keys, length - 1),
         }
     }
 
-    /// From relative positions to keys: [B, H, N, W] to [B, H, N, N].
-    fn by_key(&self, x: &Tensor) -> Tensor {
-        gathered(x, &self.ways)
+    /// From relative positions to keys, as `_relative_position_to_absolute_position` of transformers:
+    /// [B, H, N, W] to [B, H, N, N].
+    fn relative_to_absolute(&self, x: &Tensor) -> Tensor {
+        gathered(x, &self.relative)
     }
 
     /// From keys to relative positions: [B, H, N, N] to [B, H, N, W].
-    fn by_way(&self, x: &Tensor) -> Tensor {
-        gathered(x, &self.ends)
+    fn absolute_to_relative(&self, x: &Tensor) -> Tensor {
+        gathered(x, &self.keys)
     }
 }
 
@@ -94,7 +95,7 @@ impl Attention {
     }
 
     /// [B, N, C] to [B, N, C].
-    pub fn forward(&self, x: &Tensor, reach: &Reach, pass: Pass) -> Tensor {
+    pub fn forward(&self, x: &Tensor, positions: &RelativePositions, pass: Pass) -> Tensor {
         let size = x.size();
         let [batch, length, width] = [size[0], size[1], size[2]];
         let head_width = width / self.heads;
@@ -104,12 +105,12 @@ impl Attention {
         };
         let queries = split(&self.q_proj) * (head_width as f64).powf(-0.5);
         let scores = queries.matmul(&split(&self.k_proj).transpose(2, 3));
-        let ways = queries.matmul(&self.emb_rel_k.transpose(1, 2));
-        let scores = scores + reach.by_key(&ways);
-        let weights = scores.masked_fill(&reach.padding, f64::NEG_INFINITY).softmax(-1, None);
+        let relative = queries.matmul(&self.emb_rel_k.transpose(1, 2));
+        let scores = scores + positions.relative_to_absolute(&relative);
+        let weights = scores.masked_fill(&positions.padding, f64::NEG_INFINITY).softmax(-1, None);
         let weights = self.dropout.forward(&weights, pass);
         let y = weights.matmul(&split(&self.v_proj));
-        let y = y + reach.by_way(&weights).matmul(&self.emb_rel_v);
+        let y = y + positions.absolute_to_relative(&weights).matmul(&self.emb_rel_v);
         self.out_proj.forward(&y.transpose(1, 2).reshape([batch, length, width]), pass)
     }
 }
@@ -121,14 +122,16 @@ mod tests {
     use tch::Device;
 
     #[test]
-    fn ways_lead_from_queries_to_keys_within_the_window() {
-        let reach = Reach::new(&Tensor::ones([1, 1, 4], (Kind::Float, Device::Cpu)), 1);
+    fn relative_positions_lead_from_queries_to_keys_within_the_window() {
+        let positions =
+            RelativePositions::new(&Tensor::ones([1, 1, 4], (Kind::Float, Device::Cpu)), 1);
         // An index for each relative position: before, same, after.
-        let ways = Tensor::from_slice(&[1f32, 2.0, 3.0]).view([1, 1, 1, 3]);
-        let by_key = reach.by_key(&ways.expand([1, 1, 4, 3], false));
+        let relative = Tensor::from_slice(&[1f32, 2.0, 3.0]).view([1, 1, 1, 3]);
+        let by_key = positions.relative_to_absolute(&relative.expand([1, 1, 4, 3], false));
         let rows: Vec<f32> = Vec::try_from(by_key.view(-1)).unwrap();
         assert_eq!(rows[..8], [2.0, 3.0, 0.0, 0.0, 1.0, 2.0, 3.0, 0.0]);
-        let back: Vec<f32> = Vec::try_from(reach.by_way(&by_key).view(-1)).unwrap();
+        let back: Vec<f32> =
+            Vec::try_from(positions.absolute_to_relative(&by_key).view(-1)).unwrap();
         assert_eq!(back[..6], [0.0, 2.0, 3.0, 1.0, 2.0, 3.0]);
         assert_eq!(back[9..], [1.0, 2.0, 0.0]);
     }

@@ -2,7 +2,7 @@
 
 use tch::Tensor;
 
-use super::attention::{Attention, Reach};
+use super::attention::{Attention, RelativePositions};
 use super::config::Config;
 use super::dropout::Dropout;
 use crate::conv::{Conv, Shape, over_channels};
@@ -81,10 +81,10 @@ impl Layer {
         &self,
         x: &Tensor,
         mask: &Tensor,
-        reach: &Reach,
+        positions: &RelativePositions,
         pass: Pass,
     ) -> Result<Tensor, TorchError> {
-        let attended = self.attention.forward(&x.transpose(1, 2), reach, pass).transpose(1, 2);
+        let attended = self.attention.forward(&x.transpose(1, 2), positions, pass).transpose(1, 2);
         let x = x + self.dropouts[0].forward(&attended, pass);
         let x = over_channels(&self.layer_norm, &x);
         let inner = self.feed_forward.forward(&x, mask, pass)?;
@@ -112,9 +112,9 @@ impl TextEncoder {
     pub fn forward(&self, ids: &Tensor, mask: &Tensor, pass: Pass) -> Result<Prior, TorchError> {
         let embedded = self.embed_tokens.forward(ids) * (self.width as f64).sqrt();
         let mut x = embedded.transpose(1, 2) * mask;
-        let reach = Reach::new(mask, self.window);
+        let positions = RelativePositions::new(mask, self.window);
         for layer in &self.layers {
-            x = layer.forward(&x, mask, &reach, pass)?;
+            x = layer.forward(&x, mask, &positions, pass)?;
         }
         let hidden = x * mask;
         let statistics = self.project.forward(&hidden)? * mask;
