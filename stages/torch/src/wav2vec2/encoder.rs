@@ -11,7 +11,7 @@ use crate::weights::Scope;
 
 #[derive(Debug)]
 pub struct Encoder {
-    places: Places,
+    pos_conv_embed: PositionalConv,
     layer_norm: LayerNorm,
     layers: Vec<Layer>,
     /// Pre-norm: norms before the sublayers and after the last layer, instead of after the
@@ -21,7 +21,7 @@ pub struct Encoder {
 
 /// The positional convolution over many frames.
 #[derive(Debug)]
-struct Places {
+struct PositionalConv {
     weight: Tensor,
     bias: Tensor,
     geometry: Geometry,
@@ -50,7 +50,7 @@ impl Encoder {
         let layer =
             |at: i64, scope: &mut Scope| Layer::load(scope.under(&format!("layers.{at}")), config);
         Ok(Encoder {
-            places: Places::load(scope.under("pos_conv_embed.conv"), config)?,
+            pos_conv_embed: PositionalConv::load(scope.under("pos_conv_embed.conv"), config)?,
             layer_norm: norm(&mut scope, "layer_norm", config)?,
             layers: (0..config.num_hidden_layers)
                 .map(|at| layer(at, &mut scope))
@@ -61,7 +61,7 @@ impl Encoder {
 
     /// [B, T, C] to [B, T, C].
     pub fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
-        let mut x = x.f_add(&self.places.forward(x)?)?;
+        let mut x = x.f_add(&self.pos_conv_embed.forward(x)?)?;
         if !self.is_stable {
             x = self.layer_norm.forward(&x);
         }
@@ -72,13 +72,13 @@ impl Encoder {
     }
 }
 
-impl Places {
-    fn load(mut scope: Scope, config: &Config) -> Result<Places, TorchError> {
+impl PositionalConv {
+    fn load(mut scope: Scope, config: &Config) -> Result<PositionalConv, TorchError> {
         let (width, kernel) = (config.hidden_size, config.num_conv_pos_embeddings);
         let groups = config.num_conv_pos_embedding_groups;
         let length = scope.take(LENGTH, &[1, 1, kernel])?;
         let direction = scope.take(DIRECTION, &[width, width / groups, kernel])?;
-        Ok(Places {
+        Ok(PositionalConv {
             weight: Tensor::f_internal_weight_norm(&direction, &length, 2)?,
             bias: scope.take("bias", &[width])?,
             geometry: Geometry { padding: kernel / 2, groups, ..Geometry::default() },
@@ -86,11 +86,11 @@ impl Places {
     }
 
     fn forward(&self, x: &Tensor) -> Result<Tensor, TorchError> {
-        let places =
+        let positions =
             self.geometry.convolve(&x.f_transpose(1, 2)?, &self.weight, Some(&self.bias))?;
         // An even kernel gives one frame too many.
-        let places = places.f_narrow(2, 0, x.size()[1])?;
-        Ok(places.f_gelu("none")?.f_transpose(1, 2)?)
+        let positions = positions.f_narrow(2, 0, x.size()[1])?;
+        Ok(positions.f_gelu("none")?.f_transpose(1, 2)?)
     }
 }
 
