@@ -8,7 +8,7 @@ use stage_torch::dual_ar::{
     Speech, Stop, Tokens,
 };
 use stage_torch::layers::{Adaptable, Adapter, Pass};
-use stage_torch::train::{Totals, Trainee, Turn};
+use stage_torch::train::{Phase, Totals, Trainee};
 use stage_torch::weights::Weights;
 use tch::{Device, Kind, Tensor};
 
@@ -98,7 +98,7 @@ fn derived(trainee: &mut DualArTrainee, batches: &[Batch]) -> (BTreeMap<String, 
     batches.iter().for_each(|batch| totals.add(&DualArTrainee::count(batch)));
     let mut losses = None;
     for batch in batches {
-        let new = trainee.accumulate(batch, &Turn::only(&totals, 11)).unwrap();
+        let new = trainee.accumulate(batch, &Phase::only(&totals, 11)).unwrap();
         match &mut losses {
             None => losses = Some(new),
             Some(losses) => losses.add(new).unwrap(),
@@ -143,7 +143,7 @@ fn running_blocks_again_drops_what_was_dropped_before() {
         adapt(&mut model);
         let mut trainee = DualArTrainee::new(model, Memory { recompute, ..WHOLE }).unwrap();
         let totals = DualArTrainee::count(&batch());
-        let losses = trainee.accumulate(&batch(), &Turn::only(&totals, seed)).unwrap();
+        let losses = trainee.accumulate(&batch(), &Phase::only(&totals, seed)).unwrap();
         let gradients: Vec<Tensor> =
             trainee.parameters().iter().map(|(_, tensor)| tensor.grad().copy()).collect();
         (gradients, losses.means(&totals).unwrap())

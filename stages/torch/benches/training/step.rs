@@ -7,9 +7,9 @@ use nix::sys::time::TimeValLike;
 use serde_json::{Value, json};
 use stage_torch::train::adamw::AdamWSettings;
 use stage_torch::train::gradients;
-use stage_torch::train::optimisers::{Optimisers, of_turn};
+use stage_torch::train::optimisers::{Optimisers, of_phase};
 use stage_torch::train::precision::Scaler;
-use stage_torch::train::{Trainee, Turn};
+use stage_torch::train::{Phase, Trainee};
 use tch::Cuda;
 
 use crate::memory::Memory;
@@ -71,13 +71,13 @@ impl<'a, T: Trainee> Bench<'a, T> {
     fn step(&mut self) -> f64 {
         self.steps += 1;
         let mut loss = f64::NAN;
-        for number in 0..T::TURNS.len() {
+        for number in 0..T::PHASES.len() {
             let totals = T::count(&self.batch).scaled(self.scaler.scale());
             // Results of a phase that are not kept are computed again in the next one.
-            let is_followed = number + 1 < T::TURNS.len() && !self.options.checkpointing;
-            let turn = Turn { number, is_followed, ..Turn::only(&totals, self.steps) };
-            let losses = self.trainee.accumulate(&self.batch, &turn).unwrap();
-            let parameters = of_turn(&self.trainee, number);
+            let is_followed = number + 1 < T::PHASES.len() && !self.options.checkpointing;
+            let phase = Phase { number, is_followed, ..Phase::only(&totals, self.steps) };
+            let losses = self.trainee.accumulate(&self.batch, &phase).unwrap();
+            let parameters = of_phase(&self.trainee, number);
             let found = gradients::of(&parameters);
             let norm = gradients::norm(&found).unwrap() / self.scaler.scale();
             self.scaler.update(norm.is_finite());

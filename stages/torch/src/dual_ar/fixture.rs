@@ -13,7 +13,7 @@ use crate::error::TorchError;
 use crate::fixture::{self, Outputs, Steps, gradient_of};
 use crate::layers::Pass;
 use crate::train::adamw::AdamW;
-use crate::train::{Losses, Means, Totals, Trainee, Turn};
+use crate::train::{Losses, Means, Phase, Totals, Trainee};
 use crate::weights::Weights;
 use stage_families::dual_ar::Config;
 
@@ -117,7 +117,7 @@ fn gradients(
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
     let totals = DualArTrainee::count(batch);
-    let losses = trainee.accumulate(batch, &Turn::only(&totals, 0))?;
+    let losses = trainee.accumulate(batch, &Phase::only(&totals, 0))?;
     add_losses(&losses, &totals, outputs)?;
     for (name, parameter) in trainee.parameters() {
         outputs.insert(format!("gradient.{name}"), gradient_of(&parameter).copy());
@@ -148,7 +148,7 @@ fn steps(
         }
         let (batch, _) = &batches[step % batches.len()];
         let totals = DualArTrainee::count(batch);
-        let losses = trainee.accumulate(batch, &Turn::only(&totals, 0))?;
+        let losses = trainee.accumulate(batch, &Phase::only(&totals, 0))?;
         curve.push(losses.means(&totals)?.total());
         let gradients: Vec<Option<Tensor>> = trainee
             .parameters()

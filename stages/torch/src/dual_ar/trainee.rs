@@ -15,7 +15,7 @@ use crate::chain::{Block as Link, Chain, leaf, send_back};
 use crate::error::TorchError;
 use crate::layers::Pass;
 use crate::random::scramble;
-use crate::train::{Losses, Totals, Trainee, Turn, adamw};
+use crate::train::{Losses, Phase, Totals, Trainee, adamw};
 
 /// The loss of tokens and the loss of codes.
 pub const BASE: &str = "base";
@@ -203,8 +203,8 @@ impl Trainee for DualArTrainee {
         adamw::decays(parameter) && !TABLES.contains(&module)
     }
 
-    fn accumulate(&mut self, batch: &Batch, turn: &Turn<'_>) -> Result<Losses, TorchError> {
-        let Turn { totals, seed, .. } = *turn;
+    fn accumulate(&mut self, batch: &Batch, phase: &Phase<'_>) -> Result<Losses, TorchError> {
+        let Phase { totals, seed, .. } = *phase;
         let at = self.place(batch)?;
         let pass = Pass::Train { seed };
         let model = &self.model;

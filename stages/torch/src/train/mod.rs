@@ -42,7 +42,7 @@ pub use host::{Checkpoint, Host};
 pub use losses::{Losses, Means, Totals};
 pub use run::{Data, Job, Trained, train};
 pub use settings::Settings;
-pub use trainee::{Trainee, Turn};
+pub use trainee::{Phase, Trainee};
 
 #[cfg(test)]
 pub(crate) mod tests;

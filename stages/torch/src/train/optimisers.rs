@@ -11,35 +11,35 @@ pub struct Optimisers(Vec<AdamW>);
 
 impl Optimisers {
     pub fn new<T: Trainee>(settings: AdamWSettings, trainee: &T) -> Result<Self, TorchError> {
-        let turns = 0..T::TURNS.len();
+        let phases = 0..T::PHASES.len();
         let optimiser =
-            |turn| Ok(AdamW::new(settings, of_turn(trainee, turn))?.with_decay(T::decays));
-        Ok(Optimisers(turns.map(optimiser).collect::<Result<_, TorchError>>()?))
+            |phase| Ok(AdamW::new(settings, of_phase(trainee, phase))?.with_decay(T::decays));
+        Ok(Optimisers(phases.map(optimiser).collect::<Result<_, TorchError>>()?))
     }
 
     /// One update of the parameters of a phase: see [`AdamW::step`].
     pub fn step(
         &mut self,
-        turn: usize,
+        phase: usize,
         gradients: &[Option<Tensor>],
         rate: f64,
         factor: f64,
     ) -> Result<(), TorchError> {
-        self.step_where(turn, gradients, rate, factor, |_| true)
+        self.step_where(phase, gradients, rate, factor, |_| true)
     }
 
     /// The same for selected parameters: see [`AdamW::step_where`].
     pub fn step_where(
         &mut self,
-        turn: usize,
+        phase: usize,
         gradients: &[Option<Tensor>],
         rate: f64,
         factor: f64,
         chosen: impl Fn(&str) -> bool,
     ) -> Result<(), TorchError> {
-        match self.0.get_mut(turn) {
+        match self.0.get_mut(phase) {
             Some(adamw) => adamw.step_where(gradients, rate, factor, chosen),
-            None => Err(TorchError::Input(format!("there is no turn {turn}"))),
+            None => Err(TorchError::Input(format!("there is no phase {phase}"))),
         }
     }
 
@@ -91,8 +91,8 @@ impl Optimisers {
 }
 
 /// The parameters that a phase trains, in the order of [`Trainee::parameters`].
-pub fn of_turn<T: Trainee>(trainee: &T, turn: usize) -> Vec<(String, Tensor)> {
+pub fn of_phase<T: Trainee>(trainee: &T, phase: usize) -> Vec<(String, Tensor)> {
     let mut parameters = trainee.parameters();
-    parameters.retain(|(name, _)| T::turn_of(name) == turn);
+    parameters.retain(|(name, _)| T::phase_of(name) == phase);
     parameters
 }

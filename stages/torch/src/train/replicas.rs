@@ -12,8 +12,8 @@ use tch::Tensor;
 
 use super::gradients;
 use super::losses::Losses;
-use super::optimisers::of_turn;
-use super::trainee::{Trainee, Turn};
+use super::optimisers::of_phase;
+use super::trainee::{Phase, Trainee};
 use crate::error::{TorchError, caught};
 
 /// A piece of work for one replica.
@@ -23,14 +23,14 @@ pub struct MicroBatch<'a, B> {
 }
 
 /// Accumulates one micro-batch on each replica at a time; at most as many as there are replicas.
-/// The seeds are those of the micro-batches, and that of `turn` is ignored.
+/// The seeds are those of the micro-batches, and that of `phase` is ignored.
 pub fn accumulate<T: Trainee>(
     replicas: &mut [T],
     round: &[MicroBatch<'_, T::Batch>],
-    turn: &Turn<'_>,
+    phase: &Phase<'_>,
 ) -> Result<Losses, TorchError> {
     let work = |replica: &mut T, micro: &MicroBatch<'_, T::Batch>| {
-        replica.accumulate(micro.batch, &Turn { seed: micro.seed, ..*turn })
+        replica.accumulate(micro.batch, &Phase { seed: micro.seed, ..*phase })
     };
     together(replicas, round, work)
 }
@@ -96,13 +96,13 @@ fn spread<T: Trainee>(
 /// The gradients of a phase's parameters, summed over all replicas, on the device of the first.
 pub fn gradients<T: Trainee>(
     replicas: &[T],
-    turn: usize,
+    phase: usize,
 ) -> Result<Vec<Option<Tensor>>, TorchError> {
     let Some((first, others)) = replicas.split_first() else { return Ok(Vec::new()) };
-    let parameters = of_turn(first, turn);
+    let parameters = of_phase(first, phase);
     let mut sums = gradients::of(&parameters);
     for other in others {
-        gradients::add(&mut sums, &parameters, &gradients::of(&of_turn(other, turn)))?;
+        gradients::add(&mut sums, &parameters, &gradients::of(&of_phase(other, phase)))?;
     }
     Ok(sums)
 }
@@ -117,8 +117,8 @@ pub fn share_weights<T: Trainee>(replicas: &[T]) -> Result<(), TorchError> {
 }
 
 /// The same for the parameters of a phase.
-pub fn share_turn<T: Trainee>(replicas: &[T], turn: usize) -> Result<(), TorchError> {
-    share(replicas, |replica| of_turn(replica, turn))
+pub fn share_phase<T: Trainee>(replicas: &[T], phase: usize) -> Result<(), TorchError> {
+    share(replicas, |replica| of_phase(replica, phase))
 }
 
 fn share<T: Trainee>(
@@ -153,8 +153,8 @@ pub fn check<T: Trainee>(replicas: &[T]) -> Result<(), TorchError> {
         let message = format!("parameters out of order: `{}`, `{}`", pair[0].0, pair[1].0);
         return Err(TorchError::Input(message));
     }
-    if let Some(turn) = (0..T::TURNS.len()).find(|turn| of_turn(first, *turn).is_empty()) {
-        let message = format!("nothing is left to train in the turn `{}`", T::TURNS[turn]);
+    if let Some(phase) = (0..T::PHASES.len()).find(|phase| of_phase(first, *phase).is_empty()) {
+        let message = format!("nothing is left to train in the phase `{}`", T::PHASES[phase]);
         return Err(TorchError::Input(message));
     }
     match others.iter().all(|other| describe(other) == expected) {

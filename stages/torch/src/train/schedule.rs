@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exponential_falls_by_its_factor_at_each_turn() {
+    fn an_exponential_falls_by_its_factor_after_each_interval() {
         let decay = Decay::Exponential { factor: 0.5, every: 3 };
         close(&rates(decay, false, &[4, 6, 7, 10]), &[8.0, 8.0, 4.0, 2.0]);
     }

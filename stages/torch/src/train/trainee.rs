@@ -15,10 +15,10 @@ pub trait Trainee: Send {
     /// The phases of a step by name. Networks that are trained against each other have one each: a
     /// phase processes all micro-batches of the step, and its own optimiser updates its parameters
     /// before the next phase begins.
-    const TURNS: &'static [&'static str] = &["all"];
+    const PHASES: &'static [&'static str] = &["all"];
 
     /// The index of the phase that trains a parameter.
-    fn turn_of(_parameter: &str) -> usize {
+    fn phase_of(_parameter: &str) -> usize {
         0
     }
 
@@ -36,7 +36,7 @@ pub trait Trainee: Send {
     /// parameters, and to no others. The backward pass starts from the sum of each loss times
     /// [`Totals::weight`], so that the micro-batches of a step add up to the mean over all labels
     /// of the step. All randomness comes from the seeds.
-    fn accumulate(&mut self, batch: &Self::Batch, turn: &Turn<'_>) -> Result<Losses, TorchError>;
+    fn accumulate(&mut self, batch: &Self::Batch, phase: &Phase<'_>) -> Result<Losses, TorchError>;
 
     /// The losses alone: no gradients, no dropout. The same batch has the same losses as long as
     /// the weights stay.
@@ -64,7 +64,7 @@ pub trait Trainee: Send {
 
 /// The work of a model on a micro-batch.
 #[derive(Clone, Copy, Debug)]
-pub struct Turn<'a> {
+pub struct Phase<'a> {
     pub number: usize,
     /// The labels of all micro-batches of the step.
     pub totals: &'a Totals,
@@ -76,9 +76,9 @@ pub struct Turn<'a> {
     pub is_followed: bool,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> Phase<'a> {
     /// For a step with a single micro-batch.
-    pub fn only(totals: &'a Totals, seed: u64) -> Turn<'a> {
-        Turn { number: 0, totals, seed, step_seed: seed, is_followed: false }
+    pub fn only(totals: &'a Totals, seed: u64) -> Phase<'a> {
+        Phase { number: 0, totals, seed, step_seed: seed, is_followed: false }
     }
 }

@@ -10,7 +10,7 @@ use super::nets::{Net, Nets};
 use super::show;
 use super::training::{Clips, Made};
 use crate::error::TorchError;
-use crate::train::{Losses, Means, Totals, Trainee, Turn, samples};
+use crate::train::{Losses, Means, Phase, Totals, Trainee, samples};
 
 /// The seed of the segments and the noise of held-out clips: the same at every validation.
 const HELD_OUT: u64 = 0;
@@ -45,30 +45,30 @@ impl VitsTrainee {
         batch.place(self.nets.generator(), self.nets.analysis())
     }
 
-    fn judge(&mut self, batch: &Batch, turn: &Turn<'_>) -> Result<Losses, TorchError> {
+    fn judge(&mut self, batch: &Batch, phase: &Phase<'_>) -> Result<Losses, TorchError> {
         self.kept = None;
         let clips = self.place(batch)?;
-        let make = || self.nets.make(&clips, turn.step_seed);
+        let make = || self.nets.make(&clips, phase.step_seed);
         // Without a backward pass no graph is needed.
-        let made = if turn.is_followed { make()? } else { tch::no_grad(make)? };
-        let losses = self.nets.judge(&made, turn.totals)?;
-        let (step_seed, keys) = (turn.step_seed, clips.keys);
-        self.kept = turn.is_followed.then_some(Kept { step_seed, keys, made });
+        let made = if phase.is_followed { make()? } else { tch::no_grad(make)? };
+        let losses = self.nets.judge(&made, phase.totals)?;
+        let (step_seed, keys) = (phase.step_seed, clips.keys);
+        self.kept = phase.is_followed.then_some(Kept { step_seed, keys, made });
         Ok(losses)
     }
 
-    fn speak(&mut self, batch: &Batch, turn: &Turn<'_>) -> Result<Losses, TorchError> {
+    fn speak(&mut self, batch: &Batch, phase: &Phase<'_>) -> Result<Losses, TorchError> {
         let made = match self.kept.take() {
-            Some(kept) if kept.is_of(batch, turn) => kept.made,
-            _ => self.nets.make(&self.place(batch)?, turn.step_seed)?,
+            Some(kept) if kept.is_of(batch, phase) => kept.made,
+            _ => self.nets.make(&self.place(batch)?, phase.step_seed)?,
         };
-        self.nets.speak(&made, turn.totals)
+        self.nets.speak(&made, phase.totals)
     }
 }
 
 impl Kept {
-    fn is_of(&self, batch: &Batch, turn: &Turn<'_>) -> bool {
-        self.step_seed == turn.step_seed
+    fn is_of(&self, batch: &Batch, phase: &Phase<'_>) -> bool {
+        self.step_seed == phase.step_seed
             && self.keys.iter().eq(batch.clips.iter().map(|clip| &clip.key))
     }
 }
@@ -76,9 +76,9 @@ impl Kept {
 impl Trainee for VitsTrainee {
     type Batch = Batch;
 
-    const TURNS: &'static [&'static str] = &["discriminator", "generator"];
+    const PHASES: &'static [&'static str] = &["discriminator", "generator"];
 
-    fn turn_of(parameter: &str) -> usize {
+    fn phase_of(parameter: &str) -> usize {
         if parameter.starts_with(DISCRIMINATOR_PREFIX) { JUDGING } else { JUDGING + 1 }
     }
 
@@ -91,10 +91,10 @@ impl Trainee for VitsTrainee {
         parameters
     }
 
-    fn accumulate(&mut self, batch: &Batch, turn: &Turn<'_>) -> Result<Losses, TorchError> {
-        match turn.number {
-            JUDGING => self.judge(batch, turn),
-            _ => self.speak(batch, turn),
+    fn accumulate(&mut self, batch: &Batch, phase: &Phase<'_>) -> Result<Losses, TorchError> {
+        match phase.number {
+            JUDGING => self.judge(batch, phase),
+            _ => self.speak(batch, phase),
         }
     }
 

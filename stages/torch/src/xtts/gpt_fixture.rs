@@ -12,7 +12,7 @@ use crate::error::TorchError;
 use crate::fixture::{self, Outputs, Steps, gradient_of};
 use crate::layers::Pass;
 use crate::train::adamw::AdamW;
-use crate::train::{Losses, Means, Trainee, Turn};
+use crate::train::{Losses, Means, Phase, Trainee};
 use crate::weights::Weights;
 use stage_families::xtts::GptConfig;
 
@@ -170,7 +170,7 @@ fn gradients(
     batch: &Batch,
     outputs: &mut Outputs,
 ) -> Result<(), TorchError> {
-    trainee.accumulate(batch, &Turn::only(&GptTrainee::count(batch), 0))?;
+    trainee.accumulate(batch, &Phase::only(&GptTrainee::count(batch), 0))?;
     for (name, parameter) in trainee.parameters() {
         outputs.insert(format!("gradient.{name}"), gradient_of(&parameter).copy());
     }
@@ -192,7 +192,7 @@ fn steps(
         }
         let batch = &batches[step % batches.len()];
         let totals = GptTrainee::count(batch);
-        let losses: Losses = trainee.accumulate(batch, &Turn::only(&totals, 0))?;
+        let losses: Losses = trainee.accumulate(batch, &Phase::only(&totals, 0))?;
         let means: Means = losses.means(&totals)?;
         curve.push(trainee.total(&means));
         let gradients: Vec<Option<Tensor>> = trainee

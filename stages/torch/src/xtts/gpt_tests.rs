@@ -11,7 +11,7 @@ use crate::autoregressive::{Seeded, Stop};
 use crate::layers::Pass;
 use crate::random::Random;
 use crate::train::lora::{self, LoraSettings};
-use crate::train::{Means, Totals, Trainee, Turn};
+use crate::train::{Means, Phase, Totals, Trainee};
 use crate::weights::Weights;
 use stage_families::xtts::{Config, GptConfig};
 
@@ -83,7 +83,7 @@ fn step(trainee: &mut GptTrainee, batches: &[Batch], seed: u64) -> (Means, Vec<(
     batches.iter().for_each(|batch| totals.add(&GptTrainee::count(batch)));
     let mut losses = crate::train::Losses::default();
     for batch in batches {
-        losses.add(trainee.accumulate(batch, &Turn::only(&totals, seed)).unwrap()).unwrap();
+        losses.add(trainee.accumulate(batch, &Phase::only(&totals, seed)).unwrap()).unwrap();
     }
     let gradients = trainee.parameters().into_iter().map(|(name, tensor)| {
         let gradient = tensor.grad().copy();

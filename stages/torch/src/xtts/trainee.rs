@@ -12,7 +12,7 @@ use crate::chain::{Block as Link, Chain, leaf, send_back};
 use crate::dual_ar::loss::{cross_entropy, in_pieces, over_pieces};
 use crate::error::TorchError;
 use crate::layers::Pass;
-use crate::train::{Losses, Means, Totals, Trainee, Turn};
+use crate::train::{Losses, Means, Phase, Totals, Trainee};
 
 /// The loss of the text and the loss of the codes, both before their weights.
 pub const TEXT: &str = "text";
@@ -163,8 +163,8 @@ impl Trainee for GptTrainee {
         decays(name)
     }
 
-    fn accumulate(&mut self, batch: &Batch, turn: &Turn<'_>) -> Result<Losses, TorchError> {
-        let pass = Pass::Train { seed: turn.seed };
+    fn accumulate(&mut self, batch: &Batch, phase: &Phase<'_>) -> Result<Losses, TorchError> {
+        let pass = Pass::Train { seed: phase.seed };
         let at = self.model.place(batch)?;
         let conditioning = self.chain(self.conditioning_links(pass));
         let trains_conditioning = self.trains_conditioning();
@@ -179,7 +179,7 @@ impl Trainee for GptTrainee {
         let blocks = self.chain(self.block_links(&at, pass));
         let forward = blocks.forward(&x);
         let states = forward.output();
-        let (losses, gradient) = self.derive_heads(&states.flatten(0, 1), &at, turn.totals, pass);
+        let (losses, gradient) = self.derive_heads(&states.flatten(0, 1), &at, phase.totals, pass);
         let gradient = blocks.backward(forward, &gradient.view_as(&states));
         send_back(&x, &gradient);
         if let Some(forward) = kept {

@@ -1,14 +1,14 @@
 //! The training loop.
 //!
 //! A step takes its rows, counts their labels, and in each of its phases accumulates the gradients
-//! of its micro-batches and updates the weights (`turn`). Validation and checkpoints are between
+//! of its micro-batches and updates the weights (`phase`). Validation and checkpoints are between
 //! steps. An interrupted step leaves no trace: it is repeated from its start, so that a training
 //! that was stopped or killed anywhere ends with the same bits as one that never was.
 
+mod phase;
 mod report;
 mod rescue;
 mod save;
-mod turn;
 mod validate;
 
 use stage_core::StageError;
@@ -191,7 +191,7 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         // Rows of similar length in one micro-batch waste the least.
         rows.sort_by_key(|row| self.order.length(row));
         let rate = self.rate();
-        let Some(done) = self.turns(&rows, rate, host)? else { return Ok(false) };
+        let Some(done) = self.phases(&rows, rate, host)? else { return Ok(false) };
         if self.is_lost(done.is_good, &done.means) {
             self.rescue(&rows, host)?;
         }

@@ -1,6 +1,6 @@
 //! Reports on steps: their losses, and their speed.
 
-use super::turn::Done;
+use super::phase::Done;
 use super::{Data, Run};
 use crate::train::host::Host;
 use crate::train::trainee::Trainee;
@@ -36,10 +36,12 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         }
         let passes = self.order.passes(&self.state.cursor);
         values.push(("rate".into(), rate));
-        values.extend(T::TURNS.iter().zip(&done.norms).map(|(turn, norm)| match T::TURNS.len() {
-            1 => ("gradient_norm".into(), *norm),
-            _ => (format!("gradient_norm/{turn}"), *norm),
-        }));
+        values.extend(T::PHASES.iter().zip(&done.norms).map(
+            |(phase, norm)| match T::PHASES.len() {
+                1 => ("gradient_norm".into(), *norm),
+                _ => (format!("gradient_norm/{phase}"), *norm),
+            },
+        ));
         values.push(("passes".into(), passes));
         if self.state.scaler.scale() != 1.0 {
             values.push(("loss_scale".into(), self.state.scaler.scale()));

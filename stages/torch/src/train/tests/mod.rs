@@ -2,13 +2,13 @@
 #![allow(clippy::unwrap_used)]
 
 pub mod memory;
+mod phases;
 mod rehearsal;
 mod rescue;
 mod resume;
 mod rules;
 pub mod several;
 pub mod tiny;
-mod turns;
 mod two;
 
 use stage_core::StageError;

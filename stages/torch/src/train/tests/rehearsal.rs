@@ -12,7 +12,7 @@ use crate::train::order::Clip;
 use crate::train::precision::Precision;
 use crate::train::rehearsal::rehearse_as;
 use crate::train::settings::Settings;
-use crate::train::{Losses, Totals, Trainee, Turn};
+use crate::train::{Losses, Phase, Totals, Trainee};
 
 pub fn rehearsed<T: Trainee<Batch = Letters>>(
     is_exact: bool,
@@ -76,9 +76,9 @@ impl Trainee for Forgetful {
         self.tiny.parameters()
     }
 
-    fn accumulate(&mut self, batch: &Letters, turn: &Turn<'_>) -> Result<Losses, TorchError> {
+    fn accumulate(&mut self, batch: &Letters, phase: &Phase<'_>) -> Result<Losses, TorchError> {
         self.asked += 1;
-        let losses = self.tiny.accumulate(batch, turn)?;
+        let losses = self.tiny.accumulate(batch, phase)?;
         if self.asked > self.from {
             for (_, tensor) in self.parameters() {
                 let _ = tensor.grad().g_mul_scalar_(-1.0);

@@ -10,7 +10,7 @@ use crate::random::{Random, scramble};
 use crate::train::lora::{self, Adaptable, Layer, LoraSettings};
 use crate::train::order::Row;
 use crate::train::run::Purpose;
-use crate::train::{Data, Losses, Totals, Trainee, Turn, samples};
+use crate::train::{Data, Losses, Phase, Totals, Trainee, samples};
 
 const LETTERS: i64 = 12;
 const WIDTH: i64 = 8;
@@ -139,9 +139,9 @@ impl Trainee for Tiny {
         tensors
     }
 
-    fn accumulate(&mut self, batch: &Letters, turn: &Turn<'_>) -> Result<Losses, TorchError> {
-        let (next, end) = self.losses(batch, Pass::Train { seed: turn.seed })?;
-        let loss = &next * turn.totals.weight("next") + &end * turn.totals.weight("end");
+    fn accumulate(&mut self, batch: &Letters, phase: &Phase<'_>) -> Result<Losses, TorchError> {
+        let (next, end) = self.losses(batch, Pass::Train { seed: phase.seed })?;
+        let loss = &next * phase.totals.weight("next") + &end * phase.totals.weight("end");
         loss.f_backward()?;
         Ok(Losses::default().with("next", &next).with("end", &end))
     }

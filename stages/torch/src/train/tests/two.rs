@@ -7,7 +7,7 @@ use super::resume::Model;
 use super::tiny::{Letters, Tiny};
 use crate::error::TorchError;
 use crate::layers::Pass;
-use crate::train::{Losses, Means, Totals, Trainee, Turn};
+use crate::train::{Losses, Means, Phase, Totals, Trainee};
 
 pub struct Two {
     pub nets: [Tiny; 2],
@@ -27,8 +27,8 @@ impl Two {
         Two { nets: [net(), net()], is_sick, is_coupled, kept: None, reused: 0 }
     }
 
-    fn batch(&self, turn: usize, batch: &Letters) -> Letters {
-        if self.is_sick[turn] { batch.clone() } else { batch.cured() }
+    fn batch(&self, phase: usize, batch: &Letters) -> Letters {
+        if self.is_sick[phase] { batch.clone() } else { batch.cured() }
     }
 
     /// Over all letters.
@@ -50,30 +50,30 @@ impl Model for Two {}
 impl Trainee for Two {
     type Batch = Letters;
 
-    const TURNS: &'static [&'static str] = &["first", "second"];
+    const PHASES: &'static [&'static str] = &["first", "second"];
 
-    fn turn_of(parameter: &str) -> usize {
+    fn phase_of(parameter: &str) -> usize {
         usize::from(parameter.starts_with("second."))
     }
 
     fn parameters(&self) -> Vec<(String, Tensor)> {
-        let names = Self::TURNS.iter().zip(&self.nets);
-        let own = |(turn, net): (&&str, &Tiny)| {
-            let named = |(name, tensor)| (format!("{turn}.{name}"), tensor);
+        let names = Self::PHASES.iter().zip(&self.nets);
+        let own = |(phase, net): (&&str, &Tiny)| {
+            let named = |(name, tensor)| (format!("{phase}.{name}"), tensor);
             net.base().into_iter().map(named).collect::<Vec<_>>()
         };
         names.flat_map(own).collect()
     }
 
-    fn accumulate(&mut self, batch: &Letters, turn: &Turn<'_>) -> Result<Losses, TorchError> {
-        if turn.number == 0 {
-            self.kept = turn.is_followed.then_some(turn.seed);
+    fn accumulate(&mut self, batch: &Letters, phase: &Phase<'_>) -> Result<Losses, TorchError> {
+        if phase.number == 0 {
+            self.kept = phase.is_followed.then_some(phase.seed);
             let batch = self.batch(0, batch);
-            return self.nets[0].accumulate(&batch, turn);
+            return self.nets[0].accumulate(&batch, phase);
         }
-        self.reused += usize::from(self.kept.take() == Some(turn.seed));
-        let echo = self.echo(batch, Pass::Train { seed: turn.step_seed })?;
-        (&echo * turn.totals.weight("echo")).f_backward()?;
+        self.reused += usize::from(self.kept.take() == Some(phase.seed));
+        let echo = self.echo(batch, Pass::Train { seed: phase.step_seed })?;
+        (&echo * phase.totals.weight("echo")).f_backward()?;
         Ok(Losses::default().with("echo", &echo))
     }
 

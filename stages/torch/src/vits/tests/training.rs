@@ -5,7 +5,7 @@ use tch::Tensor;
 use super::*;
 use crate::train::tests::several::worst;
 use crate::train::tests::tiny::bits;
-use crate::train::{Host, Trainee, Turn};
+use crate::train::{Host, Phase, Trainee};
 
 /// The parameters after a training, its record, and its host.
 fn trained(
@@ -72,8 +72,8 @@ fn losses_of_a_step(is_followed: bool) -> Vec<(&'static str, f64)> {
     let totals = VitsTrainee::count(&batch);
     let mut losses = Vec::new();
     for number in 0..2 {
-        let turn = Turn { number, is_followed, ..Turn::only(&totals, 9) };
-        losses.extend(trainee.accumulate(&batch, &turn).unwrap().means(&totals).unwrap().0);
+        let phase = Phase { number, is_followed, ..Phase::only(&totals, 9) };
+        losses.extend(trainee.accumulate(&batch, &phase).unwrap().means(&totals).unwrap().0);
     }
     losses
 }
@@ -102,7 +102,7 @@ fn frozen_tensors_stay_and_are_no_part_of_a_checkpoint() {
     nothing.freeze(&["*".into()]).unwrap();
     let replicas = &mut [VitsTrainee::new(nothing)];
     let error = run(replicas, &Tones::new(7), &settings(), &mut Memory::default()).unwrap_err();
-    assert_eq!(error.to_string(), "nothing is left to train in the turn `generator`");
+    assert_eq!(error.to_string(), "nothing is left to train in the phase `generator`");
 }
 
 #[test]

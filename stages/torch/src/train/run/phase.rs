@@ -12,10 +12,10 @@ use crate::random::scramble;
 use crate::train::gradients::{clip_factor, norm};
 use crate::train::host::Host;
 use crate::train::losses::{Losses, Means, Totals};
-use crate::train::optimisers::of_turn;
+use crate::train::optimisers::of_phase;
 use crate::train::order::Row;
 use crate::train::replicas::{self, MicroBatch};
-use crate::train::trainee::{Trainee, Turn};
+use crate::train::trainee::{Phase, Trainee};
 
 /// The results of a step.
 pub(super) struct Done {
@@ -29,7 +29,7 @@ pub(super) struct Done {
 
 impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
     /// None if training should stop; then nothing has changed.
-    pub(super) fn turns<H: Host>(
+    pub(super) fn phases<H: Host>(
         &mut self,
         rows: &[Row],
         rate: f64,
@@ -37,12 +37,12 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
     ) -> Result<Option<Done>, StageError> {
         let (means, norms) = (Means(Vec::new()), Vec::new());
         let mut done = Done { is_good: true, means, norms, labels: 0 };
-        for turn in 0..T::TURNS.len() {
-            let Some((losses, totals)) = self.accumulate(turn, rows, host)? else {
+        for phase in 0..T::PHASES.len() {
+            let Some((losses, totals)) = self.accumulate(phase, rows, host)? else {
                 return Ok(None);
             };
             let means = losses.means(&totals)?;
-            let norm = self.update(turn, &means, rate)?;
+            let norm = self.update(phase, &means, rate)?;
             done.is_good = norm.is_finite() && means.total().is_finite();
             done.means.0.extend(means.0);
             done.norms.push(norm);
@@ -55,19 +55,19 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
     }
 
     /// Updates from the accumulated gradients if they are finite; returns their norm.
-    fn update(&mut self, turn: usize, means: &Means, rate: f64) -> Result<f64, StageError> {
-        let mut gradients = replicas::gradients(self.job.replicas, turn)?;
+    fn update(&mut self, phase: usize, means: &Means, rate: f64) -> Result<f64, StageError> {
+        let mut gradients = replicas::gradients(self.job.replicas, phase)?;
         let settings = self.job.settings;
         let learns = |name: &str| settings.learns(name, self.state.step);
-        let parameters = of_turn(&self.job.replicas[0], turn);
+        let parameters = of_phase(&self.job.replicas[0], phase);
         for ((name, _), gradient) in parameters.iter().zip(&mut gradients) {
             gradient.take_if(|_| !learns(name));
         }
         let norm = norm(&gradients)? / self.state.scaler.scale();
         if norm.is_finite() && means.total().is_finite() {
             let factor = clip_factor(norm, self.job.settings.clip) / self.state.scaler.scale();
-            self.optimisers.step_where(turn, &gradients, rate, factor, learns)?;
-            replicas::share_turn(self.job.replicas, turn)?;
+            self.optimisers.step_where(phase, &gradients, rate, factor, learns)?;
+            replicas::share_phase(self.job.replicas, phase)?;
         }
         drop(gradients);
         replicas::clear_gradients(self.job.replicas);
@@ -78,12 +78,12 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
     /// should stop.
     fn accumulate<H: Host>(
         &mut self,
-        turn: usize,
+        phase: usize,
         rows: &[Row],
         host: &mut H,
     ) -> Result<Option<(Losses, Totals)>, StageError> {
         loop {
-            match self.accumulate_once(turn, rows, host) {
+            match self.accumulate_once(phase, rows, host) {
                 Err(StageError::OutOfMemory { .. }) if self.state.rows > 1 => self.halve(),
                 result => return result,
             }
@@ -102,15 +102,15 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
         let seeds = (0..).map(|at| seed(step_seed, at));
         let micro: Vec<MicroBatch<'_, T::Batch>> =
             batches.iter().zip(seeds).map(|(batch, seed)| MicroBatch { batch, seed }).collect();
-        let is_followed = number + 1 < T::TURNS.len() && micro.len() <= self.job.replicas.len();
-        let turn = Turn { number, step_seed, is_followed, ..Turn::only(&totals, 0) };
+        let is_followed = number + 1 < T::PHASES.len() && micro.len() <= self.job.replicas.len();
+        let phase = Phase { number, step_seed, is_followed, ..Phase::only(&totals, 0) };
         let mut losses = Losses::default();
         for round in micro.chunks(self.job.replicas.len()) {
             if number == 0 && host.stopping() {
                 replicas::clear_gradients(self.job.replicas);
                 return Ok(None);
             }
-            losses.add(replicas::accumulate(self.job.replicas, round, &turn)?)?;
+            losses.add(replicas::accumulate(self.job.replicas, round, &phase)?)?;
         }
         Ok(Some((losses, totals)))
     }

@@ -16,7 +16,7 @@ use crate::train::precision::Precision;
 use crate::train::schedule::Schedule;
 use crate::train::settings::Settings;
 use crate::train::state::Return;
-use crate::train::{Losses, Totals, Trained, Trainee, Turn};
+use crate::train::{Losses, Phase, Totals, Trained, Trainee};
 
 fn two() -> Two {
     Two::new(Kind::Float, 0.0)
@@ -29,7 +29,7 @@ fn train(two: &mut Two, corpus: &Corpus, settings: &Settings) -> (Trained<usize>
 }
 
 #[test]
-fn a_turn_sees_what_the_one_before_it_has_learnt() {
+fn a_phase_sees_what_the_one_before_it_has_learnt() {
     let settings = Settings { steps: 1, ..settings() };
     let settings = Settings { schedule: warm(&settings), ..settings };
     let echo = |is_coupled: bool| {
@@ -104,7 +104,7 @@ fn a_checkpoint_has_the_state_of_both_optimisers_by_name() {
 }
 
 #[test]
-fn a_model_of_one_turn_has_the_state_that_it_always_had() {
+fn a_model_of_one_phase_has_the_state_that_it_always_had() {
     let mut host = Memory::default();
     let mut tiny = Tiny::new(Kind::Float, 0.0);
     run(std::slice::from_mut(&mut tiny), &Corpus::new(30), &settings(), &mut host).unwrap();
@@ -123,7 +123,7 @@ fn micro_batches_and_devices_only_cut_a_step_up() {
 }
 
 #[test]
-fn what_was_made_of_a_micro_batch_is_kept_for_the_next_turn_where_it_comes_next() {
+fn what_was_made_of_a_micro_batch_is_kept_for_the_next_phase_where_it_comes_next() {
     let reused = |rows, accumulate, replicas: usize| {
         let settings = Settings { rows, accumulate, ..settings() };
         let mut replicas: Vec<Two> = (0..replicas).map(|_| two()).collect();
@@ -137,7 +137,7 @@ fn what_was_made_of_a_micro_batch_is_kept_for_the_next_turn_where_it_comes_next(
 }
 
 #[test]
-fn a_second_turn_that_does_not_fit_is_halved_and_the_first_is_not_taken_again() {
+fn a_second_phase_that_does_not_fit_is_halved_and_the_first_is_not_taken_again() {
     let settings = Settings { rows: 6, accumulate: 1, ..settings() };
     let whole = trained(&two, 1, &settings);
     let small = || {
@@ -165,10 +165,10 @@ fn moved(is_sick: [bool; 2]) -> ([bool; 2], u64, Memory) {
 }
 
 #[test]
-fn a_turn_that_cannot_be_used_ends_the_step() {
+fn a_phase_that_cannot_be_used_ends_the_step() {
     let (neither, skipped, host) = moved([true, true]);
     assert_eq!((neither, skipped), ([false, false], 1));
-    assert!(host.values("loss/echo").is_empty(), "the second turn was not taken");
+    assert!(host.values("loss/echo").is_empty(), "the second phase was not taken");
     assert!(host.checkpoint.unwrap().state.contains(r#""updates":0,"later_updates":[0]"#));
     let (first, skipped, host) = moved([false, true]);
     assert_eq!((first, skipped), ([true, false], 1));
@@ -205,7 +205,7 @@ fn the_norm_of_each_net_is_told() {
 }
 
 #[test]
-fn a_rehearsal_of_turns_leaves_nothing_behind() {
+fn a_rehearsal_of_phases_leaves_nothing_behind() {
     let mut replicas = [Two::new(Kind::Float, 0.1), Two::new(Kind::Float, 0.1)];
     let before = bits(&replicas[0].parameters());
     let mut bench = Bench::default();
@@ -218,14 +218,14 @@ struct Lame(Two);
 
 impl Trainee for Lame {
     type Batch = Letters;
-    const TURNS: &'static [&'static str] = Two::TURNS;
+    const PHASES: &'static [&'static str] = Two::PHASES;
 
     fn parameters(&self) -> Vec<(String, Tensor)> {
         self.0.parameters()
     }
 
-    fn accumulate(&mut self, batch: &Letters, turn: &Turn<'_>) -> Result<Losses, TorchError> {
-        self.0.accumulate(batch, turn)
+    fn accumulate(&mut self, batch: &Letters, phase: &Phase<'_>) -> Result<Losses, TorchError> {
+        self.0.accumulate(batch, phase)
     }
 
     fn evaluate(&self, batch: &Letters) -> Result<Losses, TorchError> {
@@ -238,8 +238,8 @@ impl Trainee for Lame {
 }
 
 #[test]
-fn a_turn_with_nothing_to_train_is_refused() {
+fn a_phase_with_nothing_to_train_is_refused() {
     let mut host = Memory::default();
     let error = run(&mut [Lame(two())], &Corpus::new(30), &settings(), &mut host).unwrap_err();
-    assert_eq!(error.to_string(), "nothing is left to train in the turn `second`");
+    assert_eq!(error.to_string(), "nothing is left to train in the phase `second`");
 }
