@@ -82,7 +82,7 @@ impl Cache {
         }
         let mut missing = recover(&*fs, &layout, &ledger, writable)?;
         told.extend(missing.full.take().map(|why| {
-            format!("what the last run wrote at its end is taken in once there is room: {why}")
+            format!("the last writes of the previous run are indexed once there is space: {why}")
         }));
         let claims = open_claims(&*fs, &layout, writable)?;
         let shared = Shared {
@@ -202,7 +202,7 @@ impl Shared {
                 }
                 // Until they can be recorded they count as too short.
                 Err(error) => self.tell(vec![format!(
-                    "packs of the cache are gone or cut off, which cannot be noted: {}",
+                    "packs of the cache are missing or truncated, which cannot be recorded: {}",
                     error.whole()
                 )]),
             }

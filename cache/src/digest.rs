@@ -12,7 +12,7 @@ pub struct Digest([u8; 32]);
 
 /// The reason why a text is not a digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no digest: 64 hexadecimal digits are expected")]
+#[error("`{0}` is not a digest: expected 64 hexadecimal digits")]
 pub struct DigestError(String);
 
 impl Digest {

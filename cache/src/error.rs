@@ -31,7 +31,7 @@ pub enum CacheError {
     NewerFormat { dir: Utf8PathBuf, found: u32, known: u32 },
 
     #[error(
-        "`{dir}` is no cache: its file `FORMAT` says `{found}`; use another folder, or remove \
+        "`{dir}` is not a cache: its file `FORMAT` says `{found}`; use another folder, or remove \
          that file if the folder is a cache"
     )]
     NotACache { dir: Utf8PathBuf, found: String },
@@ -52,15 +52,14 @@ pub enum CacheError {
     NoCache { dir: Utf8PathBuf },
 
     #[error(
-        "the cache `{dir}` was removed, moved or replaced while it was in use: what was not yet \
-         kept there is lost; run again"
+        "the cache `{dir}` was removed, moved or replaced while it was in use: uncommitted results are lost; run again"
     )]
     Gone { dir: Utf8PathBuf },
 
     #[error("object {digest} is not in the cache")]
     Missing { digest: Digest },
 
-    #[error("object {digest} is damaged in {place}: it was set aside and will be made again")]
+    #[error("object {digest} is damaged in {place}: it was quarantined and will be made again")]
     Damaged { digest: Digest, place: String },
 
     #[error("the index `{path}` cannot be used: {reason}")]

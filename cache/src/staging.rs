@@ -81,7 +81,7 @@ pub(crate) fn sweep(fs: &dyn Fs, layout: &Layout, ledger: &Ledger) -> Vec<String
         Ok(told) => told,
         Err(error) => {
             let (staging, cause) = (&layout.staging, error.whole());
-            vec![format!("what dead processes left in `{staging}` cannot be cleaned up: {cause}")]
+            vec![format!("remains of dead processes in `{staging}` cannot be removed: {cause}")]
         }
     }
 }
@@ -129,8 +129,7 @@ fn sweep_one(fs: &dyn Fs, dir: &Utf8Path) -> Option<String> {
             let place = put_aside(fs, dir);
             let cause = error.whole();
             Some(format!(
-                "`{place}` was left by an earlier run and stays, for it cannot be removed: \
-                 {cause}; once that is mended, `throstle cache gc --yes` removes it"
+                "`{place}` was left by an earlier run and cannot be removed: {cause}; once that is fixed, `throstle cache gc --yes` removes it"
             ))
         }
     };

@@ -285,7 +285,7 @@ impl Check<'_> {
         for (digest, location) in objects {
             match location {
                 Location::Packed { pack, offset, .. } if !has(*pack, *offset, digest) => {
-                    self.damaged_object(digest, *location, "the object is not there whole");
+                    self.damaged_object(digest, *location, "the object is incomplete");
                 }
                 Location::Packed { .. } => {}
                 Location::Loose { .. } => self.read_file(digest, *location),
@@ -293,7 +293,7 @@ impl Check<'_> {
         }
         for (table, key, known) in records {
             if !has(known.pack, known.offset, key) {
-                self.damaged_record(*table, key, known, "the record is not there whole");
+                self.damaged_record(*table, key, known, "the record is incomplete");
             }
         }
         Ok(())
@@ -340,7 +340,7 @@ impl Check<'_> {
         let found = self.shared.fs.open(&path, Open::Read).and_then(|file| hash_open(&*file));
         match found {
             Ok((found, _)) if found == *digest => {}
-            Ok(_) => self.damaged_object(digest, location, "the file has other bytes"),
+            Ok(_) => self.damaged_object(digest, location, "the file has wrong contents"),
             Err(error) if error.is_not_found() => {
                 self.damaged_object(digest, location, "the file is missing");
             }

@@ -203,12 +203,12 @@ fn report_panic(panic: &(dyn Any + Send)) -> u8 {
     let place = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
     let place = place.unwrap_or_else(|| "an unknown place".into());
     if MachineFault::of_panic(text).is_some() {
-        let message = format!("error: {text}\n  help: what was finished is kept; run again\n");
+        let message = format!("error: {text}\n  help: finished work is kept; run again\n");
         let _ = io::stderr().write_all(message.as_bytes());
         return PAUSED;
     }
     let message = format!(
-        "error: throstle has a bug at {place}: {text}\n  help: please report it; what was finished is kept\n"
+        "error: throstle has a bug at {place}: {text}\n  help: please report it; finished work is kept\n"
     );
     let _ = io::stderr().write_all(message.as_bytes());
     FAILED

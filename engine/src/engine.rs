@@ -129,8 +129,8 @@ pub enum EngineError {
     #[error(transparent)]
     Cache(#[from] CacheError),
     #[error(
-        "`{path}` was removed or moved during the run: what is finished is kept; run again where \
-         the project lies now"
+        "`{path}` was removed or moved during the run: finished work is kept; run again at the new \
+         place of the project"
     )]
     Moved { path: Utf8PathBuf },
     #[error("stage `{stage}`: {error}")]

@@ -191,8 +191,7 @@ impl Estimator<'_> {
         }
         self.assumed.add(match chosen {
             Some(price) => format!("times of GPUs are for `{}` of `[prices]`", price.name),
-            None => "times of GPUs are for an A100, which has speed 1: name those that can be had \
-                     under `[prices]`"
+            None => "times of GPUs are for an A100, which has speed 1: list available GPUs under `[prices]`"
                 .to_owned(),
         });
     }

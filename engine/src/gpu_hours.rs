@@ -130,11 +130,11 @@ pub fn why_stopped(usage: &Usage, now: f64, limit: f64) -> String {
     let free = match usage.comes_free(now, limit) {
         Some((at, amount)) => {
             let (amount, date) = (units::seconds(amount), units::date(at.ceil() as i64));
-            format!("{amount} come free in the day from {date} on")
+            format!("{amount} become free in the day from {date} on")
         }
         None => "raise `gpu_hours_per_week` to use GPUs at all".to_owned(),
     };
-    format!("GPUs worked {used} of the {limit_text} that they may in 7 days: {free}")
+    format!("GPUs used {used} of their {limit_text} weekly limit: {free}")
 }
 
 #[cfg(test)]
@@ -172,8 +172,8 @@ mod tests {
         let told = why_stopped(&usage, NOW, 30.0 * HOUR);
         assert_eq!(
             told,
-            "GPUs worked 32h00m of the 30h00m that they may in 7 days: \
-             10h00m come free in the day from 2023-11-17 20:13 UTC on"
+            "GPUs used 32h00m of their 30h00m weekly limit: \
+             10h00m become free in the day from 2023-11-17 20:13 UTC on"
         );
     }
 

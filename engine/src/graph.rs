@@ -168,7 +168,7 @@ fn title(planned: &PlannedStage) -> String {
     let verdict = match planned.verdict {
         Verdict::Fresh => "fresh",
         Verdict::Dirty => "dirty",
-        Verdict::Unknown => "unknown until the stages above are done",
+        Verdict::Unknown => "unknown until the upstream stages are done",
     };
     let PlannedStage { executed, reused, quarantined, .. } = planned;
     let mut title =

@@ -181,7 +181,7 @@ fn run_numbered(
         Ending::Paused => Status::Paused,
         Ending::Failed => Status::Failed,
         Ending::Again => {
-            let message = "what is written to the cache is lost again and again: look at its disk";
+            let message = "data written to the cache keeps disappearing: check the disk";
             sink(Event::Note { stage: None, message: message.to_owned() });
             Status::Failed
         }

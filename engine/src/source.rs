@@ -225,7 +225,7 @@ fn key_with(mut key: StageKey, files: Digest) -> Keyed {
 fn scan_with(job: Job, world: &mut dyn World) -> Result<SourceOutput, StageError> {
     match job {
         Job::Source(mut source) => source.scan(world),
-        Job::Item(_) | Job::Gather(_) => Err(StageError::failed("the stage is no source")),
+        Job::Item(_) | Job::Gather(_) => Err(StageError::failed("the stage is not a source")),
     }
 }
 

@@ -226,7 +226,7 @@ fn a_budget_that_is_used_up_lets_nothing_begin() {
     // The time until then is counted too.
     assert!(told[0].starts_with("budget: 10."), "{told:?}");
     assert!(told[0].contains(" of 10.00 spent, 0.00 left"), "{told:?}");
-    assert!(told[0].ends_with("raise `budget` to go on"), "{told:?}");
+    assert!(told[0].ends_with("raise `budget` to continue"), "{told:?}");
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn when_the_hours_are_used_up_only_what_needs_no_gpu_is_done() {
     assert!(ran.executed("loud") > 0);
     let told = ran.stopping();
     assert_eq!(told.len(), 1, "{told:?}");
-    let sentence = "GPUs worked 31h00m of the 30h00m that they may in 7 days: 24h00m come free";
+    let sentence = "GPUs used 31h00m of their 30h00m weekly limit: 24h00m become free";
     assert!(told[0].starts_with(sentence), "{told:?}");
 }
 

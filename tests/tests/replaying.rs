@@ -165,7 +165,7 @@ fn what_cannot_be_replayed_is_a_mistake_in_the_arguments() {
     let project = done();
     for (arguments, said) in [
         (&["nobody", "words"][..], "no item `nobody` arrives at `words`"),
-        (&["words"], "`words` works on each item by itself"),
+        (&["words"], "`words` works on single items"),
         (&["a", "counted"], "`counted` works on all items together"),
         (&["clips"], "`clips` reads what is outside of the cache"),
         (&["a", "wrds"], "has no stage `wrds`"),

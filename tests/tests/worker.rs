@@ -218,7 +218,7 @@ fn a_worker_that_hangs_does_not_keep_a_run_from_stopping() {
     let mut lab = lab(&["hang"]);
     let ran = stopped(&lab, |_| ());
     assert_eq!((ran.status, ran.failures()), (Status::Paused, vec![]), "{:?}", ran.events);
-    assert!(notes(&ran)[0].contains("is ended"), "{:?}", ran.events);
+    assert!(notes(&ran)[0].contains("is killed"), "{:?}", ran.events);
     lab.worker.arguments.clear();
     let ran = lab.run();
     assert_eq!((ran.status, ran.executed("far")), (Status::Done, 12));

@@ -54,7 +54,7 @@ impl<'a> Volumes<'a> {
         for path in &left {
             if !is_ours(fs, path)? {
                 let name = path.file_name().unwrap_or_default();
-                return unusable(format!("`{name}` in it is no volume: name another folder"));
+                return unusable(format!("`{name}` in it is not a volume: name another folder"));
             }
         }
         left.iter().try_for_each(|path| fs.remove_file(path))?;

@@ -13,7 +13,7 @@ static IS_WORKING: AtomicBool = AtomicBool::new(false);
 static REGISTERED: Once = Once::new();
 
 const MESSAGE: &[u8] = b"error: a stage ended the whole program by calling `exit`\n  \
-    help: run again to go on, what was finished is kept; such work belongs into a `command` stage\n";
+    help: run again to continue, finished work is kept; such work belongs into a `command` stage\n";
 
 /// Clears the screen from the cursor to its end, where the display of a run may be.
 const ERASE: &[u8] = b"\r\x1b[J";

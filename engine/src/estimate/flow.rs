@@ -280,7 +280,7 @@ impl<'a> Flows<'a> {
         let is_guess = expected.clips.is_none() || expected.sound_seconds.is_none();
         let told = match expected.clips.is_some() || expected.sound_seconds.is_some() {
             true => "as `[expect]` says".to_owned(),
-            false => "until `[expect]` says otherwise or they are there".to_owned(),
+            false => "until `[expect]` gives numbers or they exist".to_owned(),
         };
         assumed.add_count(format!(
             "`{name}` gives {items:.0} clips of {:.1} s each, {told}",

@@ -252,7 +252,7 @@ impl Estimator<'_> {
         match device {
             Device::Here | Device::Gpu(_) => 1.0,
             Device::Cpu => {
-                self.assumed.add("a processor core does a hundredth of what an A100 does");
+                self.assumed.add("a processor core has a hundredth of the speed of an A100");
                 CORE_SLOWNESS / self.threads as f64
             }
         }

@@ -73,7 +73,7 @@ pub fn look_through(cache: &Cache, sink: Sink) -> Result<(), CacheError> {
 /// The stat index saves work and decides nothing.
 pub fn unsaved(error: &CacheError) -> Event {
     let message = format!(
-        "what was seen of the files cannot be kept, so the next run reads them again: {}",
+        "the stat index cannot be stored, so the next run reads the files again: {}",
         error.whole()
     );
     Event::Note { stage: None, message }

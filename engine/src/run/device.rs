@@ -306,7 +306,7 @@ impl Host {
 
     fn out_of_turn(&mut self) -> Failure {
         self.end();
-        Failure::Died { message: "the worker answered out of turn".to_owned() }
+        Failure::Died { message: "unexpected answer of the worker".to_owned() }
     }
 
     fn end(&mut self) {
@@ -423,7 +423,7 @@ impl Worker {
         let lines = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
         let mut message = format!("the worker ended ({status}): {why}");
         if !lines.is_empty() {
-            message.push_str("; its last words: ");
+            message.push_str("; its last output: ");
             message.push_str(&lines.iter().cloned().collect::<Vec<_>>().join(" | "));
         }
         message

@@ -59,7 +59,7 @@ pub enum ReplayError {
     NotYet { stage: String, item: String },
     #[error("no item `{item}` arrives at `{stage}`")]
     NoItem { stage: String, item: String },
-    #[error("`{0}` works on each item by itself")]
+    #[error("`{0}` works on single items")]
     Items(String),
     #[error("`{0}` works on all items together")]
     NoItems(String),
@@ -218,7 +218,7 @@ impl Replayer<'_> {
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) if !self.stop.is_urgent() => {}
                 Err(_) => {
-                    let message = "it was given up".to_owned();
+                    let message = "it was abandoned".to_owned();
                     return Outcome::Gather(Err(Failure::Died { message }));
                 }
             }

@@ -84,7 +84,7 @@ impl Spending {
         self.told = true;
         let now = self.began.elapsed().as_secs_f64() / 3600.0 * purse.price_per_hour;
         let purse = Purse { spent: purse.spent + now, ..purse };
-        Some(format!("{purse}; raise `budget` to go on"))
+        Some(format!("{purse}; raise `budget` to continue"))
     }
 }
 

@@ -84,7 +84,7 @@ impl Schedule<'_> {
                 life.is_abandoned = true;
                 process.abandon();
                 left.push(format!(
-                    "the worker for `{device}` {why} and is ended: its work is left for the next run"
+                    "the worker for `{device}` {why} and is killed: its work is left for the next run"
                 ));
             }
         }

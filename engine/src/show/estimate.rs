@@ -154,7 +154,7 @@ impl EstimateText<'_> {
         ));
         let vram = signed(now.vram_bytes.likely - before.vram_bytes.likely, bytes);
         parts.push(format!("{vram} of VRAM"));
-        let _ = writeln!(text, "against the manifest as it is: {}", parts.join(", "));
+        let _ = writeln!(text, "relative to the unchanged manifest: {}", parts.join(", "));
     }
 }
 
@@ -188,7 +188,7 @@ fn room(fitted: &Fitted) -> String {
     let limits: Vec<String> = limits.collect();
     let left = limits.join(" and ");
     match fitted.left_out.is_empty() {
-        true => format!("all of it fits into the {left} that are left of this session\n"),
+        true => format!("everything fits into the {left} left of this session\n"),
         false => format!("{left} are left of this session, which {}\n", left_out(fitted)),
     }
 }
@@ -353,12 +353,12 @@ mod tests {
         voice  4,000  2m00s (1m00s to 4m00s)    -     -    -  3.0 GB      -  measured
         all           2m00s (1m00s to 4m00s)    -     -    -  3.0 GB   1.50  unknown
         voice on t4: batch = 2 fits
-        about 2m00s (1m00s to 4m00s) from beginning to end, 1.50 of money, and what clips takes, of which nothing is known
+        about 2m00s (1m00s to 4m00s) from beginning to end, 1.50 of money, plus clips, with unknown times
 
         on                      time                     GPU  money  fits
         t4    2m00s (1m00s to 4m00s)  2m00s (1m00s to 4m00s)   2.00  no
         a100  2m00s (1m00s to 4m00s)  2m00s (1m00s to 4m00s)   2.00  yes   the cheapest that fits
-        against the manifest as it is: +30.0 s of time, +0.00 of money, +0 B of disk, +0 B of VRAM
+        relative to the unchanged manifest: +30.0 s of time, +0.00 of money, +0 B of disk, +0 B of VRAM
         assumed: the moon is round
         "#);
     }

@@ -376,7 +376,7 @@ mod tests {
         voice         3      27            1  0.25 s
         quarantined: 1 item (voice 1)
           voice `a\u{1b}[2J`: is cut
-        failed in pack after 0.50 s; what is finished is kept
+        failed in pack after 0.50 s; finished work is kept
         ");
     }
 

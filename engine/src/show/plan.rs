@@ -52,7 +52,7 @@ impl PlanText<'_> {
         if open == 0 {
             return "nothing to do\n".into();
         }
-        format!("\n{open} of {} stages have something to do\n", stages().count())
+        format!("\n{open} of {} stages have work\n", stages().count())
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
             waits for voice
             odd \u{1b}[2J id
 
-        2 of 3 stages have something to do
+        2 of 3 stages have work
         ");
     }
 

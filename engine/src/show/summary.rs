@@ -106,13 +106,10 @@ impl Summary {
             }
             Status::Failed => {
                 let failed = clean(&self.failed.join(", ")).into_owned();
-                format!(
-                    "{} in {failed} after {total}; what is finished is kept",
-                    paint.bad("failed")
-                )
+                format!("{} in {failed} after {total}; finished work is kept", paint.bad("failed"))
             }
             Status::Paused => format!(
-                "{} after {total}; what is finished is kept: run again to go on",
+                "{} after {total}; finished work is kept: run again to continue",
                 paint.warning("stopped")
             ),
         };
@@ -282,7 +279,7 @@ pub(crate) mod tests {
         let text =
             Summary::default().render(Status::Paused, &BTreeMap::new(), 3.0, Paint::default());
         assert!(
-            text.ends_with("stopped after 3.00 s; what is finished is kept: run again to go on\n")
+            text.ends_with("stopped after 3.00 s; finished work is kept: run again to continue\n")
         );
     }
 }

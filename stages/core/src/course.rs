@@ -126,7 +126,7 @@ impl Timetable {
         if self.patience > 0 && !has_held_out {
             add(
                 "patience",
-                "`patience` waits for held-out losses, and no clips are held out".to_owned(),
+                "`patience` needs held-out losses, and no clips are held out".to_owned(),
                 "raise `validation_fraction`, name a data set on `validation`, or remove `patience`",
             );
         } else if self.patience > 0 && self.first_end() >= self.steps {

@@ -165,7 +165,7 @@ impl<'a, 'p> PipeContext<'a, 'p> {
         send(&mut self.pipe.output, &Reply::Question(question)).map_err(lost)?;
         match receive(&mut self.pipe.input).map_err(lost)? {
             Some(Request::Answer(answer)) => Ok(answer),
-            Some(_) => Err(StageError::failed("the engine answered out of turn")),
+            Some(_) => Err(StageError::failed("unexpected answer of the engine")),
             None => Err(StageError::failed("lost the engine: the pipe is closed")),
         }
     }

@@ -46,7 +46,7 @@ fn the_cost_of_a_change_is_told_before_it_is_made() {
     let project = done();
     project.edit("pipeline.toml", |text| format!("{text}\n{SESSION}"));
     let printed = project.printed(&["plan", ".", "--set", "stage.words.salt=again"]);
-    assert!(printed.contains("against the manifest as it is: +"), "{printed}");
+    assert!(printed.contains("relative to the unchanged manifest: +"), "{printed}");
     let plan = plan(&project, &["--set", "stage.words.salt=again"]);
     let seconds = |total: &Value| total["seconds"]["likely"].as_f64().unwrap();
     assert_eq!(seconds(&plan["estimate"]["without_set"]), 0.0);

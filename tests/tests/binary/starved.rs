@@ -161,7 +161,7 @@ fn a_run_that_only_lacks_room_for_its_memo_is_done() {
         "16m",
         "t run . || exit 1; rm $DISK/cache/stat.idx; fill; t run . --json; echo \"code $?\"\n",
     );
-    assert!(told.contains("code 0\n") && told.contains("cannot be kept"), "{told}");
+    assert!(told.contains("code 0\n") && told.contains("cannot be stored"), "{told}");
 }
 
 const CLEANED: &str = r#"

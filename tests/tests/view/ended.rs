@@ -28,7 +28,7 @@ fn ctrl_c_saves_and_leaves_a_summary() {
     let shown = last.contents();
     assert_eq!(code, Some(75), "{shown}");
     assert!(shown.contains("stopping: received a signal"), "{shown}");
-    assert!(shown.contains("what is finished is kept: run again to go on"), "{shown}");
+    assert!(shown.contains("finished work is kept: run again to continue"), "{shown}");
     assert!(shown.contains("left to do: "), "{shown}");
     assert_restored(&last);
 }

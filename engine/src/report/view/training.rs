@@ -99,7 +99,7 @@ fn ended_in_words(ended: &Ended) -> String {
     }
     if ended.skipped > 0 {
         let count = units::count(ended.skipped);
-        told.push_str(&format!(" {count} steps were skipped, since their loss was no number."));
+        told.push_str(&format!(" {count} steps were skipped, since their loss was not finite."));
     }
     if let Some(step) = ended.went_back {
         told.push_str(&format!(" At step {} it went back to its best state.", units::count(step)));

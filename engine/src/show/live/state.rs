@@ -63,7 +63,7 @@ impl State {
     pub fn new(now: Instant) -> State {
         State {
             begun: now,
-            waiting: ("looking at what has changed".into(), now),
+            waiting: ("checking for changes".into(), now),
             stages: 0,
             ended: BTreeMap::new(),
             running: Vec::new(),

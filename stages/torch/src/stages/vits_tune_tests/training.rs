@@ -220,7 +220,7 @@ fn a_schedule_that_cannot_act_is_refused_and_one_that_can_is_told() {
     let base = model(&[], &mut bench);
     let none = [("validation_fraction", ParameterValue::Number(0.0)), ("patience", whole(1))];
     let (message, _) = refusal(tune(&none, &base, &mut bench));
-    assert_eq!(message, "`patience` waits for held-out losses, and no clips are held out");
+    assert_eq!(message, "`patience` needs held-out losses, and no clips are held out");
     assert!(bench.courses.is_empty() && bench.metrics.is_empty());
     tune(&[("max_seconds", ParameterValue::Seconds(20.0))], &base, &mut bench).unwrap();
     let course = &bench.courses[0];

@@ -183,7 +183,7 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         self.state.ended || self.state.step >= self.job.settings.steps
     }
 
-    /// One step; false if it was given up because training should stop.
+    /// One step; false if it was abandoned because training should stop.
     fn step<H: Host<Kept = K>>(&mut self, host: &mut H) -> Result<bool, StageError> {
         let settings = self.job.settings;
         let mut cursor = self.state.cursor;
