@@ -1,4 +1,4 @@
-//! Written files are read back; `tools/check_formats.py` checks that PyTorch reads them too.
+//! Written files are read back; `tests/fixtures/check_samples.py` checks that PyTorch reads them too.
 
 use std::collections::BTreeMap;
 
