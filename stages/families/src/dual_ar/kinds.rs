@@ -169,7 +169,7 @@ codebooks, which its synthesis does scale.";
 
 pub static FINETUNE: Kind = Kind {
     name: "fish.finetune",
-    version: 2,
+    version: 3,
     summary: "Trains all weights of a text model on clips.",
     doc: TRAINING_DOC,
     work: Work::Train,
@@ -185,7 +185,7 @@ static FINETUNE_PARAMETERS: [Parameter; COUNT + 1] = join([PROMPT_FORMAT], TRAIN
 
 pub static LORA: Kind = Kind {
     name: "fish.lora",
-    version: 2,
+    version: 3,
     summary: "Trains low-rank adapters beside the frozen weights of a text model.",
     doc: "\
 The base stays as it is, to the bit; what is trained are two small matrices beside each chosen

@@ -99,19 +99,18 @@ impl<'a, V: Vocabulary> Script<'a, V> {
         }
     }
 
-    /// The text, up to the start of speech. The names of speakers are text to the tokenizer,
-    /// separate from their lines.
+    /// The text, up to where speech begins. The names of speakers are text to the tokenizer.
     fn asked(&mut self, format: PromptFormat, text: &str) -> Result<(), TorchError> {
         match format {
             PromptFormat::Interleave => {
                 self.text("<|speaker:0|>")?;
                 self.text(text)
             }
+            // One string with a space in it, so that pieces reach across.
             PromptFormat::SpeakOut => {
-                self.text("<|speaker:user|>")?;
-                self.text(text)?;
+                self.text(&format!("<|speaker:user|> {text}"))?;
                 self.end(false);
-                self.text("<|speaker:assistant|>")?;
+                self.text("<|speaker:assistant|> ")?;
                 self.special("<|voice|>")
             }
         }
@@ -211,6 +210,34 @@ mod tests {
         assert_eq!(prompt[..length], first);
         assert_eq!(prompt[length..][15..20], [0, 5, 6, 0, 0]);
         assert_eq!(prompt[2 * length..][15..20], [0, 7, 8, 0, 0]);
+    }
+
+    /// The conversation of `fish_speech/datasets/semantic.py` at commit d3df505: the mark of the
+    /// speaker, a space and the text are one string.
+    #[test]
+    fn the_training_format_asks_in_whole_strings() {
+        #[derive(Default)]
+        struct Strings(std::cell::RefCell<Vec<String>>);
+        impl Vocabulary for Strings {
+            fn text(&self, text: &str) -> Result<Vec<i32>, TorchError> {
+                self.0.borrow_mut().push(text.to_owned());
+                Ok(vec![1])
+            }
+
+            fn special(&self, name: &str) -> Result<i32, TorchError> {
+                self.0.borrow_mut().push(name.to_owned());
+                Ok(2)
+            }
+        }
+        let strings = Strings::default();
+        Script::new(&strings, TOKENS, 2).clip(PromptFormat::SpeakOut, &SPOKEN).unwrap();
+        let expected = [
+            "Speak out the provided text.",
+            "<|speaker:user|> hi",
+            "<|speaker:assistant|> ",
+            "<|voice|>",
+        ];
+        assert_eq!(strings.0.into_inner(), expected);
     }
 
     #[test]

@@ -53,14 +53,6 @@ impl Model {
         })
     }
 
-    /// The type of one of its stored tensors.
-    pub fn kind_of(&self, name: &str, context: &mut dyn Context) -> Result<Kind, StageError> {
-        let blob = self.fields.blob(&artifact::tensor_field(name));
-        let blob =
-            blob.ok_or_else(|| FAMILY.refusal("base", &format!("it has no tensor `{name}`")))?;
-        Ok(stored::recall(blob, context)?.kind())
-    }
-
     /// The type of its stored tensors: that of its largest one.
     pub fn kind(&self, context: &mut dyn Context) -> Result<Kind, StageError> {
         let largest = artifact::tensors(&self.fields).max_by_key(|(_, blob)| blob.size);
@@ -84,6 +76,12 @@ impl Model {
         }
         let model = DualAr::load(self.config.clone(), self.vocabulary.tokens(), weights)?;
         Ok(model.with_parity(parity))
+    }
+
+    /// The model without the values of its weights, which would fill the memory.
+    pub fn shell(&self, context: &mut dyn Context) -> Result<DualAr, StageError> {
+        let weights = stored::shapes(artifact::tensors(&self.fields), context)?;
+        Ok(DualAr::load(self.config.clone(), self.vocabulary.tokens(), weights)?)
     }
 
     /// The fields of a derived model, without its tensors.

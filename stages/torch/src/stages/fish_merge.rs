@@ -1,19 +1,15 @@
 //! `fish.merge`: adapters added to their base.
 
 use stage_core::{
-    Context, GatherInput, GatherJob, GatherOutput, Job, Kind, NewValue, PortOutput, Setup, Stage,
-    StageError,
+    Context, GatherInput, GatherJob, GatherOutput, Job, Kind, PortOutput, Setup, Stage, StageError,
 };
 use stage_families::artifact;
 use stage_families::dual_ar::kinds as fish;
-use tch::{Device, Tensor};
 
-use crate::dual_ar::DualAr;
-use crate::error::{TorchError, guarded};
+use crate::error::guarded;
 use crate::fish::model::{Model, adapted};
 use crate::lineage::{self, AdapterLineage, ModelLineage};
-use crate::stored;
-use crate::train::lora;
+use crate::train::merge::merged;
 
 pub struct FishMerge;
 
@@ -59,35 +55,17 @@ impl MergeJob {
         let adapters =
             adapters.ok_or_else(|| StageError::failed("no adapters arrived on port `adapters`"))?;
         AdapterLineage::of(adapters)?.check_base(&base.fields)?;
-        let mut model = base.load(Device::Cpu, tch::Kind::Float, Default::default(), context)?;
+        let mut model = base.shell(context)?;
         adapted(&mut model, adapters, context)?;
-        let merged = lora::merge(&mut model, tch::Kind::Float)?;
+        let tensors = artifact::tensors(&base.fields);
+        let merged = merged(tensors, &mut model, self.kind, context)?;
 
         let mut lineage = ModelLineage::from(&base.fields, fish::MERGE.name);
         lineage.adapters.push(lineage::digest(adapters).to_string());
         let mut values = base.carried(&lineage);
-        values.extend(self.tensors(&base, &model, context)?);
+        values.extend(artifact::stored_tensors(&merged.tensors));
         let output = GatherOutput::default().with("model", PortOutput::Artifact(values));
-        Ok(GatherOutput { notes: vec![("modules merged".to_owned(), merged as u64)], ..output })
-    }
-
-    /// Rounded once. A tensor that did not change is the existing one.
-    fn tensors(
-        &self,
-        base: &Model,
-        model: &DualAr,
-        context: &mut dyn Context,
-    ) -> Result<Vec<(String, NewValue)>, StageError> {
-        let mut values = Vec::new();
-        for (name, tensor) in model.tensors() {
-            let kind = match self.kind {
-                Some(kind) => kind,
-                None => base.kind_of(&name, context)?,
-            };
-            let rounded: Tensor = tensor.f_to_kind(kind).map_err(TorchError::from)?;
-            let kept = stored::keep(&rounded, context)?;
-            values.push((artifact::tensor_field(&name), NewValue::blob(kept)));
-        }
-        Ok(values)
+        let notes = vec![("modules merged".to_owned(), merged.modules as u64)];
+        Ok(GatherOutput { notes, ..output })
     }
 }

@@ -77,6 +77,10 @@ impl Layer<'_> {
         }
     }
 
+    pub fn is_adapted(&mut self) -> bool {
+        self.adapter().is_some()
+    }
+
     /// Inputs and outputs of the adapter.
     fn size(&mut self) -> (i64, i64) {
         let size = self.weight().size();
@@ -104,18 +108,21 @@ impl Layer<'_> {
         (Tensor::from_slice(&a).view([rank, inputs]), Tensor::from_slice(&b).view([outputs, rank]))
     }
 
-    /// The weight with its adapter's update added, in f32.
-    fn merged(&mut self) -> Result<Tensor, TorchError> {
-        let weight = self.weight().f_detach()?.f_to_kind(Kind::Float)?;
-        let Some(adapter) = self.adapter() else { return Ok(weight) };
+    /// A weight in place of its own, in f32, with the change of the adapter added; `None` where no
+    /// adapter is.
+    pub fn merged(&mut self, weight: &Tensor) -> Result<Option<Tensor>, TorchError> {
+        let Some(adapter) = self.adapter() else { return Ok(None) };
         let (a, b) = (adapter.a.f_detach()?, adapter.b.f_detach()?);
-        let change = b.f_to_kind(Kind::Float)?.f_matmul(&a.f_to_kind(Kind::Float)?)?;
-        let change = change.f_mul_scalar(adapter.scaling)?;
+        let mut change = b.f_to_kind(Kind::Float)?.f_matmul(&a.f_to_kind(Kind::Float)?)?;
+        let _ = change.f_mul_scalar_(adapter.scaling)?;
         let change = match self {
             Layer::Linear(_) => change,
             Layer::Conv1D(_) | Layer::Embedding(_) => change.f_tr()?,
         };
-        Ok(weight.f_add(&change)?.f_contiguous()?)
+        // The copy is written to: embeddings are large.
+        let mut merged = weight.f_detach()?.f_to_dtype(Kind::Float, false, true)?;
+        let _ = merged.f_add_(&change)?;
+        Ok(Some(merged.f_contiguous()?))
     }
 }
 
@@ -184,15 +191,16 @@ pub fn load(model: &mut impl Adaptable, mut trained: Weights) -> Result<(), Torc
 /// then rounded to a type, once.
 pub fn merge(model: &mut impl Adaptable, kind: Kind) -> Result<usize, TorchError> {
     let _guard = tch::no_grad_guard();
-    let mut merged = 0;
+    let mut count = 0;
     for (_, mut layer) in model.layers() {
-        if layer.adapter().is_some() {
-            *layer.weight() = layer.merged()?.f_to_kind(kind)?;
+        let weight = layer.weight().shallow_clone();
+        if let Some(merged) = layer.merged(&weight)? {
+            *layer.weight() = merged.f_to_kind(kind)?;
             *layer.adapter() = None;
-            merged += 1;
+            count += 1;
         }
     }
-    Ok(merged)
+    Ok(count)
 }
 
 /// A normally distributed number with mean 0 and variance 1, by the Box-Muller method.

@@ -18,6 +18,7 @@ pub mod log;
 pub mod lora;
 pub(crate) mod lora_fixture;
 pub mod losses;
+pub mod merge;
 pub mod notes;
 pub mod optimisers;
 pub mod order;

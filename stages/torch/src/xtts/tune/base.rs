@@ -85,7 +85,14 @@ impl Base {
         Ok(Gpt::load(config, weights)?)
     }
 
-    /// The fields of a derived model, without the tensors that `is_new` selects.
+    /// The GPT without the values of its weights.
+    pub fn shell(&self, context: &mut dyn Context) -> Result<Gpt, StageError> {
+        let tensors = artifact::tensors(&self.fields);
+        let tensors = tensors.filter(|(name, _)| name.starts_with(GPT_PREFIX));
+        Ok(Gpt::load(&self.config.gpt, stored::shapes(tensors, context)?)?)
+    }
+
+    /// The fields of a model made of this one, without the tensors that `is_new` names.
     pub fn carried(
         &self,
         lineage: &ModelLineage,
