@@ -27,7 +27,7 @@ usable() {
 
 has_gpu() { [ -e /dev/nvidia0 ] || nvidia-smi -L >/dev/null 2>&1; }
 
-# Whether the helper libraries that $1's build loads at start lie beside it. A wheel
+# Succeeds if the helper libraries that $1's build loads at start lie beside it. A wheel
 # for CUDA needs two even where no GPU is used, and all of them where one is.
 complete() {
     usable "$1/torch" || return 1
@@ -37,7 +37,7 @@ complete() {
     ! has_gpu || compgen -G "$1/nvidia/*/lib/libcudnn.so*" >/dev/null
 }
 
-# Where python3 would import torch from; found without importing it, which takes seconds.
+# Prints the folder that python3 would import torch from, without importing it, which takes seconds.
 of_python() {
     python3 - 2>/dev/null <<'PYTHON' || true
 import importlib.util

@@ -17,7 +17,7 @@ import time
 
 HERE = pathlib.Path(__file__).parent
 DEMO = HERE.parents[3] / "pipelines/demo/data"
-# What stands in the table, and what has to be there before it is measured.
+# The rows of the table, each with the tasks that must run before it.
 TASKS = {
     "import": ("import of the published files", []),
     "codes": ("DVAE codes of 32 clips", ["import", "resampled"]),

@@ -12,7 +12,7 @@ import make_vits as reference  # noqa: E402
 
 import family  # noqa: E402
 
-# What finetune-hf-vits trains with.
+# The configuration that finetune-hf-vits trains with.
 PUBLISHED = dict(
     model_type="vits", discriminator_scale_channels=[1, 16, 64, 256, 1024],
     discriminator_periods=[2, 3, 5, 7, 11],
