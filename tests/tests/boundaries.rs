@@ -205,3 +205,65 @@ fn the_page_about_families_quotes_code_that_is_there() {
     }
     assert!(blocks.len() > 5, "{} blocks", blocks.len());
 }
+
+/// The versions of all packages of a lock file, by name.
+fn locked(path: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut packages: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for package in document(path).split("[[package]]").skip(1) {
+        let value = |key: &str| {
+            let line = package.lines().find_map(|line| line.strip_prefix(key));
+            line.unwrap().trim_matches('"').to_owned()
+        };
+        packages.entry(value("name = ")).or_default().insert(value("version = "));
+    }
+    packages
+}
+
+#[test]
+fn the_fuzz_targets_are_locked_to_the_versions_of_the_program() {
+    let (program, fuzz) = (locked("Cargo.lock"), locked("fuzz/Cargo.lock"));
+    let own = ["arbitrary", "libfuzzer-sys", "throstle-fuzz"];
+    for (name, versions) in fuzz.iter().filter(|(name, _)| !own.contains(&name.as_str())) {
+        let known = program.get(name).is_some_and(|known| known.is_superset(versions));
+        assert!(known, "`{name}` {versions:?}, and the program has {:?}", program.get(name));
+    }
+    assert!(own.iter().all(|name| fuzz.contains_key(*name)), "the names have changed");
+}
+
+/// Whether code names a package as the first part of a path, or brings in its macros.
+fn is_used(package: &str, code: &str) -> bool {
+    let name = package.replace('-', "_");
+    code.match_indices(&name).any(|(at, _)| {
+        let before = code[..at].chars().next_back();
+        let behind = &code[at + name.len()..];
+        !before.is_some_and(|letter| letter.is_alphanumeric() || letter == '_')
+            && ["::", "!", ";", " as "].iter().any(|sign| behind.starts_with(sign))
+    })
+}
+
+#[test]
+fn every_package_that_is_depended_on_is_used() {
+    // It is there for its build metadata.
+    const NAMED: [(&str, &str); 1] = [("stages/torch", "torch-sys")];
+    let members = ["cache", "stages/core", "stages/formats", "stages/families", "stages/speech"];
+    for member in members.into_iter().chain(["stages/torch", "engine", "tests", "tests/outside"]) {
+        let folders = ["src", "tests", "benches", "examples", "build.rs"];
+        let paths = folders.map(|folder| root().join(member).join(folder));
+        let files =
+            paths.iter().filter(|path| path.exists()).flat_map(|path| match path.is_dir() {
+                true => files(path),
+                false => vec![path.clone()],
+            });
+        let code = files.filter(|path| path.extension().is_some_and(|end| end == "rs"));
+        let code: String = code.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+        let manifest = document(&format!("{member}/Cargo.toml"));
+        let sections = manifest.split("\n[").filter(|section| section.contains("dependencies]"));
+        for line in sections.flat_map(|section| section.lines().skip(1)) {
+            let Some((name, _)) = line.split_once(['.', ' ']) else { continue };
+            if name.starts_with('#') || NAMED.contains(&(member, name)) {
+                continue;
+            }
+            assert!(is_used(name, &code), "`{member}` does not use `{name}`");
+        }
+    }
+}
