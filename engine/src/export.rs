@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::ErrorKind;
 use std::ops::Range;
 
-use cache::fs::Fs;
+use cache::fs::{FileKind, Fs};
 use cache::stat::{self, Section, StatEntry, StatIndex};
 use cache::{CacheError, Digest, in_shares};
 use camino::{Utf8Path, Utf8PathBuf};
@@ -409,7 +409,14 @@ impl One<'_> {
                 return Ok((entry.clone(), false));
             }
         }
-        if let Ok((digest, entry)) = stat::hash_file(fs, &full)
+        let found = stat::hash_file(fs, &full);
+        if let Err(CacheError::Fs(error)) = &found
+            && is_special(fs, &full)
+        {
+            let why = &error.source;
+            return Err(Problem::Told(format!("cannot export to `{path}`: {why}; remove it")));
+        }
+        if let Ok((digest, entry)) = found
             && digest == blob.digest
             && self.store.cache().is_linked_as(self.export.link, &digest, &full).map_err(failed)?
         {
@@ -470,6 +477,11 @@ impl One<'_> {
     fn section_key(&self) -> Digest {
         section_key(self.pipeline, self.spec, self.export)
     }
+}
+
+/// A pipe, a socket or a device, which a renamed file would replace. A link to one is replaced.
+fn is_special(fs: &dyn Fs, path: &Utf8Path) -> bool {
+    fs.symlink_metadata(path).is_ok_and(|found| found.kind == FileKind::Other)
 }
 
 /// The key of an export in the ledger and the stat index.

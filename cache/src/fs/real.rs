@@ -2,10 +2,11 @@
 // The only module that touches files.
 #![allow(clippy::disallowed_methods)]
 
+mod named;
 mod regular;
 
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,6 +15,7 @@ use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
 use memmap2::Mmap;
 
+use self::named::Target;
 use super::{Call, DirEntry, FileKind, Fs, FsError, FsFile, FsResult, LockKind, Metadata, Open};
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -156,6 +158,19 @@ impl Fs for RealFs {
 }
 
 impl RealFs {
+    /// Writes the output of a command to the file that a person named for it. A regular file is
+    /// replaced as a whole. A pipe, a terminal or a device such as `/dev/null` stays in its place
+    /// and is written to, as is an open file that is named by its number (`/dev/stdout`).
+    pub fn write_named(&self, path: &Utf8Path, bytes: &[u8]) -> FsResult<()> {
+        match named(Call::Open, path, named::target(path))? {
+            Target::File(path) => self.write_durably(&path, bytes),
+            Target::Stream(path) => {
+                let mut stream = named(Call::Open, &path, named::open_stream(&path))?;
+                named(Call::Write, &path, stream.write_all(bytes))
+            }
+        }
+    }
+
     /// A file's bytes without a copy of them, read on access. The file must not change: objects of
     /// the store are written once and then only replaced as a whole. Bytes that the disk cannot
     /// read end the process.

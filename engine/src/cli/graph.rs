@@ -2,10 +2,11 @@
 
 use std::io::Write;
 
-use cache::fs::{Fs, RealFs};
+use cache::fs::RealFs;
 
 use super::arguments::{self, GraphFormat};
 use super::error::{CliError, Exit};
+use super::output::is_standard;
 use super::plan::{make, planned};
 use super::project::{Program, Project};
 use crate::graph::Graph;
@@ -26,7 +27,7 @@ pub fn graph(
         GraphFormat::Svg => graph.svg(),
     };
     match &arguments.output {
-        Some(file) if file != "-" => RealFs.write_durably(file, text.as_bytes())?,
+        Some(file) if !is_standard(file) => RealFs.write_named(file, text.as_bytes())?,
         Some(_) | None => output.write_all(text.as_bytes())?,
     }
     Ok(Exit::Done)

@@ -4,13 +4,14 @@ use std::io::Write;
 use std::sync::Arc;
 
 use cache::Cache;
-use cache::fs::{Fs, RealFs};
+use cache::fs::RealFs;
 use cache::stat::StatIndex;
 use stage_core::event::Verdict;
 use stage_core::{Fields, Item, Reject, Value};
 
 use super::arguments;
 use super::error::{CliError, Exit};
+use super::output::is_standard;
 use super::plan::make;
 use super::project::{Program, Project};
 use crate::excess;
@@ -47,7 +48,7 @@ pub fn items(
     })?;
     let bytes = render(&listing, arguments.format).map_err(std::io::Error::other)?;
     match &arguments.output {
-        Some(file) if file != "-" => RealFs.write_durably(file, &bytes)?,
+        Some(file) if !is_standard(file) => RealFs.write_named(file, &bytes)?,
         None if arguments.format == Format::Parquet && program.terminal.data_is_seen => {
             return Err(CliError::usage(
                 "a Parquet file cannot be shown on a terminal",

@@ -20,7 +20,7 @@ pub fn man(arguments: &arguments::Man, output: &mut dyn Write) -> Result<Exit, C
     };
     RealFs.create_dir_all(folder)?;
     for (name, page) in &pages {
-        RealFs.write_durably(&folder.join(name), page)?;
+        RealFs.write_named(&folder.join(name), page)?;
     }
     writeln!(output, "{} pages are written to `{folder}`", pages.len())?;
     Ok(Exit::Done)

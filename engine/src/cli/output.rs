@@ -10,9 +10,19 @@ use std::os::fd::AsFd;
 use std::process::Stdio;
 use std::sync::Arc;
 
+use camino::Utf8Path;
+
 /// The standard output that the program was started with. Clones write to the same.
 #[derive(Clone)]
 pub struct Output(Arc<File>);
+
+/// Other names of `-`. What the system has under them is standard error by now.
+const STANDARD: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+
+/// True if a person means standard output by this file.
+pub fn is_standard(file: &Utf8Path) -> bool {
+    STANDARD.contains(&file.as_str())
+}
 
 impl Output {
     /// Reserves standard output for the program. Called once, before any stage can run.

@@ -4,12 +4,13 @@ use std::io::Write;
 use std::sync::Arc;
 
 use cache::Cache;
-use cache::fs::{Fs, RealFs};
+use cache::fs::RealFs;
 use cache::stat::StatIndex;
 use camino::Utf8Path;
 
 use super::arguments;
 use super::error::{CliError, Exit};
+use super::output::is_standard;
 use super::project::{Program, Project};
 use crate::history;
 use crate::record::RunRecord;
@@ -30,11 +31,11 @@ pub fn report(
     let report = Report::of(&project.pipeline, &store, run)?;
     let page = report.html.as_bytes();
     match arguments.output.as_deref() {
-        Some(file) if file == "-" => output.write_all(page)?,
+        Some(file) if is_standard(file) => output.write_all(page)?,
         given => {
             let beside = project.pipeline.base.join("report.html");
             let file = given.unwrap_or(&beside);
-            RealFs.write_durably(file, page)?;
+            RealFs.write_named(file, page)?;
             program.tell(&told(file, &report));
         }
     }

@@ -1,5 +1,6 @@
 //! Paths of files that are not regular: no command waits for them.
 
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
@@ -149,4 +150,46 @@ fn an_asset_a_file_of_tokens_and_an_export_may_be_pipes() {
     pipe_at(&project.file("data/model"));
     let output = ended(&project, &["run"]);
     assert_ne!(output.status.code(), Some(0), "{}", said(&output));
+}
+
+/// What arrives at a pipe that a command writes to.
+fn through_pipe(project: &Project, arguments: &[&str]) -> String {
+    let pipe = project.file("pipe");
+    pipe_at(&pipe);
+    let reading = std::thread::spawn(move || std::fs::read(pipe).unwrap());
+    let output = ended(project, &[arguments, &["--output", "pipe"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", said(&output));
+    assert!(std::fs::symlink_metadata(project.file("pipe")).unwrap().file_type().is_fifo());
+    String::from_utf8(reading.join().unwrap()).unwrap()
+}
+
+#[test]
+fn an_output_that_is_a_pipe_gets_the_bytes_and_stays_one() {
+    let project = project();
+    assert_eq!(ended(&project, &["run"]).status.code(), Some(0));
+    let commands: [&[&str]; 3] = [&["items", "clips", "--format", "csv"], &["graph"], &["report"]];
+    for arguments in commands {
+        let through = through_pipe(&project, arguments);
+        let plain = project.printed(&[arguments, &["--output", "-"]].concat());
+        assert_eq!(through, plain, "{arguments:?}");
+        // As a shell has it for its own pipes.
+        assert_eq!(project.printed(&[arguments, &["--output", "/dev/stdout"]].concat()), plain);
+    }
+    assert!(project.names(".").iter().all(|name| !name.starts_with(".throstle-")));
+}
+
+#[test]
+fn an_export_does_not_take_the_place_of_a_pipe() {
+    let project = project();
+    project.edit("pipeline.toml", |text| format!("{text}export = \"out/{{id}}.wav\"\n"));
+    std::fs::create_dir(project.file("out")).unwrap();
+    pipe_at(&project.file("out/b.wav"));
+    let output = ended(&project, &["run"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let told = "cannot export to `out/b.wav`: it is a named pipe, not a regular file; remove it";
+    assert!(said(&output).contains(told), "{}", said(&output));
+    assert!(std::fs::symlink_metadata(project.file("out/b.wav")).unwrap().file_type().is_fifo());
+    project.remove("out/b.wav");
+    assert_eq!(ended(&project, &["run"]).status.code(), Some(0));
+    assert_eq!(project.names("out"), ["a.wav", "b.wav", "c.wav"]);
 }
