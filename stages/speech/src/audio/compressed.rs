@@ -23,6 +23,9 @@ use symphonia::core::meta::MetadataOptions;
 use symphonia::core::packet::Packet;
 use symphonia::core::units::{Duration, Timestamp};
 
+/// By fewer bytes than these a damaged frame of FLAC is read as too short.
+const SHIFT: usize = 8;
+
 /// Decodes `bytes` in a container of this `format`.
 pub fn decode(bytes: &[u8], format: Format, options: &Options) -> Result<Decoded, Fault> {
     // The decoders have no unsafe code, but assertions; a hostile file must only affect its own
@@ -146,7 +149,7 @@ impl<'a> Reading<'a> {
             }
         }
         if self.format == Format::Flac && !self.is_complete() {
-            self.take_last_frame(packed_bytes, &mut packed)?;
+            self.take_last_frames(packed_bytes, &mut packed)?;
         }
         self.finish(ended_early)
     }
@@ -189,21 +192,60 @@ impl<'a> Reading<'a> {
         self.declared.is_some_and(|declared| self.frames() >= declared)
     }
 
-    /// The last frame of FLAC, which the container drops if other bytes follow it.
-    fn take_last_frame(&mut self, packed_bytes: usize, packed: &mut Packed) -> Result<(), Fault> {
-        let start = flac::first_frame(self.bytes).map(|first| first + packed_bytes);
-        let rest = start.and_then(|start| self.bytes.get(start..)).unwrap_or_default();
-        if !flac::begins_frame(rest) {
-            return Ok(());
-        }
-        for length in flac::ends(rest) {
-            let none = (Timestamp::ZERO, Duration::ZERO);
-            let frame = Packet::new(self.track.id, none.0, none.1, &rest[..length]);
-            if let Some(shape) = self.decode(&frame, packed) {
-                return self.take(shape, packed);
+    /// The last frames of FLAC, which the container drops if other bytes follow them, or if the
+    /// last one is damaged.
+    fn take_last_frames(&mut self, packed_bytes: usize, packed: &mut Packed) -> Result<(), Fault> {
+        let bytes: &'a [u8] = flac::before_tag(self.bytes);
+        let Some(first) = flac::first_frame(bytes) else { return Ok(()) };
+        let mut start = first + packed_bytes;
+        while !self.is_complete() {
+            let rest = bytes.get(start..).unwrap_or_default();
+            if !flac::begins_frame(rest) {
+                break;
             }
+            let whole = flac::ends(rest).find_map(|length| {
+                let shape = self.decode(&self.packet(&rest[..length]), packed)?;
+                Some((length, shape))
+            });
+            let Some((length, shape)) = whole else { return self.judge_last_frame(rest) };
+            self.take(shape, packed)?;
+            start += length;
         }
         Ok(())
+    }
+
+    fn packet(&self, bytes: &[u8]) -> Packet {
+        Packet::new(self.track.id, Timestamp::ZERO, Duration::ZERO, bytes)
+    }
+
+    /// A last frame without a matching checksum is cut off or damaged. If the file ends where the
+    /// frame does, nothing is missing. Damage that makes the frame read as longer than the file
+    /// looks like a cut.
+    fn judge_last_frame(&mut self, frame: &[u8]) -> Result<(), Fault> {
+        let frames = self.frames();
+        let Some(length) = frame.len().checked_sub(flac::CHECKSUM) else { return Ok(()) };
+        if self.declared.is_none() || self.hole.is_some() {
+            return Ok(());
+        }
+        let is_damaged = match self.reads(&frame[..length]) {
+            // After more bytes than that, the start of a frame may have something else behind it.
+            Ok(()) => self.reads(&frame[..length.saturating_sub(SHIFT)]).is_err(),
+            Err(Error::IoError(_)) => false,
+            Err(_) => true,
+        };
+        if !is_damaged {
+            return Ok(());
+        }
+        Err(Fault::Undecodable {
+            format: self.format,
+            problem: format!("the last block is damaged, after {frames} frames"),
+        })
+    }
+
+    /// Whether these bytes contain a frame, whatever its checksum.
+    fn reads(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let packet = self.packet(bytes);
+        self.decoder.decode(&packet).map(drop)
     }
 
     fn take(&mut self, shape: (u32, usize), packed: &Packed) -> Result<(), Fault> {

@@ -4,6 +4,8 @@
 
 /// The largest number of returned ends with a valid checksum: one in 65,536 is valid by chance.
 const ENDS: usize = 64;
+/// The bytes of the checksum at the end of a frame.
+pub const CHECKSUM: usize = 2;
 /// The checksum takes two bytes, the header before it at least six.
 const SHORTEST_FRAME: usize = 10;
 /// More bytes than the longest frame.
@@ -35,6 +37,13 @@ fn behind_id3(bytes: &[u8]) -> Option<usize> {
     let length = size.iter().fold(0, |length, &byte| length << 7 | usize::from(byte & 0x7F));
     let has_footer = bytes[5] & 0x10 != 0;
     Some(10 + length + if has_footer { 10 } else { 0 })
+}
+
+/// Without a tag of ID3 version 1 at the end.
+pub fn before_tag(bytes: &[u8]) -> &[u8] {
+    const LENGTH: usize = 128;
+    let end = bytes.len().saturating_sub(LENGTH);
+    if bytes[end..].starts_with(b"TAG") { &bytes[..end] } else { bytes }
 }
 
 /// True if a frame may start here.

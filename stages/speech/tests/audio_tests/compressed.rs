@@ -163,24 +163,72 @@ fn damage_in_the_middle_is_not_passed_over_in_silence() {
 /// The start of the first frame of the fixture.
 const FIRST_FRAME: usize = 108;
 
-#[test]
-fn a_flipped_byte_in_a_flac_of_full_length_is_no_truncation() {
-    let (mut flipped, mut truncated) = (0, 0);
-    for at in (FIRST_FRAME..FLAC.len()).step_by(61) {
-        let mut bytes = FLAC.to_vec();
+/// The fixture up to the last frame that has sound in it, and the length of that frame. Its seven
+/// frames have 4,096 samples each, and the digest of the samples is not stated.
+fn up_to_sound() -> (Vec<u8>, usize) {
+    let mut bytes = FLAC[..5_809].to_vec();
+    bytes[22..26].copy_from_slice(&(7 * 4_096_u32).to_be_bytes());
+    bytes[26..42].fill(0);
+    (bytes, 5_809 - 4_902)
+}
+
+/// Counts the verdicts on a file with one flipped byte: damaged, and cut off.
+fn verdicts_on_flips(flac: &[u8], places: impl Iterator<Item = usize>) -> (usize, usize) {
+    let (mut damaged, mut truncated) = (0, 0);
+    for at in places {
+        let mut bytes = flac.to_vec();
         bytes[at] ^= 0x10;
         for allow_truncated in [false, true] {
             let options = Options { allow_truncated, ..Options::default() };
             match decode(&bytes, &options) {
-                Err(Fault::Undecodable { .. }) => flipped += 1,
-                // The true length of the last frame is unknown.
+                Err(Fault::Undecodable { .. }) => damaged += 1,
+                // A last frame that reads as longer than the file looks cut off.
                 Err(Fault::Truncated { .. }) => truncated += 1,
                 Err(fault) => panic!("byte {at}: {fault}"),
                 Ok(decoded) => assert!(allow_truncated, "byte {at}: {:?}", decoded.notes),
             }
         }
     }
-    assert!(flipped > 4 * truncated, "{flipped} {truncated}");
+    (damaged, truncated)
+}
+
+#[test]
+fn a_flipped_byte_in_a_flac_of_full_length_is_no_truncation() {
+    let places = (FIRST_FRAME..FLAC.len()).step_by(61);
+    let (damaged, truncated) = verdicts_on_flips(FLAC, places);
+    assert!(damaged > 4 * truncated, "{damaged} {truncated}");
+}
+
+#[test]
+fn a_damaged_last_frame_of_a_flac_is_no_truncation() {
+    let (flac, last) = up_to_sound();
+    assert_eq!(read(&flac).clip.frames(), 7 * 4_096);
+    let end = flac.len();
+    let frame = end - last;
+    // Its header has six bytes. The first two samples follow the byte that begins the subframe.
+    let header = frame + 2..frame + 6;
+    let samples = frame + 7..frame + 11;
+    let checksum = end - 2..end;
+    for places in [header, samples, checksum] {
+        let expected = (2 * places.len(), 0);
+        assert_eq!(verdicts_on_flips(&flac, places.clone()), expected, "{places:?}");
+    }
+    let tag = [&b"TAG"[..], &[0; 125]].concat();
+    for tail in [&[][..], &tag] {
+        let mut bytes = [&flac, tail].concat();
+        bytes[end - 1] ^= 1;
+        let message = decode(&bytes, &Options::default()).unwrap_err().to_string();
+        assert_eq!(message, "damaged FLAC: the last block is damaged, after 24576 frames");
+    }
+}
+
+#[test]
+fn a_flac_that_is_cut_anywhere_is_truncated() {
+    let (flac, last) = up_to_sound();
+    for length in (flac.len() - 2 * last..flac.len()).step_by(5) {
+        let fault = decode(&flac[..length], &Options::default()).unwrap_err();
+        assert!(matches!(fault, Fault::Truncated { .. }), "{length} bytes: {fault}");
+    }
 }
 
 #[test]
