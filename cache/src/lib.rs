@@ -5,6 +5,7 @@
 //! format on disk is described in `docs/store.md`.
 
 pub mod fs;
+pub mod memory;
 
 mod archive;
 mod backend;

@@ -58,8 +58,12 @@ use crate::show::escape::clean_lines;
 /// The only argument of the process that watches programs; it is this same binary.
 const WATCH: &str = "--watch-programs";
 
+const NO_MEMORY: &str = "error: the system has no memory left\n  help: what was finished is kept; \
+    run again with more memory or fewer `--threads`\n";
+
 /// The whole program for these stages and those of the worker. A binary with stages of its own only
-/// calls this function.
+/// calls this function. With [`cache::memory::Allocator`] as its global allocator, a lack of
+/// memory pauses its runs.
 pub fn main(stages: Vec<Arc<dyn Stage>>) -> ExitCode {
     let began = Instant::now();
     if std::env::args_os().skip(1).eq([WATCH]) {
@@ -79,6 +83,7 @@ fn start(stages: Vec<Arc<dyn Stage>>, began: Instant) -> u8 {
         Err(error) => return report_arguments(&error),
     };
     cache::fs::outlive_file_size_limit();
+    cache::memory::outlive(NO_MEMORY, PAUSED);
     let terminal = Terminal::look();
     let _guard = Guard::new();
     let output = match Output::take() {

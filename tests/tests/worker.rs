@@ -256,3 +256,26 @@ fn a_missing_worker_says_how_to_get_one() {
     assert_eq!(ran.status, Status::Failed);
     assert!(help.unwrap().contains("make build"));
 }
+
+#[test]
+fn a_worker_without_memory_pauses_the_run() {
+    for words in [
+        "throstle-torch: the system has no memory left",
+        "error while loading shared libraries: libc10.so: failed to map segment from shared object",
+        "terminate called after throwing an instance of 'std::bad_alloc'",
+    ] {
+        let mut lab = lab(&[]);
+        lab.worker.program = Some("/bin/sh".into());
+        // It ends in the greeting, or with a task at hand.
+        let script = "echo \"$0\" >&2; exit 127";
+        lab.worker.arguments = ["-c", script, words].map(str::to_owned).to_vec();
+        let ran = lab.run();
+        assert_eq!(ran.status, Status::Paused, "{words}: {:?}", ran.failures());
+        let is_verdict = |event: &Event| matches!(event, Event::ItemQuarantined { .. });
+        assert!(!ran.events.iter().any(is_verdict), "{:?}", ran.events);
+        assert!(ran.stopping().iter().any(|why| why.contains(words)), "{:?}", ran.stopping());
+        lab.worker = self::lab(&[]).worker;
+        let ran = lab.run();
+        assert_eq!((ran.status, ran.executed("far")), (Status::Done, 12), "{:?}", ran.failures());
+    }
+}

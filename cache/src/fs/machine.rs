@@ -43,6 +43,16 @@ const NO_THREAD: [&str; 4] = [
     "Resource temporarily unavailable",
 ];
 
+/// How the standard library, C++ and the loader of programs say that the system gives no memory.
+const NO_MEMORY: [&str; 6] = [
+    "no memory left",
+    "memory allocation of",
+    "std::bad_alloc",
+    "Cannot allocate memory",
+    "failed to map segment from shared object",
+    "cannot map zero-fill pages",
+];
+
 impl MachineFault {
     /// None if the error concerns the file, or the way in which it was opened.
     pub fn of(error: &io::Error) -> Option<MachineFault> {
@@ -68,6 +78,12 @@ impl MachineFault {
     pub fn of_panic(text: &str) -> Option<MachineFault> {
         let is_of_threads = NO_THREAD.iter().any(|sign| text.contains(sign));
         is_of_threads.then_some(MachineFault::Unable)
+    }
+
+    /// The fault that the last words of a program tell of.
+    pub fn of_last_words(text: &str) -> Option<MachineFault> {
+        let is_of_memory = NO_MEMORY.iter().any(|sign| text.contains(sign));
+        is_of_memory.then_some(MachineFault::Unable)
     }
 
     fn of_number(number: i32) -> Option<MachineFault> {
@@ -142,6 +158,20 @@ mod tests {
             assert_eq!(MachineFault::of_panic(&text), Some(MachineFault::Unable), "{text}");
         }
         assert_eq!(MachineFault::of_panic("index out of bounds"), None);
+    }
+
+    #[test]
+    fn a_program_that_says_that_it_has_no_memory_is_not_to_blame() {
+        for text in [
+            "the worker ended (exit status: 75): it closed the pipe; its last words: \
+             throstle-torch: the system has no memory left",
+            "throstle-torch: error while loading shared libraries: libtorch_cpu.so: failed to map \
+             segment from shared object",
+            "terminate called after throwing an instance of 'std::bad_alloc'",
+        ] {
+            assert_eq!(MachineFault::of_last_words(text), Some(MachineFault::Unable), "{text}");
+        }
+        assert_eq!(MachineFault::of_last_words("libtorch_cpu.so: cannot open shared object"), None);
     }
 
     #[test]

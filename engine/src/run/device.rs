@@ -150,7 +150,10 @@ impl Host {
         let seconds = started.elapsed().as_secs_f32();
         let outcomes = match result {
             Ok(results) => outcomes(task.items.len(), results, seconds, &mut context),
-            Err(failure) => vec![ItemOutcome::Failed(failure); task.items.len()],
+            Err(failure) => {
+                let failure = without_memory(failure, task.items.len());
+                vec![ItemOutcome::Failed(failure); task.items.len()]
+            }
         };
         self.shared.done(Outcome::Items(outcomes), context);
     }
@@ -164,6 +167,7 @@ impl Host {
         let started = Instant::now();
         let result = gather::input(&mut context, &task.ports).map_err(Failure::Stage);
         let result = result.and_then(|input| self.run_gather(&task.job, input, &mut context));
+        let result = result.map_err(|failure| without_memory(failure, 1));
         let record = result.and_then(|output| {
             let took = started.elapsed();
             gather::keep(&mut context, task.outputs, output, took).map_err(Failure::Stage)
@@ -234,7 +238,8 @@ impl Host {
             threads: self.shared.engine.threads as u32,
         };
         let mut context = self.shared.context(0, &NO_KIND);
-        match self.ask(hello, &mut context)? {
+        let reply = self.ask(hello, &mut context);
+        match reply.map_err(|failure| without_memory(failure, 1))? {
             Reply::Ready { protocol: PROTOCOL, .. } => Ok(()),
             Reply::Ready { protocol, program, .. } => {
                 self.end();
@@ -329,6 +334,20 @@ impl Host {
 
     fn tell(&self, event: Event) {
         let _ = self.shared.messages.send(Message::Event(event));
+    }
+}
+
+/// A worker that ended since the system gave it no memory: fewer items at a time may need less, and
+/// nobody is to blame.
+fn without_memory(failure: Failure, items: usize) -> Failure {
+    match failure {
+        Failure::Died { message } if MachineFault::of_last_words(&message).is_some() => {
+            Failure::Stage(match items {
+                0 | 1 => StageError::Machine { message },
+                _ => StageError::OutOfMemory { message },
+            })
+        }
+        other => other,
     }
 }
 

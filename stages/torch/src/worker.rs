@@ -23,9 +23,13 @@ usage: throstle-torch                serve stages to `throstle` over stdin and s
                                     compare a model with its reference
        throstle-torch --version";
 
+/// As that of `throstle` for work that the next run goes on with.
+const PAUSED: u8 = 75;
+
 /// Runs the command in the arguments; returns the exit code.
 pub fn run(arguments: &[String]) -> io::Result<u8> {
     cache::fs::outlive_file_size_limit();
+    cache::memory::outlive("throstle-torch: the system has no memory left\n", PAUSED);
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         [] => serve_pipe().map(|()| 0),

@@ -66,6 +66,40 @@ fn a_user_without_processes_or_threads_pauses_and_gets_no_verdict() {
     }
 }
 
+/// From sizes at which nothing starts to some at which all is done.
+#[test]
+fn a_limit_on_memory_pauses_and_gives_no_verdict() {
+    let expected = done().files("out");
+    let mut paused = 0;
+    for kilobytes in
+        (8..40).step_by(2).chain([50, 60, 80, 120, 200]).map(|megabytes| megabytes * 1024)
+    {
+        for limit in ["-v", "-d"] {
+            let project = project();
+            let throstle = program(&project);
+            let limited = |arguments: &str| {
+                let lines = format!("ulimit {limit} {kilobytes} && exec {throstle} {arguments}");
+                in_shell(&project, &lines)
+            };
+            // A program that is larger than its limit never begins.
+            if !limited("--version").status.success() {
+                continue;
+            }
+            let ran = RanProgram::of(limited("run . --json --threads 4"));
+            let place = format!("{limit} {kilobytes}: {} {:?}", ran.errors, ran.events);
+            assert!(matches!(ran.code, Some(0 | 75)), "{:?} {place}", ran.code);
+            assert!(!ran.errors.contains("bug"), "{place}");
+            for event in ["item-quarantined", "stage-failed"] {
+                assert!(ran.all(event).is_empty(), "{place}");
+            }
+            paused += usize::from(ran.code == Some(75));
+            assert_eq!(project.run().code, Some(0), "{place}");
+            assert!(project.files("out") == expected, "{place}: the exports are others");
+        }
+    }
+    assert!(paused > 0, "no run met its limit");
+}
+
 #[test]
 fn an_output_without_room_ends_a_run_alike_with_and_without_work() {
     let project = project();
@@ -124,6 +158,48 @@ fn a_cache_on_a_full_disk_is_read() {
          rm $DISK/fill; t run . || echo \"failed: run\"; echo ended\n",
     );
     assert!(told.contains("ended\n") && !told.contains("failed: "), "{told}");
+}
+
+const SERVED: &str = r#"
+[pipeline]
+name = "served"
+
+[stage.clips]
+use = "corpus.table"
+table = "data/metadata.csv"
+audio = "data/wavs"
+
+[stage.words]
+use = "command"
+input = "clips"
+fields = ["text"]
+command = "[ -e {base}/server ] && echo {text} > {out.words}"
+outputs = { words = "words.txt" }
+quarantine = 1.0
+"#;
+
+#[test]
+fn verdicts_are_forgotten_on_a_full_disk() {
+    if !small_disk::is_available() {
+        return;
+    }
+    let project = Project::new(SERVED);
+    write_clips(&project, &["a", "b", "c"]);
+    let told = on_full_disk(
+        &project,
+        "16m",
+        "t run . >/dev/null 2>&1 || exit 1; fill\n\
+         t retry words; echo \"code $?\"; rm $DISK/fill; touch server\n\
+         t retry words; t run . --json | tail -n 1\n",
+    );
+    assert!(told.contains("code 0\n"), "{told}");
+    let last = told.lines().rfind(|line| line.starts_with('{')).unwrap();
+    let last: serde_json::Value = serde_json::from_str(last).unwrap();
+    assert_eq!(
+        (&last["status"], &last["stages"]["words"]["executed"]),
+        (&"done".into(), &3.into()),
+        "{told}"
+    );
 }
 
 #[test]

@@ -135,13 +135,11 @@ impl<'a> Room<'a> {
 
     fn had_no_room(&self, error: &CommandError, space: Option<Space>) -> bool {
         let temporary = || self.disks.look(Utf8Path::new(TEMPORARY));
-        let is_limited =
-            || getrlimit(Resource::RLIMIT_FSIZE).is_ok_and(|(limit, _)| limit != RLIM_INFINITY);
         let is_tight = space.is_none_or(|space| space.free < PLENTY);
         self.was(Disks::was_nearly_full, space)
             || self.was(Disks::was_nearly_full, temporary())
             || matches!(error, CommandError::Killed { signal, .. } if *signal == Signal::SIGXFSZ as i32)
-            || (is_limited() && says(error, &["file too large"]))
+            || (is_limited(&[Resource::RLIMIT_FSIZE]) && says(error, &["file too large"]))
             || (is_tight && says(error, &FULL))
     }
 }
@@ -157,6 +155,15 @@ const UNABLE: [&str; 8] = [
     "read-only file system",
     "stale file handle",
     "transport endpoint is not connected",
+];
+/// The words of the loader, of shells and of programs for a limit on their memory. Without such a
+/// limit the input may ask for too much.
+const NO_MEMORY: [&str; 5] = [
+    "out of memory",
+    "out of space",
+    "memory exhausted",
+    "failed to map segment",
+    "cannot map zero-fill pages",
 ];
 /// Limits of processes and threads, which no input causes: the next item would meet them too.
 const NO_PROCESS: [&str; 4] = [
@@ -176,7 +183,15 @@ fn says(error: &CommandError, texts: &[&str]) -> bool {
 }
 
 fn says_it_is_the_machine(error: &CommandError) -> bool {
-    says(error, &FULL) || says(error, &UNABLE)
+    let lacks_memory = || is_limited(&MEMORY_LIMITS) && says(error, &NO_MEMORY);
+    says(error, &FULL) || says(error, &UNABLE) || lacks_memory()
+}
+
+const MEMORY_LIMITS: [Resource; 2] = [Resource::RLIMIT_AS, Resource::RLIMIT_DATA];
+
+fn is_limited(resources: &[Resource]) -> bool {
+    let is_finite = |(limit, _)| limit != RLIM_INFINITY;
+    resources.iter().any(|resource| getrlimit(*resource).is_ok_and(is_finite))
 }
 
 #[cfg(test)]

@@ -1,0 +1,82 @@
+//! Memory that the system does not give.
+//!
+//! The standard library aborts a program without memory, and an abort looks like a bug. A program
+//! with this [`Allocator`] that calls [`outlive`] ends with a message and an exit code of its
+//! choice. Nothing that is finished is lost by that: it is the same as being killed.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::os::fd::BorrowedFd;
+use std::sync::OnceLock;
+
+use nix::libc;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+
+/// The allocator of the system; it notes when there is no memory.
+#[derive(Debug)]
+pub struct Allocator;
+
+/// The last words of a program without memory, and its exit code.
+#[derive(Debug)]
+struct End {
+    message: &'static str,
+    code: u8,
+}
+
+static END: OnceLock<End> = OnceLock::new();
+
+thread_local! {
+    /// This thread got no memory, and has not got any since.
+    static IS_WITHOUT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Ends this program with a message on standard error and an exit code where it would be aborted
+/// since the system gives it no memory. The program needs [`Allocator`] as its global one.
+pub fn outlive(message: &'static str, code: u8) {
+    if END.set(End { message, code }).is_err() {
+        return;
+    }
+    let flags = SaFlags::SA_ONSTACK | SaFlags::SA_RESETHAND;
+    let action = SigAction::new(SigHandler::Handler(on_abort), flags, SigSet::empty());
+    // SAFETY: the handler calls only what a signal handler may call. The call fails only for
+    // signals that cannot be handled.
+    let _ = unsafe { sigaction(Signal::SIGABRT, &action) };
+}
+
+/// An abort for any other reason goes on.
+extern "C" fn on_abort(_: c_int) {
+    let (true, Some(End { message, code })) = (IS_WITHOUT.get(), END.get()) else { return };
+    // SAFETY: the descriptor is only written to; if it is closed, the write fails.
+    let errors = unsafe { BorrowedFd::borrow_raw(libc::STDERR_FILENO) };
+    let _ = nix::unistd::write(errors, message.as_bytes());
+    // SAFETY: it ends the process and touches nothing.
+    unsafe { libc::_exit(c_int::from(*code)) }
+}
+
+fn noted(given: *mut u8) -> *mut u8 {
+    // A thread that asks again has not been aborted: it had a way on.
+    if given.is_null() || IS_WITHOUT.get() {
+        IS_WITHOUT.set(given.is_null());
+    }
+    given
+}
+
+// SAFETY: every call is handed on to the allocator of the system as it is.
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        noted(unsafe { System.alloc(layout) })
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        noted(unsafe { System.alloc_zeroed(layout) })
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        noted(unsafe { System.realloc(block, layout, size) })
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(block, layout) }
+    }
+}
