@@ -84,6 +84,20 @@ pub fn estimate_here(
     estimate(pipeline, plan, cache, machine, threads)
 }
 
+/// The formula's time for a step of a training; none for a stage without one.
+pub fn step_by_formula(
+    pipeline: &Pipeline,
+    plan: &Plan,
+    cache: &Cache,
+    (machine, threads): (Machine, usize),
+    id: StageId,
+) -> Option<f64> {
+    let flows = Flows::new(pipeline, plan, cache);
+    let assumed = Assumptions::default();
+    let estimator = Estimator { pipeline, plan, flows, machine, threads: threads.max(1), assumed };
+    estimator.step_by_formula(pipeline.stage(id))
+}
+
 impl Estimator<'_> {
     fn all(self) -> Result<Estimate, CacheError> {
         let mut stages: Stages = Vec::with_capacity(self.pipeline.stages.len());

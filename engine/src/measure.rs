@@ -50,6 +50,10 @@ pub struct Measure {
     pub save: Line,
     #[serde(deserialize_with = "or_empty")]
     pub start: Line,
+    /// What the formula has for the steps of a training, to compare its steps with those of
+    /// trainings that have other parameters.
+    #[serde(deserialize_with = "or_empty")]
+    pub formula: Line,
 }
 
 fn or_empty<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Line, D::Error> {
@@ -73,7 +77,15 @@ impl Measure {
             validation: self.validation.with(&new.validation),
             save: self.save.with(&new.save),
             start: self.start.with(&new.start),
+            formula: self.formula.with(&new.formula),
         }
+    }
+
+    /// The factor between the steps that were measured and the formula; none if it is unknown.
+    pub fn step_factor(&self) -> Option<f64> {
+        let mean = |line: &Line| line.total(1.0, line.mean_size(), 0.0).map(|mean| mean.likely);
+        let formula = mean(&self.formula).filter(|seconds| *seconds > 0.0)?;
+        Some(mean(&self.seconds)? / formula)
     }
 }
 
@@ -188,7 +200,7 @@ mod tests {
     fn a_measure_without_what_a_training_takes_beside_its_steps_is_still_read() {
         let measure = measured(3, false);
         let mut bytes = encode(&measure);
-        let new = encode(&(Line::default(), Line::default(), Line::default())).len();
+        let new = 4 * encode(&Line::default()).len();
         bytes.truncate(bytes.len() - new);
         assert_eq!(decode(&bytes), Some(measure));
     }

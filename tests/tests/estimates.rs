@@ -7,9 +7,10 @@ use cache::{Archiving, CacheError};
 use camino::Utf8PathBuf;
 use engine::archive;
 use engine::engine::{EngineError, RunOptions, WorkerCommand};
-use engine::estimate::{Estimate, RunOutcome, estimate};
+use engine::estimate::{Estimate, RunOutcome, estimate, step_by_formula};
 use engine::gc::Limits;
 use engine::machine::Machine;
+use engine::measure::{self, Measure};
 use engine::record::{ITEM, ItemRecord, SPENT, decode, encode};
 use engine::spending::{Spent, spent};
 use stage_core::cost::{Cost, Training};
@@ -359,4 +360,55 @@ fn training_vits_has_a_formula_too() {
     assert!(small.0 < usual.0 && small.1 < usual.1, "{small:?} {usual:?}");
     assert!(forecast("precision = \"fp16\"").0 < usual.0);
     assert!(forecast("steps = 2000").1 > 1.8 * usual.1);
+}
+
+#[test]
+fn a_training_of_twice_the_steps_takes_twice_as_long_as_the_one_that_was_measured() {
+    let mut lab = lab(4);
+    lab.stages.push(Arc::new(FineTune));
+    let with = |parameters: &str| {
+        let manifest = "[pipeline]\nname = \"vits\"\n\
+            [stage.lines]\nuse = \"test.lines\"\nfolder = \"data\"\n\
+            [stage.voice]\nuse = \"test.vits\"\ninput = \"lines\"\ndevice = \"cpu\"\n";
+        lab.write("pipeline.toml", &format!("{manifest}{parameters}\n"));
+        let (pipeline, machine) = (lab.pipeline(), Machine::look());
+        let spec = pipeline.find("voice").unwrap();
+        let formula = step_by_formula(
+            &pipeline,
+            &lab.plan(),
+            &lab.cache(),
+            (machine.clone(), lab.threads),
+            spec.id,
+        );
+        (formula.unwrap(), spec.clone(), machine.label(&machine.device(spec)).unwrap())
+    };
+    let (formula, spec, device) = with("steps = 500");
+    let (kind, mut measure) = (spec.kind.name.to_owned(), Measure::default());
+    for _ in 0..500 {
+        // Three times as long as the formula has it.
+        measure.seconds.add(0.0, 3.0 * formula);
+        measure.formula.add(0.0, formula);
+    }
+    measure.start.add(0.0, 7.0);
+    measure.save.add(0.0, 0.0);
+    measure.validation.add(0.0, 0.0);
+    let cache = lab.cache();
+    measure::add(&cache, &spec, &Measure { kind, device, ..measure }).unwrap();
+    cache.commit().unwrap();
+    drop(cache);
+    let seconds = |parameters: &str| {
+        let (formula, ..) = with(parameters);
+        let voice = stage(&lab, "voice");
+        assert_eq!(voice.basis, Basis::Similar, "{parameters}");
+        (formula, voice.seconds.unwrap().likely)
+    };
+    for steps in [1_000.0, 2_000.0] {
+        let (same, seconds) = seconds(&format!("steps = {steps}"));
+        assert_eq!(same, formula);
+        assert!((seconds / (7.0 + steps * 3.0 * formula) - 1.0).abs() < 0.01, "{seconds}");
+    }
+    // Steps of twice as many clips are longer as the formula has it.
+    let (longer, seconds) = seconds("steps = 1000\nbatch = 32");
+    assert!(longer > 1.5 * formula);
+    assert!((seconds / (7.0 + 1_000.0 * 3.0 * longer) - 1.0).abs() < 0.01, "{seconds}");
 }

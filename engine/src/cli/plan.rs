@@ -9,6 +9,7 @@ use cache::{Access, Cache};
 use serde_json::json;
 use stage_core::cost::Cost;
 use stage_core::course::{ExpectedCourse, Idle};
+use stage_core::estimate::{Basis, StageEstimate};
 use stage_core::event::{Event, PlannedStage};
 
 use super::arguments::{self, Settings};
@@ -146,7 +147,7 @@ pub fn plan(
     let plan = make(program, &engine, &project, &cache, &targets)?;
     let estimate = estimate_here(&project.pipeline, &plan, &cache, engine.threads)?;
     let before = before(program, arguments, &engine, &cache)?;
-    let event = plan.event(&project.pipeline);
+    let event = timed(plan.event(&project.pipeline), &estimate.stages);
     let budget = budget(&project, &cache)?;
     if arguments.json {
         let mut plan = serde_json::to_value(&event).map_err(std::io::Error::from)?;
@@ -187,6 +188,21 @@ pub fn plan(
     }
     refuse_idle(&estimate)?;
     Ok(Exit::Done)
+}
+
+/// The last run may have had other parameters and other items: an estimate knows better what its
+/// stages take now.
+fn timed(event: Event, estimated: &BTreeMap<String, StageEstimate>) -> Event {
+    let Event::Plan { mut stages, seconds } = event else { return event };
+    for (name, stage) in &mut stages {
+        let Some(now) = estimated.get(name) else { continue };
+        if let Some(time) = now.seconds
+            && (now.basis < Basis::Formula || stage.seconds > 0.0)
+        {
+            stage.seconds = time.likely;
+        }
+    }
+    Event::Plan { stages, seconds }
 }
 
 /// The number of items of a stage that a probe runs.
@@ -325,4 +341,38 @@ fn last_run(run: Option<&RunRecord>) -> String {
     };
     let (started, seconds) = (units::date(run.started), units::seconds(run.seconds));
     format!("run {} of {started} {how} after {seconds}", run.run)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use stage_core::estimate::Figure;
+    use stage_core::event::Verdict;
+
+    /// What a plan says of a stage whose last run took so long, for an estimate of 20 s.
+    fn told(last: f64, basis: Basis) -> f64 {
+        let stage = PlannedStage {
+            verdict: Verdict::Dirty,
+            reasons: Vec::new(),
+            executed: 1,
+            reused: 0,
+            quarantined: 0,
+            seconds: last,
+        };
+        let stages = [("voice".to_owned(), stage)].into();
+        let seconds = Some(Figure::exact(20.0));
+        let now = StageEstimate { basis, seconds, ..StageEstimate::unknown(1) };
+        let estimated = [("voice".to_owned(), now)].into();
+        planned(timed(Event::Plan { stages, seconds: 0.0 }, &estimated))["voice"].seconds
+    }
+
+    #[test]
+    fn a_plan_tells_what_a_stage_takes_now_and_not_what_it_took_then() {
+        for basis in [Basis::Measured, Basis::Similar, Basis::Formula] {
+            assert_eq!(told(10.0, basis), 20.0, "{basis}");
+        }
+        assert_eq!(told(0.0, Basis::Measured), 20.0);
+        assert_eq!(told(0.0, Basis::Formula), 0.0, "nothing was ever seen of it");
+    }
 }

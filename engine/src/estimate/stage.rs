@@ -18,7 +18,7 @@ use crate::run::{item_weight, threads_of};
 const TIME_DOUBT: f64 = 0.1;
 const SIZE_DOUBT: f64 = 0.02;
 /// The factor by which other parameters may change a measure.
-const SIMILAR: f64 = 1.5;
+pub const SIMILAR: f64 = 1.5;
 /// The slowdown of one current processor core against a GPU of speed 1.
 const CORE_SLOWNESS: f64 = 100.0;
 /// The memory of the engine and of a worker: libtorch, and the context of a GPU.

@@ -1,7 +1,7 @@
 //! The estimate of a training stage: steps from the clips, time and memory from the sizes of the
 //! model until a run has measured them, and the batch that fits.
 
-use stage_core::cost;
+use stage_core::cost::{self, Cost};
 use stage_core::course::{self, ClipCounts, Course, ExpectedCourse, Timetable};
 use stage_core::estimate::{Basis, Figure, StageEstimate};
 use stage_core::{Parameters, StageError};
@@ -11,7 +11,7 @@ use stage_families::training::{Effort, Memory, Rows, Setting, TokenRows, Trainab
 use super::Estimator;
 use super::flow::{Flow, Limit};
 use super::overhead::Overhead;
-use super::stage::GPU_CONTEXT;
+use super::stage::{GPU_CONTEXT, SIMILAR};
 use crate::machine::Device;
 use crate::measure::Measure;
 use crate::pipeline::{StageId, StageSpec};
@@ -30,6 +30,8 @@ const CORE_SPEED: f64 = 2e10;
 const SPEED_ORIGIN: &str = "training runs at 39 TFLOP/s in half precision on an A100, and at 10 in \
     f32: users report 5.4 s for a step of 8 rows of 4,096 tokens with adapters, and 7 s without";
 const TIME_SPREAD: f64 = 2.5;
+/// Trainings with steps that differ by at most this factor have like times beside their steps.
+const NEAR: f64 = 4.0;
 /// The part of a batch that does not depend on its size.
 const BATCH_START: f64 = 0.05;
 /// With early stopping, a training may end after this share of its steps.
@@ -94,7 +96,6 @@ impl Estimator<'_> {
         let Ok(plan) = self.plan_of(spec, training, device, model) else {
             return StageEstimate::unknown(0);
         };
-        let measured = measured.filter(|(_, basis)| *basis != Basis::Similar);
         let total = plan.memory(plan.setting.rows).total();
         let is_gpu = matches!(device, Device::Gpu(_));
         let context = if is_gpu { GPU_CONTEXT } else { 0.0 };
@@ -116,7 +117,14 @@ impl Estimator<'_> {
             ..self.overhead(spec, &plan.expected.course, left)
         };
         let mut scale = 1.0;
-        if let Some((measure, basis)) = measured {
+        let by_formula = || self.step_seconds(&plan, device);
+        if let Some((measure, Basis::Similar)) = &measured {
+            if let Some(factor) = measure.step_factor() {
+                let all = similar(measure, by_formula() * factor, left, &overhead);
+                estimate.seconds = Some(early(all, plan.may_end_early()));
+                estimate.basis = Basis::Similar;
+            }
+        } else if let Some((measure, basis)) = measured {
             if let (Some(steps), Some(step)) =
                 (measure.seconds.total(left, 0.0, 0.1), measure.seconds.total(1.0, 0.0, 0.0))
             {
@@ -134,7 +142,7 @@ impl Estimator<'_> {
             }
         }
         if estimate.seconds.is_none() {
-            let step = self.step_seconds(&plan, device);
+            let step = by_formula();
             let all = Figure::within(step * left, TIME_SPREAD) + overhead.seconds(step, None);
             estimate.seconds = Some(early(all, plan.may_end_early()));
         }
@@ -146,6 +154,15 @@ impl Estimator<'_> {
         }
         estimate.training = Some(Box::new(plan.expected));
         estimate
+    }
+
+    /// The time of a step by its formula.
+    pub fn step_by_formula(&self, spec: &StageSpec) -> Option<f64> {
+        let Cost::Training(training) = spec.kind.cost else { return None };
+        let device = self.machine.device(spec);
+        let model = find(training.family).and_then(|family| self.model(spec, family))?;
+        let plan = self.plan_of(spec, training, &device, model.trainable()?).ok()?;
+        Some(self.step_seconds(&plan, &device))
     }
 
     /// True if there is a state to resume from.
@@ -352,6 +369,14 @@ impl Clips {
         }
         Ok(expected)
     }
+}
+
+/// The time of a training by those of its kind with other parameters.
+fn similar(measure: &Measure, step: f64, steps: f64, overhead: &Overhead) -> Figure {
+    let seen = measure.seconds.total(1.0, 0.0, 0.0).map_or(0.0, |seen| seen.likely);
+    // Steps that are far longer are those of another model, for which all else differs as well.
+    let is_near = (seen / NEAR..=seen * NEAR).contains(&step);
+    Figure::within(step * steps, SIMILAR) + overhead.seconds(step, is_near.then_some(measure))
 }
 
 fn early(seconds: Figure, may_end_early: bool) -> Figure {

@@ -10,10 +10,12 @@ use stage_core::event::{Event, StageCounts};
 use super::item_stage::Queued;
 use super::schedule::{Schedule, State};
 use crate::engine::EngineError;
+use crate::estimate::step_by_formula;
 use crate::machine::{Device, Machine, resident_bytes};
 use crate::measure::line::Line;
 use crate::measure::{self, MEGABYTE, Measure};
 use crate::pipeline::{StageId, StageSpec, StageWork};
+use crate::plan::Plan;
 
 /// The metric in which a worker reports the peak memory of its GPU.
 const VRAM: &str = "vram_peak_bytes";
@@ -296,6 +298,7 @@ impl Schedule<'_> {
     /// Adds the measures of a stage to the ledger.
     pub fn keep_measure(&mut self, id: StageId) -> Result<(), EngineError> {
         let tally = std::mem::take(&mut self.meter.tallies[id.0]);
+        let formula = self.steps_by_formula(id, tally.seconds.count);
         let cache = self.store.cache();
         if (tally.seconds.is_empty() && tally.bytes.is_empty()) || cache.is_read_only() {
             return Ok(());
@@ -320,6 +323,7 @@ impl Schedule<'_> {
             validation: tally.training.validation,
             save: tally.training.save,
             start: tally.training.start,
+            formula,
         };
         if measure.is_probe {
             self.meter.probed.push((id, measure));
@@ -329,6 +333,23 @@ impl Schedule<'_> {
         self.tidy_measures()?;
         self.committer.note(Vec::new());
         Ok(())
+    }
+
+    /// The formula's time for this number of steps, now that the clips are known.
+    fn steps_by_formula(&mut self, id: StageId, steps: f64) -> Line {
+        let mut line = Line::default();
+        if self.pipeline.stage(id).work != StageWork::Train || steps < 1.0 {
+            return line;
+        }
+        let plan = Plan { stages: std::mem::take(&mut self.plans), seconds: 0.0 };
+        let (cache, threads) = (self.store.cache(), self.engine.threads);
+        let machine = self.meter.machine.clone();
+        let seconds = step_by_formula(self.pipeline, &plan, cache, (machine, threads), id);
+        self.plans = plan.stages;
+        for _ in 0..seconds.map_or(0, |_| steps as u64) {
+            line.add(0.0, seconds.unwrap_or_default());
+        }
+        line
     }
 
     /// The parameters of the stage's model, if they count.

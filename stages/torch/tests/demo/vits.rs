@@ -32,7 +32,23 @@ fn clips_become_a_voice_that_transformers_loads_and_a_sentence_costs_a_sentence(
         ["config.json", "model.safetensors", "tokenizer_config.json", "vocab.json"]
     );
     demo.run().assert_nothing_done();
+    longer_trainings_are_planned_by_the_measured_one(&demo);
     demo.replace("pipeline.toml", "Koira nukkui", "Kissa nukkui");
     let expected = [("sentences", 1), ("spoken_sentences", 1)];
     assert_eq!(demo.run().executed(), expected.into());
+}
+
+fn longer_trainings_are_planned_by_the_measured_one(demo: &Project) {
+    let seconds = |steps: u32| {
+        let set = format!("stage.trained.steps={steps}");
+        let plan = demo.printed(&["plan", ".", "--json", "--set", &set]);
+        let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
+        let estimate = &plan["estimate"]["stages"]["trained"];
+        assert_eq!(estimate["basis"], "similar", "{estimate}");
+        assert_eq!(plan["stages"]["trained"]["seconds"], estimate["seconds"]["likely"]);
+        estimate["seconds"]["likely"].as_f64().unwrap()
+    };
+    // Without the time beside the steps, twice as many take twice as long.
+    let (once, twice, four) = (seconds(1_000), seconds(2_000), seconds(4_000));
+    assert!(((four - twice) / (twice - once) - 2.0).abs() < 0.1, "{once} {twice} {four}");
 }
