@@ -25,6 +25,10 @@ const SPREAD: f64 = 2.5;
 /// The error that past times do not show by their spread.
 const DOUBT: f64 = 0.1;
 
+/// Validations that leave samples, and the clips of each.
+const SAMPLED: f64 = 17.0;
+const CLIPS: f64 = 3.0;
+
 /// The expected number of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overhead {
@@ -37,6 +41,8 @@ pub struct Overhead {
     pub held_out: f64,
     /// Bytes per save.
     pub state_bytes: f64,
+    /// Time to speak a clip, in rows of a step; 0 for a model that is not heard in training.
+    pub spoken: f64,
 }
 
 impl Overhead {
@@ -44,8 +50,8 @@ impl Overhead {
     pub fn seconds(&self, step: f64, measure: Option<&Measure>) -> Figure {
         let row = step / self.rows.max(1.0);
         let save = self.state_bytes / WEIGHT_BYTES_PER_SECOND;
-        let preflight =
-            PREFLIGHT_STEPS * self.rows.min(PREFLIGHT_ROWS) * row + PREFLIGHT_SAVES * save;
+        let preflight_rows = PREFLIGHT_STEPS * self.rows.min(PREFLIGHT_ROWS) + self.spoken;
+        let preflight = preflight_rows * row + PREFLIGHT_SAVES * save;
         let start = START + if self.has_preflight { preflight } else { 0.0 };
         let measured = |line: fn(&Measure) -> &Line, count: f64, size: f64| {
             measure.and_then(|measure| line(measure).total(count, size, DOUBT))
@@ -55,10 +61,16 @@ impl Overhead {
         let start = measured(|measure| &measure.start, 1.0, has_preflight)
             .unwrap_or_else(|| formula(start));
         let validations = measured(|measure| &measure.validation, self.validations, 0.0)
-            .unwrap_or_else(|| formula(self.validations * self.held_out * row * FORWARD));
+            .unwrap_or_else(|| formula(self.validation_rows() * row));
         let saves = measured(|measure| &measure.save, self.saves, 0.0)
             .unwrap_or_else(|| formula(self.saves * save));
         start + validations + saves
+    }
+
+    /// Time of all validations with their samples, in rows of a step.
+    fn validation_rows(&self) -> f64 {
+        let samples = self.validations.min(SAMPLED) * self.held_out.min(CLIPS);
+        self.validations * self.held_out * FORWARD + samples * self.spoken
     }
 }
 
@@ -83,6 +95,7 @@ impl Estimator<'_> {
             rows: course.rows_of_step as f64,
             held_out,
             state_bytes: 0.0,
+            spoken: 0.0,
         }
     }
 }
@@ -99,6 +112,7 @@ mod tests {
             rows: 4.0,
             held_out: 10.0,
             state_bytes: 6e8,
+            spoken: 0.0,
         }
     }
 
@@ -111,6 +125,18 @@ mod tests {
         assert_eq!(seconds(without), 5.0 + 24.0 + 4.0);
         let blind = Overhead { validations: 0.0, ..without };
         assert_eq!(seconds(blind), 5.0 + 4.0);
+    }
+
+    #[test]
+    fn a_model_that_is_heard_speaks_three_clips_at_some_of_its_validations() {
+        let spoken = |validations| {
+            let heard = Overhead { has_preflight: false, validations, spoken: 2.0, ..overhead() };
+            let silent = Overhead { spoken: 0.0, ..heard };
+            heard.seconds(8.0, None).likely - silent.seconds(8.0, None).likely
+        };
+        // Each of the three takes two rows of 2 s.
+        assert_eq!((spoken(1.0), spoken(3.0)), (12.0, 36.0));
+        assert_eq!((spoken(17.0), spoken(1_000.0)), (204.0, 204.0));
     }
 
     #[test]

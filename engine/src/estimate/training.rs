@@ -114,6 +114,7 @@ impl Estimator<'_> {
         let left = plan.steps() * self.left_of(spec.id);
         let overhead = Overhead {
             state_bytes: plan.bytes(1.0, 0.0),
+            spoken: plan.model.rows_of_sample(&plan.setting),
             ..self.overhead(spec, &plan.expected.course, left)
         };
         let mut scale = 1.0;
@@ -255,7 +256,8 @@ impl Estimator<'_> {
             }
             Effort::Seconds { seconds, told } => {
                 self.assumed.add(told);
-                seconds * if is_cpu { 100.0 / self.threads as f64 } else { 1.0 }
+                let threads = if plan.model.is_small() { 1 } else { self.threads };
+                seconds * if is_cpu { 100.0 / threads as f64 } else { 1.0 }
             }
         };
         if let Rows::Tokens(rows) = plan.rows {

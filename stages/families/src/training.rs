@@ -3,6 +3,10 @@
 
 use stage_core::{Parameters, StageError};
 
+/// Models with fewer parameters run on one thread of the CPU: sharing such small products among
+/// threads costs more than it saves, and many times more on busy cores.
+pub const SHARED_FROM: i64 = 50_000_000;
+
 /// A model that can be trained.
 pub trait Trainable {
     /// The conversion of clips to rows, under the parameters of a training.
@@ -13,6 +17,16 @@ pub trait Trainable {
 
     /// Time of one batch with its backward pass.
     fn effort(&self, setting: &Setting) -> Effort;
+
+    /// True if a worker on the CPU trains it on one thread.
+    fn is_small(&self) -> bool {
+        false
+    }
+
+    /// Time to speak a clip as a sample of a validation, in rows of a batch; 0 without samples.
+    fn rows_of_sample(&self, _setting: &Setting) -> f64 {
+        0.0
+    }
 }
 
 /// The conversion of clips to the rows of a batch.

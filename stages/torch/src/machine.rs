@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use cache::fs::{Fs, RealFs};
 use serde::Serialize;
 use stage_core::StageError;
+use stage_families::training::SHARED_FROM;
 use tch::{Cuda, Device};
 
 use crate::threads::one_thread;
@@ -13,10 +14,6 @@ use crate::train::precision::DeviceFacts;
 
 /// The release of libtorch at build time.
 pub const LIBTORCH: &str = env!("THROSTLE_LIBTORCH");
-
-/// Models with fewer parameters run on one thread of the CPU: sharing such small products among
-/// threads costs more than it saves, and many times more on busy cores.
-const SHARED: i64 = 50_000_000;
 
 /// The state that the stages of a worker share.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +51,7 @@ impl Machine {
     /// Lets libtorch use all threads, divided among this number of replicas of a model, until the
     /// result is dropped; a small model stays on one.
     pub fn share_threads(&self, parameters: i64, replicas: usize) -> Option<SharedThreads> {
-        (parameters >= SHARED).then(|| {
+        (parameters >= SHARED_FROM).then(|| {
             tch::set_num_threads((self.threads() / replicas.max(1)).max(1) as i32);
             SharedThreads(())
         })

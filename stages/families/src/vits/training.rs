@@ -41,6 +41,7 @@ pub fn training_share(config: &Config) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::training::{SHARED_FROM, Trainable};
 
     fn setting(rows: i64, clip_seconds: f64, is_half: bool) -> Setting {
         Setting { rows, length: 0, clip_seconds, is_half, checkpointing: false, adapters: None }
@@ -78,6 +79,12 @@ mod tests {
         let narrow = Config { upsample_initial_channel: 32, hidden_size: 48, ..Config::mms() };
         let part = parameters(&narrow) / parameters(&Config::mms());
         assert!((training_share(&narrow).powi(2) / part - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_published_voice_is_trained_on_all_threads() {
+        assert!(!Config::mms().is_small());
+        assert!(Config::mms().speaking_parameters() < SHARED_FROM, "both nets count");
     }
 
     #[test]
