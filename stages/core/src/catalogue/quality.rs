@@ -148,7 +148,7 @@ cepstrum is taken: 40 triangular bands from 0 to 8 kHz, coefficients 1 to 13. Dy
 finds which frame is which. `mcd`, in dB, is the mean over the aligned frames of
 `10 / ln 10 * sqrt(2 * sum((c - c')^2))` (Kubichek 1993): the root mean square difference of the two
 spectra over the mel scale, whatever the level. Bands 60 dB below the loudest one of a recording
-count as just that. Figures of other programs, whose cepstra are others, are not comparable.
+count as just that. Other programs compute other cepstra, so their figures are not comparable.
 
 `f0_rmse`, in hertz, and `f0_correlation` are about the aligned frames that are voiced on both
 sides; they are left out where there are fewer than ten, or no pitch that moves.

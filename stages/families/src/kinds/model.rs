@@ -198,7 +198,7 @@ pub static AUDITION: Kind = Kind {
     doc: "\
 Makes an item of every sentence and every checkpoint that a training kept, for one stage that
 speaks them all: `fish.synthesize` or `vits.synthesize`. The item of `hello` and `step-400` is
-`hello@step-400`. What is spoken follows from the sentence and the checkpoint's weights, so that
+`hello@step-400`. Each item depends only on the sentence and the checkpoint's weights, so
 another sentence costs as many syntheses as there are checkpoints, and a checkpoint that was kept
 before costs none.
 

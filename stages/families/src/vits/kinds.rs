@@ -180,16 +180,16 @@ pub static SYNTHESIZE: Kind = Kind {
     name: "vits.synthesize",
     summary: "Speaks sentences with a VITS model.",
     doc: "\
-What is heard follows from the model, the text, the speaker, the seed and the parameters, whatever
-else is spoken. Texts are read as the model's tokenizer reads them, after letters and their marks
+The audio depends only on the model, the text, the speaker, the seed and the parameters, not on
+the other sentences. Texts are read as the model's tokenizer reads them, after letters and their marks
 have become one character (NFC). It drops characters that it does not know: each is counted in the
-notes, `unknown` lists those of a sentence, and a sentence of which nothing is left is set aside. So
+notes, `unknown` lists those of a sentence, and a sentence with no known character is set aside. So
 are texts that are not romanised where the model was trained on romanised ones: put a `command`
 stage with uroman before this one.
 
-`duration_ratio` is the length against that which the text would take at `characters_per_second`,
-and `loudness_slope` how much louder (or, below 0, softer) it gets, in dB a second. How long it took
-is in the notes, from which the real-time factor follows.
+`duration_ratio` is the length relative to the text's length at `characters_per_second`, and
+`loudness_slope` the change of loudness in dB a second: below 0 it gets softer. The notes give the
+time that synthesis took, and so the real-time factor.
 
 Sentences of `model.audition` bring the checkpoint that speaks each; then `model` is not needed.",
     place: Place::Worker,

@@ -132,8 +132,8 @@ pub static SYNTHESIZE: Kind = Kind {
     name: "xtts.synthesize",
     summary: "Speaks sentences with an XTTS model in a voice.",
     doc: "\
-What is heard follows from the model, the voice, the text, the language, the seed and the
-parameters, whatever else is spoken: sentences are spoken `batch` at a time, and in f32 on the CPU
+The audio depends only on the model, the voice, the text, the language, the seed and the
+parameters, not on the other sentences: sentences are spoken `batch` at a time, and in f32 on the CPU
 each is the same to the bit in any batch. On a GPU and in half precision a batch of another size
 rounds differently, so that another code may be drawn now and then.
 
@@ -144,9 +144,9 @@ without a tag, are set aside.
 
 A piece ends when the model says so, or at the most codes that it has positions for: 602, which are
 28 s, in the published sizes; `stop` says `limit` where one was cut there, and `max_codes` cuts
-earlier. `duration_ratio` is the length against that which the text would take at
-`characters_per_second`, and `loudness_slope` how much louder (or, below 0, softer) it gets, in dB a
-second. How long it took is in the notes, from which the real-time factor follows.
+earlier. `duration_ratio` is the length relative to the text's length at `characters_per_second`, and
+`loudness_slope` the change of loudness in dB a second: below 0 it gets softer. The notes give the
+time that synthesis took, and so the real-time factor.
 
 Sentences of `model.audition` bring the checkpoint that speaks each; its decoder is that of the
 checkpoint too, and `model` is not needed. The voice is used as it is.",
