@@ -5,6 +5,7 @@ mod archive;
 mod arguments;
 mod care;
 mod catalogue;
+mod complete;
 mod diff;
 mod doctor;
 #[cfg(test)]
@@ -41,7 +42,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use cache::fs::MachineFault;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use stage_core::Stage;
 use stage_core::programs::watcher;
@@ -53,6 +54,7 @@ use output::Output;
 use project::Program;
 use terminal::Terminal;
 
+use crate::manifest::nearest;
 use crate::show::escape::clean_lines;
 
 /// The only argument of the process that watches programs; it is this same binary.
@@ -78,9 +80,12 @@ pub fn main(stages: Vec<Arc<dyn Stage>>) -> ExitCode {
 }
 
 fn start(stages: Vec<Arc<dyn Stage>>, began: Instant) -> u8 {
+    if let Some(code) = complete::answer(&stages) {
+        return code;
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return report_arguments(&error),
+        Err(error) => return report_arguments(error),
     };
     cache::fs::outlive_file_size_limit();
     cache::memory::outlive(NO_MEMORY, PAUSED);
@@ -139,7 +144,7 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
         Command::Stages(arguments) => catalogue::stages(program, arguments, output),
         Command::Schema => catalogue::schema(program, output),
         Command::Doctor(arguments) => doctor::doctor(program, arguments, output),
-        Command::Completions(arguments) => completions(arguments, output),
+        Command::Completions(arguments) => complete::script(arguments, output),
         Command::Man(arguments) => manual::man(arguments, output),
         Command::PackCache(arguments) => archive::pack(program, arguments, output),
         Command::UnpackCache(arguments) => archive::unpack(program, arguments, output),
@@ -147,18 +152,9 @@ fn print(program: &Program, command: &Command, output: &mut dyn Write) -> Result
     }
 }
 
-fn completions(
-    arguments: &arguments::Completions,
-    output: &mut dyn Write,
-) -> Result<Exit, CliError> {
-    let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut Arguments::command(), "throstle", &mut script);
-    output.write_all(&script)?;
-    Ok(Exit::Done)
-}
-
 /// Help and version are no errors; neither is a closed pipe.
-fn report_arguments(error: &clap::Error) -> u8 {
+fn report_arguments(error: clap::Error) -> u8 {
+    let error = with_nearest(error, std::env::args().skip(1));
     let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     if is_help || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = error.print();
@@ -168,6 +164,44 @@ fn report_arguments(error: &clap::Error) -> u8 {
         let _ = io::stderr().write_all(text.as_bytes());
     }
     if is_help { Exit::Done.code() } else { error::USAGE }
+}
+
+/// Offers the name that was probably meant in place of an unknown command or value.
+fn with_nearest(mut error: clap::Error, words: impl Iterator<Item = String>) -> clap::Error {
+    let text = |error: &clap::Error, kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        _ => String::new(),
+    };
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let typed = text(&error, ContextKind::InvalidSubcommand);
+            let mut command = Arguments::command();
+            for word in words.take_while(|word| *word != typed) {
+                if let Some(inner) = command.find_subcommand(&word) {
+                    command = inner.clone();
+                }
+            }
+            let known =
+                command.get_subcommands().flat_map(clap::Command::get_name_and_visible_aliases);
+            if let Some(near) = nearest(&typed, known) {
+                let near = ContextValue::Strings(vec![near.to_owned()]);
+                error.insert(ContextKind::SuggestedSubcommand, near);
+            }
+        }
+        ErrorKind::InvalidValue => {
+            let typed = text(&error, ContextKind::InvalidValue);
+            let known = match error.get(ContextKind::ValidValue) {
+                Some(ContextValue::Strings(known)) => known.clone(),
+                _ => Vec::new(),
+            };
+            if let Some(near) = nearest(&typed, known.iter().map(String::as_str)) {
+                let near = ContextValue::String(near.to_owned());
+                error.insert(ContextKind::SuggestedValue, near);
+            }
+        }
+        _ => {}
+    }
+    error
 }
 
 /// The help of every command as one Markdown page.
@@ -223,6 +257,23 @@ fn report_panic(panic: &(dyn Any + Send)) -> u8 {
 mod tests {
     #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn a_mistyped_command_or_value_offers_the_nearest() {
+        for (line, meant) in [
+            ("throstle rnu demo", "run"),
+            ("throstle hsitory", "history"),
+            ("throstle cache staats", "stats"),
+            ("throstle init --template tokns", "tokens"),
+            ("throstle items voice --format cvs", "csv"),
+        ] {
+            let words = || line.split(' ');
+            let error = Arguments::try_parse_from(words()).unwrap_err();
+            let error = with_nearest(error, words().skip(1).map(str::to_owned));
+            let told = error.render().to_string();
+            assert!(told.contains(&format!("'{meant}'")), "{line}: {told}");
+        }
+    }
 
     #[test]
     fn the_page_of_the_command_line_is_what_the_program_says() {

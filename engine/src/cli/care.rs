@@ -57,7 +57,7 @@ fn stats(
     table_of_sizes("trash", stats.trash_bytes);
     table_of_sizes("being written", stats.staging_bytes);
     writeln!(output, "{}", cache.dir())?;
-    output.write_all(table.render().as_bytes())?;
+    output.write_all(table.render(program.terminal.data.columns).as_bytes())?;
     Ok(Exit::Done)
 }
 

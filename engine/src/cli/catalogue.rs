@@ -7,7 +7,7 @@ use stage_core::Place;
 use super::arguments::Stages;
 use super::error::{CliError, Exit};
 use super::project::Program;
-use crate::manifest;
+use crate::manifest::{self, nearest};
 use crate::show::table::Table;
 
 pub fn stages(
@@ -16,7 +16,7 @@ pub fn stages(
     output: &mut dyn Write,
 ) -> Result<Exit, CliError> {
     let Some(name) = &arguments.kind else {
-        let mut table = Table::new(&["kind", "runs in", "what it does"]);
+        let mut table = Table::new(&["kind", "runs in", "what it does"]).spare(["runs in"]);
         for kind in program.catalogue.iter() {
             let place = match kind.place {
                 Place::Here => "throstle",
@@ -24,7 +24,7 @@ pub fn stages(
             };
             table.row([kind.name.to_owned(), place.to_owned(), kind.summary.to_owned()]);
         }
-        output.write_all(table.render().as_bytes())?;
+        output.write_all(table.render(program.terminal.data.columns).as_bytes())?;
         return Ok(Exit::Done);
     };
     let kind = program.catalogue.get(name).ok_or_else(|| unknown(program, name))?;
@@ -33,13 +33,8 @@ pub fn stages(
 }
 
 fn unknown(program: &Program, name: &str) -> CliError {
-    let nearest = program
-        .catalogue
-        .iter()
-        .map(|kind| kind.name)
-        .max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
-    let help = match nearest.filter(|known| strsim::jaro_winkler(known, name) > 0.7) {
-        Some(known) => format!("there is `{known}`"),
+    let help = match nearest(name, program.catalogue.iter().map(|kind| kind.name)) {
+        Some(known) => format!("did you mean `{known}`?"),
         None => "`throstle stages` lists all kinds".into(),
     };
     CliError::usage(format!("there is no stage kind `{name}`"), help)

@@ -16,11 +16,12 @@ use super::plan::make;
 use super::project::{Program, Project};
 use crate::excess;
 use crate::history;
+use crate::manifest::suggestion;
 use crate::pipeline::StageSpec;
 use crate::plan::StagePlan;
 use crate::record::{PortValue, StageRecord};
 use crate::show::escape::clean;
-use crate::show::items::{Format, Listing, render};
+use crate::show::items::{Format, ID, Listing, render};
 use crate::store::Store;
 
 type Rejects = Vec<(Arc<str>, Reject)>;
@@ -40,13 +41,19 @@ pub fn items(
             rows(&project, &cache, &record, spec, port)?
         }
     };
-    let listing = Listing::new(rows, &arguments.fields).map_err(|field| {
+    let listing = Listing::new(rows, &arguments.fields).map_err(|unknown| {
+        let known = unknown.known.iter().map(|name| &**name).chain([ID]);
+        let help = suggestion(&unknown.field, "the fields are", known);
         CliError::usage(
-            format!("the output of `{}` has no field `{field}`", spec.name),
-            "list all of them without `--fields`",
+            format!("the output of `{}` has no field `{}`", spec.name, unknown.field),
+            help.unwrap_or_else(|| "list all of them without `--fields`".to_owned()),
         )
     })?;
-    let bytes = render(&listing, arguments.format).map_err(std::io::Error::other)?;
+    let columns = match &arguments.output {
+        Some(file) if file != "-" => None,
+        _ => program.terminal.data.columns,
+    };
+    let bytes = render(&listing, arguments.format, columns).map_err(std::io::Error::other)?;
     match &arguments.output {
         Some(file) if !is_standard(file) => RealFs.write_named(file, &bytes)?,
         None if arguments.format == Format::Parquet && program.terminal.data_is_seen => {
@@ -74,9 +81,9 @@ fn output_port<'a>(
         return match spec.kind.output(port) {
             Some(port) => Ok((spec, port.name)),
             None => {
-                let ports: Vec<&str> = spec.kind.outputs.iter().map(|port| port.name).collect();
-                let message = format!("`{stage}` has no output `{port}`");
-                Err(CliError::usage(message, format!("it has: {}", ports.join(", "))))
+                let ports = spec.kind.outputs.iter().map(|port| port.name);
+                let help = suggestion(port, "its outputs are", ports).unwrap_or_default();
+                Err(CliError::usage(format!("`{stage}` has no output `{port}`"), help))
             }
         };
     }

@@ -89,7 +89,8 @@ fn list(
         "most of it in",
         "",
     ];
-    let mut table = Table::new(&headings);
+    let spare = ["expected", "reused", "quarantined", "pipeline", "most of it in"];
+    let mut table = Table::new(&headings).spare(spare);
     let mut open = open.iter().peekable();
     for (run, outcome) in runs.iter().zip(outcomes) {
         while let Some(before) = open.next_if(|open| open.run < run.run) {
@@ -116,7 +117,7 @@ fn list(
     for run in open {
         table.row(open_row(run, paint));
     }
-    table.render()
+    table.render(paint.columns)
 }
 
 /// Only the log of this run has details.

@@ -180,11 +180,8 @@ pub fn plan(
         paint: program.terminal.data,
     };
     output.write_all(text.render().as_bytes())?;
-    if let Some(budget) = budget {
-        writeln!(output, "{budget}")?;
-    }
-    if let Some(purse) = Purse::read(&cache, &project.pipeline)? {
-        writeln!(output, "{purse}")?;
+    for line in allowances(&project, &cache)? {
+        writeln!(output, "{}", program.terminal.data.fold(&line, 2))?;
     }
     refuse_idle(&estimate)?;
     Ok(Exit::Done)
@@ -246,6 +243,13 @@ fn budget(project: &Project, cache: &Cache) -> Result<Option<Budget>, CliError> 
     Ok(hours.map(|hours| Budget::read(cache, hours * 3600.0)).transpose()?)
 }
 
+/// What is left of the limits that the manifest sets, in words.
+fn allowances(project: &Project, cache: &Cache) -> Result<Vec<String>, CliError> {
+    let budget = budget(project, cache)?.map(|budget| budget.to_string());
+    let purse = Purse::read(cache, &project.pipeline)?.map(|purse| purse.to_string());
+    Ok(budget.into_iter().chain(purse).collect())
+}
+
 /// The stages in the event of a plan.
 pub fn planned(event: Event) -> BTreeMap<String, PlannedStage> {
     match event {
@@ -280,9 +284,11 @@ pub fn status(
         return Ok(Exit::Done);
     }
     let told = open.as_ref().map_or_else(|| last_run(last), open_run);
-    writeln!(output, "{}: {told}", clean(&project.pipeline.name))?;
+    let told = format!("{}: {told}", clean(&project.pipeline.name));
+    writeln!(output, "{}", program.terminal.data.fold(&told, 2))?;
     let mut table =
-        Table::new(&["stage", "state", ">to execute", ">to reuse", ">quarantined", ">last run"]);
+        Table::new(&["stage", "state", ">to execute", ">to reuse", ">quarantined", ">last run"])
+            .spare(["last run", "to reuse", "quarantined"]);
     for spec in &project.pipeline.stages {
         let Some(stage) = stages.get(&spec.name) else { continue };
         let last = history::last(&cache, &project.pipeline.name, &spec.name)?;
@@ -295,20 +301,15 @@ pub fn status(
             last.map_or_else(|| "never".into(), |last| last.run.to_string()),
         ]);
     }
-    output.write_all(table.render().as_bytes())?;
-    if let Some(budget) = budget(&project, &cache)? {
-        writeln!(output, "{budget}")?;
-    }
-    if let Some(purse) = Purse::read(&cache, &project.pipeline)? {
-        writeln!(output, "{purse}")?;
-    }
-    if let Some(outcome) = &outcome {
-        writeln!(output, "{}", accuracy(outcome))?;
-    }
-    for (license, stages) in licenses(&project.pipeline) {
+    let paint = program.terminal.data;
+    output.write_all(table.render(paint.columns).as_bytes())?;
+    let mut lines = allowances(&project, &cache)?;
+    lines.extend(outcome.as_ref().map(accuracy));
+    lines.extend(licenses(&project.pipeline).into_iter().map(|(license, stages)| {
         let stages = stages.iter().map(|stage| clean(stage)).collect::<Vec<_>>().join(", ");
-        writeln!(output, "under {}: {stages}", clean(&license))?;
-    }
+        format!("under {}: {stages}", clean(&license))
+    }));
+    lines.iter().try_for_each(|line| writeln!(output, "{}", paint.fold(line, 2)))?;
     Ok(Exit::Done)
 }
 

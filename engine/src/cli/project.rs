@@ -17,7 +17,7 @@ use super::output::Output;
 use super::terminal::Terminal;
 use super::worker;
 use crate::engine::Engine;
-use crate::manifest::{self, FileKind, LoadOptions, Problem};
+use crate::manifest::{self, FileKind, LoadOptions, Problem, suggestion};
 use crate::pipeline::{Pipeline, StageId, StageSpec};
 use crate::show::escape::clean;
 
@@ -42,9 +42,7 @@ impl Program {
         output: Output,
         began: Instant,
     ) -> Program {
-        let mut catalogue = stage_families::catalogue();
-        stages.iter().for_each(|stage| catalogue.add(stage.kind()));
-        Program { catalogue, stages, terminal, output, began }
+        Program { catalogue: catalogue(&stages), stages, terminal, output, began }
     }
 
     /// Prints a line on standard error.
@@ -72,7 +70,7 @@ impl Program {
 
     /// Reads and checks a manifest.
     pub fn load(&self, manifest: &Utf8Path, settings: &Settings) -> Result<Project, CliError> {
-        self.load_with(manifest, settings, &file_kind)
+        load(&self.catalogue, manifest, settings)
     }
 
     /// The same for a plan; the files that the manifest names need not exist.
@@ -89,35 +87,9 @@ impl Program {
             }
             kind => kind,
         };
-        let mut project = self.load_with(manifest, settings, &kind)?;
+        let mut project = load_with(&self.catalogue, manifest, settings, &kind)?;
         project.pipeline.absent = absent.into_inner();
         Ok(project)
-    }
-
-    fn load_with(
-        &self,
-        manifest: &Utf8Path,
-        settings: &Settings,
-        file_kind: &dyn Fn(&Utf8Path) -> FileKind,
-    ) -> Result<Project, CliError> {
-        let file = manifest_file(manifest)?;
-        let bytes = read_manifest(&file)?;
-        let text = String::from_utf8(bytes).map_err(|error| {
-            let place = place(error.as_bytes(), error.utf8_error().valid_up_to());
-            CliError::usage(
-                format!("`{file}` is not UTF-8 text: invalid byte in {place}"),
-                "save it as UTF-8",
-            )
-        })?;
-        let cache_folder = cache_folder(&file, settings.cache.as_deref());
-        let options = LoadOptions {
-            set: settings.set.clone(),
-            secrets: &secret,
-            is_in_cache: &|path| is_below(path, &cache_folder),
-        };
-        let loaded =
-            manifest::load(&text, &file, &self.catalogue, &options, file_kind).map_err(Box::new)?;
-        Ok(Project { pipeline: loaded.pipeline, warnings: loaded.warnings, cache_folder })
     }
 
     /// Mentions that there are warnings, which `check` shows.
@@ -191,6 +163,55 @@ impl Program {
     }
 }
 
+/// The kinds of all families, and those of stages that the program brings along.
+pub fn catalogue(stages: &[Arc<dyn Stage>]) -> Catalogue {
+    let mut catalogue = stage_families::catalogue();
+    stages.iter().for_each(|stage| catalogue.add(stage.kind()));
+    catalogue
+}
+
+/// Reads and checks a manifest.
+pub fn load(
+    catalogue: &Catalogue,
+    manifest: &Utf8Path,
+    settings: &Settings,
+) -> Result<Project, CliError> {
+    load_with(catalogue, manifest, settings, &file_kind)
+}
+
+fn load_with(
+    catalogue: &Catalogue,
+    manifest: &Utf8Path,
+    settings: &Settings,
+    file_kind: &dyn Fn(&Utf8Path) -> FileKind,
+) -> Result<Project, CliError> {
+    let file = manifest_file(manifest)?;
+    let bytes = read_manifest(&file)?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let place = place(error.as_bytes(), error.utf8_error().valid_up_to());
+        CliError::usage(
+            format!("`{file}` is not UTF-8 text: invalid byte in {place}"),
+            "save it as UTF-8",
+        )
+    })?;
+    let cache_folder = cache_folder(&file, settings.cache.as_deref());
+    let options = LoadOptions {
+        set: settings.set.clone(),
+        secrets: &secret,
+        is_in_cache: &|path| is_below(path, &cache_folder),
+    };
+    let loaded = manifest::load(&text, &file, catalogue, &options, file_kind).map_err(Box::new)?;
+    Ok(Project { pipeline: loaded.pipeline, warnings: loaded.warnings, cache_folder })
+}
+
+/// The names of the stages as they are written, also where the manifest has mistakes.
+pub fn stage_names(manifest: &Utf8Path) -> Vec<String> {
+    let text = manifest_file(manifest).and_then(|file| read_manifest(&file)).unwrap_or_default();
+    let table = toml::from_str::<toml::Table>(&String::from_utf8_lossy(&text));
+    let stages = table.ok().and_then(|table| table.get("stage")?.as_table().cloned());
+    stages.map_or_else(Vec::new, |stages| stages.keys().cloned().collect())
+}
+
 fn location_folder(location: &CacheLocation) -> Result<Utf8PathBuf, CliError> {
     match &location.cache {
         Some(folder) => Ok(folder.clone()),
@@ -225,13 +246,9 @@ impl Project {
     }
 
     fn unknown_stage(&self, name: &str) -> CliError {
-        let names = || self.pipeline.stages.iter().map(|stage| stage.name.as_str());
-        let nearest = names().min_by_key(|known| strsim::damerau_levenshtein(known, name));
-        let close = nearest.filter(|known| strsim::jaro_winkler(known, name) > 0.7);
-        let help = match close {
-            Some(known) => format!("there is a stage `{known}`"),
-            None => format!("the stages are: {}", names().collect::<Vec<_>>().join(", ")),
-        };
+        let names = self.pipeline.stages.iter().map(|stage| stage.name.as_str());
+        let help = suggestion(name, "the stages are", names);
+        let help = help.unwrap_or_else(|| "`throstle status` lists the stages".to_owned());
         CliError::usage(format!("`{}` has no stage `{name}`", self.pipeline.file), help)
     }
 }

@@ -86,7 +86,7 @@ fn run_to_end(program: &Program, arguments: &Run) -> Result<Exit, CliError> {
     if status == Status::Paused && !arguments.json {
         // An output error does not change the result of the run.
         if let Ok(left) = left(&engine, &project, &options) {
-            feed.say(&left);
+            feed.say(&program.terminal.errors.fold(&left, 2));
         }
     }
     feed.end();
@@ -197,7 +197,7 @@ fn display(
             Live::new(Surface {
                 output: Box::new(output),
                 paint: terminal.errors,
-                size: Box::new(terminal::size),
+                size: Arc::new(terminal::size),
                 gauges: Box::new(gauge::of_this_machine),
             })
             .map_err(thread_failed)?,

@@ -3,7 +3,10 @@
 use std::borrow::Cow;
 
 pub use stage_core::escape::clean;
-use unicode_width::UnicodeWidthChar;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+const ESCAPE: char = '\u{1b}';
+const JOINER: char = '\u{200d}';
 
 /// Like [`clean`], for text of several lines: line breaks stay.
 pub fn clean_lines(text: &str) -> String {
@@ -17,20 +20,94 @@ pub fn fit(text: &str, columns: usize) -> Cow<'_, str> {
     }
     let mut used = 0;
     let mut kept = String::new();
-    for letter in text.chars() {
-        used += letter.width().unwrap_or(0);
+    for cluster in clusters(text) {
+        used += width(cluster);
         if used >= columns {
             break;
         }
-        kept.push(letter);
+        kept.push_str(cluster);
     }
     kept.push('…');
+    if text.contains(ESCAPE) {
+        kept.push_str("\u{1b}[0m");
+    }
     Cow::Owned(kept)
 }
 
-/// The number of terminal columns of the text.
+/// The text in lines of at most so many columns, broken at spaces where there are any. The lines
+/// after the first begin with spaces.
+pub fn wrap(text: &str, columns: usize, indent: usize) -> Vec<String> {
+    let indent = if indent < columns / 2 { indent } else { 0 };
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for (at, word) in text.split(' ').enumerate() {
+        let own = width(word);
+        if at > 0 && used + 1 + own <= columns {
+            push(&mut lines, " ");
+            used += 1;
+        } else if at > 0 {
+            lines.push(" ".repeat(indent));
+            used = indent;
+        }
+        if used + own <= columns {
+            push(&mut lines, word);
+            used += own;
+            continue;
+        }
+        for cluster in clusters(word) {
+            let own = width(cluster);
+            if used + own > columns && used > indent {
+                lines.push(" ".repeat(indent));
+                used = indent;
+            }
+            push(&mut lines, cluster);
+            used += own;
+        }
+    }
+    lines
+}
+
+fn push(lines: &mut [String], part: &str) {
+    if let Some(line) = lines.last_mut() {
+        line.push_str(part);
+    }
+}
+
+/// The number of terminal columns of the text, without codes for colours.
 pub fn width(text: &str) -> usize {
-    text.chars().map(|letter| letter.width().unwrap_or(0)).sum()
+    let mut parts = text.split(ESCAPE);
+    let first = parts.next().map_or(0, UnicodeWidthStr::width);
+    let rest = parts.map(|part| part.split_once('m').map_or("", |(_, rest)| rest));
+    first + rest.map(UnicodeWidthStr::width).sum::<usize>()
+}
+
+/// The parts of a text that must not be torn apart: a letter with the marks on it, emoji that are
+/// joined, a code for a colour with the letter behind it.
+fn clusters(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let mut letters = rest.char_indices();
+        let mut is_code = false;
+        let mut is_joined = true;
+        let mut has_letter = false;
+        let end = letters.find_map(|(at, letter)| {
+            if is_code || letter == ESCAPE {
+                let starts_next = has_letter && !is_code;
+                is_code = letter != 'm';
+                return starts_next.then_some(at);
+            }
+            let is_mark = letter.width().unwrap_or(0) == 0;
+            if has_letter && !is_mark && !is_joined {
+                return Some(at);
+            }
+            is_joined = letter == JOINER;
+            has_letter |= !is_mark;
+            None
+        });
+        let (cluster, left) = rest.split_at(end.unwrap_or(rest.len()));
+        rest = left;
+        (!cluster.is_empty()).then_some(cluster)
+    })
 }
 
 #[cfg(test)]
@@ -47,5 +124,26 @@ mod tests {
         assert_eq!(fit("漢字漢字", 5), "漢字…");
         assert_eq!(fit("abc", 3), "abc");
         assert_eq!(fit("abcd", 3), "ab…");
+        assert_eq!(fit("e\u{301}e\u{301}e\u{301}", 2), "e\u{301}…");
+        assert_eq!(fit("\u{1b}[32mabcd\u{1b}[0m", 3), "\u{1b}[32mab…\u{1b}[0m");
+    }
+
+    #[test]
+    fn lines_break_at_spaces_or_else_between_letters() {
+        assert_eq!(wrap("one two three", 7, 2), ["one two", "  three"]);
+        assert_eq!(wrap("abcdefgh", 3, 0), ["abc", "def", "gh"]);
+        assert_eq!(wrap("漢字漢 字", 4, 0), ["漢字", "漢", "字"]);
+        assert_eq!(wrap("", 4, 0), [""]);
+        assert_eq!(wrap("漢字", 1, 3), ["漢", "字"], "too narrow for any letter");
+    }
+
+    #[test]
+    fn letters_keep_their_marks_and_colours_take_no_room() {
+        assert_eq!(wrap("e\u{301}e\u{301}e\u{301}", 2, 0), ["e\u{301}e\u{301}", "e\u{301}"]);
+        assert_eq!(wrap("👩\u{200d}💻👩\u{200d}💻", 2, 0), ["👩\u{200d}💻", "👩\u{200d}💻"]);
+        let coloured = "\u{1b}[32mdone\u{1b}[0m in 3 s";
+        assert_eq!((width(coloured), wrap(coloured, 11, 0)), (11, vec![coloured.to_owned()]));
+        let parts: Vec<&str> = clusters("\u{1b}[32mab\u{1b}[0m").collect();
+        assert_eq!(parts, ["\u{1b}[32ma", "b", "\u{1b}[0m"]);
     }
 }

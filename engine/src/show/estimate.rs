@@ -36,50 +36,63 @@ impl EstimateText<'_> {
         self.total(&mut text);
         self.gpus(&mut text);
         if let Some(fitted) = &self.estimate.fitted {
-            text.push_str(&room(fitted));
+            let _ = writeln!(text, "{}", self.paint.fold(&room(fitted), 2));
         }
         if let Some(before) = self.before {
             self.difference(before, &mut text);
         }
         for assumption in &self.estimate.assumptions {
             let line = format!("assumed: {}", clean(assumption));
-            let _ = writeln!(text, "{}", self.paint.faint(&line));
+            let _ = writeln!(text, "{}", self.paint.faint(&self.paint.fold(&line, 2)));
         }
         text
     }
 
     fn stages(&self) -> String {
+        self.fitted(|shown| self.stages_with(shown))
+    }
+
+    /// Without the bounds of its figures if the table is too wide for the terminal with them.
+    fn fitted(&self, table: impl Fn(Shown) -> Table) -> String {
+        let whole = table(band);
+        match self.paint.columns.is_some_and(|columns| whole.is_wider_than(columns)) {
+            true => table(likely).render(self.paint.columns),
+            false => whole.render(None),
+        }
+    }
+
+    fn stages_with(&self, shown: Shown) -> Table {
         let headings =
             ["stage", ">items", ">time", ">GPU", ">VRAM", ">RAM", ">disk", ">money", "basis"];
-        let mut table = Table::new(&headings);
+        let mut table = Table::new(&headings).spare(["items", "RAM", "GPU", "VRAM", "basis"]);
         for (spec, stage) in self.estimate.in_order(self.pipeline) {
             table.row([
                 clean(&spec.name).into_owned(),
                 units::count(stage.items),
-                cell(stage.seconds, units::seconds),
-                cell(stage.gpu_seconds, units::seconds),
-                cell(stage.vram_bytes, bytes),
-                cell(stage.ram_bytes, bytes),
-                cell(stage.disk_bytes, bytes),
-                cell(stage.money, money),
+                cell(stage.seconds, units::seconds, shown),
+                cell(stage.gpu_seconds, units::seconds, shown),
+                cell(stage.vram_bytes, bytes, shown),
+                cell(stage.ram_bytes, bytes, shown),
+                cell(stage.disk_bytes, bytes, shown),
+                cell(stage.money, money, shown),
                 self.basis(stage),
             ]);
         }
-        table.row(self.sum());
-        table.render()
+        table.row(self.sum(shown));
+        table
     }
 
-    fn sum(&self) -> [String; 9] {
+    fn sum(&self, shown: Shown) -> [String; 9] {
         let total = &self.estimate.total;
         [
             "all".to_owned(),
             String::new(),
-            cell(Some(total.seconds), units::seconds),
-            cell(some(total.gpu_seconds), units::seconds),
-            cell(some(total.vram_bytes), bytes),
-            cell(some(total.ram_bytes), bytes),
-            cell(Some(total.disk_bytes), bytes),
-            cell(total.money, money),
+            cell(Some(total.seconds), units::seconds, shown),
+            cell(some(total.gpu_seconds), units::seconds, shown),
+            cell(some(total.vram_bytes), bytes, shown),
+            cell(some(total.ram_bytes), bytes, shown),
+            cell(Some(total.disk_bytes), bytes, shown),
+            cell(total.money, money, shown),
             total.basis.to_string(),
         ]
     }
@@ -96,42 +109,45 @@ impl EstimateText<'_> {
     fn advice(&self, text: &mut String) {
         for (spec, stage) in self.estimate.in_order(self.pipeline) {
             for advice in &stage.advice {
-                let _ = writeln!(text, "{} on {}", clean(&spec.name), clean(advice));
+                let line = format!("{} on {}", clean(&spec.name), clean(advice));
+                let _ = writeln!(text, "{}", self.paint.fold(&line, 2));
             }
         }
     }
 
     fn total(&self, text: &mut String) {
         let total = &self.estimate.total;
-        let _ = write!(text, "about {} from beginning to end", band(total.seconds, units::seconds));
+        let mut line =
+            format!("about {} from beginning to end", band(total.seconds, units::seconds));
         if let Some(cost) = total.money {
-            let _ = write!(text, ", {} of money", band(cost, money));
+            let _ = write!(line, ", {} of money", band(cost, money));
         }
         if !total.unknown.is_empty() {
             let names = clean(&total.unknown.join(", ")).into_owned();
-            let _ = write!(text, ", plus {names}, with unknown times");
+            let _ = write!(line, ", plus {names}, with unknown times");
         }
-        text.push('\n');
+        let _ = writeln!(text, "{}", self.paint.fold(&line, 2));
     }
 
     fn gpus(&self, text: &mut String) {
         if self.estimate.gpus.is_empty() {
             return;
         }
-        let mut table = Table::new(&["on", ">time", ">GPU", ">money", "fits", ""]);
-        for row in &self.estimate.gpus {
-            table.row(self.gpu(row));
-        }
         text.push('\n');
-        text.push_str(&table.render());
+        text.push_str(&self.fitted(|shown| {
+            let mut table =
+                Table::new(&["on", ">time", ">GPU", ">money", "fits", ""]).spare(["GPU", "time"]);
+            self.estimate.gpus.iter().for_each(|row| table.row(self.gpu(row, shown)));
+            table
+        }));
     }
 
-    fn gpu(&self, row: &OnGpu) -> [String; 6] {
+    fn gpu(&self, row: &OnGpu, shown: Shown) -> [String; 6] {
         [
             clean(&row.name).into_owned(),
-            cell(Some(row.seconds), units::seconds),
-            cell(Some(row.gpu_seconds), units::seconds),
-            cell(Some(row.money), money),
+            cell(Some(row.seconds), units::seconds, shown),
+            cell(Some(row.gpu_seconds), units::seconds, shown),
+            cell(Some(row.money), money, shown),
             match row.fits {
                 Fit::Yes => self.paint.good("yes"),
                 Fit::Tight => self.paint.warning("tight"),
@@ -154,7 +170,8 @@ impl EstimateText<'_> {
         ));
         let vram = signed(now.vram_bytes.likely - before.vram_bytes.likely, bytes);
         parts.push(format!("{vram} of VRAM"));
-        let _ = writeln!(text, "relative to the unchanged manifest: {}", parts.join(", "));
+        let line = format!("relative to the unchanged manifest: {}", parts.join(", "));
+        let _ = writeln!(text, "{}", self.paint.fold(&line, 2));
     }
 }
 
@@ -169,11 +186,13 @@ pub fn courses(estimate: &Estimate, pipeline: &Pipeline, paint: Paint) -> String
     for (spec, stage) in estimate.in_order(pipeline) {
         let Some(training) = &stage.training else { continue };
         let name = clean(&spec.name);
-        let _ = writeln!(text, "{name}: {}", super::course::expected(training));
+        let line = format!("{name}: {}", super::course::expected(training));
+        let _ = writeln!(text, "{}", paint.fold(&line, 2));
         // Certain mistakes are errors of their own.
         for idle in training.idle.iter().filter(|_| training.mistakes().is_empty()) {
             let warning = paint.warning("warning");
-            let _ = writeln!(text, "{name}: {warning}: {}", clean(&idle.message));
+            let line = format!("{name}: {warning}: {}", clean(&idle.message));
+            let _ = writeln!(text, "{}", paint.fold(&line, 2));
         }
     }
     text
@@ -188,8 +207,8 @@ fn room(fitted: &Fitted) -> String {
     let limits: Vec<String> = limits.collect();
     let left = limits.join(" and ");
     match fitted.left_out.is_empty() {
-        true => format!("everything fits into the {left} left of this session\n"),
-        false => format!("{left} are left of this session, which {}\n", left_out(fitted)),
+        true => format!("everything fits into the {left} left of this session"),
+        false => format!("{left} are left of this session, which {}", left_out(fitted)),
     }
 }
 
@@ -208,8 +227,16 @@ fn some(figure: Figure) -> Option<Figure> {
     (figure.high > 0.0).then_some(figure)
 }
 
-fn cell(figure: Option<Figure>, unit: fn(f64) -> String) -> String {
-    figure.map_or_else(|| NOTHING.to_owned(), |figure| band(figure, unit))
+fn cell(figure: Option<Figure>, unit: fn(f64) -> String, shown: Shown) -> String {
+    figure.map_or_else(|| NOTHING.to_owned(), |figure| shown(figure, unit))
+}
+
+/// Makes text of a figure: [`band`] or [`likely`].
+pub type Shown = fn(Figure, fn(f64) -> String) -> String;
+
+/// The figure without its bounds.
+pub fn likely(figure: Figure, unit: fn(f64) -> String) -> String {
+    unit(figure.likely)
 }
 
 /// `12m00s (5m00s to 30m00s)`.
@@ -297,7 +324,7 @@ mod tests {
         let figure = Figure { low: 30.0, likely: 60.0, high: 7200.0 };
         assert_eq!(band(figure, units::seconds), "1m00s (30.0 s to 2h00m)");
         assert_eq!(band(Figure::exact(1.2345), money), "1.23");
-        assert_eq!(cell(None, bytes), "-");
+        assert_eq!(cell(None, bytes, band), "-");
     }
 
     #[test]

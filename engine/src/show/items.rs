@@ -9,12 +9,12 @@ use std::sync::Arc;
 use serde_json::{Map, json};
 use stage_core::{Item, Value};
 
-use super::escape::{clean, fit};
+use super::escape::{clean, fit, wrap};
 use super::table::Table;
 use super::units;
 
 /// The heading of the ids.
-const ID: &str = "id";
+pub const ID: &str = "id";
 
 /// The largest width of a value in a table.
 const COLUMNS: usize = 48;
@@ -39,10 +39,19 @@ pub struct Listing {
     pub fields: Vec<Arc<str>>,
 }
 
+/// A field that no row has.
+#[derive(Debug, thiserror::Error)]
+#[error("no item has a field `{field}`")]
+pub struct UnknownField {
+    pub field: String,
+    /// Those that there are.
+    pub known: Vec<Arc<str>>,
+}
+
 impl Listing {
     /// All fields of any row, or the chosen ones; an unknown one is an error. The id is always
     /// shown first, and may be chosen alone.
-    pub fn new(rows: Vec<Item>, chosen: &[String]) -> Result<Listing, String> {
+    pub fn new(rows: Vec<Item>, chosen: &[String]) -> Result<Listing, UnknownField> {
         let names: BTreeSet<Arc<str>> =
             rows.iter().flat_map(|row| row.fields.iter().map(|(name, _)| name.clone())).collect();
         if chosen.is_empty() {
@@ -53,7 +62,9 @@ impl Listing {
         let chosen: Vec<&String> = chosen.iter().filter(|field| !is_id(field)).collect();
         let unknown = |field: &&&String| !rows.is_empty() && !names.contains(field.as_str());
         match chosen.iter().find(unknown) {
-            Some(field) => Err((*field).clone()),
+            Some(field) => {
+                Err(UnknownField { field: (*field).clone(), known: names.into_iter().collect() })
+            }
             None => Ok(Listing {
                 rows,
                 fields: chosen.iter().map(|name| name.as_str().into()).collect(),
@@ -62,20 +73,25 @@ impl Listing {
     }
 }
 
-pub fn render(listing: &Listing, format: Format) -> Result<Vec<u8>, Box<dyn Error + Send + Sync>> {
+/// The listing in that form; a table in so many columns.
+pub fn render(
+    listing: &Listing,
+    format: Format,
+    columns: Option<usize>,
+) -> Result<Vec<u8>, Box<dyn Error + Send + Sync>> {
     Ok(match format {
-        Format::Table => table(listing).into_bytes(),
+        Format::Table => table(listing, columns).into_bytes(),
         Format::JsonLines => json_lines(listing).into_bytes(),
         Format::Csv => csv(listing)?,
         Format::Parquet => parquet::write(listing)?,
     })
 }
 
-fn table(listing: &Listing) -> String {
+fn table(listing: &Listing, columns: Option<usize>) -> String {
     let names: Vec<String> = listing.fields.iter().map(|name| clean(name).into_owned()).collect();
     let mut headings = vec!["id"];
     headings.extend(names.iter().map(|name| heading(name)));
-    let mut table = Table::new(&headings);
+    let mut table = Table::new(&headings).spare(headings[1..].iter().rev().copied());
     for row in &listing.rows {
         let cell = |name: &Arc<str>| match row.fields.get(name) {
             None => String::new(),
@@ -88,7 +104,14 @@ fn table(listing: &Listing) -> String {
         };
         table.row(std::iter::once(short(&row.id)).chain(listing.fields.iter().map(cell)));
     }
-    table.render()
+    let (mut text, mut left_out) = table.fitted(columns);
+    if !left_out.is_empty() {
+        left_out.reverse();
+        let line = format!("no room for {}: `--fields` chooses", left_out.join(", "));
+        let lines = columns.map_or_else(|| vec![line.clone()], |columns| wrap(&line, columns, 2));
+        text.push_str(&format!("{}\n", lines.join("\n")));
+    }
+    text
 }
 
 /// A number with a readable number of digits.
@@ -183,7 +206,7 @@ pub(crate) mod tests {
     }
 
     fn text(format: Format) -> String {
-        String::from_utf8(render(&listing(), format).unwrap()).unwrap()
+        String::from_utf8(render(&listing(), format, None).unwrap()).unwrap()
     }
 
     #[test]
@@ -222,6 +245,7 @@ pub(crate) mod tests {
     #[test]
     fn an_unknown_field_is_named() {
         let rows = listing().rows;
-        assert_eq!(Listing::new(rows, &["txt".into()]).err().as_deref(), Some("txt"));
+        let unknown = Listing::new(rows, &["txt".into()]).err().unwrap();
+        assert_eq!((unknown.field.as_str(), unknown.known.len()), ("txt", 3));
     }
 }

@@ -43,7 +43,7 @@ pub struct Surface {
     pub output: Box<dyn Write + Send>,
     pub paint: Paint,
     /// Called before each drawing.
-    pub size: Box<dyn Fn() -> Size + Send>,
+    pub size: Arc<dyn Fn() -> Size + Send + Sync>,
     /// Creates the sources of readings, once there is something to draw.
     pub gauges: Box<dyn FnOnce() -> Vec<Box<dyn Gauge>> + Send>,
 }
@@ -51,6 +51,7 @@ pub struct Surface {
 pub struct Live {
     shared: Arc<Mutex<Noted>>,
     paint: Paint,
+    size: Arc<dyn Fn() -> Size + Send + Sync>,
     summary: Summary,
     /// Ends the drawing thread when it is dropped; the thread restores the terminal.
     painter: Option<(Sender<()>, JoinHandle<Area>)>,
@@ -68,7 +69,7 @@ impl Live {
         let state = State::new(Instant::now());
         let shared = Arc::new(Mutex::new(Noted { state, above: String::new(), is_new: true }));
         let (sender, ended) = channel();
-        let (paint, noted) = (surface.paint, shared.clone());
+        let (paint, size, noted) = (surface.paint, surface.size.clone(), shared.clone());
         let painter = Painter {
             paint,
             size: surface.size,
@@ -101,7 +102,7 @@ impl Live {
             painter.area
         })?;
         let painter = Some((sender, thread));
-        Ok(Live { shared, paint, summary: Summary::default(), painter })
+        Ok(Live { shared, paint, size, summary: Summary::default(), painter })
     }
 
     /// Removes the display and leaves this text at the end.
@@ -126,7 +127,7 @@ fn is_new(shared: &Mutex<Noted>) -> bool {
 /// The thread that draws.
 struct Painter {
     paint: Paint,
-    size: Box<dyn Fn() -> Size + Send>,
+    size: Arc<dyn Fn() -> Size + Send + Sync>,
     area: Area,
     gauges: Vec<Box<dyn Gauge>>,
     readings: Vec<Reading>,
@@ -156,6 +157,8 @@ impl Reporter for Live {
         self.summary.observe(event);
         let paint = self.paint;
         if let Event::Finished { status, stages, seconds } = event {
+            let columns = Some((self.size)().0);
+            let paint = Paint { columns, ..paint };
             let text = self.summary.render(*status, stages, *seconds, paint);
             self.finish(&text);
             return Ok(());

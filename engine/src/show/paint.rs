@@ -1,14 +1,29 @@
-//! Colour if it is wanted; everything stays readable without it.
+//! Colour if it is wanted, and lines that fit the terminal; everything stays readable without
+//! colour.
 
 use stage_core::event::Verdict;
 
-/// The decision to use colours, made once by the caller that knows the terminal.
+use super::escape::wrap;
+
+/// The decision to use colours, and the width of a line, made once by the caller that knows the
+/// terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Paint {
     pub colour: bool,
+    /// `None` where nobody looks: lines are as long as they are.
+    pub columns: Option<usize>,
 }
 
 impl Paint {
+    /// The text in lines that fit, without a line break at the end. Lines after the first are
+    /// indented.
+    pub fn fold(self, text: &str, indent: usize) -> String {
+        match self.columns {
+            Some(columns) => wrap(text, columns, indent).join("\n"),
+            None => text.to_owned(),
+        }
+    }
+
     pub fn good(self, text: &str) -> String {
         self.wrap("32", text)
     }

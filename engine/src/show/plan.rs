@@ -25,12 +25,15 @@ impl PlanText<'_> {
     pub fn render(&self) -> String {
         let mut text = String::new();
         let columns = self.order.iter().map(|name| width(&clean(name))).max().unwrap_or(0);
+        // Beside a name that takes half of the terminal there is no room for columns.
+        let columns = columns.min(self.paint.columns.map_or(columns, |all| all / 2));
         for name in self.order {
             let Some(stage) = self.stages.get(name) else { continue };
             let name = clean(name);
             let padding = " ".repeat(columns.saturating_sub(width(&name)));
             let verdict = self.paint.verdict(stage.verdict);
-            let _ = writeln!(text, "{name}{padding}  {verdict}{}", counts(stage));
+            let line = format!("{name}{padding}  {verdict}{}", counts(stage));
+            let _ = writeln!(text, "{}", self.paint.fold(&line, 6));
             self.reasons(stage, &mut text);
         }
         text.push_str(&self.total());
@@ -39,11 +42,20 @@ impl PlanText<'_> {
 
     fn reasons(&self, stage: &PlannedStage, text: &mut String) {
         for reason in stage.reasons.iter().take(REASONS) {
-            let _ = writeln!(text, "    {}", self.paint.faint(&clean(reason)));
+            self.reason(&clean(reason), text);
         }
         if let more @ 1.. = stage.reasons.len().saturating_sub(REASONS) {
-            let _ = writeln!(text, "    {}", self.paint.faint(&format!("and {more} more reasons")));
+            self.reason(&format!("and {more} more reasons"), text);
         }
+    }
+
+    fn reason(&self, reason: &str, text: &mut String) {
+        let folded = self.paint.fold(&format!("    {reason}"), 6);
+        let lines = folded.lines().map(|line| {
+            let reason = line.trim_start();
+            format!("{}{}\n", &line[..line.len() - reason.len()], self.paint.faint(reason))
+        });
+        text.extend(lines);
     }
 
     fn total(&self) -> String {

@@ -7,7 +7,7 @@ use stage_core::estimate::{Figure, StageEstimate};
 use stage_core::event::{Event, StageCounts, Status};
 
 use super::escape::clean;
-use super::estimate::band;
+use super::estimate::{Shown, band, likely};
 use super::paint::Paint;
 use super::table::Table;
 use super::units;
@@ -32,6 +32,9 @@ pub struct Summary {
     taken: BTreeMap<String, f64>,
     expected_seconds: Option<Figure>,
 }
+
+/// A stage with its counts.
+type Counted<'a> = (&'a String, &'a StageCounts);
 
 struct Quarantined {
     stage: String,
@@ -85,10 +88,10 @@ impl Summary {
         let mut text = String::new();
         let executed: u64 = stages.values().map(|counts| counts.executed).sum();
         if executed > 0 || status != Status::Done {
-            text.push_str(&self.table(stages));
+            text.push_str(&self.table(stages, paint));
         }
-        self.write_notes(&mut text);
-        self.write_quarantined(stages, &mut text);
+        self.write_notes(&mut text, paint);
+        self.write_quarantined(stages, &mut text, paint);
         let total = units::seconds(seconds);
         let reused: u64 = stages.values().map(|counts| counts.reused).sum();
         let line = match status {
@@ -113,38 +116,72 @@ impl Summary {
                 paint.warning("stopped")
             ),
         };
-        let _ = writeln!(text, "{line}");
+        let _ = writeln!(text, "{}", paint.fold(&line, 2));
         text
     }
 
-    fn table(&self, stages: &BTreeMap<String, StageCounts>) -> String {
-        let has_expected = self.taken.keys().any(|stage| self.expected.contains_key(stage));
-        let mut headings = vec!["stage", ">executed", ">reused", ">quarantined", ">time"];
-        if has_expected {
-            headings.push(">expected");
+    /// The stages that did something, and one line for the others.
+    fn table(&self, stages: &BTreeMap<String, StageCounts>, paint: Paint) -> String {
+        let listed = self.order.iter().filter_map(|name| stages.get_key_value(name));
+        let others = stages.iter().filter(|(name, _)| !self.order.contains(name));
+        let (worked, rested): (Vec<Counted>, Vec<Counted>) =
+            listed.chain(others).partition(|(name, counts)| self.did_something(name, counts));
+        let mut text = String::new();
+        if !worked.is_empty() {
+            let whole = self.worked(&worked, band);
+            let is_wide = |columns| whole.is_wider_than(columns);
+            text = match paint.columns.is_some_and(is_wide) {
+                // The bounds stand in the last line, for all stages together.
+                true => self.worked(&worked, likely).render(paint.columns),
+                false => whole.render(None),
+            };
         }
-        let mut table = Table::new(&headings);
-        let listed = self.order.iter().filter(|name| stages.contains_key(*name));
-        let others = stages.keys().filter(|name| !self.order.contains(name));
-        for name in listed.chain(others) {
-            let counts = &stages[name];
-            let taken = self.taken.get(name);
-            let expected = taken.and_then(|_| self.expected.get(name));
+        if !rested.is_empty() {
+            let _ = writeln!(text, "{}", paint.fold(&others_in_words(&worked, &rested), 2));
+        }
+        text
+    }
+
+    fn did_something(&self, name: &String, counts: &StageCounts) -> bool {
+        counts.executed > 0 || self.failed.contains(name)
+    }
+
+    fn worked(&self, worked: &[Counted], shown: Shown) -> Table {
+        let expected = |name: &str| {
+            self.taken.get(name)?;
+            self.expected.get(name)
+        };
+        let has = |column: fn(&StageCounts) -> u64| worked.iter().any(|(_, c)| column(c) > 0);
+        let columns: [(&str, bool); 6] = [
+            ("stage", true),
+            (">executed", true),
+            (">reused", has(|counts| counts.reused)),
+            (">quarantined", has(|counts| counts.quarantined)),
+            (">time", true),
+            (">expected", worked.iter().any(|(name, _)| expected(name).is_some())),
+        ];
+        let headings =
+            columns.iter().filter(|(_, is_shown)| *is_shown).map(|(heading, _)| *heading);
+        let headings: Vec<&str> = headings.collect();
+        let mut table = Table::new(&headings).spare(["expected", "reused", "quarantined"]);
+        for (name, counts) in worked {
+            let taken = self.taken.get(*name).copied().unwrap_or(counts.seconds);
+            let expected = expected(name);
             let cells = [
                 clean(name).into_owned(),
                 units::count(counts.executed),
                 units::count(counts.reused),
                 units::count(counts.quarantined),
-                units::seconds(taken.copied().unwrap_or(counts.seconds)),
+                units::seconds(taken),
+                expected.map_or_else(String::new, |expected| shown(*expected, units::seconds)),
             ];
-            let expected =
-                expected.map_or_else(String::new, |expected| band(*expected, units::seconds));
-            table.row(cells.into_iter().chain(has_expected.then_some(expected)));
+            let shown = cells.into_iter().zip(columns).filter(|(_, (_, is_shown))| *is_shown);
+            table.row(shown.map(|(cell, _)| cell));
         }
-        table.render()
+        table
     }
 
-    fn write_notes(&self, text: &mut String) {
+    fn write_notes(&self, text: &mut String, paint: Paint) {
         for (stage, notes) in &self.notes {
             let mut notes: Vec<(&String, &u64)> = notes.iter().collect();
             notes.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
@@ -153,31 +190,53 @@ impl Summary {
                 told.map(|(note, count)| format!("{} {}", clean(note), units::count(**count)));
             let told: Vec<String> = told.collect();
             let more = if notes.len() > NOTES { ", …" } else { "" };
-            let _ = writeln!(text, "{} noticed: {}{more}", clean(stage), told.join(", "));
+            let line = format!("{} noticed: {}{more}", clean(stage), told.join(", "));
+            let _ = writeln!(text, "{}", paint.fold(&line, 2));
         }
         for (stage, files) in &self.exports {
             let noun = if *files == 1 { "file" } else { "files" };
             let (stage, files) = (clean(stage), units::count(*files));
-            let _ = writeln!(text, "{stage} exported: {files} {noun} changed");
+            let line = format!("{stage} exported: {files} {noun} changed");
+            let _ = writeln!(text, "{}", paint.fold(&line, 2));
         }
     }
 
-    fn write_quarantined(&self, stages: &BTreeMap<String, StageCounts>, text: &mut String) {
+    fn write_quarantined(
+        &self,
+        stages: &BTreeMap<String, StageCounts>,
+        text: &mut String,
+        paint: Paint,
+    ) {
         let total: u64 = stages.values().map(|counts| counts.quarantined).sum();
         let total = total.max(self.quarantined.len() as u64 + self.more);
         if total == 0 {
             return;
         }
         let named = self.quarantined.len() as u64;
-        let _ = writeln!(text, "quarantined: {}{}", units::items(total), by_stage(stages));
+        let line = format!("quarantined: {}{}", units::items(total), by_stage(stages));
+        let _ = writeln!(text, "{}", paint.fold(&line, 2));
         for entry in &self.quarantined {
             let (stage, item) = (clean(&entry.stage), clean(&entry.item));
-            let _ = writeln!(text, "  {stage} `{item}`: {}", clean(&entry.reason));
+            let line = format!("  {stage} `{item}`: {}", clean(&entry.reason));
+            let _ = writeln!(text, "{}", paint.fold(&line, 4));
         }
         if total > named {
-            let _ = writeln!(text, "  `throstle items STAGE --quarantined` lists all of a stage");
+            let line = "  `throstle items STAGE --quarantined` lists all of a stage";
+            let _ = writeln!(text, "{}", paint.fold(line, 4));
         }
     }
+}
+
+/// `12 other stages: 0 executed, 151 reused`.
+fn others_in_words(worked: &[Counted], rested: &[Counted]) -> String {
+    let other = if worked.is_empty() { "" } else { "other " };
+    let plural = if rested.len() == 1 { "" } else { "s" };
+    let reused: u64 = rested.iter().map(|(_, counts)| counts.reused).sum();
+    let reused = match reused {
+        0 => String::new(),
+        reused => format!(", {} reused", units::count(reused)),
+    };
+    format!("{} {other}stage{plural}: 0 executed{reused}", rested.len())
 }
 
 /// ` (clips 1, voice 2)`.
@@ -222,9 +281,9 @@ pub(crate) mod tests {
         ];
         let text = summary.render(Status::Done, &stages.into(), 12.5, Paint::default());
         insta::assert_snapshot!(text, @r"
-        stage  executed  reused  quarantined    time
-        clips         1       0            0  0.10 s
-        check     4,000       0            7  12.0 s
+        stage  executed  quarantined    time
+        clips         1            0  0.10 s
+        check     4,000            7  12.0 s
         clips noticed: odd byte 2
         quarantined: 7 items (check 7)
           check `clip\u{1b}[30m`: ends after 1.2 s of 3.4 s
@@ -260,11 +319,36 @@ pub(crate) mod tests {
         ];
         let text = summary.render(Status::Done, &stages.into(), 12.0, Paint::default());
         insta::assert_snapshot!(text, @r#"
-        stage   executed  reused  quarantined    time                   expected
-        voice         40       0            0  11.0 s  10.0 s (8.00 s to 12.5 s)
-        report         1       0            0  0.50 s
+        stage   executed    time                   expected
+        voice         40  11.0 s  10.0 s (8.00 s to 12.5 s)
+        report         1  0.50 s
         done in 12.0 s; expected: 10.0 s (8.00 s to 12.5 s)
         "#);
+    }
+
+    #[test]
+    fn stages_that_did_nothing_are_one_line_and_the_text_fits_the_terminal() {
+        let mut summary = Summary::default();
+        let name = "音声_with_a_long_name[learning_rate=0.0001]".to_owned();
+        let stages = [
+            (name.clone(), counts(40, 3, 0, 11.0)),
+            ("clips".to_owned(), counts(0, 30, 0, 0.0)),
+            ("check".to_owned(), counts(0, 4000, 7, 0.0)),
+            ("failing".to_owned(), counts(0, 0, 0, 1.0)),
+        ];
+        let failed =
+            Event::StageFailed { stage: "failing".into(), message: "x".into(), help: None };
+        summary.observe(&failed);
+        for limit in [80, 60, 40] {
+            let paint = Paint { columns: Some(limit), ..Paint::default() };
+            let text = summary.render(Status::Failed, &stages.clone().into(), 12.0, paint);
+            let widest = text.lines().map(crate::show::escape::width).max();
+            assert!(widest <= Some(limit), "{limit}:\n{text}");
+            assert!(text.contains("2 other stages: 0 executed, 4,030 reused"), "{text}");
+            assert!(text.contains("failing") && !text.contains("clips"), "{text}");
+        }
+        let text = summary.render(Status::Failed, &stages.into(), 12.0, Paint::default());
+        assert!(text.contains(&name), "{text}");
     }
 
     #[test]

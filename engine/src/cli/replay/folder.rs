@@ -134,10 +134,11 @@ impl Folder {
     }
 
     fn list(&mut self, path: &str, items: Vec<Item>) -> Result<(), CliError> {
-        let failed = |error| CliError::failed(format!("items cannot be listed: {error}"), HELP);
-        let listing = Listing::new(items, &[]).map_err(failed)?;
-        let bytes =
-            render(&listing, Format::JsonLines).map_err(|error| failed(error.to_string()))?;
+        let failed = |error: &dyn std::fmt::Display| {
+            CliError::failed(format!("items cannot be listed: {error}"), HELP)
+        };
+        let listing = Listing::new(items, &[]).map_err(|error| failed(&error))?;
+        let bytes = render(&listing, Format::JsonLines, None).map_err(|error| failed(&error))?;
         Ok(self.write(path, &bytes)?)
     }
 

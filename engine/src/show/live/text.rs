@@ -101,7 +101,7 @@ mod tests {
     fn a_line_is_cut_by_columns_and_keeps_its_colours() {
         let line = Text::of(Style::Good, "漢字").with(Style::Plain, " abcdef");
         assert_eq!(line.width(), 11);
-        let colour = Paint { colour: true };
+        let colour = Paint { colour: true, ..Paint::default() };
         assert_eq!(line.render(8, colour), "\u{1b}[32m漢字\u{1b}[0m ab…");
         assert_eq!(line.render(80, Paint::default()), "漢字 abcdef");
     }
