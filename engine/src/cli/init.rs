@@ -9,6 +9,14 @@ use super::arguments::Init;
 use super::error::{CliError, Exit};
 use super::project::MANIFEST;
 
+const IGNORE_FILE: &str = ".gitignore";
+const IGNORED: &str = "\
+# What throstle makes again from the manifest and the data.
+/.throstle/
+/out/
+/report.html
+";
+
 /// Existing files are never overwritten. The manifest is written last: a folder with a manifest is
 /// complete, and an interrupted `init` can be repeated.
 pub fn init(arguments: &Init, output: &mut dyn Write) -> Result<Exit, CliError> {
@@ -25,6 +33,10 @@ pub fn init(arguments: &Init, output: &mut dyn Write) -> Result<Exit, CliError> 
         if RealFs.exists(&file)? && RealFs.read(&file)? != *bytes {
             return Err(there_already(&file));
         }
+    }
+    let ignore = arguments.dir.join(IGNORE_FILE);
+    if !RealFs.exists(&ignore)? {
+        write(&ignore, IGNORED.as_bytes())?;
     }
     for (path, bytes) in &files {
         write(&arguments.dir.join(path), bytes)?;
@@ -50,6 +62,10 @@ fn write(file: &Utf8Path, bytes: &[u8]) -> Result<(), CliError> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
+    use camino::Utf8Path;
+
+    use super::{CliError, Init};
     use crate::cli::templates::templates;
     use crate::manifest::{FileKind, LoadOptions, load};
 
@@ -70,9 +86,39 @@ mod tests {
         }
     }
 
+    fn init(dir: &Utf8Path, template: &str) -> Result<String, CliError> {
+        let template = templates().find(|own| own.name == template).unwrap();
+        let mut told = Vec::new();
+        super::init(&Init { dir: dir.to_owned(), template }, &mut told)?;
+        Ok(String::from_utf8(told).unwrap())
+    }
+
+    #[test]
+    fn git_is_told_to_leave_out_what_is_made_again_unless_it_has_been_told_something() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = Utf8Path::from_path(folder.path()).unwrap();
+        for template in templates() {
+            init(&folder.join(template.name), template.name).unwrap();
+            let ignored = std::fs::read_to_string(folder.join(template.name).join(".gitignore"));
+            let ignored = ignored.unwrap();
+            assert!(["/.throstle/", "/out/"].iter().all(|own| ignored.contains(own)), "{ignored}");
+            for (_, text) in template.manifests_in("voice") {
+                let exports = text.lines().filter(|line| line.starts_with("export = \""));
+                let outside: Vec<&str> =
+                    exports.filter(|line| !line.starts_with("export = \"out/")).collect();
+                assert_eq!(outside, [""; 0], "{template:?} writes what git sees");
+            }
+        }
+        let own = folder.join("own");
+        std::fs::create_dir(&own).unwrap();
+        std::fs::write(own.join(".gitignore"), "*.bak\n").unwrap();
+        init(&own, "corpus").unwrap();
+        assert_eq!(std::fs::read_to_string(own.join(".gitignore")).unwrap(), "*.bak\n");
+    }
+
     #[test]
     fn the_commands_in_the_comments_name_the_folder_that_was_asked_for() {
-        for template in templates().filter(|template| template.name != "corpus") {
+        for template in templates() {
             let own = format!("pipelines/{}", template.name);
             for (name, text) in template.manifests_in("voice") {
                 assert!(!text.contains(&own), "{template:?} {name} still speaks of {own}");

@@ -47,6 +47,8 @@ macro_rules! recipe {
 }
 
 const CLIPS: Option<&str> = Some("put your clips where it says");
+const CLIPS_AND_SAMPLE: Option<&str> =
+    Some("put your clips, and the table of those that the codec is fitted on, where it says");
 
 static SHORT: &[Template] = &[
     Template {
@@ -59,13 +61,22 @@ static SHORT: &[Template] = &[
         bring: CLIPS,
     },
     Template {
-        name: "tokens",
-        summary: "The same, and encoded to packed VQ tokens",
-        manifest: include_str!("templates/tokens.toml"),
+        name: "folder",
+        summary: "A folder of recordings, each with its text as `.lab` or `.txt` beside it",
+        manifest: include_str!("templates/folder.toml"),
         variants: &[],
         beside: &[],
         data: None,
         bring: CLIPS,
+    },
+    Template {
+        name: "tokens",
+        summary: "A table of clips, encoded to packed VQ tokens",
+        manifest: include_str!("templates/tokens.toml"),
+        variants: &[],
+        beside: &[],
+        data: None,
+        bring: CLIPS_AND_SAMPLE,
     },
 ];
 

@@ -2,11 +2,13 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 mod archives;
+mod beginning;
 mod escapes;
 mod estimates;
 mod killed;
 mod leftovers;
 mod moved;
+mod narrow;
 mod odd_files;
 mod reading;
 mod reasons;
@@ -16,3 +18,4 @@ mod signals;
 mod small;
 mod starved;
 mod storage;
+mod typing;

@@ -129,3 +129,20 @@ fn mms_speaks_gujarati() {
     assert!(journey.project.names("voice/out/voice").contains(&"vocab.json".to_owned()));
     journey.assert_report_shows(&["CC-BY-NC-4.0", "Held-out loss"]);
 }
+
+#[test]
+fn a_clip_that_comes_later_leaves_the_codec_and_all_other_tokens_as_they_are() {
+    let project = Project::default();
+    project.printed(&["init", "voice", "--template", "tokens"]);
+    recordings::write_table(&project, "voice", "Kello löi 8.");
+    let clips = project.text("voice/data/metadata.csv").replace("wavs/", "");
+    let (all, last) = clips.trim_end().rsplit_once('\n').unwrap();
+    project.write("voice/data/metadata.csv", format!("{all}\n"));
+    project.write("voice/data/codec.csv", format!("{all}\n"));
+    let run = || RanProgram::of(project.output(&["run", "voice", "--json"]));
+    assert_eq!(run().executed()["codec"], 1);
+    project.write("voice/data/metadata.csv", format!("{all}\n{last}\n"));
+    let ran = run();
+    let executed = ran.executed();
+    assert_eq!((executed.get("codec"), executed["tokens"]), (None, 1), "{executed:?}");
+}
