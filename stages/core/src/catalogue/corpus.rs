@@ -57,7 +57,7 @@ const fn source_path(name: &'static str, doc: &'static str) -> Parameter {
 
 pub static TABLE: Kind = Kind {
     name: "corpus.table",
-    version: 2,
+    version: 3,
     summary: "Reads clips from a table with bars, commas or tabs.",
     doc: "Two columns are file and text. Three are LJSpeech (file, raw text, normalised text), or \
         file, text and speaker with the speaker on either side, distinguished by the column with \
@@ -102,7 +102,7 @@ pub static TABLE: Kind = Kind {
 
 pub static FOLDER: Kind = Kind {
     name: "corpus.folder",
-    version: 2,
+    version: 3,
     summary: "Reads clips with a `.lab` or `.txt` beside each, one folder a speaker.",
     doc: "The folder of a clip is its speaker, and its id is `FOLDER/NAME`, without the \
         extension. Audio without a transcript, transcripts without audio, and duplicate clips are \
@@ -113,7 +113,7 @@ pub static FOLDER: Kind = Kind {
 
 pub static JSONL: Kind = Kind {
     name: "corpus.jsonl",
-    version: 2,
+    version: 3,
     summary: "Reads clips from JSON lines, such as manifests of NeMo or lhotse.",
     doc: "A key with dots leads into objects and lists: `supervisions.0.text`. Further texts and \
           numbers become fields.",
@@ -134,7 +134,7 @@ pub static JSONL: Kind = Kind {
 
 pub static PARQUET: Kind = Kind {
     name: "corpus.parquet",
-    version: 2,
+    version: 3,
     summary: "Reads clips from Parquet files of Hugging Face, with the audio inside.",
     doc: "The audio column is a struct of `bytes` and `path`. Columns may be uncompressed or \
           compressed with snappy. The id of a clip is its `id` column or its path without the \

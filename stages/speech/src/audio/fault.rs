@@ -3,13 +3,16 @@
 
 use super::sniff::Format;
 
+/// What helps where no decoder here does. `-vn` leaves pictures and videos out.
+pub(super) const CONVERT: &str = "convert it: `ffmpeg -i IN -vn OUT.flac`";
+
 /// The reason why bytes were not accepted as a recording.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Fault {
     #[error("not audio: {what}{}", advice(.help))]
     NotAudio { what: String, help: &'static str },
 
-    #[error("unsupported: {what}; convert it to WAV or FLAC")]
+    #[error("unsupported: {what}; {CONVERT}")]
     Unsupported { what: String },
 
     #[error("damaged: `{chunk}` chunk at offset {offset}: {problem}")]

@@ -1,7 +1,7 @@
 //! Detects the type of bytes by the first few: the supported audio formats, and names for common
 //! files that are not audio despite their extension.
 
-use super::fault::Fault;
+use super::fault::{CONVERT, Fault};
 use std::fmt;
 
 /// The supported containers.
@@ -97,7 +97,7 @@ pub fn extension(bytes: &[u8]) -> Option<&'static str> {
 fn riff_form(form: &[u8]) -> Result<Format, Fault> {
     match form {
         b"WAVE" => Ok(Format::Wav),
-        b"AVI " => Err(not_audio("an AVI video", "extract its sound first")),
+        b"AVI " => Err(not_audio("an AVI video", CONVERT)),
         b"WEBP" => Err(not_audio("a WebP picture", "")),
         _ => Err(Fault::Chunk {
             chunk: "RIFF".to_owned(),
@@ -119,6 +119,29 @@ fn ogg(bytes: &[u8]) -> Result<Format, Fault> {
     Ok(Format::Ogg)
 }
 
+/// The heads of Matroska files in which the names of their codecs are looked for.
+const MATROSKA_HEAD: usize = 64 * 1024;
+
+/// Matroska and WebM carry many codecs; the list of tracks, near the beginning, names them.
+fn matroska(bytes: &[u8]) -> Fault {
+    const CODECS: [(&[u8], &str); 7] = [
+        (b"A_OPUS", "Opus"),
+        (b"A_VORBIS", "Vorbis"),
+        (b"A_AAC", "AAC"),
+        (b"A_MPEG/L3", "MP3"),
+        (b"A_FLAC", "FLAC"),
+        (b"A_AC3", "AC-3"),
+        (b"A_PCM/", "PCM"),
+    ];
+    let head = &bytes[..bytes.len().min(MATROSKA_HEAD)];
+    let contains = |mark: &[u8]| head.windows(mark.len()).any(|window| window == mark);
+    let container = if contains(b"webm") { "WebM" } else { "Matroska" };
+    match CODECS.iter().find(|(mark, _)| contains(mark)) {
+        Some((_, name)) => Fault::Unsupported { what: format!("{name} in {container}") },
+        None => not_audio(&format!("a {container} file without a known sound track"), CONVERT),
+    }
+}
+
 /// An ID3 version 2 tag precedes MP3, and sometimes FLAC.
 fn behind_id3(bytes: &[u8]) -> Format {
     let size = bytes.get(6..10).unwrap_or_default();
@@ -134,6 +157,9 @@ fn stranger(bytes: &[u8]) -> Fault {
     if bytes.iter().all(|&byte| byte == 0) {
         return not_audio(&format!("{} zero bytes", bytes.len()), "copy the file again");
     }
+    if bytes.starts_with(&[0x1A, 0x45, 0xDF, 0xA3]) {
+        return matroska(bytes);
+    }
     let head = &bytes[..bytes.len().min(512)];
     let text = String::from_utf8_lossy(head).trim_start().to_ascii_lowercase();
     let known: &[(&str, &str, &str)] = &[
@@ -142,16 +168,16 @@ fn stranger(bytes: &[u8]) -> Fault {
         ("<html", "an HTML page", "the download failed: fetch the file again"),
         ("<?xml", "an XML document", "the download failed: fetch the file again"),
         ("{", "a JSON document", "the download failed: fetch the file again"),
-        ("riff.\u{fffd}\u{fffd}\u{11}", "a Wave64 file", "convert it to WAV"),
-        (".snd", "a Sun audio file", "convert it to WAV"),
+        ("riff.\u{fffd}\u{fffd}\u{11}", "a Wave64 file", CONVERT),
+        (".snd", "a Sun audio file", CONVERT),
         ("riff", "a RIFF file cut short", "copy the file again"),
-        ("rifx", "a big-endian RIFF file", "convert it to WAV"),
-        ("caff", "a Core Audio file", "convert it to WAV or FLAC"),
+        ("rifx", "a big-endian RIFF file", CONVERT),
+        ("caff", "a Core Audio file", CONVERT),
         ("pk\u{3}\u{4}", "a ZIP archive", "unpack it first"),
         ("par1", "a Parquet table", "read it with `corpus.parquet`"),
-        ("nist_1a", "a NIST SPHERE file", "convert it to WAV"),
+        ("nist_1a", "a NIST SPHERE file", CONVERT),
         ("%pdf", "a PDF document", ""),
-        ("#!amr", "an AMR recording", "convert it to WAV"),
+        ("#!amr", "an AMR recording", CONVERT),
     ];
     for (mark, what, help) in known {
         if text.starts_with(mark) {
@@ -164,13 +190,8 @@ fn stranger(bytes: &[u8]) -> Fault {
 fn binary_stranger(head: &[u8]) -> Fault {
     match head {
         [0x1F, 0x8B, ..] => not_audio("a gzip archive", "unpack it first"),
-        [0x1A, 0x45, 0xDF, 0xA3, ..] => {
-            not_audio("a Matroska or WebM file", "extract its sound first")
-        }
         [0x89, b'P', b'N', b'G', ..] | [0xFF, 0xD8, ..] => not_audio("a picture", ""),
-        [0xFF, 0xF0..=0xFF, ..] => {
-            not_audio("an AAC stream without a container", "convert it to M4A")
-        }
+        [0xFF, 0xF0..=0xFF, ..] => not_audio("an AAC stream without a container", CONVERT),
         _ => {
             let first: Vec<String> =
                 head.iter().take(8).map(|byte| format!("{byte:02x}")).collect();

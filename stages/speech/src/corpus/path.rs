@@ -8,8 +8,10 @@ use unicode_normalization::UnicodeNormalization;
 pub const AUDIO_EXTENSIONS: [&str; 5] = ["wav", "flac", "mp3", "ogg", "m4a"];
 
 /// Further extensions that are removed to form an id.
-const OTHER_AUDIO_EXTENSIONS: [&str; 9] =
-    ["wma", "aac", "aiff", "aif", "aifc", "opus", "oga", "mp4", "wave"];
+const OTHER_AUDIO_EXTENSIONS: [&str; 14] = [
+    "wma", "aac", "aiff", "aif", "aifc", "opus", "oga", "mp4", "wave", "webm", "mka", "mkv", "amr",
+    "caf",
+];
 
 const DEVICE_NAMES: [&str; 22] = [
     "con", "prn", "aux", "nul", "com1", "com2", "com3", "com4", "com5", "com6", "com7", "com8",
@@ -208,6 +210,7 @@ mod tests {
     fn an_id_loses_only_the_extension_of_audio() {
         assert_eq!(id_of("s1/LJ001.0001"), "s1/LJ001.0001");
         assert_eq!(id_of("s1/a.WAV"), "s1/a");
+        assert_eq!((id_of("s1/a.opus"), id_of("a.WebM")), ("s1/a".to_owned(), "a".to_owned()));
         assert_eq!(id_of("s1/.wav"), "s1/.wav");
         assert_eq!(id_of("a\u{308}.wav"), "ä");
     }

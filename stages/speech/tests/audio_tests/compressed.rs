@@ -113,8 +113,26 @@ fn aiff_that_holds_less_than_it_states_is_rejected() {
 
 #[test]
 fn codecs_that_are_not_read_are_named() {
-    let fault = decode(OPUS, &Options::default()).unwrap_err();
-    assert_eq!(fault.to_string(), "unsupported: Opus in Ogg; convert it to WAV or FLAC");
+    let told = |bytes: &[u8]| decode(bytes, &Options::default()).unwrap_err().to_string();
+    let help = "convert it: `ffmpeg -i IN -vn OUT.flac`";
+    assert_eq!(told(OPUS), format!("unsupported: Opus in Ogg; {help}"));
+    for (kind, codec, expected) in [
+        ("webm", "A_OPUS", format!("unsupported: Opus in WebM; {help}")),
+        ("webm", "A_VORBIS", format!("unsupported: Vorbis in WebM; {help}")),
+        ("matroska", "A_FLAC", format!("unsupported: FLAC in Matroska; {help}")),
+        ("webm", "V_VP9", format!("not audio: a WebM file without a known sound track; {help}")),
+    ] {
+        assert_eq!(told(&matroska(kind, codec)), expected);
+    }
+}
+
+/// The head of a Matroska file: its kind, and one track with a codec.
+fn matroska(kind: &str, codec: &str) -> Vec<u8> {
+    let element = |id: &[u8], body: &[u8]| [id, &[0x80 | body.len() as u8], body].concat();
+    let head = element(&[0x1A, 0x45, 0xDF, 0xA3], &element(&[0x42, 0x82], kind.as_bytes()));
+    let track = element(&[0xAE], &element(&[0x86], codec.as_bytes()));
+    let tracks = element(&[0x16, 0x54, 0xAE, 0x6B], &track);
+    [head, element(&[0x18, 0x53, 0x80, 0x67], &tracks)].concat()
 }
 
 #[test]

@@ -275,9 +275,15 @@ fn what_is_not_audio_is_named() {
         ),
         (&[0; 64], "not audio: 64 zero bytes; copy the file again"),
         (b"PK\x03\x04\x14\0", "not audio: a ZIP archive; unpack it first"),
-        (b"RIFF\x10\0\0\0AVI LIST", "not audio: an AVI video; extract its sound first"),
+        (
+            b"RIFF\x10\0\0\0AVI LIST",
+            "not audio: an AVI video; convert it: `ffmpeg -i IN -vn OUT.flac`",
+        ),
         (b"RIFF\x10\0", "not audio: a RIFF file cut short; copy the file again"),
-        (b"riff\x2e\x91\xcf\x11", "not audio: a Wave64 file; convert it to WAV"),
+        (
+            b"riff\x2e\x91\xcf\x11",
+            "not audio: a Wave64 file; convert it: `ffmpeg -i IN -vn OUT.flac`",
+        ),
         (b"\x01\x02\x03", "not audio: unknown bytes (01 02 03)"),
     ];
     for (bytes, message) in cases {
