@@ -1,6 +1,6 @@
 //! Differences between two runs: stages and their parameters, data, and measures.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use cache::CacheError;
 use cache::Digest;
@@ -11,7 +11,7 @@ use crate::history;
 use crate::pipeline::Reads;
 use crate::plan::{Keyed, compare_datasets, compare_keys};
 use crate::record::{LastRecord, PortValue, Previous, RunRecord, StageRecord};
-use crate::report::training::Ended;
+use crate::report::figures::figures;
 use crate::show::runlog;
 use crate::store::{ReadError, Store};
 
@@ -143,7 +143,8 @@ impl StageChange {
         let aside = |record: &StageRecord| Some(record.rejects.len() as f64);
         let quarantined = Change { old: aside(old), new: aside(new) };
         self.quarantined = quarantined.is_one().then_some(quarantined);
-        let (mut before, mut now) = (measures(store, old)?, measures(store, new)?);
+        let all = |_: &PortValue| true;
+        let (mut before, mut now) = (figures(store, old, &all)?, figures(store, new, &all)?);
         let names: BTreeSet<String> = before.keys().chain(now.keys()).cloned().collect();
         for name in names {
             let change = Change { old: before.remove(&name), new: now.remove(&name) };
@@ -195,46 +196,4 @@ fn items(
             same: diff.same,
         })),
     }
-}
-
-/// The figures of an outcome: results of trainings, numbers of artifacts, and means over the items
-/// of data sets.
-fn measures(store: &Store, outcome: &StageRecord) -> Result<BTreeMap<String, f64>, ReadError> {
-    let mut measures = BTreeMap::new();
-    if let Some(ended) = Ended::read(store, outcome)? {
-        let figures = [
-            ("steps", Some(ended.steps as f64)),
-            ("last held-out loss", ended.held_out),
-            ("best held-out loss", ended.best.map(|(_, loss)| loss)),
-        ];
-        let known = figures.into_iter().filter_map(|(name, value)| Some((name.into(), value?)));
-        measures.extend(known);
-    }
-    for value in outcome.outputs.values() {
-        match value {
-            PortValue::Artifact(fields) => measures.extend(
-                fields
-                    .iter()
-                    .filter_map(|(name, value)| Some((name.to_string(), value.as_number()?))),
-            ),
-            PortValue::Dataset { root, .. } => measures.extend(means(store, root)?),
-        }
-    }
-    Ok(measures)
-}
-
-fn means(store: &Store, root: &Digest) -> Result<BTreeMap<String, f64>, ReadError> {
-    let items = match store.items(root) {
-        Err(ReadError::Lost(_)) => return Ok(BTreeMap::new()),
-        other => other?,
-    };
-    let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
-    for (name, value) in items.iter().flat_map(|item| item.fields.iter()) {
-        if let Some(number) = value.as_number().filter(|number| number.is_finite()) {
-            let sum = sums.entry(name.to_string()).or_default();
-            *sum = (sum.0 + number, sum.1 + 1.0);
-        }
-    }
-    let mean = |(name, (sum, count))| (format!("mean of `{name}`"), sum / count);
-    Ok(sums.into_iter().map(mean).collect())
 }

@@ -1,27 +1,32 @@
 //! One page about a run: reasons, data, training, samples, cost, and provenance. All of it is read
 //! from the cache; nothing is computed anew, and the same cache gives the same page.
 //!
-//! The page is one file that needs no network. It stays small for any data set: charts count
-//! values, tables are cut, and recordings are included up to a limit, samples first.
+//! The page is one file that needs no network. Its size is bounded for any data set: charts count
+//! values, tables are cut, the list of clips has at most 20,000, and recordings are included up to
+//! a limit, samples first.
 
 mod audio;
 mod chart;
 mod clips;
+mod compared;
 mod cost;
+pub mod figures;
+mod overlay;
 mod page;
 mod provenance;
 mod quarantine;
 mod regression;
+mod runs;
 mod samples;
 mod seen;
 pub mod training;
 mod view;
 
 use crate::pipeline::Pipeline;
-use crate::record::RunRecord;
 use crate::store::{ReadError, Store};
 
 use audio::{Album, ROOM};
+pub use runs::Chosen;
 use seen::Seen;
 
 /// A finished page.
@@ -37,7 +42,8 @@ struct Found<'a> {
     seen: &'a Seen<'a>,
     corpora: Vec<clips::Corpus>,
     aside: Vec<quarantine::Aside<'a>>,
-    trainings: Vec<training::Training>,
+    trainings: Vec<overlay::Group>,
+    runs: runs::Runs,
     grids: Vec<samples::Grid>,
     findings: Vec<regression::Finding>,
     cost: cost::Cost,
@@ -45,13 +51,14 @@ struct Found<'a> {
 }
 
 impl Report {
-    /// The page of a run of a pipeline.
-    pub fn of(pipeline: &Pipeline, store: &Store, run: RunRecord) -> Result<Report, ReadError> {
-        let seen = Seen::look(pipeline, store, run)?;
+    /// The page of a run of a pipeline, with others beside it.
+    pub fn of(pipeline: &Pipeline, store: &Store, chosen: Chosen) -> Result<Report, ReadError> {
+        let seen = Seen::look(pipeline, store, chosen.run.clone())?;
         let found = Found {
             corpora: clips::corpora(&seen)?,
             aside: quarantine::aside(&seen)?,
-            trainings: training::trainings(&seen)?,
+            trainings: overlay::groups(&seen, &chosen)?,
+            runs: runs::Runs::of(store, &chosen.all)?,
             grids: samples::grids(&seen)?,
             findings: regression::findings(&seen)?,
             cost: cost::Cost::of(&seen).map_err(ReadError::Cache)?,

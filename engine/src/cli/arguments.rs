@@ -76,8 +76,8 @@ pub enum Command {
     ///
     /// A single HTML file that needs no network, light and dark, for screen and print. Everything
     /// in it comes from the cache: nothing runs, and recordings that left the cache are missing. It
-    /// contains at most 12 MB of recordings, samples of models first, and tells how many did not
-    /// fit.
+    /// lists up to 20,000 clips, to be searched and sorted. The list and the recordings, samples of
+    /// models first, take at most 12 MB; the page tells how many did not fit.
     Report(Report),
     /// Write the exported files again from the cache, without running anything.
     Export(Export),
@@ -352,6 +352,10 @@ pub struct Report {
     /// The number of the run to show. Default: the last one.
     #[arg(long, value_name = "N")]
     pub run: Option<u64>,
+    /// The numbers of runs to compare, such as `12,14`: their curves share charts, and a table has
+    /// their parameters and figures. All else on the page is of the last of them.
+    #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with = "run")]
+    pub runs: Vec<u64>,
     #[command(flatten)]
     pub settings: Settings,
 }

@@ -14,7 +14,7 @@ use super::output::is_standard;
 use super::project::{Program, Project};
 use crate::history;
 use crate::record::RunRecord;
-use crate::report::Report;
+use crate::report::{Chosen, Report};
 use crate::show::units;
 use crate::store::Store;
 
@@ -25,10 +25,10 @@ pub fn report(
 ) -> Result<Exit, CliError> {
     let project = program.load(&arguments.manifest.manifest, &arguments.settings)?;
     let cache = program.open_to_read(&project)?;
-    let run = run(&project, &cache, arguments.run)?;
+    let chosen = chosen(&project, &cache, arguments)?;
     let index = Arc::new(StatIndex::load(&cache)?);
     let store = Store::new(cache, &project.pipeline.base, index);
-    let report = Report::of(&project.pipeline, &store, run)?;
+    let report = Report::of(&project.pipeline, &store, chosen)?;
     let page = report.html.as_bytes();
     match arguments.output.as_deref() {
         Some(file) if is_standard(file) => output.write_all(page)?,
@@ -51,7 +51,20 @@ fn told(file: &Utf8Path, report: &Report) -> String {
     told
 }
 
-/// The requested run, or else the last run of this pipeline.
+/// The requested runs, or else the last run of this pipeline.
+fn chosen(
+    project: &Project,
+    cache: &Cache,
+    arguments: &arguments::Report,
+) -> Result<Chosen, CliError> {
+    let several = arguments.runs.iter().map(|number| run(project, cache, Some(*number)));
+    match Chosen::several(several.collect::<Result<_, _>>()?) {
+        Some(chosen) => Ok(chosen),
+        None => Ok(Chosen::one(run(project, cache, arguments.run)?, history::runs(cache)?)),
+    }
+}
+
+/// The run with this number, or else the last run of this pipeline.
 fn run(project: &Project, cache: &Cache, number: Option<u64>) -> Result<RunRecord, CliError> {
     let name = &project.pipeline.name;
     let own = |run: &RunRecord| run.pipeline == *name;

@@ -60,6 +60,11 @@ impl Album<'_> {
         Album { store, room, known: BTreeMap::new(), recordings: Vec::new(), left_out: 0 }
     }
 
+    /// Leaves this number of bytes to something else.
+    pub fn give_up(&mut self, bytes: usize) {
+        self.room = self.room.saturating_sub(bytes);
+    }
+
     /// The recordings on the page, each once.
     pub fn recordings(&self) -> &[Arc<Recording>] {
         &self.recordings

@@ -13,8 +13,16 @@ const LETTERS: u32 = 28;
 /// Placeholders for colours of the style sheet, which selects them by these values.
 const GRID: RGBColor = RGBColor(1, 1, 1);
 const INK: RGBColor = RGBColor(2, 2, 2);
-const SERIES: [RGBColor; 4] =
-    [RGBColor(3, 3, 3), RGBColor(4, 4, 4), RGBColor(5, 5, 5), RGBColor(6, 6, 6)];
+const SERIES: [RGBColor; 8] = [
+    RGBColor(3, 3, 3),
+    RGBColor(4, 4, 4),
+    RGBColor(5, 5, 5),
+    RGBColor(6, 6, 6),
+    RGBColor(7, 7, 7),
+    RGBColor(8, 8, 8),
+    RGBColor(9, 9, 9),
+    RGBColor(10, 10, 10),
+];
 
 /// A line of a chart. Neighbouring points are averaged if there are more than a page can show.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -253,11 +261,15 @@ mod tests {
 
     #[test]
     fn only_colours_that_the_style_sheet_knows_are_drawn() {
-        let svg = lines(&[curve([(0.0, 1.0), (1.0, 2.0)]), curve([(0.0, 2.0), (1.0, 1.0)])]);
-        let svg = svg.unwrap() + &histogram(&[1.0, 2.0]).unwrap();
+        let many: Vec<Curve> =
+            (0..LINES as u32).map(|at| curve([(0.0, f64::from(at)), (1.0, 2.0)])).collect();
+        let svg = lines(&many).unwrap();
+        assert!(svg.contains("#0A0A0A"), "all colours are used");
+        let svg = svg + &histogram(&[1.0, 2.0]).unwrap();
         let style = include_str!("page.css");
         for colour in svg.split('#').skip(1).map(|rest| &rest[..6]) {
-            assert!(style.contains(&format!("\"#{colour}\"")), "{colour} has no colour");
+            let colour = colour.to_lowercase();
+            assert!(style.contains(&format!("\"#{colour}\" i")), "{colour} has no colour");
         }
     }
 

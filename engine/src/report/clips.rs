@@ -23,8 +23,8 @@ pub struct Clip {
     pub id: Arc<str>,
     pub text: Option<Arc<str>>,
     pub speaker: Option<Arc<str>>,
-    measures: BTreeMap<&'static str, f64>,
-    audio: Option<Arc<Blob>>,
+    pub(super) measures: BTreeMap<&'static str, f64>,
+    pub(super) audio: Option<Arc<Blob>>,
 }
 
 /// A numeric measure of a clip.
@@ -196,20 +196,25 @@ impl Corpus {
         speakers
     }
 
-    /// The clips at the ends of each measure, with the reason.
-    pub fn odd(&self, at_each_end: usize) -> Vec<(&'static str, &Clip)> {
-        let mut odd = Vec::new();
+    /// The positions of the clips at the ends of each measure, with all reasons.
+    pub fn odd(&self, at_each_end: usize) -> Vec<(usize, Vec<&'static str>)> {
+        let mut odd: Vec<(usize, Vec<&'static str>)> = Vec::new();
+        let mut add = |why, at| match odd.iter_mut().find(|(own, _)| *own == at) {
+            Some((_, all)) => all.push(why),
+            None => odd.push((at, vec![why])),
+        };
         for measure in Measure::ALL {
             let Some((low, high)) = measure.ends() else { continue };
-            let mut clips: Vec<(f64, &Clip)> =
-                self.clips.iter().filter_map(|clip| Some((clip.measure(measure)?, clip))).collect();
+            let clips = self.clips.iter().enumerate();
+            let mut clips: Vec<(f64, usize)> =
+                clips.filter_map(|(at, clip)| Some((clip.measure(measure)?, at))).collect();
             // With fewer clips, every one would be at an end.
             if clips.len() < 4 * at_each_end {
                 continue;
             }
             clips.sort_by(|a, b| a.0.total_cmp(&b.0));
-            odd.extend(clips.iter().take(at_each_end).map(|(_, clip)| (low, *clip)));
-            odd.extend(clips.iter().rev().take(at_each_end).map(|(_, clip)| (high, *clip)));
+            clips.iter().take(at_each_end).for_each(|(_, at)| add(low, *at));
+            clips.iter().rev().take(at_each_end).for_each(|(_, at)| add(high, *at));
         }
         odd
     }
@@ -266,12 +271,16 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_are_named_unless_there_are_few_clips() {
+    fn the_ends_are_named_unless_there_are_few_clips_and_each_clip_once() {
         let corpus = corpus();
-        let odd: Vec<(&str, &str)> =
-            corpus.odd(2).iter().take(4).map(|(why, clip)| (*why, &*clip.id)).collect();
-        let expected =
-            [("shortest", "01"), ("shortest", "02"), ("longest", "20"), ("longest", "19")];
+        let odd = corpus.odd(2);
+        // All have the same text, so that the longest are the slowest.
+        let expected = [
+            (0, vec!["shortest", "fastest"]),
+            (1, vec!["shortest", "fastest"]),
+            (19, vec!["longest", "slowest"]),
+            (18, vec!["longest", "slowest"]),
+        ];
         assert_eq!(odd, expected);
         assert!(corpus.odd(6).is_empty());
     }

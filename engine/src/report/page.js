@@ -53,12 +53,94 @@
   for (const heading of document.querySelectorAll("table.sortable th[aria-sort] button")) {
     heading.addEventListener("click", () => sort(heading.parentElement));
   }
-  for (const more of document.querySelectorAll(".more")) {
+  for (const more of document.querySelectorAll(".table .more")) {
     more.addEventListener("click", () => {
       more.parentElement.querySelector("table").classList.add("whole");
       more.remove();
     });
   }
+
+  // The list of clips: rows that the page does not have are made when they are shown. A row of the
+  // data is the number of the clip, its id, its text, its speaker where there are several, and its
+  // figures.
+  const list = (block) => {
+    const { columns, speakers, clips } = JSON.parse(block.querySelector("script").textContent);
+    const [body] = block.querySelector("table").tBodies;
+    const made = new Map([...body.rows].map((row) => [Number(row.dataset.at), row]));
+    const figures = speakers ? 4 : 3;
+    const cell = (row, text, kind, label) => {
+      const made = row.insertCell();
+      made.textContent = text;
+      if (kind) made.className = kind;
+      if (label) made.dataset.label = label;
+      return made;
+    };
+    const make = (clip) => {
+      const row = document.createElement("tr");
+      cell(row, "", "listen");
+      cell(row, "").append(Object.assign(document.createElement("code"), { textContent: clip[1] }));
+      cell(row, clip[2], "prose");
+      if (speakers) cell(row, clip[3], "", "Speaker");
+      columns.forEach(([name, digits], at) => {
+        const value = clip[figures + at];
+        cell(row, value === null ? "" : value.toFixed(digits), "number", name);
+      });
+      made.set(clip[0], row);
+      return row;
+    };
+    const first = Number(block.dataset.first);
+    const status = block.querySelector("[role=status]");
+    const more = block.querySelector(".more");
+    let found = clips;
+    let shown = first;
+    const draw = () => {
+      const rows = found.slice(0, shown).map((clip) => made.get(clip[0]) ?? make(clip));
+      rows.forEach((row) => row.classList.remove("later"));
+      body.replaceChildren(...rows);
+      const count = clips.length.toLocaleString("en");
+      const part = found.length === clips.length ? "" : `${found.length.toLocaleString("en")} of `;
+      status.textContent = `${part}${count} ${clips.length === 1 ? "clip" : "clips"}`;
+      more.hidden = found.length <= shown;
+    };
+    more.hidden = clips.length <= first;
+    more.addEventListener("click", () => { shown += 200; draw(); });
+    const searched = clips.map(() => null);
+    const text = (clip, at) => {
+      searched[at] ??= clip.slice(1, figures).join("\n").toLocaleLowerCase();
+      return searched[at];
+    };
+    let wanted = () => true;
+    let sorted = null;
+    const select = () => {
+      found = clips.filter((clip, at) => wanted(clip, at));
+      if (sorted) found.sort(sorted);
+      shown = first;
+      draw();
+    };
+    block.querySelector("input").addEventListener("input", (event) => {
+      const words = event.target.value.toLocaleLowerCase().split(/\s+/u).filter(Boolean);
+      wanted = (clip, at) => words.every((word) => text(clip, at).includes(word));
+      select();
+    });
+    const letters = new Intl.Collator(undefined, { numeric: true });
+    for (const heading of block.querySelectorAll("th[aria-sort]")) {
+      // The first column, of players, is no column of the data; the number of the clip is.
+      const at = heading.cellIndex;
+      heading.querySelector("button").addEventListener("click", () => {
+        const sign = heading.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+        for (const other of block.querySelectorAll("th[aria-sort]")) other.setAttribute("aria-sort", "none");
+        heading.setAttribute("aria-sort", sign === 1 ? "ascending" : "descending");
+        const isEmpty = (value) => value === null || value === "";
+        sorted = (one, other) => {
+          const [a, b] = [one[at], other[at]];
+          if (isEmpty(a) || isEmpty(b)) return isEmpty(a) - isEmpty(b);
+          return sign * (at < figures ? letters.compare(a, b) : a - b);
+        };
+        select();
+      });
+    }
+  };
+  document.querySelectorAll(".clips").forEach(list);
 
   // Players: one sounds at a time.
   let sounding = null;

@@ -58,11 +58,15 @@ fn content(found: &Found, album: &mut Album) -> Markup {
 
 /// Recordings are included in the order of their importance, which differs from that of the page.
 fn sections(found: &Found, album: &mut Album) -> Vec<Section> {
+    // The list of clips is of more use than any single recording.
+    let lists: Vec<view::list::List> = found.corpora.iter().map(view::list::List::of).collect();
+    album.give_up(lists.iter().map(view::list::List::bytes).sum());
     let samples = view::samples::section(&found.grids, &found.findings, album);
     let aside = view::quarantine::section(&found.aside, album);
-    let data = view::clips::section(&found.corpora, album);
+    let data = view::clips::section(&found.corpora, &lists, album);
     let sections = [
         Some(view::stages::section(found.seen)),
+        view::runs::section(&found.runs),
         data,
         aside,
         view::training::section(&found.trainings),

@@ -29,6 +29,13 @@ pub struct Column {
     pub step: f64,
 }
 
+impl Column {
+    /// The checkpoint, or the stage where it has one model.
+    pub fn name(&self) -> &str {
+        self.checkpoint.as_deref().unwrap_or(&self.stage)
+    }
+}
+
 #[derive(Debug)]
 pub struct Row {
     pub sentence: String,

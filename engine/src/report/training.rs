@@ -84,6 +84,16 @@ impl Ended {
         Ok(json(store, outcome, LOG)?.as_ref().map(Ended::of))
     }
 
+    /// Its figures by their names.
+    pub fn figures(&self) -> BTreeMap<String, f64> {
+        let figures = [
+            ("steps", Some(self.steps as f64)),
+            ("last held-out loss", self.held_out),
+            ("best held-out loss", self.best.map(|(_, loss)| loss)),
+        ];
+        figures.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
+
     fn of(log: &Value) -> Ended {
         let count = |name: &str| log[name].as_u64().unwrap_or(0);
         Ended {
@@ -292,9 +302,8 @@ mod tests {
     #[test]
     fn losses_of_other_sizes_have_charts_of_their_own_and_all_parts_are_drawn() {
         let mut training = Training::default();
-        for name in ["loss", "loss/a", "loss/b", "loss/c", "loss/d", "loss/e"] {
-            training.add(name, 1.0, 100.0);
-        }
+        training.add("loss", 1.0, 100.0);
+        (0..=LINES).for_each(|part| training.add(&format!("loss/{part}"), 1.0, 100.0));
         training.add("held_out", 1.0, 3.0);
         let charts: Vec<(String, usize)> =
             training.charts().into_iter().map(|(title, curves)| (title, curves.len())).collect();

@@ -2,10 +2,12 @@
 
 pub mod clips;
 pub mod cost;
+pub mod list;
 pub mod overview;
 pub mod player;
 pub mod provenance;
 pub mod quarantine;
+pub mod runs;
 pub mod samples;
 pub mod stages;
 pub mod table;

@@ -9,7 +9,7 @@ use crate::page::{done, report};
 
 const WIDE: Look = Look { width: 1280, height: 900, dark: false };
 const DARK: Look = Look { dark: true, ..WIDE };
-const NARROW: Look = Look { width: 390, height: 844, dark: false };
+const NARROW: Look = Look { width: 400, height: 844, dark: false };
 
 fn open(clips: usize) -> Browser {
     let project = done(clips);
@@ -81,7 +81,7 @@ fn a_table_is_sorted_by_the_heading_that_is_clicked() {
     let sort = "document.querySelector('#run table.sortable th').getAttribute('aria-sort')";
     assert_eq!(browser.evaluate(sort), "descending");
     let numbers = "(() => {
-        const table = document.querySelector('#data table.sortable');
+        const table = document.querySelector('#data .table table.sortable');
         table.querySelectorAll('th button')[2].click();
         return [...table.tBodies[0].rows].map(row => Number(row.cells[2].dataset.order));
     })()";
@@ -165,6 +165,117 @@ fn a_narrow_screen_is_not_scrolled_sideways() {
     let overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
     keep("narrow.png", &browser.screenshot());
     assert_eq!(browser.evaluate(overflow), 0);
+}
+
+/// What is outside of the screen from left to right, of these elements where they are shown.
+fn beside_the_screen(browser: &mut Browser, elements: &str) -> serde_json::Value {
+    browser.evaluate(&format!(
+        "[...document.querySelectorAll({elements:?})].map((element) => [element, element.getBoundingClientRect()])
+            .filter(([, box]) => box.width > 0 && (box.left < 0 || box.right > innerWidth))
+            .map(([element]) => element.outerHTML.slice(0, 120))"
+    ))
+}
+
+#[test]
+fn on_a_phone_every_player_and_the_whole_menu_are_in_view() {
+    let mut browser = open(60);
+    browser.look(NARROW);
+    browser.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })");
+    let shown = "[...document.querySelectorAll('.player')].filter(p => p.offsetWidth).length";
+    assert!(browser.evaluate(shown).as_u64().unwrap() > 20);
+    for elements in [".player", "nav a", "nav button", ".tools input", "td.prose"] {
+        assert_eq!(beside_the_screen(&mut browser, elements), json!([]), "{elements}");
+    }
+    browser.evaluate("scrollTo({ top: document.body.scrollHeight, behavior: 'instant' })");
+    let menu = "[...document.querySelectorAll('nav a, nav button')]
+        .every((link) => { const box = link.getBoundingClientRect(); return box.top >= 0 && box.bottom < 200; })";
+    assert_eq!(browser.evaluate(menu), true, "the menu stays in view");
+    // A heading that the menu leads to is below the menu, and not behind it.
+    browser.evaluate("document.documentElement.style.scrollBehavior = 'auto'");
+    browser.evaluate("document.querySelector('nav a[href=\"#data\"]').click()");
+    let below = "document.querySelector('#data h2').getBoundingClientRect().top
+        >= document.querySelector('nav').getBoundingClientRect().bottom";
+    assert_eq!(browser.evaluate(below), true);
+}
+
+/// What the list of clips shows: its status, and the ids of the rows that are seen.
+fn listed(browser: &mut Browser) -> (String, Vec<String>) {
+    let status = browser.evaluate("document.querySelector('.clips [role=status]').textContent");
+    let ids = browser.evaluate(
+        "[...document.querySelectorAll('.clips tbody tr')].filter(row => row.offsetHeight)
+            .map(row => row.cells[1].textContent)",
+    );
+    (status.as_str().unwrap().to_owned(), serde_json::from_value(ids).unwrap())
+}
+
+fn search(browser: &mut Browser, words: &str) {
+    browser.evaluate(&format!(
+        "(() => {{ const input = document.querySelector('.clips input'); input.value = {words:?};
+            input.dispatchEvent(new Event('input')); }})()"
+    ));
+}
+
+#[test]
+fn the_list_of_clips_is_searched_sorted_and_shown_whole_on_demand() {
+    let mut browser = open(120);
+    let (status, ids) = listed(&mut browser);
+    assert_eq!((status.as_str(), ids.len()), ("121 clips", 25));
+    search(&mut browser, "numero 119 eero");
+    assert_eq!(listed(&mut browser), ("0 of 121 clips".to_owned(), vec![]), "it is of another");
+    search(&mut browser, "AINO numero 119");
+    assert_eq!(listed(&mut browser), ("1 of 121 clips".to_owned(), vec!["clip00119".to_owned()]));
+    search(&mut browser, "clip0001 aino");
+    let (_, found) = listed(&mut browser);
+    assert!(!found.is_empty() && found.iter().all(|id| id.starts_with("clip0001")), "{found:?}");
+    search(&mut browser, "");
+    let click = |browser: &mut Browser, heading: &str| {
+        browser.evaluate(&format!(
+            "[...document.querySelectorAll('.clips th button')].find(b => b.textContent === {heading:?}).click()"
+        ))
+    };
+    click(&mut browser, "Clip");
+    let (_, ids) = listed(&mut browser);
+    assert_eq!((ids[0].as_str(), ids[24].as_str()), ("clip00000", "clip00024"));
+    click(&mut browser, "Clip");
+    assert_eq!(listed(&mut browser).1[..2], ["cut", "clip00119"]);
+    click(&mut browser, "Seconds");
+    let seconds = "[...document.querySelectorAll('.clips tbody tr')]
+        .map(row => row.querySelector('[data-label=Seconds]').textContent).filter(Boolean).map(Number)";
+    let seconds: Vec<f64> = serde_json::from_value(browser.evaluate(seconds)).unwrap();
+    assert!(seconds.len() >= 24 && seconds.is_sorted() && seconds[0] > 0.0, "{seconds:?}");
+    browser.evaluate("document.querySelector('.clips .more').click()");
+    assert_eq!(listed(&mut browser).1.len(), 121);
+    assert_eq!(browser.evaluate("document.querySelector('.clips .more').hidden"), true);
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn transcripts_have_room() {
+    let mut browser = open(40);
+    let widths = "[...document.querySelectorAll('.clips td.prose')].filter(c => c.offsetWidth)
+        .map(cell => cell.offsetWidth / cell.closest('.scroll').offsetWidth)";
+    let widths: Vec<f64> = serde_json::from_value(browser.evaluate(widths)).unwrap();
+    assert!(widths.iter().all(|share| *share > 0.3), "{widths:?}");
+}
+
+#[test]
+fn a_small_graph_is_not_blown_up() {
+    let project = throstle_tests::Project::new(
+        "[pipeline]\nname = \"two\"\n[stage.clips]\nuse = \"corpus.table\"\n\
+         table = \"data/metadata.csv\"\naudio = \"data/wavs\"\n\
+         [stage.checked]\nuse = \"audio.check\"\ninput = \"clips\"\nquarantine = 1\n",
+    );
+    throstle_tests::write_clips(&project, &["a"]);
+    crate::page::run(&project);
+    report(&project, &[]);
+    let mut browser = Browser::open(&project.file("report.html"));
+    for look in [WIDE, NARROW] {
+        browser.look(look);
+        let scale = "(() => { const svg = document.querySelector('.graph svg');
+            return svg.getBoundingClientRect().width / Number(svg.getAttribute('width')); })()";
+        let scale = browser.evaluate(scale).as_f64().unwrap();
+        assert!((scale - 1.0).abs() < 0.01, "{scale} at {} pixels", look.width);
+    }
 }
 
 #[test]

@@ -69,10 +69,36 @@ fn a_run_that_failed_says_where_and_what_it_did_not_come_to() {
 }
 
 #[test]
-fn the_page_does_not_grow_with_the_data_set() {
+fn the_page_grows_by_the_data_of_a_clip_and_not_by_a_row_each() {
     let length = |clips| without_recordings(&report(&done(clips), &[])).len();
     let (few, many) = (length(60), length(240));
-    assert!(many < few + few / 10, "{few} bytes with 60 clips, {many} with 240");
+    assert!(many < few + few / 10 + 180 * 120, "{few} bytes with 60 clips, {many} with 240");
+}
+
+/// The data of the list of clips.
+fn list(page: &str) -> serde_json::Value {
+    let (_, data) = page.split_once("<script type=\"application/json\">").unwrap();
+    serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap()
+}
+
+#[test]
+fn every_clip_is_listed_once_with_its_text_and_figures() {
+    let page = report(&done(90), &[]);
+    let list = list(&page);
+    let clips = list["clips"].as_array().unwrap();
+    let mut ids: Vec<&str> = clips.iter().map(|clip| clip[1].as_str().unwrap()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!((clips.len(), ids.len()), (91, 91), "the one that is cut too");
+    let rows =
+        page.matches("<tr data-at=").count() + page.matches("<tr class=\"later\" data-at=").count();
+    assert!((10..=60).contains(&rows), "{rows} rows stand in the page");
+    assert_eq!(list["columns"][0][0], "Seconds");
+    assert!(
+        clips
+            .iter()
+            .all(|clip| clip[2].as_str().unwrap().contains("Lause numero") || clip[1] == "cut")
+    );
 }
 
 #[test]
@@ -88,7 +114,14 @@ fn what_others_have_written_stays_text() {
     run(&project);
     let page = without_recordings(&report(&project, &[]));
     assert!(page.contains("alert(1)"), "the text is shown");
-    assert_eq!(page.matches("<script").count(), 1, "there is one script, the page's own");
+    // One is the page's own, the other one is data.
+    assert_eq!(page.matches("<script").count(), 2);
+    assert_eq!(page.matches("<script nonce=").count(), 1);
+    let (before, rest) = page.split_once("<script type=\"application/json\">").unwrap();
+    let (data, after) = rest.split_once("</script>").unwrap();
+    assert!(!data.contains('<'), "{data}");
+    assert!(list(&page)["clips"][0][2].as_str().unwrap().contains("<img src=x"));
+    let page = [before, after].concat();
     for broken in ["<img", "\u{202e}", "\" onclick", "<b onload"] {
         assert!(!page.contains(broken), "{broken}");
     }
@@ -100,6 +133,79 @@ fn a_page_refers_to_nothing_outside() {
     let namespaces = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
     assert!(!namespaces.contains("://") && !namespaces.contains("url(//"), "{page}");
     assert!(page.contains("default-src 'none'"));
+}
+
+#[test]
+fn runs_stand_beside_each_other_with_what_differs() {
+    let project = done(3);
+    assert!(!report(&project, &[]).contains("id=\"runs\""), "one run is beside none");
+    project.replace("pipeline.toml", "steps = 60", "steps = 80");
+    run(&project);
+    let page = report(&project, &[]);
+    let (_, runs) = page.split_once("id=\"runs\"").unwrap();
+    let (runs, _) = runs.split_once("</section>").unwrap();
+    for expected in
+        ["model.steps", "<code>60</code>", "<code>80</code>", "model: best held-out loss"]
+    {
+        assert!(runs.contains(expected), "nothing of `{expected}`: {runs}");
+    }
+    assert!(!runs.contains("checked.min_duration"), "what is the same is left out: {runs}");
+    assert!(!report(&project, &["--run", "1"]).contains("id=\"runs\""));
+}
+
+#[test]
+fn the_curves_of_several_runs_share_their_charts() {
+    let project = done(3);
+    project.replace("pipeline.toml", "steps = 60", "steps = 80");
+    run(&project);
+    project.replace("data/metadata.csv", "Lause numero 1,", "Lause numero yksi,");
+    run(&project);
+    let page = report(&project, &["--runs", "1,3"]);
+    let (_, training) = page.split_once("id=\"training\"").unwrap();
+    let (training, _) = training.split_once("</section>").unwrap();
+    for expected in ["Held-out loss", "series-1\">run 1<", "series-2\">run 3<"] {
+        assert!(training.contains(expected), "nothing of `{expected}`");
+    }
+    assert!(!training.contains("run 2<"));
+    assert!(page.contains(", run 3</title>"), "all else is of the last of them");
+    // The second and the third run have the same outcome where nothing that the stage reads changed.
+    let output = command("small_world", project.path(), &["report", ".", "--runs", "1,9"]).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("there is no run 9"));
+}
+
+#[test]
+fn the_curves_of_a_matrix_share_their_charts() {
+    let project = throstle_tests::voice::project(2);
+    project.replace("pipeline.toml", "steps = 60\n", "matrix = { steps = [40, 60] }\n");
+    for stage in ["auditions", "auditioned", "again", "measured", "regression"] {
+        without_stage(&project, stage);
+    }
+    run(&project);
+    let page = report(&project, &[]);
+    let (_, training) = page.split_once("id=\"training\"").unwrap();
+    let (training, _) = training.split_once("</section>").unwrap();
+    assert!(
+        training.contains("2 trainings; the best held-out loss is 2.5, of [steps=60] at step 60"),
+        "{training}"
+    );
+    assert_eq!(
+        training.matches("series series-1").count(),
+        training.matches("series series-2").count()
+    );
+    assert!(
+        training.contains("What the trainings of model differ in") && training.contains("steps")
+    );
+}
+
+/// Takes a stage out of the manifest.
+fn without_stage(project: &throstle_tests::Project, stage: &str) {
+    project.edit("pipeline.toml", |text| {
+        let (before, rest) = text.split_once(&format!("[stage.{stage}]")).unwrap();
+        let end = rest.find("\n[").map_or(rest.len(), |at| at + 1);
+        format!("{before}{}", &rest[end..])
+    });
 }
 
 #[test]

@@ -1,38 +1,36 @@
-//! The data set: its size, its distributions, and outlying clips.
+//! The data set: its size, its distributions, and the list of its clips.
 
 use maud::{Markup, html};
 
-use super::player::player;
+use super::list::List;
 use super::table::{Cell, Table};
 use super::{Section, bar, chart, number, text};
 use crate::report::audio::Album;
 use crate::report::chart::histogram;
-use crate::report::clips::{Clip, Corpus, Measure};
+use crate::report::clips::{Corpus, Measure};
 use crate::show::units;
 
-/// The number of clips of each kind of outliers.
-const ODD: usize = 3;
 /// The number of speakers that are named.
 const SPEAKERS: usize = 100;
 
-pub fn section(corpora: &[Corpus], album: &mut Album) -> Option<Section> {
+pub fn section(corpora: &[Corpus], lists: &[List], album: &mut Album) -> Option<Section> {
     if corpora.is_empty() {
         return None;
     }
     let body = html! {
-        @for corpus in corpora { (of(corpus, corpora.len() > 1, album)) }
+        @for (corpus, list) in corpora.iter().zip(lists) { (of(corpus, corpora.len() > 1, list, album)) }
     };
     Some(Section { id: "data", title: "The data set", body })
 }
 
-fn of(corpus: &Corpus, named: bool, album: &mut Album) -> Markup {
+fn of(corpus: &Corpus, named: bool, list: &List, album: &mut Album) -> Markup {
     html! {
         @if named { h3 { "From " (text(&corpus.source)) } }
         p.lead { (lead(corpus)) }
         div.charts { @for measure in Measure::ALL { (spread(corpus, measure)) } }
         (table(corpus))
         (speakers(corpus))
-        (odd(corpus, album))
+        (list.render(album))
     }
 }
 
@@ -112,46 +110,5 @@ fn speakers(corpus: &Corpus) -> Markup {
     html! {
         @if !table.is_empty() { (table.render()) }
         @if all.len() > SPEAKERS { p.note { (units::count((all.len() - SPEAKERS) as u64)) " more speakers, with less time each, are not listed." } }
-    }
-}
-
-fn odd(corpus: &Corpus, album: &mut Album) -> Markup {
-    let headings = [
-        "Stands out as",
-        "Clip",
-        "Speaker",
-        "Text",
-        ">Duration",
-        ">Characters/s",
-        ">SNR dB",
-        ">RMS dBFS",
-        "-Listen",
-    ];
-    let mut table = Table::new("Clips to listen to first", &headings);
-    for (why, clip) in corpus.odd(ODD) {
-        let figure = |measure| Cell::number_or_empty(clip.measure(measure), number);
-        table.row([
-            Cell::text(why),
-            Cell::text(html! { code { (text(&clip.id)) } }),
-            Cell::text(text(clip.speaker.as_deref().unwrap_or(""))),
-            Cell::prose(text(clip.text.as_deref().unwrap_or(""))),
-            Cell::number_or_empty(clip.measure(Measure::Seconds), units::seconds),
-            figure(Measure::Pace),
-            figure(Measure::Snr),
-            figure(Measure::Loudness),
-            Cell::text(listen(clip, album)),
-        ]);
-    }
-    if table.is_empty() {
-        html! {}
-    } else {
-        table.render()
-    }
-}
-
-fn listen(clip: &Clip, album: &mut Album) -> Markup {
-    match clip.hear(album) {
-        Some(heard) => player(&heard, &format!("clip {}", clip.id)),
-        None => html! {},
     }
 }

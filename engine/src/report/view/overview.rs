@@ -4,8 +4,8 @@ use maud::{Markup, html};
 use stage_core::event::Status;
 
 use super::{money, number, text};
-use crate::report::Found;
 use crate::report::clips::Measure;
+use crate::report::{Found, overlay};
 use crate::show::units;
 
 pub fn head(found: &Found) -> Markup {
@@ -52,8 +52,8 @@ fn figures(found: &Found) -> Vec<Shown> {
     if !found.aside.is_empty() {
         figures.push(("Quarantined", units::count(found.aside.len() as u64), String::new()));
     }
-    let best = found.trainings.iter().rev().find_map(|training| training.ended.as_ref()?.best);
-    if let Some((step, loss)) = best {
+    let best = found.trainings.iter().rev().find_map(overlay::Group::best);
+    if let Some((_, step, loss)) = best {
         figures.push((
             "Best held-out loss",
             number(loss),

@@ -98,17 +98,17 @@ fn row_of(grid: &Grid, at: usize, row: &Row, album: &mut Album) -> Markup {
                 code { (text(&row.sentence)) }
             }
             @if grid.has_originals() {
-                td { @if let Some(heard) = original { (player(&heard, &format!("recording of {}", row.sentence))) } }
+                td data-label="Recording" { @if let Some(heard) = original { (player(&heard, &format!("recording of {}", row.sentence))) } }
             }
             @for (place, column) in grid.columns.iter().enumerate().take(COLUMNS) {
-                td { @if let Some(cell) = grid.cells.get(&(at, place)) { (cell_of(cell, row, column, album)) } }
+                td data-label=(text(column.name())) { @if let Some(cell) = grid.cells.get(&(at, place)) { (cell_of(cell, row, column, album)) } }
             }
         }
     }
 }
 
 fn cell_of(cell: &Cell, row: &Row, column: &Column, album: &mut Album) -> Markup {
-    let by = column.checkpoint.as_deref().unwrap_or(&column.stage);
+    let by = column.name();
     let heard = cell.audio.as_ref().map(|blob| album.hear(blob));
     let (first, rest) = cell.measures.split_at(cell.measures.len().min(FIRST));
     html! {

@@ -4,11 +4,11 @@
 use maud::{Markup, html};
 
 /// The number of rows shown at first.
-const FIRST: usize = 25;
+pub const FIRST: usize = 25;
 
 pub struct Table {
     caption: String,
-    columns: Vec<(&'static str, bool)>,
+    columns: Vec<(String, bool)>,
     rows: Vec<Vec<Cell>>,
 }
 
@@ -46,10 +46,10 @@ impl Cell {
 
 impl Table {
     /// Headings; `>` at the start means numbers, `-` means a column that cannot be sorted.
-    pub fn new(caption: impl Into<String>, headings: &[&'static str]) -> Table {
+    pub fn new(caption: impl Into<String>, headings: &[&str]) -> Table {
         let columns = headings.iter().map(|heading| match heading.strip_prefix('>') {
-            Some(name) => (name, true),
-            None => (*heading, false),
+            Some(name) => (name.to_owned(), true),
+            None => ((*heading).to_owned(), false),
         });
         Table { caption: caption.into(), columns: columns.collect(), rows: Vec::new() }
     }
@@ -83,15 +83,20 @@ impl Table {
     fn render_row(&self, at: usize, row: &[Cell]) -> Markup {
         html! {
             tr.later[at >= FIRST] {
-                @for (cell, (_, is_number)) in row.iter().zip(&self.columns) {
-                    td.number[*is_number].prose[cell.is_prose] data-order=[cell.order.as_deref()] { (cell.shown) }
+                @for (cell, (name, is_number)) in row.iter().zip(&self.columns) {
+                    td.number[*is_number].prose[cell.is_prose] data-label=(label(name)) data-order=[cell.order.as_deref()] { (cell.shown) }
                 }
             }
         }
     }
 }
 
-fn heading(name: &str, is_number: bool) -> Markup {
+/// What stands before a cell where the rows are cards.
+fn label(name: &str) -> &str {
+    name.trim_start_matches('-')
+}
+
+pub fn heading(name: &str, is_number: bool) -> Markup {
     html! {
         @match name.strip_prefix('-') {
             Some(name) => th scope="col" { (name) },

@@ -2,21 +2,93 @@
 
 use maud::{Markup, html};
 
+use super::runs::{cells_of, headings_of, left_out};
 use super::table::{Cell, Table};
 use super::{Section, chart, number, text};
 use crate::report::chart::{Curve, lines};
+use crate::report::overlay::Group;
 use crate::report::training::{Ended, Training};
 use crate::show::units;
 
 /// The number of charts of one stage.
 const CHARTS: usize = 9;
 
-pub fn section(trainings: &[Training]) -> Option<Section> {
-    if trainings.is_empty() {
+pub fn section(groups: &[Group]) -> Option<Section> {
+    if groups.is_empty() {
         return None;
     }
-    let body = html! { @for training in trainings { (of(training)) } };
+    let body = html! {
+        @for group in groups {
+            @match group.members.as_slice() {
+                [member] => (of(&member.training)),
+                _ => (together(group)),
+            }
+        }
+    };
     Some(Section { id: "training", title: "Training", body })
+}
+
+/// Several trainings over each other.
+fn together(group: &Group) -> Markup {
+    let charts = group.charts();
+    html! {
+        h3 { (text(&group.name)) }
+        p.lead { (lead_of(group)) }
+        div.charts {
+            @for (title, curves) in charts.iter().take(CHARTS) { (overlaid(title, curves)) }
+        }
+        @if charts.len() > CHARTS { p.note { (charts.len() - CHARTS) " more figures are not drawn; the TensorBoard files of the stages have them." } }
+        (members(group))
+        @for member in &group.members {
+            @if !member.training.checkpoints.is_empty() {
+                details { summary { "Checkpoints of " (text(&member.label)) } (checkpoints(&member.training)) }
+            }
+        }
+    }
+}
+
+fn lead_of(group: &Group) -> String {
+    let mut lead = format!("{} trainings", group.members.len());
+    if let Some((member, step, loss)) = group.best() {
+        lead.push_str(&format!(
+            "; the best held-out loss is {}, of {} at step {}",
+            number(loss),
+            text(&member.label),
+            units::count(step)
+        ));
+    }
+    lead.push('.');
+    lead
+}
+
+/// The parameters in which the trainings differ, and what came of them.
+fn members(group: &Group) -> Markup {
+    let mut headings = vec!["Training".to_owned()];
+    headings.extend(headings_of(&group.compared));
+    let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+    let caption = format!("What the trainings of {} differ in", text(&group.name));
+    let mut table = Table::new(caption, &headings);
+    for (at, member) in group.members.iter().enumerate() {
+        let mut cells = vec![Cell::text(text(&member.label))];
+        cells.extend(cells_of(&group.compared, at));
+        table.row(cells);
+    }
+    html! {
+        (table.render())
+        (left_out(&group.compared))
+    }
+}
+
+fn overlaid(title: &str, curves: &[Curve]) -> Markup {
+    let legend = html! {
+        span.legend {
+            @for (at, curve) in curves.iter().enumerate() {
+                span class={ "series series-" (at + 1) } { (text(&curve.name)) }
+            }
+        }
+    };
+    let told: Vec<String> = curves.iter().filter_map(in_words).collect();
+    chart(title, "by step", lines(curves), &told.join("; "), legend)
 }
 
 fn of(training: &Training) -> Markup {
