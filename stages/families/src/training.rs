@@ -2,6 +2,7 @@
 //! nothing is computed.
 
 use stage_core::{Parameters, StageError};
+use stage_formats::pattern::is_match;
 
 /// Models with fewer parameters run on one thread of the CPU: sharing such small products among
 /// threads costs more than it saves, and many times more on busy cores.
@@ -74,6 +75,8 @@ pub struct Setting {
     pub checkpointing: bool,
     /// Small matrices are trained instead of the weights.
     pub adapters: Option<Adapters>,
+    /// Patterns of the tensors that are not trained; `*` stands for anything.
+    pub frozen: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -107,7 +110,19 @@ impl Setting {
                 true => Some(Adapters::read(parameters)?),
                 false => None,
             },
+            frozen: parameters.texts("freeze").map(to_owned).unwrap_or_default(),
         })
+    }
+
+    /// Whether a tensor is trained, or has an adapter beside it.
+    pub(crate) fn is_trained(&self, name: &str) -> bool {
+        match &self.adapters {
+            Some(adapters) => {
+                let module = name.strip_suffix(".weight").unwrap_or(name);
+                adapters.patterns.iter().any(|pattern| is_match(pattern, module))
+            }
+            None => !self.frozen.iter().any(|pattern| is_match(pattern, name)),
+        }
     }
 
     /// Bytes of a value in the compute type.
@@ -118,10 +133,13 @@ impl Setting {
 
 impl Adapters {
     fn read(parameters: &Parameters) -> Result<Adapters, StageError> {
-        let patterns = parameters.texts("modules")?;
-        let patterns = patterns.into_iter().map(str::to_owned).collect();
+        let patterns = to_owned(parameters.texts("modules")?);
         Ok(Adapters { rank: parameters.integer("rank")?, patterns })
     }
+}
+
+fn to_owned(patterns: Vec<&str>) -> Vec<String> {
+    patterns.into_iter().map(str::to_owned).collect()
 }
 
 pub(crate) const F32: f64 = 4.0;

@@ -1,5 +1,6 @@
 //! Backward passes through a chain of blocks that keep only the input of each block, and recompute
-//! the block when they reach it.
+//! the block when they reach it. Blocks before the first trained one keep nothing and are not
+//! recomputed, unless the gradient of the input is wanted.
 //!
 //! Everything stays on the calling thread. A block must give the same output each time, so its
 //! dropout is a function of a seed.
@@ -7,7 +8,10 @@
 use tch::Tensor;
 
 /// One block: from its input to its output, which is the input of the next block.
-pub type Block<'a> = Box<dyn Fn(&Tensor) -> Tensor + 'a>;
+pub struct Block<'a> {
+    run: Box<dyn Fn(&Tensor) -> Tensor + 'a>,
+    is_trained: bool,
+}
 
 pub struct Chain<'a> {
     blocks: Vec<Block<'a>>,
@@ -16,9 +20,20 @@ pub struct Chain<'a> {
 
 /// A forward pass that waits for the gradient of its output.
 pub struct Forward {
-    /// The input of each recomputed block, or of the whole.
+    /// The gradient of the input is wanted.
+    is_wanted: bool,
+    /// The first block that gradients reach.
+    first: usize,
+    /// The input of each recomputed block from there on, or of all of them.
     inputs: Vec<Tensor>,
     output: Tensor,
+}
+
+impl<'a> Block<'a> {
+    /// `is_trained`: some of its tensors require gradients.
+    pub fn new(is_trained: bool, run: impl Fn(&Tensor) -> Tensor + 'a) -> Block<'a> {
+        Block { run: Box::new(run), is_trained }
+    }
 }
 
 impl<'a> Chain<'a> {
@@ -26,48 +41,69 @@ impl<'a> Chain<'a> {
         Chain { blocks, recompute }
     }
 
-    /// Runs all blocks on `x`, which is detached from earlier operations.
+    pub fn is_trained(&self) -> bool {
+        self.blocks.iter().any(|block| block.is_trained)
+    }
+
+    /// Runs all blocks on `x`. Its gradient is wanted if it requires one, and goes no further back
+    /// by itself.
     pub fn forward(&self, x: &Tensor) -> Forward {
-        if self.recompute {
-            return self.forward_without_graph(x);
-        }
-        let input = leaf(x);
-        let output = self.blocks.iter().fold(input.shallow_clone(), |x, block| block(&x));
-        Forward { inputs: vec![input], output }
+        let is_wanted = x.requires_grad();
+        let first = match is_wanted {
+            true => 0,
+            false => self.blocks.iter().take_while(|block| !block.is_trained).count(),
+        };
+        let (frozen, blocks) = self.blocks.split_at(first);
+        let start = tch::no_grad(|| run(frozen, &x.detach()));
+        let (inputs, output) = match self.recompute {
+            true => without_graph(blocks, start),
+            false => {
+                let input = start.detach().set_requires_grad(is_wanted);
+                (vec![input.shallow_clone()], run(blocks, &input))
+            }
+        };
+        Forward { is_wanted, first, inputs, output }
     }
 
-    fn forward_without_graph(&self, x: &Tensor) -> Forward {
-        let _guard = tch::no_grad_guard();
-        let mut inputs = Vec::with_capacity(self.blocks.len());
-        let mut output = x.detach();
-        for block in &self.blocks {
-            let next = block(&output);
-            inputs.push(output);
-            output = next;
-        }
-        Forward { inputs, output }
-    }
-
-    /// Converts the gradient of the output to that of the input; parameters on the way accumulate
-    /// theirs.
-    pub fn backward(&self, forward: Forward, gradient: &Tensor) -> Tensor {
-        let Forward { mut inputs, output } = forward;
+    /// Converts the gradient of the output to that of the input, where it is wanted; parameters on
+    /// the way accumulate theirs.
+    pub fn backward(&self, forward: Forward, gradient: &Tensor) -> Option<Tensor> {
+        let Forward { is_wanted, first, mut inputs, output } = forward;
         if !self.recompute {
-            return match inputs.pop() {
-                Some(input) => derive(&input, &output, gradient),
-                None => gradient.shallow_clone(),
-            };
+            send_back(&output, gradient);
+            let input = inputs.pop().filter(|_| is_wanted)?;
+            return Some(gradient_of(&input));
         }
         drop(output);
         let mut gradient = gradient.shallow_clone();
-        for block in self.blocks.iter().rev() {
+        for (at, block) in self.blocks.iter().enumerate().skip(first).rev() {
             let Some(input) = inputs.pop() else { break };
-            let input = leaf(&input);
-            let output = block(&input);
-            gradient = derive(&input, &output, &gradient);
+            let goes_on = is_wanted || at > first;
+            let input = input.detach().set_requires_grad(goes_on);
+            send_back(&(block.run)(&input), &gradient);
+            if goes_on {
+                gradient = gradient_of(&input);
+            }
         }
-        gradient
+        is_wanted.then_some(gradient)
     }
+}
+
+fn run(blocks: &[Block<'_>], x: &Tensor) -> Tensor {
+    blocks.iter().fold(x.shallow_clone(), |x, block| (block.run)(&x))
+}
+
+/// The input of each block, and the output of the last one.
+fn without_graph(blocks: &[Block<'_>], start: Tensor) -> (Vec<Tensor>, Tensor) {
+    let _guard = tch::no_grad_guard();
+    let mut inputs = Vec::with_capacity(blocks.len());
+    let mut output = start;
+    for block in blocks {
+        let next = (block.run)(&output);
+        inputs.push(output);
+        output = next;
+    }
+    (inputs, output)
 }
 
 impl Forward {
@@ -77,22 +113,21 @@ impl Forward {
     }
 }
 
-/// A detached copy with the same values that requires gradients.
+/// The same values as the start of a new graph.
 pub fn leaf(x: &Tensor) -> Tensor {
     x.detach().set_requires_grad(true)
 }
 
-/// Propagates the gradient of `output` back; returns that of `input`. The derivative of the sum of
-/// `output * gradient` by `output` is `gradient` itself, to the bit.
-pub fn derive(input: &Tensor, output: &Tensor, gradient: &Tensor) -> Tensor {
-    send_back(output, gradient);
+/// The gradient that a leaf was sent; zeros where it was sent none.
+fn gradient_of(input: &Tensor) -> Tensor {
     match input.grad() {
         found if found.defined() => found,
         _ => input.zeros_like(),
     }
 }
 
-/// Propagates the gradient of `output` back to the leaves of its graph.
+/// Propagates the gradient of `output` back to the leaves of its graph. The derivative of the sum of
+/// `output * gradient` by `output` is `gradient` itself, to the bit.
 pub fn send_back(output: &Tensor, gradient: &Tensor) {
     if output.requires_grad() {
         (output * gradient.detach()).sum(output.kind()).backward();
@@ -101,44 +136,110 @@ pub fn send_back(output: &Tensor, gradient: &Tensor) {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use tch::{Device, Kind};
 
     use super::*;
     use crate::layers::dropout;
 
-    /// The gradients of two weights and of the input, with and without recomputing blocks.
-    fn gradients(recompute: bool) -> Vec<Tensor> {
-        tch::manual_seed(1);
-        let options = (Kind::Float, Device::Cpu);
-        let weights = [0, 1].map(|_| Tensor::randn([8, 8], options).set_requires_grad(true));
-        let x = Tensor::randn([4, 8], options);
-        let blocks = weights.iter().zip(0..).map(|(weight, seed)| -> Block {
-            Box::new(move |x| x + dropout(&x.matmul(weight).tanh(), 0.3, seed))
-        });
-        let chain = Chain::new(blocks.collect(), recompute);
-        let forward = chain.forward(&x);
-        let output = leaf(&forward.output());
-        output.square().sum(Kind::Float).backward();
-        let gradient = chain.backward(forward, &output.grad());
-        vec![weights[0].grad(), weights[1].grad(), gradient]
+    const BLOCKS: usize = 4;
+
+    /// A chain of blocks with a weight each, some of which are frozen.
+    struct Trial {
+        recompute: bool,
+        frozen: [bool; BLOCKS],
+        wants_input: bool,
     }
+
+    /// What came of it: gradients of the weights and of the input, and the runs in which a block
+    /// kept something for its way back or was only looked through.
+    struct Outcome {
+        gradients: Vec<Option<Tensor>>,
+        kept: [usize; BLOCKS],
+        runs: [usize; BLOCKS],
+    }
+
+    impl Trial {
+        fn run(&self) -> Outcome {
+            tch::manual_seed(1);
+            let options = (Kind::Float, Device::Cpu);
+            let weights = self
+                .frozen
+                .map(|is_frozen| Tensor::randn([8, 8], options).set_requires_grad(!is_frozen));
+            let x = Tensor::randn([4, 8], options).set_requires_grad(self.wants_input);
+            let counts = RefCell::new(([0; BLOCKS], [0; BLOCKS]));
+            let blocks = (0..BLOCKS).map(|at| {
+                let (weight, counts) = (&weights[at], &counts);
+                Block::new(weight.requires_grad(), move |x| {
+                    let y = x + dropout(&x.matmul(weight).tanh(), 0.3, at as u64);
+                    let (kept, runs) = &mut *counts.borrow_mut();
+                    kept[at] += usize::from(y.requires_grad());
+                    runs[at] += 1;
+                    y
+                })
+            });
+            let chain = Chain::new(blocks.collect(), self.recompute);
+            let forward = chain.forward(&x);
+            let output = leaf(&forward.output());
+            output.square().sum(Kind::Float).backward();
+            let gradient = chain.backward(forward, &output.grad());
+            let of_weight = |weight: &Tensor| weight.requires_grad().then(|| weight.grad());
+            let mut gradients: Vec<Option<Tensor>> = weights.iter().map(of_weight).collect();
+            gradients.push(gradient);
+            let (kept, runs) = *counts.borrow();
+            Outcome { gradients, kept, runs }
+        }
+    }
+
+    const ALL: Trial = Trial { recompute: true, frozen: [false; BLOCKS], wants_input: true };
 
     #[test]
     fn running_blocks_again_gives_the_same_gradients_to_the_bit() {
-        assert_eq!(gradients(true), gradients(false));
-        assert!(
-            gradients(true).iter().all(|gradient| gradient.abs().max().double_value(&[]) > 0.0)
-        );
+        let again = ALL.run();
+        assert_eq!(again.gradients, Trial { recompute: false, ..ALL }.run().gradients);
+        let is_something = |gradient: &Option<Tensor>| {
+            gradient.as_ref().is_some_and(|gradient| gradient.abs().max().double_value(&[]) > 0.0)
+        };
+        assert!(again.gradients.iter().all(is_something));
+        assert_eq!((again.runs, again.kept), ([2; BLOCKS], [1; BLOCKS]));
+    }
+
+    #[test]
+    fn blocks_before_the_first_trained_one_keep_nothing_and_are_not_run_again() {
+        let frozen = [true, true, false, true];
+        let all = ALL.run().gradients;
+        for recompute in [true, false] {
+            let Outcome { gradients, kept, runs } =
+                Trial { recompute, frozen, wants_input: false }.run();
+            let wanted = [&None, &None, &all[2], &None, &None];
+            assert!(gradients.iter().eq(wanted), "{gradients:?}");
+            assert_eq!(kept, [0, 0, 1, 1]);
+            let again = if recompute { 2 } else { 1 };
+            assert_eq!(runs, [1, 1, again, again]);
+        }
+    }
+
+    #[test]
+    fn frozen_blocks_hand_a_gradient_through_to_an_input_that_wants_it() {
+        let all = ALL.run().gradients;
+        for recompute in [true, false] {
+            let frozen = Trial { recompute, frozen: [true; BLOCKS], wants_input: true }.run();
+            assert_eq!(frozen.gradients.last(), all.last());
+            assert_eq!(frozen.kept, [1; BLOCKS]);
+            let nothing = Trial { recompute, frozen: [true; BLOCKS], wants_input: false }.run();
+            assert_eq!((nothing.kept, nothing.runs), ([0; BLOCKS], [1; BLOCKS]));
+        }
     }
 
     #[test]
     fn a_chain_without_blocks_hands_the_gradient_through() {
-        let x = Tensor::from_slice(&[1f32, 2.0]);
+        let x = Tensor::from_slice(&[1f32, 2.0]).set_requires_grad(true);
         for recompute in [true, false] {
             let chain = Chain::new(Vec::new(), recompute);
             let forward = chain.forward(&x);
             assert_eq!(forward.output(), x);
-            assert_eq!(chain.backward(forward, &(&x * 2.0)), &x * 2.0);
+            assert_eq!(chain.backward(forward, &(&x * 2.0)), Some(&x * 2.0));
         }
     }
 }

@@ -138,6 +138,7 @@ mod tests {
             is_half: true,
             checkpointing: true,
             adapters: None,
+            frozen: Vec::new(),
         }
     }
 

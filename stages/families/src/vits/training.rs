@@ -44,7 +44,8 @@ mod tests {
     use crate::training::{SHARED_FROM, Trainable};
 
     fn setting(rows: i64, clip_seconds: f64, is_half: bool) -> Setting {
-        Setting { rows, length: 0, clip_seconds, is_half, checkpointing: false, adapters: None }
+        let (checkpointing, adapters, frozen) = (false, None, Vec::new());
+        Setting { rows, length: 0, clip_seconds, is_half, checkpointing, adapters, frozen }
     }
 
     fn total(rows: i64, seconds: f64, is_half: bool) -> f64 {

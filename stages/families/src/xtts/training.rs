@@ -3,9 +3,9 @@
 //! the positions at a time.
 
 use stage_core::Parameters;
-use stage_formats::pattern::is_match;
 
 use super::config::{Config, GptConfig};
+use super::gpt_tensors::GPT_PREFIX;
 use crate::training::{Effort, Memory, Rows, Setting, Trainable};
 
 const F32: f64 = 4.0;
@@ -68,17 +68,24 @@ fn columns(config: &GptConfig, seconds: f64) -> i64 {
 
 /// Peak memory of a step; `length`: columns of a row.
 pub fn training_memory(config: &GptConfig, setting: &Setting) -> Memory {
-    let values = values(config);
+    let all = values(config, |_| true);
     let memory = match &setting.adapters {
-        None => Memory::of_values(0.0, values, setting),
-        Some(_) => Memory::of_values(values, adapter_values(config, setting), setting),
+        None => {
+            let trained = values(config, |name| setting.is_trained(name));
+            Memory::of_values(all - trained, trained, setting)
+        }
+        Some(_) => Memory::of_values(all, adapter_values(config, setting), setting),
     };
     let Shape { block, block_gradients, input, conditioning } = Shape::of(config, setting);
-    let layers = config.layers as f64;
+    let Reached { blocks, conditioning_blocks, .. } = Reached::of(config, setting);
+    let block_gradients = if blocks > 0.0 { block_gradients } else { 0.0 };
+    // What is not derived takes as much while it is computed.
+    let at_once = (block + block_gradients).max(conditioning);
     let activations = match setting.checkpointing {
-        true => (layers + 1.0) * input + (block + block_gradients).max(conditioning),
+        true => (blocks + 1.0) * input + at_once,
         false => {
-            layers * block + config.conditioning_layers as f64 * conditioning + block_gradients
+            let kept = blocks * block + conditioning_blocks * conditioning;
+            (kept + block_gradients).max(at_once)
         }
     };
     let labels = (setting.rows * setting.length) as f64;
@@ -93,15 +100,63 @@ pub fn training_memory(config: &GptConfig, setting: &Setting) -> Memory {
 pub fn training_operations(config: &GptConfig, setting: &Setting) -> f64 {
     let (rows, length) = (setting.rows as f64, setting.length as f64);
     let (layers, width) = (config.layers as f64, config.width as f64);
-    let block = 12.0 * width * width + 2.0 * length * width;
+    let block = length * (12.0 * width * width + 2.0 * length * width);
     let frames = CROP_FRAMES * (4.0 * width * width + 2.0 * CROP_FRAMES * width);
-    let conditioning = config.conditioning_layers as f64 * frames;
     let heads = length * width * (config.text_tokens + config.audio_tokens) as f64;
+    let reached = Reached::of(config, setting);
     // Forward, gradients of the inputs, and gradients of the weights.
-    let passes = if setting.adapters.is_some() { 2.0 } else { 3.0 };
-    let again = if setting.checkpointing { 1.0 } else { 0.0 };
-    let chained = layers * length * block + conditioning;
-    OPERATIONS * rows * (chained * (passes + again) + heads * passes)
+    let back = |reached: f64, trained: f64| {
+        let again = if setting.checkpointing { reached } else { 0.0 };
+        let weights = if setting.adapters.is_some() { 0.0 } else { trained };
+        again + reached + weights
+    };
+    let blocks = block * (layers + back(reached.blocks, reached.trained_blocks));
+    let conditioning = config.conditioning_layers as f64
+        + back(reached.conditioning_blocks, reached.trained_conditioning_blocks);
+    let is_whole = setting.adapters.is_none() && setting.is_trained("gpt.mel_head.weight");
+    let heads = heads * if is_whole { 3.0 } else { 2.0 };
+    OPERATIONS * rows * (blocks + frames * conditioning + heads)
+}
+
+/// The blocks that gradients reach: those from the first trained tensor on, in the order of a
+/// forward pass.
+struct Reached {
+    blocks: f64,
+    conditioning_blocks: f64,
+    /// Of these, the ones with trained tensors.
+    trained_blocks: f64,
+    trained_conditioning_blocks: f64,
+}
+
+impl Reached {
+    fn of(config: &GptConfig, setting: &Setting) -> Reached {
+        let tensors = config.tensors();
+        let trained: Vec<&str> = tensors
+            .iter()
+            .filter(|(name, _)| setting.is_trained(name))
+            .filter_map(|(name, _)| name.strip_prefix(GPT_PREFIX))
+            .collect();
+        let has = |prefix: &str| trained.iter().any(|name| name.starts_with(prefix));
+        // The trained ones, and those from the first of them, or from the first of all, on.
+        let count = |prefix: &str, blocks: i64, reaches_all: bool| {
+            let trained: Vec<i64> =
+                (0..blocks).filter(|at| has(&format!("{prefix}.{at}."))).collect();
+            let first = match reaches_all {
+                true => 0,
+                false => trained.first().copied().unwrap_or(blocks),
+            };
+            (trained.len() as f64, (blocks - first) as f64)
+        };
+        let (trained_conditioning_blocks, conditioning_blocks) = count(
+            "conditioning_encoder.attn",
+            config.conditioning_layers,
+            has("conditioning_encoder.init."),
+        );
+        let inputs = ["conditioning_", "text_embedding", "mel_embedding", "text_pos_", "mel_pos_"];
+        let (trained_blocks, blocks) =
+            count("gpt.h", config.layers, inputs.iter().any(|prefix| has(prefix)));
+        Reached { blocks, conditioning_blocks, trained_blocks, trained_conditioning_blocks }
+    }
 }
 
 /// Bytes of a step.
@@ -133,14 +188,10 @@ impl Shape {
     }
 }
 
-fn values(config: &GptConfig) -> f64 {
-    config.tensors().iter().map(|(_, shape)| shape.iter().product::<i64>() as f64).sum()
-}
-
-fn is_adapted(name: &str, setting: &Setting) -> bool {
-    let patterns = setting.adapters.iter().flat_map(|adapters| &adapters.patterns);
-    let module = name.strip_suffix(".weight").unwrap_or(name);
-    patterns.into_iter().any(|pattern| is_match(pattern, module))
+fn values(config: &GptConfig, is_counted: impl Fn(&str) -> bool) -> f64 {
+    let tensors = config.tensors();
+    let counted = tensors.iter().filter(|(name, _)| is_counted(name));
+    counted.map(|(_, shape)| shape.iter().product::<i64>() as f64).sum()
 }
 
 fn sum_of_adapted(
@@ -151,7 +202,7 @@ fn sum_of_adapted(
 ) -> f64 {
     let tensors = config.tensors();
     let adapted = tensors.iter().filter(|(name, shape)| {
-        shape.len() == 2 && name.starts_with(prefix) && is_adapted(name, setting)
+        shape.len() == 2 && name.starts_with(prefix) && setting.is_trained(name)
     });
     adapted.map(|(_, shape)| of(shape) as f64).sum()
 }
@@ -161,10 +212,14 @@ fn adapter_values(config: &GptConfig, setting: &Setting) -> f64 {
     sum_of_adapted(config, "", setting, |shape| rank * (shape[0] + shape[1]))
 }
 
-/// Values per position that go into the adapters of a block. Weights of a block are [inputs,
-/// outputs].
+/// Values per position that go into the adapters of a block, of the last one for all. Weights of a
+/// block are [inputs, outputs].
 fn adapted_inputs(config: &GptConfig, setting: &Setting) -> f64 {
-    sum_of_adapted(config, "gpt.gpt.h.0.", setting, |shape| shape[0])
+    let last = format!("gpt.gpt.h.{}.", config.layers - 1);
+    match setting.adapters {
+        Some(_) => sum_of_adapted(config, &last, setting, |shape| shape[0]),
+        None => 0.0,
+    }
 }
 
 #[cfg(test)]
@@ -184,7 +239,12 @@ mod tests {
             is_half: false,
             checkpointing: true,
             adapters: None,
+            frozen: Vec::new(),
         }
+    }
+
+    fn frozen(patterns: &[&str]) -> Setting {
+        Setting { frozen: patterns.iter().map(|one| (*one).to_owned()).collect(), ..setting() }
     }
 
     fn total(setting: &Setting) -> f64 {
@@ -194,7 +254,7 @@ mod tests {
     /// 441,018,563 values at 4 bytes each for weight, gradient and two moments: 7.06 GB.
     #[test]
     fn weights_gradients_and_moments_are_those_of_the_published_size() {
-        assert_eq!(values(&config()), 441_018_563.0);
+        assert_eq!(values(&config(), |_| true), 441_018_563.0);
         let Memory { weights, gradients, optimizer, .. } = training_memory(&config(), &setting());
         assert_eq!(weights + gradients + optimizer, 441_018_563.0 * 16.0);
     }
@@ -224,6 +284,61 @@ mod tests {
         let adapters = Adapters { rank: 16, patterns: vec!["gpt.gpt.h.*".to_owned()] };
         let adapters = Setting { adapters: Some(adapters), ..setting() };
         assert!(total(&adapters) < 0.5 * usual);
+    }
+
+    /// A block has 12.6 M values, conditioning encoder and perceiver have 46.3 M.
+    #[test]
+    fn frozen_tensors_have_neither_gradients_nor_moments() {
+        let usual = training_memory(&config(), &setting());
+        let without = |patterns: &[&str]| {
+            let memory = training_memory(&config(), &frozen(patterns));
+            assert_eq!(memory.weights, usual.weights);
+            (usual.gradients + usual.optimizer - memory.gradients - memory.optimizer) / 12.0
+        };
+        assert_eq!(without(&["gpt.gpt.h.0.*"]), 12_596_224.0);
+        assert_eq!(without(&["gpt.conditioning_*"]), 46_299_816.0);
+    }
+
+    /// Embeddings, conditioning and the first blocks are frozen.
+    fn frozen_up_to(blocks: i64) -> Setting {
+        let before = ["conditioning_", "text_embedding", "mel_embedding", "text_pos", "mel_pos"];
+        let before = before.iter().map(|name| format!("gpt.{name}*"));
+        let frozen = before.chain((0..blocks).map(|at| format!("gpt.gpt.h.{at}.*"))).collect();
+        Setting { frozen, ..setting() }
+    }
+
+    #[test]
+    fn only_blocks_from_the_first_trained_tensor_on_keep_something_for_their_way_back() {
+        let reached = |setting: &Setting| {
+            let reached = Reached::of(&config(), setting);
+            (reached.conditioning_blocks, reached.blocks, reached.trained_blocks)
+        };
+        assert_eq!(reached(&setting()), (6.0, 30.0, 30.0));
+        assert_eq!(reached(&frozen(&["gpt.gpt.h.1*"])), (6.0, 30.0, 19.0));
+        assert_eq!(reached(&frozen(&["gpt.conditioning_encoder.*"])), (0.0, 30.0, 30.0));
+        assert_eq!(reached(&frozen(&["gpt.gpt.h.*", "gpt.conditioning_*"])), (0.0, 30.0, 0.0));
+        assert_eq!(reached(&frozen_up_to(5)), (0.0, 25.0, 25.0));
+        assert_eq!(reached(&frozen_up_to(30)), (0.0, 0.0, 0.0));
+        let patterns = vec!["gpt.gpt.h.2*".to_owned()];
+        let adapters = Some(Adapters { rank: 8, patterns });
+        assert_eq!(reached(&Setting { adapters, ..setting() }), (0.0, 28.0, 11.0));
+    }
+
+    #[test]
+    fn a_frozen_beginning_takes_less_memory_and_less_work() {
+        let of = |setting: Setting| {
+            let kept = Setting { checkpointing: false, ..setting };
+            let memory = training_memory(&config(), &kept).activations;
+            (memory, training_operations(&config(), &kept))
+        };
+        let (all, rest) = (of(setting()), of(frozen_up_to(15)));
+        assert!(rest.0 < 0.55 * all.0 && rest.1 < 0.75 * all.1, "{rest:?} {all:?}");
+        // A gradient that goes through to an embedding needs all blocks.
+        let mut through = frozen_up_to(15);
+        through.frozen.retain(|pattern| pattern != "gpt.text_embedding*");
+        let through = of(through);
+        assert!(through.0 > 1.8 * rest.0, "{through:?} {rest:?}");
+        assert!(rest.1 < through.1 && through.1 < all.1);
     }
 
     #[test]

@@ -263,7 +263,9 @@ static FINETUNE_PARAMETERS: [Parameter; COMMON + 2] = join(
             Default::Texts(&[]),
             "Patterns of the tensors that stay as they are, such as `gpt.conditioning_*` or \
              `gpt.gpt.h.0.*`; `*` stands for anything. How many each one matched is in the notes, and \
-             one that matches none is an error.",
+             one that matches none is an error. Blocks are run backward, and kept in memory for it, \
+             from the first one with a trained tensor on, and all of them where conditioning or \
+             embeddings are trained.",
         ),
         Parameter {
             doc: "Steps at the beginning in which only the text embedding and its head learn, or a \

@@ -62,6 +62,7 @@ fn planned(batch: &Batch, config: &GptConfig, options: &Options) -> f64 {
         is_half: matches!(options.precision.kind(), Kind::Half | Kind::BFloat16),
         checkpointing: options.checkpointing,
         adapters,
+        frozen: Vec::new(),
     };
     training_memory(config, &setting).total()
 }

@@ -167,15 +167,15 @@ impl DualArTrainee {
         pass: Pass,
     ) -> (Tensor, Tensor) {
         let (model, layout) = (&self.model, self.model.within_frames());
-        let mut links: Vec<Link> =
-            vec![Box::new(|states: &Tensor| model.fast_inputs(states, codes, pass))];
-        links.extend(links_of(&model.fast_layers, &layout, pass));
+        let mut links = vec![Link::new(true, |x| model.fast_inputs(x, codes, pass))];
+        links.extend(links_of(&model.fast_layers, &layout, pass, |_| true));
         let chain = self.chain(links);
-        let forward = chain.forward(states);
+        let forward = chain.forward(&leaf(states));
         let x = leaf(&forward.output());
         let sum = frame_entropy(model, &x, codes, pass);
         (&sum * weight).backward();
-        (sum.detach(), chain.backward(forward, &x.grad()))
+        let gradient = chain.backward(forward, &x.grad());
+        (sum.detach(), gradient.unwrap_or_else(|| states.zeros_like()))
     }
 }
 
@@ -209,7 +209,12 @@ impl Trainee for DualArTrainee {
         let pass = Pass::Train { seed };
         let model = &self.model;
         let x = model.embed(&at.tokens, self.scaled());
-        let chain = self.chain(links_of(&model.layers, &at.layout, pass));
+        let parameters = self.parameters();
+        let is_trained = |layer: usize| {
+            let prefix = format!("layers.{layer}.");
+            parameters.iter().any(|(name, _)| name.starts_with(&prefix))
+        };
+        let chain = self.chain(links_of(&model.layers, &at.layout, pass, is_trained));
         let forward = chain.forward(&x);
         let states = forward.output();
         let dim = states.size()[2];
@@ -225,8 +230,9 @@ impl Trainee for DualArTrainee {
         let mut gradient = flat.zeros_like();
         let _ = gradient.index_add_(0, &at.positions, &tokens_grad);
         let _ = gradient.index_add_(0, &at.frames, &frames_grad);
-        let gradient = chain.backward(forward, &gradient.view_as(&states));
-        send_back(&x, &gradient);
+        if let Some(gradient) = chain.backward(forward, &gradient.view_as(&states)) {
+            send_back(&x, &gradient);
+        }
         Ok(Losses::default().with(BASE, &base).with(SEMANTIC, &semantic))
     }
 
@@ -254,11 +260,16 @@ impl Trainee for DualArTrainee {
     }
 }
 
-fn links_of<'a>(blocks: &'a [Block], layout: &'a Layout, pass: Pass) -> Vec<Link<'a>> {
-    let link = move |block: &'a Block| -> Link<'a> {
-        Box::new(move |x| block.forward(x, &layout.rotary, &layout.mask, pass))
+fn links_of<'a>(
+    blocks: &'a [Block],
+    layout: &'a Layout,
+    pass: Pass,
+    is_trained: impl Fn(usize) -> bool,
+) -> Vec<Link<'a>> {
+    let link = |(at, block): (usize, &'a Block)| {
+        Link::new(is_trained(at), move |x| block.forward(x, &layout.rotary, &layout.mask, pass))
     };
-    blocks.iter().map(link).collect()
+    blocks.iter().enumerate().map(link).collect()
 }
 
 /// The loss of the codes of frames, from the output of the fast layers: [N, K, C].

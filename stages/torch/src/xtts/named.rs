@@ -20,6 +20,13 @@ pub trait Named {
     fn list(&self, name: &str, into: &mut Listed);
 }
 
+/// Whether any tensor of a module is learned.
+pub fn is_trained(module: &dyn Named) -> bool {
+    let mut tensors = Vec::new();
+    module.list("", &mut tensors);
+    tensors.iter().any(|(_, tensor)| tensor.requires_grad())
+}
+
 pub fn add(name: &str, part: &str, tensor: &Tensor, into: &mut Listed) {
     into.push((format!("{name}.{part}"), tensor.shallow_clone()));
 }

@@ -7,8 +7,8 @@ use tch::{Kind, Tensor};
 
 use super::batch::Batch;
 use super::gpt::{Gpt, Labels, Placed};
-use super::named::is_adapter;
-use crate::chain::{Block as Link, Chain, leaf, send_back};
+use super::named::{is_adapter, is_trained};
+use crate::chain::{Block as Link, Chain, send_back};
 use crate::dual_ar::loss::{cross_entropy, in_pieces, over_pieces};
 use crate::error::TorchError;
 use crate::layers::Pass;
@@ -77,24 +77,20 @@ impl GptTrainee {
     fn conditioning_links(&self, pass: Pass) -> Vec<Link<'_>> {
         let (encoder, perceiver) =
             (&self.model.conditioning_encoder, &self.model.conditioning_perceiver);
-        let mut links: Vec<Link> = vec![Box::new(|mel: &Tensor| encoder.init.forward(mel))];
+        let init = &encoder.init;
+        let mut links = vec![Link::new(is_trained(init), |mel| init.forward(mel))];
         links.extend(
-            encoder.attn.iter().map(|block| -> Link { Box::new(move |x| block.forward(x)) }),
+            encoder.attn.iter().map(|block| Link::new(is_trained(block), |x| block.forward(x))),
         );
-        links.push(Box::new(move |x: &Tensor| perceiver.forward(x, pass)));
+        links.push(Link::new(is_trained(perceiver), move |x| perceiver.forward(x, pass)));
         links
     }
 
     fn block_links<'a>(&'a self, at: &'a Placed, pass: Pass) -> Vec<Link<'a>> {
-        let link = |block: &'a super::gpt2::Block| -> Link<'a> {
-            Box::new(move |x| block.forward(x, &at.mask, pass))
+        let link = |block: &'a super::gpt2::Block| {
+            Link::new(is_trained(block), move |x| block.forward(x, &at.mask, pass))
         };
         self.model.gpt.h.iter().map(link).collect()
-    }
-
-    fn trains_conditioning(&self) -> bool {
-        let is_conditioning = |name: &str| name.starts_with("gpt.conditioning_");
-        self.parameters().iter().any(|(name, _)| is_conditioning(name))
     }
 
     /// The backward pass of both losses; returns their sums and the gradient of the states, [B * T,
@@ -167,23 +163,18 @@ impl Trainee for GptTrainee {
         let pass = Pass::Train { seed: phase.seed };
         let at = self.model.place(batch)?;
         let conditioning = self.chain(self.conditioning_links(pass));
-        let trains_conditioning = self.trains_conditioning();
-        let (latents, kept) = match trains_conditioning {
-            true => {
-                let forward = conditioning.forward(&at.mels);
-                (leaf(&forward.output()), Some(forward))
-            }
-            false => (tch::no_grad(|| self.model.conditioning(&at.mels, pass)), None),
-        };
+        let conditioned = conditioning.forward(&at.mels);
+        let latents = conditioned.output().set_requires_grad(conditioning.is_trained());
         let x = self.model.embed(&latents, &at, pass);
         let blocks = self.chain(self.block_links(&at, pass));
         let forward = blocks.forward(&x);
         let states = forward.output();
         let (losses, gradient) = self.derive_heads(&states.flatten(0, 1), &at, phase.totals, pass);
-        let gradient = blocks.backward(forward, &gradient.view_as(&states));
-        send_back(&x, &gradient);
-        if let Some(forward) = kept {
-            let _ = conditioning.backward(forward, &latents.grad());
+        if let Some(gradient) = blocks.backward(forward, &gradient.view_as(&states)) {
+            send_back(&x, &gradient);
+        }
+        if latents.requires_grad() {
+            conditioning.backward(conditioned, &latents.grad());
         }
         Ok(losses)
     }
