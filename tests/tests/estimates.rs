@@ -412,3 +412,47 @@ fn a_training_of_twice_the_steps_takes_twice_as_long_as_the_one_that_was_measure
     assert!(longer > 1.5 * formula);
     assert!((seconds / (7.0 + 1_000.0 * 3.0 * longer) - 1.0).abs() < 0.01, "{seconds}");
 }
+
+/// A stage of the worker, of which there is only the description here.
+struct Described(&'static Kind);
+
+impl Stage for Described {
+    fn kind(&self) -> &'static Kind {
+        self.0
+    }
+
+    fn open(&self, _: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
+        Err(StageError::failed("this stage runs in the worker"))
+    }
+}
+
+#[test]
+fn sentences_that_are_spoken_at_once_take_memory_each() {
+    use stage_core::catalogue::corpus::SENTENCES;
+    use stage_families::xtts::{kinds::INIT, speech};
+    let forecast = |parameters: &str| {
+        let mut lab = Lab::new();
+        let kinds = [&SENTENCES, &INIT, &speech::VOICE, &speech::SYNTHESIZE];
+        lab.stages.extend(kinds.map(|kind| Arc::new(Described(kind)) as Arc<dyn Stage>));
+        let manifest = "[pipeline]\nname = \"spoken\"\n\
+            [stage.texts]\nuse = \"corpus.sentences\"\nsentences = [\"Hei, maailma!\"]\n\
+            [stage.model]\nuse = \"xtts.init\"\nshape = \"published\"\n\
+            [stage.voice]\nuse = \"xtts.voice\"\nmodel = \"model\"\nspeaker = \"Ana\"\n\
+            [stage.said]\nuse = \"xtts.synthesize\"\ninput = \"texts\"\nmodel = \"model\"\n\
+            voice = \"voice\"\nlanguage = \"en\"\n";
+        let texts: Vec<String> = (0..20).map(|at| format!("\"text number {at}\"")).collect();
+        let manifest = manifest.replace("\"Hei, maailma!\"", &texts.join(", "));
+        lab.write("pipeline.toml", &format!("{manifest}{parameters}\n"));
+        let said = stage(&lab, "said");
+        assert_eq!(said.basis, Basis::Formula);
+        let memory = said.vram_bytes.or(said.ram_bytes).unwrap();
+        memory.likely
+    };
+    // 737 columns of 30 layers of 2,048 numbers.
+    let row = 737.0 * 30.0 * 2048.0 * 4.0;
+    for device in ["device = \"cuda:0\"", "device = \"cpu\""] {
+        let usual = forecast(device);
+        let single = forecast(&format!("{device}\nbatch = 1"));
+        assert!(((usual - single) / row - 7.0).abs() < 1e-6, "{usual} {single}");
+    }
+}

@@ -3,6 +3,7 @@
 use cache::CacheError;
 use stage_core::cost::{Cost, Rates, WEIGHT_BYTES_PER_SECOND, Weights};
 use stage_core::estimate::{Basis, Figure, StageEstimate};
+use stage_families::working::Working;
 
 use super::Estimator;
 use super::flow::Flow;
@@ -185,8 +186,13 @@ impl Estimator<'_> {
         let slowness = if rates.on_processor { 1.0 } else { self.slowness(device) };
         let second = rates.seconds_per_second * self.model_share(spec) * slowness;
         let work = linear(rates.seconds_per_item, second) + rates.start;
-        let vram =
-            GPU_CONTEXT + self.arriving_weights(spec) + BATCH_SECONDS * rates.vram_per_second;
+        let is_gpu = matches!(device, Device::Gpu(_));
+        let working = self.working_bytes(spec, &todo.flow, is_gpu);
+        let vram = GPU_CONTEXT
+            + self.arriving_weights(spec)
+            + BATCH_SECONDS * rates.vram_per_second
+            + working;
+        let in_ram = if is_gpu { 0.0 } else { working };
         StageEstimate {
             basis: Basis::Formula,
             seconds: Some(Figure::within(work / self.threads(spec), rates.spread)),
@@ -194,8 +200,8 @@ impl Estimator<'_> {
                 linear(rates.bytes_per_item, rates.bytes_per_second),
                 rates.spread.min(2.0),
             )),
-            ram_bytes: Some(self.ram(spec, device)),
-            vram_bytes: matches!(device, Device::Gpu(_)).then(|| Figure::within(vram, RAM_SPREAD)),
+            ram_bytes: Some(self.ram(spec, device) + Figure::within(in_ram, RAM_SPREAD)),
+            vram_bytes: is_gpu.then(|| Figure::within(vram, RAM_SPREAD)),
             ..StageEstimate::unknown(0)
         }
     }
@@ -234,6 +240,15 @@ impl Estimator<'_> {
     fn arriving_weights(&self, spec: &StageSpec) -> f64 {
         let model = if spec.family().is_some() { self.weight_bytes(spec) } else { 0.0 };
         model + self.codec(spec).map_or(0.0, |codec| codec.bytes)
+    }
+
+    /// What a stage keeps of the items of a batch beside the weights of its model.
+    fn working_bytes(&self, spec: &StageSpec, flow: &Flow, is_gpu: bool) -> f64 {
+        let model = spec.family().and_then(|family| self.model(spec, family));
+        let (kind, parameters) = (spec.kind, &spec.parameters);
+        let (items, seconds) = (flow.items, flow.mean_seconds());
+        let working = Working { kind, parameters, items, seconds, is_gpu };
+        model.map_or(0.0, |model| model.working_bytes(&working))
     }
 
     fn ram(&self, spec: &StageSpec, device: &Device) -> Figure {

@@ -21,6 +21,7 @@ mod symbols;
 pub mod training;
 pub mod vits;
 pub mod wav2vec2;
+pub mod working;
 pub mod xtts;
 
 use stage_core::Catalogue;

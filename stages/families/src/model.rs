@@ -3,6 +3,7 @@
 use stage_core::Parameters;
 
 use crate::training::Trainable;
+use crate::working::Working;
 
 /// A model of known sizes.
 pub trait Model {
@@ -14,6 +15,11 @@ pub trait Model {
     /// Time relative to the published model, which the rates are for.
     fn share(&self) -> f64 {
         1.0
+    }
+
+    /// Bytes that working with it takes beside its weights, for each batch.
+    fn working_bytes(&self, _working: &Working<'_>) -> f64 {
+        0.0
     }
 
     /// The cost of training, if it is trainable.

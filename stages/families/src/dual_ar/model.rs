@@ -2,9 +2,10 @@
 
 use stage_core::{Kind, Parameters};
 
-use super::{Config, fresh, kinds};
+use super::{Config, Stack, fresh, kinds};
 use crate::model::{Assumed, Model};
 use crate::training::{Effort, Memory, Rows, Setting, TokenRows, Trainable};
+use crate::working::{Working, keys_and_values};
 
 /// Published weights are in bf16.
 const WEIGHT_BYTES: f64 = 2.0;
@@ -17,6 +18,13 @@ const PUBLISHED: f64 = 860e6;
 const TOKENS_PER_CLIP: f64 = 20.0;
 /// The share of a row that is filled with whole clips.
 const FILLED: f64 = 0.95;
+/// Frames of published codecs, and tokens of the text, for a second of speech.
+const FRAMES_PER_SECOND: f64 = 21.5;
+const TEXT_PER_SECOND: f64 = 5.5;
+/// The pace that the length of a text is told by.
+const LETTERS_PER_SECOND: f64 = 14.0;
+/// Columns of the prompt beside the text: its marks, and a reference of some seconds.
+const PROMPT: f64 = 200.0;
 
 impl Model for Config {
     fn parameters(&self) -> i64 {
@@ -33,6 +41,25 @@ impl Model for Config {
 
     fn share(&self) -> f64 {
         self.parameters() as f64 / PUBLISHED
+    }
+
+    fn working_bytes(&self, working: &Working<'_>) -> f64 {
+        if working.kind.name != kinds::SYNTHESIZE.name {
+            return 0.0;
+        }
+        let parameters = working.parameters;
+        let number = |name: &str, usual: f64| parameters.number(name).unwrap_or(usual);
+        let pace = LETTERS_PER_SECOND / number("characters_per_second", LETTERS_PER_SECOND);
+        let limit = working.seconds * pace * number("limit", 1.0) * FRAMES_PER_SECOND;
+        let frames = match parameters.integer("max_frames") {
+            Ok(most) if most > 0 => limit.min(most as f64),
+            _ => limit,
+        };
+        let columns = PROMPT + working.seconds * TEXT_PER_SECOND + frames;
+        let columns = columns.min(self.max_seq_len as f64);
+        let cached = |stack: &Stack| keys_and_values(stack.layers, stack.kv_heads, stack.head_dim);
+        let row = cached(&self.slow) * columns + cached(&self.fast) * self.num_codebooks as f64;
+        working.at_once(working.items) * row * working.width(WEIGHT_BYTES)
     }
 
     fn trainable(&self) -> Option<&dyn Trainable> {
@@ -84,4 +111,40 @@ pub fn assumed() -> Option<Assumed> {
     let told = "a text model that is not there is taken for openaudio-s1-mini: 860 million \
                 parameters, 28 layers of 1,024, kept in bf16";
     Some(Assumed { model: Box::new(Config::s1_mini().ok()?), told })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use stage_core::ParameterValue;
+
+    use super::*;
+    use crate::working::tests::written_over_usual;
+
+    /// 28 layers keep 8 heads of 128 keys and of values for each column, the fast ones 4 layers
+    /// for 10 columns.
+    #[test]
+    fn sentences_that_are_spoken_at_once_keep_keys_and_values_each() {
+        let bytes = |written: &[(&str, ParameterValue)], items: f64| {
+            let parameters = written_over_usual(written);
+            let (kind, seconds, is_gpu) = (&kinds::SYNTHESIZE, 10.0, true);
+            let working = Working { kind, parameters: &parameters, items, seconds, is_gpu };
+            Config::s1_mini().unwrap().working_bytes(&working)
+        };
+        let column = 2.0 * 8.0 * 128.0 * 2.0;
+        let row = |frames: f64| column * (28.0 * (255.0 + frames) + 4.0 * 10.0);
+        let batch = |batch| ("batch", ParameterValue::Integer(batch));
+        let usual = bytes(&[], 100.0);
+        assert!((usual / (8.0 * row(645.0)) - 1.0).abs() < 1e-9, "{usual}");
+        assert_eq!(bytes(&[batch(32)], 100.0), 4.0 * usual);
+        assert_eq!(bytes(&[], 2.0), usual / 4.0);
+        let single = ("precision", ParameterValue::Text("f32".into()));
+        assert_eq!(bytes(&[single], 100.0), 2.0 * usual);
+        let short = ("max_frames", ParameterValue::Integer(45));
+        assert_eq!(bytes(&[short], 1.0), row(45.0));
+        // No row is longer than the model has positions.
+        let long = ("limit", ParameterValue::Number(1000.0));
+        let most = Config::s1_mini().unwrap().max_seq_len as f64;
+        assert_eq!(bytes(&[long], 1.0), row(most - 255.0));
+    }
 }

@@ -4,12 +4,18 @@ use serde_json::Value;
 use stage_core::{Kind, Parameters};
 
 use super::published::{Shapes, TextTokens};
-use super::{Config, Fresh, fresh_config, kinds, parameters};
+use super::{Config, Fresh, fresh_config, kinds, parameters, speech};
 use crate::model::{Assumed, Model};
 use crate::training::Trainable;
+use crate::working::{Working, keys_and_values};
 
 /// Published weights are in f32.
 const WEIGHT_BYTES: f64 = 4.0;
+/// Texts are spoken in pieces of about 250 characters at most, which are 100 tokens and 18 s.
+const PIECE_TOKENS: i64 = 100;
+const PIECE_SECONDS: f64 = 18.0;
+/// START and STOP of the text, START of the codes.
+const MARKS: i64 = 3;
 
 impl Model for Config {
     fn parameters(&self) -> i64 {
@@ -27,6 +33,18 @@ impl Model for Config {
     fn share(&self) -> f64 {
         let speaking = |config: &Config| parameters(&config.model_tensors()) as f64;
         speaking(self) / speaking(&Config::published())
+    }
+
+    fn working_bytes(&self, working: &Working<'_>) -> f64 {
+        if working.kind.name != speech::SYNTHESIZE.name {
+            return 0.0;
+        }
+        let (gpt, most) = (&self.gpt, self.gpt.max_generated_tokens());
+        let codes = working.parameters.integer("max_codes").unwrap_or(most).clamp(1, most.max(1));
+        let columns = gpt.latents + PIECE_TOKENS.min(gpt.max_text_tokens) + MARKS + codes;
+        let pieces = working.items * (working.seconds / PIECE_SECONDS).ceil().max(1.0);
+        let column = keys_and_values(gpt.layers, 1, gpt.width) * working.width(WEIGHT_BYTES);
+        working.at_once(pieces) * columns as f64 * column
     }
 
     fn trainable(&self) -> Option<&dyn Trainable> {
@@ -71,7 +89,31 @@ pub fn assumed() -> Assumed {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use stage_core::ParameterValue;
+
     use super::*;
+    use crate::working::tests::written_over_usual;
+
+    /// 30 layers keep 1,024 channels of keys and of values for each of 737 columns.
+    #[test]
+    fn sentences_that_are_spoken_at_once_keep_keys_and_values_each() {
+        let bytes = |written: &[(&str, ParameterValue)], items: f64, seconds: f64| {
+            let parameters = written_over_usual(written);
+            let (kind, is_gpu) = (&speech::SYNTHESIZE, true);
+            let working = Working { kind, parameters: &parameters, items, seconds, is_gpu };
+            Config::published().working_bytes(&working)
+        };
+        let row = 2.0 * 30.0 * 1024.0 * 4.0 * 737.0;
+        let batch = |batch| ("batch", ParameterValue::Integer(batch));
+        assert_eq!(bytes(&[], 100.0, 5.0), 8.0 * row);
+        assert_eq!(bytes(&[batch(32)], 100.0, 5.0), 32.0 * row);
+        assert_eq!(bytes(&[], 3.0, 5.0), 3.0 * row);
+        assert_eq!(bytes(&[], 1.0, 60.0), 4.0 * row);
+        let half = ("precision", ParameterValue::Text("fp16".into()));
+        assert_eq!(bytes(&[half], 100.0, 5.0), 4.0 * row);
+        let short = ("max_codes", ParameterValue::Integer(135));
+        assert_eq!(bytes(&[short], 1.0, 5.0), row * 270.0 / 737.0);
+    }
 
     #[test]
     fn both_forms_of_a_configuration_tell_the_size() {

@@ -263,8 +263,8 @@ checkpoint too, and `model` is not needed. The voice is used as it is.",
                 count(
                     "batch",
                     8,
-                    "Sentences that are spoken at once; halved where they do not fit into memory. \
-                     Changes no result.",
+                    "Sentences, or pieces of long ones, that are spoken at once; fewer sentences where \
+                     they do not fit into memory.",
                 ),
                 65_536,
             )

@@ -23,9 +23,6 @@ use crate::xtts::decoder::WaveformDecoder;
 use crate::xtts::voice::Voice;
 use crate::xtts::{Gpt, Parity};
 
-/// The number of text pieces that are drawn at once; more would cost more memory than they gain.
-const AT_ONCE: usize = 8;
-
 pub struct XttsSynthesize {
     pub machine: Machine,
 }
@@ -51,6 +48,8 @@ struct SynthesizeJob {
     manner: Manner,
     pace: Pace,
     seed: u64,
+    /// Pieces of texts that are spoken at once.
+    batch: usize,
 }
 
 /// The settings in the manifest; the model has the others.
@@ -117,6 +116,7 @@ impl XttsSynthesize {
             manner: Manner::of(parameters)?,
             pace: Pace { characters_per_second: parameters.number("characters_per_second")? },
             seed: parameters.integer("seed")? as u64,
+            batch: parameters.integer("batch")?.max(1) as usize,
         };
         if let Some(base) = &job.base {
             // Checked before the first sentence, and without loading the model.
@@ -226,7 +226,7 @@ impl SynthesizeJob {
             }
         }
         let mut spoken: Vec<Spoken> = items.iter().map(|_| Spoken::default()).collect();
-        for pieces in all.chunks_mut(AT_ONCE) {
+        for pieces in all.chunks_mut(self.batch) {
             if context.stopping() {
                 return Err(StageError::Stopped);
             }
