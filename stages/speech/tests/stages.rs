@@ -203,6 +203,40 @@ fn an_audit_reads_as_the_model_reads() {
 }
 
 #[test]
+fn an_audit_reads_as_an_xtts_model_reads() {
+    let vocabulary = r#"{"model": {"type": "BPE", "unk_token": "[UNK]", "merges": [], "vocab": {
+        "[STOP]": 0, "[UNK]": 1, "[SPACE]": 2, "[START]": 3, "[en]": 4, "k": 5, "a": 6, "s": 7,
+        "e": 8, "v": 9, "n": 10}}, "pre_tokenizer": {"type": "Whitespace"}, "added_tokens": []}"#;
+    let mut bench = Bench::default();
+    let mut audit = |text_and_language: (&str, Option<&str>),
+                     written: &[(&str, ParameterValue)]| {
+        let (own, language) = text_and_language;
+        let mut fields = vec![("text", Value::text(own))];
+        fields.extend(language.map(|language| ("language", Value::text(language))));
+        let clips = dataset("clips", vec![item("c1", &fields)]);
+        let model = [
+            ("family", Value::text("xtts")),
+            ("vocab.json", bench.blob("model/tokenizer", vocabulary)),
+        ];
+        let fields = model.into_iter().collect();
+        let model = PortInput::Artifact { stage: "base".to_owned(), fields };
+        let ports = vec![("input", vec![clips]), ("model", vec![model])];
+        bench.gather_ports("text.audit", written, ports)
+    };
+    // A number is read as its word, and capitals are small.
+    audit(("7 KASA", Some("en-GB")), &[]).unwrap();
+    let english = ("language", text("en"));
+    let error = audit(("ka 8 ሰሰ", None), std::slice::from_ref(&english)).unwrap_err().to_string();
+    assert!(error.starts_with("5 characters in 6 places are unknown to the tokenizer"), "{error}");
+    assert!(error.contains("`ሰ` U+1230 (2 times, as in `c1`)"), "{error}");
+    let error = audit(("ka", Some("am")), &[english]).unwrap_err();
+    assert_eq!(error.to_string(), "`c1`: the vocabulary has no tag `[am]`");
+    assert!(error.help().unwrap().contains("xtts.extend"));
+    let error = audit(("ka", None), &[]).unwrap_err();
+    assert_eq!(error.to_string(), "`c1` does not name its language");
+}
+
+#[test]
 fn a_split_gives_every_item_to_one_side() {
     let mut bench = Bench::default();
     let clips: Vec<Item> =

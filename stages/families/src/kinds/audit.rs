@@ -15,24 +15,23 @@ pub static AUDIT: Kind = Kind {
     name: "text.audit",
     summary: "Stops on characters that the target tokenizer does not know.",
     doc: "Tokenizers silently drop unknown characters. The report lists each with its count, code \
-        point and first clips. The vocabulary is that of a VITS `model`, whose tokenizer then \
-        reads the texts, or a `vocab.json`, a `tokenizer.json` or a text file with the \
+        point and first clips. The vocabulary is that of a VITS or XTTS `model`, whose tokenizer \
+        then reads the texts, or a `vocab.json`, a `tokenizer.json` or a text file with the \
         characters, or `characters`. Texts with letters or digits beyond ASCII, where the model \
-        was trained on romanised ones (`is_uroman`), end the run as unknown characters do. An \
-        item without a text is set aside.",
+        was trained on romanised ones (`is_uroman`), end the run as unknown characters do. Texts \
+        for an XTTS model are cleaned as for training first, and a language without a tag ends the \
+        run. An item without a text is set aside.",
     work: Work::Gather,
     cost: Cost::Rates(Rates::LIGHT),
     inputs: &[
-        InputPort { reads_id: true, ..TEXTS },
+        InputPort { reads_id: true, may_read: &[("language", FieldType::Text)], ..TEXTS },
         InputPort {
             name: "model",
-            reads: FieldSet::These(&[
-                ("vocab.json", FieldType::Blob),
-                ("tokenizer_config.json", FieldType::Blob),
-            ]),
+            reads: FieldSet::These(&[("vocab.json", FieldType::Blob)]),
+            may_read: &[("family", FieldType::Text), ("tokenizer_config.json", FieldType::Blob)],
             optional: true,
-            doc: "A VITS model that is to read the texts.",
-            takes: &[artifact::VITS],
+            doc: "A VITS or XTTS model that is to read the texts.",
+            takes: &[artifact::VITS, artifact::XTTS],
             ..InputPort::ARTIFACT
         },
     ],
@@ -67,6 +66,13 @@ pub static AUDIT: Kind = Kind {
             parameter_type: ParameterType::Flag,
             default: Default::Flag(true),
             doc: "The tokenizer lower-cases what it does not know before it gives up.",
+            ..Parameter::BASE
+        },
+        Parameter {
+            name: "language",
+            default: Default::Absent,
+            doc: "For an XTTS `model`: the language of texts that have no field `language`, such as \
+                  `en`.",
             ..Parameter::BASE
         },
         Parameter {

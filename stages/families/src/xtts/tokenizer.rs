@@ -140,8 +140,26 @@ impl Tokenizer {
         Ok(encoding.get_ids().iter().map(|id| i64::from(*id)).collect())
     }
 
+    /// The characters of a text that would reach the model as unknown tokens, and how often.
+    ///
+    /// # Errors
+    ///
+    /// When the language has no cleaner or no tag.
+    pub fn unknown(
+        &self,
+        text: &str,
+        language: &Language,
+    ) -> Result<BTreeMap<char, u64>, TextError> {
+        if !self.has_language(language) {
+            return Err(TextError::NoTag(language.tag()));
+        }
+        let text = cleaners::clean(text, language)?;
+        let count = |character: char| (character, text.matches(character).count() as u64);
+        Ok(self.lacking(&text).into_iter().map(count).collect())
+    }
+
     /// The characters of a text that the vocabulary lacks, each once, in the order of the text.
-    pub fn lacking(&self, text: &str) -> Vec<char> {
+    fn lacking(&self, text: &str) -> Vec<char> {
         let mut lacking = Vec::new();
         let mut buffer = [0; 4];
         for character in text.chars().filter(|character| !character.is_whitespace()) {

@@ -4,7 +4,17 @@
 
 use std::collections::BTreeMap;
 
+use stage_core::StageError;
+
 use super::reader::Reader;
+
+/// A clip to be checked.
+#[derive(Debug, Clone, Copy)]
+pub struct Clip<'a> {
+    pub id: &'a str,
+    pub text: &'a str,
+    pub language: Option<&'a str>,
+}
 
 /// The options of the check.
 #[derive(Debug, Clone)]
@@ -72,21 +82,26 @@ struct Count {
     examples: Vec<String>,
 }
 
-/// Checks the texts of clips, given as id and text.
+/// Checks the texts of clips.
+///
+/// # Errors
+///
+/// When the reader cannot read the language of a clip.
 pub fn audit<'a>(
-    clips: impl IntoIterator<Item = (&'a str, &'a str)>,
+    clips: impl IntoIterator<Item = Clip<'a>>,
     reader: &Reader,
     options: &Options,
-) -> Audit {
+) -> Result<Audit, StageError> {
     let mut audit = Audit::default();
     let mut counts: BTreeMap<char, Count> = BTreeMap::new();
-    for (id, text) in clips {
+    for clip in clips {
+        let text = clip.text;
         audit.clips += 1;
         audit.characters += text.chars().count() as u64;
         audit.digits += text.chars().filter(|character| character.is_numeric()).count() as u64;
         audit.not_romanised += u64::from(reader.needs_uroman(text));
-        for (character, occurrences) in reader.unknown(text) {
-            counts.entry(character).or_default().add(id, occurrences, options.examples);
+        for (character, occurrences) in reader.unknown(&clip)? {
+            counts.entry(character).or_default().add(clip.id, occurrences, options.examples);
         }
     }
     audit.unknown = counts
@@ -94,7 +109,7 @@ pub fn audit<'a>(
         .map(|(character, count)| count.into_unknown(character, options))
         .collect();
     audit.unknown.sort_by_key(|unknown| std::cmp::Reverse(unknown.occurrences));
-    audit
+    Ok(audit)
 }
 
 impl Count {
@@ -181,6 +196,11 @@ mod tests {
         Vocabulary::from_bytes(br#"{"<unk>": 0, "a": 1, "b": 2, " ": 3}"#).unwrap()
     }
 
+    fn audit(clips: &[(&str, &str)], reader: &Reader, options: &Options) -> Audit {
+        let clips = clips.iter().map(|(id, text)| Clip { id, text, language: None });
+        super::audit(clips, reader, options).unwrap()
+    }
+
     fn reader(lower_case: bool) -> Reader {
         Reader::Listed { vocabulary: vocabulary(), lower_case }
     }
@@ -188,7 +208,7 @@ mod tests {
     #[test]
     fn unknown_characters_are_counted_with_the_first_ids() {
         let clips = [("c3", "a-b 7"), ("c1", "A B--"), ("c2", "ab")];
-        let audit = audit(clips, &reader(true), &Options::default());
+        let audit = audit(&clips, &reader(true), &Options::default());
         let brief: Vec<_> = audit
             .unknown
             .iter()
@@ -203,18 +223,18 @@ mod tests {
     #[test]
     fn the_gate_opens_when_every_unknown_character_is_allowed() {
         let clips = [("c1", "a-b")];
-        let closed = audit(clips, &reader(true), &Options::default()).gate().unwrap_err();
+        let closed = audit(&clips, &reader(true), &Options::default()).gate().unwrap_err();
         assert_eq!(
             closed.to_string(),
             "1 characters in 1 places are unknown to the tokenizer: `-` U+002D (1 times, as in `c1`); normalise them away, or `allow` what may be dropped"
         );
         let allowed = Options { allow: vec!['-'], ..Options::default() };
-        assert_eq!(audit(clips, &reader(true), &allowed).gate(), Ok(()));
+        assert_eq!(audit(&clips, &reader(true), &allowed).gate(), Ok(()));
     }
 
     #[test]
     fn upper_case_counts_as_unknown_where_the_tokenizer_does_not_lower() {
-        let strict = audit([("c", "Ab")], &reader(false), &Options::default());
+        let strict = audit(&[("c", "Ab")], &reader(false), &Options::default());
         assert_eq!(strict.unknown.len(), 1);
     }
 

@@ -8,11 +8,12 @@ use stage_core::{
     Context, Fields, GatherInput, GatherJob, GatherOutput, Item, ItemJob, Job, NewValue, Output,
     Parameters, PortOutput, Reject, Setup, Stage, StageError,
 };
-use stage_families::artifact::{TOKENIZER_CONFIG, VOCABULARY};
+use stage_families::artifact::{FAMILY, TOKENIZER_CONFIG, VOCABULARY, XTTS};
 use stage_families::kinds::audit::AUDIT;
 use stage_families::vits::{ROMANISE, Tokenizer};
+use stage_families::xtts;
 
-use super::audit::{self, Audit};
+use super::audit::{self, Audit, Clip};
 use super::characters::Kind;
 use super::normalize::{self, Joiners, Normalized};
 use super::reader::Reader;
@@ -101,6 +102,8 @@ fn notes(normalized: &Normalized, output: &mut Output) {
 struct AuditJob {
     /// None if a model determines it.
     reader: Option<Reader>,
+    /// Of texts that do not name theirs.
+    language: Option<String>,
     options: audit::Options,
     fails: bool,
 }
@@ -111,6 +114,10 @@ fn open_audit(setup: Setup, context: &mut dyn Context) -> Result<Job, StageError
     let vocabulary = vocabulary(&setup, context)?;
     Ok(Job::Gather(Box::new(AuditJob {
         reader: vocabulary.map(|vocabulary| Reader::Listed { vocabulary, lower_case }),
+        language: match parameters.is_set("language") {
+            true => Some(parameters.text("language")?.to_owned()),
+            false => None,
+        },
         options: audit::Options {
             allow: parameters.text("allow")?.chars().collect(),
             ..audit::Options::default()
@@ -139,13 +146,13 @@ fn vocabulary(setup: &Setup, context: &mut dyn Context) -> Result<Option<Vocabul
 
 impl AuditJob {
     fn reader(
-        &self,
+        &mut self,
         model: Option<&Fields>,
         context: &mut dyn Context,
     ) -> Result<Reader, StageError> {
-        match (&self.reader, model) {
-            (Some(reader), None) => Ok(reader.clone()),
-            (None, Some(model)) => tokenizer(model, context),
+        match (self.reader.take(), model) {
+            (Some(reader), None) => Ok(reader),
+            (None, Some(model)) => tokenizer(model, self.language.take(), context),
             (None, None) => Err(StageError::with_help(
                 "there is no vocabulary to check against",
                 "give `model`, or `vocabulary`, a file, or `characters`",
@@ -158,15 +165,24 @@ impl AuditJob {
     }
 }
 
-fn tokenizer(model: &Fields, context: &mut dyn Context) -> Result<Reader, StageError> {
+fn tokenizer(
+    model: &Fields,
+    language: Option<String>,
+    context: &mut dyn Context,
+) -> Result<Reader, StageError> {
     let mut file = |name: &str| match model.blob(name) {
         Some(blob) => context.read(blob),
         None => Err(StageError::with_help(
             format!("the model on `model` has no `{name}`"),
-            "give it a VITS model, of `model.import` for example",
+            "give it a VITS or XTTS model, of `model.import` for example",
         )),
     };
-    let (symbols, reading) = (file(VOCABULARY)?, file(TOKENIZER_CONFIG)?);
+    let symbols = file(VOCABULARY)?;
+    if model.text(FAMILY) == Some(XTTS) {
+        let tokenizer = Box::new(xtts::Tokenizer::read(&symbols)?);
+        return Ok(Reader::Pieces { tokenizer, language });
+    }
+    let reading = file(TOKENIZER_CONFIG)?;
     Ok(Reader::Model(Box::new(Tokenizer::read(&symbols, &reading)?)))
 }
 
@@ -179,9 +195,12 @@ impl GatherJob for AuditJob {
         let reader = self.reader(input.artifact("model"), context)?;
         let items = input.items("input")?;
         context.set_aside("input", textless(items))?;
-        let clips = items.iter();
-        let texts = clips.map(|item| (&*item.id, item.fields.text("text").unwrap_or_default()));
-        let audit = audit::audit(texts, &reader, &self.options);
+        let clips = items.iter().map(|item| Clip {
+            id: &item.id,
+            text: item.fields.text("text").unwrap_or_default(),
+            language: item.fields.text("language"),
+        });
+        let audit = audit::audit(clips, &reader, &self.options)?;
         if self.fails && audit.not_romanised > 0 {
             let (texts, all) = (audit.not_romanised, audit.clips);
             return Err(StageError::with_help(
