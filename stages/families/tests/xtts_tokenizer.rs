@@ -12,6 +12,7 @@ struct Fixture {
     rows: i64,
     numbers: Vec<u64>,
     spelt: BTreeMap<String, Vec<String>>,
+    ordinals: BTreeMap<String, BTreeMap<String, String>>,
     cases: Vec<Case>,
 }
 
@@ -65,6 +66,35 @@ fn numbers_are_spelt_as_the_original_spells_them() {
         }
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn ordinals_are_spelt_as_the_original_spells_them() {
+    let (tokenizer, fixture) = fixture();
+    assert_eq!(fixture.ordinals.len(), 13);
+    let mut problems = Vec::new();
+    for (code, spelt) in fixture.ordinals {
+        assert!(spelt.len() > 40);
+        for (number, expected) in spelt {
+            let own = tokenizer.clean(&number, &Language::of(&code)).unwrap();
+            let expected = tokenizer.clean(&expected, &Language::of(&code)).unwrap();
+            if own != expected {
+                problems.push(format!("{code} {number}: {own}, not {expected}"));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+/// The original fails on all of these.
+#[test]
+fn numbers_without_words_in_the_original_stay_readable() {
+    let (tokenizer, _) = fixture();
+    let clean = |text: &str, code: &str| tokenizer.clean(text, &Language::of(code)).unwrap();
+    assert_eq!(clean("1. května 2.", "cs"), "jedna. května dva.");
+    assert_eq!(clean("50 सैनिक 1st", "hi"), "50 सैनिक 1st");
+    assert_eq!(clean("0th", "pl"), "zeroth");
+    assert_eq!(clean("100번째", "ko"), "baegbeonjjae");
 }
 
 #[test]

@@ -67,6 +67,7 @@ weights with `model.import` to train a voice.",
 
 pub static EXTEND: Kind = Kind {
     name: "xtts.extend",
+    version: 2,
     summary: "Teaches the tokenizer of an XTTS model another language.",
     doc: "\
 Appends to the vocabulary the tag of `language`, the characters of the texts that it lacks, and pieces

@@ -104,6 +104,7 @@ step of a pass over the clips.";
 
 pub static FINETUNE: Kind = Kind {
     name: "xtts.finetune",
+    version: 2,
     summary: "Trains the GPT of an XTTS model on clips.",
     doc: TRAINING_DOC,
     work: Work::Train,
@@ -117,6 +118,7 @@ pub static FINETUNE: Kind = Kind {
 
 pub static LORA: Kind = Kind {
     name: "xtts.lora",
+    version: 2,
     summary: "Trains low-rank adapters beside the frozen GPT of an XTTS model.",
     doc: "\
 The base stays as it is, to the bit; two small matrices beside each chosen module are trained, and

@@ -3,8 +3,10 @@
 
 mod abbreviations;
 mod chinese;
+mod decimals;
 mod korean;
 mod numbers;
+mod ordinals;
 mod spelling;
 mod symbols;
 

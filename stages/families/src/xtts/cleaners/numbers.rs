@@ -1,10 +1,13 @@
-//! Numbers as words: cardinals and decimals. Ordinals and amounts of money are read as cardinals
-//! followed by the name of the sign; the original has inflected forms.
+//! Numbers as words: cardinals, decimals and ordinals. Amounts of money are read as numbers with the
+//! name of the sign after them; the original also reads the cents.
 
-use super::spelling;
+use super::{decimals, ordinals, spelling};
+
+/// The language without decimals in the original: each side of the comma is a number.
+const WITHOUT_DECIMALS: &str = "tr";
 
 /// Languages with commas between thousands; all others have dots.
-const COMMAS: [&str; 3] = ["en", "ru", "ko"];
+const COMMAS: [&str; 2] = ["en", "ru"];
 
 /// Each number of a text that the language can spell; other digits stay.
 pub fn expand(text: &str, code: &str) -> String {
@@ -35,18 +38,23 @@ fn number(text: &str, code: &str, is_inside: bool, expanded: &mut String) -> usi
         false => grouped(text, thousands),
     };
     let whole: String = digits.chars().filter(char::is_ascii_digit).collect();
-    let spelt = whole.parse().ok().and_then(|whole| spelling::cardinal(whole, code));
-    let Some(mut spelt) = spelt else {
+    let spelt =
+        whole.parse().ok().and_then(|whole| Some((whole, spelling::cardinal(whole, code)?)));
+    let Some((whole, mut spelt)) = spelt else {
         expanded.push_str(digits);
         return length;
     };
     // A dot before digits is also a decimal point unless it separates thousands.
-    let behind = text[length..].strip_prefix([decimals, '.', ',']).map(leading);
-    if let Some(fraction) = behind.filter(|fraction| !fraction.is_empty())
-        && let Some(words) = spelling::fraction(fraction, code)
-    {
-        spelt = format!("{spelt} {words}");
-        length += 1 + fraction.len();
+    let behind = match code {
+        WITHOUT_DECIMALS => "",
+        _ => text[length..].strip_prefix([decimals, '.', ',']).map_or("", leading),
+    };
+    if behind.is_empty() {
+        if let Some((mark, words)) = ordinals::ordinal(whole, &text[length..], code) {
+            (spelt, length) = (words, length + mark);
+        }
+    } else if let Some(words) = decimals::decimal(whole, behind, code) {
+        (spelt, length) = (words, length + 1 + behind.len());
     }
     expanded.push_str(&spelt);
     length

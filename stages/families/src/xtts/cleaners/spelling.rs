@@ -26,17 +26,25 @@ pub fn has(code: &str) -> bool {
 
 /// None if the language has no rules, or the number is too large.
 pub fn cardinal(number: u64, code: &str) -> Option<String> {
-    let spelt = (number < LIMIT).then(|| find(code)?.spell(number, 0)).flatten()?;
+    let spelling = find(code)?;
+    let spelt = (number < LIMIT).then(|| spelling.spell(spelling.rules, number, 0)).flatten()?;
     // Italian drops one of two vowels before `otto`.
     Some(if code == "it" { spelt.replace("oo", "o") } else { spelt })
 }
 
-/// The decimal point with the digits after it, each on its own.
-pub fn fraction(digits: &str, code: &str) -> Option<String> {
-    let spelling = find(code)?;
-    let own = digits.bytes().map(|digit| spelling.spell(u64::from(digit - b'0'), 0));
-    let own: Option<Vec<String>> = own.collect();
-    Some(format!("{} {}", spelling.point, own?.join(" ")))
+/// A number by other rules, in which `<` stands for a cardinal.
+pub fn by_rules(rules: &'static str, number: u64, code: &str) -> Option<String> {
+    find(code)?.spell(rules, number, 0)
+}
+
+/// The form of a number before a noun, from the attributes of the language.
+pub fn before_noun(number: u64, code: &str) -> Option<String> {
+    find(code)?.attribute(number, 0)
+}
+
+/// The word for the decimal point.
+pub fn point(code: &str) -> Option<&'static str> {
+    Some(find(code)?.point)
 }
 
 fn find(code: &str) -> Option<&'static Spelling> {
@@ -63,25 +71,38 @@ fn rule(rules: &'static str, number: u64) -> Option<(u64, u64, &'static str)> {
     last
 }
 
+/// A number as a rule splits it.
+struct Parts {
+    /// The rules that spell the remainder.
+    rules: &'static str,
+    quotient: u64,
+    remainder: u64,
+}
+
 impl Spelling {
-    fn spell(&self, number: u64, depth: usize) -> Option<String> {
-        let (_, divisor, words) = rule(self.rules, number).filter(|_| depth < DEPTH)?;
-        self.fill(words, number / divisor, number % divisor, depth)
+    fn spell(&self, rules: &'static str, number: u64, depth: usize) -> Option<String> {
+        let (_, divisor, words) = rule(rules, number).filter(|_| depth < DEPTH)?;
+        let parts = Parts { rules, quotient: number / divisor, remainder: number % divisor };
+        self.fill(words, &parts, depth)
     }
 
-    fn fill(&self, words: &str, quotient: u64, remainder: u64, depth: usize) -> Option<String> {
+    fn fill(&self, words: &str, parts: &Parts, depth: usize) -> Option<String> {
+        let Parts { rules, quotient, remainder } = *parts;
         let mut spelt = String::new();
         let mut rest = words;
         while let Some(character) = rest.chars().next() {
             rest = &rest[character.len_utf8()..];
             match character {
                 '<' | '>' => {
-                    let part = if character == '<' { quotient } else { remainder };
+                    let (rules, part) = match character {
+                        '<' => (self.rules, quotient),
+                        _ => (rules, remainder),
+                    };
                     let attribute = rest.strip_prefix("{a}");
                     rest = attribute.unwrap_or(rest);
                     spelt.push_str(&match attribute {
                         Some(_) => self.attribute(part, depth + 1)?,
-                        None => self.spell(part, depth + 1)?,
+                        None => self.spell(rules, part, depth + 1)?,
                     });
                 }
                 '\'' => {
@@ -93,7 +114,7 @@ impl Spelling {
                     let (inner, behind) = rest.split_once(']')?;
                     rest = behind;
                     let chosen = choose(inner, remainder);
-                    spelt.push_str(&self.fill(chosen, quotient, remainder, depth + 1)?);
+                    spelt.push_str(&self.fill(chosen, parts, depth + 1)?);
                 }
                 '(' => {
                     let (forms, behind) = rest.split_once(')')?;
@@ -116,14 +137,15 @@ impl Spelling {
         match exact {
             Some(word) if number == tail => Some(word.to_owned()),
             Some(word) => {
-                let (whole, last) = (self.spell(number, depth)?, self.spell(tail, depth)?);
+                let spell = |number| self.spell(self.rules, number, depth);
+                let (whole, last) = (spell(number)?, spell(tail)?);
                 // A word that is joined to the previous one may have changed already.
                 Some(match whole.strip_suffix(&last) {
                     Some(start) => format!("{start}{word}"),
                     None => whole,
                 })
             }
-            None => self.spell(number, depth),
+            None => self.spell(self.rules, number, depth),
         }
     }
 }
@@ -163,7 +185,7 @@ fn plural(forms: &str, quotient: u64) -> Option<&str> {
 }
 
 #[rustfmt::skip]
-const SPELLINGS: [Spelling; 13] = [
+const SPELLINGS: [Spelling; 14] = [
     Spelling { code: "en", attributes: "", point: "point", rules: "\
         0 zero;1 one;2 two;3 three;4 four;5 five;6 six;7 seven;8 eight;9 nine;10 ten;11 eleven;\
         12 twelve;13 thirteen;14 fourteen;15 fifteen;16 sixteen;17 seventeen;18 eighteen;\
@@ -279,4 +301,20 @@ const SPELLINGS: [Spelling; 13] = [
         0 영;1 일;2 이;3 삼;4 사;5 오;6 육;7 칠;8 팔;9 구;10 십[>];20/10 <십[>];100 백[>];\
         200/100 <백[>];1000 천[>];2000/1000 <천[>];10000 만[ >];20000/10000 <만[ >];\
         100000000 <억[ >]" },
+    Spelling { code: "ar", attributes: "\
+        1 إحدى;2 اثنتان;3 ثلاث;4 أربع;5 خمس;6 ست;7 سبع;8 ثمان;9 تسع;10 عشر;11 إحدى عشرة;\
+        12 اثنتا عشرة;13 ثلاث عشرة;14 أربع عشرة;15 خمس عشرة;16 ست عشرة;17 سبع عشرة;\
+        18 ثماني عشرة;19 تسع عشرة",
+        point: ",", rules: "\
+        0 صفر;1 واحد;2 اثنان;3 ثلاثة;4 أربعة;5 خمسة;6 ستة;7 سبعة;8 ثمانية;9 تسعة;10 عشرة;\
+        11 أحد عشر;12 اثنا عشر;13 ثلاثة عشر;14 أربعة عشر;15 خمسة عشر;16 ستة عشر;17 سبعة عشر;\
+        18 ثمانية عشر;19 تسعة عشر;20 عشرون;21 > و عشرون;30 ثلاثون;31 > و ثلاثون;40 أربعون;\
+        41 > و أربعون;50 خمسون;51 > و خمسون;60 ستون;61 > و ستون;70 سبعون;71 > و سبعون;80 ثمانون;\
+        81 > و ثمانون;90 تسعون;91 > و تسعون;100 مائة[ و >];200 مئت[ان و >|ا];300 ثلاثمائة[ و >];\
+        400 أربعمائة[ و >];500 خمسمائة[ و >];600 ستمائة[ و >];700 سبعمائة[ و >];\
+        800 ثمانمائة[ و >];900 تسعمائة[ و >];1000 ألف[ و >];2000 ألف[ان و >|ا];\
+        3000/1000 < آلاف[ و >];11000/1000 < ألف[اً و >|];1000000 مليون[ و >];\
+        2000000 مليون[ان و >|ا];3000000/1000000 < ملايين[ و >];\
+        11000000/1000000 < مليون[اً و >|];1000000000 مليار[ و >];2000000000 مليار[ان و >|ا];\
+        3000000000/1000000000 < مليارات[ و >];11000000000/1000000000 < مليار[اً و >|]" },
 ];
