@@ -140,6 +140,35 @@ fn micro_batches_add_up_to_the_mean_over_all_labels() {
     assert_near(&gradients, &wanted);
 }
 
+/// Each replica adds up its own micro-batches, then their sums are added: the terms are those of
+/// one device, to the bit, in another order.
+#[test]
+fn gradients_of_two_devices_are_those_of_one_added_in_another_order() {
+    use crate::train::replicas::{self, MicroBatch};
+    crate::threads::one_thread();
+    let [one, two, three] = clips();
+    let parts = [&one, &two, &three, &one].map(|clip| batch(Layout::Packed, &[clip]));
+    let mut totals = Totals::default();
+    parts.iter().for_each(|batch| totals.add(&GptTrainee::count(batch)));
+    let phase = Phase::only(&totals, 0);
+    let micro = |at: &usize| MicroBatch { batch: &parts[*at], seed: 7 + *at as u64 };
+    let gradients = |devices: usize, order: &[usize]| {
+        let mut replicas: Vec<GptTrainee> = (0..devices).map(|_| trainee(0.1, true)).collect();
+        for round in order.chunks(devices) {
+            let round: Vec<_> = round.iter().map(micro).collect();
+            replicas::accumulate(&mut replicas, &round, &phase).unwrap();
+        }
+        let gradients = replicas::gradients(&replicas, 0).unwrap();
+        let names = replicas[0].parameters().into_iter().map(|(name, _)| name);
+        names.zip(gradients.into_iter().flatten()).collect::<Vec<_>>()
+    };
+    let double = gradients(2, &[0, 1, 2, 3]);
+    let halves = gradients(1, &[0, 2]).into_iter().zip(gradients(1, &[1, 3]));
+    let sums: Vec<_> = halves.map(|((name, even), (_, odd))| (name, even + odd)).collect();
+    assert_eq!(double, sums);
+    assert_near(&double, &gradients(1, &[0, 1, 2, 3]));
+}
+
 #[test]
 fn held_out_clips_have_the_losses_of_training_and_no_dropout() {
     let batch = all(Layout::Packed);

@@ -65,6 +65,8 @@ impl Perceiver {
         let x = x.transpose(1, 2);
         let (batch, width) = (x.size()[0], x.size()[2]);
         let latents = self.latents.unsqueeze(0).expand([batch, -1, width], false);
+        // libtorch multiplies an expanded tensor by another kernel without a graph.
+        let latents = latents.contiguous();
         let layer = |latents: Tensor, layer: &Layer| layer.forward(&latents, &x, pass);
         self.norm.forward(&self.layers.iter().fold(latents, layer))
     }

@@ -49,33 +49,48 @@ fn ten_stops_in_a_row_change_nothing() {
     assert_eq!(resumed, straight);
 }
 
-#[test]
-#[ignore = "open: off by 1.5e-4, and it is not known whether Adam magnifies rounding or data differ"]
-fn two_devices_learn_what_one_learns_in_twice_the_batches() {
-    let run = |count: usize| {
-        let mut bench = Bench::default();
-        let base = model(&mut bench);
-        let devices = ("devices", ParameterValue::List(vec![text("cpu"); count]));
-        let written = [("accumulation", whole(4)), devices, ("take", text("last"))];
-        let model = tune(&written, &base, &mut bench).unwrap().remove("model").unwrap();
-        stored::weights(&model, &mut bench).unwrap()
+/// The weights after a training whose steps follow the size of a gradient. With the usual epsilon a
+/// gradient that is zero but for rounding, such as that of the bias of keys, makes as large a step
+/// as any other.
+fn trained_by_size(more: Written) -> Vec<(String, tch::Tensor)> {
+    let mut bench = Bench::default();
+    let base = model(&mut bench);
+    let by_size = [
+        ("epsilon", ParameterValue::Number(1.0)),
+        ("learning_rate", ParameterValue::Number(0.1)),
+        ("accumulation", whole(4)),
+        ("take", text("last")),
+    ];
+    let written = [&by_size[..], more].concat();
+    let model = tune(&written, &base, &mut bench).unwrap().remove("model").unwrap();
+    let before = stored::weights(&base, &mut bench).unwrap();
+    let after = stored::weights(&model, &mut bench).unwrap();
+    let far = |name: &str| {
+        let (one, other) = (after.get(name).unwrap(), before.get(name).unwrap());
+        (one - other).abs().max().double_value(&[])
     };
-    let (one, two) = (run(1), run(2));
-    let far = |(name, tensor): (&str, &tch::Tensor)| {
-        (tensor - two.get(name).unwrap()).abs().max().double_value(&[])
-    };
-    let worst = one.iter().filter(|(_, tensor)| tensor.numel() > 0).map(far).fold(0.0, f64::max);
-    assert!(worst < 1e-5, "{worst}");
+    assert!(moved(&model, &base).iter().any(|name| far(name) > 1e-3));
+    after.iter().map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone())).collect()
+}
+
+fn assert_same_but_for_rounding(one: &[(String, tch::Tensor)], other: &[(String, tch::Tensor)]) {
+    assert_eq!(one.len(), other.len());
+    for ((name, one), (_, other)) in one.iter().zip(other).filter(|(one, _)| one.1.numel() > 0) {
+        let far = (one - other).abs().max().double_value(&[]);
+        assert!(far < 1e-5, "{name}: {far}");
+    }
 }
 
 #[test]
-#[ignore = "open: recomputed gradients differ by rounding, which Adam magnifies"]
-fn recomputed_blocks_learn_the_same_to_the_bit() {
-    let mut bench = Bench::default();
-    let base = model(&mut bench);
+fn two_devices_learn_what_one_learns_in_twice_the_batches() {
+    let two = ("devices", ParameterValue::List(vec![text("cpu"); 2]));
+    assert_same_but_for_rounding(&trained_by_size(&[]), &trained_by_size(&[two]));
+}
+
+#[test]
+fn recomputed_blocks_learn_the_same_but_for_rounding() {
     let kept = ("gradient_checkpointing", ParameterValue::Flag(false));
-    let usual = tune(&[], &base, &mut bench).unwrap();
-    assert_eq!(tune(&[kept], &base, &mut bench).unwrap()["model"], usual["model"]);
+    assert_same_but_for_rounding(&trained_by_size(&[]), &trained_by_size(&[kept]));
 }
 
 #[test]
@@ -170,15 +185,21 @@ fn the_text_embedding_and_its_head_learn_first() {
 }
 
 #[test]
-#[ignore = "open: `sampling = \"upstream\"` gave the same model in six steps of this data"]
 fn the_ways_of_the_original_are_other_trainings_that_repeat_themselves() {
     let mut bench = Bench::default();
     let base = model(&mut bench);
-    let usual = tune(&[], &base, &mut bench).unwrap();
+    // So many that no draw with replacement takes each once by chance.
+    let items: Vec<Item> = (0..12).map(|number| clip(&mut bench, number)).collect();
+    let mut trained = |way: Written| {
+        let six = [("steps", whole(6)), ("take", text("last"))];
+        let written = [&six[..], way].concat();
+        tune_on(&FINETUNE, items.clone(), &written, &base, &mut bench).unwrap()
+    };
+    let usual = trained(&[]);
     for way in [("parity", text("upstream")), ("sampling", text("upstream"))] {
-        let other = tune(std::slice::from_ref(&way), &base, &mut bench).unwrap();
+        let other = trained(std::slice::from_ref(&way));
         assert_ne!(other["model"], usual["model"], "{}", way.0);
-        assert_eq!(tune(&[way], &base, &mut bench).unwrap(), other);
+        assert_eq!(trained(std::slice::from_ref(&way)), other);
     }
 }
 
