@@ -50,7 +50,7 @@ pub struct Measure {
     pub save: Line,
     #[serde(deserialize_with = "or_empty")]
     pub start: Line,
-    /// What the formula has for the steps of a training, to compare its steps with those of
+    /// The formula's time for the steps of a training, to compare its steps with those of
     /// trainings that have other parameters.
     #[serde(deserialize_with = "or_empty")]
     pub formula: Line,

@@ -230,7 +230,7 @@ fn the_fuzz_targets_are_locked_to_the_versions_of_the_program() {
     assert!(own.iter().all(|name| fuzz.contains_key(*name)), "the names have changed");
 }
 
-/// Whether code names a package as the first part of a path, or brings in its macros.
+/// True if code names a package as the first part of a path, or brings in its macros.
 fn is_used(package: &str, code: &str) -> bool {
     let name = package.replace('-', "_");
     code.match_indices(&name).any(|(at, _)| {

@@ -43,7 +43,7 @@ const NO_THREAD: [&str; 4] = [
     "Resource temporarily unavailable",
 ];
 
-/// How the standard library, C++ and the loader of programs say that the system gives no memory.
+/// The messages of the standard library, C++ and the program loader for a lack of memory.
 const NO_MEMORY: [&str; 6] = [
     "no memory left",
     "memory allocation of",

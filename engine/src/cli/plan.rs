@@ -351,7 +351,7 @@ mod tests {
     use stage_core::estimate::Figure;
     use stage_core::event::Verdict;
 
-    /// What a plan says of a stage whose last run took so long, for an estimate of 20 s.
+    /// The time in the plan of a stage with an estimate of 20 s and this duration of its last run.
     fn told(last: f64, basis: Basis) -> f64 {
         let stage = PlannedStage {
             verdict: Verdict::Dirty,

@@ -152,7 +152,7 @@ fn an_asset_a_file_of_tokens_and_an_export_may_be_pipes() {
     assert_ne!(output.status.code(), Some(0), "{}", said(&output));
 }
 
-/// What arrives at a pipe that a command writes to.
+/// The bytes that a command writes to a pipe.
 fn through_pipe(project: &Project, arguments: &[&str]) -> String {
     let pipe = project.file("pipe");
     pipe_at(&pipe);

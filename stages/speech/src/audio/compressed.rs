@@ -242,7 +242,7 @@ impl<'a> Reading<'a> {
         })
     }
 
-    /// Whether these bytes contain a frame, whatever its checksum.
+    /// True if these bytes contain a frame, whatever its checksum.
     fn reads(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let packet = self.packet(bytes);
         self.decoder.decode(&packet).map(drop)
