@@ -1,13 +1,15 @@
 //! The time that the text model of Fish Speech takes for a number of frames, with random weights.
 //! Each line on standard input is a number of sentences to speak at once; the answer is a line with
-//! the seconds that they took. `speech.py` beside this has the original code take turns with it,
-//! and `tools/bench_speech.sh` runs both.
+//! the seconds that they took, and the seconds of CPU time. `speech.py` beside this has the original
+//! code take turns with it, and `tools/bench_speech.sh` runs both.
 //!
 //!     speech SIZE THREADS FRAMES PROMPT [GPU]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::time::Instant;
 
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
 use stage_torch::dual_ar::{Config, DualAr, Sampling, Seeded, Sentence, Tokens};
 use tch::{Device, Kind};
 
@@ -27,7 +29,8 @@ fn main() {
     let model = model(size, device);
     for line in std::io::stdin().lines() {
         let sentences = number(&line.unwrap().trim().to_owned());
-        println!("{}", seconds(&model, sentences, prompt, frames));
+        let (seconds, cpu) = seconds(&model, sentences, prompt, frames);
+        println!("{seconds} {cpu}");
     }
 }
 
@@ -54,7 +57,7 @@ fn model(size: &str, device: Device) -> DualAr {
 }
 
 /// All sentences have the same length; they cannot end early.
-fn seconds(model: &DualAr, sentences: usize, prompt: usize, frames: usize) -> f64 {
+fn seconds(model: &DualAr, sentences: usize, prompt: usize, frames: usize) -> (f64, f64) {
     let codebooks = model.config().num_codebooks as usize;
     let text = |at: usize| if at < prompt { at as i32 % 1000 } else { 0 };
     let prompt: Vec<i32> = (0..prompt * (codebooks + 1)).map(text).collect();
@@ -66,8 +69,15 @@ fn seconds(model: &DualAr, sentences: usize, prompt: usize, frames: usize) -> f6
         noise,
     });
     let sentences = sentences.collect();
-    let start = Instant::now();
+    let (start, cpu) = (Instant::now(), cpu_seconds());
     let speech = model.generate(sentences, &Sampling::default()).unwrap();
     assert!(speech.iter().all(|speech| speech.frames == frames));
-    start.elapsed().as_secs_f64()
+    (start.elapsed().as_secs_f64(), cpu_seconds() - cpu)
+}
+
+/// Of all threads of this process.
+fn cpu_seconds() -> f64 {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).unwrap();
+    let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 * 1e-6;
+    seconds(usage.user_time()) + seconds(usage.system_time())
 }

@@ -5,6 +5,8 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_fused_adamw_ops.h>
 
+#include <dlfcn.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -69,6 +71,18 @@ char *throstle_fused_adamw(size_t count, at::Tensor *const *parameters, at::Tens
                                   rate, beta1, beta2, decay, epsilon, false, false, divisor,
                                   std::nullopt);
   });
+}
+
+// Runs a function on so many threads of the pool that libtorch computes with, and waits. A second
+// pool would compete with it for the cores: its threads spin for a while after each job.
+void throstle_on_threads(unsigned count, void (*work)(const void *), const void *data) {
+  using Parallel = void (*)(void (*)(const void *), const void *, unsigned, unsigned);
+  static const auto parallel = reinterpret_cast<Parallel>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
+  if (parallel) {
+    parallel(work, data, count, 0);
+  } else {
+    work(data);
+  }
 }
 
 }

@@ -42,11 +42,6 @@ impl Rope {
 }
 
 impl Rotary {
-    /// From rows of the table of a batch: see [`table`](Self::table).
-    pub fn of(table: Tensor) -> Rotary {
-        Rotary(table)
-    }
-
     /// Complex numbers, in the shape of this type.
     pub fn table(&self) -> &Tensor {
         &self.0

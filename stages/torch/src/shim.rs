@@ -1,6 +1,9 @@
 //! The functions of libtorch that its bindings lack: see `shim/shim.cpp`.
 
-use std::ffi::{CStr, c_char};
+use std::any::Any;
+use std::ffi::{CStr, c_char, c_uint, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Mutex, PoisonError};
 
 use tch::Tensor;
 use torch_sys::C_tensor;
@@ -27,6 +30,7 @@ unsafe extern "C" {
         epsilon: f64,
         scale: *const C_tensor,
     ) -> *mut c_char;
+    fn throstle_on_threads(count: c_uint, work: extern "C" fn(*const c_void), data: *const c_void);
 }
 
 /// The kernels that scaled dot product attention may select from.
@@ -113,6 +117,29 @@ pub fn fused_adamw(
             scale.map_or(std::ptr::null(), Tensor::as_ptr),
         )
     })
+}
+
+/// Calls `work` at once on so many of the threads that libtorch computes with, the calling one
+/// included; on that one alone where libtorch has no OpenMP.
+pub fn on_threads(count: usize, work: impl Fn() + Sync) {
+    struct Call<'a> {
+        work: &'a (dyn Fn() + Sync),
+        panic: Mutex<Option<Box<dyn Any + Send>>>,
+    }
+    extern "C" fn call(data: *const c_void) {
+        // SAFETY: the data is the call below, which waits for all threads.
+        let call = unsafe { &*data.cast::<Call>() };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(call.work)) {
+            *call.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+        }
+    }
+    let data = Call { work: &work, panic: Mutex::new(None) };
+    // SAFETY: the function gives the data to `call` and returns when all calls have.
+    unsafe { throstle_on_threads(count as c_uint, call, (&raw const data).cast()) };
+    let panic = data.panic.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some(panic) = panic {
+        resume_unwind(panic);
+    }
 }
 
 fn outcome(message: *mut c_char) -> Result<(), TorchError> {

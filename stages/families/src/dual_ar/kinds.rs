@@ -269,7 +269,7 @@ adapters would have to be merged one after the other.",
 
 pub static SYNTHESIZE: Kind = Kind {
     name: "fish.synthesize",
-    version: 2,
+    version: 3,
     summary: "Speaks sentences.",
     doc: "\
 A sentence's tokens follow from the model, the text, the seed and the parameters, whatever else is

@@ -5,7 +5,6 @@ use tch::{Device, Kind, Tensor};
 
 use super::generate::Row;
 use super::penalty::Penalty;
-use super::rows;
 use super::sampler::Sampling;
 use crate::error::TorchError;
 
@@ -86,16 +85,7 @@ impl Draws {
             let mut end = logits.narrow(1, entries - 1, 1);
             let _ = end.masked_fill_(unending, f64::NEG_INFINITY);
         }
-        match &repeated {
-            Some(repeated) => {
-                rows::each([&logits, noise, repeated], |[logits, noise, repeated]| {
-                    self.sampling.draw(&logits, Some(&repeated), &noise)
-                })
-            }
-            None => rows::each([&logits, noise], |[logits, noise]| {
-                self.sampling.draw(&logits, None, &noise)
-            }),
-        }
+        self.sampling.draw(&logits, repeated.as_ref(), noise)
     }
 
     /// Draws the noise of the next frame, each row's from its own source, and uploads it.

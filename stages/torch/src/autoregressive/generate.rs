@@ -44,9 +44,9 @@ pub trait Decoder {
         draws: &Draws,
     ) -> Result<Tensor, TorchError>;
 
-    /// Processes a frame of each row, [B, numbers], and returns the new states. In f32 on a CPU,
-    /// products go through [`rows::linear`](super::rows::linear) and all other rounding operations
-    /// through [`rows::each`](super::rows::each), so that a row is the same in any batch.
+    /// Processes a frame of each row, [B, numbers], and returns the new states. Products, norms,
+    /// activations and rotation go through [`rows`](super::rows), so that in f32 on a CPU a row is
+    /// the same in any batch.
     fn step(&self, frame: &Tensor, memory: &mut Self::Memory) -> Result<Tensor, TorchError>;
 
     /// Tests if a frame ends its row.

@@ -113,7 +113,7 @@ impl KvCache {
         let (rows, width) = (self.starts.len() as i64, keys.size()[3]);
         let queries = &heads.queries;
         if let Some(out) = self.attend_exactly(layer, queries) {
-            return Tensor::from_slice(&out).view([rows, 1, -1]);
+            return out.view([rows, 1, -1]);
         }
         // The queries that share a key head take the place of columns, so that the cache is not
         // copied.
@@ -124,7 +124,7 @@ impl KvCache {
         y.reshape([rows, 1, -1])
     }
 
-    fn attend_exactly(&self, layer: usize, queries: &Tensor) -> Option<Vec<f32>> {
+    fn attend_exactly(&self, layer: usize, queries: &Tensor) -> Option<Tensor> {
         let Layer { keys, values } = &self.layers[layer];
         let size = keys.size();
         let cached = Cached {
@@ -137,7 +137,10 @@ impl KvCache {
             end: self.length as usize,
         };
         let queries = queries.contiguous();
-        Some(kernels::attend(rows::floats(&queries)?, &cached, rows::threads()))
+        let values = rows::floats(&queries)?;
+        Some(rows::filled(&queries.size(), |out| {
+            kernels::attend(out, values, &cached, rows::threads());
+        }))
     }
 
     /// Keeps only some rows, in order.

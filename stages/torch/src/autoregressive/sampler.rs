@@ -127,6 +127,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::autoregressive::noise::{Noise, Seeded};
+    use crate::random::Random;
 
     const PLAIN: Sampling = Sampling {
         order: Order::FishSpeech,
@@ -219,6 +220,35 @@ mod tests {
         let repeated = [false, true];
         assert_eq!(counts(sampling, &[1.0, 1.5], Some(&repeated)), [4000, 0]);
         assert_eq!(counts(sampling, &[-1.5, -1.0], Some(&repeated)), [4000, 0]);
+    }
+
+    /// libtorch computes each step row by row, or number by number with the same outcome wherever a
+    /// number stands. A release that does otherwise fails here.
+    #[test]
+    fn a_row_has_the_same_probabilities_to_the_bit_in_any_batch() {
+        for entries in [1, 7, 17, 1024, 1025, 4097] {
+            let logits = Random::new(3).normal(&[8, entries], 4.0).unwrap();
+            let repeated = Random::new(4).normal(&[8, entries], 1.0).unwrap().gt(1.0);
+            for order in [Order::FishSpeech, Order::Transformers] {
+                let sampling = Sampling {
+                    order,
+                    temperature: 0.7,
+                    top_k: 50,
+                    top_p: 0.8,
+                    repetition_penalty: 1.1,
+                    ..PLAIN
+                };
+                let of = |start, count| {
+                    let part = |x: &Tensor| x.narrow(0, start, count);
+                    sampling.probabilities(&part(&logits), Some(&part(&repeated)))
+                };
+                let alone: Vec<Tensor> = (0..8).map(|row| of(row, 1)).collect();
+                for count in [2, 3, 5, 8] {
+                    let wanted = Tensor::cat(&alone[..count as usize], 0);
+                    assert_eq!(of(0, count), wanted, "{order:?}, {count} rows of {entries}");
+                }
+            }
+        }
     }
 
     #[derive(serde::Deserialize)]

@@ -66,14 +66,13 @@ impl Block {
     /// One column of each row, [B, 1, C] to the same, after those in the cache.
     pub fn step(&self, x: &Tensor, rotary: &Rotary, slot: Slot) -> Tensor {
         let Block { attention, feed_forward, ffn_norm, attention_norm } = self;
-        let normed = rows::each([x], |[x]| attention_norm.forward(&x));
+        let normed = rows::rms_norm(attention_norm, x);
         let y = slot.cache.attend(slot.layer, &attention.step_heads(&normed, rotary));
         let h = x + rows::linear(&attention.wo, &y);
-        let normed = rows::each([&h], |[h]| ffn_norm.forward(&h));
+        let normed = rows::rms_norm(ffn_norm, &h);
         let SwiGlu { w1, w2, w3 } = feed_forward;
         let (gate, x) = (rows::linear(w1, &normed), rows::linear(w3, &normed));
-        let x = rows::each([&gate, &x], |[gate, x]| gate.silu() * x);
-        h + rows::linear(w2, &x)
+        h + rows::linear(w2, &rows::swiglu(&gate, &x))
     }
 
     /// `y` is the output of attention for `x`.
@@ -125,11 +124,15 @@ impl Attention {
     /// One column of each row, [B, 1, C], projected, split, normed and rotated.
     fn step_heads(&self, x: &Tensor, rotary: &Rotary) -> Heads {
         let fused = rows::linear(&self.wqkv, x);
-        let done = rows::each([&fused, rotary.table()], |[fused, table]| {
-            let Heads { queries, keys, values } = self.split(&fused).rotated(&Rotary::of(table));
-            Tensor::cat(&[queries, keys, values], 2)
-        });
-        self.parts(&done)
+        if !rows::is_exact(&fused) {
+            return self.split(&fused).rotated(rotary);
+        }
+        let Heads { queries, keys, values } = self.parts(&fused);
+        let turned = |norm: &Option<RmsNorm>, x: Tensor| match norm {
+            Some(norm) => rows::rotate(rotary, &rows::rms_norm(norm, &x)),
+            None => rows::rotate(rotary, &x),
+        };
+        Heads { queries: turned(&self.q_norm, queries), keys: turned(&self.k_norm, keys), values }
     }
 }
 

@@ -50,7 +50,7 @@ impl DualAr {
 
     /// The states after one more column of each row: [B, 1 + K].
     pub fn follow(&self, columns: &Tensor, caches: &mut Caches) -> Tensor {
-        let x = rows::each([columns], |[columns]| self.embed_frames(&columns));
+        let x = self.embed_frames(columns);
         caches.slow.grow();
         let rotary = self.rotary(&caches.slow.positions());
         steps(&self.layers, x, &rotary, &caches.slow).squeeze_dim(1)
@@ -67,7 +67,7 @@ impl DualAr {
     pub fn begin_frame(&self, states: &Tensor, caches: &mut Caches) -> Tensor {
         caches.fast.clear();
         let states = match self.config.norm_fastlayer_input {
-            true => rows::each([states], |[states]| self.norm.forward(&states)),
+            true => rows::rms_norm(&self.norm, states),
             false => states.shallow_clone(),
         };
         match &self.fast_project_in {
@@ -76,10 +76,10 @@ impl DualAr {
         }
     }
 
-    /// Logits over the entries of a codebook, from states of the fast layers: [B, C].
-    pub fn fast_step_logits(&self, states: &Tensor) -> Tensor {
-        let normed = rows::each([states], |[states]| self.fast_norm.forward(&states));
-        rows::linear(&self.fast_output, &normed)
+    /// Logits over the first entries of a codebook, from states of the fast layers: [B, C].
+    pub fn fast_step_logits(&self, states: &Tensor, entries: i64) -> Tensor {
+        let normed = rows::rms_norm(&self.fast_norm, states);
+        rows::linear(&self.fast_output.rows(0, entries), &normed)
     }
 
     /// [B, 1 + K] to [B, 1, C]: like [`embed`](Self::embed), without asking the device which
@@ -90,9 +90,9 @@ impl DualAr {
         let is_text = self.is_semantic(&tokens).logical_not().unsqueeze(-1);
         let options = (Kind::Int64, columns.device());
         let entries = columns.narrow(1, 1, codebooks) + Tensor::arange(codebooks, options) * size;
-        let sums = self.codebook_embeddings.forward(&entries);
+        let sums = rows::embedding(&self.codebook_embeddings, &entries);
         let sums = sums.sum_dim_intlist([1i64].as_slice(), true, None);
-        let x = self.embeddings.forward(&tokens) + sums.masked_fill(&is_text, 0.0);
+        let x = rows::embedding(&self.embeddings, &tokens) + sums.masked_fill(&is_text, 0.0);
         match self.config.scale_codebook_embeddings {
             true => {
                 let root = x.ones_like().narrow(2, 0, 1) * ((codebooks + 1) as f64).sqrt();
@@ -133,7 +133,7 @@ impl Speaker<'_> {
     /// Logits over the allowed tokens: [B, C] to [B, tokens].
     fn token_logits(&self, states: &Tensor) -> Tensor {
         let model = self.model;
-        let normed = rows::each([states], |[states]| model.norm.forward(&states));
+        let normed = rows::rms_norm(&model.norm, states);
         let part = |(start, length): (i64, i64)| match &model.output {
             Some(output) => rows::linear(&output.rows(start, length), &normed),
             None => rows::product(&normed, &model.embeddings.weight.narrow(0, start, length)),
@@ -203,10 +203,9 @@ impl Decoder for Speaker<'_> {
         let first = model.begin_frame(state, caches);
         let _ = model.follow_fast(&first, caches);
         for line in 1..model.config.num_codebooks as usize {
-            let x = model.fast_embeddings.forward(&code);
-            let logits = model.fast_step_logits(&model.follow_fast(&x, caches));
-            let entries = FAST_ENTRIES.min(size);
-            code = draws.draw(line, &logits.narrow(1, 0, entries));
+            let x = rows::embedding(&model.fast_embeddings, &code);
+            let state = model.follow_fast(&x, caches);
+            code = draws.draw(line, &model.fast_step_logits(&state, FAST_ENTRIES.min(size)));
             frame.push(code.shallow_clone());
         }
         Ok(Tensor::f_stack(&frame, 1)?)

@@ -204,7 +204,7 @@ fn cached(model: &DualAr, prompt: &Tensor, forced: &Tensor, outputs: &mut Output
         let codes = (column * 7 + 3).remainder(size);
         for place in 0..codebooks {
             let state = model.follow_fast(&x, &mut caches);
-            fast.push(model.fast_step_logits(&state).view(-1));
+            fast.push(model.fast_step_logits(&state, size).view(-1));
             x = model.fast_embeddings.forward(&codes.select(1, place + 1));
         }
         let Some(next) = forced.next() else { break };

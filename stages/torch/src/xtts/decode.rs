@@ -141,7 +141,8 @@ impl Gpt {
 
     /// Logits over the codes, from states of few rows: [B, C].
     pub(super) fn step_logits(&self, states: &Tensor) -> Tensor {
-        rows::linear(&self.mel_head, &rows::each([states], |[states]| self.normed(&states)))
+        let normed = rows::layer_norm(&self.gpt.ln_f, states);
+        rows::linear(&self.mel_head, &rows::layer_norm(&self.final_norm, &normed))
     }
 }
 

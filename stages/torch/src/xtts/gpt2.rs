@@ -126,13 +126,12 @@ impl Block {
     /// Like [`forward`](Self::forward), for one column of each row after those in the cache.
     fn step(&self, x: &Tensor, cache: &KvCache, layer: usize) -> Tensor {
         let Block { ln_1, attn, ln_2, mlp } = self;
-        let normed = rows::each([x], |[x]| ln_1.forward(&x));
+        let normed = rows::layer_norm(ln_1, x);
         let heads = attn.split(&rows::conv1d(&attn.c_attn, &normed));
         let x = x + rows::conv1d(&attn.c_proj, &cache.attend(layer, &heads));
-        let normed = rows::each([&x], |[x]| ln_2.forward(&x));
+        let normed = rows::layer_norm(ln_2, &x);
         let inner = rows::conv1d(&mlp.c_fc, &normed);
-        let inner = rows::each([&inner], |[inner]| inner.gelu("tanh"));
-        x + rows::conv1d(&mlp.c_proj, &inner)
+        x + rows::conv1d(&mlp.c_proj, &rows::gelu(&inner))
     }
 
     pub fn layers(&mut self) -> [(&'static str, &mut Conv1D); 4] {

@@ -358,13 +358,17 @@ fn latents(seed: usize) -> Tensor {
 #[test]
 fn a_sentence_is_the_same_alone_and_in_a_batch_to_the_bit() {
     let model = model(0.0);
-    let texts: [&[i64]; 4] = [&[3, 4, 5], &[7], &[10, 11, 12, 13, 14], &[1, 2]];
-    let together = said(&model, &texts, Parity::Correct, &SAMPLING);
-    for (text, codes) in texts.iter().zip(&together) {
-        let alone = said(&model, &[text], Parity::Correct, &SAMPLING);
-        assert_eq!(alone, std::slice::from_ref(codes));
+    let texts: [&[i64]; 8] =
+        [&[3, 4, 5], &[7], &[10, 11, 12, 13, 14], &[1, 2], &[6, 6], &[8, 9, 3], &[4], &[2, 5, 11]];
+    let alone: Vec<_> =
+        texts.iter().flat_map(|text| said(&model, &[text], Parity::Correct, &SAMPLING)).collect();
+    for size in [2, 3, 5, 8] {
+        let batches = texts.chunks(size);
+        let together: Vec<_> =
+            batches.flat_map(|texts| said(&model, texts, Parity::Correct, &SAMPLING)).collect();
+        assert_eq!(together, alone, "in batches of {size}");
     }
-    assert!(together.iter().any(|codes| codes != &together[0]));
+    assert!(alone.iter().any(|codes| codes != &alone[0]));
 }
 
 #[test]
