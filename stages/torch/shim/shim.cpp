@@ -73,8 +73,8 @@ char *throstle_fused_adamw(size_t count, at::Tensor *const *parameters, at::Tens
   });
 }
 
-// Runs a function on so many threads of the pool that libtorch computes with, and waits. A second
-// pool would compete with it for the cores: its threads spin for a while after each job.
+// Runs a function on `count` threads of libtorch's pool and waits. A second pool would compete with
+// it for the cores: its threads spin for a while after each job.
 void throstle_on_threads(unsigned count, void (*work)(const void *), const void *data) {
   using Parallel = void (*)(void (*)(const void *), const void *, unsigned, unsigned);
   static const auto parallel = reinterpret_cast<Parallel>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));

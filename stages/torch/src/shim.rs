@@ -119,8 +119,8 @@ pub fn fused_adamw(
     })
 }
 
-/// Calls `work` at once on so many of the threads that libtorch computes with, the calling one
-/// included; on that one alone where libtorch has no OpenMP.
+/// Calls `work` on `count` threads of libtorch's pool, including the calling thread; only on the
+/// calling thread if libtorch has no OpenMP.
 pub fn on_threads(count: usize, work: impl Fn() + Sync) {
     struct Call<'a> {
         work: &'a (dyn Fn() + Sync),

@@ -5,8 +5,8 @@ use super::elementwise::exp;
 use super::instructions::{Instructions, vectorised};
 use super::shared::{Shared, share};
 
-/// The keys and values of a batch: [B, heads, room, width] each, of which a row has the columns
-/// from its start to the common end.
+/// The keys and values of a batch: [B, heads, room, width] each. A row has the columns from its
+/// start to the common end.
 pub struct Cached<'a> {
     pub keys: &'a [f32],
     pub values: &'a [f32],

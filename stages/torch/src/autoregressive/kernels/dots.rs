@@ -1,5 +1,5 @@
-//! Dot products of a few weights and all rows. Each has its own partial sums, so it is rounded the
-//! same whatever stands beside it.
+//! Dot products of a few weights and all rows. Each has its own partial sums, so the other rows do
+//! not change its rounding.
 
 use super::LANES;
 use super::instructions::Instructions;
@@ -12,8 +12,8 @@ pub struct Rows<'a> {
     instructions: Instructions,
     x: &'a [f32],
     inputs: usize,
-    /// For AVX-512: of up to four pairs of rows after the other, the vectors of the first pair's
-    /// rows, those of the second one, and so on. A row without a neighbour stands beside zeros.
+    /// For AVX-512: vectors of up to four pairs of rows, interleaved. Zeros fill the pair of an odd
+    /// row.
     pairs: Vec<f32>,
 }
 

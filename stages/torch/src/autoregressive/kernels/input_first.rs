@@ -6,7 +6,7 @@ use super::shared::{PIECES, Shared, share};
 /// Outputs that a row has in registers at a time.
 const WIDTH: usize = 32;
 
-/// Inputs that are added at a time: so many lines of the weight are read side by side.
+/// Inputs that are added at a time: the lines of the weight that are read in parallel.
 const DEPTH: usize = 16;
 
 /// x [B, inputs] times weight [inputs, outputs], as it lies: [B, outputs]. Each output is summed up
@@ -141,14 +141,14 @@ mod wide {
                 assert!(x.iter().all(|x| x.len() == depth));
                 assert!(sums.iter().all(|sums| sums.len() == WIDTH));
                 assert!(weight.numbers.len() >= (depth - 1) * weight.apart + WIDTH);
-                // SAFETY: a row of sums has so many vectors.
+                // SAFETY: a row of sums has this many vectors.
                 let mut totals: [[_; VECTORS]; R] = std::array::from_fn(|row| {
                     let start = sums[row].as_ptr();
                     std::array::from_fn(|at| unsafe { $load(start.add($lanes * at)) })
                 });
                 for input in 0..depth {
                     let start = weight.numbers[input * weight.apart..].as_ptr();
-                    // SAFETY: a line has so many vectors.
+                    // SAFETY: a line has this many vectors.
                     let line: [_; VECTORS] =
                         std::array::from_fn(|at| unsafe { $load(start.add($lanes * at)) });
                     for (totals, x) in totals.iter_mut().zip(x) {
@@ -161,7 +161,7 @@ mod wide {
                 }
                 for (sums, totals) in sums.iter_mut().zip(totals) {
                     for (at, total) in totals.into_iter().enumerate() {
-                        // SAFETY: a row of sums has so many vectors.
+                        // SAFETY: a row of sums has this many vectors.
                         unsafe { $store(sums.as_mut_ptr().add($lanes * at), total) };
                     }
                 }

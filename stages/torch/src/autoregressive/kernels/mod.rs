@@ -1,8 +1,8 @@
 //! The arithmetic of decoding on the CPU, in f32: products, attention, norms, activations and
 //! rotation of few rows.
 //!
-//! libtorch takes another kernel for each number of rows, so that a row is rounded differently
-//! alone and beside others. Here each output comes from the same operations in the same order,
+//! libtorch selects another kernel for each number of rows, so a row is rounded differently in
+//! another batch. Here each output comes from the same operations in the same order,
 //! whatever the number of rows and threads, and whatever instructions the processor has. Weights
 //! are read once for all rows, which is what decoding waits for.
 
