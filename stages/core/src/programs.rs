@@ -10,17 +10,23 @@ pub mod watcher;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
+};
 
 use watcher::Watched;
 
 /// The time that a killed program may take to exit.
 const LAST_BREATH: Duration = Duration::from_secs(5);
+/// The time between two looks at a program if the system does not report its end.
 const POLL: Duration = Duration::from_millis(5);
 /// The time that the end of the process waits for a program that is just starting.
 const START: Duration = Duration::from_millis(300);
@@ -55,7 +61,35 @@ pub fn start(command: &mut Command) -> io::Result<Program> {
     let number = register.last;
     register.programs.insert(number, handle.clone());
     let slot = watcher::enter(&mut register.watched, child.id());
-    Ok(Program { child, handle, number, slot, has_left: false })
+    let ending = ending(child.id());
+    Ok(Program { child, handle, number, slot, ending, has_left: false })
+}
+
+/// A descriptor that becomes readable when the process ends. None if the system has no more of them.
+fn ending(id: u32) -> Option<OwnedFd> {
+    pidfd_open(pid(id)?, PidfdFlags::empty()).ok()
+}
+
+fn pid(id: u32) -> Option<Pid> {
+    i32::try_from(id).ok().and_then(Pid::from_raw)
+}
+
+/// Waits until one of these can be read, but not for longer than this.
+///
+/// # Errors
+///
+/// Those of the system call.
+pub fn wait_to_read<'a>(
+    files: impl IntoIterator<Item = BorrowedFd<'a>>,
+    patience: Duration,
+) -> io::Result<()> {
+    let mut files: Vec<PollFd> =
+        files.into_iter().map(|file| PollFd::new(file, PollFlags::POLLIN)).collect();
+    let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
+    match poll(&mut files, patience) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Ends all running programs. Nothing starts any more: a caller that tries to start one waits for
@@ -112,8 +146,7 @@ impl Handle {
 
     fn signal(&self, signal: impl FnOnce(Pid)) {
         let reaped = self.0.is_reaped.lock().unwrap_or_else(PoisonError::into_inner);
-        let group = i32::try_from(self.0.id).ok().and_then(Pid::from_raw);
-        if let (false, Some(group)) = (*reaped, group) {
+        if let (false, Some(group)) = (*reaped, pid(self.0.id)) {
             signal(group);
         }
     }
@@ -125,6 +158,8 @@ pub struct Program {
     handle: Handle,
     number: u64,
     slot: Option<watcher::Slot>,
+    /// Becomes readable when it ends.
+    ending: Option<OwnedFd>,
     has_left: bool,
 }
 
@@ -148,25 +183,40 @@ impl Program {
     ///
     /// Those of the system call.
     pub fn has_ended(&self) -> io::Result<bool> {
-        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let Some(id) = id else { return Ok(true) };
+        let Some(id) = pid(self.child.id()) else { return Ok(true) };
         let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         Ok(waitid(WaitId::Pid(id), how)?.is_some())
+    }
+
+    /// Waits at most this long for it to exit by itself, or for one of these files to become
+    /// readable. True when it has exited.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system calls.
+    pub fn ends_or_says<'a>(
+        &'a self,
+        files: impl Iterator<Item = BorrowedFd<'a>>,
+        patience: Duration,
+    ) -> io::Result<bool> {
+        let patience = if self.ending.is_some() { patience } else { patience.min(POLL) };
+        wait_to_read(files.chain(self.ending.as_ref().map(AsFd::as_fd)), patience)?;
+        self.has_ended()
     }
 
     /// Waits at most this long for it to exit by itself.
     ///
     /// # Errors
     ///
-    /// Those of the system call.
+    /// Those of the system calls.
     pub fn ends_within(&self, patience: Duration) -> io::Result<bool> {
         let begin = Instant::now();
         loop {
-            let has_ended = self.has_ended()?;
-            if has_ended || begin.elapsed() >= patience {
+            let left = patience.saturating_sub(begin.elapsed());
+            let has_ended = self.ends_or_says(std::iter::empty(), left)?;
+            if has_ended || left.is_zero() {
                 return Ok(has_ended);
             }
-            std::thread::sleep(POLL);
         }
     }
 

@@ -17,7 +17,8 @@ const LINE: Parameter = Parameter {
     name: "command",
     doc: "The line for `sh -c`. `{field}` is the text of a field, or the path of a file with its \
         bytes; `{out.name}` is the path of an output; `{script}` that of the script; `{base}` the \
-        manifest's folder. Values are quoted. `{{` is a plain brace, `${NAME}` the shell's own.",
+        manifest's folder. Values are quoted. `{{` is a plain brace, `${NAME}` the shell's own. \
+        A line of plain words runs without a shell, which is faster.",
     ..Parameter::BASE
 };
 

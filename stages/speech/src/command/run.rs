@@ -5,19 +5,20 @@
 // The private folder of a program has no value for anyone else.
 #![allow(clippy::disallowed_methods)]
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read, Write};
-use std::os::unix::process::ExitStatusExt;
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use camino::{Utf8Path, Utf8PathBuf};
 use nix::sys::signal::Signal;
 use stage_core::programs::{self, Program};
+
+use super::direct::{self, Direct};
+use super::tail::{self, Tail};
 
 /// The program to run.
 #[derive(Debug, Clone)]
@@ -151,10 +152,9 @@ impl std::fmt::Display for End {
     }
 }
 
-/// The number of bytes kept of each stream.
-const KEPT_BYTES: usize = 4096;
 const MAX_OUTPUT_BYTES: u64 = 4 << 30;
-const POLL: Duration = Duration::from_millis(5);
+/// How often a running program is asked to be stopped or is late.
+const LOOK: Duration = Duration::from_millis(20);
 /// The time that a stream may stay open after its program has ended.
 const STREAM_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -163,32 +163,30 @@ pub fn run(
     spec: &CommandSpec<'_>,
     mut stopping: impl FnMut() -> bool,
 ) -> Result<Finished, CommandError> {
-    let mut program = start(spec)?;
-    let [own, errors] = copies(spec)?;
-    let (_, stdout, stderr) = program.pipes();
-    let stdout = stdout.map(|stream| tail_of(stream, own)).transpose();
-    let stderr = stderr.map(|stream| tail_of(stream, errors)).transpose();
-    // The program is killed if one of them has no thread.
-    let (stdout, stderr) =
-        (stdout.map_err(CommandError::Start)?, stderr.map_err(CommandError::Start)?);
+    let copies = copies(spec)?;
+    let mut program = start(spec).map_err(CommandError::Start)?;
+    let mut streams = streams(&mut program, copies).map_err(CommandError::Start)?;
     let started = Instant::now();
     let outcome = loop {
-        if program.has_ended().map_err(CommandError::Start)? {
+        let open = streams.iter().filter_map(Tail::open);
+        let has_ended = program.ends_or_says(open, LOOK).map_err(CommandError::Start)?;
+        if has_ended {
             break Outcome::Ended;
         }
+        streams.iter_mut().for_each(Tail::read);
         if stopping() {
             break Outcome::Stopped;
         }
         if let Some(timeout) = spec.timeout.filter(|timeout| started.elapsed() > *timeout) {
             break Outcome::Late(timeout);
         }
-        std::thread::sleep(POLL);
     };
-    // Before the streams are waited for: remaining descendants of the program hold them open.
+    // Before the streams are read to their ends: remaining descendants of the program hold them open.
     let status = program.end().map_err(CommandError::Start);
-    let stdout = collected(stdout);
+    tail::drain(&mut streams, STREAM_PATIENCE).map_err(CommandError::Start)?;
+    let [stdout, stderr] = streams.map(Tail::text);
     // The folder has a new name each time, and a reason must not depend on it.
-    let stderr = collected(stderr).replace(spec.folder.as_str(), ".");
+    let stderr = stderr.replace(spec.folder.as_str(), ".");
     match outcome {
         Outcome::Stopped => Err(CommandError::Stopped),
         Outcome::Late(timeout) => {
@@ -209,6 +207,10 @@ pub fn check_program(
     environment: &BTreeMap<String, String>,
 ) -> Result<(), CommandError> {
     let Some(program) = program(line) else { return Ok(()) };
+    if direct::find(program, environment).is_some() {
+        return Ok(());
+    }
+    // The shell itself may know it.
     let spec = CommandSpec {
         line: format!("command -v {program}"),
         folder,
@@ -246,12 +248,33 @@ enum Outcome {
     Stopped,
 }
 
-fn start(spec: &CommandSpec<'_>) -> Result<Program, CommandError> {
-    let mut command = Command::new("/bin/sh");
-    command.arg("-c").arg(&spec.line).current_dir(spec.folder).env_clear();
-    command.envs(&spec.environment);
+fn start(spec: &CommandSpec<'_>) -> io::Result<Program> {
+    if let Some(Direct { file, words }) = Direct::of(&spec.line, &spec.environment) {
+        let mut command = Command::new(file);
+        command.arg0(&words[0]).args(&words[1..]);
+        // A file that the system does not run may be one for the shell.
+        if let Ok(program) = start_in(&mut command, spec) {
+            return Ok(program);
+        }
+    }
+    start_in(Command::new("/bin/sh").arg("-c").arg(&spec.line), spec)
+}
+
+fn start_in(command: &mut Command, spec: &CommandSpec<'_>) -> io::Result<Program> {
+    command.current_dir(spec.folder).env_clear().envs(&spec.environment);
+    // As a shell does.
+    command.env("PWD", spec.folder);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    programs::start(&mut command).map_err(CommandError::Start)
+    programs::start(command)
+}
+
+fn streams(program: &mut Program, [own, errors]: [Option<fs::File>; 2]) -> io::Result<[Tail; 2]> {
+    match program.pipes() {
+        (_, Some(stdout), Some(stderr)) => {
+            Ok([Tail::new(stdout.into(), own)?, Tail::new(stderr.into(), errors)?])
+        }
+        _ => Err(io::ErrorKind::BrokenPipe.into()),
+    }
 }
 
 /// The files for the complete output of both streams, if requested.
@@ -263,46 +286,6 @@ fn copies(spec: &CommandSpec<'_>) -> Result<[Option<fs::File>; 2], CommandError>
         fs::File::create(&path).map_err(failed)
     });
     Ok([Some(own?), Some(errors?)])
-}
-
-/// Reads a stream to its end on a separate thread and keeps the end of it.
-fn tail_of(
-    mut stream: impl Read + Send + 'static,
-    mut copy: Option<fs::File>,
-) -> io::Result<Receiver<String>> {
-    let (sender, receiver) = channel();
-    let read = move || {
-        let mut kept: VecDeque<u8> = VecDeque::with_capacity(2 * KEPT_BYTES);
-        let mut buffer = [0; KEPT_BYTES];
-        while let Ok(count @ 1..) = stream.read(&mut buffer) {
-            if let Some(copy) = &mut copy {
-                // A full disk must not block the program.
-                let _ = copy.write_all(&buffer[..count]);
-            }
-            kept.extend(&buffer[..count]);
-            kept.drain(..kept.len().saturating_sub(KEPT_BYTES));
-        }
-        let kept: Vec<u8> = kept.into();
-        // The other side may have stopped waiting.
-        let _ = sender.send(harmless(&String::from_utf8_lossy(&kept)));
-    };
-    Builder::new().name("command output".into()).spawn(read)?;
-    Ok(receiver)
-}
-
-fn collected(stream: Option<Receiver<String>>) -> String {
-    stream.and_then(|stream| stream.recv_timeout(STREAM_PATIENCE).ok()).unwrap_or_default()
-}
-
-/// Without the control characters that move a cursor or change a terminal.
-fn harmless(text: &str) -> String {
-    let is_harmful = |character: char| {
-        (character.is_control() && !matches!(character, '\n' | '\t'))
-            || matches!(character, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars()
-        .map(|character| if is_harmful(character) { '\u{FFFD}' } else { character })
-        .collect()
 }
 
 /// The statuses of `sh` for a program that does not exist or cannot be run.

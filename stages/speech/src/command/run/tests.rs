@@ -60,7 +60,10 @@ fn a_failure_carries_the_end_of_what_was_said() {
         "the command ended with status 3; it said: bad clip"
     );
     let long = place.message("seq 100000 >&2; printf '\\033[2Jlast' >&2; exit 1", &[]);
-    assert!(long.len() < KEPT_BYTES + 100 && long.ends_with("100000\n\u{FFFD}[2Jlast"), "{long}");
+    assert!(
+        long.len() < tail::KEPT_BYTES + 100 && long.ends_with("100000\n\u{FFFD}[2Jlast"),
+        "{long}"
+    );
 }
 
 #[test]
@@ -161,6 +164,43 @@ fn assert_gone(place: &Place) {
     while runs() {
         patience -= 1;
         assert!(patience > 0, "process {pid} still runs");
-        std::thread::sleep(POLL);
+        std::thread::sleep(LOOK);
     }
+}
+
+#[test]
+fn a_line_of_plain_words_has_no_shell_above_it() {
+    let parent = |line: &str| {
+        let stat = Place::new().run(line, &[]).unwrap().stdout;
+        let fields = stat.rsplit(") ").next().unwrap();
+        fields.split(' ').nth(1).unwrap().parse::<u32>().unwrap()
+    };
+    assert_eq!(parent("cat /proc/self/stat"), std::process::id());
+    assert_ne!(parent("cat /proc/self/stat; true"), std::process::id());
+}
+
+#[test]
+fn a_script_without_a_first_line_for_the_system_is_run_by_the_shell() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let script = place.folder().join("script");
+    fs::write(&script, "echo \"heard $1\"\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let finished = place.run(&format!("{script} 'a b'"), &[]).unwrap();
+    assert_eq!(finished.stdout, "heard a b\n");
+}
+
+#[test]
+fn a_program_that_closes_its_streams_or_floods_them_is_waited_for() {
+    let place = Place::new();
+    place.run("exec >&- 2>&-; sleep 0.2; echo made > a", &["a"]).unwrap();
+    let finished = place.run("seq 200000; seq 200000 >&2; printf last >&2", &[]).unwrap();
+    assert!(finished.stdout.ends_with("200000\n") && finished.stderr.ends_with("200000\nlast"));
+}
+
+#[test]
+fn what_was_said_is_kept_though_a_process_out_of_reach_holds_the_stream() {
+    let place = Place::new();
+    let line = "setsid sh -c 'sleep 4' & echo said; echo why >&2; exit 3";
+    assert_eq!(place.message(line, &[]), "the command ended with status 3; it said: why");
 }
