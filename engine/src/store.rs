@@ -49,6 +49,16 @@ pub enum ReadError {
     Unreadable(String),
 }
 
+impl ReadError {
+    /// The content that was planned with and is no longer there.
+    pub fn lost(&self) -> Option<Digest> {
+        match self {
+            ReadError::Lost(digest) | ReadError::Changed { digest, .. } => Some(*digest),
+            ReadError::Cache(_) | ReadError::Unreadable(_) => None,
+        }
+    }
+}
+
 impl From<ReadError> for StageError {
     fn from(error: ReadError) -> StageError {
         match error {

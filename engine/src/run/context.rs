@@ -1,15 +1,18 @@
 //! The engine side of a job's `Context`.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use cache::{CacheError, Digest, LOOSE_SIZE, StagingDir};
+use cache::{CacheError, Digest, LOOSE_SIZE, StagingDir, in_shares};
 use camino::{Utf8Path, Utf8PathBuf};
 use crossbeam_channel::Sender;
 use stage_core::course::Course;
 use stage_core::key::{HashSink, Sink};
-use stage_core::{Blob, Context, Fields, FileParts, Kind, NewValue, Output, Reject, StageError};
+use stage_core::{
+    Blob, Context, Fields, FileParts, Kind, NewValue, Output, Reject, StageError, Take,
+};
 
 use super::aside::Asides;
 use super::message::Message;
@@ -53,6 +56,8 @@ pub struct EngineContext {
 
 /// Smaller files are read whole, and all their bytes are verified.
 const IN_PARTS: u64 = LOOSE_SIZE;
+/// The blobs that a thread reads at a time.
+const SHARE: usize = 16;
 
 impl EngineContext {
     /// A part's key belongs to the stage kind and its behaviour.
@@ -162,11 +167,23 @@ impl EngineContext {
 impl Context for EngineContext {
     fn read(&mut self, blob: &Blob) -> Result<Bytes, StageError> {
         self.store.read(&blob.digest).map_err(|error| {
-            if let ReadError::Lost(digest) | ReadError::Changed { digest, .. } = &error {
-                self.lost.push(*digest);
-            }
+            self.lost.extend(error.lost());
             error.into()
         })
+    }
+
+    fn read_each(&mut self, blobs: &[&Blob], take: Take) -> Result<(), StageError> {
+        let one = |at: usize| match self.store.read(&blobs[at].digest) {
+            Ok(bytes) => take(at, bytes).map_err(|error| (None, error)),
+            Err(error) => Err((error.lost(), error.into())),
+        };
+        let share = |range: Range<usize>| range.map(&one).collect();
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        // Where a thread panicked this one does the work.
+        let results = in_shares(blobs.len(), SHARE, threads, share)
+            .unwrap_or_else(|| (0..blobs.len()).map(one).collect());
+        self.lost.extend(results.iter().filter_map(|result| result.as_ref().err()?.0));
+        results.into_iter().try_for_each(|result| result.map_err(|(_, error)| error))
     }
 
     fn open(&mut self, blob: &Blob) -> Result<Arc<dyn FileParts>, StageError> {

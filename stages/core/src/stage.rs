@@ -54,10 +54,19 @@ pub enum Job {
     Gather(Box<dyn GatherJob>),
 }
 
+/// Takes the bytes of a blob by its place in a list.
+pub type Take<'a> = &'a (dyn Fn(usize, Bytes) -> Result<(), StageError> + Sync);
+
 /// The services for a job.
 pub trait Context {
     /// The bytes of a blob, verified against its digest.
     fn read(&mut self, blob: &Blob) -> Result<Bytes, StageError>;
+
+    /// Hands over the bytes of many blobs with their place in the list, in any order, and on several
+    /// threads where there are some. A blob may be handed over twice.
+    fn read_each(&mut self, blobs: &[&Blob], take: Take) -> Result<(), StageError> {
+        blobs.iter().enumerate().try_for_each(|(at, blob)| take(at, self.read(blob)?))
+    }
 
     /// A blob that may be too large to be read whole. According to the stat of its file, its bytes
     /// are those of its digest; if it changes while it is open, reading ends with an error.

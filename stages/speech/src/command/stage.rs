@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,8 +14,9 @@ use camino::{Utf8Path, Utf8PathBuf};
 use stage_core::catalogue::command as kinds;
 use stage_core::catalogue::corpus::RECORDING;
 use stage_core::{
-    Context, Fields, GatherInput, GatherJob, GatherOutput, Item, ItemJob, Job, NewValue, Output,
-    ParameterValue, Parameters, PortInput, PortOutput, Reject, Setup, Stage, StageError, Value,
+    Blob, Context, Fields, GatherInput, GatherJob, GatherOutput, Item, ItemJob, Job, NewValue,
+    Output, ParameterValue, Parameters, PortInput, PortOutput, Reject, Setup, Stage, StageError,
+    Value,
 };
 
 use super::room::{Disks, Room};
@@ -421,18 +422,23 @@ fn place(
         Some(Value::Text(text)) => Ok(Some(text.to_string())),
         Some(Value::Number(number)) => Ok(Some(number.to_string())),
         Some(Value::Blob(blob)) => {
-            // Tools go by the extension, and the kind ends in it: `audio/wav`. The bytes of a
-            // user's recording determine its format.
             let bytes = context.read(blob)?;
-            let extension = match &*blob.kind {
-                RECORDING => sniff::extension(&bytes).unwrap_or(RECORDING).to_owned(),
-                kind => safe_name(kind.rsplit('/').next().unwrap_or_default()),
-            };
-            let file = Utf8PathBuf::from(format!("{file}.{extension}"));
-            write(&file, &bytes)?;
-            Ok(Some(file.into_string()))
+            lay_out(file, &blob.kind, &bytes).map(|file| Some(file.into_string()))
         }
     }
+}
+
+/// Writes a file for the command. It is a copy: a program may change its input in place.
+fn lay_out(file: &Utf8Path, kind: &str, bytes: &Bytes) -> Result<Utf8PathBuf, StageError> {
+    // Tools go by the extension, and the kind ends in it: `audio/wav`. The bytes of a user's
+    // recording determine its format.
+    let extension = match kind {
+        RECORDING => sniff::extension(bytes).unwrap_or(RECORDING).to_owned(),
+        kind => safe_name(kind.rsplit('/').next().unwrap_or_default()),
+    };
+    let file = Utf8PathBuf::from(format!("{file}.{extension}"));
+    write(&file, bytes)?;
+    Ok(file)
 }
 
 /// A name of letters, digits, hyphens and underscores only.
@@ -479,15 +485,33 @@ impl Once {
         folder: &Utf8Path,
         context: &mut dyn Context,
     ) -> Result<Vec<u8>, StageError> {
-        let mut lines = Vec::new();
+        let (mut files, mut blobs): (Vec<Utf8PathBuf>, Vec<&Blob>) = (Vec::new(), Vec::new());
         for (number, item) in items.iter().enumerate() {
-            let mut line = serde_json::Map::new();
-            line.insert("id".to_owned(), serde_json::Value::from(&*item.id));
             for name in &self.0.fields {
-                let file = folder.join(INPUTS).join(format!("{number:06}-{}", safe_name(name)));
-                let value = match item.fields.get(name) {
-                    Some(Value::Number(number)) => serde_json::Value::from(*number),
-                    _ => place(&item.fields, name, &file, context)?.into(),
+                if let Some(blob) = item.fields.blob(name) {
+                    files
+                        .push(folder.join(INPUTS).join(format!("{number:06}-{}", safe_name(name))));
+                    blobs.push(blob);
+                }
+            }
+        }
+        let laid_out: Vec<OnceLock<Utf8PathBuf>> = files.iter().map(|_| OnceLock::new()).collect();
+        context.read_each(&blobs, &|at, bytes| {
+            let file = lay_out(&files[at], &blobs[at].kind, &bytes)?;
+            laid_out[at].get_or_init(|| file);
+            Ok(())
+        })?;
+        let mut files = laid_out.into_iter().filter_map(OnceLock::into_inner);
+        let mut lines = Vec::new();
+        for item in items {
+            let mut line = serde_json::Map::new();
+            line.insert("id".to_owned(), (&*item.id).into());
+            for name in &self.0.fields {
+                let value: serde_json::Value = match item.fields.get(name) {
+                    Some(Value::Number(number)) => (*number).into(),
+                    Some(Value::Text(text)) => (&**text).into(),
+                    Some(Value::Blob(_)) => files.next().map(Utf8PathBuf::into_string).into(),
+                    None => serde_json::Value::Null,
                 };
                 line.insert(name.clone(), value);
             }
