@@ -13,7 +13,7 @@ use stage_core::{Chunk, Dataset, Fields};
 use crate::history;
 use crate::record::{
     CHECKPOINT, CHUNK, CheckpointRecord, ChunkRecord, ITEM, ItemRecord, LAST, LastRecord, MADE_OF,
-    MEMO, PROGRESS, PortValue, RunRecord, STAGE, STEP_TIMES, StageRecord, decode,
+    MEMO, PART, PROGRESS, PartRecord, PortValue, RunRecord, STAGE, STEP_TIMES, StageRecord, decode,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -249,6 +249,7 @@ impl Marks {
             },
             CHUNK => decode::<ChunkRecord>(value)
                 .is_some_and(|record| record.chunk.is_none_or(|chunk| live.contains(&chunk))),
+            PART => decode::<PartRecord>(value).is_some_and(|record| live.contains(&record.chunk)),
             // Other memos are small and stay valid whatever is stored.
             MEMO => decode_whole::<Fields>(value).is_none_or(|fields| all_live(&fields)),
             _ => true,

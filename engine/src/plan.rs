@@ -9,6 +9,7 @@ pub mod inputs;
 pub mod items;
 pub mod names;
 mod parent;
+pub mod parts;
 pub mod planner;
 pub mod reasons;
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cache::{Digest, Table};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -62,6 +63,16 @@ pub const STEP_TIMES: Table = Table(25);
 
 /// Whole-stage key to [`Previous`]: the parts of the key, to compare runs.
 pub const MADE_OF: Table = Table(20);
+
+/// A question about the items of a chunk, and the chunk, to [`PartRecord`].
+pub const PART: Table = Table(26);
+
+/// The value of a part of a data set, kept as long as the part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PartRecord {
+    pub chunk: Digest,
+    pub value: Bytes,
+}
 
 /// The checkpoints of a training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -312,7 +323,7 @@ mod tests {
     fn no_two_kinds_of_records_share_a_table() {
         let tables = [
             ITEM, CHUNK, STAGE, LAST, RUN, MEMO, LIMIT, EXPORT, EXPORTS, CHECKPOINT, PARENT, USAGE,
-            MEASURE, COST, SPENT, PROGRESS, EXCESS, BEGUN, STEP_TIMES, MADE_OF,
+            MEASURE, COST, SPENT, PROGRESS, EXCESS, BEGUN, STEP_TIMES, MADE_OF, PART,
         ];
         let numbers: BTreeSet<u8> = tables.iter().map(|table| table.0).collect();
         assert_eq!(numbers.len(), tables.len());

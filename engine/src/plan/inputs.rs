@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use cache::Digest;
 use stage_core::key::{HashSink, InputKey, ItemReads, Sink, StageKey};
 use stage_core::{Fields, Item, Reject, Role};
 
-use super::{Keyed, Planned, StagePlan};
+use super::{Keyed, Planned, StagePlan, parts};
 use crate::pipeline::{Input, Pipeline, Reads, Reference, StageId, StageSpec};
 use crate::plan::planner::PlanError;
-use crate::record::{MEMO, PortValue};
-use crate::store::Store;
+use crate::record::{MEMO, PortValue, decode, encode};
+use crate::store::{ReadError, Store};
 
 /// The port that the items of an item stage arrive on.
 pub const ITEMS: &str = "input";
@@ -227,7 +228,7 @@ fn with_rejects(digest: Digest, rejects: &[(std::sync::Arc<str>, Reject)]) -> Di
     sink.finish()
 }
 
-/// The digest of the part of a data set that a stage reads. Stored in the ledger, since computing
+/// The digest of the fields of a data set that a stage reads. Stored in the ledger, since computing
 /// it reads every item.
 fn projection(
     store: &Store,
@@ -235,18 +236,27 @@ fn projection(
     names: &[String],
     id: bool,
 ) -> Result<Digest, PlanError> {
+    let reads = ItemReads::new(names, id);
+    let question = question("projection", &reads);
     let mut sink = HashSink::default();
-    sink.text("memo", "projection");
+    sink.digest("question", &question);
     sink.digest("root", &root);
-    sink.integer("id", i64::from(id));
-    names.iter().for_each(|name| sink.text("field", name));
     let memo = sink.finish();
     let kept = store.cache().get(MEMO, &memo)?;
     if let Some(bytes) = kept.and_then(|bytes| <[u8; 32]>::try_from(&bytes[..]).ok()) {
         return Ok(Digest::from_bytes(bytes));
     }
-    let mut keys: Vec<Digest> =
-        project(store, &root, names, id)?.into_iter().map(|(key, _)| key).collect();
+    let base = projected();
+    let keys = |items: Vec<Item>| -> Bytes {
+        let keys = items.iter().map(|item| reads.see(item).key(&base));
+        encode(&keys.collect::<Vec<Digest>>()).into()
+    };
+    let parts = parts::values(store, &root, Some(&question), keys)?;
+    let mut keys = Vec::new();
+    for part in parts {
+        let unreadable = || ReadError::Unreadable("a list of keys cannot be read".to_owned());
+        keys.extend(decode::<Vec<Digest>>(&part).ok_or_else(unreadable)?);
+    }
     keys.sort();
     let mut sink = HashSink::default();
     keys.iter().for_each(|key| sink.digest("item", key));
@@ -257,6 +267,20 @@ fn projection(
     }
 }
 
+/// A question about the fields of items that a stage reads.
+pub fn question(about: &str, reads: &ItemReads) -> Digest {
+    let mut sink = HashSink::default();
+    sink.text("question", about);
+    sink.integer("id", i64::from(reads.id));
+    reads.names.iter().for_each(|name| sink.text("field", name));
+    sink.finish()
+}
+
+/// Stands for a job in the keys of items that no job has.
+fn projected() -> Digest {
+    Digest::of(b"projection")
+}
+
 /// The items of a data set with the fields that are read, each with its own digest.
 pub fn project(
     store: &Store,
@@ -265,8 +289,7 @@ pub fn project(
     id: bool,
 ) -> Result<Vec<(Digest, Item)>, PlanError> {
     let dataset = store.dataset(root)?;
-    let reads = ItemReads::new(names, id);
-    let base = Digest::of(b"projection");
+    let (reads, base) = (ItemReads::new(names, id), projected());
     let mut items = Vec::with_capacity(dataset.len());
     for bucket in &dataset.buckets {
         for item in store.chunk(&bucket.chunk)?.items {

@@ -158,14 +158,14 @@ impl Host {
         self.shared.done(Outcome::Items(outcomes), context);
     }
 
-    fn gather(&mut self, task: GatherTask) {
+    fn gather(&mut self, mut task: GatherTask) {
         let mut context = self.shared.context(task.ticket, task.job.kind);
-        context.training = task.training;
-        context.aside = Some(Asides::new(task.policy, task.ports.clone()));
+        context.training = task.training.take();
+        context.aside = Some(Asides::new(task.policy.clone(), task.ports.clone()));
         context.device_stop = is_gpu(&self.device).then(|| self.shared.gpu_stop.clone());
         self.last_said = None;
         let started = Instant::now();
-        let result = gather::input(&mut context, &task.ports).map_err(Failure::Stage);
+        let result = gather::input(&mut context, &task, None).map_err(Failure::Stage);
         let result = result.and_then(|input| self.run_gather(&task.job, input, &mut context));
         let result = result.map_err(|failure| without_memory(failure, 1));
         let record = result.and_then(|output| {

@@ -4,30 +4,37 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use cache::Digest;
+use stage_core::key::{HashSink, ItemReads, Sink};
 use stage_core::{
-    Fields, GatherInput, GatherOutput, Item, NewItem, OutputPort, PortInput, PortOutput, StageError,
+    Fields, GatherInput, GatherJob, GatherOutput, Item, NewItem, OutputPort, PortInput, PortOutput,
+    StageError,
 };
 
 use super::aside::Asides;
 use super::context::EngineContext;
-use super::message::GatherSource;
+use super::message::{GatherSource, GatherTask};
 use crate::pipeline::Reads;
-use crate::plan::inputs::project;
+use crate::plan::inputs::{project, question};
+use crate::plan::parts;
 use crate::plan::planner::PlanError;
 use crate::record::{PortValue, StageRecord};
 use crate::store::ReadError;
 use crate::tables::{WriteError, write_dataset};
 
-/// Loads the inputs of every port.
+/// Loads the inputs of every port. A job in this process that adds items up gets their sums.
 pub fn input(
     context: &mut EngineContext,
-    ports: &BTreeMap<&'static str, Vec<GatherSource>>,
+    task: &GatherTask,
+    job: Option<&dyn GatherJob>,
 ) -> Result<GatherInput, StageError> {
+    let adding = job.filter(|job| job.sum(&[]).is_some());
     let mut input = GatherInput::default();
-    for (port, sources) in ports {
+    for (port, sources) in task.ports.iter() {
         let mut arrived = Vec::new();
         for source in sources {
-            arrived.push(port_input(context, port, source)?);
+            arrived.push(port_input(context, port, source, adding, task.own_key.as_ref())?);
         }
         input.ports.insert((*port).to_owned(), arrived);
     }
@@ -38,26 +45,61 @@ fn port_input(
     context: &mut EngineContext,
     port: &str,
     source: &GatherSource,
+    adding: Option<&dyn GatherJob>,
+    own_key: Option<&Digest>,
 ) -> Result<PortInput, StageError> {
     let reads_name = context.kind.input(port).is_some_and(|port| port.reads_name);
     let told = |stage: &String| if reads_name { stage.clone() } else { String::new() };
-    match source {
+    let (stage, root, reads, rejects) = match source {
         GatherSource::Artifact { stage, fields } => {
-            Ok(PortInput::Artifact { stage: told(stage), fields: fields.clone() })
+            return Ok(PortInput::Artifact { stage: told(stage), fields: fields.clone() });
         }
         GatherSource::Dataset { stage, root, reads, rejects } => {
-            let items = items(context, root, reads).map_err(|error| lost(context, error))?;
-            let rejects = rejects.iter().map(|(id, reject)| (id.to_string(), reject.clone()));
-            Ok(PortInput::Dataset { stage: told(stage), items, rejects: rejects.collect() })
+            (told(stage), root, reads, rejects)
         }
-    }
+    };
+    let rejects = rejects.iter().map(|(id, reject)| (id.to_string(), reject.clone())).collect();
+    let input = match adding {
+        Some(job) => sums(context, root, reads, job, own_key).map(|sums| PortInput::Sums {
+            stage,
+            sums,
+            rejects,
+        }),
+        None => {
+            items(context, root, reads).map(|items| PortInput::Dataset { stage, items, rejects })
+        }
+    };
+    input.map_err(|error| lost(context, error))
 }
 
-fn items(
+/// What each part of a data set comes to. Without a key of the job nothing is remembered.
+fn sums(
     context: &EngineContext,
-    root: &cache::Digest,
+    root: &Digest,
     reads: &Reads,
-) -> Result<Vec<Item>, PlanError> {
+    job: &dyn GatherJob,
+    own_key: Option<&Digest>,
+) -> Result<Vec<Bytes>, PlanError> {
+    let reads = match reads {
+        Reads::Fields { names, id } => Some(ItemReads::new(names, *id)),
+        Reads::All => None,
+    };
+    let question = own_key.map(|key| {
+        let mut sink = HashSink::default();
+        sink.digest("job", key);
+        reads.iter().for_each(|reads| sink.digest("reads", &question("sum", reads)));
+        sink.finish()
+    });
+    let sum = |items: Vec<Item>| {
+        let seen = reads
+            .as_ref()
+            .map(|reads| items.iter().map(|item| reads.see(item).to_item()).collect::<Vec<Item>>());
+        job.sum(&seen.unwrap_or(items)).unwrap_or_default()
+    };
+    parts::values(&context.store, root, question.as_ref(), sum)
+}
+
+fn items(context: &EngineContext, root: &Digest, reads: &Reads) -> Result<Vec<Item>, PlanError> {
     match reads {
         Reads::Fields { names, id } => {
             let mut items = project(&context.store, root, names, *id)?;

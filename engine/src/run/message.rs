@@ -130,6 +130,9 @@ pub struct GatherTask {
     pub ports: Arc<GatherSources>,
     pub policy: Policy,
     pub training: Option<Training>,
+    /// The stage's key without its inputs, to remember parts of the work. None if all of it is to be
+    /// done anew.
+    pub own_key: Option<Digest>,
 }
 
 /// The value of one reference of a gather.

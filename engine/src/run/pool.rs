@@ -64,13 +64,13 @@ pub fn work(shared: Shared, tasks: Receiver<Task>) {
     for task in tasks {
         match task {
             Task::Items(task) => run_items(&shared, task),
-            Task::Gather(task) => {
+            Task::Gather(mut task) => {
                 let mut context = shared.context(task.ticket, task.job.kind);
-                context.training = task.training;
-                context.aside = Some(Asides::new(task.policy, task.ports.clone()));
+                context.training = task.training.take();
+                context.aside = Some(Asides::new(task.policy.clone(), task.ports.clone()));
                 let job = task.job.gather_job(&shared.engine, &mut context);
                 let result = job.and_then(|mut job| {
-                    let input = gather::input(&mut context, &task.ports)?;
+                    let input = gather::input(&mut context, &task, Some(&*job))?;
                     let started = Instant::now();
                     let output = shielded(|| job.run(input, &mut context))?;
                     gather::keep(&mut context, task.outputs, output, started.elapsed())

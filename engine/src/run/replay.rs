@@ -113,6 +113,7 @@ impl Replayer<'_> {
                 )),
                 policy: self.spec.policy.clone(),
                 training: None,
+                own_key: None,
             })),
         };
         let started = Instant::now();

@@ -331,6 +331,7 @@ impl<'a> Schedule<'a> {
             self.begin_training(id, steps_done(&self.store, &training.key)?);
         }
         let ticket = self.ticket();
+        let keyed = self.plans[id.0].keyed.clone();
         let task = Task::Gather(Box::new(GatherTask {
             ticket,
             job: Arc::new(self.job_handle(id)?),
@@ -338,6 +339,7 @@ impl<'a> Schedule<'a> {
             ports: Arc::new(self.gather_sources(id)),
             policy: spec.policy.clone(),
             training,
+            own_key: keyed.map(|keyed| keyed.key.without_inputs().digest()),
         }));
         self.in_flight.insert(
             ticket,

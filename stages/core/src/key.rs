@@ -199,6 +199,11 @@ impl StageKey {
         key.inputs.remove(port);
         key
     }
+
+    /// The key without all that arrives: what the stage itself is.
+    pub fn without_inputs(&self) -> StageKey {
+        StageKey { inputs: BTreeMap::new(), parent: None, ..self.clone() }
+    }
 }
 
 fn write_input(input: &InputKey, sink: &mut dyn Sink) {

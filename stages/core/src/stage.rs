@@ -161,6 +161,14 @@ pub trait ItemJob: Send + Sync {
 
 /// Processes whole data sets.
 pub trait GatherJob: Send {
+    /// What these items come to, for a job that adds items up. The engine hands it sums that it
+    /// remembers, so that a changed item costs a few items and not all: see [`GatherInput::sums`].
+    /// The outcome must depend neither on the order of the items nor on how they are divided into
+    /// sums. None for a job that needs the items themselves.
+    fn sum(&self, _items: &[Item]) -> Option<Bytes> {
+        None
+    }
+
     fn run(
         &mut self,
         input: GatherInput,
@@ -261,6 +269,12 @@ pub enum PortInput {
         stage: String,
         fields: Fields,
     },
+    /// A data set as [`GatherJob::sum`] has added it up, in parts.
+    Sums {
+        stage: String,
+        sums: Vec<Bytes>,
+        rejects: Vec<(String, Reject)>,
+    },
 }
 
 /// The inputs of a gather, by port; several if the port accepts many.
@@ -275,6 +289,14 @@ impl GatherInput {
         match self.ports.get(port).and_then(|inputs| inputs.first()) {
             Some(PortInput::Dataset { items, .. }) => Ok(items),
             _ => Err(StageError::failed(format!("no data set arrived on port `{port}`"))),
+        }
+    }
+
+    /// The sums on a port that takes one data set, for a job that adds items up.
+    pub fn sums(&self, port: &str, job: &dyn GatherJob) -> Result<Vec<Bytes>, StageError> {
+        match self.ports.get(port).and_then(|inputs| inputs.first()) {
+            Some(PortInput::Sums { sums, .. }) => Ok(sums.clone()),
+            _ => Ok(job.sum(self.items(port)?).into_iter().collect()),
         }
     }
 

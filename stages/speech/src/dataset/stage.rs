@@ -210,7 +210,7 @@ impl GatherJob for Merge {
             .iter()
             .filter_map(|input| match input {
                 PortInput::Dataset { stage, items, .. } => Some((stage.as_str(), items.as_slice())),
-                PortInput::Artifact { .. } => None,
+                PortInput::Artifact { .. } | PortInput::Sums { .. } => None,
             })
             .collect();
         let merged =

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use stage_core::catalogue::report as kinds;
 use stage_core::{
-    Context, Fields, GatherInput, GatherJob, GatherOutput, Job, NewValue, PortInput, PortOutput,
-    Setup, Stage, StageError, Value,
+    Context, Fields, GatherInput, GatherJob, GatherOutput, Item, Job, NewValue, PortInput,
+    PortOutput, Setup, Stage, StageError, Value,
 };
 
-use super::summary::{Entry, Summary};
+use super::summary::{Entry, Sum, Summary};
 use crate::plain::{JSON, stage};
 
 pub fn stages() -> Vec<Arc<dyn Stage>> {
@@ -25,6 +26,10 @@ fn open(_: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
 const MAX_INLINE_BYTES: u64 = 1 << 20;
 
 impl GatherJob for SummaryJob {
+    fn sum(&self, items: &[Item]) -> Option<Bytes> {
+        postcard::to_stdvec(&Sum::of(items)).ok().map(Bytes::from)
+    }
+
     fn run(
         &mut self,
         input: GatherInput,
@@ -34,7 +39,10 @@ impl GatherJob for SummaryJob {
         for arrived in input.ports.into_values().flatten() {
             match arrived {
                 PortInput::Dataset { stage, items, rejects } => {
-                    summary.add_dataset(&stage, &items, &rejects);
+                    summary.add_dataset(&stage, Sum::of(&items), &rejects);
+                }
+                PortInput::Sums { stage, sums, rejects } => {
+                    summary.add_dataset(&stage, total(&sums)?, &rejects);
                 }
                 PortInput::Artifact { stage, fields } => {
                     summary.artifacts.insert(stage, entries(&fields, context)?);
@@ -44,6 +52,16 @@ impl GatherJob for SummaryJob {
         let json = ("summary".to_owned(), NewValue::bytes(JSON, summary.to_json()));
         Ok(GatherOutput::default().with("output", PortOutput::Artifact(vec![json])))
     }
+}
+
+fn total(sums: &[Bytes]) -> Result<Sum, StageError> {
+    let mut total = Sum::default();
+    for sum in sums {
+        total.merge(postcard::from_bytes(sum).map_err(|error| {
+            StageError::failed(format!("the sum of some items cannot be read: {error}"))
+        })?);
+    }
+    Ok(total)
 }
 
 fn entries(

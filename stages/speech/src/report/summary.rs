@@ -1,8 +1,9 @@
 //! `report.summary`: statistics of the data sets of a pipeline, as JSON with sorted keys.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+use cache::Digest;
+use serde::{Deserialize, Serialize};
 use stage_core::{Item, Reject, Value};
 
 use crate::numbers::quantile;
@@ -71,21 +72,33 @@ pub enum Entry {
     Json(serde_json::Value),
 }
 
+/// The sum of some items of a data set.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Sum {
+    items: u64,
+    fields: BTreeMap<String, Values>,
+}
+
+/// The values of one field, by type.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Values {
+    texts: u64,
+    characters: u64,
+    /// Starts of the digests of the texts.
+    distinct: BTreeSet<u128>,
+    numbers: Vec<f64>,
+    blobs: u64,
+    bytes: u64,
+}
+
 /// The number of items named for each reason.
 const EXAMPLES: usize = 5;
 
 impl Summary {
-    pub fn add_dataset(&mut self, stage: &str, items: &[Item], rejects: &[(String, Reject)]) {
-        let mut values: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
-        for (name, value) in items.iter().flat_map(|item| item.fields.iter()) {
-            values.entry(name).or_default().push(value);
-        }
-        let fields = values.into_iter().map(|(name, values)| (name.to_owned(), field(&values)));
-        let table = Table {
-            items: items.len() as u64,
-            fields: fields.collect(),
-            rejected: rejected(rejects),
-        };
+    pub fn add_dataset(&mut self, stage: &str, sum: Sum, rejects: &[(String, Reject)]) {
+        let fields = sum.fields.into_iter().map(|(name, values)| (name, values.into_field()));
+        let table =
+            Table { items: sum.items, fields: fields.collect(), rejected: rejected(rejects) };
         self.datasets.insert(stage.to_owned(), table);
     }
 
@@ -98,21 +111,66 @@ impl Summary {
     }
 }
 
-fn field(values: &[&Value]) -> Field {
-    let items = values.len() as u64;
-    if let Some(texts) = values.iter().map(|value| value.as_text()).collect::<Option<Vec<&str>>>() {
-        let characters = texts.iter().map(|text| text.chars().count() as u64).sum();
-        let distinct = texts.iter().collect::<std::collections::BTreeSet<_>>().len() as u64;
-        return Field::Text { characters, distinct, items };
+impl Sum {
+    pub fn of(items: &[Item]) -> Sum {
+        let mut sum = Sum { items: items.len() as u64, ..Sum::default() };
+        for (name, value) in items.iter().flat_map(|item| item.fields.iter()) {
+            match sum.fields.get_mut(&**name) {
+                Some(values) => values.add(value),
+                None => sum.fields.entry(name.to_string()).or_default().add(value),
+            }
+        }
+        sum
     }
-    if let Some(numbers) =
-        values.iter().map(|value| value.as_number()).collect::<Option<Vec<f64>>>()
-    {
-        return number_field(numbers, items);
+
+    /// Adds other items of the same data set.
+    pub fn merge(&mut self, other: Sum) {
+        self.items += other.items;
+        for (name, values) in other.fields {
+            self.fields.entry(name).or_default().merge(values);
+        }
     }
-    match values.iter().map(|value| value.as_blob()).collect::<Option<Vec<_>>>() {
-        Some(blobs) => Field::Blob { bytes: blobs.iter().map(|blob| blob.size).sum(), items },
-        None => Field::Mixed { items },
+}
+
+impl Values {
+    fn add(&mut self, value: &Value) {
+        match value {
+            Value::Text(text) => {
+                self.texts += 1;
+                self.characters += text.chars().count() as u64;
+                let mut start = [0; 16];
+                start.copy_from_slice(&Digest::of(text.as_bytes()).as_bytes()[..16]);
+                self.distinct.insert(u128::from_le_bytes(start));
+            }
+            Value::Number(number) => self.numbers.push(*number),
+            Value::Blob(blob) => {
+                self.blobs += 1;
+                self.bytes += blob.size;
+            }
+        }
+    }
+
+    fn merge(&mut self, mut other: Values) {
+        self.texts += other.texts;
+        self.characters += other.characters;
+        self.distinct.append(&mut other.distinct);
+        self.numbers.append(&mut other.numbers);
+        self.blobs += other.blobs;
+        self.bytes += other.bytes;
+    }
+
+    fn into_field(self) -> Field {
+        let items = self.texts + self.numbers.len() as u64 + self.blobs;
+        if items == self.texts {
+            let distinct = self.distinct.len() as u64;
+            Field::Text { characters: self.characters, distinct, items }
+        } else if items == self.blobs {
+            Field::Blob { bytes: self.bytes, items }
+        } else if self.texts + self.blobs == 0 {
+            number_field(self.numbers, items)
+        } else {
+            Field::Mixed { items }
+        }
     }
 }
 
@@ -144,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_report_does_not_depend_on_the_order_of_the_items() {
+    fn the_report_depends_neither_on_the_order_of_the_items_nor_on_their_division() {
         let item = |id: &str, text: &str, seconds: f64| {
             let fields = [("text", Value::text(text)), ("seconds", Value::Number(seconds))];
             Item::new(id, fields.into_iter().collect())
@@ -153,10 +211,12 @@ mod tests {
         let rejects = [("z", "cut"), ("y", "cut")]
             .map(|(id, code)| (id.to_owned(), Reject::new(code, format!("{id} is cut"))));
         let mut forward = Summary::default();
-        forward.add_dataset("clips", &items, &rejects);
+        forward.add_dataset("clips", Sum::of(&items), &rejects);
         items.reverse();
         let mut backward = Summary::default();
-        backward.add_dataset("clips", &items, &[rejects[1].clone(), rejects[0].clone()]);
+        let mut sum = Sum::of(&items[..1]);
+        sum.merge(Sum::of(&items[1..]));
+        backward.add_dataset("clips", sum, &[rejects[1].clone(), rejects[0].clone()]);
         assert_eq!(forward.to_json(), backward.to_json());
         let expected = r#"{
   "artifacts": {},

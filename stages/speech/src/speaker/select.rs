@@ -45,12 +45,12 @@ pub fn select(speakers: &[Speaker], by: By, top: usize) -> Result<Vec<String>, S
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
-    use super::super::stats::{Clip, stats};
+    use super::super::stats::{Clip, Stats};
     use super::*;
 
     fn speakers() -> Vec<Speaker> {
         let clip = |speaker, seconds| Clip { speaker, seconds: Some(seconds), ..Clip::default() };
-        stats([
+        Stats::of([
             clip(Some("b"), 1.0),
             clip(Some("b"), 1.0),
             clip(Some("a"), 1.0),
@@ -60,6 +60,7 @@ mod tests {
             clip(None, 1.0),
             clip(None, 1.0),
         ])
+        .into_speakers()
     }
 
     #[test]
@@ -71,9 +72,10 @@ mod tests {
 
     #[test]
     fn nameless_and_unmeasured_clips_are_an_error_and_not_a_guess() {
-        let unnamed = stats([Clip::default()]);
+        let unnamed = Stats::of([Clip::default()]).into_speakers();
         assert_eq!(select(&unnamed, By::Clips, 1), Err(SelectError::NoSpeakers));
-        let unmeasured = stats([Clip { speaker: Some("a"), ..Clip::default() }]);
+        let unmeasured =
+            Stats::of([Clip { speaker: Some("a"), ..Clip::default() }]).into_speakers();
         assert_eq!(select(&unmeasured, By::Minutes, 1), Err(SelectError::NoDurations { clips: 1 }));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use stage_core::catalogue::speaker as kinds;
 use stage_core::{
     Context, GatherInput, GatherJob, GatherOutput, Item, Job, NewItem, NewValue, PortOutput,
@@ -9,7 +10,7 @@ use stage_core::{
 };
 
 use super::select::{By, select};
-use super::stats::{Clip, Speaker, UNNAMED, stats};
+use super::stats::{self, Clip, Speaker, UNNAMED};
 use crate::plain::{JSON, stage, to_json, unknown_choice};
 
 pub fn stages() -> Vec<Arc<dyn Stage>> {
@@ -36,8 +37,18 @@ fn open_stats(_: Setup, _: &mut dyn Context) -> Result<Job, StageError> {
 }
 
 impl GatherJob for Stats {
+    fn sum(&self, items: &[Item]) -> Option<Bytes> {
+        postcard::to_stdvec(&stats::Stats::of(items.iter().map(clip))).ok().map(Bytes::from)
+    }
+
     fn run(&mut self, input: GatherInput, _: &mut dyn Context) -> Result<GatherOutput, StageError> {
-        let speakers = stats(input.items("input")?.iter().map(clip));
+        let mut all = stats::Stats::default();
+        for sum in input.sums("input", self)? {
+            all.merge(postcard::from_bytes(&sum).map_err(|error| {
+                StageError::failed(format!("the sum of some clips cannot be read: {error}"))
+            })?);
+        }
+        let speakers = all.into_speakers();
         let number = ("speakers".to_owned(), NewValue::Number(speakers.len() as f64));
         let artifact = PortOutput::Artifact(vec![report(&speakers)?, number]);
         Ok(GatherOutput::default().with("output", artifact))
@@ -74,7 +85,7 @@ impl GatherJob for Select {
         context: &mut dyn Context,
     ) -> Result<GatherOutput, StageError> {
         let items = input.items("input")?;
-        let speakers = stats(items.iter().map(clip));
+        let speakers = stats::Stats::of(items.iter().map(clip)).into_speakers();
         let names = select(&speakers, self.by, self.top)
             .map_err(|error| StageError::failed(error.to_string()))?;
         context.set_aside("input", nameless(items))?;

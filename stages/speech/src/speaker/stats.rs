@@ -30,7 +30,8 @@ pub struct Speaker {
 /// The name for clips without a speaker.
 pub const UNNAMED: &str = "";
 
-#[derive(Default)]
+/// The sums of some clips of one speaker.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 struct Sums {
     clips: u64,
     /// In microseconds, so that the sum does not depend on the order of the clips.
@@ -40,13 +41,33 @@ struct Sums {
     without_duration: u64,
 }
 
-/// Sums the clips by speaker, in the order of the names.
-pub fn stats<'a>(clips: impl IntoIterator<Item = Clip<'a>>) -> Vec<Speaker> {
-    let mut speakers: BTreeMap<&str, Sums> = BTreeMap::new();
-    for clip in clips {
-        speakers.entry(clip.speaker.unwrap_or(UNNAMED)).or_default().add(clip);
+/// Clips added up by speaker, in the order of the names.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Stats(BTreeMap<String, Sums>);
+
+impl Stats {
+    pub fn of<'a>(clips: impl IntoIterator<Item = Clip<'a>>) -> Stats {
+        let mut stats = Stats::default();
+        for clip in clips {
+            let name = clip.speaker.unwrap_or(UNNAMED);
+            match stats.0.get_mut(name) {
+                Some(sums) => sums.add(clip),
+                None => stats.0.entry(name.to_owned()).or_default().add(clip),
+            }
+        }
+        stats
     }
-    speakers.into_iter().map(|(name, sums)| sums.into_speaker(name)).collect()
+
+    /// Adds the clips of another.
+    pub fn merge(&mut self, other: Stats) {
+        for (name, sums) in other.0 {
+            self.0.entry(name).or_default().merge(sums);
+        }
+    }
+
+    pub fn into_speakers(self) -> Vec<Speaker> {
+        self.0.into_iter().map(|(name, sums)| sums.into_speaker(name)).collect()
+    }
 }
 
 impl Sums {
@@ -60,9 +81,17 @@ impl Sums {
         self.snrs.extend(clip.snr.filter(|snr| snr.is_finite()));
     }
 
-    fn into_speaker(mut self, name: &str) -> Speaker {
+    fn merge(&mut self, other: Sums) {
+        self.clips += other.clips;
+        self.microseconds += other.microseconds;
+        self.characters += other.characters;
+        self.snrs.extend(other.snrs);
+        self.without_duration += other.without_duration;
+    }
+
+    fn into_speaker(mut self, name: String) -> Speaker {
         Speaker {
-            speaker: name.to_owned(),
+            speaker: name,
             clips: self.clips,
             minutes: self.microseconds as f64 / 60e6,
             characters: self.characters,
@@ -79,12 +108,13 @@ mod tests {
     #[test]
     fn clips_add_up_by_speaker_and_missing_measures_are_counted() {
         let clip = |speaker, seconds, text, snr| Clip { speaker, seconds, text: Some(text), snr };
-        let found = stats([
+        let clips = [
             clip(Some("b"), Some(30.0), "äiti", Some(10.0)),
             clip(Some("a"), Some(60.0), "isä", None),
             clip(Some("b"), None, "koti", Some(20.0)),
             clip(None, Some(f64::NAN), "", None),
-        ]);
+        ];
+        let found = Stats::of(clips).into_speakers();
         let brief: Vec<_> = found
             .iter()
             .map(|s| {
@@ -102,5 +132,13 @@ mod tests {
             brief,
             [("", 1, 0.0, 0, None, 1), ("a", 1, 1.0, 3, None, 0), ("b", 2, 0.5, 8, Some(15.0), 1),]
         );
+        for division in 0..1 << clips.len() {
+            let side = |one: usize| {
+                clips.iter().enumerate().filter(move |(at, _)| division >> at & 1 == one)
+            };
+            let mut both = Stats::of(side(0).map(|(_, clip)| *clip));
+            both.merge(Stats::of(side(1).map(|(_, clip)| *clip)));
+            assert_eq!(both.into_speakers(), found, "{division:b}");
+        }
     }
 }

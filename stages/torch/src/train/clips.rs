@@ -80,7 +80,7 @@ impl<'a> Sides<'a> {
     ) -> Result<Sides<'a>, StageError> {
         let validation = input.ports.get(VALIDATION).and_then(|ports| match ports.first()? {
             PortInput::Dataset { items, .. } => Some(items.as_slice()),
-            PortInput::Artifact { .. } => None,
+            PortInput::Artifact { .. } | PortInput::Sums { .. } => None,
         });
         Ok(Sides { training: input.items(TRAINING)?, validation, fraction, salt })
     }
