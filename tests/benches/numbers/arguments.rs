@@ -9,8 +9,8 @@ arguments of the benchmark (after `cargo bench -p throstle-tests --bench numbers
   --full              also 100,000 clips, and 1,000,000 items in memory
   --quick             few and small corpora, to see whether it works
   --sizes A,B         these numbers of clips
-  --only PART,PART    of start-up, latency, overhead, throughput, resampling, memory,
-                      report
+  --only PART,PART    of start-up, latency, overhead, throughput, resampling, commands,
+                      memory, report
   --program PATH      the `throstle` to measure; else the one beside this program
   --folder PATH       where corpora are made; they are removed afterwards
   --python PATH       a Python that has `soxr`; `dvc` and `snakemake` are looked for beside it

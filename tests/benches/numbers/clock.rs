@@ -1,6 +1,46 @@
 //! Times and medians.
 
+use std::fmt;
 use std::time::{Duration, Instant};
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
+
+use crate::table::milliseconds;
+
+/// The time that programs took, and the processor time of theirs.
+#[derive(Clone, Copy)]
+pub struct Spent {
+    pub wall: Duration,
+    pub processor: Duration,
+}
+
+impl Spent {
+    /// The one in the middle by the clock, with its own processor time.
+    pub fn median(mut all: Vec<Spent>) -> Spent {
+        all.sort_by_key(|spent| spent.wall);
+        all[all.len() / 2]
+    }
+}
+
+impl fmt::Display for Spent {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} ({} CPU)", milliseconds(self.wall), milliseconds(self.processor))
+    }
+}
+
+/// What is spent by programs that are started and waited for.
+pub fn spent<T>(work: impl FnOnce() -> T) -> (Spent, T) {
+    let before = of_children();
+    let (wall, value) = timed(work);
+    (Spent { wall, processor: of_children().saturating_sub(before) }, value)
+}
+
+fn of_children() -> Duration {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap();
+    let time = |time: TimeVal| Duration::new(time.tv_sec() as u64, time.tv_usec() as u32 * 1_000);
+    time(usage.user_time()) + time(usage.system_time())
+}
 
 pub fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
     let started = Instant::now();

@@ -4,6 +4,7 @@
 
 mod arguments;
 mod clock;
+mod commands;
 mod corpus;
 mod inside;
 mod latency;
@@ -32,12 +33,13 @@ fn main() {
         return;
     }
     let mut table = Table::default();
-    let parts: [(&str, Measure); 7] = [
+    let parts: [(&str, Measure); 8] = [
         ("start-up", latency::start_up),
         ("latency", latency::measure),
         ("overhead", overhead::measure),
         ("throughput", throughput::measure),
         ("resampling", resampling::measure),
+        ("commands", commands::measure),
         ("memory", memory::measure),
         ("report", report::measure),
     ];

@@ -74,7 +74,7 @@ fn times(
 }
 
 /// A program beside the Python that was named, else one on the search path.
-fn find(arguments: &Arguments, name: &str) -> Option<PathBuf> {
+pub fn find(arguments: &Arguments, name: &str) -> Option<PathBuf> {
     let beside = Path::new(&arguments.python).parent().map(|folder| folder.join(name));
     let candidates = beside.into_iter().filter(|path| path.is_absolute()).chain([name.into()]);
     candidates.into_iter().find(|program| {

@@ -46,9 +46,13 @@ pub struct Ran {
 
 impl Project {
     pub fn new(arguments: &Arguments, size: Size) -> Project {
+        Project::with(arguments, size, MANIFEST)
+    }
+
+    pub fn with(arguments: &Arguments, size: Size, manifest: &str) -> Project {
         let folder = tempfile::tempdir_in(&arguments.folder).unwrap();
         let clips = corpus::make(folder.path(), size, RATE);
-        fs::write(folder.path().join("pipeline.toml"), MANIFEST).unwrap();
+        fs::write(folder.path().join("pipeline.toml"), manifest).unwrap();
         let_files_age();
         Project { folder, clips, program: arguments.program.clone() }
     }
@@ -90,6 +94,17 @@ impl Project {
         let stages = last["stages"].as_object().expect("the last event is `finished`");
         let executed = stages.values().filter_map(|stage| stage["executed"].as_u64()).sum();
         Ran { time, executed }
+    }
+
+    /// Another transcript of a clip.
+    pub fn change_text(&self, number: usize, text: &str) {
+        let (table, name) = (self.path().join("metadata.csv"), format!("clip{number:06}.wav"));
+        let rows = fs::read_to_string(&table).unwrap();
+        let change = |row: &str| match row.split('|').collect::<Vec<_>>()[..] {
+            [file, _, speaker] if file == name => format!("{file}|{text}|{speaker}\n"),
+            _ => format!("{row}\n"),
+        };
+        fs::write(table, rows.lines().map(change).collect::<String>()).unwrap();
     }
 
     /// Removes all results.

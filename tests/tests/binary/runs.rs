@@ -192,3 +192,57 @@ fn an_export_folder_that_cannot_be_written_fails_once_a_stage_and_costs_no_work(
     assert_eq!(project.run().executed(), [].into());
     assert_eq!(project.names("out").len(), 6);
 }
+
+const JOINED: &str = r#"
+[pipeline]
+name = "joined"
+
+[stage.clips]
+use = "corpus.table"
+table = "data/metadata.csv"
+audio = "data/wavs"
+
+[stage.joined]
+use = "command.once"
+input = "clips"
+fields = ["audio"]
+command = "sed 's/.*\"audio\":\"//; s/\".*//' {items} | xargs cat > {out.all}"
+outputs = { all = "all.bin" }
+export = "out/all.bin"
+
+[stage.speakers]
+use = "speaker.stats"
+input = "clips"
+export = { report = "out/speakers.json" }
+"#;
+
+#[test]
+fn a_command_reads_every_item_of_many_under_its_own_name() {
+    let project = Project::new(JOINED);
+    let names: Vec<String> = (0..100).map(|number| format!("clip{number:03}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    write_clips(&project, &names);
+    let all = || -> Vec<u8> {
+        names.iter().flat_map(|name| project.read(&format!("data/wavs/{name}.wav"))).collect()
+    };
+    assert_eq!(project.run().executed()["joined"], 1);
+    assert!(project.read("out/all.bin") == all(), "the clips in their order");
+    project.write("data/wavs/clip050.wav", throstle_tests::wav(77));
+    assert_eq!(project.run().executed()["joined"], 1);
+    assert!(project.read("out/all.bin") == all(), "the changed clip among them");
+}
+
+#[test]
+fn a_sum_over_a_changed_data_set_is_what_a_run_from_nothing_gives() {
+    let project = Project::new(JOINED);
+    write_clips(&project, &["a", "b", "c", "d"]);
+    project.run();
+    let first = project.text("out/speakers.json");
+    project.replace("data/metadata.csv", "Sana c.|aino", "Sana joka on uusi.|eero");
+    assert_eq!(project.run().executed(), [("clips", 1), ("speakers", 1)].into());
+    let changed = project.text("out/speakers.json");
+    assert_ne!(first, changed);
+    std::fs::remove_dir_all(project.file(".throstle")).unwrap();
+    project.run();
+    assert_eq!(project.text("out/speakers.json"), changed);
+}

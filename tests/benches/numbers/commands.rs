@@ -1,0 +1,280 @@
+//! A small C program once a clip and stage, two stages: throstle, ninja and make in turns.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::arguments::Arguments;
+use crate::clock::{Spent, let_files_age, spent};
+use crate::corpus::{RATE, Size, clip};
+use crate::latency::thousands;
+use crate::peers::find;
+use crate::project::Project;
+use crate::table::{Table, milliseconds};
+
+const SOURCE: &str = include_str!("small.c");
+/// Seconds of a clip: the program's own work is small.
+const SECONDS: f64 = 0.5;
+const COLD_TURNS: usize = 3;
+const TURNS: usize = 9;
+/// Over ninja, for one changed clip or transcript.
+const GRACE: Duration = Duration::from_millis(30);
+/// For the inputs of `command.once`, beside the program's own time.
+const LAYING_OUT: Duration = Duration::from_millis(400);
+
+const MANIFEST: &str = r#"[pipeline]
+name = "commands"
+
+[stage.clips]
+use = "corpus.table"
+table = "metadata.csv"
+audio = "wavs"
+columns = ["file", "text", "speaker"]
+
+[stage.one]
+use = "command"
+input = "clips"
+fields = ["audio"]
+command = "SMALL {audio} {out.audio} 1"
+outputs = { audio = "one.wav" }
+
+[stage.two]
+use = "command"
+input = "one"
+fields = ["audio", "text"]
+command = "SMALL {audio} {out.audio} 2 {text}"
+outputs = { audio = "two.wav" }
+"#;
+
+const ONCE: &str = r#"
+[stage.all]
+use = "command.once"
+input = "two"
+fields = ["audio"]
+command = "wc -l < {items} > {out.lines}"
+outputs = { lines = "lines.txt" }
+texts = ["lines"]
+"#;
+
+pub fn measure(arguments: &Arguments, table: &mut Table) {
+    let sizes = arguments.sizes().into_iter().map(|size| size.clips);
+    let sizes: Vec<usize> = sizes.filter(|clips| *clips <= 10_000 && *clips != 4_000).collect();
+    for clips in sizes {
+        let project = Project::with(arguments, Size { clips, seconds: SECONDS }, "");
+        match compile(project.path()) {
+            Ok(program) => measure_size(arguments, project, &program, table),
+            Err(why) => table.plain("commands", format!("not measured: {why}")),
+        }
+    }
+}
+
+fn compile(folder: &Path) -> Result<PathBuf, String> {
+    let (source, program) = (folder.join("small.c"), folder.join("small"));
+    fs::write(&source, SOURCE).unwrap();
+    let compiled = Command::new("cc").arg("-O2").arg("-o").args([&program, &source]).status();
+    match compiled {
+        Ok(status) if status.success() => Ok(program),
+        Ok(status) => Err(format!("cc ended with {status}")),
+        Err(error) => Err(format!("cc: {error}")),
+    }
+}
+
+/// One of those that are compared.
+struct Runner {
+    name: &'static str,
+    program: PathBuf,
+    words: &'static [&'static str],
+    folder: PathBuf,
+    /// The folders that it fills, and its memory.
+    made: [&'static str; 3],
+}
+
+impl Runner {
+    fn run(&self) -> Spent {
+        let mut command = Command::new(&self.program);
+        command.args(self.words).current_dir(&self.folder);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let (spent, status) = spent(|| command.status().unwrap());
+        assert!(status.success(), "{} ended with {status}", self.name);
+        spent
+    }
+
+    /// Forgets all that was made.
+    fn forget(&self) {
+        let [one, two, memory] = self.made.map(|made| self.folder.join(made));
+        for made in [&one, &two, &memory] {
+            let _ = fs::remove_dir_all(made);
+        }
+        let _ = fs::remove_file(memory);
+        [one, two].into_iter().for_each(|made| fs::create_dir(made).unwrap());
+    }
+}
+
+fn measure_size(arguments: &Arguments, project: Project, program: &Path, table: &mut Table) {
+    let folder = project.path();
+    write_rules(&project, program, 2);
+    let runner = |name, program, words, made| {
+        let folder = folder.to_owned();
+        Runner { name, program, words, folder, made }
+    };
+    let own = [".unused-one", ".unused-two", ".throstle"];
+    let mut runners = vec![runner("throstle", arguments.program.clone(), &["run"], own)];
+    let others: [(&str, &[&str], _); 2] = [
+        ("ninja", &["-j2", "--quiet"], ["ninja-one", "ninja-two", ".ninja_log"]),
+        ("make", &["-j2", "-s"], ["make-one", "make-two", ".unused"]),
+    ];
+    for (name, words, made) in others {
+        match find(arguments, name) {
+            Some(program) => runners.push(runner(name, program, words, made)),
+            None => table.plain(&format!("commands, {name}"), "not installed".to_owned()),
+        }
+    }
+    let count = thousands(project.clips.len());
+    let rows = Rows { runners: &runners, count: &count };
+    let clips = &project.clips;
+    let (mut round, mut parameter) = (0, 2);
+    // What one run has made, another one does not find.
+    let cold = rows.turns(COLD_TURNS, || {}, Runner::forget);
+    rows.add(table, "cold, 2 programs a clip", &cold, Limit::Times(1.15));
+    let_files_age();
+    for runner in runners.iter().chain(&runners) {
+        runner.run();
+    }
+    let idle = rows.turns(TURNS, || {}, |_| {});
+    rows.add(table, "no-op", &idle, Limit::Times(1.0));
+    let change_clip = || {
+        round += 1;
+        fs::write(&clips[clips.len() / 2], clip(7_000_000 + round, frames(), RATE)).unwrap();
+        let_files_age();
+    };
+    let one = rows.turns(TURNS, change_clip, |_| {});
+    rows.add(table, "one changed clip", &one, Limit::Over(GRACE));
+    let change_text = || {
+        round += 1;
+        project.change_text(clips.len() / 3, &format!("Another text, the {round}th."));
+        write_text(folder, clips.len() / 3, &format!("Another text, the {round}th."));
+        let_files_age();
+    };
+    let text = rows.turns(TURNS, change_text, |_| {});
+    rows.add(table, "one changed transcript", &text, Limit::Over(GRACE));
+    let change_parameter = || {
+        parameter += 1;
+        write_rules(&project, program, parameter);
+        let_files_age();
+    };
+    let all = rows.turns(COLD_TURNS, change_parameter, |_| {});
+    rows.add(table, "one parameter of the second program", &all, Limit::Times(1.15));
+    once(&project, &runners[0], &count, table);
+}
+
+/// The program counts lines, which takes nothing beside its start.
+fn once(project: &Project, throstle: &Runner, count: &str, table: &mut Table) {
+    let manifest = fs::read_to_string(project.path().join("pipeline.toml")).unwrap();
+    let mut times = Vec::new();
+    for round in 0..TURNS {
+        throstle.run();
+        let idle = throstle.run().wall;
+        let once = ONCE.replace("{out.lines}", &format!("{{out.lines}} # {round}"));
+        fs::write(project.path().join("pipeline.toml"), format!("{manifest}{once}")).unwrap();
+        times.push(throstle.run().wall.saturating_sub(idle));
+        fs::write(project.path().join("pipeline.toml"), &manifest).unwrap();
+    }
+    times.sort();
+    let what = format!("`command.once` over {count} inputs, over a no-op");
+    table.at_most(&what, times[times.len() / 2], LAYING_OUT);
+}
+
+enum Limit {
+    Times(f64),
+    Over(Duration),
+}
+
+struct Rows<'a> {
+    runners: &'a [Runner],
+    count: &'a str,
+}
+
+impl Rows<'_> {
+    /// Each in its turn after each change, so that all see the same machine; the median of each.
+    fn turns(
+        &self,
+        turns: usize,
+        mut change: impl FnMut(),
+        before: impl Fn(&Runner),
+    ) -> Vec<Spent> {
+        let mut spent = vec![Vec::new(); self.runners.len()];
+        for _ in 0..turns {
+            change();
+            for (runner, spent) in self.runners.iter().zip(&mut spent) {
+                before(runner);
+                spent.push(runner.run());
+            }
+        }
+        spent.into_iter().map(Spent::median).collect()
+    }
+
+    /// The first is throstle; the second, if there is one, gives the limit.
+    fn add(&self, table: &mut Table, what: &str, spent: &[Spent], limit: Limit) {
+        let what = format!("commands, {} clips, {what}", self.count);
+        let shown = |(runner, spent): (&Runner, &Spent)| format!("{} {spent}", runner.name);
+        let shown: Vec<String> = self.runners.iter().zip(spent).map(shown).collect();
+        let shown = shown.join("; ");
+        let Some(ninja) = spent.get(1).filter(|_| self.runners[1].name == "ninja") else {
+            return table.plain(&what, shown);
+        };
+        let (must, limit) = match limit {
+            Limit::Times(times) => (format!("at most {times} x ninja"), ninja.wall.mul_f64(times)),
+            Limit::Over(more) => {
+                (format!("at most ninja + {}", milliseconds(more)), ninja.wall + more)
+            }
+        };
+        table.judged(&what, must, shown, spent[0].wall <= limit);
+    }
+}
+
+fn frames() -> usize {
+    (SECONDS * f64::from(RATE)) as usize
+}
+
+fn write_text(folder: &Path, number: usize, text: &str) {
+    fs::write(folder.join(format!("texts/clip{number:06}.txt")), text).unwrap();
+}
+
+/// The same work for all of them; a parameter of the second program.
+fn write_rules(project: &Project, program: &Path, parameter: u32) {
+    let (folder, program) = (project.path(), program.display().to_string());
+    let manifest =
+        MANIFEST.replace("SMALL", &program).replace("audio} 2", &format!("audio}} {parameter}"));
+    fs::write(folder.join("pipeline.toml"), manifest).unwrap();
+    if fs::create_dir(folder.join("texts")).is_ok() {
+        (0..project.clips.len()).for_each(|number| {
+            write_text(folder, number, &format!("The text of number {number}."));
+        });
+    }
+    let mut ninja = format!(
+        "rule one\n command = {program} $in $out 1\n\
+         rule two\n command = {program} $from $out {parameter} @$text\n"
+    );
+    let mut make = String::from("MAKEFLAGS += -r\nall:\n.PHONY: all\n");
+    for number in 0..project.clips.len() {
+        let name = format!("clip{number:06}");
+        let _ = write!(
+            ninja,
+            "build ninja-one/{name}.wav: one wavs/{name}.wav\n\
+             build ninja-two/{name}.wav: two ninja-one/{name}.wav texts/{name}.txt\n \
+             from = ninja-one/{name}.wav\n text = texts/{name}.txt\n"
+        );
+        // make has no memory of a parameter but the file that holds it.
+        let _ = write!(
+            make,
+            "make-one/{name}.wav: wavs/{name}.wav\n\t{program} $< $@ 1\n\
+             make-two/{name}.wav: make-one/{name}.wav texts/{name}.txt parameter\n\
+             \t{program} $< $@ {parameter} @texts/{name}.txt\nall: make-two/{name}.wav\n"
+        );
+    }
+    fs::write(folder.join("build.ninja"), ninja).unwrap();
+    fs::write(folder.join("Makefile"), make).unwrap();
+    fs::write(folder.join("parameter"), parameter.to_string()).unwrap();
+}
