@@ -2,6 +2,8 @@
 
 use stage_core::Output;
 use stage_core::PortOutput;
+use stage_families::import::CONFIG_FILE;
+use stage_families::xtts::SPEAKERS_FILE;
 
 use super::*;
 use crate::stored;
@@ -212,6 +214,36 @@ fn a_training_that_goes_on_from_a_result_begins_with_its_weights() {
     let still = [("learning_rate", ParameterValue::Number(0.0)), ("take", text("last"))];
     let ports = tune(&still, &base, &mut bench).unwrap();
     assert_eq!(contents(&ports["model"]), contents(&parent));
+}
+
+/// Rows of the old vocabulary stand for other tokens.
+#[test]
+fn a_training_begins_anew_when_the_vocabulary_of_the_base_has_changed() {
+    let mut bench = Bench::default();
+    let base = model(&mut bench);
+    let parent = tune(&[], &base, &mut bench).unwrap().remove("model").unwrap();
+    let mut other = base.clone();
+    let vocabulary = Context::read(&mut bench, base.blob(artifact::VOCABULARY).unwrap()).unwrap();
+    let spaced = [&vocabulary[..], b"\n"].concat();
+    let blob = bench.keep("application/json", &spaced);
+    other.set(artifact::VOCABULARY, Value::Blob(blob.into()));
+    let afresh = tune(&[], &other, &mut bench).unwrap();
+    bench.parent = Some(parent);
+    assert_eq!(tune(&[], &other, &mut bench).unwrap()["model"], afresh["model"]);
+}
+
+#[test]
+fn what_came_with_the_base_travels_with_the_trained_model() {
+    let mut bench = Bench::default();
+    let mut base = model(&mut bench);
+    for file in [SPEAKERS_FILE, CONFIG_FILE] {
+        let blob = bench.keep("application/octet-stream", file.as_bytes());
+        base.set(file, Value::Blob(blob.into()));
+    }
+    let trained = tune(&[], &base, &mut bench).unwrap().remove("model").unwrap();
+    for file in [SPEAKERS_FILE, CONFIG_FILE] {
+        assert_eq!(trained.get(file), base.get(file), "{file}");
+    }
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use stage_core::{Context, Fields, NewValue, StageError, Value};
 use stage_families::artifact;
-use stage_families::xtts::{Config, GPT_PREFIX, GptConfig, MEL_STATS, Tokenizer};
+use stage_families::import::CONFIG_FILE;
+use stage_families::xtts::{Config, GPT_PREFIX, GptConfig, MEL_STATS, SPEAKERS_FILE, Tokenizer};
 use tch::{Device, Kind, Tensor};
 
 use crate::arrived::{Arrived, Family};
@@ -116,10 +117,11 @@ impl Base {
 }
 
 /// Fields that are passed on unchanged beside the tensors.
-const CARRIED: [&str; 5] = [
+const CARRIED: [&str; 6] = [
     artifact::FAMILY,
     artifact::CONFIG,
+    CONFIG_FILE,
     artifact::VOCABULARY,
-    artifact::SPEAKERS,
+    SPEAKERS_FILE,
     artifact::LICENSE,
 ];

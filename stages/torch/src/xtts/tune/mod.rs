@@ -8,7 +8,8 @@ mod plan;
 mod preflight;
 mod start;
 
-use stage_core::{Blob, Context, GatherInput, Setup, StageError};
+use stage_core::{Blob, Context, Fields, GatherInput, Setup, StageError};
+use stage_families::artifact;
 use tch::Device;
 
 use self::base::Base;
@@ -17,7 +18,7 @@ use self::plan::Plan;
 use self::preflight::Preflight;
 use self::start::Start;
 use super::trainee::GptTrainee;
-use crate::lineage;
+use crate::lineage::{self, AdapterLineage};
 use crate::machine::Machine;
 use crate::train::clips::Sides;
 use crate::train::frozen::{check_frozen, frozen};
@@ -65,7 +66,7 @@ impl Tuning<'_> {
         let _kernels = plan.training.kernels.begin()?;
         let devices = plan.training.devices.len();
         let threads = self.machine.share_threads(base.parameters(), devices);
-        let parent = context.parent()?;
+        let parent = self.parent(&base, context)?;
         let earlier = match (&self.method, &parent) {
             (Method::Whole, Some(parent)) => Some(Base::read("parent", Some(parent), context)?),
             _ => None,
@@ -100,6 +101,24 @@ impl Tuning<'_> {
         let parent = parent.map(|parent| lineage::digest(parent).to_string());
         let notes = clips.notes.close(&trained);
         Ok(Tuned { base, earlier, parent, trained, weights, notes })
+    }
+
+    /// The earlier result of this stage, where it fits the base: rows of another vocabulary stand
+    /// for other tokens, and adapters for changes of other weights.
+    fn parent(&self, base: &Base, context: &mut dyn Context) -> Result<Option<Fields>, StageError> {
+        let Some(parent) = context.parent()? else { return Ok(None) };
+        let fits = match self.method {
+            Method::Whole => {
+                let vocabulary =
+                    |fields: &Fields| fields.blob(artifact::VOCABULARY).map(|blob| blob.digest);
+                vocabulary(&parent) == vocabulary(&base.fields)
+            }
+            Method::Adapters(_) => {
+                let lineage = AdapterLineage::read(&parent, artifact::XTTS_LORA)?;
+                lineage.check_base(&base.fields).is_ok()
+            }
+        };
+        Ok(fits.then_some(parent))
     }
 
     /// One replica of the model per device, ready for training.
