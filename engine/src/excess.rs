@@ -1,7 +1,8 @@
-//! Items that a stage had quarantined when it failed by its limit.
+//! Items that a stage had quarantined when it failed by its limit, or when it was done except for
+//! items that failed.
 //!
 //! They are no result: no key leads to them and nothing is made from them. They are kept to be
-//! listed, since a failed stage has no outcome.
+//! listed, since such a stage has no recorded outcome.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::record::{EXCESS, decode, encode, last_key};
 /// A record holds at most this many items: a whole corpus may have been set aside.
 const PART: usize = 1_000;
 
-/// The last failure of a stage by its limit.
+/// The last end of a stage without a recorded outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Excess {
     pub run: u64,

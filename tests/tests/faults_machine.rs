@@ -489,6 +489,10 @@ fn a_program_that_is_killed_below_its_shell_is_tried_again_by_the_next_run() {
     let ran = project.run();
     assert_eq!((ran.code, ran.all("retried").len()), (Some(0), 1), "{:?}", ran.events);
     assert_eq!(project.names("out"), ["a.txt", "b.txt"]);
+    let listed = ["items", "said", "--quarantined", "--format", "jsonl"];
+    let listed = command("small_world", project.path(), &listed).output().unwrap();
+    let listed = (listed.status.code(), String::from_utf8(listed.stdout).unwrap());
+    assert!(listed.0 == Some(0) && listed.1.contains("\"id\":\"c\""), "{listed:?}");
     project.write("go", "");
     assert_eq!(project.run().executed(), [("said", 1)].into());
     assert_eq!(project.names("out"), ["a.txt", "b.txt", "c.txt"]);

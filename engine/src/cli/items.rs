@@ -130,7 +130,7 @@ fn set_aside(
     let ended = given.as_ref().map_or(0, |(run, _)| *run);
     if let Some(failed) = failed.filter(|failed| failed.run > ended) {
         program.warn(&format!(
-            "`{}` failed in run {}: these are its quarantined items",
+            "`{}` has no complete output from run {}: these are its quarantined items",
             spec.name, failed.run
         ));
         return Ok(failed.rejects);

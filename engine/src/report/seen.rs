@@ -188,7 +188,7 @@ impl<'a> SeenStage<'a> {
 
     /// True if it failed after it had quarantined items.
     pub fn failed_with_items(&self) -> bool {
-        self.failed_with.is_some()
+        self.failure.is_some() && self.failed_with.is_some()
     }
 
     /// Tests if the run reached it.

@@ -163,6 +163,10 @@ impl Schedule<'_> {
         if self.exceeds_limit(id, total, &[&stage.rejects, &stage.failures])? {
             return Ok(());
         }
+        if !stage.failures.is_empty() {
+            // Failures are no results: without this list, nothing would tell them after the run.
+            self.keep_excess(id, [&stage.rejects[..], &stage.failures[..]].concat())?;
+        }
         let value = close_dataset(&self.store, stage.bits, stage.closed)?;
         self.key_late(id)?;
         let (items, pace) = (total, stage.pace);
@@ -406,7 +410,7 @@ impl Schedule<'_> {
         Ok(true)
     }
 
-    /// Keeps the items that a stage has quarantined when it fails by its limit.
+    /// Keeps the items that a stage has quarantined when it ends without a recorded outcome.
     pub fn keep_excess(
         &mut self,
         id: StageId,
