@@ -73,6 +73,10 @@ impl From<TorchError> for StageError {
     fn from(error: TorchError) -> StageError {
         match error {
             TorchError::OutOfMemory(message) => StageError::OutOfMemory { message },
+            // No item is to blame for a model.
+            model @ TorchError::Model(_) => {
+                StageError::Unable { message: model.to_string(), help: None }
+            }
             other => StageError::of_panic(&other.to_string(), StageError::failed),
         }
     }

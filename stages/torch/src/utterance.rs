@@ -29,7 +29,13 @@ pub struct Utterance<'a> {
 
 impl Utterance<'_> {
     /// `audio`, `frames`, `seconds`, `duration_ratio` and `loudness_slope`; times are in the notes.
-    pub fn output(&self) -> Result<Output, TorchError> {
+    /// Samples that are not finite would be written as silence: the sentence is rejected.
+    pub fn output(&self) -> Result<Said, TorchError> {
+        if !self.samples.iter().all(|sample| sample.is_finite()) {
+            let reason = "the model gives what is not a number for this text: its weights are \
+                          damaged, or too large for the `precision`";
+            return Ok(Err(Reject::new("not-finite", reason)));
+        }
         let seconds = self.samples.len() as f64 / f64::from(self.rate);
         let audio = wave::write(self.rate, self.samples)
             .map_err(|error| TorchError::Input(format!("the audio cannot be written: {error}")))?;
@@ -43,7 +49,7 @@ impl Utterance<'_> {
             .with("loudness_slope", NewValue::Number(slope));
         output.note("milliseconds of audio", (seconds * 1000.0).round() as u64);
         output.note("milliseconds of work", self.work.as_millis() as u64);
-        Ok(output)
+        Ok(Ok(output))
     }
 }
 
@@ -102,4 +108,30 @@ fn weights(item: &Item) -> Option<&Blob> {
 /// A sentence's own random numbers: the same for the same text, independent of other sentences.
 pub fn sentence_seed(seed: u64, text: &str) -> u64 {
     scramble(scramble(seed) ^ Digest::of(text.as_bytes()).start())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn said(samples: &[f32]) -> Said {
+        let pace = Pace { characters_per_second: 15.0 };
+        let work = Duration::ZERO;
+        Utterance { text: "on aika", samples, rate: 16_000, frames: 4, pace, work }
+            .output()
+            .unwrap()
+    }
+
+    #[test]
+    fn samples_that_are_no_numbers_are_rejected_and_not_written_as_silence() {
+        assert!(said(&[0.1; 4_000]).is_ok());
+        for bad in [f32::NAN, f32::INFINITY] {
+            let mut samples = vec![0.1; 4_000];
+            samples[3_999] = bad;
+            let reject = said(&samples).unwrap_err();
+            assert_eq!(reject.code, "not-finite");
+            assert!(reject.reason.contains("not a number for this text"), "{reject}");
+        }
+    }
 }

@@ -139,11 +139,16 @@ impl Scope<'_> {
     }
 
     pub fn contains(&self, name: &str) -> bool {
-        self.weights.contains(&format!("{}{name}", self.prefix))
+        self.weights.contains(&self.full_name(name))
     }
 
     pub fn take(&mut self, name: &str, shape: &[i64]) -> Result<Tensor, TorchError> {
-        self.weights.take(&format!("{}{name}", self.prefix), shape)
+        self.weights.take(&self.full_name(name), shape)
+    }
+
+    /// The name of a tensor among all tensors.
+    pub fn full_name(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
     }
 }
 
@@ -161,11 +166,26 @@ pub fn usable(name: &str, tensor: Tensor, device: Device) -> Result<Tensor, Torc
         return Err(TorchError::Model(format!("`{name}` is {:?}, expected floats", tensor.kind())));
     }
     let tensor = tensor.f_to_device(device)?.f_to_kind(Kind::Float)?.f_contiguous()?;
-    // A sum is not finite if one of its terms is not.
-    match tensor.f_sum(Kind::Double)?.f_double_value(&[])?.is_finite() {
-        true => Ok(tensor.set_requires_grad(false)),
-        false => Err(TorchError::Model(format!("`{name}` holds what is not a number"))),
+    check_finite(name, &tensor)?;
+    Ok(tensor.set_requires_grad(false))
+}
+
+/// Refuses a tensor with a value that is not finite.
+pub fn check_finite(name: &str, tensor: &Tensor) -> Result<(), TorchError> {
+    if is_finite(tensor)? {
+        return Ok(());
     }
+    let advice = match tensor.kind() {
+        Kind::Half => " in fp16: take another `precision` if its weights are good",
+        _ => "",
+    };
+    Err(TorchError::Model(format!("`{name}` holds what is not a number{advice}")))
+}
+
+/// True if all values of a tensor are finite.
+pub fn is_finite(tensor: &Tensor) -> Result<bool, TorchError> {
+    // A sum is not finite if one of its terms is not.
+    Ok(tensor.f_sum(Kind::Double)?.f_double_value(&[])?.is_finite())
 }
 
 /// The libtorch type for a type in a file, if there is one.

@@ -56,8 +56,19 @@ impl Speakers {
     /// The voice of this name, if there is one.
     pub fn speaker(&self, name: &str) -> Result<Option<Speaker>, FormatError> {
         let Some([latents, vector]) = self.speakers.get(name) else { return Ok(None) };
-        let (latents, vector) = (self.file.tensor(latents)?, self.file.tensor(vector)?);
+        let (latents, vector) = (self.finite(latents)?, self.finite(vector)?);
         Ok(Some(Speaker { latents, vector }))
+    }
+
+    fn finite(&self, name: &str) -> Result<Tensor, FormatError> {
+        let tensor = self.file.tensor(name)?;
+        match tensor.to_f32().iter().all(|value| value.is_finite()) {
+            true => Ok(tensor),
+            false => {
+                let message = "it holds what is not a number".into();
+                Err(FormatError::Tensor { name: name.to_owned(), message })
+            }
+        }
     }
 }
 
@@ -69,10 +80,14 @@ mod tests {
     use super::*;
 
     fn file(tensors: &[(&str, &[usize])]) -> WeightFile {
+        filled(tensors, 0.5)
+    }
+
+    fn filled(tensors: &[(&str, &[usize])], value: f32) -> WeightFile {
         let tensors: Vec<(&str, Tensor)> = tensors
             .iter()
             .map(|(name, shape)| {
-                let values = vec![0.5; shape.iter().product()];
+                let values = vec![value; shape.iter().product()];
                 (*name, Tensor::from_f32(shape.to_vec(), &values).unwrap())
             })
             .collect();
@@ -94,5 +109,17 @@ mod tests {
         let other = [("A.gpt_cond_latent", &[1usize, 32, 1024][..])];
         let error = Speakers::read(file(&other), &config).err().unwrap().to_string();
         assert!(error.contains("[1, 32, 1024] instead of [1, 32, 64]"), "{error}");
+    }
+
+    #[test]
+    fn a_voice_of_no_numbers_is_refused_with_the_name_of_its_tensor() {
+        let (latents, vector): (&[usize], &[usize]) = (&[1, 32, 64], &[1, 32, 1]);
+        let both = [("A.gpt_cond_latent", latents), ("A.speaker_embedding", vector)];
+        for value in [f32::NAN, f32::INFINITY] {
+            let speakers = Speakers::read(filled(&both, value), &Config::small(40)).unwrap();
+            let error = speakers.speaker("A").err().unwrap().to_string();
+            assert!(error.contains("`A.gpt_cond_latent`"), "{error}");
+            assert!(error.contains("holds what is not a number"), "{error}");
+        }
     }
 }

@@ -200,12 +200,14 @@ impl SynthesizeJob {
             pace: self.expectation.pace,
             work: work + begin.elapsed(),
         };
-        let mut output = utterance
-            .output()?
-            .with("tokens", NewValue::bytes(npy::KIND, npy::write(&codes)?))
-            .with("stop", NewValue::Text(stop(speech.stop).to_owned()));
-        output.note(format!("ended by {}", stop(speech.stop)), 1);
-        Ok(Ok(output))
+        let tokens = NewValue::bytes(npy::KIND, npy::write(&codes)?);
+        let stop = stop(speech.stop);
+        Ok(utterance.output()?.map(|output| {
+            let mut output =
+                output.with("tokens", tokens).with("stop", NewValue::Text(stop.to_owned()));
+            output.note(format!("ended by {stop}"), 1);
+            output
+        }))
     }
 }
 

@@ -152,11 +152,13 @@ impl SynthesizeJob {
             work: begin.elapsed(),
         };
         let dropped: String = tokens.unknown.keys().collect();
-        let mut output = utterance.output()?.with("unknown", NewValue::Text(dropped));
-        for (character, count) in &tokens.unknown {
-            output.note(format!("U+{:04X} dropped", *character as u32), *count as u64);
-        }
-        Ok(Ok(output))
+        Ok(utterance.output()?.map(|output| {
+            let mut output = output.with("unknown", NewValue::Text(dropped));
+            for (character, count) in &tokens.unknown {
+                output.note(format!("U+{:04X} dropped", *character as u32), *count as u64);
+            }
+            output
+        }))
     }
 
     /// The samples, and their number of frames.

@@ -193,12 +193,14 @@ impl SynthesizeJob {
         let vocabulary =
             vocabulary.ok_or_else(|| Model::refused("model", "it has no vocabulary"))?;
         let tokenizer = Tokenizer::read(&context.read(vocabulary)?).map_err(TorchError::from)?;
+        let sampling = self.manner.sampling(&model.config.sampling);
+        sampling.check()?;
         let gpt = &model.config.gpt;
         let most = gpt.max_generated_tokens();
         Ok(Speaker {
             tokenizer,
             voice: Voice::read("voice", Some(&self.voice), &model.config, self.device, context)?,
-            sampling: self.manner.sampling(&model.config.sampling),
+            sampling,
             most_text_tokens: gpt.max_text_tokens.max(0) as usize,
             most_codes: self.manner.most_codes.unwrap_or(most).clamp(1, most) as usize,
             sample_rate: model.config.decoder.sample_rate as u32,
@@ -286,15 +288,16 @@ impl SynthesizeJob {
             work: spoken.work,
         };
         let stop = if spoken.is_cut { "limit" } else { "end" };
-        let mut output = utterance
-            .output()?
-            .with("stop", NewValue::Text(stop.to_owned()))
-            .with("pieces", NewValue::Number(spoken.pieces as f64));
-        output.note(format!("ended by {stop}"), 1);
-        if spoken.pieces > 1 {
-            output.note("cut into pieces", 1);
-        }
-        Ok(Ok(output))
+        Ok(utterance.output()?.map(|output| {
+            let mut output = output
+                .with("stop", NewValue::Text(stop.to_owned()))
+                .with("pieces", NewValue::Number(spoken.pieces as f64));
+            output.note(format!("ended by {stop}"), 1);
+            if spoken.pieces > 1 {
+                output.note("cut into pieces", 1);
+            }
+            output
+        }))
     }
 }
 

@@ -11,11 +11,12 @@ use tch::{Device, Kind, Tensor};
 use super::codec::DvaeCodec;
 use super::decoder::WaveformDecoder;
 use super::gpt::Gpt;
+use super::mel::usable_stats;
 use super::speaker_encoder::SpeakerEncoder;
 use crate::arrived::{Arrived, Family};
 use crate::error::TorchError;
 use crate::stored;
-use crate::weights::{Weights, usable};
+use crate::weights::Weights;
 
 const FAMILY: Family = Family {
     name: artifact::XTTS,
@@ -67,6 +68,10 @@ impl Model {
         Ok(weights.into_iter().map(own).collect())
     }
 
+    pub fn has_dvae(&self) -> bool {
+        artifact::tensors(&self.fields).any(|(name, _)| name.starts_with(DVAE_PREFIX))
+    }
+
     /// The stored type of the GPT's tensors: that of the largest one.
     pub fn kind(&self, context: &mut dyn Context) -> Result<Kind, StageError> {
         let own = artifact::tensors(&self.fields).filter(|(name, _)| name.starts_with(GPT_PREFIX));
@@ -111,7 +116,7 @@ impl Model {
     ) -> Result<Tensor, StageError> {
         let stats = self.tensors(&[MEL_STATS], context)?.remove(MEL_STATS);
         let missing = || TorchError::Model(format!("there is no tensor `{MEL_STATS}`"));
-        Ok(usable(MEL_STATS, stats.ok_or_else(missing)?, device)?)
+        Ok(usable_stats(stats.ok_or_else(missing)?, device)?)
     }
 
     pub fn codec(
@@ -119,13 +124,13 @@ impl Model {
         device: Device,
         context: &mut dyn Context,
     ) -> Result<DvaeCodec, StageError> {
-        let weights = self.part(DVAE_PREFIX, context)?;
-        if weights.names().next().is_none() {
+        if !self.has_dvae() {
             return Err(StageError::with_help(
                 "the model on port `codec` has no DVAE",
                 "put `dvae.pth` and `mel_stats.pth` beside the model before it is imported",
             ));
         }
+        let weights = self.part(DVAE_PREFIX, context)?;
         let (rate, stats) = (self.config.gpt.sample_rate, self.mel_stats(device, context)?);
         Ok(DvaeCodec::new(&self.config.dvae, rate, &stats, weights, device)?)
     }

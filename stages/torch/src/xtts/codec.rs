@@ -10,14 +10,14 @@ use stage_families::xtts::DvaeConfig;
 use tch::{Device, Kind, Tensor};
 
 use super::dvae::Dvae;
-use super::mel::{HOP, LogMel};
+use super::mel::{HOP, LogMel, usable_stats};
 use crate::codec::{Codec, CodecFormat, Codes};
 use crate::error::TorchError;
 use crate::griffin_lim;
 use crate::mel::MelShape;
 use crate::mel_rvq::check_wave;
 use crate::threads::{one_thread, spread};
-use crate::weights::{Weights, usable};
+use crate::weights::Weights;
 
 /// Silent samples after a clip while it is encoded. The receptive field of a code is about 7,400
 /// samples beyond its own: 27 frames, and half a window.
@@ -56,7 +56,7 @@ impl DvaeCodec {
     ) -> Result<DvaeCodec, TorchError> {
         let _guard = tch::no_grad_guard();
         let mut weights = Dvae::prepare(weights, device)?;
-        let mel_stats = usable(MEL_STATS, mel_stats.shallow_clone(), device)?;
+        let mel_stats = usable_stats(mel_stats.shallow_clone(), device)?;
         let mels = mel_stats.size1()?;
         weights.insert(MEL_STATS, mel_stats);
         let codec = DvaeCodec {

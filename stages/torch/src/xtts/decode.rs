@@ -83,6 +83,10 @@ impl Gpt {
 }
 
 impl Sampling {
+    pub fn check(&self) -> Result<(), TorchError> {
+        self.ordered().check()
+    }
+
     fn ordered(&self) -> autoregressive::Sampling {
         let Sampling { temperature, top_k, top_p, repetition_penalty } = *self;
         autoregressive::Sampling {

@@ -5,7 +5,7 @@ use tch::{Device, Tensor};
 
 use crate::conv::{Conv, Shape};
 use crate::error::TorchError;
-use crate::weights::{Weights, usable};
+use crate::weights::{Weights, is_finite, usable};
 
 /// The kernel size of the strided convolutions.
 const KERNEL: i64 = 3;
@@ -163,7 +163,12 @@ impl Dvae {
         let length = x.f_square()?.f_sum_dim_intlist(2i64, true, x.kind())?;
         let lengths = self.embed.f_square()?.f_sum_dim_intlist(0i64, true, x.kind())?;
         let distances = (length - x.f_matmul(&self.embed)? * 2.0) + lengths;
-        Ok(distances.f_argmin(2, false)?)
+        match is_finite(&distances)? {
+            true => Ok(distances.f_argmin(2, false)?),
+            false => Err(TorchError::Model(
+                "its DVAE or its `mel_stats` give what is not a number for a clip".into(),
+            )),
+        }
     }
 
     /// Codes [B, N] to log-mel frames [B, mels, N * 2^layers].

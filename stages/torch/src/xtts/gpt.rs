@@ -12,7 +12,7 @@ use crate::autoregressive::AttentionMask;
 use crate::error::TorchError;
 use crate::layers::{Embedding, LayerNorm, Linear, Pass};
 use crate::train::lora;
-use crate::weights::Weights;
+use crate::weights::{Weights, check_finite};
 use stage_families::xtts::{GptConfig, is_duplicate};
 
 /// The dropout stream after the embeddings; those of the blocks begin at 0.
@@ -67,6 +67,7 @@ impl Gpt {
         let mut weights: Weights =
             weights.into_iter().filter(|(name, _)| !is_duplicate(name)).collect();
         weights.check(&config.tensors())?;
+        weights.iter().try_for_each(|(name, tensor)| check_finite(name, tensor))?;
         let mut scope = weights.under("gpt");
         let GptConfig { width, text_tokens, audio_tokens, layer_norm_eps, .. } = *config;
         let mut table = |name: &str, rows| Embedding::load(&mut scope.under(name), rows, width);

@@ -1,10 +1,12 @@
 //! Mel spectrograms as in torchaudio's `MelSpectrogram`: power, centred frames, the wave reflected
 //! at both ends, filters on the HTK scale.
 
+use stage_families::xtts::MEL_STATS;
 use tch::{Device, Tensor};
 
 use crate::error::TorchError;
 use crate::mel::{FLOOR, hann, htk_filters};
+use crate::weights::usable;
 
 /// The highest frequency in the input of GPT and DVAE, in Hz.
 const HIGHEST: f64 = 8_000.0;
@@ -36,6 +38,18 @@ pub struct LogMel {
     spectrogram: MelSpectrogram,
     /// [mels, 1].
     mel_stats: Tensor,
+}
+
+/// The divisors of spectrograms for computing: `[mels]`.
+pub fn usable_stats(stats: Tensor, device: Device) -> Result<Tensor, TorchError> {
+    let stats = usable(MEL_STATS, stats, device)?;
+    let smallest = stats.f_abs()?.f_min()?.f_double_value(&[])?;
+    match smallest >= f64::from(f32::MIN_POSITIVE) {
+        true => Ok(stats),
+        false => Err(TorchError::Model(format!(
+            "`{MEL_STATS}` holds {smallest:e}, which is too small to divide by"
+        ))),
+    }
 }
 
 impl MelSpectrogram {

@@ -81,6 +81,10 @@ impl BatchNorm {
         let mut take = |name: &str| scope.take(name, &[channels]);
         let (weight, bias) = (take("weight")?, take("bias")?);
         let (mean, variance) = (take("running_mean")?, take("running_var")?);
+        if variance.f_min()?.f_double_value(&[])? < 0.0 {
+            let name = scope.full_name("running_var");
+            return Err(TorchError::Model(format!("`{name}` holds a negative variance")));
+        }
         let factor = weight.f_div(&(variance + NORM_EPS).f_sqrt()?)?;
         let shift = bias.f_sub(&mean.f_mul(&factor)?)?;
         Ok(BatchNorm { factor, shift })

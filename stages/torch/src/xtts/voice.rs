@@ -15,6 +15,7 @@ use crate::arrived::{Arrived, Family};
 use crate::error::TorchError;
 use crate::layers::Pass;
 use crate::stored;
+use crate::weights::{check_finite, is_finite, usable};
 
 /// The names of the tensors, those of `speakers_xtts.pth`.
 pub const LATENTS: &str = "gpt_cond_latent";
@@ -67,7 +68,7 @@ impl Voice {
             let blob = arrived.blob(&artifact::tensor_field(name))?;
             let tensor = stored::recall(blob, context)?;
             match tensor.size() == shape {
-                true => Ok(tensor.to_device(device).to_kind(Kind::Float)),
+                true => Ok(usable(name, tensor, device)?),
                 false => {
                     let found = tensor.size();
                     Err(arrived.refused(&format!("`{name}` is {found:?}, expected {shape:?}")))
@@ -101,6 +102,7 @@ impl VoiceEncoder {
         let own = ["gpt.conditioning_encoder.", "gpt.conditioning_perceiver."];
         let weights = model.tensors(&own, context)?;
         let mut weights = weights.moved(device, Some(Kind::Float))?;
+        weights.iter().try_for_each(|(name, tensor)| check_finite(name, tensor))?;
         let mut scope = weights.under("gpt");
         let encoder =
             ConditioningEncoder::load(&mut scope.under("conditioning_encoder"), &config.gpt)?;
@@ -157,7 +159,13 @@ impl VoiceEncoder {
         let mean = |tensors: &[Tensor]| -> Result<Tensor, TorchError> {
             Ok(Tensor::f_stack(tensors, 0)?.f_mean_dim(0i64, false, Kind::Float)?)
         };
-        Ok(Voice { latents: mean(&latents)?, vector: mean(&vectors)?.f_unsqueeze(2)? })
+        let voice = Voice { latents: mean(&latents)?, vector: mean(&vectors)?.f_unsqueeze(2)? };
+        match is_finite(&voice.latents)? && is_finite(&voice.vector)? {
+            true => Ok(voice),
+            false => {
+                Err(TorchError::Model("it gives what is not a number for these references".into()))
+            }
+        }
     }
 }
 

@@ -50,6 +50,23 @@ fn codes_can_be_listened_to() {
 }
 
 #[test]
+fn divisors_that_are_no_numbers_or_too_small_give_no_codes() {
+    let mut bench = Bench::default();
+    let model = model(&[], &mut bench);
+    for value in [f64::NAN, 0.0, 1e-40] {
+        let spoilt = spoilt(&model, "mel_stats", value, &mut bench);
+        let error = job(&vq::ENCODE, &[], &[("codec", &spoilt)], &mut bench).err().unwrap();
+        assert!(error.to_string().contains("`mel_stats` holds"), "{value}: {error}");
+    }
+    let spoilt = spoilt(&model, "mel_stats", 1e-37, &mut bench);
+    let job = job(&vq::ENCODE, &[], &[("codec", &spoilt)], &mut bench).unwrap();
+    let item = wave_item(&mut bench, 0, RATE, &noise(0.5, 1));
+    let error = job.process(&[item], &mut bench).unwrap_err();
+    assert!(matches!(error, StageError::Unable { .. }), "{error:?}");
+    assert!(error.to_string().ends_with("give what is not a number for a clip"), "{error}");
+}
+
+#[test]
 fn a_model_without_a_dvae_is_no_codec() {
     let mut bench = Bench::default();
     let model = model(&[], &mut bench);

@@ -13,6 +13,7 @@ use stage_families::xtts::{kinds, speech as spoken};
 
 use super::trial::{Written, artifact_of, gather, open, parameters, text, whole};
 use crate::random::Random;
+use crate::stored;
 use crate::testing::{Bench, wave_item};
 
 const RATE: u32 = 22_050;
@@ -73,6 +74,15 @@ fn kept(results: Vec<Result<Output, Reject>>, bench: &mut Bench) -> Vec<Result<F
 fn sentence(words: &str, language: &str) -> Item {
     let fields = [("text", Value::text(words)), ("language", Value::text(language))];
     Item::new("", fields.into_iter().collect())
+}
+
+/// Writes a value into all places of a tensor of a model or a voice.
+fn spoilt(fields: &Fields, name: &str, value: f64, bench: &mut Bench) -> Fields {
+    let (mut spoilt, field) = (fields.clone(), artifact::tensor_field(name));
+    let tensor = stored::recall(spoilt.blob(&field).unwrap(), bench).unwrap();
+    let blob = stored::keep(&tensor.full_like(value), bench).unwrap();
+    spoilt.set(field, Value::Blob(blob.into()));
+    spoilt
 }
 
 fn is_voice(fields: &Fields) -> bool {

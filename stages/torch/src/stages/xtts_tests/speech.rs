@@ -128,6 +128,27 @@ fn a_checkpoint_that_a_sentence_brings_speaks_it() {
 }
 
 #[test]
+fn a_model_or_a_voice_of_no_numbers_and_wrong_settings_blame_no_sentence() {
+    let mut bench = Bench::default();
+    let (model, voice) = speaker(&mut bench);
+    let item = [sentence("hello", "en")];
+    let weight = "gpt.gpt.h.0.mlp.c_fc.weight";
+    let no_model = spoilt(&model, weight, f64::NAN, &mut bench);
+    let no_voice = spoilt(&voice, "speaker_embedding", f64::NAN, &mut bench);
+    let wrong = [("top_p", ParameterValue::Number(0.0))];
+    let cases: [(Written, _, _, &str); 3] = [
+        (&[], no_model, voice.clone(), "`gpt.gpt.h.0.mlp.c_fc.weight` holds what is not a number"),
+        (&[], model.clone(), no_voice, "`speaker_embedding` holds what is not a number"),
+        (&wrong, model, voice, "`top_p` is 0, expected more than 0"),
+    ];
+    for (written, model, voice, words) in cases {
+        let error = speak(written, &(model, voice), &item, &mut bench).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+        assert!(matches!(error, StageError::Unable { .. }), "{error:?}");
+    }
+}
+
+#[test]
 fn a_voice_of_other_sizes_is_refused_before_any_sentence() {
     let mut bench = Bench::default();
     let (_, voice) = speaker(&mut bench);

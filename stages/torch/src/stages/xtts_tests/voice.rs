@@ -5,7 +5,6 @@ use stage_families::xtts::SPEAKERS_FILE;
 use stage_formats::safetensors;
 
 use super::*;
-use crate::stored;
 
 fn tensor(name: &str, voice: &Fields, bench: &mut Bench) -> tch::Tensor {
     let blob = voice.blob(&artifact::tensor_field(name)).unwrap().clone();
@@ -94,6 +93,13 @@ fn a_voice_that_came_with_the_model_is_taken_by_its_name() {
     let (latents, vector) = (floats([1, 32, 64], 0.5), floats([1, 32, 1], 0.25));
     let file = [("Aino A..gpt_cond_latent", &latents), ("Aino A..speaker_embedding", &vector)];
     let file = bench.keep("file", &safetensors::write(file).unwrap());
+    let nan = floats([1, 32, 1], f32::NAN);
+    let damaged = [("Aino A..gpt_cond_latent", &latents), ("Aino A..speaker_embedding", &nan)];
+    let damaged = bench.keep("file", &safetensors::write(damaged).unwrap());
+    model.set(SPEAKERS_FILE, Value::Blob(damaged.into()));
+    let error = gather(&spoken::VOICE, &named("Aino A."), ports(&model), &mut bench).unwrap_err();
+    assert!(error.to_string().contains("`Aino A..speaker_embedding`"), "{error}");
+    assert!(error.to_string().contains("holds what is not a number"), "{error}");
     model.set(SPEAKERS_FILE, Value::Blob(file.into()));
     let voice = gather(&spoken::VOICE, &named("Aino A."), ports(&model), &mut bench).unwrap();
     let voice = &voice["voice"];
@@ -104,6 +110,24 @@ fn a_voice_that_came_with_the_model_is_taken_by_its_name() {
     assert!(error.help().unwrap().contains("are Aino A."), "{error:?}");
     let both = voice_of(&named("Aino A."), &model, &[(RATE, noise(1.0, 1))], &mut bench);
     assert!(both.unwrap_err().to_string().contains("both references and a `speaker`"));
+}
+
+#[test]
+fn weights_that_are_no_numbers_give_no_voice() {
+    let mut bench = Bench::default();
+    let model = model(&[], &mut bench);
+    let encoder = "hifigan_decoder.speaker_encoder.";
+    let cases = [
+        ("mel_stats".to_owned(), 0.0, "holds 0e0, which is too small to divide by"),
+        ("gpt.conditioning_encoder.init.weight".to_owned(), f64::NAN, "holds what is not a number"),
+        (format!("{encoder}bn1.running_var"), -1.0, "`bn1.running_var` holds a negative variance"),
+        ("gpt.conditioning_encoder.init.weight".to_owned(), 3e38, "not a number for these refer"),
+    ];
+    for (name, value, words) in cases {
+        let spoilt = spoilt(&model, &name, value, &mut bench);
+        let error = voice_of(&[], &spoilt, &[(RATE, noise(1.0, 1))], &mut bench).unwrap_err();
+        assert!(error.to_string().contains(words), "{name}: {error}");
+    }
 }
 
 #[test]

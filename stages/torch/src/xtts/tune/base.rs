@@ -12,6 +12,7 @@ use crate::lineage::{self, ModelLineage};
 use crate::stored;
 use crate::weights::Weights;
 use crate::xtts::Gpt;
+use crate::xtts::mel::usable_stats;
 
 const FAMILY: Family = Family {
     name: artifact::XTTS,
@@ -44,7 +45,7 @@ impl Base {
         }
         let mel_stats = arrived.blob(&artifact::tensor_field(MEL_STATS))?;
         Ok(Base {
-            mel_stats: stored::recall(mel_stats, context)?,
+            mel_stats: usable_stats(stored::recall(mel_stats, context)?, Device::Cpu)?,
             lineage: ModelLineage::of(arrived.fields),
             fields: arrived.fields.clone(),
             config,
