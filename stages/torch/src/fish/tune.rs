@@ -78,10 +78,7 @@ impl Tuning<'_> {
         let trained = train_on(&mut replicas, &base, &clips, &settings, host)?;
         check_frozen(&before, &frozen(replicas[0].model().tensors())?)?;
         drop(threads);
-        let weights = match (plan.training.take_best, trained.best.first()) {
-            (true, Some((_, weights))) => weights.clone(),
-            _ => trained.last.clone(),
-        };
+        let weights = trained.taken(plan.training.take_best)?;
         let parent = earlier.map(|earlier| lineage::digest(earlier).to_string());
         Ok(Tuned { notes: clips.notes.close(&trained), base, parent, trained, weights })
     }

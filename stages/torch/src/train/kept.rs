@@ -5,7 +5,7 @@ use stage_formats::{FormatError, checkpoint};
 
 use super::run::Trained;
 
-/// The best states and the last one, which may be one of them. `model` makes the fields of a model
+/// The best states and the last one, which may be one of them; not if it diverged. `model` makes the fields of a model
 /// from the trained tensors.
 pub fn items(
     trained: &Trained<Blob>,
@@ -15,7 +15,8 @@ pub fn items(
     let mut items = best
         .map(|(place, weights)| checkpoint::item(place.step, Some(place.loss), model(weights)))
         .collect::<Result<Vec<_>, _>>()?;
-    if trained.best.iter().all(|(place, _)| place.step != trained.steps) {
+    let is_among = trained.best.iter().any(|(place, _)| place.step == trained.steps);
+    if trained.diverged.is_none() && !is_among {
         items.push(checkpoint::item(trained.steps, trained.held_out, model(&trained.last))?);
     }
     Ok(items)

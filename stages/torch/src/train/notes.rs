@@ -28,6 +28,9 @@ impl Notes {
         if trained.skipped > 0 {
             self.add("steps skipped for gradients that are no numbers", trained.skipped);
         }
+        if trained.diverged.is_some() {
+            self.add("the last state diverged: an earlier one is the result", 1);
+        }
         if let Some(back) = trained.went_back {
             self.add(&format!("went back to step {} after step {}", back.to, back.after), 1);
         }

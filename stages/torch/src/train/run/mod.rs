@@ -5,6 +5,7 @@
 //! steps. An interrupted step leaves no trace: it is repeated from its start, so that a training
 //! that was stopped or killed anywhere ends with the same bits as one that never was.
 
+mod diverged;
 mod phase;
 mod report;
 mod rescue;
@@ -71,6 +72,8 @@ pub struct Trained<K> {
     /// The best states on held-out clips, best first; empty without any.
     pub best: Vec<(Place, Weights<K>)>,
     pub last: Weights<K>,
+    /// The reason why the last state is no result, if it is none.
+    pub diverged: Option<StageError>,
     /// The loss of the last state on held-out clips.
     pub held_out: Option<f64>,
     pub record: Record,
@@ -81,15 +84,27 @@ pub struct Trained<K> {
 /// Trained tensors by the names of the parameters.
 pub type Weights<K> = Vec<(String, K)>;
 
+impl<K: Clone> Trained<K> {
+    /// The weights of the result: the best state on request, if there is one, or else the last.
+    pub fn taken(&self, best: bool) -> Result<Weights<K>, StageError> {
+        match (self.best.first(), &self.diverged) {
+            (Some((_, weights)), _) if best => Ok(weights.clone()),
+            (_, Some(error)) => Err(error.clone()),
+            (_, None) => Ok(self.last.clone()),
+        }
+    }
+}
+
 /// Trains to the end, from the last checkpoint if there is one. On a request to stop, it saves and
 /// returns [`StageError::Stopped`].
 pub fn train<T: Trainee, D: Data<T::Batch>, H: Host>(
     job: Job<'_, T, D>,
     host: &mut H,
 ) -> Result<Trained<H::Kept>, StageError> {
-    let run = to_the_end(job, host)?;
+    let mut run = to_the_end(job, host)?;
     run.check_learnt()?;
-    run.finish(host)
+    let diverged = run.diverged();
+    run.finish(diverged, host)
 }
 
 /// The same without that check: the few steps of a rehearsal may all be skipped until the loss
@@ -216,7 +231,11 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
         rows.chunks(self.state.rows).map(|rows| self.job.data.batch(rows, purpose)).collect()
     }
 
-    fn finish<H: Host<Kept = K>>(mut self, host: &mut H) -> Result<Trained<K>, StageError> {
+    fn finish<H: Host<Kept = K>>(
+        mut self,
+        diverged: Option<StageError>,
+        host: &mut H,
+    ) -> Result<Trained<K>, StageError> {
         self.samples.sort_by(|one, other| (one.step, &one.tag).cmp(&(other.step, &other.tag)));
         let weights = |step: u64| self.best.iter().find(|(own, _)| *own == step);
         let best = |place: &Place| weights(place.step).map(|(_, kept)| (*place, kept.clone()));
@@ -228,6 +247,7 @@ impl<'a, T: Trainee, D: Data<T::Batch>, K: Clone> Run<'a, T, D, K> {
             passes: self.order.passes(&self.state.cursor),
             best: self.state.ranking.places().iter().filter_map(best).collect(),
             last: self.keep_weights(host)?,
+            diverged,
             held_out: self.state.held_out.map(|place| place.loss),
             record: self.record,
             samples: self.samples,

@@ -155,7 +155,7 @@ impl<T: Trainee, D: Data<T::Batch>, K: Clone> Run<'_, T, D, K> {
     }
 
     /// None if the clip cannot be tried.
-    fn is_finite(&mut self, clip: usize) -> Option<bool> {
+    pub(super) fn is_finite(&mut self, clip: usize) -> Option<bool> {
         let batch = self.job.data.batch(&[vec![clip]], Purpose::HeldOut).ok()?;
         let micro = [MicroBatch { batch: &batch, seed: 0 }];
         let losses = replicas::evaluate(&mut self.job.replicas[..1], &micro).ok()?;

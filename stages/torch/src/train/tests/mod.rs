@@ -1,6 +1,7 @@
 //! The trainer on a model of letters.
 #![allow(clippy::unwrap_used)]
 
+mod diverged;
 pub mod memory;
 mod phases;
 mod rehearsal;

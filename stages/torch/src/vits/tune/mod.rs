@@ -82,10 +82,7 @@ impl Tuning<'_> {
         check_frozen(&before, &unmoved(&replicas[0])?)?;
         drop(threads);
         let frozen = kept(replicas[0].nets().frozen(), context)?;
-        let weights = match (plan.training.take_best, trained.best.first()) {
-            (true, Some((_, weights))) => weights.clone(),
-            _ => trained.last.clone(),
-        };
+        let weights = trained.taken(plan.training.take_best)?;
         let parent = parent.map(|parent| lineage::digest(&parent).to_string());
         let notes = clips.notes.close(&trained);
         Ok(Tuned { base, parent, trained, weights, frozen, discriminator, notes })

@@ -93,10 +93,7 @@ impl Tuning<'_> {
         let trained = train_on(&mut replicas, &data, &clips, &settings, host)?;
         check_frozen(&before, &frozen(replicas[0].model().tensors())?)?;
         drop(threads);
-        let weights = match (plan.training.take_best, trained.best.first()) {
-            (true, Some((_, weights))) => weights.clone(),
-            _ => trained.last.clone(),
-        };
+        let weights = trained.taken(plan.training.take_best)?;
         let parent = adapters.or(parent.as_ref().filter(|_| is_whole));
         let parent = parent.map(|parent| lineage::digest(parent).to_string());
         let notes = clips.notes.close(&trained);
