@@ -1,7 +1,6 @@
 //! Adapters for the GPT, and their merging.
 
 use super::*;
-use crate::stored;
 
 const TAKE_LAST: (&str, &str) = ("take", "last");
 
@@ -54,8 +53,12 @@ fn adapters_that_are_stopped_and_looked_at_before_are_the_same() {
     let mut bench = Bench::default();
     let base = model(&mut bench);
     let straight = lora(&[], &base, &mut bench).unwrap();
-    let preflight = ("preflight", ParameterValue::Flag(true));
-    assert_eq!(lora(&[preflight], &base, &mut bench).unwrap(), straight);
+    let items = clips(&mut bench);
+    let items = encoded(items, &base, &mut bench);
+    let take = (TAKE_LAST.0, text(TAKE_LAST.1));
+    let unseen = tune_on(&LORA, items.clone(), &[take.clone()], &base, &mut bench).unwrap();
+    let seen = tune_on(&LORA, items, &[take, PREFLIGHT], &base, &mut bench).unwrap();
+    assert_eq!(seen, unseen);
     bench.checkpoints.clear();
     bench.stop_after = Some(3);
     assert_eq!(lora(&[], &base, &mut bench).unwrap_err(), StageError::Stopped);

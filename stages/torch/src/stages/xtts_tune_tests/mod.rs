@@ -8,14 +8,19 @@ mod training;
 use std::collections::BTreeMap;
 
 use cache::Digest;
-use stage_core::{Context, Fields, Item, Kind, ParameterValue, PortInput, StageError, Value};
+use stage_core::{
+    Context, Fields, Item, Job, Kind, Output, ParameterValue, PortInput, Reject, Setup, StageError,
+    Value,
+};
 use stage_families::artifact;
+use stage_families::kinds::vq;
 use stage_families::xtts::kinds::INIT;
 use stage_families::xtts::tune::{FINETUNE, LORA, MERGE};
 
-use super::trial::{Ports, Written, artifact_of, gather, gathered, text, whole};
+use super::trial::{Ports, Written, artifact_of, gather, gathered, open, parameters, text, whole};
 use crate::codec::Codes;
 use crate::npy;
+use crate::stored;
 use crate::testing::{Bench, wave_item};
 use crate::threads::one_thread;
 
@@ -59,6 +64,35 @@ fn clip(bench: &mut Bench, number: usize) -> Item {
 fn clips(bench: &mut Bench) -> Vec<Item> {
     (0..TEXTS.len()).map(|number| clip(bench, number)).collect()
 }
+
+/// The same with the codes that the DVAE of a model gives.
+fn encoded(items: Vec<Item>, model: &Fields, bench: &mut Bench) -> Vec<Item> {
+    let setup = Setup {
+        parameters: parameters(&vq::ENCODE, &[]),
+        artifacts: [("codec".to_owned(), vec![model.clone()])].into(),
+        device: "cpu".into(),
+        ..Setup::default()
+    };
+    let Job::Item(job) = open(&vq::ENCODE, setup, bench).unwrap() else { panic!("no item job") };
+    let outputs = job.process(&items, bench).unwrap();
+    let token = |(mut item, output): (Item, Result<Output, Reject>)| {
+        let tokens = bench.keep_all(output.unwrap()).get("tokens").cloned().unwrap();
+        item.fields.set("tokens", tokens);
+        item
+    };
+    items.into_iter().zip(outputs).map(token).collect()
+}
+
+/// Writes a value into the first place of a tensor of a model.
+fn spoil(model: &mut Fields, name: &str, value: f64, bench: &mut Bench) {
+    let field = artifact::tensor_field(name);
+    let tensor = stored::recall(model.blob(&field).unwrap(), bench).unwrap();
+    let _ = tensor.view(-1).get(0).fill_(value);
+    let blob = stored::keep(&tensor, bench).unwrap();
+    model.set(field, Value::Blob(blob.into()));
+}
+
+const PREFLIGHT: (&str, ParameterValue) = ("preflight", ParameterValue::Flag(true));
 
 /// Three steps of two clips each.
 fn quick() -> Vec<(&'static str, ParameterValue)> {

@@ -1,12 +1,10 @@
 //! Trainings that are stopped, distributed, partial at first, and checked before the start.
 
-use stage_core::Output;
 use stage_core::PortOutput;
 use stage_families::import::CONFIG_FILE;
 use stage_families::xtts::SPEAKERS_FILE;
 
 use super::*;
-use crate::stored;
 
 #[test]
 fn training_that_is_stopped_at_any_look_ends_with_the_same_outputs() {
@@ -114,11 +112,54 @@ fn the_layout_of_the_original_has_the_same_losses() {
 fn a_preflight_changes_nothing_in_what_comes_out() {
     let mut bench = Bench::default();
     let base = model(&mut bench);
-    let without = tune(&[], &base, &mut bench).unwrap();
-    let preflight = ("preflight", ParameterValue::Flag(true));
-    assert_eq!(tune(&[preflight], &base, &mut bench).unwrap(), without);
+    let items = clips(&mut bench);
+    let items = encoded(items, &base, &mut bench);
+    let without = tune_on(&FINETUNE, items.clone(), &[], &base, &mut bench).unwrap();
+    let with = tune_on(&FINETUNE, items, &[PREFLIGHT], &base, &mut bench).unwrap();
+    assert_eq!(with, without);
     let audio = bench.metrics.iter().find_map(|(_, values)| values.get("preflight/audio"));
     assert!(audio.is_some_and(|audio| *audio > 0.0));
+}
+
+#[test]
+fn codes_of_another_dvae_are_refused_before_training() {
+    let mut bench = Bench::default();
+    let base = model(&mut bench);
+    let written = [("seed", whole(9)), ("width", whole(32)), ("heads", whole(2))];
+    let other = gather(&INIT, &written, Vec::new(), &mut bench).unwrap().remove("model").unwrap();
+    let items = clips(&mut bench);
+    let items = encoded(items, &other, &mut bench);
+    for kind in [&FINETUNE, &LORA] {
+        let error = tune_on(kind, items.clone(), &[PREFLIGHT], &base, &mut bench).unwrap_err();
+        let message = error.to_string();
+        assert!(message.starts_with("the tokens are of another model: "), "{message}");
+        assert!(error.help().unwrap().contains("`codec` of `vq.encode`"), "{error:?}");
+    }
+    let without = base.iter().filter(|(name, _)| !name.starts_with("tensor/dvae."));
+    let without: Fields = without.map(|(name, value)| (name.to_string(), value.clone())).collect();
+    tune_on(&FINETUNE, items, &[PREFLIGHT], &without, &mut bench).unwrap();
+}
+
+#[test]
+fn weights_that_are_no_numbers_are_refused_before_training() {
+    let mut bench = Bench::default();
+    let base = model(&mut bench);
+    let cases = [("gpt.gpt.h.0.mlp.c_fc.weight", f64::NAN), ("mel_stats", 0.0)];
+    for (name, value) in cases {
+        let mut spoilt = base.clone();
+        spoil(&mut spoilt, name, value, &mut bench);
+        let error = tune(&[], &spoilt, &mut bench).unwrap_err().to_string();
+        assert!(error.contains(&format!("`{name}` holds")), "{error}");
+    }
+}
+
+#[test]
+fn a_training_that_diverges_is_no_result() {
+    let mut bench = Bench::default();
+    let base = model(&mut bench);
+    let wild = [("learning_rate", ParameterValue::Number(1e30)), ("take", text("last"))];
+    let error = tune(&wild, &base, &mut bench).unwrap_err().to_string();
+    assert!(error.starts_with("the training diverged: after step 3, "), "{error}");
 }
 
 #[test]

@@ -30,8 +30,8 @@ pub struct Clip {
     id: String,
     key: u64,
     text: Vec<i64>,
-    codes: Vec<i64>,
-    audio: Bytes,
+    pub(super) codes: Vec<i64>,
+    pub(super) audio: Bytes,
     language: u64,
     /// The number of columns of its row.
     length: usize,

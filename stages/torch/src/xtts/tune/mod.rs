@@ -3,6 +3,7 @@
 
 pub mod base;
 pub mod clip;
+mod codes;
 mod crop;
 mod plan;
 mod preflight;
@@ -80,6 +81,9 @@ impl Tuning<'_> {
         let is_new = context.last_checkpoint()?.is_none();
         let preflight =
             (plan.training.preflight && is_new).then(|| Preflight::new(&base, &plan, &clips));
+        if preflight.is_some() {
+            codes::check(&base, &clips, context)?;
+        }
         let mut replicas = self.replicas(&start, &base, preflight.as_ref(), &mut clips, context)?;
         if let Some(preflight) = &preflight {
             preflight.rehearse(&mut replicas, &settings, context)?;
