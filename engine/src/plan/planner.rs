@@ -430,8 +430,27 @@ impl<'a> Planner<'a> {
         };
         source::observe(self, scan, sink, &mut look, &|| false)?;
         let seen = source::entries(self, &scan);
-        let files = seen.iter().filter(|entry| entry.what == What::File);
-        Ok(files.map(|entry| asset_field(path, entry)).collect())
+        let above = seen.iter().filter_map(|entry| Some(entry.path.rsplit_once('/')?.0));
+        let mut folders: Vec<&str> = above.collect();
+        folders.dedup();
+        let is_empty = |entry: &StatEntry| !folders.contains(&entry.path.as_str());
+        let field = |entry: &StatEntry| {
+            let is_inside = entry.path.len() > path.as_str().len();
+            let value = match entry.what {
+                What::File => {
+                    let kind = "application/octet-stream".into();
+                    Value::Blob(Arc::new(Blob { digest: entry.digest, size: entry.size, kind }))
+                }
+                _ if !is_inside => return None,
+                // A text in the place of a file, so that a stage does not take it for missing.
+                What::Unusable => Value::text("something that cannot be read"),
+                What::Dir if is_empty(entry) => Value::text("an empty folder"),
+                What::Absent => Value::text("a link to nothing"),
+                What::Dir => return None,
+            };
+            Some((asset_name(path, entry), value))
+        };
+        Ok(seen.iter().filter_map(field).collect())
     }
 
     fn save_index(&mut self) -> Result<(), CacheError> {
@@ -451,14 +470,12 @@ impl<'a> Planner<'a> {
     }
 }
 
-fn asset_field(path: &Utf8PathBuf, entry: &StatEntry) -> (String, Value) {
+fn asset_name(path: &Utf8PathBuf, entry: &StatEntry) -> String {
     let relative = entry.path.strip_prefix(path.as_str()).unwrap_or(&entry.path);
-    let name = match relative.trim_start_matches('/') {
+    match relative.trim_start_matches('/') {
         "" => path.file_name().unwrap_or("file").to_owned(),
         inside => inside.to_owned(),
-    };
-    let kind = "application/octet-stream".into();
-    (name, Value::Blob(Arc::new(Blob { digest: entry.digest, size: entry.size, kind })))
+    }
 }
 
 impl PlanError {

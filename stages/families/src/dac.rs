@@ -76,7 +76,7 @@ impl Importer for Dac {
         request: &Request<'_>,
         context: &mut dyn Context,
     ) -> Result<Imported, StageError> {
-        let config = match (request.chosen_config(context)?, request.files.beside(CONFIG_FILE)) {
+        let config = match (request.chosen_config(context)?, request.files.beside(CONFIG_FILE)?) {
             (Some(config), _) => config,
             (None, Some(config)) => description(CONFIG_FILE, &config, context)?,
             (None, None) => Bytes::from_static(AS_PUBLISHED),

@@ -4,6 +4,8 @@ use cache::fs::FsError;
 use stage_core::StageError;
 use stage_core::escape::clean;
 
+use crate::stranger::Stranger;
+
 /// Messages contain names and texts of external files, so each is escaped: it cannot control a
 /// terminal or start another line.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +16,9 @@ pub enum FormatError {
     /// The bytes may be valid, but ask for more than a real file would.
     #[error("the {format} file is refused: {}", clean(.message))]
     TooMuch { format: &'static str, message: String },
+    /// Data of another type, such as a page of a failed download.
+    #[error("it is {}, not {format}", .stranger.what)]
+    Stranger { format: &'static str, stranger: Stranger },
     /// A variant that this reader does not support.
     #[error("{}", clean(.message))]
     Unsupported { message: String },
@@ -45,6 +50,9 @@ impl FormatError {
             FormatError::File { error } => StageError::of_io(message, &error.source),
             FormatError::Write { source, .. } | FormatError::Read { source, .. } => {
                 StageError::of_io(message, source)
+            }
+            FormatError::Stranger { stranger, .. } if !stranger.help.is_empty() => {
+                StageError::with_help(message, stranger.help)
             }
             _ => StageError::failed(message),
         }

@@ -9,6 +9,7 @@ use crate::error::FormatError;
 use crate::parts::Parts;
 use crate::pth::PthFile;
 use crate::safetensors::SafetensorsFile;
+use crate::stranger::{HEAD, Stranger};
 use crate::tensor::{Tensor, TensorInfo};
 
 /// The extensions of weight files, the cheapest to read first.
@@ -32,13 +33,19 @@ impl WeightFile {
     /// The content determines the format. If the file is read in parts, only its directory is read.
     pub fn read(parts: impl Into<Parts>) -> Result<WeightFile, FormatError> {
         let parts = parts.into();
-        let head = parts.up_to("PyTorch", 0, 9)?;
-        match head.get(8) {
+        let head = parts.up_to("PyTorch", 0, HEAD)?;
+        let read = match head.get(8) {
             Some(b'{') if !head.starts_with(b"PK") => {
                 SafetensorsFile::read(parts).map(WeightFile::Safetensors)
             }
             _ => PthFile::read(parts).map(WeightFile::Pth),
-        }
+        };
+        read.map_err(|error| match (&error, Stranger::as_binary(&head)) {
+            (FormatError::Damaged { .. } | FormatError::TooMuch { .. }, Some(stranger)) => {
+                FormatError::Stranger { format: "weights", stranger }
+            }
+            _ => error,
+        })
     }
 
     /// Names with types and shapes.
@@ -112,5 +119,19 @@ mod tests {
         let pth = include_bytes!("../tests/fixtures/pth/types.pth");
         assert!(matches!(WeightFile::read(&pth[..]).unwrap(), WeightFile::Pth(_)));
         assert!(WeightFile::read(&b""[..]).is_err());
+    }
+
+    #[test]
+    fn what_a_failed_download_left_is_named() {
+        let pointer: &[u8] = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
+        for (bytes, told, help) in [
+            (pointer, "a git-lfs pointer", "git lfs pull"),
+            (b"<!DOCTYPE html><html></html>", "an HTML page", "fetch the file again"),
+            (b"{\"error\": \"not found\"}", "a JSON document", "fetch the file again"),
+        ] {
+            let error = WeightFile::read(bytes.to_vec()).unwrap_err().of("model.pth");
+            assert_eq!(error.to_string(), format!("`model.pth`: it is {told}, not weights"));
+            assert!(error.help().is_some_and(|advice| advice.contains(help)), "{error:?}");
+        }
     }
 }

@@ -5,7 +5,7 @@ mod support;
 
 use std::sync::atomic::Ordering;
 
-use stage_core::{Fields, NewValue, ParameterValue, StageError};
+use stage_core::{Fields, NewValue, ParameterValue, StageError, Value};
 use stage_formats::{Dtype, Tensor};
 use support::models::{
     CONFIG, Tensors, config, import, import_asset, imported, model, pth, safe, tensors, tokenizer,
@@ -172,6 +172,11 @@ fn the_file_is_chosen_by_its_name_or_by_the_user() {
         "the asset has no file `c.pth`, but `a.pth`, `b.pth`, `config.json`"
     );
     assert_eq!(failure(&[config()], &[]), "the asset has no file of weights, but `config.json`");
+    let beside = [config(), ("dvae.pth", weights.clone()), ("mel_stats.pth", weights.clone())];
+    assert_eq!(
+        failure(&beside, &[]),
+        "the asset has no `model.pth`, which `dvae.pth`, `mel_stats.pth` belong beside"
+    );
     let folder = [("best/config.json", CONFIG.into()), ("best/model.pth", weights)];
     assert!(import(&mut Bench::default(), &folder, &[("file", text("best/model.pth"))]).is_ok());
 }
@@ -182,9 +187,46 @@ fn what_is_no_model_is_an_error() {
     let error = failure(&[config(), ("model.pth", pth(&other))], &[]);
     assert!(error.contains("are those of no model that is known here, such as `a`"), "{error}");
     let error = failure(&[config(), ("model.pth", b"<!DOCTYPE html>".to_vec())], &[]);
+    assert_eq!(error, "`model.pth`: it is an HTML page, not weights");
+    let error = failure(&[config(), ("model.pth", b"PK\x03\x04".to_vec())], &[]);
     assert!(error.starts_with("`model.pth`: the zip file cannot be read"), "{error}");
     let error = failure(&[("model.pth", pth(&tensors(Dtype::F32)))], &[]);
     assert!(error.starts_with("the asset has no `config.json`"), "{error}");
+}
+
+/// As the engine gives what it cannot read as a file.
+#[test]
+fn what_is_no_file_is_not_taken_for_missing() {
+    let weights = ("model.pth", pth(&tensors(Dtype::F32)));
+    let failure = |name: &str, value: Value| {
+        let mut bench = Bench::default();
+        let blob =
+            |(name, bytes): &(&str, Vec<u8>)| ((*name).to_owned(), bench.blob("x", bytes.clone()));
+        let mut fields: Fields = [config(), weights.clone()].iter().map(blob).collect();
+        fields.set(name, value);
+        import_asset(&mut bench, fields, &[]).unwrap_err().to_string()
+    };
+    assert_eq!(
+        failure("tokenizer.tiktoken", Value::text("an empty folder")),
+        "`tokenizer.tiktoken` of the asset is an empty folder, not a file"
+    );
+    assert_eq!(
+        failure("model.pth", Value::text("a link to nothing")),
+        "`model.pth` of the asset is a link to nothing, not a file"
+    );
+    let page = Bench::default().blob("x", b"page".to_vec());
+    assert_eq!(
+        failure("tokenizer.tiktoken/index.html", page),
+        "`tokenizer.tiktoken` of the asset is a folder, not a file"
+    );
+}
+
+#[test]
+fn a_description_that_is_a_pointer_to_one_is_named() {
+    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n".to_vec();
+    let files = [("config.json", pointer), ("model.pth", pth(&tensors(Dtype::F32)))];
+    let error = failure(&files, &[]);
+    assert_eq!(error, "`config.json`: it is a git-lfs pointer, not the description of a model");
 }
 
 #[test]

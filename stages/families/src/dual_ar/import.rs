@@ -70,7 +70,7 @@ fn tokenizer(
     rows: usize,
     context: &mut dyn Context,
 ) -> Result<Vec<(String, NewValue)>, StageError> {
-    let (ranks, specials) = match (files.beside(TOKENIZER), files.beside(SPECIAL_TOKENS)) {
+    let (ranks, specials) = match (files.beside(TOKENIZER)?, files.beside(SPECIAL_TOKENS)?) {
         (Some(ranks), Some(specials)) => (
             description(TOKENIZER, &ranks, context)?,
             description(SPECIAL_TOKENS, &specials, context)?,

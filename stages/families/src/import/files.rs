@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cache::Digest;
 use stage_core::{Blob, Context, Fields, FileParts, StageError};
 use stage_formats::shapes::listed;
-use stage_formats::{Parts, WeightFile};
+use stage_formats::{FormatError, Parts, Stranger, WeightFile};
 
 use crate::artifact::{TOKENIZER, VOCABULARY};
 
@@ -44,19 +44,34 @@ impl<'a> Files<'a> {
     }
 
     pub fn exactly(&self, path: &str) -> Result<Arc<Blob>, StageError> {
-        self.asset.blob(path).cloned().ok_or_else(|| {
+        self.at(path)?.ok_or_else(|| {
             let names = listed(self.asset.iter().map(|(name, _)| &**name));
             StageError::failed(format!("the asset has no file `{path}`, but {names}"))
         })
     }
 
-    pub fn beside(&self, name: &str) -> Option<Arc<Blob>> {
-        self.asset.blob(&format!("{}{name}", self.folder)).cloned()
+    pub fn beside(&self, name: &str) -> Result<Option<Arc<Blob>>, StageError> {
+        self.at(&format!("{}{name}", self.folder))
     }
 
     /// The path in the asset of a neighbouring file, if there is one.
-    pub fn path_beside(&self, name: &str) -> Option<String> {
-        self.beside(name).map(|_| format!("{}{name}", self.folder))
+    pub fn path_beside(&self, name: &str) -> Result<Option<String>, StageError> {
+        Ok(self.beside(name)?.map(|_| format!("{}{name}", self.folder)))
+    }
+
+    /// The file at a path. Anything else in its place is an error, not a missing file.
+    fn at(&self, path: &str) -> Result<Option<Arc<Blob>>, StageError> {
+        if let Some(blob) = self.asset.blob(path) {
+            return Ok(Some(blob.clone()));
+        }
+        let inside = format!("{path}/");
+        let what = match self.asset.text(path) {
+            Some(what) => what,
+            None if self.asset.iter().any(|(name, _)| name.starts_with(&inside)) => "a folder",
+            None => return Ok(None),
+        };
+        let help = "put the file in its place, or remove it";
+        Err(StageError::with_help(format!("`{path}` of the asset is {what}, not a file"), help))
     }
 
     /// A weight file, which is read one tensor at a time.
@@ -74,8 +89,10 @@ impl<'a> Files<'a> {
         length: usize,
         context: &mut dyn Context,
     ) -> Result<Option<Bytes>, StageError> {
-        let Some(blob) = self.beside(name) else { return Ok(None) };
-        Ok(Some(Parts::from(context.open(&blob)?).up_to("text", 0, length)?))
+        let Some(blob) = self.asset.blob(&format!("{}{name}", self.folder)) else {
+            return Ok(None);
+        };
+        Ok(Some(Parts::from(context.open(blob)?).up_to("text", 0, length)?))
     }
 
     /// The bytes of a file that the weights cannot be used without; `why` names the purpose.
@@ -85,7 +102,7 @@ impl<'a> Files<'a> {
         why: &str,
         context: &mut dyn Context,
     ) -> Result<Bytes, StageError> {
-        match self.beside(name) {
+        match self.beside(name)? {
             Some(blob) => description(name, &blob, context),
             None => {
                 let place = self.folder;
@@ -111,5 +128,11 @@ pub fn description(
         );
         return Err(StageError::failed(message));
     }
-    context.read(blob)
+    let bytes = context.read(blob)?;
+    match Stranger::as_text(&bytes) {
+        None => Ok(bytes),
+        Some(stranger) => {
+            Err(FormatError::Stranger { format: "the description of a model", stranger }.of(name))
+        }
+    }
 }

@@ -25,6 +25,11 @@ pub trait Importer: Sync {
         "model"
     }
 
+    /// The names of files with weights that belong beside the model and are none by themselves.
+    fn companions(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Prefixes of tensor names in every file of the family, without tool prefixes: all prefixes of
     /// one of these lists.
     fn marks(&self) -> &'static [&'static [&'static str]];

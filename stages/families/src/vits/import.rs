@@ -87,7 +87,7 @@ impl Description {
             (TOKENIZER_CONFIG.to_owned(), NewValue::bytes(TOKENIZER_KIND, reading)),
             (CONFIG.to_owned(), NewValue::bytes(CONFIG_KIND, text)),
         ];
-        if let Some(list) = files.beside(SPEAKERS_FILE) {
+        if let Some(list) = files.beside(SPEAKERS_FILE)? {
             let names = read_speakers(&description(SPEAKERS_FILE, &list, context)?, &config)?;
             values.push((SPEAKERS.to_owned(), NewValue::Text(write_speakers(&names))));
         }

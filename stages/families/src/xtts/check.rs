@@ -2,7 +2,9 @@
 
 use stage_formats::FormatError;
 
-use super::config::{Config, DecoderConfig, DvaeConfig, GptConfig, SpeakerEncoderConfig};
+use super::config::{
+    Config, DecoderConfig, DvaeConfig, GptConfig, SamplingConfig, SpeakerEncoderConfig,
+};
 use crate::sizes::{LARGEST, in_range, refused};
 
 /// The largest number of layers, heads and blocks.
@@ -26,11 +28,19 @@ impl Config {
         self.dvae.check()?;
         self.decoder.check()?;
         self.speaker_encoder.check()?;
+        self.sampling.check()?;
         if self.dvae.codes > self.gpt.audio_tokens - 2 {
             let (codes, tokens) = (self.dvae.codes, self.gpt.audio_tokens);
             let message = format!("the DVAE has {codes} codes and the GPT {tokens} audio tokens");
             return Err(refused(message));
         }
+        let (start, stop) = (self.gpt.start_audio_token, self.gpt.stop_audio_token);
+        if start == stop {
+            let message = "`gpt_start_audio_token` and `gpt_stop_audio_token` are both";
+            return Err(refused(format!("{message} {start}")));
+        }
+        in_range("gpt_start_audio_token", start, self.dvae.codes, LARGEST)?;
+        in_range("gpt_stop_audio_token", stop, self.dvae.codes, LARGEST)?;
         if self.decoder.input_width != self.gpt.width {
             let (input, width) = (self.decoder.input_width, self.gpt.width);
             let message = format!("`decoder_input_dim` is {input} and the GPT has width {width}");
@@ -135,6 +145,38 @@ impl SpeakerEncoderConfig {
     }
 }
 
+/// The shortest reference that latents are made of, in seconds.
+const SHORTEST_REFERENCE: f64 = 0.33;
+
+impl SamplingConfig {
+    fn check(&self) -> Checked {
+        let problem = |name: &str, value: f64, expected: &str| {
+            Err(refused(format!("`{name}` is {value:?}, expected {expected}")))
+        };
+        if !(0.0..=10.0).contains(&self.temperature) {
+            return problem("temperature", self.temperature, "0 to 10");
+        }
+        in_range("top_k", self.top_k, 0, LARGEST)?;
+        if !(self.top_p > 0.0 && self.top_p <= 1.0) {
+            return problem("top_p", self.top_p, "more than 0 and at most 1");
+        }
+        if !(self.repetition_penalty > 0.0 && self.repetition_penalty <= 100.0) {
+            let expected = "more than 0 and at most 100";
+            return problem("repetition_penalty", self.repetition_penalty, expected);
+        }
+        for (name, seconds) in [
+            ("gpt_cond_len", self.conditioning_seconds),
+            ("gpt_cond_chunk_len", self.conditioning_chunk_seconds),
+            ("max_ref_len", self.max_reference_seconds),
+        ] {
+            if seconds.is_nan() || seconds < SHORTEST_REFERENCE {
+                return problem(name, seconds, "at least 0.33 seconds");
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -160,6 +202,16 @@ mod tests {
             (refusal(|config| config.decoder.initial_channels = 520), "not divisible"),
             (refusal(|config| config.decoder.input_width = 512), "`decoder_input_dim` is 512"),
             (refusal(|config| config.speaker_encoder.channels[0] = 4), "channels` is 4"),
+            (refusal(|config| config.gpt.start_audio_token = 1025), "are both 1025"),
+            (refusal(|config| config.gpt.start_audio_token = 0), "`gpt_start_audio_token` is 0"),
+            (refusal(|config| config.sampling.temperature = -1.0), "`temperature` is -1.0"),
+            (refusal(|config| config.sampling.temperature = 1e308), "`temperature` is 1e308"),
+            (refusal(|config| config.sampling.top_k = -5), "`top_k` is -5"),
+            (refusal(|config| config.sampling.top_p = 0.0), "`top_p` is 0.0"),
+            (refusal(|config| config.sampling.top_p = 7.0), "`top_p` is 7.0"),
+            (refusal(|config| config.sampling.repetition_penalty = 0.0), "`repetition_penalty` is"),
+            (refusal(|config| config.sampling.conditioning_seconds = 0.0), "`gpt_cond_len` is 0.0"),
+            (refusal(|config| config.sampling.max_reference_seconds = -1.0), "`max_ref_len` is"),
         ] {
             assert!(told.contains(text), "{told}");
         }

@@ -2,7 +2,6 @@
 //! new rows for the tables with a row per token.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::str::FromStr;
 
 use serde_json::{Value, json};
 use stage_formats::{FormatError, Tensor};
@@ -10,6 +9,7 @@ use stage_formats::{FormatError, Tensor};
 use super::cleaners;
 use super::language::Language;
 use super::vocabulary::{Vocabulary, refused};
+use super::vocabulary_check::caught;
 
 /// The tables with a row for each text token.
 pub const TEXT_TABLES: [&str; 3] =
@@ -81,6 +81,10 @@ impl Vocabulary {
         let tag = language.tag();
         if known.insert(tag.clone()) {
             longer.push_tag(tag)?;
+        } else if !self.separate().contains(&tag) {
+            // Without this the merges would take the tag apart.
+            let id = self.ids()?.get(&tag).copied().unwrap_or_default();
+            longer.vocabulary.add_special(&tag, id)?;
         }
         longer.vocabulary.ids()?;
         Ok(longer)
@@ -88,13 +92,10 @@ impl Vocabulary {
 
     /// The words as tokens after the old merges.
     fn segments(&self, words: &BTreeMap<String, u64>) -> Result<Segments, FormatError> {
-        let failed = |error: tokenizers::Error| refused(error.to_string());
-        let json = self.to_json()?;
-        let text = String::from_utf8(json).map_err(|error| refused(error.to_string()))?;
-        let bpe = tokenizers::Tokenizer::from_str(&text).map_err(failed)?;
+        let bpe = self.tokenizer()?;
         let mut segments = Segments::default();
         for (word, count) in words {
-            let encoding = bpe.encode(word.as_str(), false).map_err(failed)?;
+            let encoding = caught(|| bpe.encode(word.as_str(), false))?;
             let tokens = encoding.get_tokens().iter().zip(encoding.get_word_ids());
             let mut part: (Option<u32>, Vec<String>) = (None, Vec::new());
             for (token, own) in tokens {
@@ -279,6 +280,17 @@ mod tests {
         assert_eq!(encoded.ids, expected);
         let before = Tokenizer::read(&base().to_json().unwrap()).unwrap();
         assert!(before.encode("ሰላም", &language).is_err());
+    }
+
+    #[test]
+    fn a_tag_that_merges_would_take_apart_becomes_a_separate_token() {
+        let mut file: Value = serde_json::from_slice(&base().to_json().unwrap()).unwrap();
+        file["model"]["vocab"]["[am]"] = json!(290);
+        let broken = Vocabulary::read(file.to_string().as_bytes()).unwrap();
+        let pieces = Pieces { most: 0, least_count: 2 };
+        let longer = broken.extended(TEXTS.into_iter(), &Language::of("am"), pieces).unwrap();
+        let tokenizer = Tokenizer::read(&longer.vocabulary.to_json().unwrap()).unwrap();
+        assert_eq!(tokenizer.encode("ሰላም", &Language::of("am")).unwrap().ids[0], 290);
     }
 
     #[test]

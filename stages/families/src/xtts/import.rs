@@ -2,12 +2,11 @@
 //! and DVAE in one file.
 
 use stage_core::{Blob, Context, NewValue, StageError};
-use stage_formats::WeightFile;
 use stage_formats::shapes::Expected;
 
 use super::published::Shapes;
 use super::tensors::{DIRECTION, DVAE_PREFIX, LENGTH, MEL_STATS};
-use super::{Config, Speakers, Vocabulary, Xtts, is_duplicate};
+use super::{Config, Speakers, Tokenizer, Vocabulary, Xtts, is_duplicate, published_check};
 use crate::artifact::{CONFIG, CONFIG_KIND, TOKENIZER_KIND, VOCABULARY};
 use crate::import::{CONFIG_FILE, Imported, Importer, Layout, Opened, Part, Request};
 
@@ -31,6 +30,10 @@ impl Importer for Xtts {
         &["model."]
     }
 
+    fn companions(&self) -> &'static [&'static str] {
+        &[DVAE_FILE, MEL_STATS_FILE, SPEAKERS_FILE]
+    }
+
     fn marks(&self) -> &'static [&'static [&'static str]] {
         &[
             &["gpt.conditioning_encoder.", "hifigan_decoder."],
@@ -46,6 +49,7 @@ impl Importer for Xtts {
     ) -> Result<Imported, StageError> {
         let file = request.config(context)?;
         let json = request.files.needed(VOCABULARY, "how texts are read", context)?;
+        Tokenizer::read(&json)?;
         let vocabulary = Vocabulary::read(&json)?;
         let layout = Layout::renamed(&weights.file, self.prefixes(), own_name)?;
         let mut parts = vec![Part { weights, layout }];
@@ -53,27 +57,55 @@ impl Importer for Xtts {
             let rename = |name: &str| own_name(&format!("{DVAE_PREFIX}{name}"));
             parts.extend(beside(DVAE_FILE, request, context, rename)?);
         }
-        if !has(&parts, MEL_STATS) {
-            let rename = |_: &str| Some(MEL_STATS.to_owned());
-            parts.extend(beside(MEL_STATS_FILE, request, context, rename)?);
+        let rename = |_: &str| Some(MEL_STATS.to_owned());
+        let stats = beside(MEL_STATS_FILE, request, context, rename)?;
+        let own = parts.iter().find(|part| !part.layout.stored(MEL_STATS).is_empty());
+        if let (Some(own), Some(stats)) = (own, &stats) {
+            compare_stats(own, stats)?;
+        } else {
+            parts.extend(stats);
         }
         let config = Config::read_published(&file, &shapes(&parts), vocabulary.text_tokens()?)?;
         check(&parts, &config)?;
+        let mut notes =
+            published_check::compare(&Config::published_values(&file)?, &config, &vocabulary)?;
         let mut values = vec![
             (CONFIG.to_owned(), NewValue::bytes(CONFIG_KIND, config.to_json()?)),
             (CONFIG_FILE.to_owned(), NewValue::bytes(CONFIG_KIND, file)),
             (VOCABULARY.to_owned(), NewValue::bytes(TOKENIZER_KIND, json)),
         ];
-        if let Some(blob) = request.files.beside(SPEAKERS_FILE) {
-            let opened = WeightFile::read(context.open(&blob)?)?;
-            Speakers::read(opened, &config).map_err(|error| error.of(SPEAKERS_FILE))?;
-            values.push((SPEAKERS_FILE.to_owned(), NewValue::blob(Blob::clone(&blob))));
+        if let Some(path) = request.files.path_beside(SPEAKERS_FILE)? {
+            let opened = request.files.weights(&path, context)?;
+            Speakers::read(opened.file, &config).map_err(|error| error.of(&path))?;
+            let blob = Blob::clone(&*request.files.exactly(&path)?);
+            values.push((SPEAKERS_FILE.to_owned(), NewValue::blob(blob)));
         }
-        let notes = match has(&parts, DVAE_PREFIX) {
-            true => Vec::new(),
-            false => vec![(format!("there is no `{DVAE_FILE}`, which training needs"), 1)],
-        };
+        if !has(&parts, DVAE_PREFIX) {
+            notes.push((format!("there is no `{DVAE_FILE}`, which training needs"), 1));
+        }
         Ok(Imported { parts, values, notes })
+    }
+}
+
+/// The largest difference, by the smaller of two numbers: files in half precision are rounded.
+const ROUNDED: f32 = 1e-2;
+
+/// Refuses a file with other statistics than the model: the DVAE would encode by other mels than
+/// the GPT listens to.
+fn compare_stats(own: &Part, beside: &Part) -> Result<(), StageError> {
+    beside.weights.verify()?;
+    let values = |part: &Part| {
+        let tensor = part.layout.tensor(&part.weights.file, MEL_STATS);
+        tensor.map(|tensor| tensor.to_f32()).map_err(|error| error.of(MEL_STATS))
+    };
+    let (own, beside) = (values(own)?, values(beside)?);
+    let is_same = |(own, beside): (&f32, &f32)| (own - beside).abs() <= ROUNDED * own.abs();
+    match own.len() == beside.len() && own.iter().zip(&beside).all(is_same) {
+        true => Ok(()),
+        false => Err(StageError::with_help(
+            format!("`{MEL_STATS_FILE}` is not the `{MEL_STATS}` of the model beside it"),
+            format!("remove `{MEL_STATS_FILE}`, or put the file of this model in its place"),
+        )),
     }
 }
 
@@ -84,7 +116,7 @@ fn beside(
     context: &mut dyn Context,
     rename: impl Fn(&str) -> Option<String>,
 ) -> Result<Option<Part>, StageError> {
-    let Some(path) = request.files.path_beside(name) else { return Ok(None) };
+    let Some(path) = request.files.path_beside(name)? else { return Ok(None) };
     let weights = request.files.weights(&path, context)?;
     let layout = Layout::renamed(&weights.file, &["model."], rename)?;
     Ok(Some(Part { weights, layout }))

@@ -13,6 +13,7 @@ pub mod kinds;
 mod language;
 mod model;
 mod published;
+mod published_check;
 mod sentences;
 mod speakers;
 pub mod speech;
@@ -21,6 +22,7 @@ mod tokenizer;
 mod training;
 pub mod tune;
 mod vocabulary;
+mod vocabulary_check;
 
 use stage_core::{Kind, Parameters};
 

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use stage_formats::FormatError;
 
@@ -73,8 +74,8 @@ fn set<T>(place: &mut T, value: Option<T>) {
     }
 }
 
-/// Python writes unlimited values as `Infinity`, which is not JSON: here they are null.
-fn finite(json: &[u8]) -> Vec<u8> {
+/// Python writes unlimited values as `Infinity`, which is not JSON: `instead` takes their place.
+fn finite(json: &[u8], instead: &[u8]) -> Vec<u8> {
     let words: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
     let mut plain = Vec::with_capacity(json.len());
     let (mut rest, mut is_text) = (json, false);
@@ -82,7 +83,7 @@ fn finite(json: &[u8]) -> Vec<u8> {
         let word = words.iter().find(|word| !is_text && rest.starts_with(word));
         match (word, first, after.first()) {
             (Some(word), ..) => {
-                plain.extend_from_slice(b"null");
+                plain.extend_from_slice(instead);
                 rest = &rest[word.len()..];
                 continue;
             }
@@ -100,6 +101,11 @@ fn finite(json: &[u8]) -> Vec<u8> {
     plain
 }
 
+fn parsed<T: DeserializeOwned>(json: &[u8]) -> Result<T, FormatError> {
+    let json = finite(json, b"\"not finite\"");
+    serde_json::from_slice(&json).map_err(|error| refused(error.to_string()))
+}
+
 impl Config {
     /// Reads our own stored format.
     pub fn parse(json: &[u8]) -> Result<Config, FormatError> {
@@ -114,14 +120,20 @@ impl Config {
         serde_json::to_vec_pretty(self).map_err(|error| refused(error.to_string()))
     }
 
+    /// The values of the published file. Numbers that are not finite are texts, so that they are
+    /// refused where a number is used.
+    pub fn published_values(json: &[u8]) -> Result<Value, FormatError> {
+        Ok(Value::Object(parsed(json)?))
+    }
+
     /// Reads the published file. Missing sizes follow from the shapes of the tensors, by our names.
     pub fn read_published(
         json: &[u8],
         shapes: &Shapes,
         tokens: TextTokens,
     ) -> Result<Config, FormatError> {
-        let file: Published =
-            serde_json::from_slice(&finite(json)).map_err(|error| refused(error.to_string()))?;
+        let _is_object = Config::published_values(json)?;
+        let file: Published = parsed(json)?;
         let mut config = Config::published();
         config.take_model_args(file.model_args.unwrap_or_default())?;
         let audio = file.audio.unwrap_or_default();
@@ -247,7 +259,7 @@ impl Config {
     pub fn published_file(&self, given: Option<&[u8]>) -> Result<Vec<u8>, FormatError> {
         let failed = |error: serde_json::Error| refused(error.to_string());
         let mut file: Map<String, Value> = match given {
-            Some(json) => serde_json::from_slice(&finite(json)).map_err(failed)?,
+            Some(json) => serde_json::from_slice(&finite(json, b"null")).map_err(failed)?,
             None => Map::new(),
         };
         let sampling = &self.sampling;
@@ -386,10 +398,24 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_not_finite_count_as_not_given() {
+    fn numbers_that_are_not_finite_pass_where_no_number_is_used() {
         let file = br#"{"a \" Infinity": [-Infinity, NaN], "b": "NaN \\", "c": Infinity}"#;
         let expected = br#"{"a \" Infinity": [null, null], "b": "NaN \\", "c": null}"#;
-        assert_eq!(finite(file), expected);
+        assert_eq!(finite(file, b"null"), expected);
+        let read = |file: &[u8]| {
+            let config = Config::published();
+            Config::read_published(file, &shapes(&config), tokens(&config))
+        };
+        assert!(read(br#"{"zeta": Infinity}"#).is_ok());
+        for file in [&br#"{"temperature": NaN}"#[..], br#"{"audio": {"sample_rate": Infinity}}"#] {
+            assert!(read(file).unwrap_err().to_string().contains("\"not finite\""));
+        }
+    }
+
+    #[test]
+    fn a_list_is_refused_without_names_of_the_code() {
+        let read = Config::read_published(b"[]", &Shapes::new(), tokens(&Config::published()));
+        assert!(!read.unwrap_err().to_string().contains("Published"));
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! Texts as ids: the cleaner of the language, its tag, `[SPACE]` for spaces, and the BPE of
 //! `vocab.json` by the `tokenizers` library.
 
-use std::collections::BTreeMap;
-use std::str::FromStr;
+use std::collections::{BTreeMap, BTreeSet};
 
 use stage_core::Reject;
 use stage_formats::FormatError;
@@ -15,6 +14,8 @@ use super::vocabulary::{SPACE, UNKNOWN, Vocabulary, refused};
 pub struct Tokenizer {
     bpe: tokenizers::Tokenizer,
     ids: BTreeMap<String, i64>,
+    /// Tokens that are matched before all merges.
+    separate: BTreeSet<String>,
     tokens: TextTokens,
     unknown: i64,
 }
@@ -39,6 +40,8 @@ pub enum TextError {
     Empty,
     #[error("the vocabulary lacks {}", listed(.0))]
     Unknown(Vec<char>),
+    #[error("the text has the token `[UNK]`, which stands for unknown characters")]
+    UnknownToken,
     #[error("the text has the token `[STOP]`, which ends it")]
     Stop,
     #[error("the tokenizer refuses the text: {0}")]
@@ -59,7 +62,7 @@ impl TextError {
                 "extend the vocabulary with `xtts.extend`, or rewrite texts in a `command` stage"
             }
             TextError::Empty => "give the clip a text, or filter it out with `dataset.filter`",
-            TextError::Stop | TextError::Refused(_) => "rewrite the text",
+            TextError::UnknownToken | TextError::Stop | TextError::Refused(_) => "rewrite the text",
         }
     }
 }
@@ -71,7 +74,7 @@ impl From<TextError> for Reject {
             TextError::NoTag(_) => "unknown-language",
             TextError::Empty => "empty-text",
             TextError::Unknown(_) => "unknown-characters",
-            TextError::Stop | TextError::Refused(_) => "bad-text",
+            TextError::UnknownToken | TextError::Stop | TextError::Refused(_) => "bad-text",
         };
         Reject::new(code, format!("{error}; {}", error.help()))
     }
@@ -80,20 +83,15 @@ impl From<TextError> for Reject {
 impl Tokenizer {
     /// # Errors
     ///
-    /// For a file that is not a BPE of the `tokenizers` library, or lacks `[START]`, `[STOP]`,
-    /// `[UNK]` or `[SPACE]`.
+    /// For a file that reads texts in another way than the published one, or lacks `[START]`,
+    /// `[STOP]`, `[UNK]` or `[SPACE]`.
     pub fn read(json: &[u8]) -> Result<Tokenizer, FormatError> {
         let vocabulary = Vocabulary::read(json)?;
-        let ids = vocabulary.ids()?;
-        let lacks = |token: &str| refused(format!("it has no token `{token}`"));
-        let unknown = ids.get(UNKNOWN).copied().ok_or_else(|| lacks(UNKNOWN))?;
-        if !ids.contains_key(SPACE) {
-            return Err(lacks(SPACE));
-        }
-        let text = std::str::from_utf8(json).map_err(|error| refused(error.to_string()))?;
-        let bpe =
-            tokenizers::Tokenizer::from_str(text).map_err(|error| refused(error.to_string()))?;
-        Ok(Tokenizer { bpe, tokens: vocabulary.text_tokens()?, ids, unknown })
+        let (bpe, ids) = (vocabulary.tokenizer()?, vocabulary.ids()?);
+        let unknown = ids.get(UNKNOWN).copied();
+        let unknown = unknown.ok_or_else(|| refused(format!("it has no token `{UNKNOWN}`")))?;
+        let (separate, tokens) = (vocabulary.separate(), vocabulary.text_tokens()?);
+        Ok(Tokenizer { bpe, separate, tokens, ids, unknown })
     }
 
     /// Rows of the embedding, and the ids of start and stop.
@@ -102,7 +100,7 @@ impl Tokenizer {
     }
 
     pub fn has_language(&self, language: &Language) -> bool {
-        self.ids.contains_key(&language.tag())
+        self.separate.contains(&language.tag())
     }
 
     /// A text after cleaning.
@@ -124,7 +122,11 @@ impl Tokenizer {
         }
         let ids = self.ids_of(&text, language)?;
         if ids.contains(&self.unknown) {
-            return Err(TextError::Unknown(self.lacking(&text)));
+            let lacking = self.lacking(&text);
+            return Err(match lacking.is_empty() {
+                true => TextError::UnknownToken,
+                false => TextError::Unknown(lacking),
+            });
         }
         if ids.contains(&self.tokens.stop) {
             return Err(TextError::Stop);
@@ -169,5 +171,32 @@ impl Tokenizer {
             }
         }
         lacking
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn fresh() -> Value {
+        let fresh = Vocabulary::fresh("abUNK[]", &["fi".to_owned()], None).unwrap();
+        serde_json::from_slice(&fresh.to_json().unwrap()).unwrap()
+    }
+
+    fn refusal(file: &Value, text: &str) -> TextError {
+        let tokenizer = Tokenizer::read(file.to_string().as_bytes()).unwrap();
+        tokenizer.encode(text, &Language::of("fi")).unwrap_err()
+    }
+
+    #[test]
+    fn no_text_is_set_aside_for_a_list_of_no_characters() {
+        let lacking = refusal(&fresh(), "az");
+        assert_eq!(lacking, TextError::Unknown(vec!['z']));
+        let mut file = fresh();
+        file["added_tokens"].as_array_mut().unwrap().retain(|own| own["content"] != json!("[fi]"));
+        assert_eq!(refusal(&file, "ab"), TextError::NoTag("[fi]".to_owned()));
     }
 }

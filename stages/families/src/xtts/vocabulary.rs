@@ -1,7 +1,7 @@
 //! `vocab.json`: a file of the `tokenizers` library with a BPE. It is edited as JSON, so that
 //! unknown parts stay the same, and ids never change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 use stage_formats::FormatError;
@@ -137,6 +137,13 @@ impl Vocabulary {
         Ok(ids)
     }
 
+    /// The tokens that are matched before all merges.
+    pub(super) fn separate(&self) -> BTreeSet<String> {
+        let added = self.file.get("added_tokens").and_then(Value::as_array).into_iter().flatten();
+        let content = |token: &Value| Some(token.get("content")?.as_str()?.to_owned());
+        added.filter_map(content).collect()
+    }
+
     /// The rows of its embedding (its largest id + 1), and the ids of `[START]` and `[STOP]`.
     pub fn text_tokens(&self) -> Result<TextTokens, FormatError> {
         let ids = self.ids()?;
@@ -162,6 +169,10 @@ impl Vocabulary {
             }
             _ => Err(refused("`added_tokens` is no list")),
         }
+    }
+
+    pub(super) fn file(&self) -> &Map<String, Value> {
+        &self.file
     }
 
     fn model(&self) -> Result<&Map<String, Value>, FormatError> {

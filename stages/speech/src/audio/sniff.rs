@@ -1,8 +1,11 @@
 //! Detects the type of bytes by the first few: the supported audio formats, and names for common
 //! files that are not audio despite their extension.
 
-use super::fault::{CONVERT, Fault};
 use std::fmt;
+
+use stage_formats::Stranger;
+
+use super::fault::{CONVERT, Fault};
 
 /// The supported containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,9 +49,6 @@ impl fmt::Display for Format {
 
 /// The audio format of `bytes`, or a fault that names their type.
 pub fn sniff(bytes: &[u8]) -> Result<Format, Fault> {
-    if bytes.is_empty() {
-        return Err(not_audio("an empty file", ""));
-    }
     if let Some(format) = audio(bytes)? {
         return Ok(format);
     }
@@ -154,6 +154,9 @@ fn behind_id3(bytes: &[u8]) -> Format {
 
 /// Names the type of data that is not audio.
 fn stranger(bytes: &[u8]) -> Fault {
+    if let Some(Stranger { what, help }) = Stranger::as_binary(bytes) {
+        return not_audio(what, help);
+    }
     if bytes.iter().all(|&byte| byte == 0) {
         return not_audio(&format!("{} zero bytes", bytes.len()), "copy the file again");
     }
@@ -163,11 +166,6 @@ fn stranger(bytes: &[u8]) -> Fault {
     let head = &bytes[..bytes.len().min(512)];
     let text = String::from_utf8_lossy(head).trim_start().to_ascii_lowercase();
     let known: &[(&str, &str, &str)] = &[
-        ("version https://git-lfs", "a git-lfs pointer", "run `git lfs pull`"),
-        ("<!doctype html", "an HTML page", "the download failed: fetch the file again"),
-        ("<html", "an HTML page", "the download failed: fetch the file again"),
-        ("<?xml", "an XML document", "the download failed: fetch the file again"),
-        ("{", "a JSON document", "the download failed: fetch the file again"),
         ("riff.\u{fffd}\u{fffd}\u{11}", "a Wave64 file", CONVERT),
         (".snd", "a Sun audio file", CONVERT),
         ("riff", "a RIFF file cut short", "copy the file again"),
@@ -176,7 +174,6 @@ fn stranger(bytes: &[u8]) -> Fault {
         ("pk\u{3}\u{4}", "a ZIP archive", "unpack it first"),
         ("par1", "a Parquet table", "read it with `corpus.parquet`"),
         ("nist_1a", "a NIST SPHERE file", CONVERT),
-        ("%pdf", "a PDF document", ""),
         ("#!amr", "an AMR recording", CONVERT),
     ];
     for (mark, what, help) in known {
@@ -189,7 +186,6 @@ fn stranger(bytes: &[u8]) -> Fault {
 
 fn binary_stranger(head: &[u8]) -> Fault {
     match head {
-        [0x1F, 0x8B, ..] => not_audio("a gzip archive", "unpack it first"),
         [0x89, b'P', b'N', b'G', ..] | [0xFF, 0xD8, ..] => not_audio("a picture", ""),
         [0xFF, 0xF0..=0xFF, ..] => not_audio("an AAC stream without a container", CONVERT),
         _ => {

@@ -42,6 +42,16 @@ pub fn weight_file<'a>(
         files.extend(names().filter(has_ending));
     }
     let published = |name: &&&str| name.split_once('.').is_some_and(|(own, _)| own == stem);
+    let importers = || FAMILIES.iter().filter_map(|family| family.importer());
+    let is_companion = |path: &&str| {
+        let name = path.rsplit_once('/').map_or(*path, |(_, name)| name);
+        importers().any(|importer| importer.companions().contains(&name))
+    };
+    if !files.is_empty() && files.iter().all(is_companion) {
+        let files = listed(files.iter().copied());
+        let message = format!("the asset has no `{stem}.pth`, which {files} belong beside");
+        return Err(StageError::failed(message));
+    }
     match (files.iter().find(published), files.as_slice()) {
         (Some(file), _) | (None, [file]) => Ok(file),
         (None, []) => {

@@ -1,0 +1,115 @@
+//! `model.import` on the published files of a small XTTS model.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use stage_families::xtts::{Config, DVAE_PREFIX, MEL_STATS, Vocabulary};
+use stage_formats::{Dtype, Tensor};
+use support::Bench;
+use support::models::{Tensors, import, model, numbered, pth};
+
+const POINTER: &[u8] = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
+
+type Files = Vec<(&'static str, Vec<u8>)>;
+
+/// The statistics are in the model and in a file of their own, as published.
+fn published() -> (Config, Files) {
+    let languages = ["en".to_owned()];
+    let vocabulary = Vocabulary::fresh("abc", &languages, None).unwrap();
+    let rows = vocabulary.text_tokens().unwrap().rows;
+    let config = Config { languages: languages.to_vec(), ..Config::small(rows) };
+    let (mut own, mut dvae) = (Tensors::new(), Tensors::new());
+    for (name, tensor) in numbered(config.tensors(), Dtype::F32) {
+        match name.strip_prefix(DVAE_PREFIX) {
+            Some(part) => dvae.insert(part.to_owned(), tensor),
+            None => own.insert(name, tensor),
+        };
+    }
+    let stats: Tensors = [(MEL_STATS.to_owned(), own[MEL_STATS].clone())].into();
+    let files = vec![
+        ("model.pth", pth(&own)),
+        ("dvae.pth", pth(&dvae)),
+        ("mel_stats.pth", pth(&stats)),
+        ("config.json", config.published_file(None).unwrap()),
+        ("vocab.json", vocabulary.to_json().unwrap()),
+    ];
+    (config, files)
+}
+
+fn refusal(name: &'static str, bytes: Vec<u8>) -> String {
+    let (_, mut files) = published();
+    files.retain(|(own, _)| *own != name);
+    files.push((name, bytes));
+    import(&mut Bench::default(), &files, &[]).map(drop).unwrap_err().to_string()
+}
+
+#[test]
+fn the_published_files_become_a_model() {
+    let (config, files) = published();
+    let mut bench = Bench::default();
+    let output = import(&mut bench, &files, &[]).unwrap();
+    let tensors = model(&output).into_keys().filter(|name| name.starts_with("tensor/")).count();
+    assert_eq!(tensors, config.tensors().len());
+    let noted: Vec<&str> = output.notes.iter().map(|(note, _)| note.as_str()).collect();
+    assert_eq!(noted, ["tensors", "tensors left out"]);
+}
+
+#[test]
+fn statistics_beside_the_model_are_read_although_it_has_its_own() {
+    let (config, _) = published();
+    let mels = config.gpt.mels as usize;
+    let stats = |values: Vec<f32>| {
+        let tensor = Tensor::from_f32([values.len()], &values).unwrap();
+        refusal("mel_stats.pth", pth(&[(MEL_STATS.to_owned(), tensor)].into()))
+    };
+    let other = "`mel_stats.pth` is not the `mel_stats` of the model beside it";
+    assert_eq!(stats(vec![1.0; mels]), other);
+    assert_eq!(stats(vec![1.0; mels - 1]), other);
+    assert_eq!(stats(vec![f32::NAN; mels]), other);
+    let pointer = refusal("mel_stats.pth", POINTER.to_vec());
+    assert_eq!(pointer, "`mel_stats.pth`: it is a git-lfs pointer, not weights");
+}
+
+#[test]
+fn a_broken_file_is_named() {
+    for name in ["model.pth", "dvae.pth", "speakers_xtts.pth"] {
+        let error = refusal(name, POINTER.to_vec());
+        assert_eq!(error, format!("`{name}`: it is a git-lfs pointer, not weights"));
+    }
+    let error = refusal("speakers_xtts.pth", b"PK\x03\x04".to_vec());
+    assert!(error.starts_with("`speakers_xtts.pth`: "), "{error}");
+}
+
+#[test]
+fn a_vocabulary_and_a_configuration_that_cannot_be_used_are_refused_at_the_import() {
+    let changed = |name: &'static str, from: &str, to: &str| {
+        let (_, files) = published();
+        let (_, bytes) = files.into_iter().find(|(own, _)| *own == name).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        assert!(text.contains(from), "{text}");
+        refusal(name, text.replace(from, to).into_bytes())
+    };
+    let told = changed("vocab.json", r#""dropout":null"#, r#""dropout":0.5"#);
+    assert!(told.contains("`model.dropout` is set"), "{told}");
+    let told = changed("vocab.json", r#""merges":[]"#, r#""merges":["zz qq"]"#);
+    assert!(told.contains("`zz`"), "{told}");
+    let told = changed("config.json", r#""sample_rate": 22050"#, r#""sample_rate": 16000"#);
+    assert!(told.contains("is 16000, expected 22050"), "{told}");
+    let told = changed("config.json", r#""top_p": 0.85"#, r#""top_p": 7.0"#);
+    assert!(told.contains("`top_p` is 7.0"), "{told}");
+}
+
+#[test]
+fn numbers_that_the_vocabulary_replaces_are_noted() {
+    let (_, mut files) = published();
+    for (name, bytes) in &mut files {
+        if *name == "config.json" {
+            let mut file: serde_json::Value = serde_json::from_slice(bytes).unwrap();
+            file["model_args"]["gpt_start_text_token"] = 1000.into();
+            *bytes = file.to_string().into_bytes();
+        }
+    }
+    let output = import(&mut Bench::default(), &files, &[]).unwrap();
+    let is_note = |(note, _): &(String, u64)| note.starts_with("`gpt_start_text_token` of");
+    assert!(output.notes.iter().any(is_note), "{:?}", output.notes);
+}
