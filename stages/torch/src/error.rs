@@ -5,6 +5,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use stage_core::StageError;
+use stage_core::escape::clean;
 use tch::TchError;
 
 /// The longest text of libtorch that is passed on; the rest is a backtrace.
@@ -42,9 +43,7 @@ impl TorchError {
 
     /// Methods of tch without `f_` panic with the text of libtorch.
     pub fn from_panic(panic: &(dyn Any + Send)) -> TorchError {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-        TorchError::from_library(text.unwrap_or("a panic without a message"))
+        TorchError::from_library(text_of(panic))
     }
 }
 
@@ -57,7 +56,27 @@ pub fn caught<T>(work: impl FnOnce() -> Result<T, TorchError>) -> Result<T, Torc
 /// Runs the work of one batch; a panic in it becomes an error that may be out of memory.
 pub fn guarded<T>(work: impl FnOnce() -> Result<T, StageError>) -> Result<T, StageError> {
     let caught = catch_unwind(AssertUnwindSafe(work));
-    caught.unwrap_or_else(|panic| Err(TorchError::from_panic(&*panic).into()))
+    caught.unwrap_or_else(|panic| Err(of_panic(&*panic)))
+}
+
+/// The start of the texts of tch, which unwraps the errors of libtorch.
+const UNWRAPPED: &str = "called `Result::unwrap()` on an `Err` value";
+
+/// A panic of tch concerns the work at hand. Any other one is a defect, and no item is to blame.
+fn of_panic(panic: &(dyn Any + Send)) -> StageError {
+    let text = text_of(panic);
+    if text.starts_with(UNWRAPPED) || is_out_of_memory(text) {
+        return TorchError::from_library(text).into();
+    }
+    StageError::of_panic(text, |text| StageError::Unable {
+        message: clean(&format!("a defect: {}", shorten(&text))).to_string(),
+        help: Some("please report it".to_owned()),
+    })
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message")
 }
 
 impl From<TchError> for TorchError {
@@ -132,6 +151,18 @@ mod tests {
         let error =
             guarded(|| Ok(tch::Tensor::zeros([1 << 46], (tch::Kind::Float, tch::Device::Cpu))));
         assert!(matches!(error, Err(StageError::OutOfMemory { .. })), "{error:?}");
+    }
+
+    #[test]
+    fn a_panic_of_another_library_is_no_verdict_on_an_item() {
+        let error = guarded::<()>(|| panic!("start byte index 2 is out of bounds of `i`"));
+        assert!(matches!(error, Err(StageError::Unable { .. })), "{error:?}");
+        let error = guarded(|| {
+            let (one, other) =
+                (tch::Tensor::from_slice(&[1f32; 2]), tch::Tensor::from_slice(&[1f32; 3]));
+            Ok(&one + &other)
+        });
+        assert!(matches!(error, Err(StageError::Failed { .. })), "{error:?}");
     }
 
     #[test]
