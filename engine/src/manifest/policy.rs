@@ -1,5 +1,6 @@
 //! The keys that every stage has, whatever its kind.
 
+use stage_core::catalogue::train;
 use stage_core::{Default, Parameter, ParameterType, ParameterValue, Role, Unit};
 
 use super::mistake::with_use;
@@ -103,6 +104,5 @@ pub fn read(policy: &mut Policy, entry: &Entry, checks: &Checks, problems: &mut 
 }
 
 fn is_device(name: &str) -> bool {
-    let numbered = |number: &str| number.len() <= 3 && number.parse::<u8>().is_ok();
-    matches!(name, "auto" | "cpu" | "cuda") || name.strip_prefix("cuda:").is_some_and(numbered)
+    name == "auto" || train::is_device(name)
 }

@@ -43,7 +43,7 @@ pub fn steps(
 ) -> Result<u64, StageError> {
     match (parameters.is_set(STEPS), parameters.is_set(EPOCHS)) {
         (true, false) => Ok(parameters.integer(STEPS)?.max(1) as u64),
-        (false, true) => {
+        (false, true) if length_mistake(parameters).is_none() => {
             let rows = rows_of_pass()? * parameters.number(EPOCHS)?;
             Ok((rows / rows_of_step(parameters)? as f64).ceil().max(1.0) as u64)
         }
@@ -60,6 +60,9 @@ pub fn length_mistake(parameters: &Parameters) -> Option<(&'static str, &'static
         (true, true) => Some(("both `steps` and `epochs` are given", "remove one of them")),
         (false, false) => {
             Some(("the length of the training is missing", "give either `steps` or `epochs`"))
+        }
+        (false, true) if parameters.number(EPOCHS).is_ok_and(|epochs| epochs <= 0.0) => {
+            Some(("`epochs` is 0: no clip would be trained on", "give more than 0"))
         }
         _ => None,
     }
@@ -282,6 +285,15 @@ mod tests {
     fn idle(values: &[(&str, ParameterValue)], steps: u64) -> Vec<String> {
         let timetable = Timetable::of(&parameters(values), steps).unwrap();
         timetable.idle(true).into_iter().map(|idle| idle.parameter).collect()
+    }
+
+    #[test]
+    fn no_pass_over_the_clips_is_no_training() {
+        let of = |epochs| parameters(&[("epochs", Number(epochs))]);
+        let (told, _) = length_mistake(&of(0.0)).unwrap();
+        assert!(told.contains("`epochs` is 0"), "{told}");
+        assert!(steps(&of(0.0), || Ok(10.0)).is_err());
+        assert_eq!(length_mistake(&of(0.1)), None);
     }
 
     #[test]

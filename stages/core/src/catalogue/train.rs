@@ -2,8 +2,8 @@
 
 use crate::catalogue::ON_CHANGE;
 use crate::course::{SAVE_EVERY, VALIDATE_EVERY};
-use crate::kind::{FieldType, OutputPort, PortType};
-use crate::parameter::{Default, Parameter, ParameterType, Role, Unit};
+use crate::kind::{FieldType, Mistake, OutputPort, PortType};
+use crate::parameter::{Default, Parameter, ParameterType, Parameters, Role, Unit};
 
 /// Two lists of parameters as one.
 pub const fn join<const A: usize, const B: usize, const C: usize>(
@@ -74,6 +74,45 @@ const fn execution(parameter: Parameter) -> Parameter {
 
 pub const fn absent(parameter: Parameter) -> Parameter {
     Parameter { default: Default::Absent, ..parameter }
+}
+
+/// Tests if a parameter has a value that is known.
+pub fn given(parameters: &Parameters, unknown: &[&str], name: &str) -> bool {
+    parameters.is_set(name) && !unknown.contains(&name)
+}
+
+/// A share that must be more than 0, for the `check` of a kind.
+pub fn not_zero(parameters: &Parameters, unknown: &[&str], name: &'static str) -> Vec<Mistake> {
+    let value = given(parameters, unknown, name).then(|| parameters.number(name));
+    match value {
+        Some(Ok(0.0)) => vec![Mistake {
+            parameter: name,
+            message: format!("`{name}` is 0, expected more than 0"),
+            help: None,
+        }],
+        _ => Vec::new(),
+    }
+}
+
+/// Names in `devices` that are no devices, for the `check` of a kind.
+pub fn device_mistakes(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
+    let names = match given(parameters, unknown, "devices") {
+        true => parameters.texts("devices").unwrap_or_default(),
+        false => Vec::new(),
+    };
+    let wrong = names.into_iter().find(|name| !is_device(name));
+    let mistake = wrong.map(|name| Mistake {
+        parameter: "devices",
+        message: format!("there is no device `{}`", name.escape_debug()),
+        help: Some("`cpu`, `cuda`, or `cuda:1` for the second one".to_owned()),
+    });
+    mistake.into_iter().collect()
+}
+
+/// `cpu`, `cuda` or `cuda:1`.
+pub fn is_device(name: &str) -> bool {
+    let numbered = |number: &str| number.len() <= 3 && number.parse::<u8>().is_ok();
+    matches!(name, "cpu" | "cuda") || name.strip_prefix("cuda:").is_some_and(numbered)
 }
 
 pub const SEED: Parameter = Parameter {

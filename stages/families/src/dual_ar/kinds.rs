@@ -3,7 +3,8 @@
 use crate::artifact;
 use stage_core::artifact::{self as words, ITEM};
 use stage_core::catalogue::train::{
-    CHECKPOINTS, COUNT, SEED, TRAINING, absent, at_least_one, choice, count, join, number,
+    CHECKPOINTS, COUNT, SEED, TRAINING, absent, at_least_one, choice, count, device_mistakes, join,
+    not_zero, number,
 };
 use stage_core::cost::{Cost, Rates, Training, Weights};
 use stage_core::{
@@ -178,6 +179,7 @@ pub static FINETUNE: Kind = Kind {
     inputs: &[CLIPS, VALIDATION, BASE_MODEL],
     outputs: &[MODEL_OUTPUT, LOG, CHECKPOINTS],
     parameters: &FINETUNE_PARAMETERS,
+    check: device_mistakes,
     ..Kind::BASE
 };
 
@@ -212,6 +214,7 @@ turned off the loss must be that of the base, to the bit.",
         CHECKPOINTS,
     ],
     parameters: &LORA_PARAMETERS,
+    check: device_mistakes,
     ..Kind::BASE
 };
 
@@ -397,5 +400,6 @@ checkpoints of a whole model need none there.",
         },
         SEED,
     ],
+    check: |parameters, unknown| not_zero(parameters, unknown, "top_p"),
     ..Kind::BASE
 };

@@ -3,7 +3,7 @@
 use crate::artifact;
 use stage_core::artifact::LOG;
 use stage_core::catalogue::train::{
-    CHECKPOINTS, absent, at_least_one, choice, count, number, shared,
+    CHECKPOINTS, absent, at_least_one, choice, count, device_mistakes, number, shared,
 };
 use stage_core::cost::{Cost, Training};
 use stage_core::{
@@ -118,6 +118,7 @@ numbers, and speaks one short text, which must not be silent.",
         CHECKPOINTS,
     ],
     parameters: &PARAMETERS,
+    check: device_mistakes,
     ..Kind::BASE
 };
 

@@ -6,6 +6,7 @@ use stage_core::{
     Default, FieldSet, FieldType, InputPort, Kind, OutputPort, Parameter, Place, Work,
 };
 
+use super::mistakes;
 use crate::artifact;
 
 pub const KINDS: &[&Kind] = &[&INIT, &EXTEND];
@@ -62,6 +63,7 @@ weights with `model.import` to train a voice.",
         figure("audio_codes", 1 << 20, "Codes of the DVAE. Small: 32."),
         SEED,
     ],
+    check: mistakes::of_init,
     ..Kind::BASE
 };
 
@@ -110,5 +112,6 @@ script of their own well.",
         ),
         SEED,
     ],
+    check: mistakes::of_language,
     ..Kind::BASE
 };

@@ -26,12 +26,22 @@ const CHARACTER_LIMITS: [(&str, usize); 17] = [
     ("hi", 150),
 ];
 const OTHER_LIMIT: usize = 250;
+/// Of a language tag after BCP 47.
+const LONGEST_CODE: usize = 35;
 
 impl Language {
     /// The part before the region, in lower case.
     pub fn of(code: &str) -> Language {
         let own = code.trim().split(['-', '_']).next().unwrap_or_default();
         Language(own.to_lowercase())
+    }
+
+    /// Tests if a text may be the code of a language: letters, digits and hyphens.
+    pub fn is_code(text: &str) -> bool {
+        let is_part = |part: &str| {
+            !part.is_empty() && part.chars().all(|character| character.is_ascii_alphanumeric())
+        };
+        text.len() <= LONGEST_CODE && text.split(['-', '_']).all(is_part)
     }
 
     pub fn code(&self) -> &str {
@@ -62,6 +72,16 @@ impl std::fmt::Display for Language {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn codes_have_letters_digits_and_hyphens() {
+        for code in ["fi", "pt-br", "zh-CN", "pt_BR", "es-419"] {
+            assert!(Language::is_code(code), "{code}");
+        }
+        for text in ["", "e t", "[et]", "et]", "\0", "-fi", &"a".repeat(36), "ä"] {
+            assert!(!Language::is_code(text), "{text:?}");
+        }
+    }
 
     #[test]
     fn regions_are_cut_and_chinese_has_its_own_tag() {

@@ -11,6 +11,7 @@ mod gpt_tensors;
 mod import;
 pub mod kinds;
 mod language;
+mod mistakes;
 mod model;
 mod published;
 mod published_check;

@@ -8,6 +8,7 @@ use stage_core::{
     ParameterType, Parameters, Place, Role, Work,
 };
 
+use super::mistakes;
 use crate::artifact;
 
 pub const KINDS: &[&Kind] = &[&VOICE, &SYNTHESIZE];
@@ -272,6 +273,7 @@ checkpoint too, and `model` is not needed. The voice is used as it is.",
         },
         SEED,
     ],
+    check: mistakes::of_synthesize,
     ..Kind::BASE
 };
 

@@ -10,6 +10,7 @@ use stage_core::{
     Work,
 };
 
+use super::mistakes;
 use crate::artifact;
 
 pub const KINDS: &[&Kind] = &[&FINETUNE, &LORA, &MERGE];
@@ -113,6 +114,7 @@ pub static FINETUNE: Kind = Kind {
     inputs: &[CLIPS, VALIDATION, BASE],
     outputs: &[MODEL_OUTPUT, LOG, CHECKPOINTS],
     parameters: &FINETUNE_PARAMETERS,
+    check: mistakes::of_finetune,
     ..Kind::BASE
 };
 
@@ -145,6 +147,7 @@ loss must be that of the base, to the bit.",
         CHECKPOINTS,
     ],
     parameters: &LORA_PARAMETERS,
+    check: mistakes::of_training,
     ..Kind::BASE
 };
 

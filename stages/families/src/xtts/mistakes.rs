@@ -1,0 +1,225 @@
+//! Mistakes in the parameters of the stages of XTTS that `check` finds.
+
+use stage_core::catalogue::train::{device_mistakes, given, not_zero};
+use stage_core::{Mistake, ParameterValue, Parameters};
+use stage_formats::pattern::is_match;
+
+use super::config::Config;
+use super::extend::TEXT_TABLES;
+use super::language::Language;
+
+fn mistake(parameter: &'static str, message: String, help: &str) -> Vec<Mistake> {
+    vec![Mistake { parameter, message, help: Some(help.to_owned()) }]
+}
+
+/// The parameter `language`, in every kind that has it.
+pub fn of_language(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
+    match given(parameters, unknown, "language").then(|| parameters.text("language")) {
+        Some(Ok(code)) if !Language::is_code(code) => mistake(
+            "language",
+            format!("`{}` is no code of a language", shortened(code)),
+            "a code has letters, digits and hyphens, such as `en` or `pt-br`",
+        ),
+        _ => Vec::new(),
+    }
+}
+
+fn shortened(text: &str) -> String {
+    let start: String = text.chars().take(40).collect();
+    let more = if start.len() < text.len() { "…" } else { "" };
+    format!("{}{more}", start.escape_debug())
+}
+
+/// Both trainings.
+pub fn of_training(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
+    let mut all = of_language(parameters, unknown);
+    all.extend(device_mistakes(parameters, unknown));
+    let seconds = |name: &str| match given(parameters, unknown, name) {
+        true => parameters.seconds(name).ok(),
+        false => None,
+    };
+    if let (Some(least), Some(most)) = (seconds("min_seconds"), seconds("max_seconds"))
+        && least > most
+    {
+        let message = format!("`min_seconds` is {least} and `max_seconds` is {most}: no clip fits");
+        all.extend(mistake("min_seconds", message, "give less than `max_seconds`"));
+    }
+    all
+}
+
+pub fn of_finetune(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
+    let mut all = of_training(parameters, unknown);
+    let alone = match given(parameters, unknown, "train_first") {
+        true => parameters.get("train_first"),
+        false => return all,
+    };
+    let steps = parameters.integer("steps").ok().filter(|_| given(parameters, unknown, "steps"));
+    let never = match (alone, steps) {
+        (ParameterValue::Share(share), _) if *share >= 1.0 => Some("all steps".to_owned()),
+        (ParameterValue::Share(share), Some(steps)) => {
+            let count = (share * steps as f64).round();
+            (count >= steps as f64).then(|| format!("{count} of {steps} steps"))
+        }
+        (ParameterValue::Integer(count), Some(steps)) => {
+            (*count > 0 && *count >= steps).then(|| format!("{count} of {steps} steps"))
+        }
+        _ => None,
+    };
+    if let Some(taken) = never {
+        let message = format!("`train_first` takes {taken}: the GPT never learns");
+        all.extend(mistake("train_first", message, "lower it, or train for more steps"));
+    }
+    let is_on = !matches!(alone, ParameterValue::Integer(0) | ParameterValue::Absent)
+        && *alone != ParameterValue::Share(0.0);
+    let patterns = match given(parameters, unknown, "freeze") {
+        true => parameters.texts("freeze").unwrap_or_default(),
+        false => Vec::new(),
+    };
+    let is_frozen = |name: &&str| patterns.iter().any(|pattern| is_match(pattern, name));
+    if is_on && TEXT_TABLES.iter().all(is_frozen) {
+        let message = "`train_first` trains the text embedding and its head alone, and `freeze` \
+                       freezes both: nothing would learn in these steps";
+        all.extend(mistake("train_first", message.to_owned(), "leave out one of the two"));
+    }
+    all
+}
+
+pub fn of_synthesize(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
+    let mut all = of_language(parameters, unknown);
+    all.extend(not_zero(parameters, unknown, "top_p"));
+    all
+}
+
+/// `xtts.init`.
+pub fn of_init(parameters: &Parameters, unknown: &[&str]) -> Vec<Mistake> {
+    let mut all = Vec::new();
+    let languages = match given(parameters, unknown, "languages") {
+        true => parameters.text("languages").unwrap_or_default(),
+        false => "en",
+    };
+    let mut seen: Vec<String> = Vec::new();
+    for code in languages.split_whitespace() {
+        if !Language::is_code(code) {
+            let message = format!("`{}` is no code of a language", shortened(code));
+            let help = "a code has letters, digits and hyphens, such as `en` or `pt-br`";
+            all.extend(mistake("languages", message, help));
+        } else if seen.iter().any(|own| own.eq_ignore_ascii_case(code)) {
+            all.extend(mistake("languages", format!("`{code}` is given twice"), "give it once"));
+        }
+        seen.push(code.to_owned());
+    }
+    if seen.is_empty() {
+        let help = "give a code, or leave `languages` out for those of XTTS v2";
+        all.extend(mistake("languages", "no language is given".to_owned(), help));
+    }
+    if unknown.iter().any(|name| ["shape", "width", "heads"].contains(name)) {
+        return all;
+    }
+    let preset = match parameters.text("shape") {
+        Ok("published") => Config::published().gpt,
+        _ => Config::small(1).gpt,
+    };
+    let figure = |name: &str, preset: i64| match parameters.is_set(name) {
+        true => parameters.integer(name).unwrap_or(preset),
+        false => preset,
+    };
+    let (width, heads) = (figure("width", preset.width), figure("heads", preset.heads));
+    if heads > 0 && width % heads != 0 {
+        let message = format!("`width` {width} is not divisible by `heads` {heads}");
+        let parameter = if parameters.is_set("width") { "width" } else { "heads" };
+        all.extend(mistake(parameter, message, "give a multiple of `heads` as `width`"));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use ParameterValue::{Integer, Seconds, Share};
+
+    use super::*;
+
+    type Check = fn(&Parameters, &[&str]) -> Vec<Mistake>;
+
+    fn found(check: Check, written: &[(&str, ParameterValue)]) -> Vec<&'static str> {
+        let values = written.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+        let found = check(&Parameters(values.collect()), &[]);
+        found.into_iter().map(|mistake| mistake.parameter).collect()
+    }
+
+    fn text(text: &str) -> ParameterValue {
+        ParameterValue::Text(text.to_owned())
+    }
+
+    fn texts(texts: &[&str]) -> ParameterValue {
+        ParameterValue::List(texts.iter().map(|one| text(one)).collect())
+    }
+
+    #[test]
+    fn steps_in_which_nothing_learns_are_a_mistake() {
+        let first = |value, freeze: &[&str]| {
+            found(of_finetune, &[("train_first", value), ("freeze", texts(freeze))])
+        };
+        for freeze in [&["gpt.text_embedding.*", "gpt.text_head.*"][..], &["gpt.text_*"], &["*"]] {
+            assert_eq!(first(Integer(2), freeze), ["train_first"]);
+            assert_eq!(first(Share(0.05), freeze), ["train_first"]);
+            assert!(first(Integer(0), freeze).is_empty());
+        }
+        assert!(first(Integer(2), &["gpt.text_embedding.*", "gpt.text_head.bias"]).is_empty());
+    }
+
+    #[test]
+    fn a_first_phase_ends_before_the_training() {
+        let first = |value| found(of_finetune, &[("train_first", value), ("steps", Integer(4))]);
+        for value in [Integer(4), Integer(5), Share(0.9), Share(1.0)] {
+            assert_eq!(first(value), ["train_first"]);
+        }
+        assert!(first(Integer(3)).is_empty() && first(Share(0.5)).is_empty());
+        assert!(found(of_finetune, &[("train_first", Integer(4))]).is_empty());
+        assert_eq!(found(of_finetune, &[("train_first", Share(1.0))]), ["train_first"]);
+    }
+
+    #[test]
+    fn trainings_that_no_clip_fits_and_unknown_devices_are_mistakes() {
+        let between = |least, most| {
+            let written = [("min_seconds", Seconds(least)), ("max_seconds", Seconds(most))];
+            found(of_training, &written)
+        };
+        assert_eq!(between(10.0, 1.0), ["min_seconds"]);
+        assert!(between(1.0, 1.0).is_empty());
+        let devices = |names: &[&str]| found(of_training, &[("devices", texts(names))]);
+        assert_eq!(devices(&["cuda:0", "tpu"]), ["devices"]);
+        assert!(devices(&["cpu", "cuda", "cuda:1"]).is_empty() && devices(&[]).is_empty());
+    }
+
+    #[test]
+    fn what_is_no_language_is_a_mistake() {
+        for code in ["", "e t", "[et]", "et]", "\0", "*"] {
+            assert_eq!(found(of_language, &[("language", text(code))]), ["language"], "{code:?}");
+            assert_eq!(found(of_training, &[("language", text(code))]), ["language"], "{code:?}");
+        }
+        assert!(found(of_language, &[("language", text("pt-br"))]).is_empty());
+        assert!(found(of_language, &[]).is_empty());
+        let languages = |codes: &str| found(of_init, &[("languages", text(codes))]);
+        assert_eq!(languages("en fi en"), ["languages"]);
+        assert_eq!(languages("en [x]"), ["languages"]);
+        assert_eq!(languages(" "), ["languages"]);
+        assert!(languages("en fi zh-cn").is_empty());
+    }
+
+    #[test]
+    fn heads_divide_the_width() {
+        let width = |written: &[(&str, ParameterValue)]| found(of_init, written);
+        assert_eq!(width(&[("width", Integer(33)), ("heads", Integer(2))]), ["width"]);
+        assert_eq!(width(&[("heads", Integer(5))]), ["heads"]);
+        assert_eq!(width(&[("width", Integer(40)), ("shape", text("published"))]), ["width"]);
+        assert!(width(&[("width", Integer(32)), ("heads", Integer(2))]).is_empty());
+        assert!(width(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_nucleus_of_nothing_is_a_mistake() {
+        let top = |share| found(of_synthesize, &[("top_p", ParameterValue::Number(share))]);
+        assert_eq!(top(0.0), ["top_p"]);
+        assert!(top(0.01).is_empty());
+    }
+}
