@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::process::Command;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use stage_formats::pth::PthWriter;
@@ -103,4 +104,24 @@ fn a_large_file_that_is_no_model_is_refused_without_being_in_memory() {
         assert!(failed[0]["message"].as_str().unwrap().starts_with("`codec.pth`: the "), "{ran:?}");
         assert!(peak() < BOUND_KB, "{} kB", peak());
     }
+}
+
+#[test]
+fn what_is_no_file_is_told_and_not_taken_for_missing() {
+    let project = Project::new(&MANIFEST.replace("/FILE", ""));
+    std::fs::create_dir(project.file("models")).unwrap();
+    let place = project.file("models/codec.pth");
+    let told = || {
+        let ran = project.run();
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        ran.all("stage-failed")[0]["message"].as_str().unwrap().to_owned()
+    };
+    std::fs::create_dir(&place).unwrap();
+    assert_eq!(told(), "`codec.pth` of the asset is an empty folder, not a file");
+    std::fs::remove_dir(&place).unwrap();
+    std::os::unix::fs::symlink("nothing", &place).unwrap();
+    assert_eq!(told(), "`codec.pth` of the asset is a link to nothing, not a file");
+    std::fs::remove_file(&place).unwrap();
+    assert!(Command::new("mkfifo").arg(&place).status().unwrap().success());
+    assert_eq!(told(), "`codec.pth` of the asset is something that cannot be read, not a file");
 }
