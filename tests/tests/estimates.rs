@@ -428,11 +428,12 @@ impl Stage for Described {
 
 #[test]
 fn sentences_that_are_spoken_at_once_take_memory_each() {
-    use stage_core::catalogue::corpus::SENTENCES;
     use stage_families::xtts::{kinds::INIT, speech};
     let forecast = |parameters: &str| {
         let mut lab = Lab::new();
-        let kinds = [&SENTENCES, &INIT, &speech::VOICE, &speech::SYNTHESIZE];
+        let kinds = [&INIT, &speech::VOICE, &speech::SYNTHESIZE];
+        let sentences = |stage: &Arc<dyn Stage>| stage.kind().name == "corpus.sentences";
+        lab.stages.extend(stage_speech::stages().into_iter().filter(sentences));
         lab.stages.extend(kinds.map(|kind| Arc::new(Described(kind)) as Arc<dyn Stage>));
         let manifest = "[pipeline]\nname = \"spoken\"\n\
             [stage.texts]\nuse = \"corpus.sentences\"\nsentences = [\"Hei, maailma!\"]\n\

@@ -89,7 +89,7 @@ struct Names {
 impl Names {
     fn kinds(&self) -> Vec<CompletionCandidate> {
         let kind = |kind: &stage_core::Kind| candidate(kind.name, kind.summary);
-        self.catalogue.iter().map(|own| kind(own)).collect()
+        self.catalogue.iter().map(kind).collect()
     }
 
     /// The stages of the manifest, and the common names of those that a matrix makes.

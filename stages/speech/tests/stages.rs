@@ -206,7 +206,11 @@ fn an_audit_reads_as_the_model_reads() {
 fn an_audit_reads_as_an_xtts_model_reads() {
     let vocabulary = r#"{"model": {"type": "BPE", "unk_token": "[UNK]", "merges": [], "vocab": {
         "[STOP]": 0, "[UNK]": 1, "[SPACE]": 2, "[START]": 3, "[en]": 4, "k": 5, "a": 6, "s": 7,
-        "e": 8, "v": 9, "n": 10}}, "pre_tokenizer": {"type": "Whitespace"}, "added_tokens": []}"#;
+        "e": 8, "v": 9, "n": 10}}, "pre_tokenizer": {"type": "Whitespace"}, "added_tokens": [
+        {"id": 0, "content": "[STOP]", "special": true}, {"id": 1, "content": "[UNK]", "special": true},
+        {"id": 2, "content": "[SPACE]", "special": true},
+        {"id": 3, "content": "[START]", "special": true},
+        {"id": 4, "content": "[en]", "special": true}]}"#;
     let mut bench = Bench::default();
     let mut audit = |text_and_language: (&str, Option<&str>),
                      written: &[(&str, ParameterValue)]| {

@@ -71,9 +71,9 @@ fn a_user_without_processes_or_threads_pauses_and_gets_no_verdict() {
 fn a_limit_on_memory_pauses_and_gives_no_verdict() {
     let expected = done().files("out");
     let mut paused = 0;
-    for kilobytes in
-        (8..40).step_by(2).chain([50, 60, 80, 120, 200]).map(|megabytes| megabytes * 1024)
-    {
+    // The data of a small run, and the address space of the program, its libraries and threads.
+    let megabytes = (1..24).chain((46..72).step_by(2)).chain([80, 120, 200]);
+    for kilobytes in megabytes.map(|megabytes| megabytes * 1024) {
         for limit in ["-v", "-d"] {
             let project = project();
             let throstle = program(&project);

@@ -177,7 +177,9 @@ mod wide {
         put: &mut impl FnMut(usize, [[f32; GROUP]; 2]),
     ) {
         let length = weights[0].len();
-        assert!(weights.iter().all(|weight| weight.len() == length && length % LANES == 0));
+        assert!(
+            weights.iter().all(|weight| weight.len() == length && length.is_multiple_of(LANES))
+        );
         assert!(pairs.len() >= 2 * P * length);
         let mut sums = [[_mm512_setzero_ps(); GROUP]; P];
         for at in (0..length).step_by(LANES) {

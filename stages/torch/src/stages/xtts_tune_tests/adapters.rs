@@ -56,7 +56,8 @@ fn adapters_that_are_stopped_and_looked_at_before_are_the_same() {
     let items = clips(&mut bench);
     let items = encoded(items, &base, &mut bench);
     let take = (TAKE_LAST.0, text(TAKE_LAST.1));
-    let unseen = tune_on(&LORA, items.clone(), &[take.clone()], &base, &mut bench).unwrap();
+    let unseen =
+        tune_on(&LORA, items.clone(), std::slice::from_ref(&take), &base, &mut bench).unwrap();
     let seen = tune_on(&LORA, items, &[take, PREFLIGHT], &base, &mut bench).unwrap();
     assert_eq!(seen, unseen);
     bench.checkpoints.clear();
