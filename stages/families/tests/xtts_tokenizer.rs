@@ -94,7 +94,7 @@ fn numbers_without_words_in_the_original_stay_readable() {
     assert_eq!(clean("1. května 2.", "cs"), "jedna. května dva.");
     assert_eq!(clean("50 सैनिक 1st", "hi"), "50 सैनिक 1st");
     assert_eq!(clean("0th", "pl"), "zeroth");
-    assert_eq!(clean("100번째", "ko"), "baegbeonjjae");
+    assert_eq!(clean("100번째", "ko"), "baegbeon-jjae");
 }
 
 #[test]

@@ -206,11 +206,17 @@ fn an_audit_reads_as_the_model_reads() {
 fn an_audit_reads_as_an_xtts_model_reads() {
     let vocabulary = r#"{"model": {"type": "BPE", "unk_token": "[UNK]", "merges": [], "vocab": {
         "[STOP]": 0, "[UNK]": 1, "[SPACE]": 2, "[START]": 3, "[en]": 4, "k": 5, "a": 6, "s": 7,
-        "e": 8, "v": 9, "n": 10}}, "pre_tokenizer": {"type": "Whitespace"}, "added_tokens": [
-        {"id": 0, "content": "[STOP]", "special": true}, {"id": 1, "content": "[UNK]", "special": true},
-        {"id": 2, "content": "[SPACE]", "special": true},
-        {"id": 3, "content": "[START]", "special": true},
-        {"id": 4, "content": "[en]", "special": true}]}"#;
+        "e": 8, "v": 9, "n": 10}}, "pre_tokenizer": {"type": "Whitespace"}, "added_tokens": []}"#;
+    let added = ["[STOP]", "[UNK]", "[SPACE]", "[START]", "[en]"].iter().enumerate();
+    let added = added.map(|(id, content)| {
+        format!(
+            r#"{{"id": {id}, "content": "{content}", "single_word": false, "lstrip": false,
+            "rstrip": false, "normalized": false, "special": true}}"#
+        )
+    });
+    let added = added.collect::<Vec<String>>().join(", ");
+    let vocabulary =
+        vocabulary.replace(r#""added_tokens": []"#, &format!(r#""added_tokens": [{added}]"#));
     let mut bench = Bench::default();
     let mut audit = |text_and_language: (&str, Option<&str>),
                      written: &[(&str, ParameterValue)]| {
@@ -220,7 +226,7 @@ fn an_audit_reads_as_an_xtts_model_reads() {
         let clips = dataset("clips", vec![item("c1", &fields)]);
         let model = [
             ("family", Value::text("xtts")),
-            ("vocab.json", bench.blob("model/tokenizer", vocabulary)),
+            ("vocab.json", bench.blob("model/tokenizer", vocabulary.clone())),
         ];
         let fields = model.into_iter().collect();
         let model = PortInput::Artifact { stage: "base".to_owned(), fields };
