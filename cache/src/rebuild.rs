@@ -125,7 +125,7 @@ pub(crate) fn read_tail(
             tail.entries.push((offset, entry));
         }
     }
-    // A pack with only its mark, or a part of it, starts anew.
+    // A pack with only its mark, or a part of it, is written from the start.
     if tail.end <= PACK_MARK.len() as u64 && tail.entries.is_empty() {
         tail.end = indexed.min(tail.end);
     }
